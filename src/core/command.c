@@ -4,6 +4,8 @@
  */
 #include "core_internal.h"
 
+#include <string.h>
+
 /*
  * The reply rests on this entry's row, and on that of the lease that it hangs on; either may
  * still have to be written with this batch.
@@ -237,25 +239,34 @@ le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply
 	reply->wrote = true;
 }
 
-/* Has nobody but cmd's role been granted a permit since the rights on its holders were looked at? */
+/* Has the caller the right for this role? */
 static bool
-may_set_permits(const LeLock *lock, const LeCommand *cmd)
+manages(const LeCommand *cmd, uint32_t role)
 {
-	for (LeSlot *slot = lock->slots; slot != NULL && !cmd->any_role; slot = slot->next)
+	for (size_t at = 0; at + sizeof(role) <= cmd->value.len && !cmd->any_role; at += sizeof(role))
 	{
-		const LeEntry *holder = le_slot_holder(slot);
+		if (memcmp(cmd->value.data + at, &role, sizeof(role)) == 0)
+			return true;
+	}
+	return cmd->any_role;
+}
 
-		if (holder != NULL && holder->role != cmd->role && holder->acquired_at >= cmd->since)
+/* For all holders, and for who has closed the name? */
+static bool
+may_set_permits(const LeLock *lock, const LeCommand *cmd, LeTime now)
+{
+	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	{
+		if (le_slot_holder(slot) != NULL && !manages(cmd, le_slot_holder(slot)->role))
 			return false;
 	}
-	return true;
+	return lock->closed_until <= now || manages(cmd, lock->closed_by);
 }
 
 /*
  * SET_PERMITS of a name in use: more are granted at once; fewer let holders go on
- * until they end.  Their rows are written in steps (LeReply.next), unless somebody
- * has set another number since the first.  DENIED: the rights have to be looked at
- * again.
+ * until they end.  Their rows are written in steps (LeReply.next).  DENIED: a role
+ * has come to the name since the caller looked at the rights.
  */
 void
 le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -269,13 +280,11 @@ le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 	if (lock->permits == 0)
 		return;
 	reply->status = LE_DENIED;
-	if (cmd->from == 0 && !may_set_permits(lock, cmd))
+	if (!may_set_permits(lock, cmd, now))
 		return;
 	reply->status = LE_OK;
 	reply->permits = lock->permits;
 	reply->wrote = true;
-	if (cmd->from != 0 && lock->permits != cmd->permits)
-		return;
 	lock->permits = cmd->permits;
 
 	/* slots are in the order of their numbers, the newest first */

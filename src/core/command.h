@@ -177,8 +177,8 @@ typedef struct LeCommand
 	int64_t token;    /* 0: RELEASE of the session's own */
 	int64_t revision; /* ACQUIRE: 0, or the one that a waiter had
 								 * before a reload.  ADVANCE: the next */
-	LeTime since;     /* ACQUIRE with revision: when it entered the queue; 0: now.
-								 * SET_PERMITS: when the rights on all holders were looked at */
+	LeTime since;     /* ACQUIRE with revision: when it entered the queue;
+								 * 0: now */
 	int64_t before;   /* CHECK with token 0: of the session's own the
 								 * newest before this one; 0: of all */
 	int64_t reenter;  /* ACQUIRE: 0, or the session's own holder that
@@ -186,7 +186,8 @@ typedef struct LeCommand
 								 * not wait for that one */
 	int64_t lease;    /* 0: a lease of its own */
 	LeText owner;     /* data NULL: this connection */
-	LeText value;     /* ACQUIRE of an election, PROCLAIM */
+	LeText value;     /* ACQUIRE of an election, PROCLAIM.  SET_PERMITS: the roles
+								 * (uint32_t each) that the caller has the right for */
 	LeText acquirer;  /* ACQUIRE: the connection that asks, for people who look; it decides nothing */
 	uint32_t role;
 	bool any_role; /* FORCE, SET_PERMITS: the caller has the right, whoever holds it */

@@ -21,6 +21,16 @@ some_role(World *w)
 	return FIRST_ROLE + rng_below(&w->rng, ROLES);
 }
 
+/* As SET_PERMITS has the roles that were looked at. */
+static LeText
+role_text(uint32_t role)
+{
+	static uint32_t roles[ROLES];
+
+	roles[role - FIRST_ROLE] = role;
+	return (LeText){(const char *) &roles[role - FIRST_ROLE], sizeof(role)};
+}
+
 /* A command of this session, on some name. */
 static LeCommand
 command(World *w, uint32_t sessno, LeCommandType type)
@@ -423,7 +433,7 @@ on_name(World *w, uint32_t sessno)
 		cmd.name = sim_name(id | 3);
 		cmd.kind = LE_KIND_LOCK;
 		cmd.permits = 1 + (int32_t) rng_below(&w->rng, 4);
-		cmd.since = w->now - (LeTime) rng_below(&w->rng, 1000000);
+		cmd.value = role_text(some_role(w));
 	}
 	if (cmd.type == LE_CMD_FORCE && rng_chance(&w->rng, w->conf.sessions > 100 ? 5 : 100))
 		force_role(w, cmd);

@@ -481,6 +481,13 @@ m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->holds = m_counts_once(e) ? 1 : e->count;
 }
 
+/* The simulator's commands name one role. */
+static bool
+manages(const LeCommand *cmd, uint32_t role)
+{
+	return cmd->any_role || memcmp(cmd->value.data, &role, sizeof(role)) == 0;
+}
+
 static void
 set_permits(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -499,10 +506,11 @@ set_permits(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	{
 		const MEntry *e = &m->s.entries[i];
 
-		if (e->held && e->kind == kind && e->name == name && !cmd->any_role && e->role != cmd->role &&
-			e->acquired >= cmd->since)
+		if (e->held && e->kind == kind && e->name == name && !manages(cmd, e->role))
 			return;
 	}
+	if (lock->closed_until > now && !manages(cmd, lock->closed_by))
+		return;
 	reply->status = LE_OK;
 	reply->permits = lock->permits;
 	lock->permits = cmd->permits;

@@ -17,6 +17,7 @@ set_permits(int32_t permits)
 	LeCommand cmd = command(LE_CMD_SET_PERMITS, 0, "x");
 
 	cmd.permits = permits;
+	cmd.any_role = true;
 	return apply(cmd);
 }
 
@@ -85,6 +86,7 @@ test_set(void)
 		LeCommand cmd = command(LE_CMD_SET_PERMITS, 0, "y");
 
 		cmd.permits = 2;
+		cmd.any_role = true;
 		is_int(apply(cmd).status, LE_BAD_MODE, "a lock has no permits");
 	}
 	stop();
@@ -94,35 +96,45 @@ test_set(void)
 static void
 test_rights(void)
 {
+	uint32_t roles[] = {ROLE, ROLE + 1};
 	LeCommand cmd = request(1, "x", P, LE_WAIT_FOREVER), set = command(LE_CMD_SET_PERMITS, 0, "x");
-	LeTime granted_at;
+	LeReply reply;
 
 	start();
 	cmd.permits = 2;
 	cmd.role = ROLE + 1;
-	granted_at = now;
-	is_int(apply(cmd).status, LE_OK, "a permit of another role");
+	reply = apply(cmd);
+	is_int(reply.status, LE_OK, "a permit of another role");
 	batch();
-	pass(10);
 	set.permits = 3;
-	set.since = granted_at;
-	is_int(apply(set).status, LE_DENIED, "that may have been granted after the rights were looked at");
+	set.value = (LeText){(const char *) roles, sizeof(roles[0])};
+	is_int(apply(set).status, LE_DENIED, "whose rights were not looked at");
 	is_int(permit(2, 2).status, LE_OK, "the number stays");
 	batch();
-	set.since = granted_at + 1;
-	is_int(apply(set).status, LE_OK, "that was there already");
-	set.since = 0;
-	set.role = ROLE + 1;
-	set.permits = 4;
-	is_int(apply(set).status, LE_DENIED, "of any of several roles");
+	set.value.len = sizeof(roles);
+	is_int(apply(set).permits, 2, "with both roles");
+	set.value.data = NULL;
+	set.value.len = 0;
+	is_int(apply(set).status, LE_DENIED, "none was looked at");
 	set.any_role = true;
-	is_int(apply(set).permits, 3, "who may always is not asked");
+	is_int(apply(set).permits, 3, "who may always names none");
 	batch();
-	set.permits = 5;
-	set.from = 2;
-	is_int(apply(set).status, LE_OK, "a later step");
+
+	/* a name that the other role has closed, for which somebody waits */
+	cmd = command(LE_CMD_RELEASE, 1, "x");
+	cmd.role = ROLE + 1;
+	cmd.token = reply.token;
+	cmd.hold_for = 100 * LE_SECOND;
+	apply(cmd);
+	release(2, "x", told[2].token);
+	permit(3, 3);
 	batch();
-	is_int(permit(3, 5).permits, 4, "does not set again what another one has set since the first");
+	set.any_role = false;
+	set.permits = 4;
+	set.value = (LeText){(const char *) roles, sizeof(roles[0])};
+	is_int(apply(set).status, LE_DENIED, "nor is who has closed it");
+	set.value.len = sizeof(roles);
+	is_int(apply(set).permits, 3, "until it is looked at");
 	stop();
 }
 

@@ -152,6 +152,7 @@ test_work_of_commands(void)
 	batch();
 	cmd = command(LE_CMD_SET_PERMITS, 1, "p");
 	cmd.permits = 4;
+	cmd.any_role = true;
 	apply(cmd);
 	is_int(work_done(), 3, "another number of permits is written with each");
 	cmd = command(LE_CMD_RELEASE, 6, "closed");

@@ -264,8 +264,6 @@ read_command(LeMailbox *box, LeTime now, LeCommand *cmd)
 	cmd->owner = le_mailbox_text(box, box->owner);
 	cmd->value = le_mailbox_text(box, box->value);
 	cmd->acquirer = le_mailbox_text(box, box->acquirer);
-	if (cmd->since != 0)
-		cmd->since = le_pause_time(&le_mgr.pause, cmd->since);
 	if (box->revision != 0)
 	{
 		LeTime waited = le_clock() - box->posted_at;

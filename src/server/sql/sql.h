@@ -110,9 +110,9 @@ extern Datum le_force(FunctionCallInfo fcinfo, LeKind kind);
 extern void le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply);
 
 /*
- * May the caller end or change the holds of this name?  Members of
- * pg_signal_backend may, and members of all holders' roles.
+ * May the caller change the holds of cmd's name?  Members of pg_signal_backend may
+ * (cmd->any_role), and members of all holders' roles, which go into cmd->value.
  */
-extern bool le_may_manage(LeKind kind, LeText name);
+extern bool le_may_manage(LeCommand *cmd);
 
 #endif /* LE_SQL_H */

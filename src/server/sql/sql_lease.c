@@ -4,10 +4,8 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_authid.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/tuplestore.h"
 
@@ -186,42 +184,40 @@ le_set_permits(PG_FUNCTION_ARGS)
 {
 	LeCommand cmd = {.type = LE_CMD_SET_PERMITS, .kind = LE_KIND_LOCK};
 	LeReply reply;
-	int32 before;
+	int32 before = 0;
 	int restarts = 0;
 
 	cmd.name = le_arg_name(fcinfo, LE_KIND_LOCK);
 	cmd.permits = le_arg_permits(fcinfo, 1);
-	cmd.role = GetUserId();
-	cmd.any_role = has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND);
-
-	/* 1. the rights on all holders, and at once the change; again, if a role has come to them in between */
-	do
+	for (;;)
 	{
-		if (restarts++ > MAX_RESTARTS)
-			ereport(ERROR,
-					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("the holders of \"%.*s\" have changed too often while their roles were read",
-							(int) cmd.name.len, cmd.name.data)));
-		cmd.since = le_clock();
-		if (!le_may_manage(cmd.kind, cmd.name))
+		/* 1. the rights */
+		if (!le_may_manage(&cmd))
 			ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 							errmsg("permission denied to change the permits of \"%.*s\"", (int) cmd.name.len,
 								   cmd.name.data),
 							errhint("Only members of all holders' roles, or of pg_signal_backend, may.")));
-		le_request(&cmd, &reply, false);
-	} while (reply.status == LE_DENIED);
-	if (reply.status == LE_NOT_HELD)
-		PG_RETURN_NULL();
-	le_check_reply(&cmd, &reply);
-	before = reply.permits;
 
-	/* 2. the rows of very many holders */
-	while (reply.status == LE_OK && reply.next != 0)
-	{
-		le_wait_durable(&reply, "permits", cmd.name);
-		cmd.from = reply.next;
+		/* 2. the change: again from 1. if another role has come to the name in between */
 		le_request(&cmd, &reply, false);
+		if (reply.status == LE_DENIED && ++restarts > MAX_RESTARTS)
+			ereport(ERROR,
+					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+					 errmsg("the holders of \"%.*s\" have changed too often while their roles were read",
+							(int) cmd.name.len, cmd.name.data)));
+		if (reply.status == LE_DENIED)
+			continue;
+		if (reply.status == LE_NOT_HELD && cmd.from == 0)
+			PG_RETURN_NULL();
+		le_check_reply(&cmd, &reply);
+		if (cmd.from == 0)
+			before = reply.permits;
+		le_wait_durable(&reply, "permits", cmd.name);
+
+		/* 3. the rows of very many holders */
+		if (reply.status != LE_OK || reply.next == 0)
+			break;
+		cmd.from = reply.next;
 	}
-	le_wait_durable(&reply, "permits", cmd.name);
 	PG_RETURN_INT32(before);
 }

@@ -8,6 +8,7 @@
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "commands/dbcommands.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "utils/acl.h"
@@ -517,19 +518,28 @@ collect_holder(void *arg, const LePageItem *item)
 }
 
 bool
-le_may_manage(LeKind kind, LeText name)
+le_may_manage(LeCommand *cmd)
 {
 	Holders holders = {0};
+	StringInfoData roles;
 	ListCell *lc;
 
-	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
+	cmd->any_role = has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND);
+	if (cmd->any_role)
 		return true;
-	le_page_each(kind, name, collect_holder, &holders);
-	foreach (lc, holders.roles)
+	le_page_each(cmd->kind, cmd->name, collect_holder, &holders);
+	initStringInfo(&roles);
+	foreach (lc, list_append_unique_oid(holders.roles, GetUserId()))
 	{
 		if (!has_privs_of_role(GetUserId(), lfirst_oid(lc)))
 			return false;
+		appendBinaryStringInfo(&roles, (const char *) &lfirst_oid(lc), sizeof(Oid));
 	}
+	if (roles.len > LE_MAX_VALUE)
+		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+						errmsg("\"%.*s\" is held by more than %d roles", (int) cmd->name.len, cmd->name.data,
+							   (int) (LE_MAX_VALUE / sizeof(Oid)) - 1)));
+	cmd->value = (LeText){roles.data, (uint32_t) roles.len};
 	return true;
 }
 
