@@ -137,6 +137,30 @@ wait_at_level(XLogRecPtr lsn)
 	pg_atomic_write_u64(&le_my_mailbox->confirming_since, 0);
 }
 
+/* What it warns of when it is cancelled is for the caller to say. */
+static void
+wait_in_silence(XLogRecPtr lsn)
+{
+	int log_level = log_min_messages, client_level = client_min_messages;
+
+	log_min_messages = ERROR;
+	client_min_messages = ERROR;
+	wait_at_level(lsn);
+	log_min_messages = log_level;
+	client_min_messages = client_level;
+}
+
+static bool
+is_confirmed(XLogRecPtr lsn, int mode)
+{
+	bool confirmed;
+
+	LWLockAcquire(SyncRepLock, LW_SHARED);
+	confirmed = lsn <= WalSndCtl->lsn[mode] || does_without_standby();
+	LWLockRelease(SyncRepLock);
+	return confirmed;
+}
+
 /* The detail of a wait for standbys that was cancelled: what holds on this server. */
 static int
 unconfirmed_detail(void)
@@ -168,7 +192,7 @@ unconfirmed_detail(void)
 static void
 wait_for_standbys(XLogRecPtr lsn)
 {
-	int mode = sync_rep_mode(), log_level = log_min_messages, client_level = client_min_messages;
+	int mode = sync_rep_mode();
 	bool confirmed;
 
 	if (mode == SYNC_REP_NO_WAIT || max_wal_senders == 0 || does_without_standby())
@@ -180,17 +204,11 @@ wait_for_standbys(XLogRecPtr lsn)
 	 * true of a commit alone.
 	 */
 	HOLD_INTERRUPTS();
-	log_min_messages = ERROR;
-	client_min_messages = ERROR;
-	wait_at_level(lsn);
-	log_min_messages = log_level;
-	client_min_messages = client_level;
+	wait_in_silence(lsn);
 	RESUME_INTERRUPTS();
 
 	/* 2. confirmed, or cancelled? */
-	LWLockAcquire(SyncRepLock, LW_SHARED);
-	confirmed = lsn <= WalSndCtl->lsn[mode] || does_without_standby();
-	LWLockRelease(SyncRepLock);
+	confirmed = is_confirmed(lsn, mode);
 	CHECK_FOR_INTERRUPTS();
 	if (confirmed)
 		return;
@@ -242,6 +260,30 @@ le_wait_durable(const LeReply *reply, const char *what, LeText name)
 static XLogRecPtr commit_lsn = InvalidXLogRecPtr;
 
 void
+le_warn_committed(int sqlstate, const char *message, const char *detail, const char *hint)
+{
+	MemoryContext context = CurrentMemoryContext;
+	uint32 interrupts = InterruptHoldoffCount, cancels = QueryCancelHoldoffCount;
+
+	PG_TRY();
+	{
+		ereport(WARNING,
+				(errcode(sqlstate), errmsg("%s", message), detail != NULL ? errdetail("%s", detail) : 0,
+				 hint != NULL ? errhint("%s", hint) : 0));
+	}
+	PG_CATCH();
+	{
+		/* the error has begun to end the transaction */
+		InterruptHoldoffCount = interrupts;
+		QueryCancelHoldoffCount = cancels;
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	Assert(InterruptHoldoffCount == interrupts && CurrentMemoryContext == context);
+}
+
+void
 le_durable_at_commit(uint64_t lsn)
 {
 	Assert(lsn == 0 || lsn <= (uint64) GetXLogInsertRecPtr());
@@ -252,12 +294,22 @@ void
 le_wait_durable_commit(void)
 {
 	XLogRecPtr lsn = commit_lsn;
+	int mode = sync_rep_mode();
 
 	commit_lsn = InvalidXLogRecPtr;
 	if (lsn == InvalidXLogRecPtr || !le_needs_flush())
 		return;
 	XLogFlush(lsn);
 	Assert(lsn <= GetFlushRecPtr(NULL));
-	if (sync_rep_mode() != SYNC_REP_NO_WAIT)
-		wait_at_level(lsn); /* interrupts are held already */
+	if (mode == SYNC_REP_NO_WAIT || max_wal_senders == 0 || does_without_standby())
+		return;
+	wait_in_silence(lsn); /* interrupts are held already */
+	if (!is_confirmed(lsn, mode))
+		le_warn_committed(ProcDiePending ? ERRCODE_ADMIN_SHUTDOWN : ERRCODE_WARNING,
+						  ProcDiePending
+							  ? "canceling wait for synchronous replication and terminating connection"
+							  : "canceling wait for synchronous replication due to user request",
+						  "The transaction has already committed locally, but might not have been replicated "
+						  "to the standby.",
+						  NULL);
 }

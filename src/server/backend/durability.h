@@ -35,9 +35,16 @@ extern LeTime le_valid_for(const LeReply *reply);
 /*
  * The same for the releases of a commit: note the LSN that they rest on, then wait
  * for it.  May not fail: the transaction is committed.  A wait that is cancelled ends
- * with PostgreSQL's own warning.
+ * with PostgreSQL's warning.
  */
 extern void le_durable_at_commit(uint64_t lsn);
 extern void le_wait_durable_commit(void);
+
+/*
+ * A warning after the commit, when an error would be a PANIC.  One comes where a
+ * text, such as the name of the procedure that commits, has characters that the
+ * client's encoding has not: then the warning is in the log alone.
+ */
+extern void le_warn_committed(int sqlstate, const char *message, const char *detail, const char *hint);
 
 #endif /* LE_DURABILITY_H */

@@ -330,50 +330,22 @@ withdraw_if_gone(void)
 	return gone;
 }
 
-/*
- * A warning after the commit: an error would be a PANIC now.  One comes where a text,
- * such as the name of the procedure that commits, has characters that the client's
- * encoding has not: then the warning is in the log alone.
- */
-static void
-warn_committed(int sqlstate, const char *message, const char *detail, const char *hint)
-{
-	MemoryContext context = CurrentMemoryContext;
-	uint32 interrupts = InterruptHoldoffCount, cancels = QueryCancelHoldoffCount;
-
-	PG_TRY();
-	{
-		ereport(WARNING,
-				(errcode(sqlstate), errmsg("%s", message), detail != NULL ? errdetail("%s", detail) : 0,
-				 hint != NULL ? errhint("%s", hint) : 0));
-	}
-	PG_CATCH();
-	{
-		/* the error has begun to end the transaction */
-		InterruptHoldoffCount = interrupts;
-		QueryCancelHoldoffCount = cancels;
-		MemoryContextSwitchTo(context);
-		FlushErrorState();
-	}
-	PG_END_TRY();
-	Assert(InterruptHoldoffCount == interrupts && CurrentMemoryContext == context);
-}
-
 static void
 warn_gone(void)
 {
-	warn_committed(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-				   "extension lock_election was dropped before the locks of this transaction were released",
-				   NULL, NULL);
+	le_warn_committed(
+		ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+		"extension lock_election was dropped before the locks of this transaction were released", NULL, NULL);
 }
 
 static void
 warn_late(const char *detail)
 {
-	warn_committed(ERRCODE_WARNING,
-				   "the transaction is committed, but the locks that it releases may still be held", detail,
-				   "The manager releases them as soon as it can, also after the end of this session.  If the "
-				   "server stops before, they are held until their TTL ends.");
+	le_warn_committed(
+		ERRCODE_WARNING, "the transaction is committed, but the locks that it releases may still be held",
+		detail,
+		"The manager releases them as soon as it can, also after the end of this session.  If the "
+		"server stops before, they are held until their TTL ends.");
 }
 
 /*
