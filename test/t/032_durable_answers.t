@@ -449,6 +449,27 @@ subtest 'not confirmed' => sub {
 	unlike($s->error, qr/committed/, 'and nothing else is said');
 	kill 'CONT', $receiver;
 
+	# nor is it an error where the client's encoding has no character for a name in what is said after a commit
+	one(q{CREATE DATABASE utf8 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0});
+	one('CREATE EXTENSION lock_election', 'utf8');
+	my $latin = session($node, dbname => 'utf8');
+	foreach my $procedure (q{CREATE PROCEDURE %1$I() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'}, q{CREATE PROCEDURE commits() LANGUAGE plpgsql AS 'BEGIN CALL %1$I(); END'})
+	{
+		$latin->query("DO \$do\$ BEGIN EXECUTE format(\$x\$$procedure\$x\$, chr(8364)); END \$do\$");
+	}
+	$latin->query(q{SET client_encoding = 'LATIN1'; SET synchronous_commit = local; SELECT acquire_lock('r', '1 h')});
+	kill 'STOP', $receiver;
+	$latin->async(q{DO $$ BEGIN PERFORM release_lock('r'); PERFORM set_config('synchronous_commit', 'on', true); CALL commits(); END $$});
+	$pid = $latin->pid;
+	ok(wait_until(sub { syncrep()->{$pid} }), 'a procedure that commits waits');
+	$local->query("SELECT pg_cancel_backend($pid)");
+	$latin->wait;
+	is($latin->error, '', 'nothing that the client cannot read');
+	kill 'CONT', $receiver;
+	is($latin->query(q{SELECT release_lock('r', acquire_lock('r', '1 h'))}), 't', 'it is committed, and the session goes on');
+	$latin->quit;
+	one('DROP DATABASE utf8');
+
 	# as if nothing had been
 	$s->query('RESET statement_timeout');
 	is($s->query("SELECT renew_lock('long', $long)"), '01:00:00', 'renewed when the standby is back');
