@@ -11,7 +11,6 @@
 
 #include "access/xact.h"
 #include "pgstat.h"
-#include "storage/lwlock.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -413,24 +412,12 @@ le_batch_run(Batch *batch, ErrorData **error)
 	}
 	PG_CATCH();
 	{
-		/* First of all: outside of a transaction an abort releases nothing, nor does an error in here. */
-		LWLockReleaseAll();
-
-		/* Log the error.  New files alone are no failure: the batch runs again. */
-		MemoryContextSwitchTo(le_mgr.batch_context);
-		*error = CopyErrorData();
+		/* new files alone are no failure: the batch runs again */
+		*error = le_txn_failed(!batch->files_differ);
 		if (batch->files_differ)
 			end = BATCH_FILES_DIFFER;
 		else
-		{
-			EmitErrorReport();
 			pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
-		}
-		FlushErrorState();
-
-		/* leave no trace */
-		AbortCurrentTransaction();
-		MemoryContextSwitchTo(le_mgr.batch_context);
 		untake(batch);
 		le_mgr.backoff_until = 0;
 		set_core_state(CORE_STALE);

@@ -345,6 +345,11 @@ extern void le_memory_warn(void);
 extern void le_txn_begin(void);
 extern XLogRecPtr le_txn_commit(bool flush);
 /*
+ * In PG_CATCH, in a transaction or not: log the error, or not, and leave no trace of
+ * the work.  Returns the error, in the batch's context.
+ */
+extern ErrorData *le_txn_failed(bool log);
+/*
  * Log a record that means nothing; its end is behind all that was written before.  May not fail: it
  * runs after a commit.
  */

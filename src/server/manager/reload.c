@@ -10,7 +10,6 @@
 #include "access/xlogrecovery.h"
 #include "miscadmin.h"
 #include "port.h"
-#include "storage/lwlock.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -172,14 +171,7 @@ le_load_again(ErrorData **error)
 	}
 	PG_CATCH();
 	{
-		/* leave no trace but the log's */
-		LWLockReleaseAll();
-		MemoryContextSwitchTo(le_mgr.batch_context);
-		*error = CopyErrorData();
-		EmitErrorReport();
-		FlushErrorState();
-		AbortCurrentTransaction();
-		MemoryContextSwitchTo(le_mgr.batch_context);
+		*error = le_txn_failed(true);
 
 		/* try again later; nobody waits for longer than it wanted to */
 		if (le_mgr.core_state != CORE_DROPPED)

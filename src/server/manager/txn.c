@@ -64,6 +64,23 @@ le_txn_log_nothing(void)
 	return XLogInsert(RM_XLOG_ID, XLOG_NOOP);
 }
 
+ErrorData *
+le_txn_failed(bool log)
+{
+	ErrorData *error;
+
+	/* First of all: outside of a transaction an abort releases nothing, nor does an error in here. */
+	LWLockReleaseAll();
+	MemoryContextSwitchTo(le_mgr.batch_context);
+	error = CopyErrorData();
+	if (log)
+		EmitErrorReport();
+	FlushErrorState();
+	AbortCurrentTransaction();
+	MemoryContextSwitchTo(le_mgr.batch_context);
+	return error;
+}
+
 void
 le_txn_chore(void (*work)(void))
 {
@@ -81,12 +98,7 @@ le_txn_chore(void (*work)(void))
 	}
 	PG_CATCH();
 	{
-		LWLockReleaseAll();
-		MemoryContextSwitchTo(le_mgr.batch_context);
-		EmitErrorReport();
-		FlushErrorState();
-		AbortCurrentTransaction();
-		MemoryContextSwitchTo(le_mgr.batch_context);
+		(void) le_txn_failed(true);
 	}
 	PG_END_TRY();
 	Assert(!IsTransactionState());
