@@ -239,22 +239,24 @@ le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply
 	reply->wrote = true;
 }
 
-/* Has the caller the right for this role? */
+/* Did the caller say that it has the right for this role? */
 static bool
 manages(const LeCommand *cmd, uint32_t role)
 {
-	for (size_t at = 0; at + sizeof(role) <= cmd->value.len && !cmd->any_role; at += sizeof(role))
+	for (size_t at = 0; at + sizeof(role) <= cmd->value.len; at += sizeof(role))
 	{
 		if (memcmp(cmd->value.data + at, &role, sizeof(role)) == 0)
 			return true;
 	}
-	return cmd->any_role;
+	return false;
 }
 
-/* For all holders, and for who has closed the name? */
+/* Has it the right for all holders, and for who has closed the name? */
 static bool
 may_set_permits(const LeLock *lock, const LeCommand *cmd, LeTime now)
 {
+	if (cmd->any_role)
+		return true;
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
 		if (le_slot_holder(slot) != NULL && !manages(cmd, le_slot_holder(slot)->role))
@@ -284,7 +286,6 @@ le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 		return;
 	reply->status = LE_OK;
 	reply->permits = lock->permits;
-	reply->wrote = true;
 	lock->permits = cmd->permits;
 
 	/* slots are in the order of their numbers, the newest first */
@@ -300,5 +301,6 @@ le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 		le_slot_dirty(core, slot);
 		core->work++;
 	}
+	reply->wrote = true;
 	le_lock_settle(core, lock, now);
 }

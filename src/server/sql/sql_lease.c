@@ -186,27 +186,31 @@ le_set_permits(PG_FUNCTION_ARGS)
 	LeReply reply;
 	int32 before = 0;
 	int restarts = 0;
+	bool look = true;
 
 	cmd.name = le_arg_name(fcinfo, LE_KIND_LOCK);
 	cmd.permits = le_arg_permits(fcinfo, 1);
-	for (;;)
+	do
 	{
-		/* 1. the rights */
-		if (!le_may_manage(&cmd))
+		/* 1. the rights: once, and again where another role has come to the name since */
+		if (look && !le_may_manage(&cmd))
 			ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 							errmsg("permission denied to change the permits of \"%.*s\"", (int) cmd.name.len,
 								   cmd.name.data),
 							errhint("Only members of all holders' roles, or of pg_signal_backend, may.")));
 
-		/* 2. the change: again from 1. if another role has come to the name in between */
+		/* 2. the change */
 		le_request(&cmd, &reply, false);
-		if (reply.status == LE_DENIED && ++restarts > MAX_RESTARTS)
-			ereport(ERROR,
-					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("the holders of \"%.*s\" have changed too often while their roles were read",
-							(int) cmd.name.len, cmd.name.data)));
-		if (reply.status == LE_DENIED)
+		look = reply.status == LE_DENIED;
+		if (look)
+		{
+			if (++restarts > MAX_RESTARTS)
+				ereport(ERROR,
+						(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+						 errmsg("the holders of \"%.*s\" have changed too often while their roles were read",
+								(int) cmd.name.len, cmd.name.data)));
 			continue;
+		}
 		if (reply.status == LE_NOT_HELD && cmd.from == 0)
 			PG_RETURN_NULL();
 		le_check_reply(&cmd, &reply);
@@ -215,9 +219,7 @@ le_set_permits(PG_FUNCTION_ARGS)
 		le_wait_durable(&reply, "permits", cmd.name);
 
 		/* 3. the rows of very many holders */
-		if (reply.status != LE_OK || reply.next == 0)
-			break;
 		cmd.from = reply.next;
-	}
+	} while (look || cmd.from != 0);
 	PG_RETURN_INT32(before);
 }
