@@ -23,7 +23,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(new_node node_conf session budget one error_of manager_pid stop_launcher wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
+our @EXPORT = qw(new_node node_conf session budget one error_of unreadable_commits manager_pid replace_manager stop_launcher wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
 
 # Most of what is asked needs no psql. Where there is no server, that may end before it has read its input; IPC::Run, which
 # still writes, dies of that. Tests ask servers that are down, so it is an answer like any other here.
@@ -256,6 +256,27 @@ sub stop_launcher
 }
 
 sub manager_pid { return one('SELECT pid FROM lock_election.manager'); }
+
+# Ends the manager in order; returns when another one serves.
+sub replace_manager
+{
+	my $pid = manager_pid();
+
+	kill 'TERM', $pid;
+	return wait_for_sql($nodes[0], "SELECT pid <> $pid FROM lock_election.manager");
+}
+
+# Makes a database in whose commits() a commit is told with a name that a client in LATIN1 cannot read.
+sub unreadable_commits
+{
+	my ($dbname) = @_;
+
+	one("CREATE DATABASE $dbname ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0");
+	one(qq{SET client_encoding = 'UTF8'; CREATE EXTENSION lock_election;
+		CREATE PROCEDURE "\xe2\x82\xac"() LANGUAGE plpgsql AS 'BEGIN COMMIT; END';
+		CREATE PROCEDURE commits() LANGUAGE plpgsql AS 'BEGIN CALL "\xe2\x82\xac"(); END'}, $dbname);
+	return;
+}
 
 # Waits until this session waits for a lock.
 sub waiting

@@ -642,19 +642,11 @@ $a->query('SELECT pg_advisory_unlock_all()');
 # The server lives where the client's encoding has no character for a name in the warning's context.
 foreach my $writes (0, 1)
 {
-	my %utf8 = (dbname => 'utf8');
-
-	one(q{CREATE DATABASE utf8 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0});
-	one('CREATE EXTENSION lock_election', 'utf8');
-	my ($holder, $locker) = map { session($node, %utf8) } 1 .. 2;
+	unreadable_commits('utf8');
+	my ($holder, $locker) = map { session($node, dbname => 'utf8') } 1 .. 2;
 	my $log = -s $node->logfile;
 
 	$holder->query(q{CREATE TABLE written (id int)});
-	foreach my $procedure (q{CREATE PROCEDURE %1$I() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'}, q{CREATE PROCEDURE commits() LANGUAGE plpgsql AS 'BEGIN CALL %1$I(); END'})
-	{
-		$holder->query("DO \$do\$ BEGIN EXECUTE format(\$x\$$procedure\$x\$, chr(8364)); END \$do\$");
-		is($holder->error, '', 'a procedure');
-	}
 	$holder->query(q{SET client_encoding = 'LATIN1'});
 	$holder->query(q{SELECT acquire_lock('r')});
 	$locker->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');

@@ -14,14 +14,6 @@ sub incarnation { return one('SELECT incarnation FROM lock_election.manager'); }
 # The first request after a start waits for the manager.
 sub token_of { my ($name) = @_; return one("SELECT acquire_lock('$name', '1 h')"); }
 
-# Ends the manager in order; returns when another one serves.
-sub replace_manager
-{
-	my $pid = manager_pid();
-	kill 'TERM', $pid;
-	return wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
-}
-
 sub launcher_pid
 {
 	return one(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'});

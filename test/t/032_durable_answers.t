@@ -450,13 +450,8 @@ subtest 'not confirmed' => sub {
 	kill 'CONT', $receiver;
 
 	# nor is it an error where the client's encoding has no character for a name in what is said after a commit
-	one(q{CREATE DATABASE utf8 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0});
-	one('CREATE EXTENSION lock_election', 'utf8');
+	unreadable_commits('utf8');
 	my $latin = session($node, dbname => 'utf8');
-	foreach my $procedure (q{CREATE PROCEDURE %1$I() LANGUAGE plpgsql AS 'BEGIN COMMIT; END'}, q{CREATE PROCEDURE commits() LANGUAGE plpgsql AS 'BEGIN CALL %1$I(); END'})
-	{
-		$latin->query("DO \$do\$ BEGIN EXECUTE format(\$x\$$procedure\$x\$, chr(8364)); END \$do\$");
-	}
 	$latin->query(q{SET client_encoding = 'LATIN1'; SET synchronous_commit = local; SELECT acquire_lock('r', '1 h')});
 	kill 'STOP', $receiver;
 	$latin->async(q{DO $$ BEGIN PERFORM release_lock('r'); PERFORM set_config('synchronous_commit', 'on', true); CALL commits(); END $$});

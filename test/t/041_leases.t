@@ -10,14 +10,6 @@ use Time::HiRes qw(time sleep);
 my $node = new_node('main', conf => "autovacuum = off\n");
 my ($a, $b, $c, $d) = map { session($node) } 1 .. 4;
 
-# Ends a manager in order; returns when another one serves.
-sub replace_manager
-{
-	my $pid = one('SELECT pid FROM lock_election.manager');
-	kill 'TERM', $pid;
-	return wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
-}
-
 sub token_like
 {
 	my ($answer, $test_name) = @_;

@@ -39,14 +39,6 @@ sub all_there
 	return;
 }
 
-sub replace_manager
-{
-	my $pid = one('SELECT pid FROM lock_election.manager');
-
-	kill 'TERM', $pid;
-	return wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
-}
-
 # kill: the whole server starts again.
 foreach my $case ([ 'shrink-new-file', 'error' ], [ 'shrink-copied', 'fatal' ], [ 'shrink-copied', 'kill' ], [ 'shrink-done', 'error' ], [ 'shrink-done', 'kill' ],
 	[ 'shrink-committed', 'kill' ])

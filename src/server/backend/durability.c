@@ -116,6 +116,12 @@ sync_rep_mode(void)
 	}
 }
 
+static bool
+waits_for_none(int mode)
+{
+	return mode == SYNC_REP_NO_WAIT || max_wal_senders == 0 || does_without_standby();
+}
+
 /*
  * PostgreSQL's own wait, at the level that is asked for.  health() sees for how long
  * it lasts.  May not fail: COMMIT waits here as well.
@@ -195,7 +201,7 @@ wait_for_standbys(XLogRecPtr lsn)
 	int mode = sync_rep_mode();
 	bool confirmed;
 
-	if (mode == SYNC_REP_NO_WAIT || max_wal_senders == 0 || does_without_standby())
+	if (waits_for_none(mode))
 		return;
 
 	/*
@@ -301,7 +307,7 @@ le_wait_durable_commit(void)
 		return;
 	XLogFlush(lsn);
 	Assert(lsn <= GetFlushRecPtr(NULL));
-	if (mode == SYNC_REP_NO_WAIT || max_wal_senders == 0 || does_without_standby())
+	if (waits_for_none(mode))
 		return;
 	wait_in_silence(lsn); /* interrupts are held already */
 	if (!is_confirmed(lsn, mode))
