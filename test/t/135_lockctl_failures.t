@@ -104,7 +104,7 @@ subtest 'a wait is interrupted, and the server cannot be reached' => sub {
 		symlink $real, "$dir/.s.PGSQL.$port" or die $!;
 		my $c = start_ctl($verbose ? '-v' : (), '-h', $dir, 'acquire', 'x');
 		wait_waiting('x');
-		is(one(q{SELECT application_name FROM pg_stat_activity WHERE query ~ 'acquire_lock' AND pid <> pg_backend_pid()}), 'lockctl', 'its name in the server');
+		is(one(q{SELECT application_name FROM pg_stat_activity WHERE query LIKE 'SELECT public.acquire_lock%'}), 'lockctl', 'its name in the server');
 		unlink "$dir/.s.PGSQL.$port" or die $!;
 		$c->kill('CONT');
 		$c->kill('INT');
@@ -145,7 +145,7 @@ subtest 'a lease is kept alive' => sub {
 	chomp(my $lease = (ctl('lease', 'grant', '--ttl', '6s'))[1]);
 	my $c = start_ctl('lease', 'keep-alive', $lease);
 	my $kept = sub { return wait_for_sql($node, "SELECT time_left > '5 s' FROM lock_election.leases WHERE lease = $lease"); };
-	my $session = q{SELECT pid FROM pg_stat_activity WHERE query ~ 'keep_alive' AND pid <> pg_backend_pid()};
+	my $session = q{SELECT pid FROM pg_stat_activity WHERE application_name = 'lockctl' AND query ~ 'keep_alive'};
 
 	wait_for_sql($node, "SELECT count(*) = 1 FROM ($session) s");
 	my $first = one($session);
