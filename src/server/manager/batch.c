@@ -176,8 +176,6 @@ clear_releases(const Batch *batch, XLogRecPtr lsn)
 		le_releases_drop(&box->releases);
 		pg_write_barrier();
 		pg_atomic_fetch_and_u32(&box->mail, ~LE_MAIL_RELEASED);
-		if (!mail->async)
-			le_wake((int) mail->proc);
 	}
 }
 
@@ -224,7 +222,7 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 	le_flush_start();
 }
 
-/* Empty the mailboxes of the mail that is committed.  May not fail: a session may wait for just this. */
+/* Empty the mailboxes of the mail that is committed, and wake those that wait for that.  May not fail. */
 static void
 empty_mailboxes(const Batch *batch)
 {
@@ -235,8 +233,8 @@ empty_mailboxes(const Batch *batch)
 		uint64 undo = mail->undo;
 
 		Assert((mail->flags & LE_MAIL_RELEASED) == 0); /* clear_releases() has done those */
-		if (undo != 0)
-			(void) pg_atomic_compare_exchange_u64(&box->undo, &undo, 0);
+		/* unless another one has come */
+		(void) pg_atomic_compare_exchange_u64(&box->undo, &undo, 0);
 		pg_atomic_fetch_and_u32(&box->mail, ~(mail->flags & ~LE_MAIL_FENCE_ENDED));
 		if (mail->flags & LE_MAIL_SESSION_END)
 		{
@@ -374,8 +372,7 @@ run(Batch *batch)
 
 	/* 5. what may fail: then all is read again, but nothing is lost */
 	tell_pause(committed_at - batch->began_at, moved);
-	if (lsn != 0)
-		pgstat_report_stat(false);
+	pgstat_report_stat(false);
 	LE_FAULT_CHECK(le_mgr.core);
 	LE_FAULT("batch-done");
 	le_fence_end_overdue(le_mgr.core, batch->now);
@@ -441,8 +438,8 @@ le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 	{
 		LeMailbox *box = mailbox_of(procs[i]);
 
-		if (is_unanswered(box) && le_mgr.taken[procs[i]] != pg_atomic_read_u32(&box->posted) &&
-			box->revision == 0 && box->posted_at > le_mgr.pause.seen_at)
+		/* all that was posted before it was last seen running has been looked at */
+		if (box->posted_at > le_mgr.pause.seen_at)
 			rang_at = Min(rang_at, box->posted_at);
 	}
 	seen_running(le_pause_since(&le_mgr.pause, slept_until, rang_at, now), now);

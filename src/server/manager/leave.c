@@ -10,9 +10,8 @@
 /* Neither a session that is stopped nor a full disk keeps a server from stopping for longer. */
 #define LEAVING_AT_MOST (5 * LE_SECOND)
 
-/* Pauses: for a session that is about to post, and after a batch that has failed. */
-#define POSTING_TICK (1 * LE_MS)
-#define FAILED_TICK  (100 * LE_MS)
+/* A pause, for a session that is about to post, or after a batch that has failed. */
+#define LOOK_AGAIN (20 * LE_MS)
 
 /* Has a session answered a release that it has not posted yet? */
 static bool
@@ -51,14 +50,13 @@ any_released(void)
 void
 le_leave_in_order(uint32 *procs)
 {
-	LeTime give_up = le_clock() + LEAVING_AT_MOST, slept_until = 0;
+	LeTime give_up = le_clock() + LEAVING_AT_MOST;
 
 	pg_atomic_write_u32(&le_mgr.db->running, 0);
 	pg_memory_barrier();
 	for (;;)
 	{
 		bool releasing;
-		LeTime tick;
 		int n;
 
 		le_sleep_reset();
@@ -66,15 +64,13 @@ le_leave_in_order(uint32 *procs)
 		releasing = any_releasing();
 		pg_read_barrier();
 		n = le_mailboxes_with_work(procs);
-		le_batch_check_stall(slept_until, procs, n);
+		le_batch_check_stall(0, procs, n);
 		if (n > 0 || le_batch_has_later())
 			le_serve(procs, n);
 		if (le_mgr.core_state == CORE_DROPPED || le_clock() >= give_up ||
 			!(releasing || any_released() || le_batch_has_later()))
 			return;
-		tick = le_mgr.retry_at != 0 ? FAILED_TICK : POSTING_TICK;
-		slept_until = le_clock() + tick;
-		le_sleep(tick);
+		le_sleep(LOOK_AGAIN);
 	}
 }
 

@@ -130,7 +130,7 @@ keep_interval(LeTime last_batch)
 {
 	LeTime rest = last_batch + (LeTime) le_min_batch_interval_ms * LE_MS - le_clock();
 
-	if (le_min_batch_interval_ms > 0 && rest > 0)
+	if (rest > 0)
 		(void) WaitLatch(NULL, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, (long) ((rest + LE_MS - 1) / LE_MS),
 						 le_wait_event(LE_WAIT_INTERVAL));
 }
