@@ -333,6 +333,9 @@ extern MemoryContext le_memory_new_context(void);
 extern void *le_memory_alloc(void *arg, size_t size);
 extern void le_memory_free(void *arg, void *p);
 
+/* What the state takes, in bytes. */
+extern Size le_memory_used(void);
+
 /* le_core_reserve() within lock_election.max_memory, if the command adds something.  False: there is no room. */
 extern bool le_memory_reserve(const LeCommand *cmd);
 

@@ -20,13 +20,15 @@
 #define SMALL_PIECE 128
 #define STATE_BLOCK 1024
 
+#define MEGABYTE (1024 * 1024)
+
 /* While a command that adds something is reserved: le_memory_alloc() refuses what is beyond the limit. */
 static bool refuse_beyond_limit = false;
 
 static Size
 limit(void)
 {
-	return (Size) le_max_memory_mb * 1024 * 1024;
+	return (Size) le_max_memory_mb * MEGABYTE;
 }
 
 MemoryContext
@@ -35,9 +37,8 @@ le_memory_new_context(void)
 	return AllocSetContextCreate(TopMemoryContext, "lock_election state", 0, STATE_BLOCK, STATE_BLOCK);
 }
 
-/* What the state takes, in bytes. */
-static Size
-used(void)
+Size
+le_memory_used(void)
 {
 	return MemoryContextMemAllocated(le_mgr.core_context, false);
 }
@@ -47,7 +48,7 @@ le_memory_alloc(void *arg, size_t size)
 {
 	Assert(le_mgr.core_context != NULL && size > 0);
 	/* with the headers of its block, and perhaps a block of smaller pieces */
-	if (refuse_beyond_limit && size > SMALL_PIECE && used() + size + STATE_BLOCK > limit())
+	if (refuse_beyond_limit && size > SMALL_PIECE && le_memory_used() + size + STATE_BLOCK > limit())
 		return NULL;
 	return MemoryContextAllocExtended(le_mgr.core_context, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 }
@@ -69,7 +70,7 @@ le_memory_reserve(const LeCommand *cmd)
 	Assert(!refuse_beyond_limit && core_is_loaded());
 
 	/* only a load can have taken more */
-	if (adds && used() > limit())
+	if (adds && le_memory_used() > limit())
 		return false;
 	refuse_beyond_limit = adds;
 	reserved = le_core_reserve(le_mgr.core, cmd);
@@ -80,14 +81,14 @@ le_memory_reserve(const LeCommand *cmd)
 void
 le_memory_warn(void)
 {
-	Size is_used = used();
+	Size is_used = le_memory_used();
 
 	if (is_used <= limit())
 		return;
 	ereport(WARNING,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("the locks of this database take %zu MB, more than lock_election.max_memory (%d MB)",
-					is_used / (1024 * 1024), le_max_memory_mb),
+					is_used / MEGABYTE, le_max_memory_mb),
 			 errdetail("No more are granted until it is less."),
 			 errhint("Raise it and reload the configuration, or end with force_release_role() what "
 					 "takes the memory.")));

@@ -4,10 +4,7 @@
  */
 #include "postgres.h"
 
-#include "utils/memutils.h"
-
 #include "manager/manager.h"
-
 
 /* Most batches change few. */
 static void
@@ -81,5 +78,5 @@ le_publish(void)
 	pg_atomic_write_u64(&le_mgr.db->held, le_core_held(le_mgr.core));
 	pg_atomic_write_u64(&le_mgr.db->queued, le_core_queued(le_mgr.core));
 	publish_oldest_wait();
-	pg_atomic_write_u64(&le_mgr.db->memory, MemoryContextMemAllocated(le_mgr.core_context, false));
+	pg_atomic_write_u64(&le_mgr.db->memory, le_memory_used());
 }
