@@ -147,6 +147,51 @@ foreach my $how (qw(cancel terminate))
 	nothing_left($node);
 }
 
+# It is named again, as one that is still in the stack from an earlier answer, before the manager has asked for a flush of the
+# next one: what others want is flushed already, and its own answer rests on more.
+{
+	my $leader = session($node);
+	my $walwriter = stop_walwriter($node);
+
+	stop_at('manager-took');
+	$c->async(q{SELECT is_held('x', 1)});
+	stopped('manager-took');
+	stop_at('request-posted', $b->pid);
+	$b->async(q{SELECT acquire_lock('earlier')});
+	stopped('request-posted');
+	stop_at('request-answered', $leader->pid);
+	$leader->async(q{SELECT acquire_lock('leads')});    # the last one is the first that can be named
+	asking($leader);
+	stop_at('batch-before-hints');
+	go_on('manager-took');
+	stopped('batch-before-hints');
+	stopped('request-answered');
+	$free->query('SELECT pg_cancel_backend(' . $b->pid . ')');
+	$b->wait;
+	like($b->error, qr/57014/, 'one that is in the stack does not wait any more');
+	$free->query('BEGIN; SELECT pg_current_xact_id(); COMMIT');
+	stop_at('request-posted', $b->pid);
+	stop_at('answer-before-flush');
+	go_on('batch-before-hints');
+	$b->async(q{SELECT acquire_lock('next')});
+	stopped('request-posted');
+	stopped('answer-before-flush');
+	my $written = $free->query('SELECT pg_current_wal_insert_lsn()');
+	is($free->query("SELECT pg_current_wal_flush_lsn() < '$written'"), 't', 'it is answered, and nothing is flushed');
+	$free->query('SELECT pg_cancel_backend(' . $leader->pid . ')');
+	$leader->wait;
+	like($leader->error, qr/57014/, 'the leader leaves');
+	go_on('request-posted');
+	like($b->wait, qr/^\d+$/, 'it is granted the lock');
+	is($free->query("SELECT pg_current_wal_flush_lsn() >= '$written'"), 't', 'when that is flushed');
+	go_on('answer-before-flush');
+	kill 'CONT', $walwriter;
+	$c->wait;
+	$b->query(q{SELECT release_lock('next')});
+	$leader->quit;
+	nothing_left($node);
+}
+
 # The grant is seen, and not yet noted.
 foreach my $point (qw(request-answered request-done durable-before durable-after))
 {
@@ -777,7 +822,7 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 # Each commit takes more than a second: no lease is to be cut short by a pause, but all pauses together do not stop the clock.
 {
 	my $token = acquire($a, 'slow', q{'1 h'});
-	my $left = 20;
+	my ($left, $log, $start) = (20, -s $node->logfile, time);
 
 	$b->async(q{SELECT acquire_lock('slow', '1 min')});
 	waiting($b);
@@ -790,6 +835,9 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	like($b->wait, qr/^\d+$/, 'and the next one is granted');
 	$b->query(q{SELECT release_lock('slow')});
 	$c->wait foreach 1 .. $left;
+	my %told = slurp_file($node->logfile, $log) =~ /the lock_election manager did not run for (\d+) ms; all leases go on by (\d+) ms\n/g;
+	is(join(' ', grep { $_ < 1000 || $_ > 1000 * (time - $start) || $told{$_} > $_ } keys %told), '', 'the log tells how long each took, and how much of that does not count');
+	cmp_ok(scalar(keys %told), '>', 3, 'of each');
 }
 
 # --- none of it for others ---

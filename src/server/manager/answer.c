@@ -23,8 +23,9 @@ le_mailboxes_with_work(uint32 *procs)
 		LeMailbox *box = mailbox_of(i);
 		bool mailed = pg_atomic_read_u32(&box->mail) != 0 || pg_atomic_read_u64(&box->undo) != 0;
 
-		if (box->session == 0 || (!mailed && !is_unanswered(box)))
+		if (!mailed && !is_unanswered(box))
 			continue;
+		Assert(box->session != 0);
 		procs[n++] = i;
 		if (mailed)
 		{
@@ -79,11 +80,14 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of
 	box->revision = 0;
 
 	/* once it is answered the mailbox is the session's, which may be awake */
-	flush = reply->lsn != 0 && box->need_flush && !le_flush_done((XLogRecPtr) reply->lsn);
+	flush = box->need_flush && !le_flush_done((XLogRecPtr) reply->lsn);
 	pg_write_barrier();
 	pg_atomic_write_u32(&box->answered, number);
 	if (flush)
+	{
+		LE_FAULT_NOFAIL("answer-before-flush");
 		le_flush_ask(proc, (XLogRecPtr) reply->lsn);
+	}
 	else
 		le_wake((int) proc);
 }
@@ -183,7 +187,7 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 			mail &= ~LE_MAIL_RELEASED;
 		/* where the extension is gone, le_leave_dropped() tells that */
 		mailed = le_mgr.core_state != CORE_DROPPED && (mail != 0 || pg_atomic_read_u64(&box->undo) != 0);
-		if (box->session == 0 || (waits && mail == 0))
+		if (waits && mail == 0)
 			continue;
 		if (is_unanswered(box) && !waits)
 			le_answer_error(procs[i], error->sqlerrcode, error_text(error));
