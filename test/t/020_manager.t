@@ -235,9 +235,40 @@ subtest 'pg_cancel_backend' => sub {
 subtest 'what any process of the server does when it is asked' => sub {
 	my $pid = manager_pid();
 
-	one("SELECT pg_log_backend_memory_contexts($pid)");
-	ok(wait_until(sub { return $node->log_contains(qr/logging memory contexts of PID $pid\b/) }), 'it tells of its memory');
+	# the context of its process, and that of its batches
+	my $memory = sub {
+		my $log = -s $node->logfile;
+
+		one("SELECT pg_log_backend_memory_contexts($pid)");
+		ok(wait_until(sub { return $node->log_contains(qr/\[$pid\].*Grand total: /, $log) }), 'it tells of its memory');
+		return map { slurp_file($node->logfile, $log) =~ /\[$pid\].* $_: (\d+) total/ ? $1 : die "no $_" } 'TopMemoryContext', 'lock_election batch';
+	};
+	my ($top) = $memory->();
+	one(q{DO $$ BEGIN FOR i IN 1 .. 500 LOOP PERFORM release_lock('w', acquire_lock('w', '1 h')); COMMIT; END LOOP; END $$});
+	my ($later, $batch) = $memory->();
+	cmp_ok($later - $top, '<', 65536, 'no request leaves anything behind');
+	cmp_ok($batch, '<', 65536, 'nor in the memory of batches');
 	one('SELECT pg_reload_conf()');
+};
+
+# No session has a release on its way: there is nothing to wait for.  Each try begins with a session that has asked for something.
+subtest 'it leaves at once' => sub {
+	my $s = session($node);
+	my $took = 5;
+
+	for (my $try = 1; $try <= 10 && $took >= 5; $try++)
+	{
+		$s->query(q{SELECT release_lock('w', acquire_lock('w', '1 min'))});
+		my $pid = manager_pid();
+		my $start = time;
+		kill 'TERM', $pid;
+		wait_until(sub { !kill 0, $pid }, undef, 0.01) or die 'it does not leave';
+		$took = time - $start;
+		wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
+	}
+	cmp_ok($took, '<', 5, 'not after as long as it would wait for one');
+	$s->quit;
+	nothing_left($node);
 };
 
 subtest 'stopped for some seconds' => sub {
@@ -245,6 +276,7 @@ subtest 'stopped for some seconds' => sub {
 	my $pid = manager_pid();
 	my $token = $holder->query(q{SELECT acquire_lock('stall', '1 h')});
 	my $stalls = one('SELECT stalls FROM lock_election.stat');
+	my ($before, $log, $began) = ($stalls, -s $node->logfile, time);
 
 	$waiter->async(q{SELECT acquire_lock('stall', '1 h')});
 	wait_for_waiters(1, 'stall');
@@ -281,6 +313,20 @@ subtest 'stopped for some seconds' => sub {
 	kill 'CONT', $pid;
 	is($short->wait, 't', 'what was asked is answered');
 	wait_for_sql($node, "SELECT stalls > $stalls FROM lock_election.stat");
+
+	# nobody asks, and nothing is due for long: it looks at the clock now and then
+	$stalls = one('SELECT stalls FROM lock_election.stat');
+	kill 'STOP', $pid;
+	Time::HiRes::sleep(3);    # the stall itself
+	kill 'CONT', $pid;
+	wait_for_sql($node, "SELECT stalls > $stalls FROM lock_election.stat");
+
+	# the log tells of each, how long it was, and by how much leases go on
+	my $told = sub { return slurp_file($node->logfile, $log) =~ /LOG:  the lock_election manager did not run for (\d+) ms; all leases go on by (\d+) ms\n/g; };
+	ok(wait_until(sub { my @told = $told->(); return @told == 2 * (one('SELECT stalls FROM lock_election.stat') - $before) }), 'the log tells of each');
+	my %told = $told->();
+	is(join(' ', grep { $_ < 1000 || $_ > 1000 * (time - $began) || $told{$_} > $_ } keys %told), '', 'no longer than it was');
+	cmp_ok((sort { $b <=> $a } keys %told)[0], '>', 2000, 'nor shorter');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach $holder, $waiter, $short;
 	nothing_left($node);
