@@ -279,6 +279,24 @@ foreach my $how ('at once', 'after a wait')
 	nothing_left($node);
 }
 
+# --- and not at once: with the next lock of its session, if that comes before ---
+
+{
+	my $ids = q{SELECT transaction_ids FROM lock_election.stat};
+	my $n = 1000;
+
+	# on a busy machine that comes later
+	for (my $try = 1; $try <= 20 && $n >= 15; $try++)
+	{
+		my $before = $c->query($ids);
+
+		$a->query(join '; ', (q{SELECT acquire_lock('one')}, q{SELECT release_lock('one')}) x 10);
+		$n = $c->query($ids) - $before;
+	}
+	cmp_ok($n, '<', 15, 'ten locks and their releases take hardly more than ten transaction ids');
+	nothing_left($node);
+}
+
 $_->quit foreach $a, $b, $c;
 $node->stop;
 done_testing();

@@ -90,6 +90,14 @@ are_idle('after a stall, until a lock expires', manager => $manager);
 wait_for_sql($node, 'SELECT count(*) FROM lock_election.locks', '0');
 are_idle('when it has expired', manager => $manager);
 
+# It has been stopped: what is due is by another clock.  A release that is written later, an expiry, and the ends of their rows.
+my $batches = sub { return fault(q{hits('batch-applied')}); };
+my $before = $batches->();
+is($s->query(q{SELECT release_lock('told', acquire_lock('told', '1 min'))}), 't', 'a release that nobody waits for');
+$s->query(q{SELECT acquire_lock('short', '1 s')});
+wait_for_sql($node, 'SELECT count(*) FROM _lock_election.slot', '0');
+cmp_ok($batches->() - $before, '<=', 20, 'there are a few batches: one for each of what has to be done');
+
 is(worker('manager'), $manager, 'it was the same manager all the time');
 
 # --- those who wait for what is stuck ---

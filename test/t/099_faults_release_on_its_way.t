@@ -167,6 +167,29 @@ sub served_together
 	nothing_left($node);
 }
 
+# A session is about to read its answer when its release, which is in its mailbox as well, is refused: that says nothing to it.
+{
+	my $x = acquire($a, 'x', q{'1 min'});
+
+	settle();
+	stop_at('manager-took');
+	$c->async(q{SELECT count(*) FROM lock_election.locks});
+	stopped('manager-took');
+	is(release($a, 'x', $x), 't', 'a release is told');
+	stop_at('request-answered', $a->pid);
+	$a->async("SELECT is_held('x', $x)");
+	asking($a);
+	fault(q{set('batch-applied', 'error', times => 2)});
+	go_on('manager-took');
+	stopped('request-answered');
+	wait_until(sub { fault(q{hits('batch-applied')}) > 2 }) || die 'it is not tried again';
+	go_on('request-answered');
+	is($a->wait . $a->error, 'f', 'and refused twice, beside an answer, which stays what it was');
+	$c->wait;
+	nothing_left($node);
+	fault('clear()');
+}
+
 # Nothing can be read for a long time: who does not want to wait for longer than a second does not.
 {
 	my $x = acquire($a, 'x', q{'1 h'});
@@ -210,7 +233,9 @@ sub served_together
 	stopped('replay');
 	$free->query($rewrite);
 	go_on('replay');
-	like($a->wait, qr/^\d+$/, 'a replay that finds new files is done again') or diag $a->error;
+	my $y = $a->wait;
+	like($y, qr/^\d+$/, 'a replay that finds new files is done again') or diag $a->error;
+	is($a->query("SELECT is_held('y', $y)"), 't', 'and what it has found at last is told');
 	is($failed->() - $before, 2, 'and has not failed');
 	$c->query(q{SELECT force_release_lock('y'), force_release_lock('x')});
 	nothing_left($node);
