@@ -77,14 +77,17 @@ are_idle('nothing can be read', manager => $manager);
 fault('clear()');
 is($s->query(q{SELECT release_lock('fails', acquire_lock('fails', wait => '20 s'))}), 't', 'then it can');
 
-# Deadlines are on a clock that stands still meanwhile.
+# Deadlines are on a clock that stands still meanwhile.  It looks at the clock now and then, also where nothing else is to be
+# done: a while after its last batch it has looked how large the tables are.
+my $looks = fault(q{hits('shrink-done')});
 $s->query(q{SELECT acquire_lock('stall', '1 h')});
+wait_until(sub { fault(q{hits('shrink-done')}) > $looks }) or die 'it does not look';
 my $log = -s $node->logfile;
 kill 'STOP', $manager;
 $free->query('SELECT pg_sleep(4)');
 kill 'CONT', $manager;
+ok(wait_until(sub { $node->log_contains(qr/the lock_election manager did not run for \d+ ms/, $log) }), 'the manager has not run for some seconds');
 $s->query(q{SELECT release_lock('stall')});
-ok($node->log_contains(qr/the lock_election manager did not run for \d+ ms/, $log), 'the manager has not run for some seconds');
 $s->query(q{SELECT acquire_lock('short', '4 s')});
 are_idle('after a stall, until a lock expires', manager => $manager);
 wait_for_sql($node, 'SELECT count(*) FROM lock_election.locks', '0');
@@ -93,7 +96,9 @@ are_idle('when it has expired', manager => $manager);
 # It has been stopped: what is due is by another clock.  A release that is written later, an expiry, and the ends of their rows.
 my $batches = sub { return fault(q{hits('batch-applied')}); };
 my $before = $batches->();
-is($s->query(q{SELECT release_lock('told', acquire_lock('told', '1 min'))}), 't', 'a release that nobody waits for');
+my $told = $s->query(q{SELECT acquire_lock('told', '1 min')});
+is($s->query("SELECT release_lock('told', $told)"), 't', 'a release that nobody waits for');
+wait_for_sql($node, q{SELECT count(*) FROM _lock_election.slot WHERE name = 'told' AND holds > 0}, '0');
 $s->query(q{SELECT acquire_lock('short', '1 s')});
 wait_for_sql($node, 'SELECT count(*) FROM _lock_election.slot', '0');
 cmp_ok($batches->() - $before, '<=', 20, 'there are a few batches: one for each of what has to be done');

@@ -45,6 +45,29 @@ foreach my $point (qw(manager-took batch-horizon batch-rung))
 	nothing_left($node);
 }
 
+# They ring while the manager is busy, and it takes them in that order, whatever their numbers are.
+foreach my $order ([ $a, $b ], [ $b, $a ])
+{
+	my ($first, $second) = @$order;
+
+	settle();
+	stop_at('batch-done');
+	$c->async(q{SELECT count(*) FROM lock_election.locks});
+	stopped('batch-done');
+	foreach my $s (@$order)
+	{
+		$s->async(q{SELECT try_acquire_lock('x', '1 min')});
+		asking($s);
+	}
+	go_on('batch-done');
+	my $token = $first->wait;
+	like($token, qr/^\d+$/, 'who rings first is granted the lock');
+	is($second->wait, '', 'and not who rings second');
+	$c->wait;
+	release($first, 'x', $token);
+	nothing_left($node);
+}
+
 # The batch fails, and its requests are applied one by one.
 {
 	my $x = acquire($a, 'x', q{'1 min'});
