@@ -239,38 +239,21 @@ find_key_row(StoreTable *table, Relation index, const Datum *keys)
 	return first;
 }
 
-typedef struct Conflict
-{
-	const StoreTable *table;
-	int64 holds;
-	int64 takes;
-} Conflict;
-
-static void
-add_conflict(void *arg)
-{
-	const Conflict *conflict = arg;
-
-	errcontext("table \"%s.%s\": " INT64_FORMAT " has this key, " INT64_FORMAT " was to be written",
-			   STORE_SCHEMA, conflict->table->name, conflict->holds, conflict->takes);
-}
-
 /*
  * Another row seems to have this key.  PostgreSQL waits for whoever is writing
- * that row, looks again, and raises the error.
+ * that row, looks again, and raises the error, which does not tell whose tokens they are.
  */
 static void
 check_again(StoreTable *table, int i, Datum *keys, bool *nulls, Datum first)
 {
-	Conflict conflict = {table, find_key_row(table, table->indexes[i], keys), DatumGetInt64(first)};
-	ErrorContextCallback context = {error_context_stack, add_conflict, &conflict};
+	int64 holds = find_key_row(table, table->indexes[i], keys);
 
 	Assert(i < table->nindexes);
+	ereport(LOG, (errmsg("table \"%s.%s\": " INT64_FORMAT " has this key, " INT64_FORMAT " was to be written",
+						 STORE_SCHEMA, table->name, holds, DatumGetInt64(first))));
 	table->known = false;
-	error_context_stack = &context;
 	(void) index_insert(table->indexes[i], keys, nulls, &table->tuple->tts_tid, table->rel,
 						UNIQUE_CHECK_EXISTING, false, table->infos[i]);
-	error_context_stack = context.previous;
 }
 
 /* Enter the row that was written in the index. */
