@@ -15,7 +15,6 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/index.h"
-#include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -50,17 +49,12 @@ int
 le_store_write_changes(LeCore *core, const LeClock *clock)
 {
 	int rows = 0;
-	int64 before PG_USED_FOR_ASSERTS_ONLY = 0;
 
 	if (le_next_change(core, NULL) == NULL)
 		return 0;
 	le_table_open(&le_history_table);
 	for (const LeChange *change = NULL; (change = le_next_change(core, change)) != NULL; rows++)
-	{
-		Assert(change->number > before);
-		before = change->number;
 		write_change(change, clock);
-	}
 	le_table_close(&le_history_table);
 	return rows;
 }
@@ -121,7 +115,7 @@ le_store_scan_history(LeText election, int64 after, void (*callback)(void *arg, 
 	/* the key's index has the changes of an election in order */
 	rel = le_table_open_to_read(&le_history_table, AccessShareLock);
 	index_oid = get_relname_relid("history_key", le_store_schema);
-	if (!OidIsValid(index_oid) || IndexGetRelation(index_oid, true) != RelationGetRelid(rel))
+	if (IndexGetRelation(index_oid, true) != RelationGetRelid(rel))
 		le_table_wrong(rel);
 	index = index_open(index_oid, AccessShareLock);
 	ScanKeyInit(&keys[0], le_history_table.key[0], BTEqualStrategyNumber, F_TEXTEQ,
@@ -135,11 +129,9 @@ le_store_scan_history(LeText election, int64 after, void (*callback)(void *arg, 
 	{
 		LeStoredChange change = {0};
 
-		CHECK_FOR_INTERRUPTS();
 		ExecStoreHeapTuple(tuple, row, false);
 		le_table_read(&le_history_table, row, &change);
 		Assert(change.number > after);
-		after = change.number;
 		callback(arg, &change);
 	}
 	ExecDropSingleTupleTableSlot(row);

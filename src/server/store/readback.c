@@ -52,7 +52,7 @@ le_known_spots(const StoreTable *table, LeCore *core, uint32 *n)
 {
 	uint32 indexes = le_core_row_indexes(core, table->type);
 	LeSpot *spots =
-		MemoryContextAllocHuge(CurrentMemoryContext, ((Size) indexes + table->nleft + 1) * sizeof(LeSpot));
+		MemoryContextAllocHuge(CurrentMemoryContext, ((Size) indexes + table->nleft) * sizeof(LeSpot));
 
 	*n = 0;
 	for (uint32 i = 0; i < indexes; i++)
@@ -145,8 +145,6 @@ le_rows_end(LeRows *rows)
 	Assert(!rows->lost || rows->scan == NULL);
 	if (rows->scan != NULL)
 		table_endscan(rows->scan);
-	else
-		pfree(rows->spots);
 	ExecDropSingleTupleTableSlot(rows->tuple);
 	table_close(rows->rel, NoLock);
 	if (rows->lost)

@@ -23,9 +23,7 @@
 #include "access/multixact.h"
 #include "access/table.h"
 #include "access/tableam.h"
-#include "access/xact.h"
 #include "commands/cluster.h"
-#include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -63,7 +61,6 @@ copy_rows(StoreTable *table, Relation from, Relation to, LeSpot *spots, uint32 n
 {
 	TupleTableSlot *row = table_slot_create(from, NULL);
 	TableScanDesc scan = table_beginscan_strat(from, GetActiveSnapshot(), 0, NULL, true, false);
-	CommandId cid = GetCurrentCommandId(true);
 	uint32 next = 0;
 	int rows = 0;
 
@@ -71,8 +68,7 @@ copy_rows(StoreTable *table, Relation from, Relation to, LeSpot *spots, uint32 n
 	{
 		uint64 old = le_table_locator(&row->tts_tid);
 
-		CHECK_FOR_INTERRUPTS();
-		table_tuple_insert(to, row, cid, TABLE_INSERT_FROZEN | TABLE_INSERT_NO_LOGICAL, NULL);
+		table_tuple_insert(to, row, FirstCommandId, TABLE_INSERT_FROZEN | TABLE_INSERT_NO_LOGICAL, NULL);
 		if (next < n && spots[next].locator == old)
 			spots[next++].locator = le_table_locator(&row->tts_tid);
 		rows++;
@@ -148,8 +144,7 @@ is_worth_it(LeCore *core, const StoreTable *table, Relation rel, BlockNumber pag
 void
 le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes)
 {
-	MemoryContext old_context = MemoryContextSwitchTo(context);
-
+	(void) MemoryContextSwitchTo(context);
 	memset(moved, 0, sizeof(moved));
 	le_store_begin_batch();
 	for (int i = 0; i < LE_DB_TABLES; i++)
@@ -167,7 +162,6 @@ le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes)
 			table_close(rel, AccessShareLock);
 		bytes[i] = (uint64) pages * BLCKSZ;
 	}
-	MemoryContextSwitchTo(old_context);
 }
 
 void

@@ -10,7 +10,6 @@
 #include "postgres.h"
 
 #include "access/table.h"
-#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 
@@ -153,7 +152,6 @@ le_store_scan(void (*callback)(void *arg, const LeStoredEntry *row), void *arg)
 	{
 		LeStoredEntry row;
 
-		CHECK_FOR_INTERRUPTS();
 		row = read_slot(tuple);
 		if (!le_stored_slot_valid(&row))
 			le_store_invalid_row(rel, tuple);

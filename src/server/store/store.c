@@ -131,20 +131,14 @@ bool
 le_store_find(void)
 {
 	Oid extension = get_extension_oid(STORE_EXTENSION, true);
-	bool all = true;
+	bool all = OidIsValid(extension);
 
 	le_store_schema = get_namespace_oid(STORE_SCHEMA, true);
 	for (int i = 0; i < lengthof(tables); i++)
 	{
-		Oid oid = OidIsValid(extension) && OidIsValid(le_store_schema)
-					  ? get_relname_relid(tables[i]->name, le_store_schema)
-					  : InvalidOid;
-
-		/* a table of that name that is not the extension's */
-		if (OidIsValid(oid) && getExtensionOfObject(RelationRelationId, oid) != extension)
-			oid = InvalidOid;
-		tables[i]->oid = oid;
-		all = all && OidIsValid(oid);
+		/* there may be a table of that name that is not the extension's, or none */
+		tables[i]->oid = get_relname_relid(tables[i]->name, le_store_schema);
+		all = all && getExtensionOfObject(RelationRelationId, tables[i]->oid) == extension;
 	}
 	return all;
 }
@@ -177,7 +171,7 @@ le_store_claim(void)
 bool
 le_store_is_claimed(void)
 {
-	return OidIsValid(claimed) && claimed == le_slot_table.oid;
+	return claimed == le_slot_table.oid;
 }
 
 /* --- the small tables --- */
@@ -284,12 +278,11 @@ write_floor(int64 incarnation)
 	SmallTable table;
 	LeMeta row = {0}, floor = {.floor = incarnation};
 	int64 highest = 0;
-	int rows = 0;
 
 	small_open(&table, &floor_table, RowExclusiveLock);
-	for (; small_next(&table, &row); rows++)
+	while (small_next(&table, &row))
 		highest = Max(highest, row.floor);
-	if (highest < incarnation || (highest == incarnation && rows > 1))
+	if (highest <= incarnation)
 		small_write(&table, &floor);
 	small_close(&table);
 }

@@ -24,9 +24,7 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
-#include "access/xact.h"
 #include "catalog/index.h"
-#include "catalog/pg_am_d.h"
 #include "catalog/pg_collation_d.h"
 #include "catalog/pg_opfamily_d.h"
 #include "catalog/pg_type_d.h"
@@ -89,13 +87,15 @@ is_key_column(const StoreTable *table, Relation index, int i)
 static bool
 is_key(const StoreTable *table, Relation index)
 {
-	bool is = table->nkey > 0 && index->rd_rel->relam == BTREE_AM_OID && index->rd_index->indisunique &&
-			  index->rd_index->indimmediate && index->rd_index->indnatts == table->nkey &&
-			  RelationGetIndexExpressions(index) == NIL && RelationGetIndexPredicate(index) == NIL;
-
-	for (int i = 0; is && i < table->nkey; i++)
-		is = is_key_column(table, index, i);
-	return is;
+	if (!index->rd_index->indisunique || !index->rd_index->indimmediate ||
+		index->rd_index->indnatts != table->nkey || RelationGetIndexPredicate(index) != NIL)
+		return false;
+	for (int i = 0; i < table->nkey; i++)
+	{
+		if (!is_key_column(table, index, i))
+			return false;
+	}
+	return true;
 }
 
 /* Open the indexes when the first key is to be entered; many batches enter none. */
@@ -103,14 +103,11 @@ static void
 open_indexes(StoreTable *table)
 {
 	Relation rel = table->rel;
-	bool complete = table->nkey == 0;
-	List *oids;
+	bool complete = false;
 	ListCell *cell;
 
-	Assert(table->nindexes == 0 && table->nkey <= MAX_KEY_COLUMNS);
-	/* after the last index was dropped this stays set until VACUUM */
-	oids = rel->rd_rel->relhasindex ? RelationGetIndexList(rel) : NIL;
-	foreach (cell, oids)
+	Assert(table->nindexes == 0 && table->nkey > 0 && table->nkey <= MAX_KEY_COLUMNS);
+	foreach (cell, RelationGetIndexList(rel))
 	{
 		Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
 
@@ -125,10 +122,9 @@ open_indexes(StoreTable *table)
 		table->infos[table->nindexes] = BuildIndexInfo(index);
 		table->indexes[table->nindexes++] = index;
 	}
-	list_free(oids);
 	if (!complete)
 		le_table_wrong(rel);
-	Assert(table->nindexes > 0 || table->nkey == 0);
+	Assert(table->nindexes > 0);
 }
 
 /* --- opening --- */
@@ -159,7 +155,6 @@ open_to_write(StoreTable *table, Relation rel)
 	table->rel = rel;
 	table->nindexes = 0;
 	table->tuple = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
-	table->cid = GetCurrentCommandId(true);
 }
 
 void
@@ -176,11 +171,8 @@ le_table_open(StoreTable *table)
 bool
 le_table_open_loaded(StoreTable *table)
 {
-	Relation rel;
+	Relation rel = try_table_open(table->oid, RowExclusiveLock);
 
-	if (!OidIsValid(table->oid) || table->file == InvalidOid)
-		return false;
-	rel = try_table_open(table->oid, RowExclusiveLock);
 	if (rel == NULL)
 		return false;
 	if (le_relfilenumber(rel) != table->file || RelationGetNamespace(rel) != le_store_schema)
@@ -281,6 +273,9 @@ enter_key(StoreTable *table, const Datum *values, bool takes_key)
 
 /* --- rows --- */
 
+/* A batch is one command: it does not read what it writes. */
+#define BATCH_COMMAND FirstCommandId
+
 /*
  * Before an update or delete by TID: is there a row at all, and is there room
  * for its next version of this length?  The page is read without a lock, as
@@ -293,8 +288,7 @@ prepare_page(Relation rel, const ItemPointerData *tid, Size len)
 	Buffer buffer = ReadBuffer(rel, ItemPointerGetBlockNumber(tid));
 	Page page = BufferGetPage(buffer);
 	OffsetNumber offset = ItemPointerGetOffsetNumber(tid);
-	bool there = !PageIsNew(page) && offset <= PageGetMaxOffsetNumber(page) &&
-				 ItemIdIsNormal(PageGetItemId(page, offset));
+	bool there = offset <= PageGetMaxOffsetNumber(page) && ItemIdIsNormal(PageGetItemId(page, offset));
 
 	if (there && PageGetHeapFreeSpace(page) < MAXALIGN(len))
 		heap_page_prune_opt(rel, buffer);
@@ -331,7 +325,7 @@ update(StoreTable *table, const LeRow *row, Size len, LeUpdateIndexes *update_in
 	le_table_tid(row->locator, &tid);
 	note_left_spot(table, row);
 	return prepare_page(table->rel, &tid, len) &&
-		   table_tuple_update(table->rel, &tid, table->tuple, table->cid, InvalidSnapshot, InvalidSnapshot,
+		   table_tuple_update(table->rel, &tid, table->tuple, BATCH_COMMAND, InvalidSnapshot, InvalidSnapshot,
 							  true, &failure, &lockmode, update_indexes) == TM_Ok;
 }
 
@@ -355,7 +349,7 @@ le_table_put(StoreTable *table, LeRow *row, const void *fields)
 	ExecStoreHeapTuple(tuple, table->tuple, true);
 	if (!row->on_disk)
 	{
-		table_tuple_insert(table->rel, table->tuple, table->cid, 0, NULL);
+		table_tuple_insert(table->rel, table->tuple, BATCH_COMMAND, 0, NULL);
 		enter_key(table, values, true);
 	}
 	else
@@ -382,7 +376,7 @@ le_table_delete(StoreTable *table, LeRow *row)
 	le_table_tid(row->locator, &tid);
 	note_left_spot(table, row);
 	if (!prepare_page(table->rel, &tid, 0) ||
-		table_tuple_delete(table->rel, &tid, table->cid, InvalidSnapshot, InvalidSnapshot, true, &failure,
+		table_tuple_delete(table->rel, &tid, BATCH_COMMAND, InvalidSnapshot, InvalidSnapshot, true, &failure,
 						   false) != TM_Ok)
 		return false;
 	row->on_disk = false;
@@ -422,7 +416,7 @@ get_number(const StoreColumn *column, const void *field)
 		return *(const uint16 *) field;
 	if (column->size == sizeof(int64))
 		return *(const int64 *) field;
-	return column->type == INT4OID ? *(const int32 *) field : *(const uint32 *) field;
+	return *(const uint32 *) field; /* its 32 bits are what the column has */
 }
 
 static void

@@ -63,7 +63,6 @@ typedef struct StoreTable
 	/* while it is open to be written */
 	Relation rel;
 	TupleTableSlot *tuple;
-	CommandId cid;
 	int nindexes;
 	Relation indexes[MAX_KEY_INDEXES];
 	IndexInfo *infos[MAX_KEY_INDEXES];
