@@ -164,6 +164,14 @@ subtest 'the table becomes small' => sub {
 	is(one(q{SELECT failed_batches FROM lock_election.stat}), $failed, 'no batch fails for it');
 	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM _lock_election.slot WHERE mode <> 0}), 'first,second,third', 'all rows are there, for a snapshot of today');
 	is($old->query(q{SELECT count(*) > 0 FROM _lock_election.slot WHERE mode <> 0}), 't', 'and for the old one');
+	is(one(q{SELECT relfrozenxid::text::bigint > 2 AND age(relfrozenxid) >= 0 AND relminmxid::text <> '0' AND mxid_age(relminmxid) >= 0
+		FROM pg_class WHERE oid = '_lock_election.slot'::regclass}), 't', 'frozen until now');
+	ok( wait_until(
+			sub {
+				$client->query(q{SELECT release_lock('beat', acquire_lock('beat', '1 h'))});
+				return one(q{SELECT n_dead_tup < 5000 FROM pg_stat_all_tables WHERE relid = '_lock_election.slot'::regclass}) eq 't';
+			}),
+		'no dead row is counted any more');
 	is(one(q{SELECT indisvalid AND indisunique FROM pg_index WHERE indexrelid = '_lock_election.slot_key'::regclass}), 't', 'with the key');
 	$admin->query(q{BEGIN; ALTER TABLE _lock_election.slot DISABLE TRIGGER USER;
 		INSERT INTO _lock_election.slot (token, acquired_at, ttl, time_left, lease, session, role, slot, holds, permits, kind, mode, name)

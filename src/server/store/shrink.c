@@ -105,6 +105,7 @@ rewrite(LeCore *core, int i, Relation rel)
 	Assert(moved[i].file != table->file);
 	LE_FAULT("shrink-copied");
 	pgstat_count_truncate(rel);
+	pgstat_force_next_flush(); /* or the next commit forgets it */
 	table_close(copy, NoLock);
 	table_close(rel, NoLock);
 	finish_heap_swap(table->oid, copy_oid, false, false, true, true, RecentXmin, ReadNextMultiXactId(),
