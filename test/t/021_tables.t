@@ -585,27 +585,50 @@ subtest 'a row deleted by hand' => sub {
 	$other->quit;
 };
 
+# A row that has gone leaves its place in the table to a later one.
+subtest 'places whose rows are not in their order' => sub {
+	my $held = $holder->query(q{SELECT acquire_lock('in front', '1 h')});
+	my $enqueue = sub { return $holder->query("SELECT token FROM enqueue_lock('$_[0]', '1 h')"); };
+	my $gone = $enqueue->('in front');
+	my $first = $enqueue->('in front');
+
+	is($holder->query("SELECT release_lock('in front', $gone)"), 't', 'a row is deleted');
+	$admin->query('VACUUM _lock_election.queue');
+	my $second = $enqueue->('in front');
+	is(one('SELECT string_agg(token::text, $$ $$ ORDER BY ctid) FROM _lock_election.queue'), "$second $first", 'the later one comes first');
+	replace_manager();
+	$holder->query("SELECT release_lock('in front', $held)");
+	is(one(qq{SELECT await_lock('in front', $first), await_lock('in front', $second)}), 't|f', 'another manager grants them in their order');
+	$holder->query("SELECT release_lock('in front', $first)");
+	is(one(qq{SELECT await_lock('in front', $second)}), 't', 'and then the next');
+	$holder->query("SELECT release_lock('in front', $second)");
+	nothing_left($node);
+};
+
 # What cannot be written because of that fails, and is tried with what is in the table now.
 subtest 'rows of leases and places deleted by hand' => sub {
 	my $held = $holder->query(q{SELECT acquire_lock('in front', '1 h')});
+	my $kept = $holder->query(q{SELECT grant_lease('1 h')});
 	my $lease = $holder->query(q{SELECT grant_lease('1 h')});
+	my $stays = $holder->query(q{SELECT token FROM enqueue_lock('in front', '1 h')});
 	my $place = $holder->query(q{SELECT token FROM enqueue_lock('in front', '1 h')});
 	my $delete = sub {
-		my ($table) = @_;
-		is($admin->query(qq{BEGIN; ALTER TABLE _lock_election.$table DISABLE TRIGGER USER; DELETE FROM _lock_election.$table;
+		my ($table, $row) = @_;
+		is($admin->query(qq{BEGIN; ALTER TABLE _lock_election.$table DISABLE TRIGGER USER; DELETE FROM _lock_election.$table WHERE $row;
 			ALTER TABLE _lock_election.$table ENABLE ALWAYS TRIGGER refuse_write;
 			ALTER TABLE _lock_election.$table ENABLE ALWAYS TRIGGER refuse_row; COMMIT}) . $admin->error, '', "$table: deleted");
 	};
 	my $log = -s $node->logfile;
 
-	$delete->('lease');
+	$delete->('lease', "id = $lease");
 	is($holder->query("SELECT revoke_lease($lease)") . $holder->error, 'f', 'the lease is not there any more');
-	$delete->('queue');
+	$delete->('queue', "token = $place");
 	is($holder->query("SELECT release_lock('in front', $place)") . $holder->error, 'f', 'nor is the place');
 	my $text = slurp_file($node->logfile, $log);
 	like($text, qr/ERROR:  row of lease $lease was changed by somebody else\n.*DETAIL:  Table "_lock_election\.lease" is written by lock_election alone\./, 'the log has the lease');
 	like($text, qr/ERROR:  row of queue place $place was changed by somebody else\n.*DETAIL:  Table "_lock_election\.queue" is written by lock_election alone\./, 'and the place');
-	is($holder->query("SELECT release_lock('in front', $held)"), 't', 'nothing else is lost');
+	is($holder->query("SELECT revoke_lease($kept), release_lock('in front', $stays), release_lock('in front', $held)"), 't|t|t',
+		'nothing else is lost');
 	nothing_left($node);
 };
 

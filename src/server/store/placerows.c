@@ -9,6 +9,7 @@
 #include "postgres.h"
 
 #include "access/tableam.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/snapmgr.h"
 
@@ -61,29 +62,7 @@ compare_token(const void *a, const void *b)
 {
 	int64 ta = ((const Place *) a)->token, tb = ((const Place *) b)->token;
 
-	return ta < tb ? -1 : ta > tb ? 1 : 0;
-}
-
-/* All rows' tokens and TIDs, in the order in which they are met. */
-static int
-find_places(LeRows *rows, Place **places)
-{
-	int n = 0, max = 64;
-
-	*places = palloc_array(Place, max);
-	while (le_rows_next(rows))
-	{
-		bool isnull;
-
-		if (n == max)
-		{
-			max *= 2;
-			*places = repalloc_huge(*places, max * sizeof(Place));
-		}
-		(*places)[n].token = DatumGetInt64(slot_getattr(rows->tuple, le_queue_table.key[0], &isnull));
-		(*places)[n++].tid = rows->tuple->tts_tid;
-	}
-	return n;
+	return (ta > tb) - (ta < tb);
 }
 
 /* Load all places in the order of their tokens: a queue is in that order. */
@@ -91,13 +70,27 @@ bool
 le_store_load_places(LeCore *core, LeCore *failed)
 {
 	LeRows rows;
+	StringInfoData found;
 	Place *places;
 	int n;
 
+	/* where they are */
+	initStringInfo(&found);
 	le_rows_begin(&rows, &le_queue_table, failed);
-	n = find_places(&rows, &places);
+	while (le_rows_next(&rows))
+	{
+		bool isnull;
+		Place place = {.token = DatumGetInt64(slot_getattr(rows.tuple, le_queue_table.key[0], &isnull)),
+					   .tid = rows.tuple->tts_tid};
+
+		appendBinaryStringInfo(&found, (const char *) &place, sizeof(place));
+	}
+	n = found.len / (int) sizeof(Place);
+	places = (Place *) found.data;
 	qsort(places, n, sizeof(Place), compare_token);
-	for (int i = 0; i < n; i++)
+
+	/* load them, unless one was not there: then all will be read */
+	for (int i = 0; i < n && !rows.lost; i++)
 	{
 		LeStoredEntry place = {0};
 
@@ -109,6 +102,5 @@ le_store_load_places(LeCore *core, LeCore *failed)
 		place.locator = le_table_locator(&rows.tuple->tts_tid);
 		le_rows_taken(&rows, le_core_load_place(core, &place));
 	}
-	pfree(places);
 	return le_rows_end(&rows);
 }
