@@ -59,6 +59,101 @@ sub check_and_end
 	return nothing_left($node, "$name: nothing is left behind");
 }
 
+# What stands in the tables, to the microsecond, for each kind of holder and of place; and how many rows that were.
+subtest 'every column' => sub {
+	my $app = session($node);
+	my $su = one('SELECT current_user');
+	my $wrote = one('SELECT rows_written FROM lock_election.stat');
+	my $text = sub {
+		my ($table, $columns, $where) = @_;
+		return one("SELECT $columns FROM _lock_election.$table" . (defined $where ? " WHERE $where" : ''));
+	};
+	my $slot = sub {
+		my ($name) = @_;
+		return $text->('slot', q{kind, slot, mode, ttl, time_left, lease, role::regrole, holds, permits, owner, value,
+			octet_length(uncommitted), CASE WHEN isfinite(expires_at) THEN (expires_at - acquired_at BETWEEN interval '1 h'
+			AND interval '1 h 1 min')::text ELSE expires_at::text END, closed_until}, "name = '$name' AND mode <> 0") =~ s/true/t/r;
+	};
+	my $rows = sub {
+		my ($n, $test_name) = @_;
+		my $now = one('SELECT rows_written FROM lock_election.stat');
+
+		is($now - $wrote, $n, "$test_name: rows written");
+		$wrote = $now;
+	};
+
+	# slots and leases
+	one('CREATE ROLE app');
+	$app->query('SET ROLE app');
+	my $ttl = $app->query(q{SELECT acquire_lock('ttl', '1 h', owner => 'me')});
+	$rows->(1, 'a lock');
+	is($slot->('ttl'), '1|0|1|3600000000|3600000000|0|app|1|0|me||16|t|', 'its row');
+	is($text->('slot', q{token, acquired_at BETWEEN now() - interval '1 min' AND now(),
+		acquirer = (SELECT acquirer FROM lock_election.locks)}), "$ttl|t|t", 'which lock, since when, and whose');
+	my $lease = $app->query(q{SELECT grant_lease('1 h', 'us')});
+	$rows->(1, 'a lease');
+	is($text->('lease', q{id, ttl, time_left, expires_at BETWEEN now() + interval '59 min' AND now() + interval '1 h',
+		role::regrole, owner}), "$lease|3600000000|3600000000|t|app|us", 'its row');
+	$app->query("SELECT acquire_lock('leased', lease => $lease, mode => 'shared')");
+	is($slot->('leased'), "1|0|2|3600000000|0|$lease|app|1|0|||16||", 'of a lease');
+	$bound->query(q{SELECT acquire_lock('bound', NULL)});
+	is($slot->('bound'), "1|0|1|-1|0|0|$su|1|0|||16|infinity|", 'of a connection');
+	$open->query(q{BEGIN; SELECT acquire_lock('open', '1 h'); SAVEPOINT s; SELECT acquire_lock('open', '1 h')});
+	is($slot->('open'), "1|0|1|3600000000|3600000000|0|$su|2|0|||32|t|", 'of a transaction: two holds');
+	$wrote += 3 + 1;
+	$rows->(0, 'those');
+	$open->query(q{SELECT count(acquire_lock('open', '1 h')) FROM generate_series(1, 70)});
+	is($slot->('open'), "1|0|1|3600000000|3600000000|0|$su|72|0|||1024|t|", 'of very many holds the row has 64');
+	$rows->(70, 'each of them');
+	$holder->query(q{SELECT acquire_permit('permit', 3, '1 h')});
+	is($slot->('permit'), "1|0|3|3600000000|3600000000|0|$su|1|3|||16|t|", 'a permit');
+	$rows->(1, 'a permit');
+	my $term = $app->query(q{SELECT campaign('election', 'me', '1 h')});
+	$rows->(2, 'an election, and its history');
+	is($slot->('election'), '2|0|1|3600000000|3600000000|0|app|1|0||me|16|t|', 'a term');
+	is($text->('history', q{term, role::regrole, how, election, candidate, elected_at = at,
+		at = (SELECT acquired_at FROM _lock_election.slot WHERE token = term)}), "$term|app|1|election|me|t|t", 'and its change');
+
+	# places
+	my $place = $app->query(q{SELECT token FROM enqueue_lock('ttl', '1 h', owner => 'other')});
+	$rows->(1, 'a place');
+	is($text->('queue', q{token, entered_at BETWEEN now() - interval '1 min' AND now(), ttl, lease,
+		session = (SELECT session FROM _lock_election.slot WHERE name = 'ttl'), role::regrole, permits, holds, member, kind, mode,
+		name, owner, value, octet_length(uncommitted), acquirer = (SELECT acquirer FROM _lock_election.slot WHERE name = 'ttl')}),
+		"$place|t|3600000000|0|t|app|0|1|0|1|1|ttl|other||16|t", 'its row');
+	$app->query("SELECT release_lock('ttl', $place)");
+	$rows->(1, 'its end');
+	$place = $app->query(qq{BEGIN; SELECT token FROM enqueue_locks(ARRAY['leased', 'ttl'], lease => $lease)});
+	$rows->(2, 'a place of two names');
+	is($text->('queue', q{string_agg(concat_ws(' ', token, ttl, lease, holds, member, mode, name, owner,
+		octet_length(uncommitted)), ',' ORDER BY member)}),
+		"$place 3600000000 $lease 1 1 1 leased 16,$place 3600000000 $lease 1 2 1 ttl 16", 'their rows');
+	$app->query('ROLLBACK');
+	wait_for_sql($node, 'SELECT count(*) FROM _lock_election.queue', '0');
+
+	# free, closed, fenced
+	$app->query("SELECT release_lock('ttl', $ttl, hold_for => '1 h')");
+	is($text->('slot', q{token, ttl, time_left, lease, session, role::regrole, holds, permits, mode, expires_at, owner, value,
+		uncommitted, acquirer, closed_until - acquired_at BETWEEN interval '59 min' AND interval '1 h'}, q{name = 'ttl'}),
+		'0|0|0|0|0|app|0|0|0||||||t', 'a closed name');
+	$open->query('ROLLBACK');
+	my $fenced = $holder->query(q{SELECT acquire_lock('fenced', '1 h')});
+	$open->query("BEGIN; SELECT fence_lock('fenced', $fenced)");
+	$holder->query("SELECT release_lock('fenced', $fenced, hold_for => '1 h')");
+	is($text->('slot', q{mode, time_left, closed_until - expires_at BETWEEN interval '59 min' AND interval '1 h',
+		expires_at >= acquired_at}, q{name = 'fenced'}), '1|-1|t|t', 'one that a fence keeps');
+	$open->query('ROLLBACK');
+	wait_for_sql($node, q{SELECT mode, time_left, closed_until > now() + interval '50 min', expires_at
+		FROM _lock_election.slot WHERE name = 'fenced'}, '0|0|t|');
+	one(q{SELECT force_release_role('app'); SELECT force_release_lock(name) FROM lock_election.locks});
+	$bound->query(q{SELECT release_lock('bound')});
+	wait_for_sql($node, q{SELECT count(*) FROM _lock_election.slot WHERE mode = 0 AND closed_until IS NULL
+		AND (token, ttl, time_left, lease, session, role, holds) <> (0, 0, 0, 0, 0, 0, 0)}, '0');
+	one("SELECT revoke_lease($lease)") if one('SELECT count(*) FROM lock_election.leases');
+	$app->quit;
+	nothing_left($node);
+};
+
 subtest 'locked by somebody' => sub {
 	my @clients = map { session($node) } 1 .. 3;
 	my $releasing = session($node);
@@ -321,6 +416,25 @@ subtest 'one bad request among good ones' => sub {
 	nothing_left($node);
 };
 
+# The manager waits for whoever has a row, as long as for a lock, also where the row is to go.
+subtest 'a row of a lease, or of a place, that somebody has locked' => sub {
+	my $held = $holder->query(q{SELECT acquire_lock('in front', '1 h')});
+	my $lease = $holder->query(q{SELECT grant_lease('1 h')});
+	my $place = $holder->query(q{SELECT token FROM enqueue_lock('in front', '1 h')});
+	my %end = (lease => "SELECT revoke_lease($lease)", queue => "SELECT release_lock('in front', $place)");
+
+	foreach my $table (sort keys %end)
+	{
+		$admin->query("BEGIN; SELECT FROM _lock_election.$table FOR UPDATE");
+		$holder->query($end{$table});
+		like($holder->error, qr/ERROR:  55P03: /, "$table: cannot be written");
+		$admin->query('COMMIT');
+		is($holder->query($end{$table}) . $holder->error, 't', "$table: nothing was lost");
+	}
+	is($holder->query("SELECT release_lock('in front', $held)"), 't', 'nor anything else');
+	nothing_left($node);
+};
+
 # It was to serve the next lock.
 subtest 'a free row that cannot be written' => sub {
 	my $client = session($node);
@@ -438,6 +552,94 @@ subtest 'an index that somebody has added all the same' => sub {
 	}
 	is(one("SELECT is_held('before', $held)"), 't', 'nothing is lost');
 	$holder->query(q{SELECT revoke_lease(lease) FROM lock_election.leases; SELECT force_release_lock(name) FROM lock_election.locks; SELECT force_release_lock(name) FROM lock_election.locks});
+	nothing_left($node);
+};
+
+# Whatever differs from the key, of all that an index can be: rows would get past it.  A copy of the key, as REINDEX
+# CONCURRENTLY makes, is entered as well; or it is not yet, as that one wants it.
+subtest 'which indexes are the key' => sub {
+	my $table = '_lock_election.slot';
+	my $n = 0;
+	my $alter = sub {
+		my ($sql) = @_;
+		$admin->query("BEGIN; ALTER EXTENSION lock_election DROP TABLE $table; $sql; ALTER EXTENSION lock_election ADD TABLE $table; COMMIT");
+		is($admin->error, '', $sql);
+	};
+	# a name that no row has yet
+	my $acquire = sub {
+		$n++;
+		return $holder->query("SELECT release_lock('indexed $n', acquire_lock('indexed $n', '1 h'))") . $holder->error;
+	};
+	my $altered = qr/ERROR:  55000: table "$table" has been altered/;
+	my $is_entered = sub {
+		$admin->query('BEGIN; SET LOCAL enable_seqscan = off; UPDATE pg_index SET indisvalid = indexrelid = $$_lock_election.copy$$::regclass
+			WHERE indrelid = $$_lock_election.slot$$::regclass');
+		my $found = $admin->query(qq{SELECT count(*) FROM $table WHERE kind = 1 AND name = 'indexed $n'}) . $admin->error;
+		$admin->query('ROLLBACK');
+		return $found;
+	};
+
+	foreach my $other ('INDEX other ON #(kind, name, slot)', 'UNIQUE INDEX other ON #(kind, name)',
+		'UNIQUE INDEX other ON #(kind, name, slot) INCLUDE (token)', 'UNIQUE INDEX other ON #(kind, name, slot) WHERE mode <> 0',
+		'UNIQUE INDEX other ON #(kind, name, slot, token)', 'UNIQUE INDEX other ON #(mode, name, slot)',
+		'UNIQUE INDEX other ON #(kind, owner, slot)', 'UNIQUE INDEX other ON #(kind, name, holds)',
+		'UNIQUE INDEX other ON #(kind, name, (slot + 0))', 'UNIQUE INDEX other ON #(kind, name text_pattern_ops, slot)',
+		'UNIQUE INDEX other ON #(kind, name COLLATE "POSIX", slot)')
+	{
+		$alter->("CREATE $other" =~ s/#/$table /r);
+		like($acquire->(), $altered, 'is not it');
+		$admin->query('DROP INDEX _lock_election.other');
+	}
+	$alter->("ALTER TABLE $table ADD CONSTRAINT other UNIQUE (kind, name, slot) DEFERRABLE");
+	like($acquire->(), $altered, 'is not it');
+	$alter->("ALTER TABLE $table DROP CONSTRAINT other");
+	is($acquire->(), 't', 'without them all is well');
+
+	# copies
+	$alter->("CREATE UNIQUE INDEX copy ON $table (kind, name, slot)");
+	is($acquire->(), 't', 'is one more');
+	is($is_entered->(), '1', 'and has the row');
+	one('UPDATE pg_index SET indisvalid = false WHERE indexrelid = $$_lock_election.copy$$::regclass');
+	is($acquire->(), 't', 'one that is not valid is as well');
+	is($is_entered->(), '1', 'and has the row');
+	one('UPDATE pg_index SET indisready = false WHERE indexrelid = $$_lock_election.copy$$::regclass');
+	is($acquire->(), 't', 'one that is not ready is passed over');
+	is($is_entered->(), '0', 'and has no row');
+	one('UPDATE pg_index SET indisready = true WHERE indexrelid = $$_lock_election.copy$$::regclass');
+	one('UPDATE pg_index SET indisvalid = false WHERE indexrelid = $$_lock_election.slot_key$$::regclass');
+	like($acquire->(), $altered, 'one of them has to be valid');
+	one('UPDATE pg_index SET indisvalid = true WHERE indexrelid = $$_lock_election.slot_key$$::regclass');
+	is($acquire->(), 't', 'and is');
+	$alter->(join '; ', map { "CREATE UNIQUE INDEX copy$_ ON $table (kind, name, slot)" } 3 .. 8);
+	is($acquire->(), 't', 'eight');
+	$alter->("CREATE UNIQUE INDEX copy9 ON $table (kind, name, slot)");
+	like($acquire->(), $altered, 'are the most');
+	$admin->query("DROP INDEX _lock_election.copy$_") foreach '', 3 .. 9;
+	is($acquire->(), 't', 'all are gone');
+	nothing_left($node);
+};
+
+# It is another table once the lock on it is granted.
+subtest 'moved to another schema while a batch waits for it' => sub {
+	my $waits = 'SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND pid = ' . manager_pid();
+	my $held = $holder->query(q{SELECT acquire_lock('before', '1 h')});
+
+	foreach my $try (1 .. 20)
+	{
+		$admin->query('BEGIN; ALTER TABLE _lock_election.slot SET SCHEMA public');
+		is($admin->error, '', 'moved');
+		$holder->async(qq{SELECT acquire_lock('meanwhile $try', '1 h')});
+		wait_until(sub { $holder->ready || one($waits) eq 't' });
+		$admin->query('COMMIT');
+		$holder->wait;
+		is($admin->query(qq{SELECT count(*) FROM public.slot WHERE name = 'meanwhile $try'}), '0', 'nothing is written there');
+		$admin->query('ALTER TABLE public.slot SET SCHEMA _lock_election');
+		is($admin->error, '', 'moved back');
+		next if $holder->error =~ /55P03/ && $try < 20;
+		like($holder->error, qr/ERROR:  55000: extension lock_election was dropped/, 'which is told');
+		last;
+	}
+	is(one("SELECT release_lock('before', $held)"), 't', 'nothing is lost');
 	nothing_left($node);
 };
 
@@ -731,14 +933,18 @@ subtest 'SQL of another version' => sub {
 	is(one(q{SELECT name, owner, token, value IS NULL, newer IS NULL, newest IS NULL FROM _lock_election.slot WHERE name = 'more'}),
 		"more|you|$more|t|t|t", 'nor written');
 	is($said->("$major." . ($minor + 1)) ne '' && one("SELECT is_held('kept', $token) AND is_held('more', $more)"), 't', 'another manager reads the rest');
+	my $advised = "$major." . ($minor + 1);
 	foreach my $other ([ q{ADD must text NOT NULL DEFAULT ''}, 'one that cannot be NULL is' ], [ 'DROP must', 'as is one that was dropped' ])
 	{
 		my ($alter, $test_name) = @$other;
+		my $log = -s $node->logfile;
 
 		$admin->query("BEGIN; ALTER EXTENSION lock_election DROP TABLE _lock_election.slot; ALTER TABLE _lock_election.slot $alter;
 			ALTER EXTENSION lock_election ADD TABLE _lock_election.slot; COMMIT");
 		$holder->query("SELECT renew_lock('kept', $token, '2 h')");
 		like($holder->error, qr/ERROR:  55000: table "_lock_election.slot" has been altered/, $test_name) or diag($admin->error);
+		like(slurp_file($node->logfile, $log), qr/has been altered\n.*HINT:  The SQL .* install version $advised of the package/,
+			'the log has the advice');
 	}
 	$admin->query(qq{UPDATE pg_extension SET extversion = '$this' WHERE extname = 'lock_election';
 		DROP EXTENSION lock_election; CREATE EXTENSION lock_election});
@@ -764,6 +970,18 @@ subtest 'truncated, and altered' => sub {
 	is($holder->query(q{SELECT acquire_lock('w', '1 h') IS NOT NULL}), 't', 'undone: all works') or diag($holder->error);
 	is(one("SELECT is_held('v', $token)"), 't', 'and nothing is lost');
 
+	# the first column, and the last one
+	foreach my $case ([ 'token', 'numeric', 'bigint' ], [ 'acquirer', 'varchar', 'text' ])
+	{
+		my ($column, $other, $type) = @$case;
+
+		is($admin->query("ALTER TABLE _lock_election.slot ALTER $column TYPE $other") . $admin->error, '', "$column: another type");
+		$holder->query(q{SELECT acquire_lock('w2', '1 h')});
+		like($holder->error, qr/ERROR:  55000: table "_lock_election.slot" has been altered/, "$column: another shape");
+		$admin->query("ALTER TABLE _lock_election.slot ALTER $column TYPE $type");
+	}
+	is(one("SELECT is_held('v', $token)"), 't', 'undone: nothing is lost');
+
 	# nor is such a table read
 	my $log = -s $node->logfile;
 	$admin->query('ALTER TABLE _lock_election.slot ALTER ttl TYPE numeric');
@@ -783,7 +1001,11 @@ subtest 'truncated, and altered' => sub {
 	$admin->query('ALTER INDEX _lock_election.history_key RENAME TO other');
 	$holder->query(q{SELECT * FROM election_history('e')});
 	like($holder->error, qr/ERROR:  55000: table "_lock_election.history" has been altered/, 'a history whose key has another name');
-	$admin->query('ALTER INDEX _lock_election.other RENAME TO history_key');
+	$admin->query('CREATE TABLE _lock_election.theirs (election text, change bigint);
+		CREATE INDEX history_key ON _lock_election.theirs (election, change)');
+	$holder->query(q{SELECT * FROM election_history('e')});
+	like($holder->error, qr/ERROR:  55000: table "_lock_election.history" has been altered/, 'which is that of another table');
+	$admin->query('DROP TABLE _lock_election.theirs; ALTER INDEX _lock_election.other RENAME TO history_key');
 	is($holder->query(q{SELECT count(*) FROM election_history('e')}) . $holder->error, '0', 'can be read when it has its own again');
 	$admin->query('ALTER TABLE _lock_election.slot DROP CONSTRAINT slot_key');
 	$holder->query(q{SELECT acquire_lock('no key', '1 h')});
