@@ -59,6 +59,17 @@ subtest 'a standby shows' => sub {
 		$mode == 1 ? is($error, '', 'put right: shown again') : like($error, qr/ERROR:  XX001: invalid row \Q$row\E in table "_lock_election\.slot"\n/, 'a row that says what no row can say: an error');
 	}
 	on_primary(q{SELECT force_release_lock('shown')});
+
+	# a name is closed until then, and nothing deletes its row on time
+	my $manager = one($primary, 'SELECT pid FROM lock_election.manager');
+	on_primary(q{SELECT release_lock('closed', acquire_lock('closed'), hold_for => '1 h')});
+	on_primary(q{SELECT release_lock('soon', acquire_lock('soon'), hold_for => '500 ms')});
+	kill 'STOP', $manager;
+	catch_up();
+	ok(wait_for_sql($standby, q{SELECT string_agg(concat_ws(' ', name, mode), ',') FROM lock_election.locks}, 'closed'),
+		'closed names, and not those that were');
+	kill 'CONT', $manager;
+	on_primary(q{SELECT force_release_lock('closed')});
 };
 
 subtest 'an asynchronous standby is not waited for' => sub {

@@ -198,5 +198,31 @@ subtest 'the table becomes small' => sub {
 	is(one("SELECT await_lock('first', $place)"), 'f', 'and the place is there');
 };
 
+# Four pages a row are not too many.
+subtest 'a large table with many rows stays' => sub {
+	my $busy = session($node);
+	my $file = sub { return one(q{SELECT pg_relation_filenode('_lock_election.slot')}); };
+	my $looked = sub {
+		my ($large, $test_name) = @_;
+
+		ok( wait_until(
+				sub {
+					$busy->query(q{SELECT release_lock('beat', acquire_lock('beat', '1 h'))});
+					return (one('SELECT slot_bytes FROM lock_election.manager') > 64 * 1024 * 1024) == $large;
+				}),
+			$test_name);
+	};
+
+	is($busy->query(q{SELECT count(acquire_lock('many ' || i, NULL)) FROM generate_series(1, 2300) AS i}), '2300', 'many locks');
+	bloat(8200, $busy);
+	my $before = $file->();
+	$looked->(1, 'somebody has looked');
+	is($file->(), $before, 'and left it as it is');
+	$busy->query(q{SELECT release_lock('many ' || i) FROM generate_series(1, 2300) AS i});
+	$looked->(!!0, 'when they are released it is written anew');
+	isnt($file->(), $before, 'indeed');
+	$busy->quit;
+};
+
 $node->stop;
 done_testing();
