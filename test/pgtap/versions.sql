@@ -236,11 +236,22 @@ SELECT public.compare_and_set('trap', 1, 'y') AS trap2 \gset
 SELECT value AS trap3 FROM public.read_versioned('trap') \gset
 RESET search_path;
 
+-- --- statements are prepared once ---
+
+CREATE VIEW plans AS SELECT count(*) AS n FROM pg_backend_memory_contexts WHERE name = 'SPI Plan';
+SELECT n AS plans FROM plans \gset
+SELECT sum(compare_and_set('trap', (read_versioned('trap')).version, 'z')) AS trap4 FROM generate_series(1, 20) \gset
+SELECT n - :plans AS more_plans FROM plans \gset
+DROP VIEW plans;
+
 BEGIN;
 SELECT is(:'ro'::text, '25006 cannot execute compare_and_set() in a read-only transaction', 'not in a READ ONLY transaction');
 SELECT is(:'ro_version'::text, '5', 'which may read');
 SELECT is(:'trap1'::text, '1', 'a hostile search_path: created');
 SELECT is(:'trap2'::text, '2', 'set');
 SELECT is(:'trap3'::text, 'y', 'read');
+SELECT is(:'trap4'::text, '250', 'versions 3 to 22');
+SELECT cmp_ok(:plans, '>', 0, 'statements are prepared');
+SELECT is(:'more_plans'::text, '0', 'once');
 SELECT * FROM finish();
 ROLLBACK;

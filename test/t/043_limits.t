@@ -159,6 +159,32 @@ subtest 'keys' => sub {
 	refused($alice, $key->('more', 0, 4096), $too_much, 'the session that has written it all');
 	set('max_keys_per_role', '0');
 	is($alice->query($key->('more', 0, 4096)), '1', 'no limit');
+
+	# more than the limit already
+	set('max_keys_per_role', '1MB');
+	is($alice->query($key->('more', 1, 4096)), '2', 'with one again: what does not grow may be set');
+	is($alice->query($key->('more', 2, 100)), '3', 'and what shrinks');
+	refused($fresh, 'SET ROLE alice; ' . $key->('k100', 1, 4096), $too_much, 'but not what grows');
+
+	# the table is larger than the limit, so that the sum of the role is asked for
+	my $oids = one(q{SELECT string_agg(oid::text, ',') FROM pg_class WHERE relname LIKE 'versioned%'});
+	my $scans = sub {
+		my ($sql) = @_;
+		my $so_far = "SELECT sum(pg_stat_get_xact_numscans(o)) FROM unnest(ARRAY[$oids]::oid[]) AS o";
+		my @said = split /\n/, $fresh->query("BEGIN; $so_far; $sql; $so_far; COMMIT") . $fresh->error;
+
+		is($said[1], '1', $sql);
+		return $said[2] - $said[0];
+	};
+	$fresh->query('SET ROLE bob');
+	my @scans = map { $scans->($key->("counted $_", 0, 1000)) } 1 .. 4;
+	cmp_ok($scans[0], '>', $scans[1], 'the keys of a role are summed up once');
+	is($scans[$_], $scans[1], 'and no more') foreach 2, 3;
+	$fresh->query('RESET ROLE');
+	cmp_ok($scans->($key->('counted 5', 0, 1000)), '>', $scans[1], 'those of another one as well');
+	$fresh->query('SET ROLE bob');
+	cmp_ok($scans->($key->('counted 6', 0, 1000)), '>', $scans[1], 'and then those of the first again');
+	set('max_keys_per_role', '0');
 	$fresh->quit;
 };
 
