@@ -113,10 +113,11 @@ END
 END
 {
 	my ($name) = $0 =~ m{([^/]+?)(?:\.\w+)?$};
+	my $left_open = qr/(?:reference|refcount|file|memory) leak|was not closed|snapshot .* still active|non-empty SPI stack/;
 
 	foreach my $log (glob "$PostgreSQL::Test::Utils::log_path/${name}_*.log")
 	{
-		foreach my $line (grep { /WARNING:.*(?:(?:reference|refcount|file|memory) leak|was not closed)|^TRAP:/ } split /\n/, slurp_file($log))
+		foreach my $line (grep { /WARNING:.*(?:$left_open)|manager .*WARNING:.*own a lock|^TRAP:/ } split /\n/, slurp_file($log))
 		{
 			print STDERR "$log: $line\n";
 			$? ||= 1;
