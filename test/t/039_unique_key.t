@@ -61,6 +61,72 @@ subtest 'a held snapshot' => sub {
 	nothing_left($node);
 };
 
+# Whatever differs from the key, of all that an index can be: rows would get past it.  A copy of the key, as REINDEX
+# CONCURRENTLY makes, is entered as well; or it is not yet, as that one wants it.
+subtest 'which indexes are the key' => sub {
+	my $table = '_lock_election.slot';
+	my ($admin, $holder) = map { session($node) } 1 .. 2;
+	my $n = 0;
+	my $alter = sub {
+		my ($sql) = @_;
+		$admin->query("BEGIN; ALTER EXTENSION lock_election DROP TABLE $table; $sql; ALTER EXTENSION lock_election ADD TABLE $table; COMMIT");
+		is($admin->error, '', $sql);
+	};
+	# a name that no row has yet
+	my $acquire = sub {
+		$n++;
+		return $holder->query("SELECT release_lock('indexed $n', acquire_lock('indexed $n', '1 h'))") . $holder->error;
+	};
+	my $altered = qr/ERROR:  55000: table "$table" has been altered/;
+	my $is_entered = sub {
+		$admin->query('BEGIN; SET LOCAL enable_seqscan = off; UPDATE pg_index SET indisvalid = indexrelid = $$_lock_election.copy$$::regclass
+			WHERE indrelid = $$_lock_election.slot$$::regclass');
+		my $found = $admin->query(qq{SELECT count(*) FROM $table WHERE kind = 1 AND name = 'indexed $n'}) . $admin->error;
+		$admin->query('ROLLBACK');
+		return $found;
+	};
+
+	foreach my $other ('INDEX other ON #(kind, name, slot)', 'UNIQUE INDEX other ON #(kind, name)',
+		'UNIQUE INDEX other ON #(kind, name, slot) INCLUDE (token)', 'UNIQUE INDEX other ON #(kind, name, slot) WHERE mode <> 0',
+		'UNIQUE INDEX other ON #(kind, name, slot, token)', 'UNIQUE INDEX other ON #(mode, name, slot)',
+		'UNIQUE INDEX other ON #(kind, owner, slot)', 'UNIQUE INDEX other ON #(kind, name, holds)',
+		'UNIQUE INDEX other ON #(kind, name, (slot + 0))', 'UNIQUE INDEX other ON #(kind, name text_pattern_ops, slot)',
+		'UNIQUE INDEX other ON #(kind, name COLLATE "POSIX", slot)')
+	{
+		$alter->("CREATE $other" =~ s/#/$table /r);
+		like($acquire->(), $altered, 'is not it');
+		$admin->query('DROP INDEX _lock_election.other');
+	}
+	$alter->("ALTER TABLE $table ADD CONSTRAINT other UNIQUE (kind, name, slot) DEFERRABLE");
+	like($acquire->(), $altered, 'is not it');
+	$alter->("ALTER TABLE $table DROP CONSTRAINT other");
+	is($acquire->(), 't', 'without them all is well');
+
+	# copies
+	$alter->("CREATE UNIQUE INDEX copy ON $table (kind, name, slot)");
+	is($acquire->(), 't', 'is one more');
+	is($is_entered->(), '1', 'and has the row');
+	one('UPDATE pg_index SET indisvalid = false WHERE indexrelid = $$_lock_election.copy$$::regclass');
+	is($acquire->(), 't', 'one that is not valid is as well');
+	is($is_entered->(), '1', 'and has the row');
+	one('UPDATE pg_index SET indisready = false WHERE indexrelid = $$_lock_election.copy$$::regclass');
+	is($acquire->(), 't', 'one that is not ready is passed over');
+	is($is_entered->(), '0', 'and has no row');
+	one('UPDATE pg_index SET indisready = true WHERE indexrelid = $$_lock_election.copy$$::regclass');
+	one('UPDATE pg_index SET indisvalid = false WHERE indexrelid = $$_lock_election.slot_key$$::regclass');
+	like($acquire->(), $altered, 'one of them has to be valid');
+	one('UPDATE pg_index SET indisvalid = true WHERE indexrelid = $$_lock_election.slot_key$$::regclass');
+	is($acquire->(), 't', 'and is');
+	$alter->(join '; ', map { "CREATE UNIQUE INDEX copy$_ ON $table (kind, name, slot)" } 3 .. 8);
+	is($acquire->(), 't', 'eight');
+	$alter->("CREATE UNIQUE INDEX copy9 ON $table (kind, name, slot)");
+	like($acquire->(), $altered, 'are the most');
+	$admin->query("DROP INDEX _lock_election.copy$_") foreach '', 3 .. 9;
+	is($acquire->(), 't', 'all are gone');
+	$_->quit foreach $admin, $holder;
+	nothing_left($node);
+};
+
 subtest 'the indexes agree with the tables' => sub {
 	plan skip_all => 'no amcheck here' if one(q{SELECT count(*) FROM pg_available_extensions WHERE name = 'amcheck'}) == 0;
 	one('CREATE EXTENSION amcheck');
