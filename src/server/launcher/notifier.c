@@ -24,9 +24,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
-#include "storage/procarray.h"
 #include "tcop/tcopprot.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -51,8 +49,6 @@
 /* The same complaint */
 #define COMPLAINT_PERIOD (60 * LE_SECOND)
 
-static Oid my_dboid;
-static int my_manager; /* pid */
 static LeDatabase *my_db = NULL;
 
 /* A copy of what is about to be sent, and what it rests on */
@@ -76,13 +72,6 @@ pin_settings(void)
 
 /* --- the entry --- */
 
-/* Caller holds LeShared.lock. */
-static bool
-is_mine(const LeDatabase *db)
-{
-	return db->dboid == my_dboid && db->worker_pid == my_manager;
-}
-
 /* May not fail: the process exits. */
 static void
 notifier_exit(int code, Datum arg)
@@ -92,48 +81,42 @@ notifier_exit(int code, Datum arg)
 	LWLockRelease(le_shared->lock);
 }
 
-/* Become the notifier of the database; false: an earlier one is still there.  Exits if the manager is gone. */
+/*
+ * Become the notifier of the database; false: an earlier one is still there, or the
+ * database has no entry any more.  Its manager has ended this process then, by a
+ * SIGTERM that is on its way.
+ */
 static bool
-try_attach(void)
+try_attach(Oid dboid)
 {
 	LeDatabase *db;
-	bool gone = true, attached = false;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	db = le_database_find(my_dboid, false);
-	if (db != NULL && is_mine(db))
+	db = le_database_find(dboid, false);
+	if (db != NULL && db->notifier_pid == 0)
 	{
-		gone = false;
+		le_database_notifier_enter(db);
 		my_db = db;
-		if (db->notifier_pid == 0 || BackendPidGetProc(db->notifier_pid) == NULL)
-		{
-			le_database_notifier_enter(db);
-			attached = true;
-		}
 	}
 	LWLockRelease(le_shared->lock);
-	if (gone)
-		proc_exit(0);
-	return attached;
+	return my_db != NULL;
 }
 
 /* --- sending --- */
 
-/* Copy the next hints of the ring; returns how many.  Exits if the manager is gone. */
+/* Copy the next hints of the ring; returns how many.  None if the entry was given to another database. */
 static int
 take(void)
 {
 	LeHintRing *ring = &my_db->ring;
-	uint64 sent, pushed;
 	int n = 0;
-	bool mine;
 
 	LWLockAcquire(le_shared->lock, LW_SHARED);
-	mine = is_mine(my_db) && my_db->notifier_pid == MyProcPid;
-	if (mine)
+	if (my_db->notifier_pid == MyProcPid)
 	{
-		sent = pg_atomic_read_u64(&ring->sent);
-		pushed = pg_atomic_read_u64(&ring->pushed);
+		uint64 sent = pg_atomic_read_u64(&ring->sent);
+		uint64 pushed = pg_atomic_read_u64(&ring->pushed);
+
 		pg_read_barrier();
 		Assert(sent <= pushed && pushed - sent <= LE_HINTS);
 		for (; sent < pushed && n < HINTS_A_COMMIT; sent++)
@@ -141,8 +124,6 @@ take(void)
 		hints_lsn = (XLogRecPtr) pg_atomic_read_u64(&ring->lsn);
 	}
 	LWLockRelease(le_shared->lock);
-	if (!mine)
-		proc_exit(0);
 	return n;
 }
 
@@ -153,7 +134,7 @@ done(int n, bool sent)
 	LeHintRing *ring = &my_db->ring;
 
 	LWLockAcquire(le_shared->lock, LW_SHARED);
-	if (is_mine(my_db) && my_db->notifier_pid == MyProcPid)
+	if (my_db->notifier_pid == MyProcPid)
 	{
 		Assert(n > 0 && pg_atomic_read_u64(&ring->sent) + n <= pg_atomic_read_u64(&ring->pushed));
 		pg_memory_barrier(); /* after the last look at them */
@@ -194,12 +175,13 @@ send_all(int n)
 {
 	Assert(n > 0 && n <= HINTS_A_COMMIT);
 
-	/* a crash must not take back a grant that was announced */
-	XLogFlush(hints_lsn);
-	Assert(hints_lsn <= GetFlushRecPtr(NULL));
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	pgstat_report_activity(STATE_RUNNING, "sending notifications");
+
+	/* a crash must not take back a grant that was announced */
+	XLogFlush(hints_lsn);
+	Assert(hints_lsn <= GetFlushRecPtr(NULL));
 	LE_FAULT("notifier-before-notify");
 	for (int i = 0; i < n; i++)
 	{
@@ -208,19 +190,17 @@ send_all(int n)
 	}
 	LE_FAULT("notifier-before-commit");
 	CommitTransactionCommand();
-	pgstat_report_stat(false);
-	pgstat_report_activity(STATE_IDLE, NULL);
 }
 
 /* Say in the log that hints are dropped, once in COMPLAINT_PERIOD. */
 static void
 report_failure(void)
 {
-	static LeTime reported_at = 0;
+	static LeTime not_before = 0;
 
-	if (reported_at == 0 || le_clock() - reported_at >= COMPLAINT_PERIOD)
+	if (le_clock() >= not_before)
 	{
-		reported_at = le_clock();
+		not_before = le_clock() + COMPLAINT_PERIOD;
 		EmitErrorReport();
 		ereport(
 			LOG,
@@ -244,13 +224,11 @@ try_send(int n)
 	}
 	PG_CATCH();
 	{
-		LWLockReleaseAll();
-		MemoryContextSwitchTo(TopMemoryContext);
 		report_failure();
 		AbortCurrentTransaction();
-		pgstat_report_activity(STATE_IDLE, NULL);
 	}
 	PG_END_TRY();
+	pgstat_report_activity(STATE_IDLE, NULL);
 	return ok;
 }
 
@@ -268,7 +246,6 @@ handle_signals(void)
 	{
 		ConfigReloadPending = false;
 		ProcessConfigFile(PGC_SIGHUP);
-		pin_settings();
 	}
 }
 
@@ -280,24 +257,10 @@ pause_ms(long ms)
 }
 
 /*
- * The manager looks at the ring again when this process is gone, so a hint that
- * comes right now starts another notifier.
+ * Send hints as they come, until nobody has needed one for IDLE_US.  The manager
+ * looks at the ring again when this process is gone, so a hint that comes just
+ * then starts another notifier.
  */
-static void
-leave_if_idle(void)
-{
-	bool idle;
-
-	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	idle = pg_atomic_read_u64(&my_db->ring.pushed) == pg_atomic_read_u64(&my_db->ring.sent);
-	if (idle)
-		le_database_notifier_leave(my_db);
-	LWLockRelease(le_shared->lock);
-	if (idle)
-		proc_exit(0);
-}
-
-/* Send hints as they come, until nobody has needed one for IDLE_US. */
 static void
 serve(void)
 {
@@ -320,10 +283,9 @@ serve(void)
 
 			Assert(left_us <= IDLE_US);
 			if (left_us <= 0)
-				leave_if_idle();
-			else
-				(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-								 (long) ((left_us + LE_MS - 1) / LE_MS), le_wait_event(LE_WAIT_NOTIFIER));
+				proc_exit(0);
+			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+							 (long) (left_us / LE_MS + 1), le_wait_event(LE_WAIT_NOTIFIER));
 			continue;
 		}
 
@@ -331,6 +293,7 @@ serve(void)
 		sent = try_send(n);
 		LE_FAULT("notifier-sent");
 		done(n, sent);
+		pgstat_report_stat(false);
 		idle_at = le_clock();
 		if (!sent)
 			pause_ms(PAUSE_MS);
@@ -340,9 +303,9 @@ serve(void)
 void
 le_notifier_main(Datum arg)
 {
-	my_dboid = DatumGetObjectId(arg);
-	memcpy(&my_manager, MyBgworkerEntry->bgw_extra, sizeof(my_manager));
-	Assert(OidIsValid(my_dboid) && my_manager != 0);
+	Oid dboid = DatumGetObjectId(arg);
+
+	Assert(OidIsValid(dboid));
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGINT, SIG_IGN); /* a cancel is meant for a query */
 	pqsignal(SIGTERM, die);
@@ -350,14 +313,13 @@ le_notifier_main(Datum arg)
 	le_sleep_reset(); /* as le_attach() */
 	le_wait_events_init(LE_WAIT_NOTIFIER);
 	le_worker_name_context();
-	BackgroundWorkerInitializeConnectionByOid(my_dboid, InvalidOid, 0);
+	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
 	pin_settings();
-	while (!try_attach())
+	while (!try_attach(dboid))
 	{
 		pause_ms(POLL_MS);
 		handle_signals();
 	}
 	before_shmem_exit(notifier_exit, (Datum) 0);
-	pgstat_report_activity(STATE_IDLE, NULL);
 	serve();
 }

@@ -8,10 +8,7 @@
 
 #include "postgres.h"
 
-/*
- * Entry point of the worker; the argument is the database's OID, bgw_extra
- * begins with the pid of its manager.
- */
+/* Entry point of the worker; the argument is the database's OID. */
 extern PGDLLEXPORT void le_notifier_main(Datum arg);
 
 #endif /* LE_NOTIFIER_H */

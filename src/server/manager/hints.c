@@ -10,8 +10,8 @@
  * The notifier is a worker that the manager registers when there are hints and
  * no notifier: it leaves when there have been none for a while, so that a
  * database takes a worker only while it has something to announce.  It belongs
- * to its manager, which takes it along when it leaves.  A notifier that finds
- * itself with another manager leaves by itself.
+ * to its manager, which takes it along when it leaves.  Where it is slow to
+ * follow, the notifier of the next manager waits until it is gone.
  */
 #include "postgres.h"
 
@@ -122,7 +122,6 @@ start_notifier(LeTime now)
 	le_worker_init(&worker, "notifier", "le_notifier_main");
 	worker.bgw_main_arg = ObjectIdGetDatum(le_mgr.db->dboid);
 	worker.bgw_notify_pid = MyProcPid;
-	memcpy(worker.bgw_extra, &MyProcPid, sizeof(MyProcPid));
 	started_at = now;
 	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
 	{

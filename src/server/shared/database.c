@@ -316,7 +316,7 @@ void
 le_database_notifier_enter(LeDatabase *db)
 {
 	Assert(is_locked());
-	Assert(db->worker_pid != 0); /* the manager that has started it */
+	Assert(db->notifier_pid == 0);
 
 	db->notifier_pid = MyProcPid;
 	db->notifier_proc = le_my_proc();
