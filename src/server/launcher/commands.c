@@ -12,7 +12,6 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
@@ -105,33 +104,32 @@ static bool
 database_command(Node *node, LeDatabaseCommand *command)
 {
 	DefElem *template;
-
-	memset(command, 0, sizeof(*command));
+	const char *name;
 
 	switch (nodeTag(node))
 	{
 		/* the database has to go, or to be moved */
 		case T_DropdbStmt:
-			command->name = ((DropdbStmt *) node)->dbname;
-			command->drop = true;
-			command->force = find_option(((DropdbStmt *) node)->options, "force") != NULL;
+			*command =
+				(LeDatabaseCommand){.name = ((DropdbStmt *) node)->dbname,
+									.force = find_option(((DropdbStmt *) node)->options, "force") != NULL,
+									.drop = true};
 			return true;
 
 		case T_AlterDatabaseStmt:
-			command->name = ((AlterDatabaseStmt *) node)->dbname;
+			*command = (LeDatabaseCommand){.name = ((AlterDatabaseStmt *) node)->dbname};
 			return find_option(((AlterDatabaseStmt *) node)->options, "tablespace") != NULL;
 
 		/* the database gets another name */
 		case T_RenameStmt:
-			command->name = ((RenameStmt *) node)->subname;
-			command->in_block = true;
+			*command = (LeDatabaseCommand){.name = ((RenameStmt *) node)->subname, .in_block = true};
 			return ((RenameStmt *) node)->renameType == OBJECT_DATABASE;
 
 		/* the database is copied */
 		case T_CreatedbStmt:
 			template = find_option(((CreatedbStmt *) node)->options, "template");
-			command->name = template != NULL && template->arg != NULL ? defGetString(template) : "template1";
-			command->copy = true;
+			name = template != NULL && template->arg != NULL ? defGetString(template) : "template1";
+			*command = (LeDatabaseCommand){.name = name, .copy = true};
 			return true;
 
 		default:
@@ -144,28 +142,24 @@ static bool
 may_copy(Oid dboid)
 {
 	HeapTuple tuple;
-	bool allowed = superuser();
+	bool createdb = false, template = false;
 
-	if (allowed)
+	if (superuser())
 		return true;
 
 	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
 	if (HeapTupleIsValid(tuple))
 	{
-		allowed = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+		createdb = ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
 		ReleaseSysCache(tuple);
 	}
-	if (!allowed || le_database_owner(dboid, GetUserId()))
-		return allowed;
-
 	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(dboid));
-	allowed = false;
 	if (HeapTupleIsValid(tuple))
 	{
-		allowed = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
+		template = ((Form_pg_database) GETSTRUCT(tuple))->datistemplate;
 		ReleaseSysCache(tuple);
 	}
-	return allowed;
+	return createdb && (template || le_database_owner(dboid, GetUserId()));
 }
 
 /* What this transaction remembers of the database; NULL: it has not reserved it. */
@@ -276,8 +270,7 @@ prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext
 	Oid dboid;
 
 	/* These are going to fail. */
-	if (RecoveryInProgress() ||
-		(!command->in_block && (context != PROCESS_UTILITY_TOPLEVEL || IsInTransactionBlock(true))))
+	if (!command->in_block && (context != PROCESS_UTILITY_TOPLEVEL || IsInTransactionBlock(true)))
 		return;
 
 	dboid = get_database_oid(command->name, true);
@@ -356,10 +349,12 @@ le_command_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, P
 	Node *node = pstmt->utilityStmt;
 	LeDatabaseCommand command;
 
-	if (le_shared != NULL && (IsA(node, AlterDatabaseStmt) || IsA(node, CreatedbStmt)))
-		pending.any = true;
-	if (le_shared != NULL && database_command(node, &command))
-		prepare_database_command(&command, context);
+	if (le_shared != NULL)
+	{
+		pending.any |= IsA(node, AlterDatabaseStmt);
+		if (database_command(node, &command))
+			prepare_database_command(&command, context);
+	}
 	if (prev_utility)
 		prev_utility(pstmt, query, read_only_tree, context, params, env, dest, qc);
 	else
