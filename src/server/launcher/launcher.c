@@ -118,7 +118,7 @@ typedef struct LeTarget
 								 * yet, or it has a manager */
 	bool ran;                       /* its manager has been RUNNING */
 	bool entry_missed;              /* at the last try, and complained about max_databases */
-	LeTime worker_missed_at;        /* complained about max_worker_processes; 0 */
+	LeTime complain_at;             /* about max_worker_processes, not before */
 	bool tracked;                   /* a worker was there at the last look */
 	BackgroundWorkerHandle *handle; /* its worker; NULL: adopted, or none */
 	LeTime started_at;
@@ -365,14 +365,9 @@ review_entry(LeDatabase *db, LeTime now)
 	if (db->reserved_by != 0)
 		review_reservation(db);
 
-	/* 2. a database that is not known */
+	/* 2. too new for the last scan, or on its way out: who made the entry wakes us, which leads to another scan */
 	if (target == NULL)
-	{
-		/* too new for the last scan, or on its way out; the scan tells */
-		if (db->wanted && db->state == LE_DB_IDLE && db->reserved_by == 0)
-			scan_at = Min(scan_at, scanned_at + LE_SCAN_PERIOD_MIN);
 		return false;
-	}
 
 	/* 3. an entry has come free for it: no reason to wait any more */
 	if (target->entry_missed)
@@ -448,9 +443,9 @@ complain_no_entry(LeTarget *target)
 static void
 complain_no_worker(LeTarget *target, LeTime now)
 {
-	if (target->worker_missed_at != 0 && now - target->worker_missed_at < LE_COMPLAINT_PERIOD)
+	if (now < target->complain_at)
 		return;
-	target->worker_missed_at = now;
+	target->complain_at = now + LE_COMPLAINT_PERIOD;
 	ereport(
 		LOG,
 		(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -461,7 +456,7 @@ complain_no_worker(LeTarget *target, LeTime now)
 
 /* Take the database's entry for a worker.  NULL: not now, and retry_at says when. */
 static LeDatabase *
-take_entry(LeTarget *target, LeTime now, bool *was_wanted)
+take_entry(LeTarget *target, LeTime now)
 {
 	LeDatabase *db;
 	bool taken = false;
@@ -472,7 +467,6 @@ take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 	{
 		taken = true;
 		target->entry_missed = false;
-		*was_wanted = db->wanted;
 		le_database_starting(db);
 	}
 	LWLockRelease(le_shared->lock);
@@ -498,7 +492,8 @@ send_notifier_away(void)
 	{
 		int pid = le_shared->databases[i].notifier_pid;
 
-		if (pid != 0 && BackendPidGetProc(pid) != NULL)
+		/* the process is there: it clears this, under the lock, before it ends */
+		if (pid != 0)
 		{
 			(void) kill(pid, SIGTERM);
 			return;
@@ -510,7 +505,6 @@ send_notifier_away(void)
 static void
 start_manager(LeTarget *target, LeTime now)
 {
-	bool was_wanted = false;
 	LeDatabase *db;
 	BackgroundWorker worker = {0};
 
@@ -518,7 +512,7 @@ start_manager(LeTarget *target, LeTime now)
 	Assert(target->connectable && now >= target->retry_at);
 
 	/* 1. take the entry */
-	db = take_entry(target, now, &was_wanted);
+	db = take_entry(target, now);
 	if (db == NULL)
 		return;
 
@@ -536,12 +530,10 @@ start_manager(LeTarget *target, LeTime now)
 	if (target->tracked)
 		return;
 
-	/* 3. there is no worker for it: give the entry back */
+	/* 3. there is no worker for it: give the entry back; a session that waits wants a manager again and again */
 	target->handle = NULL;
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	le_database_stopped(db, LE_EXIT_NO_WORKER);
-	if (was_wanted)
-		le_database_want(db);
 	send_notifier_away();
 	LWLockRelease(le_shared->lock);
 	back_off(target, now);
@@ -652,11 +644,8 @@ static void
 launcher_exit(int code, Datum arg)
 {
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	if (le_shared->launcher_pid == MyProcPid)
-	{
-		le_shared->launcher_pid = 0;
-		le_shared->launcher_proc = -1;
-	}
+	le_shared->launcher_pid = 0;
+	le_shared->launcher_proc = -1;
 	LWLockRelease(le_shared->lock);
 }
 
