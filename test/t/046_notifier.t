@@ -176,11 +176,50 @@ subtest 'it dies' => sub {
 	wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
 	$token = hand_off();
 	ok(wait_until(sub { scalar(split /\n/, notifiers()) == 2 }), 'the next one starts');
-	$notices .= $listener->query('SELECT pg_sleep(0.3)');
+	my ($next) = grep { $_ != $old } split /\n/, notifiers();
+	wait_for_sql($node, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $next", 'Extension');
+	my $used = cpu_time($next);
+	$notices .= $listener->query('SELECT pg_sleep(0.5)');
+	cmp_ok(cpu_time($next) - $used, '<', 0.1, 'sleeps');
 	unlike($notices, qr/"$token"/, 'sends nothing while the one before is there');
+
+	# and can be ended while it waits
+	my $log = -s $node->logfile;
+	is(one("SELECT pg_terminate_backend($next, 60000)"), 't', 'ends when it is told to');
+	ok(wait_until(sub { grep { $_ != $old && $_ != $next } split /\n/, notifiers() }), 'and another one comes');
+	unlike(slurp_file($node->logfile, $log), qr/FATAL|notifier.* exited with exit code/, 'which is no failure');
+	$notices .= $listener->query('SELECT 1');
+	unlike($notices, qr/"$token"/, 'nor does that one send anything');
 	kill 'CONT', $old;
 	is(announced($token), 1, 'and then does so, once');
 	wait_for_sql($node, "SELECT count(*) = 1 AND min(pid) <> $old FROM pg_stat_activity WHERE backend_type = 'lock_election notifier'");
+};
+
+# What a session would do by itself.
+subtest 'it is asked for something' => sub {
+	my $state = q{SELECT state, query FROM pg_stat_activity WHERE backend_type = 'lock_election notifier' AND datname = 'postgres'};
+	my $configure = sub {
+		my ($value, $reload) = @_;
+		$node->append_conf('postgresql.conf', "track_activities = $value");
+		$node->reload if $reload;
+	};
+
+	announced(hand_off());
+	wait_for_sql($node, $state, 'idle|sending notifications');
+	my $pid = notifiers();
+	$configure->('off', 1);
+	ok(wait_until(sub { announced(hand_off()); return one($state) =~ /^disabled/; }), 'a new configuration');
+	$configure->('on', 0);
+	announced(hand_off()) foreach 1 .. 3;
+	like(one($state), qr/^disabled/, 'only when it is told so');
+	$configure->('on', 1);
+	ok(wait_until(sub { announced(hand_off()); return one($state) =~ /^idle/; }), 'and again');
+	is(notifiers(), $pid, 'it goes on');
+
+	# a database can only be dropped when all processes have closed its files
+	one('CREATE DATABASE files');
+	one('DROP DATABASE files');
+	is(notifiers(), $pid, 'it answers to what all processes are asked, while it sleeps');
 };
 
 subtest 'stopped' => sub {
@@ -278,15 +317,28 @@ subtest 'a NOTIFY that fails' => sub {
 	chmod 0, $dir or die "chmod $dir: $!";
 	hand_offs(RING);
 	ok(wait_until(sub { my (undef, $n) = split /\|/, hints(); return $n > $dropped + 3 * HINTS_A_COMMIT; }), 'hints are dropped and counted');
+
+	# ten times a second at most
+	my $pid = notifiers();
+	my $drained = sub { my ($n, $m) = split /\|/, hints(); return $n + $m == $sent + $dropped + 300 + RING + $_[0]; };
+	ok(wait_until(sub { $drained->(0) }), 'none waits any longer');
+	wait_for_sql($node, "SELECT state, wait_event_type FROM pg_stat_activity WHERE pid = $pid", 'idle|Extension');
+	kill 'STOP', $pid;
+	hand_offs(5 * HINTS_A_COMMIT);
+	my $continued = time;
+	kill 'CONT', $pid;
+	wait_until(sub { $drained->(5 * HINTS_A_COMMIT) }, undef, 0.01);
+	cmp_ok(time - $continued, '>=', 0.4, 'five times it fails, with pauses');
 	chmod 0700, $dir;
-	my $said = () = slurp_file($node->logfile, $log) =~ /lock_election could not send notifications/g;
+	my $text = slurp_file($node->logfile, $log);
+	my $said = () = $text =~ /lock_election could not send notifications/g;
 	my $minutes = (time - $start) / 60;
+	like($text, qr/ERROR:  .*\n.*"pg_notify.*Permission denied\.\n.*CONTEXT:  lock_election notifier\n.*LOG:  lock_election could not send notifications\n/, 'the log says why');
 	ok($said >= 1 && $said <= 1 + $minutes, 'the log says so, once a minute') or diag("$said times in $minutes minutes");
-	wait_until(sub { my ($n, $m) = split /\|/, hints(); return $n + $m == $sent + $dropped + 300 + RING; });
-	my ($n, $m) = split /\|/, hints();
-	is($n + $m, $sent + $dropped + 300 + RING, 'none is unaccounted for');
+	ok($drained->(5 * HINTS_A_COMMIT), 'none is unaccounted for');
 	$listener->query("LISTEN $channel");
 	is(announced(hand_off()), 1, 'and all is well');
+	is(notifiers(), $pid, 'it is the same all the time');
 };
 
 # In another database.
@@ -337,9 +389,16 @@ subtest 'its entry is given up while it is stopped' => sub {
 };
 
 subtest 'it leaves' => sub {
+	my $log = -s $node->logfile;
+	my $start = time;
+
 	announced(hand_off());
+	my $took = time - $start;
 	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'lock_election notifier'}, '0');
 	ok(1, 'when there is nothing to announce');
+	cmp_ok(time - $start, '>=', 20, 'for 20 seconds');
+	cmp_ok(time - $start - $took, '<', 35, 'and no longer');
+	unlike(slurp_file($node->logfile, $log), qr/notifier.* exited with exit code/, 'it has done its work');
 	is(announced(hand_off()), 1, 'and comes back');
 };
 
@@ -354,9 +413,21 @@ subtest 'no worker left' => sub {
 	ok(wait_until(sub { return slurp_file($node->logfile) =~ /could not register the lock_election notifier/ }), 'the log says so');
 	is(notifiers(), '', 'no notifier is');
 	is(hints(), '0|0', 'the hint waits');
+	nothing_left($node);
+};
+
+subtest 'the postmaster dies' => sub {
+	$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+	$_->quit foreach $holder, $s, $listener;
+	$node->restart;
+	($holder, $s, $listener) = map { session($node) } 1 .. 3;
+	$listener->query("LISTEN $channel");
+	announced(hand_off());
+	my @workers = split /\n/, one(q{SELECT pid FROM pg_stat_activity WHERE backend_type ~ '^lock_election'});
+	is(scalar @workers, 3, 'launcher, manager and notifier');
+	$node->kill9;
+	ok(wait_until(sub { !grep { kill 0, $_ } @workers }), 'leave as well');
 };
 
 $_->quit foreach $holder, $s, $listener;
-nothing_left($node);
-$node->stop;
 done_testing();

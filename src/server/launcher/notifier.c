@@ -77,7 +77,7 @@ static void
 notifier_exit(int code, Datum arg)
 {
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	le_database_notifier_leave(my_db);
+	le_database_notifier_leave((LeDatabase *) DatumGetPointer(arg));
 	LWLockRelease(le_shared->lock);
 }
 
@@ -320,6 +320,6 @@ le_notifier_main(Datum arg)
 		pause_ms(POLL_MS);
 		handle_signals();
 	}
-	before_shmem_exit(notifier_exit, (Datum) 0);
+	before_shmem_exit(notifier_exit, PointerGetDatum(my_db));
 	serve();
 }

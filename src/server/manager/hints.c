@@ -139,11 +139,11 @@ le_hints_tend(void)
 	LeTime now;
 	pid_t pid;
 
-	/* the postmaster tells us when it has started or ended */
-	if (!hints || (handle != NULL && le_mgr.db->notifier_proc >= 0))
+	if (!hints)
 		return LE_NEVER;
 	if (handle != NULL)
 	{
+		/* the postmaster tells us when it has ended */
 		if (GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED)
 			return LE_NEVER;
 		pfree(handle);
