@@ -193,6 +193,30 @@ subtest 'DROP DATABASE' => sub {
 	$drops->quit;
 };
 
+# From where it begins to remove files on, PostgreSQL lets nobody connect any more. Before 15.4 it goes on to.
+subtest 'DROP DATABASE, cancelled too late' => sub {
+	my ($locks, $drops) = map { session($node) } 1 .. 2;
+	my $launcher = q{FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'};
+	my $pid = $drops->pid;
+
+	new_database('half');
+	one(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, 'half');
+	$locks->query('BEGIN; LOCK pg_tablespace');
+	$drops->async('DROP DATABASE half');
+	wait_for_sql($node, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'pg_tablespace'::regclass AND pid = $pid", '1');
+	one("SELECT pg_cancel_backend($pid)");
+	$drops->wait;
+	like($drops->error, qr/ERROR:  57014: /, 'cancelled');
+	my $cancelled = one('SELECT clock_timestamp()');
+	$locks->query('ROLLBACK');
+	wait_for_sql($node, "SELECT state_change > '$cancelled' $launcher");
+	my $log = -s $node->logfile;
+	one('SELECT pg_sleep(0.6)');
+	unlike(slurp_file($node->logfile, $log), qr/lock_election manager.*FATAL/, 'no manager tries to');
+	is($drops->query('DROP DATABASE half') . $drops->error, '', 'dropped');
+	$_->quit foreach $locks, $drops;
+};
+
 subtest 'ALTER DATABASE' => sub {
 	my $space = PostgreSQL::Test::Utils::tempdir();
 

@@ -156,13 +156,15 @@ note_database(HeapTuple tuple)
 		target->backoff_us = LE_BACKOFF_MIN;
 	}
 	target->seen = true;
+	target->name = form->datname;
+
+	/* also of a row that is not new: a DROP that is interrupted has changed it in place */
+	target->connectable = form->datallowconn && form->datconnlimit != LE_CONNLIMIT_INVALID;
 
 	/* A new row: another database, or one that may be connectable now. */
 	if (!found || target->xmin != xmin)
 	{
 		target->xmin = xmin;
-		target->name = form->datname;
-		target->connectable = form->datallowconn && form->datconnlimit != LE_CONNLIMIT_INVALID;
 		if (!form->datistemplate)
 			target->due = true;
 	}
