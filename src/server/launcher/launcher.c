@@ -49,7 +49,6 @@
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/relcache.h"
-#include "utils/snapmgr.h"
 #include "utils/wait_event.h"
 
 #include "launcher/launcher.h"
@@ -196,8 +195,8 @@ sweep(const Oid *entries)
 	{
 		LeDatabase *db = &le_shared->databases[i];
 
-		if (OidIsValid(entries[i]) && db->dboid == entries[i] && db->state == LE_DB_IDLE &&
-			db->reserved_by == 0 && find_target(db->dboid) == NULL)
+		if (db->state == LE_DB_IDLE && db->dboid == entries[i] && db->reserved_by == 0 &&
+			find_target(db->dboid) == NULL)
 			le_database_free(db);
 	}
 	LWLockRelease(le_shared->lock);
@@ -225,7 +224,6 @@ scan_databases(void)
 	/* 2. the rows of pg_database */
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
-	(void) GetTransactionSnapshot();
 	pgstat_report_activity(STATE_RUNNING, "looking for databases");
 
 	rel = table_open(DatabaseRelationId, AccessShareLock);
@@ -256,11 +254,9 @@ worker_is_dead(const LeTarget *target, const LeDatabase *db, LeTime now)
 
 	if (target->handle != NULL)
 		return GetBackgroundWorkerPid(target->handle, &pid) == BGWH_STOPPED;
-	if (db->worker_pid != 0)
-		return BackendPidGetProc(db->worker_pid) == NULL;
 
-	/* An earlier launcher's, and its handle went with that one. */
-	return now - target->started_at > LE_ADOPT_TIMEOUT;
+	/* An earlier launcher's, and its handle went with that one.  Once it has begun it says itself that it leaves. */
+	return db->worker_pid == 0 && now - target->started_at > LE_ADOPT_TIMEOUT;
 }
 
 /* After an error: not before so long, which doubles each time. */
@@ -286,7 +282,7 @@ le_client_connected(Oid dboid, int except_pid)
 		PGPROC *proc = le_proc(i);
 		int pid = proc->pid;
 
-		if (proc->databaseId == dboid && pid != 0 && pid != except_pid && le_proc_is_client(proc) &&
+		if (proc->databaseId == dboid && pid != except_pid && le_proc_is_client(proc) &&
 			BackendPidGetProc(pid) == proc)
 			return true;
 	}
@@ -351,8 +347,9 @@ note_exit(LeTarget *target, LeDbExit why, LeTime now)
 static bool
 may_start(const LeTarget *target, const LeDatabase *db, LeTime now)
 {
-	return db->state == LE_DB_IDLE && db->reserved_by == 0 && target->connectable &&
-		   now >= target->retry_at && (db->wanted || (target->due && target->ran));
+	Assert(db->state == LE_DB_IDLE);
+	return db->reserved_by == 0 && target->connectable && now >= target->retry_at &&
+		   (db->wanted || (target->due && target->ran));
 }
 
 /* See what has happened in an entry.  True: the caller is to start a manager in it. */
@@ -533,7 +530,6 @@ start_manager(LeTarget *target, LeTime now)
 		return;
 
 	/* 3. there is no worker for it: give the entry back; a session that waits wants a manager again and again */
-	target->handle = NULL;
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	le_database_stopped(db, LE_EXIT_NO_WORKER);
 	send_notifier_away();
@@ -655,11 +651,11 @@ launcher_exit(int code, Datum arg)
 static void
 launcher_wait(LeTime until_at)
 {
-	LeTime now = le_clock();
-	long timeout_ms = until_at > now ? (long) ((until_at - now + LE_MS - 1) / LE_MS) : 0;
+	LeTime left_us = until_at - le_clock();
+	long timeout_ms = (long) (Max(left_us, 0) / LE_MS + 1);
 	int events;
 
-	Assert(timeout_ms >= 0 && timeout_ms <= LE_SCAN_PERIOD / LE_MS);
+	Assert(timeout_ms > 0 && timeout_ms <= LE_SCAN_PERIOD / LE_MS + 1);
 	events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms,
 					   le_wait_event(LE_WAIT_LAUNCHER));
 	if (events & WL_LATCH_SET)
