@@ -113,7 +113,7 @@ END
 END
 {
 	my ($name) = $0 =~ m{([^/]+?)(?:\.\w+)?$};
-	my $left_open = qr/(?:reference|refcount|file|memory) leak|was not closed|snapshot .* still active|non-empty SPI stack/;
+	my $left_open = qr/(?:reference|refcount|file|memory) leak|was not closed|leaked hash_seq_search|snapshot .* still active|non-empty SPI stack/;
 
 	foreach my $log (glob "$PostgreSQL::Test::Utils::log_path/${name}_*.log")
 	{

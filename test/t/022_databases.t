@@ -193,6 +193,32 @@ subtest 'DROP DATABASE' => sub {
 	$drops->quit;
 };
 
+# PostgreSQL lets nobody but a superuser end these processes, so that they have to be gone before it looks for sessions.
+subtest 'DROP DATABASE WITH (FORCE), by its owner' => sub {
+	one('CREATE ROLE le_owner LOGIN');
+	my $drops = session($node, user => 'le_owner');
+	my $workers = q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'owned' AND backend_type ~ '^lock_election'};
+
+	foreach my $stopped (0, 0, 1)
+	{
+		new_database('owned');
+		one('ALTER DATABASE owned OWNER TO le_owner');
+		one(q{SELECT campaign('e', 'me', '1 h')}, 'owned');
+		wait_for_sql($node, $workers, '2');
+		my $notifier = one(q{SELECT pid FROM pg_stat_activity WHERE datname = 'owned' AND backend_type = 'lock_election notifier'});
+		my $client = session($node, dbname => 'owned', user => 'le_owner');
+
+		kill 'STOP', $notifier if $stopped;
+		$drops->async('DROP DATABASE owned WITH (FORCE)');
+		wait_for_sql($node, $workers, '1') if $stopped;
+		kill 'CONT', $notifier;
+		is($drops->wait . $drops->error, '', 'it is dropped' . ($stopped ? ', when its notifier is gone' : ''));
+		$client->quit;
+	}
+	$drops->quit;
+	one('DROP ROLE le_owner');
+};
+
 # From where it begins to remove files on, PostgreSQL lets nobody connect any more. Before 15.4 it goes on to.
 subtest 'DROP DATABASE, cancelled too late' => sub {
 	my ($locks, $drops) = map { session($node) } 1 .. 2;
@@ -215,6 +241,80 @@ subtest 'DROP DATABASE, cancelled too late' => sub {
 	unlike(slurp_file($node->logfile, $log), qr/lock_election manager.*FATAL/, 'no manager tries to');
 	is($drops->query('DROP DATABASE half') . $drops->error, '', 'dropped');
 	$_->quit foreach $locks, $drops;
+};
+
+subtest 'a manager that does not leave' => sub {
+	new_database('stuck');
+	my $token = one(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, 'stuck');
+	my $manager = one('SELECT pid FROM lock_election.manager', 'stuck');
+	my $renames = session($node);
+	my $pid = $renames->pid;
+	my $log = -s $node->logfile;
+
+	kill 'STOP', $manager;
+	my $start = time;
+	$renames->async('ALTER DATABASE stuck RENAME TO other');
+	wait_for_sql($node, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid", 'Extension');
+	one("SELECT pg_log_backend_memory_contexts($pid)");
+	wait_until(sub { $node->log_contains(qr/logging memory contexts of PID $pid/, $log) });
+	my $used = cpu_time($pid);
+	one('SELECT pg_sleep(0.5)');
+	cmp_ok(cpu_time($pid) - $used, '<', 0.1, 'the command sleeps');
+	one("SELECT pg_cancel_backend($pid)");
+	$renames->wait;
+	like($renames->error, qr/ERROR:  57014: /, 'and can be cancelled');
+	cmp_ok(time - $start, '<', 4.5, 'at any time');
+	kill 'CONT', $manager;
+	is(one("SELECT is_held('x', $token)", 'stuck'), 't', 'the lock is held');
+	$renames->quit;
+	one('DROP DATABASE stuck');
+};
+
+# Who commits the transaction later cannot give back what another process has reserved.
+subtest 'ALTER DATABASE, prepared' => sub {
+	new_database('first_name');
+	my $token = one(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, 'first_name');
+	my $renames = session($node);
+
+	is($renames->query(q{BEGIN; ALTER DATABASE first_name RENAME TO second_name; PREPARE TRANSACTION 'renamed'}) . $renames->error, '', 'prepared');
+	one(q{COMMIT PREPARED 'renamed'});
+	is(one("SELECT is_held('x', $token)", 'second_name'), 't', 'and committed: the lock is held');
+	$renames->quit;
+	one('DROP DATABASE second_name');
+};
+
+# The later of two commands takes the reservation over: the end of the earlier one does not give it back, nor the entry.
+subtest 'two commands for one database' => sub {
+	my ($first, $second) = map { session($node) } 1 .. 2;
+	my $waits = q{SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = } . $second->pid;
+	my $managers = q{SELECT count(*) FROM pg_stat_activity WHERE datname IN ('two', 'too') AND backend_type = 'lock_election manager'};
+
+	new_database('two');
+	one(q{SELECT acquire_lock('x', '1 h', owner => 'me')}, 'two');
+	$first->query('BEGIN; ALTER DATABASE two RENAME TO too');
+	$second->async('ALTER DATABASE two RENAME TO too');
+	wait_for_sql($node, $waits, '1');
+	kill 'STOP', $second->pid;
+	$first->query('ROLLBACK');
+	replace_manager(); # the launcher has looked at all of them
+	is(one($managers), '0', 'the earlier one gives up: no manager starts');
+	kill 'CONT', $second->pid;
+	is($second->wait . $second->error, '', 'and the later one goes on');
+
+	# it waits for clients to leave
+	my $client = session($node, dbname => 'too');
+	$first->async('DROP DATABASE too');
+	wait_for_sql($node, q{SELECT count(*) > 0 FROM pg_locks WHERE classid = 'pg_database'::regclass AND granted AND mode = 'AccessExclusiveLock' AND pid = } . $first->pid);
+	$second->async('ALTER DATABASE too RENAME TO two');
+	wait_for_sql($node, $waits, '1');
+	$client->quit;
+	is($first->wait . $first->error, '', 'one drops it');
+	$second->wait;
+	like($second->error, qr/ERROR:  3D000: /, 'the other one finds none');
+	$_->quit foreach $first, $second;
+	new_database("m$_") foreach 1 .. 3;
+	like(one(q{SELECT acquire_lock('x')}, "m$_"), qr/^\d+$/, "all entries are free: $_") foreach 1 .. 3;
+	one("DROP DATABASE m$_") foreach 1 .. 3;
 };
 
 subtest 'ALTER DATABASE' => sub {
@@ -310,6 +410,8 @@ subtest 'who may copy a database' => sub {
 	like($try->('le_creator'), qr/42501/, 'nor another role\'s database');
 	is(one('SELECT pid FROM lock_election.manager', 'mine'), $manager, 'and the manager goes on');
 	one('ALTER DATABASE mine IS_TEMPLATE true');
+	like($try->('le_nobody'), qr/42501/, 'nor a template without CREATEDB');
+	is(one('SELECT pid FROM lock_election.manager', 'mine'), $manager, 'and the manager goes on');
 	is($try->('le_creator'), '', 'but a template');
 	one('DROP DATABASE mine_copy');
 	one('ALTER DATABASE mine IS_TEMPLATE false');
@@ -320,8 +422,14 @@ subtest 'who may copy a database' => sub {
 	one('ALTER DATABASE mine OWNER TO le_creator');
 	is($try->('le_creator'), '', 'and a database of its own');
 	one('DROP DATABASE mine_copy');
+	one('CREATE ROLE le_super SUPERUSER NOCREATEDB');
+	is($try->('le_super'), '', 'a superuser may copy any');
+	one('DROP DATABASE mine_copy');
+	is(error_of('CREATE DATABASE mine_copy TEMPLATE DEFAULT'), '', 'no template is named');
+	like(error_of('DROP DATABASE IF EXISTS nowhere'), qr/NOTICE:  00000: database "nowhere" does not exist, skipping$/m, 'nor is there such a database');
+	one('DROP DATABASE mine_copy');
 	one('DROP DATABASE mine');
-	one("DROP ROLE $_") foreach qw(le_creator le_nobody);
+	one("DROP ROLE $_") foreach qw(le_creator le_nobody le_super);
 };
 
 subtest 'CREATE DATABASE .. TEMPLATE' => sub {
@@ -414,8 +522,10 @@ subtest 'the launcher is killed' => sub {
 
 	$waiter->async(q{SELECT acquire_lock('x', '1 h')});
 	wait_for_waiters(1, undef, dbname => 'postgres');
+	my $log = -s $node->logfile;
 	kill 'TERM', $old;
 	wait_for_sql($node, "SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'lock_election launcher' AND pid <> $old");
+	unlike(slurp_file($node->logfile, $log), qr/lock_election launcher.*FATAL/, 'which is no failure');
 	is(one('SELECT pid FROM lock_election.manager'), $manager, 'managers go on');
 	new_database('l1');
 	like(one(q{SELECT acquire_lock('x', '1 h')}, 'l1'), qr/^\d+$/, 'another one starts');
@@ -429,6 +539,59 @@ subtest 'the launcher is killed' => sub {
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach $holder, $waiter;
 	nothing_left($node);
+};
+
+subtest 'when the launcher looks' => sub {
+	my $launcher = one(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'});
+	my $state = sub { return one("SELECT $_[0] FROM pg_stat_activity WHERE pid = $launcher"); };
+	my $configure = sub {
+		my ($value, $reload) = @_;
+		$node->append_conf('postgresql.conf', "track_activities = $value");
+		$node->reload if $reload;
+	};
+
+	# how long until it has looked again, after this
+	my $looks = sub {
+		my ($sql) = @_;
+		my $before = $state->('state_change');
+
+		one($sql);
+		my $start = time;
+		wait_until(sub { $state->('state_change') ne $before });
+		return time - $start;
+	};
+
+	# without a reason it does so every five seconds
+	my $took;
+	foreach my $try (1 .. 3)
+	{
+		$looks->('SELECT 1');
+		$took = $looks->('ALTER DATABASE postgres CONNECTION LIMIT 90');
+		last if $took < 4;
+	}
+	cmp_ok($took, '<', 4, 'when a database is altered');
+	is($state->(q{state || ' ' || query}), 'idle looking for databases', 'which others see');
+	is($state->(q{state_change - query_start < interval '5 s'}), 't', 'and when');
+
+	# also somebody who has just done that
+	my $s = session($node);
+	my $now = $state->('state_change');
+	$s->query('ALTER DATABASE postgres CONNECTION LIMIT 91');
+	wait_until(sub { $state->('state_change') ne $now });
+	my $woken = sub { return (slurp_file("/proc/$launcher/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m)[0]; };
+	my $before = $woken->();
+	$s->query(q{DO $$ BEGIN FOR i IN 1 .. 20000 LOOP COMMIT; END LOOP; END $$});
+	cmp_ok($woken->() - $before, '<', 200, 'not when anybody commits');
+	$s->quit;
+
+	$configure->('off', 1);
+	wait_for_sql($node, "SELECT state FROM pg_stat_activity WHERE pid = $launcher", 'disabled');
+	$configure->('on', 0);
+	replace_manager();
+	is($state->('state'), 'disabled', 'it reads the configuration when it is told so alone');
+	$configure->('on', 1);
+	wait_for_sql($node, "SELECT state FROM pg_stat_activity WHERE pid = $launcher", 'idle');
+	one('ALTER DATABASE postgres CONNECTION LIMIT -1');
 };
 
 # A probe of a database without the extension must not take the place of one that has it.
@@ -498,10 +661,14 @@ subtest 'managers come before notifiers' => sub {
 	like(one(q{SELECT acquire_lock('x', '1 h')}, 'third'), qr/^\d+$/, 'another manager gets the worker of the notifier');
 	one(q{SELECT force_resign('e')});
 	one("DROP DATABASE $_") foreach 'second', 'third';
-	$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+	$node->append_conf('postgresql.conf', 'max_worker_processes = 7');
 	my $before = -s $node->logfile;
 	$node->restart;
-	unlike(substr(slurp_file($node->logfile), $before), qr/has room for lock_election/, 'the defaults of both settings have room for all');
+	unlike(slurp_file($node->logfile, $before), qr/has room for lock_election/, 'there is room for all');
+	$node->append_conf('postgresql.conf', 'max_worker_processes = 6');
+	$before = -s $node->logfile;
+	$node->restart;
+	like(slurp_file($node->logfile, $before), qr/max_worker_processes \(6\) has room for lock_election in 3 databases, and lock_election\.max_databases is 4\n.*HINT:  Raise max_worker_processes to 7 /, 'or for one less');
 };
 
 # A session has left a release to a manager that does not come any more; then another database takes over the entry.
@@ -528,6 +695,14 @@ subtest 'what a dropped database leaves' => sub {
 	wait_for_sql($small, 'SELECT count(*) = 1 FROM lock_election.manager', 't', dbname => 'second');
 	is($sql->(q{SELECT acquire_lock('x') IS NOT NULL}, 'second'), 't', 'the next database has room');
 	is($sql->('SELECT releases FROM lock_election.stat', 'second'), '0', 'and nothing of the other one');
+
+	# nor does one keep its room that nobody can connect to
+	$sql->('CREATE DATABASE third');
+	$sql->('ALTER DATABASE second ALLOW_CONNECTIONS false');
+	$sql->(q{SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = 'second' AND backend_type = 'lock_election manager'});
+	$sql->('CREATE EXTENSION lock_election', 'third');
+	like($sql->(q{SELECT acquire_lock('x')}, 'third'), qr/^\d+$/, 'another one has room');
+	$sql->('ALTER DATABASE second ALLOW_CONNECTIONS true');
 	my $log = -s $small->logfile;
 	$small->stop;
 	left_in_peace($small, $log, 'managers leave a server that stops in peace');
@@ -555,7 +730,7 @@ subtest 'not preloaded' => sub {
 	}
 	is(one(q{SELECT count(*) FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid WHERE e.extname = 'lock_election' AND prorettype <> 'trigger'::regtype AND proname <> 'role_oid'}),
 		@calls + @others, 'these are all functions');
-	my $said = error_of('DROP EXTENSION lock_election; CREATE EXTENSION lock_election; CREATE DATABASE u; DROP DATABASE u');
+	my $said = error_of('DROP EXTENSION lock_election; CREATE EXTENSION lock_election; CREATE DATABASE u; ALTER DATABASE u CONNECTION LIMIT 9; DROP DATABASE u');
 	unlike($said, qr/ERROR/, 'commands work');
 	like($said, qr/WARNING:  01000: lock_election is not in shared_preload_libraries\nHINT:  .*shared_preload_libraries = 'lock_election'/, 'and say what is missing');
 };

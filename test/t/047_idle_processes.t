@@ -20,12 +20,14 @@ sub worker { return $free->query("SELECT pid FROM pg_stat_activity WHERE backend
 sub are_idle
 {
 	my ($state, %pid) = @_;
+	my $scans = sub { return fault(q{hits('launcher-scanned')}); };
 	my %used = map { $_ => cpu_time($pid{$_}) } keys %pid;
-	my $start = time;
+	my ($start, $before) = (time, $scans->());
 
 	$free->query('SELECT pg_sleep(3)');
 	my $allowed = 0.01 * (time - $start);
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	cmp_ok($scans->() - $before, '<=', 2 + (time - $start) / 5, "$state: the launcher reads the databases every five seconds") if $pid{launcher};
 	foreach my $name (sort keys %pid)
 	{
 		my $used = cpu_time($pid{$name}) - $used{$name};

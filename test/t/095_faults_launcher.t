@@ -51,13 +51,38 @@ subtest 'a manager that fails again and again' => sub {
 	until_hits('manager-start', 1);
 	my $took = until_hits('manager-start', 6);
 	cmp_ok($took, '>', 3.0, 'is started after 0.1, 0.2, 0.4, 0.8 and 1.6 s');
-	cmp_ok($took, '<', 30, 'and no later');
+	cmp_ok($took, '<', 15, 'and no later');
 	$s->async("SELECT is_held('x', $token)");
 	sleep 0.5;
 	ok(!$s->ready, 'who asks meanwhile waits');
 	fault('clear()');
 	is($s->wait, 't', 'until one lives');
 	is($s->query("SELECT release_lock('x', $token)"), 't', 'and nothing is lost');
+};
+
+# The launcher hears of its end from the postmaster.
+subtest 'a manager that does not even begin' => sub {
+	$free->query('CREATE DATABASE begins');
+	is(one($node, q{CREATE EXTENSION lock_election; SELECT release_lock('x', acquire_lock('x'))}, 'begins'), 't', 'a database that none has failed in');
+	fault(q{set('manager-before-entry', 'error', times => 0)});
+	$free->query(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'begins'});
+	until_hits('manager-before-entry', 1);
+	my $took = until_hits('manager-before-entry', 4);
+	cmp_ok($took, '>', 0.6, 'is started after 0.1, 0.2 and 0.4 s');
+	cmp_ok($took, '<', 9, 'and no later');
+	fault('clear()');
+	is(one($node, q{SELECT release_lock('x', acquire_lock('x', wait => '20 s'))}, 'begins'), 't', 'until one lives');
+	$free->query('DROP DATABASE begins');
+};
+
+# Everything that changes a database does so.
+subtest 'a launcher that is woken again and again' => sub {
+	my $scans = sub { return fault(q{hits('launcher-scanned')}); };
+	my ($before, $start) = ($scans->(), time);
+
+	$free->query(q{DO $$ BEGIN FOR i IN 1 .. 300 LOOP EXECUTE 'ALTER DATABASE postgres CONNECTION LIMIT ' || 50 + i % 2; COMMIT; END LOOP; END $$});
+	cmp_ok($scans->() - $before, '<=', 2 + 10 * (time - $start), 'reads the databases ten times a second at most');
+	$free->query('ALTER DATABASE postgres CONNECTION LIMIT -1');
 };
 
 subtest 'a manager that leaves again and again' => sub {
@@ -80,28 +105,60 @@ subtest 'a manager that leaves again and again' => sub {
 subtest 'databases that are new' => sub {
 	my $new = qr/new\d/;
 	my $launcher = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'});
+	my $log_at = -s $node->logfile;
+	my $looked_into = sub { return fault(q{hits('launcher-probe')}); };
+	my $before = $looked_into->();
 	my $started;
 
 	fault(q{set('manager-before-entry', 'wait', times => 0)});
 	stop_launcher($launcher);
 	$free->query('CREATE DATABASE new9 IS_TEMPLATE true');
-	$free->query("CREATE DATABASE new$_") foreach 1 .. 5;
+	$free->query("CREATE DATABASE new$_") foreach 1 .. 6;
+	$free->query(q{UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'new6'}); # its DROP was interrupted
 	kill 'CONT', $launcher;
 	wait_until(sub { $started = managers_of($new); return @$started >= 3 });
 	my $end = time + 2;
 	wait_until(sub { my $now = managers_of($new); $started = $now if @$now > @$started; return time > $end });
 	is(scalar @$started, 3, 'three at a time are looked into');
 	cmp_ok($started->[2] - $started->[0], '>', 1, 'one after the other, where that takes no more than a second');
+	cmp_ok($started->[2] - $started->[0], '<', 8, 'and not much longer');
+	my ($dropped) = grep { !@{ managers_of("new$_") } } 1 .. 5;
+	$free->query("DROP DATABASE new$dropped");
+	is($free->error, '', 'one that none has looked into yet is dropped');
+	until_hits('launcher-scanned', fault(q{hits('launcher-scanned')}) + 1);
 	$s->query(q{SELECT release_lock('x', acquire_lock('x'))});
 	is($s->error, '', 'a database that has the extension goes on');
 	go_on('manager-before-entry');
+	ok(wait_until(sub { $looked_into->() - $before >= 4 && !@{ managers_of($new) } }), 'then the others, and none has a manager that stays');
+	$s->query('SELECT pg_sleep(0.3)');
+	is($looked_into->() - $before, 4, 'no template, none that is dropped, nor one that nobody can connect to');
 	fault('clear()');
-	ok(wait_until(sub { !@{ managers_of($new) } }), 'then the others, and none has a manager that stays');
 	my $log = slurp_file($node->logfile);
 	is(join(' ', sort map { /CONTEXT:  lock_election manager (new\d)/ ? $1 : () } split /\n/, $log), '', 'nor has anything to say');
+	unlike(slurp_file($node->logfile, $log_at), qr/FATAL/, 'and none fails');
 	$free->query('ALTER DATABASE new9 IS_TEMPLATE false');
-	$free->query("DROP DATABASE new$_") foreach 1 .. 5, 9;
+	$free->query("DROP DATABASE new$_") foreach grep { $_ != $dropped } 1 .. 6, 9;
 	is($free->error, '', 'and all can be dropped');
+};
+
+# A command keeps managers from a database that the launcher is about to look into.
+subtest 'a database that is new, and reserved' => sub {
+	my $launcher = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'});
+	my $probes = sub { return fault(q{hits('launcher-probe')}); };
+
+	stop_launcher($launcher);
+	$free->query('CREATE DATABASE reserved');
+	$s->query('BEGIN; ALTER DATABASE reserved RENAME TO renamed');
+	my ($before, $start) = ($probes->(), time);
+	kill 'CONT', $launcher;
+	until_hits('launcher-probe', $before + 4);
+	cmp_ok(time - $start, '>=', 0.3, 'it tries that again and again, but not all the time');
+	is(@{ managers_of('reserved') }, 0, 'no manager is started');
+	$s->query('ROLLBACK');
+	$before = $probes->();
+	until_hits('launcher-probe', $before + 1);
+	$free->query('DROP DATABASE reserved');
+	is($free->error, '', 'then it is');
 };
 
 # What the first of them has done counts for the transaction, although its number is higher than that of the second one.
@@ -139,6 +196,48 @@ subtest 'a notifier that fails again and again' => sub {
 	ok(wait_for_sql($node, $sent, '1|0'), 'until one lives');
 	$free->query(q{SELECT force_release_lock('y')});
 	nothing_left($node);
+};
+
+subtest 'what a notifier tells of itself' => sub {
+	my $tells = sub {
+		return $free->query("SELECT state, query, $_[0] FROM pg_stat_activity WHERE backend_type = 'lock_election notifier' AND datname = 'postgres'");
+	};
+	my $before = $free->query('SELECT clock_timestamp()');
+
+	stop_at('notifier-before-commit');
+	is($s->query(q{SELECT campaign('e', 'me', '1 h') IS NOT NULL}), 't', 'something to announce');
+	stopped('notifier-before-commit');
+	is($tells->("xact_start > '$before'"), 'active|sending notifications|t', 'while it sends');
+	go_on('notifier-before-commit');
+	ok(wait_until(sub { $tells->('xact_start IS NULL') eq 'idle|sending notifications|t' }), 'and when it has');
+	is($s->query(q{SELECT force_resign('e')}) . $s->error, '1', 'the term ends');
+};
+
+# A notifier that has committed, and is stopped before it counts that, finds the hints of another database in its place.
+subtest 'a notifier whose entry has been given away' => sub {
+	my $announces = q{SELECT campaign('e', 'me', '1 h') IS NOT NULL};
+	my $sent = q{SELECT hints_sent, hints_dropped FROM lock_election.stat};
+
+	one($node, "CREATE DATABASE $_") foreach 'gone', 'heir'; # no database is made while a process is stopped
+	one($node, 'CREATE EXTENSION lock_election', 'gone');
+	fault(q{set('notifier-sent', 'sleep', 2000)});
+	is(one($node, $announces, 'gone'), 't', 'something to announce');
+	until_hits('notifier-sent', 1);
+	my $old = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election notifier' AND datname = 'gone'});
+	kill 'STOP', $old;
+	one($node, 'DROP EXTENSION lock_election', 'gone');
+	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'gone'}, '0');
+	$free->query('SELECT pg_sleep(0.3)'); # the launcher frees the entry
+	one($node, 'CREATE EXTENSION lock_election', 'heir');
+	is(one($node, $announces, 'heir'), 't', 'something to announce in another one');
+	wait_for_sql($node, $sent, '1|0', dbname => 'heir');
+	kill 'CONT', $old;
+	ok(wait_until(sub { !kill 0, $old }), 'the notifier leaves');
+	is(one($node, $sent, 'heir'), '1|0', 'and counts nothing there');
+	is(one($node, q{SELECT force_resign('e')}, 'heir'), '1', 'the other one goes on');
+	wait_for_sql($node, $sent, '2|0', dbname => 'heir');
+	$free->query("DROP DATABASE $_") foreach 'gone', 'heir';
+	is($free->error, '', 'and leaves');
 };
 $free->quit;
 
