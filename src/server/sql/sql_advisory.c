@@ -61,18 +61,6 @@ wait_timeout_ms(LeTime wait_us)
 	return LockTimeout == 0 || timeout_ms <= LockTimeout ? timeout_ms : 0;
 }
 
-static bool
-is_lock_timeout(MemoryContext context)
-{
-	MemoryContext error_context = MemoryContextSwitchTo(context);
-	ErrorData *error = CopyErrorData();
-	bool timeout = error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE;
-
-	FreeErrorData(error);
-	MemoryContextSwitchTo(error_context);
-	return timeout;
-}
-
 /*
  * Waits in PostgreSQL's queue, for no longer than "timeout_ms" if that is not 0;
  * its deadlock detector, and whatever else ends a wait there, apply.  The
@@ -111,7 +99,7 @@ wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout_ms)
 		LockTimeout = user_timeout;
 		LockErrorCleanup();
 		held = le_lock_held_by_me(tag, mode);
-		if (timeout_ms == 0 || !is_lock_timeout(context))
+		if (timeout_ms == 0 || geterrcode() != ERRCODE_LOCK_NOT_AVAILABLE)
 		{
 			if (held)
 				(void) LockRelease(tag, mode, session);
