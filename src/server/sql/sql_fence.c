@@ -126,8 +126,8 @@ le_fence_guard(PG_FUNCTION_ARGS)
 						errhint("Call %s in this transaction first.", kind == LE_KIND_ELECTION
 																		  ? "fence_leader(election, term)"
 																		  : "fence_lock(name, token)")));
-	if (TRIGGER_FIRED_FOR_STATEMENT(trigger->tg_event))
-		return PointerGetDatum(NULL);
+
+	/* a statement has neither row */
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple
 																	  : trigger->tg_trigtuple);
 }
