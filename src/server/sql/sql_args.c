@@ -121,11 +121,11 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 	names = palloc_array(LeText, n);
 	for (int i = 0; i < n; i++)
 	{
+		const char *argument = psprintf("names[%d]", i + 1);
+
 		if (nulls[i])
-			bad_null(psprintf("names[%d]", i + 1));
-		names[i] = datum_text(elements[i]);
-		if (names[i].len == 0 || names[i].len > LE_MAX_NAME)
-			(void) sized(names[i], psprintf("names[%d]", i + 1), LE_MAX_NAME);
+			bad_null(argument);
+		names[i] = sized(datum_text(elements[i]), argument, LE_MAX_NAME);
 	}
 	check_duplicates(names, n);
 
@@ -134,6 +134,15 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 	cmd->nnames = (uint32) n;
 	if (n > 0)
 		cmd->name = names[0];
+}
+
+/* What nobody holds anything by; 0 would mean the connection's own. */
+#define NO_TOKEN INT64CONST(-1)
+
+static int64
+token_or_none(int64 token)
+{
+	return token > 0 ? token : NO_TOKEN;
 }
 
 int64 *
@@ -154,12 +163,7 @@ le_arg_tokens(FunctionCallInfo fcinfo, int number, uint32 n)
 					  &length);
 	tokens = palloc_array(int64, n);
 	for (int i = 0; i < length; i++)
-	{
-		int64 token = nulls[i] ? -1 : DatumGetInt64(elements[i]);
-
-		/* 0 would mean the connection's own */
-		tokens[i] = token > 0 ? token : -1;
-	}
+		tokens[i] = nulls[i] ? NO_TOKEN : token_or_none(DatumGetInt64(elements[i]));
 	return tokens;
 }
 
@@ -239,9 +243,7 @@ le_arg_token(FunctionCallInfo fcinfo, int number, const char *argument)
 {
 	if (PG_ARGISNULL(number))
 		bad_null(argument);
-
-	/* 0 would mean the connection's own; no token is below 1 */
-	return PG_GETARG_INT64(number) > 0 ? PG_GETARG_INT64(number) : -1;
+	return token_or_none(PG_GETARG_INT64(number));
 }
 
 LeText
