@@ -42,10 +42,10 @@ le_grant_lease(PG_FUNCTION_ARGS)
 	LeCommand cmd = {.type = LE_CMD_GRANT_LEASE};
 	LeReply reply;
 
-	if (PG_ARGISNULL(0))
+	cmd.ttl = le_arg_ttl(fcinfo, 0, 0);
+	if (cmd.ttl == 0)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("ttl must not be null"),
 						errdetail("A lease has a ttl from 100 milliseconds to 24 days.")));
-	cmd.ttl = le_arg_ttl(fcinfo, 0, 0);
 	cmd.owner = le_arg_owner(fcinfo, 1);
 	cmd.role = GetUserId();
 	le_request(&cmd, &reply, false);
@@ -70,20 +70,17 @@ lease_request(FunctionCallInfo fcinfo, LeCommandType type, LeReply *reply)
 {
 	LeCommand cmd = lease_command(fcinfo, type);
 
-	le_request(&cmd, reply, false);
-	if (reply->status == LE_NO_LEASE)
-		return false;
-
 	/* a lease with thousands of locks ends in steps, by itself: wait for the last of them */
-	while (reply->next != 0)
+	do
 	{
+		le_request(&cmd, reply, false);
+		if (reply->status == LE_NO_LEASE && cmd.from == 0)
+			return false;
+		if (reply->status == LE_DENIED)
+			le_raise_other_lease(cmd.lease);
 		wait_durable(reply, cmd.lease);
 		cmd.from = reply->next;
-		le_request(&cmd, reply, false);
-	}
-	if (reply->status == LE_DENIED)
-		le_raise_other_lease(cmd.lease);
-	wait_durable(reply, cmd.lease);
+	} while (cmd.from != 0);
 	return true;
 }
 
