@@ -43,11 +43,11 @@ le_proclaim(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/* resign(election, term): a leader has no holds to count; NULL is no term */
+/* resign(election, term): NULL is no term */
 Datum
 le_resign(PG_FUNCTION_ARGS)
 {
-	LeCommand cmd = {.kind = LE_KIND_ELECTION, .all_holds = true};
+	LeCommand cmd = {.kind = LE_KIND_ELECTION};
 
 	cmd.name = le_arg_name(fcinfo, cmd.kind);
 	if (PG_ARGISNULL(1))
