@@ -307,7 +307,6 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 	bool gave_up;
 
 	le_arg_ask(fcinfo, ask, &cmd);
-	le_check_can_attach();
 
 	/*
 	 * 1. Is this transaction to release this connection's own lock?  Then this
@@ -436,7 +435,6 @@ le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
 	LeReply reply;
 
 	cmd->role = GetUserId();
-	le_check_can_attach();
 	if (!le_release_is_final(fcinfo))
 		PG_RETURN_BOOL(release_at_commit(cmd));
 	if (le_my_mailbox != NULL && le_pending_is_free() && le_granted_take(cmd))

@@ -60,7 +60,6 @@ le_await(FunctionCallInfo fcinfo, LeAsk ask)
 	le_arg_names_of(fcinfo, ask, &cmd);
 	cmd.token = le_arg_token(fcinfo, 1, le_token_word(cmd.kind));
 	cmd.wait = le_arg_wait(fcinfo, 2);
-	le_check_can_attach();
 	gave_up = le_wait_for(fcinfo, &cmd, &reply);
 	if (reply.status == LE_OK && !gave_up)
 		le_warn_old_snapshot(fcinfo, &cmd, &reply);
