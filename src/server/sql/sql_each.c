@@ -29,14 +29,15 @@ LE_FUNCTION(le_release_locks);
 
 /*
  * Those that this very transaction is to release become one more hold of what the
- * release leaves, as le_acquire() has it.  NULL: there is none.
+ * release leaves, as le_acquire() has it.  NULL: there is none, or a lease asks.  Of a
+ * named owner the manager does not look at them: no name waits here.
  */
 static const int64 *
 pending_of_each(const LeCommand *cmd)
 {
 	int64 *reenter = NULL;
 
-	if (cmd->owner.data != NULL || cmd->lease != 0)
+	if (cmd->lease != 0)
 		return NULL;
 	for (uint32 i = 0; i < cmd->nnames; i++)
 	{
@@ -170,7 +171,7 @@ release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 	bool any = false;
 	LeReply reply;
 
-	/* 1. what is held, with a hold that is not to be released already */
+	/* 1. the fences of what is held, with a hold that is not to be released already */
 	cmd->type = LE_CMD_CHECK;
 	le_request_each(cmd, &reply, answers);
 	le_check_reply(cmd, &reply);
@@ -179,14 +180,11 @@ release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 		held[i] = (answers[i].status == LE_OK || answers[i].status == LE_QUEUED) &&
 				  le_pending_count(answers[i].token, cmd->names[i]) < answers[i].holds;
 		any |= held[i];
-	}
-
-	/* 2. the fences, and the second look */
-	for (uint32 i = 0; i < cmd->nnames; i++)
-	{
-		if (held[i] && (i == 0 || !held[i - 1] || answers[i].token != answers[i - 1].token))
+		if (held[i])
 			le_fence_take(answers[i].token);
 	}
+
+	/* 2. the second look */
 	if (any)
 	{
 		le_request_each(cmd, &reply, answers);
@@ -217,7 +215,6 @@ release_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 	cmd->kind = LE_KIND_LOCK;
 	cmd->each = true;
 	cmd->role = GetUserId();
-	le_check_can_attach();
 	if (!le_release_is_final(fcinfo))
 	{
 		release_each_at_commit(cmd, answers);
