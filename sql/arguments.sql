@@ -67,11 +67,15 @@ SET client_min_messages = warning;
 SELECT a, outcome(format('SELECT acquire_lock(''taken'', wait => %L)', a))
 FROM unnest(ARRAY['-1 us', '-1 s', '-1 month', '178000000 years', '-178000000 years', '0', '1 us', '1 ms', '1 day -24 hours']) AS a;
 RESET client_min_messages;
+-- the longest
+SELECT a, outcome(format('SELECT acquire_lock(''free'', wait => %L) > 0', a))
+FROM unnest(ARRAY['2562047788:00:54.775807', '2562047788:00:54.775806']) AS a;
+SELECT release_lock('free');
 SELECT a, outcome(format('SELECT release_lock(''taken'', 1, hold_for => %L)', a))
 FROM unnest(ARRAY['-1 us', '-1 month', '25 days', '178000000 years', '0', '24 days']) AS a;
 
 SELECT a, outcome(format('SELECT acquire_lock(''mode'', mode => %L)', a))
-FROM unnest(ARRAY[NULL, '', 'Exclusive', 'exclusive ', 'permit', 'shared' || chr(10), 'x' || repeat('é', 40)]) AS a;
+FROM unnest(ARRAY[NULL, '', 'Exclusive', 'exclusive ', 'permit', 'shared' || chr(10), 'x' || repeat('é', 40), repeat('é', 40)]) AS a;
 SELECT outcome('SELECT try_acquire_lock(''mode'', mode => ''none'')');
 
 SELECT a, outcome(format('SELECT acquire_lock(''owner'', owner => %s)', a))
@@ -208,7 +212,10 @@ SELECT * FROM try_acquire_each('{}');
 SELECT release_locks(names, acquire_locks(names)) FROM (SELECT array_agg('n' || i) FROM generate_series(1, 1000) AS i) AS s(names);
 SELECT * FROM release_each('{a,b}', '{1}');
 SELECT * FROM release_each('{a}', '{1,2}');
+-- what cannot be a token is not the connection's own
+SELECT count(token) FROM try_acquire_each('{a,b,c}');
 SELECT * FROM release_each('{a,b,c}', '{0,-1,NULL}');
+SELECT release_lock('a'), release_lock('b'), release_lock('c');
 SELECT compare_and_set('k', 0, repeat('x', 4097));
 
 -- --- what the same owner, or a place, is told ---

@@ -16,7 +16,8 @@ SELECT count(DISTINCT token) FROM (SELECT token FROM try_acquire_each('{s1,s2}',
 	UNION ALL SELECT token FROM try_acquire_each('{s2,s1}', mode => 'shared', lease => :lease)) AS t;
 SELECT revoke_lease(:lease) IS NOT NULL AS revoked;
 -- places
-SELECT name, token IS NOT NULL AS token, granted, queue_position, channel ~ '^le_' AS channel
+SELECT name, token IS NOT NULL AS token, granted, queue_position,
+	channel = 'le_' || left(encode(sha256(convert_to('lock ' || name, 'UTF8')), 'hex'), 32) AS channel
 FROM enqueue_each('{a,new,b}', owner => 'waits');
 SELECT count(*) FROM lock_election.waiters;
 SELECT count(*) FROM enqueue_each('{a,b}');
@@ -37,6 +38,12 @@ SELECT token AS t FROM try_acquire_each('{r1}') \gset
 SELECT checks AS before FROM lock_election.stat \gset
 SELECT * FROM release_each('{r1}', ARRAY[:t]);
 SELECT checks - :before AS checks FROM lock_election.stat;
+-- in a transaction what is not held is looked at once, and what is held once more behind its fence
+BEGIN;
+SELECT checks AS before FROM lock_election.stat \gset
+SELECT * FROM release_each('{r1,r2}', '{1,1}');
+SELECT checks - :before AS checks FROM lock_election.stat;
+COMMIT;
 -- a place is left as well
 SELECT r.released FROM enqueue_each('{a}', owner => 'leaves') AS e, LATERAL release_each(ARRAY[e.name], ARRAY[e.token]) AS r;
 SELECT count(*) FROM lock_election.waiters WHERE owner = 'leaves';
@@ -58,6 +65,11 @@ SELECT * FROM release_each('{t1,t2}', :'t');
 -- acquired again, it is one more hold: the release takes the other
 SELECT name, token = ANY (:'t') AS same FROM try_acquire_each('{t1}');
 SELECT count(*) FROM lock_election.locks WHERE name LIKE 't%';
+-- for a named owner, or on a lease, it is not
+SELECT grant_lease('1 min') AS lease \gset
+SELECT name, token IS NULL AS refused FROM try_acquire_each('{t2}', owner => 'other');
+SELECT name, token IS NULL AS refused FROM try_acquire_each('{t2}', lease => :lease);
+SELECT revoke_lease(:lease);
 COMMIT;
 SELECT name FROM lock_election.locks WHERE name LIKE 't%';
 BEGIN;
@@ -71,12 +83,14 @@ SELECT acquire_lock('k1', owner => 'other') IS NOT NULL AS held;
 SELECT token AS place FROM enqueue_each('{k1}', lease => :lease) \gset
 SELECT token AS held FROM try_acquire_each('{k2}', lease => :lease) \gset
 SELECT token AS also FROM try_acquire_each('{k3}', lease => :lease) \gset
+SELECT token AS once FROM try_acquire_each('{k4}', lease => :lease) \gset
 BEGIN;
-SELECT * FROM release_each('{k1,k2,k3}', ARRAY[:place, :held, :also]);
+SELECT * FROM release_each('{k1,k2,k3,k4}', ARRAY[:place, :held, :also, :once]);
 SELECT token = :place AS same, granted FROM enqueue_each('{k1}', lease => :lease);
 SELECT token = :held AS same, granted FROM enqueue_lock('k2', lease => :lease);
+SELECT token = :once AS same FROM try_acquire_each('{k4}', lease => :lease);
 COMMIT;
-SELECT await_lock('k1', :place), is_held('k2', :held), is_held('k3', :also);
+SELECT await_lock('k1', :place), is_held('k2', :held), is_held('k3', :also), is_held('k4', :once);
 SELECT revoke_lease(:lease);
 
 -- an answer that cannot be sent releases nothing
