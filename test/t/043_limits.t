@@ -154,6 +154,18 @@ subtest 'keys' => sub {
 	is($fresh->query($key->('last', 1, 3942)), '2', 'one of the same size may be set');
 	is($fresh->query($key->('last', 2, 3000)), '3', 'a shorter one');
 	is($fresh->query($key->('last', 3, 3942)), '4', 'makes room');
+
+	# null takes none, as an empty value does
+	my $null = sub { return "SELECT compare_and_set('$_[0]', $_[1], NULL)"; };
+	is($fresh->query($null->('last', 4)), '5', 'null makes room');
+	refused($fresh, $key->('last', 5, 3943), $too_much, 'but for a byte too much');
+	is($fresh->query($key->('last', 5, 3942)), '6', 'that can be filled');
+	is($fresh->query($key->('last', 6, 0)), '7', 'so does an empty value');
+	is($fresh->query($key->('other', 0, 3787)), '1', 'filled by another key');
+	is($fresh->query($null->('last', 7)) . $fresh->query($key->('last', 8, 0)), '89', 'from one to the other');
+	is($fresh->query($key->('other', 1, 3636)), '2', 'room for 151 bytes');
+	refused($fresh, $null->('ab', 0), $too_much, 'is none for a key of 152');
+	is($fresh->query($null->('a', 0)), '1', 'but for one of 151');
 	is($fresh->query('RESET ROLE; ' . $key->('theirs', 0, 4096)), '1', 'of another role');
 	refused($fresh, $key->('k100', 1, 4096), $too_much, 'it counts for the role that the key belongs to, not for who sets it');
 	refused($alice, $key->('more', 0, 4096), $too_much, 'the session that has written it all');
@@ -186,6 +198,21 @@ subtest 'keys' => sub {
 	cmp_ok($scans->($key->('counted 6', 0, 1000)), '>', $scans[1], 'and then those of the first again');
 	set('max_keys_per_role', '0');
 	$fresh->quit;
+};
+
+# More than its row has room for is not counted.
+subtest 'holds of one lock' => sub {
+	my $acquire = q{SELECT acquire_lock('often', '1 h', owner => 'me')};
+	my $token = $bob->query($acquire);
+
+	one(q{ALTER TABLE _lock_election.slot DISABLE TRIGGER USER; UPDATE _lock_election.slot SET holds = 2147483646 WHERE name = 'often';
+		ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_row});
+	replace_manager();
+	is($bob->query($acquire), $token, 'the last hold');
+	refused($bob, $acquire, qr/ERROR:  53400: lock "often" is held 2147483647 times already\n/, 'one more');
+	is($bob->query("SELECT release_lock('often', $token)"), 't', 'one is released');
+	is($bob->query($acquire), $token, 'which makes room');
+	is($bob->query("SELECT release_lock('often', $token, all_holds => true)"), 't', 'all are');
 };
 
 # The manager is replaced while somebody waits: all of it is there again, and counted.

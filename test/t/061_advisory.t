@@ -37,6 +37,7 @@ subtest 'how a wait ends' => sub {
 			like($s->error, qr/ERROR:  55P03: canceling statement due to lock timeout/, "a lower lock_timeout ends a wait of $wait");
 		}
 		is($s->query("SELECT advisory_acquire('x', '50 ms', scope => '$scope')"), 'f', 'a higher one does not');
+		is($s->query("SELECT advisory_acquire('x', '100 ms', scope => '$scope')"), 'f', 'nor does one that is as long');
 		is($s->query('SHOW lock_timeout'), '100ms', 'and stays');
 		$s->query("SET lock_timeout = 0; SET statement_timeout = '100 ms'");
 		$s->query("SELECT advisory_acquire('x', '1 h', scope => '$scope')");

@@ -72,6 +72,15 @@ subtest 'every change' => sub {
 	is(story('f'), '', 'of this election alone');
 	one(q{CREATE ROLE reader LOGIN});
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM election_history('e')}, extra_params => [ '-U', 'reader' ]), '13', 'for everyone');
+	is(one(q{SELECT count(*) FROM election_history('e', NULL)}), '13', 'from the beginning, if it is not said after which');
+
+	# who looks often finds nothing most of the time
+	my $manager = manager_pid();
+	my $last = newest('e');
+	kill 'STOP', $manager;
+	is(one("SET statement_timeout = '20 s'; SELECT count(*) FROM election_history('e', $last)"), '0', 'nothing new needs no manager');
+	like(error_of(q{SET statement_timeout = '200 ms'; SELECT count(*) FROM election_history('e', 0)}), qr/ERROR:  57014/, 'what there is does');
+	kill 'CONT', $manager;
 	my ($rc, undef, $err) = $node->psql('postgres', q{SELECT election_history('')});
 	like($err, qr/must not be empty/, 'of an election that has a name');
 	is_sound('terms follow each other');
