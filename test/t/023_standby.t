@@ -72,6 +72,42 @@ subtest 'a standby shows' => sub {
 	on_primary(q{SELECT force_release_lock('closed')});
 };
 
+# All columns, but those that a primary alone can know.  Times are a moment's there, and as they were written here.
+subtest 'each row as it was written' => sub {
+	my $s = session($primary, connstr => q{application_name='who it was' host=} . $primary->host);
+	my $columns = 'SELECT kind, name, slot, mode, owner, role, token, lease, holds, pid, application_name, client_addr FROM lock_election.locks ORDER BY 1, 2, 3';
+	my $times = q{SELECT name, slot, extract(epoch FROM acquired_at), extract(epoch FROM closed_until),
+		CASE WHEN name <> 'leased' THEN extract(epoch FROM expires_at) END FROM lock_election.locks ORDER BY kind, 1, 2};
+	my $lease = $s->query(q{SELECT grant_lease('1 h')});
+
+	$s->query($_) foreach q{SELECT acquire_lock('twice', '1 h', owner => 'me') FROM generate_series(1, 2)}, q{SELECT acquire_permit('permit', 2, '1 h')},
+	  (q{SELECT acquire_lock('shared', '1 h', mode => 'shared')}) x 2, "SELECT acquire_lock('leased', lease => $lease)",
+	  q{SELECT acquire_lock('bound', NULL)}, q{SELECT campaign('election', 'who', '1 h')}, q{SELECT release_lock('closed', acquire_lock('closed'), hold_for => '1 h')};
+	my @wanted = map { $s->query($_) } $columns, $times;
+	catch_up();
+	my @shown = map { $standby->safe_psql('postgres', $_) } $columns, $times;
+	is($shown[0], $wanted[0], 'is shown');
+	is($standby->safe_psql('postgres', 'SELECT count(*), count(time_left), count(waiters), count(connected) FROM lock_election.locks'), '8|0|0|0', 'but for what only the primary knows');
+	my ($is, $was) = map { [ split /[\n|]/, $_, -1 ] } $shown[1], $wanted[1];
+	my @differ = grep { $is->[$_] ne $was->[$_] && !("$is->[$_] $was->[$_]" =~ /^[\d.]+ [\d.]+$/ && abs($is->[$_] - $was->[$_]) < 1) } 0 .. $#$was;
+	is("@$is[@differ]", "@$was[@differ]", 'with its times');
+	is($standby->safe_psql('postgres', q{SELECT expires_at IS NULL FROM lock_election.locks WHERE name = 'leased'}), 't', 'which a lock on a lease has not');
+	is($standby->safe_psql('postgres', q{SELECT candidate, term = (SELECT term FROM current_leader('election')), valid_for FROM lock_election.elections}), 'who|t|', 'and the leader');
+
+	# addresses of each kind, and what nobody has written
+	foreach my $case ([ '4711 ::1 app', '4711|app|::1' ], [ '4711 10.0.0.1 two words', '4711|two words|10.0.0.1' ], [ '4711 - ', '4711||' ], [ '4711 nowhere app', '4711|app|' ])
+	{
+		my ($acquirer, $expected) = @$case;
+
+		on_primary(qq{BEGIN; ALTER TABLE _lock_election.slot DISABLE TRIGGER USER; UPDATE _lock_election.slot SET acquirer = '$acquirer' WHERE name = 'twice' AND mode <> 0;
+			ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_write; ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_row; COMMIT});
+		catch_up();
+		is($standby->safe_psql('postgres', q{SELECT pid, application_name, client_addr FROM lock_election.locks WHERE name = 'twice'}), $expected, "acquired by '$acquirer'");
+	}
+	on_primary(q{SELECT force_release_role(current_user::regrole)});
+	$s->quit;
+};
+
 subtest 'an asynchronous standby is not waited for' => sub {
 	my $pid = signal_receiver('STOP');
 	like(on_primary(q{SET synchronous_commit = remote_apply; SELECT acquire_lock('async', '1 h')}), qr/^\d+$/, 'acquired');
@@ -152,13 +188,49 @@ subtest 'a synchronous standby' => sub {
 
 	# a lease that ends while its grant waits for the standby is not granted
 	my $short = session($primary);
+	my $renewed = $held->query(q{SELECT acquire_lock('short renewed', '1 h')});
+	my %late = (
+		q{SELECT acquire_lock('short', '500 ms')} => 'lock "short"',
+		q{SELECT acquire_locks('{short a,short b}', '500 ms')} => 'lock "short a"',
+		q{SELECT acquire_permit('short permit', 1, '500 ms')} => 'lock "short permit"',
+		q{SELECT token FROM try_acquire_each('{short each}', '500 ms')} => 'lock "short each"',
+		q{SELECT token FROM enqueue_lock('short place', '500 ms')} => 'lock "short place"',
+		q{SELECT campaign('short', 'me', '500 ms')} => 'election "short"',
+		"SELECT renew_lock('short renewed', $renewed, '500 ms')" => 'lock "short renewed"',
+		q{SELECT grant_lease('500 ms')} => qr/lease "\d+"/);
+	my %asks = map { $_ => session($primary) } keys %late;
 	my $receiver = signal_receiver('STOP');
-	$short->async(q{SELECT acquire_lock('short', '500 ms')});
-	wait_for_syncrep(1);
-	wait_for_sql($primary, q{SET synchronous_commit = local; SELECT count(*) = 0 FROM lock_election.locks WHERE name = 'short'});
+	$asks{$_}->async($_) foreach keys %asks;
+	wait_for_syncrep(scalar keys %asks);
+	wait_for_sql($primary, q{SET synchronous_commit = local; SELECT count(*) = 0 FROM lock_election.locks WHERE name LIKE 'short%'});
+	wait_for_sql($primary, q{SET synchronous_commit = local; SELECT count(*) = 0 FROM lock_election.leases});
 	kill 'CONT', $receiver;
-	$short->wait;
-	like($short->error, qr/ERROR:  LE001: /, 'too late: LE001');
+	foreach my $call (sort keys %late)
+	{
+		is($asks{$call}->wait, '', "$call: too late");
+		like($asks{$call}->error, qr/ERROR:  LE001: $late{$call} was lost while its durability was waited for\nDETAIL:  It expired before the flush, or the standbys, had confirmed it\.\n/, 'LE001');
+		$asks{$call}->quit;
+	}
+
+	# but what is fenced is not lost
+	$receiver = signal_receiver('STOP');
+	my %fenced = map { $_ => $local->query("SELECT acquire_lock('$_', '1 h')") } 'fence', 'release', 'each', 'several';
+	my %answers = (
+		fence => "SELECT fence_lock('fence', $fenced{fence}) IS NOT NULL",
+		release => "SELECT release_lock('release', $fenced{release})",
+		each => "SELECT released FROM release_each('{each}', '{$fenced{each}}')",
+		several => "SELECT release_locks('{several}', $fenced{several})");
+	%asks = map { $_ => session($primary) } keys %answers;
+	$asks{$_}->async("BEGIN; $answers{$_}") foreach keys %asks;
+	wait_for_syncrep(scalar keys %asks);
+	shorten($local, $_, $fenced{$_}, '300 ms') foreach keys %fenced;
+	wait_for_sql($primary, "SET synchronous_commit = local; SELECT NOT is_held('$_', $fenced{$_})") foreach keys %fenced;
+	kill 'CONT', $receiver;
+	foreach my $name (sort keys %asks)
+	{
+		is($asks{$name}->wait . $asks{$name}->error, 't', "$answers{$name}: a TTL that ends while it waits takes nothing from it");
+		$asks{$name}->quit;
+	}
 
 	# is_held
 	$receiver = signal_receiver('STOP');
