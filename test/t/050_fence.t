@@ -248,6 +248,23 @@ foreach my $how (
 	like($c->wait, qr/^\d+$/, 'the other commits: it goes');
 	$c->query("SELECT release_lock('x')");
 
+	# who ends holders is told who fences them: of those that it may end, and not of very many
+	my $own = $other->query(q{SELECT acquire_lock('x', mode => 'shared')});
+	my $theirs = $a->query(q{SELECT acquire_lock('x', mode => 'shared')});
+	$other->query("BEGIN; SELECT fence_lock('x', $own)");
+	$a->query("BEGIN; SELECT fence_lock('x', $theirs)");
+	my $forced = session($node, user => 'other');
+	is($forced->query(q{SELECT force_release_lock('x')}), '1', 'force ends what is of its role');
+	is(join(' ', $forced->error =~ /is fenced by the transaction of process (\d+)/g), $other->pid, 'and tells who fences that');
+	$_->query('COMMIT') foreach $other, $a;
+	is($forced->query(q{SELECT name FROM lock_election.locks WHERE mode IS NOT NULL}), 'x', 'the other one stays');
+	$forced->quit;
+	$a->query(q{SELECT force_release_lock('x'), count(acquire_permit('many', 20)) FROM generate_series(1, 18)});
+	is($a->query(q{BEGIN; SELECT count(fence_lock(name, token)) FROM lock_election.locks WHERE name = 'many'}), '18', 'many fences');
+	is($c->query(q{SELECT force_release_lock('many')}), '18', 'all are ended');
+	is(scalar(() = $c->error =~ /fenced by the transaction of process $a->{pid}, and ends with it\nHINT:  pg_terminate_backend\($a->{pid}\) would end that\./g), 16, 'some are told');
+	$a->query('COMMIT');
+
 	# READ ONLY, and a lock that another connection holds
 	$token = acquire($c, 'x');
 	is($a->query("BEGIN READ ONLY; SELECT fence_lock('x', $token); COMMIT") . $a->error, '', 'in a READ ONLY transaction');
@@ -406,6 +423,8 @@ foreach my $how (
 	my @wrong = (
 		[ 'BEFORE INSERT ON wrong FOR EACH ROW', '', qr/22023: trigger "g" must call fence_guard with one argument/, 'no argument' ],
 		[ 'BEFORE INSERT ON wrong FOR EACH ROW', "'a', 'b'", qr/22023: trigger "g" must call fence_guard with one argument/, 'two arguments' ],
+		[ 'BEFORE INSERT ON wrong FOR EACH ROW', "'a', 'lock', 'c'", qr/22023: trigger "g" must call fence_guard with one argument/, 'three arguments' ],
+		[ 'BEFORE INSERT ON wrong FOR EACH ROW', "'a', 'election', 'c'", qr/22023: trigger "g" must call fence_guard with one argument/, 'three for an election' ],
 		[ 'BEFORE INSERT ON wrong FOR EACH ROW', "''", qr/22023: trigger "g" calls fence_guard with a name of 0 bytes/, 'an empty name' ],
 		[ 'BEFORE INSERT ON wrong', "'" . ('n' x 256) . "'", qr/22023: trigger "g" calls fence_guard with a name of 256 bytes\n.*DETAIL:  A name has 1 to 255 bytes\./, 'a name too long' ],
 		[ 'BEFORE INSERT ON wrong', "'" . ('n' x 255) . "'", qr/55000: cannot write .* fenced lock "n{255}"\n.*HINT:  Call fence_lock\(name, token\) in this transaction first\./, 'but for that, the longest name' ],
