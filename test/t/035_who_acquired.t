@@ -178,6 +178,21 @@ $b->query('RESET ROLE');
 		sub { $far->query(q{SET ROLE worker \; SELECT acquire_lock('lost')}) });
 	$far->quit;
 }
+
+# Of several one that the caller may know.
+{
+	my ($one, $two) = map { session($node, connstr => "application_name=$_") } 'one', 'two';
+
+	$lost->(sub { $s->query(q{SELECT force_release_lock('lost')}) },
+		qr/force_release_lock\(\) ended it $ago\. It is held by token \d+ now, acquired by process @{[ $one->pid ]} \(application "one"\)\./,
+		sub {
+			$b->query(q{SET ROLE other \; SELECT acquire_lock('lost', mode => 'shared')});
+			$one->query(q{SET ROLE worker \; SELECT acquire_lock('lost', mode => 'shared')});
+			$two->query(q{SET ROLE other \; SELECT acquire_lock('lost', mode => 'shared')});
+		});
+	$b->query('RESET ROLE');
+	$_->quit foreach $one, $two;
+}
 $lost->(sub { $s->query(q{SELECT force_release_lock('lost')}) }, qr/force_release_lock\(\) ended it $ago\. It is held by another role now\./,
 	sub { $b->query(q{SET ROLE other \; SELECT acquire_lock('lost')}) });
 $b->query('RESET ROLE');
@@ -186,6 +201,10 @@ $token = $a->query(q{SELECT acquire_lock('undone')});
 $a->query('ROLLBACK');
 $a->query("SELECT await_lock('undone', $token)");
 like($a->error, qr/DETAIL:  The transaction that acquired it was rolled back $ago\./, 'LE001: a rollback');
+$term = $a->query(q{SELECT campaign('lost', 'a')});
+$s->query(q{SELECT force_resign('lost')});
+$a->query("SELECT await_leadership('lost', $term)");
+like($a->error, qr/LE001: term $term neither holds election "lost" nor waits for it any more\nDETAIL:  force_resign\(\) ended it $ago\. Nobody holds it now\./, 'LE001: an election');
 $token = $b->query(q{SELECT acquire_lock('bound', ttl => NULL)});
 $b->quit;
 wait_for_sql($node, q{SELECT count(*) FROM lock_election.locks WHERE name = 'bound'}, '0');
