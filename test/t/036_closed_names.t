@@ -84,6 +84,21 @@ $s->query(q{SELECT force_release_lock('other job')});
 	$s->query(q{SELECT force_release_lock('both')});
 }
 
+# The role that has closed it opens it, where others hold it as well; that is no attempt to end those.
+{
+	$s->query(q{SELECT acquire_lock('both', mode => 'shared', ttl => '1 h')});
+	my $theirs = $t->query(q{SET ROLE worker \; SELECT acquire_lock('both', mode => 'shared')});
+
+	is($t->query("SELECT release_lock('both', $theirs, hold_for => '10 min')"), 't', 'closed by one of two roles');
+	is($t->query(q{SELECT force_release_lock('both')}), '0', 'it opens it');
+	like($t->error, qr/NOTICE:  00000: lock "both" was closed, and is open again\n(?!.*ERROR)/s, 'which is no error');
+	$t->query(q{SELECT force_release_lock('both')});
+	like($t->error, qr/ERROR:  42501: permission denied to end the holder of lock "both"/, 'though it is when there is nothing to open');
+	$t->query('RESET ROLE');
+	is($s->query(q{SELECT mode, closed_until FROM lock_election.locks WHERE name = 'both'}), 'shared|', 'the other one holds it');
+	$s->query(q{SELECT force_release_lock('both')});
+}
+
 # A fenced one closes the name when the fence ends.
 {
 	my $token = $t->query(q{SELECT acquire_lock('fenced')});
