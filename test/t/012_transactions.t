@@ -396,6 +396,22 @@ nothing_left($node, 'also after a rollback');
 	nothing_left($node);
 }
 
+# a named owner, or a lease, is somebody else: it waits for the commit
+{
+	my $lease = $a->query('SELECT grant_lease()');
+	my $token = $a->query("SELECT acquire_lock('r')");
+
+	foreach my $who (q{owner => 'o'}, "lease => $lease")
+	{
+		is($a->query("BEGIN; SELECT release_lock('r', $token); SELECT acquire_lock('r', wait => '50 ms', $who)"), "t\n", 'released, and acquired by another owner or lease: not granted');
+		unlike($a->error, qr/ERROR/, 'which is not an error');
+		$a->query('ROLLBACK');
+	}
+	is($a->query("SELECT release_lock('r', $token)"), 't', 'release');
+	is($a->query("SELECT revoke_lease($lease)"), 't', 'the lease');
+	nothing_left($node);
+}
+
 # on a named lease nothing is counted: acquired again means kept
 {
 	my $lease = $a->query('SELECT grant_lease()');
