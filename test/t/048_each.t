@@ -83,6 +83,10 @@ subtest 'a lease that has ended' => sub {
 	$s->query("SELECT count(token) FROM try_acquire_each('{a,b}')");
 	like($s->error, qr/older than the grant of lock "b"/, 'a warning names the one that was granted');
 	$s->query('ROLLBACK');
+	$s->query("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT acquire_lock('a')");
+	is($s->query("SELECT count(token) FROM try_acquire_each('{a,b,c}')"), '3', 'one that the transaction has, and others');
+	like($s->error, qr/\A[^\n]*older than the grant of lock "b"\n(?:(?!WARNING).)*\z/s, 'it names the first that was granted, once');
+	$s->query('ROLLBACK');
 	$s->quit;
 	end_all();
 };
