@@ -62,9 +62,54 @@ like($a->error, qr/42501: permission denied to change the permits of "few"/, 'th
 is($b->query(q{SELECT acquire_permit('few', 1, wait => '0')}) . $b->error, '', 'the number is what it was');
 is($b->query(q{SELECT set_permits('few', 2)}), '1', 'its holder may set it');
 $b->query(q{SELECT release_lock('few')});
+
+# Again and again: each time until it may do so, or it is given up.
+$free->query('GRANT other TO one');
+foreach my $rounds (3, 1000)
+{
+	my $pid = $a->pid;
+	my $come = 0;
+	my $is_asked = sub { wait_until(sub { $a->ready || fault(q{waiting('request-before-post')}) ne '0' }); return !$a->ready; };
+
+	fault("set('request-before-post', 'wait', skip => 1, pid => $pid)");
+	$a->async(q{SELECT set_permits('few', 100)});
+	while ($come < $rounds && $is_asked->())
+	{
+		$b->query(q{SELECT acquire_permit('few', 50, '1 h')});
+		$come++;
+		stop_at('request-done', $pid);
+		go_on('request-before-post');
+		stopped('request-done');
+		$b->query(q{SELECT release_lock('few')}) if $come < $rounds;
+		fault("set('request-before-post', 'wait', skip => 1, pid => $pid)") if $come < $rounds;
+		go_on('request-done');
+	}
+	fault('clear()');
+	is($a->wait, $rounds == 3 ? '50' : '', $rounds == 3 ? 'a holder whose role it is a member of' : 'others come and go');
+	like($a->error, qr/ERROR:  40001: the holders of "few" have changed too often while their roles were read\n/, 'it is given up') if $rounds > 3;
+	is($come, $rounds == 3 ? 3 : 21, 'after so many times');
+	is($b->query(q{SELECT set_permits('few', 50), release_lock('few')}), '100|t', 'the number is the new one') if $rounds == 3;
+}
 $_->query('RESET ROLE') foreach $a, $b;
 $free->query('DROP ROLE one; DROP ROLE other');
 nothing_left($node);
+
+# What is to be released at the commit ends between the first look and the fence.
+foreach my $each (0, 1)
+{
+	my ($x, $y) = map { acquire($a, $_, q{'1 h'}) } 'x', 'y';
+	my $release = $each ? "string_agg(name || ' ' || released, ', ') FROM release_each('{y,x}', '{$y,$x}')" : "release_lock('x', $x)";
+
+	stop_at('request-done', $a->pid);
+	$a->async("BEGIN; SELECT $release");
+	stopped('request-done');
+	$free->query(q{SELECT force_release_lock('x')});
+	go_on('request-done');
+	is($a->wait, $each ? 'y true, x false' : 'f', 'what has ended meanwhile is not released');
+	is($a->query('COMMIT') . $a->error, '', 'nor is that an error');
+	$free->query(q{SELECT force_release_lock('y')});
+	nothing_left($node);
+}
 
 # The session that is to flush for others is stopped: before it does, in the middle, and before it knows.  Nor does the WAL
 # writer do it.
