@@ -59,6 +59,12 @@ subtest 'a standby' => sub {
 	$primary->wait_for_catchup($standby);
 	is_healthy($standby, 'this is a standby: it shows locks, and grants none', 'a standby');
 	is(health($standby, 'role, manager, standby_confirms, sql_version'), "standby|f||$version", 'its columns');
+	$standby->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
+	$standby->reload;
+	wait_for_sql($standby, 'SHOW synchronous_standby_names', 'nobody');
+	is(health($standby, 'standby_confirms'), '', 'nobody waits for its standbys');
+	$standby->append_conf('postgresql.conf', "synchronous_standby_names = ''");
+	$standby->reload;
 	my $before = health($standby, 'replayed_at');
 	one($primary, q{SELECT acquire_lock('seen', '1 h')});
 	$primary->wait_for_catchup($standby, 'replay');
@@ -246,11 +252,12 @@ subtest 'min_durability = remote' => sub {
 };
 
 subtest 'without the library' => sub {
-	$primary->append_conf('postgresql.conf', "shared_preload_libraries = ''\n");
+	$primary->append_conf('postgresql.conf', "shared_preload_libraries = ''\nmax_wal_senders = 0\nsynchronous_standby_names = 's1'\n");
 	$primary->restart;
 	unlike(slurp_file($primary->logfile), qr/lock_election launcher .*FATAL/, 'the launcher has left the server without a FATAL in its log');
 	is_healthy($primary, 'lock_election is not in shared_preload_libraries', 'not preloaded');
 	is(health($primary, 'role, manager, library_version, sql_version'), "primary|f||$version", 'its columns');
+	is(health($primary, 'standby_confirms'), '', 'where no standby can be there, none is waited for');
 };
 
 $_->stop foreach $standby, $primary;
