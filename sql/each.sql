@@ -43,6 +43,8 @@ BEGIN;
 SELECT checks AS before FROM lock_election.stat \gset
 SELECT * FROM release_each('{r1,r2}', '{1,1}');
 SELECT checks - :before AS checks FROM lock_election.stat;
+SELECT release_lock('r1'), release_lock('r1', 1), release_locks('{r1}', 1);
+SELECT checks - :before AS checks FROM lock_election.stat;
 COMMIT;
 -- a place is left as well
 SELECT r.released FROM enqueue_each('{a}', owner => 'leaves') AS e, LATERAL release_each(ARRAY[e.name], ARRAY[e.token]) AS r;

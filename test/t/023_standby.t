@@ -82,17 +82,19 @@ subtest 'each row as it was written' => sub {
 
 	$s->query($_) foreach q{SELECT acquire_lock('twice', '1 h', owner => 'me') FROM generate_series(1, 2)}, q{SELECT acquire_permit('permit', 2, '1 h')},
 	  (q{SELECT acquire_lock('shared', '1 h', mode => 'shared')}) x 2, "SELECT acquire_lock('leased', lease => $lease)",
-	  q{SELECT acquire_lock('bound', NULL)}, q{SELECT campaign('election', 'who', '1 h')}, q{SELECT release_lock('closed', acquire_lock('closed'), hold_for => '1 h')};
+	  q{SELECT acquire_lock('bound', NULL)}, q{SELECT campaign('election', 'who', '1 h')}, q{SELECT release_lock('closed', acquire_lock('closed'), hold_for => '1 h')}, "SELECT campaign('leased', 'who', lease => $lease)";
 	my @wanted = map { $s->query($_) } $columns, $times;
 	catch_up();
 	my @shown = map { $standby->safe_psql('postgres', $_) } $columns, $times;
 	is($shown[0], $wanted[0], 'is shown');
-	is($standby->safe_psql('postgres', 'SELECT count(*), count(time_left), count(waiters), count(connected) FROM lock_election.locks'), '8|0|0|0', 'but for what only the primary knows');
+	is($standby->safe_psql('postgres', 'SELECT count(*), count(time_left), count(waiters), count(connected) FROM lock_election.locks'), '9|0|0|0', 'but for what only the primary knows');
 	my ($is, $was) = map { [ split /[\n|]/, $_, -1 ] } $shown[1], $wanted[1];
 	my @differ = grep { $is->[$_] ne $was->[$_] && !("$is->[$_] $was->[$_]" =~ /^[\d.]+ [\d.]+$/ && abs($is->[$_] - $was->[$_]) < 1) } 0 .. $#$was;
 	is("@$is[@differ]", "@$was[@differ]", 'with its times');
-	is($standby->safe_psql('postgres', q{SELECT expires_at IS NULL FROM lock_election.locks WHERE name = 'leased'}), 't', 'which a lock on a lease has not');
-	is($standby->safe_psql('postgres', q{SELECT candidate, term = (SELECT term FROM current_leader('election')), valid_for FROM lock_election.elections}), 'who|t|', 'and the leader');
+	is($standby->safe_psql('postgres', q{SELECT count(*), count(expires_at) FROM lock_election.locks WHERE name = 'leased'}), '2|0', 'which has no end on a lease');
+	is($standby->safe_psql('postgres', q{SELECT candidate, term = (SELECT term FROM current_leader('election')), valid_for FROM lock_election.elections WHERE election = 'election'}),
+		'who|t|', 'and the leader');
+	is($standby->safe_psql('postgres', q{SELECT candidate, expires_at FROM current_leader('leased')}), 'who|', 'nor has one on a lease');
 
 	# addresses of each kind, and what nobody has written
 	foreach my $case ([ '4711 ::1 app', '4711|app|::1' ], [ '4711 10.0.0.1 two words', '4711|two words|10.0.0.1' ], [ '4711 - ', '4711||' ], [ '4711 nowhere app', '4711|app|' ])

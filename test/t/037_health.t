@@ -43,6 +43,24 @@ subtest 'a primary' => sub {
 	is(health($primary, 'incarnation'), one($primary, 'SELECT incarnation FROM lock_election.manager'), 'incarnation');
 	one($primary, q{CREATE ROLE prober LOGIN});
 	is(one($primary, q{SET ROLE prober; SELECT ok FROM lock_election.health()}), 't', 'for everyone');
+
+	# each database has its own
+	one($primary, 'CREATE DATABASE second');
+	one($primary, 'CREATE EXTENSION lock_election', 'second');
+	wait_for_sql($primary, 'SELECT ok FROM lock_election.health()', 't', dbname => 'second');
+	is(one($primary, 'SELECT incarnation = (SELECT incarnation FROM lock_election.manager) FROM lock_election.health()', 'second'), 't', 'of another database');
+	my $pid = one($primary, q{SELECT pid FROM lock_election.manager});
+	my $asks = session($primary);
+	kill 'STOP', $pid;
+	$asks->async(q{SELECT is_held('a', 1)});
+	is_healthy($primary, 'the manager of this database does not answer', 'one of two managers is stopped');
+	is(one($primary, q{SELECT ok, request_wait FROM lock_election.health()}, 'second'), 't|00:00:00', 'which is nothing to the other database');
+	kill 'CONT', $pid;
+	is($asks->wait, 'f', 'it goes on');
+	$asks->quit;
+	one($primary, 'DROP DATABASE second');
+	is_healthy($primary, '', 'all is well again');
+
 	my $holder = session($primary);
 	my $waiter = session($primary);
 	$holder->query(q{SELECT acquire_lock('busy', '1 h')});

@@ -249,6 +249,18 @@ subtest 'who may change the number of permits' => sub {
 	one(q{SELECT force_release_lock('theirs')});
 	token_like($clerk->query(q{SELECT acquire_permit('theirs', 3)}), 'permits of its own');
 	is($clerk->query(q{SELECT set_permits('theirs', 2)}), 3, 'the role of all holders may');
+
+	# as many roles as a request has room for
+	my $hold = sub { return "DO \$\$ BEGIN FOR i IN $_[0] .. $_[1] LOOP EXECUTE 'SET LOCAL ROLE many' || i; PERFORM acquire_permit('full', 2000, '1 h'); END LOOP; END \$\$"; };
+	one(q{DO $$ BEGIN FOR i IN 1 .. 1024 LOOP EXECUTE format('CREATE ROLE many%s ROLE clerk', i); END LOOP; END $$});
+	one($hold->(1, 1023));
+	is($clerk->query(q{SELECT set_permits('full', 3000)}), 2000, 'of very many roles');
+	one($hold->(1024, 1024) =~ s/2000/3000/r);
+	is($clerk->query(q{SELECT set_permits('full', 4000)}), '', 'of one more it is too much');
+	like($clerk->error, qr/ERROR:  54000: "full" is held by more than 1023 roles\n/, 'which is said');
+	is($watchman->query(q{SELECT set_permits('full', 5000)}), 3000, 'but for a member of pg_signal_backend');
+	one(q{SELECT force_release_lock('full')});
+	one(q{DO $$ BEGIN FOR i IN 1 .. 1024 LOOP EXECUTE 'DROP ROLE many' || i; END LOOP; END $$});
 	clean();
 	$_->quit foreach $clerk, $watchman;
 	one('DROP ROLE clerk; DROP ROLE watchman');
