@@ -403,7 +403,8 @@ nothing_left($node, 'also after a rollback');
 
 	foreach my $who (q{owner => 'o'}, "lease => $lease")
 	{
-		is($a->query("BEGIN; SELECT release_lock('r', $token); SELECT acquire_lock('r', wait => '50 ms', $who)"), "t\n", 'released, and acquired by another owner or lease: not granted');
+		is($a->query("BEGIN; SELECT release_lock('r', $token); SELECT acquire_lock('r', wait => '50 ms', $who)"), "t\n",
+			'released, and acquired by another owner or lease: not granted');
 		unlike($a->error, qr/ERROR/, 'which is not an error');
 		$a->query('ROLLBACK');
 	}
