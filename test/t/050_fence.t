@@ -259,7 +259,13 @@ foreach my $how (
 	$_->query('COMMIT') foreach $other, $a;
 	is($forced->query(q{SELECT name FROM lock_election.locks WHERE mode IS NOT NULL}), 'x', 'the other one stays');
 	$forced->quit;
-	$a->query(q{SELECT force_release_lock('x'), count(acquire_permit('many', 20)) FROM generate_series(1, 18)});
+	one('CREATE ROLE watchman LOGIN IN ROLE pg_signal_backend');
+	$a->query("BEGIN; SELECT fence_lock('x', $theirs)");
+	like(error_of(q{SELECT force_release_lock('x')}, user => 'watchman'), qr/is fenced by the transaction of process $a->{pid}, and ends with it\n/,
+		'a member of pg_signal_backend is told of all');
+	$a->query('COMMIT');
+	one('DROP ROLE watchman');
+	$a->query(q{SELECT count(acquire_permit('many', 20)) FROM generate_series(1, 18)});
 	is($a->query(q{BEGIN; SELECT count(fence_lock(name, token)) FROM lock_election.locks WHERE name = 'many'}), '18', 'many fences');
 	is($c->query(q{SELECT force_release_lock('many')}), '18', 'all are ended');
 	is(scalar(() = $c->error =~ /fenced by the transaction of process $a->{pid}, and ends with it\n/g), 16, 'some are told');
