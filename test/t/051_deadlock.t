@@ -8,7 +8,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $node = new_node('main', conf => "deadlock_timeout = '500ms'\n");
+my $node = new_node('main', conf => "deadlock_timeout = '500ms'\nmax_prepared_transactions = 1\n");
 my ($a, $b, $c, $d) = map { session($node) } 1 .. 4;
 my @all = ($a, $b, $c, $d);
 
@@ -186,6 +186,14 @@ wait_for_lock($c, 'w');
 wait_for_lock($d, 'w');
 $a->async(q{SELECT acquire_locks('{u,w}', '1 h')});
 is_victim($a, qq{Process A waits for lock "w"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'behind several names', $b, $c, $d);
+clean();
+
+# more edges than there is room for at first, and than are followed between two looks at the clock
+bound($a, 'x');
+bound($b, 'm1000');
+wait_for_lock($b, 'x');
+$a->async(q{SELECT acquire_locks(ARRAY(SELECT 'm' || i FROM generate_series(1, 1000) AS i), '1 h')});
+is_victim($a, qq{Process A waits for lock "m1000"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'very many names', $b);
 clean();
 
 # places of several names, which nobody waits for, keep nobody
@@ -397,6 +405,30 @@ is(scalar(() = ($a->error . $b->error) =~ /40P01/g), 1, q{one of PostgreSQL's ow
 $_->query('ROLLBACK') foreach $a, $b;
 like($c->wait, qr/^\d+$/, 'not the one who waits for them');
 is($c->error, '', 'and is told nothing');
+clean();
+
+# Nor is it taken for one of ours where PostgreSQL does not look yet, though one of ours waits for them.
+$_->query("SET deadlock_timeout = '1 h'") foreach $a, $b;
+$a->query('BEGIN; UPDATE t SET v = 0 WHERE id = 1');
+$b->query("BEGIN; UPDATE t SET v = 0 WHERE id = 2; SELECT acquire_lock('x', '1 h')");
+$a->async('UPDATE t SET v = 0 WHERE id = 2');
+$b->async('UPDATE t SET v = 0 WHERE id = 1');
+waiting_in_postgres($_) foreach $a, $b;
+wait_for_lock($c, 'x');
+all_wait_on('a cycle of PostgreSQL alone', $a, $b, $c);
+clean();
+
+# a prepared transaction is no process
+$a->query(q{BEGIN; LOCK t; PREPARE TRANSACTION 'prepared'});
+bound($b, 'x');
+$b->async('SELECT count(*) FROM t');
+waiting_in_postgres($b);
+wait_for_lock($c, 'x');
+my $manager = manager_pid();
+all_wait_on('a prepared transaction', $b, $c);
+is(manager_pid(), $manager, 'which the manager can tell from a process');
+$a->query(q{ROLLBACK PREPARED 'prepared'});
+is($b->wait, '4', 'the end of it lets the first one go on');
 clean();
 
 # --- a long detail ---

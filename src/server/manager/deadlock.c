@@ -93,12 +93,21 @@ typedef struct Step
 	int next;          /* the one to be followed next */
 } Step;
 
+/* What a search knows of a process. */
+typedef struct ProcState
+{
+	uint32 mark;
+	bool asks; /* since the last search that has looked at it */
+} ProcState;
+
+/* All but procs is allocated in the context of a batch, for its part of the search. */
 typedef struct Search
 {
-	MemoryContext context; /* reset by each batch's part of a search */
 	const LeCore *core;
-	NodeState *procs; /* by number */
-	uint32 number;    /* of the search: what locks are marked with */
+	ProcState *procs; /* by number; NULL: nobody has asked yet */
+	int nasking;      /* how many of them ask */
+	LeTime not_before;
+	uint32 base; /* what nodes are marked with: this and their state.  An older mark means nothing */
 	bool under_way;
 	uint32 next;      /* proc to start from next */
 	LeTime budget_us; /* of one start */
@@ -109,33 +118,29 @@ typedef struct Search
 	int length, path_room;
 	WaitEdge *edges;
 	int nedges, edges_room;
-	int edges_of_node; /* where those begin that are being added */
-	HTAB *expanded;    /* for assertions: WaitNodes on the path, or followed, since this part began */
+	HTAB *expanded; /* for assertions: WaitNodes on the path, or followed, since this part began */
 } Search;
 
 static Search s;
 
-/* Processes that have asked since the last search. */
-static bool *asking = NULL; /* by proc number */
-static bool any_asking = false;
-static LeTime not_before = 0;
+static uint32 *
+mark_of(const WaitNode *node)
+{
+	return node->lock != NULL ? &node->lock->mark : &s.procs[node->proc].mark;
+}
 
-/* A mark of an older search means nothing. */
 static NodeState
 get_state(const WaitNode *node)
 {
-	if (node->lock == NULL)
-		return s.procs[node->proc];
-	return node->lock->mark / 4 == s.number ? (NodeState) (node->lock->mark % 4) : NEW;
+	uint32 state = *mark_of(node) - s.base;
+
+	return state <= CLEAR ? (NodeState) state : NEW;
 }
 
 static void
 set_state(const WaitNode *node, NodeState state)
 {
-	if (node->lock != NULL)
-		node->lock->mark = s.number * 4 + state;
-	else
-		s.procs[node->proc] = state;
+	*mark_of(node) = s.base + state;
 }
 
 static bool
@@ -161,12 +166,7 @@ add_edge(WaitNode to, const LeLock *via)
 static void
 add_proc(uint32 proc, const LeLock *via)
 {
-	const WaitEdge *last = s.nedges > s.edges_of_node ? &s.edges[s.nedges - 1] : NULL;
-
-	/* not a prepared transaction, nor once more the holder of many slots */
-	if (proc < (uint32) le_shared->max_sessions &&
-		(last == NULL || last->to.lock != NULL || last->to.proc != proc))
-		add_edge((WaitNode){.proc = proc}, via);
+	add_edge((WaitNode){.proc = proc}, via);
 }
 
 /* The entry that the blocked call of this backend waits for; NULL: it does not wait. */
@@ -176,7 +176,7 @@ waits_for(uint32 proc)
 	LeMailbox *box = mailbox_of(proc);
 
 	/* its wait may have ended, only that has not been read yet */
-	if (box->session == 0 || !is_unanswered(box) || pg_atomic_read_u64(&box->undo) != 0 ||
+	if (!is_unanswered(box) || pg_atomic_read_u64(&box->undo) != 0 ||
 		(pg_atomic_read_u32(&box->mail) & LE_MAIL_SESSION_END) != 0)
 		return NULL;
 	return le_core_waiting_on(s.core, box->session, proc);
@@ -186,7 +186,7 @@ waits_for(uint32 proc)
 static void
 read_fences(void)
 {
-	HASHCTL ctl = {.keysize = sizeof(int64), .entrysize = sizeof(Fence), .hcxt = s.context};
+	HASHCTL ctl = {.keysize = sizeof(int64), .entrysize = sizeof(Fence), .hcxt = CurrentMemoryContext};
 	LockData *data = GetLockStatusData();
 
 	s.fences = hash_create("lock_election fences", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
@@ -198,7 +198,7 @@ read_fences(void)
 		Fence *fence;
 		bool found;
 
-		if (token == 0 || lock->holdMask == 0)
+		if (token == 0)
 			continue;
 		proc = BackendPidGetProc(lock->pid);
 		if (proc == NULL)
@@ -268,7 +268,8 @@ grouped_ahead(const LeEntry *entry, bool all)
 
 		if (somebody_waits(ahead))
 			return ahead;
-		if (!all && ahead->waiter->session != 0 && s.procs[ahead->waiter->sessno] == CLEAR)
+		if (!all && ahead->waiter->session != 0 &&
+			get_state(&(WaitNode){.proc = ahead->waiter->sessno}) == CLEAR)
 			return NULL;
 	}
 	return NULL;
@@ -284,8 +285,6 @@ waits_in_postgres(uint32 number)
 	PGPROC *proc = le_proc(number);
 	TimestampTz since = (TimestampTz) pg_atomic_read_u64(&proc->waitStart);
 
-	if (proc->pid == 0)
-		return false;
 	if (since == 0)
 		return proc->lockGroupLeader == proc; /* perhaps one of its workers */
 	return GetCurrentTimestamp() - since >= DeadlockTimeout * INT64CONST(1000);
@@ -303,7 +302,7 @@ add_blockers(uint32 from)
 	{
 		PGPROC *proc = BackendPidGetProc(((int32 *) ARR_DATA_PTR(pids))[i]);
 
-		if (proc != NULL && proc != le_proc(from))
+		if (proc != NULL) /* else it has ended, or is a prepared transaction */
 			add_proc((uint32) (proc - le_proc(0)), NULL);
 	}
 }
@@ -341,7 +340,6 @@ add_edges_of_proc(uint32 proc, bool all)
 static void
 add_edges(const WaitNode *node, bool all)
 {
-	s.edges_of_node = s.nedges;
 	if (node->lock == NULL)
 		add_edges_of_proc(node->proc, all);
 	for (const LeSlot *slot = node->lock != NULL ? node->lock->slots : NULL; slot != NULL; slot = slot->next)
@@ -358,7 +356,7 @@ add_edges(const WaitNode *node, bool all)
 static void
 assert_expanded(const WaitNode *node, HASHACTION action)
 {
-	HASHCTL ctl = {.keysize = sizeof(WaitNode), .entrysize = sizeof(WaitNode), .hcxt = s.context};
+	HASHCTL ctl = {.keysize = sizeof(WaitNode), .entrysize = sizeof(WaitNode), .hcxt = CurrentMemoryContext};
 	WaitNode key;
 	bool found;
 
@@ -375,9 +373,15 @@ assert_expanded(const WaitNode *node, HASHACTION action)
 static void
 assert_states(void)
 {
+	int nasking = 0;
+
 	Assert(s.length == 0 && s.nedges == 0);
 	for (int i = 0; i < le_shared->max_sessions; i++)
-		Assert(s.procs[i] == NEW || s.procs[i] == CLEAR);
+	{
+		Assert(get_state(&(WaitNode){.proc = (uint32) i}) != ON_PATH);
+		nasking += s.procs[i].asks;
+	}
+	Assert(nasking == s.nasking);
 }
 #else
 #define assert_expanded(node, action) ((void) 0)
@@ -480,7 +484,7 @@ is_still_there(int first)
 		bool found = false;
 
 		add_edges(&from, true);
-		Assert(s.nedges >= edges_before && s.edges_of_node == edges_before);
+		Assert(s.nedges >= edges_before);
 		for (int e = edges_before; e < s.nedges && !found; e++)
 			found = same_node(&s.edges[e].to, to);
 		s.nedges = edges_before;
@@ -566,37 +570,27 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 	return (int) procs[newest];
 }
 
-/* Begin a batch's part of a search.  Pointers into the core are good for this part only. */
+/* Begin a batch's part of a search.  Pointers are good for this part only. */
 static void
 begin_part(const LeCore *core)
 {
-	if (s.context == NULL)
-		s.context =
-			AllocSetContextCreate(TopMemoryContext, "lock_election deadlocks", ALLOCSET_DEFAULT_SIZES);
-	MemoryContextReset(s.context);
-	MemoryContextSwitchTo(s.context);
-
 	/* an error has ended the last part in the middle of a path */
 	if (s.length > 0)
 		s.under_way = false;
 	if (!s.under_way)
 	{
 		/* a new search, from all who have asked by now */
-		if (s.procs == NULL)
-			s.procs = MemoryContextAlloc(TopMemoryContext, le_shared->max_sessions * sizeof(NodeState));
-		memset(s.procs, 0, le_shared->max_sessions * sizeof(NodeState));
-		s.number = s.number % (PG_UINT32_MAX / 4 - 1) + 1; /* 0 is no mark */
+		s.base += CLEAR + 1;
 		s.next = 0;
 		s.budget_us = SEARCH_BUDGET;
 		s.under_way = true;
 	}
 	s.core = core;
 	s.fences = NULL;
-	Assert(s.number > 0 && s.number <= PG_UINT32_MAX / 4); /* a mark has room for it, and a state */
 	s.expanded = NULL;
 	s.path_room = s.edges_room = 64;
-	s.path = palloc(s.path_room * sizeof(Step));
-	s.edges = palloc(s.edges_room * sizeof(WaitEdge));
+	s.path = palloc_array(Step, s.path_room);
+	s.edges = palloc_array(WaitEdge, s.edges_room);
 	s.length = s.nedges = 0;
 	s.deadline = le_clock() + s.budget_us;
 }
@@ -604,17 +598,17 @@ begin_part(const LeCore *core)
 void
 le_deadlock_ask(uint32 proc)
 {
-	if (asking == NULL)
-		asking = MemoryContextAllocZero(TopMemoryContext, le_shared->max_sessions * sizeof(bool));
+	if (s.procs == NULL)
+		s.procs = MemoryContextAllocZero(TopMemoryContext, le_shared->max_sessions * sizeof(ProcState));
 	Assert(proc < (uint32) le_shared->max_sessions);
-	asking[proc] = true;
-	any_asking = true;
+	s.nasking += !s.procs[proc].asks;
+	s.procs[proc].asks = true;
 }
 
 LeTime
 le_deadlock_next_search(void)
 {
-	return any_asking ? not_before : LE_NEVER;
+	return s.nasking > 0 ? s.not_before : LE_NEVER;
 }
 
 /*
@@ -635,12 +629,11 @@ search_from(uint32 proc, bool first)
 	initStringInfo(&detail);
 	begin = find_cycle(proc, &back, &late);
 	Assert(begin < s.length && !(late && begin >= 0));
-	Assert(late || begin >= 0 || (s.length == 0 && s.procs[proc] == CLEAR));
+	Assert(late || begin >= 0 || (s.length == 0 && get_state(&(WaitNode){.proc = proc}) == CLEAR));
 	if (begin >= 0 && is_still_there(begin))
 		victim = choose_victim(begin, &back, &detail);
 	while (s.length > 0)
 		step_back(NEW);
-	assert_states();
 	if (late && first)
 		s.budget_us *= 2;
 	if (victim >= 0)
@@ -651,30 +644,24 @@ search_from(uint32 proc, bool first)
 void
 le_deadlock_search(const LeCore *core)
 {
-	MemoryContext before = CurrentMemoryContext;
 	LeTime start = le_clock();
 	bool first = true;
 
+	Assert(CurrentMemoryContext == le_mgr.batch_context);
 	begin_part(core);
 	for (; s.next < (uint32) le_shared->max_sessions; s.next++)
 	{
-		if (!asking[s.next])
+		if (!s.procs[s.next].asks)
 			continue;
 		if ((!first && le_clock() >= s.deadline) || !search_from(s.next, first))
 			break;
-		asking[s.next] = false;
+		s.procs[s.next].asks = false;
+		s.nasking--;
 		first = false;
 	}
-	if (s.next >= (uint32) le_shared->max_sessions)
-	{
-		/* processes that have asked meanwhile, and were passed, are for the next search */
-		any_asking = false;
-		for (int i = 0; i < le_shared->max_sessions && !any_asking; i++)
-			any_asking = asking[i];
-		s.under_way = false;
-	}
-	MemoryContextSwitchTo(before);
-	MemoryContextReset(s.context);
-	Assert(s.under_way == (s.next < (uint32) le_shared->max_sessions));
-	not_before = le_clock() + (SEARCH_PART - 1) * (le_clock() - start);
+	assert_states();
+
+	/* processes that have asked meanwhile, and were passed, are for the next search */
+	s.under_way = s.next < (uint32) le_shared->max_sessions;
+	s.not_before = le_clock() + (SEARCH_PART - 1) * (le_clock() - start);
 }
