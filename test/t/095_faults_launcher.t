@@ -161,6 +161,30 @@ subtest 'a database that is new, and reserved' => sub {
 	is($free->error, '', 'then it is');
 };
 
+# Whoever has waited while it starts has it once it runs.
+subtest 'a manager that leaves for good' => sub {
+	$free->query('CREATE DATABASE gone');
+	my ($asks, $admin) = map { session($node, dbname => 'gone') } 1 .. 2;
+	my $pid = manager();
+
+	stop_at('manager-start');
+	$admin->query('CREATE EXTENSION lock_election');
+	$asks->async(q{SELECT is_held('x', 1)});
+	stopped('manager-start');
+	asking($asks);
+	go_on('manager-start');
+	is($asks->wait, 'f', 'one has waited for it');
+	fault(q{set('manager-start', 'sleep', ms => 1, times => 0)});
+	is($admin->query('DROP EXTENSION lock_election') . $admin->error, '', 'it has to leave');
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'gone'});
+	kill 'TERM', $pid;
+	wait_until(sub { my $next = manager(); return $next =~ /^\d+$/ && $next != $pid; }) or die 'no manager';
+	is(fault(q{hits('manager-start')}), 1, 'another one is started of another database alone');
+	fault('clear()');
+	$_->quit foreach $asks, $admin;
+	$free->query('DROP DATABASE gone');
+};
+
 # What the first of them has done counts for the transaction, although its number is higher than that of the second one.
 subtest 'commands in a subtransaction, and after it' => sub {
 	foreach my $name (qw(sub_a sub_b))

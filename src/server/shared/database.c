@@ -15,24 +15,20 @@
 
 /* All members of LeCounters are counters. */
 static void
-counters_init(LeCounters *counters)
+set_counters(LeCounters *counters, void (*set)(volatile pg_atomic_uint64 *, uint64))
 {
 	pg_atomic_uint64 *counter = (pg_atomic_uint64 *) counters;
 
 	for (; counter < (pg_atomic_uint64 *) (counters + 1); counter++)
-		pg_atomic_init_u64(counter, 0);
-	pg_atomic_write_u64(&counters->reset_at, GetCurrentTimestamp());
+		set(counter, 0);
+	set(&counters->reset_at, GetCurrentTimestamp());
 }
 
 /* The manager may count meanwhile. */
 void
 le_counters_reset(LeCounters *counters)
 {
-	pg_atomic_uint64 *counter = (pg_atomic_uint64 *) counters;
-
-	for (; counter < (pg_atomic_uint64 *) (counters + 1); counter++)
-		pg_atomic_write_u64(counter, 0);
-	pg_atomic_write_u64(&counters->reset_at, GetCurrentTimestamp());
+	set_counters(counters, pg_atomic_write_u64);
 }
 
 void
@@ -64,7 +60,7 @@ le_database_init(LeDatabase *db)
 	pg_atomic_init_u64(&db->oldest_wait, 0);
 	for (int i = 0; i < LE_DB_TABLES; i++)
 		pg_atomic_init_u64(&db->table_bytes[i], 0);
-	counters_init(&db->counters);
+	set_counters(&db->counters, pg_atomic_init_u64);
 }
 
 /* For assertions, which the build for tests has. */
@@ -107,10 +103,26 @@ assert_entry(const LeDatabase *db)
 	/* 2. a worker is asked to leave for a command alone */
 	Assert(!db->leave || (serves && db->reserved_by != 0));
 
-	/* 3. nobody has a part in a free entry */
+	/* 3. a look without a lock finds no manager where there is none */
+	Assert(pg_atomic_read_u32(&db->running) == 0 || db->state == LE_DB_RUNNING);
+	Assert(pg_atomic_read_u32(&db->loading) == 0 || db->state == LE_DB_STARTING);
+
+	/* 4. nobody has a part in a free entry */
 	Assert(db->attached >= 0);
 	Assert((db->state == LE_DB_FREE) == !OidIsValid(db->dboid));
 	Assert(db->state != LE_DB_FREE || (db->attached == 0 && db->reserved_by == 0 && db->notifier_pid == 0));
+}
+
+/* Nothing is left of the database that had this entry before. */
+static void
+assert_new(const LeDatabase *db)
+{
+	const char *first = (const char *) &db->stack, *end = (const char *) &db->counters;
+
+	while (first < end)
+		Assert(*first++ == 0);
+	Assert(pg_atomic_read_u64(&db->ring.pushed) == 0 && pg_atomic_read_u64(&db->ring.sent) == 0);
+	Assert(pg_atomic_read_u64(&db->ring.lsn) == 0 && pg_atomic_read_u64(&db->counters.requests[0]) == 0);
 }
 
 /* No session of an entry that is free has left anything that the next database's manager could find. */
@@ -122,11 +134,13 @@ assert_mailboxes_free(const LeDatabase *db)
 		LeMailbox *box = le_mailbox(db, (uint32) i);
 
 		Assert(box->session == 0 && box->database == (int) (db - le_shared->databases));
+		Assert(pg_atomic_read_u32(&box->linked) == 0);
 		Assert(pg_atomic_read_u32(&box->mail) == 0 && pg_atomic_read_u64(&box->undo) == 0);
 	}
 }
 #else
 #define assert_entry(db)          ((void) 0)
+#define assert_new(db)            ((void) 0)
 #define assert_mailboxes_free(db) ((void) 0)
 #endif
 
@@ -170,6 +184,7 @@ le_database_find(Oid dboid, bool create)
 		return NULL;
 	assert_entry(unused);
 	le_database_init(unused);
+	assert_new(unused);
 	le_mailboxes_init(unused);
 	assert_mailboxes_free(unused);
 	unused->dboid = dboid;
@@ -179,28 +194,9 @@ le_database_find(Oid dboid, bool create)
 }
 
 /*
- * Nobody serves this database: unlink all its mailboxes.  What is in them stays,
- * also the mail of sessions that have ended: a manager that starts looks at
- * every mailbox by itself.
- */
-static void
-unlink_all(LeDatabase *db)
-{
-	uint32 link = pg_atomic_exchange_u32(&db->stack, 0) & ~LE_STACK_SILENT;
-
-	while (link != 0)
-	{
-		LeMailbox *box = le_mailbox(db, link - 1);
-
-		link = box->next;
-		pg_atomic_exchange_u32(&box->linked, 0);
-	}
-}
-
-/*
- * No manager of this database will come for the mailboxes of ended sessions: give
- * them back.  The manager of another one must not find their mail, which is about
- * locks that are not its own.
+ * No manager of this database will come for the mailboxes of ended sessions: unlink them, and
+ * give them back.  The manager of another one must not find their mail, which is about locks
+ * that are not its own.
  */
 static void
 clear_mailboxes(LeDatabase *db)
@@ -208,13 +204,16 @@ clear_mailboxes(LeDatabase *db)
 	Assert(is_locked());
 	Assert(db->state == LE_DB_FREE);
 
-	unlink_all(db);
+	pg_atomic_write_u32(&db->stack, 0);
 	for (int i = 0; i < le_shared->max_sessions; i++)
 	{
 		LeMailbox *box = le_mailbox(db, i);
 
-		if (box->session != 0 && (pg_atomic_read_u32(&box->mail) & LE_MAIL_SESSION_END) != 0)
-			le_mailbox_clear(box);
+		pg_atomic_write_u32(&box->linked, 0);
+		if (box->session == 0)
+			continue;
+		Assert((pg_atomic_read_u32(&box->mail) & LE_MAIL_SESSION_END) != 0);
+		le_mailbox_clear(box);
 	}
 }
 
@@ -272,7 +271,7 @@ void
 le_database_stopped(LeDatabase *db, LeDbExit why)
 {
 	Assert(db->state == LE_DB_STARTING || db->state == LE_DB_RUNNING);
-	set_state(db, db->state == LE_DB_RUNNING ? LE_DB_RUNNING : LE_DB_STARTING, LE_DB_IDLE);
+	set_state(db, db->state, LE_DB_IDLE);
 	db->exit = why;
 	assert_entry(db);
 }
@@ -362,10 +361,7 @@ le_database_detach(LeMailbox *box)
 	db->attached--;
 	pg_atomic_fetch_or_u32(&box->mail, LE_MAIL_SESSION_END);
 
-	/* under the lock, under which a manager leaves: it takes this, or nobody is there to be rung */
-	if (db->state != LE_DB_IDLE)
-		le_ring(box);
-	else
-		unlink_all(db);
+	/* under the lock, under which a manager leaves: it takes this, or the next one does */
+	le_ring(box);
 	assert_entry(db);
 }
