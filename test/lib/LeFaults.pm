@@ -50,8 +50,8 @@ sub points
 		$points{$2} = $1 eq '' while $text =~ /LE_FAULT(|_NOFAIL)\("([a-z-]+)"\)/g;
 	}
 	# only DROP EXTENSION comes there, a session whose mailbox is still in use, a deadlock, and what holds a lock that all
-	# need, see 093_faults_races.t
-	delete @points{qw(extension-gone attach-refused deadlock-step fence-procs-locked)};
+	# need, see 053_deadlock_races.t and 093_faults_races.t
+	delete @points{qw(extension-gone attach-refused deadlock-step fence-pids-locked)};
 	return %points;
 }
 

@@ -460,105 +460,6 @@ foreach my $point (qw(fence-before-lock fence-locked fence-checked))
 	nothing_left($node);
 }
 
-# A search for deadlocks fails in the middle of a path: the next one begins with no mark of it.
-{
-	my ($s, $t) = map { session($node) } 1 .. 2;
-
-	fault(q{set('deadlock-step', 'error', skip => 1, times => 1)});
-	acquire($s, 'x', 'NULL');
-	acquire($t, 'y', 'NULL');
-	$s->async(q{SELECT acquire_lock('y', NULL)});
-	waiting($s);
-	$t->async(q{SELECT acquire_lock('x', NULL)});
-	ok(wait_until(sub { $s->ready || $t->ready }), 'a deadlock is found all the same');
-	is(fault(q{hits('deadlock-step')}) > 2, 1, 'by another search');
-	my ($victim, $other) = $s->ready ? ($s, $t) : ($t, $s);
-	$victim->wait;
-	like($victim->error, qr/ERROR:  40P01/, 'somebody gives up');
-	$victim->quit;
-	$c->query('SELECT force_release_lock(name) FROM lock_election.locks');
-	$other->wait;
-	$c->query('SELECT force_release_lock(name) FROM lock_election.locks');
-	$other->quit;
-	fault('clear()');
-	nothing_left($node);
-}
-
-# --- a search for deadlocks meets other ends ---
-
-# The first of two gives up when the search has found both of them: it waits no more, and so the second one waits on.
-foreach my $how (qw(cancel terminate))
-{
-	my ($s, $t) = map { session($node) } 1 .. 2;
-
-	$s->query(q{SET deadlock_timeout = '1 h'});
-	$t->query(q{SET deadlock_timeout = '100 ms'});
-	acquire($s, 'x', 'NULL');
-	acquire($t, 'y', 'NULL');
-	$s->async(q{SELECT acquire_lock('y', NULL)});
-	waiting($s);
-	fault(q{set('deadlock-step', 'wait', skip => 3)});
-	$t->async(q{SELECT acquire_lock('x', NULL)});
-	stopped('deadlock-step');
-	$free->query("SELECT pg_${how}_backend(" . $s->pid . ')');
-	$s->wait;
-	go_on('deadlock-step');
-	$s->query(q{SELECT release_lock('x')}) if $how eq 'cancel';
-	like($t->wait, qr/^\d+$/, "$how: the other one is told of no deadlock") or diag($t->error);
-	$_->quit foreach $s, $t;
-	fault('clear()');
-	nothing_left($node);
-}
-
-# Both of two ask in one batch: once the first one is told, there is no cycle for the second one.
-{
-	my ($s, $t) = map { session($node) } 1 .. 2;
-
-	$_->query(q{SET deadlock_timeout = '50 ms'}) foreach $s, $t;
-	acquire($s, 'x', 'NULL');
-	acquire($t, 'y', 'NULL');
-	stop_at('manager-took');
-	$c->async(q{SELECT is_held('nothing', 1)});
-	stopped('manager-took');
-	$s->async(q{SELECT acquire_lock('y', NULL)});
-	asking($s);
-	$t->async(q{SELECT acquire_lock('x', NULL)});
-	asking($t);
-	$free->query('SELECT pg_sleep(0.5)');
-	go_on('manager-took');
-	$c->wait;
-	$t->wait;
-	like($t->error, qr/ERROR:  40P01/, 'both ask at a time: the newest is told');
-	ok(!$s->ready, 'and nobody else');
-	$t->quit;
-	like($s->wait, qr/^\d+$/, 'but goes on when that one ends');
-	$s->quit;
-	nothing_left($node);
-}
-
-# Each step takes a millisecond, so that the search has several parts: each goes on where the last one has ended.
-{
-	my ($s, $t) = map { session($node) } 1 .. 2;
-
-	$s->query(q{SET deadlock_timeout = '1 h'});
-	$t->query(q{SET deadlock_timeout = '100 ms'});
-	acquire($s, 'm400', 'NULL');
-	acquire($t, 'x', 'NULL');
-	$s->async(q{SELECT acquire_lock('x', NULL)});
-	waiting($s);
-	fault(q{set('deadlock-step', 'sleep', ms => 1, times => 0)});
-	$t->async(q{SELECT acquire_locks(ARRAY(SELECT 'm' || i FROM generate_series(1, 400) AS i), NULL)});
-	$t->wait;
-	like($t->error, qr/ERROR:  40P01/, 'a search in parts comes to its end');
-	my $steps = fault(q{hits('deadlock-step')});
-	ok($steps > 403 && $steps < 500, "and looks at nothing twice but at the path: $steps steps");
-	$t->quit;
-	ok($s->wait, 'the other one goes on');
-	$s->quit;
-	fault('clear()');
-	nothing_left($node);
-}
-
 # --- a commit meets a crash ---
 
 foreach my $point (qw(xact-before-locks xact-locks-released release-before-post release-posted batch-written batch-committed))
@@ -1025,14 +926,36 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 
 	$free->query(q{CREATE TABLE written (); ALTER SYSTEM SET lock_election.fence_timeout = '500 ms'; SELECT pg_reload_conf()});
 	$fenced->query(q{BEGIN; SELECT fence_lock('x', acquire_lock('x', '1 s'))});
-	fault(q{set('fence-procs-locked', 'error')});
+	fault(q{set('fence-pids-locked', 'error')});
 	$b->async(q{SELECT acquire_lock('x', wait => '20 s')});
-	ok(wait_until(sub { $node->log_contains(qr/ERROR: .*fence-procs-locked/, $log) }), 'an error');
+	ok(wait_until(sub { $node->log_contains(qr/ERROR: .*fence-pids-locked/, $log) }), 'an error');
 	is($a->query('INSERT INTO written DEFAULT VALUES') . $a->error, '', 'and others commit');
 	like($b->wait, qr/^\d+$/, 'the fence is ended later');
 	$free->query('DROP TABLE written; ALTER SYSTEM RESET lock_election.fence_timeout; SELECT pg_reload_conf()');
 	$b->query(q{SELECT release_lock('x')});
 	$fenced->kill;
+	nothing_left($node);
+}
+
+# --- a transaction ends, or its process, between two looks at who fences ---
+
+foreach my $end ('', 'COMMIT', 'quit')
+{
+	my $fences = session($node);
+	my $pid = $fences->pid;
+
+	$fences->query(q{BEGIN; SELECT fence_lock('x', acquire_lock('x', '1 h', owner => 'somebody'))});
+	stop_at('fence-pids-locked', $b->pid);
+	$b->async(q{SELECT force_release_lock('x')});
+	stopped('fence-pids-locked');
+	$fences->query($end) if $end eq 'COMMIT';
+	$fences->quit if $end eq 'quit';
+	wait_until(sub { $free->query("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") eq '0' }) or die 'it does not end' if $end eq 'quit';
+	go_on('fence-pids-locked');
+	is($b->wait, '1', 'released by force');
+	my $told = join(' ', $b->error =~ /is fenced by the transaction of process (\d+)/g);
+	is($told, $end ? '' : $pid, $end ? "$end: nobody is told to fence it" : 'the process that fences it is told');
+	$fences->quit if $end ne 'quit';
 	nothing_left($node);
 }
 

@@ -32,11 +32,10 @@ le_fence_end_overdue(LeCore *core, LeTime now)
 
 	while (timeout > 0 && (entry = le_core_overdue(core, timeout, now)) != NULL)
 	{
-		List *pids = NIL;
+		List *pids = le_fence_pids(entry->token, SIGTERM);
 		ListCell *lc;
 
 		Assert(entry->state == LE_STATE_LAPSED);
-		(void) le_fence_procs(entry->token, &pids, SIGTERM);
 		foreach (lc, pids)
 			ereport(
 				LOG,

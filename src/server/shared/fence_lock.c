@@ -53,14 +53,14 @@ le_fence_held(int64 token)
 }
 
 List *
-le_fence_procs(int64 token, List **pids, int signo)
+le_fence_pids(int64 token, int signo)
 {
 	LOCKTAG tag = le_fence_tag(token);
 	VirtualTransactionId *vxids;
-	List *procs = NIL;
+	List *pids = NIL;
 	int count;
 
-	Assert(token > 0 && (pids == NULL || *pids == NIL));
+	Assert(token > 0);
 
 	/*
 	 * 1. Nobody exits under this lock, nor ends a transaction that has an id.  One
@@ -69,7 +69,7 @@ le_fence_procs(int64 token, List **pids, int signo)
 	 */
 	LWLockAcquire(ProcArrayLock, LW_SHARED);
 	vxids = GetLockConflicts(&tag, ExclusiveLock, &count);
-	LE_FAULT("fence-procs-locked");
+	LE_FAULT("fence-pids-locked");
 
 	/* 2. signal and list those that still are in that transaction */
 	for (int i = 0; i < count; i++)
@@ -82,14 +82,10 @@ le_fence_procs(int64 token, List **pids, int signo)
 		GET_VXID_FROM_PGPROC(now, *proc);
 		if (!VirtualTransactionIdEquals(now, vxids[i]))
 			continue;
-		if (signo != 0)
-			(void) kill(proc->pid, signo);
-		if (pids != NULL)
-			*pids = lappend_int(*pids, proc->pid);
-		procs = lappend_int(procs, (int) (proc - le_proc(0)));
+		(void) kill(proc->pid, signo);
+		pids = lappend_int(pids, proc->pid);
 	}
 	LWLockRelease(ProcArrayLock);
-	Assert(list_length(procs) <= count && (pids == NULL || list_length(*pids) == list_length(procs)));
 	pfree(vxids);
-	return procs;
+	return pids;
 }

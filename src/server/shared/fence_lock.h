@@ -20,10 +20,9 @@ extern int64 le_fence_token(const LOCKTAG *tag);
 extern bool le_fence_held(int64 token);
 
 /*
- * The proc numbers of the transactions that hold the fence, and their process ids
- * (NULL: not wanted).  Sends each of them this signal, if not 0: none can be gone
- * before that, so no other process is hit.
+ * The process ids of the transactions that hold the fence.  Sends each of them this
+ * signal, 0: none.  None can be gone before that, so no other process is hit.
  */
-extern List *le_fence_procs(int64 token, List **pids, int signo);
+extern List *le_fence_pids(int64 token, int signo);
 
 #endif /* LE_FENCE_LOCK_H */

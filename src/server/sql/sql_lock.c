@@ -595,10 +595,9 @@ report_fenced(const LeCommand *cmd, const Holders *holders)
 {
 	for (int i = 0; i < holders->ntokens; i++)
 	{
-		List *pids = NIL;
+		List *pids = le_fence_pids(holders->tokens[i], 0);
 		ListCell *lc;
 
-		(void) le_fence_procs(holders->tokens[i], &pids, 0);
 		foreach (lc, pids)
 			ereport(NOTICE, (errmsg("%s is fenced by the transaction of process %d, and ends with it",
 									le_named(cmd->kind, cmd->name), lfirst_int(lc)),
