@@ -199,7 +199,6 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 	{
 		CommitAnswer *d = &batch->answers[i];
 
-		Assert(d->reply.wrote || d->confirm);
 		set_lsn(&d->reply, lsn, d->confirm, &confirmed);
 		le_answer_request(d->proc, d->number, &d->reply, as_of);
 		LE_FAULT_NOFAIL("batch-answering");

@@ -176,8 +176,7 @@ waits_for(uint32 proc)
 	LeMailbox *box = mailbox_of(proc);
 
 	/* its wait may have ended, only that has not been read yet */
-	if (!is_unanswered(box) || pg_atomic_read_u64(&box->undo) != 0 ||
-		(pg_atomic_read_u32(&box->mail) & LE_MAIL_SESSION_END) != 0)
+	if (!is_unanswered(box) || mail_ends_wait(box))
 		return NULL;
 	return le_core_waiting_on(s.core, box->session, proc);
 }
@@ -255,10 +254,10 @@ somebody_waits(const LeEntry *entry)
 /*
  * The nearest request ahead of this one that somebody waits for with other locks: that
  * one waits for those before it.  What is ahead of a process that leads to no cycle
- * leads to none either; "all": it is looked at nevertheless.
+ * leads to none either.
  */
 static const LeEntry *
-grouped_ahead(const LeEntry *entry, bool all)
+grouped_ahead(const LeEntry *entry)
 {
 	const LeLink *queue = &entry->lock->queue;
 
@@ -268,8 +267,7 @@ grouped_ahead(const LeEntry *entry, bool all)
 
 		if (somebody_waits(ahead))
 			return ahead;
-		if (!all && ahead->waiter->session != 0 &&
-			get_state(&(WaitNode){.proc = ahead->waiter->sessno}) == CLEAR)
+		if (ahead->waiter->session != 0 && get_state(&(WaitNode){.proc = ahead->waiter->sessno}) == CLEAR)
 			return NULL;
 	}
 	return NULL;
@@ -307,9 +305,8 @@ add_blockers(uint32 from)
 	}
 }
 
-/* "all": also to what leads to no cycle. */
 static void
-add_edges_of_proc(uint32 proc, bool all)
+add_edges_of_proc(uint32 proc)
 {
 	const LeEntry *entry = waits_for(proc);
 	const LeGroup *behind = NULL; /* mostly it is the same one everywhere */
@@ -320,10 +317,10 @@ add_edges_of_proc(uint32 proc, bool all)
 		entry = entry->waiter->group->members;
 	for (; entry != NULL; entry = entry->grouped ? entry->waiter->group_next : NULL)
 	{
-		const LeEntry *ahead = grouped_ahead(entry, all);
+		const LeEntry *ahead = grouped_ahead(entry);
 		WaitNode lock = {.lock = entry->lock};
 
-		if (entry->lock->permits <= 1 && (all || get_state(&lock) != CLEAR))
+		if (entry->lock->permits <= 1 && get_state(&lock) != CLEAR)
 			add_edge(lock, entry->lock);
 		if (ahead != NULL && ahead->waiter->group != behind)
 		{
@@ -335,13 +332,13 @@ add_edges_of_proc(uint32 proc, bool all)
 
 /*
  * All edges of a node: of a process, to what it waits for; of a lock, to the processes without which its
- * holders do not end.  "all": also to what leads to no cycle.
+ * holders do not end.  Not to what leads to no cycle, as far as that is known.
  */
 static void
-add_edges(const WaitNode *node, bool all)
+add_edges(const WaitNode *node)
 {
 	if (node->lock == NULL)
-		add_edges_of_proc(node->proc, all);
+		add_edges_of_proc(node->proc);
 	for (const LeSlot *slot = node->lock != NULL ? node->lock->slots : NULL; slot != NULL; slot = slot->next)
 	{
 		if (le_slot_holder(slot) != NULL)
@@ -402,7 +399,7 @@ step_to(WaitNode node, const LeLock *via)
 	set_state(&node, ON_PATH);
 	assert_expanded(&node, HASH_ENTER);
 	LE_FAULT("deadlock-step");
-	add_edges(&node, false);
+	add_edges(&node);
 }
 
 /* Leave the path's last node, with its edges. */
@@ -483,7 +480,7 @@ is_still_there(int first)
 		WaitNode from = s.path[i].node;
 		bool found = false;
 
-		add_edges(&from, true);
+		add_edges(&from);
 		Assert(s.nedges >= edges_before);
 		for (int e = edges_before; e < s.nedges && !found; e++)
 			found = same_node(&s.edges[e].to, to);

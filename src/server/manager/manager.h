@@ -183,6 +183,16 @@ is_unanswered(LeMailbox *box)
 	return pg_atomic_read_u32(&box->posted) != pg_atomic_read_u32(&box->answered);
 }
 
+/*
+ * Has mail come that ends the session, or all or some of its transaction?  A session posts no
+ * request over that, so nobody waits for the answer of one that is there.
+ */
+static inline bool
+mail_ends_wait(LeMailbox *box)
+{
+	return (pg_atomic_read_u32(&box->mail) & LE_MAIL_SESSION_END) != 0 || pg_atomic_read_u64(&box->undo) != 0;
+}
+
 /* --- manager/manager.c --- */
 
 /* Entry point of the worker; the argument is the database's OID. */

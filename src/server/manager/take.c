@@ -57,7 +57,6 @@ static void
 answer_at_commit(Batch *batch, uint32 proc, uint32 number, const LeReply *reply, bool confirm)
 {
 	Assert(batch->nanswers < le_shared->max_sessions);
-	Assert(reply->wrote || confirm);
 	batch->answers[batch->nanswers++] =
 		(CommitAnswer){.proc = proc, .number = number, .confirm = confirm, .reply = *reply};
 }
@@ -66,15 +65,9 @@ answer_at_commit(Batch *batch, uint32 proc, uint32 number, const LeReply *reply,
 static void
 answer_displaced(Batch *batch, const LeReply *by)
 {
-	LeReply reply = {
-		.status = LE_QUEUED, .lsn = by->bound ? 0 : by->lsn, .wrote = by->wrote, .bound = by->bound};
+	LeReply reply = {.status = LE_QUEUED, .lsn = by->lsn, .wrote = by->wrote, .bound = by->bound};
 
-	if (mailbox_of(by->displaced_sessno)->session != by->displaced_session)
-		return;
-	if (reply.wrote)
-		answer_at_commit(batch, by->displaced_sessno, by->displaced_request, &reply, false);
-	else
-		le_answer_request(by->displaced_sessno, by->displaced_request, &reply, batch->began_at);
+	answer_at_commit(batch, by->displaced_sessno, by->displaced_request, &reply, false);
 }
 
 /* --- taking --- */
@@ -237,19 +230,6 @@ take_mail(Batch *batch, uint32 proc, uint32 ignored)
 	return end;
 }
 
-/* Was the mail posted after this request, so that nobody waits for that any more? */
-static bool
-overtaken_by_mail(LeMailbox *box)
-{
-	uint64 undo = pg_atomic_read_u64(&box->undo);
-
-	if (pg_atomic_read_u32(&box->mail) & LE_MAIL_SESSION_END)
-		return true;
-	return undo != 0 && box->type == LE_REQUEST_COMMAND &&
-		   (box->command.type == LE_CMD_ACQUIRE || box->command.type == LE_CMD_AWAIT) &&
-		   (uint32) (undo >> 32) == box->command.xact && (uint32) undo <= box->command.subxact;
-}
-
 /*
  * The command of a mailbox, with its texts where the manager finds them.  A request that has
  * waited before the core was loaded goes back to its place in the queue, for what is left of
@@ -319,7 +299,9 @@ apply_each(LeMailbox *box, const LeCommand *cmd, LeTime now, LeReply *all)
 	LeEachAnswer *answers = palloc0_array(LeEachAnswer, cmd->nnames);
 
 	le_core_apply_each(le_mgr.core, cmd, now, replies, all);
-	for (uint32 i = 0; i < cmd->nnames && all->status == LE_OK; i++)
+	if (all->status != LE_OK)
+		return;
+	for (uint32 i = 0; i < cmd->nnames; i++)
 		answers[i] = (LeEachAnswer){.token = replies[i].token,
 									.position = replies[i].position,
 									.holds = replies[i].holds,
@@ -327,8 +309,7 @@ apply_each(LeMailbox *box, const LeCommand *cmd, LeTime now, LeReply *all)
 									.own_session = replies[i].own_session,
 									.reentrant = replies[i].reentrant,
 									.shared_owner = replies[i].shared_owner};
-	if (all->status == LE_OK)
-		le_names_put_answers(box, answers);
+	le_names_put_answers(box, answers);
 }
 
 /*
@@ -414,8 +395,8 @@ count_request(const LeMailbox *box)
 {
 	if (box->revision != 0 || box->type == LE_REQUEST_PAGE || box->type == LE_REQUEST_CHANGES)
 		return;
-	if (box->command.type <= LE_CMD_FENCE_ENDED)
-		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[box->command.type], 1);
+	Assert(box->command.type > 0 && box->command.type <= LE_CMD_FENCE_ENDED);
+	pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[box->command.type], 1);
 }
 
 /*
@@ -429,7 +410,7 @@ take_request(Batch *batch, uint32 proc)
 	uint32 number = pg_atomic_read_u32(&box->posted);
 	LeReply reply = {0};
 
-	if (box->session == 0 || number == pg_atomic_read_u32(&box->answered) || number == le_mgr.taken[proc])
+	if (number == pg_atomic_read_u32(&box->answered) || number == le_mgr.taken[proc])
 		return;
 	pg_read_barrier();
 
@@ -446,7 +427,7 @@ take_request(Batch *batch, uint32 proc)
 	le_mgr.taken[proc] = number;
 	Assert(batch->nfresh < le_shared->max_sessions);
 	batch->fresh[batch->nfresh++] = proc;
-	if (overtaken_by_mail(box))
+	if (mail_ends_wait(box))
 	{
 		answer_withdrawn(proc);
 		return;
@@ -475,13 +456,13 @@ compare_revision(const void *a, const void *b)
 {
 	int64 ra = mailbox_of(*(const uint32 *) a)->revision, rb = mailbox_of(*(const uint32 *) b)->revision;
 
-	return ra < rb ? -1 : ra > rb ? 1 : 0;
+	return (ra > rb) - (ra < rb);
 }
 
 void
 le_take_waiting(Batch *batch)
 {
-	uint32 *procs = palloc(le_shared->max_sessions * sizeof(uint32));
+	uint32 *procs = palloc_array(uint32, le_shared->max_sessions);
 	int n = 0, all = le_mailboxes_with_work(procs);
 	int64 before PG_USED_FOR_ASSERTS_ONLY = 0;
 
@@ -508,27 +489,21 @@ le_take_waiting(Batch *batch)
 	set_core_state(CORE_SERVING);
 }
 
-/* RENEW, KEEP_ALIVE, and AWAIT, which renews its place. */
 static bool
-is_renewal(LeMailbox *box)
+keeps_lease_alive(LeMailbox *box)
 {
-	if (box->session == 0 || !is_unanswered(box))
+	if (!is_unanswered(box))
 		return false;
 	pg_read_barrier();
-	return box->type == LE_REQUEST_COMMAND &&
-		   (box->command.type == LE_CMD_RENEW || box->command.type == LE_CMD_KEEP_ALIVE ||
-			box->command.type == LE_CMD_AWAIT);
+	return box->type == LE_REQUEST_COMMAND && box->command.type == LE_CMD_KEEP_ALIVE;
 }
 
 /* Append to the batch's mailboxes those of a list that it does not have. */
 static void
 append(Batch *batch, const uint32 *procs, int n)
 {
-	bool *listed;
+	bool *listed = palloc0_array(bool, le_shared->max_sessions);
 
-	if (n == 0)
-		return;
-	listed = palloc0(le_shared->max_sessions * sizeof(bool));
 	for (int i = 0; i < batch->n; i++)
 		listed[batch->procs[i]] = true;
 	for (int i = 0; i < n; i++)
@@ -542,7 +517,7 @@ append(Batch *batch, const uint32 *procs, int n)
 void
 le_take_rung(Batch *batch)
 {
-	uint32 *rung = palloc(le_shared->max_sessions * sizeof(uint32));
+	uint32 *rung = palloc_array(uint32, le_shared->max_sessions);
 	int nrung;
 
 	Assert(batch->horizon != 0);
@@ -559,7 +534,7 @@ le_take_deferred(Batch *batch)
 
 	if (le_mgr.ndeferred == 0 || le_take_is_backing_off())
 		return;
-	others = palloc(nothers * sizeof(uint32));
+	others = palloc_array(uint32, nothers);
 	memcpy(others, batch->procs, nothers * sizeof(uint32));
 	memcpy(batch->procs, le_mgr.deferred, le_mgr.ndeferred * sizeof(uint32));
 	batch->n = le_mgr.ndeferred;
@@ -592,6 +567,38 @@ work_of_end(const LeMailbox *box, uint32 proc)
 	return waiting != NULL && waiting->grouped ? WORK_CANCEL : WORK_HEAVY;
 }
 
+/* Its session comes again for more, unless mail has to be served with it. */
+static Work
+work_of_step(uint32 mail)
+{
+	return mail == 0 ? WORK_STEP : WORK_HEAVY;
+}
+
+static Work
+work_of_command(const LeCommand *cmd, uint32 mail)
+{
+	switch (cmd->type)
+	{
+		/* some of those whom an administrator ends */
+		case LE_CMD_FORCE:
+		case LE_CMD_FORCE_ROLE:
+			return work_of_step(mail);
+
+		/* one more page of a lease */
+		case LE_CMD_LEASE_HOLDS:
+			return cmd->from != 0 ? work_of_step(mail) : WORK_LIGHT;
+		case LE_CMD_REVOKE_LEASE:
+		case LE_CMD_SET_PERMITS:
+			return WORK_HEAVY;
+
+		/* however many names it has: the place that it keeps alive could end meanwhile */
+		case LE_CMD_AWAIT:
+			return WORK_LIGHT;
+		default:
+			return cmd->nnames > LE_FEW ? WORK_HEAVY : WORK_LIGHT;
+	}
+}
+
 /* How much work the mail and the request are, before any of it is begun. */
 static Work
 work_of(uint32 proc)
@@ -599,7 +606,7 @@ work_of(uint32 proc)
 	LeMailbox *box = mailbox_of(proc);
 	uint32 mail = pg_atomic_read_u32(&box->mail);
 
-	if ((mail & LE_MAIL_SESSION_END) != 0 || pg_atomic_read_u64(&box->undo) != 0)
+	if (mail_ends_wait(box))
 	{
 		Work work = work_of_end(box, proc);
 
@@ -608,27 +615,13 @@ work_of(uint32 proc)
 	}
 	if ((mail & LE_MAIL_RELEASED) != 0 && box->releases.segment != DSM_HANDLE_INVALID)
 		return WORK_HEAVY;
-	if ((mail & LE_MAIL_SESSION_END) != 0 || pg_atomic_read_u64(&box->undo) != 0 || !is_unanswered(box))
+	if (mail_ends_wait(box) || !is_unanswered(box))
 		return WORK_LIGHT;
 	pg_read_barrier();
 
-	/*
-	 * A page of a view, one more of a lease, or some of those whom an administrator ends: the
-	 * session comes again for more.
-	 */
-	if (box->type == LE_REQUEST_PAGE ||
-		(box->type == LE_REQUEST_COMMAND &&
-		 (box->command.type == LE_CMD_FORCE || box->command.type == LE_CMD_FORCE_ROLE ||
-		  (box->command.type == LE_CMD_LEASE_HOLDS && box->command.from != 0))))
-		return mail == 0 ? WORK_STEP : WORK_HEAVY;
-
-	/* a renewal is light however many names it has: what it keeps alive could end meanwhile */
-	if (box->type != LE_REQUEST_COMMAND || is_renewal(box))
-		return WORK_LIGHT;
-	return box->command.nnames > LE_FEW || box->command.type == LE_CMD_REVOKE_LEASE ||
-				   box->command.type == LE_CMD_SET_PERMITS
-			   ? WORK_HEAVY
-			   : WORK_LIGHT;
+	if (box->type == LE_REQUEST_PAGE)
+		return work_of_step(mail);
+	return box->type == LE_REQUEST_COMMAND ? work_of_command(&box->command, mail) : WORK_LIGHT;
 }
 
 /* --- heavy work takes turns, and the manager backs off after it --- */
@@ -706,7 +699,7 @@ take_turn(Batch *batch, Turn *turn)
 void
 le_take(Batch *batch)
 {
-	Turn *turns = palloc0(batch->n * sizeof(Turn));
+	Turn *turns = palloc0_array(Turn, batch->n);
 	int n = batch->async_only ? 0 : batch->n;
 
 	Assert(le_mgr.core_state == CORE_SERVING);
@@ -716,7 +709,7 @@ le_take(Batch *batch)
 	{
 		LeMailbox *box = mailbox_of(batch->procs[i]);
 
-		if (is_renewal(box) && box->command.type == LE_CMD_KEEP_ALIVE)
+		if (keeps_lease_alive(box))
 			take_request(batch, batch->procs[i]);
 	}
 
