@@ -6,6 +6,7 @@ use warnings;
 use LePoints;
 use LeTest;
 use Test::More;
+use Time::HiRes qw(time);
 
 my $node = new_node('main', faults => 1, conf => "autovacuum = off\n");
 my ($c, $free) = map { session($node) } 1 .. 2;
@@ -37,6 +38,8 @@ sub acquire { my ($s, $name, $ttl) = @_; return $s->query("SELECT acquire_lock('
 	nothing_left($node);
 }
 
+my $held_up;
+
 # The first of two gives up when the search has found both of them: it waits no more, and so the second one waits on.
 foreach my $how (qw(cancel terminate))
 {
@@ -54,6 +57,7 @@ foreach my $how (qw(cancel terminate))
 	$free->query("SELECT pg_${how}_backend(" . $s->pid . ')');
 	$s->wait;
 	go_on('deadlock-step');
+	$held_up = time;
 	$s->query(q{SELECT release_lock('x')}) if $how eq 'cancel';
 	like($t->wait, qr/^\d+$/, "$how: the other one is told of no deadlock") or diag($t->error);
 	$_->quit foreach $s, $t;
@@ -61,7 +65,8 @@ foreach my $how (qw(cancel terminate))
 	nothing_left($node);
 }
 
-# Both of two ask in one batch: once the first one is told, there is no cycle for the second one.
+# Both of two ask in one batch: once the first one is told, there is no cycle for the second one.  The last search has taken
+# some seconds, as a process that ends waits for the manager.
 {
 	my ($s, $t) = map { session($node) } 1 .. 2;
 
@@ -80,6 +85,7 @@ foreach my $how (qw(cancel terminate))
 	$c->wait;
 	$t->wait;
 	like($t->error, qr/ERROR:  40P01/, 'both ask at a time: the newest is told');
+	cmp_ok(time - $held_up, '<', 20, 'and not after nine times as long as the last search was held up');
 	ok(!$s->ready, 'and nobody else');
 	$t->quit;
 	like($s->wait, qr/^\d+$/, 'but goes on when that one ends');

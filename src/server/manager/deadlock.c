@@ -29,10 +29,10 @@
  * once.
  *
  * A search has a budget of time, and goes on with those who are left in a later batch,
- * after nine times as long.  What has led to no cycle by then is still passed over
- * although things may have changed: whoever has closed a cycle since asks again,
- * within a second, and that is for the next search.  One start that takes the
- * whole budget gets twice as much the next time, so each search ends.
+ * after nine times as long, or a few seconds.  What has led to no cycle by then is
+ * still passed over although things may have changed: whoever has closed a cycle since
+ * asks again, within a second, and that is for the next search.  One start that takes
+ * the whole budget gets twice as much the next time, so each search ends.
  */
 #include "postgres.h"
 
@@ -54,6 +54,8 @@
 /* Searching takes this part of the manager's time at most, and so long at first. */
 #define SEARCH_PART   10
 #define SEARCH_BUDGET (5 * LE_MS)
+/* The longest pause between two parts of a search: a process that was stopped in one is not to make up for that. */
+#define SEARCH_PAUSE (5 * LE_SECOND)
 /* The clock is read after so many edges. */
 #define EDGES_A_LOOK 256
 /* A process that waits, or a lock. */
@@ -641,7 +643,7 @@ search_from(uint32 proc, bool first)
 void
 le_deadlock_search(const LeCore *core)
 {
-	LeTime start = le_clock();
+	LeTime start = le_clock(), end;
 	bool first = true;
 
 	Assert(CurrentMemoryContext == le_mgr.batch_context);
@@ -660,5 +662,6 @@ le_deadlock_search(const LeCore *core)
 
 	/* processes that have asked meanwhile, and were passed, are for the next search */
 	s.under_way = s.next < (uint32) le_shared->max_sessions;
-	s.not_before = le_clock() + (SEARCH_PART - 1) * (le_clock() - start);
+	end = le_clock();
+	s.not_before = end + Min((SEARCH_PART - 1) * (end - start), SEARCH_PAUSE);
 }
