@@ -462,7 +462,7 @@ $node->stop;
 
 # Each of them is woken for its grant, and does not find it when it looks by itself: not even once in three rounds.
 {
-	my $full = new_node('full', conf => "max_connections = 6\nsuperuser_reserved_connections = 0\nmax_wal_senders = 0\ndeadlock_timeout = 1min\n");
+	my $full = new_node('full', conf => "max_connections = 6\nsuperuser_reserved_connections = 0\nmax_wal_senders = 0\nsynchronous_standby_names = '*'\ndeadlock_timeout = 1min\n");
 	my @all = map { session($full) } 1 .. 6;
 	my %least;
 
@@ -485,6 +485,12 @@ $node->stop;
 		}
 	}
 	cmp_ok($least{$_}, '<', 0.5, "connection $_ of 6 is woken") foreach 0 .. 5;
+
+	# No standby can connect: nobody waits for one, and nothing is logged for one to see.
+	my $s = $all[0];
+	my $token = $s->query(q{SELECT acquire_lock('alone', '1 h')});
+	my $lsn = sub { return $s->query('SELECT pg_current_wal_insert_lsn()') };
+	ok(wait_until(sub { my $before = $lsn->(); $s->query("SELECT is_held('alone', $token)"); return $lsn->() eq $before; }), 'a look writes no WAL');
 	$_->quit foreach @all;
 	$full->stop;
 }

@@ -8,7 +8,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $node = new_node('main', conf => "deadlock_timeout = '500ms'\nmax_prepared_transactions = 1\n");
+my $node = new_node('main', conf => "deadlock_timeout = '500ms'\n");
 my ($a, $b, $c, $d) = map { session($node) } 1 .. 4;
 my @all = ($a, $b, $c, $d);
 
@@ -238,9 +238,10 @@ is($b->query('SELECT 1'), '1', 'and the transaction goes on');
 ok(!$a->ready, 'and keeps what it has');
 clean();
 
-# fences
+# fences: of this token more than one, and of others
 my $token = $c->query("SELECT acquire_lock('x', owner => 'somebody', ttl => '1 h')");
-$a->query("BEGIN; SELECT fence_lock('x', $token)");
+$c->query("BEGIN; SELECT fence_lock('z', acquire_lock('z', '1 h'))");
+$_->query("BEGIN; SELECT fence_lock('x', $token)") foreach $d, $a;
 bound($b, 'y');
 wait_for_lock($b, 'x');
 wait_for_lock($a, 'y');

@@ -80,8 +80,8 @@ le_widen_row(int natts, int known, Datum *values, bool *nulls)
 	Assert(natts > 0 && known > 0);
 	if (natts <= known)
 		return row;
-	row.values = palloc0(natts * sizeof(Datum));
-	row.nulls = palloc(natts * sizeof(bool));
+	row.values = palloc0_array(Datum, natts);
+	row.nulls = palloc_array(bool, natts);
 	memset(row.nulls, true, natts * sizeof(bool));
 	memcpy(row.values, values, known * sizeof(Datum));
 	memcpy(row.nulls, nulls, known * sizeof(bool));

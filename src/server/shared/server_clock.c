@@ -32,7 +32,7 @@ le_wall(LeTime now)
 	static int64 distance = 0;
 	int64 measured = GetCurrentTimestamp() - now;
 
-	if (distance == 0 || measured - distance > WALL_STEP || distance - measured > WALL_STEP)
+	if (measured - distance > WALL_STEP || distance - measured > WALL_STEP)
 		distance = measured;
 	Assert(now > 0 && distance >= measured - WALL_STEP && distance <= measured + WALL_STEP);
 	return now + distance;

@@ -73,11 +73,9 @@ le_settings_define(void)
 {
 	/* 1. the version, for scripts, and the release, for people */
 	DefineCustomStringVariable("lock_election.version", "Version of the library that the server has loaded.",
-							   NULL, &version, LE_VERSION, PGC_INTERNAL,
-							   GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE, NULL, NULL, NULL);
+							   NULL, &version, LE_VERSION, PGC_INTERNAL, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("lock_election.release", "Release that the loaded library is from.", NULL,
-							   &release, LE_RELEASE, PGC_INTERNAL, GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
-							   NULL, NULL, NULL);
+							   &release, LE_RELEASE, PGC_INTERNAL, 0, NULL, NULL, NULL);
 
 	/* 2. limits */
 	DefineCustomIntVariable("lock_election.max_databases", "Number of databases that can use lock_election.",
