@@ -29,7 +29,7 @@ le_clock(void)
 TimestampTz
 le_wall(LeTime now)
 {
-	static int64 distance = 0;
+	static int64 distance;
 	int64 measured = GetCurrentTimestamp() - now;
 
 	if (measured - distance > WALL_STEP || distance - measured > WALL_STEP)
