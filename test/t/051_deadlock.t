@@ -196,12 +196,16 @@ $a->async(q{SELECT acquire_locks(ARRAY(SELECT 'm' || i FROM generate_series(1, 1
 is_victim($a, qq{Process A waits for lock "m1000"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'very many names', $b);
 clean();
 
-# places of several names, which nobody waits for, keep nobody
-bound($a, 'x');
+# places of several names, which nobody waits for any more, keep nobody, though the one that has them waits for us
+bound($a, $_) foreach 'v', 'x';
 my $place = $b->query(q{SELECT token FROM enqueue_locks('{w,x}', '1 h')});
 like($place, qr/^\d+$/, 'places');
+is($b->query("SELECT await_locks('{w,x}', $place, '10 ms')"), 'f', 'waited for');
+wait_for_lock($b, 'v');
 wait_for_lock($a, 'w');
-all_wait_on('behind places', $a);
+all_wait_on('behind places', $a, $b);
+one('SELECT pg_cancel_backend(' . $b->pid . ')');
+$b->wait;
 is($b->query("SELECT release_locks('{w,x}', $place)"), 't', 'given up');
 like($a->wait, qr/^\d+$/, 'and so the next one is granted');
 clean();
@@ -238,14 +242,23 @@ is($b->query('SELECT 1'), '1', 'and the transaction goes on');
 ok(!$a->ready, 'and keeps what it has');
 clean();
 
-# fences: of this token more than one, and of others
+# a fence
 my $token = $c->query("SELECT acquire_lock('x', owner => 'somebody', ttl => '1 h')");
+$a->query("BEGIN; SELECT fence_lock('x', $token)");
+bound($b, 'y');
+wait_for_lock($b, 'x');
+wait_for_lock($a, 'y');
+is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'a fence', $b);
+clean();
+
+# more than one of this token, and others
+$token = $c->query("SELECT acquire_lock('x', owner => 'somebody', ttl => '1 h')");
 $c->query("BEGIN; SELECT fence_lock('z', acquire_lock('z', '1 h'))");
 $_->query("BEGIN; SELECT fence_lock('x', $token)") foreach $d, $a;
 bound($b, 'y');
 wait_for_lock($b, 'x');
 wait_for_lock($a, 'y');
-is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'a fence', $b);
+is_victim($a, qq{Process A waits for lock "y"; blocked by process B.\nProcess B waits for lock "x"; blocked by process A.}, 'fences', $b);
 clean();
 
 # --- through locks of PostgreSQL ---
@@ -408,7 +421,24 @@ like($c->wait, qr/^\d+$/, 'not the one who waits for them');
 is($c->error, '', 'and is told nothing');
 clean();
 
-# Nor is it taken for one of ours where PostgreSQL does not look yet, though one of ours waits for them.
+# A wait in PostgreSQL counts when its own detector has had the time that the server gives it.
+$node->safe_psql('postgres', q{ALTER SYSTEM SET deadlock_timeout = '1 h'});
+$node->reload;
+wait_for_sql($node, 'SHOW deadlock_timeout', '1h');
+$a->query(q{SET deadlock_timeout = '100 ms'; BEGIN; UPDATE t SET v = 0 WHERE id = 1});
+bound($b, 'x');
+wait_for_lock($a, 'x');
+$b->async('UPDATE t SET v = 0 WHERE id = 1');
+waiting_in_postgres($b);
+all_wait_on('a wait in PostgreSQL that is not a long one yet', $a, $b);
+$node->safe_psql('postgres', 'ALTER SYSTEM RESET deadlock_timeout');
+$node->reload;
+wait_for_sql($node, 'SHOW deadlock_timeout', '500ms');
+$a->wait($soon);
+like($a->error, qr/40P01/, 'then it is');
+clean();
+
+# Nor is a cycle taken for one of ours where PostgreSQL does not look yet, though one of ours waits for them.
 $_->query("SET deadlock_timeout = '1 h'") foreach $a, $b;
 $a->query('BEGIN; UPDATE t SET v = 0 WHERE id = 1');
 $b->query("BEGIN; UPDATE t SET v = 0 WHERE id = 2; SELECT acquire_lock('x', '1 h')");
