@@ -289,49 +289,96 @@ subtest 'retention' => sub {
 	like($err, qr/written by lock_election alone/, 'nobody else deletes');
 };
 
-# Rows count with their texts until they are too old, for elected and proclaimed candidates alone.
+# A row counts 120 bytes, twice its election, and its candidate, until it is too old; elected and proclaimed candidates alone are
+# refused.  One role has a megabyte to the byte, the other one byte less.
 subtest 'as much as a role may have' => sub {
 	my $set = sub { one("ALTER SYSTEM SET lock_election.$_[0]"); one('SELECT pg_reload_conf()'); return wait_for_sql($node, 'SHOW lock_election.' . $_[0] =~ s/ = .*//r, $_[0] =~ s/.* = '(.*)'/$1/r); };
-	my $count = q{SELECT count(*) FROM _lock_election.history WHERE election LIKE 'full%'};
-	my $s = session($node);
-	my $full = qr/ERROR:  53400: the history of the elections of this role is too long in this database: see lock_election\.max_history_per_role \(1 MB\)/;
-	my $older = sub {
-		one(q{ALTER TABLE _lock_election.history DISABLE TRIGGER ALL;
-			UPDATE _lock_election.history SET at = now() - interval '8 days' WHERE election LIKE 'full%';
+	my $by_hand = sub {
+		one("ALTER TABLE _lock_election.history DISABLE TRIGGER ALL; $_[0];
 			ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_write;
-			ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_row});
-		kill_manager('TERM');
-		return wait_for_sql($node, $count, '0');
+			ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_row");
+		return;
 	};
+	my $count = q{SELECT count(*) FROM _lock_election.history WHERE election LIKE 'full%'};
+	my $full = qr/ERROR:  53400: the history of the elections of this role is too long in this database: see lock_election\.max_history_per_role \(1 MB\)/;
+	my $fill = sub {
+		my ($s, $election, $term, $last) = @_;
 
-	$s->query('CREATE ROLE writer; CREATE ROLE reader');
+		$s->query("DO \$\$ BEGIN
+			FOR i IN 1 .. 248 LOOP PERFORM proclaim('$election', $term, repeat('x', 4096)); END LOOP;
+			PERFORM proclaim('$election', $term, repeat('x', $last)); END \$\$");
+		return is($s->error, '', "$election: up to its megabyte");
+	};
+	my ($writer, $edge, $left) = map { session($node) } 1 .. 3;
+
+	$writer->query('CREATE ROLE writer; CREATE ROLE edge');
 	$set->(q{max_history_per_role = '1MB'});
-	$s->query('SET ROLE writer');
-	my $term = $s->query(q{SELECT campaign('full', 'x', '1 h')});
-	$s->query("DO \$\$ BEGIN FOR i IN 1 .. 300 LOOP PERFORM proclaim('full', $term, repeat('x', 4096)); END LOOP; END \$\$");
-	like($s->error, $full, 'a proclaim too many');
-	my $rows = one($count);
-	ok($rows >= 1024 * 1024 / 4300 && $rows <= 1 + 1024 * 1024 / 4096, "which comes after a megabyte ($rows rows)");
-	$s->query(q{SELECT campaign('full as well', 'x')});
-	like($s->error, $full, 'nor may it campaign');
-	is($s->query(q{SELECT release_lock('full', acquire_lock('full'))}), 't', 'a lock has no history');
-	is($s->query(q{SELECT term FROM current_leader('full')}), $term, 'its term goes on');
-	is($s->query("SELECT renew_leadership('full', $term) IS NOT NULL, resign('full', $term)"), 't|t', 'and ends as it likes');
-	is($s->query(q{RESET ROLE; SET ROLE reader; SELECT resign('theirs', campaign('theirs', 'me'))}), 't', 'another role has its own');
-	$s->query('RESET ROLE; SET ROLE writer');
-	kill_manager('TERM');
-	ok(wait_until(sub { $s->query(q{SELECT resign('full', campaign('full', 'x', wait => '0'))}); $s->error =~ $full }), 'another manager counts it');
+	$writer->query('SET ROLE writer');
+	$_->query('SET ROLE edge') foreach $edge, $left;
+
+	# 129 + 248 * 4224 + 895 bytes
+	my $term = $writer->query(q{SELECT campaign('full', 'x', '1 h')});
+	$fill->($writer, 'full', $term, 767);
+	$writer->query("SELECT proclaim('full', $term, 'x')");
+	like($writer->error, $full, 'a proclaim too many');
+	is(one($count), 250, 'comes after a megabyte');
+	$writer->query(q{SELECT campaign('full as well', 'x')});
+	like($writer->error, $full, 'nor may it campaign');
+	is($writer->query(q{SELECT release_lock('full', acquire_lock('full'))}), 't', 'a lock has no history');
+	is($writer->query(q{SELECT term FROM current_leader('full')}), $term, 'its term goes on');
+	is($writer->query("SELECT renew_leadership('full', $term) IS NOT NULL, resign('full', $term)"), 't|t', 'and ends as it likes');
+
+	# another role has its own: 3 * 129 + 248 * 4224 + 636 bytes, where 129 are of a term that ends with the server, and is the
+	# first change after it, long before the first pass is done
+	my $leads = $edge->query(q{SELECT campaign('edge', 'x', '1 h')});
+	$left->query(q{SELECT campaign('left', 'x', NULL)});
+	$fill->($edge, 'edge', $leads, 508);
+	$by_hand->(q{INSERT INTO _lock_election.history SELECT n, n, now() - interval '8 days', now() - interval '8 days', 'edge'::regrole, 1, 'too old', 'o' FROM generate_series(1, 1000) AS n});
+	$node->stop('immediate');
+	$_->quit foreach $writer, $edge, $left;
+	$node->start;
+	($writer, $edge) = map { session($node) } 1 .. 2;
+	$writer->query('SET ROLE writer');
+	$edge->query('SET ROLE edge');
+	ok(wait_until(sub { $writer->query(q{SELECT campaign('edge', 'x', wait => '0')}); $writer->error =~ $full }), 'another manager counts it');
+	wait_for_sql($node, q{SELECT count(*) = 0 FROM _lock_election.history WHERE election = 'too old'});
+	is(story('left'), 'elected x, disconnected x', 'the other one has another row');
+	$writer->query(q{SELECT campaign('edge', 'x', wait => '0')});
+	like($writer->error, $full, 'all has been counted');
+	$edge->query("SELECT proclaim('edge', $leads, 'x')");
+	is($edge->error, '', 'once; and what was too old no more: there is room for a byte');
+	$edge->query("SELECT proclaim('edge', $leads, 'x')");
+	like($edge->error, $full, 'and then there is not');
+
+	# without a limit
 	$set->(q{max_history_per_role = '0'});
-	is($s->query(q{SELECT resign('full', campaign('full', 'x'))}), 't', 'without a limit it does not matter');
+	is($writer->query(q{SELECT resign('full', campaign('full', 'x'))}), 't', 'without a limit it does not matter');
 	$set->(q{max_history_per_role = '1MB'});
-	$s->query(q{SELECT campaign('full', 'x')});
-	like($s->error, $full, 'with one it does');
-	$older->();
-	is($s->query(q{SELECT resign('full', campaign('full', 'x'))}), 't', 'what is too old counts no more') or diag $s->error;
-	one('ALTER SYSTEM RESET lock_election.max_history_per_role');
+	$writer->query(q{SELECT campaign('full', 'x')});
+	like($writer->error, $full, 'with one it does');
+
+	# somebody has the table: it is not asked for again with each batch
+	my $locker = session($node);
+	my $log = -s $node->logfile;
+	my $refused = sub { return scalar(() = slurp_file($node->logfile, $log) =~ /lock_election manager .*ERROR:  canceling statement due to lock timeout/g) };
+	$locker->query('BEGIN; LOCK TABLE _lock_election.history IN SHARE MODE');
+	kill_manager('TERM');
+	ok(wait_until(sub { $refused->() > 0 }), 'a pass waits for nobody');
+	is(one(q{SELECT release_lock('beat', acquire_lock('beat'))}), 't', 'locks go on') foreach 1 .. 5;
+	is($refused->(), 1, 'and goes on a minute later');
+	$locker->query('COMMIT');
+	$locker->quit;
+
+	# too old
+	$by_hand->(q{UPDATE _lock_election.history SET at = now() - interval '8 days' WHERE election LIKE 'full%'});
+	kill_manager('TERM');
+	wait_for_sql($node, $count, '0');
+	is($writer->query(q{SELECT resign('full', campaign('full', 'x'))}), 't', 'what is too old counts no more') or diag $writer->error;
+	one(q{ALTER SYSTEM RESET lock_election.max_history_per_role});
 	one('SELECT pg_reload_conf()');
-	$s->quit;
-	one('DROP ROLE writer; DROP ROLE reader');
+	one(q{SELECT force_resign('edge')});
+	$_->quit foreach $writer, $edge;
+	one('DROP ROLE writer; DROP ROLE edge');
 };
 
 subtest 'many leaders at once' => sub {

@@ -71,8 +71,10 @@ typedef struct RoleHistory
 	int64 bytes;
 } RoleHistory;
 
+#define ROLES_AT_FIRST 64
+
 static HTAB *role_history = NULL;
-static int64 first_change = 0; /* of this manager */
+static int64 first_change = 0; /* of this manager, also while it loads */
 static bool counted = false;   /* the first pass is done */
 
 /* Rows that a step has seen: they count once it is committed. */
@@ -83,13 +85,9 @@ static int step_rows;
 static RoleHistory *
 history_of(Oid role)
 {
-	HASHCTL ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(RoleHistory)};
-	RoleHistory *entry;
 	bool found;
+	RoleHistory *entry = hash_search(role_history, &role, HASH_ENTER, &found);
 
-	if (role_history == NULL)
-		role_history = hash_create("lock_election history", 64, &ctl, HASH_ELEM | HASH_BLOBS);
-	entry = hash_search(role_history, &role, HASH_ENTER, &found);
 	if (!found)
 		entry->bytes = 0;
 	return entry;
@@ -109,8 +107,11 @@ add_bytes(Oid role, int64 bytes)
 void
 le_history_begin(int64 next_change)
 {
-	Assert(next_change > 0 && !counted);
+	HASHCTL ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(RoleHistory)};
+
+	Assert(next_change > 0 && role_history == NULL && !counted);
 	first_change = next_change;
+	role_history = hash_create("lock_election history", ROLES_AT_FIRST, &ctl, HASH_ELEM | HASH_BLOBS);
 }
 
 bool
@@ -119,7 +120,7 @@ le_history_admits(const LeCommand *cmd)
 	const RoleHistory *entry;
 
 	if (cmd->kind != LE_KIND_ELECTION || (cmd->type != LE_CMD_ACQUIRE && cmd->type != LE_CMD_PROCLAIM) ||
-		le_max_history_per_role_mb == 0 || role_history == NULL)
+		le_max_history_per_role_mb == 0)
 		return true;
 	entry = hash_search(role_history, &cmd->role, HASH_FIND, NULL);
 	return entry == NULL || entry->bytes < (int64) le_max_history_per_role_mb * 1024 * 1024;
@@ -137,7 +138,7 @@ le_history_written(LeCore *core)
 {
 	for (const LeChange *change = NULL; (change = le_next_change(core, change)) != NULL;)
 	{
-		Assert(role_history != NULL && hash_search(role_history, &change->role, HASH_FIND, NULL) != NULL);
+		Assert(hash_search(role_history, &change->role, HASH_FIND, NULL) != NULL);
 		add_bytes(change->role, le_store_history_bytes(change->lock->name_len, change->value_len));
 	}
 }
@@ -162,18 +163,19 @@ static void
 prune(void)
 {
 	LeTime retention = (LeTime) le_history_retention_min * SECS_PER_MINUTE * LE_SECOND;
-	TimestampTz before = counted && retention > 0 ? GetCurrentTimestamp() - retention : DT_NOBEGIN;
+	TimestampTz before = counted ? GetCurrentTimestamp() - retention : DT_NOBEGIN;
 	LeTime pause = PRUNE_STEP;
 
+	Assert(!counted || retention > 0);
 	step_rows = 0;
 	le_store_prune_history(before, PRUNE_PAGES, &prune_from, count_row);
 	LE_FAULT("history-pruned");
 	(void) le_txn_commit(false);
-	Assert(retention >= 0 && prune_from % PRUNE_PAGES == 0);
+	Assert(prune_from % PRUNE_PAGES == 0);
 	for (int i = 0; i < step_rows; i++)
 		add_bytes(step[i].role, step[i].bytes);
 	if (prune_from == 0 && counted)
-		pause = retention > 0 ? Min(retention, PRUNE_PASS) : PRUNE_PASS;
+		pause = Min(retention, PRUNE_PASS);
 	counted |= prune_from == 0;
 	prune_at = le_clock() + pause;
 }

@@ -125,7 +125,7 @@ start_notifier(LeTime now)
 	started_at = now;
 	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
 	{
-		handle = NULL;
+		Assert(handle == NULL);
 		retry_at = now + RESTART_AFTER;
 		complain(now);
 	}

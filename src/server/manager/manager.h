@@ -403,7 +403,7 @@ extern void le_fence_end_overdue(LeCore *core, LeTime now);
  */
 extern LeTime le_shrink_tend(void);
 
-/* A manager has loaded its state: its changes are numbered from this one on. */
+/* A manager has loaded its state: its changes, those of the load included, are numbered from this one on. */
 extern void le_history_begin(int64_t next_change);
 
 /* A batch is about to write its changes of elections: memory for what le_history_written() counts. */

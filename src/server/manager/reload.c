@@ -231,6 +231,7 @@ le_load_first(void)
 {
 	uint32 timeline = GetWALInsertionTimeLine();
 	const char *advice;
+	int64_t revision;
 	XLogRecPtr lsn;
 	bool copy;
 
@@ -257,7 +258,9 @@ le_load_first(void)
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 						errmsg("incarnation " INT64_FORMAT " of lock_election is out of range",
 							   le_mgr.meta.incarnation)));
-	load_core(le_first_revision(le_mgr.meta.incarnation, le_mgr.meta.taken_at - INCARNATION_EPOCH), copy);
+	revision = le_first_revision(le_mgr.meta.incarnation, le_mgr.meta.taken_at - INCARNATION_EPOCH);
+	load_core(revision, copy);
+	le_history_begin(revision);
 	LE_FAULT("load-before-meta");
 
 	/*
@@ -269,6 +272,7 @@ le_load_first(void)
 		if (!le_store_open(le_mgr.core))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_IN_USE), errmsg("the tables of lock_election were replaced")));
+		le_history_reserve(le_mgr.core);
 		(void) le_store_write(le_mgr.core, core_now());
 		le_store_close();
 	}
@@ -283,9 +287,11 @@ le_load_first(void)
 	lsn = le_txn_commit(true);
 	LE_FAULT("load-committed");
 	Assert(lsn != InvalidXLogRecPtr && le_flush_done(lsn));
-	le_history_begin(le_core_next_revision(le_mgr.core));
 	if (copy)
+	{
+		le_history_written(le_mgr.core);
 		le_core_batch_done(le_mgr.core, lsn);
+	}
 	le_publish();
 	return true;
 }
