@@ -59,12 +59,12 @@ sub hand_offs
 
 my $notices = '';
 
-# Waits until this token has been announced; returns how often.
+# Waits until this token, or term, has been announced; returns how often.
 sub announced
 {
 	my ($token) = @_;
 	wait_until(sub { $notices .= $listener->query('SELECT 1'); return $notices =~ /"$token"/; });
-	return scalar(() = $notices =~ /"token":"$token"/g);
+	return scalar(() = $notices =~ /"(?:token|term)":"$token"/g);
 }
 
 subtest 'the first hint starts it' => sub {
@@ -74,8 +74,20 @@ subtest 'the first hint starts it' => sub {
 	like($notices, qr/"$channel" with payload "\{"event":"granted","token":"$token","sequence":1\}"/, 'channel and payload');
 	like(notifiers(), qr/^\d+$/, 'one runs');
 	is(hints(), '1|0', 'counted');
+	my $start = time;
 	is(announced(hand_off()), 1, 'the next');
+	cmp_ok(time - $start, '<', 15, 'before it would look by itself');
 	like($notices, qr/"sequence":2\}/, 'has the next number');
+
+	# several names are one place
+	my $held = $holder->query(q{SELECT acquire_locks('{x, y, z}')});
+	$token = $s->query(q{SELECT token FROM enqueue_locks('{z, y, x}')});
+	$holder->query("SELECT release_locks('{x, y, z}', $held)");
+	is($s->query("SELECT await_locks('{x, y, z}', $token)"), 't', 'a place of several names is granted');
+	$s->query("SELECT release_locks('{x, y, z}', $token)");
+	announced(hand_off());
+	wait_until(sub { hints() !~ /^[0-3]\|/ });
+	is(hints(), '4|0', 'which is announced once');
 };
 
 # The last number that announced this token.
@@ -128,6 +140,9 @@ subtest 'what is not flushed is not announced' => sub {
 };
 
 subtest 'setting' => sub {
+	my %quiet;
+
+	$listener->query('LISTEN ' . one(q{SELECT quote_ident(observe_election('e'))}));
 	foreach my $value ('none', 'elections')
 	{
 		$node->append_conf('postgresql.conf', "lock_election.notify = $value");
@@ -136,15 +151,21 @@ subtest 'setting' => sub {
 		# the manager reads it no later than with its next request
 		wait_for_sql($node, "SELECT setting = '$value' FROM pg_settings WHERE name = 'lock_election.notify'");
 		hand_off();
-		my $before = hints();
-		hand_off();
-		is(hints(), $before, "$value: grants are not announced");
+		my $leads = $holder->query(q{SELECT campaign('e', 'one')});
+		my $candidate = $s->query(q{SELECT term FROM enqueue_candidate('e', 'two')});
+		$holder->query("SELECT resign('e', $leads)");
+		is($s->query("SELECT await_leadership('e', $candidate)"), 't', 'a candidate is elected');
+		$s->query("SELECT resign('e', $candidate)");
+		if ($value eq 'none') { $quiet{$_} = "$value: elections are not announced" foreach $leads, $candidate; }
+		else { cmp_ok(announced($candidate), '>', 0, "$value: they are"); }
+		$quiet{ hand_off() } = "$value: grants are not announced";
 	}
 	$node->append_conf('postgresql.conf', 'lock_election.notify = all');
 	$node->reload;
 	wait_for_sql($node, 'SHOW lock_election.notify', 'all');
 	hand_off();
 	is(announced(hand_off()), 1, 'all: they are');
+	unlike($notices, qr/"$_"/, $quiet{$_}) foreach sort keys %quiet;
 };
 
 subtest 'it dies' => sub {
@@ -402,17 +423,42 @@ subtest 'it leaves' => sub {
 	is(announced(hand_off()), 1, 'and comes back');
 };
 
-# Room for the launchers, ours and that of logical replication, and the manager.
+# Nobody can connect to its database, but those who are there.
+subtest 'it cannot start' => sub {
+	my $log = -s $node->logfile;
+	my $failed = sub { return scalar(() = slurp_file($node->logfile, $log) =~ /lock_election notifier .*FATAL: .* is not currently accepting connections/g) };
+
+	$s->query(q{SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE backend_type = 'lock_election notifier' AND datname = 'postgres'});
+	one('ALTER DATABASE postgres ALLOW_CONNECTIONS false', 'template1');
+	my $start = time;
+	my $token = hand_off();
+	ok(wait_until(sub { $failed->() >= 5 }), 'it is tried again, without another hint');
+	my $elapsed = time - $start;
+	cmp_ok($failed->(), '<=', 2 + $elapsed, 'once a second');
+	one('ALTER DATABASE postgres ALLOW_CONNECTIONS true', 'template1');
+	is(announced($token), 1, 'until it starts');
+};
+
+# Room for the launchers, ours and that of logical replication, and two managers.
 subtest 'no worker left' => sub {
-	$node->append_conf('postgresql.conf', "max_worker_processes = 3\nmax_logical_replication_workers = 1");
+	one('CREATE DATABASE second');
+	$node->append_conf('postgresql.conf', "max_worker_processes = 4\nmax_logical_replication_workers = 1");
 	$_->quit foreach $holder, $s, $listener;
 	$node->restart;
 	($holder, $s, $listener) = map { session($node) } 1 .. 3;
-	hand_off();
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM lock_election.manager'), '1', 'the manager is there');
+	$listener->query("LISTEN $channel");
+	is(one(q{CREATE EXTENSION lock_election; SELECT acquire_lock('x') > 0}, 'second'), 't', 'another database has the last one');
+	my $token = hand_off();
+	my $manager = manager_pid();
 	ok(wait_until(sub { return slurp_file($node->logfile) =~ /could not register the lock_election notifier/ }), 'the log says so');
-	is(notifiers(), '', 'no notifier is');
+	my ($start, $used) = (time, cpu_time($manager));
+	$s->query('SELECT pg_sleep(3)');
+	cmp_ok(cpu_time($manager) - $used, '<', 0.02 * (time - $start), 'the manager tries again now and then');
+	is(scalar(() = slurp_file($node->logfile) =~ /could not register the lock_election notifier/g), 1, 'and has said so once') if time - $start < 50;
+	is(notifiers(), '', 'no notifier is there');
 	is(hints(), '0|0', 'the hint waits');
+	one('DROP EXTENSION lock_election', 'second');
+	is(announced($token), 1, 'until there is a worker for it');
 	nothing_left($node);
 };
 
