@@ -372,6 +372,19 @@ is($s->query(q{SELECT count(*), count(DISTINCT pid), count(DISTINCT owner), min(
 is($s->query($everything), join('|', (LOCKS + 1) x 2), 'and all locks');
 is($s->query(q{SELECT waiters FROM lock_election.locks WHERE name = 'hot'}), WAITERS, 'with their number');
 
+# Leases of several pages, and none on one between them.
+{
+	my $owner = q{CASE WHEN i % 7 > 0 THEN repeat('o', i % 240 + 1) END};
+
+	$s->query("CREATE TEMP TABLE granted AS SELECT i, grant_lease((i + 100) * interval '1 min', owner => $owner) AS lease FROM generate_series(1, 3000) i");
+	is($s->query('SELECT count(*) FROM granted WHERE i BETWEEN 500 AND 1700 AND revoke_lease(lease)'), 1201, 'many leases end');
+	is($s->query(qq{SELECT count(*), count(i), count(DISTINCT lease), bool_and(ttl = (i + 100) * interval '1 min' AND owner IS NOT DISTINCT FROM $owner),
+			bool_and(time_left BETWEEN ttl - interval '5 min' AND ttl AND abs(extract(epoch FROM expires_at - clock_timestamp() - time_left)) < 30)
+			FROM lock_election.leases LEFT JOIN granted USING (lease)}), '1799|1799|1799|t|t', 'leases: each of the others, as it was granted');
+	is($s->query('SELECT count(*) FROM granted WHERE revoke_lease(lease)'), 1799, 'and they can be revoked');
+	is($s->query('SELECT count(*) FROM lock_election.leases'), 0, 'leases: none');
+}
+
 # Grants go on while the views are read, not only between two readings: there are more than readings.
 {
 	my $readings = 20;

@@ -5,9 +5,7 @@
  */
 #include "postgres.h"
 
-
 #include "manager/manager.h"
-
 
 /* Locks that one page looks at, unused indexes included; of a lease, what its entries have in their lists. */
 #define INDEXES_A_PAGE 1024
@@ -42,6 +40,15 @@ closed_until(LeTime until, LeTime now)
 	return until > now ? wall_time(until, now) : 0;
 }
 
+/* Copy a text, which may be none; returns its end. */
+static char *
+put_text(char *to, LeText text)
+{
+	if (text.len > 0)
+		memcpy(to, text.data, text.len);
+	return to + text.len;
+}
+
 /* An item of this name, with room for more texts; NULL: the page is full. */
 static LePageItem *
 new_item(LivePage *page, LeText name, uint32 texts)
@@ -55,8 +62,7 @@ new_item(LivePage *page, LeText name, uint32 texts)
 	memset(item, 0, sizeof(*item));
 	item->slot = -1;
 	item->name_len = (uint16) name.len;
-	if (name.len > 0)
-		memcpy((char *) item + sizeof(LePageItem), name.data, name.len);
+	(void) put_text((char *) (item + 1), name);
 	page->len += size;
 	return item;
 }
@@ -91,11 +97,14 @@ announced_name(const LeEntry *entry)
 static LePageItem *
 put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 {
-	const LeAcquirer *acquirer = entry->acquirer;
-	LeText value = page->of_lease ? announced_name(entry) : (LeText){entry->value, entry->value_len};
-	uint8 acquirer_len = acquirer != NULL && !page->of_lease ? acquirer->len : 0;
-	LePageItem *item = new_item_of(page, lock, (uint32) entry->owner_len + value.len + acquirer_len);
-	char *text = (char *) item + sizeof(LePageItem) + lock->name_len;
+	LeText owner = {entry->owner, entry->owner_len}, value, acquirer = {NULL, 0};
+	LePageItem *item;
+	char *text;
+
+	value = page->of_lease ? announced_name(entry) : (LeText){entry->value, entry->value_len};
+	if (entry->acquirer != NULL && !page->of_lease)
+		acquirer = (LeText){entry->acquirer->text, entry->acquirer->len};
+	item = new_item_of(page, lock, owner.len + value.len + acquirer.len);
 
 	Assert(position == 0 ? le_entry_has_slot(entry) : entry->state == LE_STATE_QUEUED);
 	if (item == NULL)
@@ -112,23 +121,18 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 	item->holds = (int32) le_entry_holds(entry);
 	item->position = position;
 	item->value_len = (uint16) value.len;
-	item->owner_len = entry->owner_len;
-	item->acquirer_len = acquirer_len;
-	item->named = entry->owner != NULL;
+	item->owner_len = (uint8) owner.len;
+	item->acquirer_len = (uint8) acquirer.len;
+	item->named = owner.data != NULL;
 	item->mode = entry->mode;
 	item->lapsed = entry->state == LE_STATE_LAPSED;
 	if (item->lapsed && item->closed_until == 0)
 		item->closed_until = closed_until(entry->closed_until, page->now);
 
 	/* texts, behind the name */
-	if (entry->owner_len > 0)
-		memcpy(text, entry->owner, entry->owner_len);
-	text += entry->owner_len;
-	if (value.len > 0)
-		memcpy(text, value.data, value.len);
-	text += value.len;
-	if (acquirer_len > 0)
-		memcpy(text, acquirer->text, acquirer_len);
+	text = put_text((char *) (item + 1) + lock->name_len, owner);
+	text = put_text(text, value);
+	(void) put_text(text, acquirer);
 	return item;
 }
 
@@ -209,7 +213,8 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 			continue;
 		if (put_item(page, lock, le_slot_holder(slot), 0) == NULL)
 			return false;
-		*from = (LePageCursor){from->index, -(int64) slot->number - 1, le_slot_holder(slot)->token, 0};
+		*from = (LePageCursor){
+			.index = from->index, .last = -(int64) slot->number - 1, .token = le_slot_holder(slot)->token};
 		held++;
 	}
 	Assert(!whole || held == lock->held);
@@ -266,8 +271,7 @@ put_leases(LivePage *page, const LeCore *core, LePageCursor *next)
 		item->role = lease->role;
 		item->owner_len = lease->owner_len;
 		item->named = lease->owner != NULL;
-		if (lease->owner_len > 0)
-			memcpy((char *) item + sizeof(LePageItem), lease->owner, lease->owner_len);
+		(void) put_text((char *) (item + 1), (LeText){lease->owner, lease->owner_len});
 	}
 	if (next->index >= le_core_lease_indexes(core))
 		next->index = -1;
