@@ -234,6 +234,13 @@ subtest 'pg_cancel_backend' => sub {
 
 subtest 'what any process of the server does when it is asked' => sub {
 	my $pid = manager_pid();
+	my $log = -s $node->logfile;
+
+	one("SELECT pg_log_backend_memory_contexts($pid)");
+	ok(wait_until(sub { return $node->log_contains(qr/\[$pid\] .*Grand total: /, $log) }), 'it tells of its memory');
+	my $told = slurp_file($node->logfile, $log);
+	cmp_ok(one('SELECT failed_batches FROM lock_election.stat'), '>', 0, 'some batches have failed');
+	is(scalar(() = $told =~ /level: \d+; lock_election $_:/g), 1, "which leaves no second $_") foreach qw(state batch history);
 
 	# the context of its process, and that of its batches
 	my $memory = sub {

@@ -17,6 +17,8 @@ sub worker { return $free->query("SELECT pid FROM pg_stat_activity WHERE backend
 
 # Each of them looks around once a second. A hundredth of a processor is much more than that takes, and much less than what
 # a process gets that does not sleep, also on a machine where fifty of them want one.
+my $seconds = 3;
+
 sub are_idle
 {
 	my ($state, %pid) = @_;
@@ -24,7 +26,7 @@ sub are_idle
 	my %used = map { $_ => cpu_time($pid{$_}) } keys %pid;
 	my ($start, $before) = (time, $scans->());
 
-	$free->query('SELECT pg_sleep(3)');
+	$free->query("SELECT pg_sleep($seconds)");
 	my $allowed = 0.01 * (time - $start);
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	cmp_ok($scans->() - $before, '<=', 2 + (time - $start) / 5, "$state: the launcher reads the databases every five seconds") if $pid{launcher};
@@ -49,15 +51,37 @@ sub announce
 	return wait_until(sub { worker('notifier') }) || die 'there is no notifier';
 }
 
+# How often the manager has looked at the sizes of the tables, or at pages of the history.
+sub looks { return fault("hits('shrink-done')"); }
+
+sub pruned { return fault("hits('history-pruned')"); }
+
+sub beat { return $s->query(q{SELECT release_lock('beat', acquire_lock('beat'))}); }
+
 my ($manager, $launcher) = map { worker($_) } 'manager', 'launcher';
 
 announce();
+is($free->query(q{SELECT fault_hits('shrink-done') = 0 OR started < clock_timestamp() - interval '5 s' FROM lock_election.manager}), 't', 'whoever waits for a manager comes before the sizes of its tables');
 are_idle('after some requests', manager => $manager, launcher => $launcher, notifier => worker('notifier'));
 
 my $token = $s->query(q{SELECT acquire_lock('held', '1 h')});
 $waiter->async(q{SELECT acquire_lock('held', '1 h')});
 wait_for_sql($node, 'SELECT count(*) FROM lock_election.waiters', '1');
+
+# The sizes are looked at once after the last batch, the history twice after the start.
+my $before;
+do { $before = looks(); beat(); } while (looks() != $before);
+ok(wait_until(sub { looks() > $before }), 'the tables are looked at after a batch');
+my $pruned = pruned();
+cmp_ok($pruned, '>=', 2, 'so was the history');
+$seconds = 6;
 are_idle('somebody waits', manager => $manager, launcher => $launcher, 'session that waits' => $waiter->pid);
+$seconds = 3;
+is(looks() - $before, 1, 'the tables once');
+is(pruned(), $pruned, 'the history no more');
+my $start = time;
+beat() foreach 1 .. 20;
+cmp_ok(looks() - $before - 1, '<=', 1 + (time - $start) / 5, 'nor the tables after each of many batches');
 $s->query("SELECT release_lock('held', $token)");
 like($waiter->wait, qr/^\d+$/, 'and is granted the lock');
 $waiter->query(q{SELECT release_lock('held')});
