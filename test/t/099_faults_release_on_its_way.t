@@ -213,23 +213,34 @@ sub served_together
 	fault('clear()');
 }
 
-# Nothing can be read for a long time: who does not want to wait for longer than a second does not.
+# Nothing can be read for a long time: who does not want to wait for longer than some seconds does not.
 {
 	my $x = acquire($a, 'x', q{'1 h'});
-	my $waiting = session($node);
+	my ($waiting, $long, $ever) = map { session($node) } 1 .. 3;
 
 	settle();
-	$waiting->async(q{SELECT acquire_lock('x', '1 min', wait => '1 s') IS NULL});
+	$long->async(q{SELECT acquire_lock('x', '1 min', wait => '1 h')});
+	$ever->async(q{SELECT acquire_lock('x', '1 min', wait => NULL)});
+	waiting($_) foreach $long, $ever;
+	$waiting->async(q{SELECT acquire_lock('x', '1 min', wait => '3 s') IS NULL});
 	waiting($waiting);
-	fault(q{set('reload-begun', 'error')});
+	fault(q{set('reload-begun', 'error', times => 0)});
 	fault(q{set('batch-begun', 'error', times => 1)});
 	$c->query(q{SELECT try_acquire_lock('y', '1 min')});
 	like($c->error, qr/ERROR:  XX000: fault/, 'a batch fails, and nothing can be read');
 	ok(wait_until(sub { $waiting->ready }), 'a wait ends all the same');
 	is($waiting->wait . $waiting->error, 't', 'as one that has been in vain');
+	is($c->query(q{SELECT try_acquire_lock('y', '1 min')}), '', 'nothing can be read');
+	ok(!$_->ready, 'whoever has more time waits on') foreach $long, $ever;
 	fault('clear()');
 	release($a, 'x', $x);
-	$waiting->quit;
+	foreach my $next ($long, $ever)
+	{
+		my $token = $next->wait;
+		like($token, qr/^\d+$/, 'and is granted the lock');
+		release($next, 'x', $token);
+	}
+	$_->quit foreach $waiting, $long, $ever;
 	nothing_left($node);
 }
 

@@ -123,7 +123,7 @@ le_history_admits(const LeCommand *cmd)
 		le_max_history_per_role_mb == 0)
 		return true;
 	entry = hash_search(role_history, &cmd->role, HASH_FIND, NULL);
-	return entry == NULL || entry->bytes < (int64) le_max_history_per_role_mb * 1024 * 1024;
+	return entry == NULL || entry->bytes < le_max_history_per_role_mb * LE_MB;
 }
 
 void

@@ -57,7 +57,7 @@ le_load_limits(LeCore *core, int work)
 	LeLimits limits = {.waiters_per_lock = le_max_waiters_per_lock,
 					   .locks_per_role = le_max_locks_per_role,
 					   .leases_per_role = le_max_leases_per_role,
-					   .bytes_per_role = (int64) le_max_memory_per_role_mb * 1024 * 1024,
+					   .bytes_per_role = le_max_memory_per_role_mb * LE_MB,
 					   .work = work,
 					   .expiry_grace = (LeTime) le_expiry_grace_ms * LE_MS};
 

@@ -34,6 +34,9 @@ typedef enum LeMinDurability
 	LE_DURABLE_REMOTE /* and there has to be a synchronous standby */
 } LeMinDurability;
 
+/* Bytes of a setting's MB. */
+#define LE_MB INT64CONST(1048576)
+
 extern int le_max_databases;
 extern int le_max_waiters_per_lock;
 extern int le_max_locks_per_role;
