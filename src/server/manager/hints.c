@@ -98,11 +98,11 @@ le_hints_of_batch(LeCore *core, XLogRecPtr lsn)
 static void
 complain(LeTime now)
 {
-	static LeTime complained_at = 0;
+	static LeTime quiet_until = 0;
 
-	if (complained_at != 0 && now - complained_at < COMPLAINT_PERIOD)
+	if (now < quiet_until)
 		return;
-	complained_at = now;
+	quiet_until = now + COMPLAINT_PERIOD;
 	ereport(
 		LOG,
 		(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),

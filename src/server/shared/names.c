@@ -24,17 +24,19 @@ typedef struct SharedNames
 
 static dsm_segment *segment = NULL;
 
-/* Where the tokens begin, and where the names. */
+/* Where the tokens of a request with "each" begin. */
 static Size
 tokens_at(const LeCommand *cmd)
 {
-	return cmd->each ? cmd->nnames * sizeof(LeEachAnswer) : 0;
+	Assert(cmd->each);
+	return cmd->nnames * sizeof(LeEachAnswer);
 }
 
+/* Where the names of a request begin. */
 static Size
 names_at(const LeCommand *cmd)
 {
-	return tokens_at(cmd) + (cmd->each ? cmd->nnames * sizeof(int64) : 0);
+	return cmd->each ? tokens_at(cmd) + cmd->nnames * sizeof(int64) : 0;
 }
 
 /* --- backend --- */
