@@ -104,6 +104,10 @@ subtest 'what was acknowledged is there' => sub {
 	$_->quit foreach @s;
 	promote($b);
 
+	# by what another history of one timeline may have counted, and by the minutes since the last start
+	my $passed = one($b, 'SELECT incarnation FROM lock_election.manager') - ($last >> 28);
+	cmp_ok($passed, '>=', 128, 'tokens are ahead of those that the old primary may have given out since then');
+	cmp_ok($passed, '<', 128 + 60, 'and not much further');
 	is(one($b, qq{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks}),
 		'boss closed g1 g2 held last leased owned permit shared', 'held or closed are these');
 	is(one($b, qq{SELECT is_held('$_', $t{$_})}), 't', "$_ is held") foreach qw(held shared owned permit leased last);

@@ -364,6 +364,7 @@ subtest 'a copy of the database' => sub {
 	$token = one("SELECT acquire_lock('x', lease => $l)", 'original');
 	one("SELECT acquire_lock('own', '1 h')", 'original');
 	one("SELECT acquire_permit('p', 2, lease => $l)", 'original');
+	one(q{SELECT campaign('boss', 'me', '1 h')}, 'original');
 
 	stop_launcher($launcher);
 	one('CREATE DATABASE copy TEMPLATE original');
@@ -373,6 +374,7 @@ subtest 'a copy of the database' => sub {
 	is($copy->wait, '', 'no lease is in it, whatever is asked first');
 	is($copy->query('SELECT count(*) FROM lock_election.locks'), 0, 'nor a lock');
 	is($copy->query('SELECT count(*) FROM lock_election.leases'), 0, 'nor a row of a lease');
+	is($copy->query(q{SELECT string_agg(how, ' ' ORDER BY change) FROM election_history('boss')}), 'elected expired', 'a term has ended there');
 	token_like($copy->query("SELECT acquire_permit('p', 5, '1 h')"), 'it works');
 	$copy->quit;
 	one('DROP DATABASE copy');
@@ -392,6 +394,8 @@ subtest 'a copy of the database' => sub {
 	$_->quit foreach $copy, $locker;
 	one('DROP DATABASE copy');
 	is(one("SELECT is_held('x', $token), keep_alive($l)", 'original'), 't|01:00:00', 'the original goes on');
+	is(one(q{SELECT count(*) FROM current_leader('boss')}, 'original'), 1, 'and its leader leads');
+	one(q{SELECT force_resign('boss')}, 'original');
 	clean('original');
 	one('DROP DATABASE original');
 };
