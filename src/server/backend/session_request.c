@@ -66,13 +66,6 @@ le_mailbox_is_quiet(void)
 	return mailbox_is_quiet(RELEASES_TAKEN);
 }
 
-/* Numbers of requests begin at 1, in each mailbox, and go round. */
-static uint32
-next_number(void)
-{
-	return pg_atomic_read_u32(&le_my_mailbox->posted) + 1;
-}
-
 /* Appends a text to the payload, of which *len bytes are taken. */
 static LeTextSpan
 put_text(LeText text, uint32 *len)
@@ -89,14 +82,14 @@ put_text(LeText text, uint32 *len)
 
 /* Fills in a request for one command: its texts go into the payload, names that do not fit into a segment. */
 static void
-put_command(const LeCommand *cmd)
+put_command(const LeCommand *cmd, uint32 number)
 {
 	LeMailbox *box = le_my_mailbox;
 	uint32 len = 0;
 
 	Assert(box->session != 0 && le_mailbox_proc(box) == (uint32) le_my_proc());
 	box->command = *cmd;
-	box->command.request = next_number();
+	box->command.request = number;
 	box->command.session = box->session;
 	box->command.sessno = (uint32) le_my_proc();
 	box->command.name = box->command.owner = box->command.value = box->command.acquirer = (LeText){NULL, 0};
@@ -110,17 +103,16 @@ put_command(const LeCommand *cmd)
 		le_names_put(box, cmd, len);
 }
 
-/*
- * Steps 1 and 2 of the protocol: the mailbox was quiet, and what belongs to this
- * type has been put into it.  Returns the request's number.
- */
-static uint32
-post(LeRequestType type)
+/* Steps 1 and 2 of the protocol: the mailbox was quiet, and what belongs to this type has been put into it. */
+static void
+post(LeRequestType type, uint32 number)
 {
 	LeMailbox *box = le_my_mailbox;
-	uint32 number = next_number();
 
 	Assert(mailbox_is_quiet(RELEASES_MAY_WAIT) && type >= LE_REQUEST_COMMAND && type <= LE_REQUEST_CHANGES);
+
+	/* a manager that leaves would wait for a release */
+	Assert(pg_atomic_read_u32(&box->releasing) == 0);
 	Assert(pg_atomic_read_u32(&le_shared->processes[le_my_proc()].present) != 0);
 	box->type = type;
 	box->need_flush = le_needs_flush();
@@ -133,7 +125,6 @@ post(LeRequestType type)
 	pg_write_barrier();
 	pg_atomic_write_u32(&box->posted, number);
 	le_ring(box);
-	return number;
 }
 
 /* Pass on the manager's notes to a request that waits. */
@@ -384,7 +375,8 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 	if (pg_atomic_read_u32(&le_my_database()->running) == 0)
 		le_want_manager(le_my_database());
 
-	/* 3. */
+	/* 3.  numbers go round, in each mailbox */
+	number = pg_atomic_read_u32(&le_my_mailbox->posted) + 1;
 	LE_FAULT("request-before-post");
 	if (page != NULL)
 	{
@@ -395,10 +387,10 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 		le_my_mailbox->name = put_text(page->name, &len);
 	}
 	else
-		put_command(cmd);
+		put_command(cmd, number);
 	Assert(pg_atomic_read_u32(&le_shared->processes[le_my_proc()].present) == 0); /* the last wait has left */
 	le_flush_enter();
-	number = post(type);
+	post(type, number);
 	LE_FAULT("request-posted");
 
 	/* 4. */

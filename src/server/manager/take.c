@@ -239,6 +239,10 @@ static bool
 read_command(LeMailbox *box, LeTime now, LeCommand *cmd)
 {
 	*cmd = box->command;
+
+	/* no pointer of another process */
+	Assert(cmd->name.data == NULL && cmd->owner.data == NULL && cmd->value.data == NULL &&
+		   cmd->acquirer.data == NULL && cmd->names == NULL && cmd->tokens == NULL);
 	cmd->later = !box->durable_release && !le_waits_for_standby(box->need_standby);
 	cmd->name = le_mailbox_text(box, box->name);
 	cmd->owner = le_mailbox_text(box, box->owner);
