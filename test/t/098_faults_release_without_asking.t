@@ -56,6 +56,40 @@ subtest 'it is told at once' => sub {
 	ask($free, q{SELECT force_release_lock('x'), force_release_lock('y')});
 };
 
+subtest 'of each of the last eight grants' => sub {
+	my $pid = manager();
+
+	# 5 minutes: the longest TTL
+	my %token = map { $_ => acquire($one, "n$_", q{, '5 min'}) } 1 .. 8;
+	ask($one, q{SET lock_timeout = '2 s'});
+	foreach my $i (1 .. 8)
+	{
+		kill 'STOP', $pid;
+		is(release($one, "n$i", $token{$i}), 't', "grant $i");
+		kill 'CONT', $pid;
+		ok(wait_until(sub { is_stored_free("n$i") }), 'it is released');
+	}
+	ask($one, 'RESET lock_timeout');
+	nothing_left($node);
+};
+
+subtest 'of this name, token and kind alone' => sub {
+	my ($x, $y, $e) = (acquire($one, 'x'), acquire($one, 'y'), ask($one, q{SELECT campaign('e', 'me')}));
+
+	is(release($one, 'y', $x), 'f', 'another lock');
+	is(release($one, 'xx', $x), 'f', 'one that is not held');
+	is(release($one, 'x', $y), 'f', 'the token of another lock');
+	is(release($one, 'e', $e), 'f', 'the term of an election');
+	is(ask($one, "SELECT resign('x', $x)"), 'f', 'the token of a lock, of an election');
+	is(ask($free, "SELECT concat(is_held('x', $x), is_held('y', $y), is_leader('e', $e))"), 'ttt', 'which releases nothing');
+	is(join(' ', release($one, 'x', $x), release($one, 'y', $y), ask($one, "SELECT resign('e', $e)")), 't t t', 'they are released');
+	my $next = acquire($one, 'x');
+	is(release($one, 'x', $x), 'f', 'the token of an earlier grant');
+	is(ask($free, "SELECT is_held('x', $next)"), 't', 'it is held');
+	is(release($one, 'x', $next), 't', 'released');
+	nothing_left($node);
+};
+
 subtest 'nobody has to ring twice' => sub {
 	my $x = acquire($one, 'x');
 

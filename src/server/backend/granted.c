@@ -37,7 +37,7 @@ static bool
 is_plain(const LeCommand *cmd, const LeReply *reply)
 {
 	return cmd->kind == LE_KIND_LOCK && cmd->nnames == 0 && cmd->lease == 0 && !cmd->enqueue &&
-		   !reply->reentrant && !reply->bound && reply->epoch_is != 0 && cmd->ttl <= LE_SAVE_INTERVAL;
+		   !reply->reentrant && !reply->bound && cmd->ttl <= LE_SAVE_INTERVAL;
 }
 
 void
@@ -48,7 +48,7 @@ le_granted_note(const LeCommand *cmd, const LeReply *reply)
 	Assert(reply->status == LE_OK && reply->token != 0);
 	if (!is_plain(cmd, reply))
 		return;
-	Assert(reply->epoch < LE_EPOCHS && cmd->name.len <= LE_MAX_NAME);
+	Assert(reply->epoch < LE_EPOCHS && reply->epoch_is != 0 && cmd->name.len <= LE_MAX_NAME);
 	newest = (newest + 1) % GRANTS;
 	grant = &grants[newest];
 	grant->session = le_my_mailbox->session;
@@ -63,7 +63,7 @@ le_granted_note(const LeCommand *cmd, const LeReply *reply)
 	memcpy(grant->name, cmd->name.data, cmd->name.len);
 }
 
-/* The grant of the token and name that cmd releases; NULL: none is remembered. */
+/* The grant of the token and name that cmd releases; NULL: none is remembered, or cmd has no token. */
 static Grant *
 find(const LeCommand *cmd)
 {
@@ -94,7 +94,7 @@ le_granted_take(const LeCommand *cmd)
 	Grant *grant;
 
 	Assert(le_pending_is_free());
-	if (cmd->kind != LE_KIND_LOCK || cmd->token == 0 || cmd->hold_for != 0 || cmd->all_holds)
+	if (cmd->kind != LE_KIND_LOCK || cmd->hold_for != 0 || cmd->all_holds)
 		return false;
 	grant = find(cmd);
 	if (grant == NULL || grant->role != cmd->role || le_release_waits())
@@ -102,10 +102,9 @@ le_granted_take(const LeCommand *cmd)
 
 	/* however the transaction ends, le_pending_top_ended() ends this */
 	le_xact.is_touched = true;
-	pg_atomic_write_u32(&le_my_mailbox->releasing, 1);
 
-	/* the manager that leaves clears running before it looks at releasing */
-	pg_memory_barrier();
+	/* a full barrier: the manager that leaves clears running before it looks at releasing */
+	(void) pg_atomic_exchange_u32(&le_my_mailbox->releasing, 1);
 	if (is_held(grant))
 		return true;
 	pg_atomic_write_u32(&le_my_mailbox->releasing, 0);
