@@ -51,10 +51,10 @@ static LeFenceCount *counts = NULL;
  * PostgreSQL's lock table is everybody's: one transaction may take half of it
  * for its fences.
  */
-static int
+static int64
 max_fences(void)
 {
-	return Max(1, (int) Min((int64) max_locks_per_xact * MaxBackends / 2, PG_INT32_MAX));
+	return (int64) max_locks_per_xact * MaxBackends / 2;
 }
 
 /* An error if this transaction has as many fences as one may have. */
@@ -66,17 +66,16 @@ check_room(void)
 	for (const LeFenceCount *c = counts; c != NULL; c = c->older)
 		count += c->count;
 	if (count >= max_fences())
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("this transaction fences or releases too many locks"),
-			 errdetail("Each token that it fences or releases is fenced until its end: %d at most, half of "
-					   "the lock table.",
-					   max_fences()),
-			 errhint("Release in several transactions, or acquire together what is released together: "
-					 "acquire_locks() gives one token, revoke_lease() ends all that is on a lease.  "
-					 "See max_locks_per_transaction (%d).",
-					 max_locks_per_xact)));
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("this transaction fences or releases too many locks"),
+				 errdetail("Each token that it fences or releases is fenced until its end: " INT64_FORMAT
+						   " at most, half of the lock table.",
+						   max_fences()),
+				 errhint("Release in several transactions, or acquire together what is released together: "
+						 "acquire_locks() gives one token, revoke_lease() ends all that is on a lease.  "
+						 "See max_locks_per_transaction (%d).",
+						 max_locks_per_xact)));
 }
 
 /* One more fence of the current subtransaction. */
