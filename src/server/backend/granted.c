@@ -37,7 +37,7 @@ static bool
 is_plain(const LeCommand *cmd, const LeReply *reply)
 {
 	return cmd->kind == LE_KIND_LOCK && cmd->nnames == 0 && cmd->lease == 0 && !cmd->enqueue &&
-		   !reply->reentrant && !reply->bound && cmd->ttl <= LE_SAVE_INTERVAL;
+		   !reply->reentrant && !reply->bound && reply->epoch_is != 0 && cmd->ttl <= LE_SAVE_INTERVAL;
 }
 
 void
@@ -48,7 +48,7 @@ le_granted_note(const LeCommand *cmd, const LeReply *reply)
 	Assert(reply->status == LE_OK && reply->token != 0);
 	if (!is_plain(cmd, reply))
 		return;
-	Assert(reply->epoch < LE_EPOCHS && reply->epoch_is != 0 && cmd->name.len <= LE_MAX_NAME);
+	Assert(reply->epoch < LE_EPOCHS && cmd->name.len <= LE_MAX_NAME);
 	newest = (newest + 1) % GRANTS;
 	grant = &grants[newest];
 	grant->session = le_my_mailbox->session;
