@@ -34,12 +34,9 @@ sub go_on
 }
 
 # Asked without the library.
-sub backends
-{
-	my ($where) = @_;
-	$admin->query("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND $where");
-	return $admin->wait('Z');
-}
+sub admin { $admin->query($_[0]); return $admin->wait('Z'); }
+
+sub backends { return admin("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND $_[0]"); }
 
 # The answer to a statement, errors before it; ok if it came in time.
 sub answer
@@ -119,9 +116,11 @@ subtest 'limits of a call' => sub {
 
 	$old->query(q{SELECT is_held('x', 1)});
 	stop_manager();
+	my (@struck, @struck_other);
 	foreach my $s ($old, $fresh)
 	{
 		my $who = $s == $old ? 'an old session' : 'a new session';
+		my $start;
 
 		is(answer($s, q{SELECT acquire_lock('a', '1 h', wait => '500 ms')}, "$who, wait"), '', 'NULL');
 		is(answer($s, q{SELECT try_acquire_lock('b')}, "$who, try"), '', 'NULL, behind an unanswered one');
@@ -129,12 +128,19 @@ subtest 'limits of a call' => sub {
 		is(answer($s, q{SELECT await_lock('a', 1, wait => '100 ms')}, "$who, await"), 'f', 'not yet');
 		is(answer($s, q{SELECT * FROM try_acquire_each('{e1,e2}')}, "$who, each of several"), "e1|\ne2|", 'NULL for each') if $s == $old;
 		$s->query(q{SET lock_timeout = '300 ms'});
+		$start = time;
 		like(answer($s, q{SELECT acquire_lock('a', '1 h')}, "$who, lock_timeout"), qr/ERROR:  55P03: canceling statement due to lock timeout/, 'strikes');
+		push @struck, time - $start;
+		$start = time;
 		like(answer($s, q{SELECT is_held('a', 1)}, "$who, lock_timeout, another call"), qr/ERROR:  55P03/, 'strikes as well');
+		push @struck_other, time - $start;
 		$s->query(q{RESET lock_timeout; SET statement_timeout = '300 ms'});
 		like(answer($s, q{SELECT acquire_lock('a', '1 h')}, "$who, statement_timeout"), qr/ERROR:  57014/, 'strikes');
 		$s->query(q{RESET statement_timeout});
 	}
+
+	cmp_ok((sort { $a <=> $b } @struck)[0], '<', 2, 'a wait for a lock ends with lock_timeout');
+	cmp_ok($_, '>=', 2, 'a call that waits for no lock gives the manager its time') foreach @struck_other;
 
 	# clients that go away while they wait: before the request, and for its answer
 	my @gone = map { LeWire->new($node) } 1 .. 2;
@@ -226,6 +232,45 @@ subtest 'what ends meanwhile' => sub {
 	go_on();
 	nothing_left($node, 'all of it is read later');
 	$_->quit foreach @other;
+};
+
+# Else the next connection would wait for that, which gets the same mailbox.
+subtest 'a session that leaves much waits for its end' => sub {
+	my ($few, $many, $open, $late) = map { session($node) } 1 .. 4;
+	my $exists = sub { return kill 0, $_[0]->pid };
+
+	$few->query(q{SELECT count(acquire_lock('few ' || i, NULL)) FROM generate_series(1, 15) i});
+	$_->query(q{SELECT count(acquire_lock(pg_backend_pid() || ' ' || i, NULL)) FROM generate_series(1, 16) i}) foreach $many, $late;
+	$open->query(q{BEGIN; SELECT acquire_lock('open', '1 h')});
+	stop_manager();
+	my %used = map { $_->pid => cpu_time($_->pid) } $many, $open;
+	my $start = time;
+	$_->quit foreach $few, $many, $open;
+	ok(wait_until(sub { !$exists->($few) }), 'one that leaves little does not');
+	SKIP:
+	{
+		skip 'it takes too long', 1 if time - $start > 2;
+		admin('SELECT pg_sleep(1.5)');
+		foreach my $s ([ 'many locks', $many ], [ 'a transaction', $open ])
+		{
+			my $used = eval { cpu_time($s->[1]->pid) - $used{ $s->[1]->pid } };
+
+			last if time - $start > 4;
+			ok($exists->($s->[1]), "one that leaves $s->[0] does");
+			cmp_ok($used, '<', 0.05 + 0.02 * (time - $start), 'and sleeps');
+		}
+	}
+	go_on();
+	ok(wait_until(sub { !$exists->($many) && !$exists->($open) }), 'until that is read');
+
+	# not for ever
+	stop_manager();
+	$start = time;
+	$late->quit;
+	ok(wait_until(sub { !$exists->($late) }), 'nor longer than that is borne');
+	cmp_ok(time - $start, '>=', 5, 'which is 5 s');
+	go_on();
+	nothing_left($node);
 };
 
 # Each is refused, and asks again at once: the manager has something to do one by one for as long as they go on.

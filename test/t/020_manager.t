@@ -107,20 +107,34 @@ subtest 'what ends while there is no manager' => sub {
 
 subtest 'no manager for long' => sub {
 	my ($launcher, $manager) = (launcher_pid(), manager_pid());
-	my ($s, $waiter) = map { session($node) } 1 .. 2;
+	my ($s, @waiters) = map { session($node) } 1 .. 7;
 
 	$s->query(q{SELECT acquire_lock('commit', '1 h')});
 	$s->query(q{BEGIN; SELECT release_lock('commit')});
 	stop_launcher($launcher);
 	kill 'TERM', $manager;
 	wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $manager");
-	$waiter->query(q{SELECT acquire_lock('x', wait => '500 ms')});
-	like($waiter->error, qr/57P03: .*manager of database "postgres" is not running\nDETAIL:  It did not start within 1\.0 seconds\.\nHINT:  See the server log\./, 'a caller is told, after its wait');
+
+	# at least 1 s, and at most 5
+	my @cases = (
+		[ q{acquire_lock('x', wait => '500 ms')}, '1.0' ],
+		[ q{try_acquire_lock('x')}, '1.0' ],
+		[ q{acquire_lock('x', wait => '1500 ms')}, '1.5' ],
+		[ q{acquire_lock('x', wait => '20 s')}, '5.0' ],
+		[ q{acquire_lock('x')}, '5.0' ],
+		[ q{is_held('x', 1)}, '5.0' ]);
+	$waiters[$_]->async("SELECT $cases[$_][0]") foreach 0 .. $#cases;
+	foreach my $i (0 .. $#cases)
+	{
+		$waiters[$i]->wait;
+		like($waiters[$i]->error, qr/57P03: .*manager of database "postgres" is not running\nDETAIL:  It did not start within \Q$cases[$i][1]\E seconds\.\nHINT:  See the server log\./,
+			"a caller is told, after its wait: $cases[$i][0]");
+	}
 	is($s->query('COMMIT'), '', 'a commit ends');
 	kill 'CONT', $launcher;
 	is(one(q{SELECT acquire_lock('commit', wait => '20 s') IS NOT NULL}), 't', 'its release is applied later');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
-	$_->quit foreach $s, $waiter;
+	$_->quit foreach $s, @waiters;
 	nothing_left($node);
 };
 

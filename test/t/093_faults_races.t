@@ -565,6 +565,36 @@ foreach my $point (qw(manager-took batch-before-expiry batch-written batch-commi
 	$b->query("SELECT release_lock('x', $next)");
 }
 
+# A call does without its answer 2 s after its own wait, whether the manager has taken it or not.  After 5 s it would do so in
+# any case; on a busy machine not always in time.
+{
+	my $token = acquire($a, 'held', q{'1 h'});
+	my $clock = session($node);
+	my $in_time;
+
+	foreach (1 .. 5)
+	{
+		stop_at('batch-begun');
+		$clock->async('SELECT pg_sleep(4.5)');
+		$a->async(q{SELECT try_acquire_lock('taken')});
+		stopped('batch-begun');
+		$b->async(q{SELECT try_acquire_lock('not taken')});
+		$c->async("SELECT is_held('held', $token)");
+		asking($_) foreach $b, $c;
+		is($a->wait . $b->wait . $a->error . $b->error, '', 'two that try are answered by a manager that stands still');
+		ok(!$c->ready, 'who has no wait of its own waits on');
+		$in_time = !$clock->ready;
+		go_on('batch-begun');
+		is($c->wait, 't', 'and is answered');
+		$clock->wait;
+		last if $in_time;
+	}
+	ok($in_time, 'both of them as soon as that may be');
+	is($a->query("SELECT release_lock('held', $token)"), 't', 'released');
+	$clock->quit;
+	nothing_left($node);
+}
+
 # --- an end that is seen before it is told ---
 
 # A manager that tries again looks at every mailbox: it clears one that was linked for it meanwhile. A session of another
