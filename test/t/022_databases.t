@@ -98,6 +98,65 @@ subtest 'DROP and CREATE EXTENSION, prepared' => sub {
 	is(one(q{SELECT release_lock('x', acquire_lock('x'))}), 't', 'nothing has happened');
 };
 
+# Which subtransaction has created or dropped it, of which nothing may be left after a rollback, nor be taken for that.
+subtest 'in subtransactions, and other extensions' => sub {
+	my $again = 'DROP EXTENSION lock_election; CREATE EXTENSION lock_election';
+	my $call = q{SELECT release_lock('x', acquire_lock('x'))};
+	my ($no_call, $no_prepare) = (qr/ERROR:  55000: cannot use locks in the transaction that created/, qr/ERROR:  0A000: cannot PREPARE a transaction that has created, dropped/);
+
+	foreach my $case (
+		[ "SAVEPOINT s; $again; ROLLBACK TO s; $call", qr/^$/ ],
+		[ "SAVEPOINT s; SAVEPOINT t; $again; RELEASE t; ROLLBACK TO s; $call", qr/^$/ ],
+		[ "$again; SAVEPOINT s; ROLLBACK TO s; $call", $no_call ],
+		[ "$again; SAVEPOINT s; $again; ROLLBACK TO s; $call", $no_call ],
+		[ "SAVEPOINT s; $again; SAVEPOINT t; ROLLBACK TO t; $call", $no_call ],
+		[ "SAVEPOINT s; DROP EXTENSION lock_election; ROLLBACK TO s; PREPARE TRANSACTION 'p'", qr/^$/ ],
+		[ "DROP EXTENSION lock_election; SAVEPOINT s; ROLLBACK TO s; PREPARE TRANSACTION 'p'", $no_prepare ],
+		[ "$again; SAVEPOINT s; $again; ROLLBACK TO s; PREPARE TRANSACTION 'p'", $no_prepare ],
+		[ "DROP EXTENSION plpgsql; CREATE EXTENSION plpgsql; $call", qr/^$/ ],
+		[ "DROP EXTENSION plpgsql; CREATE EXTENSION plpgsql; PREPARE TRANSACTION 'p'", qr/^$/ ],
+		[ "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'; ALTER EXTENSION lock_election ADD FUNCTION f(); $call", qr/^$/ ],
+		[ "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'; ALTER EXTENSION lock_election ADD FUNCTION f(); PREPARE TRANSACTION 'p'", qr/^$/ ])
+	{
+		my ($sql, $error) = @$case;
+
+		like(error_of("BEGIN; $sql"), $error, $sql);
+		one(q{ROLLBACK PREPARED 'p'}) if $sql =~ /PREPARE/ && $error eq qr/^$/;
+	}
+	is(one($call), 't', 'nothing has happened');
+};
+
+# The launcher looks for databases every 5 s by itself; a manager that sleeps does not look.
+subtest 'a manager comes and goes with the extension' => sub {
+	my $watch = session($node);
+	my (@came, @went);
+	my $until = sub {
+		my ($n, $start) = @_;
+		wait_until(sub { $watch->query(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'looked'}) eq $n })
+		  or die 'it does not';
+		return time - $start;
+	};
+
+	one('CREATE DATABASE looked');
+	foreach (1 .. 3)
+	{
+		# it has looked, as the manager before has woken it
+		$watch->query('SELECT pg_sleep(0.5)');
+		my $start = time;
+		one('CREATE EXTENSION lock_election', 'looked');
+		push @came, $until->(1, $start);
+		one('SELECT FROM lock_election.locks; SELECT pg_sleep(0.2)', 'looked');
+		$start = time;
+		one('DROP EXTENSION lock_election', 'looked');
+		push @went, $until->(0, $start);
+	}
+	cmp_ok((sort { $a <=> $b } @came)[1], '<', 3, 'it is started by CREATE EXTENSION');
+	cmp_ok((sort { $a <=> $b } @went)[1], '<', 0.5, 'and leaves with DROP EXTENSION');
+	note("came @came, went @went");
+	$watch->quit;
+	one('DROP DATABASE looked');
+};
+
 # The manager finds other tables than those it has read: nothing of what it knows is true of them.
 subtest 'dropped and created under a manager that has something to write' => sub {
 	my ($holder, $asks) = map { session($node) } 1 .. 2;
@@ -592,6 +651,51 @@ subtest 'when the launcher looks' => sub {
 	$configure->('on', 1);
 	wait_for_sql($node, "SELECT state FROM pg_stat_activity WHERE pid = $launcher", 'idle');
 	one('ALTER DATABASE postgres CONNECTION LIMIT -1');
+};
+
+subtest 'why there is no manager' => sub {
+	my $not_running = 'ERROR:  57P03: the lock_election manager of database "%s" is not running\nDETAIL:  ';
+	my $manager = q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = '%s'};
+	my $in = sub { return sprintf "SELECT count(*) FROM pg_stat_activity WHERE pid IN (%s)", join ',', @_ };
+
+	# PostgreSQL waits for clients, and drops nothing while they stay; on a busy machine it gives up too soon
+	new_database('needed');
+	my ($s, $drops) = (session($node, dbname => 'needed'), session($node));
+	my $error;
+	foreach (1 .. 5)
+	{
+		like($s->query(q{SELECT release_lock('x', acquire_lock('x', wait => '20 s'))}), qr/t/, 'it works');
+		my $pid = one(sprintf $manager, 'needed');
+		$drops->async('DROP DATABASE needed');
+		wait_for_sql($node, q{SELECT count(*) > 0 FROM pg_locks WHERE classid = 'pg_database'::regclass AND granted AND mode = 'AccessExclusiveLock' AND pid = } . $drops->pid);
+		kill 'TERM', $pid;
+		wait_for_sql($node, $in->($pid), '0');
+		$s->query(q{SELECT try_acquire_lock('y')});
+		$error = $s->error;
+		$drops->wait;
+		like($drops->error, qr/55006/, 'the command is refused in the end');
+		last if $error;
+	}
+	my ($told, $by) = (sprintf($not_running, 'needed'), $drops->pid);
+	like($error, qr/${told}Process $by needs the database for a command such as DROP DATABASE\.\nHINT:  Try again later\./, 'a command needs the database');
+	$_->quit foreach $s, $drops;
+	one('DROP DATABASE needed');
+
+	# the postmaster, which would start another launcher, stands still
+	$s = session($node);
+	my @pids = map { $s->query($_) } sprintf($manager, 'postgres'), q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'};
+	my ($postmaster) = slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/;
+	kill 'STOP', $postmaster;
+	kill 'TERM', @pids;
+	eval {
+		wait_until(sub { $s->query($in->(@pids)) eq '0' });
+		$s->query(q{SELECT try_acquire_lock('y')});
+	};
+	kill 'CONT', $postmaster;
+	$told = sprintf $not_running, 'postgres';
+	like($s->error, qr/${told}The lock_election launcher, which starts it, is not running\.\nHINT:  See the server log\./, 'there is no launcher');
+	is($s->query(q{SELECT release_lock('x', acquire_lock('x', wait => '20 s'))}), 't', 'then there is');
+	$s->quit;
 };
 
 # A probe of a database without the extension must not take the place of one that has it.
