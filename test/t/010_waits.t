@@ -51,22 +51,31 @@ my ($holder, $first, $second, $third) = map { session($node) } 1 .. 4;
 	is($holder->query("SELECT release_lock('woken', $token)"), 't', 'it is held');
 }
 
-# A backend looks around each second by itself; a grant must not wait for that.
+# A backend looks around each second by itself, and the manager too; a grant must not wait for that.
+foreach my $case (
+	[ 'release', '', q{'5 min'}, q{SELECT release_lock('woken')} ],
+	[ 'ROLLBACK', 'BEGIN', q{'5 min'}, 'ROLLBACK' ],
+	[ 'ROLLBACK TO', 'BEGIN; SAVEPOINT s', q{'5 min'}, 'ROLLBACK TO s' ],
+	[ 'DISCARD ALL', '', 'NULL', 'DISCARD ALL' ])
 {
+	my ($title, $before, $ttl, $end) = @$case;
 	my @took;
 
 	foreach (1 .. 5)
 	{
-		$holder->query("SELECT acquire_lock('woken')");
+		$holder->query($before) if $before;
+		$holder->query("SELECT acquire_lock('woken', $ttl)");
 		$first->async("SELECT acquire_lock('woken')");
 		waiting($first);
+		$watch->query('SELECT pg_sleep(0.1)');
 		my $start = time;
-		$holder->query("SELECT release_lock('woken')");
+		$holder->query($end);
 		$first->wait;
 		push @took, time - $start;
 		$first->query("SELECT release_lock('woken')");
+		$holder->query('COMMIT') if $before;
 	}
-	cmp_ok((sort { $a <=> $b } @took)[2], '<', 0.3, 'who waits is woken by the grant');
+	cmp_ok((sort { $a <=> $b } @took)[2], '<', 0.3, "$title: who waits is woken by the grant");
 }
 
 # --- a manager that does not come to it ---
@@ -262,6 +271,15 @@ sub setting
 ended_wait('cancel', $first, signalled('pg_cancel_backend'), '57014');
 ended_wait('lock_timeout', setting($first, 'lock_timeout'), sub { }, '55P03');
 $first->query('RESET lock_timeout');
+{
+	my $token = $holder->query(q{SELECT acquire_lock('end', '1 h')});
+
+	$first->query(q{SET lock_timeout = '1 ms'});
+	is($first->query(q{SELECT acquire_lock('end', wait => '1 min')}), '', 'the shortest lock_timeout');
+	like($first->error, qr/55P03/, 'strikes');
+	$first->query('RESET lock_timeout');
+	$holder->query("SELECT release_lock('end', $token)");
+}
 ended_wait('statement_timeout', setting($first, 'statement_timeout'), sub { }, '57014');
 like($first->error, qr/statement timeout/, 'statement_timeout: says so');
 $first->query('RESET statement_timeout');
