@@ -9,7 +9,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 # With segments of shared memory that are files, so that they can be counted, and a small lock table.
-my $node = new_node('main', conf => "dynamic_shared_memory_type = mmap\nmax_locks_per_transaction = 30\n");
+my $node = new_node('main', conf => "dynamic_shared_memory_type = mmap\nmax_locks_per_transaction = 30\nmax_prepared_transactions = 1\n");
 my ($a, $b, $c) = map { session($node) } 1 .. 3;
 
 # Segments of dynamic shared memory, the one of their control included.
@@ -17,19 +17,50 @@ sub segments { return scalar(() = glob($node->data_dir . '/pg_dynshmem/*')); }
 
 $a->query('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)');
 
-# --- a transaction that has failed is over: the release after its ROLLBACK is alone again, and one request ---
+# --- a transaction is over: the release after it is alone again, and one request ---
 
 {
 	my $checks = sub { return $c->query('SELECT checks FROM lock_election.stat'); };
 
-	foreach my $failed ('BEGIN; SELECT 1 / 0; ROLLBACK', 'BEGIN; SAVEPOINT s; SELECT 1 / 0; ROLLBACK', 'BEGIN; SELECT 1 / 0; COMMIT')
+	foreach my $over ('BEGIN; SELECT 1; COMMIT', 'BEGIN; SELECT 1; ROLLBACK', q{BEGIN; SELECT 1; PREPARE TRANSACTION 'p'}, 'BEGIN; SELECT 1 / 0; ROLLBACK',
+		'BEGIN; SAVEPOINT s; SELECT 1 / 0; ROLLBACK', 'BEGIN; SELECT 1 / 0; COMMIT')
 	{
 		$a->query(q{SELECT acquire_lock('r')});
-		$a->query($failed);
+		$a->query($over);
 		my $before = $checks->();
-		is($a->query(q{SELECT release_lock('r')}), 't', "after $failed: a release");
+		is($a->query(q{SELECT release_lock('r')}), 't', "after $over: a release");
 		is($checks->(), $before, 'is one request');
 	}
+	$c->query(q{ROLLBACK PREPARED 'p'});
+	nothing_left($node);
+}
+
+# --- a statement that is nothing but the release: it looks for nothing before ---
+
+{
+	my $checks = sub { return $c->query('SELECT checks FROM lock_election.stat'); };
+	my $r = q{release_lock('r')};
+
+	foreach my $case (
+		[ "SELECT $r", 1 ], [ "SELECT * FROM $r", 1 ], [ "SELECT a FROM $r AS a", 1 ], [ "SELECT $r WHERE true", 1 ],
+		[ "SELECT $r, 1" ], [ "SELECT $r LIMIT 1" ], [ "SELECT $r UNION ALL SELECT false" ],
+		[ "SELECT $r WHERE pg_backend_pid() > 0" ], [ q{SELECT release_lock((SELECT 'r'))} ], [ "SELECT (SELECT $r)" ],
+		[ "WITH w AS (INSERT INTO t VALUES (2, 0)) SELECT $r" ], [ "SELECT $r FROM t" ], [ "SELECT 1 WHERE $r" ],
+		[ "SELECT * FROM $r WITH ORDINALITY" ], [ "SELECT * FROM ROWS FROM ($r, generate_series(1, 1))" ],
+		[ "SELECT * FROM ROWS FROM (generate_series(1, 1), $r)" ], [ "SELECT a FROM $r AS a WHERE a" ], [ "SELECT a::text FROM $r AS a" ],
+		[ "SELECT 1 FROM $r" ], [ q{SELECT * FROM release_lock((SELECT 'r'))} ], [ "SELECT a FROM $r AS a LIMIT 1" ],
+		[ "SELECT a FROM $r AS a, generate_series(1, 1)" ])
+	{
+		my ($sql, $alone) = @$case;
+
+		$a->query(q{SELECT acquire_lock('r')});
+		my $before = $checks->();
+		$a->query($sql);
+		is($a->error, '', $sql);
+		is($checks->() == $before ? 'at once' : 'at its commit', $alone ? 'at once' : 'at its commit', 'when it is released');
+		is($c->query(q{SELECT release_lock('r', try_acquire_lock('r'))}), 't', 'it is');
+	}
+	$a->query('DELETE FROM t WHERE id = 2');
 	nothing_left($node);
 }
 
