@@ -321,6 +321,43 @@ foreach my $waits (0, 1)
 	}
 }
 
+# Only what is bound when the lock is granted, and not dropped or executed before: bind (b), close (c), execute (e) portals, of
+# which number 1 acquires, and 2 and 3 read.
+{
+	my $w = LeWire->new($node);
+
+	foreach my $case (
+		[ 'e1', 0 ], [ 'b2 e1', 1 ], [ 'e1', 0 ], [ 'b2 c2 e1', 0 ], [ 'b2 e2 e1', 0 ], [ 'b2 b3 c2 e1 e3', 1 ], [ 'b2 b3 c3 e1 e2', 1 ],
+		[ 'b2 b3 c2 c3 e1', 0 ], [ 'b2 b3 c3 c2 e1', 0 ], [ 'b2 b3 e3 e1 e2', 1 ], [ 'b2 b3 e2 e1 e3', 1 ], [ 'b2 b3 e2 e3 e1', 0 ])
+	{
+		my ($steps, $warns) = @$case;
+
+		$w->together(
+			sub {
+				$w->parse('s0', 'SELECT 1');
+				$w->parse('s1', q{SELECT acquire_lock('x')});
+				$w->parse('s2', 'SELECT count(*) FROM one');
+				$w->bind('p1', 's1');
+				foreach (split ' ', $steps)
+				{
+					my ($do, $n) = split //;
+
+					$w->bind("p$n", 's2') if $do eq 'b';
+					$w->message('C', "Pp$n\0") if $do eq 'c';
+					$w->execute("p$n") if $do eq 'e';
+				}
+				$w->bind('', 's0');
+				$w->execute('');
+				$w->message('C', "Ss$_\0") foreach 0 .. 2;
+				$w->sync;
+			});
+		$w->wait('Z');
+		like($w->error, $warns ? qr/^WARNING 01000 this transaction goes on with a snapshot/ : qr/^$/, "bound: $steps");
+		forget();
+	}
+	$w->quit;
+}
+
 # --- the extended protocol ---
 
 # Bare calls by Parse, Bind, Execute: title, settings, statement, types, values.
