@@ -502,6 +502,12 @@ subtest 'nothing can be added to the tables' => sub {
 	}
 	is($admin->query('CREATE TABLE theirs (id bigint PRIMARY KEY REFERENCES theirs); CREATE INDEX ON theirs (id); ALTER TABLE theirs ADD x int; CREATE TABLE alike (LIKE theirs, CHECK (id > 0)); DROP TABLE alike; DROP TABLE theirs, refers')
 		. $admin->error, '', 'other tables are not looked after');
+	is($admin->query('CREATE TABLE theirs (id bigint); ALTER EXTENSION plpgsql ADD TABLE theirs; CREATE INDEX ON theirs (id); ALTER EXTENSION plpgsql DROP TABLE theirs; DROP TABLE theirs')
+		. $admin->error, '', 'nor those of other extensions');
+	is($admin->query('CREATE RULE r AS ON INSERT TO lock_election.locks DO INSTEAD NOTHING; DROP RULE r ON lock_election.locks') . $admin->error, '', 'nor views');
+	one('CREATE DATABASE without');
+	is(error_of('CREATE TABLE t (id int PRIMARY KEY); CREATE INDEX ON t (id)', dbname => 'without'), '', 'nor anything where the extension is not');
+	one('DROP DATABASE without');
 
 	# the key can be built anew
 	my @clients = map { session($node) } 1 .. 4;
