@@ -3,11 +3,12 @@
 # Promises: -
 use strict;
 use warnings;
+use IO::Socket::IP ();
 use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main', init => [ allows_streaming => 1 ], conf => "log_lock_waits = on\ndeadlock_timeout = 100ms\nlisten_addresses = '127.0.0.1'\n");
+my $node = new_node('main', init => [ allows_streaming => 1 ], conf => "log_lock_waits = on\ndeadlock_timeout = 100ms\nlisten_addresses = '*'\n");
 my $s = session($node);
 
 $s->query('CREATE ROLE worker; CREATE ROLE other; CREATE ROLE auditor IN ROLE pg_read_all_stats');
@@ -48,6 +49,30 @@ foreach my $name (q{it's "quoted"}, 'a  b', ' ', '', 'x' x 100)
 	my $t = $h->query(q{SELECT acquire_lock('named', ttl => '1 h')});
 	is($s->query(q{SELECT application_name FROM lock_election.locks WHERE name = 'named'}), $as, "application_name '" . substr($name, 0, 12) . "'");
 	$h->query("SELECT release_lock('named', $t)");
+}
+
+SKIP:
+{
+	skip 'no IPv6', 2 unless IO::Socket::IP->new(LocalHost => '::1', Listen => 1);
+	my @hosts = ([ '::1', '::1' ]);
+
+	# an address of a link has a zone, which an inet has not
+	if (can_silence())
+	{
+		system_or_bail('ip', 'address', 'add', 'fe80::1/64', 'dev', 'lo', 'nodad');
+		push @hosts, [ 'fe80::1%lo', 'fe80::1' ];
+	}
+	$node->append_conf('pg_hba.conf', 'host all all fe80::/10 trust');
+	$node->reload;
+	foreach my $host (@hosts)
+	{
+		my $six = session($node, connstr => "host=$host->[0]");
+
+		$six->query(q{SELECT acquire_lock('six')});
+		is($s->query(q{SELECT client_addr FROM lock_election.locks WHERE name = 'six'}) . $s->error, $host->[1], "an IPv6 address: $host->[0]");
+		$six->query(q{SELECT release_lock('six')});
+		$six->quit;
+	}
 }
 
 # The connections end, the manager ends, the server crashes: all of that is kept.
@@ -130,10 +155,10 @@ $b->query(q{SELECT force_resign('e')});
 
 # The owner waits on both connections: the second joins the first.
 $token = $s->query(q{SELECT acquire_lock('job')});
-foreach my $c ($a, $b)
+foreach my $c ([ $a, '1 h' ], [ $b, '1 min' ])
 {
-	$c->async(q{SELECT acquire_lock('job', owner => 'w')});
-	wait_for_sql($node, 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $c->pid, '1');
+	$c->[0]->async("SELECT acquire_lock('job', ttl => '$c->[1]', owner => 'w')");
+	wait_for_sql($node, 'SELECT count(*) FROM lock_election.waiters WHERE pid = ' . $c->[0]->pid, '1');
 }
 $s->query("SELECT release_lock('job', $token)");
 is($a->wait, $b->wait, 'both get one token');

@@ -19,11 +19,11 @@ static const char *
 my_address(void)
 {
 	static char address[INET6_ADDRSTRLEN + 16] = "";
-	const SockAddr *peer = MyBEEntry != NULL ? (const SockAddr *) &MyBEEntry->st_clientaddr : NULL;
+	const SockAddr *peer = (const SockAddr *) &MyBEEntry->st_clientaddr;
 
 	if (address[0] != '\0')
 		return address;
-	if (peer == NULL || (peer->addr.ss_family != AF_INET && peer->addr.ss_family != AF_INET6) ||
+	if ((peer->addr.ss_family != AF_INET && peer->addr.ss_family != AF_INET6) ||
 		pg_getnameinfo_all(&peer->addr, peer->salen, address, sizeof(address), NULL, 0, NI_NUMERICHOST) != 0)
 		strlcpy(address, "-", sizeof(address));
 
