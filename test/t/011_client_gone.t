@@ -159,11 +159,18 @@ sub seconds_to_probe
 	$owner->query("SELECT acquire_lock('probes')");
 	is($s->query("SELECT acquire_lock('probes', wait => '1500 ms')"), '', 'a wait');
 	is($s->query($show), $before, 'the settings come back after it');
+	$s->query(q{SET statement_timeout = '1500 ms'});
+	$s->query("SELECT acquire_lock('probes')");
+	like($s->error, qr/57014/, 'a wait that is cancelled');
+	$s->query('RESET statement_timeout');
+	is($s->query($show), $before, 'and after that');
 	$s->query("SELECT acquire_lock('ttl')");
 	is($s->query($show), $before, 'a lock with a TTL needs none');
 
 	like($s->query("SELECT acquire_lock('b1', NULL), current_setting('tcp_user_timeout')"), qr/^\d+\|10000$/, 'the grant of a bound lock has to be acknowledged in time');
 	is($s->query($show), $probing, 'after that there are probes only');
+	like($s->query("SELECT acquire_lock('ttl2'), current_setting('tcp_user_timeout')"), qr/^\d+\|0$/, 'nor is there more for another lock that is not bound');
+	is($s->query("SELECT release_lock('b2'), current_setting('tcp_user_timeout')"), 'f|0', 'or for another call');
 	$s->query("SELECT acquire_lock('b2', NULL)");
 	$s->query("SELECT release_lock('b1')");
 	is($s->query($show), $probing, 'as long as there is one such lock');
@@ -195,7 +202,23 @@ sub seconds_to_probe
 	is($dba->query($show), $before, 'so do the probes');
 	$dba->query("SELECT acquire_lock('probes', wait => '1500 ms')");
 	is($dba->query($show), $before, 'also after a wait');
-	$_->quit foreach $dba, $s;
+	$dba->quit;
+
+	# each by itself: of the probes any one, and the timeout not for those
+	foreach my $case ([ 'tcp_keepalives_idle=60', 0 ], [ 'tcp_keepalives_interval=7', 0 ], [ 'tcp_keepalives_count=5', 0 ], [ 'tcp_user_timeout=70000', 1 ])
+	{
+		my ($set, $probed) = @$case;
+
+		$dba = session($node, connstr => "host=127.0.0.1 options='-c $set'");
+		$before = $dba->query($show);
+		my $timeout = $probed ? 70000 : 10000;
+		like($dba->query("SELECT acquire_lock('b $set', NULL), current_setting('tcp_user_timeout')"), qr/^\d+\|$timeout$/, "$set: the timeout");
+		is($dba->query($show), $probed ? '3 4 2 70000' : $before, "$set: the probes");
+		$dba->query("SELECT release_lock('b $set')");
+		is($dba->query($show), $before, "$set: afterwards");
+		$dba->quit;
+	}
+	$s->quit;
 	$watch->query(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$owner->quit;
 }
