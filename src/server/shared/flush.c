@@ -198,11 +198,7 @@ flush_for_all(const LeMailbox *box, uint32 me)
 bool
 le_flush_done(XLogRecPtr lsn)
 {
-	static XLogRecPtr flushed = 0;
-
-	if (lsn > flushed)
-		flushed = GetFlushRecPtr(NULL);
-	return lsn <= flushed;
+	return lsn <= GetFlushRecPtr(NULL);
 }
 
 void

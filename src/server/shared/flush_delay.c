@@ -30,11 +30,11 @@ le_flush_delay(uint32 me)
 	LeTime now, end_at;
 
 	/* 1. is there anybody to wait for, and time? */
-	if (LE_FLUSH_DELAY_PART == 0 || le_flush_group_is_there())
+	if (le_flush_group_is_there())
 		return;
 	now = le_clock();
-	end_at = Min(now + took_us / Max(LE_FLUSH_DELAY_PART, 1),
-				 (LeTime) pg_atomic_read_u64(&flush->ended_at) + took_us);
+	end_at =
+		Min(now + took_us / LE_FLUSH_DELAY_PART, (LeTime) pg_atomic_read_u64(&flush->ended_at) + took_us);
 	if (end_at <= now)
 		return;
 	Assert(end_at - now <= (LeTime) took_us && took_us <= LONGEST_FLUSH);

@@ -28,7 +28,7 @@
 
 #include "core/core.h"
 
-/* A flusher waits for others for one part in so many of what a flush takes; 0: not at all. */
+/* A flusher waits for others for one part in so many of what a flush takes; a million: not at all. */
 #ifndef LE_FLUSH_DELAY_PART
 #define LE_FLUSH_DELAY_PART 2
 #endif
