@@ -54,7 +54,8 @@ le_wait_events_init(LeWaitEvent sleep)
 uint32
 le_wait_event(LeWaitEvent event)
 {
-	return events[event] != 0 ? events[event] : PG_WAIT_EXTENSION;
+	Assert(events[event] != 0);
+	return events[event];
 }
 
 /* --- sleeping --- */
