@@ -1,5 +1,5 @@
-# Moments that are short: a renewal arrives while its deadline passes; a batch is written; a server starts and does not know its
-# standbys yet.
+# Moments that are short: a renewal arrives while its deadline passes; a batch is written; a process that flushes for all is
+# stopped; a server starts and does not know its standbys yet.
 # Promises: D, L
 # Needs: faults
 use strict;
@@ -193,6 +193,106 @@ subtest 'a grant that is over when its batch is committed' => sub {
 		like($error, qr/ERROR:  LE001: lock "x" was lost while its durability was waited for\nDETAIL:  It expired before the flush, or the standbys, had confirmed it\./, $waits ? 'a waiter is told' : 'so is who did not wait');
 	}
 	$next->quit;
+	nothing_left($node);
+};
+
+# The process that is to flush for all is stopped, and nobody wakes the others: each is answered all the same.
+subtest 'a flusher that is stopped' => sub {
+	my $asks = session($node);
+	my $walwriter = stop_walwriter($node);
+	my $inserted = sub { return $free->query('SELECT pg_current_wal_insert_lsn()'); };
+	my $is_flushed = sub { return $free->query("SELECT pg_current_wal_flush_lsn() > '$_[0]'"); };
+	my $let_go = sub {
+		go_on($_) foreach @_;
+		like($_->wait, qr/^\d+$/, 'answered') foreach $s, $other;
+		$_->query(q{SELECT count(release_lock(name)) FROM (VALUES ('first'), ('second')) AS locks (name)}) foreach $s, $other;
+		return;
+	};
+
+	# It does not begin.  The manager leaves it the time for that, also where it has been the flusher before; so the next one
+	# flushes for itself, and then for all.  Now and then a batch comes in between, and the manager does not wait any longer.
+	my $patient = 0;
+	for (my $try = 0; $try < 20 && $patient < 2; $try++)
+	{
+		stop_at('request-answered', $s->pid);
+		$s->async(q{SELECT acquire_lock('first')});
+		stopped('request-answered');
+		my $before = $inserted->();
+		stop_at('flush-before', $other->pid);
+		$other->async(q{SELECT acquire_lock('second')});
+		stopped('flush-before');
+		$patient++ if $is_flushed->($before) eq 't';
+		$let_go->('flush-before', 'request-answered');
+	}
+	is($patient, 2, 'another one does not wait for it for ever, and relieves it');
+
+	# It does not end.  Another one's answer is flushed by chance, so it is not taken from those that wait.  The manager names
+	# it while it waits for its next answer.
+	my $token = $asks->query(q{SELECT acquire_lock('held', '1 h')});
+	fault(q{set('flush-before', 'wait', times => 2)});
+	$s->async(q{SELECT acquire_lock('first')});
+	stopped('flush-before');
+	stop_at('request-answered', $other->pid);
+	$other->async(q{SELECT acquire_lock('second')});
+	stopped('request-answered');
+	$free->query(q{SELECT pg_logical_emit_message(true, '', '')});
+	go_on('request-answered');
+	my $second = $other->wait;
+	$other->async(q{SELECT acquire_lock('held', '1 h')});
+	ok(
+		wait_until(
+			sub {
+				$asks->query(q{SELECT is_held('x', 1)});
+				return fault(q{waiting('flush-before')}) eq $other->pid;
+			}),
+		'the manager relieves it, and one that waits for a lock flushes for all');
+	$asks->query("SELECT release_lock('held', $token)");
+	$let_go->('flush-before');
+	$other->query(q{SELECT release_lock('held')});
+
+	# It comes to an end.  An answer that came meanwhile is not flushed, and its session is the next one to do that.  On a busy
+	# machine it may have lost patience.
+	my $is_named = 0;
+	for (my $try = 0; $try < 10 && !$is_named; $try++)
+	{
+		stop_at('flush-done', $s->pid);
+		$s->async(q{SELECT acquire_lock('first')});
+		stopped('flush-done');
+		my $before = $inserted->();
+		stop_at('flush-before', $other->pid);
+		$other->async(q{SELECT acquire_lock('second')});
+		wait_until(sub { $free->query(q{SELECT count(*) FROM _lock_election.slot WHERE name = 'second' AND mode <> 0}) eq '1' });
+		go_on('flush-done');
+		stopped('flush-before');
+		$is_named = $is_flushed->($before) eq 'f';
+		$let_go->('flush-before');
+	}
+	ok($is_named, 'who came during a flush is named the next flusher');
+	kill('CONT', $walwriter);
+	$asks->quit;
+	nothing_left($node);
+};
+
+# Two sessions that come back after each flush share the next one.  On a busy machine one may come too late, now and then.
+subtest 'a flush for as many as before' => sub {
+	my @sharing = map { session($node) } 1 .. 2;
+	my $pairs = 60;
+	my $least = 2 * $pairs;
+
+	fault(q{set('flush-done', 'sleep', 10, times => 0)});
+	for (my $try = 0; $try < 10 && $least > 1.3 * $pairs; $try++)
+	{
+		my $before = $free->query('SELECT flushes FROM lock_election.stat');
+
+		$sharing[$_]->async("SELECT count(release_lock('shared $_', acquire_lock('shared $_'))) FROM generate_series(1, $pairs)") foreach 0, 1;
+		$_->wait foreach @sharing;
+		my $flushes = $free->query('SELECT flushes FROM lock_election.stat') - $before;
+		note("$flushes flushes for " . 2 * $pairs . ' grants');
+		$least = $flushes if $flushes < $least;
+	}
+	cmp_ok($least, '<=', 1.3 * $pairs, 'most flushes are for both');
+	fault('clear()');
+	$_->quit foreach @sharing;
 	nothing_left($node);
 };
 
