@@ -263,8 +263,6 @@ le_wait_durable(const LeReply *reply, const char *what, LeText name)
 
 /* --- at a commit --- */
 
-static XLogRecPtr commit_lsn = InvalidXLogRecPtr;
-
 void
 le_warn_committed(int sqlstate, const char *message, const char *detail, const char *hint)
 {
@@ -290,20 +288,12 @@ le_warn_committed(int sqlstate, const char *message, const char *detail, const c
 }
 
 void
-le_durable_at_commit(uint64_t lsn)
+le_wait_durable_commit(uint64_t lsn)
 {
-	Assert(lsn == 0 || lsn <= (uint64) GetXLogInsertRecPtr());
-	commit_lsn = Max(commit_lsn, (XLogRecPtr) lsn);
-}
-
-void
-le_wait_durable_commit(void)
-{
-	XLogRecPtr lsn = commit_lsn;
 	int mode = sync_rep_mode();
 
-	commit_lsn = InvalidXLogRecPtr;
-	if (lsn == InvalidXLogRecPtr || !le_needs_flush())
+	Assert(lsn <= (uint64_t) GetXLogInsertRecPtr());
+	if (lsn == 0 || !le_needs_flush())
 		return;
 	XLogFlush(lsn);
 	Assert(lsn <= GetFlushRecPtr(NULL));

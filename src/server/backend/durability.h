@@ -33,12 +33,11 @@ extern void le_wait_durable(const LeReply *reply, const char *what, LeText name)
 extern LeTime le_valid_for(const LeReply *reply);
 
 /*
- * The same for the releases of a commit: note the LSN that they rest on, then wait
- * for it.  May not fail: the transaction is committed.  A wait that is cancelled ends
- * with PostgreSQL's warning.
+ * The same for the releases of a commit, which rest on this LSN; 0: on none.  May not
+ * fail: the transaction is committed.  A wait that is cancelled ends with PostgreSQL's
+ * warning.
  */
-extern void le_durable_at_commit(uint64_t lsn);
-extern void le_wait_durable_commit(void);
+extern void le_wait_durable_commit(uint64_t lsn);
 
 /*
  * A warning after the commit, when an error would be a PANIC.  One comes where a

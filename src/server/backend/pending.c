@@ -357,11 +357,14 @@ warn_late(const char *detail)
  *	2.	the manager says that it cannot write: a warning with its reason;
  *	3.	there is no extension any more: a warning;
  *	4.	LE_RELEASE_TIMEOUT is over: a warning.
+ *
+ * Returns the LSN that the releases rest on; 0: none.
  */
-static void
+static uint64
 wait_for_manager(void)
 {
 	LeTime give_up_at = le_clock() + LE_RELEASE_TIMEOUT;
+	uint64 lsn = 0;
 
 	while (is_posted())
 	{
@@ -408,20 +411,23 @@ wait_for_manager(void)
 	if (!is_posted())
 	{
 		pg_read_barrier();
-		le_durable_at_commit(le_my_mailbox->released_lsn);
+		lsn = le_my_mailbox->released_lsn;
 	}
 	SetLatch(MyLatch);
+	return lsn;
 }
 
-void
+uint64_t
 le_pending_top_ended(bool is_commit)
 {
+	uint64 lsn = 0;
+
 	Assert(!is_async || (pending != NULL && pending->older == NULL));
 	if (is_commit && pending != NULL && le_my_mailbox != NULL)
 	{
 		post();
 		if (!is_async)
-			wait_for_manager();
+			lsn = wait_for_manager();
 	}
 	if (le_my_mailbox != NULL)
 	{
@@ -433,6 +439,7 @@ le_pending_top_ended(bool is_commit)
 	prepared = DSM_HANDLE_INVALID;
 	pending = NULL;
 	any_cancel = is_closed = is_async = false;
+	return lsn;
 }
 
 void

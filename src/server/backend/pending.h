@@ -40,9 +40,10 @@ extern void le_pending_prepare(void);
 /*
  * The transaction is over, and its locks are released.  After a commit the
  * manager gets the releases.  Unless its only one is asynchronous, the call returns
- * when the manager has applied them, or warns that it has not.  May not fail, nor be
- * interrupted: the transaction is committed.
+ * when the manager has applied them, or warns that it has not.  Returns the LSN that
+ * the commit has still to wait for; 0: none.  May not fail, nor be interrupted: the
+ * transaction is committed.
  */
-extern void le_pending_top_ended(bool is_commit);
+extern uint64_t le_pending_top_ended(bool is_commit);
 
 #endif /* LE_PENDING_H */

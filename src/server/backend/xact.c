@@ -77,6 +77,7 @@ static void
 top_ended(bool is_commit)
 {
 	bool was_open = le_xact.is_open, had_fence = le_xact.has_fence;
+	uint64 lsn;
 
 	/* 1. */
 	if (!was_open && !had_fence && !le_xact.is_touched)
@@ -115,7 +116,7 @@ top_ended(bool is_commit)
 	}
 
 	/* 4. */
-	le_pending_top_ended(is_commit);
+	lsn = le_pending_top_ended(is_commit);
 
 	/* 5. */
 	if (le_my_mailbox != NULL)
@@ -128,7 +129,7 @@ top_ended(bool is_commit)
 	le_fence_top_ended();
 
 	/* 6. */
-	le_wait_durable_commit();
+	le_wait_durable_commit(lsn);
 }
 
 /*
