@@ -447,19 +447,39 @@ subtest 'not confirmed' => sub {
 	$s->query("SELECT acquire_lock('new', '1 h')");
 	like($s->error, qr/57014: .*it is given back/s, 'a grant is given back');
 	unlike($s->error, qr/committed/, 'and nothing else is said');
+
+	# nor to a session that ends, of which no error is said either; a COMMIT says what has happened
+	my ($ends, $commits) = map { session($node) } 1 .. 2;
+	my $log = -s $node->logfile;
+
+	$commits->query("SET synchronous_commit = local; BEGIN; SELECT release_lock('long', $long); SET LOCAL synchronous_commit = on");
+	$ends->async(q{SELECT acquire_lock('new', '1 h')});
+	$commits->async('COMMIT');
+	ok(wait_until(sub { my $waits = syncrep(); return $waits->{ $ends->pid } && $waits->{ $commits->pid } }), 'two sessions wait');
+	$local->query('SELECT pg_terminate_backend(' . $_->pid . ')') foreach $ends, $commits;
+	ok(wait_until(sub { $local->query(q{SELECT count(*) FROM lock_election.locks WHERE name IN ('new', 'long')}) eq '0' }), 'and end');
+	ok($node->log_contains(qr/WARNING:  .*replication and terminating connection\n.*DETAIL:  .*already committed locally/, $log), 'a commit is told of');
+	unlike(slurp_file($node->logfile, $log), qr/canceling wait for the replication/, 'a grant is not');
 	kill 'CONT', $receiver;
+	$_->wait foreach $ends, $commits;
+	$long = $s->query("SET synchronous_commit = local; SELECT acquire_lock('long', '1 h')");
+	$s->query('RESET synchronous_commit');
 
 	# nor is it an error where the client's encoding has no character for a name in what is said after a commit
 	unreadable_commits('utf8');
 	my $latin = session($node, dbname => 'utf8');
-	$latin->query(q{SET client_encoding = 'LATIN1'; SET synchronous_commit = local; SELECT acquire_lock('r', '1 h')});
+	$latin->query(q{SET client_encoding = 'LATIN1'; SET synchronous_commit = local;
+		SELECT acquire_lock('r' || i, '1 h') FROM generate_series(1, 6) AS i});
 	kill 'STOP', $receiver;
-	$latin->async(q{DO $$ BEGIN PERFORM release_lock('r'); PERFORM set_config('synchronous_commit', 'on', true); CALL commits(); END $$});
 	$pid = $latin->pid;
-	ok(wait_until(sub { syncrep()->{$pid} }), 'a procedure that commits waits');
-	$local->query("SELECT pg_cancel_backend($pid)");
-	$latin->wait;
-	is($latin->error, '', 'nothing that the client cannot read');
+	foreach my $i (1 .. 6)
+	{
+		$latin->async(qq{DO \$\$ BEGIN PERFORM release_lock('r$i'); PERFORM set_config('synchronous_commit', 'on', true); CALL commits(); END \$\$});
+		ok(wait_until(sub { syncrep()->{$pid} }), "a procedure that commits waits: $i");
+		$local->query("SELECT pg_cancel_backend($pid)");
+		$latin->wait;
+		is($latin->error, '', 'nothing that the client cannot read');
+	}
 	kill 'CONT', $receiver;
 	is($latin->query(q{SELECT release_lock('r', acquire_lock('r', '1 h'))}), 't', 'it is committed, and the session goes on');
 	$latin->quit;

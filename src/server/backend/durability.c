@@ -267,8 +267,9 @@ void
 le_warn_committed(int sqlstate, const char *message, const char *detail, const char *hint)
 {
 	MemoryContext context = CurrentMemoryContext;
-	uint32 interrupts = InterruptHoldoffCount, cancels = QueryCancelHoldoffCount;
+	uint32 interrupts = InterruptHoldoffCount;
 
+	Assert(QueryCancelHoldoffCount == 0);
 	PG_TRY();
 	{
 		ereport(WARNING,
@@ -279,7 +280,6 @@ le_warn_committed(int sqlstate, const char *message, const char *detail, const c
 	{
 		/* the error has begun to end the transaction */
 		InterruptHoldoffCount = interrupts;
-		QueryCancelHoldoffCount = cancels;
 		MemoryContextSwitchTo(context);
 		FlushErrorState();
 	}
