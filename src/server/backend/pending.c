@@ -41,8 +41,7 @@
 #include "shared/sleep.h"
 
 /* A commit looks this often whether there is a manager. */
-#define LOOK_MS      100
-#define LOOK_DOWN_MS 10 /* where there is none */
+#define LOOK_MS 100
 
 /*
  * A release deferred to the commit or, if cancel is set, a re-acquire that
@@ -368,9 +367,6 @@ wait_for_manager(void)
 
 	while (is_posted())
 	{
-		LeDatabase *db = le_my_database();
-		long timeout_ms = pg_atomic_read_u32(&db->running) != 0 ? LOOK_MS : LOOK_DOWN_MS;
-
 		/* 2. */
 		if (pg_atomic_read_u32(&le_my_mailbox->note) & LE_NOTE_UNREAD)
 		{
@@ -397,8 +393,8 @@ wait_for_manager(void)
 		}
 
 		/* none of them yet: sleep */
-		le_want_manager(db);
-		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, timeout_ms,
+		le_want_manager(le_my_database());
+		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, LOOK_MS,
 					  le_wait_event(LE_WAIT_COMMIT)) &
 			WL_POSTMASTER_DEATH)
 			break;
