@@ -111,7 +111,7 @@ top_ended(bool is_commit)
 		{
 			uint32 fences PG_USED_FOR_ASSERTS_ONLY = pg_atomic_fetch_sub_u32(&le_my_database()->fences, 1);
 
-			Assert(fences > 0);
+			Assert(fences > 0 && fences <= (uint32) le_shared->max_sessions);
 		}
 	}
 
