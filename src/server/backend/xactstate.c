@@ -11,7 +11,7 @@
 #include "backend/xactstate.h"
 #include "shared/shmem.h"
 
-LeXactState le_xact = {0};
+LeXactState le_xact = {.number = 1};
 
 /*
  * The acquires of a transaction are numbered: a rollback to a savepoint undoes
@@ -32,7 +32,7 @@ static SubxactAcquires *subxacts = NULL; /* in TopTransactionContext */
 uint32
 le_xact_number(void)
 {
-	return le_xact.is_open ? le_xact.number : le_xact.number + 1;
+	return le_xact.is_open ? le_xact.number : le_xact.number + 2;
 }
 
 uint32
@@ -44,10 +44,9 @@ le_xact_open(void)
 	{
 		uint32 announced PG_USED_FOR_ASSERTS_ONLY = le_xact_number();
 
-		/* 0 means none */
-		if (++le_xact.number == 0)
-			++le_xact.number;
-		Assert(le_xact.number == announced || announced == 0);
+		/* odd, so that it is never 0, which means none */
+		le_xact.number += 2;
+		Assert(le_xact.number == announced && le_xact.number % 2 == 1);
 		Assert(subxacts == NULL && pg_atomic_read_u32(&box->open_xact) == 0);
 		le_xact.is_open = true;
 		acquires = 0;

@@ -7,7 +7,7 @@
 
 typedef struct LeXactState
 {
-	uint32 number;   /* of the newest transaction that has acquired; never 0 while open */
+	uint32 number;   /* of the newest transaction that has acquired; odd */
 	bool is_open;    /* an acquire was sent */
 	bool is_touched; /* an acquire, a release or a fence: PREPARE is refused */
 	bool has_fence;  /* a fence is held, or is being taken */
