@@ -260,6 +260,11 @@ $written = moves('bound to the connection',
 	sub { $s->query(q{SELECT acquire_lock('a', ttl => NULL)}); $s->query(q{SELECT release_lock('a')}) },
 	{ acquires => 1, grants => 1, releases => 1 });
 is($written->{flushes}, 0, 'a lock that is bound to its connection forces no flush');
+$written = moves('synchronous_commit = off',
+	sub { $s->query('SET synchronous_commit = off'); $token = $s->query(q{SELECT acquire_lock('a')}); $s->query('RESET synchronous_commit') },
+	{ acquires => 1, grants => 1 });
+is($written->{flushes}, 0, 'nor does a session that wants none');
+$t->query("SELECT release_lock('a', $token)");
 moves('a bad argument', sub { $s->query(q{SELECT acquire_lock('')}) }, {});
 is($s->query('SELECT write_time > 0, write_time < 1000 * extract(epoch FROM clock_timestamp() - stats_reset), failed_batches FROM lock_election.stat'), 't|t|0',
 	'stat: milliseconds spent, and no failed batch');

@@ -219,6 +219,8 @@ subtest 'min_durability = remote' => sub {
 	$primary->append_conf('postgresql.conf', "lock_election.min_durability = remote\n");
 	my $s = session($primary, connstr => "options='-c synchronous_commit=off'");
 	my $token = $s->query(q{SELECT acquire_lock('held', '1 h')});
+	my $show = 'SHOW synchronous_commit; SHOW client_min_messages; SHOW log_min_messages';
+	my $settings = $s->query($show);
 	my $lease = $s->query(q{SELECT grant_lease('1 h')});
 	my $term = $s->query(q{SELECT campaign('boss', 'me', '1 h')});
 	my $place = $s->query(q{SELECT token FROM enqueue_lock('held', '1 h')});
@@ -260,13 +262,33 @@ subtest 'min_durability = remote' => sub {
 	is($s->wait, '', 'not confirmed');
 	like($s->error, qr/ERROR:  57P03: no synchronous standby is defined\n/m, 'and says why');
 	kill 'CONT', $receiver;
-	is($s->query('SHOW synchronous_commit'), 'off', 'the level of the session stays');
+	is($s->query($show), $settings, 'the settings of the session stay');
 	synchronous('s1', 1);
 	is($s->query("SELECT renew_lock('held', $token) IS NOT NULL"), 't', 'held all the time');
 	is($s->query("SELECT release_lock('held', $token)"), 't', 'released');
 	synchronous('', 0);
 	$s->quit;
 	nothing_left($primary);
+};
+
+# Names of standbys to which the server sends nothing: nobody waits for them, as no commit does.
+subtest 'max_wal_senders = 0' => sub {
+	$primary->append_conf('postgresql.conf', "max_wal_senders = 0\nsynchronous_standby_names = 's1'\nlock_election.min_durability = off\n");
+	one($primary, q{SET synchronous_commit = local; ALTER SYSTEM RESET synchronous_standby_names});
+	$primary->restart;
+	my $s = session($primary);
+	my $token = $s->query(q{SET statement_timeout = '30 s'; SELECT acquire_lock('held', '1 h')});
+	like($token, qr/^\d+$/, 'a grant waits for none');
+	is($s->query("SELECT renew_lock('held', $token) IS NOT NULL"), 't', 'nor does a renewal');
+	$s->query("BEGIN; SELECT release_lock('held', $token); COMMIT");
+	is($s->error, '', 'nor a commit that releases');
+	nothing_left($primary);
+	$primary->append_conf('postgresql.conf', "lock_election.min_durability = remote\n");
+	$primary->reload;
+	wait_for_sql($primary, 'SHOW lock_election.min_durability', 'remote');
+	$s->query(q{SELECT acquire_lock('held', '1 h')});
+	like($s->error, qr/ERROR:  57P03: no synchronous standby is defined\n/, 'which is refused where it has to');
+	$s->quit;
 };
 
 subtest 'without the library' => sub {
