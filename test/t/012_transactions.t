@@ -435,6 +435,48 @@ nothing_left($node, 'also after a rollback');
 	is($a->query("SELECT revoke_lease($lease)"), 't', 'the lease');
 }
 
+# Of several releases an acquire takes back those of its token and name: not those of another kind, of a name that is as long,
+# or begins alike, or was acquired at once with it.
+{
+	my $kept = q{SELECT string_agg(kind || ' ' || name, ', ' ORDER BY kind, name) FROM lock_election.locks WHERE mode IS NOT NULL};
+	my $all = q{SELECT release_lock('l1'), release_lock('l2'), release_lock('l12'), release_lock('m1', BOTH), release_lock('m2', BOTH), resign('l1', TERM)};
+	my $lease;
+	my $ask = sub {
+		$lease = $a->query('SELECT grant_lease()');
+		$a->query("SELECT acquire_lock(name, lease => $lease) FROM (VALUES ('l1'), ('l2'), ('l12')) AS locks (name)");
+		my ($both, $term) = split /\|/, $a->query("SELECT acquire_locks('{m1, m2}', lease => $lease), campaign('l1', 'c', lease => $lease)");
+		return $all =~ s/BOTH/$both/gr =~ s/TERM/$term/r;
+	};
+
+	my $sql = $ask->();
+	is($a->query("BEGIN; $sql"), 't|t|t|t|t|t', 'released on a lease');
+	$a->query("SELECT acquire_lock('l1', lease => $lease), acquire_lock('m2', lease => $lease)");
+	$a->query('COMMIT');
+	is($c->query($kept), 'lock l1, lock m2', 'two are acquired again, and kept');
+	$a->query("SELECT revoke_lease($lease)");
+	$sql = $ask->();
+	$a->query("BEGIN; $sql; SELECT campaign('l1', 'c', lease => $lease); SAVEPOINT s; SELECT acquire_lock('l2', lease => $lease)");
+	$a->query("ROLLBACK TO s; SELECT acquire_lock('l12', lease => $lease); COMMIT");
+	is($c->query($kept), 'election l1, lock l12', 'again, and one of them in a savepoint that is rolled back');
+	is($a->query("SELECT revoke_lease($lease)"), 't', 'the lease');
+	nothing_left($node);
+
+	# without a lease
+	my %token = map { $_ => $a->query("SELECT acquire_lock('$_')") } 'u1', 'u2';
+	my $term = $a->query(q{SELECT campaign('u1', 'c')});
+	my $named = $a->query(q{SELECT acquire_lock('o1', owner => 'o')});
+	$a->query("BEGIN; SELECT resign('u1', $term), release_lock('u1'), release_lock('u2'), release_lock('o1', $named)");
+	is($a->query(q{SELECT campaign('u1', 'c')}), $term, 'an election and a lock of one name: the election again');
+	is($a->query(q{SELECT acquire_lock('u2')}), $token{u2}, 'a lock');
+	cmp_ok($a->query(q{SELECT acquire_lock('u')}), '>', $named, 'one whose name they begin with');
+	is($a->query(q{SELECT try_acquire_lock('o1')}), '', 'and one of a named owner, as nobody');
+	$a->query('COMMIT');
+	is($c->query($kept), 'election u1, lock u, lock u2', 'are kept');
+	is($c->query('SELECT max(holds) FROM lock_election.locks'), '1', 'once');
+	is($a->query("SELECT resign('u1', $term), release_lock('u'), release_lock('u2')"), 't|t|t', 'released');
+	nothing_left($node);
+}
+
 # permits count each for itself
 {
 	my $first = $a->query("SELECT acquire_permit('p', 2)");
