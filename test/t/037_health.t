@@ -193,6 +193,22 @@ subtest 'synchronous standbys' => sub {
 	is(one($primary, q{SET synchronous_commit = remote_apply; SELECT problem FROM lock_election.health()}), 'no synchronous standby confirms',
 		'is told to who waits for its replay');
 	ok(!$s->ready, 'as somebody does');
+
+	# received is not enough for them, and what is cancelled is not confirmed
+	my $t = session($primary, connstr => "options='-c synchronous_commit=remote_apply'");
+	$t->async(q{SELECT acquire_lock('c', '1 h')});
+	wait_for_sql($primary, "SET synchronous_commit = local; $waits", 2);
+	one($primary, 'SELECT pg_cancel_backend(' . $t->pid . ')');
+	is($t->wait, '', 'not granted');
+	like($t->error, qr/ERROR:  57014: canceling wait for the replication of a lock/, 'but cancelled');
+	$t->query(q{SET synchronous_commit = local; SELECT acquire_lock('c', '1 h'); SET synchronous_commit = remote_apply});
+	$t->query(q{BEGIN; SET LOCAL synchronous_commit = local; SELECT release_lock('c'); SET LOCAL synchronous_commit = remote_apply});
+	$t->async('COMMIT');
+	wait_for_sql($primary, "SET synchronous_commit = local; $waits", 2);
+	one($primary, 'SELECT pg_cancel_backend(' . $t->pid . ')');
+	$t->wait;
+	like($t->error, qr/WARNING:  01000: canceling wait for synchronous replication due to user request\n/, 'nor is a commit');
+	$t->quit;
 	one($standby, 'SELECT pg_wal_replay_resume()');
 	like($s->wait, qr/^\d+$/, 'goes on');
 	$s->query(q{SELECT release_lock('b')});
