@@ -192,51 +192,6 @@ foreach my $how (qw(cancel terminate))
 	nothing_left($node);
 }
 
-# It is named again, as one that is still in the stack from an earlier answer, before the manager has asked for a flush of the
-# next one: what others want is flushed already, and its own answer rests on more.
-{
-	my $leader = session($node);
-	my $walwriter = stop_walwriter($node);
-
-	stop_at('manager-took');
-	$c->async(q{SELECT is_held('x', 1)});
-	stopped('manager-took');
-	stop_at('request-posted', $b->pid);
-	$b->async(q{SELECT acquire_lock('earlier')});
-	stopped('request-posted');
-	stop_at('request-answered', $leader->pid);
-	$leader->async(q{SELECT acquire_lock('leads')});    # the last one is the first that can be named
-	asking($leader);
-	stop_at('batch-before-hints');
-	go_on('manager-took');
-	stopped('batch-before-hints');
-	stopped('request-answered');
-	$free->query('SELECT pg_cancel_backend(' . $b->pid . ')');
-	$b->wait;
-	like($b->error, qr/57014/, 'one that is in the stack does not wait any more');
-	$free->query(q{SELECT pg_logical_emit_message(true, '', '')}); # its commit flushes what there is so far
-	stop_at('request-posted', $b->pid);
-	stop_at('answer-before-flush');
-	go_on('batch-before-hints');
-	$b->async(q{SELECT acquire_lock('next')});
-	stopped('request-posted');
-	stopped('answer-before-flush');
-	my $written = $free->query('SELECT pg_current_wal_insert_lsn()');
-	is($free->query("SELECT pg_current_wal_flush_lsn() < '$written'"), 't', 'it is answered, and nothing is flushed');
-	$free->query('SELECT pg_cancel_backend(' . $leader->pid . ')');
-	$leader->wait;
-	like($leader->error, qr/57014/, 'the leader leaves');
-	go_on('request-posted');
-	like($b->wait, qr/^\d+$/, 'it is granted the lock');
-	is($free->query("SELECT pg_current_wal_flush_lsn() >= '$written'"), 't', 'when that is flushed');
-	go_on('answer-before-flush');
-	kill 'CONT', $walwriter;
-	$c->wait;
-	$b->query(q{SELECT release_lock('next')});
-	$leader->quit;
-	nothing_left($node);
-}
-
 # The grant is seen, and not yet noted.
 foreach my $point (qw(request-answered request-done durable-before durable-after))
 {
@@ -893,8 +848,6 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	is("@wrong", '', 'the log tells how long each took, and how much of that does not count');
 	cmp_ok(scalar(@told), '>', 3, 'of each');
 }
-
-# --- none of it for others ---
 
 # --- a database has another name, which the launcher has not read and the caches of other processes do not know yet ---
 

@@ -333,6 +333,51 @@ subtest 'the manager tells since when its transaction runs' => sub {
 	nothing_left($node);
 };
 
+# A session is named as flusher, as one that is still in the stack from an earlier answer, before the manager has asked for a
+# flush of the next one: what others want is flushed already, and its own answer rests on more.
+subtest 'a flusher that is named before its own flush is asked for' => sub {
+	my $leader = session($node);
+	my $walwriter = stop_walwriter($node);
+
+	stop_at('manager-took');
+	$s->async(q{SELECT is_held('x', 1)});
+	stopped('manager-took');
+	stop_at('request-posted', $other->pid);
+	$other->async(q{SELECT acquire_lock('earlier')});
+	stopped('request-posted');
+	stop_at('request-answered', $leader->pid);
+	$leader->async(q{SELECT acquire_lock('leads')});    # the last one is the first that can be named
+	asking($leader);
+	stop_at('batch-before-hints');
+	go_on('manager-took');
+	stopped('batch-before-hints');
+	stopped('request-answered');
+	$free->query('SELECT pg_cancel_backend(' . $other->pid . ')');
+	$other->wait;
+	like($other->error, qr/57014/, 'one that is in the stack does not wait any more');
+	$free->query(q{SELECT pg_logical_emit_message(true, '', '')}); # its commit flushes what there is so far
+	stop_at('request-posted', $other->pid);
+	stop_at('answer-before-flush');
+	go_on('batch-before-hints');
+	$other->async(q{SELECT acquire_lock('next')});
+	stopped('request-posted');
+	stopped('answer-before-flush');
+	my $written = $free->query('SELECT pg_current_wal_insert_lsn()');
+	is($free->query("SELECT pg_current_wal_flush_lsn() < '$written'"), 't', 'it is answered, and nothing is flushed');
+	$free->query('SELECT pg_cancel_backend(' . $leader->pid . ')');
+	$leader->wait;
+	like($leader->error, qr/57014/, 'the leader leaves');
+	go_on('request-posted');
+	like($other->wait, qr/^\d+$/, 'it is granted the lock');
+	is($free->query("SELECT pg_current_wal_flush_lsn() >= '$written'"), 't', 'when that is flushed');
+	go_on('answer-before-flush');
+	kill 'CONT', $walwriter;
+	$s->wait;
+	$other->query(q{SELECT release_lock('next')});
+	$leader->quit;
+	nothing_left($node);
+};
+
 # What is told of the time left is so when the answer comes, whatever that has waited for.
 subtest 'the time that is left' => sub {
 	$s->query(q{SELECT campaign('e', 'c', '1 min')});
