@@ -251,7 +251,9 @@ sub statement_sites
 
 	if ($is_declaration)
 	{
-		skip($f, $i, $end) unless grep { $_ eq '=' } @words;
+		# what assertions alone read is one of them, unless a call computes it
+		my $is_silent = !(grep { $_ eq '=' } @words) || (grep { $_ eq 'PG_USED_FOR_ASSERTS_ONLY' } @words) && !grep { $_ eq '(' } @words;
+		skip($f, $i, $end) if $is_silent;
 		return;
 	}
 	if ($words[0] =~ /^(?:ereport|elog)$/)

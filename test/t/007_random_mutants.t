@@ -24,6 +24,8 @@ first(int a, int b)
 {
 	int c;
 	int list[3];
+	int alone PG_USED_FOR_ASSERTS_ONLY = 0;
+	int counted PG_USED_FOR_ASSERTS_ONLY = first(8, 9);
 
 	Assert(a < b);
 	if (a < b && !seen) /* or a + b */
@@ -92,6 +94,10 @@ is_made('tell("a < b', 'a call: its text stays', 'statement: ;', 'constant: tell
 is_made('c = a + b;', 'arithmetic', 'arithmetic: c = a - b;', 'statement: ;', 'return: return (int){0}; c = a + b;');
 is_made('tell("asserted"', 'nothing of what assertions need');
 is_made('assert_c(c);', 'nor a call of it');
+is_made('int alone', 'nor what they alone read');
+is_made('int counted', 'but a call is one', 'call: int counted PG_USED_FOR_ASSERTS_ONLY = 0;', 'constant: int counted PG_USED_FOR_ASSERTS_ONLY = first(7, 9);',
+	'constant: int counted PG_USED_FOR_ASSERTS_ONLY = first(9, 9);', 'constant: int counted PG_USED_FOR_ASSERTS_ONLY = first(8, 8);',
+	'constant: int counted PG_USED_FOR_ASSERTS_ONLY = first(8, 10);', 'swap: int counted PG_USED_FOR_ASSERTS_ONLY = first(9, 8);');
 is_made('seen |= 2', 'a flag', 'flag: ;', 'constant: seen |= 3;', 'constant: seen |= 1;', 'return: return (int){0}; seen |= 2;');
 is_made('*where += ', 'an assignment', 'statement: ;', 'arithmetic: *where -= options[0].one;');
 is_made('for (int', 'a loop', 'constant: for (int i = 1; i < 3; i++)', 'constant: for (int i = -1; i < 3; i++)',
