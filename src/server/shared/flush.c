@@ -32,6 +32,28 @@ process(uint32 proc)
 	return &le_shared->processes[proc];
 }
 
+void
+le_flush_init(void)
+{
+	pg_atomic_init_u32(&flush()->stack, 0);
+	pg_atomic_init_u32(&flush()->waiting, 0);
+	pg_atomic_init_u32(&flush()->flusher, 0);
+	pg_atomic_init_u32(&flush()->delaying, 0);
+	pg_atomic_init_u32(&flush()->took_us, 0);
+	pg_atomic_init_u32(&flush()->last_group, 0);
+	pg_atomic_init_u32(&flush()->expected, 0);
+	pg_atomic_init_u32(&flush()->undelayed, 0);
+	pg_atomic_init_u32(&flush()->backoff, 0);
+	pg_atomic_init_u64(&flush()->ended_at, 0);
+	pg_atomic_init_u32(&flush()->rounds, 0);
+	pg_atomic_init_u64(&flush()->wanted, 0);
+	for (int i = 0; i < le_shared->max_sessions; i++)
+	{
+		pg_atomic_init_u32(&process(i)->flush_linked, 0);
+		pg_atomic_init_u32(&process(i)->present, 0);
+	}
+}
+
 /* --- the stack --- */
 
 /* Link a process into the stack, unless it is linked. */

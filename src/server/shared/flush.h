@@ -41,6 +41,9 @@
 
 #define LE_FLUSH_PATIENCE (100 * LE_MS)
 
+/* While shared memory is made. */
+extern void le_flush_init(void);
+
 /* --- the manager's --- */
 
 /* Is the WAL flushed that far? */

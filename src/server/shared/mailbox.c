@@ -11,9 +11,27 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
+/* The atomic members of a mailbox; all others are zero. */
+static void
+mailbox_init(LeMailbox *box)
+{
+	pg_atomic_init_u32(&box->posted, 0);
+	pg_atomic_init_u32(&box->given_up, 0);
+	pg_atomic_init_u32(&box->answered, 0);
+	pg_atomic_init_u32(&box->deferred, 0);
+	pg_atomic_init_u32(&box->open_xact, 0);
+	pg_atomic_init_u64(&box->undo, 0);
+	pg_atomic_init_u32(&box->mail, 0);
+	pg_atomic_init_u32(&box->releasing, 0);
+	pg_atomic_init_u32(&box->linked, 0);
+	pg_atomic_init_u32(&box->note, 0);
+	pg_atomic_init_u32(&box->bound, 0);
+	pg_atomic_init_u64(&box->confirming_since, 0);
+}
+
 /*
  * Mailboxes of an entry take no memory before its first use: the system gives a page when it is
- * written to.  An atomic variable is initialised, and 0, if all its bytes are.
+ * written to.
  */
 void
 le_mailboxes_init(LeDatabase *db)
@@ -23,7 +41,10 @@ le_mailboxes_init(LeDatabase *db)
 		return;
 	memset(le_mailbox(db, 0), 0, le_shared->max_sessions * sizeof(LeMailbox));
 	for (int i = 0; i < le_shared->max_sessions; i++)
+	{
+		mailbox_init(le_mailbox(db, i));
 		le_mailbox(db, i)->database = (int) (db - le_shared->databases);
+	}
 	db->has_mailboxes = true;
 }
 

@@ -12,8 +12,10 @@
 
 #include "shared/compat.h"
 #include "shared/fault.h"
+#include "shared/flush.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+#include "shared/sleep.h"
 
 /*
  * A row keeps the session that wrote it last, and the server may have been
@@ -94,13 +96,13 @@ shmem_startup(void)
 	le_shared = (LeShared *) p;
 	if (!found)
 	{
-		/* an atomic variable is initialised, and 0, if all its bytes are */
 		memset(p, 0, MAXALIGN(sizeof(LeShared)) + databases_size() + processes_size());
 
 		/* 1. what does not change */
 		le_shared->lock = &GetNamedLWLockTranche("lock_election")->lock;
 		le_shared->boot = (uint64) GetCurrentTimestamp();
 		le_shared->checkpoint_at = last_checkpoint();
+		pg_atomic_init_u64(&le_shared->incarnation, 0);
 		le_shared->max_sessions = MaxBackends;
 		le_shared->max_databases = le_max_databases;
 		le_shared->launcher_proc = -1;
@@ -121,11 +123,15 @@ shmem_startup(void)
 		Assert((char *) (le_shared->mailboxes + le_max_databases * MaxBackends) <= p);
 		Assert(p + LE_FAULT_SIZE() == (char *) le_shared + shared_size());
 
-		/* 3. what is not 0 of their contents; mailboxes follow with their database */
+		/* 3. their contents; mailboxes follow with their database */
 		for (int i = 0; i < le_shared->max_databases; i++)
 			le_database_init(&le_shared->databases[i]);
 		for (int i = 0; i < le_shared->max_sessions; i++)
+		{
+			le_bell_init(&le_shared->processes[i].bell);
 			le_shared->processes[i].generation = le_shared->boot / GENERATION_TIME;
+		}
+		le_flush_init();
 	}
 	LWLockRelease(AddinShmemInitLock);
 }

@@ -60,6 +60,12 @@ le_wait_event(LeWaitEvent event)
 
 /* --- sleeping --- */
 
+void
+le_bell_init(pg_atomic_uint32 *bell)
+{
+	pg_atomic_init_u32(bell, BELL_QUIET);
+}
+
 #ifdef __linux__
 static void
 futex(pg_atomic_uint32 *word, int op, uint32 value, const struct timespec *timeout)

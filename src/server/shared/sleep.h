@@ -35,6 +35,9 @@
 #define LE_WAKE_DOZE (50 * LE_MS)
 #endif
 
+/* While shared memory is made. */
+extern void le_bell_init(pg_atomic_uint32 *bell);
+
 /* Wake a process by its proc number; -1: nobody.  May not fail: mail and exits wake as well. */
 extern void le_wake(int proc);
 extern void le_wake_launcher(void);
