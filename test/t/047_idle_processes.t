@@ -151,7 +151,7 @@ are_idle('when it has expired', manager => $manager);
 
 # It has been stopped: what is due is by another clock.  A release that is written later, an expiry, and the ends of their rows.
 my $batches = sub { return fault(q{hits('batch-applied')}); };
-my $before = $batches->();
+$before = $batches->();
 my $told = $s->query(q{SELECT acquire_lock('told', '1 min')});
 is($s->query("SELECT release_lock('told', $told)"), 't', 'a release that nobody waits for');
 wait_for_sql($node, q{SELECT count(*) FROM _lock_election.slot WHERE name = 'told' AND holds > 0}, '0');
