@@ -38,6 +38,26 @@ sub acquire { my ($s, $name, $ttl) = @_; return $s->query("SELECT acquire_lock('
 	nothing_left($node);
 }
 
+# One process has a lock several times, in slots and in one transaction: it is one edge (an assertion looks).
+{
+	my ($s, $t, $u) = map { session($node) } 1 .. 3;
+
+	$s->query(q{SELECT acquire_permit('p', 3, ttl => NULL) FROM generate_series(1, 3)});
+	$s->query(q{BEGIN; SELECT acquire_lock('x', '1 h') FROM generate_series(1, 3)});
+	acquire($t, 'y', 'NULL');
+	acquire($u, 'z', 'NULL');
+	$t->async(q{SELECT acquire_permit('p', 3, ttl => NULL)});
+	$u->async(q{SELECT acquire_lock('x', NULL)});
+	waiting($_) foreach $t, $u;
+	$s->query(q{SELECT acquire_locks(ARRAY['y', 'z'])});
+	like($s->error, qr/ERROR:  40P01/, 'who comes last gives up');
+	$s->query('ROLLBACK');
+	$s->quit;
+	like($_->wait, qr/^\d+$/, 'the others go on') foreach $t, $u;
+	$_->quit foreach $t, $u;
+	nothing_left($node);
+}
+
 my $held_up;
 
 # The first of two gives up when the search has found both of them: it waits no more, and so the second one waits on.

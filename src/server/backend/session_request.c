@@ -372,6 +372,8 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 	}
 	else
 		cmd->xact = le_xact_number();
+	if (pg_atomic_read_u32(&le_my_database()->running) == 0)
+		le_want_manager(le_my_database());
 
 	/* 3.  numbers go round, in each mailbox */
 	number = pg_atomic_read_u32(&le_my_mailbox->posted) + 1;

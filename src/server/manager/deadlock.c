@@ -120,10 +120,14 @@ typedef struct Search
 	int length, path_room;
 	WaitEdge *edges;
 	int nedges, edges_room;
-	HTAB *expanded; /* for assertions: WaitNodes on the path, or followed, since this part began */
+	int edges_of_node; /* where those begin that are being added */
+	HTAB *expanded;    /* for assertions: WaitNodes on the path, or followed, since this part began */
 } Search;
 
 static Search s;
+
+/* A power of two: a mark of 0, which a new node has, is none of a search, or NEW, also where the base goes round. */
+#define BASE_STEP 4
 
 static uint32 *
 mark_of(const WaitNode *node)
@@ -157,6 +161,7 @@ static void
 add_edge(WaitNode to, const LeLock *via)
 {
 	Assert(to.lock != NULL || to.proc < (uint32) le_shared->max_sessions);
+	Assert(to.lock != NULL || s.nedges == s.edges_of_node || !same_node(&to, &s.edges[s.nedges - 1].to));
 	if (s.nedges == s.edges_room)
 	{
 		s.edges_room *= 2;
@@ -165,10 +170,14 @@ add_edge(WaitNode to, const LeLock *via)
 	s.edges[s.nedges++] = (WaitEdge){.to = to, .via = via};
 }
 
+/* Once for a process that has many slots: whoever acquires a lock a million times in a transaction has so many. */
 static void
 add_proc(uint32 proc, const LeLock *via)
 {
-	add_edge((WaitNode){.proc = proc}, via);
+	const WaitEdge *last = s.nedges > s.edges_of_node ? &s.edges[s.nedges - 1] : NULL;
+
+	if (last == NULL || last->to.lock != NULL || last->to.proc != proc)
+		add_edge((WaitNode){.proc = proc}, via);
 }
 
 /* The entry that the blocked call of this backend waits for; NULL: it does not wait. */
@@ -199,7 +208,7 @@ read_fences(void)
 		Fence *fence;
 		bool found;
 
-		if (token == 0)
+		if (token == 0 || lock->holdMask == 0)
 			continue;
 		proc = BackendPidGetProc(lock->pid);
 		if (proc == NULL)
@@ -339,6 +348,7 @@ add_edges_of_proc(uint32 proc)
 static void
 add_edges(const WaitNode *node)
 {
+	s.edges_of_node = s.nedges;
 	if (node->lock == NULL)
 		add_edges_of_proc(node->proc);
 	for (const LeSlot *slot = node->lock != NULL ? node->lock->slots : NULL; slot != NULL; slot = slot->next)
@@ -456,12 +466,13 @@ find_cycle(uint32 start, WaitEdge *back, bool *late)
 				break;
 			case ON_PATH:
 				*back = edge;
-				for (int i = 0;; i++)
+				for (int i = 0; i < s.length; i++)
 				{
-					Assert(i < s.length); /* what is marked so is on the path */
 					if (same_node(&s.path[i].node, &edge.to))
 						return i;
 				}
+				Assert(false); /* what is marked so is on the path */
+				break;
 			case CLEAR:
 				break;
 		}
@@ -579,7 +590,7 @@ begin_part(const LeCore *core)
 	if (!s.under_way)
 	{
 		/* a new search, from all who have asked by now */
-		s.base += CLEAR + 1;
+		s.base += BASE_STEP;
 		s.next = 0;
 		s.budget_us = SEARCH_BUDGET;
 		s.under_way = true;
@@ -663,5 +674,6 @@ le_deadlock_search(const LeCore *core)
 	/* processes that have asked meanwhile, and were passed, are for the next search */
 	s.under_way = s.next < (uint32) le_shared->max_sessions;
 	end = le_clock();
-	s.not_before = end + Min((SEARCH_PART - 1) * (end - start), SEARCH_PAUSE);
+	s.not_before =
+		end + Min((SEARCH_PART - 1) * (end - start), Max((SEARCH_PART - 1) * s.budget_us, SEARCH_PAUSE));
 }
