@@ -87,7 +87,8 @@ subtest 'which indexes are the key' => sub {
 	};
 
 	foreach my $other ('INDEX other ON #(kind, name, slot)', 'UNIQUE INDEX other ON #(kind, name)',
-		'UNIQUE INDEX other ON #(kind, name, slot) INCLUDE (token)', 'UNIQUE INDEX other ON #(kind, name, slot) WHERE mode <> 0',
+		'UNIQUE INDEX other ON #(kind, name) INCLUDE (slot)', 'UNIQUE INDEX other ON #(kind, name, slot) INCLUDE (token)',
+		'UNIQUE INDEX other ON #(kind, name, slot) WHERE mode <> 0',
 		'UNIQUE INDEX other ON #(kind, name, slot, token)', 'UNIQUE INDEX other ON #(mode, name, slot)',
 		'UNIQUE INDEX other ON #(kind, owner, slot)', 'UNIQUE INDEX other ON #(kind, name, holds)',
 		'UNIQUE INDEX other ON #(kind, name, (slot + 0))', 'UNIQUE INDEX other ON #(kind, name text_pattern_ops, slot)',

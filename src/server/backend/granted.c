@@ -97,6 +97,7 @@ le_granted_take(const LeCommand *cmd)
 	if (cmd->kind != LE_KIND_LOCK || cmd->hold_for != 0 || cmd->all_holds)
 		return false;
 	grant = find(cmd);
+	Assert(cmd->token != 0 || grant == NULL);
 	if (grant == NULL || grant->role != cmd->role || le_release_waits())
 		return false;
 

@@ -25,7 +25,6 @@ le_mailboxes_with_work(uint32 *procs)
 
 		if (!mailed && !is_unanswered(box))
 			continue;
-		Assert(box->session != 0);
 		procs[n++] = i;
 		if (mailed)
 		{
@@ -80,7 +79,7 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of
 	box->revision = 0;
 
 	/* once it is answered the mailbox is the session's, which may be awake */
-	flush = box->need_flush && !le_flush_done((XLogRecPtr) reply->lsn);
+	flush = reply->lsn != 0 && box->need_flush && !le_flush_done((XLogRecPtr) reply->lsn);
 	pg_write_barrier();
 	pg_atomic_write_u32(&box->answered, number);
 	if (flush)

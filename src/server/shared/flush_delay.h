@@ -32,6 +32,9 @@
 #ifndef LE_FLUSH_DELAY_PART
 #define LE_FLUSH_DELAY_PART 2
 #endif
+#if LE_FLUSH_DELAY_PART < 1
+#error "LE_FLUSH_DELAY_PART is a part: 1 or more"
+#endif
 
 /* Do as many wait for a flush as are expected? */
 extern bool le_flush_group_is_there(void);

@@ -15,6 +15,7 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/index.h"
+#include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -129,6 +130,7 @@ le_store_scan_history(LeText election, int64 after, void (*callback)(void *arg, 
 	{
 		LeStoredChange change = {0};
 
+		CHECK_FOR_INTERRUPTS();
 		ExecStoreHeapTuple(tuple, row, false);
 		le_table_read(&le_history_table, row, &change);
 		Assert(change.number > after);

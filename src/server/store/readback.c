@@ -145,6 +145,8 @@ le_rows_end(LeRows *rows)
 	Assert(!rows->lost || rows->scan == NULL);
 	if (rows->scan != NULL)
 		table_endscan(rows->scan);
+	else
+		pfree(rows->spots);
 	ExecDropSingleTupleTableSlot(rows->tuple);
 	table_close(rows->rel, NoLock);
 	if (rows->lost)

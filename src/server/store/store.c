@@ -140,6 +140,10 @@ le_store_find(void)
 		tables[i]->oid = get_relname_relid(tables[i]->name, le_store_schema);
 		all = all && getExtensionOfObject(RelationRelationId, tables[i]->oid) == extension;
 	}
+
+	/* nobody reads or writes some of them */
+	for (int i = 0; !all && i < lengthof(tables); i++)
+		tables[i]->oid = InvalidOid;
 	return all;
 }
 
@@ -171,6 +175,7 @@ le_store_claim(void)
 bool
 le_store_is_claimed(void)
 {
+	Assert(OidIsValid(le_slot_table.oid));
 	return claimed == le_slot_table.oid;
 }
 

@@ -88,7 +88,8 @@ static bool
 is_key(const StoreTable *table, Relation index)
 {
 	if (!index->rd_index->indisunique || !index->rd_index->indimmediate ||
-		index->rd_index->indnatts != table->nkey || RelationGetIndexPredicate(index) != NIL)
+		index->rd_index->indnatts != table->nkey || index->rd_index->indnkeyatts != table->nkey ||
+		RelationGetIndexPredicate(index) != NIL)
 		return false;
 	for (int i = 0; i < table->nkey; i++)
 	{

@@ -150,7 +150,7 @@ le_version_check_size(Oid role, int64 more)
 {
 	static Oid counted = InvalidOid;
 	static int64 room = 0; /* what may be written before it is counted again */
-	int64 limit = (int64) le_max_keys_per_role_mb * 1024 * 1024, used;
+	int64 limit = le_max_keys_per_role_mb * LE_MB, used;
 	Datum value = ObjectIdGetDatum(role);
 
 	if (limit == 0 || more <= 0)
