@@ -12,6 +12,7 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
@@ -270,7 +271,8 @@ prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext
 	Oid dboid;
 
 	/* These are going to fail. */
-	if (!command->in_block && (context != PROCESS_UTILITY_TOPLEVEL || IsInTransactionBlock(true)))
+	if (RecoveryInProgress() ||
+		(!command->in_block && (context != PROCESS_UTILITY_TOPLEVEL || IsInTransactionBlock(true))))
 		return;
 
 	dboid = get_database_oid(command->name, true);

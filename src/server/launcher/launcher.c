@@ -455,7 +455,7 @@ complain_no_worker(LeTarget *target, LeTime now)
 
 /* Take the database's entry for a worker.  NULL: not now, and retry_at says when. */
 static LeDatabase *
-take_entry(LeTarget *target, LeTime now)
+take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 {
 	LeDatabase *db;
 	bool taken = false;
@@ -466,6 +466,7 @@ take_entry(LeTarget *target, LeTime now)
 	{
 		taken = true;
 		target->entry_missed = false;
+		*was_wanted = db->wanted;
 		le_database_starting(db);
 	}
 	LWLockRelease(le_shared->lock);
@@ -504,6 +505,7 @@ send_notifier_away(void)
 static void
 start_manager(LeTarget *target, LeTime now)
 {
+	bool was_wanted = false;
 	LeDatabase *db;
 	BackgroundWorker worker = {0};
 
@@ -511,7 +513,7 @@ start_manager(LeTarget *target, LeTime now)
 	Assert(target->connectable && now >= target->retry_at);
 
 	/* 1. take the entry */
-	db = take_entry(target, now);
+	db = take_entry(target, now, &was_wanted);
 	if (db == NULL)
 		return;
 
@@ -529,9 +531,14 @@ start_manager(LeTarget *target, LeTime now)
 	if (target->tracked)
 		return;
 
-	/* 3. there is no worker for it: give the entry back; a session that waits wants a manager again and again */
+	/*
+	 * 3. There is no worker for it: give the entry back.  Who has wanted a manager may be gone, and have
+	 * left a release that is told.
+	 */
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	le_database_stopped(db, LE_EXIT_NO_WORKER);
+	if (was_wanted)
+		le_database_want(db);
 	send_notifier_away();
 	LWLockRelease(le_shared->lock);
 	back_off(target, now);

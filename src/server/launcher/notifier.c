@@ -82,23 +82,26 @@ notifier_exit(int code, Datum arg)
 }
 
 /*
- * Become the notifier of the database; false: an earlier one is still there, or the
- * database has no entry any more.  Its manager has ended this process then, by a
- * SIGTERM that is on its way.
+ * Become the notifier of the database; false: an earlier one is still there.  Exits if
+ * the database has no entry any more, and so no manager.
  */
 static bool
 try_attach(Oid dboid)
 {
 	LeDatabase *db;
+	bool gone;
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	db = le_database_find(dboid, false);
+	gone = db == NULL;
 	if (db != NULL && db->notifier_pid == 0)
 	{
 		le_database_notifier_enter(db);
 		my_db = db;
 	}
 	LWLockRelease(le_shared->lock);
+	if (gone)
+		proc_exit(0);
 	return my_db != NULL;
 }
 
@@ -224,6 +227,8 @@ try_send(int n)
 	}
 	PG_CATCH();
 	{
+		/* the report is not made while others wait for these */
+		LWLockReleaseAll();
 		report_failure();
 		AbortCurrentTransaction();
 	}

@@ -29,6 +29,7 @@
 #define COMPLAINT_PERIOD (60 * LE_SECOND)
 
 static BackgroundWorkerHandle *handle = NULL;
+static pid_t notifier_pid = 0; /* of its process; 0: not known yet */
 static LeTime started_at = 0;
 static LeTime retry_at = 0;
 
@@ -119,6 +120,7 @@ start_notifier(LeTime now)
 	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
 	Assert(handle == NULL);
+	notifier_pid = 0;
 	le_worker_init(&worker, "notifier", "le_notifier_main");
 	worker.bgw_main_arg = ObjectIdGetDatum(le_mgr.db->dboid);
 	worker.bgw_notify_pid = MyProcPid;
@@ -137,14 +139,14 @@ le_hints_tend(void)
 {
 	bool hints = pg_atomic_read_u64(&le_mgr.db->ring.pushed) != pg_atomic_read_u64(&le_mgr.db->ring.sent);
 	LeTime now;
-	pid_t pid;
 
-	if (!hints)
+	/* it is there: no need to ask for it, under a lock of all workers */
+	if (!hints || (notifier_pid != 0 && le_mgr.db->notifier_pid == notifier_pid))
 		return LE_NEVER;
 	if (handle != NULL)
 	{
 		/* the postmaster tells us when it has ended */
-		if (GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED)
+		if (GetBackgroundWorkerPid(handle, &notifier_pid) != BGWH_STOPPED)
 			return LE_NEVER;
 		pfree(handle);
 		handle = NULL;

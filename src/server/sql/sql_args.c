@@ -121,11 +121,11 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 	names = palloc_array(LeText, n);
 	for (int i = 0; i < n; i++)
 	{
-		const char *argument = psprintf("names[%d]", i + 1);
-
 		if (nulls[i])
-			bad_null(argument);
-		names[i] = sized(datum_text(elements[i]), argument, LE_MAX_NAME);
+			bad_null(psprintf("names[%d]", i + 1));
+		names[i] = datum_text(elements[i]);
+		if (names[i].len == 0 || names[i].len > LE_MAX_NAME)
+			(void) sized(names[i], psprintf("names[%d]", i + 1), LE_MAX_NAME);
 	}
 	check_duplicates(names, n);
 

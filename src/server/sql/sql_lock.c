@@ -283,11 +283,11 @@ le_arg_ask(FunctionCallInfo fcinfo, LeAsk ask, LeCommand *cmd)
 bool
 le_wait_for(FunctionCallInfo fcinfo, LeCommand *cmd, LeReply *reply)
 {
-	bool gave_up = le_snapshot_give_up(fcinfo);
+	bool gave_up = cmd->wait != 0 && le_snapshot_give_up(fcinfo);
 
 	Assert(cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_AWAIT);
 
-	le_request(cmd, reply, !gave_up);
+	le_request(cmd, reply, cmd->wait != 0 && !gave_up);
 
 	/* a place that is still there is worth as much as a grant */
 	if (reply->status == LE_OK || reply->status == LE_QUEUED)
@@ -315,7 +315,7 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 	 */
 	if (cmd.owner.data == NULL && cmd.lease == 0 && cmd.mode != LE_MODE_PERMIT)
 		cmd.reenter = le_pending_own(cmd.kind, cmd.name);
-	for (uint32 i = 0; i < cmd.nnames; i++)
+	for (uint32 i = 0; i < cmd.nnames && cmd.reenter != 0; i++)
 	{
 		if (le_pending_own(cmd.kind, cmd.names[i]) != cmd.reenter)
 			cmd.reenter = 0;
