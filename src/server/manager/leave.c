@@ -10,8 +10,9 @@
 /* Neither a session that is stopped nor a full disk keeps a server from stopping for longer. */
 #define LEAVING_AT_MOST (5 * LE_SECOND)
 
-/* A pause, for a session that is about to post, or after a batch that has failed. */
-#define LOOK_AGAIN (20 * LE_MS)
+/* Pauses: for a session that is about to post, and after a batch that has failed. */
+#define POSTING_TICK (1 * LE_MS)
+#define FAILED_TICK  (100 * LE_MS)
 
 /* Has a session answered a release that it has not posted yet? */
 static bool
@@ -70,7 +71,7 @@ le_leave_in_order(uint32 *procs)
 		if (le_mgr.core_state == CORE_DROPPED || le_clock() >= give_up ||
 			!(releasing || any_released() || le_batch_has_later()))
 			return;
-		le_sleep(LOOK_AGAIN);
+		le_sleep(le_mgr.retry_at != 0 ? FAILED_TICK : POSTING_TICK);
 	}
 }
 

@@ -20,15 +20,13 @@
 #define SMALL_PIECE 128
 #define STATE_BLOCK 1024
 
-#define MEGABYTE (1024 * 1024)
-
 /* While a command that adds something is reserved: le_memory_alloc() refuses what is beyond the limit. */
 static bool refuse_beyond_limit = false;
 
 static Size
 limit(void)
 {
-	return (Size) le_max_memory_mb * MEGABYTE;
+	return (Size) (le_max_memory_mb * LE_MB);
 }
 
 MemoryContext
@@ -88,7 +86,7 @@ le_memory_warn(void)
 	ereport(WARNING,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("the locks of this database take %zu MB, more than lock_election.max_memory (%d MB)",
-					is_used / MEGABYTE, le_max_memory_mb),
+					is_used / (Size) LE_MB, le_max_memory_mb),
 			 errdetail("No more are granted until it is less."),
 			 errhint("Raise it and reload the configuration, or end with force_release_role() what "
 					 "takes the memory.")));

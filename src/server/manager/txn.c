@@ -43,6 +43,7 @@ le_txn_commit(bool flush)
 	/* the variable alone: the setting, "local", keeps us from any standby */
 	synchronous_commit = flush ? SYNCHRONOUS_COMMIT_LOCAL_FLUSH : SYNCHRONOUS_COMMIT_OFF;
 	CommitTransactionCommand();
+	synchronous_commit = SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
 	Assert(!IsTransactionState());
 	MemoryContextSwitchTo(le_mgr.batch_context);
 	return XactLastCommitEnd;
@@ -87,6 +88,7 @@ le_txn_chore(void (*work)(void))
 	PG_TRY();
 	{
 		MemoryContextReset(le_mgr.batch_context);
+		MemoryContextSwitchTo(le_mgr.batch_context);
 		le_txn_begin();
 		if (le_store_find())
 			work();
