@@ -19,10 +19,18 @@ my $stopped = 0;
 
 END { kill 'CONT', $stopped if $stopped; }
 
+# Stopped in its sleep: elsewhere it may hold a lock that others need.
 sub stop_manager
 {
-	$stopped = one('SELECT pid FROM lock_election.manager');
-	kill 'STOP', $stopped;
+	my $pid = one('SELECT pid FROM lock_election.manager');
+
+	wait_until(
+		sub {
+			kill 'STOP', $stopped = $pid;
+			return 1 if admin("SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid") eq 't';
+			go_on();
+			return 0;
+		}) or die 'the manager does not sleep';
 	return;
 }
 
@@ -116,11 +124,10 @@ subtest 'limits of a call' => sub {
 
 	$old->query(q{SELECT is_held('x', 1)});
 	stop_manager();
-	my (@struck, @struck_other);
 	foreach my $s ($old, $fresh)
 	{
 		my $who = $s == $old ? 'an old session' : 'a new session';
-		my $start;
+		my ($start, $took);
 
 		is(answer($s, q{SELECT acquire_lock('a', '1 h', wait => '500 ms')}, "$who, wait"), '', 'NULL');
 		is(answer($s, q{SELECT try_acquire_lock('b')}, "$who, try"), '', 'NULL, behind an unanswered one');
@@ -128,19 +135,21 @@ subtest 'limits of a call' => sub {
 		is(answer($s, q{SELECT await_lock('a', 1, wait => '100 ms')}, "$who, await"), 'f', 'not yet');
 		is(answer($s, q{SELECT * FROM try_acquire_each('{e1,e2}')}, "$who, each of several"), "e1|\ne2|", 'NULL for each') if $s == $old;
 		$s->query(q{SET lock_timeout = '300 ms'});
-		$start = time;
-		like(answer($s, q{SELECT acquire_lock('a', '1 h')}, "$who, lock_timeout"), qr/ERROR:  55P03: canceling statement due to lock timeout/, 'strikes');
-		push @struck, time - $start;
+		# on a busy machine not at the first try
+		foreach my $try (1 .. 5)
+		{
+			$start = time;
+			like(answer($s, q{SELECT acquire_lock('a', '1 h')}, "$who, lock_timeout"), qr/ERROR:  55P03: canceling statement due to lock timeout/, 'strikes');
+			last if ($took = time - $start) < 2;
+		}
+		cmp_ok($took, '<', 2, 'as soon as it says, in a wait for a lock');
 		$start = time;
 		like(answer($s, q{SELECT is_held('a', 1)}, "$who, lock_timeout, another call"), qr/ERROR:  55P03/, 'strikes as well');
-		push @struck_other, time - $start;
+		cmp_ok(time - $start, '>=', 2, 'but a call that waits for no lock gives the manager its time');
 		$s->query(q{RESET lock_timeout; SET statement_timeout = '300 ms'});
 		like(answer($s, q{SELECT acquire_lock('a', '1 h')}, "$who, statement_timeout"), qr/ERROR:  57014/, 'strikes');
 		$s->query(q{RESET statement_timeout});
 	}
-
-	cmp_ok((sort { $a <=> $b } @struck)[0], '<', 2, 'a wait for a lock ends with lock_timeout');
-	cmp_ok($_, '>=', 2, 'a call that waits for no lock gives the manager its time') foreach @struck_other;
 
 	# clients that go away while they wait: before the request, and for its answer
 	my @gone = map { LeWire->new($node) } 1 .. 2;
@@ -236,36 +245,45 @@ subtest 'what ends meanwhile' => sub {
 
 # Else the next connection would wait for that, which gets the same mailbox.
 subtest 'a session that leaves much waits for its end' => sub {
-	my ($few, $many, $open, $late) = map { session($node) } 1 .. 4;
 	my $exists = sub { return kill 0, $_[0]->pid };
+	my $locks = sub {
+		my ($s, $n) = @_;
+		$s->query("SELECT count(acquire_lock(pg_backend_pid() || ' ' || i, NULL)) FROM generate_series(1, $n) i");
+		return $s;
+	};
+	my $late = $locks->(session($node), 16);
+	my %seen;
 
-	$few->query(q{SELECT count(acquire_lock('few ' || i, NULL)) FROM generate_series(1, 15) i});
-	$_->query(q{SELECT count(acquire_lock(pg_backend_pid() || ' ' || i, NULL)) FROM generate_series(1, 16) i}) foreach $many, $late;
-	$open->query(q{BEGIN; SELECT acquire_lock('open', '1 h')});
-	stop_manager();
-	my %used = map { $_->pid => cpu_time($_->pid) } $many, $open;
-	my $start = time;
-	$_->quit foreach $few, $many, $open;
-	ok(wait_until(sub { !$exists->($few) }), 'one that leaves little does not');
-	SKIP:
+	# all of it within the 5 s that they wait, which on a busy machine may take several tries
+	foreach my $try (1 .. 10)
 	{
-		skip 'it takes too long', 1 if time - $start > 2;
-		admin('SELECT pg_sleep(1.5)');
-		foreach my $s ([ 'many locks', $many ], [ 'a transaction', $open ])
-		{
-			my $used = eval { cpu_time($s->[1]->pid) - $used{ $s->[1]->pid } };
+		my ($few, $many, $open) = ($locks->(session($node), 15), $locks->(session($node), 16), session($node));
 
-			last if time - $start > 4;
-			ok($exists->($s->[1]), "one that leaves $s->[0] does");
-			cmp_ok($used, '<', 0.05 + 0.02 * (time - $start), 'and sleeps');
-		}
+		$open->query(q{BEGIN; SELECT acquire_lock('open', '1 h')});
+		stop_manager();
+		my $start = time;
+		$_->quit foreach $many, $open, $few;
+		wait_until(sub { !$exists->($few) }) or die 'one that leaves little does not end';
+		%seen = (many => $exists->($many), open => $exists->($open));
+
+		# the exit itself is done by now
+		my $used = sub { return eval { cpu_time($many->pid) + cpu_time($open->pid) } // 0 };
+		my $before = $used->();
+		admin('SELECT pg_sleep(1)');
+		$seen{used} = $used->() - $before;
+		go_on();
+		wait_until(sub { !$exists->($many) && !$exists->($open) }) or die 'they do not end';
+		$seen{took} = time - $start;
+		last if $seen{many} && $seen{open} && $seen{took} < 5;
 	}
-	go_on();
-	ok(wait_until(sub { !$exists->($many) && !$exists->($open) }), 'until that is read');
+	ok($seen{many}, 'one that leaves little does not: one that leaves many locks is still there then');
+	ok($seen{open}, 'and one that leaves a transaction');
+	cmp_ok($seen{used}, '<', 0.15, 'they sleep');
+	cmp_ok($seen{took}, '<', 5, 'until that is read');
 
 	# not for ever
 	stop_manager();
-	$start = time;
+	my $start = time;
 	$late->quit;
 	ok(wait_until(sub { !$exists->($late) }), 'nor longer than that is borne');
 	cmp_ok(time - $start, '>=', 5, 'which is 5 s');
