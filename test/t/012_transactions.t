@@ -398,9 +398,11 @@ nothing_left($node, 'also after a rollback');
 
 # a named owner, or a lease, is somebody else: it waits for the commit
 {
-	my $lease = $a->query('SELECT grant_lease()');
-	my $token = $a->query("SELECT acquire_lock('r')");
+	my $lease = $a->query(q{SELECT grant_lease('5 min')});
+	my $token = $a->query(q{SELECT acquire_lock('r', '5 min')});
 
+	# it waits for itself, which on a busy machine might be found before the wait is over
+	$a->query(q{SET deadlock_timeout = '1 min'});
 	foreach my $who (q{owner => 'o'}, "lease => $lease")
 	{
 		is($a->query("BEGIN; SELECT release_lock('r', $token); SELECT acquire_lock('r', wait => '50 ms', $who)"), "t\n",
@@ -408,6 +410,7 @@ nothing_left($node, 'also after a rollback');
 		unlike($a->error, qr/ERROR/, 'which is not an error');
 		$a->query('ROLLBACK');
 	}
+	$a->query('RESET deadlock_timeout');
 	is($a->query("SELECT release_lock('r', $token)"), 't', 'release');
 	is($a->query("SELECT revoke_lease($lease)"), 't', 'the lease');
 	nothing_left($node);
@@ -442,7 +445,7 @@ nothing_left($node, 'also after a rollback');
 	my $all = q{SELECT release_lock('l1'), release_lock('l2'), release_lock('l12'), release_lock('m1', BOTH), release_lock('m2', BOTH), resign('l1', TERM)};
 	my $lease;
 	my $ask = sub {
-		$lease = $a->query('SELECT grant_lease()');
+		$lease = $a->query(q{SELECT grant_lease('5 min')});
 		$a->query("SELECT acquire_lock(name, lease => $lease) FROM (VALUES ('l1'), ('l2'), ('l12')) AS locks (name)");
 		my ($both, $term) = split /\|/, $a->query("SELECT acquire_locks('{m1, m2}', lease => $lease), campaign('l1', 'c', lease => $lease)");
 		return $all =~ s/BOTH/$both/gr =~ s/TERM/$term/r;
@@ -454,7 +457,7 @@ nothing_left($node, 'also after a rollback');
 	$a->query('COMMIT');
 	is($c->query($kept), 'lock l1, lock m2', 'two are acquired again, and kept');
 	$a->query("SELECT revoke_lease($lease)");
-	$lease = $a->query('SELECT grant_lease()');
+	$lease = $a->query(q{SELECT grant_lease('5 min')});
 	my $several = $a->query("SELECT acquire_locks('{m1, m2}', lease => $lease)");
 	is($a->query("BEGIN; SELECT release_locks('{m1, m2}', $several); SELECT acquire_locks('{m1, m2}', lease => $lease)"), "t\n$several", 'several at once');
 	$a->query('COMMIT');
@@ -468,13 +471,13 @@ nothing_left($node, 'also after a rollback');
 	nothing_left($node);
 
 	# without a lease
-	my %token = map { $_ => $a->query("SELECT acquire_lock('$_')") } 'u1', 'u2';
-	my $term = $a->query(q{SELECT campaign('u1', 'c')});
-	my $named = $a->query(q{SELECT acquire_lock('o1', owner => 'o')});
+	my %token = map { $_ => $a->query("SELECT acquire_lock('$_', '5 min')") } 'u1', 'u2';
+	my $term = $a->query(q{SELECT campaign('u1', 'c', '5 min')});
+	my $named = $a->query(q{SELECT acquire_lock('o1', '5 min', owner => 'o')});
 	$a->query("BEGIN; SELECT resign('u1', $term), release_lock('u1'), release_lock('u2'), release_lock('o1', $named)");
-	is($a->query(q{SELECT campaign('u1', 'c')}), $term, 'an election and a lock of one name: the election again');
-	is($a->query(q{SELECT acquire_lock('u2')}), $token{u2}, 'a lock');
-	cmp_ok($a->query(q{SELECT acquire_lock('u')}), '>', $named, 'one whose name they begin with');
+	is($a->query(q{SELECT campaign('u1', 'c', '5 min')}), $term, 'an election and a lock of one name: the election again');
+	is($a->query(q{SELECT acquire_lock('u2', '5 min')}), $token{u2}, 'a lock');
+	cmp_ok($a->query(q{SELECT acquire_lock('u', '5 min')}), '>', $named, 'one whose name they begin with');
 	is($a->query(q{SELECT try_acquire_lock('o1')}), '', 'and one of a named owner, as nobody');
 	$a->query('COMMIT');
 	is($c->query($kept), 'election u1, lock u, lock u2', 'are kept');
@@ -490,6 +493,7 @@ nothing_left($node, 'also after a rollback');
 
 	is($released, 't', 'a permit is released');
 	cmp_ok($second, '>', $first, 'and another one acquired');
+	$a->query(q{SET LOCAL deadlock_timeout = '1 min'});
 	is($a->query("SELECT acquire_permit('p', 2, wait => '200 ms')"), '', 'no third one before the commit');
 	unlike($a->error, qr/ERROR/, 'which is not an error');
 	$a->query('COMMIT');
