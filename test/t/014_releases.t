@@ -281,14 +281,19 @@ foreach my $how ('at once', 'after a wait')
 
 {
 	my $release = sub { return $a->query("SELECT count(*) FROM generate_series($_[0], $_[1]) i WHERE release_lock('n' || i)"); };
-	my $backends = $c->query(q{SELECT sum(setting::int) + CASE WHEN is_18 THEN 2 ELSE 1 END
-		FROM pg_settings, (SELECT current_setting('server_version_num')::int >= 180000) AS v(is_18)
-		WHERE name IN ('max_connections', 'max_worker_processes', 'max_wal_senders', CASE WHEN is_18 THEN 'autovacuum_worker_slots' ELSE 'autovacuum_max_workers' END)
-		GROUP BY is_18});
-	my $max = 30 * $backends / 2;
-	my $too_many = qr/ERROR:  53400: this transaction fences or releases too many locks\nDETAIL:  .* until its end: $max at most, .*max_locks_per_transaction \(30\)/s;
+	# besides these, one or two of the server's own
+	my $backends = $c->query(q{SELECT sum(setting::int) FROM pg_settings
+		WHERE name IN ('max_connections', 'max_worker_processes', 'max_wal_senders',
+			CASE WHEN current_setting('server_version_num')::int >= 180000 THEN 'autovacuum_worker_slots' ELSE 'autovacuum_max_workers' END)});
 
-	$a->query("SELECT count(acquire_lock('n' || i)) FROM generate_series(1, 3000) i");
+	# a crash may bring back what ends in five minutes, so that these releases wait for no flush
+	$a->query("SELECT count(acquire_lock('n' || i, '5 min')) FROM generate_series(1, 3000) i");
+	$a->query('BEGIN');
+	$release->(1, 3000);
+	my ($max) = $a->error =~ /until its end: (\d+) at most/;
+	$a->query('ROLLBACK');
+	ok($max == 30 * ($backends + 1) / 2 || $max == 30 * ($backends + 2) / 2, 'half of the room in the lock table') or diag("$max of $backends");
+	my $too_many = qr/ERROR:  53400: this transaction fences or releases too many locks\nDETAIL:  .* until its end: $max at most, .*max_locks_per_transaction \(30\)/s;
 
 	# what a rollback to a savepoint takes back does not count, nor does a second fence of a token
 	$a->query('BEGIN');
@@ -346,21 +351,27 @@ foreach my $how ('at once', 'after a wait')
 
 # --- and not at once: with the next lock of its session, if that comes before ---
 
+SKIP:
 {
 	my $ids = q{SELECT transaction_ids FROM lock_election.stat};
-	my $n = 1000;
+	my $end = time + 20;
+	my ($n, $in_time) = (1000, 0);
 
-	# on a busy machine that comes later
-	for (my $try = 1; $try <= 20 && $n >= 15; $try++)
+	# later is a transaction of its own: of ten releases in 0.25 s not five have waited for 50 ms; a few tries, as what is
+	# left of earlier locks may be deleted meanwhile
+	while ($n >= 15 && $in_time < 5 && time < $end)
 	{
 		my $before = $c->query($ids);
+		my $start = time;
 
 		$a->query(join '; ', (q{SELECT acquire_lock('one')}, q{SELECT release_lock('one')}) x 10);
+		$in_time++ if time - $start < 0.25;
 		$n = $c->query($ids) - $before;
 	}
+	skip 'the machine is too busy', 1 if $n >= 15 && $in_time < 5;
 	cmp_ok($n, '<', 15, 'ten locks and their releases take hardly more than ten transaction ids');
-	nothing_left($node);
 }
+nothing_left($node);
 
 $_->quit foreach $a, $b, $c;
 $node->stop;
