@@ -72,10 +72,10 @@ subtest 'which indexes are the key' => sub {
 		$admin->query("BEGIN; ALTER EXTENSION lock_election DROP TABLE $table; $sql; ALTER EXTENSION lock_election ADD TABLE $table; COMMIT");
 		is($admin->error, '', $sql);
 	};
-	# a name that no row has yet
+	# a name that no row has yet; held, as the row of a free one is deleted soon
 	my $acquire = sub {
 		$n++;
-		return $holder->query("SELECT release_lock('indexed $n', acquire_lock('indexed $n', '1 h'))") . $holder->error;
+		return $holder->query("SELECT acquire_lock('indexed $n', '1 h') > 0") . $holder->error;
 	};
 	my $altered = qr/ERROR:  55000: table "$table" has been altered/;
 	my $is_entered = sub {
@@ -113,6 +113,7 @@ subtest 'which indexes are the key' => sub {
 	one('UPDATE pg_index SET indisready = false WHERE indexrelid = $$_lock_election.copy$$::regclass');
 	is($acquire->(), 't', 'one that is not ready is passed over');
 	is($is_entered->(), '0', 'and has no row');
+	is(one("SELECT count(*) FROM $table WHERE kind = 1 AND name || '' = 'indexed $n'"), '1', 'which is in the table');
 	one('UPDATE pg_index SET indisready = true WHERE indexrelid = $$_lock_election.copy$$::regclass');
 	one('UPDATE pg_index SET indisvalid = false WHERE indexrelid = $$_lock_election.slot_key$$::regclass');
 	like($acquire->(), $altered, 'one of them has to be valid');
@@ -124,6 +125,7 @@ subtest 'which indexes are the key' => sub {
 	like($acquire->(), $altered, 'are the most');
 	$admin->query("DROP INDEX _lock_election.copy$_") foreach '', 3 .. 9;
 	is($acquire->(), 't', 'all are gone');
+	unlike($holder->query(q{SELECT release_lock(name) FROM lock_election.locks}), qr/f/, 'released');
 	$_->quit foreach $admin, $holder;
 	nothing_left($node);
 };
