@@ -184,20 +184,30 @@ nothing_left($node);
 
 # --- manager ---
 
-is($s->query(q{SELECT m.database, m.incarnation = m.revision >> 28, m.memory > 0, m.started BETWEEN pg_postmaster_start_time() AND now(), a.backend_type, a.datname, a.state
-		FROM lock_election.manager m JOIN pg_stat_activity a USING (pid)}),
-	'postgres|t|t|t|lock_election manager|postgres|idle', 'manager: one row');
+# What the manager tells it tells after its answers: this is answered later.
+sub published { return $s->query('SELECT count(*) FROM lock_election.leases'); }
+
+# it may have something to do just now
+published();
+my $one_row;
+wait_until(sub {
+		$one_row = $s->query(q{SELECT m.database, m.incarnation = m.revision >> 28, m.memory > 0, m.started BETWEEN pg_postmaster_start_time() AND now(),
+			a.backend_type, a.datname, a.state FROM lock_election.manager m JOIN pg_stat_activity a USING (pid)});
+		return $one_row =~ /idle$/;
+	}, 20);
+is($one_row, 'postgres|t|t|t|lock_election manager|postgres|idle', 'manager: one row');
 is($s->query(q{SELECT stats_reset BETWEEN pg_postmaster_start_time() - interval '1 min' AND now() FROM lock_election.stat}), 't', 'and what it has done is counted from the start of the server');
 my $revision = $s->query('SELECT revision FROM lock_election.manager');
 my $token = $s->query(q{SELECT acquire_lock('m')});
+published();
 is($s->query("SELECT revision > $token, $token >= $revision FROM lock_election.manager"), 't|t', 'manager: the next revision');
 $s->query("SELECT release_lock('m', $token)");
 
 # --- stat ---
 
-# What the counters have gained in a step; only those that have.
+# What the counters have gained in a step; only those that have.  A machine that is busy stalls the manager.
 my $counters = q{SELECT c.key, (c.value #>> '{}') FROM lock_election.stat s, LATERAL jsonb_each(to_jsonb(s) - 'stats_reset' - 'write_time') c ORDER BY 1};
-sub counters { return { map { split /\|/, $_ } split /\n/, $s->query($counters) }; }
+sub counters { published(); return { map { split /\|/, $_ } split /\n/, $s->query($counters) }; }
 
 sub moves
 {
@@ -207,7 +217,7 @@ sub moves
 	$code->();
 	my $after = counters();
 	my %gained = map { $_ => $after->{$_} - $before->{$_} } grep { $after->{$_} != $before->{$_} } keys %$after;
-	my %batch = map { $_ => delete $gained{$_} // 0 } qw(batches transaction_ids rows_written flushes);
+	my %batch = map { $_ => delete $gained{$_} // 0 } qw(batches transaction_ids rows_written flushes stalls);
 
 	is_deeply(\%gained, $expected, "stat: $title") or diag(explain(\%batch));
 	return \%batch;
@@ -216,8 +226,10 @@ sub moves
 # Rows that are not in use any more are deleted a moment later: that is not to be counted.
 wait_for_sql($node, 'SELECT count(*) FROM _lock_election.slot WHERE mode = 0', '0');
 my $t = session($node);
+my $walwriter = stop_walwriter($node);    # or it may flush before the session does
 my $written = moves('acquire', sub { $token = $s->query(q{SELECT acquire_lock('a', owner => 'me')}) }, { acquires => 1, grants => 1 });
 is("@$written{qw(batches transaction_ids rows_written flushes)}", '1 1 1 1', 'an acquire: one batch, one transaction id, one row, one flush');
+kill 'CONT', $walwriter;
 $written = moves('renew', sub { $s->query("SELECT renew_lock('a', $token)") foreach 1 .. 5 }, { renewals => 5 });
 is("$written->{transaction_ids} $written->{rows_written} $written->{flushes}", '0 0 0', 'renewals write nothing');
 $written = moves('look', sub { $s->query("SELECT is_held('a', $token)"); $s->query('SELECT * FROM lock_election.locks') }, { checks => 1 });
@@ -275,10 +287,12 @@ is($s->query('SELECT write_time > 0, write_time < 1000 * extract(epoch FROM cloc
 sub buckets
 {
 	my ($name, $least, $most) = @_;
+	published();
 	return $s->query(qq{SELECT string_agg(format('%s %s', n, le >= $least AND above < $most AND sum BETWEEN $least AND $most), ', ' ORDER BY le) FROM
 			(SELECT le, sum, count - lag(count, 1, 0::bigint) OVER (ORDER BY le) AS n, lag(le, 1, 0::float8) OVER (ORDER BY le) AS above
 			 FROM lock_election.histogram WHERE name = '$name') h WHERE n <> 0});
 }
+published();
 $s->query('SELECT lock_election.stat_reset()');
 is($s->query('SELECT name, count(*), max(le), max(count), max(sum) FROM lock_election.histogram GROUP BY name ORDER BY name'),
 	join("\n", map { "$_|19|Infinity|0|0" } qw(fruitless_wait hold term wait)), 'histogram: all of it is there before anything has happened');
@@ -289,6 +303,7 @@ $token = $s->query(q{SELECT acquire_lock('a', owner => 'me')});
 $s->query(q{SELECT campaign('e', 'me', ttl => '1 h')});
 $t->async(q{SELECT acquire_lock('a')});
 waiting($t);
+published();
 is($s->query(q{SELECT m.held, m.waiting, m.oldest_wait = w.waiting_since, m.oldest_wait BETWEEN now() - interval '1 min' AND now()
 		FROM lock_election.manager m, lock_election.waiters w}), '2|1|t|t', 'manager: who holds, who waits, and since when');
 $s->query(q{SELECT pg_sleep(0.4)});
@@ -302,8 +317,10 @@ $start = time;
 $s->query(q{SELECT acquire_lock('a', wait => '150 ms')});
 is(buckets('fruitless_wait', 0.15, time - $start), '1 t', 'histogram: a wait that ran out');
 $s->query("SELECT release_lock('a', $token)");
+published();
 is($s->query(q{SELECT leader_changes FROM lock_election.stat}), '1', 'stat: a leader');
 $s->query(q{SELECT force_resign('e')});
+published();
 is($s->query(q{SELECT max(count) FROM lock_election.histogram WHERE name = 'term'}), '1', 'histogram: its term');
 is($s->query(q{SET ROLE nosy \; SELECT count(*) FROM lock_election.histogram \; RESET ROLE}), '76', 'histogram: for everyone');
 
@@ -311,6 +328,7 @@ is($s->query(q{SET ROLE nosy \; SELECT count(*) FROM lock_election.histogram \; 
 $token = $s->query(q{SELECT acquire_lock('a', ttl => '1 h')});
 $t->async(q{SELECT acquire_lock('a')});
 waiting($t);
+published();
 my $since = $s->query('SELECT oldest_wait FROM lock_election.manager');
 wait_for_sql($node, q{SELECT oldest_wait < clock_timestamp() - interval '1 s' FROM lock_election.manager});
 my $old_manager = $s->query('SELECT pid FROM lock_election.manager');
@@ -323,6 +341,8 @@ $s->query(q{SELECT force_release_lock('a')});
 
 $s->query('SELECT pg_stat_reset()');
 isnt($s->query('SELECT acquires FROM lock_election.stat'), '0', 'pg_stat_reset() does not touch them');
+wait_for_sql($node, 'SELECT count(*) FROM _lock_election.slot WHERE mode = 0', '0');
+published();
 $s->query('SELECT lock_election.stat_reset()');
 is(join(' ', sort grep { $_ ne '0' } values %{ counters() }), '', 'stat_reset: all zero');
 is($s->query('SELECT count(*) FROM lock_election.histogram WHERE count <> 0 OR sum <> 0'), '0', 'stat_reset: the histograms as well');
