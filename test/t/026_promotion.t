@@ -105,6 +105,7 @@ subtest 'what was acknowledged is there' => sub {
 	promote($b);
 
 	# by what another history of one timeline may have counted, and by the minutes since the last start
+	is(one($b, qq{SELECT is_held('last', $last)}), 't', 'the last one is held');    # the manager has loaded all, and told that
 	my $passed = one($b, 'SELECT incarnation FROM lock_election.manager') - ($last >> 28);
 	cmp_ok($passed, '>=', 128, 'tokens are ahead of those that the old primary may have given out since then');
 	cmp_ok($passed, '<', 128 + 60, 'and not much further');
