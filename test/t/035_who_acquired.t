@@ -61,9 +61,9 @@ SKIP:
 	{
 		system_or_bail('ip', 'address', 'add', 'fe80::1/64', 'dev', 'lo', 'nodad');
 		push @hosts, [ 'fe80::1%lo', 'fe80::1' ];
+		$node->append_conf('pg_hba.conf', 'host all all fe80::/10 trust');
+		$node->reload;
 	}
-	$node->append_conf('pg_hba.conf', 'host all all fe80::/10 trust');
-	$node->reload;
 	foreach my $host (@hosts)
 	{
 		my $six = session($node, connstr => "host=$host->[0]");
