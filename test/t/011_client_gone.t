@@ -156,7 +156,7 @@ sub seconds_to_probe
 	};
 
 	isnt($before, $probing, 'there are no probes before');
-	$owner->query("SELECT acquire_lock('probes')");
+	$owner->query("SELECT acquire_lock('probes', '1 h')");
 	is($s->query("SELECT acquire_lock('probes', wait => '1500 ms')"), '', 'a wait');
 	is($s->query($show), $before, 'the settings come back after it');
 	$s->query(q{SET statement_timeout = '1500 ms'});

@@ -87,7 +87,7 @@ $s->query(q{SELECT force_release_lock('other job')});
 # The role that has closed it opens it, where others hold it as well; that is no attempt to end those.
 {
 	$s->query(q{SELECT acquire_lock('both', mode => 'shared', ttl => '1 h')});
-	my $theirs = $t->query(q{SET ROLE worker \; SELECT acquire_lock('both', mode => 'shared')});
+	my $theirs = $t->query(q{SET ROLE worker \; SELECT acquire_lock('both', '1 h', mode => 'shared')});
 
 	is($t->query("SELECT release_lock('both', $theirs, hold_for => '10 min')"), 't', 'closed by one of two roles');
 	is($t->query(q{SELECT force_release_lock('both')}), '0', 'it opens it');

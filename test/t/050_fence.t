@@ -249,8 +249,8 @@ foreach my $how (
 	$c->query("SELECT release_lock('x')");
 
 	# who ends holders is told who fences them: of those that it may end, and not of very many
-	my $own = $other->query(q{SELECT acquire_lock('x', mode => 'shared')});
-	my $theirs = $a->query(q{SELECT acquire_lock('x', mode => 'shared')});
+	my $own = $other->query(q{SELECT acquire_lock('x', '5 min', mode => 'shared')});
+	my $theirs = $a->query(q{SELECT acquire_lock('x', '5 min', mode => 'shared')});
 	$other->query("BEGIN; SELECT fence_lock('x', $own)");
 	$a->query("BEGIN; SELECT fence_lock('x', $theirs)");
 	my $forced = session($node, user => 'other');
@@ -265,7 +265,7 @@ foreach my $how (
 		'a member of pg_signal_backend is told of all');
 	$a->query('COMMIT');
 	one('DROP ROLE watchman');
-	$a->query(q{SELECT count(acquire_permit('many', 20)) FROM generate_series(1, 18)});
+	$a->query(q{SELECT count(acquire_permit('many', 20, '5 min')) FROM generate_series(1, 18)});
 	is($a->query(q{BEGIN; SELECT count(fence_lock(name, token)) FROM lock_election.locks WHERE name = 'many'}), '18', 'many fences');
 	is($c->query(q{SELECT force_release_lock('many')}), '18', 'all are ended');
 	is(scalar(() = $c->error =~ /fenced by the transaction of process $a->{pid}, and ends with it\n/g), 16, 'some are told');
