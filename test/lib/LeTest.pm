@@ -23,7 +23,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(new_node node_conf session budget one error_of unreadable_commits manager_pid replace_manager stop_launcher wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
+our @EXPORT = qw(new_node node_conf session budget one error_of unreadable_commits manager_pid replace_manager stop_asleep stop_launcher wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
 
 # Most of what is asked needs no psql. Where there is no server, that may end before it has read its input; IPC::Run, which
 # still writes, dies of that. Tests ask servers that are down, so it is an answer like any other here.
@@ -247,14 +247,25 @@ sub wal_receiver
 	return $pid;
 }
 
-# Stopped in its sleep: elsewhere it may hold a lock that others need, who then wait for it.
-sub stop_launcher
+# Stops a process of the extension in its sleep: elsewhere it may hold a lock that others need, who then wait for it.  Between
+# the look and the signal it may have woken up, so it is looked at again.
+sub stop_asleep
 {
 	my ($pid) = @_;
+	my $sleeps = sub { return one("SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid") eq 't' };
 
-	wait_until(sub { one("SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid") eq 't' }) or die 'the launcher does not sleep';
-	return kill 'STOP', $pid;
+	wait_until(
+		sub {
+			return 0 unless $sleeps->();
+			kill 'STOP', $pid;
+			return 1 if $sleeps->();
+			kill 'CONT', $pid;
+			return 0;
+		}) or die "process $pid does not sleep";
+	return;
 }
+
+sub stop_launcher { return stop_asleep(@_); }
 
 sub manager_pid { return one('SELECT pid FROM lock_election.manager'); }
 
