@@ -62,7 +62,7 @@ sub beat { return $s->query(q{SELECT release_lock('beat', acquire_lock('beat'))}
 my ($manager, $launcher) = map { worker($_) } 'manager', 'launcher';
 
 announce();
-is($free->query(q{SELECT fault_hits('shrink-done') = 0 OR started < clock_timestamp() - interval '5 s' FROM lock_election.manager}), 't', 'whoever waits for a manager comes before the sizes of its tables');
+is($free->query(q{SELECT fault_hits('shrink-done') = 0 OR started < clock_timestamp() - interval '4.9 s' FROM lock_election.manager}), 't', 'whoever waits for a manager comes before the sizes of its tables');
 are_idle('after some requests', manager => $manager, launcher => $launcher, notifier => worker('notifier'));
 
 my $token = $s->query(q{SELECT acquire_lock('held', '1 h')});
@@ -92,7 +92,8 @@ cmp_ok(looks() - $before, '<=', 1 + (time - $start) / 5, 'nor are the tables aft
 SKIP: {
 	skip 'no futex', 1 if $^O ne 'linux';
 	my $pid = $waiter->pid;
-	my $asleep = sub { return slurp_file("/proc/$pid/status") =~ /^voluntary_ctxt_switches:\s*(\d+)/m ? $1 : die; };
+	my $asleep = sub { return slurp_file("/proc/$pid/status") =~ /^voluntary_ctxt_switches:\s*(\d+)/m ? $1 : undef; };
+	skip 'the kernel does not count them', 1 unless defined $asleep->();
 	my $most = 0;
 
 	for (my $try = 0; $try < 5 && $most < 1.5; $try++)
