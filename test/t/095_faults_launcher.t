@@ -33,54 +33,91 @@ sub managers_of
 
 sub manager { return $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'postgres'}); }
 
-# How long the n-th hit from now on takes.  A busy machine may take longer for each of them.
+# Waits for the n-th hit, and returns between which times it came: not before the last look that has not seen it.
 sub until_hits
 {
-	my ($point, $n) = @_;
+	my ($point, $n, $before) = @_;
+	my $look;
+
+	$before //= time;
+	wait_until(sub { $look = time; return 1 if fault("hits('$point')") >= $n; $before = $look; return 0 }, undef, 0.005) or die "$point: no $n hits";
+	return ($before, time);
+}
+
+# The manager of this database fails at the point again and again: for how long at least, and at most, from the first time to
+# the n-th.
+sub fails_for
+{
+	my ($dbname, $point, $n) = @_;
 	my $start = time;
 
-	wait_until(sub { fault("hits('$point')") >= $n }, undef, 0.005) or die "$point: no $n hits";
-	return time - $start;
+	fault("set('$point', 'error', times => 0)");
+	$free->query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = '$dbname'");
+	my @first = until_hits($point, 1, $start);
+	my @last = until_hits($point, $n);
+	return ($last[0] - $first[1], $last[1] - $first[0]);
+}
+
+# The same in a new database, which none has failed in: again where it takes too long, as it may on a busy machine.
+sub fails_for_less_than
+{
+	my ($seconds, $point, $n) = @_;
+	my ($least, $most, @served);
+
+	for (my $try = 1; $try <= 3 && ($least // $seconds) >= $seconds; $try++)
+	{
+		$free->query('CREATE DATABASE fails');
+		one($node, q{CREATE EXTENSION lock_election; SELECT release_lock('x', acquire_lock('x'))}, 'fails');
+		($least, $most) = fails_for('fails', $point, $n);
+		fault('clear()');
+		push @served, one($node, q{SELECT release_lock('x', acquire_lock('x', wait => '20 s'))}, 'fails');
+		$free->query('DROP DATABASE fails');
+	}
+	is(join(' ', @served), join(' ', map { 't' } @served), 'until one lives');
+	cmp_ok($least, '<', $seconds, 'and no later');
+	return $most;
+}
+
+# The launcher reads the databases twice, and has done all that it found in the first turn.
+sub let_launcher_read
+{
+	foreach (1, 2)
+	{
+		my $before = fault(q{hits('launcher-scanned')});
+
+		$free->query('ALTER DATABASE postgres CONNECTION LIMIT -1'); # wakes it
+		until_hits('launcher-scanned', $before + 1);
+	}
+	return;
 }
 
 subtest 'a manager that fails again and again' => sub {
 	my $token = $s->query(q{SELECT acquire_lock('x', '1 h')});
 
-	fault(q{set('manager-start', 'error', times => 0)});
-	kill 'TERM', manager();
-	until_hits('manager-start', 1);
-	my $took = until_hits('manager-start', 6);
-	cmp_ok($took, '>', 3.0, 'is started after 0.1, 0.2, 0.4, 0.8 and 1.6 s');
-	cmp_ok($took, '<', 15, 'and no later');
+	my ($least, $most) = fails_for('postgres', 'manager-start', 6);
+	cmp_ok($most, '>', 3.0, 'is started after 0.1, 0.2, 0.4, 0.8 and 1.6 s');
 	$s->async("SELECT is_held('x', $token)");
 	sleep 0.5;
 	ok(!$s->ready, 'who asks meanwhile waits');
 	fault('clear()');
 	is($s->wait, 't', 'until one lives');
 	is($s->query("SELECT release_lock('x', $token)"), 't', 'and nothing is lost');
+	$least < 15 ? pass('and no later') : fails_for_less_than(15, 'manager-start', 6);
 };
 
 # The launcher hears of its end from the postmaster.
 subtest 'a manager that does not even begin' => sub {
-	$free->query('CREATE DATABASE begins');
-	is(one($node, q{CREATE EXTENSION lock_election; SELECT release_lock('x', acquire_lock('x'))}, 'begins'), 't', 'a database that none has failed in');
-	fault(q{set('manager-before-entry', 'error', times => 0)});
-	$free->query(q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'begins'});
-	until_hits('manager-before-entry', 1);
-	my $took = until_hits('manager-before-entry', 4);
-	cmp_ok($took, '>', 0.6, 'is started after 0.1, 0.2 and 0.4 s');
-	cmp_ok($took, '<', 9, 'and no later');
-	fault('clear()');
-	is(one($node, q{SELECT release_lock('x', acquire_lock('x', wait => '20 s'))}, 'begins'), 't', 'until one lives');
-	$free->query('DROP DATABASE begins');
+	my $most = fails_for_less_than(9, 'manager-before-entry', 4);
+	cmp_ok($most, '>', 0.6, 'is started after 0.1, 0.2 and 0.4 s');
 };
 
 # Everything that changes a database does so.
 subtest 'a launcher that is woken again and again' => sub {
 	my $scans = sub { return fault(q{hits('launcher-scanned')}); };
-	my ($before, $start) = ($scans->(), time);
+	my ($start, $before) = (time, $scans->());
 
 	$free->query(q{DO $$ BEGIN FOR i IN 1 .. 300 LOOP EXECUTE 'ALTER DATABASE postgres CONNECTION LIMIT ' || 50 + i % 2; COMMIT; END LOOP; END $$});
+	is($free->error, '', 'a database is changed very often');
 	cmp_ok($scans->() - $before, '<=', 2 + 10 * (time - $start), 'reads the databases ten times a second at most');
 	$free->query('ALTER DATABASE postgres CONNECTION LIMIT -1');
 };
@@ -121,11 +158,12 @@ subtest 'databases that are new' => sub {
 	wait_until(sub { my $now = managers_of($new); $started = $now if @$now > @$started; return time > $end });
 	is(scalar @$started, 3, 'three at a time are looked into');
 	cmp_ok($started->[2] - $started->[0], '>', 1, 'one after the other, where that takes no more than a second');
-	cmp_ok($started->[2] - $started->[0], '<', 8, 'and not much longer');
+	my ($shorter) = sort { $a <=> $b } map { $started->[ $_ + 1 ] - $started->[$_] } 0, 1;
+	cmp_ok($shorter, '<', 4, 'and not much longer'); # on a busy machine one of them may be
 	my ($dropped) = grep { !@{ managers_of("new$_") } } 1 .. 5;
 	$free->query("DROP DATABASE new$dropped");
 	is($free->error, '', 'one that none has looked into yet is dropped');
-	until_hits('launcher-scanned', fault(q{hits('launcher-scanned')}) + 1);
+	let_launcher_read();
 	$s->query(q{SELECT release_lock('x', acquire_lock('x'))});
 	is($s->error, '', 'a database that has the extension goes on');
 	go_on('manager-before-entry');
@@ -154,11 +192,13 @@ subtest 'a database that is new, and reserved' => sub {
 	until_hits('launcher-probe', $before + 4);
 	cmp_ok(time - $start, '>=', 0.3, 'it tries that again and again, but not all the time');
 	is(@{ managers_of('reserved') }, 0, 'no manager is started');
+	stop_at('manager-before-entry');
 	$s->query('ROLLBACK');
-	$before = $probes->();
-	until_hits('launcher-probe', $before + 1);
+	stopped('manager-before-entry');
+	is(@{ managers_of('reserved') }, 1, 'then it is');
+	go_on('manager-before-entry');
 	$free->query('DROP DATABASE reserved');
-	is($free->error, '', 'then it is');
+	is($free->error, '', 'and leaves');
 };
 
 # Whoever has waited while it starts has it once it runs.
@@ -178,8 +218,10 @@ subtest 'a manager that leaves for good' => sub {
 	is($admin->query('DROP EXTENSION lock_election') . $admin->error, '', 'it has to leave');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'gone'});
 	kill 'TERM', $pid;
-	wait_until(sub { my $next = manager(); return $next =~ /^\d+$/ && $next != $pid; }) or die 'no manager';
-	is(fault(q{hits('manager-start')}), 1, 'another one is started of another database alone');
+	until_hits('manager-start', 1);
+	is($s->query(q{SELECT is_held('x', 1)}), 'f', 'one that is wanted is started');
+	let_launcher_read();
+	is(fault(q{hits('manager-start')}), 1, 'and no other');
 	fault('clear()');
 	$_->quit foreach $asks, $admin;
 	$free->query('DROP DATABASE gone');
@@ -206,15 +248,16 @@ subtest 'commands in a subtransaction, and after it' => sub {
 
 subtest 'a notifier that fails again and again' => sub {
 	my $sent = q{SELECT hints_sent, hints_dropped FROM lock_election.stat};
+	my $start = time;
 
 	fault(q{set('notifier-sent', 'fatal', times => 0)});
 	is($s->query(q{SELECT (enqueue_lock('y')).granted}), 't', 'a lock is held');
 	$s->query(q{SELECT token FROM enqueue_lock('y', owner => 'next')});
 	is($s->query(q{SELECT release_lock('y')}), 't', 'a place is granted');
-	until_hits('notifier-sent', 1);
-	my $took = until_hits('notifier-sent', 3);
-	cmp_ok($took, '>', 1.8, 'is started once a second');
-	cmp_ok($took, '<', 30, 'and no later');
+	my @first = until_hits('notifier-sent', 1, $start);
+	my @last = until_hits('notifier-sent', 3);
+	cmp_ok($last[1] - $first[0], '>', 1.8, 'is started once a second');
+	cmp_ok($last[0] - $first[1], '<', 30, 'and no later');
 	is($free->query($sent), '0|0', 'nothing counts as sent');
 	fault('clear()');
 	ok(wait_for_sql($node, $sent, '1|0'), 'until one lives');
@@ -234,7 +277,9 @@ subtest 'what a notifier tells of itself' => sub {
 	is($tells->("xact_start > '$before'"), 'active|sending notifications|t', 'while it sends');
 	go_on('notifier-before-commit');
 	ok(wait_until(sub { $tells->('xact_start IS NULL') eq 'idle|sending notifications|t' }), 'and when it has');
+	my $sent = fault(q{hits('notifier-sent')});
 	is($s->query(q{SELECT force_resign('e')}) . $s->error, '1', 'the term ends');
+	until_hits('notifier-sent', $sent + 1);
 };
 
 # A notifier that has committed, and is stopped before it counts that, finds the hints of another database in its place.
@@ -244,14 +289,14 @@ subtest 'a notifier whose entry has been given away' => sub {
 
 	one($node, "CREATE DATABASE $_") foreach 'gone', 'heir'; # no database is made while a process is stopped
 	one($node, 'CREATE EXTENSION lock_election', 'gone');
-	fault(q{set('notifier-sent', 'sleep', 2000)});
+	fault(q{set('notifier-sent', 'sleep', 3000)}); # a release would let it see that it has to leave
 	is(one($node, $announces, 'gone'), 't', 'something to announce');
 	until_hits('notifier-sent', 1);
 	my $old = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election notifier' AND datname = 'gone'});
 	kill 'STOP', $old;
 	one($node, 'DROP EXTENSION lock_election', 'gone');
 	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'lock_election manager' AND datname = 'gone'}, '0');
-	$free->query('SELECT pg_sleep(0.3)'); # the launcher frees the entry
+	let_launcher_read(); # and frees the entry
 	one($node, 'CREATE EXTENSION lock_election', 'heir');
 	is(one($node, $announces, 'heir'), 't', 'something to announce in another one');
 	wait_for_sql($node, $sent, '1|0', dbname => 'heir');
