@@ -9,7 +9,12 @@ use LeTest;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $node = new_node('main', faults => 1, init => [ allows_streaming => 1 ], conf => "autovacuum = off\n");
+# Nobody writes dirty pages, for which the WAL would be flushed.
+my $node = new_node('main', faults => 1, init => [ allows_streaming => 1 ], conf => <<'CONF');
+autovacuum = off
+checkpoint_timeout = '1 h'
+bgwriter_lru_maxpages = 0
+CONF
 my ($s, $other, $free) = map { session($node) } 1 .. 3;
 points_by(\$free);
 
@@ -202,6 +207,14 @@ subtest 'a flusher that is stopped' => sub {
 	my $walwriter = stop_walwriter($node);
 	my $inserted = sub { return $free->query('SELECT pg_current_wal_insert_lsn()'); };
 	my $is_flushed = sub { return $free->query("SELECT pg_current_wal_flush_lsn() > '$_[0]'"); };
+
+	# On a busy machine the manager may name this session too late: it has flushed for itself, and is answered.
+	my $comes_to = sub {
+		my ($session, $point) = @_;
+
+		wait_until(sub { $session->ready || fault("waiting('$point')") eq $session->pid }) or die "nobody comes to $point";
+		return !$session->ready;
+	};
 	my $let_go = sub {
 		go_on($_) foreach @_;
 		like($_->wait, qr/^\d+$/, 'answered') foreach $s, $other;
@@ -220,51 +233,61 @@ subtest 'a flusher that is stopped' => sub {
 		my $before = $inserted->();
 		stop_at('flush-before', $other->pid);
 		$other->async(q{SELECT acquire_lock('second')});
-		stopped('flush-before');
-		$patient++ if $is_flushed->($before) eq 't';
+		$patient++ if $comes_to->($other, 'flush-before') && $is_flushed->($before) eq 't';
 		$let_go->('flush-before', 'request-answered');
 	}
 	is($patient, 2, 'another one does not wait for it for ever, and relieves it');
 
 	# It does not end.  Another one's answer is flushed by chance, so it is not taken from those that wait.  The manager names
 	# it while it waits for its next answer.
-	my $token = $asks->query(q{SELECT acquire_lock('held', '1 h')});
-	fault(q{set('flush-before', 'wait', times => 2)});
-	$s->async(q{SELECT acquire_lock('first')});
-	stopped('flush-before');
-	stop_at('request-answered', $other->pid);
-	$other->async(q{SELECT acquire_lock('second')});
-	stopped('request-answered');
-	$free->query(q{SELECT pg_logical_emit_message(true, '', '')});
-	go_on('request-answered');
-	my $second = $other->wait;
-	$other->async(q{SELECT acquire_lock('held', '1 h')});
-	ok(
-		wait_until(
-			sub {
-				$asks->query(q{SELECT is_held('x', 1)});
-				return fault(q{waiting('flush-before')}) eq $other->pid;
-			}),
-		'the manager relieves it, and one that waits for a lock flushes for all');
-	$asks->query("SELECT release_lock('held', $token)");
-	$let_go->('flush-before');
-	$other->query(q{SELECT release_lock('held')});
+	my $relieved = 0;
+	for (my $try = 0; $try < 10 && !$relieved; $try++)
+	{
+		my $token = $asks->query(q{SELECT acquire_lock('held', '1 h')});
 
-	# It comes to an end.  An answer that came meanwhile is not flushed, and its session is the next one to do that.  On a busy
-	# machine it may have lost patience.
+		fault(q{set('flush-before', 'wait', times => 2)});
+		$s->async(q{SELECT acquire_lock('first')});
+		my $flushes = $comes_to->($s, 'flush-before');
+		stop_at('request-answered', $other->pid);
+		$other->async(q{SELECT acquire_lock('second')});
+		stopped('request-answered');
+		$free->query(q{SELECT pg_logical_emit_message(true, '', '')});
+		go_on('request-answered');
+
+		# now and then a batch has come in between, and it is named already
+		if ($flushes && !$comes_to->($other, 'flush-before'))
+		{
+			$other->wait;
+			$other->async(q{SELECT acquire_lock('held', '1 h')});
+			$relieved = wait_until(
+				sub {
+					$asks->query(q{SELECT is_held('x', 1)});
+					return fault(q{waiting('flush-before')}) eq $other->pid;
+				},
+				20);
+		}
+		$asks->query("SELECT release_lock('held', $token)");
+		$let_go->('flush-before');
+		$other->query(q{SELECT release_lock('held')});
+	}
+	ok($relieved, 'the manager relieves it, and one that waits for a lock flushes for all');
+
+	# It comes to an end.  An answer that came meanwhile is not flushed, and its session is the next one to do that.
 	my $is_named = 0;
 	for (my $try = 0; $try < 10 && !$is_named; $try++)
 	{
 		stop_at('flush-done', $s->pid);
 		$s->async(q{SELECT acquire_lock('first')});
-		stopped('flush-done');
+		my $flushes = $comes_to->($s, 'flush-done');
 		my $before = $inserted->();
-		stop_at('flush-before', $other->pid);
+		stop_at('request-answered', $other->pid);
 		$other->async(q{SELECT acquire_lock('second')});
-		wait_until(sub { $free->query(q{SELECT count(*) FROM _lock_election.slot WHERE name = 'second' AND mode <> 0}) eq '1' });
+		stopped('request-answered');
+		stop_at('flush-before', $other->pid);
 		go_on('flush-done');
-		stopped('flush-before');
-		$is_named = $is_flushed->($before) eq 'f';
+		wait_until(sub { $s->ready }) or die 'it does not end';
+		go_on('request-answered');
+		$is_named = $comes_to->($other, 'flush-before') && $flushes && $is_flushed->($before) eq 'f';
 		$let_go->('flush-before');
 	}
 	ok($is_named, 'who came during a flush is named the next flusher');
@@ -273,24 +296,32 @@ subtest 'a flusher that is stopped' => sub {
 	nothing_left($node);
 };
 
-# Two sessions that come back after each flush share the next one.  On a busy machine one may come too late, now and then.
+# Two sessions that come back after each flush share the next one.  On a busy machine one may come too late, now and then; a
+# machine that is busy all the time is one where it takes longer than a flush for each grant would.
 subtest 'a flush for as many as before' => sub {
 	my @sharing = map { session($node) } 1 .. 2;
-	my $pairs = 60;
-	my $least = 2 * $pairs;
+	my $pairs = 30;
+	my ($least, $quickest) = (2 * $pairs, 1000);
 
 	fault(q{set('flush-done', 'sleep', 10, times => 0)});
-	for (my $try = 0; $try < 10 && $least > 1.3 * $pairs; $try++)
+	for (my $try = 0; $try < 25 && $least > 1.3 * $pairs; $try++)
 	{
 		my $before = $free->query('SELECT flushes FROM lock_election.stat');
+		my $start = time;
 
 		$sharing[$_]->async("SELECT count(release_lock('shared $_', acquire_lock('shared $_'))) FROM generate_series(1, $pairs)") foreach 0, 1;
 		$_->wait foreach @sharing;
+		my $took = time - $start;
 		my $flushes = $free->query('SELECT flushes FROM lock_election.stat') - $before;
-		note("$flushes flushes for " . 2 * $pairs . ' grants');
+		note("$flushes flushes for " . 2 * $pairs . " grants in $took s");
 		$least = $flushes if $flushes < $least;
+		$quickest = $took if $took < $quickest;
 	}
-	cmp_ok($least, '<=', 1.3 * $pairs, 'most flushes are for both');
+	SKIP:
+	{
+		skip 'the machine is busy', 1 if $least > 1.3 * $pairs && $quickest > 2 * $pairs * 0.0125;
+		cmp_ok($least, '<=', 1.3 * $pairs, 'most flushes are for both');
+	}
 	fault('clear()');
 	$_->quit foreach @sharing;
 	nothing_left($node);
@@ -339,6 +370,7 @@ subtest 'a flusher that is named before its own flush is asked for' => sub {
 	my $leader = session($node);
 	my $walwriter = stop_walwriter($node);
 
+	$leader->query(q{SELECT is_held('x', 1)}); # its first request waits for more than an answer
 	stop_at('manager-took');
 	$s->async(q{SELECT is_held('x', 1)});
 	stopped('manager-took');
