@@ -63,8 +63,8 @@ subtest 'a standby shows' => sub {
 	# a name is closed until then, and nothing deletes its row on time
 	my $manager = one($primary, 'SELECT pid FROM lock_election.manager');
 	on_primary(q{SELECT release_lock('closed', acquire_lock('closed'), hold_for => '1 h')});
-	on_primary(q{SELECT release_lock('soon', acquire_lock('soon'), hold_for => '500 ms')});
-	kill 'STOP', $manager;
+	on_primary(q{SELECT release_lock('soon', acquire_lock('soon'), hold_for => '1 s')});
+	stop_launcher($manager); # in its sleep, as a launcher
 	catch_up();
 	ok(wait_for_sql($standby, q{SELECT string_agg(concat_ws(' ', name, mode), ',') FROM lock_election.locks}, 'closed'),
 		'closed names, and not those that were');
@@ -79,6 +79,7 @@ subtest 'each row as it was written' => sub {
 		FROM lock_election.locks ORDER BY 1, 2, 3';
 	my $times = q{SELECT name, slot, extract(epoch FROM acquired_at), extract(epoch FROM closed_until),
 		CASE WHEN name NOT IN ('leased', 'one', 'another') THEN extract(epoch FROM expires_at) END FROM lock_election.locks ORDER BY kind, 1, 2};
+	my $log = -s $primary->logfile;
 	my $lease = $s->query(q{SELECT grant_lease('1 h')});
 
 	$s->query($_) foreach (q{SELECT acquire_lock('twice', '1 h', owner => 'me')}) x 2, q{SELECT acquire_permit('permit', 2, '1 h')},
@@ -93,7 +94,9 @@ subtest 'each row as it was written' => sub {
 	is($standby->safe_psql('postgres', 'SELECT count(*), count(time_left), count(waiters), count(connected) FROM lock_election.locks'),
 		'11|0|0|0', 'but for what only the primary knows');
 	my ($is, $was) = map { [ split /[\n|]/, $_, -1 ] } $shown[1], $wanted[1];
-	my @differ = grep { $is->[$_] ne $was->[$_] && !("$is->[$_] $was->[$_]" =~ /^[\d.]+ [\d.]+$/ && abs($is->[$_] - $was->[$_]) < 1) } 0 .. $#$was;
+	my $close = 1; # and so long as the manager has not run, on a busy machine
+	$close += $_ / 1000 foreach slurp_file($primary->logfile, $log) =~ /all leases go on by (\d+) ms/g;
+	my @differ = grep { $is->[$_] ne $was->[$_] && !("$is->[$_] $was->[$_]" =~ /^[\d.]+ [\d.]+$/ && abs($is->[$_] - $was->[$_]) < $close) } 0 .. $#$was;
 	is("@$is[@differ]", "@$was[@differ]", 'with its times');
 	is($standby->safe_psql('postgres', q{SELECT count(*), count(expires_at) FROM lock_election.locks WHERE name = 'leased'}),
 		'2|0', 'which has no end on a lease');
@@ -214,8 +217,9 @@ subtest 'a synchronous standby' => sub {
 		q{SELECT grant_lease('500 ms')} => qr/lease "\d+"/);
 	my %asks = map { $_ => session($primary) } keys %late;
 	my $receiver = signal_receiver('STOP');
+	my $all_asked = sub { return $local->query(q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'}) + grep({ $_->ready } values %asks) == keys %asks; };
 	$asks{$_}->async($_) foreach keys %asks;
-	wait_for_syncrep(scalar keys %asks);
+	wait_until($all_asked) or die 'some do not wait'; # on a busy machine some may not have to any more
 	wait_for_sql($primary, q{SET synchronous_commit = local; SELECT count(*) = 0 FROM lock_election.locks WHERE name LIKE 'short%'});
 	wait_for_sql($primary, q{SET synchronous_commit = local; SELECT count(*) = 0 FROM lock_election.leases});
 	kill 'CONT', $receiver;
@@ -246,13 +250,13 @@ subtest 'a synchronous standby' => sub {
 			$asks{$name}->async("SET synchronous_commit = local; SELECT acquire_lock('$name', '$ttl s') AS t \\gset\n"
 				  . "SET synchronous_commit = on; BEGIN; $fences{$name}");
 		}
-		wait_until(sub { $local->query(q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'}) + grep({ $_->ready } values %asks) == keys %asks });
+		wait_until($all_asked) or die 'some do not wait';
 		wait_for_sql($primary, q{SET synchronous_commit = local;
 			SELECT count(*) = 0 FROM lock_election.locks WHERE time_left > '0' AND name <> 'renewed'});
 		kill 'CONT', $receiver;
 		%answers = map { $_ => $asks{$_}->wait . $asks{$_}->error } keys %asks;
 		$_->quit foreach values %asks;
-	} while ($ttl < 60 && grep { /LE001: lock "\w+" is not held|^f/ } values %answers);
+	} while ($ttl < 60 && grep { /LE001: lock "\w+" is not held|42601: |^f/ } values %answers);
 	is($answers{$_}, 't', "$fences{$_}: a TTL that ends while it waits takes nothing from it") foreach sort keys %fences;
 
 	# is_held
