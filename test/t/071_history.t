@@ -77,7 +77,7 @@ subtest 'every change' => sub {
 	# who looks often finds nothing most of the time
 	my $manager = manager_pid();
 	my $last = newest('e');
-	kill 'STOP', $manager;
+	stop_launcher($manager); # in its sleep, as a launcher
 	is(one("SET statement_timeout = '20 s'; SELECT count(*) FROM election_history('e', $last)"), '0', 'nothing new needs no manager');
 	like(error_of(q{SET statement_timeout = '200 ms'; SELECT count(*) FROM election_history('e', 0)}), qr/ERROR:  57014/, 'what there is does');
 	kill 'CONT', $manager;
@@ -365,9 +365,10 @@ subtest 'as much as a role may have' => sub {
 	# somebody has the table: it is not asked for again with each batch
 	my $locker = session($node);
 	my $log = -s $node->logfile;
-	my $refused = sub { return scalar(() = slurp_file($node->logfile, $log) =~ /lock_election manager .*ERROR:  canceling statement due to lock timeout/g) };
 	$locker->query('BEGIN; LOCK TABLE _lock_election.history IN SHARE MODE');
 	kill_manager('TERM');
+	my $pid = manager_pid(); # the one before may have been due for a pass as well
+	my $refused = sub { return scalar(() = slurp_file($node->logfile, $log) =~ /\[$pid\] .*ERROR:  canceling statement due to lock timeout/g) };
 	ok(wait_until(sub { $refused->() > 0 }), 'a pass waits for nobody');
 	is(one(q{SELECT release_lock('beat', acquire_lock('beat'))}), 't', 'locks go on') foreach 1 .. 5;
 	is($refused->(), 1, 'and goes on a minute later');
