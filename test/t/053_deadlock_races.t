@@ -58,7 +58,7 @@ sub acquire { my ($s, $name, $ttl) = @_; return $s->query("SELECT acquire_lock('
 	nothing_left($node);
 }
 
-my $held_up;
+my ($held_up, $held_for);
 
 # The first of two gives up when the search has found both of them: it waits no more, and so the second one waits on.
 foreach my $how (qw(cancel terminate))
@@ -74,8 +74,10 @@ foreach my $how (qw(cancel terminate))
 	fault(q{set('deadlock-step', 'wait', skip => 3)});
 	$t->async(q{SELECT acquire_lock('x', NULL)});
 	stopped('deadlock-step');
+	my $stopped = time;
 	$free->query("SELECT pg_${how}_backend(" . $s->pid . ')');
 	$s->wait;
+	$held_for = time - $stopped;
 	go_on('deadlock-step');
 	$held_up = time;
 	$s->query(q{SELECT release_lock('x')}) if $how eq 'cancel';
@@ -105,7 +107,7 @@ foreach my $how (qw(cancel terminate))
 	$c->wait;
 	$t->wait;
 	like($t->error, qr/ERROR:  40P01/, 'both ask at a time: the newest is told');
-	cmp_ok(time - $held_up, '<', 20, 'and not after nine times as long as the last search was held up');
+	cmp_ok(time - $held_up, '<', 9 * $held_for, 'and not after nine times as long as the last search was held up');
 	ok(!$s->ready, 'and nobody else');
 	$t->quit;
 	like($s->wait, qr/^\d+$/, 'but goes on when that one ends');
