@@ -450,12 +450,12 @@ all_wait_on('a cycle of PostgreSQL alone', $a, $b, $c);
 clean();
 
 # a prepared transaction is no process
+my $manager = manager_pid();
 $a->query(q{BEGIN; LOCK t; PREPARE TRANSACTION 'prepared'});
 bound($b, 'x');
 $b->async('SELECT count(*) FROM t');
 waiting_in_postgres($b);
 wait_for_lock($c, 'x');
-my $manager = manager_pid();
 all_wait_on('a prepared transaction', $b, $c);
 is(manager_pid(), $manager, 'which the manager can tell from a process');
 $a->query(q{ROLLBACK PREPARED 'prepared'});
