@@ -38,11 +38,20 @@ sub is_stored_free
 
 sub manager { return ask($free, 'SELECT pid FROM lock_election.manager'); }
 
+# Elsewhere it may hold a lock that every statement needs.
+sub stop_asleep
+{
+	my ($pid) = @_;
+
+	wait_until(sub { ask($free, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid") eq 't' }) or die 'the manager does not sleep';
+	return kill 'STOP', $pid;
+}
+
 subtest 'it is told at once' => sub {
 	my $pid = manager();
 	my ($x, $y) = (acquire($one, 'x'), acquire($two, 'y'));
 
-	kill 'STOP', $pid;
+	stop_asleep($pid);
 	is(release($two, 'y', $y), 't', 'though the manager does not run');
 	is(release($one, 'x', $x), 't', 'nor for another session');
 
@@ -64,7 +73,7 @@ subtest 'of each of the last eight grants' => sub {
 	ask($one, q{SET lock_timeout = '2 s'});
 	foreach my $i (1 .. 8)
 	{
-		kill 'STOP', $pid;
+		stop_asleep($pid);
 		is(release($one, "n$i", $token{$i}), 't', "grant $i");
 		kill 'CONT', $pid;
 		ok(wait_until(sub { is_stored_free("n$i") }), 'it is released');
