@@ -23,7 +23,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(new_node node_conf session budget one error_of unreadable_commits manager_pid replace_manager stop_asleep stop_launcher wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
+our @EXPORT = qw(new_node node_conf session budget one error_of unreadable_commits manager_pid replace_manager stop_asleep wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
 
 # Most of what is asked needs no psql. Where there is no server, that may end before it has read its input; IPC::Run, which
 # still writes, dies of that. Tests ask servers that are down, so it is an answer like any other here.
@@ -264,8 +264,6 @@ sub stop_asleep
 		}) or die "process $pid does not sleep";
 	return;
 }
-
-sub stop_launcher { return stop_asleep(@_); }
 
 sub manager_pid { return one('SELECT pid FROM lock_election.manager'); }
 

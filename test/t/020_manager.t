@@ -89,7 +89,7 @@ subtest 'what ends while there is no manager' => sub {
 	wait_for_waiters(2, 'held');
 
 	# for less than the 5 s that whoever waits has patience without a manager
-	stop_launcher($launcher);
+	stop_asleep($launcher);
 	kill 'TERM', $manager;
 	wait_until(sub { $holder->query("SELECT count(*) FROM pg_stat_activity WHERE pid = $manager") eq '0' });
 	$holder->query('SELECT pg_terminate_backend(' . $_->pid . ', 10000)') foreach $open, $bound, $waiter;
@@ -111,7 +111,7 @@ subtest 'no manager for long' => sub {
 
 	$s->query(q{SELECT acquire_lock('commit', '1 h')});
 	$s->query(q{BEGIN; SELECT release_lock('commit')});
-	stop_launcher($launcher);
+	stop_asleep($launcher);
 	kill 'TERM', $manager;
 	wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $manager");
 
@@ -145,7 +145,7 @@ subtest 'a commit with many releases and no manager' => sub {
 
 	$s->query(q{SELECT count(acquire_lock('many ' || i, '1 h')) FROM generate_series(1, 300) i});
 	$s->query(q{BEGIN; SELECT count(release_lock('many ' || i)) FROM generate_series(1, 300) i});
-	stop_launcher($launcher);
+	stop_asleep($launcher);
 	kill 'TERM', $manager;
 	wait_for_sql($node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $manager");
 	my $start = time;

@@ -608,7 +608,7 @@ subtest 'the launcher is killed' => sub {
 	$waiter->async(q{SELECT acquire_lock('x', '1 h')});
 	wait_for_waiters(1, undef, dbname => 'postgres');
 	my $log = -s $node->logfile;
-	stop_launcher($old); # a transaction that is ended is told as FATAL
+	stop_asleep($old); # a transaction that is ended is told as FATAL
 	kill 'TERM', $old;
 	kill 'CONT', $old;
 	wait_for_sql($node, "SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'lock_election launcher' AND pid <> $old");

@@ -64,7 +64,7 @@ subtest 'a standby shows' => sub {
 	my $manager = one($primary, 'SELECT pid FROM lock_election.manager');
 	on_primary(q{SELECT release_lock('closed', acquire_lock('closed'), hold_for => '1 h')});
 	on_primary(q{SELECT release_lock('soon', acquire_lock('soon'), hold_for => '1 s')});
-	stop_launcher($manager); # in its sleep, as a launcher
+	stop_asleep($manager);
 	catch_up();
 	ok(wait_for_sql($standby, q{SELECT string_agg(concat_ws(' ', name, mode), ',') FROM lock_election.locks}, 'closed'),
 		'closed names, and not those that were');

@@ -366,7 +366,7 @@ subtest 'a copy of the database' => sub {
 	one("SELECT acquire_permit('p', 2, lease => $l)", 'original');
 	one(q{SELECT campaign('boss', 'me', '1 h')}, 'original');
 
-	stop_launcher($launcher);
+	stop_asleep($launcher);
 	one('CREATE DATABASE copy TEMPLATE original');
 	$copy = session($node, dbname => 'copy');
 	$copy->async("SELECT keep_alive($l)");
@@ -380,7 +380,7 @@ subtest 'a copy of the database' => sub {
 	one('DROP DATABASE copy');
 
 	# what the manager cannot write at first
-	stop_launcher($launcher);
+	stop_asleep($launcher);
 	one('CREATE DATABASE copy TEMPLATE original');
 	$locker = session($node, dbname => 'copy');
 	$locker->query('BEGIN; SELECT FROM _lock_election.slot FOR UPDATE');

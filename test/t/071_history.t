@@ -77,7 +77,7 @@ subtest 'every change' => sub {
 	# who looks often finds nothing most of the time
 	my $manager = manager_pid();
 	my $last = newest('e');
-	stop_launcher($manager); # in its sleep, as a launcher
+	stop_asleep($manager);
 	is(one("SET statement_timeout = '20 s'; SELECT count(*) FROM election_history('e', $last)"), '0', 'nothing new needs no manager');
 	like(error_of(q{SET statement_timeout = '200 ms'; SELECT count(*) FROM election_history('e', 0)}), qr/ERROR:  57014/, 'what there is does');
 	kill 'CONT', $manager;

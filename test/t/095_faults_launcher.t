@@ -148,7 +148,7 @@ subtest 'databases that are new' => sub {
 	my $started;
 
 	fault(q{set('manager-before-entry', 'wait', times => 0)});
-	stop_launcher($launcher);
+	stop_asleep($launcher);
 	$free->query('CREATE DATABASE new9 IS_TEMPLATE true');
 	$free->query("CREATE DATABASE new$_") foreach 1 .. 6;
 	$free->query(q{UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'new6'}); # its DROP was interrupted
@@ -183,7 +183,7 @@ subtest 'a database that is new, and reserved' => sub {
 	my $launcher = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election launcher'});
 	my $probes = sub { return fault(q{hits('launcher-probe')}); };
 
-	stop_launcher($launcher);
+	stop_asleep($launcher);
 	$free->query('CREATE DATABASE reserved');
 	$s->query('BEGIN; ALTER DATABASE reserved RENAME TO renamed');
 	my ($before, $start) = ($probes->(), time);

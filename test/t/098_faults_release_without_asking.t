@@ -38,15 +38,6 @@ sub is_stored_free
 
 sub manager { return ask($free, 'SELECT pid FROM lock_election.manager'); }
 
-# Elsewhere it may hold a lock that every statement needs.
-sub stop_asleep
-{
-	my ($pid) = @_;
-
-	wait_until(sub { ask($free, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid") eq 't' }) or die 'the manager does not sleep';
-	return kill 'STOP', $pid;
-}
-
 subtest 'it is told at once' => sub {
 	my $pid = manager();
 	my ($x, $y) = (acquire($one, 'x'), acquire($two, 'y'));
