@@ -115,7 +115,7 @@ assert_entry(const LeDatabase *db)
 
 /* Nothing is left of the database that had this entry before. */
 static void
-assert_new(const LeDatabase *db)
+assert_new(LeDatabase *db)
 {
 	const char *first = (const char *) &db->stack, *end = (const char *) &db->counters;
 
