@@ -88,7 +88,7 @@ static inline pg_attribute_unused() bool may_change(LeDbState from, LeDbState to
 #ifdef USE_ASSERT_CHECKING
 /* What holds of every entry when its lock is released: its members say the same as its state. */
 static void
-assert_entry(const LeDatabase *db)
+assert_entry(LeDatabase *db)
 {
 	bool serves = db->state == LE_DB_STARTING || db->state == LE_DB_RUNNING;
 
