@@ -808,7 +808,7 @@ $control->quit;
 nothing_left($node);
 
 my $held = qr/LOG:  a wait for (.*) has held a snapshot for 60 seconds$/m;
-ok(wait_until(sub { return $node->log_contains($held); }), 'that a wait holds a snapshot for a minute is logged');
+ok(wait_until(sub { return $node->log_contains($held); }, 120), 'that a wait holds a snapshot for a minute is logged');
 $minute[0]->query(q{SELECT release_lock('a minute')});
 like($minute[1]->wait, qr/^\d+$/, 'and it goes on');
 $_->quit foreach @minute;
