@@ -145,7 +145,8 @@ foreach my $point ('batch-applied', 'store-row', 'batch-written', 'request-answe
 		subtest "$action at $point" => sub {
 			my ($s, $before) = (session($node), session($node));
 			my $rpt = 'SELECT token FROM try_acquire_each(' . names('f', 20) . ')';
-			my $kept = $before->query(q{SELECT acquire_lock('before')});
+			# longer than the others, which may be held to their TTL: whatever has flushed the WAL before the kill
+			my $kept = $before->query(q{SELECT acquire_lock('before', '10 min')});
 			my ($answer, $cause);
 
 			# only the session's own request, or the manager's batch
