@@ -609,8 +609,9 @@ work_of(uint32 proc)
 {
 	LeMailbox *box = mailbox_of(proc);
 	uint32 mail = pg_atomic_read_u32(&box->mail);
+	bool ends = mail_ends_wait(box);
 
-	if (mail_ends_wait(box))
+	if (ends)
 	{
 		Work work = work_of_end(box, proc);
 
@@ -619,7 +620,7 @@ work_of(uint32 proc)
 	}
 	if ((mail & LE_MAIL_RELEASED) != 0 && box->releases.segment != DSM_HANDLE_INVALID)
 		return WORK_HEAVY;
-	if (mail_ends_wait(box) || !is_unanswered(box))
+	if (ends || !is_unanswered(box))
 		return WORK_LIGHT;
 	pg_read_barrier();
 
