@@ -145,7 +145,8 @@ is_worth_it(LeCore *core, const StoreTable *table, Relation rel, BlockNumber pag
 void
 le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes)
 {
-	(void) MemoryContextSwitchTo(context);
+	MemoryContext old_context = MemoryContextSwitchTo(context);
+
 	memset(moved, 0, sizeof(moved));
 	le_store_begin_batch();
 	for (int i = 0; i < LE_DB_TABLES; i++)
@@ -163,6 +164,7 @@ le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes)
 			table_close(rel, AccessShareLock);
 		bytes[i] = (uint64) pages * BLCKSZ;
 	}
+	MemoryContextSwitchTo(old_context);
 }
 
 void

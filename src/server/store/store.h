@@ -89,7 +89,7 @@ extern int le_store_write(LeCore *core, LeTime now);
  * store/shrink.c, and tell how large each is; one that somebody has locked stays as it
  * is.  To be called between two batches; the core is that of the tables.
  * le_store_shrunk() tells it, once that is committed, where its rows are; until then
- * they are kept in context, which becomes the current one.  That one sets locators alone.
+ * they are kept in context.  That one sets locators alone.
  * May not fail: rows would be written where they were before.
  */
 extern void le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes);
