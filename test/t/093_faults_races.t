@@ -156,42 +156,6 @@ foreach my $how (qw(cancel terminate))
 	$s->quit;
 }
 
-# It ends, and names the next leader as it goes. Both are answered by one batch, after which the manager, which would relieve
-# a leader that is gone, is stopped. The next one does not look before that: as no leader it would flush, and lead then.
-{
-	my $leader = session($node);
-	my $walwriter = stop_walwriter($node);
-
-	stop_at('manager-took');
-	$c->async(q{SELECT is_held('x', 1)});
-	stopped('manager-took');
-	stop_at('request-posted', $b->pid);
-	$b->async(q{SELECT acquire_lock('next')});
-	stopped('request-posted');
-	stop_at('request-answered', $leader->pid);
-	$leader->async(q{SELECT acquire_lock('leads')});    # the last one is the first that can be named
-	asking($leader);
-	stop_at('batch-before-hints');
-	go_on('manager-took');
-	stopped('batch-before-hints');
-	stopped('request-answered');
-	my $written = $free->query('SELECT pg_current_wal_insert_lsn()');
-	$free->query('SELECT pg_cancel_backend(' . $leader->pid . ')');
-	$leader->wait;
-	like($leader->error, qr/57014/, 'a leader leaves');
-	stop_at('flush-before', $b->pid);
-	go_on('request-posted');
-	stopped('flush-before');
-	is($free->query("SELECT pg_current_wal_flush_lsn() < '$written'"), 't', 'it has named the next one, which leads before anything is flushed');
-	go_on($_) foreach 'flush-before', 'batch-before-hints';
-	kill 'CONT', $walwriter;
-	like($b->wait, qr/^\d+$/, 'and then has its answer');
-	$b->query(q{SELECT release_lock('next')});
-	$c->wait;
-	$leader->quit;
-	nothing_left($node);
-}
-
 # The grant is seen, and not yet noted.
 foreach my $point (qw(request-answered request-done durable-before durable-after))
 {

@@ -368,18 +368,17 @@ subtest 'the manager tells since when its transaction runs' => sub {
 	nothing_left($node);
 };
 
-# A session is named as flusher, as one that is still in the stack from an earlier answer, before the manager has asked for a
-# flush of the next one: what others want is flushed already, and its own answer rests on more.
-subtest 'a flusher that is named before its own flush is asked for' => sub {
-	my $leader = session($node);
-	my $walwriter = stop_walwriter($node);
+# One batch grants a lock to $other, and another one to a session that leads the flushes then; the manager is stopped after
+# its answers, and both sessions before they go on.
+sub grant_both
+{
+	my ($leader, $name) = @_;
 
-	$leader->query(q{SELECT is_held('x', 1)}); # its first request waits for more than an answer
 	stop_at('manager-took');
 	$s->async(q{SELECT is_held('x', 1)});
 	stopped('manager-took');
 	stop_at('request-posted', $other->pid);
-	$other->async(q{SELECT acquire_lock('earlier')});
+	$other->async("SELECT acquire_lock('$name')");
 	stopped('request-posted');
 	stop_at('request-answered', $leader->pid);
 	$leader->async(q{SELECT acquire_lock('leads')});    # the last one is the first that can be named
@@ -388,6 +387,42 @@ subtest 'a flusher that is named before its own flush is asked for' => sub {
 	go_on('manager-took');
 	stopped('batch-before-hints');
 	stopped('request-answered');
+	return;
+}
+
+# A leader ends, and names the next one as it goes.  The manager, which would relieve a leader that is gone, is stopped.  The next
+# one does not look before that: as no leader it would flush, and lead then.
+subtest 'a flusher that is named by one that ends' => sub {
+	my $leader = session($node);
+	my $walwriter = stop_walwriter($node);
+
+	$leader->query(q{SELECT is_held('x', 1)}); # its first request waits for more than an answer
+	grant_both($leader, 'next');
+	my $written = $free->query('SELECT pg_current_wal_insert_lsn()');
+	$free->query('SELECT pg_cancel_backend(' . $leader->pid . ')');
+	$leader->wait;
+	like($leader->error, qr/57014/, 'a leader leaves');
+	stop_at('flush-before', $other->pid);
+	go_on('request-posted');
+	stopped('flush-before');
+	is($free->query("SELECT pg_current_wal_flush_lsn() < '$written'"), 't', 'it has named the next one, which leads before anything is flushed');
+	go_on($_) foreach 'flush-before', 'batch-before-hints';
+	kill 'CONT', $walwriter;
+	like($other->wait, qr/^\d+$/, 'and then has its answer');
+	$other->query(q{SELECT release_lock('next')});
+	$s->wait;
+	$leader->quit;
+	nothing_left($node);
+};
+
+# A session is named as flusher, as one that is still in the stack from an earlier answer, before the manager has asked for a
+# flush of the next one: what others want is flushed already, and its own answer rests on more.
+subtest 'a flusher that is named before its own flush is asked for' => sub {
+	my $leader = session($node);
+	my $walwriter = stop_walwriter($node);
+
+	$leader->query(q{SELECT is_held('x', 1)}); # its first request waits for more than an answer
+	grant_both($leader, 'earlier');
 	$free->query('SELECT pg_cancel_backend(' . $other->pid . ')');
 	$other->wait;
 	like($other->error, qr/57014/, 'one that is in the stack does not wait any more');
