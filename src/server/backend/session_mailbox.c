@@ -24,8 +24,8 @@
 /* How long other databases may take to give an entry back. */
 #define ENTRY_TIMEOUT (5 * LE_SECOND)
 
-/* How often a wait for the mailbox looks at it; the manager also wakes it. */
-#define MAILBOX_PERIOD (10 * LE_MS)
+/* How often an exit looks whether what it has left is done; the manager also wakes it. */
+#define END_PERIOD (10 * LE_MS)
 
 /* An exit waits no longer for what it leaves to the manager. */
 #define LONGEST_EXIT (5 * LE_SECOND)
@@ -56,7 +56,7 @@ wait_for_end(LeMailbox *box, uint64 session)
 		le_sleep_reset();
 		if (box->session != session)
 			break;
-		le_sleep(MAILBOX_PERIOD);
+		le_sleep(END_PERIOD);
 	}
 }
 
@@ -202,7 +202,7 @@ wait_for_mailbox(LeWait *wait)
 			if (le_wait_is_over(wait, now, LE_TAKE_GRACE))
 				return NULL;
 		}
-		le_wait_turn(wait, db, now + MAILBOX_PERIOD);
+		le_wait_poll(wait, db);
 	}
 }
 

@@ -34,9 +34,6 @@
 /* How often a wait asks whether it is part of a deadlock. */
 #define BLOCKED_EVERY (1 * LE_SECOND)
 
-/* How often a wait for a quiet mailbox looks; the manager also wakes it. */
-#define QUIET_PERIOD (10 * LE_MS)
-
 /* A caller whose own wait has been over for so long rings once more. */
 #define RING_AFTER (1 * LE_SECOND)
 
@@ -323,7 +320,7 @@ wait_until_quiet(LeWait *wait, Releases releases)
 		}
 		if (le_wait_is_over(wait, now, LE_TAKE_GRACE))
 			return LE_WAIT_OVER;
-		le_wait_turn(wait, le_my_database(), now + QUIET_PERIOD);
+		le_wait_poll(wait, le_my_database());
 	}
 	return LE_WAIT_DONE;
 }

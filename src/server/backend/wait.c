@@ -31,11 +31,19 @@
 /* How often it looks for a manager, where there is none. */
 #define ABSENT_PERIOD (10 * LE_MS)
 
+/*
+ * How often a wait looks by itself that the manager wakes also: in this time, then in this
+ * part of the time that it has lasted.  Thousands may wait for a manager that is stopped.
+ */
+#define POLL_PERIOD (10 * LE_MS)
+#define POLL_PART   8
+
 void
 le_wait_begin(LeWait *wait, LeTime at_most_us, bool for_lock)
 {
 	LeTime now = le_clock(), timeout_us = (LeTime) LockTimeout * LE_MS;
 
+	wait->began_at = now;
 	wait->limit_at = at_most_us < 0 || at_most_us > LE_NEVER / 2 ? LE_NEVER : now + at_most_us;
 	wait->next_look_at = now + CLIENT_PERIOD;
 	wait->absent_at = 0;
@@ -178,4 +186,12 @@ le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until)
 	le_sleep(until - now);
 	le_sleep_reset();
 	CHECK_FOR_INTERRUPTS();
+}
+
+void
+le_wait_poll(LeWait *wait, LeDatabase *db)
+{
+	LeTime now = le_clock();
+
+	le_wait_turn(wait, db, now + Max(POLL_PERIOD, (now - wait->began_at) / POLL_PART));
 }

@@ -16,6 +16,7 @@ typedef enum LeWaitEnd
 
 typedef struct LeWait
 {
+	LeTime began_at;
 	LeTime limit_at;        /* the end of the caller's own wait; LE_NEVER */
 	LeTime lock_timeout_at; /* when that strikes; LE_NEVER */
 	LeTime next_look_at;    /* of a look at the client */
@@ -40,6 +41,9 @@ extern bool le_wait_is_over(const LeWait *wait, LeTime now, LeTime grace_us);
  * the loss of the client among them.
  */
 extern void le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until);
+
+/* A turn that looks by itself after a while: sooner in a wait that is young.  Errors as above. */
+extern void le_wait_poll(LeWait *wait, LeDatabase *db);
 
 /* If there is no manager now: error 57P03, with the cause that can be seen. */
 extern void le_raise_if_no_manager(const LeWait *wait);
