@@ -319,6 +319,25 @@ le_faults_tree()
 	LE_ENV+=(LE_FAULTS_TREE="$LE_FAULTS_TREE")
 }
 
+# Another minor release, where Debian offers one: LE_OTHER_MINOR has its bin and lib.
+le_other_minor()
+{
+	local dir=$LE_TMP/other here version
+	here=$(dpkg-query -W -f '${Version}' "postgresql-$PG_MAJOR")
+	version=$(apt-cache madison "postgresql-$PG_MAJOR" | awk -v here="$here" '$3 != here { print $3; exit }')
+	[ -n "$version" ] || return 0
+	mkdir "$dir"
+	if ! (cd "$dir" && apt-get download -qq "postgresql-$PG_MAJOR=$version" && dpkg-deb -x ./*.deb .) \
+		>"$LE_TMP/other.log" 2>&1; then
+		le_say "PostgreSQL $version cannot be had"
+		return 0
+	fi
+	# the programs of the package for clients do not matter
+	cp -n "/usr/lib/postgresql/$PG_MAJOR/bin"/* "$dir/usr/lib/postgresql/$PG_MAJOR/bin"
+	chmod -R a+rwX "$dir"
+	LE_ENV+=(LE_OTHER_MINOR="$dir/usr/lib/postgresql/$PG_MAJOR")
+}
+
 le_prepare()
 {
 	LE_TMP=$(mktemp -d "${TMPDIR:-/tmp}/lock_election.XXXXXX")

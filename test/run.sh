@@ -35,13 +35,14 @@ for need in $needs; do
 		torture) goals+=(torture-programs) ;;
 		client) goals+=(client client-tests client-tests-address client-tests-thread) ;;
 		lockctl) goals+=(client lockctl lockctl-address) ;;
-		faults) ;;
+		faults | other-minor) ;;
 		*) packages+=("$need") ;;
 	esac
 done
 le_prepare "${goals[@]}"
 [ -z "${COVERAGE:-}" ] || le_extra_packages lcov
 [[ $needs != *faults* ]] || le_faults_tree
+[[ $needs != *other-minor* ]] || le_other_minor
 le_extra_packages "${packages[@]}"
 # The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
 if [[ $needs = *node-pg* ]]; then

@@ -34,7 +34,7 @@ main()
 	le_prepare CFLAGS="$flags" LDFLAGS=--coverage SANITIZE_plain="$flags" core-tests torture-programs client lockctl \
 		client-tests
 	needs=$(le_needs $TESTS)
-	le_extra_packages $(grep -vxE 'simulator|torture|client|lockctl|faults' <<<"$needs")
+	le_extra_packages $(grep -vxE 'simulator|torture|client|lockctl|faults|other-minor' <<<"$needs")
 	if [[ $needs = *faults* ]]; then
 		LE_FAULTS_COPY=$LE_TMP/faults-src LE_FAULTS_MAKE=(COPT="$flags")
 		le_faults_tree

@@ -1,9 +1,13 @@
 # A package is built with the headers of one minor release and runs in another.  Between them the byte that says whether there
 # are synchronous standbys has changed from a bool to flags (15.13, 16.9, 17.5): the running server decides how it is read.
+# And new headers call functions that older servers do not have: where Debian offers another minor release, it is run.
 # Promises: D
+# Needs: other-minor
 use strict;
 use warnings;
+use File::Copy qw(copy);
 use File::Path qw(make_path);
+use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -82,5 +86,27 @@ foreach my $name (sort keys %headers)
 		is($defined->($version, 0, 'a'), 1, 'not known yet: the setting says so');
 		is($defined->($version, 0, ''), 0, 'or says that there are none');
 	}
+}
+
+# --- another minor release ---
+
+chomp(my ($libraries, $share) = map { `$ENV{PG_CONFIG} --$_` } 'pkglibdir', 'sharedir');
+
+SKIP: {
+	skip 'no other minor release is offered here', 2 unless $ENV{LE_OTHER_MINOR};
+	my $tree = $ENV{LE_OTHER_MINOR};
+	copy("$libraries/lock_election.so", "$tree/lib") or die "copy: $!";
+	foreach my $file (glob("$share/extension/lock_election*"))
+	{
+		copy($file, "$tree/../../../share/postgresql/$major/extension") or die "copy: $!";
+	}
+	my $node = new_node('other', install => $tree);
+
+	note($node->safe_psql('postgres', 'SELECT version()'));
+	is($node->safe_psql('postgres', q{SELECT release_lock('a', acquire_lock('a'))}), 't', 'a lock');
+	is($node->safe_psql('postgres', q{CREATE TABLE t (version int NOT NULL DEFAULT 1);
+		CREATE TRIGGER t BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION version_guard();
+		INSERT INTO t DEFAULT VALUES; UPDATE t SET version = 1; SELECT version FROM t}), '2', 'and a guard of versions');
+	$node->stop;
 }
 done_testing();

@@ -10,12 +10,14 @@
 #include "access/tableam.h"
 #include "catalog/pg_database.h"
 #include "executor/executor.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "replication/syncrep.h"
 #include "replication/walsender_private.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
+#include "storage/shmem.h"
 #include "utils/acl.h"
 #include "utils/guc.h"
 #include "utils/resowner.h"
@@ -23,6 +25,17 @@
 #if PG_VERSION_NUM < 150000
 #error "lock_election needs PostgreSQL 15 or newer"
 #endif
+
+/*
+ * A package is built with the headers of one minor release, and loaded by others.  Macros
+ * and inline functions of the newer ones call what the older ones do not have: palloc_array()
+ * calls palloc_mul(), and heap_getattr() heap_datum_check() since 15.20.
+ */
+#undef palloc_array
+#undef palloc0_array
+#define palloc_array(type, count)               ((type *) palloc(mul_size(sizeof(type), (count))))
+#define palloc0_array(type, count)              ((type *) palloc0(mul_size(sizeof(type), (count))))
+#define le_getattr(tuple, attnum, desc, isnull) SPI_getbinval((tuple), (desc), (attnum), (isnull))
 
 /* 16 says more exactly which indexes an update needs; ours hold keys, not summaries */
 #if PG_VERSION_NUM >= 160000

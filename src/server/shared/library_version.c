@@ -14,6 +14,7 @@
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 
+#include "shared/compat.h"
 #include "shared/library_version.h"
 
 #define LIBRARY "lock_election"
@@ -33,7 +34,7 @@ le_version_installed(void)
 	if (HeapTupleIsValid(tuple))
 	{
 		bool isnull;
-		Datum value = heap_getattr(tuple, Anum_pg_extension_extversion, RelationGetDescr(rel), &isnull);
+		Datum value = le_getattr(tuple, Anum_pg_extension_extversion, RelationGetDescr(rel), &isnull);
 
 		version = TextDatumGetCString(value);
 	}

@@ -10,6 +10,7 @@
 
 #include "storage/dsm.h"
 
+#include "shared/compat.h"
 #include "shared/names.h"
 #include "shared/shmem.h"
 

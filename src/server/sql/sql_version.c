@@ -175,7 +175,7 @@ static int64
 row_version(const TriggerData *trigger, HeapTuple tuple, const FormData_pg_attribute *column)
 {
 	bool isnull;
-	Datum version = heap_getattr(tuple, column->attnum, trigger->tg_relation->rd_att, &isnull);
+	Datum version = le_getattr(tuple, column->attnum, trigger->tg_relation->rd_att, &isnull);
 
 	if (isnull)
 		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),

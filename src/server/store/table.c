@@ -226,7 +226,7 @@ find_key_row(StoreTable *table, Relation index, const Datum *keys)
 		bool isnull;
 
 		if (!ItemPointerEquals(&tuple->t_self, &table->tuple->tts_tid))
-			first = DatumGetInt64(heap_getattr(tuple, 1, RelationGetDescr(table->rel), &isnull));
+			first = DatumGetInt64(le_getattr(tuple, 1, RelationGetDescr(table->rel), &isnull));
 	}
 	systable_endscan(scan);
 	return first;
