@@ -124,10 +124,11 @@ typedef struct Search
 	HTAB *expanded;    /* for assertions: WaitNodes on the path, or followed, since this part began */
 } Search;
 
-static Search s;
-
 /* A power of two: a mark of 0, which a new node has, is none of a search, or NEW, also where the base goes round. */
 #define BASE_STEP 4
+
+/* The base, a multiple of that, goes round after a few searches, so that tests meet it. */
+static Search s = {.base = PG_UINT32_MAX - 15};
 
 static uint32 *
 mark_of(const WaitNode *node)
