@@ -329,6 +329,55 @@ subtest 'a manager that begins after none could' => sub {
 	$few->stop;
 };
 
+# What they have left is in the entry of their database, which a launcher that has not seen its manager is not to give back.
+subtest 'sessions end after the launcher and the manager' => sub {
+	my $worker = sub {
+		return $free->query("SELECT pid FROM pg_stat_activity WHERE backend_type = 'lock_election $_[0]' AND coalesce(datname, 'deserted') = 'deserted'");
+	};
+	my $gone = sub { my ($pid) = @_; return wait_until(sub { $free->query("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") eq '0' }, undef, 0.01) || die "$pid does not end" };
+	my $is_free = sub { return one($node, "SELECT try_acquire_lock('$_[0]', '1 h') IS NOT NULL", 'deserted') };
+
+	$free = session($node);
+	one($node, 'CREATE DATABASE deserted');
+	one($node, 'CREATE EXTENSION lock_election', 'deserted');
+	my ($acquires, $releases) = map { session($node, dbname => 'deserted') } 1 .. 2;
+
+	# a rollback
+	$acquires->query(q{BEGIN; SELECT acquire_lock('open', '1 h')});
+	my ($launcher, $manager, $pid) = ($worker->('launcher'), $worker->('manager'), $acquires->pid);
+	kill 'STOP', $pid;
+	foreach ($launcher, $manager) { kill 'TERM', $_; $gone->($_); }
+	kill 'TERM', $pid;
+	kill 'CONT', $pid;
+	$gone->($pid);
+	wait_until(sub { $worker->('launcher') }) or die 'there is no launcher';
+	is($is_free->('open'), 't', 'what was rolled back is not held');
+
+	# a release that was answered
+	my $token = $releases->query(q{SELECT acquire_lock('told', '5 min')});
+	($launcher, $manager, $pid) = ($worker->('launcher'), $worker->('manager'), $releases->pid);
+	stop_asleep($manager);
+	is($releases->query("SELECT release_lock('told', $token)"), 't', 'a release that is answered while the manager is stopped');
+	$releases->quit;
+	$gone->($pid);
+	fault("set('manager-took', 'error', pid => $manager)");
+	kill 'TERM', $launcher;
+	$gone->($launcher);
+	kill 'CONT', $manager;
+	$gone->($manager);
+	wait_until(sub { $worker->('launcher') }) or die 'there is no launcher';
+	is($is_free->('told'), 't', 'is made');
+
+	# and it is nobody's query that can be cancelled
+	$launcher = $worker->('launcher');
+	$free->query("SELECT pg_cancel_backend($launcher)");
+	one($node, 'CREATE DATABASE later');
+	one($node, 'CREATE EXTENSION lock_election', 'later');
+	is($worker->('launcher'), $launcher, 'a cancel does not end the launcher');
+	one($node, "DROP DATABASE $_") foreach 'deserted', 'later';
+	$free->quit;
+};
+
 $s->quit;
 $node->stop;
 done_testing();

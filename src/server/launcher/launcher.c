@@ -391,9 +391,16 @@ review_entry(LeDatabase *db, LeTime now)
 	/* 5. start one, or give the entry back */
 	if (may_start(target, db, now))
 		return true;
-	if (!db->wanted && db->attached == 0 && db->reserved_by == 0 &&
-		!(target->due && target->ran && target->connectable))
-		le_database_free(db);
+	if (db->wanted || db->attached != 0 || db->reserved_by != 0 ||
+		(target->due && target->ran && target->connectable))
+		return false;
+	if (target->connectable && db->exit != LE_EXIT_NO_EXTENSION && le_database_has_mail(db))
+	{
+		/* of a manager that a launcher before this one has seen */
+		le_database_want(db);
+		return may_start(target, db, now);
+	}
+	le_database_free(db);
 	return false;
 }
 
@@ -678,6 +685,7 @@ le_launcher_main(Datum arg)
 	HASHCTL ctl = {0};
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGINT, SIG_IGN); /* a cancel is meant for a query */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	le_sleep_reset(); /* as le_attach() */

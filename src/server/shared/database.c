@@ -219,6 +219,18 @@ clear_mailboxes(LeDatabase *db)
 
 /* --- the launcher's --- */
 
+bool
+le_database_has_mail(LeDatabase *db)
+{
+	Assert(is_locked() && db->attached == 0);
+	for (int i = 0; i < le_shared->max_sessions; i++)
+	{
+		if (le_mailbox(db, i)->session != 0)
+			return true;
+	}
+	return false;
+}
+
 void
 le_database_starting(LeDatabase *db)
 {

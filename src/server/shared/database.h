@@ -168,6 +168,9 @@ extern LeDatabase *le_database_find(Oid dboid, bool create);
 /* IDLE -> STARTING: the launcher is about to register a worker. */
 extern void le_database_starting(LeDatabase *db);
 
+/* Has an ended session left something for a manager?  No session is attached. */
+extern bool le_database_has_mail(LeDatabase *db);
+
 /* IDLE -> FREE.  No session is attached. */
 extern void le_database_free(LeDatabase *db);
 
