@@ -312,6 +312,26 @@ subtest 'asked to leave while all that is asked fails' => sub {
 	$locker->quit;
 };
 
+# Its request is one that waits, as far as the manager knows, which cannot read that it was given up.
+subtest 'a wait is cancelled while the manager cannot write' => sub {
+	my ($holder, $waits, $other, $locker) = map { session($node) } 1 .. 4;
+
+	$holder->query(q{SELECT acquire_lock('x', '1 h')});
+	$waits->async(q{SELECT acquire_lock('x', '1 h')});
+	waiting($waits);
+	$locker->query('BEGIN; LOCK TABLE _lock_election.slot');
+	like(answer($other, q{SELECT acquire_lock('y')}, 'another session'), qr/55P03/, 'which is told so');
+	one('SELECT pg_cancel_backend(' . $waits->pid . ')');
+	$waits->wait;
+	like($waits->error, qr/57014/, 'the wait is cancelled');
+	like(answer($_, q{SELECT is_held('x', 1)}, 'both sessions'), qr/55P03/, 'are told') foreach $other, $waits;
+	$locker->query('ROLLBACK');
+	is($waits->query(q{SELECT is_held('x', 1)}), 'f', 'then they are answered');
+	$holder->query(q{SELECT release_lock('x')});
+	$_->quit foreach $holder, $waits, $other, $locker;
+	nothing_left($node);
+};
+
 # Nobody will answer: a session that waits in its commit ends with the others, and does not wait for what its limit would tell.
 subtest 'the postmaster dies while a commit waits' => sub {
 	my $s = session($node);

@@ -166,9 +166,9 @@ le_assert_procs(const uint32 *procs, int n)
  *	an asynchronous release				nothing: it was answered before
  *	a new request and such a release	the error as its answer
  *
- * Mail is here a rollback, the end of the session, or releases that a COMMIT waits for.  (For a
- * request that waits a rollback alone does not count.)  All mail stays in the mailbox, and is
- * tried again after RETRY_AFTER.
+ * Mail is here a rollback, the end of the session, or releases that a COMMIT waits for.  All of it
+ * stays in the mailbox, and is tried again after RETRY_AFTER.  The session of a request that waits
+ * has given that up if there is mail.
  */
 void
 le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
@@ -186,7 +186,7 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 			mail &= ~LE_MAIL_RELEASED;
 		/* where the extension is gone, le_leave_dropped() tells that */
 		mailed = le_mgr.core_state != CORE_DROPPED && (mail != 0 || pg_atomic_read_u64(&box->undo) != 0);
-		if (waits && mail == 0)
+		if (waits && !mailed)
 			continue;
 		if (is_unanswered(box) && !waits)
 			le_answer_error(procs[i], error->sqlerrcode, error_text(error));
