@@ -23,7 +23,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(new_node node_conf session budget one error_of unreadable_commits manager_pid replace_manager stop_asleep wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time stop_walwriter can_silence add_host silence_host);
+our @EXPORT = qw(new_node node_conf session budget one error_of unreadable_commits manager_pid replace_manager stop_asleep wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time times_asleep stop_walwriter can_silence add_host silence_host);
 
 # Most of what is asked needs no psql. Where there is no server, that may end before it has read its input; IPC::Run, which
 # still writes, dies of that. Tests ask servers that are down, so it is an answer like any other here.
@@ -338,6 +338,9 @@ sub cpu_time
 	my ($user, $system) = (split ' ', slurp_file("/proc/$pid/stat") =~ s/.*\) //sr)[ 11, 12 ];
 	return ($user + $system) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }
+
+# How often a process has fallen asleep so far; undef: this kernel does not count that.
+sub times_asleep { return slurp_file("/proc/$_[0]/status") =~ /^voluntary_ctxt_switches:\s*(\d+)/m ? $1 : undef; }
 
 # Stops the process that flushes the WAL for everybody; returns its pid, for SIGCONT. It is stopped where it sleeps: in the
 # middle of a flush it has locks, for which all others would wait.

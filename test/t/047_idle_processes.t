@@ -92,21 +92,20 @@ cmp_ok(looks() - $before, '<=', 1 + (time - $start) / 5, 'nor are the tables aft
 SKIP: {
 	skip 'no futex', 1 if $^O ne 'linux';
 	my $pid = $waiter->pid;
-	my $asleep = sub { return slurp_file("/proc/$pid/status") =~ /^voluntary_ctxt_switches:\s*(\d+)/m ? $1 : undef; };
-	skip 'the kernel does not count them', 1 unless defined $asleep->();
+	skip 'the kernel does not count them', 1 unless defined times_asleep($pid);
 	my $most = 0;
 
 	for (my $try = 0; $try < 5 && $most < 1.5; $try++)
 	{
 		fault("set('request-before-wait', 'sleep', times => 0, pid => $pid)");
-		my $before = $asleep->();
+		my $before = times_asleep($pid);
 		foreach my $n (1 .. 12)
 		{
 			kill 'HUP', $pid;
 			wait_until(sub { fault("hits('request-before-wait')") >= $n }) or die 'it does not wake up';
 			sleep 0.15;
 		}
-		my $per_turn = ($asleep->() - $before) / fault("hits('request-before-wait')");
+		my $per_turn = (times_asleep($pid) - $before) / fault("hits('request-before-wait')");
 		note("it sleeps $per_turn times in a turn");
 		$most = $per_turn if $per_turn > $most;
 		fault('clear()');
@@ -202,6 +201,32 @@ $_->wait foreach $asks, $commits, $fresh;
 $s->query(q{SELECT force_release_lock(name) FROM lock_election.locks; SELECT force_resign('e')});
 my $term = $leads->wait;
 is($leads->query("SELECT resign('e', $term)"), 't', 'the candidate has come to lead');
+
+# The next manager loads: whoever waits, also for that, looks for it less and less often, and leaves the launcher alone.
+$s->query(q{SELECT acquire_lock('held', '1 h')});
+$waiter->async(q{SELECT acquire_lock('held', '1 h')});
+waiting($waiter);
+stop_at('load-before-meta');
+kill 'TERM', $manager;
+stopped('load-before-meta');
+$asks->async(q{SELECT acquire_lock('asks', '1 h')});
+$fresh->quit;
+$fresh = session($node);
+$fresh->async(q{SELECT is_held('x', 1)});
+asking($_) foreach $asks, $fresh;
+$free->query('SELECT pg_sleep(2)');
+my %asleep = map { $_ => times_asleep($_) } $launcher, $waiter->pid, $asks->pid, $fresh->pid;
+are_idle('a manager loads', launcher => $launcher, 'session that waits' => $waiter->pid, 'session that asks' => $asks->pid, 'new session' => $fresh->pid);
+SKIP: {
+	skip 'the kernel does not count how often processes sleep', 1 if grep { !defined $_ } values %asleep;
+	my @often = grep { $_ > 10 * $seconds } map { times_asleep($_) - $asleep{$_} } keys %asleep;
+	is("@often", '', 'nobody wakes up more often than ten times a second');
+}
+go_on('load-before-meta');
+$_->wait foreach $asks, $fresh;
+$s->query(q{SELECT force_release_lock(name) FROM lock_election.locks});
+$waiter->wait;
+$s->query(q{SELECT force_release_lock(name) FROM lock_election.locks});
 $_->quit foreach $asks, $commits, $leads, $fresh, $locker;
 nothing_left($node);
 $_->quit foreach $s, $waiter, $free;

@@ -33,10 +33,17 @@
 
 /*
  * How often a wait looks by itself that the manager wakes also: in this time, then in this
- * part of the time that it has lasted.  Thousands may wait for a manager that is stopped.
+ * part of the time that it has lasted.  Thousands may wait for a manager that is stopped,
+ * or loads.
  */
 #define POLL_PERIOD (10 * LE_MS)
 #define POLL_PART   8
+
+static LeTime
+poll_period(const LeWait *wait, LeTime now)
+{
+	return Max(POLL_PERIOD, (now - wait->began_at) / POLL_PART);
+}
 
 void
 le_wait_begin(LeWait *wait, LeTime at_most_us, bool for_lock)
@@ -144,8 +151,13 @@ check_manager(LeWait *wait, LeDatabase *db, LeTime now)
 		wait->absent_at = wait->absent_us = 0;
 		return;
 	}
+	if (pg_atomic_read_u32(&db->loading) != 0)
+	{
+		wait->absent_at = 0;
+		return;
+	}
 	le_want_manager(db);
-	if (wait->absent_at != 0 && pg_atomic_read_u32(&db->loading) == 0)
+	if (wait->absent_at != 0)
 		wait->absent_us += now - wait->absent_at;
 	wait->absent_at = now;
 	Assert(wait->absent_us >= 0 && wait->absent_us <= now);
@@ -181,7 +193,11 @@ le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until)
 	/* 4. sleep: the caller looks at what it waits for after this */
 	until = Min(until, Min(wait->next_look_at, wait->lock_timeout_at));
 	if (db != NULL && pg_atomic_read_u32(&db->running) == 0)
-		until = Min(until, now + ABSENT_PERIOD);
+	{
+		bool loading = pg_atomic_read_u32(&db->loading) != 0;
+
+		until = Min(until, now + (loading ? poll_period(wait, now) : ABSENT_PERIOD));
+	}
 	Assert(wait->next_look_at > now && until <= now + CLIENT_PERIOD);
 	le_sleep(until - now);
 	le_sleep_reset();
@@ -193,5 +209,6 @@ le_wait_poll(LeWait *wait, LeDatabase *db)
 {
 	LeTime now = le_clock();
 
-	le_wait_turn(wait, db, now + Max(POLL_PERIOD, (now - wait->began_at) / POLL_PART));
+	/* nobody announces that an entry is free */
+	le_wait_turn(wait, db, now + (db != NULL ? poll_period(wait, now) : POLL_PERIOD));
 }
