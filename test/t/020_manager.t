@@ -480,6 +480,36 @@ subtest 'dump and restore' => sub {
 	is($node->safe_psql('restored', q{SELECT count(*) FROM lock_election.locks}), 1, 'holders are not restored');
 };
 
+# Many names of one request are in a segment of their own, which the next manager attaches to.
+subtest 'a request that waits cannot be read again' => sub {
+	my ($holder, $first, $many, $second) = map { session($node) } 1 .. 4;
+	my $memory = sub { my ($s) = @_; return map { m{(/\S+(?:/PostgreSQL\.\d+|/pg_dynshmem/\S+))} ? $1 : () } split(/\n/, slurp_file('/proc/' . $s->pid . '/maps')) };
+
+	$holder->query(q{SELECT acquire_lock('line', '1 h')});
+	$first->async(q{SELECT acquire_lock('line', '1 h')});
+	waiting($first);
+	$many->async(q{SELECT acquire_locks(array_agg(n), '1 h') FROM (SELECT 'line' UNION ALL SELECT repeat('n', 100) || i FROM generate_series(1, 100) i) AS t(n)});
+	waiting($many);
+	$second->async(q{SELECT acquire_lock('line', '1 h')});
+	waiting($second);
+	my %others = map { $_ => 1 } $memory->($second);
+	my @segments = grep { !$others{$_} } $memory->($many);
+	plan skip_all => 'no such segment here' unless @segments;
+
+	unlink @segments;
+	replace_manager();
+	$many->wait;
+	like($many->error, qr/ERROR/, 'an error for this request');
+	is(one(q{SELECT string_agg(pid::text, ' ' ORDER BY queue_position) FROM lock_election.waiters WHERE name = 'line'}), $first->pid . ' ' . $second->pid, 'the others stay in line');
+	$holder->query(q{SELECT release_lock('line')});
+	like($first->wait, qr/^\d+$/, 'who came first is served first');
+	ok(!$second->ready, 'and then the next');
+	$first->query(q{SELECT release_lock('line')});
+	like($second->wait, qr/^\d+$/, 'when it is free');
+	$second->query(q{SELECT release_lock('line')});
+	$_->quit foreach $holder, $first, $many, $second;
+};
+
 # No manager takes what was before it began for a pause.
 my @pauses = slurp_file($node->logfile) =~ /the lock_election manager did not run for (-?\d+) ms/g;
 is(join(' ', grep { $_ < 1000 || $_ > 1000 * (time - $^T) } @pauses), '', 'no pause is longer than this test');

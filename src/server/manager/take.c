@@ -486,9 +486,11 @@ le_take_waiting(Batch *batch)
 		before = revision;
 		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&mailbox_of(procs[i])->answered);
 		take_request(batch, procs[i]);
+
+		/* it keeps its revision if another one fails, which then loses its own, and is refused alone */
+		Assert(batch->nfresh == 1 && batch->nmails == 0);
+		batch->nfresh = 0;
 	}
-	Assert(batch->nfresh == n && batch->nmails == 0);
-	batch->nfresh = 0; /* their revision is kept if this fails */
 	le_core_load_done(le_mgr.core, batch->now);
 	set_core_state(CORE_SERVING);
 }
