@@ -268,6 +268,39 @@ SKIP:
 	$_->kill foreach $waiter, $holder, $granted;
 }
 
+# --- DISCARD ALL in a transaction ---
+
+# It cannot run in one, says PostgreSQL, which does not take the values of a bound statement for the begin of one.
+my $binds = LeWire->new($node);
+$watch->query(q{CREATE FUNCTION does(what text) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN EXECUTE what; RETURN true; END $$;
+	CREATE DOMAIN done AS text CHECK (does(VALUE))});
+my $done = $watch->query(q{SELECT 'done'::regtype::oid});
+
+foreach my $does (q{SELECT acquire_lock('acquired', '1 h')}, q{SELECT release_lock(name, token) FROM lock_election.locks WHERE name = 'held'}, q{SELECT fence_lock('held', token) FROM lock_election.locks WHERE name = 'held'},
+	q{DO $d$ BEGIN PERFORM acquire_lock('undone', '1 h'); RAISE division_by_zero; EXCEPTION WHEN division_by_zero THEN END $d$})
+{
+	$binds->query(q{SELECT acquire_lock('held', '1 h', owner => 'me')});
+	$binds->wait('Z');
+	$binds->together(
+		sub {
+			$binds->parse('a', 'SELECT $1', $done);
+			$binds->bind('p', 'a', $does);
+			$binds->parse('', 'DISCARD ALL');
+			$binds->bind('', '');
+			$binds->execute('');
+			$binds->sync;
+		});
+	$binds->wait('Z');
+	like($binds->error, qr/25001.*DISCARD ALL cannot run in a transaction that has acquired, released or fenced a lock/s, "DISCARD ALL after $does");
+	is($watch->query(q{SELECT string_agg(name, ' ') FROM lock_election.locks WHERE name <> 'slow reader'}), 'held', 'which is undone');
+	$binds->query('DISCARD ALL');
+	$binds->wait('Z');
+	is($binds->error, '', 'then it runs');
+}
+$binds->quit;
+$watch->query(q{SELECT force_release_lock('held'); DROP DOMAIN done; DROP FUNCTION does});
+nothing_left($node, 'nothing is left of that');
+
 # --- a slow reader ---
 
 wait_until(sub { time - $not_reading_since > 14 });

@@ -22,6 +22,7 @@
 #include "backend/guard.h"
 #include "backend/session_mailbox.h"
 #include "backend/statement.h"
+#include "backend/xactstate.h"
 #include "shared/compat.h"
 #include "shared/shmem.h"
 
@@ -130,6 +131,11 @@ le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 
 	/* 1. before it */
 	le_guard_tables(node);
+	if (discard_all && (le_xact.is_open || le_xact.is_touched))
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+			 errmsg("DISCARD ALL cannot run in a transaction that has acquired, released or fenced a lock")));
 	le_client_statement();
 	le_utility_nesting++;
 	PG_TRY();
