@@ -17,6 +17,9 @@
 /* Who waits for a lock for longer is told of: half a minute is the default TTL. */
 #define LONG_WAIT "30 s"
 
+/* No name is shown that a shell or a terminal could take amiss. */
+#define PLAIN_NAME "^[[:alnum:]_][[:alnum:] ._:/@-]*$"
+
 /* A server that is further ahead or behind confuses those who read its times; no lock depends on it. */
 #define CLOCK_SECONDS 5.0
 
@@ -224,7 +227,9 @@ check_manager(patient *p)
 	manager = ask(p, "SELECT format('process %s since %s, %s', pid, date_trunc('second', started), "
 					 "pg_size_pretty(memory)) FROM lock_election.manager");
 	workers = ask(p, "SELECT current_setting('max_worker_processes')");
-	used = ask(p, "SELECT count(*) FROM pg_stat_activity WHERE backend_type NOT IN ('client backend', "
+	/* the kinds of other roles' processes are told to these members alone */
+	used = ask(p, "SELECT CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE') THEN count(*)::text ELSE 'an "
+				  "unknown number' END FROM pg_stat_activity WHERE backend_type NOT IN ('client backend', "
 				  "'autovacuum launcher', "
 				  "'autovacuum worker', 'background writer', 'checkpointer', 'walwriter', 'walsender', "
 				  "'walreceiver', 'startup', "
@@ -272,6 +277,30 @@ check_health(patient *p)
 	PQclear(result);
 }
 
+/* Of those functions that each lock of lockctl and of the clients needs. */
+static void
+check_rights(patient *p)
+{
+	static const char refused[] =
+		"SELECT string_agg(DISTINCT f.proname, ', ' ORDER BY f.proname) FROM pg_proc f JOIN pg_extension e "
+		"ON e.extnamespace = f.pronamespace WHERE e.extname = 'lock_election' AND f.proname IN "
+		"('grant_lease', "
+		"'keep_alive', 'lease_time_to_live', 'lease_holds', 'revoke_lease', 'is_held', 'acquire_lock', "
+		"'enqueue_lock', 'await_lock', 'renew_lock') AND NOT has_function_privilege(f.oid, 'EXECUTE')";
+	char *functions;
+
+	if (!p->installed || !p->preloaded || !p->primary)
+		return;
+	functions = ask(p, refused);
+	if (functions[0] != '\0')
+		find(p, ODD, "rights",
+			 "GRANT EXECUTE ON FUNCTION .. TO its role, see docs/operation/shared-server.md",
+			 "lockctl and the clients cannot lock as %s, who may not call %s", PQuser(p->db), functions);
+	else
+		find(p, GOOD, "rights", "", "%s may call what a lock needs", PQuser(p->db));
+	free(functions);
+}
+
 /* --- what it does --- */
 
 /* Of the one who has waited longest: what to say, and what to type; no name is shown that a shell could take amiss. */
@@ -283,24 +312,37 @@ check_waits(patient *p)
 		"w.waiting_since), "
 		"CASE WHEN w.plain THEN quote_literal(w.name) ELSE '(see lock_election.waiters)' END, "
 		"CASE WHEN l.mode IS NOT NULL THEN format('held by role %s since %s, process %s, %s', l.role, "
-		"date_trunc('second', l.acquired_at), coalesce(l.pid::text, 'unknown'), CASE WHEN l.connected THEN "
-		"'connected' ELSE 'not connected' END) ELSE 'which nobody holds' END), "
+		"date_trunc('second', l.acquired_at), coalesce(l.pid::text, 'unknown'), CASE l.connected WHEN "
+		"true THEN 'connected' WHEN false THEN 'not connected' ELSE 'which only members of its role and of "
+		"pg_read_all_stats may know' END) ELSE 'which nobody holds' END), "
 		"CASE WHEN w.plain AND l.mode IS NOT NULL THEN format('if it hangs: lockctl release --force ''%s''', "
 		"w.name) ELSE 'look at lock_election.waiters and lock_election.locks; force_release_lock() ends a "
 		"holder' "
-		"END FROM (SELECT *, name ~ '^[[:alnum:]_][[:alnum:] ._:/@-]*$' AS plain FROM lock_election.waiters "
+		"END FROM (SELECT *, name ~ '" PLAIN_NAME "' AS plain FROM lock_election.waiters "
 		"WHERE "
 		"kind = 'lock' AND waiting_since < now() - interval '" LONG_WAIT
 		"' ORDER BY waiting_since LIMIT 1) w "
 		"LEFT JOIN LATERAL (SELECT * FROM lock_election.locks WHERE kind = 'lock' AND name = w.name "
 		"ORDER BY acquired_at LIMIT 1) l ON true";
+	/* candidates may wait for as long as they like; but a leader without a connection may lead until its TTL ends */
+	static const char leaders[] =
+		"SELECT format('candidates wait for %s, whose leader is not connected, for another %s', CASE WHEN "
+		"l.name "
+		"~ '" PLAIN_NAME
+		"' THEN quote_literal(l.name) ELSE 'an election' END, date_trunc('second', l.time_left)) "
+		"FROM lock_election.locks l WHERE l.kind = 'election' AND l.connected = false AND EXISTS (SELECT "
+		"FROM "
+		"lock_election.waiters w WHERE w.kind = 'election' AND w.name = l.name AND w.waiting_since < now() - "
+		"interval '" LONG_WAIT "') ORDER BY l.time_left DESC LIMIT 1";
 	PGresult *result;
+	char *leader;
 
 	if (!p->installed || !p->preloaded || !p->primary)
 		return;
 	/* in a transaction, so that behind a pool the timeout stays with this statement */
 	PQclear(PQexec(p->db, "BEGIN; SET LOCAL statement_timeout = '" VIEW_TIMEOUT "'"));
 	result = PQexec(p->db, waits);
+	leader = ask(p, leaders);
 	PQclear(PQexec(p->db, "ROLLBACK"));
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 		find(p, BAD, "waits",
@@ -310,7 +352,10 @@ check_waits(patient *p)
 		find(p, ODD, "waits", PQgetvalue(result, 0, 1), "%s", PQgetvalue(result, 0, 0));
 	else
 		find(p, GOOD, "waits", "", "nobody has waited for a lock for more than " LONG_WAIT);
+	if (leader[0] != '\0')
+		find(p, ODD, "leaders", "if that is too long: lockctl release --force --election NAME", "%s", leader);
 	PQclear(result);
+	free(leader);
 }
 
 /* What the manager counts that ought to stay zero. */
@@ -440,6 +485,7 @@ lc_doctor(int argc, char **argv)
 		check_extension(&p);
 		check_health(&p);
 		check_manager(&p);
+		check_rights(&p);
 		check_waits(&p);
 		check_counters(&p);
 		check_settings(&p);

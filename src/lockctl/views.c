@@ -68,7 +68,7 @@ lc_locks(int argc, char **argv)
 				"acquired_at, "
 				"date_trunc('milliseconds', coalesce(time_left, closed_until - clock_timestamp())) AS "
 				"time_left, waiters, "
-				"pid",
+				"pid, connected",
 				"name", "kind, name, slot");
 }
 
@@ -77,7 +77,8 @@ lc_waiters(int argc, char **argv)
 {
 	return show(parse(argc, argv), "waiters",
 				"kind, name, queue_position AS position, mode, coalesce(owner, '') AS owner, "
-				"date_trunc('second', waiting_since) AS waiting_since, pid, blocked_by",
+				"date_trunc('second', waiting_since) AS waiting_since, pid, "
+				"connected, blocked_by",
 				"name", "kind, name, queue_position");
 }
 

@@ -150,6 +150,16 @@ subtest 'another role' => sub {
 	like($out, qr/"name":"root's".*"token":null/, 'sees the name, not the token');
 	is(ctl('release', q{root's}, $token), 0, 'the owner may');
 	nothing_left($node);
+
+	# what the doctor may see, and not, as this role
+	my $doctor = qr{^ok +workers +an unknown number of \d+ worker processes are used$}m;
+	like((ctl('-U', 'nobody_special', 'doctor'))[1], $doctor, 'processes are not told to it');
+	like((ctl('-U', 'nobody_special', 'doctor'))[1], qr/^ok +rights +nobody_special may call what a lock needs$/m, 'it may lock');
+	$node->safe_psql('postgres', 'REVOKE EXECUTE ON FUNCTION grant_lease, is_held FROM PUBLIC');
+	is(ctl('-U', 'nobody_special', 'lock', 'x', 'true'), 69, 'a role without all rights may not');
+	($rc, $out) = ctl('-U', 'nobody_special', 'doctor');
+	like("$rc $out", qr/^0 .*^note +rights +lockctl and the clients cannot lock as nobody_special, who may not call grant_lease, is_held\n +-> GRANT EXECUTE/ms, 'and is told why');
+	$node->safe_psql('postgres', 'GRANT EXECUTE ON FUNCTION grant_lease, is_held TO PUBLIC');
 };
 
 subtest 'no extension, no library' => sub {

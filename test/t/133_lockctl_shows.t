@@ -48,7 +48,7 @@ END $$;
 CREATE TABLE pg_extension (extname name, extversion text, extnamespace oid);
 CREATE TABLE pg_available_extensions (name name, default_version text);
 CREATE TABLE pg_settings (name text, setting text);
-CREATE TABLE pg_proc (proname name, pronamespace oid);
+CREATE TABLE pg_proc (proname name, pronamespace oid, oid oid);
 CREATE TABLE pg_stat_activity (backend_type text);
 CREATE TABLE pg_stat_replication (state text, sync_state text);
 CREATE TABLE health (ok bool, problem text, request_wait interval, standby_wait interval);
@@ -72,9 +72,9 @@ CREATE VIEW lock_election.locks AS
 		fake.clock_timestamp() + closed AS closed_until, waiters
 	FROM fake.look('locks') n, fake.locks WHERE looks @> n;
 CREATE TABLE waiters (kind text DEFAULT 'lock', name text, mode text DEFAULT 'exclusive', owner text, age interval,
-	queue_position int, pid int, blocked_by bigint[]);
+	queue_position int, pid int, connected bool, blocked_by bigint[]);
 CREATE VIEW lock_election.waiters AS
-	SELECT kind, name, mode, owner, fake.clock_timestamp() - age AS waiting_since, queue_position, pid, blocked_by FROM fake.waiters;
+	SELECT kind, name, mode, owner, fake.clock_timestamp() - age AS waiting_since, queue_position, pid, connected, blocked_by FROM fake.waiters;
 CREATE TABLE elections (election text, candidate text, owner text, term bigint, age interval, valid_for interval, waiting int);
 CREATE VIEW lock_election.elections AS
 	SELECT election, candidate, owner, term, fake.clock_timestamp() - age AS elected_at, valid_for, waiting FROM fake.elections;
@@ -126,12 +126,13 @@ my %well = (
 	health => 'ok     health       locks are granted here',
 	manager => 'ok     manager      process 4711 since 2026-01-01 11:00:00+00, 1024 kB',
 	workers => 'ok     workers      3 of 8 worker processes are used',
+	rights => "ok     rights       $user may call what a lock needs",
 	waits => 'ok     waits        nobody has waited for a lock for more than 30 s',
 	counters => 'ok     counters     no failed batch, no stall since the counters were reset',
 	settings => 'ok     settings     fsync on, synchronous_commit local, notify all',
 	replication => 'ok     replication  0 standbys, 0 synchronous',
 	clock => "ok     clock        differs by N ms from the server's");
-my @checks = qw(connection server preload extension client health manager workers waits counters settings replication clock);
+my @checks = qw(connection server preload extension client health manager workers rights waits counters settings replication clock);
 
 # How the doctor's lines differ from those of a server that is well; undef: there is none.
 sub doctor_says
@@ -151,7 +152,7 @@ subtest 'doctor' => sub {
 	doctor_says(0, 'all is well');
 
 	# --- library and extension
-	my %nothing_more = map { $_ => undef } qw(health manager workers waits counters);
+	my %nothing_more = map { $_ => undef } qw(health manager workers rights waits counters);
 	state(q{DELETE FROM setting WHERE name ~ 'max_databases'});
 	doctor_says(1, 'not loaded', %nothing_more,
 		preload => line('WRONG', 'preload', 'lock_election is in shared_preload_libraries, and was not loaded', 'restart the server'));
@@ -220,9 +221,9 @@ subtest 'doctor' => sub {
 		[ [], q{'a job', which nobody holds}, $by_hand ],
 		[ [ q{INSERT INTO locks (name, age, pid, connected) VALUES ('a job', '10 s', 12, false), ('a job', '20 s', 13, true), ('b', '30 s', 14, false)} ],
 			q{'a job', held by role somebody since T, process 13, connected}, q{if it hangs: lockctl release --force 'a job'} ],
-		[ [ q{INSERT INTO locks (name, age) VALUES ('a job', '20 s')} ], q{'a job', held by role somebody since T, process unknown, not connected}, q{if it hangs: lockctl release --force 'a job'} ],
+		[ [ q{INSERT INTO locks (name, age, connected) VALUES ('a job', '20 s', false)} ], q{'a job', held by role somebody since T, process unknown, not connected}, q{if it hangs: lockctl release --force 'a job'} ],
 		[ [ q{UPDATE waiters SET name = E'x\'' WHERE name = 'a job'}, q{INSERT INTO locks (name, age) VALUES (E'x\'', '20 s')} ],
-			'(see lock_election.waiters), held by role somebody since T, process unknown, not connected', $by_hand ])
+			'(see lock_election.waiters), held by role somebody since T, process unknown, which only members of its role and of pg_read_all_stats may know', $by_hand ])
 	{
 		my ($sql, $text, $advice) = @$case;
 
@@ -233,6 +234,18 @@ subtest 'doctor' => sub {
 		like($said, qr/^\Q${ \line('note', 'waits', 'somebody has waited ') }\E00:0[01]:\d\d for lock \Q$text\E\n {20}-> \Q$advice\E$/, "a long wait: $text");
 		is($rc, 0, 'is nothing wrong');
 	}
+	my $leader = q{INSERT INTO locks (kind, name, connected, time_left) VALUES ('election', 'e', %s, '3599.9 s')};
+	my $candidate = q{INSERT INTO waiters (kind, name, age) VALUES ('election', '%s', '%s s')};
+	foreach my $case ([ 'true', 'e', 35 ], [ 'NULL', 'e', 35 ], [ 'false', 'other', 35 ], [ 'false', 'e', 25 ])
+	{
+		my ($connected, $election, $age) = @$case;
+
+		state(sprintf($leader, $connected), sprintf($candidate, $election, $age));
+		doctor_says(0, "a candidate has waited for $election for $age s, a leader is connected: $connected");
+	}
+	state(sprintf($leader, 'false'), sprintf($candidate, 'e', 35));
+	(undef, $out) = ctl('doctor');
+	like($out, qr/^note   leaders      candidates wait for 'e', whose leader is not connected, for another 00:59:59\n {20}-> if that is too long: lockctl release --force --election NAME$/m, 'a leader that has gone');
 	foreach my $case (
 		[ 1, 'WRONG', 'UPDATE manager SET memory = 1048577', 'the locks take 1024 kB, more than lock_election.max_memory: no more are granted', 'ALTER SYSTEM SET lock_election.max_memory higher, and pg_reload_conf()' ],
 		[ 1, 'WRONG', 'UPDATE stat SET key_violations = 1', 'a second holder was refused 1 times: somebody has written into the tables', q{look at the server's log, which has the tokens} ],
@@ -284,7 +297,7 @@ subtest 'doctor' => sub {
 		server => "ok     server       version $server_version, a standby",
 		health => line('ok', 'health', 'a standby (a request has waited for 00:00:00, a standby for 00:00:00)'),
 		manager => line('ok', 'manager', 'none on a standby: locks are taken on the primary'),
-		waits => undef, counters => undef,
+		rights => undef, waits => undef, counters => undef,
 		replication => line('note', 'replication', 'this is a standby: it shows locks, and grants none', 'connect with target_session_attrs=read-write'));
 	$node->append_conf('postgresql.conf', "synchronous_standby_names = '*'\nfsync = off\n");
 	$node->reload;
@@ -556,32 +569,32 @@ subtest 'tables' => sub {
 	my $x = 'x' x 40;
 	my $wide = '日' x 30;
 	my @locks = (
-		q{DELETE FROM locks WHERE name > 'lock 04'}, q{UPDATE locks SET token = 12345, pid = 7 WHERE name ~ '03'});
+		q{DELETE FROM locks WHERE name > 'lock 04'}, q{UPDATE locks SET token = 12345, pid = 7, connected = true WHERE name ~ '03'});
 
 	state(@state, @locks);
 	is((ctl('locks', 'lock 03'))[1], <<"TABLE", 'one lock');
-kind  name     mode    owner @{[ ' ' x 62 ]} token  acquired_at             time_left  waiters  pid
-lock  lock 03  shared  $long  12345  2026-01-01 11:58:24+00  01:39:59         3    7
+kind  name     mode    owner @{[ ' ' x 62 ]} token  acquired_at             time_left  waiters  pid  connected
+lock  lock 03  shared  $long  12345  2026-01-01 11:58:24+00  01:39:59         3    7  t
 TABLE
 	is((ctl('-v', 'locks', 'lock 03'))[1], <<"TABLE", 'with all that there is');
 kind  name     slot  mode    owner @{[ ' ' x 62 ]} role      token  pid  connected  acquired_at               time_left  closed_until  waiters
-lock  lock 03     0  shared  $long  somebody  12345    7             2026-01-01 11:58:24.1+00  01:39:59                       3
+lock  lock 03     0  shared  $long  somebody  12345    7  t          2026-01-01 11:58:24.1+00  01:39:59                       3
 TABLE
 	my $in_name = ' ' x 63;
 	my $in_owner = ' ' x 60;
 	is((ctl('locks'))[1], <<"TABLE", 'letters of two columns');
-kind    name   $in_name mode       owner   $in_owner token  acquired_at             time_left   waiters  pid
-lock    lock 01$x@{[ ' ' x 22 ]}  exclusive  owner 1 $in_owner        2026-01-01 11:57:22+00  99:59:59          1     
-lock    lock 02 é$wide  exclusive  owner 2 $in_owner        2025-12-28 08:00:05+00  01:40:00          2     
-lock    lock 03$in_name shared     $long  12345  2026-01-01 11:58:24+00  01:39:59          3    7
-lock    lock 04$in_name closed             $in_owner                                00:02:41.7        0     
-permit  lock 00$in_name exclusive          $in_owner                                                  0     
+kind    name   $in_name mode       owner   $in_owner token  acquired_at             time_left   waiters  pid  connected
+lock    lock 01$x@{[ ' ' x 22 ]}  exclusive  owner 1 $in_owner        2026-01-01 11:57:22+00  99:59:59          1       
+lock    lock 02 é$wide  exclusive  owner 2 $in_owner        2025-12-28 08:00:05+00  01:40:00          2       
+lock    lock 03$in_name shared     $long  12345  2026-01-01 11:58:24+00  01:39:59          3    7  t
+lock    lock 04$in_name closed             $in_owner                                00:02:41.7        0       
+permit  lock 00$in_name exclusive          $in_owner                                                  0       
 TABLE
 	is((ctl('waiters'))[1], <<'TABLE', 'waiters');
-kind  name     position  mode       owner  waiting_since           pid  blocked_by
-lock  lock 07         1  exclusive  me     2026-01-01 11:59:59+00       
-lock  lock 08         2  exclusive  you    2026-01-01 11:59:57+00       
-lock  lock 09         1  exclusive  she    2026-01-01 11:59:58+00       
+kind  name     position  mode       owner  waiting_since           pid  connected  blocked_by
+lock  lock 07         1  exclusive  me     2026-01-01 11:59:59+00                  
+lock  lock 08         2  exclusive  you    2026-01-01 11:59:57+00                  
+lock  lock 09         1  exclusive  she    2026-01-01 11:59:58+00                  
 TABLE
 	# bytes that are no letters here take a column each
 	one(q{UPDATE waiters SET name = 'éxyé', owner = 'é' WHERE name = 'lock 07'});
@@ -598,7 +611,7 @@ TABLE
 	one('ALTER VIEW lock_election.waiters RENAME TO hidden');
 	foreach my $case ([ LE001 => 4 ], [ '22023' => 64 ], [ '23505' => 69 ], [ '42501' => 69 ])
 	{
-		one("CREATE VIEW lock_election.waiters AS SELECT kind, name, mode, fails('$case->[0]') AS owner, now() AS waiting_since, 0 AS queue_position, 0 AS pid, "
+		one("CREATE VIEW lock_election.waiters AS SELECT kind, name, mode, fails('$case->[0]') AS owner, now() AS waiting_since, 0 AS queue_position, 0 AS pid, true AS connected, "
 			  . '0 AS blocked_by FROM waiters');
 		foreach my $format ('table', 'json', 'csv')
 		{
