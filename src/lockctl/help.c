@@ -43,7 +43,7 @@ static const char general[] =
 	"\"lockctl COMMAND --help\" tells more. Durations are 30, 500ms, 10s, 2min, 1h, 1d.\n"
 	"\n"
 	"Exit: the code of CMD, 128+N if signal N ended it; 3 not acquired, 4 lost, 64 usage,\n"
-	"69 no server, 124 ended by --at-most, 126 CMD cannot run, 127 CMD not found.\n";
+	"69 no server, or it refuses, 124 ended by --at-most, 126 CMD cannot run, 127 CMD not found.\n";
 
 static const struct
 {

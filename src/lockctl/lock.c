@@ -208,7 +208,12 @@ take_rest(run *r, char **words)
 		while (*words != NULL && strcmp(*words, "--") != 0 && take_word(r, *words))
 			words++;
 		if (*words == NULL)
+		{
+			/* without "--" before it: a variable that is to have NAME may be empty */
+			if (!r->elect && r->names[0] != NULL && r->names[0][0] != '-')
+				lc_usage("\"%s\" is the name or the command: the other one is missing", r->names[0]);
 			return;
+		}
 		words += strcmp(*words, "--") == 0;
 	}
 	if (r->elect && r->candidate == NULL)

@@ -354,14 +354,22 @@ static int
 force(arguments *a)
 {
 	char *value;
+	int code = 0;
 
 	need(a, 1, "NAME");
 	connect(a, a->words[0]);
 	value = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
 							  a->election ? "force_resign" : "force_release_lock", a->name));
 	print_value(a->db, "ended", "int8", value != NULL ? value : "0");
+	if (value == NULL || strcmp(value, "0") == 0)
+	{
+		lc_notice(a->election ? "nobody leads election \"%s\""
+							  : "nobody holds lock \"%s\" (--election is for elections)",
+				  a->words[0]);
+		code = LC_EXIT_LOST;
+	}
 	free(value);
-	return finish(a, 0);
+	return finish(a, code);
 }
 
 int
