@@ -22,7 +22,7 @@ Then, in this one:                                      in the other one:
 
 For scripts, lockctl and other programs:
 
-    export PGHOST=$PGHOST PGPORT=$PGPORT PGUSER=postgres
+    export PGHOST=$PGHOST PGPORT=$PGPORT PGUSER=postgres PGDATABASE=postgres
 
 Java: jdbc:postgresql://127.0.0.1:$PGPORT/postgres?user=postgres&password=$password
 
