@@ -59,8 +59,10 @@ const commands = {
 
   async acquire ({ session, hold, names, mode, wait, ttl, permits }, signal) {
     const s = named(sessions, session)
-    const options = { wait, signal, shared: mode === 'shared', ...(ttl == null ? {} : { ttl }) }
-    const made = mode === 'permit' ? await s.permit(names[0], permits, options) : await s.acquire(names, options)
+    const options = { wait, signal, ...(ttl == null ? {} : { ttl }) }
+    const made = mode === 'permit'
+      ? await s.permit(names[0], permits, options)
+      : await s.acquire(names, { ...options, shared: mode === 'shared' })
     return { token: keep(hold, made) }
   },
 

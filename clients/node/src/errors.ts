@@ -93,6 +93,21 @@ export function serverError (error: unknown): LockElectionError | null {
 
 export function invalid (message: string): LockElectionError { return new LockElectionError('invalid', message) }
 
+/**
+ * Where the types are not checked: what is wrong with the options of a call, which knows these. One that is misspelt
+ * would be ignored.
+ */
+export function wrongOptions (options: unknown, ...known: string[]): LockElectionError | undefined {
+  if (options === null || typeof options !== 'object') return invalid(`options have to be an object: ${String(options)}`)
+  const unknown = Object.keys(options).find(key => !known.includes(key))
+  return unknown === undefined ? undefined : invalid(`there is no option ${unknown} here: ${known.join(', ')}`)
+}
+
+export function checkOptions (options: unknown, ...known: string[]): void {
+  const wrong = wrongOptions(options, ...known)
+  if (wrong !== undefined) throw wrong
+}
+
 /** No server; of an error of the driver or the network, or of a text. */
 export function unavailable (error: unknown): LockElectionError {
   if (typeof error === 'string') return new LockElectionError('unavailable', error)

@@ -1,5 +1,5 @@
 import type { Engine } from './engine.js'
-import { LockElectionError, LockLostError, invalid, serverError } from './errors.js'
+import { LockElectionError, LockLostError, invalid, serverError, wrongOptions } from './errors.js'
 import type { Item, Outcome } from './item.js'
 
 /** Node.js 18 before 18.18 does not have it; there only `release` is left. */
@@ -103,14 +103,15 @@ export class Hold {
    * @param options.holdFor milliseconds, counted from when it was acquired, for which nobody is granted the lock
    * @returns `released`; `lost`: it had been lost before, so the work may not have been alone; `unknown`: no answer in
    * time
-   * @throws LockElectionError `invalid`: `holdFor` is not allowed; it is released without
+   * @throws LockElectionError `invalid`: `holdFor` is not allowed, or there is no such option; it is released without
    */
   async release (options?: { holdFor?: number | undefined } | null): Promise<Outcome> {
     this.engine.check()
     if (this.#outcome !== undefined) return await this.#outcome
     if (this.item.state !== 'held') return 'lost'
+    const wrong = wrongOptions(options ?? {}, 'holdFor')
     this.#outcome = new Promise((resolve, reject) => {
-      this.item.released = (outcome, error) => {
+      this.item.released = (outcome, error = wrong) => {
         if (error === undefined) resolve(outcome)
         else reject(error)
       }

@@ -1,7 +1,7 @@
 import { systemTime } from './clock.js'
 import { Election, observe, type ElectOptions, type Leader } from './election.js'
 import { Engine, type State } from './engine.js'
-import { LockElectionError, LockLostError, NotAcquiredError, invalid } from './errors.js'
+import { LockElectionError, LockLostError, NotAcquiredError, checkOptions, invalid, wrongOptions } from './errors.js'
 import { Hold, Term, asyncDispose } from './hold.js'
 import { Item, type How, type Kind } from './item.js'
 import { dialsOf, type ServerOptions } from './wire.js'
@@ -85,22 +85,26 @@ export class LockElection {
    * granted is given back.
    */
   async acquire (names: string | string[], options: AcquireOptions = {}): Promise<Hold> {
+    checkOptions(options, 'wait', 'shared', 'ttl', 'signal')
     const list = Array.isArray(names) ? [...names] : [names]
     return await this.#acquire(list.length === 1 ? 'lock' : 'locks', list, options)
   }
 
   /** `acquire` without a wait; null: somebody else holds it, or is queued for it. */
   async tryAcquire (names: string | string[], options: Omit<AcquireOptions, 'wait'> = {}): Promise<Hold | null> {
+    checkOptions(options, 'shared', 'ttl', 'signal')
     return await this.acquire(names, { ...options, wait: 0 }).catch(orNull)
   }
 
   /** One of `permits` permits of a name. All who use the name state the same number. Errors: as `acquire`. */
   async permit (name: string, permits: number, options: Omit<AcquireOptions, 'shared'> = {}): Promise<Hold> {
+    checkOptions(options, 'wait', 'ttl', 'signal')
     return await this.#acquire('permit', [name], options, { permits })
   }
 
   /** Tries each name for itself, in one statement for up to 128: a hold or null for each, in their order. */
   async tryAcquireEach (names: string[], options: Omit<AcquireOptions, 'wait'> = {}): Promise<Array<Hold | null>> {
+    checkOptions(options, 'shared', 'ttl', 'signal')
     const tries = names.map(async name => await this.tryAcquire(name, options))
     const settled = await Promise.allSettled(tries)
     const failure = settled.find((one): one is PromiseRejectedResult => one.status === 'rejected')
@@ -137,6 +141,7 @@ export class LockElection {
    */
   async once (name: string, options: Omit<AcquireOptions, 'wait'> & { holdFor?: number }, fn: UsingFunction<unknown>): Promise<boolean> {
     if (typeof fn !== 'function') throw invalid('what is to run has to be a function')
+    checkOptions(options, 'holdFor', 'shared', 'ttl', 'signal')
     await this.reopen()
     const { holdFor, ...how } = options
     if (holdFor !== undefined && holdFor !== null) {
@@ -156,14 +161,18 @@ export class LockElection {
    * @throws as `acquire`
    */
   async campaign (election: string, candidate: string, options: Omit<AcquireOptions, 'shared'> = {}): Promise<Term> {
+    checkOptions(options, 'wait', 'ttl', 'signal')
     return await this.#acquire('term', [election], options, { candidate }, Term)
   }
 
   /**
    * Stands for election again and again, until `stop`; reopens a session that has ended. Attach the listeners before the
    * next `await`. Errors come as the event `error`.
+   *
+   * @throws LockElectionError `invalid`: an option that there is not
    */
   elect (election: string, candidate: string, options: ElectOptions = {}): Election {
+    checkOptions(options, 'ttl')
     return new Election(this, election, candidate, options)
   }
 
@@ -184,6 +193,7 @@ export class LockElection {
    * @throws LockElectionError `invalid`, `denied`
    */
   observe (election: string, options: { signal?: AbortSignal } = {}): AsyncIterableIterator<Leader | null> {
+    checkOptions(options, 'signal')
     return observe(this.#engine, election, options.signal)
   }
 
@@ -199,9 +209,12 @@ export class LockElection {
    * lease ends by itself.
    *
    * @param options.limit milliseconds that it may take; default: a quarter of the TTL, 200 at least and 10,000 at most
+   * @throws LockElectionError `invalid`: an option that there is not; it is closed all the same
    */
   async close (options?: { limit?: number } | null): Promise<void> {
+    const wrong = wrongOptions(options ?? {}, 'limit')
     await this.#engine.close(options?.limit ?? undefined)
+    if (wrong !== undefined) throw wrong
   }
 
   async [asyncDispose] (): Promise<void> { await this.close() }

@@ -537,6 +537,29 @@ test('arguments of no sense are refused before anything is asked for', async () 
   await session.close(null)
 })
 
+test('an option that there is not is refused before anything is asked for', async () => {
+  const { server, session } = await start()
+  const sent = server.log.length
+  const run = () => assert.fail('it runs')
+  for (const options of [{ timeout: 1000 }, { wiat: 1000 }, { ttl: 1000, Wait: 0 }, 1000, '5 s', null]) {
+    for (const call of [
+      () => session.acquire('x', options), () => session.acquire(['x', 'y'], options),
+      () => session.tryAcquire('x', options), () => session.tryAcquireEach([], options),
+      () => session.permit('x', 2, options), () => session.campaign('x', 'me', options),
+      () => session.using('x', options, run), () => session.once('x', options, run),
+      async () => session.elect('x', 'me', options), async () => session.observe('x', options)
+    ]) await assert.rejects(call(), { code: 'invalid', message: /option/ }, `${call}`)
+  }
+  await assert.rejects(session.tryAcquire('x', { wait: 1000 }), { message: 'there is no option wait here: shared, ttl, signal' })
+  assert.equal(server.log.length, sent)
+  const hold = await session.acquire('x')
+  await assert.rejects(hold.release({ hold_for: 1000 }), { code: 'invalid', message: /no option hold_for/ })
+  assert.ok(!hold.valid)
+  assert.equal(server.sent(/release_/).length, 1)
+  await assert.rejects(session.close({ timeout: 1000 }), { code: 'invalid', message: /no option timeout/ })
+  assert.equal(session.state, 'ended')
+})
+
 test('once asks whether holdFor is taken before it acquires', async () => {
   const { time, server, session } = await start()
   let runs = 0
