@@ -3,6 +3,7 @@
 import gc
 import math
 import os
+import socket
 import threading
 import time
 from decimal import Decimal
@@ -282,6 +283,23 @@ def test_run_leads_again_after_a_loss(session, name, db):
     assert session.election(name).run(lead) == "led"
     assert len(terms) == 2
     assert session.election(name).leader() is None
+
+
+def test_a_candidate_without_a_value_has_the_name_of_its_session(name):
+    with lock_election.connect(name="worker #1") as session, session.election(name).campaign():
+        assert session.election(name).leader().value == "worker #1"
+    with lock_election.connect() as session, session.election(name).campaign():
+        assert session.election(name).leader().value == f"{socket.gethostname()}:{os.getpid()}"
+
+
+def test_an_empty_candidate_is_refused(session, name):
+    with pytest.raises(lock_election.InvalidRequest, match="must not be empty"):
+        session.election(name, "").campaign()
+    with pytest.raises(lock_election.InvalidRequest, match="must not be empty"):
+        session.election(name, "").run(lambda term, lost: None)
+    term = session.election(name, "a").campaign()
+    with term, pytest.raises(lock_election.InvalidRequest, match="must not be empty"):
+        term.proclaim("")
 
 
 def test_run_resigns_after_the_leader_has_failed(session, name):

@@ -284,8 +284,11 @@ class Session:
 
         return self._run(each())
 
-    def election(self, name: str, value: str = "", *, ttl: Seconds = None) -> Election:
-        """An election; `value` is the text that everybody sees of this candidate while it leads."""
+    def election(self, name: str, value: Optional[str] = None, *, ttl: Seconds = None) -> Election:
+        """An election; `value` is the text that everybody sees of this candidate while it leads: 1 to 4096 bytes.
+
+        None: the name of the session, which is host:pid where connect() was given none.
+        """
         return Election(self, self._inner.election(name, value, ttl=ttl))
 
     def once(

@@ -368,9 +368,12 @@ class Session:
         claims = await self._try_each(names, shared)
         return [Hold(self, claim, on_lost) if claim.state is HELD else None for claim in claims]
 
-    def election(self, name: str, value: str = "", *, ttl: Seconds = None) -> Election:
-        """An election; `value` is the text that everybody sees of this candidate while it leads."""
-        return Election(self, name, value or self._protocol.marker.partition("#")[0], ttl)
+    def election(self, name: str, value: Optional[str] = None, *, ttl: Seconds = None) -> Election:
+        """An election; `value` is the text that everybody sees of this candidate while it leads: 1 to 4096 bytes.
+
+        None: the name of the session, which is host:pid where connect() was given none.
+        """
+        return Election(self, name, self._protocol.marker.rpartition("#")[0] if value is None else value, ttl)
 
     def once(
         self, name: str, hold_for: float, *, ttl: Seconds = None
