@@ -29,11 +29,12 @@ var (
 	ErrDenied = errors.New("denied")
 	// ErrInvalid: 22xxx or a bad argument.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnavailable: no server, or no answer in time. Nothing lasts: what may have been granted is given back.
+	// ErrUnavailable: no server, no such database, or no answer in time. Nothing lasts: what may have been granted is
+	// given back.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrUnknown: no answer, and the statement may have taken effect. It ends with the lease at the latest.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrNotInstalled: the extension is not in this database, or not in shared_preload_libraries; or no such database.
+	// ErrNotInstalled: the extension is not in this database, or not in shared_preload_libraries.
 	ErrNotInstalled = errors.New("lock_election is not installed (add it to shared_preload_libraries, restart the " +
 		"server, and CREATE EXTENSION lock_election)")
 )
@@ -44,8 +45,8 @@ var kinds = []struct {
 	codes string
 }{
 	{ErrLost, "LE001"}, {ErrDeadlock, "40P01"}, {ErrLimit, "53200 53400"}, {ErrDenied, "42501 28"}, {ErrInvalid, "22"},
-	{ErrUnknown, "08007 57014 40003"}, {ErrNotInstalled, "55000 42883 3F000 3D000"},
-	{ErrUnavailable, "57 53 08 25006 55P03 58"},
+	{ErrUnknown, "08007 57014 40003"}, {ErrNotInstalled, "55000 42883 3F000"},
+	{ErrUnavailable, "57 53 08 25006 55P03 58 3D000"},
 }
 
 func sqlState(err error) string {

@@ -308,7 +308,7 @@ func TestNoServer(t *testing.T) {
 		want error
 	}{
 		{"host=127.0.0.1 port=1", lockelection.ErrUnavailable},
-		{"dbname=no_such_database", lockelection.ErrNotInstalled},
+		{"dbname=no_such_database", lockelection.ErrUnavailable},
 		{"dbname=template1", lockelection.ErrNotInstalled},
 		{"user=nobody_at_all", lockelection.ErrDenied},
 		{fmt.Sprintf("host=127.0.0.1,%s port=1,%s", os.Getenv("PGHOST"), os.Getenv("PGPORT")), nil},

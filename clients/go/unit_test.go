@@ -461,7 +461,7 @@ func TestUnitOpenIsCanceled(t *testing.T) {
 func TestUnitErrors(t *testing.T) {
 	for code, kind := range map[string]error{
 		"LE001": ErrLost, "40P01": ErrDeadlock, "53400": ErrLimit, "53200": ErrLimit, "42501": ErrDenied, "28P01": ErrDenied,
-		"22023": ErrInvalid, "57014": ErrUnknown, "08007": ErrUnknown, "42883": ErrNotInstalled, "3D000": ErrNotInstalled,
+		"22023": ErrInvalid, "57014": ErrUnknown, "08007": ErrUnknown, "42883": ErrNotInstalled, "3D000": ErrUnavailable,
 		"55000": ErrNotInstalled, "57P01": ErrUnavailable, "53300": ErrUnavailable, "25006": ErrUnavailable,
 		"55P03": ErrUnavailable, "08006": ErrUnavailable,
 	} {

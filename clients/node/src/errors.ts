@@ -10,7 +10,7 @@
  * | `limit` | a limit of the role or the server: 53400, 53200 |
  * | `denied` | no right, or a wrong password: 42501, 28xxx |
  * | `invalid` | a wrong argument, or no open transaction: 22xxx |
- * | `unavailable` | no server, or no answer in time; nothing lasts |
+ * | `unavailable` | no server, no such database, or no answer in time; nothing lasts |
  * | `unknown` | no answer, and it may have taken effect |
  * | `not_installed` | the extension is not there; the message says what to type |
  * | `failed` | any other error of the server |
@@ -62,7 +62,8 @@ const rules: Array<[RegExp, ErrorCode, Reaction]> = [
   [/^(22|25P0)/, 'invalid', 'tell'],
   [/^(08007|40003|57014)/, 'unknown', 'unknown'],
   [/^(08|57P0|53300|25006)/, 'unavailable', 'reconnect'],
-  [/^(42883|3F000|3D000|55000)/, 'not_installed', 'tell'],
+  [/^(42883|3F000|55000)/, 'not_installed', 'tell'],
+  [/^3D000/, 'unavailable', 'tell'],
   [/^(55P03|57|58|53|40001)/, 'unavailable', 'later'],
   [/^XX/, 'failed', 'later']
 ]

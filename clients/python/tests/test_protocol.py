@@ -552,6 +552,7 @@ def test_the_larger_of_two_clocks():
 def test_errors_by_sqlstate():
     kinds = {"LE001": errors.LockLost, "28P01": errors.AccessDenied, "55000": errors.NotInstalled}
     kinds.update({"57014": errors.OutcomeUnknown, "57P01": errors.Unavailable, "P0001": errors.ServerError})
+    kinds.update({"3D000": errors.Unavailable, "3F000": errors.NotInstalled})
     for sqlstate, kind in kinds.items():
         error = errors.of_server(sqlstate, "message", "hint")
         assert type(error) is kind

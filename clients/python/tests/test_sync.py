@@ -567,8 +567,10 @@ def test_connecting_fails_at_once():
         lock_election.connect("host=no-such-host.invalid")
     with pytest.raises(lock_election.NotInstalled, match="CREATE EXTENSION"):
         lock_election.connect("dbname=template1")
-    with pytest.raises(lock_election.NotInstalled):
+    with pytest.raises(lock_election.Unavailable, match='database "no_such_database" does not exist') as told:
         lock_election.connect("dbname=no_such_database")
+    assert type(told.value) is lock_election.Unavailable
+    assert told.value.sqlstate == "3D000"
     with pytest.raises(lock_election.AccessDenied):
         lock_election.connect("user=no_such_role")
     with pytest.raises(lock_election.InvalidRequest):

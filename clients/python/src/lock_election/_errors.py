@@ -42,7 +42,7 @@ class InvalidRequest(Error, ValueError):
 
 
 class Unavailable(Error):
-    """No server, or no answer in time. Nothing lasts."""
+    """No server, no such database, or no answer in time. Nothing lasts."""
 
 
 class NotInstalled(Unavailable):
@@ -64,9 +64,9 @@ _KINDS = {
     LimitExceeded: ("53400", "53200"),
     AccessDenied: ("42501", "28"),
     InvalidRequest: ("22",),
-    NotInstalled: ("42883", "3F000", "3D000", "55000"),
+    NotInstalled: ("42883", "3F000", "55000"),
     OutcomeUnknown: ("57014", "40003", "08007"),
-    Unavailable: ("25006", "55P03", "40001", "08", "53", "57", "58", "XX"),
+    Unavailable: ("25006", "3D000", "55P03", "40001", "08", "53", "57", "58", "XX"),
 }
 
 INSTALL = (

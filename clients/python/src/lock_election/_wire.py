@@ -56,7 +56,7 @@ def refusal(message: str) -> errors.Error:
     if 'role "' in message and "does not exist" in message:
         return errors.of_server("28000", message)
     if 'database "' in message and "does not exist" in message:
-        return errors.NotInstalled(message, "3D000")
+        return errors.of_server("3D000", message)
     return errors.Unavailable(message)
 
 

@@ -25,7 +25,7 @@ public class LockException extends RuntimeException {
 		DENIED,
 		/** 22xxx: a bad argument. */
 		INVALID,
-		/** No server, or no answer in time; nothing lasts. */
+		/** No server, no such database, or no answer in time; nothing lasts. */
 		UNAVAILABLE,
 		/** No answer, and it may have taken effect. */
 		UNKNOWN,
@@ -97,8 +97,8 @@ public class LockException extends RuntimeException {
 	private static final Object[][] STATUSES = {{"LE001", Status.LOST}, {"40P01", Status.DEADLOCK},
 			{"53200", Status.LIMIT}, {"53400", Status.LIMIT}, {"42501", Status.DENIED}, {"28", Status.DENIED},
 			{"22", Status.INVALID}, {"08007", Status.UNKNOWN}, {"40003", Status.UNKNOWN}, {"57014", Status.UNKNOWN},
-			{"42883", Status.NOT_INSTALLED}, {"3F000", Status.NOT_INSTALLED}, {"3D000", Status.NOT_INSTALLED},
-			{"55000", Status.NOT_INSTALLED}, {"25006", Status.UNAVAILABLE}, {"55P03", Status.UNAVAILABLE},
+			{"42883", Status.NOT_INSTALLED}, {"3F000", Status.NOT_INSTALLED}, {"55000", Status.NOT_INSTALLED},
+			{"3D000", Status.UNAVAILABLE}, {"25006", Status.UNAVAILABLE}, {"55P03", Status.UNAVAILABLE},
 			{"57", Status.UNAVAILABLE}, {"53", Status.UNAVAILABLE}, {"08", Status.UNAVAILABLE},
 			{"58", Status.UNAVAILABLE}};
 

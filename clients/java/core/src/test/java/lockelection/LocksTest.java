@@ -321,7 +321,7 @@ class LocksTest {
 		assertEquals(Status.INVALID, statusOf(() -> LockElection.connect("jdbc:mysql://x")));
 		assertEquals(Status.UNAVAILABLE, statusOf(() -> LockElection.connect("jdbc:postgresql://127.0.0.1:1/x")));
 		assertEquals(Status.NOT_INSTALLED, statusOf(() -> LockElection.connect(Db.URL.replaceAll("/\\w+\\?", "/template1?"))));
-		assertEquals(Status.NOT_INSTALLED, statusOf(() -> LockElection.connect(Db.URL.replaceAll("/\\w+\\?", "/none?"))));
+		assertEquals(Status.UNAVAILABLE, statusOf(() -> LockElection.connect(Db.URL.replaceAll("/\\w+\\?", "/none?"))));
 		assertTrue(assertThrows(LockException.class, () -> LockElection.connect(Db.URL.replaceAll("/\\w+\\?", "/template1?")))
 				.getMessage().contains("CREATE EXTENSION"));
 	}
