@@ -35,8 +35,8 @@ var (
 	// ErrUnknown: no answer, and the statement may have taken effect. It ends with the lease at the latest.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrNotInstalled: the extension is not in this database, or not in shared_preload_libraries.
-	ErrNotInstalled = errors.New("lock_election is not installed (add it to shared_preload_libraries, restart the " +
-		"server, and CREATE EXTENSION lock_election)")
+	// The message says what to type.
+	ErrNotInstalled = errors.New("lock_election is not installed")
 )
 
 // SQLSTATEs and their prefixes; the first that fits counts. 55P03 and 58 say that the server cannot write now.
@@ -47,6 +47,13 @@ var kinds = []struct {
 	{ErrLost, "LE001"}, {ErrDeadlock, "40P01"}, {ErrLimit, "53200 53400"}, {ErrDenied, "42501 28"}, {ErrInvalid, "22"},
 	{ErrUnknown, "08007 57014 40003"}, {ErrNotInstalled, "55000 42883 3F000"},
 	{ErrUnavailable, "57 53 08 25006 55P03 58 3D000"},
+}
+
+// What to type about an SQLSTATE.
+var advice = map[string]string{
+	"42883": " (CREATE EXTENSION lock_election)",
+	"3F000": " (CREATE EXTENSION lock_election)",
+	"55000": " (add it to shared_preload_libraries, and restart the server)",
 }
 
 func sqlState(err error) string {
@@ -76,7 +83,7 @@ func explain(err error) error {
 		}
 		for _, prefix := range strings.Fields(k.codes) {
 			if strings.HasPrefix(code, prefix) {
-				return fmt.Errorf("%w: %w", k.kind, err)
+				return fmt.Errorf("%w%s: %w", k.kind, advice[code], err)
 			}
 		}
 	}

@@ -320,6 +320,10 @@ func TestNoServer(t *testing.T) {
 		if err == nil {
 			s.Close(ctx)
 		}
+		absent := `lock_election is not installed in database "template1" (CREATE EXTENSION lock_election)`
+		if c.want == lockelection.ErrNotInstalled && err.Error() != absent {
+			t.Error(err)
+		}
 	}
 	_, err := lockelection.NewSession(ctx, pool, lockelection.WithTTL(time.Millisecond))
 	wants(t, err, lockelection.ErrInvalid)

@@ -467,6 +467,8 @@ func TestUnitErrors(t *testing.T) {
 	} {
 		expect(t, code, errors.Is(explain(&pgconn.PgError{Code: code}), kind), true)
 	}
+	expect(t, "what to type", strings.Contains(explain(&pgconn.PgError{Code: "42883"}).Error(), "CREATE EXTENSION"), true)
+	expect(t, "what to set", strings.Contains(explain(&pgconn.PgError{Code: "55000"}).Error(), "preload"), true)
 }
 
 // The hold is over when Unlock is called, however late the answer is.

@@ -1,6 +1,7 @@
 package lockelection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,7 +103,7 @@ func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (
 	up.Store(true)
 	if err == nil && w.schema == "" {
 		w.close()
-		err = ErrNotInstalled
+		err = fmt.Errorf("%w in database %q (CREATE EXTENSION lock_election)", ErrNotInstalled, cmp.Or(c.Database, c.User))
 	}
 	return w, explain(err)
 }

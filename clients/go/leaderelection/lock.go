@@ -52,15 +52,17 @@ func (l *Lock) prepare(ctx context.Context) error {
 	if l.read != "" {
 		return nil
 	}
-	var in string
-	err := l.db.QueryRow(ctx, "SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e"+
-		" JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace AND e.extname = 'lock_election'").Scan(&in)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = errors.New("lock_election is not installed in this database (CREATE EXTENSION lock_election)")
+	var database string
+	var in *string
+	err := l.db.QueryRow(ctx, "SELECT pg_catalog.current_database(), (SELECT pg_catalog.quote_ident(n.nspname)"+
+		" FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace"+
+		" WHERE e.extname = 'lock_election')").Scan(&database, &in)
+	if err == nil && in == nil {
+		err = fmt.Errorf("lock_election is not installed in database %q (CREATE EXTENSION lock_election)", database)
 	}
 	if err == nil {
-		l.read = fmt.Sprintf("SELECT value, version FROM %s.read_versioned($1)", in)
-		l.set = fmt.Sprintf("SELECT %s.compare_and_set($1, $2, $3)", in)
+		l.read = fmt.Sprintf("SELECT value, version FROM %s.read_versioned($1)", *in)
+		l.set = fmt.Sprintf("SELECT %s.compare_and_set($1, $2, $3)", *in)
 	}
 	return err
 }

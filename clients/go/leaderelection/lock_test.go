@@ -43,6 +43,20 @@ func lock(pool *pgxpool.Pool, key, identity string) *leaderelection.Lock {
 	return leaderelection.New(pool, key, resourcelock.ResourceLockConfig{Identity: identity})
 }
 
+func TestNotInstalled(t *testing.T) {
+	config := newPool(t).Config().Copy()
+	config.ConnConfig.Database = "template1"
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	absent := `lock_election is not installed in database "template1" (CREATE EXTENSION lock_election)`
+	if _, _, err := lock(pool, "x", "a").Get(t.Context()); err == nil || err.Error() != absent {
+		t.Fatal(err)
+	}
+}
+
 func TestLock(t *testing.T) {
 	pool, ctx := newPool(t), t.Context()
 	key := fmt.Sprint(t.Name(), " ", time.Now().UnixNano())

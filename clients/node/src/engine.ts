@@ -394,10 +394,11 @@ export class Engine {
   }
 
   async #learn (wire: Wire): Promise<void> {
-    const [schema, isStandby, pid, notify, started] = (await this.#exec(learnServer))[0] as string[]
+    const [schema, isStandby, pid, notify, started, database = ''] = (await this.#exec(learnServer))[0] as string[]
     if (isStandby === 't') throw new LockElectionError('unavailable', 'the server is a standby', '25006')
     if (schema == null) {
-      throw new LockElectionError('not_installed', 'lock_election is not in this database: type CREATE EXTENSION lock_election')
+      throw new LockElectionError('not_installed',
+        `lock_election is not installed in database "${database}" (CREATE EXTENSION lock_election)`)
     }
     this.schema = schema
     this.#backend = [pid as string, started as string]

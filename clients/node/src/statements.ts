@@ -77,7 +77,8 @@ export function lookAt (lease: Lease, schema: string): Statement {
 export const learnServer =
   'SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),' +
   " pg_catalog.current_setting('lock_election.notify', true)," +
-  ' (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid())' +
+  ' (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid()),' +
+  ' pg_catalog.current_database()' +
   ' FROM (VALUES (0)) v LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n' +
   " ON n.oid = e.extnamespace AND e.extname = 'lock_election') ON true"
 

@@ -558,7 +558,8 @@ class Protocol:
         if standby == "t":
             raise Broken(errors.Unavailable("the server is a standby", "25006"))
         if schema is None:
-            raise Broken(errors.of_server("3F000", f'lock_election is not installed in database "{database}"'))
+            told = f'lock_election is not installed in database "{database}"'
+            raise Broken(errors.of_server("3F000", told, "CREATE EXTENSION lock_election"))
         self.schema, self.notify, self.backend = schema, notify or "", (pid or "", start or "")
         self.pooled = pid != told
         self.connected = True

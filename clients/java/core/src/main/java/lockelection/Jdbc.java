@@ -48,7 +48,7 @@ final class Jdbc implements Wire {
 		postgres = connection.isWrapperFor(PGConnection.class) ? connection.unwrap(PGConnection.class) : null;
 		Object[] info = query(limitMillis, INFO).get(0);
 		if (info[0] == null)
-			throw new SQLException("lock_election is not installed in database " + connection.getCatalog(), "3F000");
+			throw new SQLException("lock_election is not installed in database \"" + connection.getCatalog() + "\"", "3F000");
 		if ((Boolean) info[1])
 			throw new SQLException("the server is a standby", "25006");
 		schema = (String) info[0];

@@ -78,7 +78,7 @@ public class LockException extends RuntimeException {
 		if (status == Status.NOT_INSTALLED)
 			message += state.equals("55000") || state.equals("58P01")
 					? " (add lock_election to shared_preload_libraries, and restart the server)"
-					: " (type CREATE EXTENSION lock_election in this database)";
+					: " (CREATE EXTENSION lock_election)";
 		return of(status, state, message, e);
 	}
 
