@@ -403,6 +403,24 @@ async def test_a_release_whose_answer_was_lost_is_sent_again(world):
     assert len(world.asked("release_lock")) == 2
 
 
+async def test_a_second_release_does_nothing(world):
+    """Such as that of a with-block, while the first one has no answer yet."""
+    claim, sent = world.ask(), []
+
+    def answer(wire, sql, params, until):
+        sent.append(params[-1])
+        return wire.server.answer(sql, params)
+
+    def release():
+        world.protocol.release(claim, 60.0)
+        world.protocol.release(claim)
+
+    world.wire.faults.append(Fault("release_lock", answer))
+    world.at(2, release)
+    await world.live(3)
+    assert sent == ["60000 ms"]
+
+
 async def test_a_refusal_of_many_is_told_to_each_alone(world):
     world.wire.faults.append(fails("enqueue_each", "53400"))
     world.wire.faults.append(fails("enqueue_lock", "53400"))

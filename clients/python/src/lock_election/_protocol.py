@@ -317,7 +317,8 @@ class Protocol:
 
     def release(self, claim: Claim, hold_for: float = 0.0) -> None:
         self.tick()
-        claim.hold_for = hold_for
+        if claim.state is HELD:
+            claim.hold_for = hold_for
         self.over(claim, errors.Canceled("it was released"))
 
     def lost(self, claim: Claim, error: Error) -> None:
