@@ -10,6 +10,8 @@ import psycopg
 
 TTL = float(os.environ.get("JOB_TTL", 30))
 CLAIM, AHEAD = 100, 1000  # jobs that a worker asks for, of so many of the oldest
+if len(sys.argv) < 2:
+    sys.exit("usage: jobs.py NAME [CONNECTION-STRING]")
 name, conninfo = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
 
 

@@ -7,6 +7,8 @@ import uuid
 
 import psycopg
 
+if len(sys.argv) < 2:
+    sys.exit("usage: pool.py NAME [CONNECTION-STRING]")
 name, conninfo = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
 owner = str(uuid.uuid4())  # new for each process: a worker that is started again is another one
 stopping = False

@@ -142,5 +142,10 @@ $row->query('COMMIT');
 $row->quit;
 wait_until(sub { reap(0); !%alive }) or fail('worker 9 does not end');
 is(one("SELECT count(*) FROM done WHERE job = $job"), '1', 'a renewal that fails is repeated, by another connection');
+
+$node->safe_psql('postgres', slurp_file('examples/jobs.sql'));
+is(left(), JOBS, 'jobs.sql can be run again: a thousand more jobs');
+is(one("SELECT count(*) FROM pg_index WHERE indrelid = 'job'::regclass"), '2', 'and no other index');
+is(qx($python examples/jobs.py 2>&1), "usage: jobs.py NAME [CONNECTION-STRING]\n", 'jobs.py without a name says what it needs');
 $node->stop;
 done_testing();
