@@ -80,7 +80,23 @@ sub processes
 	return ($postmaster, @children);
 }
 
-sub freeze { kill 'STOP', processes($_[0]); kill 'STOP', processes($_[0]); return; }
+# Where coverage is recorded, a process that ends has locked the file of its counters, for which all others would wait that
+# end, also those of another server.
+sub freeze
+{
+	my ($node) = @_;
+
+	LeTest::wait_until(
+		sub {
+			kill 'STOP', processes($node);
+			my %stopped = map { $_ => 1 } processes($node);
+			kill 'STOP', keys %stopped;
+			return 1 unless grep { $stopped{$_} } slurp_file('/proc/locks') =~ /^\d+: POSIX +\w+ +\w+ +(\d+)/mg;
+			thaw($node);
+			return 0;
+		}) or die 'it cannot be stopped';
+	return;
+}
 
 sub thaw { kill 'CONT', processes($_[0]); return; }
 
