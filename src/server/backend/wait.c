@@ -32,8 +32,8 @@
 #define ABSENT_PERIOD (10 * LE_MS)
 
 /*
- * How often a wait looks by itself that the manager wakes also: in this time, then in this
- * part of the time that it has lasted.  Thousands may wait for a manager that is stopped,
+ * How often a wait looks by itself, though the manager wakes nearly all: in this time, then in
+ * this part of the time that it has lasted.  Thousands may wait for a manager that is stopped,
  * or loads.
  */
 #define POLL_PERIOD (10 * LE_MS)
@@ -153,6 +153,7 @@ check_manager(LeWait *wait, LeDatabase *db, LeTime now)
 	}
 	if (pg_atomic_read_u32(&db->loading) != 0)
 	{
+		/* nor does the turn in which it has ended */
 		wait->absent_at = 0;
 		return;
 	}

@@ -19,7 +19,8 @@
  *								(launcher/commands.c), and the last client has
  *								left the database
  *	IDLE -> FREE				no session is attached, nobody wants or has
- *								reserved it, and no manager has run in it; or its
+ *								reserved it, and no manager has run in it, nor
+ *								have ended sessions left it anything; or its
  *								database is gone
  *
  * Everything else that it knows is its own and can be lost: a new launcher
@@ -391,8 +392,8 @@ review_entry(LeDatabase *db, LeTime now)
 	/* 5. start one, or give the entry back */
 	if (may_start(target, db, now))
 		return true;
-	if (db->wanted || db->attached != 0 || db->reserved_by != 0 ||
-		(target->due && target->ran && target->connectable))
+	if (db->attached != 0 || db->reserved_by != 0 ||
+		(target->connectable && (db->wanted || (target->due && target->ran))))
 		return false;
 	if (target->connectable && db->exit != LE_EXIT_NO_EXTENSION && le_database_has_mail(db))
 	{

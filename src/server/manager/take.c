@@ -487,7 +487,7 @@ le_take_waiting(Batch *batch)
 		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&mailbox_of(procs[i])->answered);
 		take_request(batch, procs[i]);
 
-		/* it keeps its revision if another one fails, which then loses its own, and is refused alone */
+		/* it keeps its revision if another one fails, which then loses its own */
 		Assert(batch->nfresh == 1 && batch->nmails == 0);
 		batch->nfresh = 0;
 	}
