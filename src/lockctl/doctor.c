@@ -233,7 +233,7 @@ check_manager(patient *p)
 				  "'autovacuum launcher', "
 				  "'autovacuum worker', 'background writer', 'checkpointer', 'walwriter', 'walsender', "
 				  "'walreceiver', 'startup', "
-				  "'archiver', 'logger')");
+				  "'archiver', 'logger', 'walsummarizer', 'slotsync worker', 'io worker')");
 	if (!p->primary)
 		find(p, GOOD, "manager", "", "none on a standby: locks are taken on the primary");
 	else if (manager[0] == '\0')
@@ -283,10 +283,10 @@ check_rights(patient *p)
 {
 	static const char refused[] =
 		"SELECT string_agg(DISTINCT f.proname, ', ' ORDER BY f.proname) FROM pg_proc f JOIN pg_extension e "
-		"ON e.extnamespace = f.pronamespace WHERE e.extname = 'lock_election' AND f.proname IN "
-		"('grant_lease', "
-		"'keep_alive', 'lease_time_to_live', 'lease_holds', 'revoke_lease', 'is_held', 'acquire_lock', "
-		"'enqueue_lock', 'await_lock', 'renew_lock') AND NOT has_function_privilege(f.oid, 'EXECUTE')";
+		"ON e.extnamespace = f.pronamespace WHERE e.extname = 'lock_election' AND (f.proname "
+		"IN ('grant_lease', 'keep_alive', 'lease_holds', 'revoke_lease', 'is_held', 'acquire_lock', "
+		"'enqueue_lock', 'await_lock') OR f.proname = 'release_lock' AND f.pronargs = 4) AND NOT "
+		"(has_function_privilege(f.oid, 'EXECUTE') AND has_schema_privilege(f.pronamespace, 'USAGE'))";
 	char *functions;
 
 	if (!p->installed || !p->preloaded || !p->primary)

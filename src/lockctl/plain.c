@@ -353,21 +353,27 @@ lc_renew(int argc, char **argv)
 static int
 force(arguments *a)
 {
-	char *value;
+	char *there, *value;
 	int code = 0;
 
 	need(a, 1, "NAME");
 	connect(a, a->words[0]);
+	lc_schema(a->db);
+	/* a name that nobody holds may be closed, and is opened */
+	there =
+		value_of(lc_query(a->db, "SELECT count(*) FROM lock_election.locks WHERE kind = '%s' AND name = %s",
+						  a->election ? "election" : "lock", a->name));
 	value = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
 							  a->election ? "force_resign" : "force_release_lock", a->name));
 	print_value(a->db, "ended", "int8", value != NULL ? value : "0");
-	if (value == NULL || strcmp(value, "0") == 0)
+	if (strcmp(there, "0") == 0 && (value == NULL || strcmp(value, "0") == 0))
 	{
 		lc_notice(a->election ? "nobody leads election \"%s\""
 							  : "nobody holds lock \"%s\" (--election is for elections)",
 				  a->words[0]);
 		code = LC_EXIT_LOST;
 	}
+	free(there);
 	free(value);
 	return finish(a, code);
 }

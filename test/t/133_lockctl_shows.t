@@ -48,7 +48,7 @@ END $$;
 CREATE TABLE pg_extension (extname name, extversion text, extnamespace oid);
 CREATE TABLE pg_available_extensions (name name, default_version text);
 CREATE TABLE pg_settings (name text, setting text);
-CREATE TABLE pg_proc (proname name, pronamespace oid, oid oid);
+CREATE TABLE pg_proc (proname name, pronamespace oid, oid oid, pronargs int);
 CREATE TABLE pg_stat_activity (backend_type text);
 CREATE TABLE pg_stat_replication (state text, sync_state text);
 CREATE TABLE health (ok bool, problem text, request_wait interval, standby_wait interval);

@@ -192,6 +192,7 @@ subtest 'shared locks, and locks that stay closed' => sub {
 	is(ctl('release', 'x', $token, '--hold-for', '2min'), 0, 'released, and closed for a while');
 	is(one(q{SELECT mode IS NULL AND closed_until > now() + interval '1 min' FROM lock_election.locks WHERE name = 'x'}), 't', 'it is');
 	is(ctl('acquire', 'x', '--try'), 3, 'for everybody');
+	is(join('', ctl('release', '--force', 'x')), qq{00\n}, 'and open again by force');
 	one(q{SELECT campaign('x', 'me')});
 	is((ctl('release', '--force', '--election', 'x'))[1], "1\n", 'an election of that name ends');
 	is(join('', ctl('release', '--force', '--election', 'x')), qq{40\nlockctl: nobody leads election "x"\n}, 'once');
