@@ -2,8 +2,8 @@
 # its line, by LeCoverage.pm, the quickest first.  Of the client then on two more kinds of tests: those of the library
 # under ThreadSanitizer, if it touches a mutex or an atomic variable; and the clients' conformance suite.
 #
-# A test that fails has caught it only if it passes, in the same time, in a tree without the mutant: each time if it has
-# waited too long or died, else once in a run.
+# A test that fails has caught it only if it passes, in the same time, in a tree without the mutant: beside it if it has
+# waited too long or died, else when it was recorded, with the same patience.
 package LeTrialServer;
 
 use strict;
@@ -19,7 +19,7 @@ use LeTrial;
 
 our @EXPORT = qw(prepare_server try_server);
 
-# What a wait in a test may take.
+# What a wait in a test may take, as in coverage.sh.
 my $PATIENCE = 30;
 
 # A mutant is tried on so many seconds of tests, counted as they were recorded.
@@ -113,18 +113,6 @@ sub passes_without
 	return $? == 0;
 }
 
-# Is it the mutant that this test fails by?  What has passed a check once is not doubted when it fails that.
-sub is_its_fault
-{
-	my ($name, $test, $limit, $doubtful) = @_;
-	my $passed = "$ENV{LE_RUN}/work/passes-" . ($name =~ tr{/}{-}r);
-
-	return 1 if !$doubtful && -e $passed;
-	return 0 unless passes_without($test, $limit);
-	spew($passed, '');
-	return 1;
-}
-
 # Returns what caught it, or undef.  $passed has the tests, with their digests, that it has passed before, and gets those
 # that it passes now: they are not run again, and do not count as time.
 sub try_server
@@ -155,7 +143,8 @@ sub try_server
 			my ($passes, $failed, $timed_out, $died) = run_trial($test, $limit);
 
 			$passed->{$name} = $trial->{digest} if $passes;
-			next if $passes || !is_its_fault($name, $test, $limit, $timed_out || $died || $test eq $SUITE);
+			my $doubtful = $timed_out || $died || !$recorded;
+			next if $passes || $doubtful && !passes_without($test, $limit);
 			$caught = substr("$name: $failed", 0, 200) . ($timed_out ? ' (waits too long, and does not without the mutant)' : '');
 			last;
 		}
