@@ -99,8 +99,7 @@ put_error(LeMailbox *box, int sqlstate, const char *message)
 
 	Assert(sqlstate != 0 && len >= 0 && len < (int) sizeof(box->message));
 	box->sqlstate = sqlstate;
-	memcpy(box->message, message, len);
-	box->message[len] = '\0';
+	strlcpy(box->message, message, len + 1);
 }
 
 /* The manager's own lock_timeout says nothing to anybody else. */
