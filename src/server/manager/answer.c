@@ -185,8 +185,6 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 			mail &= ~LE_MAIL_RELEASED;
 		/* where the extension is gone, le_leave_dropped() tells that */
 		mailed = le_mgr.core_state != CORE_DROPPED && (mail != 0 || pg_atomic_read_u64(&box->undo) != 0);
-		if (waits && !mailed)
-			continue;
 		if (is_unanswered(box) && !waits)
 			le_answer_error(procs[i], error->sqlerrcode, error_text(error));
 		else if (mailed)
