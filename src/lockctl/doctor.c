@@ -303,7 +303,7 @@ check_rights(patient *p)
 
 /* --- what it does --- */
 
-/* Of the one who has waited longest: what to say, and what to type; no name is shown that a shell could take amiss. */
+/* Of the one who has waited longest: what to say, and what to type. */
 static void
 check_waits(patient *p)
 {
@@ -327,12 +327,11 @@ check_waits(patient *p)
 	/* candidates may wait for as long as they like; but a leader without a connection may lead until its TTL ends */
 	static const char leaders[] =
 		"SELECT format('candidates wait for %s, whose leader is not connected, for another %s', CASE WHEN "
-		"l.name "
-		"~ '" PLAIN_NAME
+		"l.name ~ '" PLAIN_NAME
 		"' THEN quote_literal(l.name) ELSE 'an election' END, date_trunc('second', l.time_left)) "
 		"FROM lock_election.locks l WHERE l.kind = 'election' AND l.connected = false AND EXISTS (SELECT "
-		"FROM "
-		"lock_election.waiters w WHERE w.kind = 'election' AND w.name = l.name AND w.waiting_since < now() - "
+		"FROM lock_election.waiters w WHERE w.kind = 'election' AND w.name = l.name AND w.waiting_since < "
+		"now() - "
 		"interval '" LONG_WAIT "') ORDER BY l.time_left DESC LIMIT 1";
 	PGresult *result;
 	char *leader;

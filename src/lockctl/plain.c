@@ -354,6 +354,7 @@ static int
 force(arguments *a)
 {
 	char *there, *value;
+	const char *ended;
 	int code = 0;
 
 	need(a, 1, "NAME");
@@ -365,8 +366,9 @@ force(arguments *a)
 						  a->election ? "election" : "lock", a->name));
 	value = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
 							  a->election ? "force_resign" : "force_release_lock", a->name));
-	print_value(a->db, "ended", "int8", value != NULL ? value : "0");
-	if (strcmp(there, "0") == 0 && (value == NULL || strcmp(value, "0") == 0))
+	ended = value != NULL ? value : "0";
+	print_value(a->db, "ended", "int8", ended);
+	if (strcmp(there, "0") == 0 && strcmp(ended, "0") == 0)
 	{
 		lc_notice(a->election ? "nobody leads election \"%s\""
 							  : "nobody holds lock \"%s\" (--election is for elections)",
