@@ -3,7 +3,7 @@
 # under ThreadSanitizer, if it touches a mutex or an atomic variable; and the clients' conformance suite.
 #
 # A test that fails has caught it only if it passes, in the same time, in a tree without the mutant: beside it if it has
-# waited too long or died, else when it was recorded, with the same patience.
+# waited too long, has died or has no record, else when it was recorded, with the same patience.
 package LeTrialServer;
 
 use strict;
