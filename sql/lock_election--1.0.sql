@@ -33,7 +33,9 @@ REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
 -- what PostgreSQL itself checks: no slot has two holders.  A row that was left
 -- free for a while is taken by the next lock, whatever its name.
 -- mode 0: free; ttl -1: as long as the session;
--- time_left < 0: ended, but still fenced.
+-- time_left: of a lease of its own, at the end of the life in which the row was
+-- written; a life is the run of one manager, named by the time recorded of all
+-- runs before it, in milliseconds.  < 0: ended, but still fenced.
 -- expires_at: the end as of when the row was written, for renewals write
 -- nothing; infinity: as long as the session; NULL: free, or on a lease, whose row
 -- has it.
@@ -53,6 +55,7 @@ CREATE TABLE _lock_election.slot (
 	slot integer NOT NULL,
 	holds integer NOT NULL,
 	permits integer NOT NULL,
+	life integer NOT NULL DEFAULT 0,
 	kind smallint NOT NULL,
 	mode smallint NOT NULL,
 	expires_at pg_catalog.timestamptz,
@@ -77,7 +80,8 @@ CREATE TABLE _lock_election.lease (
 	ttl bigint NOT NULL,
 	time_left bigint NOT NULL,
 	expires_at pg_catalog.timestamptz NOT NULL,
-	role pg_catalog.oid NOT NULL
+	role pg_catalog.oid NOT NULL,
+	life integer NOT NULL DEFAULT 0
 ) USING heap WITH (fillfactor = 50, vacuum_truncate = off);
 ALTER TABLE _lock_election.lease
 	ADD COLUMN owner pg_catalog.text COLLATE pg_catalog."C",
@@ -88,11 +92,13 @@ CREATE TABLE _lock_election.queue (
 	token bigint NOT NULL,
 	entered_at pg_catalog.timestamptz NOT NULL,
 	ttl bigint NOT NULL,
+	time_left bigint NOT NULL,
 	lease bigint NOT NULL,
 	session bigint NOT NULL,
 	role pg_catalog.oid NOT NULL,
 	permits integer NOT NULL,
 	holds integer NOT NULL,
+	life integer NOT NULL DEFAULT 0,
 	member smallint NOT NULL, -- of several names: which-th, from 1; else 0
 	kind smallint NOT NULL,
 	mode smallint NOT NULL
@@ -133,8 +139,13 @@ CREATE TABLE _lock_election.meta (
 	incarnation bigint NOT NULL,
 	taken_at pg_catalog.timestamptz NOT NULL,
 	timeline bigint NOT NULL,
-	boot bigint NOT NULL
+	boot bigint NOT NULL,
+	life bigint NOT NULL,
+	uptime bigint NOT NULL
 ) USING heap WITH (vacuum_truncate = off);
+ALTER TABLE _lock_election.meta
+	ADD COLUMN lives pg_catalog.bytea NOT NULL,
+	ALTER COLUMN lives SET STORAGE PLAIN;
 
 -- pg_dump carries the incarnation, so that tokens go on upwards after a restore.
 CREATE TABLE _lock_election.incarnation_floor (incarnation bigint NOT NULL) USING heap;
@@ -719,11 +730,13 @@ CREATE FUNCTION lock_election.health(
 	OUT ok boolean, OUT problem pg_catalog.text, OUT role pg_catalog.text, OUT manager boolean, OUT loading boolean,
 	OUT request_wait interval, OUT standby_confirms boolean, OUT standby_wait interval,
 	OUT incarnation bigint, OUT library_version pg_catalog.text, OUT sql_version pg_catalog.text,
-	OUT replayed_at pg_catalog.timestamptz)
+	OUT replayed_at pg_catalog.timestamptz,
+	OUT cannot_write_since pg_catalog.timestamptz,
+	OUT blocked_by pg_catalog.int4)
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_health';
 COMMENT ON FUNCTION lock_election.health() IS
-'How lock_election is here, for load balancers, probes and monitors. Asks no other process and never waits: also on a standby, and while the manager loads or is stopped. For everyone. ok: nothing is known to keep a client from getting a lock of this database on this server. problem: the first thing that does; NULL if ok. role: primary or standby. manager: one serves this database. loading: it reads its tables; requests wait for that. request_wait: the longest that a call has now been waiting for the manager to take its request; not one that waits for its turn because it is much work, nor one whose caller has given up: ok and problem tell of a manager that does not take those. standby_confirms: as many synchronous standbys as synchronous_standby_names asks for are connected, and nobody has waited for them for 2 s; NULL: none is defined. standby_wait: the longest that a call of this database has now been waiting for them; for their replay (synchronous_commit = remote_apply) it counts only where the caller waits for that too. incarnation: as in view manager. library_version, sql_version: of the library that the server runs (NULL: it is not preloaded), and of the extension in this database. replayed_at: on a standby, when the last transaction that it has replayed was committed; NULL on a primary.';
+'How lock_election is here, for load balancers, probes and monitors. Asks no other process and never waits: also on a standby, and while the manager loads or is stopped. For everyone. ok: nothing is known to keep a client from getting a lock of this database on this server. problem: the first thing that does; NULL if ok. role: primary or standby. manager: one serves this database. loading: it reads its tables; requests wait for that. request_wait: the longest that a call has now been waiting for the manager to take its request; not one that waits for its turn because it is much work, nor one whose caller has given up: ok and problem tell of a manager that does not take those. standby_confirms: as many synchronous standbys as synchronous_standby_names asks for are connected, and nobody has waited for them for 2 s; NULL: none is defined. standby_wait: the longest that a call of this database has now been waiting for them; for their replay (synchronous_commit = remote_apply) it counts only where the caller waits for that too. incarnation: as in view manager. library_version, sql_version: of the library that the server runs (NULL: it is not preloaded), and of the extension in this database. replayed_at: on a standby, when the last transaction that it has replayed was committed; NULL on a primary. cannot_write_since: since when the manager cannot write its tables, because they are locked, the disk is full, no transaction id is left, or of another error: locks are renewed and looked at, but none is granted, released or expires; NULL: it can, or nobody has needed it to since. blocked_by: the process that has locked the tables, or waits to; NULL: none was seen.';
 
 CREATE FUNCTION lock_election.counters(
 	OUT acquires bigint, OUT renewals bigint, OUT releases bigint, OUT checks bigint,

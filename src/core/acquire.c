@@ -102,7 +102,10 @@ enqueue(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *entry, 
 	if (cmd->enqueue)
 	{
 		if (entry->lease == NULL && cmd->ttl != LE_TTL_BOUND)
+		{
 			entry->deadline = le_add(now, cmd->ttl);
+			le_saved_set(core, &entry->saved, cmd->ttl);
+		}
 		le_place_dirty(core, entry);
 		reply->status = LE_QUEUED;
 		reply->position = entry->lock->waiting + 1;

@@ -54,8 +54,7 @@ check_lease(const LeCore *core, const LeEntry *entry)
 	if (lease->draining)
 		CHECK(lease->timer.pos != 0); /* for the next step */
 	else
-		check_rings(&lease->timer, lease->deadline,
-					le_save_at(lease->ttl, lease->deadline, lease->saved_left));
+		check_rings(&lease->timer, lease->deadline, le_save_at(lease->ttl, lease->deadline, &lease->saved));
 }
 
 /* The holder of a slot: its links, its holds, its session, and its timer. */
@@ -251,6 +250,27 @@ check_roles(const LeCore *core)
 	CHECK(counted.entries == there.entries && counted.leases == there.leases && counted.bytes == there.bytes);
 }
 
+/* Leases whose rows are of an earlier life: those of holders, of places, and named ones. */
+static void
+check_unmarked(const LeCore *core)
+{
+	uint32_t unmarked = 0;
+
+	le_hash_foreach_all(link, next, core, LE_HASH_TOKENS)
+	{
+		const LeEntry *entry = le_container(link, LeEntry, token_link);
+		bool own = entry->lease == NULL && !le_entry_is_bound(entry);
+
+		if (entry->state == LE_STATE_LAPSED)
+			continue;
+		CHECK(own || (entry->saved.life == core->life->number && !entry->saved.raised));
+		unmarked += entry->saved.life != core->life->number;
+	}
+	le_hash_foreach_all(link, next, core, LE_HASH_LEASES) unmarked +=
+		le_container(link, LeLease, hash_link)->saved.life != core->life->number;
+	CHECK(unmarked == core->unmarked);
+}
+
 /* Each object that a pool has given out is in one of the core's lists. */
 static void
 check_pools(const LeCore *core)
@@ -298,6 +318,7 @@ le_core_check(const LeCore *core)
 		locks++;
 	}
 	CHECK(locks == core->hashes[LE_HASH_LOCKS].count && locks == core->locks.used);
+	check_unmarked(core);
 	CHECK(tokens == core->hashes[LE_HASH_TOKENS].count);
 	CHECK(slots == core->slots.used);
 	for (const LeWaiter *waiter = core->left; waiter != NULL; waiter = waiter->left_next)
@@ -390,6 +411,7 @@ check_absent_parts(const LeCommand *cmd, const LeReply *reply)
 	CHECK((type == LE_CMD_AWAIT && status == LE_WAITING) || reply->displaced_session == 0);
 	CHECK(reply->displaced_session != 0 || (reply->displaced_sessno == 0 && reply->displaced_request == 0));
 	CHECK(type == LE_CMD_CHECK || reply->holds == 0);
+	CHECK(type == LE_CMD_RENEW || type == LE_CMD_KEEP_ALIVE || reply->valid_least == 0);
 	CHECK(type == LE_CMD_ACQUIRE || is_on_token(cmd) || reply->token == 0);
 	CHECK(type != LE_CMD_ACQUIRE || acquired || cmd->revision != 0 || reply->token == 0);
 }
@@ -412,6 +434,14 @@ check_epoch(const LeCore *core, const LeLock *lock, bool told, const LeReply *re
 		CHECK(reply->epoch == lock->hash % LE_EPOCHS && reply->epoch_is == core->env.epochs[reply->epoch]);
 }
 
+/* A renewal gives all of the TTL once it is flushed, unless it can write nothing. */
+static void
+check_validity(const LeCore *core, const LeReply *reply, LeTime left)
+{
+	CHECK(reply->valid_for == left || (core->unwritable && reply->valid_for < left));
+	CHECK(reply->valid_least >= 0 && reply->valid_least <= reply->valid_for);
+}
+
 /* What the reply tells of one entry that it is about. */
 static void
 check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, bool first,
@@ -424,7 +454,10 @@ check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, b
 											   : cmd->type != LE_CMD_PROCLAIM;
 	bool dirty = le_entry_is_dirty(entry);
 
-	CHECK(reply->valid_for == (timed ? le_entry_time_left(entry, now) : 0));
+	if (cmd->type == LE_CMD_RENEW && timed)
+		check_validity(core, reply, le_entry_time_left(entry, now));
+	else
+		CHECK(reply->valid_for == (timed ? le_entry_time_left(entry, now) : 0));
 	CHECK(reply->bound == (timed && reply->valid_for == LE_NEVER));
 
 	/* writes; those of a group have held or waited since one batch, and AWAIT asks the first */
@@ -450,7 +483,10 @@ check_reply_of_lease(const LeCore *core, const LeCommand *cmd, const LeReply *re
 		le_core_find_lease(core, cmd->type == LE_CMD_GRANT_LEASE ? reply->lease : cmd->lease);
 
 	CHECK(lease != NULL);
-	CHECK(reply->valid_for == lease->deadline - now || (lease->deadline <= now && reply->valid_for == 0));
+	if (cmd->type == LE_CMD_KEEP_ALIVE)
+		check_validity(core, reply, lease->deadline - now);
+	else
+		CHECK(reply->valid_for == lease->deadline - now || (lease->deadline <= now && reply->valid_for == 0));
 	CHECK(reply->wrote == lease->row.dirty && reply->lsn == lease->lsn && !reply->bound);
 }
 

@@ -47,12 +47,14 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
  * given.  A place is renewed by AWAIT, or with its named lease: QUEUED.
  *
  * A renewal asks for no limit, so none refuses it: whoever holds a lock within
- * its limits can keep it, also after the limits were lowered.
+ * its limits can keep it, also after the limits were lowered.  It tells what a crash
+ * would leave of the lease; another TTL is told when it is durable.
  */
 void
 le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	LeEntry *entry = find_own(core, cmd, reply);
+	bool changed;
 
 	if (entry == NULL)
 		return;
@@ -68,18 +70,23 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->status = LE_BAD_TTL;
 		return;
 	}
-	if (cmd->ttl != 0 && entry->lease != NULL)
+	changed = cmd->ttl != 0 && cmd->ttl != (entry->lease != NULL ? entry->lease->ttl : entry->ttl);
+	if (changed && entry->lease != NULL)
 		le_lease_set_ttl(core, entry->lease, cmd->ttl);
-	else if (cmd->ttl != 0 && cmd->ttl != entry->ttl)
+	else if (changed)
 	{
 		entry->ttl = cmd->ttl;
 		le_epoch_raise(core, entry->lock->hash);
-		entry->saved_left = entry->ttl;
+		entry->saved.raised = true;
 		le_slot_dirty(core, entry->slot);
 	}
 	assert(entry->state == LE_STATE_HELD);
 	le_entry_renew(core, entry, now);
 	le_reply_time(reply, entry, now);
+	if (!changed && entry->lease != NULL)
+		le_reply_validity(core, reply, &entry->lease->saved, entry->lease->ttl);
+	else if (!changed && entry->ttl != LE_TTL_BOUND)
+		le_reply_validity(core, reply, &entry->saved, entry->ttl);
 	reply_row(reply, entry);
 }
 

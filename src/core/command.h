@@ -234,19 +234,22 @@ le_command_for(const LeCommand *cmd, uint32_t i)
 typedef struct LeReply
 {
 	LeStatus status;
-	int64_t token;     /* granted or queued */
-	int64_t lease;     /* GRANT_LEASE: its id */
-	int64_t revision;  /* ADVANCE: the next */
-	LeTime valid_for;  /* time left; LE_NEVER when bound */
-	uint32_t position; /* ACQUIRE, LE_QUEUED: in the queue, from 1; of
+	int64_t token;      /* granted or queued */
+	int64_t lease;      /* GRANT_LEASE: its id */
+	int64_t revision;   /* ADVANCE: the next */
+	LeTime valid_for;   /* time left; LE_NEVER when bound.  RENEW, KEEP_ALIVE: what a crash
+								 * of the server would leave, once lsn is flushed */
+	LeTime valid_least; /* RENEW, KEEP_ALIVE: the same before that */
+	bool raised;        /* these two differ */
+	uint32_t position;  /* ACQUIRE, LE_QUEUED: in the queue, from 1; of
 								 * several names the one farthest back */
-	uint32_t holds;    /* CHECK: of the entry */
-	int32_t ended;     /* FORCE, FORCE_ROLE: how many */
-	bool reopened;     /* FORCE: the name was closed */
-	int64_t next;      /* FORCE, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE, LEASE_HOLDS,
+	uint32_t holds;     /* CHECK: of the entry */
+	int32_t ended;      /* FORCE, FORCE_ROLE: how many */
+	bool reopened;      /* FORCE: the name was closed */
+	int64_t next;       /* FORCE, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE, LEASE_HOLDS,
 								 * UNDO, SESSION_END: there is more to do: the
 								 * same command again, from here; 0: done */
-	uint8_t ending;    /* LOST, NOT_HELD, NO_LEASE: how it ended (LeEnd); LE_END_NONE:
+	uint8_t ending;     /* LOST, NOT_HELD, NO_LEASE: how it ended (LeEnd); LE_END_NONE:
 								 * that is not known, or not for this role */
 	LeTime ending_ago;
 	int32_t permits;   /* SET_PERMITS, LE_BAD_PERMITS: that were in use */

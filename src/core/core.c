@@ -7,6 +7,9 @@
 
 /* --- life --- */
 
+/* Before a load tells another one: the first life of all. */
+static const LeLife first_life = {.nstarts = 1};
+
 LeCore *
 le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 {
@@ -20,6 +23,7 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 	core->next_revision = next_revision;
 	core->max_sessions = max_sessions;
 	core->horizon = LE_NEVER;
+	core->life = &first_life;
 
 	/* sessions */
 	core->sessions = env->alloc(env->arg, max_sessions * sizeof(LeSession));
@@ -112,6 +116,19 @@ le_core_destroy(LeCore *core)
 	le_free_array(core, core->heap.items);
 	le_free_array(core, core->sessions);
 	env.free(env.arg, core);
+}
+
+void
+le_core_set_uptime(LeCore *core, LeTime uptime)
+{
+	assert(uptime >= core->uptime);
+	core->uptime = uptime;
+}
+
+void
+le_core_set_writable(LeCore *core, bool writable)
+{
+	core->unwritable = !writable;
 }
 
 void
@@ -241,7 +258,7 @@ what_is_due(const LeCore *core, const LeEntry *entry, LeTime now)
 		return entry->state == LE_STATE_QUEUED && entry->waiter->session != 0 && !entry->waiter->answering
 				   ? DUE_KEEP
 				   : DUE_EXPIRY;
-	return entry->state == LE_STATE_HELD && le_entry_save_at(entry) <= now ? DUE_SAVE : DUE_NOTHING;
+	return le_entry_save_at(entry) <= now ? DUE_SAVE : DUE_NOTHING;
 }
 
 /* An entry's timer has rung: end the entry, or do what is due and arm the timer for what is next. */
@@ -272,11 +289,11 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 			le_entry_end(core, entry, LE_END_EXPIRED, closed_until, now);
 			return;
 		case DUE_KEEP:
-			entry->deadline = le_add(now, entry->ttl);
+			le_entry_renew(core, entry, now);
 			break;
 		case DUE_SAVE:
-			entry->saved_left = entry->deadline - now;
-			le_slot_dirty(core, entry->slot);
+			le_saved_set(core, &entry->saved, entry->deadline - now);
+			le_entry_row_dirty(core, entry);
 			break;
 	}
 	le_timer_clear(core, &entry->timer);

@@ -25,7 +25,8 @@
  *	core/effects.h	what has to be written, answered and announced after a batch
  *	core/view.h		the objects of a core, for those who read its state
  *
- * core/load.h has what stored rows mean, core/pause.h which time does not count.
+ * core/load.h has what stored rows mean, core/life.h for how long leases go on over
+ * restarts, core/pause.h which time does not count.
  */
 #ifndef LE_CORE_H
 #define LE_CORE_H
@@ -55,6 +56,9 @@ typedef struct LeEnv
 	 * ended by anything.  NULL: never.
 	 */
 	bool (*fenced)(void *arg, int64_t token);
+
+	/* Is the log flushed that far?  NULL: always. */
+	bool (*flushed)(void *arg, uint64_t lsn);
 	uint64_t seed[2]; /* of the hash of names, kept from callers so
 								 * that nobody can make names collide */
 	uint32_t *epochs; /* see core/epoch.h; NULL: nobody looks */
@@ -133,6 +137,18 @@ extern void le_core_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, L
 extern void le_core_set_horizon(LeCore *core, LeTime horizon);
 
 /*
+ * For how long this life of a manager has lasted until now, without the time in which nothing could
+ * be written: at least what is recorded of it.
+ */
+extern void le_core_set_uptime(LeCore *core, LeTime uptime);
+
+/*
+ * Can rows be written?  While they cannot, no command may be applied that writes any; a renewal
+ * leaves its row as it is.
+ */
+extern void le_core_set_writable(LeCore *core, bool writable);
+
+/*
  * End what is due at the horizon, at most max items.  now is the time of the
  * batch's commands: a grant that follows an end holds from then on.
  * Returns how many were handled; call again (after writing) while it returns max.
@@ -142,6 +158,18 @@ extern int le_core_expire(LeCore *core, LeTime now, int max);
 
 /* When le_core_expire() has something to do next; LE_NEVER: nothing. */
 extern LeTime le_core_next_deadline(const LeCore *core);
+
+/*
+ * The call of this session waits no longer, as it was answered: a place stays, anything else ends.
+ * May not fail.
+ */
+extern void le_core_stop_waiting(LeCore *core, uint64_t session, uint32_t sessno, LeTime now);
+
+/* Does this UNDO end anything? */
+extern bool le_core_has_to_undo(const LeCore *core, const LeCommand *cmd);
+
+/* Would the renewals since the last call have written a row, if the core were writable? */
+extern bool le_core_wanted_to_write(LeCore *core);
 
 /*
  * A holder that has ended this long ago and is still fenced; it is not

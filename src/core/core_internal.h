@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "life.h"
 #include "load.h"
 
 /* Objects of one size with stable addresses and small numbers (indexes). */
@@ -145,6 +146,12 @@ struct LeCore
 	bool loading;          /* from le_core_load_begin() to le_core_load_done() */
 	LeGroup *loaded_group; /* while loading: of the place that was read last */
 	LeLoadEnv load;        /* of the rows while loading */
+
+	const LeLife *life; /* of this manager */
+	LeTime uptime;      /* of this life, as le_core_set_uptime() has told it */
+	uint32_t unmarked;  /* leases, own and named, whose rows are of an earlier life */
+	bool unwritable;    /* no row can be written now */
+	bool wanted_to_write;
 
 	LeHash hashes[LE_HASHES];
 
@@ -286,52 +293,47 @@ le_add(LeTime a, LeTime b)
 }
 
 /*
- * The time left that a row has was right at deadline - saved_left: when the lease was
- * renewed, or its time left saved.  When it is to be saved next; LE_NEVER: the row says
- * enough.
+ * The time left that a row has was right at deadline less that: when the lease was renewed, or its
+ * time left saved.  When it is to be saved next; LE_NEVER: the row says enough.
  */
 static inline LeTime
-le_save_at(LeTime ttl, LeTime deadline, LeTime saved_left)
+le_save_at(LeTime ttl, LeTime deadline, const LeSaved *saved)
 {
-	return ttl > LE_SAVE_INTERVAL ? le_add(deadline - saved_left, LE_SAVE_INTERVAL) : LE_NEVER;
+	LeTime left = saved->raised ? ttl : saved->left;
+
+	return ttl > LE_SAVE_INTERVAL ? le_add(deadline - left, LE_SAVE_INTERVAL) : LE_NEVER;
 }
 
-/*
- * The TTL runs from now on: saved_left is all of it.  The time left of a long one is
- * restored after a reload and must not be less than what is promised here.  Returns
- * whether the row says less, and has to be written.
- */
-static inline bool
-le_saved_renew(LeTime ttl, LeTime *saved_left)
-{
-	bool less = ttl > LE_SAVE_INTERVAL && *saved_left < ttl;
+/* --- core/saved.c: what rows say of the time that leases have left --- */
 
-	*saved_left = ttl;
-	return less;
-}
+/* The row has this much, and is of this life; it is to be written. */
+extern void le_saved_set(LeCore *core, LeSaved *saved, LeTime left);
+/* As a load has read it. */
+extern void le_saved_load(LeCore *core, LeSaved *saved, LeSaved as);
+/* The lease has no row any more. */
+extern void le_saved_forget(LeCore *core, LeSaved *saved);
+/* The lease was renewed; its row was written last at this LSN.  Returns whether the row is to be raised. */
+extern bool le_saved_renew(LeCore *core, LeSaved *saved, LeTime ttl, bool dirty, uint64_t lsn);
+/* What would be left of a lease with this row after a crash at this moment. */
+extern LeTime le_crash_left(const LeCore *core, const LeSaved *saved);
+
+/* A renewal was applied: how long the lease is valid, once the row is flushed, and before that. */
+extern void le_reply_validity(const LeCore *core, LeReply *reply, const LeSaved *saved, LeTime ttl);
 
 /*
  * At least this TTL from now on, and from each renewal: the lease is never made shorter.
  * Its row is to be written.  Returns whether the TTL is another one.
  */
-static inline bool
-le_extend(LeTime ttl, LeTime now, LeTime *own_ttl, LeTime *deadline, LeTime *saved_left)
-{
-	bool longer = ttl > *own_ttl;
+extern bool le_extend(LeCore *core, LeTime ttl, LeTime now, LeTime *own_ttl, LeTime *deadline,
+					  LeSaved *saved);
 
-	if (longer)
-		*own_ttl = ttl;
-	if (le_add(now, ttl) > *deadline)
-		*deadline = le_add(now, ttl);
-	*saved_left = *deadline - now;
-	return longer;
-}
-
-/* As le_save_at(), for a HELD entry; a named lease saves its own. */
+/* As le_save_at(), for a holder or a place; a named lease saves its own. */
 static inline LeTime
 le_entry_save_at(const LeEntry *entry)
 {
-	return entry->lease == NULL ? le_save_at(entry->ttl, entry->deadline, entry->saved_left) : LE_NEVER;
+	return entry->lease == NULL && (entry->state == LE_STATE_HELD || entry->place)
+			   ? le_save_at(entry->ttl, entry->deadline, &entry->saved)
+			   : LE_NEVER;
 }
 
 /* --- core/epoch.c --- */
@@ -406,6 +408,8 @@ extern void le_entry_renew(LeCore *core, LeEntry *entry, LeTime now);
 extern void le_slot_dirty(LeCore *core, LeSlot *slot);
 extern void le_slot_add_free(LeLock *lock, LeSlot *slot);
 extern void le_place_dirty(LeCore *core, LeEntry *entry);
+/* The row of a holder, or of a place. */
+extern void le_entry_row_dirty(LeCore *core, LeEntry *entry);
 
 /* --- core/leases.c --- */
 

@@ -192,9 +192,8 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 		le_lease_extend(core, holder->lease, ttl, now);
 	else if (holder->lease == NULL && ttl != LE_TTL_BOUND)
 	{
-		if (le_extend(ttl, now, &holder->ttl, &holder->deadline, &holder->saved_left))
+		if (le_extend(core, ttl, now, &holder->ttl, &holder->deadline, &holder->saved))
 			le_epoch_raise(core, holder->lock->hash);
-		assert(holder->saved_left >= ttl || holder->deadline == LE_NEVER);
 	}
 	return counted;
 }
@@ -322,6 +321,8 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	bool lost = entry->place || how == LE_END_EXPIRED || how == LE_END_REVOKED || how == LE_END_FORCED;
 
 	assert(entry->state == LE_STATE_QUEUED || le_entry_has_slot(entry));
+	if (entry->state != LE_STATE_LAPSED)
+		le_saved_forget(core, &entry->saved);
 	while (entry->uncommitted != NULL)
 		le_uncommitted_remove(core, entry->uncommitted);
 	if (entry->state == LE_STATE_QUEUED)
@@ -550,6 +551,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
 	entry->place = spec->place;
 	entry->ttl = spec->lease != NULL ? spec->lease->ttl : spec->ttl;
 	entry->deadline = LE_NEVER;
+	entry->saved.life = core->life->number;
 	entry->role = spec->role;
 	entry->hold_count = 1;
 	entry->timer.type = LE_TIMER_ENTRY;
@@ -612,14 +614,25 @@ void
 le_entry_arm(LeCore *core, LeEntry *entry)
 {
 	LeTime at = entry->deadline;
-	LeTime sooner = entry->state == LE_STATE_HELD ? le_entry_save_at(entry) : entry->waiter->until;
+	LeTime save_at = le_entry_save_at(entry);
 
 	assert(entry->state == LE_STATE_HELD || entry->state == LE_STATE_QUEUED);
-	if (sooner < at)
-		at = sooner;
+	if (save_at < at)
+		at = save_at;
+	if (entry->state == LE_STATE_QUEUED && entry->waiter->until < at)
+		at = entry->waiter->until;
 	if (entry->timer.pos != 0 && at != LE_NEVER && at > entry->timer.at)
 		return;
 	le_timer_set(core, &entry->timer, at);
+}
+
+void
+le_entry_row_dirty(LeCore *core, LeEntry *entry)
+{
+	if (entry->state == LE_STATE_HELD)
+		le_slot_dirty(core, entry->slot);
+	else
+		le_place_dirty(core, entry);
 }
 
 /* The TTL of a holder, or of a place, runs from now on. */
@@ -635,8 +648,8 @@ le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
 	if (entry->ttl == LE_TTL_BOUND)
 		return;
 	entry->deadline = le_add(now, entry->ttl);
-	if (entry->state == LE_STATE_HELD && le_saved_renew(entry->ttl, &entry->saved_left))
-		le_slot_dirty(core, entry->slot);
+	if (le_saved_renew(core, &entry->saved, entry->ttl, le_entry_row(entry)->dirty, entry->lsn))
+		le_entry_row_dirty(core, entry);
 	le_entry_arm(core, entry);
 }
 
@@ -685,7 +698,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	le_entry_set_state(entry, entry->state, LE_STATE_HELD);
 	entry->slot = slot;
 	entry->acquired_at = now;
-	entry->saved_left = entry->ttl;
+	le_saved_set(core, &entry->saved, entry->ttl);
 	entry->deadline =
 		(entry->lease != NULL || entry->ttl == LE_TTL_BOUND) ? LE_NEVER : le_add(now, entry->ttl);
 
@@ -716,6 +729,7 @@ le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeT
 	le_count_hold(core, entry, since);
 	le_owner_remove(core, entry);
 	le_epoch_raise(core, entry->lock->hash);
+	le_saved_forget(core, &entry->saved);
 	le_entry_set_state(entry, LE_STATE_HELD, LE_STATE_LAPSED);
 	entry->closed_until = closed_until;
 	entry->lapsed_at = since;

@@ -70,6 +70,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	{
 		assert(!lease->ended);
 		lease->ended = true;
+		le_saved_forget(core, &lease->saved);
 		le_timer_clear(core, &lease->timer);
 		le_hash_remove(core, LE_HASH_LEASES, &lease->hash_link);
 		if (!lease->for_group)
@@ -105,9 +106,9 @@ le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 		le_lease_end(core, lease, LE_END_EXPIRED, now);
 		return;
 	}
-	if (le_save_at(lease->ttl, lease->deadline, lease->saved_left) <= now)
+	if (le_save_at(lease->ttl, lease->deadline, &lease->saved) <= now)
 	{
-		lease->saved_left = lease->deadline - now;
+		le_saved_set(core, &lease->saved, lease->deadline - now);
 		le_lease_dirty(core, lease);
 	}
 	le_timer_clear(core, &lease->timer);
@@ -148,8 +149,11 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	}
 
 	/* all others */
-	if (cmd->type == LE_CMD_KEEP_ALIVE)
-		le_lease_renew(core, lease, now);
 	reply->valid_for = lease->deadline > now ? lease->deadline - now : 0;
+	if (cmd->type == LE_CMD_KEEP_ALIVE)
+	{
+		le_lease_renew(core, lease, now);
+		le_reply_validity(core, reply, &lease->saved, lease->ttl);
+	}
 	reply->wrote = lease->row.dirty;
 }

@@ -18,7 +18,7 @@ le_lease_dirty(LeCore *core, LeLease *lease)
 void
 le_lease_arm(LeCore *core, LeLease *lease)
 {
-	LeTime at = le_save_at(lease->ttl, lease->deadline, lease->saved_left);
+	LeTime at = le_save_at(lease->ttl, lease->deadline, &lease->saved);
 
 	if (lease->deadline < at)
 		at = lease->deadline;
@@ -36,6 +36,7 @@ le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role)
 	lease->id = id;
 	lease->ttl = ttl;
 	lease->deadline = LE_NEVER;
+	lease->saved.life = core->life->number;
 	lease->role = role;
 	lease->timer.type = LE_TIMER_LEASE;
 	le_link_init(&lease->entries);
@@ -49,7 +50,7 @@ le_lease_start(LeCore *core, LeLease *lease, LeTime now)
 {
 	assert(!lease->ended && !lease->draining && lease->ttl > 0);
 	lease->deadline = le_add(now, lease->ttl);
-	lease->saved_left = lease->ttl;
+	le_saved_set(core, &lease->saved, lease->ttl);
 	le_lease_arm(core, lease);
 	le_lease_dirty(core, lease);
 }
@@ -60,7 +61,7 @@ le_lease_renew(LeCore *core, LeLease *lease, LeTime now)
 {
 	assert(!lease->ended && !lease->draining);
 	lease->deadline = le_add(now, lease->ttl);
-	if (le_saved_renew(lease->ttl, &lease->saved_left))
+	if (le_saved_renew(core, &lease->saved, lease->ttl, lease->row.dirty, lease->lsn))
 		le_lease_dirty(core, lease);
 	le_lease_arm(core, lease);
 }
@@ -68,11 +69,9 @@ le_lease_renew(LeCore *core, LeLease *lease, LeTime now)
 void
 le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl)
 {
-	assert(ttl > 0 && lease->for_group);
-	if (ttl == lease->ttl)
-		return;
+	assert(ttl > 0 && ttl != lease->ttl && lease->for_group);
 	lease->ttl = ttl;
-	lease->saved_left = ttl;
+	lease->saved.raised = true;
 	le_lease_dirty(core, lease);
 }
 
@@ -81,6 +80,6 @@ void
 le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now)
 {
 	assert(ttl > 0 && lease->for_group && !lease->ended);
-	(void) le_extend(ttl, now, &lease->ttl, &lease->deadline, &lease->saved_left);
+	(void) le_extend(core, ttl, now, &lease->ttl, &lease->deadline, &lease->saved);
 	le_lease_dirty(core, lease);
 }

@@ -17,12 +17,20 @@ typedef struct Verdict
 	uint32_t sessno;
 } Verdict;
 
-/* Until when a lease goes on. */
+/* Until when a lease goes on, and what its row says of that. */
 typedef struct Times
 {
 	LeTime deadline;
-	LeTime saved_left; /* as the row says */
+	LeSaved saved;
 } Times;
+
+/* What the core that failed knows of a lease. */
+typedef struct Known
+{
+	LeTime ttl; /* 0: it has no such lease */
+	LeTime deadline;
+	const LeSaved *saved; /* NULL: not any more */
+} Known;
 
 /* --- rows --- */
 
@@ -74,18 +82,24 @@ le_stored_slot_valid(const LeStoredEntry *row)
 /* --- time --- */
 
 /*
- * The time of a lease as its row has it: one of up to LE_SAVE_INTERVAL starts again
- * in full, for its renewals write nothing; a longer one has the time left that was
- * saved.  After a failed batch a lease goes on where it was in the core that failed; if
- * that batch had changed its TTL, the row knows better: the change is not written.
+ * The time of a lease as its row has it: what was left at the end of the life in which the row was
+ * written, less the lives since then.  After a failed batch a lease goes on where it was in the core
+ * that failed; if that batch had changed its TTL, the row knows better: the change is not written.
+ * A raise that was written and is not flushed stays one.
  */
 static Times
-times_of(const LeCore *core, LeTime ttl, LeTime saved, LeTime failed_ttl, LeTime failed_deadline)
+times_of(const LeCore *core, LeTime ttl, LeTime left, uint32_t life, Known failed)
 {
-	LeTime left = ttl > LE_SAVE_INTERVAL && saved < ttl ? saved : ttl;
+	LeTime gone = le_life_since(core->life, life);
+	LeTime begins = left < ttl ? left : ttl;
+	Times times = {.saved = {.left = begins, .life = life}};
 
-	return (Times){.deadline = failed_ttl == ttl ? failed_deadline : le_add(core->load.clock.now, left),
-				   .saved_left = left};
+	begins = begins > gone ? begins - gone : 1;
+	times.deadline = failed.ttl == ttl ? failed.deadline : le_add(core->load.clock.now, begins);
+	if (failed.ttl == ttl && failed.saved != NULL && failed.saved->raised && left >= ttl &&
+		life == core->life->number)
+		times.saved = *failed.saved;
+	return times;
 }
 
 static const LeEntry *
@@ -96,12 +110,20 @@ find_failed(const LeCore *core, const LeStoredEntry *row)
 }
 
 /* The same of a holder or a place, which the failed core had, unless that is NULL. */
-static Times
-entry_times(const LeCore *core, const LeStoredEntry *row, LeTime saved, const LeEntry *failed)
+static void
+load_times(LeCore *core, LeEntry *entry, const LeStoredEntry *row, const LeEntry *failed)
 {
-	bool known = failed != NULL && failed->lease == NULL;
+	Known known = {0};
+	Times times;
 
-	return times_of(core, row->ttl, saved, known ? failed->ttl : 0, known ? failed->deadline : 0);
+	if (entry->lease != NULL || row->ttl == LE_TTL_BOUND)
+		return;
+	if (failed != NULL && failed->lease == NULL)
+		known =
+			(Known){failed->ttl, failed->deadline, failed->state != LE_STATE_LAPSED ? &failed->saved : NULL};
+	times = times_of(core, row->ttl, row->time_left, row->life, known);
+	entry->deadline = times.deadline;
+	le_saved_load(core, &entry->saved, times.saved);
 }
 
 /*
@@ -138,6 +160,8 @@ le_core_load_begin(LeCore *core, const LeLoadEnv *env)
 	assert(!core->loading && core->hashes[LE_HASH_LOCKS].count == 0 &&
 		   core->hashes[LE_HASH_LEASES].count == 0);
 	core->load = *env;
+	if (env->life != NULL)
+		core->life = env->life;
 	core->lease_ended_lsn = env->lsn;
 	core->loading = true;
 	if (env->failed != NULL)
@@ -154,6 +178,7 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 {
 	Times times;
 	const LeLease *failed = core->load.failed != NULL ? le_core_find_lease(core->load.failed, row->id) : NULL;
+	Known known = {0};
 	LeLease *lease;
 
 	if (row->id <= 0 || row->ttl <= 0 || row->owner.len > LE_MAX_OWNER ||
@@ -161,8 +186,9 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 		return LE_LOAD_INVALID;
 	if (!le_reserve_lease(core, row->owner))
 		return LE_LOAD_NO_MEMORY;
-	times = times_of(core, row->ttl, row->time_left, failed != NULL ? failed->ttl : 0,
-					 failed != NULL ? failed->deadline : 0);
+	if (failed != NULL)
+		known = (Known){failed->ttl, failed->deadline, &failed->saved};
+	times = times_of(core, row->ttl, row->time_left, row->life, known);
 
 	/* the lease */
 	lease = le_lease_new(core, row->id, row->ttl, row->role);
@@ -178,7 +204,7 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 
 	/* its time */
 	lease->deadline = times.deadline;
-	lease->saved_left = times.saved_left;
+	le_saved_load(core, &lease->saved, times.saved);
 	le_core_raise_revision(core, row->id + 1);
 	if (core->load.copied)
 		le_lease_end(core, lease, LE_END_EXPIRED, core->load.clock.now);
@@ -335,17 +361,6 @@ lease_is_of_group(LeCore *core, LeLease *lease, int64_t token)
 		return;
 	lease->for_group = true;
 	le_role_remove(core, lease->role, le_usage_of_lease(lease->owner_len));
-}
-
-static void
-load_times(LeCore *core, LeEntry *entry, const LeStoredEntry *row, const LeEntry *failed)
-{
-	Times times = {.saved_left = row->ttl, .deadline = LE_NEVER};
-
-	if (entry->lease == NULL && row->ttl != LE_TTL_BOUND)
-		times = entry_times(core, row, row->time_left, failed);
-	entry->saved_left = times.saved_left;
-	entry->deadline = times.deadline;
 }
 
 /* Since when it is lapsed: the failed core knows, also where that has ended it. */
@@ -528,9 +543,7 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 		entry->waiter->since = now;
 	entry->waiter->row.locator = row->locator;
 	entry->waiter->row.on_disk = true;
-	if (verdict.lease == NULL && row->ttl != LE_TTL_BOUND)
-		entry->deadline =
-			entry_times(core, row, row->ttl, find_failed(core, row)).deadline; /* nothing is saved */
+	load_times(core, entry, row, find_failed(core, row));
 	if (verdict.ended)
 	{
 		/* so has each of several names: they end one by one */

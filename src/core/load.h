@@ -21,6 +21,7 @@
 #define LE_LOAD_H
 
 #include "core.h"
+#include "life.h"
 
 /* A moment on the core's clock and on the wall clock of the rows, both in microseconds. */
 typedef struct LeClock
@@ -69,17 +70,19 @@ typedef struct LeStoredEntry
 
 	/* of a holder, or a place */
 	int32_t holds;
+	LeTime time_left; /* of a lease of its own, see LeSaved; of a lapsed holder in the table -end */
+	uint32_t life;    /* LeLife.number of when that was so */
 
 	/* of a holder */
-	LeTime time_left; /* of a long TTL of its own: when it was saved; in the table -end */
-	LeEnd end;        /* how it has ended, where only a fence keeps it */
+	LeEnd end; /* how it has ended, where only a fence keeps it */
 } LeStoredEntry;
 
 typedef struct LeStoredLease
 {
 	int64_t id;
 	LeTime ttl;
-	LeTime time_left;   /* of a long TTL: when it was saved */
+	LeTime time_left;   /* see LeSaved */
+	uint32_t life;      /* LeLife.number of when that was so */
 	int64_t expires_at; /* wall time: for people who look */
 	uint32_t role;
 	LeText owner;
@@ -100,6 +103,9 @@ typedef struct LeLoadEnv
 
 	/* Every row counts as written at this LSN. */
 	uint64_t lsn;
+
+	/* This life of a manager, to which the core keeps the pointer.  NULL: the first of all. */
+	const LeLife *life;
 
 	/* This database is a copy: its locks are held in the original. */
 	bool copied;

@@ -51,6 +51,16 @@ session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
 	session->waiting_on = NULL;
 }
 
+void
+le_core_stop_waiting(LeCore *core, uint64_t id, uint32_t sessno, LeTime now)
+{
+	LeEntry *before = core->ended;
+
+	assert(sessno < core->max_sessions && core->sessions[sessno].id == id);
+	session_stop_waiting(core, &core->sessions[sessno], LE_END_TIMEOUT, now);
+	le_settle_ended(core, before, now);
+}
+
 /*
  * End a session: its wait, its holds, and what is bound to it; the rest is nobody's
  * from now on.  False: there is more to do, for the next batch; "all" does it at once.
@@ -117,6 +127,24 @@ le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 
 	if (session->id == cmd->session)
 		reply->next = !session_end(core, session, false, now);
+}
+
+bool
+le_core_has_to_undo(const LeCore *core, const LeCommand *cmd)
+{
+	const LeSession *session = &core->sessions[cmd->sessno];
+	const LeWaiter *waiter = session->waiting_on != NULL ? session->waiting_on->waiter : NULL;
+
+	if (session->id != cmd->session || session->xact != cmd->xact)
+		return false;
+	if (waiter != NULL && waiter->xact == cmd->xact && waiter->subxact >= cmd->subxact)
+		return true;
+	for (const LeLink *link = session->uncommitted.next; link != &session->uncommitted; link = link->next)
+	{
+		if (le_container(link, LeUncommitted, session_link)->subxact >= cmd->subxact)
+			return true;
+	}
+	return false;
 }
 
 /* UNDO what this transaction acquired from number cmd->subxact on; in steps (LeReply.next).  May not fail. */

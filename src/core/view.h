@@ -44,6 +44,18 @@ typedef struct LeRow
 	uint64_t dirty : 1;
 } LeRow;
 
+/*
+ * What the row of a lease, own or named, says of the time that is left.  A raise is the row of a
+ * renewal, with all of the TTL and the number of this life: it may not be flushed yet.  Until it
+ * is, the other fields are what a crash would leave.
+ */
+typedef struct LeSaved
+{
+	LeTime left;   /* time left when the row was written, or at the end of that life */
+	uint32_t life; /* LeLife.number of the life in which it was written */
+	bool raised;   /* a raise was written, or is to be written with this batch */
+} LeSaved;
+
 typedef enum LeTimerType
 {
 	LE_TIMER_ENTRY,
@@ -162,10 +174,10 @@ struct LeEntry
 	LeTime acquired_at;
 	union
 	{
-		struct /* HELD */
+		struct /* QUEUED and HELD */
 		{
-			LeHashBackLink owner_link; /* in the hash of named owners */
-			LeTime saved_left;         /* time left for its row */
+			LeHashBackLink owner_link; /* HELD: in the hash of named owners */
+			LeSaved saved;             /* of its own lease */
 		};
 		struct /* LAPSED */
 		{
@@ -243,7 +255,7 @@ struct LeLease
 	int64_t id;
 	LeTime ttl;
 	LeTime deadline;
-	LeTime saved_left;
+	LeSaved saved;
 	LeTimer timer;
 	uint64_t lsn;
 	uint32_t role;
@@ -297,6 +309,11 @@ le_entry_has_slot(const LeEntry *entry)
 {
 	return entry->state == LE_STATE_HELD || entry->state == LE_STATE_LAPSED;
 }
+
+/* Leases whose rows are of an earlier life: while there are any, the uptime is recorded. */
+extern uint32_t le_core_unmarked(const LeCore *core);
+/* What a row that is written now says of a lease: time left, and in which life. */
+extern LeSaved le_core_saved(const LeCore *core, const LeSaved *saved, LeTime ttl);
 
 /* Time left of an entry's lease, own or named; LE_NEVER when bound. */
 extern LeTime le_entry_time_left(const LeEntry *entry, LeTime now);

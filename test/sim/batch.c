@@ -22,6 +22,14 @@ world_fenced(void *arg, int64_t token)
 	return false;
 }
 
+bool
+world_flushed(void *arg, uint64_t lsn)
+{
+	const World *w = arg;
+
+	return w->conf.async_mille == 0 || lsn <= w->flushed;
+}
+
 static void
 check_core(World *w)
 {
@@ -78,6 +86,7 @@ expire_in_steps(World *w)
 void
 batch_expire(World *w)
 {
+	lives_run(w);
 	if (w->conf.limits.work > 0)
 		expire_in_steps(w);
 	else
@@ -87,6 +96,7 @@ batch_expire(World *w)
 	}
 	w->expired = w->now;
 	ENSURE(w, le_core_next_deadline(w->core) > w->now);
+	dead_check(w);
 	if (w->conf.model)
 		model_expire(w->model, w->now);
 }
@@ -429,7 +439,10 @@ batch_rebuild(World *w, int64_t next_revision, Loss loss)
 	w->reloads++;
 	w->nbatch = 0;
 	if (loss != LOST_BATCH)
+	{
 		store_write_later(w);
+		lives_begin(w);
+	}
 	w->env.seed[0] = rng_mix(w->env.seed[0] + 1);
 	w->core = le_core_create(&w->env, w->conf.sessions, next_revision);
 	ENSURE(w, w->core != NULL);

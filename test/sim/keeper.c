@@ -30,6 +30,14 @@ ask(World *w, LeCommandType type)
 	return reply;
 }
 
+/* What it has been told once it counts on. */
+static void
+count_on(World *w, LeTime until)
+{
+	if (until > w->keeper.until)
+		w->keeper.until = until;
+}
+
 /* It takes a lease, which no failure undoes. */
 void
 keeper_start(World *w)
@@ -50,17 +58,34 @@ keeper_start(World *w)
 	flush_all(w);
 	w->keeper.lease = reply.lease;
 	w->keeper.next = w->clock + KEEPER_EVERY;
+	w->keeper.until = w->clock + KEEPER_TTL;
 }
 
 /* The manager takes requests: is its one among them? */
 void
 keeper_tend(World *w)
 {
+	LeReply reply;
+
 	if (w->keeper.lease == 0 || w->clock < w->keeper.next)
 		return;
 	w->keeper.next = w->clock + KEEPER_EVERY;
-	if (ask(w, LE_CMD_KEEP_ALIVE).status != LE_OK)
+
+	/* the WAL writer is not that late */
+	if (w->keeper.raised)
+		flush_all(w);
+	reply = ask(w, LE_CMD_KEEP_ALIVE);
+	if (reply.status != LE_OK)
 		sim_fail(w, "a lease that was kept alive as often as possible is lost");
+	count_on(w, w->clock + (reply.raised ? reply.valid_least : reply.valid_for));
+	w->keeper.raised = reply.raised;
+	if (!reply.raised)
+		return;
+
+	/* it waits for the flush, or not */
+	batch_end(w);
+	if (rng_chance(&w->rng, 500))
+		flush_all(w);
 }
 
 /* The manager refuses requests. */
@@ -84,9 +109,14 @@ keeper_waits(const World *w)
 void
 keeper_restart(World *w, bool lossy)
 {
+	const LeLease *lease = le_core_find_lease(w->core, w->keeper.lease);
+
 	if (w->keeper.lease == 0)
 		return;
-	if (le_core_find_lease(w->core, w->keeper.lease) != NULL)
+	if (lease != NULL && !lossy && lease->deadline - w->now < w->keeper.until - w->clock)
+		sim_fail(w, "a lease has %lld left, and its client was told that it is valid for %lld",
+				 (long long) (lease->deadline - w->now), (long long) (w->keeper.until - w->clock));
+	if (lease != NULL)
 		return;
 	if (!lossy)
 		sim_fail(w, "a lease that was kept alive is lost with a restart");

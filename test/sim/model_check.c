@@ -447,9 +447,8 @@ model_stored(Model *m)
 }
 
 /*
- * After a batch that failed a deadline is where it was in memory.  Else
- * a short TTL starts again; a long one, not less than was promised, and not more
- * than it is.  What had ended in the failed batch, or was given another TTL,
+ * After a batch that failed a deadline is where it was in memory.  Else it is not
+ * before what was promised, nor beyond the TTL; lives.c looks whether dead leases end.  What had ended in the failed batch, or was given another TTL,
  * has one of all these.
  */
 static LeTime
@@ -458,8 +457,7 @@ restored(Model *m, Loss loss, LeTime ttl, LeTime promised, LeTime failed, LeTime
 	if (loss == LOST_BATCH && failed != 0 && actual != failed)
 		sim_fail(m->w, "ttl %lld: %lld left when a batch failed, %lld after it", (long long) ttl,
 				 (long long) (failed - now), (long long) (actual - now));
-	if (actual < promised || actual > now + ttl ||
-		(loss != LOST_BATCH && ttl <= LE_SAVE_INTERVAL && actual != now + ttl))
+	if (actual < promised || actual > now + ttl)
 		sim_fail(m->w, "ttl %lld: %lld promised, %lld restored", (long long) ttl,
 				 (long long) (promised - now), (long long) (actual - now));
 	return actual;
@@ -548,12 +546,13 @@ restore_time(Model *m, LeTime now, Loss loss)
 			(!e->held && !e->place))
 			continue;
 		/* a place that has been granted by now is compared as a holder */
-		if (!e->held &&
-			((loss != LOST_BATCH && !m_shares_time(e)) || c == NULL || c->state != LE_STATE_QUEUED))
+		if (!e->held && (c == NULL || c->state != LE_STATE_QUEUED))
 			e->deadline = now + e->ttl;
 		else if (c != NULL)
+			/* a grant of a place that was not written may have moved its deadline, and told nobody */
 			e->deadline =
-				restored(m, loss, e->ttl, e->deadline, failed_deadline(m, e),
+				restored(m, loss, e->ttl, e->held || m->w->conf.fail_mille == 0 ? e->deadline : -LE_NEVER,
+						 failed_deadline(m, e),
 						 m_shares_time(e) && c->lease != NULL ? c->lease->deadline : c->deadline, now);
 	}
 }

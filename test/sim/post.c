@@ -84,6 +84,7 @@ void
 batch_post(World *w, const LeCommand *cmd, LeReply *reply)
 {
 	w->commands++;
+	lives_run(w);
 	ENSURE(w, le_core_reserve(w->core, cmd));
 	le_core_apply(w->core, cmd, w->now, reply);
 	le_core_check_reply(w->core, cmd, w->now, reply);

@@ -164,6 +164,8 @@ restart(World *w, How how)
 	batch_rebuild(w, first_revision(w, how >= PROMOTED && how != PUT_BACK), LOST_SERVER);
 	w->restarts++;
 	keeper_restart(w, how >= PROMOTED);
+	if (how >= PROMOTED)
+		dead_start(w);
 	for (int disk = 0; disk <= DISK_COPY; disk++)
 	{
 		if (++w->disks[disk].lost_starts >= LOST_STARTS)

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "core/core.h"
+#include "core/life.h"
 #include "core/epoch.h"
 #include "core/load.h"
 #include "core/pause.h"
@@ -107,6 +108,7 @@ typedef struct Config
 	uint32_t restart_mille;
 	uint32_t standby_mille; /* 1000: synchronous */
 	uint32_t late_mille;
+	uint32_t short_lives_mille; /* managers and servers end again and again */
 	uint32_t batch_mille;
 	uint32_t tick_mille;
 	bool keeper;           /* see keeper.c */
@@ -170,6 +172,7 @@ typedef struct SlotRow
 	uint32_t role, hold_count;
 	LeStoredHold *uncommitted;
 	uint32_t nuncommitted;
+	uint32_t life;
 	uint16_t member; /* a place of several names */
 } SlotRow;
 
@@ -178,6 +181,7 @@ typedef struct LeaseRow
 	bool used;
 	int64_t id;
 	LeTime ttl, time_left;
+	uint32_t life;
 	uint32_t role;
 } LeaseRow;
 
@@ -233,6 +237,7 @@ typedef struct Meta
 	int64_t incarnation;
 	LeTime taken_at;
 	uint32_t timeline;
+	LeLife life;
 } Meta;
 
 #define MINUTE            (60 * LE_SECOND)
@@ -272,7 +277,18 @@ typedef struct Keeper
 {
 	int64_t lease; /* 0: none */
 	LeTime next;   /* on the world's clock: when it renews it */
+	LeTime until;  /* how long it has been told that the lease is valid */
+	bool raised;   /* a renewal has written the row */
 } Keeper;
+
+/* See lives.c. */
+typedef struct Dead
+{
+	int64_t lease; /* 0: none */
+	LeTime ttl;
+	LeTime ran;     /* when it was granted, in time in which a manager ran */
+	uint64_t lives; /* until then */
+} Dead;
 
 typedef struct World
 {
@@ -315,6 +331,11 @@ typedef struct World
 	uint32_t newest_timeline; /* of all histories */
 	int64_t newest_revision;
 	Keeper keeper;
+	Dead dead;
+	LeLife life;
+	LeTime life_began; /* on the core's clock */
+	LeTime away;       /* time without a manager, on that clock */
+	uint64_t lives;
 	uint64_t lsn; /* of the newest batch that is stored */
 	uint64_t flushed;
 	bool trusting; /* somebody was told something without a flush */
@@ -369,6 +390,13 @@ extern void world_step(World *w, uint64_t number, uint64_t word);
 extern void world_end(World *w);
 extern void world_tick_to(World *w, LeTime to);
 extern void world_new_manager(World *w, LeTime after);
+
+/* --- lives.c --- */
+
+extern void lives_begin(World *w);
+extern void lives_run(World *w);
+extern void dead_start(World *w);
+extern void dead_check(World *w);
 
 /* --- keeper.c --- */
 
@@ -483,6 +511,7 @@ extern void batch_lose_answers(World *w);
 extern void batch_expire(World *w);
 extern bool batch_mail(World *w);
 extern bool world_fenced(void *arg, int64_t token);
+extern bool world_flushed(void *arg, uint64_t lsn);
 
 /* --- invariants.c --- */
 

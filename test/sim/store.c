@@ -155,7 +155,7 @@ fill_holds(SlotRow *row, const LeEntry *entry)
 }
 
 static void
-fill_row(SlotRow *row, const LeEntry *entry)
+fill_row(const World *w, SlotRow *row, const LeEntry *entry)
 {
 	row->mode = entry->mode;
 	row->end = entry->state == LE_STATE_LAPSED ? entry->end : LE_END_NONE;
@@ -165,7 +165,14 @@ fill_row(SlotRow *row, const LeEntry *entry)
 	row->token = entry->token;
 	row->lease = entry->lease != NULL ? entry->lease->id : 0;
 	row->ttl = entry->ttl;
-	row->time_left = entry->state == LE_STATE_HELD ? entry->saved_left : 0;
+	row->time_left = 0;
+	if (entry->state != LE_STATE_LAPSED && entry->lease == NULL && entry->ttl != LE_TTL_BOUND)
+	{
+		LeSaved saved = le_core_saved(w->core, &entry->saved, entry->ttl);
+
+		row->time_left = saved.left;
+		row->life = saved.life;
+	}
 	row->acquired_at = le_entry_has_slot(entry) ? entry->acquired_at : entry->waiter->since;
 	row->session = entry->session;
 	row->role = entry->role;
@@ -206,7 +213,7 @@ write_slot(World *w, LeSlot *slot)
 	if (row->closed_until != 0)
 		row->role = lock->closed_by;
 	if (row->held)
-		fill_row(row, le_slot_holder(slot));
+		fill_row(w, row, le_slot_holder(slot));
 }
 
 static void
@@ -228,7 +235,8 @@ write_lease(World *w, LeLease *lease)
 	row->used = true;
 	row->id = lease->id;
 	row->ttl = lease->ttl;
-	row->time_left = lease->saved_left;
+	row->time_left = le_core_saved(w->core, &lease->saved, lease->ttl).left;
+	row->life = le_core_saved(w->core, &lease->saved, lease->ttl).life;
 	row->role = lease->role;
 }
 
@@ -254,7 +262,7 @@ write_place(World *w, LeEntry *entry)
 	row->kind = entry->lock->kind;
 	row->name = sim_text_id(entry->lock->name);
 	row->member = entry->waiter->member;
-	fill_row(row, entry);
+	fill_row(w, row, entry);
 }
 
 /* The slot of a lock whose release is written later (core/later.c); NULL: it has none. */
@@ -331,8 +339,12 @@ load_leases(World *w)
 	for (uint32_t i = 1; i <= w->tables[TABLE_LEASES].len; i++)
 	{
 		const LeaseRow *row = table_row(&w->tables[TABLE_LEASES], i);
-		LeStoredLease stored = {
-			.id = row->id, .ttl = row->ttl, .time_left = row->time_left, .role = row->role, .locator = i};
+		LeStoredLease stored = {.id = row->id,
+								.ttl = row->ttl,
+								.time_left = row->time_left,
+								.life = row->life,
+								.role = row->role,
+								.locator = i};
 
 		if (row->used)
 			ENSURE(w, le_core_load_lease(w->core, &stored) == LE_LOADED);
@@ -361,6 +373,7 @@ stored_entry(const SlotRow *row, uint64_t locator)
 		.uncommitted = {(const char *) row->uncommitted, row->nuncommitted * (uint32_t) sizeof(LeStoredHold)},
 		.holds = (int32_t) row->hold_count,
 		.time_left = row->mode != 0 && row->time_left > 0 ? row->time_left : 0,
+		.life = row->life,
 		.end = (LeEnd) row->end,
 		.locator = locator};
 }
@@ -423,6 +436,7 @@ store_load(World *w, LeCore *failed)
 	LeLoadEnv env = {.arg = w,
 					 .clock = {w->now, w->now + WALL},
 					 .lsn = w->lsn,
+					 .life = &w->life,
 					 .failed = failed,
 					 .alive = alive,
 					 .uncommitted = uncommitted};

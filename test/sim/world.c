@@ -72,6 +72,7 @@ choose(Config *c, Rng *rng)
 	c->restart_mille = maybe(rng, huge ? 1 : large ? 2 : 20);
 	c->standby_mille = large ? 5 : rng_chance(rng, 300) ? 1000 : between(rng, 5, 300);
 	c->first_counter = rng_chance(rng, 200) ? LE_COUNTER_MAX - rng_below(rng, 2000) : 0;
+	c->short_lives_mille = c->restart_mille > 0 && rng_chance(rng, 300) ? between(rng, 1, 100) : 0;
 	c->late_mille = maybe(rng, 200);
 	c->batch_mille = between(rng, 50, 700);
 	c->tick_mille = between(rng, 20, 400);
@@ -130,6 +131,8 @@ world_start(World *w, const Config *conf)
 	w->meta.incarnation = FIRST_INCARNATION;
 	w->meta.taken_at = w->clock + FIRST_INCARNATION * MINUTE;
 	w->meta.timeline = w->newest_timeline = 1;
+	lives_begin(w);
+	w->env.flushed = world_flushed;
 	w->core = le_core_create(&w->env, w->conf.sessions,
 							 (w->meta.incarnation << LE_COUNTER_BITS) + w->conf.first_counter);
 	ENSURE(w, w->core != NULL && w->clients != NULL && w->durable != NULL && w->mails != NULL);
@@ -142,6 +145,7 @@ world_start(World *w, const Config *conf)
 	for (int i = 0; i < DISKS; i++)
 		disk_copy(w, i);
 	keeper_start(w);
+	dead_start(w);
 }
 
 /* --- time --- */
@@ -184,7 +188,10 @@ world_new_manager(World *w, LeTime after)
 {
 	LeTime lost = w->pause.lost;
 
+	/* no manager starts as fast */
+	after += LE_LIFE_TICK;
 	w->clock += after;
+	w->away += after;
 	le_pause_init(&w->pause, w->clock);
 	w->pause.lost = lost;
 	w->now = le_pause_time(&w->pause, w->clock);
@@ -236,6 +243,16 @@ tick(World *w)
 		world_tick_to(w, w->now + (LeTime) rng_below(&w->rng, 400000));
 }
 
+/* The manager, or its server, ends again and again. */
+static void
+end_again(World *w)
+{
+	if (rng_chance(&w->rng, 500))
+		batch_crash(w);
+	else
+		world_crash(w);
+}
+
 /*
  * All that happens by chance in a step comes from its word alone: a step means
  * the same whatever others are left out.
@@ -268,6 +285,10 @@ world_step(World *w, uint64_t number, uint64_t word)
 		world_restart(w);
 	if (w->trusting && rng_chance(&w->rng, 10))
 		world_crash(w);
+	if (w->nbatch == 0 && rng_chance(&w->rng, w->conf.short_lives_mille))
+		end_again(w);
+	if (w->dead.lease == 0 && w->nbatch == 0 && rng_chance(&w->rng, 100))
+		dead_start(w);
 	if (w->conf.model && w->conf.check_every == 1)
 	{
 		model_compare(w->model);
@@ -291,6 +312,7 @@ world_end(World *w)
 			client_end(w, i);
 	}
 	keeper_end(w);
+	w->dead.lease = 0;
 	batch_end(w);
 	while (batch_mail(w))
 		batch_end(w);

@@ -228,12 +228,13 @@ subtest 'pg_cancel_backend' => sub {
 	is($waiter->wait, 't', 'and it grants');
 
 	# cancelled while it waits for a lock, which it does for 200 ms at a time
-	$other->query('BEGIN; LOCK _lock_election.slot');
+	my $row = $other->query(q{SELECT acquire_lock('row', '1 h')});
+	$other->query("BEGIN; SELECT FROM _lock_election.slot WHERE token = $row FOR UPDATE");
 	my $cancelled = wait_until(
 		sub {
 			my $sent;
 
-			$worker->async(q{SELECT acquire_lock('w')});
+			$worker->async("SELECT renew_lock('row', $row, '2 h')");
 			$sent = $holder->query("SELECT pg_cancel_backend(pid) FROM pg_locks WHERE pid = $pid AND NOT granted LIMIT 1") until $sent || $worker->ready;
 			$worker->wait;
 			return $sent;

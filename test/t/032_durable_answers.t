@@ -183,13 +183,16 @@ sub event
 sub syncrep { return event('SyncRep'); }
 
 # A batch that cannot be written: the manager loads its tables again.
+my $ttl = 1;
+
 sub reload
 {
 	my $other = session($node, connstr => q{options='-c synchronous_commit=off'});
 	my $failed = $local->query('SELECT failed_batches FROM lock_election.stat');
 
-	$other->query('BEGIN; LOCK TABLE _lock_election.slot IN SHARE MODE');
-	$local->query(q{SELECT try_acquire_lock('cannot be written', '1 h')});
+	my $locked_row = $local->query(q{SELECT acquire_lock('cannot be written', '1 s', owner => 'row')});
+	$other->query("BEGIN; SELECT FROM _lock_election.slot WHERE token = $locked_row FOR UPDATE");
+	$local->query("SELECT renew_lock('cannot be written', $locked_row, '" . ++$ttl . " h')");
 	like($local->error, qr/ERROR:  55P03: /, 'a batch fails');
 	$other->query('ROLLBACK');
 	$other->quit;

@@ -164,8 +164,8 @@ subtest 'the manager' => sub {
 	$s->quit;
 };
 
-# Every request gets an error. One that the manager finds only when its session has ended is not left lying either.
-subtest 'tables that cannot be read' => sub {
+# One that the manager finds only when its session has ended is not left lying either.
+subtest 'tables that are locked' => sub {
 	my ($admin, $other, $s) = map { session($primary) } 1 .. 3;
 
 	$admin->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS EXCLUSIVE MODE');
@@ -179,7 +179,24 @@ subtest 'tables that cannot be read' => sub {
 	is_healthy($primary, 'the manager of this database does not answer', 'the session has ended');
 	is(health($primary, 'request_wait'), '00:00:00', 'so that nobody waits');
 	one($primary, q{SELECT fault_clear()});
-	is_healthy($primary, '', 'it has looked at the request');
+	my $locked = 'nothing can be written: process ' . $admin->pid . ' has locked the tables of lock_election, or waits to';
+	is_healthy($primary, $locked, 'it has looked at the request');
+	is(health($primary, "blocked_by, cannot_write_since BETWEEN now() - interval '10 min' AND now()"), $admin->pid . '|t', 'by whom, and since when');
+	$admin->query('ROLLBACK');
+	is_healthy($primary, '', 'the lock is gone');
+	is(health($primary, 'blocked_by, cannot_write_since'), '|', 'and nothing of it is told');
+
+	# who only waits for the lock keeps the manager out as well
+	my $reader = session($primary);
+	$reader->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS SHARE MODE');
+	$admin->async('VACUUM FULL _lock_election.slot');
+	wait_for_sql($primary, 'SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND pid = ' . $admin->pid);
+	$other->query(q{SELECT acquire_lock('a', '1 h')});
+	like($other->error, qr/ERROR:  55P03/, 'an error again');
+	is_healthy($primary, $locked, 'behind a reader');
+	$reader->quit;
+	$admin->wait;
+	is_healthy($primary, '', 'it goes on');
 	$_->quit foreach $admin, $other;
 	wait_for_sql($primary, q{SELECT release_lock('a', try_acquire_lock('a'))});
 };

@@ -19,6 +19,7 @@
 #include "backend/session_mailbox.h"
 #include "shared/compat.h"
 #include "shared/fault.h"
+#include "shared/flush.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
 
@@ -233,6 +234,8 @@ le_durable_in_time(const LeReply *reply)
 	{
 		Assert(!LWLockHeldByMe(le_shared->lock) && CritSectionCount == 0);
 		LE_FAULT("durable-before");
+		if (le_renewal_is_raised(reply, le_needs_standby()))
+			return true;
 		Assert((XLogRecPtr) reply->lsn <= GetFlushRecPtr(NULL)); /* le_request() has waited for that */
 		wait_for_standbys((XLogRecPtr) reply->lsn);
 		LE_FAULT("durable-after");

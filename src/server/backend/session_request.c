@@ -337,6 +337,32 @@ le_mailbox_await_quiet(void)
 						errdetail("The lock_election manager does not run, or cannot write.")));
 }
 
+/* A renewal waits so long for the flush of its row, at most; and for this part of what it is valid for. */
+#define RAISE_PATIENCE (500 * LE_MS)
+#define RAISE_PART     10
+#define RAISE_PERIOD   (2 * LE_MS)
+
+/* Wait until the row of a renewal is flushed; without that it is valid for less. */
+static void
+wait_for_raise(LeWait *wait)
+{
+	LeReply *reply = &le_my_mailbox->reply;
+	LeTime until = le_clock() + Min(RAISE_PATIENCE, reply->valid_for / RAISE_PART);
+
+	LE_FAULT("raise-before-wait");
+	while (!le_flush_done((XLogRecPtr) reply->lsn))
+	{
+		LeTime now = le_clock();
+
+		if (now >= until)
+		{
+			reply->valid_for = reply->valid_least;
+			return;
+		}
+		le_wait_turn(wait, NULL, Min(until, now + RAISE_PERIOD));
+	}
+}
+
 /*
  * All of a request that may raise an error or wait:
  *
@@ -345,7 +371,7 @@ le_mailbox_await_quiet(void)
  *	3.	Fill it in and post it.
  *	4.	Wait for the answer.  Without one (LE_WAIT_OVER) the manager is to undo what
  *		the request may still get.
- *	5.	Wait until the answer is flushed.
+ *	5.	Wait until the answer is flushed; a renewal for a while only.
  */
 static LeWaitEnd
 send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeWait *wait, bool snapshot_kept)
@@ -401,6 +427,11 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 	/* 5. */
 	if (le_my_mailbox->reply.lsn != 0 && le_my_mailbox->need_flush)
 	{
+		if (le_renewal_is_raised(&le_my_mailbox->reply, le_my_mailbox->need_standby))
+		{
+			wait_for_raise(wait);
+			return LE_WAIT_DONE;
+		}
 		le_flush_wait(le_my_mailbox);
 		Assert((XLogRecPtr) le_my_mailbox->reply.lsn <= GetFlushRecPtr(NULL));
 	}

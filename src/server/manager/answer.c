@@ -78,8 +78,12 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of
 	le_publish_bound(box);
 	box->revision = 0;
 
-	/* once it is answered the mailbox is the session's, which may be awake */
-	flush = reply->lsn != 0 && box->need_flush && !le_flush_done((XLogRecPtr) reply->lsn);
+	/*
+	 * Once it is answered the mailbox is the session's, which may be awake.  A renewal that is valid for
+	 * less before its row is flushed waits for no other session's flush.
+	 */
+	flush = reply->lsn != 0 && box->need_flush && !le_renewal_is_raised(reply, box->need_standby) &&
+			!le_flush_done((XLogRecPtr) reply->lsn);
 	pg_write_barrier();
 	pg_atomic_write_u32(&box->answered, number);
 	if (flush)

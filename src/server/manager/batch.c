@@ -69,7 +69,9 @@ write_batch(Batch *batch)
 	int rows;
 	bool wrote, flush = false;
 
-	le_txn_begin();
+	if (!batch->begun)
+		le_txn_begin();
+	batch->begun = true;
 	if (!le_store_open(le_mgr.core))
 	{
 		batch->files_differ = true;
@@ -91,6 +93,7 @@ write_batch(Batch *batch)
 	LE_FAULT("batch-written");
 	wrote = TransactionIdIsValid(GetTopTransactionIdIfAny());
 	lsn = le_txn_commit(flush);
+	batch->begun = false;
 	Assert(!wrote || lsn > le_mgr.changes_lsn);
 	Assert(wrote || le_next_change(le_mgr.core, NULL) == NULL);
 	Assert(meta.incarnation == le_mgr.meta.incarnation || le_flush_done(lsn));
@@ -296,9 +299,11 @@ assert_waiting(void)
 static void
 apply(Batch *batch)
 {
+	batch->applied = true;
 	Assert(batch->horizon <= batch->rung_until && batch->rung_until <= batch->began_at);
 	le_load_limits(le_mgr.core, batch->backing_off ? WORK_BACKING_OFF : WORK_A_BATCH);
 	le_core_set_horizon(le_mgr.core, le_pause_time(&le_mgr.pause, batch->horizon));
+	le_outage_end_waits(batch->now);
 	if (le_mgr.core_state == CORE_LOADED)
 		le_take_waiting(batch);
 	le_take(batch);
@@ -320,6 +325,7 @@ begin(Batch *batch)
 	batch->mails = le_mgr.mails;
 	batch->fresh = le_mgr.fresh;
 	batch->files_differ = batch->heavy = false;
+	batch->begun = batch->locked = batch->applied = batch->explained = false;
 	batch->backing_off = le_take_is_backing_off();
 	le_store_begin_batch();
 	MemoryContextReset(le_mgr.batch_context);
@@ -328,30 +334,82 @@ begin(Batch *batch)
 	batch->began_at = le_clock();
 	seen_running(le_mgr.pause.seen_at, batch->began_at);
 	batch->now = le_pause_time(&le_mgr.pause, batch->began_at);
+	le_core_set_uptime(le_mgr.core, uptime(batch->now));
+	le_core_set_writable(le_mgr.core, false);
 }
 
-/* The steps of a batch.  No answer is given before the row that it rests on is committed. */
+/* May this batch have to write: by what it is going to take, by what is due, or is left from before? */
+static bool
+may_write(const Batch *batch)
+{
+	return le_mgr.outage.since != 0 || le_mgr.core_state == CORE_LOADED || le_take_may_write(batch) ||
+		   anything_to_write() || le_batch_has_later() ||
+		   (batch->expire && le_core_next_deadline(le_mgr.core) <= batch->now);
+}
+
+/* A batch in an outage: what need not write, and nothing else.  What the core has to write stays as it is. */
 static void
+run_looks(Batch *batch)
+{
+	LeTime now;
+	XLogRecPtr confirmed = 0;
+
+	le_load_limits(le_mgr.core, batch->backing_off ? WORK_BACKING_OFF : WORK_A_BATCH);
+	le_take_looks(batch);
+	le_outage_end_calls();
+	now = core_now();
+	for (int i = 0; i < batch->nanswers; i++)
+	{
+		CommitAnswer *d = &batch->answers[i];
+
+		set_lsn(&d->reply, 0, d->confirm, &confirmed);
+		le_answer_request(d->proc, d->number, &d->reply, le_clock() - (now - batch->now));
+	}
+	le_flush_start();
+}
+
+/*
+ * The steps of a batch.  No answer is given before the row that it rests on is committed.  False: the
+ * tables are locked, and nothing was applied.
+ */
+static bool
 run(Batch *batch)
 {
 	XLogRecPtr lsn = 0;
 	LeTime committed_at, moved;
 
-	/* 1. apply, in the order that take.c has at its head */
+	/* 1. the tables: nothing is applied that could not be written because of locks */
 	begin(batch);
+	if (batch->looks_only)
+	{
+		run_looks(batch);
+		return true;
+	}
+	if (may_write(batch) && !le_txn_lock_tables(batch))
+	{
+		(void) le_txn_commit(false);
+		return false;
+	}
+
+	/* 2. apply, in the order that take.c has at its head */
 	apply(batch);
 	LE_FAULT("batch-applied");
 
-	/* 2. write */
+	/* 3. write */
 	if (later_is_due(batch->now))
 		le_core_write_now(le_mgr.core);
 	le_history_reserve(le_mgr.core);
 	if (anything_to_write())
 		lsn = write_batch(batch);
+	else if (batch->begun)
+		(void) le_txn_commit(false);
+	batch->begun = false;
+	if (batch->locked && !le_mgr.outage.failed)
+		le_outage_over();
 	if (le_next_change(le_mgr.core, NULL) != NULL)
 		le_mgr.changes_lsn = lsn;
 
-	/* 3. answer and announce; no lease is cut short by a slow commit */
+	/* 4. answer and announce; no lease is cut short by a slow commit */
 	committed_at = le_clock();
 	moved = le_pause_seen(&le_mgr.pause, batch->began_at, committed_at);
 	give_answers(batch, lsn);
@@ -360,7 +418,7 @@ run(Batch *batch)
 	le_history_written(le_mgr.core);
 	LE_FAULT_NOFAIL("batch-before-mailboxes");
 
-	/* 4. forget what is done */
+	/* 5. forget what is done */
 	empty_mailboxes(batch);
 	le_core_batch_done(le_mgr.core, lsn);
 	Assert(le_next_change(le_mgr.core, NULL) == NULL && le_next_answer(le_mgr.core, NULL) == NULL);
@@ -369,13 +427,14 @@ run(Batch *batch)
 	le_publish();
 	le_take_back_off(batch);
 
-	/* 5. what may fail: then all is read again, but nothing is lost */
+	/* 6. what may fail: then all is read again, but nothing is lost */
 	tell_pause(committed_at - batch->began_at, moved);
 	pgstat_report_stat(false);
 	LE_FAULT_CHECK(le_mgr.core);
 	LE_FAULT("batch-done");
 	le_fence_end_overdue(le_mgr.core, batch->now);
 	search_deadlocks(batch);
+	return true;
 }
 
 /* Give back all that the failed batch has taken: it is taken again.  May not fail: an error is being handled. */
@@ -395,6 +454,22 @@ untake(const Batch *batch)
 							   batch->mails[i].flags & LE_MAIL_FENCE_ENDED);
 }
 
+/* A batch has failed after it was applied: the core is good for nothing any more. */
+static BatchEnd
+failed(const Batch *batch, const ErrorData *error)
+{
+	if (!batch->files_differ)
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
+	le_outage_note(error);
+	untake(batch);
+	le_mgr.backoff_until = 0;
+	set_core_state(CORE_STALE);
+	le_pause_broken(&le_mgr.pause);
+	if (error->sqlerrcode == ERRCODE_UNIQUE_VIOLATION)
+		pg_atomic_fetch_add_u64(&le_mgr.db->counters.key_violations, 1);
+	return batch->files_differ ? BATCH_FILES_DIFFER : batch->explained ? BATCH_UNWRITABLE : BATCH_FAILED;
+}
+
 BatchEnd
 le_batch_run(Batch *batch, ErrorData **error)
 {
@@ -403,26 +478,19 @@ le_batch_run(Batch *batch, ErrorData **error)
 	Assert(core_is_loaded());
 	PG_TRY();
 	{
-		run(batch);
-		end = BATCH_DONE;
+		end = run(batch) ? BATCH_DONE : BATCH_LOCKED;
 	}
 	PG_CATCH();
 	{
+		bool has_xid = IsTransactionState() && TransactionIdIsValid(GetTopTransactionIdIfAny());
+
 		/* new files alone are no failure: the batch runs again */
 		*error = le_txn_failed(!batch->files_differ);
-		if (batch->files_differ)
-			end = BATCH_FILES_DIFFER;
-		else
-			pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
-		untake(batch);
-		le_mgr.backoff_until = 0;
-		set_core_state(CORE_STALE);
-		le_pause_broken(&le_mgr.pause);
-		if ((*error)->sqlerrcode == ERRCODE_UNIQUE_VIOLATION)
-			pg_atomic_fetch_add_u64(&le_mgr.db->counters.key_violations, 1);
+		batch->explained = le_outage_explains(*error, has_xid);
+		end = batch->applied || batch->looks_only ? failed(batch, *error) : BATCH_LOCKED;
 	}
 	PG_END_TRY();
-	Assert(!IsTransactionState() && (end == BATCH_DONE) == core_is_loaded());
+	Assert(!IsTransactionState() && (end <= BATCH_LOCKED) == core_is_loaded());
 	return end;
 }
 
@@ -456,6 +524,12 @@ le_batch_next_wakeup(void)
 
 	if (le_mgr.retry_at != 0)
 		wake_earlier(&wakeup, le_mgr.retry_at, "a failure");
+	if (le_mgr.outage.since != 0)
+	{
+		/* nothing else is done before */
+		wake_earlier(&wakeup, le_mgr.outage.try_at, "an outage");
+		return wakeup;
+	}
 	Assert(core_is_loaded() || le_mgr.retry_at != 0);
 	Assert(le_mgr.ndeferred >= 0 && le_mgr.ndeferred <= le_shared->max_sessions);
 	if (!core_is_loaded())
@@ -486,6 +560,8 @@ le_batch_init(LeDatabase *db)
 
 	Assert(le_mgr.db == NULL && le_mgr.core_state == CORE_STALE);
 	le_mgr.db = db;
+	pg_atomic_write_u64(&db->outage_since, 0);
+	pg_atomic_write_u64(&db->outage_failed_at, 0);
 	le_mgr.taken = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.fresh = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.mails = MemoryContextAllocZero(TopMemoryContext, 2 * n * sizeof(Mail));

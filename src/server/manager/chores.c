@@ -240,3 +240,41 @@ le_shrink_tend(void)
 	le_txn_chore(look);
 	return look_at;
 }
+
+/* --- for how long this manager has run --- */
+
+/* After a record that failed, or was kept out by somebody who has locked the table. */
+#define RECORD_RETRY (2 * LE_SECOND)
+
+static LeTime record_at = 0;
+
+/* May not fail once the commit is made: le_mgr.meta is what is in the table. */
+static void
+record(void)
+{
+	LeMeta meta = le_mgr.meta;
+	bool written;
+
+	meta.uptime = (uint32) (uptime(core_now()) / LE_LIFE_TICK);
+	Assert(meta.uptime >= le_mgr.meta.uptime && meta.life == le_mgr.life.number);
+	written = le_store_write_life(&meta);
+	(void) le_txn_commit(false);
+	if (!written)
+		return;
+	le_mgr.meta = meta;
+	record_at = le_clock() + LE_LIFE_RECORD;
+}
+
+LeTime
+le_life_tend(void)
+{
+	if (!core_is_loaded() || le_core_unmarked(le_mgr.core) == 0)
+		return LE_NEVER;
+	if (record_at == 0)
+		record_at = le_clock() + LE_LIFE_RECORD;
+	if (le_clock() < record_at)
+		return record_at;
+	record_at = le_clock() + RECORD_RETRY;
+	le_txn_chore(record);
+	return record_at;
+}

@@ -207,8 +207,12 @@ serve(void)
 		handle_signals(procs);
 		recheck_extension(procs);
 		wake_earlier(&chores, le_hints_tend(), "a notifier");
-		wake_earlier(&chores, le_history_tend(), "the history");
-		wake_earlier(&chores, le_shrink_tend(), "a look at the tables");
+		if (le_mgr.outage.since == 0)
+		{
+			wake_earlier(&chores, le_history_tend(), "the history");
+			wake_earlier(&chores, le_shrink_tend(), "a look at the tables");
+			wake_earlier(&chores, le_life_tend(), "the uptime");
+		}
 		keep_interval(last_batch);
 
 		/* a batch */

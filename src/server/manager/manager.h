@@ -9,6 +9,7 @@
  *	answer.c	which mailboxes have something for the manager, and answers to them
  *	memory.c	the core's memory, and its limit
  *	reload.c	builds the core from the tables: at the start, and after a failed batch
+ *	outage.c	what is done while nothing can be written; looks.c: what is served then
  *	txn.c		transactions
  *	leave.c		what is left to do before the process ends
  *	chores.c	what is done between batches: fences, the history, the size of the tables
@@ -24,6 +25,7 @@
 #include "lib/stringinfo.h"
 
 #include "core/core.h"
+#include "core/life.h"
 #include "core/pause.h"
 #include "shared/fault.h"
 #include "shared/page_format.h"
@@ -81,6 +83,7 @@ typedef struct Batch
 	LeTime rung_until; /* by le_clock(): what is posted later is for the next batch */
 	bool expire;       /* end what was due at the horizon, after all else */
 	bool async_only;   /* asynchronous releases alone: so a replay begins */
+	bool looks_only;   /* what need not write alone: in an outage */
 
 	/* what it does */
 	LeTime began_at;   /* by le_clock() */
@@ -88,6 +91,10 @@ typedef struct Batch
 	bool backing_off;  /* heavy work is deferred */
 	bool heavy;        /* it has done heavy work */
 	bool files_differ; /* the tables are not those that were loaded: nothing was written */
+	bool begun;        /* its transaction */
+	bool locked;       /* it has locked the tables against all that keeps it from writing */
+	bool applied;      /* the core may be ahead of the tables */
+	bool explained;    /* it has failed as nothing at all can be written */
 	CommitAnswer *answers;
 	int nanswers;
 	Mail *mails;
@@ -100,9 +107,20 @@ typedef struct Batch
 typedef enum BatchEnd
 {
 	BATCH_DONE,
+	BATCH_LOCKED,      /* no trace, and the core is as it was: somebody has locked the tables */
 	BATCH_FAILED,      /* no trace, or all it has done; the core needs a reload */
+	BATCH_UNWRITABLE,  /* the same, but for no fault of a request: nothing can be written */
 	BATCH_FILES_DIFFER /* the same, but for no fault of a request: after a reload it can be run again */
 } BatchEnd;
+
+/* While nothing can be written: see manager/outage.c.  Times are of le_clock(). */
+typedef struct Outage
+{
+	LeTime since;      /* 0: there is none */
+	LeTime core_since; /* on the core's clock */
+	bool failed;       /* a batch has failed, so that a try may cost a load: not only locked tables */
+	LeTime try_at;     /* when to try again, even if nobody rings */
+} Outage;
 
 /* State of the core in memory. */
 typedef enum CoreState
@@ -125,10 +143,13 @@ typedef struct Manager
 	XLogRecPtr loaded_lsn;  /* of the load that has made the core: no other has the same */
 	LeStats seen;           /* core's counters already published */
 	LePause pause;          /* of le_clock(), what does not count */
+	LeLife life;            /* this one, and those before: see core/life.h */
+	LeTime life_began;      /* on the core's clock */
 
 	uint32 *taken;       /* by proc number: the request last taken */
 	LeTime retry_at;     /* look at all mailboxes again; 0: no need */
 	LeTime expire_after; /* back-off of what has no request to blame */
+	Outage outage;
 
 	uint32 *deferred; /* procs with heavy work that no batch had room for, in the order of their turns */
 	int ndeferred;
@@ -167,6 +188,13 @@ static inline LeTime
 core_now(void)
 {
 	return le_pause_time(&le_mgr.pause, le_clock());
+}
+
+/* For how long this manager has run until then, on the core's clock, without outages. */
+static inline LeTime
+uptime(LeTime now)
+{
+	return (le_mgr.outage.since != 0 ? le_mgr.outage.core_since : now) - le_mgr.life_began;
 }
 
 static inline LeMailbox *
@@ -261,11 +289,25 @@ extern void le_take_waiting(Batch *batch);
 /* In a batch: take the mail and the requests of its mailboxes, and apply them. */
 extern void le_take(Batch *batch);
 
+/*
+ * In a batch: take the request of a mailbox, if there is a new one, and apply or answer it.  An error fails
+ * the batch, and untake() in batch.c gives the request back.
+ */
+extern void le_take_request(Batch *batch, uint32 proc);
+
 /* After a batch, if its work was heavy: serve only light work for a while.  May not fail: it runs after a commit. */
 extern void le_take_back_off(const Batch *batch);
 
 /* Is heavy work deferred now? */
 extern bool le_take_is_backing_off(void);
+
+/* --- manager/looks.c --- */
+
+/* Before a batch: may it have to write?  Renewals tell that only when they are applied. */
+extern bool le_take_may_write(const Batch *batch);
+
+/* In a batch with looks_only: take the requests that need not write, and apply them. */
+extern void le_take_looks(Batch *batch);
 
 /* --- manager/answer.c --- */
 
@@ -319,6 +361,31 @@ extern bool le_answer_needs_standby(const LeMailbox *box, const LeReply *reply);
 /* May this release return before its record is flushed?  May not fail. */
 extern bool le_answer_may_return(const LeReply *reply, bool durable_release, bool need_standby);
 
+/* --- manager/outage.c --- */
+
+/* An outage begins, or goes on: the tables are locked; a batch has failed with this error, and the core is loaded. */
+extern void le_outage_locked(void);
+extern void le_outage_failed(const ErrorData *error);
+/* A batch was written, or its tables locked where that was all. */
+extern void le_outage_over(void);
+
+/* May a batch be run that writes?  In an outage this may write the row of meta, to see. */
+extern bool le_outage_allows_batch(void);
+
+/* Does this error, of a transaction that has an id or not, say that nothing at all can be written? */
+extern bool le_outage_explains(const ErrorData *error, bool has_xid);
+
+/* A batch has failed, and others may not: health() tells it all the same, if the server is why. */
+extern void le_outage_note(const ErrorData *error);
+
+/* In an outage, after a batch with looks_only: refuse those requests of its mailboxes that have waited long enough. */
+extern void le_outage_refuse(const Batch *batch);
+
+/* In an outage: answer calls whose own wait is over. */
+extern void le_outage_end_calls(void);
+/* In the first batch that may write: the core is told of them. */
+extern void le_outage_end_waits(LeTime now);
+
 /* --- manager/reload.c --- */
 
 /*
@@ -357,6 +424,11 @@ extern void le_memory_warn(void);
 /* Begin a transaction; commit it, with or without a flush: where it ends in the WAL. */
 extern void le_txn_begin(void);
 extern XLogRecPtr le_txn_commit(bool flush);
+/*
+ * Lock the tables, so that what is written from now on does not have to wait, and can be written as far as locks
+ * go.  Returns at once; false: somebody else has locked one of them, or waits to.
+ */
+extern bool le_txn_lock_tables(Batch *batch);
 /*
  * In PG_CATCH, in a transaction or not: log the error, or not, and leave no trace of
  * the work.  Returns the error, in the batch's context.
@@ -421,6 +493,13 @@ extern bool le_history_admits(const LeCommand *cmd);
  * again, by le_clock().
  */
 extern LeTime le_history_tend(void);
+
+/*
+ * Record for how long this manager has run, while there is a lease that the next one would charge with
+ * that (core/life.h).  May not fail, as locks come first: an error is logged.  Returns when to call it
+ * again, by le_clock().
+ */
+extern LeTime le_life_tend(void);
 
 /* --- manager/deadlock.c --- */
 

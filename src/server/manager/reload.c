@@ -46,6 +46,12 @@ le_load_uncommitted(void *arg, uint64 session, uint32 xact)
 }
 
 static bool
+core_flushed(void *arg, uint64 lsn)
+{
+	return le_flush_done((XLogRecPtr) lsn);
+}
+
+static bool
 core_fenced(void *arg, int64 token)
 {
 	return pg_atomic_read_u32(&le_mgr.db->fences) != 0 && le_fence_held(token);
@@ -72,12 +78,18 @@ static void
 load_core(int64_t next_revision, bool copied)
 {
 	MemoryContext old_context = le_mgr.core_context;
-	LeEnv env = {
-		.alloc = le_memory_alloc, .free = le_memory_free, .fenced = core_fenced, .epochs = le_mgr.db->epochs};
+	LeEnv env = {.alloc = le_memory_alloc,
+				 .free = le_memory_free,
+				 .fenced = core_fenced,
+				 .flushed = core_flushed,
+				 .epochs = le_mgr.db->epochs};
 	LePause mended = le_mgr.pause;
 	LeTime clock = le_clock(), now;
-	LeLoadEnv load = {
-		.copied = copied, .failed = le_mgr.core, .alive = session_alive, .uncommitted = le_load_uncommitted};
+	LeLoadEnv load = {.life = &le_mgr.life,
+					  .copied = copied,
+					  .failed = le_mgr.core,
+					  .alive = session_alive,
+					  .uncommitted = le_load_uncommitted};
 	LeCore *volatile core = NULL;
 	bool complete;
 
@@ -226,6 +238,24 @@ next_incarnation(LeMeta *meta, uint32 timeline)
 		meta->incarnation = Max(meta->incarnation, (int64) pg_atomic_read_u64(&le_shared->incarnation) + 1);
 }
 
+/* This life of a manager, after that of which meta tells; what is to be recorded of it. */
+static void
+next_life(LeLife *life, LeMeta *meta)
+{
+	uint32 n = meta->lives.len / sizeof(life->starts[0]);
+
+	/* a copy's leases have ended; and a table that somebody has written may have any number */
+	life->number = meta->life;
+	life->uptime = meta->uptime;
+	life->nstarts = Min(n, LE_LIFE_STARTS);
+	if (life->nstarts > 0)
+		memcpy(life->starts, meta->lives.data, life->nstarts * sizeof(life->starts[0]));
+	le_life_begin(life);
+	meta->life = life->number;
+	meta->uptime = life->uptime;
+	meta->lives = (LeText){(const char *) life->starts, life->nstarts * (uint32) sizeof(life->starts[0])};
+}
+
 bool
 le_load_first(void)
 {
@@ -254,6 +284,8 @@ le_load_first(void)
 	le_store_read_meta(&le_mgr.meta);
 	copy = OidIsValid(le_mgr.meta.database) && le_mgr.meta.database != MyDatabaseId;
 	next_incarnation(&le_mgr.meta, timeline);
+	next_life(&le_mgr.life, &le_mgr.meta);
+	le_mgr.life_began = core_now();
 	if (le_mgr.meta.incarnation > LE_INCARNATION_MAX)
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 						errmsg("incarnation " INT64_FORMAT " of lock_election is out of range",

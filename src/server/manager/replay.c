@@ -27,11 +27,21 @@
 /* Refused clients ask again at once.  After this long the manager looks at what else there is to do. */
 #define REPLAY_AT_MOST (1 * LE_SECOND)
 
-/* Load again after a batch has ended so.  False: nothing can be read, and *error says why. */
+/*
+ * After a batch has ended so, load again, if the core is stale; and an outage begins, or goes on, if that was why.
+ * False: nothing can be read, and *error says why.
+ */
 static bool
 reload(BatchEnd end, ErrorData **error)
 {
-	Assert(end != BATCH_DONE && le_mgr.core_state == CORE_STALE);
+	Assert(end != BATCH_DONE && (end == BATCH_LOCKED) == core_is_loaded());
+	if (end == BATCH_LOCKED)
+	{
+		le_outage_locked();
+		return true;
+	}
+	if (end == BATCH_UNWRITABLE)
+		le_outage_failed(*error);
 	if (le_load_again(error))
 		return true;
 
@@ -41,7 +51,49 @@ reload(BatchEnd end, ErrorData **error)
 	return false;
 }
 
-/* Serve one mailbox of a batch that has failed.  False: nothing can be read, and *error says why. */
+/* Serve what need not write in these mailboxes.  False: not even that, and *error says why. */
+static bool
+run_looks(const Batch *all, ErrorData **error)
+{
+	Batch looks = {.procs = all->procs,
+				   .n = all->n,
+				   .horizon = all->horizon,
+				   .rung_until = le_clock(),
+				   .looks_only = true};
+	BatchEnd end;
+
+	Assert(core_is_loaded());
+	end = le_batch_run(&looks, error);
+	return end == BATCH_DONE || reload(end, error);
+}
+
+/* In an outage: serve what need not write in these mailboxes; all else waits, or is refused. */
+static void
+serve_looks(const Batch *all)
+{
+	ErrorData *error;
+
+	Assert(le_mgr.outage.since != 0);
+	if (run_looks(all, &error))
+		le_outage_refuse(all);
+	else
+		le_answer_failed(all->procs, all->n, error);
+}
+
+/* This cannot be written.  A renewal writes only so that it is valid for longer: it goes without. */
+static void
+refuse_but_looks(const Batch *batch, const ErrorData *failure)
+{
+	ErrorData *error;
+
+	(void) run_looks(batch, &error);
+	le_answer_failed(batch->procs, batch->n, failure);
+}
+
+/*
+ * Serve one mailbox of a batch that has failed.  False: nothing can be read, and *error says why; or nothing can be
+ * written, and an outage has begun.
+ */
 static bool
 replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
 {
@@ -57,17 +109,38 @@ replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
 	le_mgr.backoff_until = 0;
 	do
 	{
+		ErrorData *failure;
+
 		end = le_batch_run(&batch, error);
-		if (end == BATCH_FAILED)
-			le_answer_failed(&proc, 1, *error);
-		if (end != BATCH_DONE && !reload(end, error))
+		failure = *error;
+		if (end != BATCH_DONE && (!reload(end, error) || le_mgr.outage.since != 0))
 			return false;
+		if (end == BATCH_FAILED)
+		{
+			refuse_but_looks(&batch, failure);
+			if (!core_is_loaded())
+				return false;
+		}
 	} while (end == BATCH_FILES_DIFFER);
 	Assert(core_is_loaded());
 	return true;
 }
 
-/* Step 3 of the order in take.c, for all mailboxes.  False: nothing can be read, and all have got that error. */
+/* These have not been served: nothing can be read, or nothing can be written. */
+static void
+give_up(const Batch *failed, int from, const ErrorData *error)
+{
+	Batch left = *failed;
+
+	left.procs += from;
+	left.n -= from;
+	if (core_is_loaded())
+		serve_looks(&left);
+	else
+		le_answer_failed(left.procs, left.n, error);
+}
+
+/* Step 3 of the order in take.c, for all mailboxes.  False: see give_up(). */
 static bool
 replay_async_releases(const Batch *failed)
 {
@@ -77,14 +150,14 @@ replay_async_releases(const Batch *failed)
 	{
 		if (le_mailbox_has_async(failed->procs[i]) && !replay_one(failed, failed->procs[i], true, &error))
 		{
-			le_answer_failed(failed->procs, failed->n, error);
+			give_up(failed, 0, error);
 			return false;
 		}
 	}
 	return true;
 }
 
-/* All other steps.  False: nothing can be read, and those that are left have got that error. */
+/* All other steps.  False: see give_up(). */
 static bool
 replay_others(const Batch *failed)
 {
@@ -94,7 +167,7 @@ replay_others(const Batch *failed)
 	{
 		if (!replay_one(failed, failed->procs[i], false, &error))
 		{
-			le_answer_failed(&failed->procs[i], failed->n - i, error);
+			give_up(failed, i, error);
 			return false;
 		}
 	}
@@ -122,9 +195,9 @@ run_one_by_one(Batch *batch)
 		if (end == BATCH_DONE)
 			return;
 		le_mgr.expire_after = le_clock() + RETRY_AFTER;
-		if (!reload(end, &error))
+		if (!reload(end, &error) || le_mgr.outage.since != 0)
 		{
-			le_answer_failed(batch->procs, batch->n, error);
+			give_up(batch, 0, error);
 			return;
 		}
 		if (batch->n == 0)
@@ -167,13 +240,18 @@ run(Batch *batch)
 	le_take_rung(batch);
 	LE_FAULT_NOFAIL("batch-rung");
 	batch->expire = le_clock() >= le_mgr.expire_after;
+	if (!le_outage_allows_batch())
+	{
+		serve_looks(batch);
+		return;
+	}
 	end = le_batch_run(batch, &error);
 	if (end == BATCH_DONE)
 		return;
-	if (reload(end, &error))
-		run_one_by_one(batch);
+	if (!reload(end, &error) || le_mgr.outage.since != 0)
+		give_up(batch, 0, error);
 	else
-		le_answer_failed(batch->procs, batch->n, error);
+		run_one_by_one(batch);
 }
 
 void

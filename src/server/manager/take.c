@@ -317,6 +317,18 @@ apply_each(LeMailbox *box, const LeCommand *cmd, LeTime now, LeReply *all)
 }
 
 /*
+ * Apply a command to one name or none.  A renewal that has to write, in a batch that has not expected that,
+ * locks the tables now; if they cannot be locked, it is valid for less.
+ */
+static void
+apply_one(Batch *batch, const LeCommand *cmd, LeReply *reply)
+{
+	le_core_apply(le_mgr.core, cmd, batch->now, reply);
+	if (le_core_wanted_to_write(le_mgr.core) && !batch->looks_only && le_txn_lock_tables(batch))
+		le_core_apply(le_mgr.core, cmd, batch->now, reply);
+}
+
+/*
  * Apply the command of a mailbox.  It is answered at once if nothing has to be written for it,
  * with the batch if something has, or in a later batch if it waits.  Once it is reserved the
  * core cannot fail, and never half applies a command; apply_each() may, which fails the batch.
@@ -345,7 +357,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	if (cmd.each)
 		apply_each(box, &cmd, batch->now, &reply);
 	else
-		le_core_apply(le_mgr.core, &cmd, batch->now, &reply);
+		apply_one(batch, &cmd, &reply);
 	le_core_worked(le_mgr.core, cmd.nnames / NAMES_OF_WORK); /* also where nothing is granted or ended */
 	if (box->type == LE_REQUEST_LEADER && reply.status == LE_OK)
 		le_page_put_leader(le_mgr.core, &cmd, box, batch->now);
@@ -362,6 +374,13 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	}
 	if (reply.displaced_session != 0)
 		answer_displaced(batch, &reply);
+
+	/* in an outage: what it rests on cannot be written */
+	if (batch->looks_only && reply.wrote)
+	{
+		le_mgr.taken[proc] = pg_atomic_read_u32(&box->answered);
+		return;
+	}
 
 	/*
 	 * WAITING: the mailbox keeps the revision.  The session is told if it waits for itself; not for a
@@ -407,8 +426,8 @@ count_request(const LeMailbox *box)
  * Take the request of a mailbox, if there is a new one, and apply or answer it.  An error fails
  * the batch, and untake() in batch.c gives the request back.
  */
-static void
-take_request(Batch *batch, uint32 proc)
+void
+le_take_request(Batch *batch, uint32 proc)
 {
 	LeMailbox *box = mailbox_of(proc);
 	uint32 number = pg_atomic_read_u32(&box->posted);
@@ -455,6 +474,8 @@ take_request(Batch *batch, uint32 proc)
 	}
 }
 
+/* --- taking, in the order at the top --- */
+
 static int
 compare_revision(const void *a, const void *b)
 {
@@ -485,7 +506,7 @@ le_take_waiting(Batch *batch)
 		Assert(before < revision && revision < le_core_next_revision(le_mgr.core));
 		before = revision;
 		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&mailbox_of(procs[i])->answered);
-		take_request(batch, procs[i]);
+		le_take_request(batch, procs[i]);
 
 		/* it keeps its revision if another one fails, which then loses its own */
 		Assert(batch->nfresh == 1 && batch->nmails == 0);
@@ -700,7 +721,7 @@ take_turn(Batch *batch, Turn *turn)
 		le_mgr.light_seen_at = batch->began_at;
 	turn->cut = take_mail(batch, turn->proc, turn->async ? LE_MAIL_RELEASED : 0) == MAIL_CUT;
 	if (!turn->cut)
-		take_request(batch, turn->proc);
+		le_take_request(batch, turn->proc);
 }
 
 void
@@ -717,7 +738,7 @@ le_take(Batch *batch)
 		LeMailbox *box = mailbox_of(batch->procs[i]);
 
 		if (keeps_lease_alive(box))
-			take_request(batch, batch->procs[i]);
+			le_take_request(batch, batch->procs[i]);
 	}
 
 	/* asynchronous releases; what is heavy depends on what they leave */

@@ -24,6 +24,19 @@ le_txn_begin(void)
 	PushActiveSnapshot(GetTransactionSnapshot());
 }
 
+bool
+le_txn_lock_tables(Batch *batch)
+{
+	Assert(!batch->locked);
+	if (!batch->begun)
+		le_txn_begin();
+	batch->begun = true;
+	LE_FAULT("batch-before-locks");
+	batch->locked = le_store_lock();
+	le_core_set_writable(le_mgr.core, batch->locked);
+	return batch->locked;
+}
+
 /*
  * The rule of the flush.  A batch is committed without one: when its answers are given, its
  * record is only in the buffers of the WAL.  A session whose answer rests on it

@@ -58,6 +58,10 @@ le_database_init(LeDatabase *db)
 	pg_atomic_init_u64(&db->held, 0);
 	pg_atomic_init_u64(&db->queued, 0);
 	pg_atomic_init_u64(&db->oldest_wait, 0);
+	pg_atomic_init_u64(&db->outage_since, 0);
+	pg_atomic_init_u64(&db->outage_failed_at, 0);
+	pg_atomic_init_u32(&db->outage_sqlstate, 0);
+	pg_atomic_init_u32(&db->outage_pid, 0);
 	for (int i = 0; i < LE_DB_TABLES; i++)
 		pg_atomic_init_u64(&db->table_bytes[i], 0);
 	set_counters(&db->counters, pg_atomic_init_u64);

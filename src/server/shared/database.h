@@ -145,6 +145,12 @@ typedef struct LeDatabase
 	pg_atomic_uint64 queued;
 	pg_atomic_uint64 oldest_wait;               /* TimestampTz; 0: nobody waits for a lock */
 	pg_atomic_uint64 table_bytes[LE_DB_TABLES]; /* size of tables slot, lease, queue, for the view */
+
+	/* an outage, see manager/outage.c; for health() */
+	pg_atomic_uint64 outage_since;     /* TimestampTz; 0: there is none.  Written last */
+	pg_atomic_uint64 outage_failed_at; /* le_clock(): a batch failed last; 0: never */
+	pg_atomic_uint32 outage_sqlstate;
+	pg_atomic_uint32 outage_pid; /* has locked the tables; 0: not known */
 	LeCounters counters;
 	uint32 epochs[LE_EPOCHS]; /* written by the manager's core */
 	LeHintRing ring;

@@ -37,9 +37,22 @@
 
 #include "access/xlogdefs.h"
 
+#include "shared/settings.h"
 #include "shared/shmem.h"
 
 #define LE_FLUSH_PATIENCE (100 * LE_MS)
+
+/*
+ * A renewal never depends on the disk.  One that has written its row says for how long the lease is
+ * valid once that is flushed, and before (core/life.h): its session waits a while for a flush that
+ * others make, the WAL writer or a flusher, and makes none.  A standby confirms nothing that is not
+ * flushed, so with one it waits as all others.
+ */
+static inline bool
+le_renewal_is_raised(const LeReply *reply, bool need_standby)
+{
+	return reply->raised && !le_waits_for_standby(need_standby);
+}
 
 /* While shared memory is made. */
 extern void le_flush_init(void);

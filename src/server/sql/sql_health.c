@@ -31,6 +31,9 @@ LE_FUNCTION(le_health);
 /* The manager, or a standby, that has somebody wait for so long is not well. */
 #define TOO_LONG (2 * LE_SECOND)
 
+/* So long after its end an outage in which batches have failed still counts: not all may be able to write again. */
+#define OUTAGE_HOLD (10 * LE_SECOND)
+
 typedef struct Health
 {
 	bool primary;
@@ -42,6 +45,11 @@ typedef struct Health
 	LeTime request_wait_us; /* the same of one that its caller waits for */
 	LeTime standby_wait_us; /* the longest wait for a standby */
 	int64 incarnation;      /* 0: not known */
+
+	/* nothing can be written */
+	TimestampTz outage_since; /* 0: it can */
+	uint32 outage_sqlstate;
+	uint32 outage_pid; /* of a process that has locked the tables; 0: not known */
 } Health;
 
 /* Without the lock that guards it: an entry that changes meanwhile is seen before or after that. */
@@ -100,6 +108,20 @@ standby_wait(LeMailbox *box, LeTime now)
 	return now - since;
 }
 
+/* An outage of the manager, see manager/outage.c. */
+static void
+look_at_outage(LeDatabase *db, LeTime now, Health *health)
+{
+	LeTime failed_at = (LeTime) pg_atomic_read_u64(&db->outage_failed_at);
+
+	health->outage_since = (TimestampTz) pg_atomic_read_u64(&db->outage_since);
+	pg_read_barrier();
+	health->outage_sqlstate = pg_atomic_read_u32(&db->outage_sqlstate);
+	health->outage_pid = pg_atomic_read_u32(&db->outage_pid);
+	if (health->outage_since == 0 && failed_at != 0 && now - failed_at < OUTAGE_HOLD)
+		health->outage_since = GetCurrentTimestamp() - (now - failed_at);
+}
+
 /* Reads all that health() tells; see the head of this file for why without locks. */
 static void
 look(Health *health)
@@ -126,6 +148,7 @@ look(Health *health)
 			look_at_request(box, now, health);
 			health->standby_wait_us = Max(health->standby_wait_us, standby_wait(box, now));
 		}
+		look_at_outage(db, now, health);
 	}
 	Assert(health->request_wait_us <= health->untaken_us);
 	health->standby_defined = health->primary && max_wal_senders > 0 && le_sync_standbys_defined();
@@ -134,6 +157,30 @@ look(Health *health)
 	if (health->standby_defined && SyncRepConfig != NULL)
 		health->standby_confirms = SyncRepGetCandidateStandbys(&standbys) >= SyncRepConfig->num_sync &&
 								   health->standby_wait_us < TOO_LONG;
+}
+
+/* What keeps the manager from writing: nothing is granted or given back, but held on to. */
+static const char *
+outage_problem(const Health *health)
+{
+	switch (health->outage_sqlstate)
+	{
+		case ERRCODE_LOCK_NOT_AVAILABLE:
+			return health->outage_pid != 0
+					   ? psprintf(
+							 "nothing can be written: process %u has locked the tables of lock_election, "
+							 "or waits to",
+							 health->outage_pid)
+					   : "nothing can be written: the tables of lock_election are locked";
+		case ERRCODE_DISK_FULL:
+			return "nothing can be written: the disk is full";
+		case ERRCODE_PROGRAM_LIMIT_EXCEEDED:
+			return "nothing can be written: the database does not give out transaction ids, to avoid "
+				   "wraparound";
+		default:
+			return psprintf("nothing can be written: error %s, see the server log",
+							unpack_sql_state((int) health->outage_sqlstate));
+	}
 }
 
 /* The first thing that keeps a client from getting a lock here; NULL: nothing that can be seen. */
@@ -150,6 +197,8 @@ problem(const Health *health)
 		return "no manager runs for this database";
 	if (health->untaken_us >= TOO_LONG)
 		return "the manager of this database does not answer";
+	if (health->outage_since != 0)
+		return outage_problem(health);
 	if (health->standby_defined && !health->standby_confirms)
 		return "no synchronous standby confirms";
 	if (!health->standby_defined && le_min_durability == LE_DURABLE_REMOTE)
@@ -182,5 +231,8 @@ le_health(PG_FUNCTION_ARGS)
 	le_tuple_add_string(&tuple, le_shared != NULL ? LE_VERSION : NULL);
 	le_tuple_add_string(&tuple, sql_version);
 	le_tuple_add_if(&tuple, replayed_at != 0, TimestampTzGetDatum(replayed_at));
+	le_tuple_add_if(&tuple, health.outage_since != 0, TimestampTzGetDatum(health.outage_since));
+	le_tuple_add_if(&tuple, health.outage_since != 0 && health.outage_pid != 0,
+					Int32GetDatum((int32) health.outage_pid));
 	return le_tuple_datum(fcinfo, &tuple);
 }

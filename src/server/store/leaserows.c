@@ -10,11 +10,13 @@
 
 /* False: the row was changed by somebody else. */
 static bool
-put_lease(LeLease *lease, const LeClock *clock)
+put_lease(const LeCore *core, LeLease *lease, const LeClock *clock)
 {
+	LeSaved saved = le_core_saved(core, &lease->saved, lease->ttl);
 	LeStoredLease row = {.id = lease->id,
 						 .ttl = lease->ttl,
-						 .time_left = lease->saved_left,
+						 .time_left = saved.left,
+						 .life = saved.life,
 						 .expires_at = le_store_to_wall(clock, lease->deadline),
 						 .role = lease->role,
 						 .owner = {lease->owner, lease->owner_len}};
@@ -35,7 +37,7 @@ le_store_write_leases(LeCore *core, const LeClock *clock)
 		/* nothing of one that came and went within the batch */
 		if (lease->ended && !lease->row.on_disk)
 			continue;
-		done = lease->ended ? le_table_delete(&le_lease_table, &lease->row) : put_lease(lease, clock);
+		done = lease->ended ? le_table_delete(&le_lease_table, &lease->row) : put_lease(core, lease, clock);
 		if (!done)
 			le_store_row_changed(&le_lease_table, psprintf("lease " INT64_FORMAT, lease->id));
 		rows++;

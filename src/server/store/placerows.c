@@ -3,8 +3,7 @@
  *		The rows of queue places.
  *
  * A place has a row from when it enters the queue until it is granted, when a
- * slot's row takes over in the same transaction, or ends.  Nothing in the row
- * changes in between.
+ * slot's row takes over in the same transaction, or ends.
  */
 #include "postgres.h"
 
@@ -19,9 +18,9 @@
 
 /* False: the row was changed by somebody else. */
 static bool
-put_place(LeEntry *entry, const LeClock *clock)
+put_place(const LeCore *core, LeEntry *entry, const LeClock *clock)
 {
-	LeStoredEntry row = le_store_entry(entry);
+	LeStoredEntry row = le_store_entry(core, entry);
 
 	Assert(entry->waiter->since != 0);
 	row.since = le_store_to_wall(clock, entry->waiter->since);
@@ -41,7 +40,7 @@ le_store_write_places(LeCore *core, const LeClock *clock)
 		if (!queued && !entry->waiter->row.on_disk)
 			continue;
 		/* one that is there already has another hold */
-		if (!(queued ? put_place(entry, clock) : le_table_delete(&le_queue_table, &entry->waiter->row)))
+		if (!(queued ? put_place(core, entry, clock) : le_table_delete(&le_queue_table, &entry->waiter->row)))
 			le_store_row_changed(&le_queue_table, psprintf("queue place " INT64_FORMAT, entry->token));
 		rows++;
 	}

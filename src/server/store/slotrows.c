@@ -28,7 +28,7 @@ closed_until(LeTime until, const LeClock *clock)
 
 /* The row of a slot: free, held, or held until a fence lets go of it. */
 static LeStoredEntry
-row_of(const LeSlot *slot, const LeClock *clock)
+row_of(const LeCore *core, const LeSlot *slot, const LeClock *clock)
 {
 	const LeEntry *holder = le_slot_holder(slot);
 	const LeLock *lock = slot->lock;
@@ -42,7 +42,7 @@ row_of(const LeSlot *slot, const LeClock *clock)
 	}
 	else
 	{
-		row = le_store_entry(holder);
+		row = le_store_entry(core, holder);
 		row.since = le_store_to_wall(clock, holder->acquired_at);
 		Assert(holder->state == LE_STATE_HELD || holder->end != LE_END_NONE);
 		if (holder->state == LE_STATE_LAPSED)
@@ -55,7 +55,6 @@ row_of(const LeSlot *slot, const LeClock *clock)
 		{
 			/* the deadline as of now: a renewal writes nothing */
 			row.expires_at = le_store_to_wall(clock, holder->deadline);
-			row.time_left = holder->ttl != LE_TTL_BOUND ? holder->saved_left : 0;
 		}
 	}
 	row.slot = slot->number;
@@ -77,7 +76,7 @@ le_store_write_slots(LeCore *core, const LeClock *clock)
 			done = le_table_delete(&le_slot_table, &slot->row);
 		else
 		{
-			LeStoredEntry row = row_of(slot, clock);
+			LeStoredEntry row = row_of(core, slot, clock);
 
 			Assert(slot->row.dirty && slot->number >= 0);
 			done = le_table_put(&le_slot_table, &slot->row, &row);

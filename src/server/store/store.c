@@ -24,6 +24,7 @@
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "replication/logicalworker.h"
+#include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -49,6 +50,7 @@ static const StoreColumn slot_columns[] = {
 	COLUMN(LeStoredEntry, slot, INT4OID),
 	COLUMN(LeStoredEntry, holds, INT4OID),
 	COLUMN(LeStoredEntry, permits, INT4OID),
+	COLUMN(LeStoredEntry, life, INT4OID),
 	COLUMN(LeStoredEntry, kind, INT2OID),
 	COLUMN(LeStoredEntry, mode, INT2OID),
 	COLUMN(LeStoredEntry, expires_at, TIMESTAMPTZOID),
@@ -63,14 +65,16 @@ static const StoreColumn slot_columns[] = {
 static const StoreColumn lease_columns[] = {
 	COLUMN(LeStoredLease, id, INT8OID),        COLUMN(LeStoredLease, ttl, INT8OID),
 	COLUMN(LeStoredLease, time_left, INT8OID), COLUMN(LeStoredLease, expires_at, TIMESTAMPTZOID),
-	COLUMN(LeStoredLease, role, OIDOID),       COLUMN(LeStoredLease, owner, TEXTOID),
+	COLUMN(LeStoredLease, role, OIDOID),       COLUMN(LeStoredLease, life, INT4OID),
+	COLUMN(LeStoredLease, owner, TEXTOID),
 };
 
 static const StoreColumn queue_columns[] = {
 	COLUMN(LeStoredEntry, token, INT8OID),        COLUMN(LeStoredEntry, since, TIMESTAMPTZOID),
-	COLUMN(LeStoredEntry, ttl, INT8OID),          COLUMN(LeStoredEntry, lease, INT8OID),
-	COLUMN(LeStoredEntry, session, INT8OID),      COLUMN(LeStoredEntry, role, OIDOID),
-	COLUMN(LeStoredEntry, permits, INT4OID),      COLUMN(LeStoredEntry, holds, INT4OID),
+	COLUMN(LeStoredEntry, ttl, INT8OID),          COLUMN(LeStoredEntry, time_left, INT8OID),
+	COLUMN(LeStoredEntry, lease, INT8OID),        COLUMN(LeStoredEntry, session, INT8OID),
+	COLUMN(LeStoredEntry, role, OIDOID),          COLUMN(LeStoredEntry, permits, INT4OID),
+	COLUMN(LeStoredEntry, holds, INT4OID),        COLUMN(LeStoredEntry, life, INT4OID),
 	COLUMN(LeStoredEntry, member, INT2OID),       COLUMN(LeStoredEntry, kind, INT2OID),
 	COLUMN(LeStoredEntry, mode, INT2OID),         COLUMN(LeStoredEntry, name, TEXTOID),
 	COLUMN(LeStoredEntry, owner, TEXTOID),        COLUMN(LeStoredEntry, value, TEXTOID),
@@ -94,14 +98,17 @@ static const StoreColumn meta_columns[] = {
 	COLUMN(LeMeta, taken_at, TIMESTAMPTZOID),
 	COLUMN(LeMeta, timeline, INT8OID),
 	COLUMN(LeMeta, boot, INT8OID),
+	COLUMN(LeMeta, life, INT8OID),
+	COLUMN(LeMeta, uptime, INT8OID),
+	COLUMN(LeMeta, lives, BYTEAOID),
 };
 
 static const StoreColumn floor_columns[] = {COLUMN(LeMeta, floor, INT8OID)};
 
 /* The columns of each unique key, from 1. */
-static const AttrNumber slot_key[] = {11, 15, 8}; /* kind, name, slot */
+static const AttrNumber slot_key[] = {12, 16, 8}; /* kind, name, slot */
 static const AttrNumber lease_key[] = {1};        /* id */
-static const AttrNumber queue_key[] = {1, 9};     /* token, member */
+static const AttrNumber queue_key[] = {1, 11};    /* token, member */
 static const AttrNumber history_key[] = {7, 1};   /* election, number */
 
 #define TABLE(table_name, prefix, columns_1_0, ...)                                                          \
@@ -111,11 +118,11 @@ static const AttrNumber history_key[] = {7, 1};   /* election, number */
 	}
 #define KEY(prefix) .key = prefix##_key, .nkey = lengthof(prefix##_key)
 
-StoreTable le_slot_table = TABLE("slot", slot, 19, KEY(slot), .type = LE_ROW_SLOT);
-StoreTable le_lease_table = TABLE("lease", lease, 6, KEY(lease), .type = LE_ROW_LEASE);
-StoreTable le_queue_table = TABLE("queue", queue, 16, KEY(queue), .type = LE_ROW_PLACE);
+StoreTable le_slot_table = TABLE("slot", slot, 20, KEY(slot), .type = LE_ROW_SLOT);
+StoreTable le_lease_table = TABLE("lease", lease, 7, KEY(lease), .type = LE_ROW_LEASE);
+StoreTable le_queue_table = TABLE("queue", queue, 18, KEY(queue), .type = LE_ROW_PLACE);
 StoreTable le_history_table = TABLE("history", history, 8, KEY(history));
-static StoreTable meta_table = TABLE("meta", meta, 5, );
+static StoreTable meta_table = TABLE("meta", meta, 8, );
 static StoreTable floor_table = TABLE("incarnation_floor", floor, 1, );
 
 static StoreTable *const tables[] = {&le_slot_table,    &le_lease_table, &le_queue_table,
@@ -145,6 +152,25 @@ le_store_find(void)
 	for (int i = 0; !all && i < lengthof(tables); i++)
 		tables[i]->oid = InvalidOid;
 	return all;
+}
+
+bool
+le_store_has_table(Oid table)
+{
+	for (int i = 0; i < lengthof(tables); i++)
+	{
+		if (tables[i]->oid == table)
+			return OidIsValid(table);
+	}
+	return false;
+}
+
+bool
+le_store_lock(void)
+{
+	return ConditionalLockRelationOid(le_slot_table.oid, RowExclusiveLock) &&
+		   ConditionalLockRelationOid(le_lease_table.oid, RowExclusiveLock) &&
+		   ConditionalLockRelationOid(le_queue_table.oid, RowExclusiveLock);
 }
 
 /* The table "slot" that this process has claimed. */
@@ -264,6 +290,8 @@ le_store_read_meta(LeMeta *meta)
 	memset(meta, 0, sizeof(*meta));
 	small_open(&table, &meta_table, AccessShareLock);
 	(void) small_next(&table, meta);
+	if (meta->lives.len > 0)
+		meta->lives.data = memcpy(palloc(meta->lives.len), meta->lives.data, meta->lives.len);
 	small_close(&table);
 
 	small_open(&table, &floor_table, AccessShareLock);
@@ -303,23 +331,42 @@ assert_meta(const LeMeta *meta)
 	Assert(stored.database == meta->database && stored.timeline == meta->timeline);
 	Assert(stored.incarnation == meta->incarnation && stored.taken_at == meta->taken_at);
 	Assert(stored.boot == meta->boot);
+	Assert(stored.life == meta->life && stored.uptime == meta->uptime);
+	Assert(stored.lives.len == meta->lives.len &&
+		   memcmp(stored.lives.data, meta->lives.data, stored.lives.len) == 0);
 	Assert(stored.floor >= meta->incarnation);
 }
 #else
 #define assert_meta(meta) ((void) 0)
 #endif
 
-void
-le_store_write_meta(const LeMeta *meta)
+static void
+write_meta_row(const LeMeta *meta)
 {
 	SmallTable table;
 
-	Assert(OidIsValid(meta->database) && meta->incarnation > 0);
+	Assert(OidIsValid(meta->database) && meta->incarnation > 0 && meta->lives.len > 0);
 	small_open(&table, &meta_table, RowExclusiveLock);
 	small_write(&table, meta);
 	small_close(&table);
+}
+
+void
+le_store_write_meta(const LeMeta *meta)
+{
+	write_meta_row(meta);
 	write_floor(meta->incarnation);
 	assert_meta(meta);
+}
+
+bool
+le_store_write_life(const LeMeta *meta)
+{
+	if (!ConditionalLockRelationOid(meta_table.oid, RowExclusiveLock))
+		return false;
+	write_meta_row(meta);
+	assert_meta(meta);
+	return true;
 }
 
 /* --- everybody else --- */

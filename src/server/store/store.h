@@ -37,6 +37,11 @@ typedef struct LeMeta
 	uint32 timeline;
 	uint64 boot; /* LeShared.boot of the last manager */
 	int64 floor; /* highest incarnation that a dump carried */
+
+	/* of the last manager, see core/life.h */
+	uint32 life;   /* number of its life */
+	uint32 uptime; /* ticks */
+	LeText lives;  /* numbers of it and of those before, as in LeLife.starts */
 } LeMeta;
 
 /*
@@ -55,6 +60,14 @@ extern void le_store_claim(void);
 extern bool le_store_is_claimed(void);
 
 /*
+ * Lock the tables that a load reads, as a batch may write any of them, for the rest of the transaction.  Waits for
+ * nobody.  False: somebody else has locked one of them, or waits to.
+ */
+extern bool le_store_lock(void);
+/* Is this one of the tables? */
+extern bool le_store_has_table(Oid table);
+
+/*
  * Open the tables that are to be written and take the locks for that.  False:
  * they were rewritten, or dropped and created, since they were loaded: reload.
  * Errors with 55P03 if somebody else keeps a lock for longer than
@@ -66,6 +79,8 @@ extern void le_store_close(void);
 /* The one row of table meta. */
 extern void le_store_read_meta(LeMeta *meta);
 extern void le_store_write_meta(const LeMeta *meta);
+/* The same without what pg_dump carries, which has not changed.  False: somebody has locked the table. */
+extern bool le_store_write_life(const LeMeta *meta);
 
 /*
  * Load all rows into a core, in the order that core/load.h wants.  failed: the core of the

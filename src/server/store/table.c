@@ -501,13 +501,16 @@ le_table_read(const StoreTable *table, TupleTableSlot *tuple, void *fields)
 }
 
 LeStoredEntry
-le_store_entry(const LeEntry *entry)
+le_store_entry(const LeCore *core, const LeEntry *entry)
 {
 	static LeStoredHold uncommitted[MAX_UNCOMMITTED];
 	const LeLock *lock = entry->lock;
 	const LeAcquirer *acquirer = entry->acquirer;
+	LeSaved saved = {0};
 	uint32 n = 0;
 
+	if (entry->state != LE_STATE_LAPSED && entry->lease == NULL && entry->ttl != LE_TTL_BOUND)
+		saved = le_core_saved(core, &entry->saved, entry->ttl);
 	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL && n < MAX_UNCOMMITTED;
 		 hold = hold->next)
 		uncommitted[n++] = (LeStoredHold){hold->session, hold->xact, hold->subxact};
@@ -524,6 +527,8 @@ le_store_entry(const LeEntry *entry)
 		.lease = entry->lease != NULL ? entry->lease->id : 0,
 		.permits = lock->permits,
 		.ttl = entry->ttl,
+		.time_left = saved.left,
+		.life = saved.life,
 		.acquirer = {acquirer != NULL ? acquirer->text : NULL, acquirer != NULL ? acquirer->len : 0},
 		.uncommitted = {n > 0 ? (const char *) uncommitted : NULL, n * (uint32) sizeof(LeStoredHold)},
 		.role = entry->role,

@@ -123,7 +123,7 @@ extern void le_table_form(const StoreTable *table, const void *fields, Datum *va
 extern void le_table_read(const StoreTable *table, TupleTableSlot *tuple, void *fields);
 
 /* What the rows of a slot and of a place tell of an entry; the uncommitted holds last until the next call. */
-extern LeStoredEntry le_store_entry(const LeEntry *entry);
+extern LeStoredEntry le_store_entry(const LeCore *core, const LeEntry *entry);
 
 /* --- store/readback.c: reading the rows of a table --- */
 

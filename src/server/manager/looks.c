@@ -1,0 +1,141 @@
+/*
+ * manager/looks.c
+ *		Requests that need not write: what is served while nothing can be written.
+ *
+ * A batch in an outage (manager/outage.c) takes these alone.  Their answers must rest on nothing that is not
+ * written, and must not tell of anything that a session has given back: its release is answered, and waits in its
+ * mailbox until it can be written.
+ */
+#include "postgres.h"
+
+#include "manager/manager.h"
+#include "shared/names.h"
+#include "shared/releases.h"
+
+/* Does this request look, or renew, and nothing else? */
+static bool
+is_look(const LeMailbox *box)
+{
+	const LeCommand *cmd = &box->command;
+
+	if (box->type != LE_REQUEST_COMMAND)
+		return true;
+	switch (cmd->type)
+	{
+		case LE_CMD_CHECK:
+		case LE_CMD_KEEP_ALIVE:
+		case LE_CMD_LEASE_TTL:
+		case LE_CMD_LEASE_HOLDS:
+			return true;
+		case LE_CMD_RENEW:
+			return cmd->ttl == 0;
+		case LE_CMD_AWAIT:
+			return cmd->wait == 0;
+		default:
+			return false;
+	}
+}
+
+bool
+le_take_may_write(const Batch *batch)
+{
+	for (int i = 0; i < batch->n; i++)
+	{
+		LeMailbox *box = mailbox_of(batch->procs[i]);
+
+		if (pg_atomic_read_u32(&box->mail) != 0 || pg_atomic_read_u64(&box->undo) != 0)
+			return true;
+		if (!is_unanswered(box))
+			continue;
+		pg_read_barrier();
+		if (!is_look(box))
+			return true;
+	}
+	return false;
+}
+
+/* Has a session given this token of this name back, in a release that could not be written yet? */
+static bool
+is_released(const LeMailbox *box, const LeCommand *cmd)
+{
+	const LeReleases *releases = &box->releases;
+	uint32 at = releases->done;
+	dsm_segment *segment;
+	const char *items = le_releases_open(releases, &segment);
+	bool found = false;
+
+	while (items != NULL && at < releases->len && !found)
+	{
+		const LeReleaseItem *item = (const LeReleaseItem *) (items + at);
+
+		found = item->token == cmd->token && (LeKind) item->kind == cmd->kind &&
+				item->name_len == cmd->name.len && memcmp(item + 1, cmd->name.data, cmd->name.len) == 0;
+		at += le_release_size(item->name_len);
+	}
+	if (segment != NULL)
+		dsm_detach(segment);
+	return found;
+}
+
+/* An asynchronous release was answered: nobody may find the lock held, though the core does not know of it. */
+static bool
+is_released_by_any(const LeMailbox *box)
+{
+	LeCommand cmd = box->command;
+
+	if (box->type != LE_REQUEST_COMMAND || cmd.token == 0 || cmd.nnames > 0)
+		return false;
+	cmd.name = le_mailbox_text((LeMailbox *) box, box->name);
+	for (int i = 0; i < le_shared->max_sessions; i++)
+	{
+		if (le_mailbox_has_async((uint32) i) && is_released(mailbox_of(i), &cmd))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The rollback of a request that was refused has nothing to undo: clear it, or the session could not even renew.  The
+ * core knows of no call that waits before those are taken again.
+ */
+static void
+clear_empty_undo(uint32 proc)
+{
+	LeMailbox *box = mailbox_of(proc);
+	uint64 undo = pg_atomic_read_u64(&box->undo);
+	LeCommand cmd = {.type = LE_CMD_UNDO,
+					 .session = box->session,
+					 .sessno = proc,
+					 .xact = (uint32) (undo >> 32),
+					 .subxact = (uint32) undo};
+
+	if (undo == 0 || box->revision != 0 || le_core_has_to_undo(le_mgr.core, &cmd))
+		return;
+
+	/* unless another one has come */
+	if (pg_atomic_compare_exchange_u64(&box->undo, &undo, 0))
+		le_wake((int) proc);
+}
+
+void
+le_take_looks(Batch *batch)
+{
+	for (int i = 0; i < batch->n; i++)
+		clear_empty_undo(batch->procs[i]);
+	for (int i = 0; i < batch->n; i++)
+	{
+		uint32 proc = batch->procs[i];
+		LeMailbox *box = mailbox_of(proc);
+		LeReply gone = {.status = box->command.type == LE_CMD_AWAIT ? LE_LOST : LE_NOT_HELD};
+
+		if (!is_unanswered(box) || mail_ends_wait(box))
+			continue;
+		pg_read_barrier();
+		if (!is_look(box))
+			continue;
+		if (is_released_by_any(box))
+			le_answer_request(proc, pg_atomic_read_u32(&box->posted), &gone, batch->began_at);
+		else
+			le_take_request(batch, proc);
+	}
+}

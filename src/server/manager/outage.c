@@ -1,0 +1,261 @@
+/*
+ * manager/outage.c
+ *		An outage: for a while nothing can be written, whatever keeps it.
+ *
+ * A batch that is to write first locks its tables, and waits for nobody.  If somebody
+ * has locked them, or waits to, nothing of the batch has been applied, and the core is
+ * as it was.  A batch that gets no transaction id costs a load, after which the core
+ * agrees with the tables again.  In both cases the core can still be read and renewed.
+ * (A full disk is no outage: what needs no room is written; nor is a locked row, nor the
+ * locked table of the history, which changes of elections need alone: see replay.c.)
+ * So in an outage
+ *
+ *	1.	requests that need not write, and whose answers rest on nothing unwritten, are
+ *		served (le_take_looks() in take.c): renewals, looks, fences, pages of views;
+ *	2.	all others wait in their mailboxes for WRITE_LIMIT, and are refused with the
+ *		error after that.  Mail stays: it is never lost;
+ *	3.	nothing expires, and nobody is granted anything;
+ *	4.	batches are tried again: very soon where that costs nothing, after a second or
+ *		more where it costs a load.  Before such a one, the row of table meta is
+ *		written, so that most tries that would fail cost nothing;
+ *	5.	calls whose own wait is over are answered; the core is told with the next batch
+ *		that can be written (le_outage_end_waits()).
+ *
+ * No deadline moves: whoever is there has been renewed.  What was due meanwhile ends with
+ * the first batch that can be written, after the renewals that have come until then.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "utils/timestamp.h"
+
+#include "manager/manager.h"
+
+/* So long a request that has to write waits for the end of an outage. */
+#define WRITE_LIMIT (200 * LE_MS)
+
+/* From one try to the next where tables are locked; and after a batch that failed, where it doubles. */
+#define LOCKED_PAUSE (20 * LE_MS)
+#define LOCKED_LONG  (100 * LE_MS) /* after a second of that */
+#define FAILED_PAUSE (1 * LE_SECOND)
+#define FAILED_MOST  (8 * LE_SECOND)
+
+/* How often it is looked who has locked the tables. */
+#define LOOK_FOR_BLOCKER (1 * LE_SECOND)
+
+static ErrorData reason; /* of the outage */
+static char reason_text[LE_MESSAGE_SIZE];
+static LeTime looked_at;
+
+/* Of batches that have failed: the newest, and the pause after it; le_clock(). */
+static LeTime failed_at;
+static LeTime failed_pause = FAILED_PAUSE;
+static bool waits_ended; /* calls were answered that still wait in the core */
+
+/* --- what others are told --- */
+
+/* A process that has locked a table of ours against writing, or waits for that; 0: none is seen. */
+static int
+find_blocker(void)
+{
+	LockData *locks = GetLockStatusData();
+	int pid = 0;
+
+	for (int i = 0; i < locks->nelements && pid == 0; i++)
+	{
+		const LockInstanceData *lock = &locks->locks[i];
+		LOCKMASK conflicts = LOCKBIT_ON(ShareLock) | LOCKBIT_ON(ShareRowExclusiveLock) |
+							 LOCKBIT_ON(ExclusiveLock) | LOCKBIT_ON(AccessExclusiveLock);
+
+		if (lock->locktag.locktag_type != LOCKTAG_RELATION || lock->locktag.locktag_field1 != MyDatabaseId ||
+			!le_store_has_table(lock->locktag.locktag_field2))
+			continue;
+		if ((lock->holdMask & conflicts) != 0 || (LOCKBIT_ON(lock->waitLockMode) & conflicts) != 0)
+			pid = lock->pid;
+	}
+	return pid;
+}
+
+/* Put what keeps the batches where health() reads it. */
+static void
+publish(void)
+{
+	LeDatabase *db = le_mgr.db;
+	LeTime now = le_clock();
+
+	if (le_mgr.outage.since == 0)
+	{
+		pg_atomic_write_u64(&db->outage_since, 0);
+		return;
+	}
+	if (le_mgr.outage.failed)
+		pg_atomic_write_u64(&db->outage_failed_at, (uint64) now);
+	pg_atomic_write_u32(&db->outage_sqlstate, (uint32) reason.sqlerrcode);
+	if (reason.sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+		pg_atomic_write_u32(&db->outage_pid, 0);
+	else if (now - looked_at >= LOOK_FOR_BLOCKER)
+	{
+		looked_at = now;
+		pg_atomic_write_u32(&db->outage_pid, (uint32) find_blocker());
+	}
+	pg_write_barrier();
+	pg_atomic_write_u64(&db->outage_since, (uint64) (GetCurrentTimestamp() - (now - le_mgr.outage.since)));
+}
+
+/* --- begin and end --- */
+
+static void
+begin(int sqlstate, const char *message)
+{
+	if (le_mgr.outage.since == 0)
+	{
+		le_mgr.outage.since = le_clock();
+		le_mgr.outage.core_since = core_now();
+		looked_at = 0;
+	}
+	reason.sqlerrcode = sqlstate;
+	strlcpy(reason_text, message, sizeof(reason_text));
+	reason.message = reason_text;
+}
+
+void
+le_outage_locked(void)
+{
+	begin(ERRCODE_LOCK_NOT_AVAILABLE, "the tables of extension lock_election are locked by another session");
+	le_mgr.outage.try_at =
+		le_clock() + (le_clock() - le_mgr.outage.since < LE_SECOND ? LOCKED_PAUSE : LOCKED_LONG);
+	publish();
+}
+
+void
+le_outage_failed(const ErrorData *error)
+{
+	LeTime now = le_clock();
+
+	/* what can be written may be little enough to end the outage, and begin another one */
+	failed_pause = now - failed_at < 2 * FAILED_MOST ? Min(2 * failed_pause, FAILED_MOST) : FAILED_PAUSE;
+	failed_at = now;
+	begin(error->sqlerrcode, error->message);
+	le_mgr.outage.failed = true;
+	le_mgr.outage.try_at = now + failed_pause;
+	publish();
+}
+
+void
+le_outage_over(void)
+{
+	if (le_mgr.outage.since == 0)
+		return;
+
+	/* nothing was charged for this time, see core/life.h */
+	le_mgr.life_began += core_now() - le_mgr.outage.core_since;
+	memset(&le_mgr.outage, 0, sizeof(le_mgr.outage));
+	publish();
+}
+
+/* --- tries --- */
+
+/* The cheapest thing that has to be written like any other. */
+static void
+write_meta(void)
+{
+	bool written = le_store_write_life(&le_mgr.meta);
+
+	(void) le_txn_commit(false);
+	if (written)
+		le_outage_over();
+}
+
+bool
+le_outage_allows_batch(void)
+{
+	LeTime now = le_clock();
+
+	if (le_mgr.outage.since == 0 || !le_mgr.outage.failed)
+		return true;
+	if (now < le_mgr.outage.try_at)
+		return false;
+	le_mgr.outage.try_at = now + FAILED_PAUSE;
+	le_txn_chore(write_meta);
+	if (le_mgr.outage.since == 0)
+		return true;
+	failed_at = le_clock();
+	publish();
+	return false;
+}
+
+bool
+le_outage_explains(const ErrorData *error, bool has_xid)
+{
+	return error->sqlerrcode == ERRCODE_PROGRAM_LIMIT_EXCEEDED && !has_xid;
+}
+
+void
+le_outage_note(const ErrorData *error)
+{
+	if (error->sqlerrcode != ERRCODE_DISK_FULL && error->sqlerrcode != ERRCODE_IO_ERROR)
+		return;
+	pg_atomic_write_u32(&le_mgr.db->outage_sqlstate, (uint32) error->sqlerrcode);
+	pg_write_barrier();
+	pg_atomic_write_u64(&le_mgr.db->outage_failed_at, (uint64) le_clock());
+}
+
+/* --- requests in an outage --- */
+
+void
+le_outage_refuse(const Batch *batch)
+{
+	LeTime now = le_clock();
+
+	for (int i = 0; i < batch->n; i++)
+	{
+		LeMailbox *box = mailbox_of(batch->procs[i]);
+		LeTime waits_since = le_mgr.outage.since;
+
+		if (is_unanswered(box))
+			waits_since = Max(waits_since, box->posted_at);
+		if (le_mgr.outage.failed || now - waits_since >= WRITE_LIMIT)
+			le_answer_failed(&batch->procs[i], 1, &reason);
+	}
+
+	/* those that still wait, and mail, with the next try */
+	le_mgr.retry_at = le_mgr.outage.try_at;
+}
+
+void
+le_outage_end_calls(void)
+{
+	LeTime now = le_clock();
+
+	for (int i = 0; i < le_shared->max_sessions; i++)
+	{
+		LeMailbox *box = mailbox_of(i);
+		LeReply reply = {.status = LE_NOT_GRANTED};
+
+		if (box->session == 0 || box->revision == 0 || box->type != LE_REQUEST_COMMAND ||
+			box->command.wait <= 0 || now - box->posted_at < box->command.wait)
+			continue;
+		if (box->command.type == LE_CMD_AWAIT)
+			reply = (LeReply){.status = LE_QUEUED, .token = box->command.token};
+		le_answer_request(i, pg_atomic_read_u32(&box->posted), &reply, now);
+		waits_ended = true;
+	}
+}
+
+void
+le_outage_end_waits(LeTime now)
+{
+	if (!waits_ended)
+		return;
+	waits_ended = false;
+	for (int i = 0; i < le_shared->max_sessions; i++)
+	{
+		LeMailbox *box = mailbox_of(i);
+		const LeEntry *entry = box->session != 0 ? le_core_waiting_on(le_mgr.core, box->session, i) : NULL;
+
+		if (entry != NULL && entry->waiter->request == pg_atomic_read_u32(&box->answered))
+			le_core_stop_waiting(le_mgr.core, box->session, i, now);
+	}
+}
