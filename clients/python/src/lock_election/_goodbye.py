@@ -5,6 +5,7 @@ Only where nothing of the process can still be working under a hold: no other th
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import logging
 import os
@@ -47,7 +48,8 @@ def forget(session: Session) -> None:
 def _is_alone() -> bool:
     """Is this the last thread, besides those of this package, and without children?"""
     own = {thread.ident for thread in threading.enumerate() if isinstance(thread, Thread)}
-    if set(sys._current_frames()) - own - {threading.get_ident()}:
+    # The first has those of the module _thread as well, the second those that a library in C has made.
+    if _thread._count() > len(own) or set(sys._current_frames()) - own - {threading.get_ident()}:
         return False
     if not hasattr(os, "waitid"):
         return False  # whether there are children cannot be told here

@@ -90,8 +90,8 @@ class Hold(Told):
         hold_for: the name stays closed until so many seconds after it was acquired.
 
         True: it was held until now. False: it had been lost before. None: the server has not answered, and the session
-        goes on trying; or this is a forked child, which has nothing to give back. InvalidRequest, LimitExceeded: the server does not allow this hold_for, and it is released
-        without.
+        goes on trying; or this is a forked child, which has nothing to give back. InvalidRequest, LimitExceeded: the
+        server does not allow this hold_for, and it is released without.
         """
         if self._protocol.forked:
             return None

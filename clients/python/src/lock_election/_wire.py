@@ -30,8 +30,8 @@ TARGET, TARGET_OF_SERVICE = ("primary", "primary") if pq.version() >= 140000 els
 _MISTAKES = (
     ('missing "="', "a value needs a keyword and an = before it; a value with a space needs quotes"),
     ("unterminated quoted", "a quote is not closed"),
-    ("percent-encoded", "after a % two hexadecimal digits are needed; a % itself is %25"),
     ("forbidden value %00", "%00 is not allowed"),
+    ("percent-encoded", "after a % two hexadecimal digits are needed; a % itself is %25"),
     ("invalid connection option", "a keyword is unknown"),
     ("invalid URI query parameter", "a parameter of the URL is unknown"),
     ('key/value separator "="', "a parameter of the URL needs one ="),
@@ -39,7 +39,7 @@ _MISTAKES = (
     ("unexpected character", "a host or a port in the URL is followed by something else"),
 )
 # A second @, or one behind a /, belongs to a password whose special characters are not encoded.
-_URL = re.compile(r"postgres(ql)?://[^@/?]*(@[^@/?]*)?(/[^@?]*)?(\?.*)?", re.DOTALL)
+_URL = re.compile(r"postgres(ql)?://([^@/]*@)?[^@/?]*(/[^@?]*)?(\?.*)?", re.DOTALL)
 _HOST = re.compile(r"[^\s@/?#&=;:'\"]*")
 _ENCODE = "in a URL, special characters of a password are percent-encoded, such as @ as %40 and / as %2F"
 
@@ -168,12 +168,12 @@ class PgWire:
             await self.woken.wait()
         finally:
             timer.cancel()
+            self.protocol.check_process()  # a child shares what its parent's loop is told by
             if read:
                 self.loop.remove_reader(fd)
             if write:
                 self.loop.remove_writer(fd)
         self.woken.clear()
-        self.protocol.check_process()  # a child reads nothing of its parent's
         self.protocol.tick()
         return ready
 

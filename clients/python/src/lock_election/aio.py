@@ -70,7 +70,7 @@ log = logging.getLogger("lock_election")
 _DEFAULT: Any = object()
 
 
-async def _within(future: asyncio.Future[None], seconds: Seconds) -> None:
+async def _within(future: asyncio.Future[None], seconds: Optional[float]) -> None:
     """Until it is done, for so many seconds. (Before Python 3.12 wait_for can swallow a cancellation.)"""
     await asyncio.wait([future], timeout=seconds)
 
@@ -110,8 +110,8 @@ class Hold(Told):
         hold_for: the name stays closed until so many seconds after it was acquired.
 
         True: it was held until now. False: it had been lost before. None: the server has not answered, and the session
-        goes on trying; or this is a forked child, which has nothing to give back. InvalidRequest, LimitExceeded: the server does not allow this hold_for, and it is released
-        without.
+        goes on trying; or this is a forked child, which has nothing to give back. InvalidRequest, LimitExceeded: the
+        server does not allow this hold_for, and it is released without.
         """
         return await self._session._release(self._claim, hold_for)
 
@@ -469,7 +469,7 @@ class Session:
         finally:
             wire.close()
 
-    async def _opened(self, limit: Seconds) -> None:
+    async def _opened(self, limit: Optional[float]) -> None:
         main = self._protocol.main
         await _within(main.settled, limit)
         self._protocol.check_closed()
