@@ -119,7 +119,11 @@ def test_the_same_in_asyncio(start, db, name, end):
 # What may still work under the lock; each ends soon after the program.
 WORKS = {
     "a daemon": "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
-    "a thread without an object": "_thread.start_new_thread(time.sleep, (60,))",
+    "a thread without an object": """
+_thread.start_new_thread(time.sleep, (60,))
+while _thread._count() < 2:  # the session's, and that one, once it has begun
+    time.sleep(0.01)
+""",
     "a child": "child = subprocess.Popen([sys.executable, '-c', 'input()'])",
     "a forked child": "if os.fork() == 0: sys.stdin.read(); os._exit(0)",
     "a child that was not waited for": "os.fork() or os._exit(0)",

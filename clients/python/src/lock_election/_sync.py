@@ -138,6 +138,9 @@ class Lock:
     def acquire(self, wait: Seconds = _DEFAULT) -> Hold:
         """Waits for at most `wait` seconds (None: for ever; 0: tries once), in the order of arrival.
 
+        That bounds the time in the queue. The server's first answer takes at most a quarter of the TTL: what is free is
+        acquired, however short the wait is.
+
         NotAcquired: it is held by others, or the time is over. LockLost: the session has ended. Canceled: by cancel()
         or close(). LimitExceeded, AccessDenied, InvalidRequest, NotInstalled. Unavailable: wait is 0, and the server
         has not answered.
