@@ -448,6 +448,18 @@ async def test_a_wait_that_is_given_up_leaves_no_place(world):
     assert any("UNLISTEN" in sql and "le_x" in sql for _, sql in world.wire.asked)
 
 
+async def test_a_wait_whose_limit_has_passed_at_the_first_answer_leaves_no_place(world):
+    held, overdue = world.ask(), world.ask()
+    free = world.ask("m")
+    overdue.overdue = free.overdue = True
+    seen = []
+    world.at(1, lambda: seen.append((overdue.state, free.state, len(world.server.rows))))
+    await world.live(2)
+    assert held.phase is DONE
+    assert seen == [(OVER, HELD, 2)]
+    assert isinstance(overdue.error, errors.NotAcquired)
+
+
 async def test_a_forced_release_is_noticed_at_the_next_renewal(world):
     claim = world.ask()
     world.at(1, world.server.rows.clear)
