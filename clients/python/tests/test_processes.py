@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -9,9 +10,10 @@ import time
 
 import pytest
 from conftest import until
-from test_readme import ENDLESS
 
 SOURCES = pathlib.Path(__file__).parents[1] / "src"
+README = (SOURCES.parent / "README.md").read_text()
+ENDLESS = [block for block in re.findall(r"^```python\n(.*?)^```$", README, re.M | re.S) if "SIGTERM" in block]
 
 # The beginning of a program that holds a lock whose TTL no test waits for.
 HOLDS = """
