@@ -9,10 +9,12 @@ import asyncio
 import contextlib
 import inspect
 import json
+import logging
 import os
 import sys
 import threading
 import time
+import traceback
 import weakref
 
 import psycopg
@@ -219,24 +221,42 @@ class Agent:
         yield session.close(seconds(c.get("limit")))
 
     def do_fork(self, c):
+        session, hold = self.sessions[c["session"]], self.hold(c["hold"])
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
             status = "ok"
             try:
-                work = self.sessions[c["session"]].lock("fork").acquire(0)
-                if inspect.iscoroutine(work):
-                    work.send(None)
+                self.at_once(lambda: session.lock("fork").acquire(0))
             except BaseException as error:
                 status = failure(error)["status"]
             os.write(write, status.encode())
+            try:
+                self.at_once(hold.release)
+                self.at_once(
+                    lambda: getattr(hold, "__exit__" if self.mode == "sync" else "__aexit__")(None, None, None)
+                )
+                self.at_once(session.close)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
             os._exit(0)
         os.close(write)
         with os.fdopen(read) as answer:
             status = answer.read()
-        os.waitpid(child, 0)
-        return {"child": status}
+        return {"child": status, "exit": os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}
         yield
+
+    @staticmethod
+    def at_once(function):
+        """Calls it, in a child: nothing there may wait."""
+        work = function()
+        if inspect.iscoroutine(work):
+            try:
+                work.send(None)
+            except StopIteration:
+                return
+            raise RuntimeError("it waits")
 
     def do_block(self, c):
         end = now() + c["ms"]
@@ -280,6 +300,8 @@ class Agent:
         if error is not None and c["do"] in ("acquire", "campaign"):
             with self.mutex:
                 self.holds.pop(c["hold"], None)
+        if error is not None and c["do"] == "open":
+            fields["shown"] = "".join([repr(error), *traceback.format_exception(error)])
         if error is not None and fields["status"] == "failed":
             sys.stderr.write(f"{c}: {error!r}\n")
         self.say(id=c["id"], sent=sent, at=at, **fields)
@@ -364,6 +386,7 @@ def main():
         capabilities = {"client": "python", "version": lock_election.__version__, "modes": ["sync", "asyncio"]}
         print(json.dumps({**capabilities, "features": FEATURES}))
         return
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO)
     agent = Agent(arguments.mode)
     with contextlib.suppress(KeyboardInterrupt):
         if arguments.mode == "sync":

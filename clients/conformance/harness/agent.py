@@ -40,10 +40,12 @@ class Call:
 class Agent:
     """One process of the client under test."""
 
-    def __init__(self, name, client, log):
+    def __init__(self, name, client, log, secret=None):
         self.name = name
         self.client = client
         self.log = log
+        self.secret = secret  # what it must not write
+        self.leaks = []  # the lines in which it has
         self.calls = {}
         self.events = []
         self.stderr = deque(maxlen=40)
@@ -71,6 +73,7 @@ class Agent:
     async def _read(self):
         while line := await self.process.stdout.readline():
             self.log(f"{self.name} > {line.decode().rstrip()}")
+            self.look_for_secret(line.decode(errors="replace"))
             try:
                 message = json.loads(line)
             except ValueError:
@@ -96,6 +99,11 @@ class Agent:
         while line := await self.process.stderr.readline():
             self.stderr.append(line.decode(errors="replace").rstrip())
             self.log(f"{self.name} ! {self.stderr[-1]}")
+            self.look_for_secret(self.stderr[-1])
+
+    def look_for_secret(self, line):
+        if self.secret and self.secret in line:
+            self.leaks.append(line)
 
     def give(self, quiet=False, **command):
         """Sends a command; the answer comes to the call."""

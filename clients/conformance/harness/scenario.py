@@ -170,7 +170,7 @@ class Scenario:
 
     async def agent(self, name):
         if name not in self.agents:
-            agent = self.agents[name] = Agent(name, self.client, self.log)
+            agent = self.agents[name] = Agent(name, self.client, self.log, self.text.get("secret"))
             agent.clock = Clock(f"{self.arena.directory}/clock-{self.role}-{name}") if self.text.get("agent_clock") else None
             await agent.start(agent.clock.env if agent.clock else {})
             # how long a language takes to start is not what scenarios are about
@@ -213,6 +213,7 @@ class Scenario:
             try:
                 await self.step(step)
                 self.take_losses()
+                self.check_secret()
                 if self.broken:
                     raise self.broken
             except (Failure, KeyError) as e:
@@ -237,6 +238,7 @@ class Scenario:
                         hold.ended = end
         self.take_losses()
         judge.check(self.all_holds, self.slow)
+        self.check_secret()
         for agent in self.agents.values():
             unasked = [e for e in agent.events if e["event"] == "unasked"]
             if unasked:
@@ -245,6 +247,12 @@ class Scenario:
             proxy.reset()  # what was dropped is still there on the server's side
         if self.text.get("left", True):
             await self.nothing_left()
+
+    def check_secret(self):
+        """No agent has written it: neither in an answer nor elsewhere."""
+        for agent in self.agents.values():
+            if agent.leaks:
+                raise Violation(f"{agent.name} has shown the secret: {agent.leaks[0]}")
 
     async def nothing_left(self):
         if self.server.process is not None and self.server.process.returncode is not None:
@@ -372,7 +380,8 @@ class Scenario:
             raise Failure(f"{step.verb} takes {wanted}")
         command.update(zip(wanted, step.args))
         if step.verb == "open":
-            command["dsn"] = await self.dsn(options)
+            command["dsn"] = options.pop("raw") if "raw" in options else await self.dsn(options)
+            command["raw"] = "raw" in step.options
             command["ttl"] = self.ttl
             command["name"] = f"{self.name}"[:100]
         if step.verb == "fence":
