@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline'
 import pg from 'pg'
 import { LockElection, LockElectionError } from './dist/esm/index.js'
 import { serverError } from './dist/esm/errors.js'
-import { hostsOf } from './dist/esm/wire.js'
+import { hostsOf } from './dist/esm/hosts.js'
 
 const features = ['shared', 'permits', 'several', 'each', 'election', 'observe', 'fence', 'cancel', 'hold_for', 'own_ttl',
   'abandon', 'block', 'threads']
