@@ -88,6 +88,8 @@ export class Engine {
   /** Calls and elections of the application's that are not over, and what keeps the process meanwhile. */
   #uses = 0
   #keeper: unknown
+  /** It is closed, and nothing of it keeps the process. */
+  #over = false
   readonly #channels = new Map<string, { users: Set<Item | Listener>, listening: boolean }>()
   readonly #listeners = new Set<Listener>()
   #listen: 'untested' | 'testing' | 'works' | 'fails' = 'untested'
@@ -127,7 +129,7 @@ export class Engine {
 
   /** Until the answer is called, the application waits for something of the session's, which keeps the process. */
   use (): () => void {
-    if (this.#uses++ === 0) this.#keeper = this.time.keep()
+    if (this.#uses++ === 0 && !this.#over) this.#keeper = this.time.keep()
     let over = false
     return () => {
       if (over) return
@@ -282,6 +284,9 @@ export class Engine {
     await this.#gone
     this.time.clear(timer)
     done()
+    // An observer that nobody reads any more does not keep the process either.
+    this.#over = true
+    this.time.clear(this.#keeper)
   }
 
   wake (): void { this.#awake = true; this.#rouse() }
@@ -407,7 +412,7 @@ export class Engine {
 
   /**
    * A statement that names the schema of the extension. If that has another name by now, the session learns it and sends
-   * the statement once more (rule 1.3): the server has refused it before it did anything.
+   * the statement once more (rule 1.3): the server has refused the first one before it did anything.
    */
   async #call (statement: (schema: string) => Statement): Promise<Rows> {
     try {

@@ -65,9 +65,19 @@ function loopIsEmpty (): void {
   // The other listeners of beforeExit may begin something, under a lock.
   setImmediate(() => {
     if (resources() > before) return
-    if (isAlone() && ![...holders].some(holder => holder.watched)) for (const holder of holders) void holder.close()
+    if (isAlone() && ![...holders].some(holder => holder.watched)) for (const holder of [...holders]) void sayGoodbye(holder)
     else setTimeout(() => {}, AGAIN)
   })
+}
+
+async function sayGoodbye (holder: Holder): Promise<void> {
+  forget(holder)
+  await holder.close()
+}
+
+function forget (holder: Holder): void {
+  holders.delete(holder)
+  if (holders.size === 0) process.off('beforeExit', loopIsEmpty)
 }
 
 /**
@@ -78,8 +88,5 @@ export function closeAtTheEnd (holder: Holder): () => void {
   if (!canTell) return holder.use()
   if (holders.size === 0) process.prependListener('beforeExit', loopIsEmpty)
   holders.add(holder)
-  return () => {
-    holders.delete(holder)
-    if (holders.size === 0) process.off('beforeExit', loopIsEmpty)
-  }
+  return () => { forget(holder) }
 }

@@ -1,9 +1,8 @@
-import { getEventListeners } from 'node:events'
 import { holdForOf, invalid, textOf, wrongOptions } from './args.js'
 import type { Engine } from './engine.js'
 import { LockElectionError, LockLostError, isMoved, serverError } from './errors.js'
 import type { Item, Outcome } from './item.js'
-import { liveSignal } from './signals.js'
+import { isWatched, liveSignal } from './signals.js'
 
 /** Node.js 18 before 18.18 does not have it; there only `release` is left. */
 export const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for('nodejs.asyncDispose')
@@ -34,6 +33,7 @@ export class Hold {
   /** @internal */
   protected readonly item: Item
   #outcome: Promise<Outcome> | undefined
+  #unwatch: (() => void) | undefined
 
   /** @internal */
   constructor (engine: Engine, item: Item) {
@@ -42,9 +42,22 @@ export class Hold {
     this.names = Object.freeze([...item.names])
     this.token = BigInt(item.token)
     const controller = new AbortController()
-    this.signal = liveSignal(controller, () => { engine.check() })
-    item.lost = error => { controller.abort(error) }
-    item.watched = () => getEventListeners(this.signal, 'abort').length > 0
+    this.signal = liveSignal(controller, () => { engine.check() }, () => { this.#watch() })
+    item.lost = error => {
+      controller.abort(error)
+      this.#watch()
+    }
+    item.watched = () => isWatched(this.signal)
+  }
+
+  /** Who waits to hear of the loss keeps the process, as long as it is held. */
+  #watch (): void {
+    if (this.item.state === 'held' && isWatched(this.signal)) {
+      this.#unwatch ??= this.engine.use()
+    } else {
+      this.#unwatch?.()
+      this.#unwatch = undefined
+    }
   }
 
   /** Is it held, by the clock and without asking anybody? */
@@ -118,6 +131,7 @@ export class Hold {
       }
       this.engine.release(this.item, holdFor)
     })
+    this.#watch()
     this.#outcome = outcome.finally(this.engine.use())
     return await this.#outcome
   }

@@ -36,7 +36,8 @@ function fromKeywords (text: string): string {
     const [all, key = '', quoted, plain = ''] = match
     if (key !== 'password' && /;\s*\w+\s*=/.test(plain)) throw unreadable('a space, and no semicolon, is between keywords')
     const value = (quoted ?? plain).replace(/\\(.)/g, '$1')
-    if (key === 'dbname') database = encodeURIComponent(value)
+    // The driver decodes no more than decodeURI does.
+    if (key === 'dbname') database = encodeURI(value).replace(/[?#]/g, encodeURIComponent)
     else params.set(key, value)
     end = match.index + all.length
   }
@@ -101,7 +102,7 @@ export function hostsOf (options: ServerOptions): object[] {
 /** Where the driver would connect to: a server or a resolver of names that does not know it would repeat it. */
 export function checkTarget ({ host, port, database, user }: Client): void {
   for (const [field, value] of Object.entries({ host, database, user })) {
-    if (typeof value !== 'string' || !/:\/\/|\b(password|passwd|pwd)\s*=/i.test(value)) continue
+    if (typeof value !== 'string' || !/:\/\/|\b(password|passwd|pwd)\s*(=|%3d)/i.test(value)) continue
     throw invalid(`${field} has to be one, and not a whole connection string: that is the option connectionString`)
   }
   if (!host?.startsWith('/') && /[=;@\s]/.test(host ?? '')) throw invalid('host has a character that no host has')

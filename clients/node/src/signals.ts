@@ -1,5 +1,5 @@
 /** AbortSignals: those that callers pass, and those that holds have. */
-import { setMaxListeners } from 'node:events'
+import { getEventListeners, setMaxListeners } from 'node:events'
 
 /** Who waits for the abort of a signal, and the one listener that tells them. */
 interface Waiting { all: Set<() => void>, ring: () => void }
@@ -31,10 +31,14 @@ export function onAbort (signal: AbortSignal | undefined, fn: () => void): () =>
 /**
  * The signal of a controller, which is right at once: whoever reads `aborted`, `reason` or `throwIfAborted` looks at the
  * clock first, so a loop of events that was blocked does not hide a loss from the next line of work. It may have any
- * number of listeners.
+ * number of listeners; `changed` is called when one was added or taken back.
  */
-export function liveSignal (controller: AbortController, check: () => void): AbortSignal {
+export function liveSignal (controller: AbortController, check: () => void, changed = (): void => {}): AbortSignal {
   const { signal } = controller
+  const changing = (key: 'addEventListener' | 'removeEventListener') => (...args: unknown[]): void => {
+    Reflect.apply(AbortSignal.prototype[key], signal, args)
+    changed()
+  }
   const read = (key: 'aborted' | 'reason') => () => {
     check()
     return Reflect.get(AbortSignal.prototype, key, signal) as unknown
@@ -43,6 +47,11 @@ export function liveSignal (controller: AbortController, check: () => void): Abo
   return Object.defineProperties(signal, {
     aborted: { get: read('aborted') },
     reason: { get: read('reason') },
-    throwIfAborted: { value: () => { if (signal.aborted) throw signal.reason } }
+    throwIfAborted: { value: () => { if (signal.aborted) throw signal.reason } },
+    addEventListener: { value: changing('addEventListener') },
+    removeEventListener: { value: changing('removeEventListener') }
   })
 }
+
+/** Does somebody wait to hear of its abort? */
+export function isWatched (signal: AbortSignal): boolean { return getEventListeners(signal, 'abort').length > 0 }

@@ -30,6 +30,17 @@ export type Dial = (events: Events) => Wire
 
 const asText = { getTypeParser: () => (value: unknown) => value }
 
+function clientOf (config: object): pg.Client {
+  let client: pg.Client
+  try {
+    client = new pg.Client(config)
+  } catch (error) {
+    throw refusedByDriver(error)
+  }
+  checkTarget(client)
+  return client
+}
+
 class PgWire implements Wire {
   readonly #socket = new Socket()
   readonly #client: pg.Client
@@ -37,12 +48,7 @@ class PgWire implements Wire {
 
   constructor (config: object, events: Events) {
     this.#events = events
-    try {
-      this.#client = new pg.Client({ ...config, stream: this.#socket } as object)
-    } catch (error) {
-      throw refusedByDriver(error)
-    }
-    checkTarget(this.#client)
+    this.#client = clientOf({ ...config, stream: this.#socket })
     this.#socket.unref()
     const end = (error?: Error): void => {
       this.#events?.ended(error ?? new Error('the server has closed the connection'))
@@ -74,6 +80,11 @@ class PgWire implements Wire {
 
 export function dialsOf (options: ServerOptions): Dial[] {
   const common = { fallback_application_name: 'lock-election', keepAlive: true }
-  // The session has a limit of its own, which also ends what the driver's does not.
-  return hostsOf(options).map(config => events => new PgWire({ ...common, ...config, connectionTimeoutMillis: 0 }, events))
+  return hostsOf(options).map(one => {
+    // The session has a limit of its own, which also ends what the driver's does not.
+    const config = { ...common, ...one, connectionTimeoutMillis: 0 }
+    // What is wrong with one of several hosts is told at once, and not when the others are away.
+    clientOf(config)
+    return events => new PgWire(config, events)
+  })
 }
