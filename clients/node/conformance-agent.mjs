@@ -1,9 +1,10 @@
 // The agent of the conformance suite (clients/conformance/README.md) for this library.
 import { createInterface } from 'node:readline'
+import { inspect } from 'node:util'
 import pg from 'pg'
 import { LockElection, LockElectionError } from './dist/esm/index.js'
 import { serverError } from './dist/esm/errors.js'
-import { hostsOf } from './dist/esm/wire.js'
+import { hostsOf } from './dist/esm/hosts.js'
 
 const features = ['shared', 'permits', 'several', 'each', 'election', 'observe', 'fence', 'cancel', 'hold_for', 'own_ttl',
   'abandon', 'block', 'threads']
@@ -177,6 +178,7 @@ async function serve (command) {
     answer = run === undefined ? { status: 'unsupported' } : { status: 'ok', ...await run(command, controller.signal) }
   } catch (error) {
     answer = failure(error, controller.signal)
+    if (command.do === 'open') answer.shown = inspect(error, { showHidden: true, depth: 9 }) + JSON.stringify(error)
   }
   write({ id, ...answer, sent, at: stamp() })
   calls.delete(id)

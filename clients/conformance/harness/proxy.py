@@ -67,6 +67,9 @@ class Link:
         except OSError:
             self.end()
             return
+        if self.closed:  # meanwhile: end() has not seen the server's side
+            self.server[1].close()
+            return
         tasks = [asyncio.create_task(self.half(self.requests())), asyncio.create_task(self.half(self.answers()))]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -4,8 +4,11 @@ export interface Time {
   mono: () => number
   /** Goes on while the machine is suspended, and may be set. */
   wall: () => number
+  /** A timer does not keep the process. */
   set: (fn: () => void, ms: number) => unknown
   clear: (timer: unknown) => void
+  /** Keeps the process until it is cleared. */
+  keep: () => unknown
 }
 
 const LONGEST_TIMER = 2 ** 31 - 1
@@ -14,8 +17,9 @@ const MOMENT = 50
 export const systemTime: Time = {
   mono: () => Number(process.hrtime.bigint()) / 1e6,
   wall: () => Date.now(),
-  set: (fn, ms) => setTimeout(fn, Math.min(Math.ceil(Math.max(ms, 0)), LONGEST_TIMER)),
-  clear: timer => { clearTimeout(timer as NodeJS.Timeout) }
+  set: (fn, ms) => setTimeout(fn, Math.min(Math.ceil(Math.max(ms, 0)), LONGEST_TIMER)).unref(),
+  clear: timer => { clearTimeout(timer as NodeJS.Timeout) },
+  keep: () => setInterval(() => {}, LONGEST_TIMER)
 }
 
 /**

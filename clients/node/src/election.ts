@@ -1,10 +1,12 @@
 import { EventEmitter } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { textOf } from './args.js'
 import type { Engine } from './engine.js'
 import { LockElectionError } from './errors.js'
-import { asyncDispose, liveSignal, type Term } from './hold.js'
+import { asyncDispose, type Term } from './hold.js'
 import type { Listener } from './item.js'
 import type { LockElection } from './session.js'
+import { liveSignal, onAbort } from './signals.js'
 
 export interface Leader {
   /** The text that the leader has campaigned with, or proclaimed. */
@@ -60,7 +62,8 @@ export async function * observe (engine: Engine, election: string, signal?: Abor
       }
     }
   }
-  signal?.addEventListener('abort', listener.wake)
+  const done = engine.use()
+  const forget = onAbort(signal, listener.wake)
   engine.addListener(listener)
   try {
     engine.setChannel(listener, (await ask(schema => `SELECT ${schema}.observe_election($1)`))[0]?.[0] ?? '')
@@ -87,7 +90,8 @@ export async function * observe (engine: Engine, election: string, signal?: Abor
     }
   } finally {
     engine.removeListener(listener)
-    signal?.removeEventListener('abort', listener.wake)
+    forget()
+    done()
   }
 }
 
@@ -116,10 +120,11 @@ export class Election extends EventEmitter {
   #over: Promise<void> | undefined
 
   /** @internal */
-  constructor (session: LockElection, readonly name: string, private candidate: string, private readonly options: ElectOptions) {
+  constructor (session: LockElection, readonly name: string, private candidate: string,
+    private readonly options: ElectOptions, done: () => void) {
     super()
     this.#session = session
-    this.#ended = Promise.resolve().then(async () => { await this.#run() })
+    this.#ended = Promise.resolve().then(async () => { await this.#run() }).finally(done)
   }
 
   /** The term that it leads; undefined: it does not. */
@@ -127,7 +132,7 @@ export class Election extends EventEmitter {
 
   /** Changes the text of the leader, now and in later candidacies. Errors: as `Term.proclaim`. */
   async proclaim (value: string): Promise<void> {
-    this.candidate = value
+    this.candidate = textOf('value', value)
     await this.#term?.proclaim(value)
   }
 

@@ -8,9 +8,13 @@
  */
 import { randomBytes } from 'node:crypto'
 import { Stamp, defer, jitter, limit as limitOf, type Deferred, type Time } from './clock.js'
-import { LockElectionError, LockLostError, NotAcquiredError, reactionTo, serverError, unavailable } from './errors.js'
+import {
+  LockElectionError, LockLostError, NotAcquiredError, isMoved, notInstalled, reactionTo, serverError, unavailable
+} from './errors.js'
 import { Item, Lease, backoff, described, type Listener, type Outcome } from './item.js'
-import { areAlike, areHeld, askFor, endBackend, giveBack, isSimple, learnServer, lookAt, type Statement } from './statements.js'
+import {
+  areAlike, areHeld, askFor, endBackend, giveBack, interval, isSimple, learnServer, lookAt, renew, type Statement
+} from './statements.js'
 import type { Dial, Rows, Wire } from './wire.js'
 
 /** The most requests that travel in one statement, and the names that are looked at to find them. */
@@ -81,6 +85,11 @@ export class Engine {
   readonly #hinted = new Set<Item>()
   /** Tokens that were announced while a request was under way, whose answer may tell them. */
   #announced: Set<string> | undefined
+  /** Calls and elections of the application's that are not over, and what keeps the process meanwhile. */
+  #uses = 0
+  #keeper: unknown
+  /** It is closed, and nothing of it keeps the process. */
+  #over = false
   readonly #channels = new Map<string, { users: Set<Item | Listener>, listening: boolean }>()
   readonly #listeners = new Set<Listener>()
   #listen: 'untested' | 'testing' | 'works' | 'fails' = 'untested'
@@ -105,14 +114,33 @@ export class Engine {
 
   /** Connects and grants the lease; errors are told at once. */
   async open (): Promise<void> {
+    const done = this.use()
     try {
       await this.#connect()
       await this.#grant(this.main)
     } catch (error) {
       this.abandon(error as Error)
       throw error
+    } finally {
+      done()
     }
     this.#running = this.#run()
+  }
+
+  /** Until the answer is called, the application waits for something of the session's, which keeps the process. */
+  use (): () => void {
+    if (this.#uses++ === 0 && !this.#over) this.#keeper = this.time.keep()
+    let over = false
+    return () => {
+      if (over) return
+      over = true
+      if (--this.#uses === 0) this.time.clear(this.#keeper)
+    }
+  }
+
+  /** Does code of the application wait for the loss of a hold? */
+  get watched (): boolean {
+    return [...this.#leases.values()].some(lease => [...lease.items].some(item => item.watched?.() === true))
   }
 
   /** Ends what was not opened yet. */
@@ -131,7 +159,7 @@ export class Engine {
     this.#reopening ??= defer()
     this.#connectAt = 0
     this.wake()
-    await this.#reopening.promise
+    await this.#reopening.promise.finally(this.use())
   }
 
   /** Whatever the network says: what is past its deadline is lost (rules 3.1, 3.4). */
@@ -161,11 +189,21 @@ export class Engine {
   ask (item: Item, wait: number): void {
     item.lease.items.add(item)
     this.#asks.push(item)
-    const [limit, error] = item.how.try
-      ? [this.callLimit(), () => unavailable(`${silent.message}: ${this.#trouble}`)]
-      : [wait, () => new NotAcquiredError(`${described(item)} ${item.names.length > 1 ? 'were' : 'was'} not granted in time`)]
-    if (limit < Infinity) item.unlimit = limitOf(this.time, limit, () => { this.refuse(item, error()) })
+    const first = this.callLimit()
+    if (item.how.try) {
+      item.unlimit = limitOf(this.time, first, () => { this.refuse(item, unavailable(`${silent.message}: ${this.#trouble}`)) })
+    } else if (wait < Infinity) {
+      item.unlimit = limitOf(this.time, wait, () => {
+        item.overdue = item.phase !== 'queued'
+        if (item.overdue) item.unlimit = limitOf(this.time, first - wait, () => { this.#refuseLate(item) })
+        else this.#refuseLate(item)
+      })
+    }
     this.wake()
+  }
+
+  #refuseLate (item: Item): void {
+    this.refuse(item, new NotAcquiredError(`${described(item)} ${item.names.length > 1 ? 'were' : 'was'} not granted in time`))
   }
 
   /** Ends a wait. A place or a grant that comes all the same is given back (rule 5.3). */
@@ -200,7 +238,9 @@ export class Engine {
     })
     this.#ops.push(op)
     this.wake()
+    const done = this.use()
     return await op.promise.finally(() => {
+      done()
       unlimit()
       this.#ops = this.#ops.filter(other => other !== op)
       this.check()
@@ -238,10 +278,15 @@ export class Engine {
       this.#connectAt = 0
     }
     const timer = this.time.set(() => { this.#finish('unknown') }, limit)
+    const done = this.use()
     this.wake()
     await this.#running
     await this.#gone
     this.time.clear(timer)
+    done()
+    // An observer that nobody reads any more does not keep the process either.
+    this.#over = true
+    this.time.clear(this.#keeper)
   }
 
   wake (): void { this.#awake = true; this.#rouse() }
@@ -365,6 +410,30 @@ export class Engine {
     }
   }
 
+  /**
+   * A statement that names the schema of the extension. If that has another name by now, the session learns it and sends
+   * the statement once more (rule 1.3): the server has refused the first one before it did anything.
+   */
+  async #call (statement: (schema: string) => Statement): Promise<Rows> {
+    try {
+      return await this.#exec(...statement(this.schema))
+    } catch (error) {
+      if (!isMoved(error)) throw error
+      this.#found(await this.#exec(learnServer), error)
+      return await this.#exec(...statement(this.schema))
+    }
+  }
+
+  /** The schema, learned again after a statement that has not found it. Throws if the extension is not there. */
+  #found (rows: Rows, error: LockElectionError): void {
+    const [schema = null, , , , , database] = rows[0] ?? []
+    if (schema === null) throw notInstalled(database ?? '', error.sqlstate)
+    this.schema = schema
+  }
+
+  /** After a statement on another connection, which has not found the schema. */
+  async learnSchema (error: LockElectionError): Promise<void> { this.#found(await this.op(() => learnServer, []), error) }
+
   /** A connection to the first host that answers and is a primary. A host that is not goes to the end of the list. */
   async #connect (): Promise<void> {
     const { dials, connectLimit = CONNECT_LIMIT } = this.#options
@@ -396,10 +465,7 @@ export class Engine {
   async #learn (wire: Wire): Promise<void> {
     const [schema, isStandby, pid, notify, started, database = ''] = (await this.#exec(learnServer))[0] as string[]
     if (isStandby === 't') throw new LockElectionError('unavailable', 'the server is a standby', '25006')
-    if (schema == null) {
-      throw new LockElectionError('not_installed',
-        `lock_election is not installed in database "${database}" (CREATE EXTENSION lock_election)`)
-    }
+    if (schema == null) throw notInstalled(database)
     this.schema = schema
     this.#backend = [pid as string, started as string]
     this.#pooled = Number(pid) !== wire.pid()
@@ -440,7 +506,8 @@ export class Engine {
 
   async #grant (lease: Lease): Promise<void> {
     const sent = new Stamp(this.time)
-    const rows = await this.#exec(`SELECT ${this.schema}.grant_lease($1, $2)`, [`${lease.ttl} ms`, this.#prefix.slice(0, -1)])
+    const values = [interval(lease.ttl), this.#prefix.slice(0, -1)]
+    const rows = await this.#call(schema => [`SELECT ${schema}.grant_lease($1, $2)`, values])
     lease.id = rows[0]?.[0] as string
     lease.renewed(sent)
     if (lease === this.main) this.#become('connected')
@@ -456,13 +523,13 @@ export class Engine {
   async #renew (lease: Lease): Promise<0> {
     const sent = new Stamp(this.time)
     try {
-      const rows = await this.#exec(`SELECT ${this.schema}.keep_alive($1)`, [lease.id])
+      const validity = (await this.#call(schema => renew(lease, schema)))[0]?.[0]
       if (lease.ended) return 0
-      if (rows[0]?.[0] == null) {
+      if (validity == null) {
         this.#end(lease, new LockLostError('the server has ended the lease', 'LE001'))
         return 0
       }
-      lease.renewed(sent)
+      lease.renewed(sent, Number(validity))
       this.#failures = 0
       if (lease.items.size > 0) lease.lookAt = 0
       if (lease === this.main) this.#become('connected')
@@ -478,14 +545,16 @@ export class Engine {
   async #revoke (lease: Lease): Promise<0> {
     this.#leases.delete(lease.ttl)
     lease.ended = true
-    await this.#exec(`SELECT ${this.schema}.revoke_lease($1)`, [lease.id])
+    await this.#call(schema => [`SELECT ${schema}.revoke_lease($1)`, [lease.id]])
     return 0
   }
 
   async #revokeAll (): Promise<0> {
     const leases = this.#live().map(lease => lease.id)
     try {
-      if (leases.length > 0) await this.#exec(`SELECT ${this.schema}.revoke_lease(l) FROM pg_catalog.unnest($1::bigint[]) l`, [leases])
+      if (leases.length > 0) {
+        await this.#call(schema => [`SELECT ${schema}.revoke_lease(l) FROM pg_catalog.unnest($1::bigint[]) l`, [leases]])
+      }
     } catch (error) {
       if (error instanceof Broken) throw error
     }
@@ -548,8 +617,9 @@ export class Engine {
   }
 
   /** A row an item; else the server is not of our version, and nothing is known of what it did. */
-  async #execForEach (items: Item[], statement: Statement, each: (item: Item, row: Array<string | null>) => void): Promise<void> {
-    const rows = await this.#exec(...statement)
+  async #callForEach (items: Item[], statement: (schema: string) => Statement,
+    each: (item: Item, row: Array<string | null>) => void): Promise<void> {
+    const rows = await this.#call(statement)
     if (rows.length !== items.length) throw new LockElectionError('unknown', 'the server has answered with another number of rows')
     items.forEach((item, i) => { each(item, rows[i] ?? []) })
   }
@@ -563,7 +633,8 @@ export class Engine {
     for (const item of items) [item.phase, item.asked] = ['sent', this.#statements]
     try {
       if (lease.id === '') await this.#grant(lease)
-      await this.#execForEach(items, askFor(items, this.schema, this.#prefix + String(this.#statements)), (item, row) => {
+      const owner = this.#prefix + String(this.#statements)
+      await this.#callForEach(items, schema => askFor(items, schema, owner), (item, row) => {
         if (item.phase === 'sent') this.#asked(item, row)
       })
     } catch (error) {
@@ -589,6 +660,7 @@ export class Engine {
     item.phase = granted ? 'granted' : 'queued'
     if (item.state === 'over') this.#giveBack(item)
     else if (granted) this.#granted(item)
+    else if (item.overdue) this.#refuseLate(item)
     else {
       this.#queued.set(token, item)
       this.#use(item)
@@ -620,7 +692,7 @@ export class Engine {
     const together = reaction === 'tell' && items.length > 1
     for (const item of items) {
       item.alone ||= together
-      const again = together || (reaction === 'later' && !item.how.try && item.state === 'waiting')
+      const again = together || (reaction === 'later' && !item.how.try && !item.overdue && item.state === 'waiting')
       if (!again && item.phase === 'sent') this.lose(item, error)
     }
     this.#askAgain(items)
@@ -651,7 +723,7 @@ export class Engine {
     this.#gives = rest
     for (const item of items) item.releases++
     try {
-      await this.#execForEach(items, giveBack(items, this.schema), (item, [released]) => {
+      await this.#callForEach(items, schema => giveBack(items, schema), (item, [released]) => {
         // Sent again, it may have been done the first time (rule 7.5).
         this.#releaseOver(item, released === 't' || item.releases > 1 ? 'released' : 'lost')
       })
@@ -687,7 +759,7 @@ export class Engine {
   async #sendOp (op: Op): Promise<0> {
     op.sent = true
     try {
-      op.resolve(await this.#exec(op.sql(this.schema), op.values))
+      op.resolve(await this.#call(schema => [op.sql(schema), op.values]))
       this.#failures = 0
     } catch (error) {
       if (error instanceof Broken) throw error
@@ -778,7 +850,7 @@ export class Engine {
     const items = [...this.#hinted].slice(0, TOGETHER)
     for (const item of items) this.#hinted.delete(item)
     try {
-      for (const [place] of await this.#exec(...areHeld(items, this.schema))) {
+      for (const [place] of await this.#call(schema => areHeld(items, schema))) {
         const item = items[Number(place) - 1]
         if (item?.phase === 'queued' && item.state === 'waiting') this.#granted(item)
       }
@@ -795,7 +867,7 @@ export class Engine {
     const known = [...lease.items].filter(item => item.phase === 'queued' || item.phase === 'granted')
     lease.lookAt = this.time.mono() + jitter(OFTEN)
     try {
-      const rows = await this.#exec(...lookAt(lease, this.schema))
+      const rows = await this.#call(schema => lookAt(lease, schema))
       if (!lease.ended) this.#compare(lease, known, rows as string[][])
     } catch (error) {
       if (error instanceof Broken) throw error

@@ -82,31 +82,25 @@ export function reactionTo (error: LockElectionError): Reaction {
   return ruleOf(error.sqlstate)?.[2] ?? 'tell'
 }
 
+/** The schema of the extension has another name than a moment ago, or the extension is not there (rule 1.3). */
+export function isMoved (error: unknown): error is LockElectionError {
+  return error instanceof LockElectionError && (error.sqlstate === '3F000' || error.sqlstate === '42883')
+}
+
+export function notInstalled (database: string, sqlstate?: string): LockElectionError {
+  return new LockElectionError('not_installed',
+    `lock_election is not installed in database "${database}" (CREATE EXTENSION lock_election)`, sqlstate)
+}
+
 /** An error message of the server; null: the error is the driver's or the network's. */
 export function serverError (error: unknown): LockElectionError | null {
-  const { severity, code, message, hint } = error as Record<string, unknown>
+  const { severity, code, message, detail, hint } = error as Record<string, unknown>
   if (typeof severity !== 'string' || typeof code !== 'string') return null
   const kind = ruleOf(code)?.[1] ?? 'failed'
-  const more = hint ?? advice[code]
+  // Of a wrong argument, what is allowed.
+  const more = hint ?? (kind === 'invalid' ? detail : undefined) ?? advice[code]
   const text = String(message) + (more === undefined ? '' : ` (${String(more)})`)
   return kind === 'lost' ? new LockLostError(text, code) : new LockElectionError(kind, text, code)
-}
-
-export function invalid (message: string): LockElectionError { return new LockElectionError('invalid', message) }
-
-/**
- * Where the types are not checked: what is wrong with the options of a call, which knows these. One that is misspelt
- * would be ignored.
- */
-export function wrongOptions (options: unknown, ...known: string[]): LockElectionError | undefined {
-  if (options === null || typeof options !== 'object') return invalid(`options have to be an object: ${String(options)}`)
-  const unknown = Object.keys(options).find(key => !known.includes(key))
-  return unknown === undefined ? undefined : invalid(`there is no option ${unknown} here: ${known.join(', ')}`)
-}
-
-export function checkOptions (options: unknown, ...known: string[]): void {
-  const wrong = wrongOptions(options, ...known)
-  if (wrong !== undefined) throw wrong
 }
 
 /** No server; of an error of the driver or the network, or of a text. */

@@ -1,6 +1,8 @@
+import { holdForOf, invalid, textOf, wrongOptions } from './args.js'
 import type { Engine } from './engine.js'
-import { LockElectionError, LockLostError, invalid, serverError, wrongOptions } from './errors.js'
+import { LockElectionError, LockLostError, isMoved, serverError } from './errors.js'
 import type { Item, Outcome } from './item.js'
+import { isWatched, liveSignal } from './signals.js'
 
 /** Node.js 18 before 18.18 does not have it; there only `release` is left. */
 export const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for('nodejs.asyncDispose')
@@ -8,23 +10,6 @@ export const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? S
 /** A connection of the application's own, such as `Client` or `PoolClient` of node-postgres. */
 export interface Queryable {
   query: (text: string) => Promise<{ rows: any[] }>
-}
-
-/**
- * The signal of a controller, which is right at once: whoever reads `aborted`, `reason` or `throwIfAborted` looks at the
- * clock first, so a loop of events that was blocked does not hide a loss from the next line of work.
- */
-export function liveSignal (controller: AbortController, check: () => void): AbortSignal {
-  const { signal } = controller
-  const read = (key: 'aborted' | 'reason') => () => {
-    check()
-    return Reflect.get(AbortSignal.prototype, key, signal) as unknown
-  }
-  return Object.defineProperties(signal, {
-    aborted: { get: read('aborted') },
-    reason: { get: read('reason') },
-    throwIfAborted: { value: () => { if (signal.aborted) throw signal.reason } }
-  })
 }
 
 function literal (text: string): string { return `E'${text.replace(/\\/g, '\\\\').replace(/'/g, "''")}'` }
@@ -48,6 +33,7 @@ export class Hold {
   /** @internal */
   protected readonly item: Item
   #outcome: Promise<Outcome> | undefined
+  #unwatch: (() => void) | undefined
 
   /** @internal */
   constructor (engine: Engine, item: Item) {
@@ -56,8 +42,22 @@ export class Hold {
     this.names = Object.freeze([...item.names])
     this.token = BigInt(item.token)
     const controller = new AbortController()
-    this.signal = liveSignal(controller, () => { engine.check() })
-    item.lost = error => { controller.abort(error) }
+    this.signal = liveSignal(controller, () => { engine.check() }, () => { this.#watch() })
+    item.lost = error => {
+      controller.abort(error)
+      this.#watch()
+    }
+    item.watched = () => isWatched(this.signal)
+  }
+
+  /** Who waits to hear of the loss keeps the process, as long as it is held. */
+  #watch (): void {
+    if (this.item.state === 'held' && isWatched(this.signal)) {
+      this.#unwatch ??= this.engine.use()
+    } else {
+      this.#unwatch?.()
+      this.#unwatch = undefined
+    }
   }
 
   /** Is it held, by the clock and without asking anybody? */
@@ -83,17 +83,25 @@ export class Hold {
     const sql = `SELECT open::pg_catalog.text AS open, CASE WHEN open THEN (SELECT pg_catalog.count(${schema}.${fence}(n, ${token}))` +
       ` FROM pg_catalog.unnest(ARRAY[${this.names.map(literal).join(', ')}]::pg_catalog.text[]) n) END FROM (SELECT` +
       ' pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<>) pg_catalog.statement_timestamp() AS open) o'
-    if (typeof client?.query !== 'function') throw invalid('a fence needs a connection of node-postgres')
+    if (typeof client?.query !== 'function') throw invalid('client has to be a Client or PoolClient of node-postgres')
     let open: unknown
     try {
       open = (await client.query(sql)).rows[0]?.open
     } catch (error) {
       const told = serverError(error)
       if (told instanceof LockLostError && this.valid) this.engine.lose(this.item, told)
+      if (isMoved(told)) throw await this.#moved(schema, told)
       throw told ?? new LockElectionError('unavailable', (error as Error).message)
     }
     if (open !== 'true') throw invalid('the connection has no open transaction: BEGIN first')
     this.checkHeld()
+  }
+
+  /** The error of a fence that has not found its function: the transaction is over, and the next one finds it. */
+  async #moved (schema: string, error: LockElectionError): Promise<LockElectionError> {
+    const failed = await this.engine.learnSchema(error).then(() => undefined, (why: LockElectionError) => why)
+    if (failed !== undefined || this.engine.schema === schema) return failed ?? error
+    return new LockElectionError('unavailable', 'the schema of lock_election has a new name: roll back, and begin again', error.sqlstate)
   }
 
   /**
@@ -109,14 +117,22 @@ export class Hold {
     this.engine.check()
     if (this.#outcome !== undefined) return await this.#outcome
     if (this.item.state !== 'held') return 'lost'
-    const wrong = wrongOptions(options ?? {}, 'holdFor')
-    this.#outcome = new Promise((resolve, reject) => {
+    let wrong = wrongOptions(options ?? {}, 'holdFor')
+    let holdFor: number | undefined
+    try {
+      holdFor = holdForOf(options?.holdFor)
+    } catch (error) {
+      wrong ??= error as LockElectionError
+    }
+    const outcome = new Promise<Outcome>((resolve, reject) => {
       this.item.released = (outcome, error = wrong) => {
         if (error === undefined) resolve(outcome)
         else reject(error)
       }
-      this.engine.release(this.item, options?.holdFor ?? undefined)
+      this.engine.release(this.item, holdFor)
     })
+    this.#watch()
+    this.#outcome = outcome.finally(this.engine.use())
     return await this.#outcome
   }
 
@@ -137,9 +153,10 @@ export class Term extends Hold {
    * the new one; `invalid`, `unavailable`
    */
   async proclaim (value: string): Promise<void> {
+    const text = textOf('value', value)
     this.checkHeld()
     const rows = await this.engine.op(schema => `SELECT ${schema}.proclaim($1, $2, $3)`,
-      [this.names[0], this.item.token, value], 'unknown')
+      [this.names[0], this.item.token, text], 'unknown')
     if (rows[0]?.[0] !== 't' && this.valid) {
       this.engine.lose(this.item, new LockLostError('the server has ended the term', 'LE001'))
     }

@@ -9,9 +9,12 @@ export type Outcome = 'released' | 'lost' | 'unknown'
 
 export interface How { try: boolean, shared: boolean, permits: number, candidate: string }
 
-/** Doubles from 50 ms to a twentieth of the TTL (rule 4.3). */
+/** Milliseconds: the longest pause between two tries (rule 4.3). */
+function longestPause (ttl: number): number { return Math.min(Math.max(ttl / 20, 50), 1000) }
+
+/** Doubles from 50 ms to the longest pause. */
 export function backoff (failures: number, ttl: number): number {
-  return jitter(Math.min(50 * 2 ** Math.min(failures, 10), Math.min(Math.max(ttl / 20, 50), 1000)))
+  return jitter(Math.min(50 * 2 ** Math.min(failures, 10), longestPause(ttl)))
 }
 
 /** A lease: its deadline, and when it is renewed. */
@@ -23,16 +26,26 @@ export class Lease {
   /** When its holds are looked at, of `Time.mono`. */
   lookAt = Infinity
   #failures = 0
+  /** Of the last renewal that was answered. */
   #sent: Stamp
   #renewAge = 0
+  /** Of the renewal that is valid for longest, and for how many milliseconds it is. */
+  #best: Stamp
+  #validity = 0
 
-  constructor (readonly ttl: number, time: Time) { this.#sent = new Stamp(time) }
+  constructor (readonly ttl: number, time: Time) { this.#sent = this.#best = new Stamp(time) }
 
-  /** The renewal, or the grant, that was sent then has been answered. */
-  renewed (sent: Stamp): void {
+  /**
+   * The renewal, or the grant, that was sent then has been answered. `validity`: milliseconds that the lease would have
+   * left if the server crashed then. A short one does not take back what an earlier renewal has promised (rule 3.1).
+   */
+  renewed (sent: Stamp, validity: number = this.ttl): void {
     this.#sent = sent
     this.#failures = 0
-    this.#renewAge = jitter(this.ttl / 3)
+    this.#renewAge = jitter(Math.min(this.ttl / 3, Math.max(validity / 3, longestPause(this.ttl))))
+    if (validity - sent.age() < this.#validity - this.#best.age()) return
+    this.#best = sent
+    this.#validity = Math.min(validity, this.ttl)
   }
 
   failed (): void { this.#renewAge = this.#sent.age() + backoff(this.#failures++, this.ttl) }
@@ -41,8 +54,8 @@ export class Lease {
 
   /** Milliseconds to the deadline (rule 3.1); 0: nothing on it is held. */
   left (): number {
-    const lasts = this.ttl - Math.min(this.ttl / 20, 1000)
-    return this.id === '' || this.ended ? 0 : Math.max(0, lasts - this.#sent.age())
+    const margin = Math.min(this.ttl / 20, 1000)
+    return this.id === '' || this.ended ? 0 : Math.max(0, this.#validity - margin - this.#best.age())
   }
 }
 
@@ -66,11 +79,15 @@ export class Item {
   alone = false
   releases = 0
   holdFor: number | undefined
+  /** The limit of its wait has passed before the first answer, which decides. */
+  overdue = false
   /** Ends the limit of time of the wait, or of the release. */
   unlimit: () => void = () => {}
   granted!: () => void
   refused!: (error: unknown) => void
   lost: ((error: unknown) => void) | undefined
+  /** Does code of the application wait for the loss? */
+  watched: (() => boolean) | undefined
   released: ((outcome: Outcome, error?: LockElectionError) => void) | undefined
 
   constructor (readonly kind: Kind, readonly names: string[], readonly lease: Lease, readonly how: How) {}

@@ -1,10 +1,20 @@
+import {
+  checkOptions, flagOf, functionOf, holdForOf, limitOf, nameOrNamesOf, namesOf, permitsOf, signalOf, textOf, ttlOf,
+  wrongOptions
+} from './args.js'
 import { systemTime } from './clock.js'
 import { Election, observe, type ElectOptions, type Leader } from './election.js'
 import { Engine, type State } from './engine.js'
-import { LockElectionError, LockLostError, NotAcquiredError, checkOptions, invalid, wrongOptions } from './errors.js'
+import { LockElectionError, LockLostError, NotAcquiredError } from './errors.js'
+import { closeAtTheEnd } from './goodbye.js'
 import { Hold, Term, asyncDispose } from './hold.js'
+import type { ServerOptions } from './hosts.js'
 import { Item, type How, type Kind } from './item.js'
-import { dialsOf, type ServerOptions } from './wire.js'
+import { onAbort } from './signals.js'
+import { interval } from './statements.js'
+import { dialsOf } from './wire.js'
+
+const DEFAULT_TTL = 30_000
 
 export interface ConnectOptions extends ServerOptions {
   /** Of the session's lease, in milliseconds: 100 to 24 days. Default 30,000. */
@@ -41,9 +51,14 @@ export type UsingFunction<T> = (signal: AbortSignal, hold: Hold) => Promise<T> |
  */
 export class LockElection {
   readonly #engine: Engine
+  /** Takes back that the session is closed at the end of the process. */
+  readonly #atTheEnd: () => void
 
   /** @internal */
-  constructor (engine: Engine) { this.#engine = engine }
+  constructor (engine: Engine, atTheEnd = (): void => {}) {
+    this.#engine = engine
+    this.#atTheEnd = atTheEnd
+  }
 
   /**
    * Connects, and grants the lease. Every host is tried once.
@@ -51,22 +66,28 @@ export class LockElection {
    * @throws LockElectionError `unavailable`, `denied`, `not_installed`, `limit`, `invalid`
    */
   static async connect (options: ConnectOptions = {}): Promise<LockElection> {
-    const { ttl: given, name, onState, signal, ...server } = options
-    const ttl = milliseconds('ttl', given, 30_000)
+    checkOptions(options, ...Object.keys(options ?? {}))
+    const { ttl, name, onState, signal: given, ...server } = options
+    const signal = signalOf(given)
     const engine = new Engine({
-      ttl, name: String(name ?? ''), connectLimit: server.connectionTimeoutMillis, time: systemTime, dials: dialsOf(server)
+      ttl: ttlOf(ttl) ?? DEFAULT_TTL,
+      name: textOf('name', name ?? ''),
+      // 0: none of its own, as for node-postgres
+      connectLimit: limitOf('connectionTimeoutMillis', server.connectionTimeoutMillis) || undefined,
+      time: systemTime,
+      dials: dialsOf(server)
     })
+    if (onState !== undefined && onState !== null) functionOf('onState', onState)
     signal?.throwIfAborted()
-    const abandon = (): void => { engine.abandon(signal?.reason as Error) }
-    signal?.addEventListener('abort', abandon)
+    const done = onAbort(signal, () => { engine.abandon(signal?.reason as Error) })
     try {
       await engine.open()
     } finally {
-      signal?.removeEventListener('abort', abandon)
+      done()
       signal?.throwIfAborted()
     }
-    if (onState !== undefined) engine.onState = onState
-    return new LockElection(engine)
+    engine.onState = onState ?? engine.onState
+    return new LockElection(engine, closeAtTheEnd(engine))
   }
 
   /** `connected`; `suspended`: no connection now, and all holds are still held; `ended`: nothing is held. */
@@ -86,7 +107,7 @@ export class LockElection {
    */
   async acquire (names: string | string[], options: AcquireOptions = {}): Promise<Hold> {
     checkOptions(options, 'wait', 'shared', 'ttl', 'signal')
-    const list = Array.isArray(names) ? [...names] : [names]
+    const list = nameOrNamesOf(names)
     return await this.#acquire(list.length === 1 ? 'lock' : 'locks', list, options)
   }
 
@@ -99,13 +120,13 @@ export class LockElection {
   /** One of `permits` permits of a name. All who use the name state the same number. Errors: as `acquire`. */
   async permit (name: string, permits: number, options: Omit<AcquireOptions, 'shared'> = {}): Promise<Hold> {
     checkOptions(options, 'wait', 'ttl', 'signal')
-    return await this.#acquire('permit', [name], options, { permits })
+    return await this.#acquire('permit', [textOf('name', name)], options, { permits: permitsOf(permits) })
   }
 
   /** Tries each name for itself, in one statement for up to 128: a hold or null for each, in their order. */
   async tryAcquireEach (names: string[], options: Omit<AcquireOptions, 'wait'> = {}): Promise<Array<Hold | null>> {
     checkOptions(options, 'shared', 'ttl', 'signal')
-    const tries = names.map(async name => await this.tryAcquire(name, options))
+    const tries = namesOf(names).map(async name => await this.tryAcquire(name, options))
     const settled = await Promise.allSettled(tries)
     const failure = settled.find((one): one is PromiseRejectedResult => one.status === 'rejected')
     const holds = settled.map(one => one.status === 'fulfilled' ? one.value : null)
@@ -125,8 +146,8 @@ export class LockElection {
   async using<T> (names: string | string[], options: AcquireOptions, fn: UsingFunction<T>): Promise<T>
   async using<T> (names: string | string[], second: AcquireOptions | UsingFunction<T>, third?: UsingFunction<T>): Promise<T> {
     const [options, fn] = typeof second === 'function' ? [{}, second] : [second, third]
-    if (typeof fn !== 'function') throw invalid('what is to run has to be a function')
-    return await this.#run(await this.acquire(names, options), fn)
+    const run = functionOf('fn', fn) as UsingFunction<T>
+    return await this.#run(await this.acquire(names, options), run)
   }
 
   /**
@@ -140,13 +161,15 @@ export class LockElection {
    * lock_election.max_hold_for, `invalid`: it is no duration. Then the function was not run
    */
   async once (name: string, options: Omit<AcquireOptions, 'wait'> & { holdFor?: number }, fn: UsingFunction<unknown>): Promise<boolean> {
-    if (typeof fn !== 'function') throw invalid('what is to run has to be a function')
+    textOf('name', name)
+    functionOf('fn', fn)
     checkOptions(options, 'holdFor', 'shared', 'ttl', 'signal')
+    const { holdFor: given, ...how } = options
+    const holdFor = holdForOf(given)
     await this.reopen()
-    const { holdFor, ...how } = options
-    if (holdFor !== undefined && holdFor !== null) {
+    if (holdFor !== undefined) {
       // A NULL token holds nothing, and the server checks holdFor all the same: before the function runs.
-      await this.#engine.op(schema => `SELECT ${schema}.release_lock($1, NULL::bigint, $2)`, [name, `${holdFor} ms`])
+      await this.#engine.op(schema => `SELECT ${schema}.release_lock($1, NULL::bigint, $2)`, [name, interval(holdFor)])
     }
     const hold = await this.tryAcquire(name, how)
     if (hold === null) return false
@@ -162,18 +185,20 @@ export class LockElection {
    */
   async campaign (election: string, candidate: string, options: Omit<AcquireOptions, 'shared'> = {}): Promise<Term> {
     checkOptions(options, 'wait', 'ttl', 'signal')
-    return await this.#acquire('term', [election], options, { candidate }, Term)
+    const how = { candidate: textOf('candidate', candidate) }
+    return await this.#acquire('term', [textOf('election', election)], options, how, Term)
   }
 
   /**
    * Stands for election again and again, until `stop`; reopens a session that has ended. Attach the listeners before the
    * next `await`. Errors come as the event `error`.
    *
-   * @throws LockElectionError `invalid`: an option that there is not
+   * @throws LockElectionError `invalid`: a wrong argument, or an option that there is not
    */
   elect (election: string, candidate: string, options: ElectOptions = {}): Election {
     checkOptions(options, 'ttl')
-    return new Election(this, election, candidate, options)
+    ttlOf(options.ttl)
+    return new Election(this, textOf('election', election), textOf('candidate', candidate), options, this.#engine.use())
   }
 
   /**
@@ -182,7 +207,8 @@ export class LockElection {
    * @throws LockElectionError `unavailable`, `invalid`, `canceled`: the session was closed
    */
   async leader (election: string): Promise<Leader | null> {
-    const rows = await this.#engine.op(schema => `SELECT candidate, term FROM ${schema}.current_leader($1)`, [election])
+    const values = [textOf('election', election)]
+    const rows = await this.#engine.op(schema => `SELECT candidate, term FROM ${schema}.current_leader($1)`, values)
     return rows[0] === undefined ? null : { value: rows[0][0] as string, term: BigInt(rows[0][1] as string) }
   }
 
@@ -194,7 +220,7 @@ export class LockElection {
    */
   observe (election: string, options: { signal?: AbortSignal } = {}): AsyncIterableIterator<Leader | null> {
     checkOptions(options, 'signal')
-    return observe(this.#engine, election, options.signal)
+    return observe(this.#engine, textOf('election', election), signalOf(options.signal))
   }
 
   /**
@@ -209,11 +235,18 @@ export class LockElection {
    * lease ends by itself.
    *
    * @param options.limit milliseconds that it may take; default: a quarter of the TTL, 200 at least and 10,000 at most
-   * @throws LockElectionError `invalid`: an option that there is not; it is closed all the same
+   * @throws LockElectionError `invalid`: a wrong limit, or an option that there is not; it is closed all the same
    */
   async close (options?: { limit?: number } | null): Promise<void> {
-    const wrong = wrongOptions(options ?? {}, 'limit')
-    await this.#engine.close(options?.limit ?? undefined)
+    let wrong = wrongOptions(options ?? {}, 'limit')
+    let limit: number | undefined
+    try {
+      limit = limitOf('limit', options?.limit)
+    } catch (error) {
+      wrong ??= error as LockElectionError
+    }
+    await this.#engine.close(limit)
+    this.#atTheEnd()
     if (wrong !== undefined) throw wrong
   }
 
@@ -222,16 +255,16 @@ export class LockElection {
   async #acquire<T extends Hold = Hold> (kind: Kind, names: string[], options: AcquireOptions, more: Partial<How> = {},
     Type: new (engine: Engine, item: Item) => T = Hold as new (engine: Engine, item: Item) => T): Promise<T> {
     const engine = this.#engine
-    const { shared = false, signal } = options
-    const ttl = milliseconds('ttl', options.ttl, engine.main.ttl)
-    const wait = milliseconds('wait', options.wait, Infinity)
-    for (const name of names) if (typeof name !== 'string') throw invalid(`a name has to be a string, and not ${typeof name}`)
+    const shared = flagOf('shared', options.shared)
+    const signal = signalOf(options.signal)
+    const ttl = ttlOf(options.ttl) ?? engine.main.ttl
+    const wait = limitOf('wait', options.wait) ?? Infinity
     signal?.throwIfAborted()
     if (engine.closed) throw new LockElectionError('canceled', 'the session was closed')
     if (this.state === 'ended') throw new LockLostError('the session has ended: reopen() it')
-    const item = new Item(kind, names, engine.leaseOf(ttl), { try: wait <= 0, shared, permits: 0, candidate: '', ...more })
-    const cancel = (): void => { engine.refuse(item, signal?.reason) }
-    signal?.addEventListener('abort', cancel)
+    const item = new Item(kind, names, engine.leaseOf(ttl), { try: wait === 0, shared, permits: 0, candidate: '', ...more })
+    const done = engine.use()
+    const forget = onAbort(signal, () => { engine.refuse(item, signal?.reason) })
     try {
       const hold = await new Promise<T>((resolve, reject) => {
         item.granted = () => { resolve(new Type(engine, item)) }
@@ -241,28 +274,25 @@ export class LockElection {
       if (!hold.valid) throw hold.signal.reason
       return hold
     } finally {
-      signal?.removeEventListener('abort', cancel)
+      forget()
+      done()
     }
   }
 
   async #run<T> (hold: Hold, fn: UsingFunction<T>, holdFor?: number): Promise<T> {
+    const done = this.#engine.use()
     let result: T
     try {
       result = await fn(hold.signal, hold)
     } catch (error) {
       await hold.release({ holdFor }).catch(() => {})
       throw error
+    } finally {
+      done()
     }
     if (await hold.release({ holdFor }) === 'lost') throw hold.signal.reason ?? new LockLostError('it was lost before its release')
     return result
   }
-}
-
-/** Of time; null and undefined: the default. What no timer can count is refused, also where the types are not checked. */
-function milliseconds (what: string, value: number | null | undefined, otherwise: number): number {
-  const ms = value ?? otherwise
-  if (typeof ms !== 'number' || Number.isNaN(ms)) throw invalid(`${what} has to be a number of milliseconds: ${String(ms)}`)
-  return ms
 }
 
 function orNull (error: unknown): null {

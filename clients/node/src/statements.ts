@@ -31,6 +31,15 @@ export function askFor (items: Item[], schema: string, owner: string): Statement
   return [`SELECT ${columns} FROM ${schema}.${ask[kind][how.try ? 0 : 1] as string}`, [names, owner, lease.id, extra]]
 }
 
+/** Milliseconds as the server reads them, without an exponent. */
+export function interval (ms: number): string { return `${ms.toFixed(3)} ms` }
+
+/** One row: the whole milliseconds of validity, in a type that no setting of a role prints in another way. */
+export function renew (lease: Lease, schema: string): Statement {
+  return [`SELECT pg_catalog.floor(pg_catalog.date_part('epoch', ${schema}.keep_alive($1)) OPERATOR(pg_catalog.*) 1000)` +
+    '::pg_catalog.int8', [lease.id]]
+}
+
 /** Can it travel with others? */
 export function isSimple (item: Item): boolean {
   if (item.alone) return false
@@ -55,7 +64,7 @@ export function giveBack (items: Item[], schema: string): Statement {
     const release = first.kind === 'locks' ? 'release_locks($1, $2)' : 'release_lock($1, $2, NULL, true)'
     return [`SELECT ${schema}.${release}`, values]
   }
-  values.push(`${first.holdFor} ms`)
+  values.push(interval(first.holdFor))
   if (first.kind !== 'locks') return [`SELECT ${schema}.release_lock($1, $2, $3, true)`, values]
   return [`SELECT pg_catalog.bool_and(${schema}.release_lock(n, $2, $3, true)) FROM pg_catalog.unnest($1::text[]) n`, values]
 }

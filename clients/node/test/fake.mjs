@@ -20,6 +20,7 @@ export class FakeTime {
   }
 
   clear = timer => { this.timers.delete(timer) }
+  keep = () => this.set(() => {}, Infinity)
 
   // Time goes by, and all that is due runs when it is due.
   async pass (ms) {
@@ -52,6 +53,8 @@ export class FakeServer {
   hears = true
   down = false
   pooled = false
+  schema = 'le' // null: the extension is not there
+  validity = undefined // milliseconds; undefined: the TTL
   log = []
   plans = []
   wires = new Set()
@@ -101,10 +104,13 @@ export class FakeServer {
   }
 
   run (wire, text, values) {
-    if (/quote_ident/.test(text)) return [['le', this.standby ? 't' : 'f', String(wire.pid), this.notify, `start ${wire.pid}`]]
+    if (/quote_ident/.test(text)) {
+      return [[this.schema, this.standby ? 't' : 'f', String(wire.pid), this.notify, `start ${wire.pid}`, 'app']]
+    }
     if (/LISTEN/.test(text)) return this.listen(wire, text)
     if (/pg_terminate_backend/.test(text)) return this.backends.delete(values[0]) ? [['t']] : []
-    const [, name] = /le\.(\w+)\(/.exec(text)
+    const [, schema, name] = /\b(le\d*)\.(\w+)\(/.exec(text)
+    if (schema !== this.schema) throw fail('3F000', `schema "${schema}" does not exist`)
     return this[name](values, wire)
   }
 
@@ -164,7 +170,7 @@ export class FakeServer {
     const lease = this.leases.get(id)
     if (lease === undefined) return [[null]]
     lease.until = this.time.now + lease.ttl
-    return [['00:00:01']]
+    return [[String(this.validity ?? lease.ttl)]]
   }
 
   revoke_lease ([ids]) {
@@ -188,6 +194,10 @@ export class FakeServer {
       return [place.token, this.holds(place) ? 't' : 'f', `c_${name}`]
     })
   }
+
+  enqueue_candidate ([election, owner, lease]) { return this.enqueue_each([[election], owner, lease]) }
+
+  resign ([election, term]) { return this.release_each([[election], [term]]) }
 
   release_each ([names, tokens]) {
     return names.map((name, i) => [this.remove(place => place.name === name && place.token === tokens[i]) ? 't' : 'f'])

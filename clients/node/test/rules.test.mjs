@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
+import { LockElection } from '../dist/esm/index.js'
 import { fail, settle, start } from './fake.mjs'
 
 setFlagsFromString('--expose-gc')
@@ -21,6 +22,43 @@ test('3.1 the deadline counts from the sending of the last renewal that was answ
   assert.ok(hold.timeLeft <= 18_000, 'no answer yet')
   await time.pass(5000)
   assert.ok(hold.timeLeft > 21_500 && hold.timeLeft <= 29_000 - 5000 + 1, `${hold.timeLeft}`)
+})
+
+test('3.1, 4.1 a renewal counts for the validity that it returned, and the next one comes a third of that later', async () => {
+  const { time, server, session } = await start({ validity: 9000 })
+  const hold = await session.acquire('x')
+  await time.pass(11_100) // renewed between 9 and 11 s
+  assert.equal(server.sent(/keep_alive/).length, 1)
+  assert.equal(hold.timeLeft, 29_000 - 11_100, 'what the grant has promised stands')
+  await time.pass(27_000 - 11_100)
+  const renewals = server.sent(/keep_alive/).length
+  assert.ok(renewals >= 5 && renewals <= 8, `${renewals} renewals, one each 2.7 to 3.3 s`)
+  assert.ok(hold.timeLeft >= 9000 - 1000 - 3300 && hold.timeLeft <= 8000, `${hold.timeLeft}`)
+  server.down = true
+  server.cut()
+  await time.pass(hold.timeLeft - 1)
+  assert.equal(hold.valid, true)
+  await time.pass(1)
+  assert.equal(hold.valid, false)
+})
+
+test('3.1, 4.1 a validity of nothing takes nothing back, and makes nobody renew without a pause', async () => {
+  const { time, server, session } = await start({ validity: 0 })
+  const hold = await session.acquire('x')
+  await time.pass(28_900)
+  assert.equal(hold.valid, true)
+  const renewals = server.sent(/keep_alive/).length
+  assert.ok(renewals >= 15 && renewals <= 24, `${renewals}`)
+  server.validity = undefined
+  await time.pass(60_000)
+  assert.equal(hold.valid, false)
+  await session.reopen()
+  const again = await session.acquire('x')
+  server.validity = 1e9
+  await time.pass(12_000)
+  assert.ok(again.timeLeft <= 29_000, 'never more than the TTL')
+  await time.pass(120_000)
+  assert.equal(again.valid, true)
 })
 
 // Runs some of the timers that are due, in their order, before the others.
@@ -182,6 +220,45 @@ test('1.5 each statement has an owner of its own, so holds of one session exclud
   const owners = server.places.map(place => place.owner)
   assert.match(owners[0], /^test#[0-9a-f]{16}-1$/)
   assert.equal(new Set(owners).size, 2)
+})
+
+test('5.2 a wait that is shorter than a round trip acquires what is free, and leaves no place in the queue', async () => {
+  const { time, server, session } = await start()
+  for (const wait of [1, 20, 7000]) {
+    for (let i = 0; i < 2; i++) server.plan(/enqueue_each/, 50)
+    const first = session.acquire(`n${wait}`, { wait })
+    await time.pass(60)
+    assert.equal((await first).valid, true, `${wait}`)
+    const second = assert.rejects(session.acquire(`n${wait}`, { wait }), { code: 'not_acquired', message: /was not granted in time/ })
+    await time.pass(49)
+    assert.equal(server.sent(/release_each/).length, 0)
+    await time.pass(wait)
+    await second
+    assert.equal(server.places.length, 1, `${wait}`)
+    assert.equal(await (await first).release(), 'released')
+    server.log = []
+  }
+})
+
+test('5.2, 5.3 a short wait whose first answer never comes ends with the limit of a call, and leaves nothing', async () => {
+  const { time, server, session } = await start()
+  server.plan(/enqueue_each/, 'hang')
+  let ended = -1
+  const waiting = session.acquire('x', { wait: 10 }).catch(error => { ended = time.now; return error })
+  await time.pass(7499)
+  assert.equal(ended, -1)
+  server.down = true
+  await time.pass(2)
+  assert.equal((await waiting).code, 'not_acquired')
+  assert.equal(ended, 7500)
+  assert.equal(server.places.length, 1)
+  server.down = false
+  await time.pass(8000)
+  assert.equal(server.places.length, 0)
+  for (let i = 0; i < 9; i++) server.plan(/enqueue_each/, fail('55P03'))
+  const refused = session.acquire('x', { wait: 10 }).catch(error => error)
+  await time.pass(500)
+  assert.equal((await refused).sqlstate, '55P03', 'that is the first answer')
 })
 
 test('5.3 a wait that is given up gives its place back', async () => {
@@ -399,8 +476,7 @@ test('5.1 an attempt without an answer is unavailable, and what it has acquired 
 test('8.1 errors: to the caller, later, or another connection', async () => {
   const { time, server, session } = await start()
   for (const [sqlstate, expected] of [
-    ['40P01', 'deadlock'], ['53400', 'limit'], ['42501', 'denied'], ['22023', 'invalid'], ['42883', 'not_installed'],
-    ['55000', 'not_installed'], ['0A000', 'failed']
+    ['40P01', 'deadlock'], ['53400', 'limit'], ['42501', 'denied'], ['22023', 'invalid'], ['55000', 'not_installed'], ['0A000', 'failed']
   ]) {
     server.plan(/enqueue_each/, fail(sqlstate))
     await assert.rejects(session.acquire('x'), error => error.code === expected && error.sqlstate === sqlstate, sqlstate)
@@ -416,6 +492,79 @@ test('8.1 errors: to the caller, later, or another connection', async () => {
   await assert.rejects(session.acquire('y'), code('lost'))
   await settle()
   assert.equal(server.sent(/keep_alive/).length, before + 1)
+})
+
+test('8.1 a statement that does not find the schema is sent again with its new name, each kind of it', async () => {
+  const { time, server, session } = await start()
+  const hold = await session.acquire('x')
+  let version = 1
+  const rename = () => { server.schema = `le${++version}` }
+  rename()
+  const other = await session.acquire('y')
+  rename()
+  assert.equal((await session.tryAcquire('z')).valid, true)
+  const waiting = session.acquire('x')
+  await settle()
+  rename()
+  await time.pass(12_000) // a renewal, which finds it, and the look after it
+  assert.equal(hold.valid && other.valid, true)
+  rename()
+  await hold.release()
+  assert.equal((await waiting).valid, true)
+  rename()
+  await session.acquire('short', { ttl: 1000 })
+  assert.equal(session.state, 'connected')
+  assert.equal(server.sent(/^connect/).length, 1)
+  rename()
+  await session.close()
+  assert.equal(server.leases.size, 0)
+})
+
+test('8.1, 8.2 where the extension is not there any more callers are told, and renewals go on until it is or the deadline', async () => {
+  for (const missing of ['42883', '3F000']) {
+    const { time, server, session, states } = await start()
+    const hold = await session.acquire('x')
+    for (let i = 0; i < 2; i++) server.plan(/enqueue_each/, fail(missing))
+    await assert.rejects(session.acquire('y'), { code: 'not_installed', sqlstate: missing, message: /CREATE EXTENSION/ })
+    server.schema = null
+    await assert.rejects(session.acquire('y'), {
+      code: 'not_installed', message: 'lock_election is not installed in database "app" (CREATE EXTENSION lock_election)'
+    })
+    await time.pass(12_000)
+    assert.deepEqual([hold.valid, states.at(-1)], [true, 'suspended'])
+    // made again, elsewhere, and without the lease
+    server.leases.clear()
+    server.places = []
+    server.schema = 'le2'
+    await time.pass(1500)
+    assert.deepEqual([hold.valid, hold.signal.reason.message, session.state], [false, 'the server has ended the lease', 'ended'])
+    await session.reopen()
+    assert.equal((await session.acquire('x')).valid, true)
+  }
+})
+
+test('8.1, 11.1 a fence that does not find the schema says what to do, and the next one finds it', async () => {
+  const { server, session } = await start()
+  const hold = await session.acquire('x')
+  const asked = []
+  const client = {
+    query: async text => {
+      asked.push(/\ble\d*\b/.exec(text)[0])
+      if (asked.at(-1) !== server.schema) throw fail('3F000', 'schema "le" does not exist')
+      return { rows: [{ open: 'true' }] }
+    }
+  }
+  server.schema = 'le2'
+  await assert.rejects(hold.fence(client), {
+    code: 'unavailable', sqlstate: '3F000', message: 'the schema of lock_election has a new name: roll back, and begin again'
+  })
+  await hold.fence(client)
+  assert.deepEqual(asked, ['le', 'le2'])
+  server.schema = null
+  await assert.rejects(hold.fence(client), code('not_installed'))
+  server.schema = 'le2'
+  await assert.rejects(hold.fence({ query: async () => { throw fail('42883') } }), { code: 'not_installed', sqlstate: '42883' })
+  assert.equal(hold.valid, true)
 })
 
 test('8.2 an error on opening is told at once', async () => {
@@ -496,17 +645,12 @@ test('14.3 close takes no longer than its limit, without an answer and without a
   }
 })
 
-test('a TTL that the server refuses shortens no other call, and what is no number is refused', async () => {
+test('a TTL that the server refuses shortens no other call', async () => {
   const { time, server, session, engine } = await start()
   const limit = engine.callLimit()
-  for (const ttl of [0, -5, 1e300, Infinity]) {
-    server.plan(/grant_lease/, fail('22023'))
-    await assert.rejects(session.acquire('x', { ttl }), code('invalid'))
-    assert.equal(engine.callLimit(), limit, `${ttl}`)
-  }
-  for (const wrong of [NaN, '5', {}, 5n]) {
-    for (const options of [{ ttl: wrong }, { wait: wrong }]) await assert.rejects(session.acquire('x', options), code('invalid'))
-  }
+  server.plan(/grant_lease/, Object.assign(fail('22023', 'ttl is out of range'), { detail: 'It is an interval.' }))
+  await assert.rejects(session.acquire('x', { ttl: 150 }), { code: 'invalid', message: 'ttl is out of range (It is an interval.)' })
+  assert.equal(engine.callLimit(), limit)
   server.plan(/grant_lease/, 'hang')
   const controller = new AbortController()
   const canceled = assert.rejects(session.acquire('x', { ttl: 500, signal: controller.signal }))
@@ -532,9 +676,127 @@ test('arguments of no sense are refused before anything is asked for', async () 
   const hold = await session.acquire('x', { ttl: null, wait: null })
   for (const client of [undefined, null, {}]) await assert.rejects(hold.fence(client), code('invalid'))
   assert.equal(await hold.release(null), 'released')
-  const again = await session.acquire('x', { wait: -1 })
+  const again = await session.acquire('x', { wait: Infinity, shared: null, signal: null })
   assert.equal(await again.release({ holdFor: null }), 'released')
   await session.close(null)
+})
+
+// What comes, and how messages have it.
+class Duration { total () { return 500 } }
+const notNumbers = [
+  ['500ms', 'the string "500ms"; a duration is a number, such as 500 for "500ms"'],
+  [5n, 'the bigint 5n; a duration is a number: Number(value)'],
+  [new Duration(), "an object of the class Duration; a duration is a number: duration.total('milliseconds')"],
+  [true, 'true'], [{}, 'an object'], [[5], 'an array'], [() => {}, 'a function'], [Symbol('x'), 'a symbol'],
+  [new Date(0), 'an object of the class Date'], [Object.create(null), 'an object']
+]
+const numbers = (...some) => some.map(number => [number, `the number ${number}`])
+const longest = 24 * 86_400_000
+const durations = [
+  ['ttl', `from 100 to ${longest}`, numbers(NaN, Infinity, -Infinity, -1, 0, 99.9, longest + 1)],
+  ['wait', '0 or more', numbers(NaN, -Infinity, -5, -0.001)]
+]
+
+test('durations of no sense are refused in words of JavaScript, by every call', async () => {
+  const { server, session } = await start()
+  const sent = server.log.length
+  const calls = {
+    acquire: options => session.acquire('x', options),
+    several: options => session.acquire(['x', 'y'], options),
+    permit: options => session.permit('x', 2, options),
+    campaign: options => session.campaign('x', 'me', options),
+    using: options => session.using('x', options, () => assert.fail('it runs')),
+    tryAcquire: options => session.tryAcquire('x', options),
+    tryAcquireEach: options => session.tryAcquireEach(['x', 'y'], options),
+    once: options => session.once('x', options, () => assert.fail('it runs')),
+    elect: async options => session.elect('x', 'me', options)
+  }
+  for (const [argument, range, some] of durations) {
+    for (const [value, shown] of [...some, ...notNumbers]) {
+      for (const [name, call] of Object.entries(calls)) {
+        if (argument === 'wait' && /^(try|once|elect)/.test(name)) continue
+        const message = `${argument} has to be a number of milliseconds, ${range}, and not ${shown}`
+        await assert.rejects(call({ [argument]: value }), { code: 'invalid', message }, name)
+      }
+    }
+  }
+  for (const [value, shown] of [...numbers(NaN, Infinity, -1, longest + 1), ...notNumbers]) {
+    const error = { code: 'invalid', message: `holdFor has to be a number of milliseconds, from 0 to ${longest}, and not ${shown}` }
+    await assert.rejects(calls.once({ holdFor: value }), error)
+  }
+  assert.equal(server.log.length, sent)
+})
+
+test('a release with a holdFor of no sense releases, and a close with such a limit closes', async () => {
+  for (const [value, shown] of [...numbers(NaN, -1), ...notNumbers]) {
+    const { server, session } = await start()
+    const hold = await session.acquire('x')
+    const message = `holdFor has to be a number of milliseconds, from 0 to ${longest}, and not ${shown}`
+    await assert.rejects(hold.release({ holdFor: value }), { code: 'invalid', message })
+    await assert.rejects(hold.release(), { message })
+    assert.equal(server.places.length, 0)
+    await assert.rejects(session.close({ limit: value }), { code: 'invalid', message: `limit has to be a number of milliseconds, 0 or more, and not ${shown}` })
+    assert.deepEqual([session.state, server.leases.size], ['ended', 0])
+  }
+})
+
+test('texts that are no Unicode, or no texts, are refused by every call, and name the argument', async () => {
+  const { server, session } = await start()
+  const election = session.elect('fine', 'fine')
+  await settle()
+  const term = await session.campaign('another', 'fine')
+  const sent = server.log.length
+  const run = () => assert.fail('it runs')
+  const calls = [
+    ['names', text => session.acquire(text)], ['names[1]', text => session.acquire(['x', text])],
+    ['names', text => session.tryAcquire(text)], ['names[0]', text => session.tryAcquireEach([text])],
+    ['names', text => session.using(text, run)], ['name', text => session.once(text, {}, run)],
+    ['name', text => session.permit(text, 2)], ['election', text => session.campaign(text, 'me')],
+    ['candidate', text => session.campaign('x', text)], ['election', async text => session.elect(text, 'me')],
+    ['candidate', async text => session.elect('x', text)], ['election', text => session.leader(text)],
+    ['election', async text => session.observe(text)], ['value', text => term.proclaim(text)],
+    ['value', text => election.proclaim(text)], ['name', text => LockElection.connect({ name: text, host: '/nowhere' })]
+  ]
+  for (const [argument, call] of calls) {
+    const start = `${argument.replace(/[[\]]/g, '\\$&')} has to be`
+    for (const [text, index] of [['\ud800', 0], ['a\udc00', 1], ['\udc00\ud800', 0], ['🔒\ud83d', 2]]) {
+      const message = new RegExp(`^${start} well-formed Unicode, and there is a lone surrogate at index ${index}$`)
+      await assert.rejects(call(text), { code: 'invalid', message }, `${call}`)
+    }
+    await assert.rejects(call('a\0b'), { code: 'invalid', message: new RegExp(`^${start} a string without U\\+0000`) }, `${call}`)
+    for (const [value, shown] of [[5, 'the number 5'], [true, 'true'], [{}, 'an object'], [Buffer.from('x'), 'an object of the class Uint8Array']]) {
+      await assert.rejects(call(value), { code: 'invalid', message: new RegExp(`^${start} .*string.*, and not ${shown}$`) }, `${call}`)
+    }
+  }
+  await assert.rejects(session.tryAcquireEach('abc'), { message: 'names has to be an array of strings, and not the string "abc"' })
+  await assert.rejects(session.acquire(undefined), { message: 'names has to be a string or an array of strings, and not undefined' })
+  assert.equal(server.log.length, sent)
+  await session.close()
+})
+
+test('other arguments of no sense are refused, by name', async () => {
+  const { server, session } = await start()
+  const sent = server.log.length
+  for (const value of [0, -1, 1.5, NaN, Infinity, 2 ** 31, '2', 2n, undefined, null]) {
+    await assert.rejects(session.permit('x', value), { code: 'invalid', message: /^permits has to be an integer from 1 to 2147483647, and not / })
+  }
+  for (const value of ['no', 1, 0, {}]) {
+    await assert.rejects(session.acquire('x', { shared: value }), { code: 'invalid', message: /^shared has to be true or false, and not / })
+  }
+  for (const value of ['now', 5, {}, new AbortController()]) {
+    const wrong = { code: 'invalid', message: /^signal has to be an AbortSignal, and not / }
+    await assert.rejects(session.acquire('x', { signal: value }), wrong)
+    await assert.rejects(async () => session.observe('x', { signal: value }), wrong)
+    await assert.rejects(LockElection.connect({ signal: value }), wrong)
+  }
+  for (const [options, message] of [
+    [null, /^options has to be an object, and not null/], ['x', /^options has to be an object, and not the string "x"/],
+    [{ ttl: NaN }, /^ttl .* the number NaN/], [{ ttl: '30s' }, /^ttl .* the string "30s"/], [{ onState: 5 }, /^onState .* the number 5/],
+    [{ connectionTimeoutMillis: -1 }, /^connectionTimeoutMillis .* the number -1/], [{ host: 5 }, /^host has to be a string, and not a number/],
+    [{ port: {} }, /^port has to be a number, and not an object/], [{ port: 70_000 }, /^port has to be an integer from 1 to 65535/]
+  ]) await assert.rejects(LockElection.connect(options), { code: 'invalid', message })
+  await assert.rejects(session.using('x', {}), { code: 'invalid', message: 'fn has to be a function, and not undefined' })
+  assert.equal(server.log.length, sent)
 })
 
 test('an option that there is not is refused before anything is asked for', async () => {

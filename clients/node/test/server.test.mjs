@@ -1,10 +1,11 @@
 // With a server: what the fake one of rules.test.mjs cannot tell.
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
+import { getEventListeners, once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import { after, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { inspect } from 'node:util'
 import pg from 'pg'
 import { LockElection, LockElectionError, LockLostError, NotAcquiredError } from 'lock-election'
 import { closeAll, code, connected, fresh, killAll, open, root, run, sql, until } from './helper.mjs'
@@ -301,7 +302,7 @@ test('hostile names: the server says what is wrong, and nothing else is hit', as
   const session = await open()
   const client = await connected()
   const neighbour = await session.acquire(fresh())
-  for (const name of ["'; DROP TABLE x; --\\", '🔒'.repeat(60), '%s ? $1 {"a"}', '__proto__', ' ', 'x\ud800', 'a\nb']) {
+  for (const name of ["'; DROP TABLE x; --\\", '🔒'.repeat(60), '%s ? $1 {"a"}', '__proto__', ' ', '\u{10ffff}', 'a\nb']) {
     const [hold, other] = await Promise.all([session.acquire(name), session.acquire([`${name} 2`, `${name} 3`])])
     await client.query('BEGIN')
     await hold.fence(client)
@@ -441,6 +442,172 @@ test('a server that falls silent, and a connection that is half open', async () 
   await session.close({ limit: 100 })
 })
 
+// Strings that are wrong, each with a password; nobody listens on port 1.
+const wrongStrings = [
+  'postgres://u:S3cr3t%ZZ@127.0.0.1:1/db', 'postgres://u:a%S3cr3t@127.0.0.1:1/db', 'postgres//u:S3cr3t@127.0.0.1:1/db',
+  'postgres:u:S3cr3t@127.0.0.1:1/db', 'u:S3cr3t@127.0.0.1/db', 'postgres://u:S3cr3t@[::1/db', 'postgres://u:S3cr3t@127.0.0.1:port/db',
+  'postgres://u:1/S3cr3t@127.0.0.1:1/db', 'postgres://127.0.0.1:1/S3cr3t@127.0.0.1:1/db', 'postgres://u:1?S3cr3t@127.0.0.1:1/db',
+  'postgres://u:1#S3cr3t@127.0.0.1:1/db', 'postgres://a,password=S3cr3t/db', 'postgres://u@127.0.0.1:1/db?password=S3cr3t%ZZ',
+  'postgres://u@127.0.0.1:1/db?sslcert=/S3cr3t', 'postgres://127.0.0.1:1/db?host=S3cr3t@127.0.0.1', 'jdbc:postgresql://127.0.0.1:1/db?password=S3cr3t',
+  'host=127.0.0.1 port=1 password=my S3cr3t dbname=db', "host=127.0.0.1 port=1 password='S3cr3t dbname=db", 'host=127.0.0.1 port=1 password S3cr3t',
+  "host=127.0.0.1 port=1 password='a'S3cr3t", 'host=127.0.0.1,port=1,password=S3cr3t', 'dbname=x,password=S3cr3t', 'dbname=x;password=S3cr3t',
+  'user=u,password=S3cr3t', 'Host=127.0.0.1;Port=1;Password=S3cr3t', 'host=127.0.0.1 port=S3cr3t', 'host=postgres://u:S3cr3t@127.0.0.1:1/db'
+]
+
+test('no error shows a piece of a connection string that may be a secret', async () => {
+  const url = 'postgres://u:S3cr3t@127.0.0.1:1/db'
+  const wrongOptions = [
+    ...wrongStrings.map(connectionString => ({ connectionString })), { host: url }, { database: url }, { user: url },
+    { connectionString: [url] }, { connectionString: new URL(url) }, { password: ['S3cr3t'] }, { host: [url] }, { port: 'S3cr3t' },
+    { host: '127.0.0.1', port: 1, password: 'S3cr3t' }
+  ]
+  for (const options of wrongOptions) {
+    await assert.rejects(LockElection.connect(options), error => {
+      const shown = inspect(error, { showHidden: true, depth: 9 }) + JSON.stringify(error) + String(error.cause) + error.stack
+      assert.doesNotMatch(shown, /S3cr3t/)
+      assert.ok(error instanceof LockElectionError)
+      const strange = typeof options.connectionString !== 'string' || !/%|password=S3cr3t%ZZ/.test(options.connectionString)
+      assert.ok(error.code === 'invalid' || error.code === 'unavailable', `${error}`)
+      assert.ok(error.code === 'invalid' || !strange || options.password === 'S3cr3t', `${inspect(options)}: ${error}`)
+      return true
+    })
+  }
+})
+
+test('a connection target in the environment that is a whole connection string is not shown', async () => {
+  for (const name of ['PGHOST', 'PGDATABASE', 'PGUSER']) {
+    const program = run(['--input-type=module', '-e', `
+      import { LockElection } from 'lock-election'
+      await LockElection.connect()
+    `], { env: { ...process.env, [name]: 'postgres://u:S3cr3t@127.0.0.1:1/db' } })
+    await program.exits()
+    assert.equal(program.code, 1)
+    assert.match(program.lines.join(' '), /not a whole connection string/)
+    assert.doesNotMatch(program.lines.join(' '), /S3cr3t/)
+  }
+})
+
+test('hundreds of calls on one signal print no warning, and leave no listener', async () => {
+  const session = await open()
+  const warnings = []
+  const warned = warning => warnings.push(String(warning))
+  process.on('warning', warned)
+  const controller = new AbortController()
+  const { signal } = controller
+  const [name, free] = [fresh(), fresh()]
+  const hold = await session.acquire(name)
+  const waiting = Array.from({ length: 200 }, () => assert.rejects(session.acquire(name, { signal }), { name: 'AbortError' }))
+  const observing = Array.from({ length: 20 }, () => session.observe(name, { signal }).next())
+  const connecting = Array.from({ length: 20 }, () => open({ signal }))
+  await Promise.all([...observing, ...connecting])
+  assert.equal(getEventListeners(signal, 'abort').length, 1)
+  for (let i = 0; i < 20; i++) await (await session.acquire(free, { signal })).release()
+  // of the library's own, which applications hand on
+  for (let i = 0; i < 200; i++) hold.signal.addEventListener('abort', () => {})
+  controller.abort()
+  await Promise.all(waiting)
+  await sleep(0) // warnings come in the next round
+  const again = new AbortController()
+  await (await session.acquire(free, { signal: again.signal })).release()
+  assert.equal(getEventListeners(again.signal, 'abort').length, 0)
+  process.off('warning', warned)
+  assert.deepEqual(warnings, [])
+})
+
+// A program without close, whose main ends; what it has printed, and whether its lock is free after it.
+async function withoutClose (body, ...flags) {
+  const name = fresh()
+  const program = run([...flags, '--input-type=module', '-e', `
+    import { LockElection } from 'lock-election'
+    const name = ${JSON.stringify(name)}
+    const session = await LockElection.connect({ ttl: 60_000 })
+    const hold = await session.acquire(name)
+    ${body}
+  `])
+  return { program, isFree: async () => (await sql('SELECT 1 FROM lock_election.locks WHERE name = $1', [name])).length === 0 }
+}
+
+test('a process whose main ends without close gives back what it holds', async () => {
+  for (const body of [
+    '', 'await hold.signal.aborted', "session.campaign('goodbye', 'me')", 'process.exitCode = 0',
+    "await session.once('goodbye job', {}, () => {})", 'setTimeout(() => {}, 100)',
+    "import('node:child_process').then(({ execFile }) => execFile('sleep', ['0.1']).on('exit', () => {}))",
+    "import('node:worker_threads').then(({ Worker }) => new Worker('0', { eval: true }))"
+  ]) {
+    const { program, isFree } = await withoutClose(body)
+    await program.exits()
+    assert.deepEqual([program.code, program.lines], [0, []], body)
+    assert.equal(await isFree(), true, body)
+  }
+})
+
+test('there is no goodbye while code can still work under the lock', async () => {
+  const sleeper = "const child = (await import('node:child_process')).spawn('sleep', ['60'], { detached: true, stdio: 'ignore' }); child.unref()"
+  for (const [what, body] of Object.entries({
+    'a child that is alive and does not keep the process': `${sleeper}; process.on('exit', () => child.kill())`,
+    'a worker likewise': "new (await import('node:worker_threads')).Worker('setInterval(() => {}, 1000)', { eval: true }).unref()",
+    'code that waits to hear of the loss': "hold.signal.addEventListener('abort', () => {})",
+    'a call that waits': 'session.acquire(name)',
+    'a function that runs': "session.using(name + ' 2', () => new Promise(() => {}))",
+    'an election': "session.elect(name, 'me')",
+    'an observer': 'session.observe(name).next().then(() => session.observe(name).next())',
+    'a listener of beforeExit that works': `let i = 0
+      process.on('beforeExit', () => { if (i++ < 40) setTimeout(() => { if (hold.valid) console.log('works') }, 50) })`
+  })) {
+    const { program, isFree } = await withoutClose(`${body}\nprocess.once('beforeExit', () => console.log('empty')); setTimeout(() => console.log('ready'), 50)`)
+    await program.prints(/ready/)
+    await sleep(1500) // the time that is tested: of more than one look
+    assert.equal(program.code, undefined, `${what}: ${program.lines}`)
+    assert.equal(await isFree(), false, what)
+    if (/^a listener of beforeExit/.test(what)) {
+      await program.exits()
+      assert.equal(program.lines.filter(line => line === 'works').length, 40)
+      assert.equal(await isFree(), true, what)
+    } else {
+      program.child.kill('SIGTERM')
+      await program.exits()
+      assert.equal(await isFree(), false, what)
+    }
+  }
+})
+
+test('a child that ends later lets the process go', async () => {
+  const { program, isFree } = await withoutClose(`
+    const child = (await import('node:child_process')).spawn('sleep', ['0.5'], { stdio: 'ignore' })
+    child.unref()
+  `)
+  await program.exits()
+  assert.deepEqual([program.code, await isFree()], [0, true])
+})
+
+test('process.exit, an uncaught exception and a signal give nothing back: work may be under way', async () => {
+  for (const body of ['process.exit(0)', "setTimeout(() => { throw new Error('mine') })", "setTimeout(() => process.kill(process.pid, 'SIGTERM'), 50)"]) {
+    const { program, isFree } = await withoutClose(`${body}\nawait new Promise(resolve => setTimeout(resolve, 5000))`)
+    await program.exits()
+    assert.equal(await isFree(), false, body)
+  }
+})
+
+test('a worker thread says no goodbye: nobody there knows what the other threads do', async () => {
+  const name = fresh()
+  const program = run(['--input-type=module', '-e', `
+    import { Worker } from 'node:worker_threads'
+    const worker = new Worker(new URL('data:text/javascript,' + encodeURIComponent(\`
+      import { LockElection } from '${new URL('../dist/esm/index.js', import.meta.url)}'
+      const session = await LockElection.connect({ ttl: 60_000 })
+      await session.acquire(${JSON.stringify(name)})
+      console.log('held')
+    \`)))
+    worker.on('exit', () => console.log('over'))
+  `])
+  await program.prints(/held/)
+  await sleep(1500) // the time that is tested: of more than one look
+  assert.deepEqual(program.lines, ['held'])
+  program.child.kill('SIGKILL')
+  await program.exits()
+  assert.equal((await sql('SELECT 1 FROM lock_election.locks WHERE name = $1', [name])).length, 1)
+})
+
 test('nothing keeps the process after close, and close gives all back', async () => {
   const name = fresh()
   const program = run(['--input-type=module', '-e', `
@@ -491,7 +658,27 @@ test('the README is right, and the one of the project', async () => {
   assert.ok(blocks.length >= 5)
   for (const block of blocks) {
     const program = run(['--input-type=module', '-e', block])
+    if (/SIGTERM/.test(block)) {
+      await program.prints(/works/)
+      program.child.kill('SIGTERM')
+    }
     await program.exits()
     assert.equal(program.code, 0, program.lines.join('\n'))
   }
+})
+
+test('the handler of SIGTERM in the README stops the work, and then gives the lock back', async () => {
+  const text = await readFile(`${root}README.md`, 'utf8')
+  const [block] = [...text.matchAll(/^```js\n(.*?)^```/gms)].map(([, block]) => block).filter(block => /SIGTERM/.test(block))
+  const program = run(['--input-type=module', '-e', block])
+  await program.prints(/works/)
+  const session = await open()
+  assert.equal(await session.tryAcquire('reports'), null)
+  const waiting = session.acquire('reports').then(hold => { program.lines.push('granted'); return hold })
+  await until(async () => (await sql("SELECT 1 FROM lock_election.waiters WHERE name = 'reports'")).length > 0)
+  program.child.kill('SIGTERM')
+  await (await waiting).release()
+  await program.exits()
+  assert.equal(program.code, 0, program.lines.join('\n'))
+  assert.deepEqual(program.lines.filter(line => line !== 'works'), ['has stopped', 'granted'])
 })
