@@ -767,11 +767,9 @@ final class Session {
 	}
 
 	private boolean isOldBackendThere() throws SQLException {
-		if (oldPid != 0 && !ask("SELECT pg_catalog.pg_terminate_backend(pid, ?) FROM pg_catalog.pg_stat_activity"
+		return oldPid != 0 && !ask("SELECT pg_catalog.pg_terminate_backend(pid, ?) FROM pg_catalog.pg_stat_activity"
 				+ " WHERE pid = ? AND backend_start = ?::timestamptz", Math.min(1000, callMillis() / 2), oldPid, oldStarted)
-				.isEmpty())
-			return true;
-		return false;
+				.isEmpty();
 	}
 
 	/** Locked. */

@@ -122,7 +122,8 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 
 		@Override
 		protected Optional<SimpleLock> doExtend(LockConfiguration next) {
-			if (!expired.complete(false) || !hold.isValid()) {
+			boolean late = System.nanoTime() - since >= lockConfiguration.getLockAtMostFor().toNanos(); // also if no timer has come
+			if (!expired.complete(false) || late || !hold.isValid()) {
 				hold.close();
 				return Optional.empty();
 			}
