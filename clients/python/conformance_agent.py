@@ -233,7 +233,9 @@ class Agent:
             os.write(write, status.encode())
             try:
                 self.at_once(hold.release)
-                self.at_once(lambda: getattr(hold, "__exit__" if self.mode == "sync" else "__aexit__")(None, None, None))
+                self.at_once(
+                    lambda: getattr(hold, "__exit__" if self.mode == "sync" else "__aexit__")(None, None, None)
+                )
                 self.at_once(session.close)
             except BaseException:
                 traceback.print_exc()

@@ -14,6 +14,8 @@ class Server:
     def __init__(self):
         self.leases, self.rows, self.revision = {}, [], 100  # a row: lease, kind, name, token, granted, owner
         self.ended = []  # backends that were terminated
+        self.schema, self.standby = "s", False
+        self.validity = None  # milliseconds that a renewal returns; None: the TTL
 
     def number(self):
         self.revision += 1
@@ -49,20 +51,23 @@ class Server:
         return "t" if self.leases.pop(lease, None) else "f"
 
     def answer(self, sql, params):
-        function = re.search(r"s\.(\w+)\(", sql)
-        function = function.group(1) if function else ""
+        called = re.search(r"\b(?!pg_catalog\b)(\w+)\.(\w+)\(", sql)
+        schema, function = called.groups() if called else ("", "")
         if "pg_extension" in sql:
-            return [["s", "f", "7", "all", "then", "db"]]
+            return [[self.schema, "db", "t" if self.standby else "f", "7", "all", "then"]]
+        if schema not in ("", self.schema):
+            raise errors.of_server("3F000", f'schema "{schema}" does not exist')
         if "pg_terminate_backend" in sql:
             gone = tuple(params[:2]) in self.ended
             self.ended.append(tuple(params[:2]))
             return [] if gone else [["t"]]
         if function == "grant_lease":
             lease = str(self.number())
-            self.leases[lease] = params[0]
+            self.leases[lease] = params[0].partition(" ")[0]
             return [[lease]]
         if function == "keep_alive":
-            return [[self.leases.get(params[0])]]
+            ttl = self.leases.get(params[0])
+            return [[ttl if ttl is None or self.validity is None else str(self.validity)]]
         if function == "revoke_lease":
             return [[self.end(params[0])]]
         if function == "lease_holds":
@@ -83,7 +88,7 @@ class Server:
                 return [[row["token"] if row["granted"] else None]]
             return [[row["token"], "t" if row["granted"] else "f", "1", "le_x"]]
         if function == "enqueue_each":
-            return [self.answer("s.enqueue_lock(", [name, *params[1:]])[0] for name in unquote(params[0])]
+            return [self.answer(f"{schema}.enqueue_lock(", [name, *params[1:]])[0] for name in unquote(params[0])]
         if function in ("release_lock", "resign"):
             return [[self.drop(*params[:2])]]
         if function == "release_each":
@@ -107,7 +112,7 @@ class Wire:
         self.protocol = None
         self.asked = []  # (time, statement)
         self.faults = deque()
-        self.connects = 0
+        self.connects = self.avoided = 0
         self.refuse = False
         self.woken = False
         self.steps = deque()  # what the test does when there is nothing else to do
@@ -117,6 +122,9 @@ class Wire:
 
     def close(self):
         pass
+
+    def avoid_host(self):
+        self.avoided += 1
 
     async def connect(self, host_limit):
         self.clock.now += 0.001

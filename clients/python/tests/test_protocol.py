@@ -56,6 +56,85 @@ async def test_renewals_move_the_deadline_from_their_sending(world):
     assert claim.lease.deadline == pytest.approx(1000.0 + first + 9.5)
 
 
+async def test_a_shorter_validity_counts_and_is_renewed_sooner(world):
+    """TTL 10 s, margin 0.5 s, validity 3 s: the next renewal after 1 s."""
+    claim = world.ask()
+    world.server.validity = 3000
+    world.at(9, lambda: None)
+    await world.live(9.4)
+    times = world.asked("keep_alive")
+    assert times[0] == pytest.approx(10 / 3, abs=0.1)
+    assert [b - a for a, b in zip(times, times[1:])] == pytest.approx([1.0] * (len(times) - 1), abs=0.1)
+    # what the grant has promised stands, until a renewal promises more
+    assert claim.lease.deadline == pytest.approx(1000.0 + times[-1] + 2.5)
+    assert claim.lease.deadline > 1000.0 + 9.5
+
+
+async def test_a_shorter_validity_takes_back_no_promise(world):
+    claim = world.ask()
+    world.server.validity = 0
+    told = []
+    world.at(3.2, lambda: told.append(claim.lease.deadline))
+    world.at(9.3, lambda: told.append(claim.lease.deadline))
+    world.at(9.6, lambda: None)
+    await world.live(9.8)
+    assert told[0] == told[1]
+    assert claim.state is LOST
+    times = [time for time in world.asked("keep_alive") if time < 9.5]
+    # as often as after a failure, and not more often
+    assert [b - a for a, b in zip(times, times[1:])] == pytest.approx([0.5] * (len(times) - 1), abs=0.1)
+
+
+async def test_a_schema_that_was_renamed_is_learned_again(world):
+    claim = world.ask()
+    later, held = [], []
+
+    def rename(schema):
+        world.server.schema = schema
+
+    world.at(1, lambda: rename("t"))
+    world.at(5, lambda: later.append(world.ask("m")))
+    world.at(5.5, lambda: rename("u"))
+    world.at(6, lambda: world.protocol.release(claim))
+    world.at(7, lambda: held.append(later[0].state))
+    world.at(11, lambda: None)
+    await world.live(12)
+    assert claim.released is True
+    assert held == [HELD]
+    assert world.wire.connects == 1
+    assert len(world.asked("pg_extension")) == 3
+
+
+async def test_without_the_extension_it_is_lost_at_the_deadline(world):
+    claim = world.ask()
+
+    def drop():
+        world.server.schema = None
+
+    world.at(1, drop)
+    world.at(9.4, lambda: None)
+    world.at(9.7, lambda: None)
+    await world.live(10)
+    assert claim.state is LOST
+    assert len(world.asked("keep_alive")) > 5
+
+
+async def test_a_standby_is_avoided(world):
+    """Where libpq cannot tell, or was told not to look."""
+    world.server.standby = True
+
+    def promote():
+        world.server.standby = False
+
+    claim, held = world.ask(), []
+    world.protocol.opened = True  # the first connection may fail at once
+    world.at(0.5, promote)
+    world.at(2, lambda: held.append(claim.state))
+    await world.live(3)
+    assert held == [HELD]
+    assert world.wire.avoided > 1
+
+
 async def test_a_renewal_answered_after_the_deadline_is_too_late(world):
     claim = world.ask()
     world.wire.faults.append(late("keep_alive", 9.0))
@@ -367,6 +446,18 @@ async def test_a_wait_that_is_given_up_leaves_no_place(world):
     assert rows == ["somebody"]
     assert claim.phase is DONE
     assert any("UNLISTEN" in sql and "le_x" in sql for _, sql in world.wire.asked)
+
+
+async def test_a_wait_whose_limit_has_passed_at_the_first_answer_leaves_no_place(world):
+    held, overdue = world.ask(), world.ask()
+    free = world.ask("m")
+    overdue.overdue = free.overdue = True
+    seen = []
+    world.at(1, lambda: seen.append((overdue.state, free.state, len(world.server.rows))))
+    await world.live(2)
+    assert held.phase is DONE
+    assert seen == [(OVER, HELD, 2)]
+    assert isinstance(overdue.error, errors.NotAcquired)
 
 
 async def test_a_forced_release_is_noticed_at_the_next_renewal(world):

@@ -452,7 +452,8 @@ def test_a_child_is_refused(session, name):
         child = os.fork()
         if child == 0:
             refused = 0
-            for use in (session.lock(name).try_acquire, hold.release, session.close, lambda: hold.fence(None)):
+            observe = session.election(name).observe
+            for use in (session.lock(name).try_acquire, session.reopen, observe, lambda: hold.fence(None)):
                 try:
                     use()
                 except lock_election.InvalidRequest:
@@ -522,9 +523,10 @@ def test_errors_of_arguments(session, name):
     with pytest.raises(lock_election.InvalidRequest, match="aio"):
         session.once(name, hold_for=1)(job)
     with session.lock(name) as hold, psycopg.connect() as work:
-        for bad in (None, work.cursor()):
-            with pytest.raises(lock_election.InvalidRequest, match="no connection"):
+        for bad in (None, work.cursor(), "password=S3cr3t"):
+            with pytest.raises(lock_election.InvalidRequest, match="must be an open connection") as caught:
                 hold.fence(bad)
+            assert "S3cr3t" not in str(caught.value)
     assert session.state == "connected"
 
 
@@ -538,7 +540,7 @@ def test_a_name_that_the_server_cannot_have(session, name, bad):
         lambda: session.election(name, bad or 7),
         lambda: lock_election.connect(name=bad or 7),
     ):
-        with pytest.raises(lock_election.InvalidRequest, match=r"no text|not Unicode|NUL"):
+        with pytest.raises(lock_election.InvalidRequest, match=r"must be a str|must be Unicode|NUL"):
             use()
     with session.lock(name, wait=0):
         pass

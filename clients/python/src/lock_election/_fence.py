@@ -57,7 +57,9 @@ async def _ask(connection: Any, sql: str, settled: Settled) -> Any:
     if hasattr(connection, "fetchval"):  # asyncpg
         return await settled(connection.fetchval(sql))
     if not callable(getattr(connection, "cursor", None)):
-        raise errors.InvalidRequest(f"{connection!r} is no connection")
+        raise errors.InvalidRequest(  # its repr may have a password
+            f"connection is of type {type(connection).__name__}: it must be an open connection, such as of psycopg"
+        )
     cursor = connection.cursor()  # DB-API, psycopg, Django
     try:
         await settled(cursor.execute(sql))
@@ -81,6 +83,7 @@ async def fence(protocol: Protocol, claim: Claim, connection: Any, settled: Sett
     except Exception as error:
         sqlstate = sqlstate_of(error)
         if sqlstate in ("42883", "3F000"):
+            claim.lease.look_at = 0.0  # if the schema was renamed, the session finds its new name
             told = f"the fence of {claim.names[0]!r} is in a database without lock_election: {error} ({errors.INSTALL})"
             raise errors.NotInstalled(told, sqlstate) from error
         if sqlstate != "LE001":

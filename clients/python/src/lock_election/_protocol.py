@@ -62,6 +62,9 @@ class Wire(Shape):
     async def idle(self, until: float) -> None:
         """Takes notifications, until that time or a wake-up. Broken."""
 
+    def avoid_host(self) -> None:
+        """Connects to the host of this connection only after the others."""
+
     def wake(self) -> None:
         """Ends idle()."""
 
@@ -84,7 +87,7 @@ class Lease:
     ttl: float
     state: str = NEW
     id: str = ""
-    deadline: float = NEVER
+    deadline: float = -NEVER  # the latest that an answered renewal has given
     renew_at: float = NEVER
     looked: float = 0.0
     look_at: float = NEVER  # a look that is due, for other reasons than waiting
@@ -97,9 +100,15 @@ class Lease:
         """How long a statement may take."""
         return min(max(self.ttl / 4, 0.2), 10.0)
 
-    def renewed(self, sent: float) -> None:
-        self.deadline = sent + self.ttl - min(self.ttl / 20, 1.0)
-        self.renew_at = sent + jitter(self.ttl / 3)
+    @property
+    def longest_pause(self) -> float:
+        """Between two renewals that fail."""
+        return min(max(self.ttl / 20, RETRY_FIRST), 1.0)
+
+    def renewed(self, sent: float, validity: float) -> None:
+        """validity: seconds that a crash of the server would leave; less than the TTL after restarts, for example."""
+        self.deadline = max(self.deadline, sent + validity - min(self.ttl / 20, 1.0))
+        self.renew_at = sent + jitter(min(max(validity / 3, self.longest_pause), self.ttl / 3))
 
 
 @dataclass(eq=False)
@@ -117,6 +126,7 @@ class Claim:
     token: int = 0
     channel: str = ""
     alone: bool = False  # not together with others
+    overdue: bool = False  # its limit has passed, and only a first answer that grants it counts
     error: Optional[Error] = None
     hold_for: float = 0.0
     sent: int = 0  # how often the release was sent
@@ -124,6 +134,9 @@ class Claim:
     settled: asyncio.Future[None] = field(default_factory=lambda: new_future())  # granted, or over
     done: asyncio.Future[None] = field(default_factory=lambda: new_future())
     ended: Callable[[], None] = lambda: None
+
+    def __str__(self) -> str:
+        return f"{self.kind} {', '.join(map(repr, self.names))}"
 
     def time_left(self, now: float) -> float:
         return max(self.lease.deadline - now, 0.0) if self.state is HELD else 0.0
@@ -176,12 +189,16 @@ _RELEASE_FOR = (
     " FROM pg_catalog.unnest($1::pg_catalog.text[]) AS u(n)"
 )
 _LEARN = (
-    "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),"
+    "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.current_database(),"
+    " pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),"
     " pg_catalog.current_setting('lock_election.notify', true),"
-    " (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid()),"
-    " pg_catalog.current_database()"
+    " (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid())"
     " FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
     " ON n.oid = e.extnamespace AND e.extname = 'lock_election') ON true"
+)
+# Whole milliseconds: the texts of intervals and of floats depend on settings.
+_RENEW = (
+    "SELECT pg_catalog.floor(pg_catalog.date_part('epoch', {s}.keep_alive($1)) OPERATOR(pg_catalog.*) 1000)::bigint"
 )
 _END_OLD = (
     "SELECT pg_catalog.pg_terminate_backend(pid, $3) FROM pg_catalog.pg_stat_activity"
@@ -266,7 +283,7 @@ class Protocol:
 
     @property
     def state(self) -> str:
-        if self.end_error is not None or self.close_until is not None or self.main.state is not LIVE:
+        if self.forked or self.end_error is not None or self.close_until is not None or self.main.state is not LIVE:
             return "ended"
         return "connected" if self.connected and self.failures == 0 else "suspended"
 
@@ -277,10 +294,15 @@ class Protocol:
 
     def time_left(self, claim: Claim) -> float:
         """Of a hold, in seconds; a child holds nothing of its parent's."""
-        return claim.time_left(self.clock()) if os.getpid() == self.pid else 0.0
+        return 0.0 if self.forked else claim.time_left(self.clock())
+
+    @property
+    def forked(self) -> bool:
+        """Is this a child? It has no session, and leaves its parent's alone."""
+        return os.getpid() != self.pid
 
     def check_process(self) -> None:
-        if os.getpid() != self.pid:
+        if self.forked:
             raise errors.InvalidRequest("this session belongs to the parent process: open one after the fork")
 
     def check_closed(self) -> None:
@@ -324,7 +346,7 @@ class Protocol:
     def lost(self, claim: Claim, error: Error) -> None:
         """The server has nothing of it any more."""
         if claim.state is HELD:
-            log.warning("lost %s %s: %s", claim.kind, ", ".join(map(repr, claim.names)), error)
+            log.warning("lost %s: %s", claim, error)
         if claim.state in (WAITING, HELD):
             claim.state, claim.error = LOST, error
             claim.ended()
@@ -376,6 +398,13 @@ class Protocol:
                     self.over(claim, errors.Canceled("the session was closed"))
             settle(self.main.settled)
             self.wire.wake()
+
+    def forget(self, limit: float) -> None:
+        """Ends what is held and asked for, and calls nobody: the loop that would tell does not run any more."""
+        self.close_until, self.finished, self.connected = self.clock() + limit, True, False
+        for claim in [claim for lease in self.leases.values() for claim in lease.claims]:
+            if claim.state in (WAITING, HELD):
+                claim.state, claim.error = OVER, errors.Canceled("the process ends")
 
     def notified(self, channel: str, payload: str) -> None:
         """A hint: somebody was granted, or elected."""
@@ -497,6 +526,16 @@ class Protocol:
         return min(lease.look_at, waiting)
 
     async def _query(self, sql: str, *params: Optional[str], simple: bool = False) -> Rows:
+        try:
+            return await self._send(sql, *params, simple=simple)
+        except Error as error:
+            if not self.opened or "{s}" not in sql or error.sqlstate not in ("3F000", "42883"):
+                raise
+        # The schema was renamed, or the extension made again in another one.
+        await self._learn()
+        return await self._send(sql, *params, simple=simple)
+
+    async def _send(self, sql: str, *params: Optional[str], simple: bool = False) -> Rows:
         until = self.clock() + self.call
         self.busy = True
         try:
@@ -514,10 +553,9 @@ class Protocol:
 
     def _failed(self) -> float:
         """When to connect or to renew again: at once after the first failure in a row."""
-        most = min(max(self.ttl / 20, RETRY_FIRST), 1.0)
-        delay = jitter(min(RETRY_FIRST * 2.0 ** min(self.failures - 1, 10), most)) if self.failures > 0 else 0.0
+        delay = min(RETRY_FIRST * 2.0 ** min(self.failures - 1, 10), self.main.longest_pause)
         self.failures += 1
-        return self.clock() + delay
+        return self.clock() + (jitter(delay) if self.failures > 1 else 0.0)
 
     def _pause(self) -> None:
         self.pause_until = self.clock() + jitter(PAUSE)
@@ -553,20 +591,27 @@ class Protocol:
         alive = any(lease.state is LIVE for lease in self.leases.values())
         told = await self.wire.connect(self.call if alive else None)
         try:
-            ((schema, standby, pid, notify, start, database),) = await self._query(_LEARN)
+            pid, notify, start = await self._learn()
         except Error as error:
             raise Broken(error) from error
-        if standby == "t":
-            raise Broken(errors.Unavailable("the server is a standby", "25006"))
-        if schema is None:
-            told = f'lock_election is not installed in database "{database}"'
-            raise Broken(errors.of_server("3F000", told, "CREATE EXTENSION lock_election"))
-        self.schema, self.notify, self.backend = schema, notify or "", (pid or "", start or "")
+        self.notify, self.backend = notify or "", (pid or "", start or "")
         self.pooled = pid != told
         self.connected = True
         for lease in self.leases.values():
             lease.renew_at = lease.look_at = 0.0 if lease.state is LIVE else NEVER
         self._observe_soon(self.channels)
+
+    async def _learn(self) -> Sequence[Optional[str]]:
+        """Where the extension is, and what else there is to know of a connection."""
+        ((schema, database, standby, *rest),) = await self._send(_LEARN)
+        if standby == "t":
+            self.wire.avoid_host()
+            raise Broken(errors.Unavailable("the server is a standby", "25006"))
+        if schema is None:
+            told = f'lock_election is not installed in database "{database}"'
+            raise errors.of_server("3F000", told, "CREATE EXTENSION lock_election")
+        self.schema = schema
+        return rest
 
     # --- leases -----------------------------------------------------------------------------------------------------
 
@@ -580,7 +625,7 @@ class Protocol:
             return
         lease.id, lease.state = str(rows[0][0]), LIVE
         self.failures = 0
-        lease.renewed(sent)
+        lease.renewed(sent, lease.ttl)
         self.opened = True
         settle(lease.settled)
 
@@ -598,7 +643,7 @@ class Protocol:
             return
         sent = self.clock()
         try:
-            rows = await self._query("SELECT {s}.keep_alive($1)", lease.id)
+            rows = await self._query(_RENEW, lease.id)
         except Error:
             lease.renew_at = self._failed()
             return
@@ -607,7 +652,7 @@ class Protocol:
             self.end_lease(lease, errors.LockLost("the server has ended the lease", "LE001"), gone=True)
         elif lease.state is LIVE:
             self.failures = 0
-            lease.renewed(sent)
+            lease.renewed(sent, int(rows[0][0] or 0) / 1000)
             lease.look_at = 0.0
 
     async def _revoke(self) -> None:
@@ -766,6 +811,8 @@ class Protocol:
             self.back[claim] = None
         elif granted == "t":
             self._held(claim)
+        elif claim.overdue:
+            self.over(claim, errors.NotAcquired(f"{claim} was not granted in time"))
         else:
             if not claim.lease.queued:
                 claim.lease.looked = self.clock()

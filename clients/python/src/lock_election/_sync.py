@@ -6,17 +6,27 @@ import asyncio
 import concurrent.futures
 import contextlib
 import functools
-import inspect
 import logging
 import math
 import queue
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterator, List, Optional, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterable, Iterator, List, Optional, Type, TypeVar
 
 from . import _errors as errors
-from . import aio
-from ._base import ByClock, Entered, Names, Seconds, Told, check_limit, check_seconds
+from . import _goodbye, aio
+from ._base import (
+    ByClock,
+    Duration,
+    Entered,
+    Names,
+    Seconds,
+    Told,
+    check_callable,
+    check_limit,
+    check_on_lost,
+    check_seconds,
+)
 from ._fence import fence
 from ._protocol import END, HELD, LOST, MAX_SLICE, Claim, Leader, Observer
 
@@ -45,7 +55,7 @@ class Lost(ByClock, threading.Event):
     def wait(self, timeout: Seconds = None) -> bool:
         """Waits until it is lost, for at most timeout seconds. Tells whether it is."""
         clock = self._protocol.clock
-        until = math.inf if timeout is None else clock() + timeout
+        until = math.inf if timeout is None else clock() + check_seconds("timeout", timeout, -math.inf)
         while not self.is_set() and clock() < until:
             left = min(self._protocol.time_left(self._claim), until - clock(), MAX_SLICE)
             super().wait(max(left, 0.0))
@@ -74,15 +84,17 @@ class Hold(Told):
         with contextlib.suppress(StopIteration):  # it never waits
             fence(self._protocol, self._claim, connection, _settled).send(None)
 
-    def release(self, hold_for: float = 0.0) -> Optional[bool]:
+    def release(self, hold_for: Duration = 0.0) -> Optional[bool]:
         """Gives it back; it is over when this is called. Waits for the server for at most a quarter of the TTL.
 
         hold_for: the name stays closed until so many seconds after it was acquired.
 
         True: it was held until now. False: it had been lost before. None: the server has not answered, and the session
-        goes on trying. InvalidRequest, LimitExceeded: the server does not allow this hold_for, and it is released
-        without.
+        goes on trying; or this is a forked child, which has nothing to give back. InvalidRequest, LimitExceeded: the
+        server does not allow this hold_for, and it is released without.
         """
+        if self._protocol.forked:
+            return None
         with contextlib.suppress(errors.Canceled):
             return self._session._run(self._session._inner._release(self._claim, hold_for))
         return None
@@ -125,6 +137,9 @@ class Lock:
 
     def acquire(self, wait: Seconds = _DEFAULT) -> Hold:
         """Waits for at most `wait` seconds (None: for ever; 0: tries once), in the order of arrival.
+
+        That bounds the time in the queue. The server's first answer takes at most a quarter of the TTL: what is free is
+        acquired, however short the wait is.
 
         NotAcquired: it is held by others, or the time is over. LockLost: the session has ended. Canceled: by cancel()
         or close(). LimitExceeded, AccessDenied, InvalidRequest, NotInstalled. Unavailable: wait is 0, and the server
@@ -195,6 +210,7 @@ class Election:
 
     def campaign(self, wait: Seconds = None, on_lost: OnLost = None) -> Term:
         """Stands for election, and waits to be elected. Waits and errors as Lock.acquire()."""
+        check_on_lost(on_lost, of_threads=True)
         standing = self._election._standing
         term: Term = self._session._run(self._session._hold(Term, lambda: standing._claim(wait), on_lost))
         return term
@@ -213,6 +229,7 @@ class Election:
         lead returns what run() returns; if the term was lost meanwhile it stands again, with a new lease where the
         session has ended. None: cancel() was called, or the session was closed. Other errors of lead end it as well.
         """
+        check_callable("lead", lead, of_threads=True)
         while True:
             term: Optional[Term] = self._session._run(self._session._hold(Term, self._election._stand, None))
             if term is None:
@@ -220,10 +237,10 @@ class Election:
             with term:
                 try:
                     result = lead(term, term.lost)
-                    if term.valid:
+                    if term.valid or self._session._inner._protocol.forked:
                         return result
                 except errors.LockLost:
-                    if term.valid:
+                    if term.valid or self._session._inner._protocol.forked:
                         raise
 
     def cancel(self) -> None:
@@ -234,18 +251,19 @@ class Election:
 class Session:
     """One connection and one lease, for all threads of a process. Made by connect(). A context manager."""
 
-    def __init__(self, conninfo: str, ttl: float, name: Optional[str]) -> None:
+    def __init__(self, conninfo: str, ttl: Duration, name: Optional[str]) -> None:
         self._inner = aio.Session(conninfo, ttl, name)
         self._gate = threading.RLock()  # a handler of a signal may come in the middle of a call
         self._closed = False
         self._loop = asyncio.SelectorEventLoop()
-        self._thread = threading.Thread(target=self._main, name="lock_election", daemon=True)
+        self._thread = _goodbye.Thread(target=self._main, name="lock_election", daemon=True)
         self._thread.start()
         try:
-            self._run(self._inner._open())
+            self._run(self._inner._begin())
         except BaseException:
             self.close(0)
             raise
+        _goodbye.remember(self)
 
     @property
     def state(self) -> str:
@@ -265,18 +283,22 @@ class Session:
         ttl: seconds; another than the session's gets a lease of its own. wait: seconds, None: for ever, 0: tries
         once. on_lost(hold) is called in a thread of its own, once, if it is lost.
         """
+        check_on_lost(on_lost, of_threads=True)
         return Lock(self, self._inner.lock(names, ttl=ttl, wait=wait, shared=shared), on_lost)
 
     def permit(
         self, name: str, permits: int, *, ttl: Seconds = None, wait: Seconds = None, on_lost: OnLost = None
     ) -> Lock:
         """One of so many permits; all users of a name state the same number. Otherwise as lock()."""
+        check_on_lost(on_lost, of_threads=True)
         return Lock(self, self._inner.permit(name, permits, ttl=ttl, wait=wait), on_lost)
 
     def try_acquire_each(
-        self, names: List[str], *, shared: bool = False, on_lost: OnLost = None
+        self, names: Iterable[str], *, shared: bool = False, on_lost: OnLost = None
     ) -> List[Optional[Hold]]:
         """Each of these for itself, without waiting: its hold, or None where somebody else has it."""
+
+        check_on_lost(on_lost, of_threads=True)
 
         async def each() -> List[Optional[Hold]]:
             claims = await self._inner._try_each(names, shared)
@@ -292,7 +314,7 @@ class Session:
         return Election(self, self._inner.election(name, value, ttl=ttl))
 
     def once(
-        self, name: str, hold_for: float, *, ttl: Seconds = None
+        self, name: str, hold_for: Duration, *, ttl: Seconds = None
     ) -> Callable[[Callable[P, T]], Callable[P, Optional[T]]]:
         """A decorator: of all replicas that call the function at a time one runs it, the others skip it (None).
 
@@ -300,24 +322,23 @@ class Session:
         the TTL is at least as long. Errors as Lock.acquire(0); a session that has ended is opened again. Not called if
         the server does not take this hold_for: InvalidRequest, LimitExceeded.
         """
-        check_seconds("hold_for", hold_for)
-        lock = self.lock(name, ttl=max(hold_for, ttl or self._inner._protocol.ttl))
+        inner, seconds = self._inner._once(name, hold_for, ttl)
+        lock = Lock(self, inner, None)
 
         def decorate(function: Callable[P, T]) -> Callable[P, Optional[T]]:
-            if inspect.iscoroutinefunction(function):
-                raise errors.InvalidRequest("a function of asyncio needs a session of lock_election.aio")
+            check_callable("function", function, of_threads=True)
 
             @functools.wraps(function)
             def run(*args: P.args, **kwargs: P.kwargs) -> Optional[T]:
                 self.reopen()
-                self._run(self._inner._admits(name, hold_for))
+                self._run(self._inner._admits(name, seconds))
                 hold = lock.try_acquire()
                 if hold is None:
                     return None
                 try:
                     return function(*args, **kwargs)
                 finally:
-                    self._leave(hold, hold_for)
+                    self._leave(hold, seconds)
 
             return run
 
@@ -331,17 +352,19 @@ class Session:
         """Ends all waits, gives all back, and closes the connection.
 
         Waits for the server for at most `limit` seconds (None: a quarter of the TTL); without an answer the lease ends
-        at its TTL.
+        at its TTL. In a forked child it does nothing.
         """
-        self._inner._protocol.check_process()
-        limit = check_limit(limit)
+        seconds = check_limit(limit)
+        if self._inner._machine is not None and self._inner._machine.forked:
+            return
         with self._gate:
             if self._closed:
                 return
             self._closed = True
-            closing = asyncio.run_coroutine_threadsafe(self._inner.close(limit), self._loop)
+            _goodbye.forget(self)
+            closing = asyncio.run_coroutine_threadsafe(self._inner.close(seconds), self._loop)
         try:
-            closing.result((self._inner._protocol.call if limit is None else limit) + 1.0)
+            closing.result((self._inner._protocol.call if seconds is None else seconds) + 1.0)
         except concurrent.futures.TimeoutError:
             pass
         finally:
@@ -355,6 +378,12 @@ class Session:
         self.close()
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _is_over(self) -> bool:
+        return self._inner._is_over()
+
+    def _say_goodbye(self, limit: float) -> None:
+        self.close(limit)
 
     def _main(self) -> None:
         loop = self._loop
@@ -390,8 +419,9 @@ class Session:
             raise
 
     def _post(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Calls it in the session's thread, and does not wait."""
-        self._inner._protocol.check_process()
+        """Calls it in the session's thread, and does not wait. It ends something, of which a child has nothing."""
+        if self._inner._protocol.forked:
+            return
         with self._gate:
             if not self._closed:
                 with contextlib.suppress(RuntimeError):  # a handler has closed the session meanwhile
@@ -411,7 +441,7 @@ class Session:
             log.warning("%r is not released: %s", hold, error)
 
 
-def connect(conninfo: str = "", *, ttl: float = 30.0, name: Optional[str] = None) -> Session:
+def connect(conninfo: str = "", *, ttl: Duration = 30.0, name: Optional[str] = None) -> Session:
     """Opens a session: one connection of its own, and one lease that lasts for `ttl` seconds without a renewal.
 
     conninfo: as for psycopg.connect(), also with several hosts; empty: the variables PGHOST, PGDATABASE, ...

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import ipaddress
 import os
+import re
 import socket
-import threading
 from typing import Dict, Iterator, List, Optional, Sequence
 
 import psycopg
@@ -19,10 +19,29 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from . import _errors as errors
+from . import _goodbye
 from ._protocol import MAX_SLICE, Broken, Protocol, Rows
 
 CONNECT_LIMIT = 5.0
-TARGET = "primary" if pq.version() >= 140000 else "read-write"  # libpq before 14 does not know the first one
+# Of one host, and where libpq chooses between several. libpq before 14 does not know "primary".
+TARGET, TARGET_OF_SERVICE = ("primary", "primary") if pq.version() >= 140000 else ("any", "read-write")
+
+# What libpq says of a connection string, and what it means. Its own text quotes the string, and so a password.
+_MISTAKES = (
+    ('missing "="', "a value needs a keyword and an = before it; a value with a space needs quotes"),
+    ("unterminated quoted", "a quote is not closed"),
+    ("forbidden value %00", "%00 is not allowed"),
+    ("percent-encoded", "after a % two hexadecimal digits are needed; a % itself is %25"),
+    ("invalid connection option", "a keyword is unknown"),
+    ("invalid URI query parameter", "a parameter of the URL is unknown"),
+    ('key/value separator "="', "a parameter of the URL needs one ="),
+    ("IPv6 host address", "an IPv6 address in a URL needs [ and ]"),
+    ("unexpected character", "a host or a port in the URL is followed by something else"),
+)
+# A second @, or one behind a /, belongs to a password whose special characters are not encoded.
+_URL = re.compile(r"postgres(ql)?://([^@/]*@)?[^@/?]*(/[^@?]*)?(\?.*)?", re.DOTALL)
+_HOST = re.compile(r"[^\s@/?#&=;:'\"]*")
+_ENCODE = "in a URL, special characters of a password are percent-encoded, such as @ as %40 and / as %2F"
 
 # libpq does not tell the SQLSTATE of a connection that failed.
 _REFUSALS = (
@@ -60,21 +79,67 @@ def refusal(message: str) -> errors.Error:
     return errors.Unavailable(message)
 
 
+def parsed(conninfo: object) -> Dict[str, str]:
+    """The keywords and values of a connection string. No error, nor its context, has a piece of it."""
+    if not isinstance(conninfo, str):
+        raise errors.InvalidRequest(f"the connection string is of type {type(conninfo).__name__}: a str is needed")
+    mistake = ""
+    try:
+        conninfo.encode()
+        given = {key: str(value) for key, value in conninfo_to_dict(conninfo).items() if value is not None}
+    except UnicodeEncodeError:
+        mistake = "it is not Unicode"
+    except psycopg.Error as error:
+        mistake = next((means for words, means in _MISTAKES if words in str(error)), "libpq does not understand it")
+    if "\0" in conninfo:
+        mistake = "it contains a NUL"
+    elif not mistake and re.match("postgres(ql)?://", conninfo) and not _URL.fullmatch(conninfo):
+        mistake = _ENCODE
+    elif not mistake:
+        mistake = _mistake_in(given)
+    if mistake:
+        raise errors.InvalidRequest(f"the connection string cannot be parsed: {mistake}")
+    return given
+
+
+def _mistake_in(given: Dict[str, str]) -> str:
+    """A password with a special character can look like a host and a port."""
+    hosts = [host for key in ("host", "hostaddr") for host in given.get(key, "").split(",")]
+    if not all(host[:1] in ("/", "@") or _is_address(host) or _HOST.fullmatch(host) for host in hosts):
+        return f"a host has a character that no host has; {_ENCODE}"
+    if not all(re.fullmatch("[0-9]*", port.strip()) for port in given.get("port", "").split(",")):
+        return f"a port is not a number; {_ENCODE}"
+    if not re.fullmatch(r"(\s*[+-]?[0-9]+\s*)?", given.get("connect_timeout", "")):
+        return "connect_timeout is not a whole number of seconds"
+    return ""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 class PgWire:
     def __init__(self, conninfo: str, protocol: Protocol) -> None:
-        try:
-            self.given: Dict[str, str] = {k: str(v) for k, v in conninfo_to_dict(conninfo).items() if v is not None}
-        except psycopg.Error as error:
-            raise errors.InvalidRequest(str(error).strip()) from error
-        try:
-            self.patience = max(int(self.given.get("connect_timeout") or 0), 0)
-        except ValueError as error:
-            raise errors.InvalidRequest(f"connect_timeout: {error}") from None
+        self.given = parsed(conninfo)
+        self.patience = max(int(self.given.get("connect_timeout") or 0), 0)
         self.protocol, self.clock = protocol, protocol.clock
         self.loop = asyncio.get_running_loop()
         self.woken = asyncio.Event()
         self.conn: Optional[pq.abc.PGconn] = None
+        self.target = TARGET
         self.hosts = self._hosts()
+        self.used: Optional[Dict[str, str]] = None  # one of them, of the present connection
+        self.last: Optional[Dict[str, str]] = None  # the same, with its address
+
+    def avoid_host(self) -> None:
+        if self.used is not None:
+            self.hosts.remove(self.used)
+            self.hosts.append(self.used)
+            self.used = None
 
     def wake(self) -> None:
         self.woken.set()
@@ -103,12 +168,12 @@ class PgWire:
             await self.woken.wait()
         finally:
             timer.cancel()
+            self.protocol.check_process()  # a child shares what its parent's loop is told by
             if read:
                 self.loop.remove_reader(fd)
             if write:
                 self.loop.remove_writer(fd)
         self.woken.clear()
-        self.protocol.check_process()  # a child reads nothing of its parent's
         self.protocol.tick()
         return ready
 
@@ -128,6 +193,7 @@ class PgWire:
         keys = ("host", "hostaddr", "port")
         given = {key: self.given.get(key) or os.environ.get("PG" + key.upper(), "") for key in keys}
         if "service" in self.given or "PGSERVICE" in os.environ:
+            self.target = TARGET_OF_SERVICE
             return [{}]  # the hosts may be in that file: libpq goes through them
         hosts, addresses, ports = (given[key].split(",") for key in keys)
         count = len(addresses) if given["hostaddr"] else len(hosts)
@@ -148,7 +214,9 @@ class PgWire:
                 for target in await self._resolve(host, until):
                     try:
                         with libpq():
-                            return await self._connect_one(target, until)
+                            told = await self._connect_one(target, until)
+                        self.used, self.last = host, target
+                        return told
                     except Broken as broken:
                         failure = broken.error
             except Broken as broken:
@@ -162,13 +230,8 @@ class PgWire:
     async def _resolve(self, host: Dict[str, str], until: float) -> List[Dict[str, str]]:
         """The same for each address of a host. Names are resolved in a thread, which nothing can limit or stop."""
         name = host.get("host", "")
-        if not name or "hostaddr" in host or name[0] in "/@" or "\\" in name:
+        if not name or "hostaddr" in host or name[0] in "/@" or "\\" in name or _is_address(name):
             return [host]
-        try:
-            ipaddress.ip_address(name)
-            return [host]
-        except ValueError:
-            pass
         found: List[str] = []
         failed: List[OSError] = []
 
@@ -180,7 +243,10 @@ class PgWire:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self.loop.call_soon_threadsafe(self.wake)
 
-        threading.Thread(target=resolve, name="lock_election-resolve", daemon=True).start()
+        try:
+            _goodbye.Thread(target=resolve, name="lock_election-resolve", daemon=True).start()
+        except RuntimeError as error:  # the process ends
+            raise Broken(errors.Unavailable(str(error))) from None
         while not found and not failed and self.clock() < self._limit(until):
             await self._wait(until)
         if not found:
@@ -191,7 +257,7 @@ class PgWire:
         params = {
             "tcp_user_timeout": str(int(self.protocol.call * 1000)),
             "fallback_application_name": "lock_election",
-            **({} if "PGTARGETSESSIONATTRS" in os.environ else {"target_session_attrs": TARGET}),
+            **({} if "PGTARGETSESSIONATTRS" in os.environ else {"target_session_attrs": self.target}),
             **self.given,
             **target,
             "client_encoding": "UTF8",

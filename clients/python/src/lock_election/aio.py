@@ -14,7 +14,6 @@ import asyncio
 import functools
 import inspect
 import logging
-import math
 import weakref
 from typing import (
     TYPE_CHECKING,
@@ -24,28 +23,40 @@ from typing import (
     Callable,
     Coroutine,
     Generator,
+    Iterable,
     List,
     Optional,
     Set,
+    Tuple,
     TypeVar,
 )
 
 from . import _errors as errors
+from . import _goodbye
 from ._base import (
+    HOLD_FOR,
     TTL,
     ByClock,
+    Duration,
     Entered,
     Names,
     Seconds,
     Told,
+    check_callable,
+    check_flag,
     check_limit,
+    check_name,
     check_names,
+    check_on_lost,
+    check_permits,
     check_seconds,
     check_text,
+    check_ttl,
+    check_wait,
     new_protocol,
 )
 from ._fence import fence
-from ._protocol import END, HELD, LOST, WAITING, Claim, Leader, Observer, Protocol, jitter
+from ._protocol import END, HELD, LOST, QUEUED, WAITING, Claim, Leader, Observer, Protocol, jitter
 from ._wire import PgWire
 
 if TYPE_CHECKING:
@@ -59,7 +70,7 @@ log = logging.getLogger("lock_election")
 _DEFAULT: Any = object()
 
 
-async def _within(future: asyncio.Future[None], seconds: Seconds) -> None:
+async def _within(future: asyncio.Future[None], seconds: Optional[float]) -> None:
     """Until it is done, for so many seconds. (Before Python 3.12 wait_for can swallow a cancellation.)"""
     await asyncio.wait([future], timeout=seconds)
 
@@ -93,14 +104,14 @@ class Hold(Told):
         self._session._check()
         await fence(self._protocol, self._claim, connection, _settled)
 
-    async def release(self, hold_for: float = 0.0) -> Optional[bool]:
+    async def release(self, hold_for: Duration = 0.0) -> Optional[bool]:
         """Gives it back; it is over when this is called. Waits for the server for at most a quarter of the TTL.
 
         hold_for: the name stays closed until so many seconds after it was acquired.
 
         True: it was held until now. False: it had been lost before. None: the server has not answered, and the session
-        goes on trying. InvalidRequest, LimitExceeded: the server does not allow this hold_for, and it is released
-        without.
+        goes on trying; or this is a forked child, which has nothing to give back. InvalidRequest, LimitExceeded: the
+        server does not allow this hold_for, and it is released without.
         """
         return await self._session._release(self._claim, hold_for)
 
@@ -137,19 +148,20 @@ class Lock:
     """A lock, several locks at once, or a permit, to be acquired: `async with lock as hold`."""
 
     def __init__(
-        self, session: Session, kind: str, names: Names, ttl: Seconds, last: str, wait: Seconds = None
+        self, session: Session, kind: str, names: List[str], ttl: Seconds, last: str, wait: Seconds, on_lost: OnLost
     ) -> None:
-        if kind in ("permit", "election"):
-            check_text("a name", names)
-        self._session, self._kind, self._names = session, kind, check_names(names)
-        self._ttl = None if ttl is None else check_seconds("ttl", ttl, *TTL)
-        self._last, self._wait = last, None if wait is None else check_seconds("wait", wait)
-        self._on_lost: OnLost = None
+        check_on_lost(on_lost)
+        self._session, self._kind, self._names, self._last = session, kind, names, last
+        self._ttl, self._wait = check_ttl(ttl), check_wait(wait)
+        self._on_lost = on_lost
         self._entered: Entered[Hold] = Entered()
         self._waiting: List[Claim] = []
 
     async def acquire(self, wait: Seconds = _DEFAULT) -> Hold:
         """Waits for at most `wait` seconds (None: for ever; 0: tries once), in the order of arrival.
+
+        That bounds the time in the queue. The server's first answer takes at most a quarter of the TTL: what is free is
+        acquired, however short the wait is.
 
         NotAcquired: it is held by others, or the time is over. LockLost: the session has ended. Canceled: by cancel()
         or close(). LimitExceeded, AccessDenied, InvalidRequest, NotInstalled. Unavailable: wait is 0, and the server
@@ -159,12 +171,12 @@ class Lock:
 
     async def _claim(self, wait: Seconds) -> Claim:
         self._session._check()
-        wait = self._wait if wait is _DEFAULT else None if wait is None else check_seconds("wait", wait)
-        attempt = wait == 0
+        seconds = self._wait if wait is _DEFAULT else check_wait(wait)
+        attempt = seconds == 0
         claim = self._session._protocol.ask(self._kind, self._names, self._ttl, attempt, self._last)
         self._waiting.append(claim)
         try:
-            await self._session._settle([claim], None if wait is None or attempt else wait)
+            await self._session._settle([claim], seconds)
         finally:
             self._waiting.remove(claim)
         if claim.state is not HELD:
@@ -227,14 +239,14 @@ class Election:
     """An election, for one candidate."""
 
     def __init__(self, session: Session, name: str, value: str, ttl: Seconds) -> None:
-        check_text("the value of a candidate", value)
-        self.name, self.value = name, value
-        self._session, self._ttl = session, ttl
+        self.name, self.value = check_name(name), check_text("value", value)
+        self._session = session
         self._canceled = False
-        self._standing = Lock(session, "election", name, ttl, value)
+        self._standing = Lock(session, "election", [self.name], ttl, self.value, None, None)
 
     async def campaign(self, wait: Seconds = None, on_lost: OnLost = None) -> Term:
         """Stands for election, and waits to be elected. Waits and errors as Lock.acquire()."""
+        check_on_lost(on_lost)
         return Term(self._session, await self._standing._claim(wait), on_lost)
 
     async def leader(self) -> Optional[Leader]:
@@ -255,6 +267,7 @@ class Election:
         lead returns what run() returns; if the term was lost meanwhile it stands again, with a new lease where the
         session has ended. None: cancel() was called, or the session was closed. Other errors of lead end it as well.
         """
+        check_callable("lead", lead)
         while True:
             claim = await self._stand()
             if claim is None:
@@ -262,10 +275,10 @@ class Election:
             term = Term(self._session, claim)
             try:
                 result = await lead(term, term.lost)
-                if term.valid:
+                if term.valid or self._session._protocol.forked:
                     return result
             except errors.LockLost:
-                if term.valid:
+                if term.valid or self._session._protocol.forked:
                     raise
             finally:
                 await term.resign()
@@ -296,21 +309,23 @@ class Election:
 class Session:
     """One connection and one lease, for all tasks of a loop. Made by connect(): await it, or `async with` it."""
 
-    def __init__(self, conninfo: str, ttl: float, name: Optional[str]) -> None:
-        check_seconds("ttl", ttl, *TTL)
-        if name is not None:
-            check_text("the name of the session", name)
-        self._arguments = (conninfo, ttl, name)
+    def __init__(self, conninfo: str, ttl: Duration, name: Optional[str]) -> None:
+        name = None if name is None else check_text("name", name)
+        self._arguments = (conninfo, check_seconds("ttl", ttl, *TTL), name)
         self._machine: Optional[Protocol] = None
         self._worker: Optional[asyncio.Task[None]] = None
         self._failed: Optional[errors.Error] = None
         self._tasks: Set[asyncio.Task[Any]] = set()
 
     async def _open(self) -> Session:
+        await self._begin()
+        _goodbye.remember(self)
+        return self
+
+    async def _begin(self) -> None:
         self._loop = asyncio.get_running_loop()
         conninfo, ttl, name = self._arguments
         self._machine = new_protocol(ttl, name)
-        check_text("the connection string", conninfo)
         self._protocol.wire = PgWire(conninfo, self._protocol)
         self._worker = self._loop.create_task(self._work(), name="lock_election")
         try:
@@ -318,7 +333,6 @@ class Session:
         except BaseException:
             await self.close(0)
             raise
-        return self
 
     def __await__(self) -> Generator[Any, None, Session]:
         return self._open().__await__()
@@ -347,24 +361,21 @@ class Session:
         ttl: seconds; another than the session's gets a lease of its own. wait: seconds, None: for ever, 0: tries
         once. on_lost(hold) is called, or awaited in a task, once, if it is lost.
         """
-        names = check_names(names)
-        kind = "lock" if len(names) == 1 else "locks"
-        lock = Lock(self, kind, names, ttl, "shared" if shared else "exclusive", wait)
-        lock._on_lost = on_lost
-        return lock
+        several = check_names(names)
+        kind = "lock" if len(several) == 1 else "locks"
+        return Lock(self, kind, several, ttl, "shared" if check_flag("shared", shared) else "exclusive", wait, on_lost)
 
     def permit(
         self, name: str, permits: int, *, ttl: Seconds = None, wait: Seconds = None, on_lost: OnLost = None
     ) -> Lock:
         """One of so many permits; all users of a name state the same number. Otherwise as lock()."""
-        lock = Lock(self, "permit", name, ttl, str(permits), wait)
-        lock._on_lost = on_lost
-        return lock
+        return Lock(self, "permit", [check_name(name)], ttl, str(check_permits(permits)), wait, on_lost)
 
     async def try_acquire_each(
-        self, names: List[str], *, shared: bool = False, on_lost: OnLost = None
+        self, names: Iterable[str], *, shared: bool = False, on_lost: OnLost = None
     ) -> List[Optional[Hold]]:
         """Each of these for itself, without waiting: its hold, or None where somebody else has it."""
+        check_on_lost(on_lost)
         claims = await self._try_each(names, shared)
         return [Hold(self, claim, on_lost) if claim.state is HELD else None for claim in claims]
 
@@ -376,7 +387,7 @@ class Session:
         return Election(self, name, self._protocol.marker.rpartition("#")[0] if value is None else value, ttl)
 
     def once(
-        self, name: str, hold_for: float, *, ttl: Seconds = None
+        self, name: str, hold_for: Duration, *, ttl: Seconds = None
     ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, Optional[T]]]]:
         """A decorator: of all replicas that call the function at a time one runs it, the others skip it (None).
 
@@ -384,21 +395,22 @@ class Session:
         the TTL is at least as long. Errors as Lock.acquire(0); a session that has ended is opened again. Not called if
         the server does not take this hold_for: InvalidRequest, LimitExceeded.
         """
-        check_seconds("hold_for", hold_for)
-        lock = self.lock(name, ttl=max(hold_for, ttl or self._protocol.ttl))
+        lock, seconds = self._once(name, hold_for, ttl)
 
         def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, Optional[T]]]:
+            check_callable("function", function)
+
             @functools.wraps(function)
             async def run(*args: P.args, **kwargs: P.kwargs) -> Optional[T]:
                 await self.reopen()
-                await self._admits(name, hold_for)
+                await self._admits(name, seconds)
                 hold = await lock.try_acquire()
                 if hold is None:
                     return None
                 try:
                     return await function(*args, **kwargs)
                 finally:
-                    await hold.release(hold_for)
+                    await hold.release(seconds)
 
             return run
 
@@ -416,13 +428,16 @@ class Session:
         """Ends all waits, gives all back, and closes the connection.
 
         Waits for the server for at most `limit` seconds (None: a quarter of the TTL); without an answer the lease ends
-        at its TTL.
+        at its TTL. In a forked child it does nothing.
         """
-        limit = check_limit(limit)
-        if self._worker is not None:
-            self._check()
-            self._protocol.close(limit)
-            await asyncio.wait([self._worker])
+        seconds = check_limit(limit)
+        if self._worker is None or self._protocol.forked:
+            return
+        self._check()
+        self._protocol.close(seconds)
+        await asyncio.wait([self._worker])
+        if self._failed is None:
+            _goodbye.forget(self)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -437,7 +452,27 @@ class Session:
         if asyncio.get_running_loop() is not self._loop:
             raise errors.InvalidRequest("this session belongs to another loop of events")
 
-    async def _opened(self, limit: Seconds) -> None:
+    def _is_over(self) -> bool:
+        protocol = self._protocol
+        return protocol.forked or (protocol.finished and protocol.clock() >= protocol.main.deadline)
+
+    def _say_goodbye(self, limit: float) -> None:
+        """By another connection, in another loop: its own does not run any more, or is closed."""
+        asyncio.run(self._revoke(limit))
+
+    async def _revoke(self, limit: float) -> None:
+        protocol, old = self._protocol, self._protocol.wire
+        protocol.forget(limit)
+        wire = protocol.wire = PgWire(self._arguments[0], protocol)
+        if isinstance(old, PgWire):
+            wire.hosts = [old.last] if old.last is not None else wire.hosts
+            old.close()
+        try:
+            await protocol._finish()
+        finally:
+            wire.close()
+
+    async def _opened(self, limit: Optional[float]) -> None:
         main = self._protocol.main
         await _within(main.settled, limit)
         self._protocol.check_closed()
@@ -446,32 +481,35 @@ class Session:
         if not main.settled.done():
             raise errors.Unavailable(f"the server has not answered in time{self._protocol.why()}")
 
-    async def _settle(self, claims: List[Claim], wait: Seconds) -> None:
-        """Waits until all are granted, or over."""
-        clock = self._protocol.clock
-        attempt = claims[0].attempt
-        until = clock() + self._protocol.call if attempt else None if wait is None else clock() + wait
+    async def _settle(self, claims: List[Claim], wait: Optional[float]) -> None:
+        """Waits until all are granted, or over. A wait bounds the time in the queue, and not the first answer."""
+        clock, why = self._protocol.clock, self._protocol.why
+        attempt, first_answer = claims[0].attempt, clock() + self._protocol.call
+        until = first_answer if attempt else None if wait is None else clock() + wait
         error: errors.Error = errors.Canceled("the wait was canceled")
         interrupted = True
         try:
             for claim in claims:
                 await _within(claim.settled, None if until is None else max(until - clock(), 0.0))
+                if claim.state is WAITING and not attempt and claim.phase is not QUEUED:
+                    claim.overdue = True
+                    await _within(claim.settled, max(first_answer - clock(), 0.0))
             interrupted = False
-            names = ", ".join(map(repr, claims[0].names))
-            error = errors.NotAcquired(f"{claims[0].kind} {names} was not granted in time")
+            error = errors.NotAcquired(f"{claims[0]} was not granted in time{why()}")
             if attempt:
-                error = errors.Unavailable(f"the server has not answered in time{self._protocol.why()}")
+                error = errors.Unavailable(f"the server has not answered in time{why()}")
         finally:
             for claim in claims:
                 if claim.state is WAITING or interrupted:
                     self._protocol.over(claim, error)
 
-    async def _try_each(self, names: List[str], shared: bool) -> List[Claim]:
+    async def _try_each(self, names: Iterable[str], shared: bool) -> List[Claim]:
         self._check()
-        mode = "shared" if shared else "exclusive"
-        if not names:
+        mode = "shared" if check_flag("shared", shared) else "exclusive"
+        several = list(names) if isinstance(names, (list, tuple)) else names
+        if several == []:
             return []
-        claims = [self._protocol.ask("lock", [name], None, True, mode) for name in check_names(names)]
+        claims = [self._protocol.ask("lock", [name], None, True, mode) for name in check_names(several)]
         await self._settle(claims, None)
         for claim in claims:
             if claim.state is not HELD and not isinstance(claim.error, errors.NotAcquired):
@@ -480,14 +518,16 @@ class Session:
                 raise claim.error or errors.Unavailable("no answer")
         return claims
 
-    async def _release(self, claim: Claim, hold_for: float) -> Optional[bool]:
+    async def _release(self, claim: Claim, hold_for: Duration) -> Optional[bool]:
+        if self._protocol.forked:
+            return None
         self._check()
         wrong: Optional[errors.Error] = None
         try:
-            hold_for = check_seconds("hold_for", hold_for, high=0 if claim.kind == "election" else math.inf)
+            seconds = check_seconds("hold_for", hold_for, 0, 0 if claim.kind == "election" else HOLD_FOR[1])
         except errors.InvalidRequest as error:
-            wrong, hold_for = error, 0.0  # it is released all the same
-        self._protocol.release(claim, hold_for)
+            wrong, seconds = error, 0.0  # it is released all the same
+        self._protocol.release(claim, seconds)
         await _within(claim.done, self._protocol.call)
         if wrong is not None:
             raise wrong
@@ -495,13 +535,19 @@ class Session:
             raise claim.error
         return False if claim.state is LOST else claim.released
 
+    def _once(self, name: str, hold_for: Duration, ttl: Seconds) -> Tuple[Lock, float]:
+        """The lock of a job, and for how long its name stays closed."""
+        seconds = check_seconds("hold_for", hold_for, *HOLD_FOR)
+        own = check_ttl(ttl)
+        return self.lock(check_name(name), ttl=max(seconds, self._protocol.ttl if own is None else own)), seconds
+
     async def _admits(self, name: str, hold_for: float) -> None:
         """Does the server take this hold_for? A NULL token holds nothing, so nothing is released."""
         sql = "SELECT {s}.release_lock($1, NULL::bigint, $2)"
         await self._protocol.ask_server(sql, name, f"{hold_for * 1000:.0f} ms", reads=True)
 
     async def _proclaim(self, claim: Claim, value: str) -> None:
-        check_text("the value of a candidate", value)
+        value = check_text("value", value)
         self._check()
         if claim.time_left(self._protocol.clock()) > 0:
             params = (claim.names[0], str(claim.token), value)
@@ -523,13 +569,13 @@ class Session:
         try:
             await self._protocol.run()
         except BaseException as error:
-            if isinstance(error, Exception):
+            if isinstance(error, Exception) and not self._protocol.forked:
                 log.exception("the session ends")
             self._failed = errors.Error(str(self._protocol.end_error))  # reopen() cannot help
             if not isinstance(error, Exception):
                 raise
 
 
-def connect(conninfo: str = "", *, ttl: float = 30.0, name: Optional[str] = None) -> Session:
+def connect(conninfo: str = "", *, ttl: Duration = 30.0, name: Optional[str] = None) -> Session:
     """As lock_election.connect(): `session = await connect()`, or `async with connect() as session`."""
     return Session(conninfo, ttl, name)
