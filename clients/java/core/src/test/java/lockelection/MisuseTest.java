@@ -285,7 +285,7 @@ class MisuseTest {
 		LockElection other = open(new Options());
 		long lease = other.lease();
 		Thread.currentThread().interrupt();
-		other.close();
+		assertTrue(other.close(LONG), "it has waited for the server");
 		assertTrue(Thread.interrupted());
 		assertNull(Db.sql("SELECT lease_time_to_live(" + lease + ")"), "close() has returned, and the lease lives");
 	}

@@ -162,8 +162,10 @@ class SessionTest {
 		assertTrue(free.get(20, TimeUnit.SECONDS).isValid());
 
 		server.occupy("b");
-		CompletableFuture<Hold> held = awaited(submit("b"));
+		Hold late = submit("b");
+		CompletableFuture<Hold> held = awaited(late);
 		settle();
+		assertEquals(View.OVER, late.view);
 		ExecutionException error = assertThrows(ExecutionException.class, () -> held.get(20, TimeUnit.SECONDS));
 		assertEquals(Status.NOT_ACQUIRED, ((LockException) error.getCause()).status());
 		settle();
