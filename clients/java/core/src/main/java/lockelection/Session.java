@@ -394,7 +394,7 @@ final class Session {
 			join(worker, 1000);
 		}
 		join(watcher, 1000);
-		return revocations.isEmpty();
+		return finished && revocations.isEmpty();
 	}
 
 	/** An interrupt does not end the wait, and is kept: it ends the work, and this gives back what the work had. */
