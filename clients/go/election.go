@@ -1,6 +1,7 @@
 package lockelection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,25 +23,26 @@ type Leader struct {
 	Term      int64
 }
 
-// Election asks nobody.
+// Election asks nobody. The name has 1 to 255 bytes of UTF-8; the calls say what is wrong with it.
 func (s *Session) Election(name string) *Election { return &Election{s: s, name: name} }
 
 // Campaign waits to be elected, in the order of arrival, or until ctx ends. The candidate is the text that everybody
-// sees, of 1 to 4096 bytes. While it leads already it is a Proclaim. Errors as for Lock.
-func (e *Election) Campaign(ctx context.Context, candidate string) error {
+// sees, of 1 to 4096 bytes of UTF-8. While it leads already it is a Proclaim. Options: WaitFor and WithTTL. Errors as for
+// Lock.
+func (e *Election) Campaign(ctx context.Context, candidate string, opts ...LockOption) error {
 	if e.Term() != nil {
 		return e.Proclaim(ctx, candidate)
 	}
-	return e.stand(ctx, candidate, false)
+	return e.stand(ctx, candidate, false, opts)
 }
 
 // TryCampaign does not wait: ErrHeld if somebody else leads, or is a candidate before us.
-func (e *Election) TryCampaign(ctx context.Context, candidate string) error {
-	return e.stand(ctx, candidate, true)
+func (e *Election) TryCampaign(ctx context.Context, candidate string, opts ...LockOption) error {
+	return e.stand(ctx, candidate, true, opts)
 }
 
-func (e *Election) stand(ctx context.Context, candidate string, try bool) error {
-	h, err := e.s.acquire(ctx, kindTerm, []string{e.name}, candidate, try, nil)
+func (e *Election) stand(ctx context.Context, candidate string, try bool, opts []LockOption) error {
+	h, err := e.s.acquire(ctx, kindTerm, []string{e.name}, candidate, try, opts)
 	if err == nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -61,6 +63,9 @@ func (e *Election) Term() *Hold {
 
 // Proclaim changes the candidate's text while it leads. ErrLost: it does not lead any more. ErrUnknown: no answer.
 func (e *Election) Proclaim(ctx context.Context, candidate string) error {
+	if err := cmp.Or(checkContext(ctx), checkElection(e.name), checkCandidate(candidate)); err != nil {
+		return err
+	}
 	h := e.Term()
 	if h == nil {
 		return fmt.Errorf("%w: %q does not lead", ErrLost, e.name)
@@ -88,6 +93,9 @@ func (e *Election) Resign(ctx context.Context) error {
 
 // Leader asks who leads. ErrNoLeader: nobody.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
+	if err := checkElection(e.name); err != nil {
+		return Leader{}, err
+	}
 	r, err := e.s.ask(ctx, "SELECT candidate, term FROM %s.current_leader($1)", e.name)
 	if err == nil && len(r) == 0 {
 		err = ErrNoLeader
@@ -99,9 +107,13 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 }
 
 // Observe tells the present leader, and then each change in order, none missing. A zero Leader: nobody leads. The
-// channel is closed when ctx or the session ends.
+// channel is closed when ctx or the session ends; at once if the name or ctx is not valid, which a call of Leader explains.
 func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	changes := make(chan Leader)
+	if cmp.Or(checkContext(ctx), checkElection(e.name)) != nil {
+		close(changes)
+		return changes
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer close(changes)
@@ -166,6 +178,13 @@ func (e *Election) observe(ctx context.Context, changes chan<- Leader) {
 // The term is resigned only after lead has returned; so lead never runs twice at once. If the session is lost, Run goes
 // on with one of its own.
 func (e *Election) Run(ctx context.Context, candidate string, lead func(ctx context.Context, term *Hold)) error {
+	err := cmp.Or(checkContext(ctx), checkElection(e.name), checkCandidate(candidate))
+	if err == nil && lead == nil {
+		err = invalid("the function that leads is nil")
+	}
+	if err != nil {
+		return err
+	}
 	own := &Election{s: e.s, name: e.name}
 	defer func() {
 		if own.s != e.s {
@@ -173,7 +192,7 @@ func (e *Election) Run(ctx context.Context, candidate string, lead func(ctx cont
 		}
 	}()
 	for failures := 0; ; {
-		err := own.stand(ctx, candidate, false)
+		err := own.stand(ctx, candidate, false, nil)
 		if err == nil {
 			failures = 0
 			own.lead(ctx, lead)

@@ -56,19 +56,26 @@ var advice = map[string]string{
 	"55000": " (add it to shared_preload_libraries, and restart the server)",
 }
 
+// sqlState of an error of any driver's.
 func sqlState(err error) string {
-	var server *pgconn.PgError
+	var server interface{ SQLState() string }
 	if errors.As(err, &server) {
-		return server.Code
+		return server.SQLState()
 	}
 	return ""
+}
+
+// noSuchFunction: the extension is in another schema than we knew, or is not there.
+func noSuchFunction(err error) bool {
+	code := sqlState(err)
+	return code == "3F000" || code == "42883"
 }
 
 // endsConnection says whether this connection is of no more use: the error is not the server's, or another server is
 // wanted.
 func endsConnection(state string) bool {
 	switch state {
-	case "", "57P01", "57P02", "57P03", "53300", "25006":
+	case "", "57P01", "57P02", "57P03", "57P04", "57P05", "53300", "25006":
 		return true
 	}
 	return strings.HasPrefix(state, "08")
@@ -83,7 +90,7 @@ func explain(err error) error {
 		}
 		for _, prefix := range strings.Fields(k.codes) {
 			if strings.HasPrefix(code, prefix) {
-				return fmt.Errorf("%w%s: %w", k.kind, advice[code], err)
+				return fmt.Errorf("%w%s: %w%s", k.kind, advice[code], err, details(err))
 			}
 		}
 	}
@@ -91,6 +98,19 @@ func explain(err error) error {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err
+}
+
+// details of the server's, which pgconn leaves out of an error's text: they say what is allowed.
+func details(err error) (text string) {
+	var server *pgconn.PgError
+	if errors.As(err, &server) {
+		for _, more := range []string{server.Detail, server.Hint} {
+			if more != "" {
+				text += " " + more
+			}
+		}
+	}
+	return text
 }
 
 // passes: the same statement may succeed a little later.

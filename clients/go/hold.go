@@ -46,7 +46,8 @@ type Hold struct {
 	kind  int
 	names []string
 	try   bool
-	last  string // the mode, the number of permits or the candidate
+	wait  time.Duration // 0: no limit
+	last  string        // the mode, the number of permits or the candidate
 
 	state    atomic.Int32
 	token    atomic.Int64
@@ -61,15 +62,17 @@ type Hold struct {
 	phase      int
 	channel    string // while it is queued
 	alone      bool   // travels with no other
+	impatient  bool   // its wait is over: it takes no place
 	err        error  // why it is over
 	holdFor    time.Duration
 	releases   int // that were sent
 	releaseErr error
 }
 
-// Lock waits until it has the lock, in the order of arrival, or until ctx ends. Two holds of one session exclude each
-// other as those of two processes do. A broken connection does not end the wait, and costs no place. Errors: those of
-// ctx; ErrLost the session has ended, ErrClosed, ErrInvalid, ErrLimit, ErrDenied.
+// Lock waits until it has the lock, in the order of arrival, or until ctx ends; see also [WaitFor]. Two holds of one
+// session exclude each other as those of two processes do. A broken connection does not end the wait, and costs no place.
+// A name has 1 to 255 bytes of UTF-8. Errors: those of ctx; ErrLost the session has ended, ErrClosed, ErrInvalid, ErrLimit,
+// ErrDenied; with WaitFor also ErrHeld, ErrUnavailable.
 func (s *Session) Lock(ctx context.Context, name string, opts ...LockOption) (*Hold, error) {
 	return s.acquire(ctx, kindLock, []string{name}, "", false, opts)
 }
@@ -80,8 +83,8 @@ func (s *Session) TryLock(ctx context.Context, name string, opts ...LockOption) 
 	return s.acquire(ctx, kindLock, []string{name}, "", true, opts)
 }
 
-// LockAll acquires several locks at once, all or none, under one token. Whatever the order of the names, two such calls
-// do not wait for each other.
+// LockAll acquires 1 to 1,000 locks at once, all or none, under one token. Whatever the order of the names, two such
+// calls do not wait for each other.
 func (s *Session) LockAll(ctx context.Context, names []string, opts ...LockOption) (*Hold, error) {
 	return s.acquire(ctx, kindLocks, names, "", false, opts)
 }
@@ -95,6 +98,9 @@ func (s *Session) TryLockAll(ctx context.Context, names []string, opts ...LockOp
 // of the names; nil is one that somebody else holds. After an error none is held.
 func (s *Session) TryLockEach(ctx context.Context, names []string, opts ...LockOption) ([]*Hold, error) {
 	holds, seen := make([]*Hold, len(names)), map[string]bool{}
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
 	for i, name := range names {
 		h, err := s.newHold(ctx, kindLock, names[i:i+1], "", true, opts)
 		if err == nil && seen[name] {
@@ -135,17 +141,22 @@ func (s *Session) acquire(ctx context.Context, kind int, names []string, last st
 
 func (s *Session) newHold(ctx context.Context, kind int, names []string, last string, try bool, opts []LockOption) (
 	*Hold, error) {
-	set := options{ttl: s.set.ttl}
+	set := options{ttl: s.set.ttl, err: checkContext(ctx)}
 	for _, o := range opts {
+		if o == nil {
+			o = lockOption(nil)
+		}
 		o.lock(&set)
 	}
-	err := set.check()
-	if len(names) == 0 {
-		err = invalid("no name")
+	if kind == kindTerm {
+		set.err = cmp.Or(set.err, checkElection(names[0]), checkCandidate(last))
+	} else {
+		set.err = cmp.Or(set.err, checkNames(names))
+	}
+	if err := cmp.Or(set.err, set.checkLock(kind, try)); err != nil {
+		return nil, err
 	}
 	switch {
-	case set.permit && (set.shared || kind != kindLock):
-		err = invalid("a permit is of one name, and not shared")
 	case set.permit:
 		kind, last = kindPermit, itoa(int64(set.permits))
 	case set.shared:
@@ -153,10 +164,10 @@ func (s *Session) newHold(ctx context.Context, kind int, names []string, last st
 	case kind != kindTerm:
 		last = "exclusive"
 	}
-	h := &Hold{s: s, kind: kind, names: slices.Clone(names), last: last, try: try, lease: &lease{ttl: set.ttl},
-		ready: make(chan struct{}), released: make(chan struct{})}
+	h := &Hold{s: s, kind: kind, names: slices.Clone(names), last: last, try: try || set.waits && set.wait == 0,
+		wait: set.wait, lease: &lease{ttl: set.ttl}, ready: make(chan struct{}), released: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	return h, err
+	return h, nil
 }
 
 // await leaves holds to the session's goroutine to be asked for, and waits for all of them. nil is one that somebody else
@@ -183,6 +194,9 @@ func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 	s.wake()
 	s.mu.Unlock()
 	for _, h := range holds {
+		if h.wait > 0 {
+			s.bound(ctx, h)
+		}
 		select {
 		case <-h.ready:
 		case <-ctx.Done():
@@ -205,6 +219,31 @@ func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 		}
 	}
 	return failed
+}
+
+// bound ends a wait at its limit. Where the first answer is not there yet, that has the limit of any call, and no place is
+// taken any more.
+func (s *Session) bound(ctx context.Context, h *Hold) {
+	limit := callLimit(h.lease.ttl)
+	for timer := time.NewTimer(h.wait); ; timer.Reset(limit - h.wait) {
+		select {
+		case <-h.ready:
+			return
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		s.mu.Lock()
+		switch {
+		case h.state.Load() != stateWaiting:
+		case h.phase == phaseQueued:
+			s.finish(h, ErrHeld)
+		case h.impatient || h.wait >= limit:
+			s.finish(h, s.unavailable(h))
+		}
+		h.impatient = true
+		s.mu.Unlock()
+	}
 }
 
 // --- the life of a hold, with s.mu locked ---
@@ -301,14 +340,18 @@ func (h *Hold) String() string  { return fmt.Sprintf("%.100q", strings.Join(h.na
 // UnlockOption is for Unlock.
 type UnlockOption func(*Hold)
 
-// HoldFor keeps the name closed until that long after it was acquired: nobody is granted it before. Not for a term.
+// HoldFor keeps the name closed until that long after it was acquired: nobody is granted it before. From 0, which does
+// nothing, to 24 days, and at most the server's setting lock_election.max_hold_for. Not for a term.
 func HoldFor(d time.Duration) UnlockOption { return func(h *Hold) { h.holdFor = d } }
 
 // Unlock gives the hold back, whatever it answers and whether or not ctx has ended. It waits for the server for at most
 // a quarter of the TTL, or until ctx ends. nil: it is given back, or was before. ErrLost: it had been lost before.
 // ErrUnknown: not confirmed; the session goes on trying, and it ends with the lease at the latest.
 func (h *Hold) Unlock(ctx context.Context, opts ...UnlockOption) error {
-	s := h.s
+	s, bad := h.s, checkContext(ctx)
+	if bad != nil {
+		ctx = context.Background()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.expire(); h.over() {
@@ -318,10 +361,17 @@ func (h *Hold) Unlock(ctx context.Context, opts ...UnlockOption) error {
 		return nil
 	}
 	for _, o := range opts {
+		if o == nil {
+			bad = errNilOption
+			continue
+		}
 		o(h)
 	}
-	if h.holdFor < 0 || h.holdFor > 0 && h.kind == kindTerm {
-		h.releaseErr, h.holdFor = invalid("%s is released without HoldFor, which is positive and not for a term", h), 0
+	if bad = cmp.Or(bad, checkHoldFor(h.holdFor)); bad == nil && h.holdFor > 0 && h.kind == kindTerm {
+		bad = invalid("HoldFor is not for a term")
+	}
+	if bad != nil {
+		h.releaseErr, h.holdFor = fmt.Errorf("%s is released, and not closed: %w", h, bad), 0
 	}
 	s.finish(h, ErrReleased)
 	ctx, cancel := context.WithTimeout(ctx, s.limit(h.lease))
@@ -341,7 +391,9 @@ func (h *Hold) Unlock(ctx context.Context, opts ...UnlockOption) error {
 // end nobody else gets the lock, or leads. What it writes after this is written by the holder, or not at all. tx is a
 // [pgx.Tx], or a [*sql.Tx] or what embeds it, with any driver. ErrLost: roll back. ErrInvalid: it is no open transaction.
 func (h *Hold) Fence(ctx context.Context, tx any) error {
-	if !h.Valid() {
+	if err := checkContext(ctx); err != nil {
+		return err
+	} else if !h.Valid() {
 		return fmt.Errorf("%w: %s is not held any more", ErrLost, h)
 	}
 	if v := reflect.ValueOf(tx); v.Kind() == reflect.Pointer && v.IsNil() {
@@ -352,7 +404,8 @@ func (h *Hold) Fence(ctx context.Context, tx any) error {
 	if h.kind == kindTerm {
 		query, names = "SELECT %s.fence_leader($1, $2)", h.names[0]
 	}
-	query = qualify(query, *h.s.schema.Load())
+	schema := *h.s.schema.Load()
+	query = qualify(query, schema)
 	var err error
 	switch t := tx.(type) {
 	case interface {
@@ -374,6 +427,12 @@ func (h *Hold) Fence(ctx context.Context, tx any) error {
 	}
 	if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) {
 		return invalid("the transaction is not open")
+	} else if noSuchFunction(err) {
+		h.s.ask(ctx, "SELECT %s.is_held($1, $2)", h.names[0], itoa(h.Token())) // the session learns the schema so
+		if *h.s.schema.Load() != schema {
+			return fmt.Errorf("%w: the extension's schema has another name: roll back, and repeat the transaction: %w",
+				ErrUnavailable, err)
+		}
 	}
 	return explain(err)
 }

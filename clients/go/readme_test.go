@@ -1,13 +1,19 @@
 package lockelection_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // TestReadme runs each program of the README, and each other example, also of the project's, as the body of a function.
@@ -24,6 +30,11 @@ func TestReadme(t *testing.T) {
 	programs := 0
 	for i, block := range blocks {
 		code := strings.TrimRight(block[1], "\n")
+		if strings.Contains(code, "signal.NotifyContext") {
+			programs++
+			endOfProcess(t, pool, code+"\n")
+			code = "return nil"
+		}
 		if strings.HasPrefix(code, "package main\n") {
 			programs++
 			out := inModule(t, map[string]string{"main.go": code + "\n"}, nil, "run", ".")
@@ -44,8 +55,8 @@ func TestReadme(t *testing.T) {
 		}
 		fmt.Fprintf(&body, "func example%d(ctx context.Context) error {\n%s%s\n}\n\n", i, opened, code)
 	}
-	if programs == 0 {
-		t.Error("there is no whole program")
+	if programs != 2 {
+		t.Errorf("there are %d whole programs", programs)
 	}
 	main := "package main\n\nimport (\n\"context\"\n\"errors\"\n\"fmt\"\n\"log\"\n\"time\"\n" +
 		"\"github.com/jackc/pgx/v5\"\n\"github.com/jackc/pgx/v5/pgxpool\"\n\"lock-election.invalid/lockelection\"\n)\n" +
@@ -64,6 +75,38 @@ func TestReadme(t *testing.T) {
 	}
 	if got := query[int](t, pool, "SELECT balance FROM account"); got != 10 {
 		t.Errorf("the balance is %d", got)
+	}
+}
+
+// endOfProcess runs the program that holds "importer" until SIGTERM: it stops its work, and only then gives the lock back,
+// at once and not after the TTL.
+func endOfProcess(t *testing.T, pool *pgxpool.Pool, code string) {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "program")
+	inModule(t, map[string]string{"main.go": code}, nil, "build", "-o", binary, ".")
+	program := exec.CommandContext(t.Context(), binary)
+	var out bytes.Buffer
+	program.Stdout, program.Stderr = &out, &out
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := newSession(t, pool)
+	until(t, "it holds the lock", func() bool {
+		return query[int](t, pool, "SELECT count(*) FROM lock_election.locks WHERE name = 'importer'") == 1
+	})
+	if err := program.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	asked := time.Now()
+	h := must(s.Lock(within(t), "importer"))
+	if waited := time.Since(asked); waited > 25*time.Second {
+		t.Errorf("the lock was free after %v: at the end of its TTL", waited)
+	}
+	if err := errors.Join(program.Wait(), h.Unlock(t.Context())); err != nil {
+		t.Errorf("%v: %s", err, out.String())
+	}
+	if !strings.HasPrefix(out.String(), "works\n") || !strings.HasSuffix(out.String(), "works\nthe work has stopped\n") {
+		t.Errorf("it has written %q", out.String())
 	}
 }
 

@@ -147,6 +147,9 @@ func (s *Session) adopt(h *Hold, token int64, granted bool, channel string) {
 	default:
 		h.channel, s.relisten = channel, true
 		s.waiting++
+		if h.impatient {
+			s.finish(h, ErrHeld)
+		}
 	}
 }
 
@@ -202,22 +205,24 @@ func (s *Session) giveBack() bool {
 
 // --- the sweep ---
 
-const terminateSQL = "SELECT pg_catalog.pg_terminate_backend(a.pid, $3) FROM pg_catalog.pg_stat_activity a" +
-	" WHERE a.pid = $1 AND a.backend_start = $2 AND a.usename = current_user AND a.pid <> pg_catalog.pg_backend_pid()"
+const terminateSQL = "SELECT pg_catalog.pg_terminate_backend(a.pid, $3) FROM pg_catalog.pg_stat_activity a WHERE" +
+	" a.pid = $1 AND " + startSQL + " = $2 AND a.pid <> pg_catalog.pg_backend_pid()"
 
 // resolve finds out what statements did whose answers were lost. First the backends of the broken connections have to
-// be gone, or they could still take a place that nobody knows of. Behind a pooler nobody knows which they were; there
-// more looks follow.
+// be gone, or they could still take a place that nobody knows of. Behind a pooler nobody knows which they were, and a
+// role that was set at once (ALTER ROLE .. SET role) may not end them; there more looks follow.
 func (s *Session) resolve() {
 	s.askAt = s.set.now() + firstRetry
 	for len(s.old) > 0 {
-		if old := s.old[0]; !old.pooled {
+		known := !s.old[0].pooled && s.old[0].start != ""
+		if old := s.old[0]; known {
 			limit := itoa(s.limit(s.lease).Milliseconds() / 2)
 			r, err := s.exec(s.lease, terminateSQL, old.pid, old.start, limit)
-			if err != nil || len(r) > 0 && string(r[0][0]) != "t" {
+			if known = !errors.Is(err, ErrDenied); known && (err != nil || len(r) > 0 && string(r[0][0]) != "t") {
 				return
 			}
-		} else {
+		}
+		if !known {
 			s.late = 3
 		}
 		s.old = s.old[1:]

@@ -6,8 +6,9 @@
 //
 // # Deadline
 //
-// What a session holds is safe until the sending of the last renewal that was answered, plus the TTL, less a margin (a
-// twentieth of the TTL, 1 s at most). The clock goes on while the machine is suspended. At the deadline the context of
+// What a session holds is safe until the sending of the last renewal that was answered, plus the validity that the server
+// has returned, less a margin (a twentieth of the TTL, 1 s at most). The validity is the TTL, or less after restarts of the
+// server in quick succession, or of a TTL above 5 minutes. The clock goes on while the machine is suspended. At the deadline the context of
 // every hold is canceled, whatever the network does. [context.Cause] says why. [Hold.Valid] and the Err of that
 // context look at the clock themselves, so that also a process that was stopped notices before its next step. Writes
 // that must not come late need [Hold.Fence].
@@ -19,6 +20,7 @@
 package lockelection
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -48,6 +50,9 @@ type options struct {
 	shared  bool
 	permit  bool
 	permits int
+	waits   bool // at most for wait
+	wait    time.Duration
+	err     error
 	now     func() time.Duration
 }
 
@@ -55,7 +60,7 @@ type (
 	sessionOption func(*options)
 	lockOption    func(*options)
 
-	// SessionOption is for NewSession, LockOption for Lock and its like. WithTTL is both.
+	// SessionOption is for NewSession and its like, LockOption for Lock and its like. WithTTL is both.
 	SessionOption interface{ session(*options) }
 	LockOption    interface{ lock(*options) }
 	TTLOption     struct {
@@ -64,18 +69,32 @@ type (
 	}
 )
 
-func (set sessionOption) session(o *options) { set(o) }
-func (set lockOption) lock(o *options)       { set(o) }
+var errNilOption = invalid("an option is nil")
 
-// WithTTL sets how long holds outlive the last renewal, 30 s without it. For a session: of its lease. For a lock: of a
-// lease of its own on the same connection, which it shares with all holds of the session that have the same TTL.
+func (set sessionOption) session(o *options) {
+	if set == nil {
+		o.err = errNilOption
+		return
+	}
+	set(o)
+}
+
+func (set lockOption) lock(o *options) { sessionOption(set).session(o) }
+
+// WithTTL sets how long holds outlive the last renewal, from 100 ms to 24 days; 30 s without it. For a session: of its
+// lease. For a lock: of a lease of its own on the same connection, which it shares with all holds of the session that
+// have the same TTL.
 func WithTTL(ttl time.Duration) TTLOption {
-	set := func(o *options) { o.ttl = ttl }
+	set := func(o *options) { o.ttl, o.err = ttl.Truncate(time.Millisecond), cmp.Or(o.err, checkTTL(ttl)) }
 	return TTLOption{set, set}
 }
 
 // WithName sets what the server's views show as the start of the owner: it is cut to 200 bytes.
-func WithName(name string) SessionOption { return sessionOption(func(o *options) { o.name = name }) }
+func WithName(name string) SessionOption {
+	return sessionOption(func(o *options) {
+		o.name, o.err = name, cmp.Or(o.err, checkEncoding("name of the session", name))
+	})
+}
 
 // Shared acquires beside other shared holders.
 func Shared() LockOption { return lockOption(func(o *options) { o.shared = true }) }
@@ -83,11 +102,12 @@ func Shared() LockOption { return lockOption(func(o *options) { o.shared = true 
 // Permit acquires one of n permits of the name. Not together with Shared, and for one name only.
 func Permit(n int) LockOption { return lockOption(func(o *options) { o.permit, o.permits = true, n }) }
 
-func (o *options) check() error {
-	if o.ttl < 100*time.Millisecond || o.ttl > 24*24*time.Hour {
-		return invalid("a TTL of %v is not between 100 ms and 24 days", o.ttl)
-	}
-	return nil
+// WaitFor bounds how long a call stands in the queue; after that it returns ErrHeld. The first answer of the server does
+// not count: a lock that is free is acquired also if d is shorter than a round trip. ErrUnavailable, which is also
+// [context.DeadlineExceeded]: that answer has not come, neither in this time nor in a quarter of the TTL. 0 does not wait,
+// as TryLock. A deadline of the context is another thing: it ends the call, wherever that is.
+func WaitFor(d time.Duration) LockOption {
+	return lockOption(func(o *options) { o.waits, o.wait = true, d })
 }
 
 // lease is the session's own, or one for holds with another TTL. Times are by the session's clock.
@@ -150,7 +170,7 @@ type Session struct {
 // names several hosts and says nothing else, the primary among them is chosen.
 func NewSession(ctx context.Context, pool *pgxpool.Pool, opts ...SessionOption) (*Session, error) {
 	if pool == nil {
-		return nil, invalid("there is no pool")
+		return nil, invalid("the pool is nil")
 	}
 	config := pool.Config()
 	return open(ctx, func(ctx context.Context, limit time.Duration) (*wire, error) {
@@ -162,6 +182,16 @@ func NewSession(ctx context.Context, pool *pgxpool.Pool, opts ...SessionOption) 
 		}
 		return connect(ctx, c, limit)
 	}, opts)
+}
+
+// Connect is NewSession without a pool, by a connection string: a URL, keywords and values, or "" for what the PG..
+// variables say. If the string cannot be parsed, the error does not show it, as that of pgx may: it can have a password.
+func Connect(ctx context.Context, connString string, opts ...SessionOption) (*Session, error) {
+	config, err := parse(connString)
+	if err != nil {
+		return nil, err
+	}
+	return Open(ctx, config, opts...)
 }
 
 // Open is NewSession without a pool. The configuration comes from [pgx.ParseConfig].
@@ -181,16 +211,22 @@ func (s *Session) Reopen(ctx context.Context) (*Session, error) {
 
 func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire, error), opts []SessionOption) (
 	*Session, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
 	s := &Session{
 		set: options{ttl: 30 * time.Second, now: bootTime}, dial: dial,
 		done: make(chan struct{}), stopped: make(chan struct{}), woken: make(chan struct{}, 1),
 		holds: map[*Hold]struct{}{}, byToken: map[int64]*Hold{}, observers: map[chan struct{}]string{},
 	}
 	for _, o := range opts {
+		if o == nil {
+			o = sessionOption(nil)
+		}
 		o.session(&s.set)
 	}
-	if err := s.set.check(); err != nil {
-		return nil, err
+	if s.set.err != nil {
+		return nil, s.set.err
 	}
 	var random [8]byte
 	rand.Read(random[:])
@@ -264,9 +300,13 @@ func (s *Session) left(l *lease) time.Duration {
 
 // Close gives all back: it revokes the lease, which ends all that hangs on it at once, and closes the connection.
 // Calls that wait answer ErrClosed. It waits no longer than ctx, unless that has ended before, and than a quarter of the
-// TTL. ErrUnknown: the server has not confirmed; the lease then ends by itself.
+// TTL. ErrUnknown: the server has not confirmed; the lease then ends by itself. Call it when nothing works under a hold
+// of the session any more.
 func (s *Session) Close(ctx context.Context) error {
-	if ctx.Err() != nil {
+	bad := checkContext(ctx)
+	if bad != nil {
+		ctx = context.Background()
+	} else if ctx.Err() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
 	s.mu.Lock()
@@ -290,7 +330,7 @@ func (s *Session) Close(ctx context.Context) error {
 	if errors.Is(s.err, ErrClosed) && !s.revoked {
 		return fmt.Errorf("%w: the server has not confirmed the end of the lease", ErrUnknown)
 	}
-	return nil
+	return bad
 }
 
 // cut ends what the session's goroutine waits for.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ type fake struct {
 	scene  sync.Mutex // of what the answers depend on
 	log    []string   // statements that came, by the name of their function, with their arguments
 	pooled bool
+	schema string        // what calls another one is refused; "": there is none
 	deaf   string        // what has this in it is refused, such as LISTEN
 	skew   time.Duration // by which the session's clock is ahead of the timers, as after a suspend
 	start  time.Time
@@ -38,7 +40,7 @@ type fake struct {
 const fakeTTL = 10 * time.Second
 
 func newFake(t *testing.T) *fake {
-	return &fake{t: t, start: time.Now(), answer: func(string, []string) [][]string { return [][]string{{"t"}} }}
+	return &fake{t: t, start: time.Now(), schema: `"le"`, answer: func(string, []string) [][]string { return [][]string{{"t"}} }}
 }
 
 func (f *fake) open(opts ...SessionOption) *Session {
@@ -136,11 +138,12 @@ func (f *fake) note(what string) {
 	f.log = append(f.log, what)
 }
 
+var ourFunction = regexp.MustCompile(`("le\d*")\.(\w+)\(`)
+
 // functionOf a statement: the first behind the schema.
 func functionOf(sql string) string {
-	if _, rest, ok := strings.Cut(sql, `"le".`); ok {
-		name, _, _ := strings.Cut(rest, "(")
-		return name
+	if found := ourFunction.FindStringSubmatch(sql); found != nil {
+		return found[2]
 	}
 	if strings.Contains(sql, "pg_terminate_backend") {
 		return "terminate"
@@ -151,8 +154,14 @@ func functionOf(sql string) string {
 func (f *fake) reply(b *pgproto3.Backend, sql string, args []string, pid int) bool {
 	function := functionOf(sql)
 	var table [][]string
+	f.mu.Lock()
+	schema := f.schema
+	f.mu.Unlock()
 	if function == "learn" {
-		table = [][]string{{`"le"`, "f", fmt.Sprint(pid), "all", fmt.Sprint("start ", pid)}}
+		table = [][]string{{schema, "f", fmt.Sprint(pid), "all", fmt.Sprint("start ", pid)}}
+	} else if found := ourFunction.FindStringSubmatch(sql); found != nil && found[1] != schema {
+		f.note("refused " + function)
+		table = [][]string{{"!3F000"}}
 	} else {
 		f.note(function + " " + strings.Join(args, " "))
 		if table = f.answer(function, args); table == nil {
@@ -222,7 +231,7 @@ func (f *fake) table(rest func(function string, args []string) [][]string) {
 		case "grant_lease":
 			return [][]string{{"7"}}
 		case "keep_alive":
-			return [][]string{{"00:00:10"}}
+			return [][]string{{"10000"}}
 		}
 		f.scene.Lock()
 		answer := rest(function, args)
@@ -418,15 +427,6 @@ func TestUnitFenceOfNothing(t *testing.T) {
 			expect(t, fmt.Sprintf("%T is invalid", tx), errors.Is(h.Fence(t.Context(), tx), ErrInvalid), true)
 		}
 	})
-}
-
-func TestUnitNoConfiguration(t *testing.T) {
-	_, err := NewSession(t.Context(), nil)
-	expect(t, "no pool", errors.Is(err, ErrInvalid), true)
-	for _, config := range []*pgx.ConnConfig{nil, {}} {
-		_, err = Open(t.Context(), config)
-		expect(t, "no configuration", errors.Is(err, ErrInvalid), true)
-	}
 }
 
 // The context of Open ends while the lease is being granted, or just when it was: it is revoked.

@@ -55,19 +55,26 @@ func array(items []string) string {
 	return "{" + strings.Join(quoted, ",") + "}"
 }
 
+// When a backend has started, in microseconds, whatever the style of dates is.
+const startSQL = "(pg_catalog.date_part('epoch', a.backend_start) * 1000000)::bigint"
+
 // What has to be known of a server, in one round trip.
 const learnSQL = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery()," +
 	" pg_catalog.pg_backend_pid(), pg_catalog.current_setting('lock_election.notify', true)," +
-	" (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid())" +
+	" (SELECT " + startSQL + " FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid())" +
 	" FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n" +
 	" ON n.oid = e.extnamespace AND e.extname = 'lock_election') ON true"
 
 var errNoCancel = errors.New("no cancel request: the next connection terminates the backend of this one")
 
 // connect makes a connection to the first host that fits, each within a time. Unless the configuration says something
-// else (target_session_attrs), that is a primary.
+// else (target_session_attrs), that is one which is no standby; its transactions may be read-only.
 func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (*wire, error) {
 	w, c := &wire{}, config.Config.Copy()
+	if err := checkConfig(c); err != nil {
+		return nil, err
+	}
+	c.RuntimeParams["client_encoding"] = "UTF8" // what is sent, whatever the role is set to
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > limit {
 		c.ConnectTimeout = limit
 	}
@@ -105,7 +112,21 @@ func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (
 		w.close()
 		err = fmt.Errorf("%w in database %q (CREATE EXTENSION lock_election)", ErrNotInstalled, cmp.Or(c.Database, c.User))
 	}
-	return w, explain(err)
+	return w, explain(withoutConfig(err))
+}
+
+// call runs a statement, in which %s is the schema. If that has another name now (ALTER SCHEMA .. RENAME), or the
+// extension is another one, the statement had no effect, and is sent once more.
+func (w *wire) call(limit time.Duration, sql string, args []string) (rows, error) {
+	r, err := w.exec(limit, qualify(sql, w.schema), args)
+	if noSuchFunction(err) {
+		learned, failed := w.exec(limit, learnSQL, []string{})
+		if failed == nil && learned[0][0] != nil {
+			w.schema = string(learned[0][0])
+			r, err = w.exec(limit, qualify(sql, w.schema), args)
+		}
+	}
+	return r, err
 }
 
 // exec runs one statement; without arguments also several, and gives no rows. After an error that does not come from

@@ -20,12 +20,13 @@ func jitter(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
 }
 
+func longestPause(ttl time.Duration) time.Duration { return min(max(ttl/20, firstRetry), time.Second) }
+
 // failed: nothing the first time; then 50 ms, doubled up to a twentieth of the TTL, or 1 s.
 func (s *Session) failed(err error) (retryAt time.Duration) {
 	s.trouble = err
 	if retryAt = s.set.now(); s.failures > 0 {
-		most := min(max(s.set.ttl/20, firstRetry), time.Second)
-		retryAt += jitter(min(firstRetry<<min(s.failures-1, 10), most))
+		retryAt += jitter(min(firstRetry<<min(s.failures-1, 10), longestPause(s.set.ttl)))
 	}
 	s.failures++
 	return retryAt
@@ -115,8 +116,9 @@ func (s *Session) exec(l *lease, sql string, args ...string) (rows, error) {
 	wire, limit := s.wire, s.limit(l)
 	s.busy = true
 	s.mu.Unlock()
-	r, err := wire.exec(limit, qualify(sql, wire.schema), args)
+	r, err := wire.call(limit, sql, args)
 	s.mu.Lock()
+	s.learned(wire)
 	s.expire()
 	s.hear(wire, err)
 	if s.busy = false; s.wire == nil {
@@ -155,16 +157,31 @@ func (s *Session) connect() error {
 		return err
 	}
 	s.wire, s.askAt = wire, 0
-	s.schema.Store(&wire.schema)
+	s.learned(wire)
 	for _, l := range s.leases {
 		l.renewAt = 0
 	}
 	return nil
 }
 
+// learned tells the schema of the extension to fences.
+func (s *Session) learned(wire *wire) {
+	if known := s.schema.Load(); known == nil || *known != wire.schema {
+		schema := wire.schema
+		s.schema.Store(&schema)
+	}
+}
+
 // tooLate is the error of a call whose context is over; if no answer came in time, with what kept it from coming.
 func (s *Session) tooLate(ctx context.Context, what string) error {
-	err := ended(ctx, what)
+	return s.troubled(ended(ctx, what))
+}
+
+func (s *Session) unavailable(h *Hold) error {
+	return s.troubled(fmt.Errorf("%s: %w: %w", h, errNoAnswer, context.DeadlineExceeded))
+}
+
+func (s *Session) troubled(err error) error {
 	if errors.Is(err, ErrUnavailable) && s.failures > 0 {
 		err = fmt.Errorf("%w (%w)", err, s.trouble)
 	}
@@ -178,18 +195,23 @@ func (s *Session) grant(l *lease) error {
 	r, err := s.exec(l, "SELECT %s.grant_lease($1, $2)", milliseconds(l.ttl), s.owner)
 	if err == nil {
 		l.id = number(r[0][0])
-		s.renewed(l, sent)
+		s.renewed(l, sent, l.ttl)
 		s.watchdog.Reset(0)
 	}
 	return err
 }
 
-// renewed counts the deadline from the sending. For an answer that comes after the old deadline see expire.
-func (s *Session) renewed(l *lease, sent time.Duration) {
-	l.deadline.Store(int64(sent + l.ttl - min(l.ttl/20, time.Second)))
-	l.renewAt = sent + jitter(l.ttl/3)
+// renewed counts the deadline from the sending, by the validity that the server has returned: what the lease has if the
+// server crashes now. A shorter one takes nothing back. For an answer that comes after the old deadline see expire.
+func (s *Session) renewed(l *lease, sent, validity time.Duration) {
+	deadline := sent + min(validity, l.ttl) - min(l.ttl/20, time.Second)
+	l.deadline.Store(max(l.deadline.Load(), int64(deadline)))
+	l.renewAt = sent + jitter(min(l.ttl/3, max(validity/3, longestPause(l.ttl))))
 	l.swept, s.failures = false, 0
 }
+
+// The validity in milliseconds, whatever the style of intervals is.
+const renewSQL = "SELECT pg_catalog.floor(pg_catalog.date_part('epoch', %s.keep_alive($1)) * 1000)::bigint"
 
 func (s *Session) renew(l *lease) {
 	if l != s.lease && l.holds == 0 {
@@ -198,7 +220,7 @@ func (s *Session) renew(l *lease) {
 		return
 	}
 	sent := s.set.now()
-	r, err := s.exec(l, "SELECT %s.keep_alive($1)", itoa(l.id))
+	r, err := s.exec(l, renewSQL, itoa(l.id))
 	switch {
 	case l.over:
 	case err != nil:
@@ -206,7 +228,7 @@ func (s *Session) renew(l *lease) {
 	case r[0][0] == nil:
 		s.lose(l, fmt.Errorf("%w: the server has ended the lease", ErrLost))
 	default:
-		s.renewed(l, sent)
+		s.renewed(l, sent, time.Duration(number(r[0][0]))*time.Millisecond)
 	}
 }
 
@@ -253,13 +275,18 @@ type query struct {
 	done chan struct{}
 }
 
+var errNoAnswer = fmt.Errorf("%w: no answer in time", ErrUnavailable)
+
 // limited ends a call that does not wait for others, but for the server.
 func limited(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, callLimit(ttl), fmt.Errorf("%w: no answer in time", ErrUnavailable))
+	return context.WithTimeoutCause(ctx, callLimit(ttl), errNoAnswer)
 }
 
 // ask runs one statement, in which %s is the schema.
 func (s *Session) ask(ctx context.Context, sql string, args ...string) (rows, error) {
+	if err := checkContext(ctx); err != nil {
+		return nil, err
+	}
 	ctx, cancel := limited(ctx, s.set.ttl)
 	defer cancel()
 	q := &query{ctx: ctx, sql: sql, args: args, done: make(chan struct{})}

@@ -10,9 +10,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -40,12 +44,50 @@ type Lock struct {
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-// New asks nobody. The key has 1 to 255 bytes, and belongs to the role that uses it first.
+// New asks nobody. The key has 1 to 255 bytes of UTF-8, and belongs to the role that uses it first; the calls say what is
+// wrong with an argument.
 func New(db DB, key string, config resourcelock.ResourceLockConfig) *Lock {
 	return &Lock{db: db, key: key, config: config}
 }
 
 var resource = schema.GroupResource{Group: "lock_election", Resource: "keys"}
+
+// check refuses what would be replaced in a text: two identities must not become the same.
+func (l *Lock) check(ctx context.Context) error {
+	for what, text := range map[string]string{"key": l.key, "identity": l.config.Identity} {
+		if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
+			return fmt.Errorf("the %s %.100q is not valid UTF-8 without a zero byte", what, text)
+		}
+	}
+	switch db := reflect.ValueOf(l.db); {
+	case ctx == nil:
+		return errors.New("the context is nil: pass context.Background() to a call without an end")
+	case l.key == "" || len(l.key) > 255:
+		return fmt.Errorf("the key has %d bytes: it has 1 to 255", len(l.key))
+	case !db.IsValid() || db.Kind() == reflect.Pointer && db.IsNil():
+		return errors.New("the database is nil: it is a *pgxpool.Pool")
+	}
+	return nil
+}
+
+// query asks for one row, by the extension's schema, which may get another name.
+func (l *Lock) query(ctx context.Context, sql *string, args []any, into ...any) error {
+	err := l.check(ctx)
+	for attempt := range 2 {
+		if err == nil {
+			err = l.prepare(ctx)
+		}
+		if err == nil {
+			err = l.db.QueryRow(ctx, *sql, args...).Scan(into...)
+		}
+		var server *pgconn.PgError
+		if attempt > 0 || !errors.As(err, &server) || server.Code != "3F000" && server.Code != "42883" {
+			break
+		}
+		l.read, err = "", nil
+	}
+	return err
+}
 
 // prepare finds the extension, whatever the search_path.
 func (l *Lock) prepare(ctx context.Context) error {
@@ -72,12 +114,9 @@ func (l *Lock) prepare(ctx context.Context) error {
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.prepare(ctx); err != nil {
-		return nil, nil, err
-	}
 	var value *string
 	var version int64
-	if err := l.db.QueryRow(ctx, l.read, l.key).Scan(&value, &version); err != nil {
+	if err := l.query(ctx, &l.read, []any{l.key}, &value, &version); err != nil {
 		return nil, nil, err
 	}
 	l.version, l.exists = version, value != nil
@@ -112,15 +151,15 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 }
 
 func (l *Lock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, conflict error) error {
-	if err := l.prepare(ctx); err != nil {
-		return err
+	if !utf8.ValidString(record.HolderIdentity) {
+		return fmt.Errorf("the identity %.100q is not valid UTF-8", record.HolderIdentity)
 	}
 	value, err := json.Marshal(record)
 	if err != nil {
 		return err
 	}
 	var version *int64
-	if err := l.db.QueryRow(ctx, l.set, l.key, l.version, string(value)).Scan(&version); err != nil {
+	if err := l.query(ctx, &l.set, []any{l.key, l.version, string(value)}, &version); err != nil {
 		return err
 	}
 	if version == nil {

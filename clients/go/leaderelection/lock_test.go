@@ -57,6 +57,81 @@ func TestNotInstalled(t *testing.T) {
 	}
 }
 
+// What is wrong with an argument is said before the server is asked, so this needs none.
+func TestArguments(t *testing.T) {
+	config := must(pgxpool.ParseConfig("host=127.0.0.1 port=1"))
+	pool := must(pgxpool.NewWithConfig(t.Context(), config))
+	defer pool.Close()
+	for says, l := range map[string]*leaderelection.Lock{
+		"the key has 0 bytes: it has 1 to 255":   lock(pool, "", "a"),
+		"the key has 256 bytes: it has 1 to 255": lock(pool, strings.Repeat("x", 256), "a"),
+		`the key "x\xff" is not valid UTF-8`:     lock(pool, "x\xff", "a"),
+		`the identity "a\x00" is not valid`:      lock(pool, "x", "a\x00"),
+		"the database is nil":                    lock(nil, "x", "a"),
+	} {
+		_, _, err := l.Get(t.Context())
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("get: %v, expected %q", err, says)
+		}
+		err = l.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "a"})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("create: %v, expected %q", err, says)
+		}
+	}
+	var none context.Context
+	if _, _, err := lock(pool, "x", "a").Get(none); err == nil || !strings.Contains(err.Error(), "context is nil") {
+		t.Errorf("no context: %v", err)
+	}
+	// JSON would have U+FFFD instead: two candidates would be one
+	record := resourcelock.LeaderElectionRecord{HolderIdentity: "a\xff"}
+	if err := lock(pool, "x", "a").Create(t.Context(), record); err == nil || !strings.Contains(err.Error(), `"a\xff"`) {
+		t.Errorf("an identity: %v", err)
+	}
+}
+
+func must[T any](answer T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return answer
+}
+
+// The extension's schema gets another name between two calls. In a database of its own, for others use this one.
+func TestSchema(t *testing.T) {
+	pool, ctx := newPool(t), t.Context()
+	database := fmt.Sprintf("renamed_%d", time.Now().UnixNano())
+	exec := func(pool *pgxpool.Pool, sql string) {
+		t.Helper()
+		if _, err := pool.Exec(ctx, sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	exec(pool, "CREATE DATABASE "+database)
+	config := pool.Config().Copy()
+	config.ConnConfig.Database = database
+	other := must(pgxpool.NewWithConfig(ctx, config))
+	exec(other, "CREATE SCHEMA one; CREATE EXTENSION lock_election SCHEMA one")
+	l := lock(other, "x", "a")
+	record := resourcelock.LeaderElectionRecord{HolderIdentity: "a"}
+	if err := l.Create(ctx, record); err != nil {
+		t.Fatal(err)
+	}
+	exec(other, "ALTER SCHEMA one RENAME TO two")
+	if err := l.Update(ctx, record); err != nil {
+		t.Fatal(err)
+	}
+	exec(other, "ALTER SCHEMA two RENAME TO three")
+	if _, _, err := l.Get(ctx); err != nil {
+		t.Fatal(err)
+	}
+	exec(other, "DROP EXTENSION lock_election")
+	if _, _, err := l.Get(ctx); err == nil || !strings.Contains(err.Error(), "CREATE EXTENSION") {
+		t.Fatal(err)
+	}
+	other.Close()
+	exec(pool, "DROP DATABASE "+database+" WITH (FORCE)")
+}
+
 func TestLock(t *testing.T) {
 	pool, ctx := newPool(t), t.Context()
 	key := fmt.Sprint(t.Name(), " ", time.Now().UnixNano())

@@ -157,12 +157,12 @@ func lookUp(c *command) (*lockelection.Session, *held) {
 	return sessions[c.Session], holds[c.Hold]
 }
 
-// limited makes the context of a wait: null is no limit.
-func limited(ctx context.Context, wait *float64) (context.Context, context.CancelFunc) {
-	if wait == nil || *wait == 0 {
-		return context.WithCancel(ctx)
+// limit of a wait: null is none.
+func (c *command) limit(opts []lockelection.LockOption) []lockelection.LockOption {
+	if c.Wait == nil || *c.Wait == 0 {
+		return opts
 	}
-	return context.WithTimeout(ctx, ms(*wait))
+	return append(opts, lockelection.WaitFor(ms(*c.Wait)))
 }
 
 func (c *command) options() (opts []lockelection.LockOption) {
@@ -179,17 +179,13 @@ func (c *command) options() (opts []lockelection.LockOption) {
 }
 
 func open(ctx context.Context, c *command) (fields, error) {
-	config, err := pgx.ParseConfig(c.DSN)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", lockelection.ErrInvalid, err)
-	}
 	opts := []lockelection.SessionOption{lockelection.WithName(c.Name)}
 	if c.TTL != 0 {
 		opts = append(opts, lockelection.WithTTL(ms(c.TTL)))
 	}
-	s, err := lockelection.Open(ctx, config, opts...)
+	s, err := lockelection.Connect(ctx, c.DSN, opts...)
 	if err != nil {
-		return nil, err
+		return fields{"shown": shown(err)}, err
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -197,10 +193,26 @@ func open(ctx context.Context, c *command) (fields, error) {
 	return fields{"lease": strconv.FormatInt(s.Lease(), 10)}, nil
 }
 
+// shown is all that a log can have of an error: its text, and those, the fields and JSON of the errors that it wraps.
+func shown(err error) (text string) {
+	if err == nil {
+		return ""
+	}
+	json, _ := json.Marshal(err)
+	text = fmt.Sprintf("%v\n%+v\n%#v\n%s\n", err, err, err, json)
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		text += shown(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			text += shown(one)
+		}
+	}
+	return text
+}
+
 func acquire(ctx context.Context, c *command) (fields, error) {
 	s, _ := lookUp(c)
-	ctx, cancel := limited(ctx, c.Wait)
-	defer cancel()
 	try := c.Wait != nil && *c.Wait == 0
 	var h *lockelection.Hold
 	var err error
@@ -208,11 +220,11 @@ func acquire(ctx context.Context, c *command) (fields, error) {
 	case len(c.Names) != 1 && try:
 		h, err = s.TryLockAll(ctx, c.Names, c.options()...)
 	case len(c.Names) != 1:
-		h, err = s.LockAll(ctx, c.Names, c.options()...)
+		h, err = s.LockAll(ctx, c.Names, c.limit(c.options())...)
 	case try:
 		h, err = s.TryLock(ctx, c.Names[0], c.options()...)
 	default:
-		h, err = s.Lock(ctx, c.Names[0], c.options()...)
+		h, err = s.Lock(ctx, c.Names[0], c.limit(c.options())...)
 	}
 	if err != nil {
 		return nil, err
@@ -239,14 +251,12 @@ func tryEach(ctx context.Context, c *command) (fields, error) {
 
 func campaign(ctx context.Context, c *command) (fields, error) {
 	s, _ := lookUp(c)
-	ctx, cancel := limited(ctx, c.Wait)
-	defer cancel()
 	e := s.Election(c.Election)
 	stand := e.Campaign
 	if c.Wait != nil && *c.Wait == 0 {
 		stand = e.TryCampaign
 	}
-	if err := stand(ctx, c.Value); err != nil {
+	if err := stand(ctx, c.Value, c.limit(nil)...); err != nil {
 		return nil, err
 	}
 	term := e.Term()
@@ -308,8 +318,11 @@ func observe(_ context.Context, c *command) (fields, error) {
 
 func closeSession(ctx context.Context, c *command) (fields, error) {
 	s, _ := lookUp(c)
-	ctx, cancel := limited(ctx, c.Limit)
-	defer cancel()
+	if c.Limit != nil && *c.Limit != 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, ms(*c.Limit))
+		defer cancel()
+	}
 	tellLost()
 	return nil, s.Close(ctx)
 }

@@ -53,7 +53,7 @@ public final class Candidacy implements AutoCloseable {
 		closed.complete(null);
 	}
 
-	boolean await(Duration limit) {
+	private boolean await(Duration limit) {
 		try {
 			ended.handle((nothing, error) -> null).get(limit.toMillis(), TimeUnit.MILLISECONDS);
 			return true;
@@ -63,6 +63,12 @@ public final class Candidacy implements AutoCloseable {
 		} catch (ExecutionException | TimeoutException e) {
 			return false;
 		}
+	}
+
+	/** An interrupt does not end this, as LockElection.close(). */
+	void join(Duration limit) {
+		CompletableFuture<Void> over = ended.<Void>handle((nothing, error) -> null);
+		over.completeOnTimeout(null, limit.toNanos(), TimeUnit.NANOSECONDS).join();
 	}
 
 	private void run() {

@@ -43,6 +43,8 @@ public class Hold implements AutoCloseable {
 	LockException failure;
 	/** The number of the statement that asked for it. */
 	long asked;
+	/** Its wait is over: it takes no place. */
+	boolean impatient;
 	/** Together with others it failed. */
 	boolean alone;
 	/** Times that giving back was sent. */
@@ -103,6 +105,7 @@ public class Hold implements AutoCloseable {
 	 * @param action should tell the work to stop
 	 */
 	public final void onLost(Runnable action) {
+		Arguments.given(action, "the action");
 		session.lock();
 		try {
 			if (view != View.OVER)
@@ -124,18 +127,23 @@ public class Hold implements AutoCloseable {
 	 * @throws SQLException any other error of the server
 	 */
 	public final void fence(Connection connection) throws SQLException {
+		Arguments.given(connection, "the connection");
 		if (!isValid())
 			throw lost();
 		if (connection.getAutoCommit())
 			throw LockException.of(Status.INVALID, "a fence needs a transaction: setAutoCommit(false)");
 		String function = request.kind == Request.Kind.TERM ? ".fence_leader(?, ?)" : ".fence_lock(?, ?)";
-		try (PreparedStatement fence = connection.prepareStatement("SELECT " + session.schema() + function)) {
+		String schema = session.schema();
+		try (PreparedStatement fence = connection.prepareStatement("SELECT " + schema + function)) {
 			for (String name : request.names) {
 				fence.setString(1, name);
 				fence.setLong(2, token);
 				fence.execute();
 			}
 		} catch (SQLException e) {
+			if (LockException.noSuchFunction(e) && session.learnsAnother(schema))
+				throw new SQLException("the extension's schema has another name: roll back, and repeat the transaction",
+						e.getSQLState(), e);
 			if (!"LE001".equals(e.getSQLState()))
 				throw e;
 			LockException lost = LockException.of(e);
@@ -157,9 +165,9 @@ public class Hold implements AutoCloseable {
 	/**
 	 * Releases it, and keeps the name closed: nobody gets it until that long after it was acquired.
 	 *
-	 * @param holdFor null: not closed
+	 * @param holdFor 0 to 24 days, and at most the server's lock_election.max_hold_for; null: not closed
 	 * @return false: it had been lost before
-	 * @throws LockException UNKNOWN as {@link #release()}; INVALID: it is released, but not closed
+	 * @throws LockException UNKNOWN as {@link #release()}; INVALID, LIMIT: it is released, but not closed
 	 */
 	public boolean release(Duration holdFor) {
 		if (!session.release(this, holdFor))

@@ -28,7 +28,7 @@ final class Jdbc implements Wire {
 	private final Connection connection;
 	/** null: another driver's connection, or a wrapper that does not let us through. */
 	private final PGConnection postgres;
-	private final String schema;
+	private String schema;
 	private final int pid;
 	private final String started;
 	private final String notifies;
@@ -73,22 +73,30 @@ final class Jdbc implements Wire {
 	}
 
 	static Connector connector(DataSource source) {
+		Arguments.given(source, "the data source");
 		return limitMillis -> open(take(source), limitMillis);
 	}
 
 	/** A pool that has none left says so without an SQLSTATE. */
 	private static Connection take(DataSource source) throws SQLException {
+		Connection connection;
 		try {
-			return source.getConnection();
+			connection = source.getConnection();
 		} catch (SQLException e) {
-			throw e.getSQLState() != null ? e : new SQLException(e.getMessage(), "08001", e);
+			throw Url.hidden(e, e.getSQLState() == null ? "08001" : e.getSQLState());
+		} catch (RuntimeException e) {
+			throw Url.hidden(e, "08001");
 		}
+		if (connection == null)
+			throw new SQLException("the data source has given no connection", "08001");
+		return connection;
 	}
 
-	static Connector connector(String url, Properties properties) {
-		Properties parsed = Driver.parseURL(url, properties);
+	static Connector connector(String url) {
+		Url.check(url);
+		Properties parsed = Driver.parseURL(url, new Properties());
 		if (parsed == null)
-			throw LockException.of(LockException.Status.INVALID, "not a URL of PostgreSQL's driver: " + url);
+			throw LockException.of(LockException.Status.INVALID, "cannot parse the URL");
 		return new Hosts(parsed);
 	}
 
@@ -135,8 +143,24 @@ final class Jdbc implements Wire {
 		}
 	}
 
+	/**
+	 * If the schema has another name now (ALTER SCHEMA .. RENAME), or the extension is another one, the statement had no
+	 * effect, and is sent once more.
+	 */
 	@Override
 	public List<Object[]> query(long limitMillis, String sql, Object... arguments) throws SQLException {
+		try {
+			return run(limitMillis, sql, arguments);
+		} catch (SQLException e) {
+			Object now = schema != null && LockException.noSuchFunction(e) ? run(limitMillis, INFO).get(0)[0] : null;
+			if (now == null)
+				throw e;
+			schema = (String) now;
+			return run(limitMillis, sql, arguments);
+		}
+	}
+
+	private List<Object[]> run(long limitMillis, String sql, Object... arguments) throws SQLException {
 		if (limit != limitMillis)
 			connection.setNetworkTimeout(Runnable::run, (int) limitMillis);
 		limit = limitMillis;

@@ -3,12 +3,11 @@ package lockelection;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import java.util.Optional;
-import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
@@ -33,8 +32,9 @@ import lockelection.LockException.Status;
  * }
  * }</pre>
  *
- * <p>What is held is valid until the deadline: the sending of the last renewal that was answered, plus the TTL, less a
- * twentieth of it (1 s at most). A connection that breaks loses nothing before. After the deadline the session has
+ * <p>What is held is valid until the deadline: the sending of the last renewal that was answered, plus the validity that
+ * the server has returned, less a twentieth of the TTL (1 s at most). The validity is the TTL, or less after restarts of the
+ * server in quick succession, or of a TTL above 5 minutes. A connection that breaks loses nothing before. After the deadline the session has
  * ended, and stays so until {@link #reopen()}.
  *
  * <p>Calls throw {@link LockException}; a limit of time counts from the call. A call that waits ends by an interrupt,
@@ -53,7 +53,7 @@ public final class LockElection implements AutoCloseable {
 
 	LockElection(Wire.Connector connector, Options options, Clock clock) {
 		this.connector = connector;
-		this.options = options;
+		this.options = Arguments.given(options, "the options");
 		this.clock = clock;
 		ownExecutor = new ThreadPoolExecutor(1, 1, 1, TimeUnit.SECONDS, new LinkedBlockingQueue<>(), task -> {
 			Thread thread = new Thread(task, listenersName());
@@ -84,7 +84,7 @@ public final class LockElection implements AutoCloseable {
 	 * @throws LockException UNAVAILABLE, DENIED, NOT_INSTALLED, INVALID
 	 */
 	public static LockElection connect(String url, Options options) {
-		return new LockElection(Jdbc.connector(url, new Properties()), options, Clock.SYSTEM);
+		return new LockElection(Jdbc.connector(url), options, Clock.SYSTEM);
 	}
 
 	/**
@@ -193,9 +193,11 @@ public final class LockElection implements AutoCloseable {
 	 * @param name 1 to 255 bytes
 	 * @param ttl how long it lasts after the program has died, 100 ms to 24 days; null: as the session. One that differs
 	 *        from the session's gets a lease of its own. The session's end is its end as well
-	 * @param wait the limit of the wait; null: none; zero: does not wait
+	 * @param wait how long it stands in the queue; null: without limit; zero: does not wait. The first answer of the server
+	 *        does not count: a lock that is free is acquired also if the wait is shorter than a round trip
 	 * @return what is held, to be closed
-	 * @throws NotAcquiredException not granted within the limit
+	 * @throws NotAcquiredException not granted within the limit; or there was no answer, neither within it nor within a
+	 *         quarter of the TTL
 	 * @throws LockLostException the session has ended
 	 * @throws LockException DEADLOCK, LIMIT, DENIED, INVALID, CANCELED; UNAVAILABLE without a wait, if no answer came
 	 * @throws InterruptedException nothing is held
@@ -258,6 +260,9 @@ public final class LockElection implements AutoCloseable {
 	 */
 	public Map<String, Hold> tryAcquireEach(Collection<String> names, boolean shared) throws InterruptedException {
 		Session on = session;
+		Arguments.given(names, "the collection of names");
+		if (new HashSet<>(names).size() != names.size())
+			throw LockException.of(Status.INVALID, "a name is there twice among " + names.size() + " names");
 		List<Hold> asked = on.submit(names, name -> shared ? Request.shared(name) : Request.exclusive(name));
 		Map<String, Hold> held = new LinkedHashMap<>();
 		try {
@@ -297,8 +302,9 @@ public final class LockElection implements AutoCloseable {
 	 * @throws InterruptedException it was not run
 	 */
 	public boolean once(String name, Duration holdFor, Runnable job) throws InterruptedException {
-		reopen();
 		Request request = Request.exclusive(name);
+		Arguments.given(job, "the job");
+		reopen();
 		if (holdFor != null)
 			checkHoldFor(name, holdFor);
 		Optional<Hold> hold = tryAcquire(request);
@@ -324,8 +330,8 @@ public final class LockElection implements AutoCloseable {
 	 */
 	public void checkHoldFor(String name, Duration holdFor) throws InterruptedException {
 		// a NULL token holds nothing
-		session.run(Status.UNAVAILABLE, "SELECT %s.release_lock(?, NULL::bigint, ?::interval)", Objects.requireNonNull(name),
-				Session.milliseconds(holdFor));
+		session.run(Status.UNAVAILABLE, "SELECT %s.release_lock(?, NULL::bigint, ?::interval)", Arguments.name(name),
+				Session.milliseconds(Arguments.holdFor(holdFor)));
 	}
 
 	// --- elections ---
@@ -340,8 +346,8 @@ public final class LockElection implements AutoCloseable {
 	 * @return to be closed
 	 */
 	public Candidacy elect(String election, String value, Lead lead) {
-		Candidacy candidacy = new Candidacy(this, Objects.requireNonNull(election), Objects.requireNonNull(value),
-				Objects.requireNonNull(lead));
+		Candidacy candidacy = new Candidacy(this, Arguments.election(election), Arguments.value(value),
+				Arguments.given(lead, "the callback that leads"));
 		candidacies.add(candidacy);
 		if (candidacy.ended().isDone())
 			candidacies.remove(candidacy);
@@ -390,7 +396,8 @@ public final class LockElection implements AutoCloseable {
 	 * @throws InterruptedException the thread was interrupted
 	 */
 	public Optional<Leader> leader(String election) throws InterruptedException {
-		List<Object[]> rows = session.run(Status.UNAVAILABLE, "SELECT candidate, term FROM %s.current_leader(?)", election);
+		List<Object[]> rows = session.run(Status.UNAVAILABLE, "SELECT candidate, term FROM %s.current_leader(?)",
+				Arguments.election(election));
 		return rows.stream().findFirst().map(row -> new Leader((String) row[0], (Long) row[1]));
 	}
 
@@ -403,9 +410,11 @@ public final class LockElection implements AutoCloseable {
 	 * @throws LockException CANCELED: the session was closed
 	 */
 	public Observer observe(String election, Consumer<Optional<Leader>> listener) {
+		Arguments.given(listener, "the listener");
+		Arguments.election(election);
 		if (closed)
 			throw LockException.of(Status.CANCELED, "the session was closed");
-		Observer observer = new Observer(Objects.requireNonNull(election), Objects.requireNonNull(listener), this::observe);
+		Observer observer = new Observer(election, listener, this::observe);
 		observe(observer, true);
 		return observer;
 	}
@@ -432,23 +441,23 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Ends the candidacies and all waits, gives back what is held, revokes the lease, and disconnects.
+	 * Ends the candidacies and all waits, gives back what is held, revokes the lease, and disconnects. Call it when nothing
+	 * works under a hold any more. An interrupt does not end it, and is kept.
 	 *
-	 * @param limit after which the session is left to the server, where the lease ends at its TTL
+	 * @param limit zero or more, after which the session is left to the server, where the lease ends at its TTL
 	 * @return whether the server has confirmed it in time
+	 * @throws LockException INVALID: the limit is negative
 	 */
 	public boolean close(Duration limit) {
+		Arguments.limit(Arguments.given(limit, "the limit"), "the limit");
 		long until = System.nanoTime() + Session.nanos(limit);
 		closed = true;
 		List<Candidacy> standing = new ArrayList<>(candidacies);
 		standing.forEach(Candidacy::stop);
-		standing.forEach(candidacy -> candidacy.await(left(until)));
+		standing.forEach(candidacy -> candidacy.join(left(until)));
 		opening.lock();
 		try {
 			return session.close(left(until));
-		} catch (InterruptedException e) {
-			Thread.currentThread().interrupt();
-			return false;
 		} finally {
 			opening.unlock();
 			ownExecutor.shutdown();

@@ -112,7 +112,12 @@ public class LockException extends RuntimeException {
 
 	/** The connection is of no use any more: connect again. */
 	static boolean breaks(String sqlState) {
-		return sqlState.startsWith("08") && !sqlState.equals("08007") || sqlState.matches("57P0[123]|53300|25006");
+		return sqlState.startsWith("08") && !sqlState.equals("08007") || sqlState.matches("57P0[1-5]|53300|25006");
+	}
+
+	/** The extension is in another schema than we knew, or is not there. */
+	static boolean noSuchFunction(SQLException e) {
+		return "3F000".equals(e.getSQLState()) || "42883".equals(e.getSQLState());
 	}
 
 	/** Trying again may help. */

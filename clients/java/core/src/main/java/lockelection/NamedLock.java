@@ -51,9 +51,10 @@ public final class NamedLock implements Lock {
 	/**
 	 * As {@link #lock()}, with another TTL than the session's.
 	 *
-	 * @param ttl null: the session's. Has no effect where the thread owns the lock already
+	 * @param ttl 100 ms to 24 days; null: the session's. Has no effect where the thread owns the lock already
 	 */
 	public void lock(Duration ttl) {
+		check(ttl);
 		boolean interrupted = false;
 		try {
 			while (true) {
@@ -69,6 +70,11 @@ public final class NamedLock implements Lock {
 			if (interrupted)
 				Thread.currentThread().interrupt();
 		}
+	}
+
+	private static void check(Duration ttl) {
+		if (ttl != null)
+			Arguments.ttl(ttl);
 	}
 
 	@Override
@@ -89,19 +95,20 @@ public final class NamedLock implements Lock {
 
 	@Override
 	public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
-		return tryLock(Duration.ofNanos(Math.max(0, unit.toNanos(time))), null);
+		return tryLock(Duration.ofNanos(Math.max(0, Arguments.given(unit, "the unit").toNanos(time))), null);
 	}
 
 	/**
 	 * As {@link #tryLock(long, TimeUnit)}, with another TTL than the session's.
 	 *
-	 * @param wait the limit; zero: does not wait for others
-	 * @param ttl null: the session's
+	 * @param wait the limit; zero or, as for every {@link Lock}, less: does not wait for others
+	 * @param ttl 100 ms to 24 days; null: the session's
 	 * @return false if it was not granted in time
 	 * @throws InterruptedException the thread was interrupted; it does not own the lock
 	 */
 	public boolean tryLock(Duration wait, Duration ttl) throws InterruptedException {
-		long until = System.nanoTime() + Session.nanos(wait);
+		check(ttl);
+		long until = System.nanoTime() + Session.nanos(Arguments.given(wait, "the wait"));
 		if (!local.tryLock(Session.nanos(wait), TimeUnit.NANOSECONDS))
 			return false;
 		try {

@@ -2,7 +2,6 @@ package lockelection;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
-import java.util.Objects;
 import java.util.concurrent.Executor;
 import java.util.function.Consumer;
 
@@ -32,9 +31,10 @@ public final class Options {
 	 *
 	 * @param ttl 100 ms to 24 days; default: 30 s
 	 * @return other options
+	 * @throws LockException INVALID
 	 */
 	public Options ttl(Duration ttl) {
-		return new Options(Objects.requireNonNull(ttl), name, executor, onState);
+		return new Options(Arguments.ttl(ttl), name, executor, onState);
 	}
 
 	/**
@@ -42,15 +42,16 @@ public final class Options {
 	 *
 	 * @param name is cut to 200 bytes; default: "java" and the number of the process
 	 * @return other options
+	 * @throws LockException INVALID: it has a NUL, or half of a surrogate pair
 	 */
 	public Options name(String name) {
-		return new Options(ttl, Objects.requireNonNull(name), executor, onState);
+		return new Options(ttl, Arguments.encodable(name, "the name of the session"), executor, onState);
 	}
 
 	/**
 	 * What runs the listeners. One that runs them in the calling thread delays the session.
 	 *
-	 * @param executor default: a thread of the session, which ends when there is nothing to tell
+	 * @param executor null, the default: a thread of the session, which ends when there is nothing to tell
 	 * @return other options
 	 */
 	public Options executor(Executor executor) {
@@ -64,7 +65,7 @@ public final class Options {
 	 * @return other options
 	 */
 	public Options onState(Consumer<State> onState) {
-		return new Options(ttl, name, executor, Objects.requireNonNull(onState));
+		return new Options(ttl, name, executor, Arguments.given(onState, "the listener"));
 	}
 
 	String ownerName() {

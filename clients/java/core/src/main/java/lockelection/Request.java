@@ -2,7 +2,6 @@ package lockelection;
 
 import java.time.Duration;
 import java.util.List;
-import java.util.Objects;
 
 /** What to acquire. Immutable; each method that changes something returns another one. */
 public final class Request {
@@ -29,11 +28,12 @@ public final class Request {
 	/**
 	 * A lock that nobody else holds at the time; of several names all at once, or none.
 	 *
-	 * @param names 1 to 1000, each of 1 to 255 bytes
+	 * @param names 1 to 1000, each once, and of 1 to 255 bytes of UTF-8
 	 * @return the request
+	 * @throws LockException INVALID
 	 */
 	public static Request exclusive(String... names) {
-		return new Request(names.length == 1 ? Kind.LOCK : Kind.LOCKS, List.of(names), false, 0, null, null);
+		return new Request(kindOf(names), Arguments.names(names), false, 0, null, null);
 	}
 
 	/**
@@ -41,24 +41,30 @@ public final class Request {
 	 *
 	 * @param names as for {@link #exclusive}
 	 * @return the request
+	 * @throws LockException INVALID
 	 */
 	public static Request shared(String... names) {
-		return new Request(names.length == 1 ? Kind.LOCK : Kind.LOCKS, List.of(names), true, 0, null, null);
+		return new Request(kindOf(names), Arguments.names(names), true, 0, null, null);
 	}
 
 	/**
 	 * One of several permits of a name.
 	 *
 	 * @param name of 1 to 255 bytes
-	 * @param permits how many there are; all that use the name at a time say the same number
+	 * @param permits how many there are, 1 or more; all that use the name at a time say the same number
 	 * @return the request
+	 * @throws LockException INVALID
 	 */
 	public static Request permit(String name, int permits) {
-		return new Request(Kind.PERMIT, List.of(name), false, permits, null, null);
+		return new Request(Kind.PERMIT, Arguments.names(name), false, Arguments.permits(permits), null, null);
 	}
 
 	static Request term(String election, String value) {
-		return new Request(Kind.TERM, List.of(election), false, 0, Objects.requireNonNull(value), null);
+		return new Request(Kind.TERM, List.of(Arguments.election(election)), false, 0, Arguments.value(value), null);
+	}
+
+	private static Kind kindOf(String[] names) {
+		return names != null && names.length == 1 ? Kind.LOCK : Kind.LOCKS;
 	}
 
 	/**
@@ -66,9 +72,10 @@ public final class Request {
 	 *
 	 * @param ttl 100 ms to 24 days; null: the session's
 	 * @return the request
+	 * @throws LockException INVALID
 	 */
 	public Request ttl(Duration ttl) {
-		return new Request(kind, names, shared, permits, value, ttl);
+		return new Request(kind, names, shared, permits, value, ttl == null ? null : Arguments.ttl(ttl));
 	}
 
 	String mode() {

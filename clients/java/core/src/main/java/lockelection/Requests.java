@@ -339,6 +339,8 @@ final class Requests {
 			todo.addFirst(hold);
 		else if (granted)
 			held(hold);
+		else if (hold.impatient)
+			over(hold, LockException.of(Status.NOT_ACQUIRED, hold.request + " was not granted in time"));
 		else
 			waits.enter(hold, channel);
 	}

@@ -35,6 +35,8 @@ final class Session {
 	private static final Duration LONGEST = Duration.ofDays(100 * 365);
 	private static final long CONNECT_MILLIS = 5000;
 	private static final long PAUSE = 50 * MILLISECOND;
+	/** The validity in milliseconds, whatever the style of intervals is. */
+	private static final String RENEW = "SELECT pg_catalog.floor(pg_catalog.date_part('epoch', %s.keep_alive(?)) * 1000)::bigint";
 	/** Times that are looked behind a pooler, for a statement that may still be running. */
 	private static final int LATE_LOOKS = 3;
 
@@ -69,7 +71,7 @@ final class Session {
 	private String oldStarted;
 	private int failures;
 	/** Why there is no connection. */
-	private String trouble;
+	private volatile String trouble;
 	private long retryAt;
 	private boolean closing;
 	private boolean windingUp;
@@ -180,6 +182,18 @@ final class Session {
 		return schema;
 	}
 
+	/** A fence has not found the functions: asks for one of them, so that the connection learns where they are. */
+	boolean learnsAnother(String than) {
+		try {
+			run(Status.UNAVAILABLE, "SELECT %s.is_held('-', 0)");
+		} catch (InterruptedException e) {
+			Thread.currentThread().interrupt();
+		} catch (LockException e) {
+			// the caller has an error to tell
+		}
+		return !than.equals(schema);
+	}
+
 	long now() {
 		return clock.nanos() - origin;
 	}
@@ -197,7 +211,8 @@ final class Session {
 	}
 
 	Hold acquire(Request request, Duration wait) throws InterruptedException {
-		boolean attempt = wait != null && (wait.isZero() || wait.isNegative());
+		Arguments.given(request, "the request");
+		boolean attempt = Arguments.limit(wait, "the wait") != null && wait.isZero();
 		Hold hold = submit(request, attempt);
 		return await(hold, attempt ? Duration.ofMillis(callMillis()) : wait);
 	}
@@ -219,9 +234,10 @@ final class Session {
 
 	/** Requests that are submitted at once travel together. */
 	List<Hold> submit(Collection<String> names, Function<String, Request> request) {
+		List<Request> all = names.stream().map(request).collect(Collectors.toList()); // none is submitted if one is invalid
 		lock();
 		try {
-			return names.stream().map(name -> submit(request.apply(name), true)).collect(Collectors.toList());
+			return all.stream().map(one -> submit(one, true)).collect(Collectors.toList());
 		} finally {
 			unlock();
 		}
@@ -233,15 +249,23 @@ final class Session {
 		release(hold, null);
 	}
 
-	/** Waits for a hold until it is granted. A limit that is over, or an interrupt, gives its place back. */
+	/**
+	 * Waits for a hold until it is granted. A limit that is over, or an interrupt, gives its place back. The limit bounds
+	 * the time in the queue; the first answer has at least the limit of any call, and then no place is taken any more.
+	 */
 	Hold await(Hold hold, Duration limit) throws InterruptedException {
-		LockException error = null;
+		LockException error;
 		try {
-			error = limit == null ? hold.decided.get() : hold.decided.get(nanos(limit), TimeUnit.NANOSECONDS);
-		} catch (TimeoutException e) {
-			Status status = hold.attempt ? Status.UNAVAILABLE : Status.NOT_ACQUIRED;
-			error = giveUp(hold, LockException.of(status,
-					hold.request + (hold.attempt ? ": the server has not answered in time" : " was not granted in time")));
+			long call = MILLISECOND * callMillis();
+			if (limit == null || isDecided(hold, nanos(limit)))
+				error = hold.decided.get();
+			else if (hasPlace(hold))
+				error = giveUp(hold, LockException.of(Status.NOT_ACQUIRED, hold.request + " was not granted in time"));
+			else if (isDecided(hold, call - nanos(limit)))
+				error = hold.decided.get();
+			else
+				error = giveUp(hold, LockException.of(hold.attempt ? Status.UNAVAILABLE : Status.NOT_ACQUIRED,
+						hold.request + ": the server has not answered in time" + (trouble == null ? "" : ": " + trouble)));
 		} catch (InterruptedException e) {
 			drop(hold);
 			throw e;
@@ -251,6 +275,26 @@ final class Session {
 		if (error != null)
 			throw LockException.again(error);
 		return hold;
+	}
+
+	private static boolean isDecided(Hold hold, long nanos) throws InterruptedException, ExecutionException {
+		try {
+			hold.decided.get(nanos, TimeUnit.NANOSECONDS);
+			return true;
+		} catch (TimeoutException e) {
+			return false;
+		}
+	}
+
+	/** Where it has none yet, it gets none any more. */
+	private boolean hasPlace(Hold hold) {
+		lock();
+		try {
+			hold.impatient = hold.phase != Hold.Phase.QUEUED;
+			return !hold.impatient;
+		} finally {
+			unlock();
+		}
 	}
 
 	private LockException giveUp(Hold hold, LockException error) {
@@ -270,7 +314,11 @@ final class Session {
 		try {
 			checkDeadlines();
 			if (hold.view == Hold.View.HELD) {
-				hold.holdFor = holdFor;
+				try {
+					hold.holdFor = holdFor == null ? null : Arguments.holdFor(holdFor);
+				} catch (LockException e) {
+					hold.notClosed = e;
+				}
 				requests.over(hold, LockException.of(Status.CANCELED, "it was released"));
 			}
 			return !hold.isLost();
@@ -316,7 +364,7 @@ final class Session {
 	}
 
 	/** Gives all back and revokes the leases. True if the server has confirmed that in time. */
-	boolean close(Duration limit) throws InterruptedException {
+	boolean close(Duration limit) {
 		lock();
 		try {
 			if (!closing) {
@@ -337,16 +385,31 @@ final class Session {
 		Thread self = Thread.currentThread();
 		if (self == worker || self == watcher)
 			return false; // by a listener, in an executor that runs it there: the worker goes on when it returns
-		worker.join(Math.max(1, TimeUnit.NANOSECONDS.toMillis(nanos(limit))));
+		join(worker, Math.max(1, TimeUnit.NANOSECONDS.toMillis(nanos(limit))));
 		if (worker.isAlive()) {
 			Wire hanging = wire;
 			if (hanging != null)
 				hanging.abort();
 			worker.interrupt();
-			worker.join(1000);
+			join(worker, 1000);
 		}
-		watcher.join(1000);
-		return revocations.isEmpty();
+		join(watcher, 1000);
+		return finished && revocations.isEmpty();
+	}
+
+	/** An interrupt does not end the wait, and is kept: it ends the work, and this gives back what the work had. */
+	private static void join(Thread thread, long millis) {
+		long until = System.nanoTime() + millis * MILLISECOND;
+		boolean interrupted = false;
+		for (long left = millis; thread.isAlive() && left > 0; left = (until - System.nanoTime()) / MILLISECOND) {
+			try {
+				thread.join(left);
+			} catch (InterruptedException e) {
+				interrupted = true;
+			}
+		}
+		if (interrupted)
+			Thread.currentThread().interrupt();
 	}
 
 	/** The server has said that it is not held. What is left of several is given back. */
@@ -565,7 +628,7 @@ final class Session {
 		try {
 			made = connector.connect(most);
 		} catch (RuntimeException e) {
-			throw new SQLException("cannot connect", "08001", e);
+			throw Url.hidden(e, "08001");
 		} finally {
 			lock();
 		}
@@ -594,7 +657,7 @@ final class Session {
 	 * fails or succeeds: a connection that is made and breaks again is a failure.
 	 */
 	private long delay() {
-		long most = Math.max(PAUSE, Math.min(lease.ttlNanos / 20, SECOND));
+		long most = lease.longestPause();
 		failures++;
 		return jitter(Math.min(PAUSE << Math.max(0, Math.min(failures - 2, 6)), most));
 	}
@@ -669,13 +732,15 @@ final class Session {
 		} finally {
 			lock();
 			lastEvent = now();
+			schema = on.schema();
 			checkDeadlines();
 		}
 		String sqlState = String.valueOf(failure.getSQLState());
 		if (LockException.breaks(sqlState)) {
 			lostAnswer = true;
-			lateLooks = on.pooled() ? LATE_LOOKS + 1 : 0;
-			oldPid = on.pooled() ? 0 : on.pid();
+			boolean known = !on.pooled() && on.started() != null;
+			lateLooks = known ? 0 : LATE_LOOKS + 1;
+			oldPid = known ? on.pid() : 0;
 			oldStarted = on.started();
 			disconnect();
 		} else if (LockException.of(failure).status() == Status.UNKNOWN)
@@ -683,15 +748,28 @@ final class Session {
 		throw failure;
 	}
 
-	/** Locked at entry and exit. The old connection's backend must have ended before what it has done is looked at. */
+	/**
+	 * Locked at entry and exit. The old connection's backend must have ended before what it has done is looked at. A role
+	 * that was set at once (ALTER ROLE .. SET role) may not end it: then more looks follow.
+	 */
 	private void findOut() throws SQLException {
-		if (oldPid != 0 && !ask("SELECT pg_catalog.pg_terminate_backend(pid, ?) FROM pg_catalog.pg_stat_activity"
-				+ " WHERE pid = ? AND backend_start = ?::timestamptz", Math.min(1000, callMillis() / 2), oldPid, oldStarted)
-				.isEmpty())
-			return;
+		try {
+			if (isOldBackendThere())
+				return;
+		} catch (SQLException e) {
+			if (!"42501".equals(e.getSQLState()))
+				throw e;
+			lateLooks = LATE_LOOKS + 1;
+		}
 		oldPid = 0;
 		lostAnswer = false;
 		lookLater(lateLooks - 1);
+	}
+
+	private boolean isOldBackendThere() throws SQLException {
+		return oldPid != 0 && !ask("SELECT pg_catalog.pg_terminate_backend(pid, ?) FROM pg_catalog.pg_stat_activity"
+				+ " WHERE pid = ? AND backend_start = ?::timestamptz", Math.min(1000, callMillis() / 2), oldPid, oldStarted)
+				.isEmpty();
 	}
 
 	/** Locked. */
@@ -708,9 +786,9 @@ final class Session {
 		Moment sent = clock.now();
 		long id = (Long) ask("SELECT %s.grant_lease(?::interval, ?)", milliseconds(l.ttl),
 				owner.substring(0, owner.length() - 1)).get(0)[0];
-		l.renewed(sent);
+		l.renewed(sent, l.ttlNanos);
 		l.id = id;
-		l.renewAt = sent.nanos - origin + jitter(l.ttlNanos / 3);
+		l.renewAt = sent.nanos - origin + jitter(l.pause(l.ttlNanos));
 		if (leases.get(l.ttl) != l)
 			revocations.add(l.id); // nobody waits for it any more
 		tick.signal();
@@ -745,15 +823,15 @@ final class Session {
 		}
 		Moment sent = clock.now();
 		try {
-			boolean alive = (Boolean) ask("SELECT %s.keep_alive(?) IS NOT NULL", l.id).get(0)[0];
+			Long validity = (Long) ask(RENEW, l.id).get(0)[0];
 			if (l.ended)
 				return;
-			if (!alive) {
+			if (validity == null) {
 				lose(l, LockException.of(Status.LOST, "the server has ended the lease"), true);
 				return;
 			}
-			l.renewed(sent);
-			l.renewAt = sent.nanos - origin + jitter(l.ttlNanos / 3);
+			l.renewed(sent, validity * MILLISECOND);
+			l.renewAt = sent.nanos - origin + jitter(l.pause(validity * MILLISECOND));
 			l.look = !requests.all(on -> on == l).isEmpty();
 			failures = 0;
 			requests.retryRefused();

@@ -17,6 +17,7 @@ public final class Term extends Hold {
 	 * @throws InterruptedException the thread was interrupted; the value may have been changed
 	 */
 	public void proclaim(String value) throws InterruptedException {
+		Arguments.value(value);
 		if (!isValid())
 			throw lost();
 		Object[] row = session.run(Status.UNKNOWN, "SELECT %s.proclaim(?, ?, ?)", request.names.get(0), token, value).get(0);

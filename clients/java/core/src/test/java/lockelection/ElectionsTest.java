@@ -132,7 +132,7 @@ class ElectionsTest {
 
 	@Test
 	void anErrorThatStaysEndsTheCandidacy() throws Exception {
-		Candidacy candidacy = locks.elect("", "one", (term, stop) -> { });
+		Candidacy candidacy = locks.elect("x".repeat(300), "one", (term, stop) -> { });
 		assertThrows(Exception.class, () -> candidacy.ended().get(20, TimeUnit.SECONDS));
 		candidacy.close();
 	}

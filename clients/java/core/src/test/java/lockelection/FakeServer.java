@@ -39,6 +39,9 @@ final class FakeServer implements Wire.Connector {
 	/** How long statements take. */
 	long takesMillis;
 	boolean alive = true;
+	long validityMillis = 10_000;
+	/** pg_terminate_backend() is not allowed. */
+	boolean mayNotEnd;
 	boolean reachable = true;
 	boolean listens = true;
 	int connections;
@@ -56,6 +59,12 @@ final class FakeServer implements Wire.Connector {
 	/** Held by somebody else. */
 	long occupy(String name) {
 		rows.put(++tokens, new Row(-1, name, tokens, "somebody", true));
+		return tokens;
+	}
+
+	/** A request that comes late. */
+	long late(String owner, long lease, String name) {
+		rows.put(++tokens, new Row(lease, name, tokens, owner, false));
 		return tokens;
 	}
 
@@ -78,8 +87,8 @@ final class FakeServer implements Wire.Connector {
 	}
 
 	private Object[] ask(String name, String owner, long lease, boolean attempt) throws SQLException {
-		if (name.isEmpty())
-			throw new SQLException("the name is empty", "22023");
+		if (name.equals("refused"))
+			throw new SQLException("the name is refused", "22023");
 		boolean free = !isHeld(name);
 		if (attempt && !free)
 			return new Object[] {null};
@@ -121,10 +130,12 @@ final class FakeServer implements Wire.Connector {
 			if (sql.contains("grant_lease"))
 				answer.add(new Object[] {++leases});
 			else if (sql.contains("keep_alive"))
-				answer.add(new Object[] {alive});
+				answer.add(new Object[] {alive ? (Object) validityMillis : null});
+			else if (sql.contains("pg_terminate_backend") && mayNotEnd)
+				throw new SQLException("must be a member of the role", "42501");
 			else if (sql.contains("_each(") && !sql.contains("release")) {
-				if (Arrays.asList((String[]) arguments[0]).contains(""))
-					throw new SQLException("a name is empty", "22023");
+				if (Arrays.asList((String[]) arguments[0]).contains("refused"))
+					throw new SQLException("a name is refused", "22023");
 				for (String name : (String[]) arguments[0])
 					answer.add(ask(name, (String) arguments[1], (Long) arguments[2], sql.contains("try_")));
 			} else if (sql.contains("enqueue_lock(") || sql.contains("acquire_lock("))

@@ -164,7 +164,7 @@ class LocksTest {
 		assertEquals(names.get(0), held.keySet().iterator().next());
 		held.values().forEach(Hold::close);
 
-		assertEquals(Status.INVALID, statusOf(() -> locks.tryAcquireEach(List.of(name, ""))));
+		assertEquals(Status.INVALID, statusOf(() -> locks.tryAcquireEach(List.of(name, "x".repeat(300)))));
 		Db.until(() -> Db.sql("SELECT 1 FROM lock_election.locks WHERE name = '" + name + "'") == null);
 		assertEquals(2, locks.tryAcquireEach(List.of(name, name + "x"), true).size());
 	}
@@ -315,7 +315,7 @@ class LocksTest {
 
 	@Test
 	void theServerSaysWhatIsWrong() throws Exception {
-		LockException error = assertThrows(LockException.class, () -> locks.acquire(""));
+		LockException error = assertThrows(LockException.class, () -> locks.acquire("x".repeat(300)));
 		assertEquals(Status.INVALID, error.status());
 		assertEquals("22023", error.sqlState());
 		assertEquals(Status.INVALID, statusOf(() -> LockElection.connect("jdbc:mysql://x")));
@@ -392,7 +392,7 @@ class LocksTest {
 		lock.lock(Duration.ofSeconds(9));
 		Db.sql("SELECT force_release_lock('" + name + "')");
 		assertThrows(LockLostException.class, lock::unlock);
-		assertThrows(LockException.class, () -> locks.asLock("").lock());
+		assertThrows(LockException.class, () -> locks.asLock("x".repeat(300)).lock());
 	}
 
 	@Test

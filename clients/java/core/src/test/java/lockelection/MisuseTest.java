@@ -86,7 +86,7 @@ class MisuseTest {
 			assertEquals(Status.INVALID, statusOf(() -> LockElection.connect(Db.URL, new Options().ttl(ttl))));
 		}
 		assertEquals(limit, locks.session().callMillis());
-		locks.acquire(name, null, BEFORE).close();
+		assertEquals(Status.INVALID, statusOf(() -> locks.acquire(name, null, BEFORE)));
 		assertTrue(locks.asLock(name).tryLock(BEFORE, null));
 		locks.acquire(name + "x", null, ENDLESS).close();
 		assertTrue(neighbour.isValid());
@@ -126,7 +126,7 @@ class MisuseTest {
 		long lease = locks.lease();
 		try (Connection connection = Db.connect()) {
 			connection.setAutoCommit(false);
-			for (String hostile : List.of("'; DROP TABLE x; --\\", "\uD83D\uDD12".repeat(60), "%s ? $1 {\"a\"}", " ", "x\uD800", "a\nb")) {
+			for (String hostile : List.of("'; DROP TABLE x; --\\", "\uD83D\uDD12".repeat(60), "%s ? $1 {\"a\"}", " ", "a\nb")) {
 				Hold hold = locks.acquire(hostile);
 				Hold several = locks.acquire(Request.exclusive(hostile + "1", hostile + "2"), null);
 				hold.fence(connection);
@@ -140,12 +140,13 @@ class MisuseTest {
 				assertFalse(locks.tryAcquire(Request.exclusive(hostile)).isPresent());
 			}
 		}
-		for (String hostile : List.of("a\0b", "x".repeat(65_536), "\u00E9".repeat(128))) {
+		for (String hostile : List.of("a\0b", "x\uD800", "x".repeat(65_536), "\u00E9".repeat(128))) {
 			assertEquals(Status.INVALID, statusOf(() -> locks.acquire(hostile)));
 			assertEquals(Status.INVALID, statusOf(() -> locks.acquire(Request.exclusive(hostile, "x"), NOW)));
 			assertEquals(Status.INVALID, statusOf(() -> locks.acquire(Request.permit(hostile, 2), NOW)));
 			assertEquals(Status.INVALID, statusOf(() -> locks.campaign(hostile, "me", NOW)));
 			assertEquals(Status.INVALID, statusOf(() -> locks.campaign("x", "x".repeat(5000) + hostile, NOW)));
+			assertEquals(Status.INVALID, statusOf(() -> locks.asLock(hostile).tryLock()));
 			assertEquals(Status.INVALID, statusOf(() -> locks.leader(hostile)));
 			assertEquals(Status.INVALID, statusOf(() -> locks.tryAcquireEach(List.of(hostile, "x"))));
 		}
@@ -284,9 +285,9 @@ class MisuseTest {
 		LockElection other = open(new Options());
 		long lease = other.lease();
 		Thread.currentThread().interrupt();
-		other.close();
+		assertTrue(other.close(LONG), "it has waited for the server");
 		assertTrue(Thread.interrupted());
-		Db.until(() -> Db.sql("SELECT lease_time_to_live(" + lease + ")") == null);
+		assertNull(Db.sql("SELECT lease_time_to_live(" + lease + ")"), "close() has returned, and the lease lives");
 	}
 
 	@Test

@@ -2,10 +2,13 @@ package lockelection;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import lockelection.Hold.View;
@@ -112,6 +115,82 @@ class SessionTest {
 		assertEquals(State.ENDED, session.state());
 		assertFalse(hold.isValid());
 		assertEquals(1, losses.get());
+	}
+
+	@Test
+	void aRenewalCountsForTheValidityThatTheServerReturned() {
+		Hold hold = held("a");
+		server.validityMillis = 3000;
+		pass(3700);
+		assertEquals(1, server.count("keep_alive"));
+		assertTrue(hold.timeLeft().toMillis() >= DEADLINE - 3700, "it takes nothing back: " + hold.timeLeft());
+		pass(5600);
+		long renewals = server.count("keep_alive");
+		assertTrue(renewals >= 5 && renewals <= 8, renewals + " renewals, one in a second");
+		assertTrue(hold.timeLeft().toMillis() <= 2500, "left " + hold.timeLeft());
+		server.validityMillis = 0;
+		renewals = server.count("keep_alive");
+		pass(700);
+		assertTrue(server.count("keep_alive") <= renewals + 3, "it renews without a pause");
+		assertTrue(hold.isValid());
+		server.validityMillis = Long.MAX_VALUE / 1_000_000;
+		pass(600);
+		assertTrue(hold.timeLeft().toMillis() <= DEADLINE && hold.timeLeft().toMillis() >= DEADLINE - 650, "left " + hold.timeLeft());
+		server.validityMillis = 0;
+		pass(DEADLINE);
+		assertEquals(State.ENDED, session.state());
+	}
+
+	/** Waits for it as a caller does, with a limit that is over before anything is sent. */
+	private CompletableFuture<Hold> awaited(Hold hold) throws Exception {
+		CompletableFuture<Hold> result = new CompletableFuture<>();
+		new Thread(() -> {
+			try {
+				result.complete(session.await(hold, Duration.ofMillis(1)));
+			} catch (Throwable e) {
+				result.completeExceptionally(e);
+			}
+		}).start();
+		Db.until(() -> hold.impatient || result.isDone());
+		return result;
+	}
+
+	@Test
+	void aWaitShorterThanARoundTripAcquiresWhatIsFreeAndTakesNoPlace() throws Exception {
+		CompletableFuture<Hold> free = awaited(submit("a"));
+		settle();
+		assertTrue(free.get(20, TimeUnit.SECONDS).isValid());
+
+		server.occupy("b");
+		Hold late = submit("b");
+		CompletableFuture<Hold> held = awaited(late);
+		settle();
+		assertEquals(View.OVER, late.view);
+		ExecutionException error = assertThrows(ExecutionException.class, () -> held.get(20, TimeUnit.SECONDS));
+		assertEquals(Status.NOT_ACQUIRED, ((LockException) error.getCause()).status());
+		settle();
+		assertEquals(1, server.rows.values().stream().filter(row -> row.name.equals("b")).count());
+
+		CompletableFuture<Hold> silent = awaited(submit("c")); // nobody asks the server
+		error = assertThrows(ExecutionException.class, () -> silent.get(20, TimeUnit.SECONDS));
+		assertEquals(Status.NOT_ACQUIRED, ((LockException) error.getCause()).status());
+		assertTrue(error.getCause().getMessage().contains("has not answered in time"));
+	}
+
+	@Test
+	void whoMayNotEndTheOldBackendLooksForWhatItMayStillDo() {
+		held("a");
+		server.loseRequest = sql -> sql.contains("enqueue_lock(");
+		server.mayNotEnd = true;
+		Hold hold = submit("b");
+		session.step();
+		server.loseRequest = sql -> false;
+		pass(500);
+		assertTrue(hold.isValid());
+		long late = server.late(session.owner + hold.asked, session.lease.id, "b"); // the old request after all
+		pass(8000);
+		assertFalse(server.rows.containsKey(late));
+		assertTrue(hold.isValid());
 	}
 
 	@Test
@@ -407,7 +486,7 @@ class SessionTest {
 	@Test
 	void whatIsRefusedTogetherIsTriedAlone() {
 		Hold good = submit("a");
-		Hold bad = submit("");
+		Hold bad = submit("refused");
 		Hold also = submit("b");
 		settle();
 		assertTrue(good.isValid() && also.isValid());

@@ -1,8 +1,10 @@
 package examples;
 
 import java.io.BufferedReader;
+import java.io.File;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -15,8 +17,14 @@ final class Program implements AutoCloseable {
 	private final Process process;
 
 	Program(String name, String... arguments) throws IOException {
+		this(Path.of("."), name, arguments);
+	}
+
+	/** Of a class in a directory. */
+	Program(Path directory, String name, String... arguments) throws IOException {
 		List<String> command = new ArrayList<>(List.of(System.getProperty("java.home") + "/bin/java", "-XX:+UseSerialGC",
-				"-XX:TieredStopAtLevel=1", "-Xmx64m", "-cp", System.getProperty("java.class.path"), name));
+				"-XX:TieredStopAtLevel=1", "-Xmx64m", "-cp",
+				directory + File.pathSeparator + System.getProperty("java.class.path"), name));
 		command.addAll(List.of(arguments));
 		process = new ProcessBuilder(command).redirectErrorStream(true).start();
 		Thread reader = new Thread(() -> {

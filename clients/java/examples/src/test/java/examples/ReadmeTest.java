@@ -7,10 +7,14 @@ import java.net.URL;
 import java.net.URLClassLoader;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import javax.tools.ToolProvider;
 import lockelection.Db;
+import lockelection.Hold;
+import lockelection.LockElection;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -34,6 +38,24 @@ class ReadmeTest {
 
 	@TempDir
 	private Path directory;
+	private boolean ended;
+
+	/** SIGTERM: the work stops, and its lock is given back at once, and not after the TTL. */
+	private void endOfProcess(String name) throws Exception {
+		try (Program program = new Program(directory, name, Db.URL);
+				LockElection locks = LockElection.connect(Db.URL)) {
+			Db.until(() -> (Long) Db.sql("SELECT count(*) FROM lock_election.locks WHERE name = 'importer'") == 1);
+			long asked = System.nanoTime();
+			program.signal("TERM");
+			try (Hold hold = locks.acquire("importer")) {
+				long waited = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - asked);
+				assertTrue(waited < 25, "free after " + waited + " s, and the TTL is 30 s");
+			}
+			assertEquals(128 + 15, program.await());
+			assertEquals(List.of(), program.lines);
+		}
+		ended = true;
+	}
 
 	@Test
 	void itsBlocksRun() throws Exception {
@@ -47,11 +69,14 @@ class ReadmeTest {
 				Path file = Files.writeString(directory.resolve("Block" + n + ".java"), String.format(PROGRAM, n, code));
 				assertEquals(0, ToolProvider.getSystemJavaCompiler().run(null, null, null, "-cp",
 						System.getProperty("java.class.path"), file.toString()), code);
-				loader.loadClass("Block" + n).getMethod("main", String[].class).invoke(null, (Object) new String[] {Db.URL});
+				if (code.contains("addShutdownHook"))
+					endOfProcess("Block" + n);
+				else
+					loader.loadClass("Block" + n).getMethod("main", String[].class).invoke(null, (Object) new String[] {Db.URL});
 				n++;
 			}
 		}
-		assertTrue(n >= 5, n + " blocks");
+		assertTrue(n >= 6 && ended, n + " blocks");
 		assertEquals("entry", Db.sql("SELECT entry FROM ledger"));
 	}
 }

@@ -10,6 +10,8 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.io.PrintWriter;
+import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -158,7 +160,8 @@ public final class Agent {
 					: "40P01".equals(state) ? "deadlock" : "42501".equals(state) ? "denied" : "failed");
 		} else {
 			e.printStackTrace();
-			answer.addProperty("status", e instanceof IllegalArgumentException ? "invalid" : "failed");
+			answer.addProperty("status", e instanceof IllegalArgumentException || e instanceof NullPointerException ? "invalid"
+					: "failed");
 		}
 		answer.addProperty("message", String.valueOf(e.getMessage()));
 		if (state != null)
@@ -220,7 +223,16 @@ public final class Agent {
 				state.name().toLowerCase(Locale.ROOT)));
 		if (text(command, "name") != null)
 			options = options.name(text(command, "name"));
-		LockElection session = LockElection.connect(url(text(command, "dsn")), options);
+		String dsn = text(command, "dsn");
+		LockElection session;
+		try {
+			session = LockElection.connect(command.get("raw").getAsBoolean() ? dsn : url(dsn), options);
+		} catch (RuntimeException e) {
+			StringWriter shown = new StringWriter();
+			e.printStackTrace(new PrintWriter(shown));
+			answer.addProperty("shown", shown.toString());
+			throw e;
+		}
 		sessions.put(name, session);
 		answer.addProperty("lease", Long.toString(session.lease()));
 		return null;

@@ -47,16 +47,17 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 	 * @param prefix of the names; with it they have at most 255 bytes
 	 */
 	public LockElectionProvider(LockElection locks, String prefix) {
-		this.locks = Objects.requireNonNull(locks);
-		this.prefix = Objects.requireNonNull(prefix);
+		this.locks = Objects.requireNonNull(locks, "the session is null");
+		this.prefix = Objects.requireNonNull(prefix, "the prefix is null");
 	}
 
 	@Override
 	public Optional<SimpleLock> lock(LockConfiguration configuration) {
+		Objects.requireNonNull(configuration, "the configuration is null");
 		Duration atLeast = configuration.getLockAtLeastFor();
-		Request request = Request.exclusive(prefix + configuration.getName())
-				.ttl(atLeast.compareTo(locks.ttl()) > 0 ? atLeast : null);
 		try {
+			Request request = Request.exclusive(prefix + configuration.getName())
+					.ttl(atLeast.compareTo(locks.ttl()) > 0 ? atLeast : null);
 			locks.reopen();
 			boolean hasRoom = atLeast.isZero() || hasRoom(prefix + configuration.getName(), atLeast);
 			long asked = System.nanoTime();
@@ -68,7 +69,7 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 			Thread.currentThread().interrupt();
 			return Optional.empty();
 		} catch (LockException e) {
-			throw new net.javacrumbs.shedlock.support.LockException("Can not acquire " + request, e);
+			throw new net.javacrumbs.shedlock.support.LockException("Can not acquire " + configuration.getName(), e);
 		}
 	}
 
@@ -121,7 +122,8 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 
 		@Override
 		protected Optional<SimpleLock> doExtend(LockConfiguration next) {
-			if (!expired.complete(false) || !hold.isValid()) {
+			boolean late = System.nanoTime() - since >= lockConfiguration.getLockAtMostFor().toNanos(); // also if no timer has come
+			if (!expired.complete(false) || late || !hold.isValid()) {
 				hold.close();
 				return Optional.empty();
 			}

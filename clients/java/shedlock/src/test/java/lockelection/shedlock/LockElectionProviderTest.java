@@ -6,7 +6,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
 import java.time.Instant;
+import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import lockelection.Db;
 import lockelection.Hold;
 import lockelection.LockElection;
@@ -43,6 +47,47 @@ class LockElectionProviderTest extends AbstractExtensibleLockProviderIntegration
 	@Override
 	protected ExtensibleLockProvider getLockProvider() {
 		return new LockElectionProvider(locks);
+	}
+
+	/** As what the server refuses: the scheduler knows ShedLock's exception alone. */
+	@Test
+	void whatIsWrongWithAnArgumentIsSaid() {
+		assertEquals("the session is null", assertThrows(NullPointerException.class, () -> new LockElectionProvider(null)).getMessage());
+		assertEquals("the prefix is null",
+				assertThrows(NullPointerException.class, () -> new LockElectionProvider(locks, null)).getMessage());
+		for (LockConfiguration wrong : List.of(
+				new LockConfiguration(Instant.now(), "x\uD800", Duration.ofSeconds(1), Duration.ZERO),
+				new LockConfiguration(Instant.now(), "x", Duration.ofDays(30), Duration.ofDays(25)))) {
+			LockException error = assertThrows(LockException.class, () -> getLockProvider().lock(wrong));
+			assertTrue(error.getCause().getMessage().matches("the name \"shedlock x.*|the TTL is PT600H.*"),
+					error.getCause().getMessage());
+		}
+	}
+
+	@Test
+	void aLockThatIsOverIsNotExtendedAlsoIfItsTimerIsLate() throws Exception {
+		CountDownLatch timers = new CountDownLatch(1);
+		CompletableFuture<Void> busy = new CompletableFuture<>();
+		CompletableFuture<Void> begun = new CompletableFuture<>();
+		busy.thenRun(() -> { // in the one thread that has all timers
+			begun.complete(null);
+			try {
+				timers.await();
+			} catch (InterruptedException e) {
+				Thread.currentThread().interrupt();
+			}
+		});
+		busy.completeOnTimeout(null, 1, TimeUnit.MILLISECONDS);
+		begun.get(20, TimeUnit.SECONDS);
+		try {
+			Duration most = Duration.ofMillis(50);
+			SimpleLock lock = getLockProvider().lock(new LockConfiguration(Instant.now(), LOCK_NAME1, most, Duration.ZERO)).orElseThrow();
+			long granted = System.nanoTime();
+			Db.until(() -> System.nanoTime() - granted >= most.toNanos());
+			assertTrue(lock.extend(Duration.ofMinutes(1), Duration.ZERO).isEmpty());
+		} finally {
+			timers.countDown();
+		}
 	}
 
 	private boolean isLocked(String name) {

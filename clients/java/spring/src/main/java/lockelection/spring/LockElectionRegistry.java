@@ -47,8 +47,8 @@ public final class LockElectionRegistry
 	 * @param prefix of the names; with it they have at most 255 bytes
 	 */
 	public LockElectionRegistry(LockElection locks, String prefix) {
-		this.locks = Objects.requireNonNull(locks);
-		this.prefix = Objects.requireNonNull(prefix);
+		this.locks = Objects.requireNonNull(locks, "the session is null");
+		this.prefix = Objects.requireNonNull(prefix, "the prefix is null");
 	}
 
 	/** {@inheritDoc} The same one for a key, which has to be a String. */
@@ -59,7 +59,8 @@ public final class LockElectionRegistry
 
 	private KeyLock key(Object lockKey) {
 		if (!(lockKey instanceof String key))
-			throw new IllegalArgumentException("the key of a lock is a String: " + lockKey);
+			throw new IllegalArgumentException("the key of a lock is a String, and this is "
+					+ (lockKey == null ? "null" : "of " + lockKey.getClass()));
 		KeyLock lock = keys.computeIfAbsent(key, name -> new KeyLock(locks.asLock(prefix + name)));
 		lock.obtained = System.nanoTime();
 		return lock;
@@ -91,6 +92,8 @@ public final class LockElectionRegistry
 
 	@Override
 	public void expireUnusedOlderThan(long age) {
+		if (age < 0)
+			throw new IllegalArgumentException("the age is " + age + ": it is zero milliseconds or more");
 		long now = System.nanoTime();
 		keys.values().removeIf(lock -> !lock.lock.isLocked() && now - lock.obtained >= TimeUnit.MILLISECONDS.toNanos(age));
 	}

@@ -14,6 +14,7 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.Lock;
 import lockelection.Db;
 import lockelection.LockElection;
+import lockelection.LockException;
 import lockelection.LockLostException;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -64,6 +65,21 @@ class LockElectionRegistryTest {
 
 	private static <T> T get(CompletableFuture<T> future) throws Exception {
 		return future.get(20, TimeUnit.SECONDS);
+	}
+
+	@Test
+	void whatIsWrongWithAnArgumentIsSaid() {
+		assertThatThrownBy(() -> new LockElectionRegistry(null)).hasMessage("the session is null");
+		assertThatThrownBy(() -> new LockElectionRegistry(locks, null)).hasMessage("the prefix is null");
+		assertThatThrownBy(() -> registry.obtain(null)).isInstanceOf(IllegalArgumentException.class)
+				.hasMessage("the key of a lock is a String, and this is null");
+		assertThatThrownBy(() -> registry.obtain(7)).hasMessageEndingWith("this is of class java.lang.Integer");
+		assertThatThrownBy(() -> registry.obtain("x\uD800")).isInstanceOf(LockException.class)
+				.hasMessageContaining("the name \"x\\uD800\"");
+		assertThatThrownBy(() -> registry.obtain(key).lock(Duration.ofMillis(1))).hasRootCauseMessage(
+				"the TTL is PT0.001S: it is from 100 ms to 24 days");
+		assertThatThrownBy(() -> registry.expireUnusedOlderThan(-1)).hasMessage("the age is -1: it is zero milliseconds or more");
+		registry.expireUnusedOlderThan(0);
 	}
 
 	@Test

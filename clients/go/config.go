@@ -1,0 +1,87 @@
+package lockelection
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// A connection string has a password, and where it is wrong nobody knows which part of it that is. So no error shows any
+// of it: neither what pgx says of a string that it cannot parse, nor what a server or a resolver says of a part that was
+// taken for a name.
+
+// kindsOfMistakes are what pgx finds wrong; the words are safe to show.
+var kindsOfMistakes = []string{"invalid port", "sslmode", "sslcertmode", "target_session_attrs", "connect_timeout", "TLS",
+	"service", "protocol_version", "channel_binding", "require_auth", "port numbers", "keyword/value", "URL"}
+
+func parse(connString string) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(connString)
+	if err == nil {
+		return config, nil
+	}
+	text := err.Error()
+	if at := strings.LastIndex(text, "`: "); at >= 0 {
+		text = text[at:] // what was quoted may have the same words
+	}
+	for _, kind := range kindsOfMistakes {
+		if strings.Contains(text, kind) {
+			return nil, invalid("cannot parse the connection string: %s (it is not shown, for it may have a password)", kind)
+		}
+	}
+	return nil, invalid("cannot parse the connection string (it is not shown, for it may have a password)")
+}
+
+var (
+	word = regexp.MustCompile(`^[A-Za-z_][\w.]*$`)
+	// what a password has moved into a part of another meaning
+	stray = regexp.MustCompile(`(?i)passw(or)?d\s*=|@.*/|[/?#].*@`)
+)
+
+// checkConfig finds the strings that can be parsed, but not as they were meant: a password with an @, / or space in it.
+func checkConfig(c *pgconn.Config) error {
+	hosts := []string{c.Host}
+	for _, other := range c.Fallbacks {
+		hosts = append(hosts, other.Host)
+	}
+	parts := []string{c.User, c.Database}
+	for _, host := range hosts {
+		if network, _ := pgconn.NetworkAddress(host, 1); network == "unix" {
+			continue
+		} else if strings.Contains(host, "@") {
+			return misread("a host has an @")
+		}
+		parts = append(parts, host)
+	}
+	for _, part := range parts {
+		if stray.MatchString(part) {
+			return misread("what seems to be a password is in the host, the user or the database")
+		}
+	}
+	for name := range c.RuntimeParams {
+		if !word.MatchString(name) {
+			return misread("the name of a parameter is no word")
+		}
+	}
+	return nil
+}
+
+func misread(what string) error {
+	return invalid("the connection string is wrong: %s. In a URL write %%40 for @ and %%2F for / in a password; of keywords and"+
+		" values quote the value", what)
+}
+
+// withoutConfig is the same error without the configuration that pgconn hangs on it, with its password, and without the
+// name of a parameter that the server does not know, which may be a part of one.
+func withoutConfig(err error) error {
+	var failed *pgconn.ConnectError
+	if errors.As(err, &failed) {
+		err = failed.Unwrap()
+	}
+	if sqlState(err) == "42704" {
+		return invalid("the server does not know a parameter of the connection string")
+	}
+	return err
+}

@@ -1,0 +1,123 @@
+package lockelection;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import lockelection.LockException.Status;
+
+/**
+ * Checks of what callers pass. An error names the argument, what came, and what is allowed. A null is a
+ * {@link NullPointerException}, the rest {@link Status#INVALID}.
+ */
+final class Arguments {
+	static final int NAME_BYTES = 255;
+	static final int VALUE_BYTES = 4096;
+	private static final int NAMES = 1000;
+	private static final int SHOWN = 100;
+	private static final Duration SHORTEST_TTL = Duration.ofMillis(100);
+	/** Of a TTL, and of a hold_for. */
+	private static final Duration LONGEST = Duration.ofDays(24);
+
+	private Arguments() {
+	}
+
+	private static LockException invalid(String message) {
+		return LockException.of(Status.INVALID, message);
+	}
+
+	static <T> T given(T value, String what) {
+		if (value == null)
+			throw new NullPointerException(what + " is null");
+		return value;
+	}
+
+	/** Two different texts must not become the same: a driver sends '?' for half of a pair of surrogates. */
+	static String encodable(String text, String what) {
+		given(text, what);
+		for (int i = 0; i < text.length(); i++) {
+			char c = text.charAt(i);
+			if (c == 0)
+				throw invalid(what + " " + show(text) + " has the character NUL, which no text in PostgreSQL can have");
+			if (Character.isHighSurrogate(c) && i + 1 < text.length() && Character.isLowSurrogate(text.charAt(i + 1)))
+				i++;
+			else if (Character.isSurrogate(c))
+				throw invalid(what + " " + show(text) + " has half of a surrogate pair, which is no character");
+		}
+		return text;
+	}
+
+	/** The server counts the bytes of its own encoding: at least a quarter of those of UTF-8. It refuses the other long ones. */
+	static String text(String text, String what, int mostBytes) {
+		encodable(text, what);
+		if (text.isEmpty())
+			throw invalid(what + " is empty: it has 1 to " + mostBytes + " bytes");
+		int bytes = text.length() > mostBytes ? text.getBytes(StandardCharsets.UTF_8).length : 0;
+		if (bytes > 4 * mostBytes)
+			throw invalid(what + " has " + bytes + " bytes: it has 1 to " + mostBytes);
+		return text;
+	}
+
+	static String name(String name) {
+		return text(name, "the name", NAME_BYTES);
+	}
+
+	static String election(String name) {
+		return text(name, "the name of the election", NAME_BYTES);
+	}
+
+	static String value(String value) {
+		return text(value, "the value", VALUE_BYTES);
+	}
+
+	static List<String> names(String... names) {
+		if (given(names, "the array of names").length == 0 || names.length > NAMES)
+			throw invalid("there are " + names.length + " names: a request has 1 to " + NAMES);
+		Set<String> seen = new HashSet<>();
+		for (String name : names) {
+			if (!seen.add(name(name)))
+				throw invalid("the name " + show(name) + " is there twice");
+		}
+		return List.of(names);
+	}
+
+	static int permits(int permits) {
+		if (permits < 1)
+			throw invalid("the number of permits is " + permits + ": it is 1 or more");
+		return permits;
+	}
+
+	static Duration ttl(Duration ttl) {
+		return between(SHORTEST_TTL, ttl, "the TTL", "from 100 ms to 24 days");
+	}
+
+	static Duration holdFor(Duration holdFor) {
+		return between(Duration.ZERO, holdFor, "holdFor", "from 0 to 24 days");
+	}
+
+	private static Duration between(Duration least, Duration duration, String what, String allowed) {
+		if (given(duration, what).compareTo(least) < 0 || duration.compareTo(LONGEST) > 0)
+			throw invalid(what + " is " + duration + ": it is " + allowed);
+		return duration;
+	}
+
+	/** Null: none. */
+	static Duration limit(Duration limit, String what) {
+		if (limit != null && limit.isNegative())
+			throw invalid(what + " is " + limit + ": it is zero or more");
+		return limit;
+	}
+
+	/** In quotes, cut, and with escapes for what a log would not show. */
+	static String show(String text) {
+		StringBuilder shown = new StringBuilder("\"");
+		for (char c : text.substring(0, Math.min(text.length(), SHOWN)).toCharArray()) {
+			if (Character.isISOControl(c) || Character.isSurrogate(c))
+				shown.append(String.format("\\u%04X", (int) c));
+			else
+				shown.append(c);
+		}
+		return shown.append(text.length() > SHOWN ? "...\"" : "\"").toString();
+	}
+}
