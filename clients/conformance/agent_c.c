@@ -32,7 +32,9 @@
 
 #define STACK      (256 * 1024)
 #define EXIT_LIMIT 1000
-#define EACH_MAX   1024
+/* ms; as long as the session may wait for any answer */
+#define FIRST_ANSWER 10000
+#define EACH_MAX     1024
 
 typedef struct Session
 {
@@ -414,7 +416,7 @@ run_open(Work *work)
 	if (status != LE_OK)
 	{
 		free(s);
-		answer(work->command, work->sent, status, &error, NULL);
+		answer(work->command, work->sent, status, &error, json_pack("{s:s}", "shown", error.message));
 		return;
 	}
 	s->name = must(strdup(text_of(work->command, "session")));
@@ -470,8 +472,12 @@ static void
 run_await(Work *work)
 {
 	le_error error;
-	le_status status = le_await(work->waits, ms_of(work->command, "wait"), &error);
+	/* an election's place has no limit of its own: the wait bounds the time in the queue, not the first answer */
+	bool campaign = json_object_get(work->command, "election") != NULL;
+	le_status status = le_await(work->waits, campaign ? ms_of(work->command, "wait") : -1, &error);
 
+	while (status == LE_WAITING && le_position(work->waits) == 0 && now() < work->sent + FIRST_ANSWER)
+		status = le_await(work->waits, 5, &error);
 	forget_wait(work->waits);
 	if (status == LE_WAITING)
 	{
@@ -770,6 +776,8 @@ do_ask(json_t *command, double sent, Session *s, bool campaign)
 		go_on(command, sent, campaign ? run_campaign_now : run_try, s, NULL);
 		return;
 	}
+	if (ms_of(command, "wait") > 0)
+		how.until = le_now() + ms_of(command, "wait");
 	status = campaign ? le_enqueue_candidate(s->session, text_of(command, "election"),
 											 text_of(command, "value"), &hold, &error)
 					  : le_enqueue(s->session, names, n, &how, &hold, &error);
@@ -889,23 +897,36 @@ do_fork(const json_t *command, double sent, const Session *s)
 	int ends[2];
 	ssize_t n;
 	pid_t pid;
+	int status;
+	Hold *given;
+	le_hold *held;
 
+	/* before the fork: the table may be in use when the child is made */
+	pthread_mutex_lock(&table);
+	given = find_hold(text_of(command, "hold"));
+	held = given != NULL ? given->hold : NULL;
+	pthread_mutex_unlock(&table);
 	if (pipe(ends) != 0 || (pid = fork()) < 0)
 		abort();
 	if (pid == 0)
 	{
 		le_hold *hold;
 		le_error error;
-		le_status status = le_acquire(s->session, &name, 1, NULL, 0, &hold, &error);
 
-		word = status_word(status, &error);
-		_exit(write(ends[1], word, strlen(word)) < 0);
+		word = status_word(le_acquire(s->session, &name, 1, NULL, 0, &hold, &error), &error);
+		if (write(ends[1], word, strlen(word)) < 0 || le_valid(held))
+			_exit(1);
+		if (le_release(held, 0, &error) != LE_OK || le_close(s->session, -1, &error) != LE_OK)
+			_exit(2);
+		_exit(0);
 	}
 	close(ends[1]);
 	n = read(ends[0], text, sizeof(text) - 1);
 	close(ends[0]);
-	waitpid(pid, NULL, 0);
-	answer(command, sent, LE_OK, NULL, json_pack("{s:s}", "child", n > 0 ? text : "failed"));
+	waitpid(pid, &status, 0);
+	answer(command, sent, LE_OK, NULL,
+		   json_pack("{s:s, s:i}", "child", n > 0 ? text : "failed", "exit",
+					 WIFEXITED(status) ? WEXITSTATUS(status) : -1));
 }
 
 static void

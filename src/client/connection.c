@@ -16,6 +16,7 @@
  */
 #include "internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -23,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* libpq before 14 does not know "primary". */
+/* libpq before 14 does not know "primary"; there le_connect() passes standbys over. */
 #define PRIMARY_SINCE 140000
 
 /*
@@ -38,7 +39,9 @@ le_disconnect(le_session *s)
 	if (net->busy)
 	{
 		net->lost_answer = true;
-		net->old_pid = net->pooled ? 0 : net->pid;
+		/* a role that was set for the session may not see the start of its own backend */
+		net->not_ended = net->start[0] == '\0';
+		net->old_pid = net->pooled || net->not_ended ? 0 : net->pid;
 		memcpy(net->old_start, net->start, sizeof(net->old_start));
 	}
 	net->busy = false;
@@ -257,11 +260,16 @@ ignore_notice(void *arg, const PGresult *result)
 	(void) result;
 }
 
-/* What comes before dbname is a default that the connection string overrides. */
+/*
+ * What comes before dbname is a default that the connection string overrides.
+ * A primary is asked for, not a server that can be written to: the role may have
+ * default_transaction_read_only.  Texts are in UTF-8, whatever the environment,
+ * the role and the database say; or one name would be two locks.
+ */
 static PGconn *
 start(le_session *s)
 {
-	const char *keys[10], *values[10];
+	const char *keys[12], *values[12];
 	le_text host = {0}, hostaddr = {0}, port = {0};
 	PGconn *conn = NULL;
 	char timeout[24];
@@ -269,12 +277,13 @@ start(le_session *s)
 
 #define ADD(key, value) (keys[n] = (key), values[n++] = (value))
 	snprintf(timeout, sizeof(timeout), "%lld", (long long) le_ms_up(s->call));
-	if (getenv("PGTARGETSESSIONATTRS") == NULL)
-		ADD("target_session_attrs", PQlibVersion() >= PRIMARY_SINCE ? "primary" : "read-write");
+	if (getenv("PGTARGETSESSIONATTRS") == NULL && PQlibVersion() >= PRIMARY_SINCE)
+		ADD("target_session_attrs", "primary");
 	ADD("tcp_user_timeout", timeout);
 	if (s->conninfo != NULL && s->conninfo[0] != '\0')
 		ADD("dbname", s->conninfo);
 	ADD("fallback_application_name", "liblockelection");
+	ADD("client_encoding", "UTF8");
 	if (s->net.rotated)
 	{
 		join_hosts(&s->net, &host, &hostaddr, &port);
@@ -378,12 +387,12 @@ connect_hosts(le_session *s)
 			net->conn = conn;
 			return true;
 		}
-		if (result == CONNECT_SILENT)
+		if (result == CONNECT_SILENT && le_misread(conn) == NULL)
 			le_error_set(&net->error, LE_UNAVAILABLE, "", "no answer from %s port %s in time",
 						 PQhost(conn) != NULL ? PQhost(conn) : "?",
 						 PQport(conn) != NULL ? PQport(conn) : "?");
 		else
-			le_error_connection(&net->error, conn);
+			le_connection_error(conn, &net->error);
 		if (conn != NULL && net->nhosts > 1)
 			rotate(net, conn);
 		PQfinish(conn);
@@ -397,13 +406,55 @@ connect_hosts(le_session *s)
 	return false;
 }
 
+/* The extension's schema, NULL where there is none; and what comes after it. */
+#define FROM_SCHEMA                                                                                          \
+	" FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"         \
+	" ON n.oid = e.extnamespace AND e.extname = 'lock_election') ON true"
+
 /* What has to be known of the server, in one round trip. */
 static const char info_sql[] =
 	"SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),"
 	" pg_catalog.current_setting('lock_election.notify', true),"
-	" (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid())"
-	" FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
-	" ON n.oid = e.extnamespace AND e.extname = 'lock_election') ON true";
+	" (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a WHERE a.pid = "
+	"pg_catalog.pg_backend_pid())" FROM_SCHEMA;
+static const char schema_sql[] = "SELECT pg_catalog.quote_ident(n.nspname)" FROM_SCHEMA;
+
+static bool
+is_standby(const le_error *error)
+{
+	return strcmp(error->sqlstate, "25006") == 0;
+}
+
+/* Fences have it too, in other threads. */
+static bool
+take_schema(le_session *s, const PGresult *result)
+{
+	char *own, *fence;
+
+	if (PQgetisnull(result, 0, 0))
+	{
+		le_error_set(&s->net.error, LE_UNAVAILABLE, "3F000",
+					 "lock_election is not installed in database \"%s\" (CREATE EXTENSION lock_election)",
+					 PQdb(s->net.conn));
+		return false;
+	}
+	own = le_copy(PQgetvalue(result, 0, 0));
+	fence = le_copy(PQgetvalue(result, 0, 0));
+	if (own == NULL || fence == NULL)
+	{
+		free(own);
+		free(fence);
+		le_error_set(&s->net.error, LE_NO_MEMORY, "", "out of memory");
+		return false;
+	}
+	free(s->net.schema);
+	s->net.schema = own;
+	le_lock(s);
+	free(s->fence_schema);
+	s->fence_schema = fence;
+	le_unlock(s);
+	return true;
+}
 
 static bool
 learn_server(le_session *s)
@@ -418,57 +469,56 @@ learn_server(le_session *s)
 		return false;
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 		le_error_result(&net->error, result);
-	else if (PQgetisnull(result, 0, 0))
-		le_error_set(&net->error, LE_UNAVAILABLE, "",
-					 "lock_election is not installed in database \"%s\" (CREATE EXTENSION lock_election)",
-					 PQdb(net->conn));
 	else if (PQgetvalue(result, 0, 1)[0] == 't')
 		le_error_set(&net->error, LE_UNAVAILABLE, "25006", "the server is a standby");
-	else
+	else if (take_schema(s, result))
 	{
-		free(net->schema);
-		net->schema = le_copy(PQgetvalue(result, 0, 0));
 		net->pid = atoi(PQgetvalue(result, 0, 2));
 		net->pooled = net->pid != PQbackendPID(net->conn);
 		notify = PQgetvalue(result, 0, 3);
 		net->listen_locks = strcmp(notify, "all") == 0 || strcmp(notify, "waiters") == 0;
 		net->listen_terms = net->listen_locks || strcmp(notify, "elections") == 0;
 		snprintf(net->start, sizeof(net->start), "%s", PQgetvalue(result, 0, 4));
-		ok = net->schema != NULL;
-		if (!ok)
-			le_error_set(&net->error, LE_NO_MEMORY, "", "out of memory");
+		ok = true;
 	}
 	PQclear(result);
-	if (!ok)
-		le_disconnect(s);
 	return ok;
+}
+
+/* A server that does; one that does not is left, and a standby is the last to be asked again. */
+static bool
+connect_once(le_session *s)
+{
+	le_net *net = &s->net;
+
+	if (!connect_hosts(s))
+		return false;
+	if (PQsetnonblocking(net->conn, 1) != 0)
+	{
+		le_set_broken(s, "could not make the connection non-blocking");
+		return false;
+	}
+	if (learn_server(s))
+		return true;
+	if (net->conn != NULL)
+	{
+		if (net->nhosts > 1 && is_standby(&net->error))
+			rotate(net, net->conn);
+		le_disconnect(s);
+	}
+	return false;
 }
 
 bool
 le_connect(le_session *s)
 {
-	char *schema = NULL;
+	bool ok = connect_once(s);
 
-	if (!connect_hosts(s))
+	/* unless a primary is asked for, libpq stops at a standby: then each of the others gets its turn */
+	for (int tries = 1; !ok && is_standby(&s->net.error) && tries < s->net.nhosts; tries++)
+		ok = connect_once(s);
+	if (!ok || !le_end_old_backend(s))
 		return false;
-	if (PQsetnonblocking(s->net.conn, 1) != 0)
-	{
-		le_set_broken(s, "could not make the connection non-blocking");
-		return false;
-	}
-	if (!learn_server(s) || !le_end_old_backend(s))
-		return false;
-	schema = le_copy(s->net.schema);
-	if (schema == NULL)
-	{
-		le_error_set(&s->net.error, LE_NO_MEMORY, "", "out of memory");
-		le_disconnect(s);
-		return false;
-	}
-	le_lock(s);
-	free(s->fence_schema);
-	s->fence_schema = schema;
-	le_unlock(s);
 	s->net.listen_tested = s->net.listen_works = false;
 	return true;
 }
@@ -554,14 +604,12 @@ read_results(le_session *s, int64_t until)
  * known, also if an error has come: the server may have been terminated after
  * the statement had its effect.
  */
-PGresult *
-le_exec(le_session *s, int64_t until, const char *sql, int n, const char *const *values)
+static PGresult *
+run(le_session *s, int64_t until, const char *sql, int n, const char *const *values)
 {
 	PGresult *last = NULL;
 	int sent;
 
-	if (s->net.conn == NULL)
-		return NULL;
 	s->net.busy = s->net.pid != 0;
 	sent = n < 0 ? PQsendQuery(s->net.conn, sql)
 				 : PQsendQueryParams(s->net.conn, sql, n, NULL, values, NULL, NULL, 0);
@@ -582,6 +630,66 @@ le_exec(le_session *s, int64_t until, const char *sql, int n, const char *const 
 	s->net.busy = false;
 	take_notifications(s);
 	return last;
+}
+
+#define SCHEMA "@extschema@"
+
+/* The longest statement is a renewal with its look: 600 bytes, and a quoted name three times. */
+#define SQL_MAX 2048
+
+/* Runs it with the schema that is known.  Takes no memory: a lease is revoked also where there is none. */
+static PGresult *
+run_in_schema(le_session *s, int64_t until, const char *sql, int n, const char *const *values)
+{
+	char text[SQL_MAX];
+	size_t len = 0;
+	const char *at;
+
+	while ((at = strstr(sql, SCHEMA)) != NULL && len < sizeof(text))
+	{
+		len +=
+			(size_t) snprintf(text + len, sizeof(text) - len, "%.*s%s", (int) (at - sql), sql, s->net.schema);
+		sql = at + strlen(SCHEMA);
+	}
+	if (len < sizeof(text))
+		len += (size_t) snprintf(text + len, sizeof(text) - len, "%s", sql);
+	assert(len < sizeof(text));
+	return run(s, until, text, n, values);
+}
+
+/* Of a session that has worked before: the extension was moved, or was made again in another schema. */
+static bool
+learn_schema(le_session *s, int64_t until)
+{
+	PGresult *result = run(s, until, schema_sql, 0, NULL);
+	bool ok = PQresultStatus(result) == PGRES_TUPLES_OK && take_schema(s, result);
+
+	PQclear(result);
+	return ok;
+}
+
+PGresult *
+le_exec(le_session *s, int64_t until, const char *sql, int n, const char *const *values)
+{
+	PGresult *result;
+
+	if (s->net.conn == NULL)
+		return NULL;
+	if (strstr(sql, SCHEMA) == NULL)
+		return run(s, until, sql, n, values);
+	result = run_in_schema(s, until, sql, n, values);
+	if (PQresultStatus(result) != PGRES_FATAL_ERROR || !le_error_is_absent(&s->net.error))
+		return result;
+	if (learn_schema(s, until))
+	{
+		PQclear(result);
+		return run_in_schema(s, until, sql, n, values);
+	}
+	/* the error stands, unless the connection has gone with it: the statement had no effect */
+	if (s->net.conn != NULL)
+		return result;
+	PQclear(result);
+	return NULL;
 }
 
 PGresult *

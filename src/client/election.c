@@ -12,13 +12,9 @@
 le_status
 le_check_candidacy(const char *election, const char *candidate, le_error *error)
 {
-	le_status status = le_check_names(&election, 1, error);
+	le_status status = le_check_election(election, error);
 
-	if (status != LE_OK)
-		return status;
-	if (candidate == NULL || candidate[0] == '\0' || strlen(candidate) > LE_CANDIDATE_MAX)
-		return le_error_set(error, LE_INVALID, "", "the candidate is not of 1 to %d bytes", LE_CANDIDATE_MAX);
-	return LE_OK;
+	return status == LE_OK ? le_check_candidate(candidate, error) : status;
 }
 
 le_status
@@ -27,12 +23,15 @@ le_enqueue_candidate(le_session *session, const char *election, const char *cand
 {
 	le_status status;
 
-	*hold = NULL;
 	le_error_clear(error);
+	status = le_check_pointer(hold, "hold", error);
+	if (status != LE_OK)
+		return status;
+	*hold = NULL;
 	status = le_check_candidacy(election, candidate, error);
 	if (status != LE_OK)
 		return status;
-	return le_hold_new(session, LE_KIND_TERM, &election, 1, NULL, candidate, false, hold, error);
+	return le_hold_new(session, LE_KIND_TERM, &election, 1, NULL, candidate, LE_NEVER, hold, error);
 }
 
 le_status
@@ -43,29 +42,35 @@ le_campaign(le_session *session, const char *election, const char *candidate, in
 	le_hold *own;
 	le_status status;
 
-	*hold = NULL;
 	le_error_clear(error);
+	status = le_check_pointer(hold, "hold", error);
+	if (status != LE_OK)
+		return status;
+	*hold = NULL;
 	status = le_check_candidacy(election, candidate, error);
 	if (status == LE_OK)
-		status = le_hold_new(session, LE_KIND_TERM, &election, 1, NULL, candidate, wait_ms == 0, &own, error);
-	return status == LE_OK ? le_hold_finish(session, own, until, hold, error) : status;
+		status = le_check_wait(wait_ms, error);
+	if (status == LE_OK)
+		status = le_hold_new(session, LE_KIND_TERM, &election, 1, NULL, candidate, until, &own, error);
+	return status == LE_OK ? le_hold_finish(own, hold, error) : status;
 }
 
 le_status
 le_proclaim(le_hold *hold, const char *candidate, le_error *error)
 {
-	le_session *s = hold->session;
+	le_session *s;
 	le_status status;
 	le_op *op;
 
 	le_error_clear(error);
-	if (le_in_child(s))
-		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
-	if (hold->kind != LE_KIND_TERM)
-		return le_error_set(error, LE_INVALID, "", "not a term");
-	status = le_check_candidacy(hold->names[0], candidate, error);
+	status = le_check_hold(hold, error);
+	if (status == LE_OK && hold->kind != LE_KIND_TERM)
+		status = le_error_set(error, LE_INVALID, "", "hold is a lock: a term is allowed");
+	if (status == LE_OK)
+		status = le_check_candidate(candidate, error);
 	if (status != LE_OK)
 		return status;
+	s = hold->session;
 	if (!le_valid(hold))
 		return le_error_set(error, LE_LOST, "LE001", "this term does not lead");
 	op = le_op_new(s, LE_OP_PROCLAIM, hold->names[0], candidate);
@@ -82,11 +87,13 @@ le_leader(le_session *session, const char *election, le_leader_info *leader, le_
 	le_op *op;
 
 	le_error_clear(error);
-	if (le_in_child(session))
-		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
-	status = le_struct_check(leader, LEADER_LEAST, "le_leader_info", error);
+	status = le_check_session(session, error);
 	if (status == LE_OK)
-		status = le_check_names(&election, 1, error);
+		status = le_check_pointer(leader, "leader", error);
+	if (status == LE_OK)
+		status = le_struct_check(leader, LEADER_LEAST, "le_leader_info", error);
+	if (status == LE_OK)
+		status = le_check_election(election, error);
 	if (status != LE_OK)
 		return status;
 	op = le_op_new(session, LE_OP_LEADER, election, NULL);

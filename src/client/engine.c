@@ -11,7 +11,6 @@
 
 #include <string.h>
 
-#define RETRY_FIRST (50 * LE_MS_NS)
 #define RETRY_ENDED (5 * LE_SEC_NS)
 
 /* While there is a lease to save, it is tried often. */
@@ -19,16 +18,12 @@ static void
 connect_failed(le_session *s)
 {
 	le_net *net = &s->net;
-	int64_t delay = RETRY_FIRST << (net->failures < 10 ? net->failures : 10), most;
+	int64_t delay = LE_RETRY_FIRST << (net->failures < 10 ? net->failures : 10), most;
 
 	le_lock(s);
-	most = atomic_load(&s->state) == LE_ENDED ? RETRY_ENDED : s->ttl / 20;
+	most = atomic_load(&s->state) == LE_ENDED ? RETRY_ENDED : le_retry_most(s);
 	le_error_copy(&s->trouble, &net->error);
 	le_unlock(s);
-	if (most > LE_SEC_NS && most != RETRY_ENDED)
-		most = LE_SEC_NS;
-	if (most < RETRY_FIRST)
-		most = RETRY_FIRST;
 	net->failures++;
 	net->retry_at = le_add(le_now_ns(), le_jitter(delay < most ? delay : most));
 }
@@ -67,8 +62,8 @@ expire(le_session *s, int64_t now)
 
 			next = link->next;
 			le_hold_check_until(hold, now);
-			if (atomic_load(&hold->state) == LE_HOLD_WAITING && hold->until < s->next_until)
-				s->next_until = hold->until;
+			if (atomic_load(&hold->state) == LE_HOLD_WAITING && le_hold_ends(hold) < s->next_until)
+				s->next_until = le_hold_ends(hold);
 		}
 	}
 }

@@ -78,8 +78,8 @@ le_error_copy(le_error *to, const le_error *from)
  * and 58 say that the manager cannot write now: its tables are locked, or a disk
  * fails.
  */
-static le_status
-status_of(const char *sqlstate)
+le_status
+le_status_of(const char *sqlstate)
 {
 	static const struct
 	{
@@ -103,17 +103,6 @@ status_of(const char *sqlstate)
 	return LE_FAILED;
 }
 
-/* The length of a message without the newline of libpq. */
-static int
-line_length(const char *text)
-{
-	size_t len = strlen(text);
-
-	while (len > 0 && text[len - 1] == '\n')
-		len--;
-	return (int) len;
-}
-
 le_status
 le_error_result(le_error *error, const PGresult *result)
 {
@@ -124,69 +113,13 @@ le_error_result(le_error *error, const PGresult *result)
 	if (sqlstate == NULL)
 	{
 		message = PQresultErrorMessage(result);
-		return le_error_set(error, LE_UNKNOWN, NULL, "%.*s", line_length(message), message);
+		return le_error_set(error, LE_UNKNOWN, NULL, "%.*s", le_line_length(message), message);
 	}
 	if (message == NULL)
 		message = "error of the server";
 	if (hint == NULL)
-		return le_error_set(error, status_of(sqlstate), sqlstate, "%s", message);
-	return le_error_set(error, status_of(sqlstate), sqlstate, "%s (%s)", message, hint);
-}
-
-/* Is this ":  28P01: ", with which a verbose message of libpq carries an SQLSTATE? */
-static bool
-is_code(const char *text)
-{
-	if (strncmp(text, ":  ", 3) != 0)
-		return false;
-	for (int i = 3; i < 8; i++)
-	{
-		if (!((text[i] >= '0' && text[i] <= '9') || (text[i] >= 'A' && text[i] <= 'Z')))
-			return false;
-	}
-	return strncmp(text + 8, ": ", 2) == 0;
-}
-
-static le_status
-connection_status(const PGconn *conn, const char *code)
-{
-	if (conn == NULL)
-		return LE_NO_MEMORY;
-	if (code[0] != '\0')
-		return status_of(code);
-	return PQconnectionNeedsPassword(conn) ? LE_DENIED : LE_UNAVAILABLE;
-}
-
-/*
- * libpq keeps no SQLSTATE of a connection that failed, but a verbose message
- * has it.  The last one counts: it is of the last host.  The message is told
- * without it, and without the place in the server's source.
- */
-le_status
-le_error_connection(le_error *error, const PGconn *conn)
-{
-	char text[sizeof(error->message)], code[6] = "";
-	const char *from = conn != NULL ? PQerrorMessage(conn) : "out of memory";
-	size_t n = 0;
-
-	while (*from != '\0' && n < sizeof(text) - 1)
-	{
-		if (is_code(from))
-		{
-			memcpy(code, from + 3, 5);
-			code[5] = '\0';
-			n += (size_t) snprintf(text + n, sizeof(text) - n, ": ");
-			from += 9;
-			if (n >= sizeof(text))
-				n = sizeof(text) - 1;
-		}
-		else if (strncmp(from, "LOCATION:", 9) == 0)
-			from += strcspn(from, "\n") + (strchr(from, '\n') != NULL);
-		else
-			text[n++] = *from++;
-	}
-	text[n] = '\0';
-	return le_error_set(error, connection_status(conn, code), code, "%.*s", line_length(text), text);
+		return le_error_set(error, le_status_of(sqlstate), sqlstate, "%s", message);
+	return le_error_set(error, le_status_of(sqlstate), sqlstate, "%s (%s)", message, hint);
 }
 
 bool
@@ -211,10 +144,16 @@ le_error_ends_connection(const le_error *error)
 }
 
 bool
+le_error_is_absent(const le_error *error)
+{
+	return strcmp(error->sqlstate, "42883") == 0 || strcmp(error->sqlstate, "3F000") == 0;
+}
+
+bool
 le_error_passes(const le_error *error)
 {
 	return (error->status == LE_UNAVAILABLE && strcmp(error->sqlstate, "55000") != 0 &&
-			strcmp(error->sqlstate, "42883") != 0) ||
+			!le_error_is_absent(error)) ||
 		   error->status == LE_UNKNOWN ||
 		   (strncmp(error->sqlstate, "40", 2) == 0 && error->status != LE_DEADLOCK) ||
 		   strncmp(error->sqlstate, "XX", 2) == 0;

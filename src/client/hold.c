@@ -9,28 +9,6 @@
 
 /* --- arguments --- */
 
-static le_status
-check_name(const char *name, const char *what, size_t max, le_error *error)
-{
-	if (name == NULL || name[0] == '\0')
-		return le_error_set(error, LE_INVALID, "", "%s is empty", what);
-	if (strlen(name) > max)
-		return le_error_set(error, LE_INVALID, "", "%s is longer than %d bytes", what, (int) max);
-	return LE_OK;
-}
-
-le_status
-le_check_names(const char *const *names, int n, le_error *error)
-{
-	le_status status = LE_OK;
-
-	if (names == NULL || n < 1 || n > LE_NAMES_MAX)
-		return le_error_set(error, LE_INVALID, "", "%d names: between 1 and %d are allowed", n, LE_NAMES_MAX);
-	for (int i = 0; i < n && status == LE_OK; i++)
-		status = check_name(names[i], "the name", LE_NAME_MAX, error);
-	return status;
-}
-
 /* how: what the caller gives, or NULL, becomes one of our size. */
 static le_status
 check_asked(const char *const *names, int n, const le_how *given, le_how *how, le_error *error)
@@ -42,12 +20,7 @@ check_asked(const char *const *names, int n, const le_how *given, le_how *how, l
 		status = le_struct_read(how, sizeof(*how), given, "le_how", error);
 	if (status != LE_OK)
 		return status;
-	if (how->permits < 0 || (how->permits > 0 && (how->shared || n != 1)))
-		return le_error_set(error, LE_INVALID, "",
-							"a permit is of one name, not shared, of a positive number");
-	if (how->until < 0)
-		return le_error_set(error, LE_INVALID, "", "until is negative");
-	return LE_OK;
+	return le_check_how(how, n, error);
 }
 
 /* The name, or the array of names. */
@@ -123,25 +96,53 @@ hold_alloc(le_hold_kind kind, const char *const *names, int n, const char *candi
 	return hold;
 }
 
+/* Has the server said that the hold is granted, or has a place? */
+static bool
+is_answered(const le_hold *hold)
+{
+	return hold->phase != LE_PHASE_NEW && hold->phase != LE_PHASE_SENT;
+}
+
+/*
+ * The limit of a wait bounds how long it stands in the queue.  The first answer
+ * may take as long as that of any statement, or a wait that is shorter than a
+ * round trip could never be granted a free lock.
+ */
+int64_t
+le_hold_ends(const le_hold *hold)
+{
+	return is_answered(hold) || hold->until > hold->answer_by ? hold->until : hold->answer_by;
+}
+
+/* The network thread ends the wait when it is to end. */
+static void
+watch_limit(le_hold *hold)
+{
+	le_session *s = hold->session;
+
+	if (le_hold_ends(hold) < s->next_until)
+		s->next_until = le_hold_ends(hold);
+}
+
 le_status
 le_hold_new(le_session *s, le_hold_kind kind, const char *const *names, int n, const le_how *how,
-			const char *candidate, bool try, le_hold **result, le_error *error)
+			const char *candidate, int64_t until, le_hold **result, le_error *error)
 {
 	le_hold *hold;
+	le_status status = le_check_session(s, error);
 
 	*result = NULL;
-	le_error_clear(error);
-	if (le_in_child(s))
-		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
+	if (status != LE_OK)
+		return status;
 	hold = hold_alloc(kind, names, n, candidate);
 	if (hold == NULL)
 		return le_error_set(error, LE_NO_MEMORY, "", "out of memory");
 	hold->session = s;
 	hold->shared = how != NULL && how->shared;
 	hold->permits = how != NULL ? how->permits : 0;
-	hold->try = try;
-	if (how != NULL && how->until != 0)
-		hold->until = le_until_point(how->until);
+	hold->until = until;
+	hold->answer_by = le_add(le_now_ns(), s->call);
+	hold->try = until <= le_now_ns();
 	le_lock(s);
 	le_check_deadline(s);
 	if (s->closing || atomic_load(&s->state) == LE_ENDED)
@@ -155,8 +156,7 @@ le_hold_new(le_session *s, le_hold_kind kind, const char *const *names, int n, c
 	hold->refs = 2; /* the application's, and the session's until it is done */
 	s->refs++;
 	le_link_append(&s->todo, &hold->link);
-	if (hold->until < s->next_until)
-		s->next_until = hold->until;
+	watch_limit(hold);
 	le_unlock(s);
 	le_wake_net(s);
 	*result = hold;
@@ -210,12 +210,25 @@ le_hold_over(le_hold *hold, const le_error *error)
 void
 le_hold_check_until(le_hold *hold, int64_t now)
 {
+	const le_error *trouble = &hold->session->trouble;
 	le_error error;
 
-	if (atomic_load(&hold->state) != LE_HOLD_WAITING || now < hold->until)
+	if (atomic_load(&hold->state) != LE_HOLD_WAITING || now < le_hold_ends(hold))
 		return;
-	le_error_set(&error, LE_TIMEOUT, "", "not granted in time");
+	if (!hold->try)
+		le_error_set(&error, LE_TIMEOUT, "", "not granted in time");
+	else
+		le_error_set(&error, LE_UNAVAILABLE, "", "the server has not answered in time%s%s",
+					 trouble->message[0] != '\0' ? ": " : "", trouble->message);
 	le_hold_over(hold, &error);
+}
+
+/* The first answer is that it waits, perhaps for longer than the caller wants to. */
+void
+le_hold_answered(le_hold *hold)
+{
+	watch_limit(hold);
+	le_hold_check_until(hold, le_now_ns());
 }
 
 void
@@ -253,6 +266,7 @@ le_hold_wait(le_hold *hold, int64_t until, le_error *error)
 {
 	le_session *s = hold->session;
 	le_status status = LE_OK;
+	int64_t ends;
 
 	le_lock(s);
 	for (;;)
@@ -261,7 +275,8 @@ le_hold_wait(le_hold *hold, int64_t until, le_error *error)
 		le_hold_check_until(hold, le_now_ns());
 		if (atomic_load(&hold->state) != LE_HOLD_WAITING || le_now_ns() >= until)
 			break;
-		le_cond_wait(&hold->changed, &s->lock, until < hold->until ? until : hold->until);
+		ends = le_hold_ends(hold);
+		le_cond_wait(&hold->changed, &s->lock, until < ends ? until : ends);
 	}
 	if (atomic_load(&hold->state) == LE_HOLD_OVER)
 		status = le_error_copy(error, &hold->error);
@@ -274,19 +289,23 @@ le_hold_wait(le_hold *hold, int64_t until, le_error *error)
 le_status
 le_await(le_hold *hold, int wait_ms, le_error *error)
 {
+	le_status status;
+
 	le_error_clear(error);
-	if (le_in_child(hold->session))
-		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
-	return le_hold_wait(hold, le_until(wait_ms), error);
+	status = le_check_hold(hold, error);
+	if (status == LE_OK)
+		status = le_check_wait(wait_ms, error);
+	return status == LE_OK ? le_hold_wait(hold, le_until(wait_ms), error) : status;
 }
 
 le_status
 le_await_until(le_hold *hold, int64_t until, le_error *error)
 {
+	le_status status;
+
 	le_error_clear(error);
-	if (le_in_child(hold->session))
-		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
-	return le_hold_wait(hold, le_until_point(until), error);
+	status = le_check_hold(hold, error);
+	return status == LE_OK ? le_hold_wait(hold, le_until_point(until), error) : status;
 }
 
 void
@@ -294,6 +313,8 @@ le_cancel(le_hold *hold)
 {
 	le_error error;
 
+	if (hold == NULL || le_in_child(hold->session))
+		return;
 	le_error_set(&error, LE_CANCELED, "", "the wait was canceled");
 	le_lock(hold->session);
 	if (atomic_load(&hold->state) == LE_HOLD_WAITING)
@@ -303,22 +324,10 @@ le_cancel(le_hold *hold)
 
 /* Ends the call that made a hold: waits for it, and gives it back unless it was granted. */
 le_status
-le_hold_finish(le_session *s, le_hold *own, int64_t until, le_hold **hold, le_error *error)
+le_hold_finish(le_hold *own, le_hold **hold, le_error *error)
 {
-	le_status status;
-	bool try = own->try;
-	int64_t wait_until = try ? le_add(le_now_ns(), s->call) : until;
+	le_status status = le_hold_wait(own, LE_NEVER, error);
 
-	status = le_hold_wait(own, wait_until, error);
-	if (status == LE_WAITING && try)
-	{
-		le_lock(s);
-		status = le_error_set(error, LE_UNAVAILABLE, "", "the server has not answered in time%s%s",
-							  s->trouble.message[0] != '\0' ? ": " : "", s->trouble.message);
-		le_unlock(s);
-	}
-	else if (status == LE_WAITING)
-		status = le_error_set(error, LE_TIMEOUT, "", "not granted in time");
 	*hold = status == LE_OK ? own : NULL;
 	if (status != LE_OK)
 		le_drop(own);
@@ -342,12 +351,18 @@ le_enqueue(le_session *session, const char *const *names, int n, const le_how *h
 	le_how own;
 	le_status status;
 
-	*hold = NULL;
 	le_error_clear(error);
+	status = le_check_pointer(hold, "hold", error);
+	if (status != LE_OK)
+		return status;
+	*hold = NULL;
 	status = check_asked(names, n, how, &own, error);
 	if (status != LE_OK)
 		return status;
-	return le_hold_new(session, kind_of(&own, n), names, n, &own, NULL, false, hold, error);
+	if (own.until == 0)
+		return le_hold_new(session, kind_of(&own, n), names, n, &own, NULL, LE_NEVER, hold, error);
+	return le_hold_new(session, kind_of(&own, n), names, n, &own, NULL, le_until_point(own.until), hold,
+					   error);
 }
 
 le_status
@@ -359,16 +374,20 @@ le_acquire(le_session *session, const char *const *names, int n, const le_how *h
 	le_status status;
 	le_hold *own;
 
-	*hold = NULL;
 	le_error_clear(error);
+	status = le_check_pointer(hold, "hold", error);
+	if (status != LE_OK)
+		return status;
+	*hold = NULL;
 	status = check_asked(names, n, how, &now, error);
+	if (status == LE_OK)
+		status = le_check_wait(wait_ms, error);
 	if (status != LE_OK)
 		return status;
 	if (now.until != 0 && le_until_point(now.until) < until)
 		until = le_until_point(now.until);
-	now.until = 0;
-	status = le_hold_new(session, kind_of(&now, n), names, n, &now, NULL, until <= le_now_ns(), &own, error);
-	return status == LE_OK ? le_hold_finish(session, own, until, hold, error) : status;
+	status = le_hold_new(session, kind_of(&now, n), names, n, &now, NULL, until, &own, error);
+	return status == LE_OK ? le_hold_finish(own, hold, error) : status;
 }
 
 /* --- giving back --- */
@@ -436,10 +455,8 @@ le_release(le_hold *hold, int hold_for_ms, le_error *error)
 	bool allowed;
 
 	le_error_clear(error);
-	if (hold == NULL)
+	if (hold == NULL || le_in_child(hold->session))
 		return LE_OK;
-	if (le_in_child(hold->session))
-		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
 	allowed = hold_for_ms == 0 || (hold_for_ms > 0 && hold->kind != LE_KIND_TERM);
 	status = give_back(hold, allowed ? hold_for_ms : 0, true, error);
 	if (status == LE_OK && !allowed)
@@ -491,7 +508,7 @@ le_hold_time_left(const le_hold *hold)
 	int64_t deadline = atomic_load(&hold->session->deadline);
 	int64_t left;
 
-	if (atomic_load(&hold->state) != LE_HOLD_HELD)
+	if (atomic_load(&hold->state) != LE_HOLD_HELD || le_in_child(hold->session))
 		return 0;
 	left = deadline - le_now_ns();
 	return left > 0 ? le_ms_up(left) : 0;

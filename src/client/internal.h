@@ -32,10 +32,14 @@
 
 #include "lock_election.h"
 
+#define LE_US_NS  INT64_C(1000)
 #define LE_MS_NS  INT64_C(1000000)
 #define LE_SEC_NS (1000 * LE_MS_NS)
 
 #define LE_NEVER INT64_MAX
+
+/* The first pause between two tries; each one is twice as long as the one before. */
+#define LE_RETRY_FIRST (50 * LE_MS_NS)
 
 /* The most holds that one statement asks about. */
 #define LE_CHECK_MAX 256
@@ -145,7 +149,8 @@ struct le_hold
 	char **names;
 	bool shared, try;
 	int permits;
-	int64_t until; /* ns; LE_NEVER: none */
+	int64_t until;     /* ns; the end of its wait in the queue; LE_NEVER: none */
+	int64_t answer_by; /* ns; the end of the wait for the first answer, where that is later */
 
 	_Atomic int state;      /* le_hold_state */
 	_Atomic int stop_asked; /* by le_stop */
@@ -238,6 +243,7 @@ typedef struct le_net
 	int64_t retry_at; /* connect not before */
 	int64_t ask_at;   /* after an error of the server: no requests before */
 	int64_t check_at; /* look at waiting holds */
+	bool not_ended;   /* the backend of a connection that broke may still be at a statement */
 	int old_pid;      /* of a connection that broke in the middle of a statement */
 	char old_start[40];
 	int pid;
@@ -322,13 +328,26 @@ extern le_status le_error_set(le_error *error, le_status status, const char *sql
 extern le_status le_error_clear(le_error *error);
 extern le_status le_error_copy(le_error *to, const le_error *from);
 extern le_status le_error_result(le_error *error, const PGresult *result);
-extern le_status le_error_connection(le_error *error, const PGconn *conn);
+extern le_status le_status_of(const char *sqlstate);
 /* Its outcome is not known. */
 extern bool le_error_is_unknown(const le_error *error);
+/* The schema, or the function in it, is not there. */
+extern bool le_error_is_absent(const le_error *error);
 /* Trying again may help. */
 extern bool le_error_passes(const le_error *error);
 /* Why an error of the server means another connection, perhaps to another host; NULL: this one stays. */
 extern const char *le_error_ends_connection(const le_error *error);
+
+/* --- secret.c: errors of connections, without passwords --- */
+
+/* A connection string that libpq does not parse; message: libpq's, of which the kind of mistake is told. */
+extern le_status le_error_unparsed(le_error *error, const char *message);
+/*
+ * Why an error of this connection must not be shown: an option has what does not
+ * belong there, as where libpq takes a part of a password for the host.  NULL:
+ * it may.
+ */
+extern const char *le_misread(const PGconn *conn);
 
 /* --- text.c --- */
 
@@ -346,12 +365,36 @@ extern void le_text_add(le_text *text, const char *format, ...) __attribute__((f
 extern void le_text_add_element(le_text *text, const char *value);
 extern void le_text_free(le_text *text);
 extern char *le_copy(const char *text); /* NULL: out of memory */
+/* The length of a message without the newline of libpq. */
+extern int le_line_length(const char *text);
 
 /* --- struct.c: structs of programs of other versions --- */
 
 extern le_status le_struct_read(void *to, size_t size, const void *from, const char *name, le_error *error);
 extern le_status le_struct_check(const void *to, size_t least, const char *name, le_error *error);
 extern void le_struct_write(void *to, const void *from, size_t size);
+
+/* --- arguments.c: LE_INVALID says which one is wrong, what it is, and what is allowed --- */
+
+/* 1 to LE_NAMES_MAX names, each as a name may be. */
+extern le_status le_check_names(const char *const *names, int n, le_error *error);
+/* 1 to LE_NAME_MAX bytes of UTF-8. */
+extern le_status le_check_election(const char *election, le_error *error);
+/* 1 to LE_CANDIDATE_MAX bytes of UTF-8. */
+extern le_status le_check_candidate(const char *candidate, le_error *error);
+/* Any text of UTF-8; what: the name of the argument. */
+extern le_status le_check_utf8(const char *what, const char *text, le_error *error);
+/* -1 or more. */
+extern le_status le_check_wait(int wait_ms, le_error *error);
+/* What is asked for n names. */
+extern le_status le_check_how(const le_how *how, int n, le_error *error);
+/* A pointer that must not be NULL; what: the name of the argument. */
+extern le_status le_check_pointer(const void *pointer, const char *what, le_error *error);
+
+/* --- election.c --- */
+
+/* Both of its texts. */
+extern le_status le_check_candidacy(const char *election, const char *candidate, le_error *error);
 
 /* --- connection.c: of the network thread --- */
 
@@ -360,8 +403,10 @@ extern bool le_connect(le_session *s);
 extern void le_disconnect(le_session *s);
 extern void le_net_free(le_net *net);
 /*
- * Runs a statement; n < 0: several without arguments.  NULL: no answer, and the
- * connection is gone; then, and for an error, net.error.
+ * Runs a statement; n < 0: several without arguments.  "@extschema@" in it is
+ * the schema of the extension, which is learned again where it has got another
+ * name.  NULL: no answer, and the connection is gone; then, and for an error,
+ * net.error.
  */
 extern PGresult *le_exec(le_session *s, int64_t until, const char *sql, int n, const char *const *values);
 /* As le_exec, with the text's SQL; frees it. */
@@ -393,9 +438,15 @@ extern void le_end(le_session *s, le_status status, const char *sqlstate, const 
 	__attribute__((format(printf, 4, 5)));
 /* Locked.  Has the deadline passed? Then ends the session. */
 extern bool le_check_deadline(le_session *s);
-/* Locked.  A renewal that was sent then has succeeded. */
-extern void le_renewed(le_session *s, int64_t sent_at);
+/* Locked.  A renewal that was sent then has succeeded, and is valid for so many ns. */
+extern void le_renewed(le_session *s, int64_t sent_at, int64_t validity);
+/* ns; the longest pause between two tries to renew, or to connect while there is a lease to save. */
+extern int64_t le_retry_most(const le_session *s);
 extern bool le_in_child(const le_session *s);
+/* For what asks the server for something: not NULL, and not the session of a parent process. */
+extern le_status le_check_session(const le_session *session, le_error *error);
+/* As le_check_session, of the hold's session. */
+extern le_status le_check_hold(const le_hold *hold, le_error *error);
 extern void le_wake_net(le_session *s);
 extern void le_wake_user(le_session *s); /* locked */
 
@@ -418,25 +469,23 @@ extern void *le_dispatch_main(void *session);
 
 /* --- hold.c --- */
 
-/* Make a hold and hand it to the network thread. */
+/* Makes a hold and hands it to the network thread.  until, in ns: one that has passed takes no queue place. */
 extern le_status le_hold_new(le_session *s, le_hold_kind kind, const char *const *names, int n,
-							 const le_how *how, const char *candidate, bool try, le_hold **hold,
+							 const le_how *how, const char *candidate, int64_t until, le_hold **hold,
 							 le_error *error);
 extern void le_hold_unref(le_hold *hold); /* locked */
 /* Locked.  It is over for the application. */
 extern void le_hold_over(le_hold *hold, const le_error *error);
 extern void le_hold_held(le_hold *hold);
 extern void le_hold_check_until(le_hold *hold, int64_t now);
+extern int64_t le_hold_ends(const le_hold *hold); /* ns; of its wait */
+extern void le_hold_answered(le_hold *hold);
 /* Locked.  The server has nothing of it any more. */
 extern void le_hold_done(le_hold *hold);
 extern le_status le_hold_wait(le_hold *hold, int64_t until, le_error *error);
-extern le_status le_hold_finish(le_session *s, le_hold *own, int64_t until, le_hold **hold, le_error *error);
+extern le_status le_hold_finish(le_hold *own, le_hold **hold, le_error *error);
 /* As an argument of the functions of the server. */
 extern void le_hold_names(const le_hold *hold, le_text *text);
-extern le_status le_check_names(const char *const *names, int n, le_error *error);
-
-/* Are the arguments in their ranges?  Else LE_INVALID. */
-extern le_status le_check_candidacy(const char *election, const char *candidate, le_error *error);
 
 /* --- request.c: of the network thread; what is asked for holds --- */
 
@@ -477,7 +526,7 @@ typedef struct le_look
 } le_look;
 
 extern void le_look_add(le_look *look, le_hold *hold); /* locked; takes a reference */
-extern void le_look_sql(const le_session *s, const le_look *look, int first, le_text *sql);
+extern void le_look_sql(int first, le_text *sql);
 extern bool le_look_failed(le_look *look);
 /* Locked.  held: the array of ordinals that was answered, NULL if there was none. */
 extern void le_look_apply(le_session *s, le_look *look, const char *held);

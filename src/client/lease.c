@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETRY_FIRST (50 * LE_MS_NS)
-
 static int64_t
 call_limit(const le_session *s)
 {
@@ -25,15 +23,14 @@ call_limit(const le_session *s)
 bool
 le_grant(le_session *s)
 {
-	char ttl[32], sql[300];
+	char ttl[32];
 	const char *values[] = {ttl, s->marker};
 	int64_t sent_at = le_now_ns();
 	PGresult *result;
 	bool ok;
 
 	snprintf(ttl, sizeof(ttl), "%d ms", s->options.ttl_ms);
-	snprintf(sql, sizeof(sql), "SELECT %s.grant_lease($1, $2)", s->net.schema);
-	result = le_exec(s, le_add(sent_at, s->call), sql, 2, values);
+	result = le_exec(s, le_add(sent_at, s->call), "SELECT @extschema@.grant_lease($1, $2)", 2, values);
 	ok = PQresultStatus(result) == PGRES_TUPLES_OK;
 	if (ok)
 	{
@@ -104,16 +101,15 @@ look_at(le_look *look, le_link *list, int max)
 static void
 renewal_failed(le_session *s)
 {
-	int64_t delay, most = s->ttl / 20;
+	int64_t delay, most = le_retry_most(s);
 	const char *end;
 
 	le_lock(s);
 	le_error_copy(&s->trouble, &s->net.error);
 	if (atomic_load(&s->state) == LE_CONNECTED)
 		le_set_state(s, LE_SUSPENDED);
-	delay = RETRY_FIRST << (s->renew_failures < 6 ? s->renew_failures : 6);
+	delay = LE_RETRY_FIRST << (s->renew_failures < 6 ? s->renew_failures : 6);
 	s->renew_failures++;
-	most = most < RETRY_FIRST ? RETRY_FIRST : most > LE_SEC_NS ? LE_SEC_NS : most;
 	s->renew_at = le_add(le_now_ns(), le_jitter(delay < most ? delay : most));
 	le_unlock(s);
 	if (s->net.conn != NULL && (end = le_error_ends_connection(&s->net.error)) != NULL)
@@ -134,7 +130,7 @@ renewal_answered(le_session *s, const PGresult *result, le_look *look, int64_t s
 	}
 	else
 	{
-		le_renewed(s, sent_at);
+		le_renewed(s, sent_at, strtoll(PQgetvalue(result, 0, 0), NULL, 10) * LE_US_NS);
 		if (look->n > 0)
 			le_look_apply(s, look, PQgetvalue(result, 0, 1));
 	}
@@ -165,11 +161,13 @@ le_renew(le_session *s)
 	}
 	le_unlock(s);
 	snprintf(lease, sizeof(lease), "%lld", (long long) atomic_load(&s->lease));
-	le_text_add(&sql, "SELECT %s.keep_alive($1)", s->net.schema);
+	le_text_add(
+		&sql,
+		"SELECT (extract(epoch FROM @extschema@.keep_alive($1)) OPERATOR(pg_catalog.*) 1000000)::bigint");
 	if (look->n > 0)
 	{
 		le_text_add(&sql, ", ");
-		le_look_sql(s, look, 2, &sql);
+		le_look_sql(2, &sql);
 	}
 	values[1] = look->names.data;
 	values[2] = look->tokens.data;
@@ -197,13 +195,12 @@ le_renew(le_session *s)
 void
 le_revoke(le_session *s)
 {
-	char lease[24], sql[300];
+	char lease[24];
 	const char *values[] = {lease};
 	PGresult *result;
 
 	snprintf(lease, sizeof(lease), "%lld", (long long) atomic_load(&s->lease));
-	snprintf(sql, sizeof(sql), "SELECT %s.revoke_lease($1)", s->net.schema);
-	result = le_exec(s, call_limit(s), sql, 1, values);
+	result = le_exec(s, call_limit(s), "SELECT @extschema@.revoke_lease($1)", 1, values);
 	le_lock(s);
 	s->revoked = PQresultStatus(result) == PGRES_TUPLES_OK;
 	le_unlock(s);

@@ -27,8 +27,10 @@
  *
  * THE DEADLINE.  A lease lasts for its TTL.  The session renews it at a third
  * of the TTL, and again and again after a failure.  The local deadline is the
- * time at which the last renewal that succeeded was *sent*, plus the TTL, less
- * a margin.  Until then nobody else can have what the session holds, whatever
+ * time at which a renewal that succeeded was *sent*, plus what the server has
+ * promised with it, less a margin.  That is the TTL, and less where the server
+ * has restarted again and again, or could not write; a shorter promise does not
+ * take back a longer one.  Until then nobody else can have what the session holds, whatever
  * has become of the network; afterwards the session is over, whatever the
  * network says.  The clock is CLOCK_BOOTTIME, which goes on while the machine
  * is suspended.  A renewal that fails loses nothing.  A broken connection loses
@@ -57,12 +59,17 @@
  * answers: the answer tells what has become of the lock or the lease, and there
  * is nothing to repeat.  No other call frees anything.
  *
- * FORK.  The threads of a session stay in the parent, and so does the session:
- * a child must not use it, nor give it back.  All descriptors are closed by
- * exec.  Functions that may wait answer LE_INVALID in a child, and nothing is
- * freed there.
+ * FORK.  The threads of a session stay in the parent, and so does the session.
+ * In a child nothing is held: le_valid is false.  What gives something back
+ * (le_close, le_orphan, le_release, le_resign, le_drop, le_cancel, le_unobserve,
+ * le_stop) does nothing there, and answers LE_OK; what asks for something
+ * answers LE_INVALID.  Nothing is freed.  All descriptors are closed by exec.
  *
- * TIMES are milliseconds.  A duration of -1 has no limit.  Points in time are
+ * TEXTS are in UTF-8, whatever the encoding of the environment, the database and
+ * the program's own connections.  Others answer LE_INVALID.
+ *
+ * TIMES are milliseconds.  A wait of -1 has no limit; other negative ones answer
+ * LE_INVALID.  Points in time are
  * milliseconds of CLOCK_BOOTTIME, see le_now().
  *
  * STRUCTS that begin with a size can grow at their end: set it, and leave at
@@ -124,6 +131,13 @@ typedef struct le_error
 	char message[506];
 } le_error;
 
+/*
+ * Why a connection of the application's own could not be made, without a piece
+ * of its connection string that may be a password: libpq's own message quotes
+ * what it cannot parse.  For errors and logs that others read.  Local.
+ */
+LE_API le_status le_connection_error(const PGconn *conn, le_error *error);
+
 /* "timeout", ...: a word for messages.  Local. */
 LE_API const char *le_status_name(le_status status);
 
@@ -151,8 +165,9 @@ typedef struct le_options
 
 	/*
  * As for PQconnectdb: "key=value ...", a URI, "service=...", several
- * hosts; NULL: the environment (PGHOST, ...).  A primary is asked for
- * unless target_session_attrs says something else.
+ * hosts; NULL: the environment (PGHOST, ...).  A primary is asked for, which
+ * the role need not be allowed to write to, unless target_session_attrs says
+ * something else; a standby is passed over in any case.
  */
 	const char *conninfo;
 
@@ -309,7 +324,9 @@ typedef struct le_how
 /*
  * Acquires one lock, or one permit, or several locks at once: all or none,
  * under one token.  how NULL: exclusive.  Waits for at most wait_ms (0: tries
- * once and takes no queue place; -1: no limit) in the order of arrival.
+ * once and takes no queue place; -1: no limit) in the order of arrival.  wait_ms
+ * bounds the time in the queue: the first answer of the server may take call_ms
+ * in any case, so that a short wait acquires what is free.
  *
  * A lock that this session holds is not granted to it again: two holds of one
  * session exclude each other as those of two processes do.
@@ -386,8 +403,8 @@ LE_API void *le_user(const le_hold *hold);
  *
  * Uses only that connection, and waits for its server as PQexec does.  LE_LOST
  * not held any more: roll back.  LE_INVALID no open transaction; LE_DEADLOCK,
- * LE_LIMIT, LE_DENIED; LE_UNAVAILABLE the connection broke, and so nothing is
- * written.
+ * LE_LIMIT, LE_DENIED; LE_UNAVAILABLE the connection broke, or the extension was
+ * moved to another schema, and so nothing is written: repeat the transaction.
  */
 LE_API le_status le_fence(le_hold *hold, PGconn *yours, le_error *error);
 

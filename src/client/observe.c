@@ -29,8 +29,8 @@ enum
 };
 
 #define COLUMNS                                                                                              \
-	"change, term, how, candidate, (extract(epoch FROM elected_at) * 1000000)::bigint,"                      \
-	" (extract(epoch FROM changed_at) * 1000000)::bigint"
+	"change, term, how, candidate, (extract(epoch FROM elected_at) OPERATOR(pg_catalog.*) 1000000)::bigint," \
+	" (extract(epoch FROM changed_at) OPERATOR(pg_catalog.*) 1000000)::bigint"
 
 /* --- the application's side --- */
 
@@ -42,15 +42,23 @@ le_observe(le_session *session, const char *election, int64_t after,
 	le_observer *o;
 	le_status status;
 
-	*observer = NULL;
 	le_error_clear(error);
-	if (le_in_child(session))
-		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
-	status = le_check_names(&election, 1, error);
+	status = le_check_pointer(observer, "observer", error);
 	if (status != LE_OK)
 		return status;
-	if (on_change == NULL || after < -1)
-		return le_error_set(error, LE_INVALID, "", "no callback, or after is below -1");
+	*observer = NULL;
+	status = le_check_session(session, error);
+	if (status == LE_OK)
+		status = le_check_election(election, error);
+	if (status == LE_OK && after < -1)
+		status = le_error_set(
+			error, LE_INVALID, "",
+			"after is %lld: -1 (the leader now), 0 (all changes) and numbers of changes are allowed",
+			(long long) after);
+	if (status == LE_OK && on_change == NULL)
+		status = le_error_set(error, LE_INVALID, "", "on_change is NULL");
+	if (status != LE_OK)
+		return status;
 	o = calloc(1, sizeof(*o));
 	if (o != NULL && ((o->election = le_copy(election)) == NULL || le_cond_init(&o->changed) != 0))
 	{
@@ -127,26 +135,18 @@ le_observers_due(le_session *s, const le_channel *channel)
 	}
 }
 
-/* Not locked, as all that follow.  A statement with the schema at each %s. */
+/* Not locked, as all that follow. */
 static PGresult *
-query(le_session *s, const char *format, int n, const char *const *values)
+query(le_session *s, const char *sql, int n, const char *const *values)
 {
-	le_text sql = {0};
-	const char *at;
-
-	while ((at = strstr(format, "%s")) != NULL)
-	{
-		le_text_add(&sql, "%.*s%s", (int) (at - format), format, s->net.schema);
-		format = at + 2;
-	}
-	le_text_add(&sql, "%s", format);
-	return le_exec_text(s, le_add(le_now_ns(), s->call), &sql, n, values);
+	return le_exec(s, le_add(le_now_ns(), s->call), sql, n, values);
 }
 
 static PGresult *
 read_after(le_session *s, const char *election, int64_t after)
 {
-	static const char sql[] = "SELECT " COLUMNS " FROM %s.election_history($1, $2) ORDER BY change LIMIT $3";
+	static const char sql[] =
+		"SELECT " COLUMNS " FROM @extschema@.election_history($1, $2) ORDER BY change LIMIT $3";
 	char number[24], most[16];
 	const char *values[] = {election, number, most};
 
@@ -162,12 +162,12 @@ read_after(le_session *s, const char *election, int64_t after)
 static PGresult *
 read_last(le_session *s, const char *election)
 {
-	static const char last_sql[] =
-		"SELECT " COLUMNS " FROM %s.election_history($1,"
-		" COALESCE((SELECT l.term FROM %s.current_leader($1) AS l), 0)) ORDER BY change DESC LIMIT 1";
+	static const char last_sql[] = "SELECT " COLUMNS " FROM @extschema@.election_history($1,"
+								   " COALESCE((SELECT l.term FROM @extschema@.current_leader($1) AS l), 0)) "
+								   "ORDER BY change DESC LIMIT 1";
 	static const char leader_sql[] =
 		"SELECT " COLUMNS " FROM (SELECT 0::bigint AS change, term, 'elected' AS how, candidate,"
-		" elected_at, elected_at AS changed_at FROM %s.current_leader($1)) AS l";
+		" elected_at, elected_at AS changed_at FROM @extschema@.current_leader($1)) AS l";
 	const char *values[] = {election};
 	PGresult *result = query(s, last_sql, 1, values);
 
@@ -182,7 +182,7 @@ static void
 read_channel(le_session *s, const char *election, char channel[LE_CHANNEL_SIZE])
 {
 	const char *values[] = {election};
-	PGresult *result = query(s, "SELECT %s.observe_election($1)", 1, values);
+	PGresult *result = query(s, "SELECT @extschema@.observe_election($1)", 1, values);
 
 	channel[0] = '\0';
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)

@@ -101,15 +101,12 @@ le_op_run(le_session *s, le_op *op, int64_t until, le_leader_info *leader, le_er
 /* --- what they do; locked at entry and exit --- */
 
 static PGresult *
-run(le_session *s, const char *format, int n, const char *const *values)
+run(le_session *s, const char *sql, int n, const char *const *values)
 {
-	const char *at = strstr(format, "%s");
-	le_text sql = {0};
 	PGresult *result;
 
 	le_unlock(s);
-	le_text_add(&sql, "%.*s%s%s", (int) (at - format), format, s->net.schema, at + 2);
-	result = le_exec_text(s, le_add(le_now_ns(), s->call), &sql, n, values);
+	result = le_exec(s, le_add(le_now_ns(), s->call), sql, n, values);
 	le_lock(s);
 	return result;
 }
@@ -130,8 +127,10 @@ is_answer(le_session *s, le_op *op, const PGresult *result)
 static void
 leader(le_session *s, le_op *op)
 {
-	static const char sql[] = "SELECT term, candidate, (extract(epoch FROM elected_at) * 1000000)::bigint,"
-							  " (extract(epoch FROM valid_for) * 1000)::bigint FROM %s.current_leader($1)";
+	static const char sql[] =
+		"SELECT term, candidate, (extract(epoch FROM elected_at) OPERATOR(pg_catalog.*) 1000000)::bigint,"
+		" (extract(epoch FROM valid_for) OPERATOR(pg_catalog.*) 1000)::bigint"
+		" FROM @extschema@.current_leader($1)";
 	const char *values[] = {op->name};
 	PGresult *result = run(s, sql, 1, values);
 	le_leader_info *info = &op->leader;
@@ -164,7 +163,7 @@ proclaim(le_session *s, le_op *op)
 
 	snprintf(term, sizeof(term), "%lld", (long long) op->token);
 	op->sent = true;
-	result = run(s, "SELECT %s.proclaim($1, $2, $3)", 3, values);
+	result = run(s, "SELECT @extschema@.proclaim($1, $2, $3)", 3, values);
 	if (is_answer(s, op, result))
 	{
 		if (PQgetvalue(result, 0, 0)[0] == 't')

@@ -248,17 +248,14 @@ le_look_add(le_look *look, le_hold *hold)
 }
 
 void
-le_look_sql(const le_session *s, const le_look *look, int first, le_text *sql)
+le_look_sql(int first, le_text *sql)
 {
-	const char *schema = s->net.schema;
-
-	(void) look;
 	le_text_add(
 		sql,
 		"ARRAY(SELECT u.o FROM ROWS FROM (pg_catalog.unnest($%d::text[]), pg_catalog.unnest($%d::bigint[]),"
 		" pg_catalog.unnest($%d::boolean[])) WITH ORDINALITY AS u(n, t, e, o)"
-		" WHERE CASE WHEN u.e THEN %s.is_leader(u.n, u.t) ELSE %s.is_held(u.n, u.t) END)",
-		first, first + 1, first + 2, schema, schema);
+		" WHERE CASE WHEN u.e THEN @extschema@.is_leader(u.n, u.t) ELSE @extschema@.is_held(u.n, u.t) END)",
+		first, first + 1, first + 2);
 }
 
 /* Closes the arrays. */
@@ -355,7 +352,7 @@ look(le_session *s, bool all)
 	choose(s, l, all);
 	le_unlock(s);
 	le_text_add(&sql, "SELECT ");
-	le_look_sql(s, l, 1, &sql);
+	le_look_sql(1, &sql);
 	if (le_look_failed(l))
 		sql.failed = true;
 	result = le_exec_text(s, le_add(le_now_ns(), s->call), &sql, 3,
@@ -396,7 +393,7 @@ verify_one(le_session *s)
 	le_link_append(&s->queued, &hold->link);
 	snprintf(token, sizeof(token), "%lld", (long long) hold->server_token);
 	le_unlock(s);
-	le_text_add(&sql, "SELECT %s.%s($1, $2)", s->net.schema,
+	le_text_add(&sql, "SELECT @extschema@.%s($1, $2)",
 				hold->kind == LE_KIND_TERM    ? "await_leadership"
 				: hold->kind == LE_KIND_LOCKS ? "await_locks"
 											  : "await_lock");

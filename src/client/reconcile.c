@@ -10,7 +10,8 @@
  *
  * Before looking, the backend of the broken connection must be gone, or it
  * could still take a place that nobody knows of: the new connection ends it.
- * Behind a pooler there is no knowing which it was; there we look again later.
+ * Behind a pooler there is no knowing which it was, and a role that was set for
+ * the session may not end it; there we look again later.
  *
  * To ask again would answer the same token, for on a named lease a place is
  * taken once.  It is not enough: a permit is taken each time; and a request
@@ -29,10 +30,10 @@
 /* How long the server waits for the old backend's end. */
 #define END_MS 250
 
-/* One of another role ends by itself. */
-static const char end_sql[] =
-	"SELECT CASE WHEN usename = current_user THEN pg_catalog.pg_terminate_backend(pid, $3) ELSE false END"
-	" FROM pg_catalog.pg_stat_activity WHERE pid = $1 AND backend_start = $2";
+/* NULL: the role may not end it.  Each session of the login role may have been given another role. */
+static const char end_sql[] = "SELECT CASE WHEN pg_catalog.pg_has_role(usesysid, 'USAGE') THEN "
+							  "pg_catalog.pg_terminate_backend(pid, $3) END"
+							  " FROM pg_catalog.pg_stat_activity WHERE pid = $1 AND backend_start = $2";
 
 /* Locked at entry and exit. */
 static void
@@ -66,8 +67,10 @@ le_end_old_backend(le_session *s)
 	if (result == NULL)
 		return false;
 	net->pid = pid;
+	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0 && PQgetisnull(result, 0, 0))
+		net->not_ended = true;
 	if (PQresultStatus(result) == PGRES_TUPLES_OK &&
-		(PQntuples(result) == 0 || PQgetvalue(result, 0, 0)[0] == 't'))
+		(PQntuples(result) == 0 || PQgetvalue(result, 0, 0)[0] != 'f'))
 		net->old_pid = 0;
 	PQclear(result);
 	return true;
@@ -126,6 +129,7 @@ adopt(le_session *s, le_hold *hold, int64_t token, int64_t position, const char 
 		atomic_store(&hold->position, position);
 		hold->channel = le_channel_get(s, channel);
 		le_link_append(&s->queued, &hold->link);
+		le_hold_answered(hold);
 	}
 }
 
@@ -136,7 +140,7 @@ release_ghost(le_session *s, const char *kind, const char *name, const char *tok
 	const char *values[] = {name, token};
 	le_text sql = {0};
 
-	le_text_add(&sql, "SELECT %s.%s($1, $2)", s->net.schema,
+	le_text_add(&sql, "SELECT @extschema@.%s($1, $2)",
 				strcmp(kind, "election") == 0 ? "resign" : "release_lock");
 	PQclear(le_exec_text(s, le_add(le_now_ns(), s->call), &sql, 2, values));
 }
@@ -187,17 +191,14 @@ look_for(le_session *s)
 {
 	char lease[24];
 	const char *values[] = {lease};
-	le_text sql = {0};
+	/* of several names the one that is farthest back tells how far */
+	static const char sql[] = "SELECT kind, name, token, owner, queue_position, channel"
+							  " FROM @extschema@.lease_holds($1) ORDER BY queue_position DESC";
 	PGresult *result;
 
 	snprintf(lease, sizeof(lease), "%lld", (long long) atomic_load(&s->lease));
 	le_unlock(s);
-	/* of several names the one that is farthest back tells how far */
-	le_text_add(&sql,
-				"SELECT kind, name, token, owner, queue_position, channel FROM %s.lease_holds($1)"
-				" ORDER BY queue_position DESC",
-				s->net.schema);
-	result = le_exec_text(s, le_add(le_now_ns(), s->call), &sql, 1, values);
+	result = le_exec(s, le_add(le_now_ns(), s->call), sql, 1, values);
 	le_lock(s);
 	/* nothing hangs on a lease that has ended */
 	if (PQresultStatus(result) != PGRES_TUPLES_OK && strcmp(s->net.error.sqlstate, "LE001") != 0)
@@ -216,10 +217,8 @@ void
 le_reconcile(le_session *s)
 {
 	le_net *net = &s->net;
-	bool late = net->reconcile_left > 0 && !net->lost_answer;
+	bool late = net->reconcile_left > 0 && !net->lost_answer, lost = net->lost_answer;
 
-	if (net->lost_answer && net->pooled && !le_link_empty(&s->sent))
-		net->reconcile_left = REPEAT + 1;
 	net->lost_answer = false;
 	le_unlock(s);
 	(void) le_end_old_backend(s);
@@ -229,6 +228,8 @@ le_reconcile(le_session *s)
 		again_soon(s, PAUSE);
 		return;
 	}
+	if (lost && (net->pooled || net->not_ended) && !le_link_empty(&s->sent))
+		net->reconcile_left = REPEAT + 1;
 	if (late || !le_link_empty(&s->sent))
 		look_for(s);
 	if (net->reconcile_left > 0)

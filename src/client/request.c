@@ -164,33 +164,37 @@ fails_alone(const Together *t, const le_error *error)
 
 /* --- asking --- */
 
-static void
-ask_sql(const Together *t, const char *schema, le_text *sql)
+static const char *
+ask_sql(const Together *t)
 {
 	static const char *const try[] = {
-		[LE_KIND_LOCK] = "SELECT %s.acquire_lock($1, wait => '0', owner => $2, lease => $3, mode => $4)",
-		[LE_KIND_LOCKS] = "SELECT %s.acquire_locks($1, wait => '0', owner => $2, lease => $3, mode => $4)",
+		[LE_KIND_LOCK] =
+			"SELECT @extschema@.acquire_lock($1, wait => '0', owner => $2, lease => $3, mode => $4)",
+		[LE_KIND_LOCKS] =
+			"SELECT @extschema@.acquire_locks($1, wait => '0', owner => $2, lease => $3, mode => $4)",
 		[LE_KIND_PERMIT] =
-			"SELECT %s.acquire_permit($1, wait => '0', owner => $2, lease => $3, permits => $4)",
-		[LE_KIND_TERM] = "SELECT %s.campaign($1, wait => '0', owner => $2, lease => $3, candidate => $4)",
+			"SELECT @extschema@.acquire_permit($1, wait => '0', owner => $2, lease => $3, permits => $4)",
+		[LE_KIND_TERM] =
+			"SELECT @extschema@.campaign($1, wait => '0', owner => $2, lease => $3, candidate => $4)",
 	};
 	static const char *const queue[] = {
-		[LE_KIND_LOCK] = "SELECT * FROM %s.enqueue_lock($1, owner => $2, lease => $3, mode => $4)",
-		[LE_KIND_LOCKS] = "SELECT * FROM %s.enqueue_locks($1, owner => $2, lease => $3, mode => $4)",
-		[LE_KIND_PERMIT] = "SELECT * FROM %s.enqueue_permit($1, owner => $2, lease => $3, permits => $4)",
-		[LE_KIND_TERM] = "SELECT * FROM %s.enqueue_candidate($1, owner => $2, lease => $3, candidate => $4)",
+		[LE_KIND_LOCK] = "SELECT * FROM @extschema@.enqueue_lock($1, owner => $2, lease => $3, mode => $4)",
+		[LE_KIND_LOCKS] = "SELECT * FROM @extschema@.enqueue_locks($1, owner => $2, lease => $3, mode => $4)",
+		[LE_KIND_PERMIT] =
+			"SELECT * FROM @extschema@.enqueue_permit($1, owner => $2, lease => $3, permits => $4)",
+		[LE_KIND_TERM] =
+			"SELECT * FROM @extschema@.enqueue_candidate($1, owner => $2, lease => $3, candidate => $4)",
 	};
 	static const char try_each[] =
-		"SELECT token FROM %s.try_acquire_each($1, owner => $2, lease => $3, mode => $4)";
-	static const char queue_each[] = "SELECT token, granted, queue_position, channel"
-									 " FROM %s.enqueue_each($1, owner => $2, lease => $3, mode => $4)";
+		"SELECT token FROM @extschema@.try_acquire_each($1, owner => $2, lease => $3, mode => $4)";
+	static const char queue_each[] =
+		"SELECT token, granted, queue_position, channel"
+		" FROM @extschema@.enqueue_each($1, owner => $2, lease => $3, mode => $4)";
 	const le_hold *first = t->holds[0];
-	const char *format = (first->try ? try : queue)[first->kind], *at;
 
 	if (t->n > 1)
-		format = first->try ? try_each : queue_each;
-	at = strstr(format, "%s");
-	le_text_add(sql, "%.*s%s%s", (int) (at - format), format, schema, at + 2);
+		return first->try ? try_each : queue_each;
+	return (first->try ? try : queue)[first->kind];
 }
 
 /* It was granted, or has a place; but the application may not want it any more. */
@@ -221,6 +225,7 @@ asked(le_session *s, le_hold *hold, const PGresult *result, int row)
 		le_link_append(&s->queued, &hold->link);
 		if (hold->channel != NULL && hold->channel->listening)
 			le_queue_announce(s, hold);
+		le_hold_answered(hold);
 	}
 }
 
@@ -319,7 +324,7 @@ ask(le_session *s, const Together *t)
 		values[3] = first->candidate;
 	le_unlock(s);
 
-	ask_sql(t, s->net.schema, &sql);
+	le_text_add(&sql, "%s", ask_sql(t));
 	add_names(t, &names);
 	values[0] = names.data;
 	if (names.failed)
@@ -343,24 +348,21 @@ ask(le_session *s, const Together *t)
 
 /* --- giving back --- */
 
-static void
-release_sql(const Together *t, const char *schema, le_text *sql)
+static const char *
+release_sql(const Together *t)
 {
 	const le_hold *first = t->holds[0];
 
 	if (t->n > 1)
-		le_text_add(sql, "SELECT * FROM %s.release_each($1, $2)", schema);
-	else if (first->kind == LE_KIND_TERM)
-		le_text_add(sql, "SELECT %s.resign($1, $2)", schema);
-	else if (first->kind != LE_KIND_LOCKS)
-		le_text_add(sql, "SELECT %s.release_lock($1, $2, $3, true)", schema);
-	else if (first->hold_for_ms == 0)
-		le_text_add(sql, "SELECT %s.release_locks($1, $2)", schema);
-	else
-		le_text_add(sql,
-					"SELECT pg_catalog.bool_and(%s.release_lock(u.n, $2, $3, true))"
-					" FROM pg_catalog.unnest($1::text[]) AS u(n)",
-					schema);
+		return "SELECT * FROM @extschema@.release_each($1, $2)";
+	if (first->kind == LE_KIND_TERM)
+		return "SELECT @extschema@.resign($1, $2)";
+	if (first->kind != LE_KIND_LOCKS)
+		return "SELECT @extschema@.release_lock($1, $2, $3, true)";
+	if (first->hold_for_ms == 0)
+		return "SELECT @extschema@.release_locks($1, $2)";
+	return "SELECT pg_catalog.bool_and(@extschema@.release_lock(u.n, $2, $3, true))"
+		   " FROM pg_catalog.unnest($1::text[]) AS u(n)";
 }
 
 /*
@@ -437,7 +439,7 @@ release(le_session *s, const Together *t)
 	PGresult *result;
 
 	snprintf(hold_for_text, sizeof(hold_for_text), "%d ms", first->hold_for_ms);
-	release_sql(t, s->net.schema, &sql);
+	le_text_add(&sql, "%s", release_sql(t));
 	for (int i = 0; i < t->n; i++)
 		t->holds[i]->releases++;
 	add_tokens(t, &tokens);

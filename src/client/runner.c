@@ -261,15 +261,18 @@ le_run(le_session *session, const char *election, const char *candidate, const l
 	le_status status;
 	le_runner *r;
 
-	*runner = NULL;
 	le_error_clear(error);
-	if (le_in_child(session))
-		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
-	if (callbacks == NULL)
-		return le_error_set(error, LE_INVALID, "", "there are no callbacks");
-	status = le_struct_read(&own, sizeof(own), callbacks, "le_callbacks", error);
+	status = le_check_pointer(runner, "runner", error);
+	if (status != LE_OK)
+		return status;
+	*runner = NULL;
+	status = le_check_session(session, error);
+	if (status == LE_OK)
+		status = le_check_pointer(callbacks, "callbacks", error);
+	if (status == LE_OK)
+		status = le_struct_read(&own, sizeof(own), callbacks, "le_callbacks", error);
 	if (status == LE_OK && own.on_elected == NULL)
-		status = le_error_set(error, LE_INVALID, "", "there is no on_elected");
+		status = le_error_set(error, LE_INVALID, "", "callbacks.on_elected is NULL");
 	if (status == LE_OK)
 		status = le_check_candidacy(election, candidate, error);
 	if (status != LE_OK)
@@ -297,7 +300,11 @@ le_set_candidate(le_runner *runner, const char *candidate, le_error *error)
 	char *copy, *old;
 
 	le_error_clear(error);
-	status = le_check_candidacy(runner->election, candidate, error);
+	status = le_check_pointer(runner, "runner", error);
+	if (status == LE_OK)
+		status = le_check_session(runner->session, error);
+	if (status == LE_OK)
+		status = le_check_candidate(candidate, error);
 	if (status != LE_OK)
 		return status;
 	copy = le_copy(candidate);
@@ -323,6 +330,8 @@ le_wait_stop(le_hold *term, int wait_ms)
 	le_session *s = term->session;
 	int64_t until = le_until(wait_ms);
 
+	if (le_in_child(s))
+		return 1;
 	le_lock(s);
 	while (!le_must_stop(term) && le_now_ns() < until)
 	{
@@ -342,11 +351,9 @@ le_stop(le_runner *runner, le_error *error)
 	le_status status;
 
 	le_error_clear(error);
-	if (runner == NULL)
+	if (runner == NULL || le_in_child(runner->session))
 		return LE_OK;
 	s = runner->session;
-	if (le_in_child(s))
-		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
 	le_lock(s);
 	le_session_ref(s);
 	runner->stopping = true;

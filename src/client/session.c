@@ -16,6 +16,12 @@
 #define TTL_MIN     100
 #define TTL_MAX     2073600000
 
+static int64_t
+clamp(int64_t value, int64_t low, int64_t high)
+{
+	return value < low ? low : value > high ? high : value;
+}
+
 /* --- locks and references --- */
 
 void
@@ -80,6 +86,24 @@ bool
 le_in_child(const le_session *s)
 {
 	return getpid() != s->process;
+}
+
+le_status
+le_check_session(const le_session *session, le_error *error)
+{
+	if (session == NULL)
+		return le_error_set(error, LE_INVALID, "", "session is NULL");
+	if (le_in_child(session))
+		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
+	return LE_OK;
+}
+
+le_status
+le_check_hold(const le_hold *hold, le_error *error)
+{
+	if (hold == NULL)
+		return le_error_set(error, LE_INVALID, "", "hold is NULL");
+	return le_check_session(hold->session, error);
 }
 
 void
@@ -171,6 +195,12 @@ le_end(le_session *s, le_status status, const char *sqlstate, const char *format
 	le_wake_net(s);
 }
 
+int64_t
+le_retry_most(const le_session *s)
+{
+	return clamp(s->ttl / 20, LE_RETRY_FIRST, LE_SEC_NS);
+}
+
 bool
 le_check_deadline(le_session *s)
 {
@@ -187,14 +217,28 @@ le_check_deadline(le_session *s)
 	return true;
 }
 
-/* A renewal that is answered after the deadline comes too late, whatever the server says. */
+/*
+ * Takes the validity that the server has returned to a renewal.  It is the TTL
+ * as a rule.  A shorter one does not shorten the deadline that an earlier
+ * renewal gave, and the next renewal is due sooner.
+ *
+ * A renewal that is answered after the deadline comes too late, whatever the
+ * server says.
+ */
 void
-le_renewed(le_session *s, int64_t sent_at)
+le_renewed(le_session *s, int64_t sent_at, int64_t validity)
 {
+	int64_t deadline, third;
+
 	if (le_check_deadline(s) || atomic_load(&s->state) == LE_ENDED)
 		return;
-	atomic_store(&s->deadline, le_add(sent_at, s->ttl - s->margin));
-	s->renew_at = le_add(sent_at, le_jitter(s->ttl / 3));
+	/* the margin and the retries are made for the TTL, also where the server has a longer one */
+	validity = clamp(validity, 0, s->ttl);
+	deadline = le_add(sent_at, validity - s->margin);
+	if (deadline > atomic_load(&s->deadline))
+		atomic_store(&s->deadline, deadline);
+	third = validity / 3 < le_retry_most(s) ? le_retry_most(s) : validity / 3;
+	s->renew_at = le_add(sent_at, le_jitter(third < s->ttl / 3 ? third : s->ttl / 3));
 	s->renew_failures = 0;
 	le_set_state(s, LE_CONNECTED);
 	while (!le_link_empty(&s->refused))
@@ -220,7 +264,7 @@ check_conninfo(const char *conninfo, le_error *error)
 		return LE_OK;
 	parsed = PQconninfoParse(conninfo, &message);
 	if (parsed == NULL && message != NULL)
-		status = le_error_set(error, LE_INVALID, "", "%.*s", (int) strcspn(message, "\n"), message);
+		status = le_error_unparsed(error, message);
 	else if (parsed == NULL)
 		status = le_error_set(error, LE_NO_MEMORY, "", "out of memory");
 	PQfreemem(message);
@@ -231,23 +275,34 @@ check_conninfo(const char *conninfo, le_error *error)
 static le_status
 check_options(const le_options *o, le_error *error)
 {
-	if (o->ttl_ms < TTL_MIN || o->ttl_ms > TTL_MAX)
-		return le_error_set(error, LE_INVALID, "", "ttl_ms %d is not between %d and %d", o->ttl_ms, TTL_MIN,
-							TTL_MAX);
-	if (o->margin_ms < 0 || o->margin_ms >= o->ttl_ms / 2)
-		return le_error_set(error, LE_INVALID, "", "margin_ms %d is not between 0 and half of ttl_ms",
-							o->margin_ms);
-	if (o->connect_ms < 0 || o->call_ms < 0 || o->progress_ms < 0 || o->poll_ms < 0)
-		return le_error_set(error, LE_INVALID, "", "an option is negative");
-	if (o->listen < -1 || o->listen > 1)
-		return le_error_set(error, LE_INVALID, "", "listen %d is not -1, 0 or 1", o->listen);
-	return check_conninfo(o->conninfo, error);
-}
+	const struct
+	{
+		const char *name;
+		int ms;
+	} others[] = {{"connect_ms", o->connect_ms},
+				  {"call_ms", o->call_ms},
+				  {"progress_ms", o->progress_ms},
+				  {"poll_ms", o->poll_ms}};
 
-static int64_t
-clamp(int64_t value, int64_t low, int64_t high)
-{
-	return value < low ? low : value > high ? high : value;
+	if (o->ttl_ms < TTL_MIN || o->ttl_ms > TTL_MAX)
+		return le_error_set(error, LE_INVALID, "", "ttl_ms is %d: 0 (%d) and %d to %d are allowed", o->ttl_ms,
+							TTL_DEFAULT, TTL_MIN, TTL_MAX);
+	if (o->margin_ms < 0 || o->margin_ms >= o->ttl_ms / 2)
+		return le_error_set(
+			error, LE_INVALID, "",
+			"margin_ms is %d: 0 (a twentieth of ttl_ms) to less than half of ttl_ms, %d, are allowed",
+			o->margin_ms, o->ttl_ms / 2);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+	{
+		if (others[i].ms < 0)
+			return le_error_set(error, LE_INVALID, "", "%s is %d: 0 (the default) and more are allowed",
+								others[i].name, others[i].ms);
+	}
+	if (o->listen < -1 || o->listen > 1)
+		return le_error_set(error, LE_INVALID, "", "listen is %d: -1, 0 and 1 are allowed", o->listen);
+	if (o->name != NULL && le_check_utf8("name", o->name, error) != LE_OK)
+		return LE_INVALID;
+	return check_conninfo(o->conninfo, error);
 }
 
 static void
@@ -375,8 +430,11 @@ le_open(const le_options *options, le_session **session, le_error *error)
 	le_error why;
 	le_status status;
 
-	*session = NULL;
 	le_error_clear(error);
+	status = le_check_pointer(session, "session", error);
+	if (status != LE_OK)
+		return status;
+	*session = NULL;
 	status = options != NULL ? le_struct_read(&o, sizeof(o), options, "le_options", error) : LE_OK;
 	if (o.ttl_ms == 0)
 		o.ttl_ms = TTL_DEFAULT;
@@ -462,12 +520,15 @@ session_close(le_session *s, bool orphan, int wait_ms, le_error *error)
 le_status
 le_close(le_session *session, int wait_ms, le_error *error)
 {
+	le_status status;
+
 	le_error_clear(error);
-	if (session == NULL)
+	if (session == NULL || le_in_child(session))
 		return LE_OK;
-	if (le_in_child(session) || is_callback(session))
-		return le_error_set(error, LE_INVALID, "", "le_close in a child process or in a callback");
-	return session_close(session, false, wait_ms, error);
+	if (is_callback(session))
+		return le_error_set(error, LE_INVALID, "", "le_close in a callback of its own session");
+	status = session_close(session, false, wait_ms, error);
+	return status == LE_OK ? le_check_wait(wait_ms, error) : status;
 }
 
 void
@@ -482,9 +543,12 @@ le_reopen(le_session *session, le_error *error)
 {
 	le_op *op;
 
+	le_status status;
+
 	le_error_clear(error);
-	if (le_in_child(session))
-		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
+	status = le_check_session(session, error);
+	if (status != LE_OK)
+		return status;
 	if (atomic_load(&session->state) != LE_ENDED)
 		return LE_OK;
 	op = le_op_new(session, LE_OP_REOPEN, NULL, NULL);
@@ -500,7 +564,7 @@ le_get_state(const le_session *session)
 {
 	int state = atomic_load(&session->state);
 
-	if (state != LE_ENDED && le_now_ns() >= atomic_load(&session->deadline))
+	if (state != LE_ENDED && (le_now_ns() >= atomic_load(&session->deadline) || le_in_child(session)))
 		return LE_ENDED;
 	return (le_state) state;
 }
@@ -522,7 +586,7 @@ le_time_left(const le_session *session)
 {
 	int64_t deadline = atomic_load(&session->deadline);
 
-	if (atomic_load(&session->state) == LE_ENDED)
+	if (atomic_load(&session->state) == LE_ENDED || le_in_child(session))
 		return 0;
 	return (deadline - le_now_ns()) / LE_MS_NS;
 }
@@ -530,6 +594,8 @@ le_time_left(const le_session *session)
 void
 le_progress(le_session *session)
 {
+	if (le_in_child(session))
+		return;
 	atomic_store(&session->progress_at, le_now_ns());
 	if (atomic_load(&session->withheld))
 		le_wake_net(session);
@@ -549,6 +615,8 @@ le_next_event(le_session *session, le_event *event)
 	int found = 1;
 
 	*event = (le_event){0};
+	if (le_in_child(session))
+		return 0;
 	le_lock(session);
 	event->state = (le_state) atomic_load(&session->state);
 	event->deadline = le_deadline(session);

@@ -84,3 +84,13 @@ le_copy(const char *text)
 		memcpy(copy, text, size);
 	return copy;
 }
+
+int
+le_line_length(const char *text)
+{
+	size_t len = strlen(text);
+
+	while (len > 0 && text[len - 1] == '\n')
+		len--;
+	return (int) len;
+}

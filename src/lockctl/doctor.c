@@ -27,6 +27,7 @@ typedef struct patient
 {
 	PGconn *db;
 	bool primary, installed, preloaded;
+	bool denied; /* the last query was: the role has no right to see this */
 	int bad;
 	int rows;
 } patient;
@@ -61,13 +62,14 @@ static void
 find(patient *p, finding what, const char *check, const char *advice, const char *format, ...)
 {
 	static const char *const names[] = {"ok", "note", "WRONG"};
-	char buffer[512], *text;
+	char *buffer, *text;
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(buffer, sizeof(buffer), format, args);
+	buffer = lc_vformat(format, args);
 	va_end(args);
 	text = lc_line(buffer);
+	free(buffer);
 	if (lc_globals.output == LC_JSON)
 	{
 		fputs(p->rows++ > 0 ? ",\n {" : "[{", stdout);
@@ -104,6 +106,19 @@ find(patient *p, finding what, const char *check, const char *advice, const char
 		p->bad++;
 }
 
+#define GRANT_VIEWS                                                                                          \
+	"GRANT USAGE ON SCHEMA lock_election, SELECT ON its views and EXECUTE ON its FUNCTIONS to the role: "    \
+	"docs/operation/shared-server.md has the list"
+
+/* Not that something is wrong, but that this role is not to know. */
+static bool
+is_denied(const PGresult *result)
+{
+	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+	return state != NULL && strcmp(state, "42501") == 0;
+}
+
 /* The first value of a query; "" where there is none, or an error. To be freed. */
 static char *
 ask(patient *p, const char *query)
@@ -113,6 +128,7 @@ ask(patient *p, const char *query)
 		PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "";
 
 	value = lc_copy(value);
+	p->denied = is_denied(result);
 	PQclear(result);
 	return value;
 }
@@ -120,18 +136,18 @@ ask(patient *p, const char *query)
 static bool
 connect(patient *p)
 {
-	char *conninfo = lc_conninfo();
-	const char *keys[] = {"dbname", "fallback_application_name", "connect_timeout", NULL};
-	const char *values[] = {conninfo != NULL ? conninfo : "", "lockctl doctor", "5", NULL};
 	char *in_recovery;
+	le_status status;
 
-	p->db = PQconnectdbParams(keys, values, 1);
-	free(conninfo);
+	p->db = lc_connect_any("lockctl doctor", "5");
 	if (PQstatus(p->db) != CONNECTION_OK)
 	{
+		char *why = lc_why_not(p->db, &status);
+
 		find(p, BAD, "connection",
 			 "set -h, -p, -U, -d or PGHOST, PGPORT, PGUSER, PGDATABASE, and look at the server's log", "%s",
-			 PQerrorMessage(p->db));
+			 why);
+		free(why);
 		return false;
 	}
 	in_recovery = ask(p, "SELECT pg_is_in_recovery()");
@@ -221,11 +237,13 @@ static void
 check_manager(patient *p)
 {
 	char *manager, *workers, *used;
+	bool denied;
 
 	if (!p->installed || !p->preloaded)
 		return;
 	manager = ask(p, "SELECT format('process %s since %s, %s', pid, date_trunc('second', started), "
 					 "pg_size_pretty(memory)) FROM lock_election.manager");
+	denied = p->denied;
 	workers = ask(p, "SELECT current_setting('max_worker_processes')");
 	/* the kinds of other roles' processes are told to these members alone */
 	used = ask(p, "SELECT CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE') THEN count(*)::text ELSE 'an "
@@ -236,6 +254,8 @@ check_manager(patient *p)
 				  "'archiver', 'logger', 'walsummarizer', 'slotsync worker', 'io worker')");
 	if (!p->primary)
 		find(p, GOOD, "manager", "", "none on a standby: locks are taken on the primary");
+	else if (denied)
+		find(p, ODD, "manager", GRANT_VIEWS, "%s may not look at view lock_election.manager", PQuser(p->db));
 	else if (manager[0] == '\0')
 		find(p, BAD, "manager",
 			 "ALTER SYSTEM SET max_worker_processes = 16 or lock_election.max_databases higher, and restart; "
@@ -253,6 +273,23 @@ check_manager(patient *p)
 	free(used);
 }
 
+/* Why locks are not granted here, and since when, where that is known. */
+static void
+tell_problem(patient *p, const PGresult *result)
+{
+	const char *request = PQgetvalue(result, 0, 2), *standby = PQgetvalue(result, 0, 3);
+	char *waits = request[0] == '\0' && standby[0] == '\0'
+					  ? lc_copy("")
+					  : lc_format(" (a request has waited for %s, a standby for %s)", request, standby);
+
+	find(p, p->primary ? BAD : GOOD, "health",
+		 p->primary
+			 ? "look at the lines below, at the server's log, and at docs/operation/high-availability.md"
+			 : "",
+		 "%s%s", PQgetvalue(result, 0, 1), waits);
+	free(waits);
+}
+
 /* What the server says of itself; extensions before health() do not. */
 static void
 check_health(patient *p)
@@ -262,18 +299,16 @@ check_health(patient *p)
 	if (!p->installed || !p->preloaded)
 		return;
 	result = PQexec(p->db, "SELECT ok, problem, request_wait, standby_wait FROM lock_election.health()");
-	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+	if (is_denied(result))
+		find(p, BAD, "health", GRANT_VIEWS,
+			 "%s may not call lock_election.health(), which tells whether locks are granted", PQuser(p->db));
+	else if (PQresultStatus(result) != PGRES_TUPLES_OK)
 		find(p, ODD, "health", "ALTER EXTENSION lock_election UPDATE", "the extension cannot tell: %s",
 			 PQresultErrorMessage(result));
 	else if (PQgetvalue(result, 0, 0)[0] == 't')
 		find(p, GOOD, "health", "", "locks are granted here");
 	else
-		find(p, p->primary ? BAD : GOOD, "health",
-			 p->primary
-				 ? "look at the lines below, at the server's log, and at docs/operation/high-availability.md"
-				 : "",
-			 "%s (a request has waited for %s, a standby for %s)", PQgetvalue(result, 0, 1),
-			 PQgetvalue(result, 0, 2), PQgetvalue(result, 0, 3));
+		tell_problem(p, result);
 	PQclear(result);
 }
 
@@ -343,7 +378,9 @@ check_waits(patient *p)
 	result = PQexec(p->db, waits);
 	leader = ask(p, leaders);
 	PQclear(PQexec(p->db, "ROLLBACK"));
-	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+	if (is_denied(result))
+		find(p, ODD, "waits", GRANT_VIEWS, "%s may not look at view lock_election.waiters", PQuser(p->db));
+	else if (PQresultStatus(result) != PGRES_TUPLES_OK)
 		find(p, BAD, "waits",
 			 "look at the manager's process, at the server's log, and at docs/operation/high-availability.md",
 			 "the manager does not tell who waits: %s", PQresultErrorMessage(result));
@@ -388,9 +425,12 @@ check_counters(patient *p)
 		char *n = ask(p, checks[i].query), text[200];
 
 		snprintf(text, sizeof(text), checks[i].text, n);
+		if (p->denied && !found)
+			find(p, ODD, "counters", GRANT_VIEWS,
+				 "%s may not look at views lock_election.manager and lock_election.stat", PQuser(p->db));
 		if (n[0] != '\0')
 			find(p, checks[i].what, "counters", checks[i].advice, "%s", text);
-		found = found || n[0] != '\0';
+		found = found || n[0] != '\0' || p->denied;
 		free(n);
 	}
 	if (!found)
@@ -431,7 +471,7 @@ check_replication(patient *p)
 		ask(p, "SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')");
 
 	if (!p->primary)
-		find(p, ODD, "replication", "connect with target_session_attrs=read-write",
+		find(p, ODD, "replication", "connect with target_session_attrs=primary",
 			 "this is a standby: it shows locks, and grants none");
 	else if (atoi(standbys) > 0 && names[0] == '\0')
 		find(p, ODD, "replication", "ALTER SYSTEM SET synchronous_standby_names = '*', and pg_reload_conf()",
@@ -477,7 +517,7 @@ lc_doctor(int argc, char **argv)
 
 	lc_take_globals(argc, argv);
 	if (optind < argc)
-		lc_usage("too many arguments: \"%s\"", argv[optind]);
+		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
 	if (connect(&p))
 	{
 		check_preload(&p);

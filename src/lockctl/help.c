@@ -162,7 +162,7 @@ lc_help(const char *command)
 			text = texts[i].text;
 	}
 	if (text == NULL)
-		lc_usage("unknown command \"%s\"", command);
+		lc_usage("unknown command \"%s\"", lc_shown(command));
 	fputs(text, stdout);
 	lc_flush();
 	exit(0);

@@ -47,7 +47,7 @@ typedef struct run
 	int signal_fd;
 	int signo; /* 0: none has come */
 	int died;  /* 0, or the signal that the exit code is about */
-	int64_t deadline, extend_at;
+	int64_t deadline, extend_at, answer_by;
 	bool killed;    /* the lock is gone, CMD has to be */
 	int64_t end_at; /* CMD is ended then; 0: never */
 	bool ended;     /* that has come */
@@ -211,7 +211,8 @@ take_rest(run *r, char **words)
 		{
 			/* without "--" before it: a variable that is to have NAME may be empty */
 			if (!r->elect && r->names[0] != NULL && r->names[0][0] != '-')
-				lc_usage("\"%s\" is the name or the command: the other one is missing", r->names[0]);
+				lc_usage("\"%s\" is the name or the command: the other one is missing",
+						 lc_shown(r->names[0]));
 			return;
 		}
 		words += strcmp(*words, "--") == 0;
@@ -279,6 +280,7 @@ check(run *r)
 {
 	if (r->names[0] == NULL)
 		lc_usage("the name of the %s is missing", r->elect ? "election" : "lock");
+	lc_check_names(r->names, r->n, r->elect ? "election" : "lock");
 	if (r->elect && r->candidate == NULL)
 		lc_usage("the candidate is missing");
 	if (r->how.permits > 0 && (r->how.shared || r->n > 1))
@@ -291,30 +293,6 @@ check(run *r)
 	if (r->wait > 0)
 		r->how.until = le_now() + r->wait;
 	lc_choose_shard(r->names, r->n);
-}
-
-/*
- * CMD's, by way of the guardian.  LOCK_NAMES can always be taken apart, whatever
- * is in a name; LOCK_NAME stands for one name alone, which may be any text.
- */
-static void
-set_environment(const run *r)
-{
-	char *list = lc_copy("[");
-	bool failed;
-
-	for (int i = 0; i < r->n; i++)
-	{
-		char *name = lc_json(r->names[i]), *before = list;
-
-		list = lc_format("%s%s%s", before, name, i < r->n - 1 ? ", " : "]");
-		free(name);
-		free(before);
-	}
-	failed = r->n == 1 ? setenv("LOCK_NAME", r->names[0], 1) != 0 : unsetenv("LOCK_NAME") != 0;
-	if (failed || setenv("LOCK_NAMES", list, 1) != 0)
-		lc_die(LC_EXIT_CANNOT_RUN, "out of memory");
-	free(list);
 }
 
 /* --- messages --- */
@@ -387,6 +365,19 @@ sooner(int64_t *first, int64_t at)
 		*first = at;
 }
 
+/*
+ * The library ends the waits for locks.  Those for elections end here: when their time is over, and
+ * the first answer is there, which has the limit of any statement of the library.
+ */
+static int64_t
+wait_ends_at(const run *r)
+{
+	if (!r->elect || r->how.until == 0)
+		return INT64_MAX;
+	return r->hold != NULL && le_position(r->hold) == 0 && r->answer_by > r->how.until ? r->answer_by
+																					   : r->how.until;
+}
+
 /* Milliseconds until the first thing to do that no descriptor tells of; -1: there is none. */
 static int
 step_timeout(const run *r, bool waiting)
@@ -401,9 +392,8 @@ step_timeout(const run *r, bool waiting)
 		sooner(&first, kill_time(r));
 	if (waiting && r->notify)
 		sooner(&first, r->extend_at);
-	/* Elections have no how: the end of the wait is here. */
-	if (waiting && r->how.until != 0)
-		sooner(&first, r->how.until);
+	if (waiting)
+		sooner(&first, wait_ends_at(r));
 	if (!waiting && r->end_at != 0 && !r->guardian.exited)
 		sooner(&first, !r->ended ? r->end_at : overdue(r) ? now + LC_KILL_AGAIN_MS : overdue_at(r));
 	if (first == INT64_MAX)
@@ -494,17 +484,12 @@ ask(run *r, le_error *error)
 
 	if (r->elect && r->wait == 0)
 		return le_campaign(r->session, names[0], r->candidate, 0, &r->hold, error);
+	r->answer_by = le_now() + (r->ttl / 4 < 200 ? 200 : r->ttl / 4 > 10000 ? 10000 : r->ttl / 4);
 	if (r->elect)
 		return le_enqueue_candidate(r->session, names[0], r->candidate, &r->hold, error);
 	if (r->wait == 0)
 		return le_acquire(r->session, names, r->n, &r->how, 0, &r->hold, error);
 	return le_enqueue(r->session, names, r->n, &r->how, &r->hold, error);
-}
-
-static bool
-is_over_time(const run *r)
-{
-	return r->how.until != 0 && le_now() >= r->how.until;
 }
 
 /* The wait lost its place with the lease, before it had anything: it starts again at the end of the queue. */
@@ -544,7 +529,7 @@ wait_for_grant(run *r, le_error *error)
 		if (status != LE_OK)
 			return status;
 		status = le_await(r->hold, 0, error);
-		if (status == LE_WAITING && is_over_time(r))
+		if (status == LE_WAITING && le_now() >= wait_ends_at(r))
 			return LE_TIMEOUT;
 		if (status == LE_WAITING)
 		{
@@ -725,7 +710,7 @@ go(run *r)
 	check_hold_for(r);
 	if (r->command != NULL)
 	{
-		set_environment(r);
+		lc_set_environment(r->names, r->n, r->command);
 		r->guarded = (lc_command){.argv = r->command, .ttl = r->ttl, .grace = r->grace, .notify = r->notify};
 		lc_guardian_fork(&r->guardian, &r->guarded);
 	}

@@ -20,6 +20,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,6 +62,7 @@ extern void lc_usage(const char *format, ...) __attribute__((noreturn, format(pr
 extern void *lc_alloc(size_t size); /* zeroed; never NULL */
 extern char *lc_copy(const char *text);
 extern char *lc_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+extern char *lc_vformat(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 /* Writes all that was printed; ends the program when that fails. */
 extern void lc_flush(void);
 
@@ -72,6 +74,10 @@ extern char *lc_printable(const char *text);
 extern char *lc_escaped(const char *text);
 /* Several lines, as libpq's messages have, in one. */
 extern char *lc_line(const char *text);
+/* Is it, perhaps, a connection string? */
+extern bool lc_may_be_secret(const char *text);
+/* A word of the command line as messages may have it: not if it may have a password.  Not to be freed. */
+extern const char *lc_shown(const char *text);
 /* A string of JSON, with its quotes. */
 extern char *lc_json(const char *text);
 
@@ -133,6 +139,16 @@ extern int lc_exit_code(le_status status);
  * --shard.
  */
 extern void lc_choose_shard(const char *const *names, int n);
+
+/* --- names.c --- */
+
+/* Ends the program where one cannot be the name of a lock; what: "lock" or "election". */
+extern void lc_check_names(const char *const *names, int n, const char *what);
+/*
+ * Sets LOCK_NAME and LOCK_NAMES for CMD.  Ends the program where they, or all that CMD gets, are
+ * too long for the system: before anything is acquired.
+ */
+extern void lc_set_environment(const char *const *names, int n, char *const *command);
 
 /* --- help.c --- */
 
@@ -286,10 +302,19 @@ extern void lc_http_work(lc_http *http, const lc_http_state *state);
 
 /* --- sql.c --- */
 
-/* Connects, or ends the program.  primary: only to a server that can be written to. */
+/* Connects, or ends the program.  primary: only to a server that is not a standby. */
 extern PGconn *lc_connect(bool primary);
+/* As lc_connect, to any server; the caller looks at its status. */
+extern PGconn *lc_connect_any(const char *application_name, const char *seconds);
+/* Why a connection could not be made, in one line and without a password; to be freed. */
+extern char *lc_why_not(const PGconn *db, le_status *status);
 /* The schema of the extension's functions, quoted. Ends the program where there is none. */
 extern const char *lc_schema(PGconn *db);
+/* The query for it, and its answer, for a command that runs for so long that the schema may get another name. */
+#define LC_SCHEMA_SQL                                                                                        \
+	"SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n"                                  \
+	" ON n.oid = e.extnamespace WHERE e.extname = 'lock_election'"
+extern bool lc_take_schema(const PGresult *result);
 /* A text as a literal of SQL; to be freed. */
 extern char *lc_literal(PGconn *db, const char *text);
 /* Runs a query and ends the program if it fails. */

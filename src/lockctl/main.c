@@ -87,5 +87,5 @@ main(int argc, char **argv)
 		lc_globals.command = commands[i].name;
 		exit(commands[i].run(argc - optind, argv + optind));
 	}
-	lc_usage("unknown command \"%s\"", argv[optind]);
+	lc_usage("unknown command \"%s\"", lc_shown(argv[optind]));
 }

@@ -107,18 +107,28 @@ lc_copy(const char *text)
 }
 
 char *
+lc_vformat(const char *format, va_list args)
+{
+	va_list again;
+	char *text;
+	int length;
+
+	va_copy(again, args);
+	length = vsnprintf(NULL, 0, format, again);
+	va_end(again);
+	text = lc_alloc((size_t) length + 1);
+	vsnprintf(text, (size_t) length + 1, format, args);
+	return text;
+}
+
+char *
 lc_format(const char *format, ...)
 {
 	va_list args;
 	char *text;
-	int length;
 
 	va_start(args, format);
-	length = vsnprintf(NULL, 0, format, args);
-	va_end(args);
-	text = lc_alloc((size_t) length + 1);
-	va_start(args, format);
-	vsnprintf(text, (size_t) length + 1, format, args);
+	text = lc_vformat(format, args);
 	va_end(args);
 	return text;
 }

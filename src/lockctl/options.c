@@ -96,7 +96,7 @@ is_conninfo(const char *text)
 		   strncmp(text, "postgres://", 11) == 0;
 }
 
-/* libpq knows what is not to be shown.  A string that it cannot read may have it too. */
+/* Asks libpq which options are secret.  A string that libpq cannot parse may have a password, too. */
 static bool
 has_password(const char *conninfo)
 {
@@ -115,7 +115,7 @@ take_database(char *value)
 {
 	char *copy = lc_copy(value);
 
-	if (is_conninfo(value) && has_password(value))
+	if (lc_may_be_secret(value) || (is_conninfo(value) && has_password(value)))
 		memset(value, '*', strlen(value));
 	return copy;
 }
@@ -166,14 +166,17 @@ lc_bad_option(int option, const char *text)
 		lc_help(lc_globals.command);
 	if (option == ':')
 		lc_usage("option \"%s\" needs a value", text);
-	lc_usage("unknown option \"%s\"", text);
+	/* without its value, which may be a connection string */
+	if (strncmp(text, "--", 2) == 0)
+		lc_usage("unknown option \"%.*s\"", (int) strcspn(text, "="), text);
+	lc_usage("unknown option \"%s\"", lc_shown(text));
 }
 
 void
 lc_take_word(const char **word, const char *given)
 {
 	if (*word != NULL)
-		lc_usage("too many arguments: \"%s\"", given);
+		lc_usage("too many arguments: \"%s\"", lc_shown(given));
 	*word = given;
 }
 
@@ -210,6 +213,16 @@ add(char **text, const char *key, const char *value)
 	free(old);
 }
 
+/* A string that libpq cannot parse connects to nothing. */
+static void __attribute__((noreturn)) refuse_conninfo(const char *text)
+{
+	PGconn *db = PQconnectStart(text);
+	le_error error;
+
+	le_connection_error(db, &error);
+	lc_usage("%s", error.message);
+}
+
 /* -d is a name, "key=value ..." or a URI.  -h, -p and -U win: they come last. */
 char *
 lc_conninfo(void)
@@ -218,16 +231,16 @@ lc_conninfo(void)
 	const char *database;
 	bool is_string;
 	PQconninfoOption *options = NULL;
-	char *text = NULL, *message = NULL;
+	char *text = NULL;
 
 	lc_choose_shard(NULL, 0);
 	database = g->database;
 	is_string = database != NULL && is_conninfo(database);
 	if (is_string)
 	{
-		options = PQconninfoParse(database, &message);
+		options = PQconninfoParse(database, NULL);
 		if (options == NULL)
-			lc_usage("connection string: %s", message != NULL ? lc_line(message) : "out of memory");
+			refuse_conninfo(database);
 		for (PQconninfoOption *o = options; o->keyword != NULL; o++)
 		{
 			if (o->val != NULL)

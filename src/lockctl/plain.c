@@ -118,7 +118,7 @@ static void
 take_word(arguments *a, const char *word)
 {
 	if (a->n == 4)
-		lc_usage("too many arguments: \"%s\"", word);
+		lc_usage("too many arguments: \"%s\"", lc_shown(word));
 	a->words[a->n++] = word;
 }
 
@@ -157,7 +157,7 @@ need(const arguments *a, int n, const char *words)
 	if (a->n < n)
 		lc_usage("missing: needs %s", words);
 	if (a->n > n)
-		lc_usage("too many arguments: \"%s\"", a->words[n]);
+		lc_usage("too many arguments: \"%s\"", lc_shown(a->words[n]));
 }
 
 /* --- what a step answers --- */
@@ -425,17 +425,13 @@ lease_ended(const char *lease)
 	return LC_EXIT_LOST;
 }
 
-/* The TTL of the lease in ms, which starts again; 0: it has ended; -1: no answer by then. */
-static int64_t
-renew_lease(PGconn *db, const char *lease, int64_t until)
+/* Runs a statement.  NULL: no answer by then. */
+static PGresult *
+ask_until(PGconn *db, const char *query, int64_t until)
 {
-	char *query =
-		lc_format("SELECT ceil(1000 * extract(epoch FROM %s.keep_alive(%s)))::int8", lc_schema(db), lease);
 	bool sent = PQsendQuery(db, query) == 1;
-	PGresult *result = NULL;
-	int64_t ms = -1;
+	PGresult *result, *next;
 
-	free(query);
 	while (sent && PQisBusy(db) && le_now() < until)
 	{
 		struct pollfd fd = {.fd = PQsocket(db), .events = POLLIN};
@@ -444,11 +440,61 @@ renew_lease(PGconn *db, const char *lease, int64_t until)
 		if (poll(&fd, 1, (int) (until - le_now())) > 0 && !PQconsumeInput(db))
 			break;
 	}
-	if (sent && !PQisBusy(db))
-		result = PQgetResult(db);
+	if (!sent || PQisBusy(db))
+		return NULL;
+	result = PQgetResult(db);
+	while (result != NULL && (next = PQgetResult(db)) != NULL)
+		PQclear(next);
+	return result;
+}
+
+/* The schema, or a function in it, is not there. */
+static bool
+has_moved(const PGresult *result)
+{
+	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+	return state != NULL && (strcmp(state, "3F000") == 0 || strcmp(state, "42883") == 0);
+}
+
+static PGresult *
+keep_alive(PGconn *db, const char *lease, int64_t until)
+{
+	char *query =
+		lc_format("SELECT ceil(1000 * extract(epoch FROM %s.keep_alive(%s)))::int8", lc_schema(db), lease);
+	PGresult *result = ask_until(db, query, until);
+
+	free(query);
+	return result;
+}
+
+#define NO_ANSWER (-1) /* by then */
+#define GONE      (-2) /* the lease has ended */
+
+/*
+ * How long the lease is valid from here on, in ms, as the server tells: its TTL
+ * as a rule.  Or NO_ANSWER or GONE.
+ */
+static int64_t
+renew_lease(PGconn *db, const char *lease, int64_t until)
+{
+	PGresult *result = keep_alive(db, lease, until);
+	int64_t ms = NO_ANSWER;
+
+	if (has_moved(result))
+	{
+		PGresult *schema = ask_until(db, LC_SCHEMA_SQL, until);
+
+		if (lc_take_schema(schema))
+		{
+			PQclear(result);
+			result = keep_alive(db, lease, until);
+		}
+		PQclear(schema);
+	}
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)
-		ms = PQgetisnull(result, 0, 0) ? 0 : atoll(PQgetvalue(result, 0, 0));
-	else if (sent)
+		ms = PQgetisnull(result, 0, 0) ? GONE : atoll(PQgetvalue(result, 0, 0));
+	else
 	{
 		char *line = lc_line(result != NULL ? PQresultErrorMessage(result) : "no answer");
 
@@ -456,8 +502,6 @@ renew_lease(PGconn *db, const char *lease, int64_t until)
 		free(line);
 	}
 	PQclear(result);
-	while (ms >= 0 && (result = PQgetResult(db)) != NULL)
-		PQclear(result);
 	return ms;
 }
 
@@ -479,19 +523,25 @@ wait_until(int signal_fd, int64_t until)
 	return 0;
 }
 
-/* At a third of the TTL; after a failure with a new connection, for as long as the lease can live. */
+/*
+ * At a third of what the server says that the lease is valid for, but not
+ * without pauses; after a failure with a new connection, for as long as the
+ * lease can live.  A shorter answer does not take back what an earlier one has
+ * promised.
+ */
 static int
 keep_alive_for_ever(PGconn *db, const char *lease)
 {
-	int64_t sent = le_now(), ttl = renew_lease(db, lease, sent + 10000), next;
+	int64_t now = le_now(), valid = renew_lease(db, lease, now + 10000), ttl = valid, until = now + valid,
+			next;
 	int signal_fd = lc_signals_fd(), signo;
 
-	if (ttl < 0)
+	if (valid == NO_ANSWER)
 		return LC_EXIT_SERVER;
-	next = sent + ttl / 3;
-	while (ttl > 0 && le_now() < sent + ttl)
+	next = now + valid / 3;
+	while (valid != GONE && le_now() < until)
 	{
-		int64_t now, answer = -1;
+		int64_t answer = NO_ANSWER;
 
 		signo = wait_until(signal_fd, next);
 		if (signo != 0)
@@ -499,15 +549,16 @@ keep_alive_for_ever(PGconn *db, const char *lease)
 		now = le_now();
 		if (PQstatus(db) == CONNECTION_OK)
 			answer = renew_lease(db, lease, now + ttl / 4);
-		if (answer < 0)
+		if (answer == NO_ANSWER)
 		{
 			PQreset(db);
 			next = le_now() + 500;
 			continue;
 		}
-		ttl = answer;
-		sent = now;
-		next = sent + ttl / 3;
+		valid = answer;
+		ttl = valid > ttl ? valid : ttl;
+		until = now + valid > until ? now + valid : until;
+		next = now + (valid / 3 > ttl / 20 ? valid / 3 : ttl / 20);
 	}
 	return lease_ended(lease);
 }

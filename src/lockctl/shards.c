@@ -38,6 +38,9 @@ add_line(map *m, const char *file, int line, char *text)
 		return;
 	conninfo = name + len + strspn(name + len, BLANKS);
 	name[len] = '\0';
+	/* a line without a name begins with the connection string, of which nothing is shown */
+	if (lc_may_be_secret(name) || strchr(name, '=') != NULL)
+		lc_usage("%s, line %d: the name of the shard is missing, or has a = or ://", file, line);
 	if (*conninfo == '\0')
 		lc_usage("%s, line %d: shard \"%s\" has no connection string", file, line, name);
 	for (len = strlen(conninfo); strchr(BLANKS, conninfo[len - 1]) != NULL; len--)

@@ -13,6 +13,9 @@
 
 #define CONNECT_SECONDS "5"
 
+/* libpq before 14 does not know "primary". */
+#define PRIMARY_SINCE 140000
+
 /* --- connect --- */
 
 static bool
@@ -30,8 +33,12 @@ is_set(const char *conninfo, const char *key, const char *variable)
 	return set;
 }
 
-PGconn *
-lc_connect(bool primary)
+/*
+ * A primary is one that is not a standby, whether the role may write or not.  Texts are in UTF-8, as
+ * those of the library's sessions, unless the user says that the terminal has another encoding.
+ */
+static PGconn *
+start(bool primary, const char *application_name, const char *seconds)
 {
 	char *conninfo = lc_conninfo();
 	const char *keys[8], *values[8];
@@ -40,37 +47,75 @@ lc_connect(bool primary)
 
 #define ADD(key, value) (keys[n] = (key), values[n++] = (value))
 	ADD("dbname", conninfo != NULL ? conninfo : "");
-	ADD("fallback_application_name", "lockctl");
+	ADD("fallback_application_name", application_name);
+	if (!is_set(conninfo, "client_encoding", "PGCLIENTENCODING"))
+		ADD("client_encoding", "UTF8");
 	if (!is_set(conninfo, "connect_timeout", "PGCONNECT_TIMEOUT"))
-		ADD("connect_timeout", CONNECT_SECONDS);
+		ADD("connect_timeout", seconds);
 	if (primary && !is_set(conninfo, "target_session_attrs", "PGTARGETSESSIONATTRS"))
-		ADD("target_session_attrs", "read-write");
+		ADD("target_session_attrs", PQlibVersion() >= PRIMARY_SINCE ? "primary" : "read-write");
 	ADD(NULL, NULL);
 #undef ADD
 	db = PQconnectdbParams(keys, values, 1);
-	if (db == NULL || PQstatus(db) != CONNECTION_OK)
-		lc_die(LC_EXIT_SERVER, "%s", lc_line(PQerrorMessage(db)));
 	free(conninfo);
 	return db;
+}
+
+PGconn *
+lc_connect_any(const char *application_name, const char *seconds)
+{
+	return start(false, application_name, seconds);
+}
+
+char *
+lc_why_not(const PGconn *db, le_status *status)
+{
+	le_error error;
+
+	*status = le_connection_error(db, &error);
+	return lc_line(error.message);
+}
+
+PGconn *
+lc_connect(bool primary)
+{
+	PGconn *db = start(primary, "lockctl", CONNECT_SECONDS);
+	le_status status;
+
+	if (db == NULL || PQstatus(db) != CONNECTION_OK)
+	{
+		char *why = lc_why_not(db, &status);
+
+		lc_die(lc_exit_code(status), "%s", why);
+	}
+	return db;
+}
+
+static char *schema; /* of the extension, quoted; NULL: not known */
+
+bool
+lc_take_schema(const PGresult *result)
+{
+	if (PQresultStatus(result) != PGRES_TUPLES_OK || PQntuples(result) == 0)
+		return false;
+	free(schema);
+	schema = lc_copy(PQgetvalue(result, 0, 0));
+	return true;
 }
 
 const char *
 lc_schema(PGconn *db)
 {
-	static char *schema;
 	PGresult *result;
 
 	if (schema != NULL)
 		return schema;
-	result = lc_query(
-		db, "SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
-			"WHERE e.extname = 'lock_election'");
-	if (PQntuples(result) == 0)
+	result = lc_query(db, "%s", LC_SCHEMA_SQL);
+	if (!lc_take_schema(result))
 		lc_die(LC_EXIT_SERVER,
 			   "database \"%s\" has no locks: as a superuser type CREATE EXTENSION lock_election; see "
 			   "lockctl doctor",
 			   PQdb(db));
-	schema = lc_copy(PQgetvalue(result, 0, 0));
 	PQclear(result);
 	return schema;
 }

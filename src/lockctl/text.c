@@ -93,6 +93,28 @@ lc_escaped(const char *text)
 	return without_controls(text, true);
 }
 
+bool
+lc_may_be_secret(const char *text)
+{
+	const char *colon = strchr(text, ':'), *password = text;
+
+	if (strstr(text, "://") != NULL || (colon != NULL && strchr(colon, '@') != NULL))
+		return true;
+	while ((password = strcasestr(password, "password")) != NULL)
+	{
+		password += strlen("password");
+		if (password[strspn(password, " ")] == '=')
+			return true;
+	}
+	return false;
+}
+
+const char *
+lc_shown(const char *text)
+{
+	return lc_may_be_secret(text) ? "(not shown: it may have a password)" : text;
+}
+
 char *
 lc_line(const char *text)
 {

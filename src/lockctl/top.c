@@ -168,22 +168,20 @@ query(top *t, const char *text)
 static bool
 connected(top *t)
 {
+	le_status status;
+	char *why;
+
 	if (t->db != NULL && PQstatus(t->db) == CONNECTION_OK)
 		return true;
 	if (t->db == NULL)
-	{
-		char *conninfo = lc_conninfo();
-		const char *keys[] = {"dbname", "fallback_application_name", "connect_timeout", NULL};
-		const char *values[] = {conninfo != NULL ? conninfo : "", "lockctl top", "3", NULL};
-
-		t->db = PQconnectdbParams(keys, values, 1);
-		free(conninfo);
-	}
+		t->db = lc_connect_any("lockctl top", "3");
 	else
 		PQreset(t->db);
 	if (PQstatus(t->db) == CONNECTION_OK)
 		return true;
-	say(t, PQerrorMessage(t->db));
+	why = lc_why_not(t->db, &status);
+	say(t, why);
+	free(why);
 	return false;
 }
 
@@ -541,7 +539,7 @@ lc_top(int argc, char **argv)
 			lc_bad_option(option, argv[optind - 1]);
 	}
 	if (optind < argc)
-		lc_usage("too many arguments: \"%s\"", argv[optind]);
+		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
 	t.db = lc_connect(false);
 	lc_schema(t.db);
 	t.signal_fd = lc_signals_fd();

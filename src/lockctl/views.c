@@ -100,7 +100,7 @@ lc_show_status(int argc, char **argv)
 
 	lc_take_globals(argc, argv);
 	if (optind < argc)
-		lc_usage("too many arguments: \"%s\"", argv[optind]);
+		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
 	db = lc_connect(false);
 	lc_schema(db);
 	manager = lc_query(db, "SELECT FROM lock_election.manager");

@@ -39,7 +39,8 @@ messages(void)
 	static char too_long[2000];
 	char cut[sizeof(error.message)];
 	int wrong = 0;
-	const PGconn *conn = (const PGconn *) too_long;
+	/* one whose string was read, and that leads nowhere */
+	PGconn *conn = PQconnectdb("host=/nowhere dbname=postgres");
 	static const struct
 	{
 		const char *said;
@@ -67,14 +68,14 @@ messages(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 	{
 		said = cases[i].said;
-		is_status(le_error_connection(&error, conn), cases[i].status, cases[i].what);
+		is_status(le_connection_error(conn, &error), cases[i].status, cases[i].what);
 		ok(error.status == cases[i].status && strcmp(error.sqlstate, cases[i].sqlstate) == 0 &&
 			   strcmp(error.message, cases[i].message) == 0,
 		   "in its words");
 	}
 	said = "none was given";
 	needs_password = 1;
-	is_status(le_error_connection(&error, conn), LE_DENIED, "a password was asked for");
+	is_status(le_connection_error(conn, &error), LE_DENIED, "a password was asked for");
 	needs_password = 0;
 
 	/* at each place of the end of what is kept */
@@ -88,22 +89,25 @@ messages(void)
 		cut[sizeof(cut) - 1] = '\0';
 		strcpy(too_long + n, ":  57P03: more");
 		said = too_long;
-		le_error_connection(&error, conn);
+		le_connection_error(conn, &error);
 		wrong += strcmp(error.message, cut) != 0 || strcmp(error.sqlstate, kept ? "57P03" : "") != 0;
 	}
 	is_int(wrong, 0, "a message that is cut");
+	PQfinish(conn);
 }
 
 /* --- arguments, and a child process --- */
 
-static _Atomic int elected;
+static _Atomic int elected, dismissed;
 
+/* Asks the library nothing, so that its thread does not see what the session is made to be. */
 static int
 on_elected(le_hold *term, void *arg)
 {
+	(void) term;
 	(void) arg;
 	elected = 1;
-	le_wait_stop(term, -1);
+	eventually_quietly(dismissed);
 	return 1;
 }
 
@@ -119,6 +123,7 @@ children(le_session *s)
 {
 	le_callbacks callbacks = {.size = sizeof(callbacks), .on_elected = on_elected};
 	le_leader_info info = {.size = sizeof(info)};
+	le_event event;
 	le_hold *hold, *term;
 	le_observer *observer;
 	le_runner *runner;
@@ -134,7 +139,8 @@ children(le_session *s)
 	is_status(le_await(term, 0, &error), LE_INVALID, "le_await");
 	is_status(le_await_until(term, 1, &error), LE_INVALID, "le_await_until");
 	is_status(le_fence(term, db, &error), LE_INVALID, "le_fence");
-	is_status(le_release(term, 0, &error), LE_INVALID, "le_release");
+	is_status(le_release(term, 0, &error), LE_OK, "le_release does nothing");
+	is_status(le_resign(term, &error), LE_OK, "nor does le_resign");
 	is_status(le_proclaim(term, "you", &error), LE_INVALID, "le_proclaim");
 	is_status(le_leader(s, "e", &info, &error), LE_INVALID, "le_leader");
 	is_status(le_observe(s, "e", 0, never_told, NULL, &observer, &error), LE_INVALID, "le_observe");
@@ -142,9 +148,15 @@ children(le_session *s)
 	is_status(le_run(s, "e", "me", &callbacks, &runner, &error), LE_INVALID, "le_run");
 	ok(runner == NULL, "no runner");
 	is_status(le_reopen(s, &error), LE_INVALID, "le_reopen");
-	is_status(le_close(s, 0, &error), LE_INVALID, "le_close");
+	is_status(le_close(s, 0, &error), LE_OK, "le_close does nothing");
 	le_orphan(s);
 	le_drop(term);
+	le_cancel(term);
+	le_progress(s);
+	is_int(le_next_event(s, &event), 0, "no events");
+	ok(!le_valid(term) && le_hold_time_left(term) == 0 && le_must_stop(term), "nothing is held");
+	ok(le_get_state(s) == LE_ENDED && le_time_left(s) == 0, "by no session");
+	is_int(le_wait_stop(term, -1), 1, "what leads has to stop");
 	s->process--;
 
 	ok(le_valid(term), "the parent still leads");
@@ -155,12 +167,14 @@ children(le_session *s)
 	is_status(le_resign(term, &error), LE_OK, "it resigns");
 	if (le_run(s, "e", "me", &callbacks, &runner, &error) != LE_OK)
 		die("no runner");
-	/* then its thread waits, and does not meet what follows */
 	eventually(elected, "a runner leads");
 	s->process++;
-	is_status(le_stop(runner, &error), LE_INVALID, "le_stop");
+	is_status(le_stop(runner, &error), LE_OK, "le_stop does nothing");
+	is_status(le_set_candidate(runner, "you", &error), LE_INVALID, "le_set_candidate");
 	s->process--;
+	ok(le_next_event(s, &event) == 1, "the parent has its events");
 	is_status(le_set_candidate(runner, "", &error), LE_INVALID, "no candidate");
+	dismissed = 1;
 	is_status(le_stop(runner, &error), LE_OK, "a runner is stopped");
 }
 

@@ -18,6 +18,7 @@ new_session(void)
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		le_link_init(lists[i]);
+	s->process = getpid();
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->changed, NULL);
 	if (!le_pipe(s->wake_net) || !le_pipe(s->wake_dispatch) || !le_pipe(s->wake_user))

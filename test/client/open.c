@@ -119,6 +119,9 @@ forms(void)
 	is_status(try_open("service", 0), LE_OK, "a service file");
 	is_status(try_open("closed_first", 0), LE_OK, "a second host, after one that refuses");
 	is_status(try_open("standby_first", 0), LE_OK, "after a standby");
+	is_status(try_open("standby_any", 0), LE_OK, "also where libpq is not to ask for a primary");
+	is_status(try_open("standbys_any", 0), LE_UNAVAILABLE, "two standbys");
+	ok(strcmp(error.sqlstate, "25006") == 0, "are none");
 	opens("silent_first", "after one that does not answer");
 	ok(took >= 1500 && took < 20000, "in its time");
 	opens("silent_service", "hosts of a service file");
@@ -348,11 +351,13 @@ after_fork(void)
 		wrong += le_leader(s, name, &info, NULL) != LE_INVALID;
 		wrong += le_observe(s, name, 0, on_change, NULL, &observer, NULL) != LE_INVALID;
 		wrong += le_reopen(s, NULL) != LE_INVALID;
-		wrong += le_release(held, 0, NULL) != LE_INVALID;
-		wrong += le_resign(term, NULL) != LE_INVALID;
+		wrong += le_valid(held) || le_get_state(s) != LE_ENDED;
+		wrong += le_release(held, 0, NULL) != LE_OK;
+		wrong += le_resign(term, NULL) != LE_OK;
 		le_unobserve(mine);
 		le_drop(held);
-		wrong += le_close(s, -1, NULL) != LE_INVALID;
+		le_cancel(held);
+		wrong += le_close(s, -1, NULL) != LE_OK;
 		le_orphan(s);
 		_exit(wrong);
 	}

@@ -249,7 +249,7 @@ static const struct
 	{"57P05", LE_UNAVAILABLE, true, false},  {"53300", LE_UNAVAILABLE, true, true},
 	{"53100", LE_UNAVAILABLE, true, false},  {"08006", LE_UNAVAILABLE, true, true},
 	{"25006", LE_UNAVAILABLE, true, true},   {"42883", LE_UNAVAILABLE, false, false},
-	{"3F000", LE_UNAVAILABLE, true, false},  {"3D000", LE_UNAVAILABLE, true, false},
+	{"3F000", LE_UNAVAILABLE, false, false}, {"3D000", LE_UNAVAILABLE, true, false},
 	{"55P03", LE_UNAVAILABLE, true, false},  {"58030", LE_UNAVAILABLE, true, false},
 	{"40001", LE_FAILED, true, false},       {"XX000", LE_FAILED, true, false},
 	{"23505", LE_FAILED, false, false},
@@ -287,7 +287,7 @@ errors(PGconn *db)
 	is_status(le_error_set(&copy, LE_LOST, NULL, "%d", 7), LE_LOST, "set");
 	ok(copy.status == LE_LOST && copy.sqlstate[0] == '\0' && strcmp(copy.message, "7") == 0,
 	   "without a code");
-	is_status(le_error_connection(&copy, NULL), LE_NO_MEMORY, "no connection");
+	is_status(le_connection_error(NULL, &copy), LE_NO_MEMORY, "no connection");
 	ok(strcmp(copy.message, "out of memory") == 0, "and why");
 }
 

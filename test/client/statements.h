@@ -20,7 +20,7 @@ typedef struct
 	_Atomic int slow_ms;
 	_Atomic bool cut;    /* the connection, behind the next one */
 	_Atomic bool refuse; /* the next one is wrong, and the server says so */
-	_Atomic bool fails;  /* each asks in a schema that is not there: an error that may pass */
+	_Atomic bool fails;  /* each is asked of the schema publix, not public */
 	_Atomic bool astray; /* each names another channel, and has no effect */
 } statement;
 

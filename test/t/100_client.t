@@ -5,6 +5,7 @@ use strict;
 use warnings;
 use LeClient;
 use LeTest;
+use POSIX ();
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -44,6 +45,36 @@ C
 	is(`PKG_CONFIG_PATH=$dir/lib/pkgconfig pkg-config --modversion liblockelection`, "$version\n", 'its version');
 	is(`$dir/bin/lockctl --version`, "lockctl (lock_election) $version\n", 'that of lockctl');
 	ok(-f "$dir/lib/liblockelection.so.$version", 'that of the file');
+
+	# The program of the page, which closes its session at SIGTERM, whether it works or waits.
+	my ($text) = slurp_file('docs/client.md') =~ /^### The end of a program\n.*?^```c\n(.*?)^```\n/ms;
+	append_to_file("$dir/importer.c", $text);
+	is(`cd $dir && export PKG_CONFIG_PATH=$dir/lib/pkgconfig && cc -Wall -Wextra -o importer importer.c \$(pkg-config --cflags --libs liblockelection) 2>&1`,
+		'', 'the program of the page is built');
+	local @ENV{qw(PGHOST PGPORT PGDATABASE)} = ($node->host, $node->port, 'postgres');
+	my $sql = sub { $node->safe_psql('postgres', $_[0]) };
+	my $start = sub {
+		my $pid = fork;
+		if ($pid == 0)
+		{
+			open STDOUT, '>', "$dir/out$_[0]";
+			exec "$dir/importer" or POSIX::_exit(1);
+		}
+		return $pid;
+	};
+	my $works = $start->(1);
+	ok(wait_until(sub { slurp_file("$dir/out1") ne '' || $sql->(q{SELECT count(*) FROM lock_election.locks WHERE name = 'importer'}) }), 'one works');
+	my $waits = $start->(2);
+	ok(wait_until(sub { $sql->(q{SELECT count(*) FROM lock_election.waiters WHERE name = 'importer'}) }), 'one waits');
+	foreach my $pid ($waits, $works)
+	{
+		kill 'TERM', $pid;
+		waitpid $pid, 0;
+		is($?, 0, 'SIGTERM ends it well');
+		is($sql->('SELECT count(*) FROM lock_election.leases'), $pid == $waits ? 1 : 0, 'and nothing of it is left');
+	}
+	like(slurp_file("$dir/out1"), qr/\A(?:works\n)+the work has stopped\n\z/, 'its work has stopped before');
+	is(slurp_file("$dir/out2"), "the work has stopped\n", 'nor does the other one begin any');
 }
 
 client_test('memory', $node->connstr('postgres'), kinds => ['plain']);

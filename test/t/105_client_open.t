@@ -66,6 +66,8 @@ my %conninfo = (
 	silent_timeout => "host=127.0.0.1 port=$mute[0] dbname=postgres connect_timeout=1",
 	closed_first => "host=127.0.0.1,$host port=$closed,$port dbname=postgres",
 	standby_first => 'host=' . $standby->host . ",$host port=" . $standby->port . ",$port dbname=postgres",
+	standby_any => 'host=' . $standby->host . ",$host port=" . $standby->port . ",$port dbname=postgres target_session_attrs=any",
+	standbys_any => 'host=' . join(',', ($standby->host) x 2) . ' port=' . join(',', ($standby->port) x 2) . ' dbname=postgres target_session_attrs=any',
 	silent_first => "host=127.0.0.1,$host port=$mute[0],$port dbname=postgres",
 	silent_service => 'service=silent',
 	standby_silent => "host=$host,$host port=" . $standby->port . ",$mute_socket dbname=postgres",

@@ -298,7 +298,7 @@ subtest 'doctor' => sub {
 		health => line('ok', 'health', 'a standby (a request has waited for 00:00:00, a standby for 00:00:00)'),
 		manager => line('ok', 'manager', 'none on a standby: locks are taken on the primary'),
 		rights => undef, waits => undef, counters => undef,
-		replication => line('note', 'replication', 'this is a standby: it shows locks, and grants none', 'connect with target_session_attrs=read-write'));
+		replication => line('note', 'replication', 'this is a standby: it shows locks, and grants none', 'connect with target_session_attrs=primary'));
 	$node->append_conf('postgresql.conf', "synchronous_standby_names = '*'\nfsync = off\n");
 	$node->reload;
 	wait_for_sql($node, q{SELECT pg_catalog.current_setting('fsync') = 'off' AND pg_catalog.current_setting('synchronous_standby_names') = '*'});

@@ -174,7 +174,7 @@ subtest 'addresses' => sub {
 subtest 'texts' => sub {
 	($rc, $out, $err) = ctl('locks', "caf\xe9");
 	like("$rc $err", qr/^64 lockctl: "caf\xe9": .*multibyte character/, 'a name that is no UTF-8');
-	refused('connection string: invalid connection option "nothing"', 'locks', '-d', 'nothing=here');
+	refused('cannot parse the connection string: there is no such option', 'locks', '-d', 'nothing=here');
 	refused('the arguments are too long', $_, 'x' x 9000, $_ eq 'held' ? 1 : ()) foreach 'held', 'locks';
 	my $role = q{o'b\r "x" y};
 	one(q{CREATE ROLE "o'b\r ""x"" y" LOGIN});

@@ -1,0 +1,89 @@
+/*
+ * names.c
+ *		The names of locks: what they may be, and how CMD is given them.
+ */
+#include "lockctl.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NAME_MAX_BYTES 255
+
+/* Linux: the longest string of an environment, with its end; and the most that a stack can have of all of them. */
+#define STRING_MAX 131072
+#define ALL_MAX    (6 * 1024 * 1024)
+/* For LOCK_TOKEN, and for what the system adds: the name of an interpreter, and the process's own data. */
+#define SPARE 8192
+
+extern char **environ;
+
+void
+lc_check_names(const char *const *names, int n, const char *what)
+{
+	for (int i = 0; i < n; i++)
+	{
+		size_t length = strlen(names[i]);
+
+		if (length == 0)
+			lc_usage("the name of the %s is empty", what);
+		if (length > NAME_MAX_BYTES)
+			lc_usage("the name of the %s has %zu bytes: at most %d are allowed", what, length,
+					 NAME_MAX_BYTES);
+	}
+}
+
+static size_t
+size_of(char *const *strings)
+{
+	size_t size = 0;
+
+	for (; *strings != NULL; strings++)
+		size += strlen(*strings) + 1 + sizeof(*strings);
+	return size;
+}
+
+/* CMD runs later, when the lock is held: then it would be too late to find that it cannot. */
+static void
+check_size(size_t list, int n, char *const *command)
+{
+	size_t all = size_of(environ) + size_of(command) + SPARE, most;
+	long limit = sysconf(_SC_ARG_MAX);
+
+	most = limit > 0 && limit < ALL_MAX ? (size_t) limit : ALL_MAX;
+	if (list > STRING_MAX)
+		lc_usage(
+			"the names of %d locks are too long for the command: LOCK_NAMES has %zu bytes, at most %d are "
+			"allowed",
+			n, list, STRING_MAX);
+	if (all > most)
+		lc_usage("the command cannot run: its arguments and its environment have %zu bytes, at most %zu are "
+				 "allowed",
+				 all, most);
+}
+
+/*
+ * By way of the guardian.  LOCK_NAMES can always be taken apart, whatever is in
+ * a name; LOCK_NAME stands for one name alone, which may be any text.
+ */
+void
+lc_set_environment(const char *const *names, int n, char *const *command)
+{
+	char *list = lc_copy("[");
+	bool failed;
+
+	for (int i = 0; i < n; i++)
+	{
+		char *name = lc_json(names[i]), *before = list;
+
+		list = lc_format("%s%s%s", before, name, i < n - 1 ? ", " : "]");
+		free(name);
+		free(before);
+	}
+	failed = n == 1 ? setenv("LOCK_NAME", names[0], 1) != 0 : unsetenv("LOCK_NAME") != 0;
+	if (failed || setenv("LOCK_NAMES", list, 1) != 0)
+		lc_die(LC_EXIT_CANNOT_RUN, "out of memory");
+	check_size(strlen("LOCK_NAMES=") + strlen(list) + 1, n, command);
+	free(list);
+}
