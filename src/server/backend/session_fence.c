@@ -19,6 +19,7 @@
 #include "storage/lock.h"
 #include "utils/memutils.h"
 
+#include "backend/newest.h"
 #include "backend/session_fence.h"
 #include "backend/session_mailbox.h"
 #include "backend/xactstate.h"
@@ -28,9 +29,11 @@
 typedef struct LeFence
 {
 	struct LeFence *older;
+	struct LeFence *alike; /* the next older one whose name has the same hash */
 	SubTransactionId subxact;
 	LeKind kind;
 	int64 token;
+	uint64 hash; /* of kind and name */
 	uint32 name_len;
 	char name[FLEXIBLE_ARRAY_MEMBER];
 } LeFence;
@@ -45,6 +48,7 @@ typedef struct LeFenceCount
 
 /* in TopTransactionContext */
 static LeFence *fences = NULL;
+static LeNewest newest = NULL; /* of fences, by their hash */
 static LeFenceCount *counts = NULL;
 
 /*
@@ -122,11 +126,15 @@ le_fence_note(LeKind kind, LeText name, int64 token)
 	LOCKTAG tag PG_USED_FOR_ASSERTS_ONLY = le_fence_tag(token);
 
 	Assert(le_lock_held_by_me(&tag, ShareLock) && name.len > 0);
+	fence->hash = le_newest_hash(name, (uint64) kind);
+	le_newest_reserve(&newest, fence->hash);
 	fence->subxact = GetCurrentSubTransactionId();
 	fence->kind = kind;
 	fence->token = token;
 	fence->name_len = name.len;
 	memcpy(fence->name, name.data, name.len);
+	fence->alike = le_newest(newest, fence->hash);
+	le_newest_set(newest, fence->hash, fence);
 	fence->older = fences;
 	fences = fence;
 }
@@ -134,7 +142,9 @@ le_fence_note(LeKind kind, LeText name, int64 token)
 bool
 le_fence_is_mine(LeKind kind, LeText name, int64 token)
 {
-	for (const LeFence *fence = fences; fence != NULL; fence = fence->older)
+	uint64 hash = le_newest_hash(name, (uint64) kind);
+
+	for (const LeFence *fence = le_newest(newest, hash); fence != NULL; fence = fence->alike)
 	{
 		LOCKTAG tag = le_fence_tag(fence->token);
 
@@ -150,8 +160,8 @@ le_fence_is_mine(LeKind kind, LeText name, int64 token)
 void
 le_fence_sub_aborted(SubTransactionId subxact)
 {
-	while (fences != NULL && fences->subxact >= subxact)
-		fences = fences->older;
+	for (; fences != NULL && fences->subxact >= subxact; fences = fences->older)
+		le_newest_set(newest, fences->hash, fences->alike);
 	while (counts != NULL && counts->subxact >= subxact)
 		counts = counts->older;
 }
@@ -160,5 +170,6 @@ void
 le_fence_top_ended(void)
 {
 	fences = NULL;
+	newest = NULL;
 	counts = NULL;
 }
