@@ -275,7 +275,7 @@ CREATE FUNCTION @extschema@.release_lock(
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(pg_catalog.text, bigint, interval, boolean) IS
-'Releases a lock: true, or false if this token does not hold it; a NULL token holds nothing. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit. It waits for no flush: a crash of the server within the next moments may bring the lock back, held until its TTL ends. It does wait if the TTL is over 5 minutes, with "hold_for", with setting lock_election.durable_release, and for a synchronous standby. "hold_for": nobody is granted the lock until that long after it was acquired; at most lock_election.max_hold_for. A closed name counts for the role as a lock. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock, 53400 too many releases in one transaction, see max_locks_per_transaction.';
+'Releases a lock: true, or false if this token does not hold it; a NULL token holds nothing. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit. It waits for no flush: a crash of the server within the next moments may bring the lock back, held until its TTL ends. It does wait if the TTL is over 5 minutes, with "hold_for", with setting lock_election.durable_release, and for a synchronous standby. "hold_for": nobody is granted the lock until that long after it was acquired; at most lock_election.max_hold_for. A closed name counts for the role as a lock. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock, 53400 too many releases in open transactions, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.is_held(name pg_catalog.text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -380,7 +380,7 @@ CREATE FUNCTION @extschema@.fence_lock(name pg_catalog.text, token bigint)
 RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_lock';
 COMMENT ON FUNCTION @extschema@.fence_lock(pg_catalog.text, bigint) IS
-'From here to the end of the (sub)transaction nobody else is granted this lock: neither the end of its TTL nor a release or an administrator hands it on before. What the transaction writes after this is written by the holder, or not at all. lock_election.fence_timeout bounds it. Errors: LE001 the token does not hold the lock (any more), 42501 another role''s lock, 22023 bad argument, 53400 too many fences in one transaction, see max_locks_per_transaction.';
+'From here to the end of the (sub)transaction nobody else is granted this lock: neither the end of its TTL nor a release or an administrator hands it on before. What the transaction writes after this is written by the holder, or not at all. lock_election.fence_timeout bounds it. Errors: LE001 the token does not hold the lock (any more), 42501 another role''s lock, 22023 bad argument, 53400 too many fences in open transactions, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.fence_guard()
 RETURNS pg_catalog.trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -588,7 +588,7 @@ CREATE FUNCTION @extschema@.fence_leader(election pg_catalog.text, term bigint)
 RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_leader';
 COMMENT ON FUNCTION @extschema@.fence_leader(pg_catalog.text, bigint) IS
-'From here to the end of the (sub)transaction nobody else is elected: what the transaction writes after this is written by the leader, or not at all. As fence_lock. Errors: LE001 the term does not lead (any more), 42501 another role''s election, 22023 bad argument, 53400 too many fences in one transaction, see max_locks_per_transaction.';
+'From here to the end of the (sub)transaction nobody else is elected: what the transaction writes after this is written by the leader, or not at all. As fence_lock. Errors: LE001 the term does not lead (any more), 42501 another role''s election, 22023 bad argument, 53400 too many fences in open transactions, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.force_resign(election pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
