@@ -503,7 +503,7 @@ CREATE FUNCTION @extschema@.advisory_acquire(
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advisory_acquire';
 COMMENT ON FUNCTION @extschema@.advisory_acquire(pg_catalog.text, interval, boolean, pg_catalog.text) IS
-'Acquires an advisory lock of PostgreSQL by name: true, or false if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait; to the millisecond, over 24 days: without limit). scope ''session'': until advisory_release, as often as acquired, or the end of the connection, whatever becomes of the transaction; ''transaction'': to the end of the (sub)transaction. The names have keys apart from those of pg_advisory_lock; two names that hash alike exclude each other. Errors: 22023 bad argument, 55P03 lock_timeout, 40P01 deadlock, 53200 see max_locks_per_transaction.';
+'Acquires an advisory lock of PostgreSQL by name: true, or false if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait; to the millisecond, over 24 days: without limit). scope ''session'': until advisory_release, as often as acquired, or the end of the connection, whatever becomes of the transaction; ''transaction'': to the end of the (sub)transaction. The names have keys apart from those of pg_advisory_lock; two names that hash alike exclude each other. Errors: 22023 bad argument, 25006 a standby (see lock_election.advisory_on_standby), 55P03 lock_timeout, 40P01 deadlock, 53200 see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.advisory_release(name pg_catalog.text, shared boolean DEFAULT false)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
