@@ -272,6 +272,8 @@ start(le_session *s)
 	if (getenv("PGTARGETSESSIONATTRS") == NULL)
 		ADD("target_session_attrs", PQlibVersion() >= PRIMARY_SINCE ? "primary" : "read-write");
 	ADD("tcp_user_timeout", timeout);
+	if (getenv("PGCLIENTENCODING") == NULL)
+		ADD("client_encoding", "UTF8"); /* a role's own would make other names of the same bytes */
 	if (s->conninfo != NULL && s->conninfo[0] != '\0')
 		ADD("dbname", s->conninfo);
 	ADD("fallback_application_name", "liblockelection");

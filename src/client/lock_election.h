@@ -152,7 +152,8 @@ typedef struct le_options
 	/*
  * As for PQconnectdb: "key=value ...", a URI, "service=...", several
  * hosts; NULL: the environment (PGHOST, ...).  A primary is asked for
- * unless target_session_attrs says something else.
+ * unless target_session_attrs says something else.  All texts are UTF-8
+ * unless client_encoding, or PGCLIENTENCODING, says something else.
  */
 	const char *conninfo;
 
@@ -384,7 +385,8 @@ LE_API void *le_user(const le_hold *hold);
  * lock, or leads.  What the transaction writes after this is written by the
  * holder, or not at all.  Several locks: all of them.
  *
- * Uses only that connection, and waits for its server as PQexec does.  LE_LOST
+ * Uses only that connection, whose client_encoding has to be the session's if the
+ * names are not ASCII, and waits for its server as PQexec does.  LE_LOST
  * not held any more: roll back.  LE_INVALID no open transaction; LE_DEADLOCK,
  * LE_LIMIT, LE_DENIED; LE_UNAVAILABLE the connection broke, and so nothing is
  * written.

@@ -41,6 +41,8 @@ lc_connect(bool primary)
 #define ADD(key, value) (keys[n] = (key), values[n++] = (value))
 	ADD("dbname", conninfo != NULL ? conninfo : "");
 	ADD("fallback_application_name", "lockctl");
+	if (!is_set(conninfo, "client_encoding", "PGCLIENTENCODING"))
+		ADD("client_encoding", "UTF8");
 	if (!is_set(conninfo, "connect_timeout", "PGCONNECT_TIMEOUT"))
 		ADD("connect_timeout", CONNECT_SECONDS);
 	if (primary && !is_set(conninfo, "target_session_attrs", "PGTARGETSESSIONATTRS"))
