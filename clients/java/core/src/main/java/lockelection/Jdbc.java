@@ -23,7 +23,7 @@ final class Jdbc implements Wire {
 			+ " COALESCE((SELECT s.ssl FROM pg_catalog.pg_stat_ssl s WHERE s.pid = pg_catalog.pg_backend_pid()), true)"
 			+ " FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) AS a"
 			+ " LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
-			+ " ON n.oid = e.extnamespace AND e.extname = 'lock_election') ON true";
+			+ " ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') ON true";
 
 	private final Connection connection;
 	/** null: another driver's connection, or a wrapper that does not let us through. */
