@@ -1,4 +1,4 @@
-"""Every client under the settings that roles and databases have: each of them alone by ALTER ROLE, and many by ALTER DATABASE."""
+"""Every client under settings that roles and databases have: each alone by ALTER ROLE, many by ALTER DATABASE."""
 
 import pytest
 
@@ -15,8 +15,9 @@ b open s
 a acquire s x {NAME}
 w: b acquire s y {NAME}
 until "SELECT count(*) FROM lock_election.waiters WHERE name = {{name:{NAME}}}" -> 1
+a acquire s z plain
 a keeps x 1.3T
-a fence x "SELECT 1"
+a fence z "SELECT 1"
 w pending
 mark released
 a release x
@@ -32,20 +33,56 @@ a close s
 b close s
 """
 
-# A schema before pg_catalog, which has a function for each of the extension's, and for some of PostgreSQL's.
-HOSTILE = r"""
-sql "CREATE SCHEMA hostile_{role:id}"
-sql "GRANT USAGE ON SCHEMA hostile_{role:id} TO PUBLIC"
-sql "DO $$ DECLARE f record; BEGIN FOR f IN SELECT proname, pg_get_function_identity_arguments(p.oid) AS args, prorettype::regtype AS result FROM pg_proc p WHERE prokind = 'f' AND (EXISTS (SELECT FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' AND extname = 'lock_election') AND prorettype <> 'trigger'::regtype AND NOT proretset OR pronamespace = 'pg_catalog'::regnamespace AND proname IN ('now', 'pg_is_in_recovery', 'current_setting', 'set_config', 'clock_timestamp', 'pg_backend_pid', 'make_interval', 'quote_ident', 'format', 'date_part', 'extract', 'to_regproc', 'to_regclass') AND provariadic = 0) LOOP BEGIN EXECUTE format('CREATE FUNCTION hostile_{role:id}.%I(%s) RETURNS %s LANGUAGE plpgsql AS %L', f.proname, regexp_replace(f.args, 'OUT [^,]*(, )?', '', 'g'), f.result, 'BEGIN RAISE EXCEPTION ''hostile''; END'); EXCEPTION WHEN others THEN NULL; END; END LOOP; END $$"
-sql "ALTER ROLE {role:id} SET search_path = hostile_{role:id}, pg_catalog, public"
-"""
+# A schema before pg_catalog, which has a function for each of the extension's, and functions and operators for some of
+# PostgreSQL's.
+HOSTILE_SQL = [
+    "CREATE SCHEMA hostile_{role:id}",
+    "GRANT USAGE ON SCHEMA hostile_{role:id} TO PUBLIC",
+    """
+DO $$
+DECLARE f record;
+BEGIN
+    FOR f IN SELECT proname, oidvectortypes(proargtypes) AS args, prorettype::regtype AS result
+        FROM pg_proc p
+        LEFT JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+        LEFT JOIN pg_extension e ON e.oid = d.refobjid
+        WHERE prokind = 'f' AND provariadic = 0 AND NOT proretset AND prorettype <> 'trigger'::regtype
+            AND (extname = 'lock_election' OR pronamespace = 'pg_catalog'::regnamespace AND proname IN ('now',
+                'pg_is_in_recovery', 'current_setting', 'set_config', 'clock_timestamp', 'pg_backend_pid',
+                'quote_ident', 'make_interval', 'date_part', 'extract', 'to_regproc', 'to_regclass',
+                'current_database'))
+    LOOP
+        EXECUTE format('CREATE FUNCTION hostile_{role:id}.%I(%s) RETURNS %s LANGUAGE plpgsql AS %L', f.proname, f.args,
+            f.result, 'BEGIN RAISE EXCEPTION ''hostile''; END');
+    END LOOP;
+END $$
+""",
+    """
+CREATE FUNCTION hostile_{role:id}.never(anyelement, anyelement) RETURNS boolean LANGUAGE plpgsql
+    AS 'BEGIN RAISE EXCEPTION ''hostile''; END'
+""",
+    """
+DO $$
+DECLARE t text; o text;
+BEGIN
+    FOREACH t IN ARRAY '{oid, name, int4, int8, text, bool, timestamptz, interval}'::text[] LOOP
+        FOREACH o IN ARRAY '{=, <>}'::text[] LOOP
+            EXECUTE format('CREATE OPERATOR hostile_{role:id}.%s (LEFTARG = %s, RIGHTARG = %s,
+                FUNCTION = hostile_{role:id}.never)', o, t, t);
+        END LOOP;
+    END LOOP;
+END $$
+""",
+    "ALTER ROLE {role:id} SET search_path = hostile_{role:id}, pg_catalog, public",
+]
+HOSTILE = "\n" + "\n".join(f'sql "{" ".join(sql.split())}"' for sql in HOSTILE_SQL)
 
 # By what follows ALTER ROLE .. SET, or steps of their own.
 SETTINGS = {
     "none": "",
     "statement_timeout": "statement_timeout = '700ms'",
     "idle_in_transaction": "idle_in_transaction_session_timeout = '200ms'",
-    "idle_session": "idle_session_timeout = '700ms'",
+    "idle_session": "idle_session_timeout = '2500ms'",
     "transaction_timeout": "transaction_timeout = '700ms'",
     "lock_timeout": "lock_timeout = '50ms'",
     "search_path_empty": "search_path = ''",
@@ -96,7 +133,7 @@ sql "ALTER ROLE {role:id} SET jit_above_cost = 0"
     "synchronous_commit": "synchronous_commit = 'off'",
     "remote_apply": "synchronous_commit = 'remote_apply'",
     "parallel": """
-sql "DO $$BEGIN EXECUTE format('ALTER ROLE {role:id} SET %I = ''on''', CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'force_parallel_mode' ELSE 'debug_parallel_query' END); END$$"
+sql "ALTER ROLE {role:id} SET parallel_tuple_cost = 0"
 sql "ALTER ROLE {role:id} SET parallel_setup_cost = 0"
 """,
 }
@@ -122,11 +159,13 @@ def scenario_of(name):
         lines = [SETTINGS[name]]
     else:
         lines = [f'sql "ALTER ROLE {{role:id}} SET {SETTINGS[name]}"']
-    return {"steps": "\n".join(lines) + STEPS, "server": "own" if name in OF_DATABASE else "shared"}
+    # an idle session is ended before it is renewed, and after a slow program has sent its first statement
+    return {"steps": "\n".join(lines) + STEPS, "server": "own" if name in OF_DATABASE else "shared",
+            "slower": 3 if name == "idle_session" else 1}
 
 
 def pytest_generate_tests(metafunc):
-    """All; of the scenarios that a seed has chosen, few: most of what is tried here goes wrong in one client at a time."""
+    """All; where a seed chooses, few of them."""
     if "setting" in metafunc.fixturenames:
         few = 1 if SHARE == 1 else 4 * SHARE
         cases = [(client, name) for client in clients_of(metafunc.config) for name in [*SETTINGS, *OF_DATABASE]]
