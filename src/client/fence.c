@@ -20,7 +20,9 @@ fence_sql(const le_hold *hold, le_text *sql, le_text *names)
 	else if (hold->kind != LE_KIND_LOCKS)
 		le_text_add(sql, "SELECT %s.fence_lock($1, $2)", schema);
 	else
-		le_text_add(sql, "SELECT %s.fence_lock(u.n, $2) FROM pg_catalog.unnest($1::text[]) AS u(n)", schema);
+		le_text_add(sql,
+					"SELECT %s.fence_lock(u.n, $2) FROM pg_catalog.unnest($1::pg_catalog.text[]) AS u(n)",
+					schema);
 	le_unlock(s);
 	le_hold_names(hold, names);
 }

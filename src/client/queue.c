@@ -253,12 +253,12 @@ le_look_sql(const le_session *s, const le_look *look, int first, le_text *sql)
 	const char *schema = s->net.schema;
 
 	(void) look;
-	le_text_add(
-		sql,
-		"ARRAY(SELECT u.o FROM ROWS FROM (pg_catalog.unnest($%d::text[]), pg_catalog.unnest($%d::bigint[]),"
-		" pg_catalog.unnest($%d::boolean[])) WITH ORDINALITY AS u(n, t, e, o)"
-		" WHERE CASE WHEN u.e THEN %s.is_leader(u.n, u.t) ELSE %s.is_held(u.n, u.t) END)",
-		first, first + 1, first + 2, schema, schema);
+	le_text_add(sql,
+				"ARRAY(SELECT u.o FROM ROWS FROM (pg_catalog.unnest($%d::pg_catalog.text[]), "
+				"pg_catalog.unnest($%d::pg_catalog.int8[]),"
+				" pg_catalog.unnest($%d::pg_catalog.bool[])) WITH ORDINALITY AS u(n, t, e, o)"
+				" WHERE CASE WHEN u.e THEN %s.is_leader(u.n, u.t) ELSE %s.is_held(u.n, u.t) END)",
+				first, first + 1, first + 2, schema, schema);
 }
 
 /* Closes the arrays. */

@@ -31,8 +31,10 @@
 
 /* One of another role ends by itself. */
 static const char end_sql[] =
-	"SELECT CASE WHEN usename = current_user THEN pg_catalog.pg_terminate_backend(pid, $3) ELSE false END"
-	" FROM pg_catalog.pg_stat_activity WHERE pid = $1 AND backend_start = $2";
+	"SELECT CASE WHEN usename OPERATOR(pg_catalog.=) current_user THEN pg_catalog.pg_terminate_backend(pid, "
+	"$3)"
+	" ELSE false END FROM pg_catalog.pg_stat_activity"
+	" WHERE pid OPERATOR(pg_catalog.=) $1 AND backend_start OPERATOR(pg_catalog.=) $2";
 
 /* Locked at entry and exit. */
 static void

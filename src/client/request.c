@@ -359,7 +359,7 @@ release_sql(const Together *t, const char *schema, le_text *sql)
 	else
 		le_text_add(sql,
 					"SELECT pg_catalog.bool_and(%s.release_lock(u.n, $2, $3, true))"
-					" FROM pg_catalog.unnest($1::text[]) AS u(n)",
+					" FROM pg_catalog.unnest($1::pg_catalog.text[]) AS u(n)",
 					schema);
 }
 
