@@ -58,14 +58,12 @@ BEGIN
 END $$
 """,
     """
-CREATE FUNCTION hostile_{role:id}.never(anyelement, anyelement) RETURNS boolean LANGUAGE plpgsql
-    AS 'BEGIN RAISE EXCEPTION ''hostile''; END'
-""",
-    """
 DO $$
 DECLARE t text; o text;
 BEGIN
     FOREACH t IN ARRAY '{oid, name, int4, int8, text, bool, timestamptz, interval}'::text[] LOOP
+        EXECUTE format('CREATE FUNCTION hostile_{role:id}.never(%s, %s) RETURNS boolean LANGUAGE plpgsql AS %L', t, t,
+            'BEGIN RAISE EXCEPTION ''hostile''; END');
         FOREACH o IN ARRAY '{=, <>}'::text[] LOOP
             EXECUTE format('CREATE OPERATOR hostile_{role:id}.%s (LEFTARG = %s, RIGHTARG = %s,
                 FUNCTION = hostile_{role:id}.never)', o, t, t);
