@@ -286,7 +286,7 @@ CREATE FUNCTION @extschema@.release_lock(
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(pg_catalog.text, bigint, interval, boolean) IS
-'Releases a lock: true, or false if this token does not hold it; a NULL token holds nothing. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit. It waits for no flush: a crash of the server within the next moments may bring the lock back, held until its TTL ends. It does wait if the TTL is over 5 minutes, with "hold_for", with setting lock_election.durable_release, and for a synchronous standby. "hold_for": nobody is granted the lock until that long after it was acquired; at most lock_election.max_hold_for. A closed name counts for the role as a lock. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock, 53400 too many releases in one transaction, see max_locks_per_transaction.';
+'Releases a lock: true, or false if this token does not hold it; a NULL token holds nothing. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit. It waits for no flush: a crash of the server within the next moments may bring the lock back, held until its TTL ends. It does wait if the TTL is over 5 minutes, with "hold_for", with setting lock_election.durable_release, and for a synchronous standby. "hold_for": nobody is granted the lock until that long after it was acquired; at most lock_election.max_hold_for. A closed name counts for the role as a lock. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock, 53400 too many releases in open transactions, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.is_held(name pg_catalog.text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -391,7 +391,7 @@ CREATE FUNCTION @extschema@.fence_lock(name pg_catalog.text, token bigint)
 RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_lock';
 COMMENT ON FUNCTION @extschema@.fence_lock(pg_catalog.text, bigint) IS
-'From here to the end of the (sub)transaction nobody else is granted this lock: neither the end of its TTL nor a release or an administrator hands it on before. What the transaction writes after this is written by the holder, or not at all. lock_election.fence_timeout bounds it. Errors: LE001 the token does not hold the lock (any more), 42501 another role''s lock, 22023 bad argument, 53400 too many fences in one transaction, see max_locks_per_transaction.';
+'From here to the end of the (sub)transaction nobody else is granted this lock: neither the end of its TTL nor a release or an administrator hands it on before. What the transaction writes after this is written by the holder, or not at all. lock_election.fence_timeout bounds it. Errors: LE001 the token does not hold the lock (any more), 42501 another role''s lock, 22023 bad argument, 53400 too many fences in open transactions, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.fence_guard()
 RETURNS pg_catalog.trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -514,7 +514,7 @@ CREATE FUNCTION @extschema@.advisory_acquire(
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advisory_acquire';
 COMMENT ON FUNCTION @extschema@.advisory_acquire(pg_catalog.text, interval, boolean, pg_catalog.text) IS
-'Acquires an advisory lock of PostgreSQL by name: true, or false if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait; to the millisecond, over 24 days: without limit). scope ''session'': until advisory_release, as often as acquired, or the end of the connection, whatever becomes of the transaction; ''transaction'': to the end of the (sub)transaction. The names have keys apart from those of pg_advisory_lock; two names that hash alike exclude each other. Errors: 22023 bad argument, 55P03 lock_timeout, 40P01 deadlock, 53200 see max_locks_per_transaction.';
+'Acquires an advisory lock of PostgreSQL by name: true, or false if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait; to the millisecond, over 24 days: without limit). scope ''session'': until advisory_release, as often as acquired, or the end of the connection, whatever becomes of the transaction; ''transaction'': to the end of the (sub)transaction. The names have keys apart from those of pg_advisory_lock; two names that hash alike exclude each other. Errors: 22023 bad argument, 25006 a standby (see lock_election.advisory_on_standby), 55P03 lock_timeout, 40P01 deadlock, 53200 see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.advisory_release(name pg_catalog.text, shared boolean DEFAULT false)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -599,7 +599,7 @@ CREATE FUNCTION @extschema@.fence_leader(election pg_catalog.text, term bigint)
 RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_leader';
 COMMENT ON FUNCTION @extschema@.fence_leader(pg_catalog.text, bigint) IS
-'From here to the end of the (sub)transaction nobody else is elected: what the transaction writes after this is written by the leader, or not at all. As fence_lock. Errors: LE001 the term does not lead (any more), 42501 another role''s election, 22023 bad argument, 53400 too many fences in one transaction, see max_locks_per_transaction.';
+'From here to the end of the (sub)transaction nobody else is elected: what the transaction writes after this is written by the leader, or not at all. As fence_lock. Errors: LE001 the term does not lead (any more), 42501 another role''s election, 22023 bad argument, 53400 too many fences in open transactions, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.force_resign(election pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE

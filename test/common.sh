@@ -233,9 +233,27 @@ le_extra_packages()
 			le_say "$p is not available here"
 		fi
 	done
+	# what has come to PostgreSQL belongs to the private copies as well
+	for p in "$LE_TMP" "$LE_TMP/faults"; do
+		[ ! -d "$p/usr/lib/postgresql" ] || le_private_links "$p"
+	done
 }
 
 # --- a private PostgreSQL -------------------------------------------------------------------------------------------
+
+# Links in a private tree for extensions that were installed after it was made.
+le_private_links()
+{
+	local root=$1 sys=/usr/lib/postgresql/$PG_MAJOR dir file
+	for dir in "$("$sys/bin/pg_config" --pkglibdir)" "$("$sys/bin/pg_config" --sharedir)/extension"; do
+		for file in "$dir"/*; do
+			case ${file##*/} in
+				lock_election*) ;;
+				*) [ -e "$root$file" ] || ln -s "$file" "$root$file" ;;
+			esac
+		done
+	done
+}
 
 # PostgreSQL finds its directories relative to its programs. So a tree of links, with real copies of the programs (they
 # resolve links to themselves) and real directories where the extension goes, is an installation of its own.

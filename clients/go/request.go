@@ -206,7 +206,8 @@ func (s *Session) giveBack() bool {
 // --- the sweep ---
 
 const terminateSQL = "SELECT pg_catalog.pg_terminate_backend(a.pid, $3) FROM pg_catalog.pg_stat_activity a WHERE" +
-	" a.pid = $1 AND " + startSQL + " = $2 AND a.pid <> pg_catalog.pg_backend_pid()"
+	" a.pid OPERATOR(pg_catalog.=) $1 AND " + startSQL + " OPERATOR(pg_catalog.=) $2" +
+	" AND a.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()"
 
 // resolve finds out what statements did whose answers were lost. First the backends of the broken connections have to
 // be gone, or they could still take a place that nobody knows of. Behind a pooler nobody knows which they were, and a

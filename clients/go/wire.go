@@ -61,9 +61,9 @@ const startSQL = "(pg_catalog.date_part('epoch', a.backend_start) * 1000000)::bi
 // What has to be known of a server, in one round trip.
 const learnSQL = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery()," +
 	" pg_catalog.pg_backend_pid(), pg_catalog.current_setting('lock_election.notify', true)," +
-	" (SELECT " + startSQL + " FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid())" +
+	" (SELECT " + startSQL + " FROM pg_catalog.pg_stat_activity a WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())" +
 	" FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n" +
-	" ON n.oid = e.extnamespace AND e.extname = 'lock_election') ON true"
+	" ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') ON true"
 
 var errNoCancel = errors.New("no cancel request: the next connection terminates the backend of this one")
 

@@ -409,13 +409,14 @@ connect_hosts(le_session *s)
 /* The extension's schema, NULL where there is none; and what comes after it. */
 #define FROM_SCHEMA                                                                                          \
 	" FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"         \
-	" ON n.oid = e.extnamespace AND e.extname = 'lock_election') ON true"
+	" ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') " \
+	"ON true"
 
 /* What has to be known of the server, in one round trip. */
 static const char info_sql[] =
 	"SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),"
 	" pg_catalog.current_setting('lock_election.notify', true),"
-	" (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a WHERE a.pid = "
+	" (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a WHERE a.pid OPERATOR(pg_catalog.=) "
 	"pg_catalog.pg_backend_pid())" FROM_SCHEMA;
 static const char schema_sql[] = "SELECT pg_catalog.quote_ident(n.nspname)" FROM_SCHEMA;
 

@@ -161,9 +161,8 @@ le_renew(le_session *s)
 	}
 	le_unlock(s);
 	snprintf(lease, sizeof(lease), "%lld", (long long) atomic_load(&s->lease));
-	le_text_add(
-		&sql,
-		"SELECT (extract(epoch FROM @extschema@.keep_alive($1)) OPERATOR(pg_catalog.*) 1000000)::bigint");
+	le_text_add(&sql, "SELECT (extract(epoch FROM @extschema@.keep_alive($1)) OPERATOR(pg_catalog.*) "
+					  "1000000)::pg_catalog.int8");
 	if (look->n > 0)
 	{
 		le_text_add(&sql, ", ");

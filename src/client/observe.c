@@ -29,8 +29,9 @@ enum
 };
 
 #define COLUMNS                                                                                              \
-	"change, term, how, candidate, (extract(epoch FROM elected_at) OPERATOR(pg_catalog.*) 1000000)::bigint," \
-	" (extract(epoch FROM changed_at) OPERATOR(pg_catalog.*) 1000000)::bigint"
+	"change, term, how, candidate, (extract(epoch FROM elected_at) OPERATOR(pg_catalog.*) "                  \
+	"1000000)::pg_catalog.int8,"                                                                             \
+	" (extract(epoch FROM changed_at) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8"
 
 /* --- the application's side --- */
 
@@ -166,7 +167,7 @@ read_last(le_session *s, const char *election)
 								   " COALESCE((SELECT l.term FROM @extschema@.current_leader($1) AS l), 0)) "
 								   "ORDER BY change DESC LIMIT 1";
 	static const char leader_sql[] =
-		"SELECT " COLUMNS " FROM (SELECT 0::bigint AS change, term, 'elected' AS how, candidate,"
+		"SELECT " COLUMNS " FROM (SELECT 0::pg_catalog.int8 AS change, term, 'elected' AS how, candidate,"
 		" elected_at, elected_at AS changed_at FROM @extschema@.current_leader($1)) AS l";
 	const char *values[] = {election};
 	PGresult *result = query(s, last_sql, 1, values);

@@ -127,10 +127,10 @@ is_answer(le_session *s, le_op *op, const PGresult *result)
 static void
 leader(le_session *s, le_op *op)
 {
-	static const char sql[] =
-		"SELECT term, candidate, (extract(epoch FROM elected_at) OPERATOR(pg_catalog.*) 1000000)::bigint,"
-		" (extract(epoch FROM valid_for) OPERATOR(pg_catalog.*) 1000)::bigint"
-		" FROM @extschema@.current_leader($1)";
+	static const char sql[] = "SELECT term, candidate, (extract(epoch FROM elected_at) "
+							  "OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8,"
+							  " (extract(epoch FROM valid_for) OPERATOR(pg_catalog.*) 1000)::pg_catalog.int8"
+							  " FROM @extschema@.current_leader($1)";
 	const char *values[] = {op->name};
 	PGresult *result = run(s, sql, 1, values);
 	le_leader_info *info = &op->leader;

@@ -252,8 +252,9 @@ le_look_sql(int first, le_text *sql)
 {
 	le_text_add(
 		sql,
-		"ARRAY(SELECT u.o FROM ROWS FROM (pg_catalog.unnest($%d::text[]), pg_catalog.unnest($%d::bigint[]),"
-		" pg_catalog.unnest($%d::boolean[])) WITH ORDINALITY AS u(n, t, e, o)"
+		"ARRAY(SELECT u.o FROM ROWS FROM (pg_catalog.unnest($%d::pg_catalog.text[]), "
+		"pg_catalog.unnest($%d::pg_catalog.int8[]),"
+		" pg_catalog.unnest($%d::pg_catalog.bool[])) WITH ORDINALITY AS u(n, t, e, o)"
 		" WHERE CASE WHEN u.e THEN @extschema@.is_leader(u.n, u.t) ELSE @extschema@.is_held(u.n, u.t) END)",
 		first, first + 1, first + 2);
 }

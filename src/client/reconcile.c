@@ -33,7 +33,8 @@
 /* NULL: the role may not end it.  Each session of the login role may have been given another role. */
 static const char end_sql[] = "SELECT CASE WHEN pg_catalog.pg_has_role(usesysid, 'USAGE') THEN "
 							  "pg_catalog.pg_terminate_backend(pid, $3) END"
-							  " FROM pg_catalog.pg_stat_activity WHERE pid = $1 AND backend_start = $2";
+							  " FROM pg_catalog.pg_stat_activity WHERE pid OPERATOR(pg_catalog.=) $1 AND "
+							  "backend_start OPERATOR(pg_catalog.=) $2";
 
 /* Locked at entry and exit. */
 static void

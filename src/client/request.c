@@ -362,7 +362,7 @@ release_sql(const Together *t)
 	if (first->hold_for_ms == 0)
 		return "SELECT @extschema@.release_locks($1, $2)";
 	return "SELECT pg_catalog.bool_and(@extschema@.release_lock(u.n, $2, $3, true))"
-		   " FROM pg_catalog.unnest($1::text[]) AS u(n)";
+		   " FROM pg_catalog.unnest($1::pg_catalog.text[]) AS u(n)";
 }
 
 /*

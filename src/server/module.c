@@ -23,7 +23,8 @@ extern PGDLLEXPORT void _PG_init(void);
 void
 _PG_init(void)
 {
-	/* elsewhere every function says what to add to postgresql.conf */
+	/* elsewhere every function that needs shared memory says what to add to postgresql.conf */
+	le_settings_define_everywhere();
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	le_settings_define();

@@ -139,7 +139,7 @@ CREATE FUNCTION fault_forget_standbys() RETURNS void LANGUAGE c STRICT AS 'lock_
 SQL
 }
 
-# A running cluster with the extension in database postgres.
+# A running cluster with the extension in database postgres; LE_CONF in the environment comes last in its configuration.
 #   init => [...]      arguments of PostgreSQL::Test::Cluster->init, e.g. allows_streaming => 1
 #   conf => text       appended to postgresql.conf
 #   faults => 1        of the build with fault points, see shared/fault.c; their controls are in database postgres
@@ -154,7 +154,7 @@ sub new_node
 
 	push @nodes, $node;
 	$node->init(@{ $opts{init} // [] });
-	$node->append_conf('postgresql.conf', node_conf() . ($opts{conf} // ''));
+	$node->append_conf('postgresql.conf', node_conf() . ($opts{conf} // '') . ($ENV{LE_CONF} // ''));
 	return $node unless $opts{start} // 1;
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION lock_election') if $opts{extension} // 1;

@@ -20,6 +20,7 @@ SELECT results_eq(
 	$$SELECT replace(name, 'lock_election.', '') COLLATE "default", concat_ws(' ', boot_val, unit, min_val, max_val, enumvals::text), context FROM pg_settings
 	  WHERE name LIKE 'lock_election.%' AND context <> 'internal' ORDER BY name COLLATE "C"$$,
 	$$VALUES
+	('advisory_on_standby', 'off', 'user'),
 	('durable_release', 'off', 'user'),
 	('expiry_grace', '0 ms 0 86400000', 'sighup'),
 	('fence_timeout', '60000 ms 0 2147483647', 'sighup'),

@@ -448,8 +448,8 @@ model_stored(Model *m)
 
 /*
  * After a batch that failed a deadline is where it was in memory.  Else it is not
- * before what was promised, nor beyond the TTL; lives.c looks whether dead leases end.  What had ended in the failed batch, or was given another TTL,
- * has one of all these.
+ * before what was promised, nor beyond the TTL; lives.c looks whether dead leases end.
+ * What had ended in the failed batch, or was given another TTL, has one of all these.
  */
 static LeTime
 restored(Model *m, Loss loss, LeTime ttl, LeTime promised, LeTime failed, LeTime actual, LeTime now)

@@ -326,8 +326,61 @@ foreach my $how ('at once', 'after a wait')
 	$release->(401 + $max, 401 + $max);
 	like($a->error, $too_many, 'and no more');
 	$a->query('ROLLBACK');
-	is($release->(401, 1400), '1000', 'a thousand');
-	is($release->(1401, 3000), '1600', 'and more');
+
+	# all transactions that have more than their share of the table have half of it together
+	my $of = sub { my ($s, $from, $to) = @_; return $s->query("WITH l AS MATERIALIZED (SELECT name, token FROM lock_election.locks WHERE name IN (SELECT 'n' || i FROM generate_series($from, $to) i)) SELECT count(*) FROM l WHERE release_lock(name, token)"); };
+	my $too_many_at_a_time = qr/ERROR:  53400: the transactions of this server fence or release too many locks at a time\nDETAIL:  .* until its end: $max at most, .*max_locks_per_transaction \(30\)/s;
+	$_->query('BEGIN') foreach $a, $b, $c;
+	is($of->($a, 401, 400 + $max - 20), $max - 20, 'one transaction has nearly half of the lock table');
+	is($of->($b, 1201, 1230), '30', 'others have their share, which is max_locks_per_transaction');
+	is($of->($c, 1501, 1530), '30', 'each of them');
+	$c->query('SAVEPOINT s');
+	$of->($c, 1531, 1531);
+	like($c->error, $too_many_at_a_time, 'but no more');
+	$c->query('ROLLBACK TO s');
+	$a->query("SELECT pg_terminate_backend(pg_backend_pid())");
+	$a = session($node);
+	is($of->($c, 1531, 1540), '10', 'what a transaction gives back, others get, however it ends');
+	is($of->($b, 1231, 1160 + $max), $max - 70, 'as much as there is');
+	$b->query('SAVEPOINT s');
+	$of->($b, 2999, 2999);
+	like($b->error, $too_many_at_a_time, 'and no more');
+	$b->query('ROLLBACK TO s');
+	$c->query('ROLLBACK');
+	is($of->($b, 2961, 3000), '40', 'a rollback gives back');
+	$_->query('ROLLBACK') foreach $b, $c;
+	is($of->($b, 401, 1400), '1000', 'a thousand');
+	is($of->($b, 1401, 3000), '1600', 'and more');
+	nothing_left($node);
+}
+
+# --- releases and fences of a transaction take no longer for those before them ---
+
+SKIP:
+{
+	my %took;
+
+	skip 'the system does not count the time of processes', 1 if !defined cpu_time($a->pid);
+	foreach my $groups (3, 50)
+	{
+		my $ask = sub {
+			my ($what, $sql) = @_;
+			my $before = cpu_time($a->pid);
+			is($a->query($sql) . $a->error, $groups, "$groups,000 names: $what");
+			push @{ $took{$what} }, (cpu_time($a->pid) - $before) / $groups;
+		};
+
+		$a->query(qq{CREATE TEMP TABLE many AS SELECT names, acquire_locks(names, '5 min') AS token
+			FROM (SELECT array_agg('many' || j || '-' || i) AS names FROM generate_series(1, $groups) j, generate_series(1, 1000) i GROUP BY j) g; BEGIN});
+		$ask->('fenced', q{SELECT count(*) / 1000 FROM many, unnest(names) n WHERE fence_lock(n, token) IS NOT NULL});
+		$ask->('released', q{SELECT count(*) FROM many WHERE release_locks(names, token)});
+		$a->query('COMMIT; DROP TABLE many');
+	}
+	foreach my $what (sort keys %took)
+	{
+		my ($few, $many) = @{ $took{$what} };
+		cmp_ok($many, '<', 3 * $few, sprintf('%s: a thousand names take %.1f ms of processor where there are many, %.1f where there are few', $what, 1000 * $many, 1000 * $few));
+	}
 	nothing_left($node);
 }
 

@@ -151,13 +151,29 @@ subtest 'a standby' => sub {
 	$standby->init_from_backup($node, 'base', has_streaming => 1);
 	$standby->start;
 	my ($one, $two) = map { session($standby) } 1 .. 2;
-	is($one->query(q{SELECT advisory_acquire('x')}), 't', 'acquired');
+	foreach my $scope ('session', 'transaction')
+	{
+		$one->query("SELECT advisory_acquire('x', '0', true, '$scope')");
+		like($one->error, qr/ERROR:  25006: cannot use advisory locks during recovery\nDETAIL:  .*\nHINT:  .*lock_election\.advisory_on_standby/, "$scope: refused");
+	}
+	is($one->query($mine), 0, 'and not taken');
+	$_->query('SET lock_election.advisory_on_standby = on') foreach $one, $two;
+	is($one->query(q{SELECT advisory_acquire('x')}), 't', 'acquired, where a setting asks for it');
 	is($two->query(q{SELECT advisory_acquire('x', '0')}), 'f', 'excludes');
 	is($two->query(q{SELECT advisory_acquire('x', '50 ms', scope => 'transaction')}), 'f', 'waits');
 	is($node->safe_psql('postgres', q{SELECT advisory_acquire('x', '0')}), 't', 'each server has its own');
 	is($one->query(q{SELECT advisory_release('x')}), 't', 'released');
 	is($two->query(q{SELECT advisory_acquire('x', '0', true)}), 't', 'free');
 	$_->quit foreach $one, $two;
+
+	$standby->append_conf('postgresql.conf', "shared_preload_libraries = ''");
+	$standby->restart;
+	$one = session($standby);
+	$one->query(q{SELECT advisory_acquire('x')});
+	like($one->error, qr/ERROR:  25006: /, 'not preloaded: refused as well');
+	$one->quit;
+	is($standby->safe_psql('postgres', q{SELECT advisory_acquire('x', '0')}, connstr => $standby->connstr('postgres') . q{ options='-c lock_election.advisory_on_standby=on'}),
+		't', 'and acquired, where the setting was there before the library');
 	$standby->stop;
 };
 

@@ -190,6 +190,46 @@ sub served_together
 	nothing_left($node);
 }
 
+# A request for very many names waits, and when it is to wait again, after a load, they cannot be had: that is told to nobody else.
+{
+	my $names = q{ARRAY['x'] || ARRAY(SELECT repeat('n', 50) || i FROM generate_series(1, 500) i)};
+	my $waits = session($node);
+	my $lost = qr/ERROR:  XX000: fault at "segment-attached"/;
+
+	foreach my $after ('a batch that failed', 'the end of a manager')
+	{
+		my $x = acquire($a, 'x', q{'1 min'});
+
+		$waits->async("SELECT acquire_locks($names, '1 min')");
+		waiting($waits);
+		fault(q{set('segment-attached', 'error', times => 1)});
+		if ($after eq 'a batch that failed') { fault(q{set('batch-begun', 'error', times => 1)}); }
+		else { replace_manager(); }
+		my $y = acquire($b, 'y', q{'1 min'});
+		like($y, qr/^\d+$/, "after $after: whoever is served next is not told") or diag $b->error;
+		$waits->wait;
+		like($waits->error, $lost, 'but whose names they are');
+		release($b, 'y', $y) if $y;
+		$waits->async("SELECT acquire_locks($names, '1 min')");
+		waiting($waits);
+		release($a, 'x', $x);
+		like(my $all = $waits->wait, qr/^\d+$/, 'asked again, it is served');
+		is($waits->query("SELECT release_locks($names, $all)"), 't', 'and gives all of them back');
+		fault('clear()');
+		nothing_left($node);
+	}
+
+	# one that is new fails alone as well, without a load
+	my $before = $free->query('SELECT failed_batches FROM lock_election.stat');
+	fault(q{set('segment-attached', 'error', times => 1)});
+	$waits->query("SELECT acquire_locks($names, '1 min')");
+	like($waits->error, $lost, 'a new request whose names cannot be had');
+	is($free->query('SELECT failed_batches FROM lock_election.stat') - $before, 0, 'is refused alone');
+	fault('clear()');
+	$waits->quit;
+	nothing_left($node);
+}
+
 # A session is about to read its answer when its release, which is in its mailbox as well, is refused: that says nothing to it.
 {
 	my $x = acquire($a, 'x', q{'1 min'});

@@ -86,10 +86,11 @@ export function lookAt (lease: Lease, schema: string): Statement {
 export const learnServer =
   'SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),' +
   " pg_catalog.current_setting('lock_election.notify', true)," +
-  ' (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a WHERE a.pid = pg_catalog.pg_backend_pid()),' +
+  ' (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a' +
+  ' WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()),' +
   ' pg_catalog.current_database()' +
   ' FROM (VALUES (0)) v LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n' +
-  " ON n.oid = e.extnamespace AND e.extname = 'lock_election') ON true"
+  " ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') ON true"
 
 /** Ends the backend of the connection before; no row: it is gone. */
 export const endBackend =

@@ -28,6 +28,7 @@
 #include "utils/wait_event.h"
 
 #include "backend/durability.h"
+#include "backend/newest.h"
 #include "backend/pending.h"
 #include "backend/session_request.h"
 #include "backend/session_mailbox.h"
@@ -43,27 +44,43 @@
 /* A commit looks this often whether there is a manager. */
 #define LOOK_MS 100
 
+/* Each item is found in two ways. */
+typedef enum Way
+{
+	BY_TOKEN, /* and name: several locks that were acquired at once have one token */
+	BY_NAME   /* and kind, whatever the token */
+} Way;
+
+#define WAYS 2
+
 /*
  * A release deferred to the commit or, if cancel is set, a re-acquire that
  * takes back the older releases of this token and name.
  */
 typedef struct LePending
 {
-	struct LePending *older;
+	struct LePending *older;       /* of the transaction */
+	struct LePending *alike[WAYS]; /* the next older item that has the same hash */
+	int64 total;                   /* holds of the token and name that are to be released, as of this item */
 	SubTransactionId subxact;
 	bool cancel;
-	bool unnamed; /* an unnamed holder of this connection */
+	bool cancelled; /* by a newer item; known in drop_cancelled() alone */
+	bool unnamed;   /* an unnamed holder of this connection */
 	LeKind kind;
 	Oid role;
 	uint32 holds;
 	LeTime hold_for_us;
 	int64 token;
+	uint64 hash[WAYS];
 	uint32 name_len;
 	char name[FLEXIBLE_ARRAY_MEMBER];
 } LePending;
 
-static LePending *pending = NULL; /* in TopTransactionContext */
+static LePending *pending = NULL; /* newest item; in TopTransactionContext */
 static bool any_cancel = false;   /* one of them may have cancel set */
+
+/* by the hash of each way */
+static LeNewest newest[WAYS];
 
 /* The segment that le_pending_prepare() has made for more releases than a mailbox has room for. */
 static dsm_handle prepared = DSM_HANDLE_INVALID;
@@ -71,21 +88,56 @@ static bool is_closed = false; /* le_pending_prepare() has been called: nothing 
 
 static bool is_async = false; /* the only release is asynchronous */
 
+static bool
+is_named(const LePending *p, LeText name)
+{
+	return p->name_len == name.len && memcmp(p->name, name.data, name.len) == 0;
+}
+
+/* The newest item of this token and name; NULL: none. */
+static LePending *
+find_token(int64 token, LeText name)
+{
+	LePending *p = le_newest(newest[BY_TOKEN], le_newest_hash(name, (uint64) token));
+
+	while (p != NULL && !(p->token == token && is_named(p, name)))
+		p = p->alike[BY_TOKEN];
+	return p;
+}
+
 /* A new item of the list, of the current subtransaction; an error once the commit has begun. */
 static LePending *
-pending_new(int64 token, LeText name)
+pending_new(LeKind kind, int64 token, LeText name, uint32 holds)
 {
-	LePending *p;
+	LePending *p, *before;
 
 	if (is_closed)
 		elog(ERROR, "cannot release a lock while its transaction commits");
 	Assert(token > 0 && name.len <= LE_MAX_NAME && !is_async);
+
+	/* 1. what may fail */
+	before = find_token(token, name);
 	p = MemoryContextAllocZero(TopTransactionContext, offsetof(LePending, name) + name.len);
 	p->subxact = GetCurrentSubTransactionId();
+	p->kind = kind;
 	p->token = token;
+	p->holds = holds;
+	p->cancel = holds == 0;
+	p->total = holds == 0 ? 0 : (before != NULL ? before->total : 0) + holds;
 	p->name_len = name.len;
 	if (name.len > 0)
 		memcpy(p->name, name.data, name.len);
+	p->hash[BY_TOKEN] = le_newest_hash(name, (uint64) token);
+	p->hash[BY_NAME] = le_newest_hash(name, (uint64) kind);
+	for (int way = 0; way < WAYS; way++)
+		le_newest_reserve(&newest[way], p->hash[way]);
+
+	/* 2. link it */
+	for (int way = 0; way < WAYS; way++)
+	{
+		p->alike[way] = le_newest(newest[way], p->hash[way]);
+		le_newest_set(newest[way], p->hash[way], p);
+	}
 	p->older = pending;
 	pending = p;
 	return p;
@@ -94,16 +146,15 @@ pending_new(int64 token, LeText name)
 void
 le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for_us, uint32 holds, bool unnamed)
 {
-	LePending *p = pending_new(token, name);
+	LePending *p;
 	LOCKTAG tag PG_USED_FOR_ASSERTS_ONLY = le_fence_tag(token);
 
 	/* step 1 above: nobody takes the lock away before the commit, or its end is on its way already */
 	Assert(le_lock_held_by_me(&tag, ShareLock) || pg_atomic_read_u32(&le_my_mailbox->releasing) != 0);
 	Assert(holds > 0 && hold_for_us >= 0);
-	p->kind = kind;
+	p = pending_new(kind, token, name, holds);
 	p->role = GetUserId();
 	p->hold_for_us = hold_for_us;
-	p->holds = holds;
 	p->unnamed = unnamed;
 	le_xact.is_touched = true;
 }
@@ -126,9 +177,11 @@ le_pending_is_free(void)
 void
 le_pending_cancel(int64 token, LeText name)
 {
-	if (le_pending_count(token, name) == 0)
+	const LePending *p = find_token(token, name);
+
+	if (p == NULL || p->total == 0)
 		return;
-	pending_new(token, name)->cancel = true;
+	(void) pending_new(p->kind, token, name, 0);
 	any_cancel = true;
 }
 
@@ -139,48 +192,24 @@ le_pending_cancel_all(const LeCommand *cmd, int64 token)
 		le_pending_cancel(token, le_command_name(cmd, i));
 }
 
-/* Is it of this token and name?  Several locks that were acquired at once have one token. */
-static bool
-is_of(const LePending *p, int64 token, LeText name)
-{
-	return p->token == token && p->name_len == name.len && memcmp(p->name, name.data, name.len) == 0;
-}
-
-/* Has a later acquire taken this release back? */
-static bool
-is_cancelled(const LePending *release)
-{
-	LeText name = {release->name, release->name_len};
-
-	/* a walk over all newer ones: only where one of them cancels */
-	for (LePending *p = pending; any_cancel && p != release; p = p->older)
-	{
-		if (p->cancel && is_of(p, release->token, name))
-			return true;
-	}
-	return false;
-}
-
 int64
 le_pending_count(int64 token, LeText name)
 {
-	int64 n = 0;
+	const LePending *p = find_token(token, name);
 
-	for (LePending *p = pending; p != NULL; p = p->older)
-	{
-		if (is_of(p, token, name) && !p->cancel && !is_cancelled(p))
-			n += p->holds;
-	}
-	return n;
+	return p != NULL ? p->total : 0;
 }
 
 int64
 le_pending_own(LeKind kind, LeText name)
 {
-	for (LePending *p = pending; p != NULL; p = p->older)
+	const LePending *p = le_newest(newest[BY_NAME], le_newest_hash(name, (uint64) kind));
+
+	/* a token whose releases were taken back counts none; those of its releases that were not are newer */
+	for (; p != NULL; p = p->alike[BY_NAME])
 	{
-		if (!p->cancel && p->unnamed && p->kind == kind && p->name_len == name.len &&
-			memcmp(p->name, name.data, name.len) == 0 && !is_cancelled(p))
+		if (!p->cancel && p->unnamed && p->kind == kind && is_named(p, name) &&
+			le_pending_count(p->token, name) > 0)
 			return p->token;
 	}
 	return 0;
@@ -188,19 +217,37 @@ le_pending_own(LeKind kind, LeText name)
 
 /* --- before the commit --- */
 
-/* Take off what was cancelled, and then what has cancelled it: that is newer, so it stays for the first walk. */
+/* The next older item of the same token and name; NULL: none. */
+static LePending *
+find_older(const LePending *p)
+{
+	LePending *older = p->alike[BY_TOKEN];
+
+	while (older != NULL && !(older->token == p->token && is_named(older, (LeText){p->name, p->name_len})))
+		older = older->alike[BY_TOKEN];
+	return older;
+}
+
+/*
+ * Take off the releases that an acquire has taken back, and the items that did it.
+ * Newest first: whatever is older than a cancel, and of its token and name, goes.
+ */
 static void
 drop_cancelled(void)
 {
-	for (int walk = 0; walk < 2; walk++)
+	LePending **at = &pending;
+
+	while (any_cancel && *at != NULL)
 	{
-		for (LePending **p = &pending; *p != NULL;)
-		{
-			if (walk == 0 ? !(*p)->cancel && is_cancelled(*p) : (*p)->cancel)
-				*p = (*p)->older;
-			else
-				p = &(*p)->older;
-		}
+		LePending *p = *at;
+		LePending *next = find_older(p);
+
+		if ((p->cancel || p->cancelled) && next != NULL)
+			next->cancelled = true;
+		if (p->cancel || p->cancelled)
+			*at = p->older;
+		else
+			at = &p->older;
 	}
 	any_cancel = false;
 }
@@ -434,6 +481,7 @@ le_pending_top_ended(bool is_commit)
 		dsm_unpin_segment(prepared);
 	prepared = DSM_HANDLE_INVALID;
 	pending = NULL;
+	newest[BY_TOKEN] = newest[BY_NAME] = NULL;
 	any_cancel = is_closed = is_async = false;
 	return lsn;
 }
@@ -442,7 +490,13 @@ void
 le_pending_sub_aborted(SubTransactionId subxact)
 {
 	Assert(subxact > TopSubTransactionId);
-	while (pending != NULL && pending->subxact >= subxact)
-		pending = pending->older;
+	for (; pending != NULL && pending->subxact >= subxact; pending = pending->older)
+	{
+		for (int way = 0; way < WAYS; way++)
+		{
+			Assert(le_newest(newest[way], pending->hash[way]) == pending);
+			le_newest_set(newest[way], pending->hash[way], pending->alike[way]);
+		}
+	}
 	Assert(!is_async || (pending != NULL && pending->older == NULL));
 }

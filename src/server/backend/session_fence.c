@@ -11,6 +11,15 @@
  *		manager answers that after the batch in which it may have looked before 1.
  *	3.	le_fence_note() remembers the name, for the guards of tables.  The note lives
  *		as long as the lock.
+ *
+ * A fence takes an entry of PostgreSQL's lock table, which is everybody's.  One entry
+ * for all fences of a transaction would not do.  The manager asks about a token, also
+ * after its own restart, and then nothing but that table says what is fenced: an entry
+ * without the token would keep the locks of all others as well.  So fences are bounded:
+ *
+ *	-	max_locks_per_transaction of them are the transaction's own share of the table.
+ *		It gets them whatever others have.
+ *	-	The fences of all transactions that have more than that take half of the table.
  */
 #include "postgres.h"
 
@@ -19,18 +28,22 @@
 #include "storage/lock.h"
 #include "utils/memutils.h"
 
+#include "backend/newest.h"
 #include "backend/session_fence.h"
 #include "backend/session_mailbox.h"
 #include "backend/xactstate.h"
 #include "shared/compat.h"
 #include "shared/fence_lock.h"
+#include "shared/shmem.h"
 
 typedef struct LeFence
 {
 	struct LeFence *older;
+	struct LeFence *alike; /* the next older one whose name has the same hash */
 	SubTransactionId subxact;
 	LeKind kind;
 	int64 token;
+	uint64 hash; /* of kind and name */
 	uint32 name_len;
 	char name[FLEXIBLE_ARRAY_MEMBER];
 } LeFence;
@@ -45,37 +58,63 @@ typedef struct LeFenceCount
 
 /* in TopTransactionContext */
 static LeFence *fences = NULL;
+static LeNewest newest = NULL; /* of fences, by their hash */
 static LeFenceCount *counts = NULL;
 
-/*
- * PostgreSQL's lock table is everybody's: one transaction may take half of it
- * for its fences.
- */
+/* Of many_fences those that are this transaction's: none, or all that counts has. */
+static int my_many_fences = 0;
+
+/* Half of the lock table: for transactions that have more fences than max_locks_per_transaction. */
 static int64
 max_fences(void)
 {
 	return (int64) max_locks_per_xact * MaxBackends / 2;
 }
 
-/* An error if this transaction has as many fences as one may have. */
+/* Moves this transaction's part of many_fences to what it has to be for so many fences. */
 static void
-check_room(void)
+share_fences(int count)
+{
+	int many = count > max_locks_per_xact ? count : 0;
+
+	pg_atomic_fetch_add_u32(&le_shared->many_fences, many - my_many_fences);
+	my_many_fences = many;
+}
+
+static int
+count_fences(void)
 {
 	int count = 0;
 
 	for (const LeFenceCount *c = counts; c != NULL; c = c->older)
 		count += c->count;
-	if (count >= max_fences())
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("this transaction fences or releases too many locks"),
-				 errdetail("Each token that it fences or releases is fenced until its end: " INT64_FORMAT
-						   " at most, half of the lock table.",
-						   max_fences()),
-				 errhint("Release in several transactions, or acquire together what is released together: "
-						 "acquire_locks() gives one token, revoke_lease() ends all that is on a lease.  "
-						 "See max_locks_per_transaction (%d).",
-						 max_locks_per_xact)));
+	return count;
+}
+
+/* An error if there is no room for so many fences of this transaction. */
+static void
+check_room(int count)
+{
+	int64 all;
+
+	share_fences(count);
+	all = pg_atomic_read_u32(&le_shared->many_fences);
+	if (my_many_fences == 0 || all <= max_fences())
+		return;
+	share_fences(count - 1);
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+		 count > max_fences()
+			 ? errmsg("this transaction fences or releases too many locks")
+			 : errmsg("the transactions of this server fence or release too many locks at a time"),
+		 errdetail("Each token that a transaction fences or releases is fenced until its end: " INT64_FORMAT
+				   " at most, half of the lock table.",
+				   max_fences()),
+		 errhint("Release in several transactions, or acquire together what is released together: "
+				 "acquire_locks() gives one token, revoke_lease() ends all that is on a lease.  "
+				 "See max_locks_per_transaction (%d).",
+				 max_locks_per_xact)));
 }
 
 /* One more fence of the current subtransaction. */
@@ -84,6 +123,7 @@ count_fence(void)
 {
 	SubTransactionId subxact = GetCurrentSubTransactionId();
 
+	check_room(count_fences() + 1);
 	if (counts == NULL || counts->subxact < subxact)
 	{
 		LeFenceCount *c = MemoryContextAlloc(TopTransactionContext, sizeof(LeFenceCount));
@@ -103,10 +143,7 @@ le_fence_take(int64 token)
 
 	Assert(token > 0 && IsTransactionState());
 	if (!le_lock_held_by_me(&tag, ShareLock))
-	{
-		check_room();
 		count_fence();
-	}
 
 	/* counted before it is taken: the manager looks only where there is one */
 	le_xact_fencing();
@@ -122,11 +159,15 @@ le_fence_note(LeKind kind, LeText name, int64 token)
 	LOCKTAG tag PG_USED_FOR_ASSERTS_ONLY = le_fence_tag(token);
 
 	Assert(le_lock_held_by_me(&tag, ShareLock) && name.len > 0);
+	fence->hash = le_newest_hash(name, (uint64) kind);
+	le_newest_reserve(&newest, fence->hash);
 	fence->subxact = GetCurrentSubTransactionId();
 	fence->kind = kind;
 	fence->token = token;
 	fence->name_len = name.len;
 	memcpy(fence->name, name.data, name.len);
+	fence->alike = le_newest(newest, fence->hash);
+	le_newest_set(newest, fence->hash, fence);
 	fence->older = fences;
 	fences = fence;
 }
@@ -134,7 +175,9 @@ le_fence_note(LeKind kind, LeText name, int64 token)
 bool
 le_fence_is_mine(LeKind kind, LeText name, int64 token)
 {
-	for (const LeFence *fence = fences; fence != NULL; fence = fence->older)
+	uint64 hash = le_newest_hash(name, (uint64) kind);
+
+	for (const LeFence *fence = le_newest(newest, hash); fence != NULL; fence = fence->alike)
 	{
 		LOCKTAG tag = le_fence_tag(fence->token);
 
@@ -150,15 +193,18 @@ le_fence_is_mine(LeKind kind, LeText name, int64 token)
 void
 le_fence_sub_aborted(SubTransactionId subxact)
 {
-	while (fences != NULL && fences->subxact >= subxact)
-		fences = fences->older;
+	for (; fences != NULL && fences->subxact >= subxact; fences = fences->older)
+		le_newest_set(newest, fences->hash, fences->alike);
 	while (counts != NULL && counts->subxact >= subxact)
 		counts = counts->older;
+	share_fences(count_fences());
 }
 
 void
 le_fence_top_ended(void)
 {
 	fences = NULL;
+	newest = NULL;
 	counts = NULL;
+	share_fences(0);
 }

@@ -31,6 +31,8 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
+
 #include "manager/manager.h"
 #include "shared/compat.h"
 #include "shared/names.h"
@@ -260,6 +262,34 @@ read_command(LeMailbox *box, LeTime now, LeCommand *cmd)
 	return cmd->nnames == 0 || le_names_get(box, cmd);
 }
 
+/*
+ * The command of a mailbox that read_command() can read.  False: there is none, and the request is
+ * answered.  An error, as its names cannot be had, is this request's alone: nothing is applied yet,
+ * so the batch goes on.  That matters after a load, when requests that waited are read in the
+ * batch of another mailbox.
+ */
+static bool
+take_command(uint32 proc, LeTime now, LeCommand *cmd)
+{
+	volatile bool taken = false;
+
+	Assert(!IsTransactionState());
+	PG_TRY();
+	{
+		taken = read_command(mailbox_of(proc), now, cmd);
+		if (!taken)
+			answer_withdrawn(proc);
+	}
+	PG_CATCH();
+	{
+		ErrorData *error = le_txn_failed(true);
+
+		le_answer_error(proc, error->sqlerrcode, error->message);
+	}
+	PG_END_TRY();
+	return taken;
+}
+
 static void
 answer_limit(uint32 proc, const char *message, int limit)
 {
@@ -343,12 +373,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	Assert(batch->nfresh > 0 && batch->fresh[batch->nfresh - 1] == proc);
 
 	/* read and reserve: what may fail */
-	if (!read_command(box, batch->now, &cmd))
-	{
-		answer_withdrawn(proc);
-		return;
-	}
-	if (!reserve(proc, &cmd))
+	if (!take_command(proc, batch->now, &cmd) || !reserve(proc, &cmd))
 		return;
 
 	/* apply */

@@ -11,6 +11,7 @@
 #include "storage/dsm.h"
 
 #include "shared/compat.h"
+#include "shared/fault.h"
 #include "shared/names.h"
 #include "shared/shmem.h"
 
@@ -138,6 +139,7 @@ le_segment_attach(dsm_handle handle)
 	PG_TRY();
 	{
 		attached = dsm_attach(handle);
+		LE_FAULT("segment-attached");
 	}
 	PG_CATCH();
 	{

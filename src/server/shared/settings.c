@@ -26,6 +26,7 @@ int le_expiry_grace_ms = 0;
 int le_min_batch_interval_ms = 0;
 int le_min_durability = LE_DURABLE_OFF;
 bool le_durable_release = false;
+bool le_advisory_on_standby = false;
 int le_notify = LE_NOTIFY_ALL;
 int le_history_retention_min = 7 * 24 * 60;
 int le_fence_timeout_ms = 60 * 1000;
@@ -66,6 +67,16 @@ define_sizes(void)
 		"Counted are name, value and 150 bytes of each key as it is now; not its older row versions, which "
 		"take room until VACUUM removes them, nor WAL.",
 		&le_max_keys_per_role_mb, 256, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
+}
+
+void
+le_settings_define_everywhere(void)
+{
+	DefineCustomBoolVariable("lock_election.advisory_on_standby",
+							 "Lets advisory_acquire take locks on a standby.",
+							 "They exclude only those that ask the same standby: not for programs whose "
+							 "statements a proxy may send to any server.",
+							 &le_advisory_on_standby, false, PGC_USERSET, 0, NULL, NULL, NULL);
 }
 
 void

@@ -14,6 +14,9 @@
 /* 24 days: the longest TTL and hold_for. */
 #define LE_MAX_DURATION_MS (24 * 24 * 60 * 60 * 1000)
 
+/* From _PG_init: of what needs no shared memory, wherever the library is loaded. */
+extern void le_settings_define_everywhere(void);
+
 /* From _PG_init, while shared_preload_libraries are loaded. */
 extern void le_settings_define(void);
 
@@ -51,6 +54,7 @@ extern int le_expiry_grace_ms;
 extern int le_min_batch_interval_ms;
 extern int le_min_durability; /* LeMinDurability */
 extern bool le_durable_release;
+extern bool le_advisory_on_standby;
 extern int le_notify;                /* LeNotify */
 extern int le_history_retention_min; /* 0: for ever */
 extern int le_fence_timeout_ms;      /* 0: none */

@@ -103,6 +103,7 @@ shmem_startup(void)
 		le_shared->boot = (uint64) GetCurrentTimestamp();
 		le_shared->checkpoint_at = last_checkpoint();
 		pg_atomic_init_u64(&le_shared->incarnation, 0);
+		pg_atomic_init_u32(&le_shared->many_fences, 0);
 		le_shared->max_sessions = MaxBackends;
 		le_shared->max_databases = le_max_databases;
 		le_shared->launcher_proc = -1;

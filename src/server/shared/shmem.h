@@ -263,6 +263,7 @@ typedef struct LeShared
 	uint64 boot;                  /* this life of the shared memory; not 0 */
 	TimestampTz checkpoint_at;    /* the last one before it, on a standby by its primary's clock */
 	pg_atomic_uint64 incarnation; /* highest that any database has had */
+	pg_atomic_uint32 many_fences; /* fences of all transactions that have many, see backend/session_fence.c */
 	int max_sessions;
 	int max_databases;
 	int launcher_pid;  /* under lock */

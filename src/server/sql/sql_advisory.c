@@ -5,12 +5,14 @@
  * An advisory lock as pg_advisory_lock() takes it, but in a key space of its
  * own: whatever keys the application uses, the two do not meet.  Neither
  * shared memory nor a manager is needed, so these work without
- * shared_preload_libraries, and on a standby.
+ * shared_preload_libraries, and on a standby, if lock_election.advisory_on_standby
+ * asks for that.
  */
 #include "postgres.h"
 
 #include <limits.h>
 
+#include "access/xlog.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
@@ -18,6 +20,7 @@
 #include "utils/wait_event.h"
 
 #include "shared/compat.h"
+#include "shared/settings.h"
 #include "sql/sql_args.h"
 
 LE_FUNCTION(le_advisory_acquire);
@@ -115,6 +118,20 @@ wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout_ms)
 	return held;
 }
 
+/*
+ * A standby's lock excludes nobody on the primary.  A proxy that sends SELECT to any
+ * server would let two in, and neither would know.
+ */
+static void
+check_server(void)
+{
+	if (RecoveryInProgress() && !le_advisory_on_standby)
+		ereport(ERROR, (errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+						errmsg("cannot use advisory locks during recovery"),
+						errdetail("A lock of this standby would exclude nobody on the primary."),
+						errhint("Connect to the primary, or set lock_election.advisory_on_standby.")));
+}
+
 /* advisory_acquire(name, wait, shared, scope) */
 Datum
 le_advisory_acquire(PG_FUNCTION_ARGS)
@@ -124,6 +141,7 @@ le_advisory_acquire(PG_FUNCTION_ARGS)
 	LOCKMODE mode = shared_arg(fcinfo, 2);
 	bool session = le_arg_is_first(fcinfo, 3, "scope", "session", "transaction");
 
+	check_server();
 	if (LockAcquire(&tag, mode, session, true) != LOCKACQUIRE_NOT_AVAIL)
 		PG_RETURN_BOOL(true);
 	if (wait_us == 0)

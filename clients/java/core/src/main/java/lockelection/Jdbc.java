@@ -20,10 +20,11 @@ final class Jdbc implements Wire {
 	/** What has to be known of the server, in one round trip. */
 	private static final String INFO = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(),"
 			+ " pg_catalog.current_setting('lock_election.notify', true), pg_catalog.pg_backend_pid(), a.backend_start::text,"
-			+ " COALESCE((SELECT s.ssl FROM pg_catalog.pg_stat_ssl s WHERE s.pid = pg_catalog.pg_backend_pid()), true)"
+			+ " COALESCE((SELECT s.ssl FROM pg_catalog.pg_stat_ssl s"
+			+ " WHERE s.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()), true)"
 			+ " FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) AS a"
 			+ " LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
-			+ " ON n.oid = e.extnamespace AND e.extname = 'lock_election') ON true";
+			+ " ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') ON true";
 
 	private final Connection connection;
 	/** null: another driver's connection, or a wrapper that does not let us through. */
