@@ -270,7 +270,7 @@ CREATE FUNCTION @extschema@.renew_lock(name pg_catalog.text, token bigint, ttl i
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_renew_lock';
 COMMENT ON FUNCTION @extschema@.renew_lock(pg_catalog.text, bigint, interval) IS
-'Starts the lock''s TTL again, with another length if "ttl" is given, and returns the time that it is valid, counted from the moment when the call was sent; NULL if the lock is lost. NULL is answered at once: from a primary that was cut off and replaced it does not mean that the new one has ended the lock. A lock that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s lock, 55000 a token that is still queued.';
+'Starts the lock''s TTL again, with another length if "ttl" is given, and returns the time that it is valid, counted from the moment when the call was sent: what a crash of the server at this moment would leave. That is the TTL; for less it is valid after a restart until the renewal''s row is flushed, and while nothing can be written. NULL if the lock is lost. NULL is answered at once: from a primary that was cut off and replaced it does not mean that the new one has ended the lock. A lock that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s lock, 55000 a token that is still queued.';
 
 CREATE FUNCTION @extschema@.release_lock(name pg_catalog.text)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -431,7 +431,7 @@ CREATE FUNCTION @extschema@.keep_alive(lease bigint)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_keep_alive';
 COMMENT ON FUNCTION @extschema@.keep_alive(bigint) IS
-'Starts the lease''s TTL again, for all that hangs on it, and returns it: it counts from the moment when the call was sent; NULL if the lease has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
+'Starts the lease''s TTL again, for all that hangs on it, and returns for how long the lease is valid, counted from the moment when the call was sent: the TTL, or what a crash of the server would leave if that is less, as in renew_lock. NULL if the lease has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
 
 CREATE FUNCTION @extschema@.revoke_lease(lease bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE

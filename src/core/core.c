@@ -121,8 +121,8 @@ le_core_destroy(LeCore *core)
 void
 le_core_set_uptime(LeCore *core, LeTime uptime)
 {
-	assert(uptime >= core->uptime);
-	core->uptime = uptime;
+	if (uptime > core->uptime)
+		core->uptime = uptime;
 }
 
 void

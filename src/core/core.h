@@ -138,7 +138,8 @@ extern void le_core_set_horizon(LeCore *core, LeTime horizon);
 
 /*
  * For how long this life of a manager has lasted until now, without the time in which nothing could
- * be written: at least what is recorded of it.
+ * be written: at least what is recorded of it.  One that is less than before is ignored: a pause has
+ * set the clock of the environment back to its beginning.
  */
 extern void le_core_set_uptime(LeCore *core, LeTime uptime);
 
@@ -164,6 +165,9 @@ extern LeTime le_core_next_deadline(const LeCore *core);
  * May not fail.
  */
 extern void le_core_stop_waiting(LeCore *core, uint64_t session, uint32_t sessno, LeTime now);
+
+/* Does the end of this session end nothing, neither a wait nor what is bound to it? */
+extern bool le_core_end_is_quiet(const LeCore *core, uint64_t session, uint32_t sessno);
 
 /* Does this UNDO end anything? */
 extern bool le_core_has_to_undo(const LeCore *core, const LeCommand *cmd);

@@ -130,6 +130,14 @@ le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 }
 
 bool
+le_core_end_is_quiet(const LeCore *core, uint64_t id, uint32_t sessno)
+{
+	const LeSession *session = &core->sessions[sessno];
+
+	return session->id != id || (session->waiting_on == NULL && session->bound == 0);
+}
+
+bool
 le_core_has_to_undo(const LeCore *core, const LeCommand *cmd)
 {
 	const LeSession *session = &core->sessions[cmd->sessno];

@@ -256,7 +256,7 @@ record(void)
 	bool written;
 
 	meta.uptime = (uint32) (uptime(core_now()) / LE_LIFE_TICK);
-	Assert(meta.uptime >= le_mgr.meta.uptime && meta.life == le_mgr.life.number);
+	Assert(meta.life == le_mgr.life.number);
 	written = le_store_write_life(&meta);
 	(void) le_txn_commit(false);
 	if (!written)

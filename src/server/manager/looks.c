@@ -117,11 +117,37 @@ clear_empty_undo(uint32 proc)
 		le_wake((int) proc);
 }
 
+/*
+ * The end of a session that leaves nothing to end, and no other mail: or no session could use the mailbox until
+ * something can be written.
+ */
+static void
+take_quiet_end(uint32 proc, LeTime now)
+{
+	LeMailbox *box = mailbox_of(proc);
+	uint32 mail = pg_atomic_read_u32(&box->mail);
+	LeCommand cmd = {.type = LE_CMD_SESSION_END, .session = box->session, .sessno = proc};
+	LeReply reply;
+
+	if ((mail & ~LE_MAIL_WAITS_LONG) != LE_MAIL_SESSION_END || pg_atomic_read_u64(&box->undo) != 0 ||
+		!le_core_end_is_quiet(le_mgr.core, box->session, proc))
+		return;
+	le_core_apply(le_mgr.core, &cmd, now, &reply);
+	if (reply.next != 0)
+		return;
+	pg_atomic_fetch_and_u32(&box->mail, ~mail);
+	le_mailbox_clear(box);
+	le_wake((int) proc);
+}
+
 void
 le_take_looks(Batch *batch)
 {
 	for (int i = 0; i < batch->n; i++)
+	{
 		clear_empty_undo(batch->procs[i]);
+		take_quiet_end(batch->procs[i], batch->now);
+	}
 	for (int i = 0; i < batch->n; i++)
 	{
 		uint32 proc = batch->procs[i];

@@ -190,11 +190,13 @@ core_now(void)
 	return le_pause_time(&le_mgr.pause, le_clock());
 }
 
-/* For how long this manager has run until then, on the core's clock, without outages. */
+/* For how long this manager has run until then, on the core's clock, which pauses set back; without outages. */
 static inline LeTime
 uptime(LeTime now)
 {
-	return (le_mgr.outage.since != 0 ? le_mgr.outage.core_since : now) - le_mgr.life_began;
+	LeTime until = le_mgr.outage.since != 0 ? le_mgr.outage.core_since : now;
+
+	return Max(until - le_mgr.life_began, 0);
 }
 
 static inline LeMailbox *
@@ -413,8 +415,8 @@ extern void le_memory_free(void *arg, void *p);
 /* What the state takes, in bytes. */
 extern Size le_memory_used(void);
 
-/* le_core_reserve() within lock_election.max_memory, if the command adds something.  False: there is no room. */
-extern bool le_memory_reserve(const LeCommand *cmd);
+/* Reserve what the command of this mailbox may add.  False: there is no room for it, and it is answered. */
+extern bool le_memory_reserve(uint32 proc, const LeCommand *cmd);
 
 /* After a load: warn if the state takes more than that. */
 extern void le_memory_warn(void);

@@ -58,8 +58,9 @@ le_memory_free(void *arg, void *p)
 	pfree(p);
 }
 
-bool
-le_memory_reserve(const LeCommand *cmd)
+/* le_core_reserve() within lock_election.max_memory, if the command adds something.  False: there is no room. */
+static bool
+reserve_memory(const LeCommand *cmd)
 {
 	bool adds =
 		cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_GRANT_LEASE || cmd->type == LE_CMD_PROCLAIM;
@@ -74,6 +75,36 @@ le_memory_reserve(const LeCommand *cmd)
 	reserved = le_core_reserve(le_mgr.core, cmd);
 	refuse_beyond_limit = false;
 	return reserved;
+}
+
+static void
+answer_limit(uint32 proc, const char *message, int limit)
+{
+	char text[LE_MESSAGE_SIZE];
+
+	snprintf(text, sizeof(text), message, limit);
+	le_answer_error(proc, ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, text);
+}
+
+bool
+le_memory_reserve(uint32 proc, const LeCommand *cmd)
+{
+	if (!le_history_admits(cmd))
+	{
+		answer_limit(proc,
+					 "the history of the elections of this role is too long in this database: see "
+					 "lock_election.max_history_per_role (%d MB)",
+					 le_max_history_per_role_mb);
+		return false;
+	}
+	if (!reserve_memory(cmd))
+	{
+		answer_limit(proc,
+					 "the locks of this database take too much memory: see lock_election.max_memory (%d MB)",
+					 le_max_memory_mb);
+		return false;
+	}
+	return true;
 }
 
 void

@@ -109,15 +109,22 @@ replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
 	le_mgr.backoff_until = 0;
 	do
 	{
-		ErrorData *failure;
+		ErrorData failure = {0};
+		char text[LE_MESSAGE_SIZE];
 
 		end = le_batch_run(&batch, error);
-		failure = *error;
+		if (end == BATCH_FAILED)
+		{
+			/* the next batch empties the context of this error */
+			failure.sqlerrcode = (*error)->sqlerrcode;
+			failure.message = text;
+			strlcpy(text, (*error)->message, sizeof(text));
+		}
 		if (end != BATCH_DONE && (!reload(end, error) || le_mgr.outage.since != 0))
 			return false;
 		if (end == BATCH_FAILED)
 		{
-			refuse_but_looks(&batch, failure);
+			refuse_but_looks(&batch, &failure);
 			if (!core_is_loaded())
 				return false;
 		}

@@ -262,6 +262,18 @@ read_command(LeMailbox *box, LeTime now, LeCommand *cmd)
 	return cmd->nnames == 0 || le_names_get(box, cmd);
 }
 
+/* The batch's transaction was aborted before it has written: another one takes its place, or the batch fails. */
+static void
+relock(Batch *batch)
+{
+	bool locked = batch->locked;
+
+	batch->begun = batch->locked = false;
+	if (locked && !le_txn_lock_tables(batch))
+		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+						errmsg("the tables of extension lock_election are locked by another session")));
+}
+
 /*
  * The command of a mailbox that read_command() can read.  False: there is none, and the request is
  * answered.  An error, as its names cannot be had, is this request's alone: nothing is applied yet,
@@ -269,14 +281,14 @@ read_command(LeMailbox *box, LeTime now, LeCommand *cmd)
  * batch of another mailbox.
  */
 static bool
-take_command(uint32 proc, LeTime now, LeCommand *cmd)
+take_command(Batch *batch, uint32 proc, LeCommand *cmd)
 {
 	volatile bool taken = false;
 
-	Assert(!IsTransactionState());
+	Assert(IsTransactionState() == batch->begun);
 	PG_TRY();
 	{
-		taken = read_command(mailbox_of(proc), now, cmd);
+		taken = read_command(mailbox_of(proc), batch->now, cmd);
 		if (!taken)
 			answer_withdrawn(proc);
 	}
@@ -285,40 +297,10 @@ take_command(uint32 proc, LeTime now, LeCommand *cmd)
 		ErrorData *error = le_txn_failed(true);
 
 		le_answer_error(proc, error->sqlerrcode, error->message);
+		relock(batch);
 	}
 	PG_END_TRY();
 	return taken;
-}
-
-static void
-answer_limit(uint32 proc, const char *message, int limit)
-{
-	char text[LE_MESSAGE_SIZE];
-
-	snprintf(text, sizeof(text), message, limit);
-	le_answer_error(proc, ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, text);
-}
-
-/* Reserve what this command may add.  False: there is no room for it, and it is answered. */
-static bool
-reserve(uint32 proc, const LeCommand *cmd)
-{
-	if (!le_history_admits(cmd))
-	{
-		answer_limit(proc,
-					 "the history of the elections of this role is too long in this database: see "
-					 "lock_election.max_history_per_role (%d MB)",
-					 le_max_history_per_role_mb);
-		return false;
-	}
-	if (!le_memory_reserve(cmd))
-	{
-		answer_limit(proc,
-					 "the locks of this database take too much memory: see lock_election.max_memory (%d MB)",
-					 le_max_memory_mb);
-		return false;
-	}
-	return true;
 }
 
 /*
@@ -373,7 +355,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	Assert(batch->nfresh > 0 && batch->fresh[batch->nfresh - 1] == proc);
 
 	/* read and reserve: what may fail */
-	if (!take_command(proc, batch->now, &cmd) || !reserve(proc, &cmd))
+	if (!take_command(batch, proc, &cmd) || !le_memory_reserve(proc, &cmd))
 		return;
 
 	/* apply */

@@ -1,0 +1,80 @@
+# Nothing can be written: because a table is locked, behind a reader or not, or a disk is full.  Renewals, looks and fences
+# are answered, requests that have to write get the error, health() tells why, and nothing is lost.
+# Promises: A, D, L
+use strict;
+use warnings;
+use LeTest;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', conf => "autovacuum = off\n");
+my ($holder, $reader, $vacuum, $other) = map { session($node) } 1 .. 4;
+my $problem = q{SELECT ok, problem, blocked_by, cannot_write_since IS NOT NULL FROM lock_election.health()};
+
+# A reader keeps the table, VACUUM FULL queues behind it, and every writer behind that.
+subtest 'VACUUM FULL behind a reader' => sub {
+	my $token = $holder->query(q{SELECT acquire_lock('job', '5 s', owner => 'w1')});
+	my $term = $holder->query(q{SELECT campaign('boss', 'me', '5 s')});
+	my $lease = $holder->query(q{SELECT grant_lease('5 s')});
+	my $place = $other->query(q{SELECT token FROM enqueue_lock('job', '5 s')});
+	my $failed = one('SELECT failed_batches FROM lock_election.stat');
+
+	$reader->query('BEGIN; LOCK TABLE _lock_election.slot IN ACCESS SHARE MODE');
+	$vacuum->async('VACUUM FULL _lock_election.slot');
+	wait_for_sql($node, 'SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND pid = ' . $vacuum->pid);
+	my ($start, $answers, $refused) = (time, 0, 0);
+	while (time - $start < 8)
+	{
+		$other->query(q{SELECT acquire_lock('another', '1 h')});
+		$refused++ if $other->error =~ /ERROR:  55P03: the tables of extension lock_election are locked/;
+		# also the session that was just refused
+		$answers++ if $holder->query("SELECT renew_lock('job', $token) = '5 s', renew_leadership('boss', $term) = '5 s', keep_alive($lease) = '5 s'") eq 't|t|t'
+			and $other->query("SELECT is_held('job', $token), await_lock('job', $place), is_leader('boss', $term)") eq 't|f|t'
+			and $holder->query("BEGIN; SELECT count(*) FROM (SELECT fence_lock('job', $token)) f; COMMIT") eq 1
+			and one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'job'}) eq 1
+			and one(q{SELECT candidate FROM current_leader('boss')}) eq 'me';
+	}
+	cmp_ok($refused, '>', 1, 'what has to write is refused, again and again');
+	is($answers, $refused, 'all else is answered each time');
+	is(one($problem), 'f|nothing can be written: process ' . $vacuum->pid . ' has locked the tables of lock_election, or waits to|' . $vacuum->pid . '|t', 'health() tells it');
+	is(one('SELECT failed_batches FROM lock_election.stat'), $failed, 'no batch was thrown away');
+	$reader->query('ROLLBACK');
+	$vacuum->wait;
+	is($vacuum->error, '', 'the table is written anew');
+	is($other->query(q{SELECT acquire_lock('another', '1 h', wait => '20 s') IS NOT NULL}), 't', 'and all goes on');
+	wait_for_sql($node, $problem, 't|||f');
+	is($holder->query("SELECT is_held('job', $token), is_leader('boss', $term), keep_alive($lease) IS NOT NULL"), 't|t|t', 'what was renewed is there');
+	$holder->query("SELECT release_lock('job', $token), resign('boss', $term), revoke_lease($lease)");
+	is($other->query("SELECT await_lock('job', $place, '20 s')"), 't', 'the place that was renewed is granted');
+	$other->query("SELECT release_lock('job', $place), release_lock('another')");
+	nothing_left($node);
+};
+
+# What is answered is not taken back, what is told is true, and what has ended meanwhile ends afterwards.
+subtest 'waits, releases and rollbacks' => sub {
+	my ($waiter, $open) = map { session($node) } 1 .. 2;
+
+	my $token = $holder->query(q{SELECT acquire_lock('x', '2 min')});
+	$open->query(q{BEGIN; SELECT acquire_lock('rolled back', '1 h')});
+	$waiter->async(q{SELECT acquire_lock('x', '1 h', wait => '3 s') IS NULL});
+	wait_for_waiters(1, 'x');
+	$reader->query('BEGIN; LOCK TABLE _lock_election.slot IN SHARE MODE');
+	$other->query(q{SELECT acquire_lock('y', '1 h')});
+	like($other->error, qr/ERROR:  55P03/, 'nothing can be written');
+	is($waiter->wait, 't', 'a wait that is over is answered');
+	is($waiter->query("SELECT is_held('x', $token)"), 't', 'and its session goes on');
+	is($holder->query("SELECT release_lock('x', $token)"), 't', 'a release is answered');
+	is($other->query("SELECT is_held('x', $token)"), 'f', 'and seen by all, though it cannot be written');
+	is($other->query("SELECT renew_lock('x', $token) IS NULL"), 't', 'it cannot be renewed');
+	$open->query('ROLLBACK');
+	$reader->query('ROLLBACK');
+	is($other->query(q{SELECT acquire_lock('x', '1 h', wait => '20 s') IS NOT NULL}), 't', 'then it is free');
+	is($other->query(q{SELECT acquire_lock('rolled back', '1 h', wait => '20 s') IS NOT NULL}), 't', 'so is what was rolled back');
+	is($waiter->query(q{SELECT try_acquire_lock('x') IS NULL}), 't', 'who had given up does not get it');
+	$other->query(q{SELECT release_lock('x'), release_lock('rolled back')});
+	$_->quit foreach $waiter, $open;
+	nothing_left($node);
+};
+
+$_->quit foreach $holder, $reader, $vacuum, $other;
+done_testing();
