@@ -205,7 +205,7 @@ small_open(SmallTable *small, StoreTable *table, LOCKMODE lockmode)
 		le_table_wrong(small->rel);
 	small->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	small->tuple = table_slot_create(small->rel, NULL);
-	small->scan = table_beginscan(small->rel, small->snapshot, 0, NULL);
+	small->scan = table_beginscan_strat(small->rel, small->snapshot, 0, NULL, true, true);
 }
 
 /* The next row; its columns are read into the fields that they stand for. */
