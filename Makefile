@@ -6,7 +6,7 @@
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
 #   make soak              the same, with five times as much of the random searches (simulator, torture, fuzzing, abuse)
 #   make demo              sessions side by side; make play: the same server, to try by hand
-#   make test-versions     demo and test on fresh Debians, with PostgreSQL 15 to 18; needs root
+#   make test-versions     demo and test on fresh Debians, with PostgreSQL 15 to 19; needs root
 #   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone;
 #                                   make bench-scaling: the curves of docs/operation/scaling.md;
 #                                   make bench-instructions: counted by callgrind; make bench-lockctl: the command
@@ -29,7 +29,7 @@
 #   make uninstall, make uninstall-client [PREFIX=..]       what was installed, each with the same variables
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
 #   make deb               Debian packages, for each major version whose postgresql-server-dev-NN is installed
-#   make test-packages [SUITES="bookworm trixie"]      builds, checks, installs, upgrades and removes them in fresh
+#   make test-packages [SUITES="bookworm sid"]      builds, checks, installs, upgrades and removes them in fresh
 #                                   systems; as root
 #   make dist [DIST_TAG=v1.0.0]    the archives of a release, the same bytes each time
 #   make fuzz-sql [SECONDS=600]    all functions with random arguments, on a live server

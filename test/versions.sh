@@ -1,12 +1,13 @@
 #!/bin/bash
-# Runs `make demo` and `make test` on fresh Debians, each with the PostgreSQL that it has: 15, 17 and 18. So it also
+# Runs `make demo` and `make test` on fresh Debians, each with the PostgreSQL that postgresql-versions says. So it also
 # shows which packages the commands forget to install. And on Debian 12 with PostgreSQL 16: see postgresql-16.sh.
+# It fails where a Debian has another PostgreSQL than that list says, or a newer one than all of the list.
 # To be run as root, in a clone: what is committed is tested.
-#   SUITES     default: bookworm bookworm-16 trixie sid
+#   SUITES     default: all of that list
 #   COMMANDS   one a line; default: make demo, make test
 #   CACHE      where the bare systems are kept; default: /var/cache/lock_election
 . "$(dirname "$0")/chroot.sh"
-SUITES=${SUITES:-bookworm bookworm-16 trixie sid}
+SUITES=${SUITES:-$(suites | tr '\n' ' ')}
 COMMANDS=${COMMANDS:-make demo
 make test}
 ROOT=$(cd "$(dirname "$0")/.." && pwd -P)
@@ -61,7 +62,7 @@ failed=
 commands=$COMMANDS
 for suite in $SUITES; do
 	unset PG_MAJOR
-	COMMANDS=$commands
+	COMMANDS="test/postgresql-offered.sh $suite"$'\n'"$commands"
 	base "${suite%-16}"
 	cp -a "$CACHE/${suite%-16}" "$RUN/$suite"
 	cp /etc/resolv.conf /etc/hosts "$RUN/$suite/etc/"
@@ -72,6 +73,7 @@ for suite in $SUITES; do
 		export PG_MAJOR=16
 		COMMANDS="test/postgresql-16.sh"$'\n'"$commands"
 	fi
+	[ "$suite" != experimental ] || export PG_MAJOR=$(major experimental)
 	try "$suite" "$RUN/$suite" || failed+=" $suite"
 	rm -rf --one-file-system "${RUN:?}/$suite"
 done
