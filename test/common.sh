@@ -362,6 +362,35 @@ le_other_minor()
 	LE_ENV+=(LE_OTHER_MINOR="$dir/usr/lib/postgresql/$PG_MAJOR")
 }
 
+# Older major versions that are installed here, each in a copy of its packages with the extension in it: LE_OLDER_MAJORS
+# has their directories.
+le_older_majors()
+{
+	local major dir copy log=$LE_TMP/build.log found=()
+	for major in $(sed -n 's/^\([0-9]*\) .*/\1/p' "$LE_ROOT/test/postgresql-versions"); do
+		[ "$major" -lt "$PG_MAJOR" ] && le_installed "postgresql-$major" || continue
+		dir=$LE_TMP/older/$major
+		copy=$LE_ROOT/build/older/$major
+		mkdir -p "$dir" "$copy"
+		if ! (cd "$dir" && apt-get download -qq postgresql-{,client-,server-dev-}"$major" &&
+			for deb in *.deb; do dpkg-deb -x "$deb" .; done) >"$LE_TMP/older.log" 2>&1; then
+			le_say "PostgreSQL $major cannot be had"
+			continue
+		fi
+		dir+=/usr/lib/postgresql/$major
+		le_say "building for PostgreSQL $major"
+		find "$copy" -path "$copy/build" -prune -o -name '*.[ch]' -exec rm -f {} +
+		tar -C "$LE_ROOT" --exclude='*.o' --exclude='*.d' -cf - Makefile META.json lock_election.control sql src |
+			tar -C "$copy" -xf -
+		le_wait make -C "$copy" -s -j"$LE_JOBS" PG_CONFIG="$dir/bin/pg_config" all >>"$log" 2>&1 &&
+			le_wait make -C "$copy" -s PG_CONFIG="$dir/bin/pg_config" install >>"$log" 2>&1 ||
+			{ tail -n 40 "$log" >&2; le_die "the build for PostgreSQL $major failed"; }
+		chmod -R a+rX "$LE_TMP/older"
+		found+=("$dir")
+	done
+	LE_ENV+=(LE_OLDER_MAJORS="${found[*]}")
+}
+
 le_prepare()
 {
 	LE_TMP=$(mktemp -d "${TMPDIR:-/tmp}/lock_election.XXXXXX")
