@@ -2,7 +2,7 @@
 #
 #   need_debootstrap           root, and that program; installs it
 #   base SUITE                 a bare system in $CACHE/SUITE, made once; "experimental" is sid, with the PostgreSQL of
-#                              experimental
+#                              experimental, and where nothing else has a package, that of bookworm
 #   suites                     the systems of test/postgresql-versions, one a line
 #   major SUITE                the major version of PostgreSQL that it says of one
 #
@@ -68,9 +68,9 @@ base()
 		{ tail -n 5 "$CACHE/$suite.log" >&2; die "debootstrap $suite failed"; }
 	cp -a /etc/apt/apt.conf.d/. "$dir/etc/apt/apt.conf.d/"
 	if [ "$suite" = experimental ]; then
-		echo "deb $mirror experimental main" >"$dir/etc/apt/sources.list.d/experimental.list"
-		printf 'Package: postgresql* libpq*\nPin: release a=experimental\nPin-Priority: 500\n' \
-			>"$dir/etc/apt/preferences.d/experimental"
+		printf "deb $mirror %s main\n" experimental bookworm >"$dir/etc/apt/sources.list.d/experimental.list"
+		printf '%s\n' 'Package: postgresql* libpq*' 'Pin: release a=experimental' 'Pin-Priority: 500' '' \
+			'Package: *' 'Pin: release n=bookworm' 'Pin-Priority: 100' >"$dir/etc/apt/preferences.d/experimental"
 	fi
 	touch "$dir/.complete"
 }

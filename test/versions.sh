@@ -16,6 +16,8 @@ unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL
 # In namespaces of its own: mounts and processes end with it.
 inside='set -eu
 	root=$1
+	# a mount of its own: tests make namespaces, which they could not where their root is none
+	mount --bind "$root" "$root"
 	mount -t tmpfs -o mode=755 none "$root/dev"
 	for d in null:3 zero:5 full:7 random:8 urandom:9; do mknod -m 666 "$root/dev/${d%:*}" c 1 "${d#*:}"; done
 	mknod -m 666 "$root/dev/tty" c 5 0
@@ -73,7 +75,12 @@ for suite in $SUITES; do
 		export PG_MAJOR=16
 		COMMANDS="test/postgresql-16.sh"$'\n'"$commands"
 	fi
-	[ "$suite" != experimental ] || export PG_MAJOR=$(major experimental)
+	if [ "$suite" = experimental ]; then
+		export PG_MAJOR=$(major experimental)
+		# two that pg_upgrade comes from
+		COMMANDS="apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qqy --no-install-recommends \
+			postgresql-$(major bookworm) postgresql-$(major sid) >/dev/null"$'\n'"$COMMANDS"
+	fi
 	try "$suite" "$RUN/$suite" || failed+=" $suite"
 	rm -rf --one-file-system "${RUN:?}/$suite"
 done
