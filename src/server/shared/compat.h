@@ -265,15 +265,15 @@ le_next_message(void)
  */
 #if PG_VERSION_NUM >= 190000
 #define le_tuple_update(rel, tid, tuple, command, failure, lockmode, update_indexes)                         \
-	table_tuple_update((rel), (tid), (tuple), (command), 0, InvalidSnapshot, InvalidSnapshot, true, (failure), \
-					   (lockmode), (update_indexes))
+	table_tuple_update((rel), (tid), (tuple), (command), 0, InvalidSnapshot, InvalidSnapshot, true,          \
+					   (failure), (lockmode), (update_indexes))
 #define le_tuple_delete(rel, tid, command, failure)                                                          \
 	table_tuple_delete((rel), (tid), (command), 0, InvalidSnapshot, InvalidSnapshot, true, (failure))
 #define le_beginscan_tidrange(rel, snapshot, min, max)                                                       \
 	table_beginscan_tidrange((rel), (snapshot), (min), (max), SO_NONE)
 #else
 #define le_tuple_update(rel, tid, tuple, command, failure, lockmode, update_indexes)                         \
-	table_tuple_update((rel), (tid), (tuple), (command), InvalidSnapshot, InvalidSnapshot, true, (failure),   \
+	table_tuple_update((rel), (tid), (tuple), (command), InvalidSnapshot, InvalidSnapshot, true, (failure),  \
 					   (lockmode), (update_indexes))
 #define le_tuple_delete(rel, tid, command, failure)                                                          \
 	table_tuple_delete((rel), (tid), (command), InvalidSnapshot, InvalidSnapshot, true, (failure), false)
@@ -300,7 +300,8 @@ le_prune_page(Relation rel, Buffer buffer)
 #if PG_VERSION_NUM >= 190000
 #include "commands/repack.h"
 #define le_finish_heap_swap(table, copy, frozen_xid, cutoff_multi, persistence)                              \
-	finish_heap_swap((table), (copy), false, false, true, true, true, (frozen_xid), (cutoff_multi), (persistence))
+	finish_heap_swap((table), (copy), false, false, true, true, true, (frozen_xid), (cutoff_multi),          \
+					 (persistence))
 #else
 #include "commands/cluster.h"
 #define le_finish_heap_swap(table, copy, frozen_xid, cutoff_multi, persistence)                              \
