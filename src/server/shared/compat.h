@@ -9,6 +9,7 @@
 
 #include "access/heapam.h"
 #include "access/tableam.h"
+#include "access/visibilitymap.h"
 #include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "executor/executor.h"
@@ -281,7 +282,26 @@ le_next_message(void)
 	table_beginscan_tidrange((rel), (snapshot), (min), (max))
 #endif
 
-/* 19 also reads the visibility map; the page is about to be written */
+/*
+ * 19 wants the visibility map of each page that it prunes, in a scan as well, and
+ * makes it where there is none.  On a full disk it cannot, and the table could not
+ * be read.  So a table gets its map while there is room: one page of the map is for
+ * more than BLCKSZ pages of the table.
+ */
+static inline void
+le_make_visibility_map(Relation rel)
+{
+#if PG_VERSION_NUM >= 190000
+	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
+	Buffer vmbuffer = InvalidBuffer;
+
+	for (BlockNumber block = 0; block == 0 || block < blocks; block += BLCKSZ)
+		visibilitymap_pin(rel, block, &vmbuffer);
+	ReleaseBuffer(vmbuffer);
+#endif
+}
+
+/* The page is about to be written: so the table is not one that is only read. */
 static inline void
 le_prune_page(Relation rel, Buffer buffer)
 {

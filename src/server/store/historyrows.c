@@ -71,6 +71,7 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 	ItemPointerData min, max;
 
 	Assert(pages > 0 && *from % pages == 0);
+	le_make_visibility_map(rel);
 
 	/* the scan ends where the table does, and is empty behind it */
 	ItemPointerSet(&min, *from, FirstOffsetNumber);

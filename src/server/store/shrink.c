@@ -100,6 +100,7 @@ rewrite(LeCore *core, int i, Relation rel)
 	moved[i].spots = le_known_spots(table, core, &moved[i].n);
 	rows = copy_rows(table, rel, copy, moved[i].spots, moved[i].n);
 	pages = RelationGetNumberOfBlocks(copy);
+	le_make_visibility_map(copy);
 	moved[i].file = le_relfilenumber(copy);
 	Assert(moved[i].file != table->file);
 	LE_FAULT("shrink-copied");

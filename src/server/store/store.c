@@ -201,6 +201,8 @@ small_open(SmallTable *small, StoreTable *table, LOCKMODE lockmode)
 	Assert(table->nkey == 0 && OidIsValid(table->oid));
 	small->table = table;
 	small->rel = le_table_open_to_read(table, lockmode);
+	if (lockmode != AccessShareLock)
+		le_make_visibility_map(small->rel);
 	if (RelationGetIndexList(small->rel) != NIL) /* relhasindex stays set after a DROP INDEX */
 		le_table_wrong(small->rel);
 	small->snapshot = RegisterSnapshot(GetLatestSnapshot());

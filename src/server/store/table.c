@@ -142,6 +142,7 @@ le_table_open_to_load(StoreTable *table)
 {
 	Relation rel = le_table_open_to_read(table, RowExclusiveLock);
 
+	le_make_visibility_map(rel);
 	table->file = le_relfilenumber(rel);
 	return rel;
 }
