@@ -6,7 +6,7 @@
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
 #   make soak              the same, with five times as much of the random searches (simulator, torture, fuzzing, abuse)
 #   make demo              sessions side by side; make play: the same server, to try by hand
-#   make test-versions     demo and test on fresh Debians, with PostgreSQL 15 to 18; needs root
+#   make test-versions     demo and test on fresh Debians, with PostgreSQL 15 to 19; needs root
 #   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone;
 #                                   make bench-scaling: the curves of docs/operation/scaling.md;
 #                                   make bench-instructions: counted by callgrind; make bench-lockctl: the command
@@ -29,7 +29,7 @@
 #   make uninstall, make uninstall-client [PREFIX=..]       what was installed, each with the same variables
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
 #   make deb               Debian packages, for each major version whose postgresql-server-dev-NN is installed
-#   make test-packages [SUITES="bookworm trixie"]      builds, checks, installs, upgrades and removes them in fresh
+#   make test-packages [SUITES="bookworm sid"]      builds, checks, installs, upgrades and removes them in fresh
 #                                   systems; as root
 #   make dist [DIST_TAG=v1.0.0]    the archives of a release, the same bytes each time
 #   make fuzz-sql [SECONDS=600]    all functions with random arguments, on a live server
@@ -288,6 +288,9 @@ CLIENT_SONAME  = liblockelection.so.1
 CLIENT_LIB     = $(CLIENT_DIR)/liblockelection.so.$(CLIENT_VERSION)
 CLIENT_PQ     ?= $(shell pkg-config --cflags libpq 2>/dev/null || echo -I$$(pg_config --includedir))
 CLIENT_PQ_LIBS ?= $(shell pkg-config --libs libpq 2>/dev/null || echo -L$$(pg_config --libdir) -lpq)
+# It does not refer to libpq.pc, which from PostgreSQL 18 on asks for libraries that Debian's libpq-dev does not bring.
+CLIENT_PC      = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(CLIENT_VERSION)|; \
+                 s|@PQ_CFLAGS@|$(CLIENT_PQ)|; s|@PQ_LIBS@|$(CLIENT_PQ_LIBS)|'
 CLIENT_FLAGS   = -std=c11 -D_GNU_SOURCE -g -O2 -fno-omit-frame-pointer -pthread $(WARNINGS) $(CLIENT_PQ) -Isrc/client \
                  -DLE_RELEASE='"$(CLIENT_VERSION)"' -MMD -MP
 CLIENT_NAMES   = $(patsubst src/client/%.c,%,$(sort $(wildcard src/client/*.c)))
@@ -319,7 +322,7 @@ $(CLIENT_DIR)/liblockelection.a: $(CLIENT_NAMES:%=$(CLIENT_DIR)/lib/%.o)
 	$(AR) rcs $@ $^
 $(CLIENT_DIR)/liblockelection.pc: src/client/liblockelection.pc.in Makefile META.json
 	@mkdir -p $(@D)
-	sed 's,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(CLIENT_VERSION),' $< >$@
+	$(CLIENT_PC) $< >$@
 $(CLIENT_DIR)/%: src/client/man/%.scd
 	@mkdir -p $(@D)
 	$(SCDOC) <$< >$@
@@ -330,9 +333,7 @@ install-client: client lockctl
 	ln -sf $(notdir $(CLIENT_LIB)) $(DESTDIR)$(LIBDIR)/$(CLIENT_SONAME)
 	ln -sf $(CLIENT_SONAME) $(DESTDIR)$(LIBDIR)/liblockelection.so
 	install -m 644 $(CLIENT_DIR)/liblockelection.a $(DESTDIR)$(LIBDIR)
-	sed 's,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(CLIENT_VERSION),' \
-		src/client/liblockelection.pc.in \
-		>$(DESTDIR)$(LIBDIR)/pkgconfig/liblockelection.pc
+	$(CLIENT_PC) src/client/liblockelection.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/liblockelection.pc
 	install -m 644 src/client/lock_election.h $(DESTDIR)$(PREFIX)/include
 	$(if $(CLIENT_MAN),install -m 644 $(CLIENT_MAN) $(DESTDIR)$(PREFIX)/share/man/man3)
 	install -D -m 755 build/lockctl/lockctl $(DESTDIR)$(PREFIX)/bin/lockctl

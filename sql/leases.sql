@@ -14,7 +14,10 @@ BEGIN
 	RETURN coalesce(result, 'NULL');
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-	hint := CASE WHEN SQLSTATE <> '42883' THEN hint END; -- PostgreSQL's, which differs between versions
+	IF SQLSTATE = '42883' THEN -- PostgreSQL's own, which differ between versions
+		detail := NULL;
+		hint := NULL;
+	END IF;
 	detail := regexp_replace(detail, '^It .* \d+\.\d s ago.*', ''); -- differs from run to run
 	RETURN SQLSTATE || ': ' || coalesce(replace(SQLERRM, lease::text, '<lease>'), SQLERRM) || coalesce(' | ' || nullif(detail, ''), '') || coalesce(' | hint: ' || nullif(hint, ''), '');
 END $$;

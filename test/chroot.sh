@@ -1,7 +1,10 @@
 # Fresh Debian systems in chroots, for tests that run as root: versions.sh, packages.sh. To be sourced by bash.
 #
 #   need_debootstrap           root, and that program; installs it
-#   base SUITE                 a bare system in $CACHE/SUITE, made once
+#   base SUITE                 a bare system in $CACHE/SUITE, made once; "experimental" is sid, with the PostgreSQL of
+#                              experimental, and where nothing else has a package, that of bookworm
+#   suites                     the systems of test/postgresql-versions, one a line
+#   major SUITE                the major version of PostgreSQL that it says of one
 #
 #   in_namespaces "$@"         runs the calling script again in namespaces of its own, so that neither a process nor a
 #                              mount survives it; $RUN is a directory for it, which is removed at the end
@@ -40,17 +43,35 @@ mirror()
 	apt-cache policy | sed -n 's,^ *[0-9]* \(https\?://[^ ]*debian\) [^ ]*/main .*,\1,p' | head -n 1
 }
 
+LE_VERSIONS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)/postgresql-versions
+
+suites()
+{
+	sed -n 's/^[0-9]* //p' "$LE_VERSIONS"
+}
+
+major()
+{
+	sed -n "s/^\([0-9]*\) $1\$/\1/p" "$LE_VERSIONS"
+}
+
 base()
 {
-	local suite=$1 dir=$CACHE/$1
+	local suite=$1 dir=$CACHE/$1 mirror
 	[ ! -e "$dir/.complete" ] || return 0
+	mirror=$(mirror)
 	say "making a bare $suite in $dir"
 	mkdir -p "$CACHE"
 	rm -rf --one-file-system "$dir"
-	debootstrap --variant=minbase --include=git,make,ca-certificates "$suite" "$dir" "$(mirror)" \
+	debootstrap --variant=minbase --include=git,make,ca-certificates "${suite/experimental/sid}" "$dir" "$mirror" \
 		>"$CACHE/$suite.log" 2>&1 ||
 		{ tail -n 5 "$CACHE/$suite.log" >&2; die "debootstrap $suite failed"; }
 	cp -a /etc/apt/apt.conf.d/. "$dir/etc/apt/apt.conf.d/"
+	if [ "$suite" = experimental ]; then
+		printf "deb $mirror %s main\n" experimental bookworm >"$dir/etc/apt/sources.list.d/experimental.list"
+		printf '%s\n' 'Package: postgresql* libpq*' 'Pin: release a=experimental' 'Pin-Priority: 500' '' \
+			'Package: *' 'Pin: release n=bookworm' 'Pin-Priority: 100' >"$dir/etc/apt/preferences.d/experimental"
+	fi
 	touch "$dir/.complete"
 }
 

@@ -145,6 +145,11 @@ le_installed()
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
+le_offered()
+{
+	[ -n "$(apt-cache madison "$1" 2>/dev/null)" ]
+}
+
 # The major version of the distribution's metapackage, as "15" from "15+248".
 le_distribution_major()
 {
@@ -197,8 +202,12 @@ le_packages()
 	fi
 	# One that was installed without a package, where a package would be, is used as it is.
 	p=/usr/lib/postgresql/$PG_MAJOR/bin/pg_config
-	[ -x "$p" ] && ! dpkg -S "$p" >/dev/null 2>&1 ||
-		postgresql="postgresql-$PG_MAJOR postgresql-server-dev-$PG_MAJOR postgresql-$PG_MAJOR-pgtap"
+	if [ ! -x "$p" ] || dpkg -S "$p" >/dev/null 2>&1; then
+		le_offered "postgresql-server-dev-$PG_MAJOR" || le_apt_update
+		postgresql="postgresql-$PG_MAJOR postgresql-server-dev-$PG_MAJOR"
+		# A server that is not released yet has none: le_borrow_pgtap.
+		! le_offered "postgresql-$PG_MAJOR-pgtap" || postgresql+=" postgresql-$PG_MAJOR-pgtap"
+	fi
 	for p in $postgresql libpq-dev libncurses-dev gcc libc6-dev make perl libipc-run-perl iproute2 util-linux; do
 		le_installed "$p" || missing+=("$p")
 	done
@@ -337,6 +346,21 @@ le_faults_tree()
 	LE_ENV+=(LE_FAULTS_TREE="$LE_FAULTS_TREE")
 }
 
+# pgTAP is SQL alone: that for the newest server that has one serves others, too.
+le_borrow_pgtap()
+{
+	local share=$1 dir=$LE_TMP/pgtap package
+	[ ! -e "$share/extension/pgtap.control" ] || return 0
+	package=$(apt-cache search --names-only '^postgresql-[0-9]+-pgtap$' | awk '{ print $1 }' | sort -V | tail -n 1)
+	mkdir "$dir"
+	if ! (cd "$dir" && apt-get download -qq "$package" && dpkg-deb -x ./*.deb .) >"$LE_TMP/pgtap.log" 2>&1; then
+		le_say "no pgTAP can be had"
+		return 0
+	fi
+	chmod -R a+rX "$dir"
+	ln -s "$dir"/usr/share/postgresql/*/extension/pgtap* "$share/extension/"
+}
+
 # Another minor release, where Debian offers one: LE_OTHER_MINOR has its bin and lib.
 le_other_minor()
 {
@@ -356,6 +380,35 @@ le_other_minor()
 	LE_ENV+=(LE_OTHER_MINOR="$dir/usr/lib/postgresql/$PG_MAJOR")
 }
 
+# Older major versions that are installed here, each in a copy of its packages with the extension in it: LE_OLDER_MAJORS
+# has their directories.
+le_older_majors()
+{
+	local major dir copy log=$LE_TMP/build.log found=()
+	for major in $(sed -n 's/^\([0-9]*\) .*/\1/p' "$LE_ROOT/test/postgresql-versions"); do
+		[ "$major" -lt "$PG_MAJOR" ] && le_installed "postgresql-$major" || continue
+		dir=$LE_TMP/older/$major
+		copy=$LE_ROOT/build/older/$major
+		mkdir -p "$dir" "$copy"
+		if ! (cd "$dir" && apt-get download -qq postgresql-{,client-,server-dev-}"$major" &&
+			for deb in *.deb; do dpkg-deb -x "$deb" .; done) >"$LE_TMP/older.log" 2>&1; then
+			le_say "PostgreSQL $major cannot be had"
+			continue
+		fi
+		dir+=/usr/lib/postgresql/$major
+		le_say "building for PostgreSQL $major"
+		find "$copy" -path "$copy/build" -prune -o -name '*.[ch]' -exec rm -f {} +
+		tar -C "$LE_ROOT" --exclude='*.o' --exclude='*.d' -cf - Makefile META.json lock_election.control sql src |
+			tar -C "$copy" -xf -
+		le_wait make -C "$copy" -s -j"$LE_JOBS" PG_CONFIG="$dir/bin/pg_config" all >>"$log" 2>&1 &&
+			le_wait make -C "$copy" -s PG_CONFIG="$dir/bin/pg_config" install >>"$log" 2>&1 ||
+			{ tail -n 40 "$log" >&2; le_die "the build for PostgreSQL $major failed"; }
+		chmod -R a+rX "$LE_TMP/older"
+		found+=("$dir")
+	done
+	LE_ENV+=(LE_OLDER_MAJORS="${found[*]}")
+}
+
 le_prepare()
 {
 	LE_TMP=$(mktemp -d "${TMPDIR:-/tmp}/lock_election.XXXXXX")
@@ -364,6 +417,7 @@ le_prepare()
 	le_packages
 	le_private_tree "$LE_TMP"
 	LE_BIN=$LE_TMP/usr/lib/postgresql/$PG_MAJOR/bin
+	le_borrow_pgtap "$("$LE_BIN/pg_config" --sharedir)"
 	# The account may not be able to read the checkout.
 	mkdir "$LE_TMP/src" "$LE_TMP/work" "$LE_TMP/home"
 	if [ ${#LE_MAKE[@]} = 0 ]; then

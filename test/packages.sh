@@ -1,12 +1,12 @@
 #!/bin/bash
 # make test-packages: in fresh systems the Debian packages are built, checked by lintian and autopkgtest, and then
 # installed where there is no compiler: a lock is taken there, kept through an upgrade, and all is removed again.
-#   test/packages.sh [SUITE...]      default: bookworm trixie
+#   test/packages.sh [SUITE...]      default: those of test/postgresql-versions whose PostgreSQL is Debian's
 # The committed HEAD is what is tested.
 . "$(dirname "$0")/chroot.sh"
 in_namespaces "$@"
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- bookworm trixie
+[ $# -gt 0 ] || set -- $(suites | grep -v -- -16)
 
 build_tools="build-essential debhelper fakeroot libncurses-dev libpq-dev pkgconf postgresql-server-dev-all scdoc"
 
@@ -21,19 +21,21 @@ step()
 # Builds in DIR, from sources in its /src; the packages go to $RUN/SUITE.packages/NAME.
 build_packages()
 {
-	local dir=$1 suite=$2 name=$3
+	local dir=$1 suite=$2 name=$3 major
+	major=$(major "$suite")
 	say "$suite: make deb ($name)"
-	step "$dir" "cd /src && make deb"
+	step "$dir" "cd /src && PG_SUPPORTED_VERSIONS=$major make deb"
 	mkdir -p "$RUN/$suite.packages"
 	mv "$dir/src/build/deb" "$RUN/$suite.packages/$name"
 }
 
 build_suite()
 {
-	local suite=$1 dir=$RUN/$1-build version
+	local suite=$1 dir=$RUN/$1-build version major
+	major=$(major "$suite")
 	fresh "$dir" "$suite"
 	say "$suite: packages to build with"
-	step "$dir" "apt-get install -qqy $build_tools lintian autopkgtest"
+	step "$dir" "apt-get install -qqy $build_tools postgresql-server-dev-$major lintian autopkgtest"
 	mkdir "$dir/src"
 	git archive HEAD | tar -C "$dir/src" -xf -
 	build_packages "$dir" "$suite" this
@@ -53,7 +55,7 @@ build_suite()
 		die "lintian finds errors"
 
 	say "$suite: autopkgtest"
-	step "$dir" "cd /packages && autopkgtest --quiet lock-election/ ./*.deb -- null"
+	step "$dir" "cd /packages && autopkgtest --quiet --env=PG_SUPPORTED_VERSIONS=$major lock-election/ ./*.deb -- null"
 }
 
 # psql as the server's superuser
@@ -71,6 +73,7 @@ expect()
 install_suite()
 {
 	local suite=$1 dir=$RUN/$1-install token next major server file documents
+	major=$(major "$suite")
 	fresh "$dir" "$suite"
 	cp -r "$RUN/$suite.packages" "$dir/packages"
 	rm -f "$dir"/packages/*/*-dbgsym*
@@ -80,9 +83,9 @@ install_suite()
 	mkdir -p "$dir/etc/postgresql-common/createcluster.d"
 	echo "listen_addresses = ''" >"$dir/etc/postgresql-common/createcluster.d/test.conf"
 	step "$dir" "cd /packages/this &&
-		apt-get install -qqy postgresql ./postgresql-*-lock-election_*.deb ./lockctl_*.deb"
+		apt-get install -qqy postgresql-$major ./postgresql-*-lock-election_*.deb ./lockctl_*.deb"
 	expect "compilers" "" "$(inside "$dir" 'command -v cc gcc clang || true')"
-	major=$(ls "$dir/etc/postgresql")
+	expect "the servers" "$major" "$(ls "$dir/etc/postgresql")"
 	server="pg_ctlcluster $major main"
 	documents=/usr/share/doc/postgresql-$major-lock-election
 	step "$dir" "$server start"

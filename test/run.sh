@@ -35,7 +35,7 @@ for need in $needs; do
 		torture) goals+=(torture-programs) ;;
 		client) goals+=(client client-tests client-tests-address client-tests-thread) ;;
 		lockctl) goals+=(client lockctl lockctl-address) ;;
-		faults | other-minor) ;;
+		faults | other-minor | older-majors) ;;
 		*) packages+=("$need") ;;
 	esac
 done
@@ -43,6 +43,7 @@ le_prepare "${goals[@]}"
 [ -z "${COVERAGE:-}" ] || le_extra_packages lcov
 [[ $needs != *faults* ]] || le_faults_tree
 [[ $needs != *other-minor* ]] || le_other_minor
+[[ $needs != *older-majors* ]] || le_older_majors
 le_extra_packages "${packages[@]}"
 # The drivers of examples/.  Where Node.js is not Debian's, its driver comes from npm.
 if [[ $needs = *node-pg* ]]; then

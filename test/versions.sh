@@ -1,12 +1,13 @@
 #!/bin/bash
-# Runs `make demo` and `make test` on fresh Debians, each with the PostgreSQL that it has: 15, 17 and 18. So it also
+# Runs `make demo` and `make test` on fresh Debians, each with the PostgreSQL that postgresql-versions says. So it also
 # shows which packages the commands forget to install. And on Debian 12 with PostgreSQL 16: see postgresql-16.sh.
+# It fails where a Debian has another PostgreSQL than that list says, or a newer one than all of the list.
 # To be run as root, in a clone: what is committed is tested.
-#   SUITES     default: bookworm bookworm-16 trixie sid
+#   SUITES     default: all of that list
 #   COMMANDS   one a line; default: make demo, make test
 #   CACHE      where the bare systems are kept; default: /var/cache/lock_election
 . "$(dirname "$0")/chroot.sh"
-SUITES=${SUITES:-bookworm bookworm-16 trixie sid}
+SUITES=${SUITES:-$(suites | tr '\n' ' ')}
 COMMANDS=${COMMANDS:-make demo
 make test}
 ROOT=$(cd "$(dirname "$0")/.." && pwd -P)
@@ -15,6 +16,8 @@ unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL
 # In namespaces of its own: mounts and processes end with it.
 inside='set -eu
 	root=$1
+	# a mount of its own: tests make namespaces, which they could not where their root is none
+	mount --bind "$root" "$root"
 	mount -t tmpfs -o mode=755 none "$root/dev"
 	for d in null:3 zero:5 full:7 random:8 urandom:9; do mknod -m 666 "$root/dev/${d%:*}" c 1 "${d#*:}"; done
 	mknod -m 666 "$root/dev/tty" c 5 0
@@ -61,7 +64,7 @@ failed=
 commands=$COMMANDS
 for suite in $SUITES; do
 	unset PG_MAJOR
-	COMMANDS=$commands
+	COMMANDS="test/postgresql-offered.sh $suite"$'\n'"$commands"
 	base "${suite%-16}"
 	cp -a "$CACHE/${suite%-16}" "$RUN/$suite"
 	cp /etc/resolv.conf /etc/hosts "$RUN/$suite/etc/"
@@ -71,6 +74,12 @@ for suite in $SUITES; do
 		cp "$CACHE"/16/*.whl "$RUN/$suite/root/postgresql-16.whl"
 		export PG_MAJOR=16
 		COMMANDS="test/postgresql-16.sh"$'\n'"$commands"
+	fi
+	if [ "$suite" = experimental ]; then
+		export PG_MAJOR=$(major experimental)
+		# two that pg_upgrade comes from
+		COMMANDS="apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qqy --no-install-recommends \
+			postgresql-$(major bookworm) postgresql-$(major sid) >/dev/null"$'\n'"$COMMANDS"
 	fi
 	try "$suite" "$RUN/$suite" || failed+=" $suite"
 	rm -rf --one-file-system "${RUN:?}/$suite"

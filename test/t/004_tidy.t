@@ -23,7 +23,7 @@ my %clean = (
 	  . "/* Told with the function. */\ntypedef struct Odd\n{\n\tint x;\n} Odd;\n\nextern int le_odd(Odd odd);\n",
 	'src/core/core.c' => "#include \"core.h\"\n\nint\nle_answer(void)\n{\n\treturn 42;\n}\n\n"
 	  . "int\nle_half(void)\n{\n\treturn 21;\n}\n\nint\nle_odd(Odd odd)\n{\n\treturn odd.x;\n}\n",
-	'src/server/shared/compat.h' => "#if PG_VERSION_NUM >= 160000\n#endif\n",
+	'src/server/shared/compat.h' => "#if PG_VERSION_NUM < 150000\n#endif\n",
 	'src/server/sql/sql.h' => "#include \"core/core.h\"\n",
 	'src/server/sql/sql.c' => "#include \"shared/compat.h\"\n#include \"sql/sql.h\"\n\n"
 	  . "static int\nuse(Odd odd)\n{\n\treturn le_answer() + le_half() + le_odd(odd);\n}\n",
@@ -56,6 +56,24 @@ my @samples = (
 		'a version of PostgreSQL',
 		{ 'src/server/sql/x.c' => "#if PG_VERSION_NUM < 170000\n#endif\n" },
 		'src/server/sql/x.c:1: PG_VERSION_NUM belongs into src/server/shared/compat.h'
+	],
+	[
+		'a document with other versions than the list',
+		{ 'test/postgresql-versions' => "15 a\n19 b\n", Makefile => "SOURCES = \$(wildcard src/core/*.c src/server/*/*.c)\n# postgresql-server-dev-15 or newer\n", 'README.md' => "[For PostgreSQL 15 to 18](docs/design/internals.md)\n" },
+		"README.md:1: does not say: PostgreSQL 15 to 19\n"
+		  . 'README.md:1: PostgreSQL 15 to 18: by test/postgresql-versions it is PostgreSQL 15 to 19'
+	],
+	[
+		'a package for another oldest version',
+		{
+			'test/postgresql-versions' => "16 a\n17 b\n",
+			'README.md' => "[For PostgreSQL 16 to 17](docs/design/internals.md)\n",
+			'META.json' => qq{"PostgreSQL": "15.0.0"\n},
+			'debian/pgversions' => "15+\n",
+			'src/server/shared/compat.h' => "#if PG_VERSION_NUM < 160000\n#endif\n",
+			Makefile => "SOURCES = \$(wildcard src/core/*.c src/server/*/*.c)\n# install postgresql-server-dev-15 or newer\n"
+		},
+		join("\n", map { "$_:1: the oldest PostgreSQL is 16, by test/postgresql-versions" } qw(META.json Makefile debian/pgversions))
 	],
 	[
 		'a function that nobody else uses',

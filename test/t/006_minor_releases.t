@@ -1,6 +1,7 @@
 # A package is built with the headers of one minor release and runs in another.  Between them the byte that says whether there
 # are synchronous standbys has changed from a bool to flags (15.13, 16.9, 17.5): the running server decides how it is read.
-# And new headers call functions that older servers do not have: where Debian offers another minor release, it is run.
+# And new headers call functions that older servers do not have: so the library needs only what its own sources name, and
+# what is listed here.  Where Debian offers another minor release, it is run.
 # Promises: D
 # Needs: other-minor
 use strict;
@@ -19,9 +20,9 @@ my %first_with_flags = (15 => 13, 16 => 9, 17 => 5);
 
 # The header as it is, and as it was on the other side of that change.
 my %headers = (here => $header);
-if ($header =~ /bits8\s+sync_standbys_status;/)
+if ($header =~ /(?:bits8|uint8)\s+sync_standbys_status;/)
 {
-	$headers{old} = $header =~ s/bits8(\s+)sync_standbys_status;/bool$1sync_standbys_defined;/r =~ s/^#define SYNC_STANDBY_\w+.*\n//gmr;
+	$headers{old} = $header =~ s/(?:bits8|uint8)(\s+)sync_standbys_status;/bool$1sync_standbys_defined;/r =~ s/^#define SYNC_STANDBY_\w+.*\n//gmr;
 }
 else
 {
@@ -88,9 +89,45 @@ foreach my $name (sort keys %headers)
 	}
 }
 
-# --- another minor release ---
+# --- what the library needs of the server ---
+
+# The server's symbols that its macros and inline functions bring, all of which were there before the first release of the
+# oldest version, or, where they are newer, of the version whose headers bring them.
+my %brought = map { $_ => 1 } qw(AllocSetContextCreateInternal BufferBlocks CheckXidAlive DirectFunctionCall1Coll
+  ExceptionalCondition HeapTupleHeaderGetDatum LocalBufferBlockPointers MainLWLockArray PG_exception_stack
+  PostmasterIsAliveInternal ProcessInterrupts RangeVarGetRelidExtended RelationGetNumberOfBlocksInFork SnapshotSelfData
+  XactIsoLevel bsysscan cancel_before_shmem_exit errcontext_msg errfinish errmsg_internal errstart errstart_cold
+  list_make1_impl my_wait_event_info pg_detoast_datum pg_detoast_datum_packed pg_qsort pg_re_throw pg_snprintf
+  postmaster_possibly_dead pqsignal_be set_errcontext_domain slot_getsomeattrs_int);
+
+my $sources = join("\n", map { slurp_file($_) } glob('src/core/*.[ch] src/server/*.c src/server/*/*.[ch]'));
+$sources =~ s{/\*.*?\*/}{}gs;
+$sources =~ s{"(?:\\.|[^"\\\n])*"}{}g;
+my %named = map { $_ => 1 } $sources =~ /\b(\w+)\b/g;
 
 chomp(my ($libraries, $share) = map { `$ENV{PG_CONFIG} --$_` } 'pkglibdir', 'sharedir');
+# C's libraries version their symbols; those of the compiler begin with an underscore
+my @needs = grep { !/@/ && !/^_/ } `nm -D --undefined-only '$libraries/lock_election.so'` =~ /^\s+[Uw] (\S+)$/mg;
+cmp_ok(scalar @needs, '>', 100, 'what the library needs of the server is seen');
+is(join(' ', grep { !$named{$_} && !$brought{$_} } @needs), '',
+	'nothing that only newer headers bring: older minor releases may not have it');
+
+# Functions whose header compat.h does without: a declaration of another shape would compile, and crash.
+my %declared = map { s/\bstruct (?=Port\b)//gr =~ s/\s+/ /gr => 1 }
+  map { slurp_file("$include/libpq/$_") =~ /^extern\s[^;]*?\bpq_\w+\([^;]*;/mg } 'libpq.h', 'libpq-be.h';
+my @ours = slurp_file('src/server/shared/compat.h') =~ /^extern\s[^;]*?\bpq_\w+\([^;]*;/mg;
+my ($alike, @unlike) = (0);
+
+foreach my $ours (map { s/\bstruct (?=Port\b)//gr =~ s/\s+/ /gr } @ours)
+{
+	my ($function) = $ours =~ /(\w+)\(/;
+	if ($declared{$ours}) { $alike++ }
+	elsif (grep { /\b$function\(/ } keys %declared) { push @unlike, $ours }
+}
+is($alike, @ours - 1, 'the functions of libpq.h are there; of two with the same purpose one');
+is("@unlike", '', 'as compat.h declares them');
+
+# --- another minor release ---
 
 SKIP: {
 	skip 'no other minor release is offered here', 2 unless $ENV{LE_OTHER_MINOR};

@@ -303,6 +303,8 @@ my %rewrite = (
 	'CLUSTER' => 'CLUSTER _lock_election.slot USING slot_key',
 	'SET TABLESPACE' => 'ALTER TABLE _lock_election.slot SET TABLESPACE other; ALTER TABLE _lock_election.slot SET TABLESPACE pg_default');
 
+$rewrite{REPACK} = 'REPACK _lock_election.slot USING INDEX slot_key' if one('SHOW server_version_num') >= 190000;
+
 one("CREATE TABLESPACE other LOCATION ''");
 
 foreach my $name (sort keys %rewrite)

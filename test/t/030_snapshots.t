@@ -246,6 +246,7 @@ foreach my $case (
 	[ 'beside an open cursor', [ 'BEGIN', 'DECLARE c CURSOR FOR SELECT id FROM t', q{SELECT acquire_lock('x')}, 'COMMIT' ], 0 ],
 	[ 'in a function', [ 'SELECT in_perform()', 'SELECT 1' ], 0 ],
 	[ 'INSERT', [ q{INSERT INTO log VALUES (4, acquire_lock('x'))}, 'SELECT 1' ], 0 ],
+	[ 'INSERT beside a CTE that updates', [ q{WITH c AS (UPDATE one SET name = name RETURNING name) INSERT INTO log SELECT 5, acquire_lock(name) FROM c}, 'SELECT 1' ], 1 ],
 	[ 'a refused try', [ 'BEGIN', q{SELECT try_acquire_lock('taken') FROM one}, 'COMMIT' ], 0 ],
 	[ 'acquired before already', [ 'BEGIN', q{SELECT acquire_lock('x')}, q{SELECT acquire_lock('x') FROM one}, 'COMMIT' ], 0 ],
 	[ 'FROM a table', [ q{SELECT acquire_lock(name) FROM one}, 'SELECT 1' ], 1 ],

@@ -148,12 +148,12 @@ wait_at_level(XLogRecPtr lsn)
 static void
 wait_in_silence(XLogRecPtr lsn)
 {
-	int log_level = log_min_messages, client_level = client_min_messages;
+	int log_level = le_log_min_messages, client_level = client_min_messages;
 
-	log_min_messages = ERROR;
+	le_log_min_messages = ERROR;
 	client_min_messages = ERROR;
 	wait_at_level(lsn);
-	log_min_messages = log_level;
+	le_log_min_messages = log_level;
 	client_min_messages = client_level;
 }
 

@@ -5,7 +5,6 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
-#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"

@@ -91,7 +91,7 @@ le_statement_reads(const PlannedStmt *stmt)
 	{
 		index++;
 		if (lfirst_node(RangeTblEntry, lc)->rtekind == RTE_RELATION &&
-			!(stmt->commandType == CMD_INSERT && list_member_int(stmt->resultRelations, index)))
+			!(stmt->commandType == CMD_INSERT && !stmt->hasModifyingCTE && le_statement_writes(stmt, index)))
 			return true;
 	}
 	return false;

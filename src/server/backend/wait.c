@@ -7,7 +7,6 @@
  */
 #include "postgres.h"
 
-#include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"

@@ -686,7 +686,7 @@ le_launcher_main(Datum arg)
 	HASHCTL ctl = {0};
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGINT, SIG_IGN); /* a cancel is meant for a query */
+	pqsignal(SIGINT, PG_SIG_IGN); /* a cancel is meant for a query */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	le_sleep_reset(); /* as le_attach() */

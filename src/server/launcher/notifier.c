@@ -312,7 +312,7 @@ le_notifier_main(Datum arg)
 
 	Assert(OidIsValid(dboid));
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGINT, SIG_IGN); /* a cancel is meant for a query */
+	pqsignal(SIGINT, PG_SIG_IGN); /* a cancel is meant for a query */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	le_sleep_reset(); /* as le_attach() */

@@ -20,6 +20,7 @@
 #include "utils/timeout.h"
 
 #include "manager/manager.h"
+#include "shared/compat.h"
 #include "shared/worker.h"
 
 /* Nothing to do at all: it looks again after an hour. */
@@ -143,7 +144,7 @@ static void
 handle_sigint(SIGNAL_ARGS)
 {
 	if (get_timeout_indicator(LOCK_TIMEOUT, false))
-		StatementCancelHandler(postgres_signal_arg);
+		StatementCancelHandler(LE_SIGNAL_PASS);
 }
 
 /* Between two batches: a new configuration, or the end. */

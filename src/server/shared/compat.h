@@ -1,25 +1,30 @@
 /*
  * shared/compat.h
- *		Every difference between PostgreSQL 15, 16, 17 and 18.
+ *		Every difference between PostgreSQL 15, 16, 17, 18 and 19.
  */
 #ifndef LE_COMPAT_H
 #define LE_COMPAT_H
 
 #include "postgres.h"
 
+#include "access/heapam.h"
 #include "access/tableam.h"
+#include "access/visibilitymap.h"
 #include "catalog/pg_database.h"
+#include "commands/dbcommands.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "replication/syncrep.h"
 #include "replication/walsender_private.h"
+#include "storage/bufmgr.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
 #include "utils/acl.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h" /* 19 has get_database_name() here, the others in commands/dbcommands.h */
 #include "utils/resowner.h"
 
 #if PG_VERSION_NUM < 150000
@@ -94,8 +99,10 @@ typedef Oid LeRelFileNumber;
 #define le_lock_held_by_me(tag, mode) LockHeldByMe((tag), (mode))
 #endif
 
-/* 18 marks the clients, the others mark who is none */
-#if PG_VERSION_NUM >= 180000
+/* 19 has the kind of each process, 18 marks the clients, the others mark who is none */
+#if PG_VERSION_NUM >= 190000
+#define le_proc_is_client(proc) ((proc)->backendType == B_BACKEND)
+#elif PG_VERSION_NUM >= 180000
 #define le_proc_is_client(proc) ((proc)->isRegularBackend)
 #else
 #define le_proc_is_client(proc)                                                                              \
@@ -213,6 +220,13 @@ le_next_message(void)
 		return call;                                                                                         \
 	}
 
+/* 19 has a set of the tables that a statement writes, the others a list */
+#if PG_VERSION_NUM >= 190000
+#define le_statement_writes(stmt, index) bms_is_member((index), (stmt)->resultRelationRelids)
+#else
+#define le_statement_writes(stmt, index) list_member_int((stmt)->resultRelations, (index))
+#endif
+
 /* 18 says it before the declaration instead of after it */
 #if PG_VERSION_NUM >= 180000
 #define LE_NORETURN pg_noreturn
@@ -227,6 +241,91 @@ le_next_message(void)
 #else
 #define LE_EXECUTOR_RUN_ARGS QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool execute_once
 #define LE_EXECUTOR_RUN_PASS queryDesc, direction, count, execute_once
+#endif
+
+/* 19 has signal handlers with a second argument, and its own way to say that a signal is ignored */
+#if PG_VERSION_NUM >= 190000
+#define LE_SIGNAL_PASS postgres_signal_arg, pg_siginfo
+#else
+#define LE_SIGNAL_PASS postgres_signal_arg
+#endif
+#ifndef PG_SIG_IGN
+#define PG_SIG_IGN SIG_IGN
+#endif
+
+/* 19 has a level for each kind of process */
+#if PG_VERSION_NUM >= 190000
+#define le_log_min_messages (log_min_messages[MyBackendType])
+#else
+#define le_log_min_messages log_min_messages
+#endif
+
+/*
+ * 19 has options for writing rows, and flags for scans.  A command waits for
+ * whoever is writing the same row; the functions return what has become of it.
+ */
+#if PG_VERSION_NUM >= 190000
+#define le_tuple_update(rel, tid, tuple, command, failure, lockmode, update_indexes)                         \
+	table_tuple_update((rel), (tid), (tuple), (command), 0, InvalidSnapshot, InvalidSnapshot, true,          \
+					   (failure), (lockmode), (update_indexes))
+#define le_tuple_delete(rel, tid, command, failure)                                                          \
+	table_tuple_delete((rel), (tid), (command), 0, InvalidSnapshot, InvalidSnapshot, true, (failure))
+#define le_beginscan_tidrange(rel, snapshot, min, max)                                                       \
+	table_beginscan_tidrange((rel), (snapshot), (min), (max), SO_NONE)
+#else
+#define le_tuple_update(rel, tid, tuple, command, failure, lockmode, update_indexes)                         \
+	table_tuple_update((rel), (tid), (tuple), (command), InvalidSnapshot, InvalidSnapshot, true, (failure),  \
+					   (lockmode), (update_indexes))
+#define le_tuple_delete(rel, tid, command, failure)                                                          \
+	table_tuple_delete((rel), (tid), (command), InvalidSnapshot, InvalidSnapshot, true, (failure), false)
+#define le_beginscan_tidrange(rel, snapshot, min, max)                                                       \
+	table_beginscan_tidrange((rel), (snapshot), (min), (max))
+#endif
+
+/*
+ * 19 wants the visibility map of each page that it prunes, in a scan as well, and
+ * makes it where there is none.  On a full disk it cannot, and the table could not
+ * be read.  So a table gets its map while there is room: one page of the map is for
+ * more than BLCKSZ pages of the table.
+ */
+static inline void
+le_make_visibility_map(Relation rel)
+{
+#if PG_VERSION_NUM >= 190000
+	BlockNumber blocks = RelationGetNumberOfBlocks(rel);
+	Buffer vmbuffer = InvalidBuffer;
+
+	for (BlockNumber block = 0; block == 0 || block < blocks; block += BLCKSZ)
+		visibilitymap_pin(rel, block, &vmbuffer);
+	ReleaseBuffer(vmbuffer);
+#endif
+}
+
+/* The page is about to be written: so the table is not one that is only read. */
+static inline void
+le_prune_page(Relation rel, Buffer buffer)
+{
+#if PG_VERSION_NUM >= 190000
+	Buffer vmbuffer = InvalidBuffer;
+
+	heap_page_prune_opt(rel, buffer, &vmbuffer, false);
+	if (BufferIsValid(vmbuffer))
+		ReleaseBuffer(vmbuffer);
+#else
+	heap_page_prune_opt(rel, buffer);
+#endif
+}
+
+/* 19 has make_new_heap() elsewhere, too, and lets others build the indexes of what was swapped */
+#if PG_VERSION_NUM >= 190000
+#include "commands/repack.h"
+#define le_finish_heap_swap(table, copy, frozen_xid, cutoff_multi, persistence)                              \
+	finish_heap_swap((table), (copy), false, false, true, true, true, (frozen_xid), (cutoff_multi),          \
+					 (persistence))
+#else
+#include "commands/cluster.h"
+#define le_finish_heap_swap(table, copy, frozen_xid, cutoff_multi, persistence)                              \
+	finish_heap_swap((table), (copy), false, false, true, true, (frozen_xid), (cutoff_multi), (persistence))
 #endif
 
 #endif /* LE_COMPAT_H */

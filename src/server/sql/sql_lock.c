@@ -7,7 +7,6 @@
 
 #include "access/xact.h"
 #include "catalog/pg_authid.h"
-#include "commands/dbcommands.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/pg_list.h"

@@ -71,11 +71,12 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 	ItemPointerData min, max;
 
 	Assert(pages > 0 && *from % pages == 0);
+	le_make_visibility_map(rel);
 
 	/* the scan ends where the table does, and is empty behind it */
 	ItemPointerSet(&min, *from, FirstOffsetNumber);
 	ItemPointerSet(&max, *from + pages - 1, MaxOffsetNumber);
-	scan = table_beginscan_tidrange(rel, GetActiveSnapshot(), &min, &max);
+	scan = le_beginscan_tidrange(rel, GetActiveSnapshot(), &min, &max);
 	while (table_scan_getnextslot_tidrange(scan, ForwardScanDirection, row))
 	{
 		ItemPointerData tid = row->tts_tid;

@@ -94,7 +94,7 @@ le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed)
 		rows->spots = le_known_spots(table, failed, &rows->nspots);
 		return;
 	}
-	rows->scan = table_beginscan(rows->rel, GetActiveSnapshot(), 0, NULL);
+	rows->scan = table_beginscan_strat(rows->rel, GetActiveSnapshot(), 0, NULL, true, true);
 }
 
 bool

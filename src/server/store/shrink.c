@@ -23,7 +23,6 @@
 #include "access/multixact.h"
 #include "access/table.h"
 #include "access/tableam.h"
-#include "commands/cluster.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
@@ -101,6 +100,7 @@ rewrite(LeCore *core, int i, Relation rel)
 	moved[i].spots = le_known_spots(table, core, &moved[i].n);
 	rows = copy_rows(table, rel, copy, moved[i].spots, moved[i].n);
 	pages = RelationGetNumberOfBlocks(copy);
+	le_make_visibility_map(copy);
 	moved[i].file = le_relfilenumber(copy);
 	Assert(moved[i].file != table->file);
 	LE_FAULT("shrink-copied");
@@ -108,8 +108,7 @@ rewrite(LeCore *core, int i, Relation rel)
 	pgstat_force_next_flush(); /* or the next commit forgets it */
 	table_close(copy, NoLock);
 	table_close(rel, NoLock);
-	finish_heap_swap(table->oid, copy_oid, false, false, true, true, RecentXmin, ReadNextMultiXactId(),
-					 persistence);
+	le_finish_heap_swap(table->oid, copy_oid, RecentXmin, ReadNextMultiXactId(), persistence);
 	ereport(LOG,
 			(errmsg("table \"%s.%s\" was mostly dead rows and is written anew", STORE_SCHEMA, table->name),
 			 errdetail("It has %d rows, and had %u pages; now it has %u.", rows, old_pages, pages)));

@@ -146,7 +146,7 @@ le_store_scan(void (*callback)(void *arg, const LeStoredEntry *row), void *arg)
 		return;
 	rel = le_table_open_to_read(&le_slot_table, AccessShareLock);
 	tuple = table_slot_create(rel, NULL);
-	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	scan = table_beginscan_strat(rel, GetActiveSnapshot(), 0, NULL, true, true);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, tuple))
 	{
 		LeStoredEntry row;

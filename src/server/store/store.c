@@ -227,11 +227,13 @@ small_open(SmallTable *small, StoreTable *table, LOCKMODE lockmode)
 	Assert(table->nkey == 0 && OidIsValid(table->oid));
 	small->table = table;
 	small->rel = le_table_open_to_read(table, lockmode);
+	if (lockmode != AccessShareLock)
+		le_make_visibility_map(small->rel);
 	if (RelationGetIndexList(small->rel) != NIL) /* relhasindex stays set after a DROP INDEX */
 		le_table_wrong(small->rel);
 	small->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	small->tuple = table_slot_create(small->rel, NULL);
-	small->scan = table_beginscan(small->rel, small->snapshot, 0, NULL);
+	small->scan = table_beginscan_strat(small->rel, small->snapshot, 0, NULL, true, true);
 }
 
 /* The next row; its columns are read into the fields that they stand for. */

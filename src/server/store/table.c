@@ -20,7 +20,6 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
@@ -30,7 +29,6 @@
 #include "catalog/pg_type_d.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
@@ -144,6 +142,7 @@ le_table_open_to_load(StoreTable *table)
 {
 	Relation rel = le_table_open_to_read(table, RowExclusiveLock);
 
+	le_make_visibility_map(rel);
 	table->file = le_relfilenumber(rel);
 	return rel;
 }
@@ -292,7 +291,7 @@ prepare_page(Relation rel, const ItemPointerData *tid, Size len)
 	bool there = offset <= PageGetMaxOffsetNumber(page) && ItemIdIsNormal(PageGetItemId(page, offset));
 
 	if (there && PageGetHeapFreeSpace(page) < MAXALIGN(len))
-		heap_page_prune_opt(rel, buffer);
+		le_prune_page(rel, buffer);
 	ReleaseBuffer(buffer);
 	return there;
 }
@@ -326,8 +325,8 @@ update(StoreTable *table, const LeRow *row, Size len, LeUpdateIndexes *update_in
 	le_table_tid(row->locator, &tid);
 	note_left_spot(table, row);
 	return prepare_page(table->rel, &tid, len) &&
-		   table_tuple_update(table->rel, &tid, table->tuple, BATCH_COMMAND, InvalidSnapshot, InvalidSnapshot,
-							  true, &failure, &lockmode, update_indexes) == TM_Ok;
+		   le_tuple_update(table->rel, &tid, table->tuple, BATCH_COMMAND, &failure, &lockmode,
+						   update_indexes) == TM_Ok;
 }
 
 bool
@@ -377,8 +376,7 @@ le_table_delete(StoreTable *table, LeRow *row)
 	le_table_tid(row->locator, &tid);
 	note_left_spot(table, row);
 	if (!prepare_page(table->rel, &tid, 0) ||
-		table_tuple_delete(table->rel, &tid, BATCH_COMMAND, InvalidSnapshot, InvalidSnapshot, true, &failure,
-						   false) != TM_Ok)
+		le_tuple_delete(table->rel, &tid, BATCH_COMMAND, &failure) != TM_Ok)
 		return false;
 	row->on_disk = false;
 	row->locator = 0;
