@@ -76,5 +76,85 @@ subtest 'waits, releases and rollbacks' => sub {
 	nothing_left($node);
 };
 
+# The manager has not taken such a request: it must not be granted afterwards, when nobody waits for it.
+subtest 'an acquire that is given up' => sub {
+	my $given_up = session($node);
+
+	$given_up->query(q{SET statement_timeout = '40 ms'});
+	foreach (1 .. 5)
+	{
+		$reader->query('BEGIN; LOCK TABLE _lock_election.slot IN SHARE MODE');
+		$given_up->query(q{SELECT acquire_lock('gone', '1 h')});
+		$reader->query('ROLLBACK');
+	}
+	is($other->query(q{SELECT release_lock('later', acquire_lock('later', wait => '20 s'))}), 't', 'others go on');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'gone'}), 0, 'it holds nothing');
+	$given_up->quit;
+	nothing_left($node);
+};
+
+# A wait that was answered in an outage is over, whatever its session asks next.
+subtest 'a wait that is over' => sub {
+	my $waiter = session($node);
+	my $token = $holder->query(q{SELECT acquire_lock('x', '1 h')});
+
+	$waiter->async(q{SELECT acquire_lock('x', '1 h', wait => '2 s') IS NULL});
+	wait_for_waiters(1, 'x');
+	$reader->query('BEGIN; LOCK TABLE _lock_election.slot IN SHARE MODE');
+	$other->query(q{SELECT acquire_lock('y', '1 h')});
+	is($waiter->wait, 't', 'is answered');
+	is($waiter->query("SELECT is_held('x', $token)"), 't', 'its session looks');
+	$waiter->query(q{SELECT acquire_lock('z', '1 h')});
+	like($waiter->error, qr/ERROR:  55P03/, 'and asks for another lock');
+	$reader->query('ROLLBACK');
+	is($holder->query("SELECT release_lock('x', $token)"), 't', 'the lock is released');
+	is($waiter->query(q{SELECT release_lock('z', acquire_lock('z', wait => '20 s'))}), 't', 'the other one is granted');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name IN ('x', 'z') AND owner IS NOT NULL}), 0, 'nobody has it');
+	$waiter->quit;
+	nothing_left($node);
+};
+
+# Leases are kept by whatever renews them, also where that has to write for another reason and is refused.
+subtest 'renewals that write something else' => sub {
+	my $token = $holder->query(q{SELECT acquire_lock('x', '3 s')});
+	my $other_ttl = $holder->query(q{SELECT acquire_lock('y', '3 s')});
+	my $place = $other->query(q{SELECT token FROM enqueue_lock('x', '3 s')});
+	my ($start, $renewed, $refused) = (time, 0, 0);
+
+	$reader->query('BEGIN; LOCK TABLE _lock_election.slot IN SHARE MODE');
+	while (time - $start < 7)
+	{
+		$renewed++ if $holder->query("SELECT renew_lock('x', $token, '3 s')") eq '00:00:03';
+		$holder->query("SELECT renew_lock('y', $other_ttl, '1 h')");
+		$refused++ if $holder->error =~ /ERROR:  55P03/;
+		$other->query("SELECT await_lock('x', $place, wait => '50 ms')");
+	}
+	cmp_ok($renewed, '>', 1, 'with the TTL that it has: renewed');
+	is($refused, $renewed, 'with another one: refused');
+	$reader->query('ROLLBACK');
+	is($holder->query("SELECT release_lock('y', $other_ttl)"), 't', 'but kept');
+	is($holder->query("SELECT release_lock('x', $token)"), 't', 'so is the other one');
+	is($other->query("SELECT await_lock('x', $place, '20 s')"), 't', 'and the place');
+	$other->query("SELECT release_lock('x', $place)");
+	nothing_left($node);
+};
+
+# One request that cannot be written, for its row is locked, does not make an outage of a table lock that has gone.
+subtest 'a locked row after a locked table' => sub {
+	my $row = session($node);
+	my $token = $holder->query(q{SELECT acquire_lock('row', '1 h')});
+
+	$row->query("BEGIN; SELECT FROM _lock_election.slot WHERE token = $token FOR UPDATE");
+	$holder->query("BEGIN; SELECT release_lock('row', $token)");
+	$reader->query('BEGIN; LOCK TABLE _lock_election.queue IN SHARE MODE');
+	$holder->query('COMMIT');
+	like($holder->error, qr/WARNING:  01000/, 'a release that cannot be made');
+	$reader->query('ROLLBACK');
+	is($other->query(qq{SELECT release_lock('free $_', acquire_lock('free $_', wait => '20 s'))}), 't', 'others go on') foreach 1 .. 3;
+	$row->query('ROLLBACK');
+	$row->quit;
+	nothing_left($node);
+};
+
 $_->quit foreach $holder, $reader, $vacuum, $other;
 done_testing();

@@ -576,30 +576,20 @@ subtest 'an index that somebody has added all the same' => sub {
 
 # It is another table once the lock on it is granted.
 subtest 'moved to another schema while a batch waits for it' => sub {
-	my $manager = manager_pid();
 	my $held = $holder->query(q{SELECT acquire_lock('before', '1 h')});
 
-	# the manager waits for 200 ms: whoever sees that commits by itself
+	# a request waits for 200 ms, which may be too short
 	foreach my $try (1 .. 20)
 	{
 		$admin->query('BEGIN; ALTER TABLE _lock_election.slot SET SCHEMA public');
 		is($admin->error, '', 'moved');
-		$admin->async(qq{DO \$\$
-			BEGIN
-				FOR i IN 1 .. 2000 LOOP
-					EXIT WHEN EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid = $manager);
-					PERFORM pg_sleep(0.001);
-				END LOOP;
-			END
-			\$\$;
-			COMMIT});
 		$holder->async(qq{SELECT acquire_lock('meanwhile $try', '1 h')});
-		$admin->wait;
+		$admin->query('SELECT pg_sleep(0.02); COMMIT');
 		$holder->wait;
 		is($admin->query(qq{SELECT count(*) FROM public.slot WHERE name = 'meanwhile $try'}), '0', 'nothing is written there');
 		$admin->query('ALTER TABLE public.slot SET SCHEMA _lock_election');
 		is($admin->error, '', 'moved back');
-		next if $holder->error =~ /55P03/ && $try < 20;
+		next if $holder->error =~ /55P03|57P03/ && $try < 20;
 		like($holder->error, qr/ERROR:  55000: extension lock_election was dropped/, 'which is told');
 		last;
 	}
@@ -706,7 +696,7 @@ subtest 'a second holder is refused' => sub {
 		wait_until(sub { $holder->ready || one($waits) eq 't' });
 		$admin->query("ROLLBACK; BEGIN; $close_table COMMIT");
 		my $answer = $holder->wait;
-		next if $holder->error =~ /55P03/ && $try < 20;
+		next if $holder->error =~ /55P03|57P03/ && $try < 20;
 		is($answer . $holder->error, 't', 'granted when that is undone meanwhile');
 		last;
 	}

@@ -349,7 +349,6 @@ wait_for_raise(LeWait *wait)
 	LeReply *reply = &le_my_mailbox->reply;
 	LeTime until = le_clock() + Min(RAISE_PATIENCE, reply->valid_for / RAISE_PART);
 
-	LE_FAULT("raise-before-wait");
 	while (!le_flush_done((XLogRecPtr) reply->lsn))
 	{
 		LeTime now = le_clock();

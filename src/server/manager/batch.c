@@ -461,6 +461,10 @@ failed(const Batch *batch, const ErrorData *error)
 	if (!batch->files_differ)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
 	le_outage_note(error);
+
+	/* it had the locks that were missing: what failed is one of its requests */
+	if (batch->locked && !le_mgr.outage.failed && !batch->explained)
+		le_outage_over();
 	untake(batch);
 	le_mgr.backoff_until = 0;
 	set_core_state(CORE_STALE);
@@ -476,6 +480,7 @@ le_batch_run(Batch *batch, ErrorData **error)
 	volatile BatchEnd end = BATCH_FAILED;
 
 	Assert(core_is_loaded());
+	*error = NULL;
 	PG_TRY();
 	{
 		end = run(batch) ? BATCH_DONE : BATCH_LOCKED;
@@ -524,7 +529,7 @@ le_batch_next_wakeup(void)
 
 	if (le_mgr.retry_at != 0)
 		wake_earlier(&wakeup, le_mgr.retry_at, "a failure");
-	if (le_mgr.outage.since != 0)
+	if (le_mgr.outage.since != 0 && core_is_loaded())
 	{
 		/* nothing else is done before */
 		wake_earlier(&wakeup, le_mgr.outage.try_at, "an outage");

@@ -66,6 +66,7 @@ le_leave_in_order(uint32 *procs)
 		pg_read_barrier();
 		n = le_mailboxes_with_work(procs);
 		le_batch_check_stall(0, procs, n);
+		le_mgr.outage.try_at = 0; /* there is no later */
 		if (n > 0 || le_batch_has_later())
 			le_serve(procs, n);
 		if (le_mgr.core_state == CORE_DROPPED || le_clock() >= give_up ||

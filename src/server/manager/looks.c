@@ -29,8 +29,6 @@ is_look(const LeMailbox *box)
 			return true;
 		case LE_CMD_RENEW:
 			return cmd->ttl == 0;
-		case LE_CMD_AWAIT:
-			return cmd->wait == 0;
 		default:
 			return false;
 	}
@@ -95,6 +93,33 @@ is_released_by_any(const LeMailbox *box)
 }
 
 /*
+ * A renewal with another TTL, or a wait for a place: it keeps its lease, and waits for the end of the outage, or is
+ * refused.  Returns whether it can be answered now: nothing of it has to be written.
+ */
+static bool
+only_keeps(LeMailbox *box, LeTime now)
+{
+	LeCommand cmd = box->command;
+	const LeEntry *entry;
+	LeReply reply;
+
+	if (box->type != LE_REQUEST_COMMAND || box->revision != 0 || cmd.nnames > 0 ||
+		(cmd.type != LE_CMD_RENEW && cmd.type != LE_CMD_AWAIT))
+		return false;
+	cmd.name = le_mailbox_text(box, box->name);
+	entry = le_core_find_entry(le_mgr.core, cmd.kind, cmd.name, cmd.token);
+	if (entry == NULL || (cmd.type == LE_CMD_AWAIT && cmd.wait == 0))
+		return true;
+	if (cmd.type == LE_CMD_RENEW && cmd.ttl == (entry->lease != NULL ? entry->lease->ttl : entry->ttl))
+		return true;
+	cmd.ttl = 0;
+	cmd.wait = 0;
+	le_core_apply(le_mgr.core, &cmd, now, &reply);
+	(void) le_core_wanted_to_write(le_mgr.core);
+	return false;
+}
+
+/*
  * The rollback of a request that was refused has nothing to undo: clear it, or the session could not even renew.  The
  * core knows of no call that waits before those are taken again.
  */
@@ -108,9 +133,14 @@ clear_empty_undo(uint32 proc)
 					 .sessno = proc,
 					 .xact = (uint32) (undo >> 32),
 					 .subxact = (uint32) undo};
+	LeReply withdrawn = {.status = LE_NOT_GRANTED};
 
 	if (undo == 0 || box->revision != 0 || le_core_has_to_undo(le_mgr.core, &cmd))
 		return;
+
+	/* a request that was not taken is given up with it */
+	if (is_unanswered(box))
+		le_answer_request(proc, pg_atomic_read_u32(&box->posted), &withdrawn, le_clock());
 
 	/* unless another one has come */
 	if (pg_atomic_compare_exchange_u64(&box->undo, &undo, 0))
@@ -152,13 +182,17 @@ le_take_looks(Batch *batch)
 	{
 		uint32 proc = batch->procs[i];
 		LeMailbox *box = mailbox_of(proc);
-		LeReply gone = {.status = box->command.type == LE_CMD_AWAIT ? LE_LOST : LE_NOT_HELD};
+		LeReply gone = {.status = LE_NOT_HELD};
+		bool looks;
 
 		if (!is_unanswered(box) || mail_ends_wait(box))
 			continue;
 		pg_read_barrier();
-		if (!is_look(box))
+		looks = is_look(box) || only_keeps(box, batch->now);
+		if (!looks)
 			continue;
+		if (box->type == LE_REQUEST_COMMAND && box->command.type == LE_CMD_AWAIT)
+			gone.status = LE_LOST;
 		if (is_released_by_any(box))
 			le_answer_request(proc, pg_atomic_read_u32(&box->posted), &gone, batch->began_at);
 		else

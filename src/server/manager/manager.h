@@ -365,8 +365,11 @@ extern bool le_answer_may_return(const LeReply *reply, bool durable_release, boo
 
 /* --- manager/outage.c --- */
 
-/* An outage begins, or goes on: the tables are locked; a batch has failed with this error, and the core is loaded. */
-extern void le_outage_locked(void);
+/*
+ * An outage begins, or goes on: the tables are locked, or could not be locked because of this error, unless that is
+ * NULL; a batch has failed with this error.
+ */
+extern void le_outage_locked(const ErrorData *error);
 extern void le_outage_failed(const ErrorData *error);
 /* A batch was written, or its tables locked where that was all. */
 extern void le_outage_over(void);

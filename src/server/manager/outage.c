@@ -98,7 +98,15 @@ publish(void)
 	else if (now - looked_at >= LOOK_FOR_BLOCKER)
 	{
 		looked_at = now;
-		pg_atomic_write_u32(&db->outage_pid, (uint32) find_blocker());
+		PG_TRY();
+		{
+			pg_atomic_write_u32(&db->outage_pid, (uint32) find_blocker());
+		}
+		PG_CATCH();
+		{
+			(void) le_txn_failed(true);
+		}
+		PG_END_TRY();
 	}
 	pg_write_barrier();
 	pg_atomic_write_u64(&db->outage_since, (uint64) (GetCurrentTimestamp() - (now - le_mgr.outage.since)));
@@ -121,9 +129,13 @@ begin(int sqlstate, const char *message)
 }
 
 void
-le_outage_locked(void)
+le_outage_locked(const ErrorData *error)
 {
-	begin(ERRCODE_LOCK_NOT_AVAILABLE, "the tables of extension lock_election are locked by another session");
+	if (error != NULL && error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+		begin(error->sqlerrcode, error->message);
+	else
+		begin(ERRCODE_LOCK_NOT_AVAILABLE,
+			  "the tables of extension lock_election are locked by another session");
 	le_mgr.outage.try_at =
 		le_clock() + (le_clock() - le_mgr.outage.since < LE_SECOND ? LOCKED_PAUSE : LOCKED_LONG);
 	publish();
@@ -255,7 +267,9 @@ le_outage_end_waits(LeTime now)
 		LeMailbox *box = mailbox_of(i);
 		const LeEntry *entry = box->session != 0 ? le_core_waiting_on(le_mgr.core, box->session, i) : NULL;
 
-		if (entry != NULL && entry->waiter->request == pg_atomic_read_u32(&box->answered))
+		/* its session waits no longer, or for something else */
+		if (entry != NULL &&
+			(!is_unanswered(box) || entry->waiter->request != pg_atomic_read_u32(&box->posted)))
 			le_core_stop_waiting(le_mgr.core, box->session, i, now);
 	}
 }

@@ -37,7 +37,7 @@ reload(BatchEnd end, ErrorData **error)
 	Assert(end != BATCH_DONE && (end == BATCH_LOCKED) == core_is_loaded());
 	if (end == BATCH_LOCKED)
 	{
-		le_outage_locked();
+		le_outage_locked(*error);
 		return true;
 	}
 	if (end == BATCH_UNWRITABLE)
@@ -80,14 +80,17 @@ serve_looks(const Batch *all)
 		le_answer_failed(all->procs, all->n, error);
 }
 
-/* This cannot be written.  A renewal writes only so that it is valid for longer: it goes without. */
-static void
-refuse_but_looks(const Batch *batch, const ErrorData *failure)
+/*
+ * This cannot be written.  A renewal writes only so that it is valid for longer: it goes without.
+ * False: nothing can be read, and *error says why.
+ */
+static bool
+refuse_but_looks(const Batch *batch, const ErrorData *failure, ErrorData **error)
 {
-	ErrorData *error;
+	bool ok = run_looks(batch, error);
 
-	(void) run_looks(batch, &error);
 	le_answer_failed(batch->procs, batch->n, failure);
+	return ok;
 }
 
 /*
@@ -124,8 +127,7 @@ replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
 			return false;
 		if (end == BATCH_FAILED)
 		{
-			refuse_but_looks(&batch, &failure);
-			if (!core_is_loaded())
+			if (!refuse_but_looks(&batch, &failure, error))
 				return false;
 		}
 	} while (end == BATCH_FILES_DIFFER);

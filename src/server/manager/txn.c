@@ -31,7 +31,6 @@ le_txn_lock_tables(Batch *batch)
 	if (!batch->begun)
 		le_txn_begin();
 	batch->begun = true;
-	LE_FAULT("batch-before-locks");
 	batch->locked = le_store_lock();
 	le_core_set_writable(le_mgr.core, batch->locked);
 	return batch->locked;
@@ -103,7 +102,7 @@ le_txn_chore(void (*work)(void))
 		MemoryContextReset(le_mgr.batch_context);
 		MemoryContextSwitchTo(le_mgr.batch_context);
 		le_txn_begin();
-		if (le_store_find())
+		if (le_store_find() && le_store_is_claimed())
 			work();
 		else
 			(void) le_txn_commit(false);
