@@ -999,7 +999,9 @@ COMMENT ON COLUMN _lock_election.slot.token IS
 COMMENT ON COLUMN _lock_election.slot.acquired_at IS
 'When it was granted.';
 COMMENT ON COLUMN _lock_election.slot.time_left IS
-'Microseconds left of a long TTL when the row was written; negative: ended, but still fenced.';
+'Microseconds left at the end of the life in which the row was written; negative: ended, but still fenced.';
+COMMENT ON COLUMN _lock_election.slot.life IS
+'The life in which the row was written, see meta.life: what was recorded of the lives after it is taken off its time.';
 COMMENT ON COLUMN _lock_election.slot.slot IS
 'Number of the place in the lock, from 0.';
 COMMENT ON COLUMN _lock_election.slot.expires_at IS
@@ -1043,6 +1045,10 @@ COMMENT ON COLUMN _lock_election.queue.member IS
 'Of several names: which one, from 1; else 0.';
 COMMENT ON COLUMN _lock_election.queue.ttl IS
 'Microseconds; -1: as long as its connection.';
+COMMENT ON COLUMN _lock_election.queue.time_left IS
+'Microseconds left at the end of the life in which the row was written.';
+COMMENT ON COLUMN _lock_election.queue.life IS
+'The life in which the row was written, see meta.life: what was recorded of the lives after it is taken off its time.';
 COMMENT ON COLUMN _lock_election.queue.lease IS
 'The lease that it hangs on; 0: one of its own.';
 COMMENT ON COLUMN _lock_election.queue.session IS
@@ -1075,7 +1081,9 @@ COMMENT ON COLUMN _lock_election.lease.id IS
 COMMENT ON COLUMN _lock_election.lease.ttl IS
 'Microseconds.';
 COMMENT ON COLUMN _lock_election.lease.time_left IS
-'Microseconds left of a long TTL when the row was written.';
+'Microseconds left at the end of the life in which the row was written.';
+COMMENT ON COLUMN _lock_election.lease.life IS
+'The life in which the row was written, see meta.life: what was recorded of the lives after it is taken off its time.';
 COMMENT ON COLUMN _lock_election.lease.expires_at IS
 'When it ends, as of this write.';
 COMMENT ON COLUMN _lock_election.lease.role IS
@@ -1114,6 +1122,12 @@ COMMENT ON COLUMN _lock_election.meta.timeline IS
 'The servers at that moment.';
 COMMENT ON COLUMN _lock_election.meta.boot IS
 'The life of the server at that moment.';
+COMMENT ON COLUMN _lock_election.meta.life IS
+'The number of the newest life, the run of one manager: the milliseconds recorded of all lives before it.';
+COMMENT ON COLUMN _lock_election.meta.uptime IS
+'The milliseconds recorded of the newest life.';
+COMMENT ON COLUMN _lock_election.meta.lives IS
+'The numbers of the newest lives, four bytes each.';
 
 COMMENT ON TABLE _lock_election.incarnation_floor IS
 'What pg_dump carries, so that tokens go on upwards after a restore.';

@@ -124,12 +124,13 @@ replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
 			strlcpy(text, (*error)->message, sizeof(text));
 		}
 		if (end != BATCH_DONE && (!reload(end, error) || le_mgr.outage.since != 0))
-			return false;
-		if (end == BATCH_FAILED)
 		{
-			if (!refuse_but_looks(&batch, &failure, error))
-				return false;
+			if (end == BATCH_FAILED)
+				le_answer_failed(batch.procs, batch.n, &failure);
+			return false;
 		}
+		if (end == BATCH_FAILED && !refuse_but_looks(&batch, &failure, error))
+			return false;
 	} while (end == BATCH_FILES_DIFFER);
 	Assert(core_is_loaded());
 	return true;
