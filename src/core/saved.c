@@ -75,6 +75,10 @@ le_saved_renew(LeCore *core, LeSaved *saved, LeTime ttl, bool dirty, uint64_t ls
 	core->wanted_to_write |= core->unwritable;
 	if (core->unwritable)
 		return false;
+
+	/* a crash may leave an older row than the last one */
+	if (dirty || !is_flushed(core, lsn))
+		saved->left = 0;
 	saved->raised = true;
 	return true;
 }

@@ -315,6 +315,23 @@ subtest 'min_durability = remote' => sub {
 	  if one($primary, q{SET synchronous_commit = local; CREATE TABLE other (n int)}) eq '';
 	ok(!$s->ready, 'synchronous_commit = off waits for the standby');
 
+	# who gives up after less than that hides nothing
+	my $hasty = session($primary);
+	$hasty->query(q{SET statement_timeout = '200 ms'; SELECT acquire_lock('hasty', '1 h')});
+	like($hasty->error, qr/ERROR:  57014/, 'another caller gives up');
+	one($primary, 'SELECT pg_cancel_backend(' . $s->pid . ')');
+	$s->wait;
+	like($s->error, qr/ERROR:  57014/, 'and the first one');
+	is_healthy($primary, 'no synchronous standby confirms', 'nobody waits, and nothing is confirmed');
+	cmp_ok(health($primary, 'extract(epoch FROM standby_wait)'), '>=', 2, 'for how long');
+	kill 'CONT', $receiver;
+	is_healthy($primary, '', 'it confirms');
+	is(health($primary, 'standby_wait'), '00:00:00', 'and nothing is told of it');
+	$hasty->quit;
+	kill 'STOP', $receiver;
+	$s->async("SELECT renew_lock('held', $token) IS NOT NULL");
+	waits_for_standby($s);
+
 	# the cluster manager gives the standby up meanwhile: that confirms nothing
 	synchronous('', 0);
 	is($s->wait, '', 'not confirmed');

@@ -157,14 +157,43 @@ wait_in_silence(XLogRecPtr lsn)
 	client_min_messages = client_level;
 }
 
+/*
+ * A wait that began then was given up: clients whose limits are shorter than health()'s
+ * would hide from it that nothing is confirmed.  The first one that is still not confirmed
+ * is kept.
+ */
+static void
+note_given_up(XLogRecPtr lsn, int mode, LeTime since)
+{
+	LeDatabase *db = le_my_database();
+	uint32 noted;
+
+	LWLockAcquire(SyncRepLock, LW_EXCLUSIVE);
+	noted = pg_atomic_read_u32(&db->unconfirmed_mode);
+	if (pg_atomic_read_u64(&db->unconfirmed_since) == 0 ||
+		pg_atomic_read_u64(&db->unconfirmed_lsn) <= WalSndCtl->lsn[noted])
+	{
+		pg_atomic_write_u64(&db->unconfirmed_since, 0);
+		pg_write_barrier();
+		pg_atomic_write_u64(&db->unconfirmed_lsn, lsn);
+		pg_atomic_write_u32(&db->unconfirmed_mode, (uint32) mode);
+		pg_write_barrier();
+		pg_atomic_write_u64(&db->unconfirmed_since, (uint64) since);
+	}
+	LWLockRelease(SyncRepLock);
+}
+
+/* Has it been confirmed, after a wait that began then? */
 static bool
-is_confirmed(XLogRecPtr lsn, int mode)
+is_confirmed(XLogRecPtr lsn, int mode, LeTime since)
 {
 	bool confirmed;
 
 	LWLockAcquire(SyncRepLock, LW_SHARED);
 	confirmed = lsn <= WalSndCtl->lsn[mode] || does_without_standby();
 	LWLockRelease(SyncRepLock);
+	if (!confirmed)
+		note_given_up(lsn, mode, since);
 	return confirmed;
 }
 
@@ -200,6 +229,7 @@ static void
 wait_for_standbys(XLogRecPtr lsn)
 {
 	int mode = sync_rep_mode();
+	LeTime since = le_clock();
 	bool confirmed;
 
 	if (waits_for_none(mode))
@@ -215,7 +245,7 @@ wait_for_standbys(XLogRecPtr lsn)
 	RESUME_INTERRUPTS();
 
 	/* 2. confirmed, or cancelled? */
-	confirmed = is_confirmed(lsn, mode);
+	confirmed = is_confirmed(lsn, mode, since);
 	CHECK_FOR_INTERRUPTS();
 	if (confirmed)
 		return;
@@ -294,6 +324,7 @@ void
 le_wait_durable_commit(uint64_t lsn)
 {
 	int mode = sync_rep_mode();
+	LeTime since;
 
 	Assert(lsn <= (uint64_t) GetXLogInsertRecPtr());
 	if (lsn == 0 || !le_needs_flush())
@@ -302,8 +333,9 @@ le_wait_durable_commit(uint64_t lsn)
 	Assert(lsn <= GetFlushRecPtr(NULL));
 	if (waits_for_none(mode))
 		return;
+	since = le_clock();
 	wait_in_silence(lsn); /* interrupts are held already */
-	if (!is_confirmed(lsn, mode))
+	if (!is_confirmed(lsn, mode, since))
 		le_warn_committed(ProcDiePending ? ERRCODE_ADMIN_SHUTDOWN : ERRCODE_WARNING,
 						  ProcDiePending
 							  ? "canceling wait for synchronous replication and terminating connection"

@@ -12,9 +12,8 @@
 #include "shared/names.h"
 #include "shared/releases.h"
 
-/* Does this request look, or renew, and nothing else? */
-static bool
-is_look(const LeMailbox *box)
+bool
+le_request_looks(const LeMailbox *box)
 {
 	const LeCommand *cmd = &box->command;
 
@@ -46,7 +45,7 @@ le_take_may_write(const Batch *batch)
 		if (!is_unanswered(box))
 			continue;
 		pg_read_barrier();
-		if (!is_look(box))
+		if (!le_request_looks(box))
 			return true;
 	}
 	return false;
@@ -188,7 +187,7 @@ le_take_looks(Batch *batch)
 		if (!is_unanswered(box) || mail_ends_wait(box))
 			continue;
 		pg_read_barrier();
-		looks = is_look(box) || only_keeps(box, batch->now);
+		looks = le_request_looks(box) || only_keeps(box, batch->now);
 		if (!looks)
 			continue;
 		if (box->type == LE_REQUEST_COMMAND && box->command.type == LE_CMD_AWAIT)

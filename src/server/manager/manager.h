@@ -305,6 +305,9 @@ extern bool le_take_is_backing_off(void);
 
 /* --- manager/looks.c --- */
 
+/* Does this request look, or renew, and nothing else? */
+extern bool le_request_looks(const LeMailbox *box);
+
 /* Before a batch: may it have to write?  Renewals tell that only when they are applied. */
 extern bool le_take_may_write(const Batch *batch);
 

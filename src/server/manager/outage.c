@@ -240,6 +240,7 @@ void
 le_outage_end_calls(void)
 {
 	LeTime now = le_clock();
+	XLogRecPtr confirmed = 0;
 
 	for (int i = 0; i < le_shared->max_sessions; i++)
 	{
@@ -251,6 +252,10 @@ le_outage_end_calls(void)
 			continue;
 		if (box->command.type == LE_CMD_AWAIT)
 			reply = (LeReply){.status = LE_QUEUED, .token = box->command.token};
+
+		/* that the place is there */
+		if (le_answer_needs_standby(box, &reply))
+			reply.lsn = confirmed = confirmed != 0 ? confirmed : le_txn_log_nothing();
 		le_answer_request(i, pg_atomic_read_u32(&box->posted), &reply, now);
 		waits_ended = true;
 	}

@@ -74,6 +74,19 @@ answer_displaced(Batch *batch, const LeReply *by)
 
 /* --- taking --- */
 
+/*
+ * What has come since le_take_may_write() looked may have to write as well.  False: others have locked the
+ * tables, and it waits for the next batch.
+ */
+static bool
+may_take(Batch *batch, LeMailbox *box)
+{
+	if (batch->locked || batch->looks_only || le_txn_lock_tables(batch))
+		return true;
+	le_ring(box);
+	return false;
+}
+
 static Mail *
 new_mail(Batch *batch, const Mail *mail)
 {
@@ -202,7 +215,7 @@ apply_mail(Mail *mail, LeMailbox *box, LeTime now)
 static bool
 take_async_release(Batch *batch, uint32 proc)
 {
-	if (!le_mailbox_has_async(proc))
+	if (!le_mailbox_has_async(proc) || !may_take(batch, mailbox_of(proc)))
 		return false;
 	apply_releases(new_mail(batch, &(Mail){.proc = proc, .flags = LE_MAIL_RELEASED, .async = true}),
 				   batch->now);
@@ -214,16 +227,17 @@ static MailEnd
 take_mail(Batch *batch, uint32 proc, uint32 ignored)
 {
 	LeMailbox *box = mailbox_of(proc);
-
-	/* the end of another fence may be posted before the batch is done */
-	uint32 flags = pg_atomic_fetch_and_u32(&box->mail, ~LE_MAIL_FENCE_ENDED) & ~ignored;
+	uint32 flags;
 	uint64 undo = pg_atomic_read_u64(&box->undo);
 	LeCommand fence_ended = {.type = LE_CMD_FENCE_ENDED, .session = box->session, .sessno = proc};
 	LeReply reply;
 	MailEnd end;
 
-	if (flags == 0 && undo == 0)
+	if (((pg_atomic_read_u32(&box->mail) & ~ignored) == 0 && undo == 0) || !may_take(batch, box))
 		return MAIL_DONE;
+
+	/* the end of another fence may be posted before the batch is done */
+	flags = pg_atomic_fetch_and_u32(&box->mail, ~LE_MAIL_FENCE_ENDED) & ~ignored;
 	end = apply_mail(new_mail(batch, &(Mail){.proc = proc, .flags = flags, .undo = undo}), box, batch->now);
 	Assert(end == MAIL_DONE || le_core_is_full(le_mgr.core));
 	Assert(end == MAIL_DONE || (batch->mails[batch->nmails - 1].flags & LE_MAIL_SESSION_END) == 0);
@@ -460,6 +474,8 @@ le_take_request(Batch *batch, uint32 proc)
 		return;
 	}
 	Assert(core_is_loaded());
+	if (!le_request_looks(box) && !may_take(batch, box))
+		return;
 	le_mgr.taken[proc] = number;
 	Assert(batch->nfresh < le_shared->max_sessions);
 	batch->fresh[batch->nfresh++] = proc;

@@ -62,6 +62,9 @@ le_database_init(LeDatabase *db)
 	pg_atomic_init_u64(&db->outage_failed_at, 0);
 	pg_atomic_init_u32(&db->outage_sqlstate, 0);
 	pg_atomic_init_u32(&db->outage_pid, 0);
+	pg_atomic_init_u64(&db->unconfirmed_since, 0);
+	pg_atomic_init_u64(&db->unconfirmed_lsn, 0);
+	pg_atomic_init_u32(&db->unconfirmed_mode, 0);
 	for (int i = 0; i < LE_DB_TABLES; i++)
 		pg_atomic_init_u64(&db->table_bytes[i], 0);
 	set_counters(&db->counters, pg_atomic_init_u64);

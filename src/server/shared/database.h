@@ -151,6 +151,11 @@ typedef struct LeDatabase
 	pg_atomic_uint64 outage_failed_at; /* le_clock(): a batch failed last; 0: never */
 	pg_atomic_uint32 outage_sqlstate;
 	pg_atomic_uint32 outage_pid; /* has locked the tables; 0: not known */
+
+	/* the first wait for standbys that was given up and is not confirmed, see backend/durability.c; for health() */
+	pg_atomic_uint64 unconfirmed_since; /* le_clock(); 0: there was none.  Written last */
+	pg_atomic_uint64 unconfirmed_lsn;
+	pg_atomic_uint32 unconfirmed_mode; /* PostgreSQL's SYNC_REP_WAIT_... */
 	LeCounters counters;
 	uint32 epochs[LE_EPOCHS]; /* written by the manager's core */
 	LeHintRing ring;

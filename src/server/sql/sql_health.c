@@ -15,6 +15,7 @@
 #include "miscadmin.h"
 #include "replication/syncrep.h"
 #include "replication/walsender.h"
+#include "replication/walsender_private.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -108,6 +109,25 @@ standby_wait(LeMailbox *box, LeTime now)
 	return now - since;
 }
 
+/*
+ * Since when nothing has been confirmed for somebody who has given up to wait for it.  As above, for their
+ * replay only where the caller waits for that.
+ */
+static LeTime
+given_up_wait(LeDatabase *db, LeTime now)
+{
+	LeTime since = (LeTime) pg_atomic_read_u64(&db->unconfirmed_since);
+	uint32 mode;
+
+	pg_read_barrier();
+	mode = pg_atomic_read_u32(&db->unconfirmed_mode);
+	if (since == 0 ||
+		*(volatile XLogRecPtr *) &WalSndCtl->lsn[mode] >= pg_atomic_read_u64(&db->unconfirmed_lsn) ||
+		(mode == SYNC_REP_WAIT_APPLY && synchronous_commit != SYNCHRONOUS_COMMIT_REMOTE_APPLY))
+		return 0;
+	return now - since;
+}
+
 /* An outage of the manager, see manager/outage.c. */
 static void
 look_at_outage(LeDatabase *db, LeTime now, Health *health)
@@ -148,6 +168,7 @@ look(Health *health)
 			look_at_request(box, now, health);
 			health->standby_wait_us = Max(health->standby_wait_us, standby_wait(box, now));
 		}
+		health->standby_wait_us = Max(health->standby_wait_us, given_up_wait(db, now));
 		look_at_outage(db, now, health);
 	}
 	Assert(health->request_wait_us <= health->untaken_us);
