@@ -115,7 +115,7 @@ failover()
 	CONF
 	pg_ctl -D "$standby/data" -l "$standby/log" -w -s start
 	psql -Xqc "ALTER SYSTEM SET synchronous_standby_names = '*'" -c 'SELECT pg_reload_conf()' >/dev/null
-	export PGHOST=$primary,$standby PGPORT=$PGPORT,$PGPORT PGTARGETSESSIONATTRS=read-write
+	export PGHOST=$primary,$standby PGPORT=$PGPORT,$PGPORT PGTARGETSESSIONATTRS=primary
 	begin failover
 	clients "$dir/jobs.sql" -c 8
 	clients "$dir/leader.sql" -c 3

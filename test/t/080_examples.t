@@ -69,7 +69,7 @@ sub start_worker
 	$SIG{INT} = 'DEFAULT';    # a shell cannot trap what was ignored when it began
 	open STDOUT, '>>', $pool->{log} or die "$pool->{log}: $!";
 	open STDERR, '>&', \*STDOUT or die "dup: $!";
-	@ENV{qw(PGHOST PGDATABASE PGTARGETSESSIONATTRS)} = ($primary->host . ',' . $primary->host, $pool->{language}, 'read-write');
+	@ENV{qw(PGHOST PGDATABASE PGTARGETSESSIONATTRS)} = ($primary->host . ',' . $primary->host, $pool->{language}, 'primary');
 	$ENV{PGPORT} = $primary->port . ',' . $standby->port;
 	push @args, map { 'postgresql://' . getpwuid($>) . "\@localhost:$_/$pool->{language}?host=" . $primary->host } split /,/, $ENV{PGPORT}
 	  if $pool->{language} eq 'js';

@@ -46,7 +46,7 @@ export type UsingFunction<T> = (signal: AbortSignal, hold: Hold) => Promise<T> |
  * A session: one connection and one lease, on which all that it holds and waits for hangs. A process needs one.
  *
  * Between calls it renews, connects again, and watches the deadline: the sending of the last renewal that was answered,
- * plus the TTL, less a margin of a twentieth (at most 1 s). A session whose deadline has passed has ended; `reopen` gives
+ * plus what the server has promised with it, less a margin of a twentieth of the TTL (at most 1 s). A session whose deadline has passed has ended; `reopen` gives
  * it a new lease.
  */
 export class LockElection {
