@@ -63,7 +63,7 @@ C
 		return $pid;
 	};
 	my $works = $start->(1);
-	ok(wait_until(sub { slurp_file("$dir/out1") ne '' || $sql->(q{SELECT count(*) FROM lock_election.locks WHERE name = 'importer'}) }), 'one works');
+	ok(wait_until(sub { -s "$dir/out1" || $sql->(q{SELECT count(*) FROM lock_election.locks WHERE name = 'importer'}) }), 'one works');
 	my $waits = $start->(2);
 	ok(wait_until(sub { $sql->(q{SELECT count(*) FROM lock_election.waiters WHERE name = 'importer'}) }), 'one waits');
 	foreach my $pid ($waits, $works)
