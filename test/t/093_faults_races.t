@@ -48,9 +48,7 @@ foreach my $point (qw(batch-before-expiry batch-applied batch-written batch-comm
 	nothing_left($node);
 }
 
-# --- two ends of releases in a row, the second while the manager still writes what it did at the first ---
-
-# How long the next one waits after that.
+# Two ends of a release in a row, the second while the manager still writes what it did at the first. How long the next one waits.
 sub two_ends
 {
 	my $token = acquire($a, 'r', q{'1 h'});
@@ -73,8 +71,7 @@ sub two_ends
 	like($b->wait, qr/^\d+$/, 'the second end lets the next one in');
 	my $took = time - $start;
 	$c->wait;
-	$c->query("SELECT release_lock('other')");
-	$b->query("SELECT release_lock('r')");
+	$_->[0]->query("SELECT release_lock('$_->[1]')") foreach [ $c, 'other' ], [ $b, 'r' ];
 	nothing_left($node);
 	return $took;
 }

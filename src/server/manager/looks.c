@@ -13,27 +13,6 @@
 #include "shared/releases.h"
 
 bool
-le_request_looks(const LeMailbox *box)
-{
-	const LeCommand *cmd = &box->command;
-
-	if (box->type != LE_REQUEST_COMMAND)
-		return true;
-	switch (cmd->type)
-	{
-		case LE_CMD_CHECK:
-		case LE_CMD_KEEP_ALIVE:
-		case LE_CMD_LEASE_TTL:
-		case LE_CMD_LEASE_HOLDS:
-			return true;
-		case LE_CMD_RENEW:
-			return cmd->ttl == 0;
-		default:
-			return false;
-	}
-}
-
-bool
 le_take_may_write(const Batch *batch)
 {
 	for (int i = 0; i < batch->n; i++)

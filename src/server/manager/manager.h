@@ -305,9 +305,6 @@ extern bool le_take_is_backing_off(void);
 
 /* --- manager/looks.c --- */
 
-/* Does this request look, or renew, and nothing else? */
-extern bool le_request_looks(const LeMailbox *box);
-
 /* Before a batch: may it have to write?  Renewals tell that only when they are applied. */
 extern bool le_take_may_write(const Batch *batch);
 
@@ -385,6 +382,9 @@ extern bool le_outage_explains(const ErrorData *error, bool has_xid);
 
 /* A batch has failed, and others may not: health() tells it all the same, if the server is why. */
 extern void le_outage_note(const ErrorData *error);
+
+/* Does this request look, or renew, and nothing else? */
+extern bool le_request_looks(const LeMailbox *box);
 
 /* In an outage, after a batch with looks_only: refuse those requests of its mailboxes that have waited long enough. */
 extern void le_outage_refuse(const Batch *batch);
