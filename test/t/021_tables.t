@@ -949,6 +949,7 @@ subtest 'truncated, and altered' => sub {
 	$admin->query('SELECT pg_terminate_backend(pid) FROM lock_election.manager');
 	ok(wait_until(sub { slurp_file($node->logfile, $log) =~ /manager.* ERROR:  table "_lock_election.slot" has been altered/ }), 'no manager begins with it');
 	$admin->query('ALTER TABLE _lock_election.slot ALTER ttl TYPE bigint');
+	wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.manager');    # the launcher has waited longer after each failure
 	is(one("SELECT is_held('v', $token)"), 't', 'undone: nothing is lost');
 
 	# another table of that name
