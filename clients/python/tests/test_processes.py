@@ -58,6 +58,8 @@ def run(start):
     def run(program, name):
         process = start(program, name)
         told, wrong = process.communicate(timeout=60)
+        # in dev mode asyncio says which callbacks were slow; on a busy machine any is
+        wrong = "".join(line for line in wrong.splitlines(True) if not re.match(r"Executing .* took .* seconds$", line))
         assert (process.returncode, wrong) == (0, ""), wrong
         return told
 

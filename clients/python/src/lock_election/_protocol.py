@@ -192,7 +192,8 @@ _LEARN = (
     "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.current_database(),"
     " pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),"
     " pg_catalog.current_setting('lock_election.notify', true),"
-    " (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())"
+    " (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a"
+    " WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())"
     " FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
     " ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') ON true"
 )
