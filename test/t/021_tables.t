@@ -168,7 +168,7 @@ subtest 'locked by somebody' => sub {
 	foreach my $client (@clients)
 	{
 		$client->wait;
-		like($client->error, qr/ERROR:  55P03: /, 'a request fails');
+		like($client->error, qr/ERROR:  55P03: .*\nHINT:  SELECT blocked_by FROM lock_election\.health\(\) /, 'a request fails, and says where to look');
 	}
 	cmp_ok(time - $start, '<', 30, 'soon');
 	$start = time;
