@@ -664,6 +664,15 @@ give_back(run *r, int code)
 	}
 	else if (status == LE_INVALID)
 		lc_error("%s was released without --hold-for: %s", what(r), error.message);
+	else if (status == LE_UNKNOWN)
+	{
+		/* The library's session would retry, but this process ends. */
+		char *retries = strstr(error.message, "; the session goes on trying");
+
+		if (retries != NULL)
+			*retries = '\0';
+		lc_error("%s was not released: %s; it expires after its TTL at the latest", what(r), error.message);
+	}
 	else if (status != LE_OK && status != LE_LOST)
 		lc_error("%s was not released: %s", what(r), error.message);
 	return code;
