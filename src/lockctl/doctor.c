@@ -273,12 +273,19 @@ check_manager(patient *p)
 	free(used);
 }
 
+/* An interval as the server prints it: NULL, which is "", or of no length. */
+static bool
+is_zero(const char *interval)
+{
+	return interval[0] == '\0' || strcmp(interval, "00:00:00") == 0;
+}
+
 /* Why locks are not granted here, and since when, where that is known. */
 static void
 tell_problem(patient *p, const PGresult *result)
 {
 	const char *request = PQgetvalue(result, 0, 2), *standby = PQgetvalue(result, 0, 3);
-	char *waits = request[0] == '\0' && standby[0] == '\0'
+	char *waits = is_zero(request) && is_zero(standby)
 					  ? lc_copy("")
 					  : lc_format(" (a request has waited for %s, a standby for %s)", request, standby);
 

@@ -155,7 +155,7 @@ static void
 need(const arguments *a, int n, const char *words)
 {
 	if (a->n < n)
-		lc_usage("missing: needs %s", words);
+		lc_usage("missing arguments: %s", words);
 	if (a->n > n)
 		lc_usage("too many arguments: \"%s\"", lc_shown(a->words[n]));
 }

@@ -31,9 +31,9 @@ subtest 'words' => sub {
 	refused('unknown command "nothing"', 'help', 'nothing');
 	my $token = 'NAME and TOKEN';
 	foreach my $case (
-		[ "missing: needs $token", 'held' ], [ "missing: needs $token", 'held', 'x' ], [ "missing: needs $token", 'renew', 'x' ],
-		[ "missing: needs $token, or --force NAME", 'release', 'x' ], [ 'missing: needs NAME', 'release', '--force' ],
-		[ 'missing: needs NAME', 'acquire' ], [ 'missing: needs LEASE', 'lease', 'ttl' ],
+		[ "missing arguments: $token", 'held' ], [ "missing arguments: $token", 'held', 'x' ], [ "missing arguments: $token", 'renew', 'x' ],
+		[ "missing arguments: $token, or --force NAME", 'release', 'x' ], [ 'missing arguments: NAME', 'release', '--force' ],
+		[ 'missing arguments: NAME', 'acquire' ], [ 'missing arguments: LEASE', 'lease', 'ttl' ],
 		(map { [ 'lease grant, keep-alive, revoke, ttl or list', 'lease', @$_ ] } [], ['nothing'], [ 'nothing', 1 ]),
 		(map { [ 'too many arguments: "b"', @$_, 'b' ] } [qw(held x 1)], [qw(renew x 1)], [qw(release x 1)], [qw(release --force x)],
 			[qw(acquire x)], [qw(lease grant)], [qw(lease list)], [qw(lease ttl 1)], [qw(held x 1 2 3)], [qw(held -- x 1 2 3)],
