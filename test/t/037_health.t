@@ -308,6 +308,14 @@ subtest 'min_durability = remote' => sub {
 	$token = $s->query(q{SELECT acquire_lock('held', '1 h')});
 	like($token, qr/^\d+$/, 'granted');
 	my $receiver = wal_receiver($standby);
+
+	# who has given up to wait for the replay does not hide who waits for less
+	one($standby, 'SELECT pg_wal_replay_pause()');
+	my $replays = session($primary, connstr => "options='-c synchronous_commit=remote_apply'");
+	$replays->query(q{SET statement_timeout = '200 ms'; SELECT acquire_lock('replays', '1 h')});
+	like($replays->error, qr/ERROR:  57014/, 'the replay is given up');
+	$replays->quit;
+	is_healthy($primary, '', 'which is nothing to others');
 	kill 'STOP', $receiver;
 	$s->async("SELECT renew_lock('held', $token) IS NOT NULL");
 	waits_for_standby($s);
@@ -324,7 +332,12 @@ subtest 'min_durability = remote' => sub {
 	like($s->error, qr/ERROR:  57014/, 'and the first one');
 	is_healthy($primary, 'no synchronous standby confirms', 'nobody waits, and nothing is confirmed');
 	cmp_ok(health($primary, 'extract(epoch FROM standby_wait)'), '>=', 2, 'for how long');
+	synchronous('', 0);
+	is(health($primary, 'standby_confirms, standby_wait'), '|00:00:00', 'once none is defined, none is waited for');
+	synchronous('s1', 1);
+	is_healthy($primary, 'no synchronous standby confirms', 'until one is');
 	kill 'CONT', $receiver;
+	one($standby, 'SELECT pg_wal_replay_resume()');
 	is_healthy($primary, '', 'it confirms');
 	is(health($primary, 'standby_wait'), '00:00:00', 'and nothing is told of it');
 	$hasty->quit;

@@ -160,7 +160,7 @@ wait_in_silence(XLogRecPtr lsn)
 /*
  * A wait that began then was given up: clients whose limits are shorter than health()'s
  * would hide from it that nothing is confirmed.  The first one that is still not confirmed
- * is kept.
+ * is kept; but not one for the replay, which says nothing to most, in the place of another.
  */
 static void
 note_given_up(XLogRecPtr lsn, int mode, LeTime since)
@@ -171,7 +171,8 @@ note_given_up(XLogRecPtr lsn, int mode, LeTime since)
 	LWLockAcquire(SyncRepLock, LW_EXCLUSIVE);
 	noted = pg_atomic_read_u32(&db->unconfirmed_mode);
 	if (pg_atomic_read_u64(&db->unconfirmed_since) == 0 ||
-		pg_atomic_read_u64(&db->unconfirmed_lsn) <= WalSndCtl->lsn[noted])
+		pg_atomic_read_u64(&db->unconfirmed_lsn) <= WalSndCtl->lsn[noted] ||
+		(noted == SYNC_REP_WAIT_APPLY && mode != SYNC_REP_WAIT_APPLY))
 	{
 		pg_atomic_write_u64(&db->unconfirmed_since, 0);
 		pg_write_barrier();

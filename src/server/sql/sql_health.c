@@ -111,7 +111,7 @@ standby_wait(LeMailbox *box, LeTime now)
 
 /*
  * Since when nothing has been confirmed for somebody who has given up to wait for it.  As above, for their
- * replay only where the caller waits for that.
+ * replay only where the caller waits for that.  Once no standby is defined, none is to confirm it any more.
  */
 static LeTime
 given_up_wait(LeDatabase *db, LeTime now)
@@ -153,6 +153,7 @@ look(Health *health)
 	/* 1. the manager, and the sessions of this database */
 	memset(health, 0, sizeof(*health));
 	health->primary = !RecoveryInProgress();
+	health->standby_defined = health->primary && max_wal_senders > 0 && le_sync_standbys_defined();
 	if (db != NULL)
 	{
 		health->manager = pg_atomic_read_u32(&db->running) != 0;
@@ -168,11 +169,11 @@ look(Health *health)
 			look_at_request(box, now, health);
 			health->standby_wait_us = Max(health->standby_wait_us, standby_wait(box, now));
 		}
-		health->standby_wait_us = Max(health->standby_wait_us, given_up_wait(db, now));
+		if (health->standby_defined)
+			health->standby_wait_us = Max(health->standby_wait_us, given_up_wait(db, now));
 		look_at_outage(db, now, health);
 	}
 	Assert(health->request_wait_us <= health->untaken_us);
-	health->standby_defined = health->primary && max_wal_senders > 0 && le_sync_standbys_defined();
 
 	/* 2. as many synchronous standbys as synchronous_standby_names asks for, and none that others wait for in vain */
 	if (health->standby_defined && SyncRepConfig != NULL)
