@@ -169,7 +169,7 @@ extern void le_core_stop_waiting(LeCore *core, uint64_t session, uint32_t sessno
 /* Does the end of this session end nothing, neither a wait nor what is bound to it? */
 extern bool le_core_end_is_quiet(const LeCore *core, uint64_t session, uint32_t sessno);
 
-/* Does this UNDO end anything? */
+/* Does this UNDO end a hold or a place, and not only a wait? */
 extern bool le_core_has_to_undo(const LeCore *core, const LeCommand *cmd);
 
 /* Would the renewals since the last call have written a row, if the core were writable? */

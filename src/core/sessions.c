@@ -141,15 +141,14 @@ bool
 le_core_has_to_undo(const LeCore *core, const LeCommand *cmd)
 {
 	const LeSession *session = &core->sessions[cmd->sessno];
-	const LeWaiter *waiter = session->waiting_on != NULL ? session->waiting_on->waiter : NULL;
 
 	if (session->id != cmd->session || session->xact != cmd->xact)
 		return false;
-	if (waiter != NULL && waiter->xact == cmd->xact && waiter->subxact >= cmd->subxact)
-		return true;
 	for (const LeLink *link = session->uncommitted.next; link != &session->uncommitted; link = link->next)
 	{
-		if (le_container(link, LeUncommitted, session_link)->subxact >= cmd->subxact)
+		const LeUncommitted *hold = le_container(link, LeUncommitted, session_link);
+
+		if (hold->subxact >= cmd->subxact && (hold->entry->state != LE_STATE_QUEUED || hold->entry->place))
 			return true;
 	}
 	return false;

@@ -114,6 +114,38 @@ subtest 'a wait that is over' => sub {
 	nothing_left($node);
 };
 
+# A call that has only waited leaves nothing to undo: its session can renew what it holds.
+subtest 'a wait that is cancelled' => sub {
+	my $waiter = session($node);
+	my $blocking = $other->query(q{SELECT acquire_lock('x', '1 h')});
+	my $kept = $waiter->query(q{SELECT acquire_lock('kept', '1 h')});
+
+	foreach my $case ([ 'a call', q{SELECT acquire_lock('x', '1 h')}, '' ],
+		[ 'one in a subtransaction', q{BEGIN; SAVEPOINT s; SELECT acquire_lock('x', '1 h')}, 'ROLLBACK TO s; COMMIT' ],
+		[ 'one that was answered before the rollback', q{BEGIN; SELECT acquire_lock('x', '1 h', wait => '2 s')}, 'ROLLBACK' ])
+	{
+		my ($what, $call, $end) = @$case;
+
+		$waiter->async($call);
+		wait_for_waiters(1, 'x');
+		$reader->query('BEGIN; LOCK TABLE _lock_election.slot IN SHARE MODE');
+		$holder->query(q{SELECT acquire_lock('y', '1 h')});
+		like($holder->error, qr/ERROR:  55P03/, "$what: nothing can be written");
+		one('SELECT pg_cancel_backend(' . $waiter->pid . ')') if $end ne 'ROLLBACK';
+		is($waiter->wait, '', 'it has waited in vain');
+		$waiter->query($end) if $end ne '';
+		is($waiter->query("SELECT renew_lock('kept', $kept)"), '01:00:00', 'its session renews') or diag $waiter->error;
+		$reader->query('ROLLBACK');
+		is($holder->query(q{SELECT release_lock('z', acquire_lock('z', wait => '20 s'))}), 't', 'all goes on');
+		is(one(q{SELECT count(*) FROM lock_election.waiters}), 0, 'and nobody waits');
+	}
+	is($other->query("SELECT release_lock('x', $blocking)"), 't', 'the lock is released');
+	is($holder->query(q{SELECT release_lock('x', acquire_lock('x', wait => '20 s'))}), 't', 'and free');
+	is($waiter->query("SELECT release_lock('kept', $kept)"), 't', 'what was kept is there');
+	$waiter->quit;
+	nothing_left($node);
+};
+
 # Leases are kept by whatever renews them, also where that has to write for another reason and is refused.
 subtest 'renewals that write something else' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('x', '3 s')});

@@ -98,8 +98,8 @@ only_keeps(LeMailbox *box, LeTime now)
 }
 
 /*
- * The rollback of a request that was refused has nothing to undo: clear it, or the session could not even renew.  The
- * core knows of no call that waits before those are taken again.
+ * The rollback of a request that was refused, or has only waited, has nothing to undo that was written: clear it, or
+ * the session could not even renew.
  */
 static void
 clear_empty_undo(uint32 proc)
@@ -111,14 +111,13 @@ clear_empty_undo(uint32 proc)
 					 .sessno = proc,
 					 .xact = (uint32) (undo >> 32),
 					 .subxact = (uint32) undo};
-	LeReply withdrawn = {.status = LE_NOT_GRANTED};
 
-	if (undo == 0 || box->revision != 0 || le_core_has_to_undo(le_mgr.core, &cmd))
+	if (undo == 0 || le_core_has_to_undo(le_mgr.core, &cmd))
 		return;
 
-	/* a request that was not taken is given up with it */
+	/* a request that was not taken, or waits, is given up with it */
 	if (is_unanswered(box))
-		le_answer_request(proc, pg_atomic_read_u32(&box->posted), &withdrawn, le_clock());
+		le_outage_withdraw(proc);
 
 	/* unless another one has come */
 	if (pg_atomic_compare_exchange_u64(&box->undo, &undo, 0))

@@ -386,11 +386,15 @@ extern void le_outage_note(const ErrorData *error);
 /* Does this request look, or renew, and nothing else? */
 extern bool le_request_looks(const LeMailbox *box);
 
-/* In an outage, after a batch with looks_only: refuse those requests of its mailboxes that have waited long enough. */
-extern void le_outage_refuse(const Batch *batch);
+/*
+ * In an outage, after a batch with looks_only that began then: refuse those requests of its mailboxes that have waited
+ * long enough.
+ */
+extern void le_outage_refuse(const Batch *batch, LeTime looked);
 
-/* In an outage: answer calls whose own wait is over. */
+/* In an outage: answer calls whose own wait is over; or one that is given up. */
 extern void le_outage_end_calls(void);
+extern void le_outage_withdraw(uint32 proc);
 /* In the first batch that may write: the core is told of them. */
 extern void le_outage_end_waits(LeTime now);
 

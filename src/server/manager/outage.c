@@ -238,7 +238,7 @@ le_request_looks(const LeMailbox *box)
 }
 
 void
-le_outage_refuse(const Batch *batch)
+le_outage_refuse(const Batch *batch, LeTime looked)
 {
 	LeTime now = le_clock();
 
@@ -248,13 +248,28 @@ le_outage_refuse(const Batch *batch)
 		LeTime waits_since = le_mgr.outage.since;
 
 		if (is_unanswered(box))
+		{
+			/* its session was answered just now, and asks again: it has rung */
+			pg_read_barrier();
+			if (box->posted_at > looked)
+				continue;
 			waits_since = Max(waits_since, box->posted_at);
+		}
 		if (le_mgr.outage.failed || now - waits_since >= WRITE_LIMIT)
 			le_answer_failed(&batch->procs[i], 1, &reason);
 	}
 
 	/* those that still wait, and mail, with the next try */
 	le_mgr.retry_at = le_mgr.outage.try_at;
+}
+
+void
+le_outage_withdraw(uint32 proc)
+{
+	LeReply reply = {.status = LE_NOT_GRANTED};
+
+	le_answer_request(proc, pg_atomic_read_u32(&mailbox_of(proc)->posted), &reply, le_clock());
+	waits_ended = true;
 }
 
 void

@@ -72,10 +72,14 @@ static void
 serve_looks(const Batch *all)
 {
 	ErrorData *error;
+	LeTime began = le_clock();
 
 	Assert(le_mgr.outage.since != 0);
 	if (run_looks(all, &error))
-		le_outage_refuse(all);
+	{
+		LE_FAULT_NOFAIL("outage-looked");
+		le_outage_refuse(all, began);
+	}
 	else
 		le_answer_failed(all->procs, all->n, error);
 }
@@ -87,9 +91,13 @@ serve_looks(const Batch *all)
 static bool
 refuse_but_looks(const Batch *batch, const ErrorData *failure, ErrorData **error)
 {
+	uint32 number = pg_atomic_read_u32(&mailbox_of(batch->procs[0])->posted);
 	bool ok = run_looks(batch, error);
 
-	le_answer_failed(batch->procs, batch->n, failure);
+	/* unless its session was answered, and asks for something else */
+	Assert(batch->n == 1);
+	if (pg_atomic_read_u32(&mailbox_of(batch->procs[0])->posted) == number)
+		le_answer_failed(batch->procs, batch->n, failure);
 	return ok;
 }
 

@@ -1,0 +1,72 @@
+# No transaction ids are left, so that PostgreSQL gives out none: renewals and looks are answered, whatever their sessions
+# have asked before, requests that have to write get the error, health() tells it, and all goes on after a VACUUM.
+# Promises: A, D, L
+# Needs: faults
+use strict;
+use warnings;
+use LePoints;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', faults => 1, conf => "autovacuum = off\nwal_level = logical\n");
+my ($holder, $other, $free);
+my $problem = q{SELECT problem LIKE 'nothing can be written: the database does not give out transaction ids%', cannot_write_since IS NOT NULL
+	FROM lock_election.health()};
+
+# Ids for a few hundred transactions; the slot keeps VACUUM from making more.
+one(q{SELECT FROM pg_create_logical_replication_slot('keeps', 'pgoutput')});
+my $mine = one(q{SELECT acquire_lock('mine', '4 s', owner => 'me')});
+my $long = one(q{SELECT acquire_lock('long', '1 h', owner => 'me')});
+my $next = one(q{SELECT min(datfrozenxid::text::bigint) FROM pg_database}) + 2**31 - 3_000_000 - 500;
+$node->stop('fast');
+open my $clog, '>', $node->data_dir . sprintf('/pg_xact/%04X', $next / 2**20) or die $!;
+print $clog "\0" x 2**18;
+close $clog;
+system_or_bail('pg_resetwal', '-x', $next, $node->data_dir);
+$node->start;
+($holder, $other, $free) = map { session($node) } 1 .. 3;
+points_by(\$free);
+
+my ($start, $renewed, $refused) = (time, 0, 0);
+while (!$refused && time - $start < $PostgreSQL::Test::Utils::timeout_default)
+{
+	$holder->query("SELECT renew_lock('mine', $mine), renew_lock('long', $long)");
+	$other->query(q{BEGIN; CREATE TEMP TABLE t(); ROLLBACK; SELECT release_lock('y', acquire_lock('y', '1 h'))}) foreach 1 .. 20;
+	$refused = $other->error =~ /ERROR:  54000/;
+}
+ok($refused, 'no id is left');
+is(one($problem), 't|t', 'health() tells it');
+($start, $refused) = (time, 0);
+while (time - $start < 9)
+{
+	$renewed++ if $holder->query("SELECT renew_lock('mine', $mine) = '4 s', renew_lock('long', $long) = '1 h', is_held('long', $long)") eq 't|t|t';
+	$other->query(q{SELECT acquire_lock('z', '1 h')});
+	$refused++ if $other->error =~ /ERROR:  54000/;
+}
+cmp_ok($refused, '>', 1, 'what has to write is refused');
+is($renewed, $refused, 'all else is answered each time');
+
+# The manager has answered a renewal, and is about to refuse others, when the next one comes.
+stop_at('outage-looked');
+is($holder->query("SELECT renew_lock('mine', $mine)"), '00:00:04', 'a renewal');
+stopped('outage-looked');
+$holder->async("SELECT renew_lock('mine', $mine)");
+asking($holder);
+go_on('outage-looked');
+is($holder->wait, '00:00:04', 'the next one is not refused') or diag $holder->error;
+
+one(q{SELECT pg_drop_replication_slot('keeps')});
+$node->psql($_, 'VACUUM FREEZE') foreach qw(postgres template1);
+wait_until(
+	sub {
+		$holder->query("SELECT renew_lock('mine', $mine)");
+		return one(q{SELECT ok FROM lock_election.health()}) eq 't';
+	});
+is($other->query(q{SELECT release_lock('z', acquire_lock('z', wait => '20 s'))}), 't', 'all goes on');
+is($holder->query("SELECT is_held('mine', $mine), is_held('long', $long)"), 't|t', 'what was renewed is there');
+is($holder->query("SELECT release_lock('mine', $mine), release_lock('long', $long)"), 't|t', 'and given back');
+nothing_left($node);
+$_->quit foreach $holder, $other, $free;
+done_testing();
