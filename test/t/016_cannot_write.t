@@ -146,6 +146,28 @@ subtest 'a wait that is cancelled' => sub {
 	nothing_left($node);
 };
 
+# Changes of elections alone need the table of their history.
+subtest 'a locked history' => sub {
+	my $blocker = session($node);
+
+	# an outage that has ended, by somebody else
+	$reader->query('BEGIN; LOCK TABLE _lock_election.slot IN SHARE MODE');
+	wait_until(sub { $other->query(q{SELECT acquire_lock('y', '1 h')}); return one($problem) =~ /\|@{[ $reader->pid ]}\|/ });
+	$reader->query('ROLLBACK');
+	is($other->query(q{SELECT release_lock('y', acquire_lock('y', wait => '20 s'))}), 't', 'all goes on');
+
+	$blocker->query('BEGIN; LOCK TABLE _lock_election.history IN SHARE MODE');
+	$other->query(q{SELECT campaign('boss', 'me', '1 h')});
+	like($other->error, qr/ERROR:  55P03/, 'nobody can lead');
+	is(one($problem), 'f|nothing can be written: process ' . $blocker->pid . ' has locked the tables of lock_election, or waits to|' . $blocker->pid . '|t', 'health() tells it');
+	is($other->query(q{SELECT release_lock('y', acquire_lock('y'))}), 't', 'locks go on');
+	$blocker->query('ROLLBACK');
+	wait_for_sql($node, $problem, 't|||f');
+	is($other->query(q{SELECT resign('boss', campaign('boss', 'me', '1 h'))}), 't', 'one can lead again');
+	$blocker->quit;
+	nothing_left($node);
+};
+
 # Leases are kept by whatever renews them, also where that has to write for another reason and is refused.
 subtest 'renewals that write something else' => sub {
 	my $token = $holder->query(q{SELECT acquire_lock('x', '3 s')});

@@ -78,6 +78,20 @@ find_blocker(void)
 	return pid;
 }
 
+static void
+publish_blocker(void)
+{
+	PG_TRY();
+	{
+		pg_atomic_write_u32(&le_mgr.db->outage_pid, (uint32) find_blocker());
+	}
+	PG_CATCH();
+	{
+		(void) le_txn_failed(true);
+	}
+	PG_END_TRY();
+}
+
 /* Put what keeps the batches where health() reads it. */
 static void
 publish(void)
@@ -98,15 +112,7 @@ publish(void)
 	else if (now - looked_at >= LOOK_FOR_BLOCKER)
 	{
 		looked_at = now;
-		PG_TRY();
-		{
-			pg_atomic_write_u32(&db->outage_pid, (uint32) find_blocker());
-		}
-		PG_CATCH();
-		{
-			(void) le_txn_failed(true);
-		}
-		PG_END_TRY();
+		publish_blocker();
 	}
 	pg_write_barrier();
 	pg_atomic_write_u64(&db->outage_since, (uint64) (GetCurrentTimestamp() - (now - le_mgr.outage.since)));
@@ -207,7 +213,13 @@ le_outage_explains(const ErrorData *error, bool has_xid)
 void
 le_outage_note(const ErrorData *error)
 {
-	if (error->sqlerrcode != ERRCODE_DISK_FULL && error->sqlerrcode != ERRCODE_IO_ERROR)
+	pg_atomic_write_u32(&le_mgr.db->outage_pid, 0);
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
+		publish_blocker();
+
+	/* a row that is locked keeps nobody else's */
+	if (error->sqlerrcode != ERRCODE_DISK_FULL && error->sqlerrcode != ERRCODE_IO_ERROR &&
+		pg_atomic_read_u32(&le_mgr.db->outage_pid) == 0)
 		return;
 	pg_atomic_write_u32(&le_mgr.db->outage_sqlstate, (uint32) error->sqlerrcode);
 	pg_write_barrier();
