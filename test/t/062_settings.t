@@ -96,7 +96,8 @@ sub functions
 	if ($set->(qr/^(?:statement|lock|transaction)_timeout/))
 	{
 		$t->wait;
-		like($t->error, qr/ERROR:  (?:57014|55P03|25P04)/, 'a wait ends by its limit');
+		like($t->error, qr/(?:ERROR:  (?:57014|55P03)|FATAL:  25P04)/, 'a wait ends by its limit');
+		$t = session($node, user => $user, dbname => $dbname) if $t->error =~ /FATAL/;    # as PostgreSQL ends the session
 		$holder->query("SELECT release_lock('b', $token)");
 	}
 	else

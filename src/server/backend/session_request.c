@@ -295,10 +295,11 @@ raise_answer(void)
 					 : errhint("Only a named owner, a named lease or the transaction that acquired can "
 							   "acquire again.")));
 	}
-	ereport(ERROR, (errcode(le_my_mailbox->sqlstate), errmsg("%s", message),
-					le_my_mailbox->sqlstate == ERRCODE_LOCK_NOT_AVAILABLE
-						? errhint("SELECT blocked_by FROM lock_election.health() shows the process of that session.")
-						: 0));
+	ereport(ERROR,
+			(errcode(le_my_mailbox->sqlstate), errmsg("%s", message),
+			 le_my_mailbox->sqlstate == ERRCODE_LOCK_NOT_AVAILABLE
+				 ? errhint("SELECT blocked_by FROM lock_election.health() shows the process of that session.")
+				 : 0));
 }
 
 /*
