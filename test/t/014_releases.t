@@ -287,9 +287,9 @@ foreach my $how ('at once', 'after a wait')
 			CASE WHEN current_setting('server_version_num')::int >= 180000 THEN 'autovacuum_worker_slots' ELSE 'autovacuum_max_workers' END)});
 
 	# a crash may bring back what ends in five minutes, so that these releases wait for no flush
-	$a->query("SELECT count(acquire_lock('n' || i, '5 min')) FROM generate_series(1, 3000) i");
+	$a->query("SELECT count(acquire_lock('n' || i, '5 min')) FROM generate_series(1, 4000) i");
 	$a->query('BEGIN');
-	$release->(1, 3000);
+	$release->(1, 4000);
 	my ($max) = $a->error =~ /until its end: (\d+) at most/;
 	$a->query('ROLLBACK');
 	ok($max == 30 * ($backends + 1) / 2 || $max == 30 * ($backends + 2) / 2, 'half of the room in the lock table') or diag("$max of $backends");
@@ -310,15 +310,15 @@ foreach my $how ('at once', 'after a wait')
 	is($release->(601, 200 + $max), $max - 400, "$max releases in all");
 	is($a->error, '', 'are not too many');
 	$a->query('SAVEPOINT u');
-	$release->(3000, 3000);
+	$release->(4000, 4000);
 	like($a->error, $too_many, 'one more is');
 	$a->query('ROLLBACK TO u');
-	$release->(2999, 3000);
+	$release->(3999, 4000);
 	like($a->error, $too_many, 'still');
 	$a->query('ROLLBACK TO s');
 	is($release->(201, 400), '200', 'after a rollback others are not');
 	$a->query('COMMIT');
-	is($c->query('SELECT count(*) FROM lock_election.locks'), '2600', 'these are released');
+	is($c->query('SELECT count(*) FROM lock_election.locks'), '3600', 'these are released');
 
 	# the next transaction begins from none
 	$a->query('BEGIN');
@@ -343,14 +343,15 @@ foreach my $how ('at once', 'after a wait')
 	is($of->($c, 1531, 1540), '10', 'what a transaction gives back, others get, however it ends');
 	is($of->($b, 1231, 1160 + $max), $max - 70, 'as much as there is');
 	$b->query('SAVEPOINT s');
-	$of->($b, 2999, 2999);
+	$of->($b, 3999, 3999);
 	like($b->error, $too_many_at_a_time, 'and no more');
 	$b->query('ROLLBACK TO s');
 	$c->query('ROLLBACK');
-	is($of->($b, 2961, 3000), '40', 'a rollback gives back');
+	is($of->($b, 3961, 4000), '40', 'a rollback gives back');
 	$_->query('ROLLBACK') foreach $b, $c;
 	is($of->($b, 401, 1400), '1000', 'a thousand');
 	is($of->($b, 1401, 3000), '1600', 'and more');
+	is($of->($b, 3001, 4000), '1000', 'and all others');
 	nothing_left($node);
 }
 
