@@ -429,6 +429,10 @@ subtest 'a flusher that is named before its own flush is asked for' => sub {
 	$free->query(q{SELECT pg_logical_emit_message(true, '', '')}); # its commit flushes what there is so far
 	stop_at('request-posted', $other->pid);
 	stop_at('answer-before-flush');
+
+	# it logs the transactions that run, every 15 s
+	my $bgwriter = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'background writer'});
+	kill 'STOP', $bgwriter;
 	go_on('batch-before-hints');
 	$other->async(q{SELECT acquire_lock('next')});
 	stopped('request-posted');
@@ -442,7 +446,7 @@ subtest 'a flusher that is named before its own flush is asked for' => sub {
 	like($other->wait, qr/^\d+$/, 'it is granted the lock');
 	is($free->query("SELECT pg_current_wal_flush_lsn() >= '$written'"), 't', 'when that is flushed');
 	go_on('answer-before-flush');
-	kill 'CONT', $walwriter;
+	kill 'CONT', $walwriter, $bgwriter;
 	$s->wait;
 	$other->query(q{SELECT release_lock('next')});
 	$leader->quit;
