@@ -23,7 +23,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(new_node node_conf session budget one error_of unreadable_commits manager_pid replace_manager stop_asleep wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time times_asleep stop_walwriter can_silence add_host silence_host);
+our @EXPORT = qw(new_node node_conf session budget one error_of unreadable_commits manager_pid replace_manager stop_asleep wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time times_asleep stop_kind stop_walwriter can_silence add_host silence_host);
 
 # Most of what is asked needs no psql. Where there is no server, that may end before it has read its input; IPC::Run, which
 # still writes, dies of that. Tests ask servers that are down, so it is an answer like any other here.
@@ -342,23 +342,26 @@ sub cpu_time
 # How often a process has fallen asleep so far; undef: this kernel does not count that.
 sub times_asleep { return slurp_file("/proc/$_[0]/status") =~ /^voluntary_ctxt_switches:\s*(\d+)/m ? $1 : undef; }
 
-# Stops the process that flushes the WAL for everybody; returns its pid, for SIGCONT. It is stopped where it sleeps: in the
-# middle of a flush it has locks, for which all others would wait.
-sub stop_walwriter
+# Stops a process of the server by its kind; returns its pid, for SIGCONT. It is stopped where it sleeps: elsewhere it may have
+# locks, for which all others would wait.
+sub stop_kind
 {
-	my ($node) = @_;
-	my $writer = q{FROM pg_stat_activity WHERE backend_type = 'walwriter'};
-	my $pid = $node->safe_psql('postgres', "SELECT pid $writer");
+	my ($node, $kind) = @_;
+	my $process = "FROM pg_stat_activity WHERE backend_type = '$kind'";
+	my $pid = $node->safe_psql('postgres', "SELECT pid $process");
 
 	wait_until(
 		sub {
 			kill 'STOP', $pid;
-			return 1 if $node->safe_psql('postgres', "SELECT wait_event_type = 'Activity' $writer") eq 't';
+			return 1 if $node->safe_psql('postgres', "SELECT wait_event_type = 'Activity' $process") eq 't';
 			kill 'CONT', $pid;
 			return 0;
-		}) or die 'the WAL writer does not sleep';
+		}) or die "the $kind does not sleep";
 	return $pid;
 }
+
+# The process that flushes the WAL for everybody.
+sub stop_walwriter { return stop_kind($_[0], 'walwriter'); }
 
 # A host that can fall silent: an address on the loopback interface of the network that the runner made for the tests. Let
 # the server listen on it and the client connect to it (host=..); after silence_host no packet arrives any more, and

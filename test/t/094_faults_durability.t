@@ -431,8 +431,7 @@ subtest 'a flusher that is named before its own flush is asked for' => sub {
 	stop_at('answer-before-flush');
 
 	# it logs the transactions that run, every 15 s
-	my $bgwriter = $free->query(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'background writer'});
-	kill 'STOP', $bgwriter;
+	my $bgwriter = stop_kind($node, 'background writer');
 	go_on('batch-before-hints');
 	$other->async(q{SELECT acquire_lock('next')});
 	stopped('request-posted');
