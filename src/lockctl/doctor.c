@@ -285,15 +285,18 @@ static void
 tell_problem(patient *p, const PGresult *result)
 {
 	const char *request = PQgetvalue(result, 0, 2), *standby = PQgetvalue(result, 0, 3);
+	const char *blocked_by = PQgetvalue(result, 0, 4);
+	char *end = lc_format("end the transaction of that process: SELECT pg_terminate_backend(%s)", blocked_by);
 	char *waits = is_zero(request) && is_zero(standby)
 					  ? lc_copy("")
 					  : lc_format(" (a request has waited for %s, a standby for %s)", request, standby);
 
 	find(p, p->primary ? BAD : GOOD, "health",
-		 p->primary
-			 ? "look at the lines below, at the server's log, and at docs/operation/high-availability.md"
-			 : "",
+		 !p->primary             ? ""
+		 : blocked_by[0] != '\0' ? end
+								 : "look at the lines below, and at the server's log",
 		 "%s%s", PQgetvalue(result, 0, 1), waits);
+	free(end);
 	free(waits);
 }
 
@@ -305,7 +308,8 @@ check_health(patient *p)
 
 	if (!p->installed || !p->preloaded)
 		return;
-	result = PQexec(p->db, "SELECT ok, problem, request_wait, standby_wait FROM lock_election.health()");
+	result = PQexec(p->db,
+					"SELECT ok, problem, request_wait, standby_wait, blocked_by FROM lock_election.health()");
 	if (is_denied(result))
 		find(p, BAD, "health", GRANT_VIEWS,
 			 "%s may not call lock_election.health(), which tells whether locks are granted", PQuser(p->db));

@@ -51,7 +51,7 @@ CREATE TABLE pg_settings (name text, setting text);
 CREATE TABLE pg_proc (proname name, pronamespace oid, oid oid, pronargs int);
 CREATE TABLE pg_stat_activity (backend_type text);
 CREATE TABLE pg_stat_replication (state text, sync_state text);
-CREATE TABLE health (ok bool, problem text, request_wait interval, standby_wait interval);
+CREATE TABLE health (ok bool, problem text, request_wait interval, standby_wait interval, blocked_by int);
 CREATE FUNCTION lock_election.health() RETURNS SETOF fake.health LANGUAGE sql AS $$ SELECT * FROM fake.health $$;
 
 CREATE TABLE manager (pid int, started timestamptz, memory bigint, held bigint, waiting bigint, oldest interval);
@@ -95,7 +95,7 @@ CREATE FUNCTION well() RETURNS void LANGUAGE sql AS $$
 	INSERT INTO fake.pg_stat_activity SELECT unnest(ARRAY['client backend', 'checkpointer', 'lock_election manager', 'other worker',
 		'logical replication launcher', 'autovacuum launcher', 'autovacuum worker', 'background writer', 'walwriter', 'walsender',
 		'walreceiver', 'startup', 'archiver', 'logger']);
-	INSERT INTO fake.health VALUES (true, NULL, '0', '0');
+	INSERT INTO fake.health VALUES (true, NULL, '0', '0', NULL);
 	INSERT INTO fake.manager VALUES (4711, '2026-01-01 11:00:00.9', 1048576, 15, 3, '100 s');
 	INSERT INTO fake.stat VALUES (0, 0, 0);
 	INSERT INTO fake.counter VALUES ('[1,3)', 0, 0);
@@ -205,7 +205,10 @@ subtest 'doctor' => sub {
 	state(q{UPDATE health SET ok = false, problem = 'it hangs', request_wait = '7 s', standby_wait = '8 s'});
 	doctor_says(1, 'nothing is granted',
 		health => line('WRONG', 'health', 'it hangs (a request has waited for 00:00:07, a standby for 00:00:08)',
-			q{look at the lines below, at the server's log, and at docs/operation/high-availability.md}));
+			q{look at the lines below, and at the server's log}));
+	state(q{UPDATE health SET ok = false, problem = 'process 42 has locked the tables', request_wait = '0', standby_wait = '0', blocked_by = 42});
+	doctor_says(1, 'tables that are locked',
+		health => line('WRONG', 'health', 'process 42 has locked the tables', 'end the transaction of that process: SELECT pg_terminate_backend(42)'));
 	state(q{ALTER FUNCTION lock_election.health() RENAME TO hidden});
 	($rc, $out) = ctl('doctor');
 	my $cannot_tell = line('note', 'health', 'the extension cannot tell: ERROR:  function lock_election.health() does not exist; ');

@@ -83,8 +83,8 @@ subtest 'doctor follows health()' => sub {
 	my $problem = 'a table is locked: ' . join ' ', map { "process $_" } 1 .. 300;
 
 	$hard->("ALTER EXTENSION lock_election DROP FUNCTION lock_election.health(); ALTER FUNCTION lock_election.health() RENAME TO own_health;
-		CREATE FUNCTION lock_election.health(OUT ok boolean, OUT problem text, OUT request_wait interval, OUT standby_wait interval)
-		LANGUAGE sql AS 'SELECT false, ''$problem'', NULL::interval, NULL::interval';
+		CREATE FUNCTION lock_election.health(OUT ok boolean, OUT problem text, OUT request_wait interval, OUT standby_wait interval, OUT blocked_by integer)
+		LANGUAGE sql AS 'SELECT false, ''$problem'', NULL::interval, NULL::interval, NULL::integer';
 		GRANT EXECUTE ON FUNCTION lock_election.health TO workers");
 	($code, $found, $text) = findings();
 	is_deeply([ $code, $found->{WRONG} ], [ 1, 'health' ], 'a problem is one');
