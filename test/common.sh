@@ -365,6 +365,7 @@ le_borrow_pgtap()
 le_other_minor()
 {
 	local dir=$LE_TMP/other here version
+	le_installed "postgresql-$PG_MAJOR" || return 0
 	here=$(dpkg-query -W -f '${Version}' "postgresql-$PG_MAJOR")
 	version=$(apt-cache madison "postgresql-$PG_MAJOR" | awk -v here="$here" '$3 != here { print $3; exit }')
 	[ -n "$version" ] || return 0

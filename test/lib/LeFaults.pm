@@ -431,12 +431,21 @@ sub run
 	my $wait = $action =~ /^(?:release|terminate|cancel)$/;
 	$self->{fault} = { point => $point, then => $wait ? $action : undef, kill => $action eq 'kill' };
 	$self->fault(sprintf q{SELECT fault_set('%s', '%s', ms => 30)}, $point, $wait ? 'wait' : $action);
-	$self->fault("SELECT fault_set('batch-written', 'error')") if $point =~ /^re(?:load|play)/;
+	my $fail = "SELECT fault_set('batch-written', 'error')";
+	$self->fault($fail) if $point =~ /^re(?:load|play)/;
 
 	my $ok = eval {
 		$self->queue_of_waiters;
 		$self->processes;
 		$self->others;
+
+		# the batch that has failed may have been one without requests, of which there is nothing to replay
+		foreach (1 .. TRIES)
+		{
+			last if $point ne 'replay' || $action eq 'kill' || $self->fault(q{SELECT fault_hits('replay')}) ne '0';
+			$self->fault($fail);
+			$self->others;
+		}
 		$self->ttl if $point =~ /^(?:batch|store|manager|replay)/;
 		$self->until_hit;
 		1;
