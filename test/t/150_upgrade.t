@@ -38,14 +38,14 @@ sub install_file
 	return;
 }
 
-my ($share) = map { s/^\Q$root\E//r } map { chomp; $_ } scalar `$pg_config --sharedir`;
+my ($share, $lib) = map { s/^\Q$root\E//r } map { chomp; $_ } map { scalar `$pg_config --$_` } qw(sharedir pkglibdir);
 
 sub install_package
 {
 	my ($version) = @_;
 	my $from = $version eq $next ? "$dir/new" : $root;
 
-	install_file("$from$version_dir/lib/lock_election.so", "$dir$version_dir/lib/lock_election.so");
+	install_file("$from$lib/lock_election.so", "$dir$lib/lock_election.so");
 	install_file("$from$share/extension/lock_election.control", "$dir$share/extension/lock_election.control");
 	unlink glob("$dir$share/extension/lock_election--*.sql");
 	install_file($_, "$dir$share/extension/" . s{.*/}{}r) foreach glob("$from$share/extension/lock_election--*.sql");
