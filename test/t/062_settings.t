@@ -158,6 +158,7 @@ foreach my $user (grep { $_->[0] !~ /^(?:idle_session|hostile)/ } @users)
 
 # All users at once, as they wait for most of their time: one holds for longer than the TTL, the other waits for it.
 my $from = -s $node->logfile;
+my $all_wait = PostgreSQL::Test::Utils::tempdir() . '/all-wait';
 my %started;
 
 foreach my $user (@users)
@@ -165,7 +166,7 @@ foreach my $user (@users)
 	my ($name, $role, $dbname) = @$user;
 	my $env = { PGUSER => $role, PGDATABASE => $dbname };
 
-	$started{$name}{holds} = start_ctl({ env => $env, plain => 1 }, 'lock', "n $role", '--ttl', '4s', '--', 'sh', '-c', 'sleep 6');
+	$started{$name}{holds} = start_ctl({ env => $env, plain => 1 }, 'lock', "n $role", '--ttl', '4s', '--', 'sh', '-c', "sleep 6; until [ -e $all_wait ]; do sleep 0.1; done");
 }
 foreach my $user (@users)
 {
@@ -174,6 +175,7 @@ foreach my $user (@users)
 	wait_for_sql($node, "SELECT count(*) FROM lock_election.locks WHERE name = 'n $role'", '1', dbname => $dbname);
 	$started{$name}{waits} = start_ctl({ env => { PGUSER => $role, PGDATABASE => $dbname }, plain => 1 }, 'lock', '--wait', '2min', "n $role", '--ttl', '4s', '--', 'true');
 }
+append_to_file($all_wait, '');
 foreach my $user (@users)
 {
 	my ($name, $role, $dbname) = @$user;

@@ -763,7 +763,7 @@ foreach my $point (qw(manager-took batch-horizon))
 # What a manager has granted before it stands still, and nobody has waited for, is undone.
 foreach my $point (qw(batch-applied batch-written batch-committed))
 {
-	stop_at($point);
+	stop_at($point, manager_pid());    # there are managers of other databases
 	$a->query('BEGIN');
 	is($a->query(q{SELECT acquire_lock('stood still', '1 h', wait => '0')}), '', "$point: a try ends without its answer");
 	$a->query('COMMIT');
