@@ -77,6 +77,8 @@ share_fences(int count)
 {
 	int many = count > max_locks_per_xact ? count : 0;
 
+	if (many == my_many_fences)
+		return;
 	pg_atomic_fetch_add_u32(&le_shared->many_fences, many - my_many_fences);
 	my_many_fences = many;
 }
