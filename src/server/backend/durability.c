@@ -184,12 +184,14 @@ note_given_up(XLogRecPtr lsn, int mode, LeTime since)
 	LWLockRelease(SyncRepLock);
 }
 
-/* Has it been confirmed, after a wait that began then? */
+/* Wait, which may be cancelled; returns whether it was confirmed. */
 static bool
-is_confirmed(XLogRecPtr lsn, int mode, LeTime since)
+wait_confirmed(XLogRecPtr lsn, int mode)
 {
+	LeTime since = le_clock();
 	bool confirmed;
 
+	wait_in_silence(lsn);
 	LWLockAcquire(SyncRepLock, LW_SHARED);
 	confirmed = lsn <= WalSndCtl->lsn[mode] || does_without_standby();
 	LWLockRelease(SyncRepLock);
@@ -230,7 +232,6 @@ static void
 wait_for_standbys(XLogRecPtr lsn)
 {
 	int mode = sync_rep_mode();
-	LeTime since = le_clock();
 	bool confirmed;
 
 	if (waits_for_none(mode))
@@ -242,11 +243,10 @@ wait_for_standbys(XLogRecPtr lsn)
 	 * true of a commit alone.
 	 */
 	HOLD_INTERRUPTS();
-	wait_in_silence(lsn);
+	confirmed = wait_confirmed(lsn, mode);
 	RESUME_INTERRUPTS();
 
 	/* 2. confirmed, or cancelled? */
-	confirmed = is_confirmed(lsn, mode, since);
 	CHECK_FOR_INTERRUPTS();
 	if (confirmed)
 		return;
@@ -325,7 +325,6 @@ void
 le_wait_durable_commit(uint64_t lsn)
 {
 	int mode = sync_rep_mode();
-	LeTime since;
 
 	Assert(lsn <= (uint64_t) GetXLogInsertRecPtr());
 	if (lsn == 0 || !le_needs_flush())
@@ -334,9 +333,7 @@ le_wait_durable_commit(uint64_t lsn)
 	Assert(lsn <= GetFlushRecPtr(NULL));
 	if (waits_for_none(mode))
 		return;
-	since = le_clock();
-	wait_in_silence(lsn); /* interrupts are held already */
-	if (!is_confirmed(lsn, mode, since))
+	if (!wait_confirmed(lsn, mode)) /* interrupts are held already */
 		le_warn_committed(ProcDiePending ? ERRCODE_ADMIN_SHUTDOWN : ERRCODE_WARNING,
 						  ProcDiePending
 							  ? "canceling wait for synchronous replication and terminating connection"
