@@ -125,6 +125,14 @@ le_answer_error(uint32 proc, int sqlstate, const char *message)
 	le_answer_request(proc, pg_atomic_read_u32(&box->posted), &reply, le_clock());
 }
 
+void
+le_answer_withdrawn(uint32 proc)
+{
+	LeReply reply = {.status = LE_NOT_GRANTED};
+
+	le_answer_request(proc, pg_atomic_read_u32(&mailbox_of(proc)->posted), &reply, le_clock());
+}
+
 /* The newest waiter of a cycle gets the error; its request is undone by the rollback that follows. */
 void
 le_answer_deadlock(uint32 proc, const StringInfoData *detail)

@@ -335,6 +335,9 @@ extern void le_mailboxes_retry_later(void);
  */
 extern void le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of);
 
+/* Answer the newest request of this proc, for which nobody waits any more.  May not fail. */
+extern void le_answer_withdrawn(uint32 proc);
+
 /* Answer the newest request of this proc with an error.  May not fail. */
 extern void le_answer_error(uint32 proc, int sqlstate, const char *message);
 

@@ -11,7 +11,7 @@
  * So in an outage
  *
  *	1.	requests that need not write, and whose answers rest on nothing unwritten, are
- *		served (le_take_looks() in take.c): renewals, looks, fences, pages of views;
+ *		served (looks.c): renewals, looks, fences, pages of views;
  *	2.	all others wait in their mailboxes for WRITE_LIMIT, and are refused with the
  *		error after that.  Mail stays: it is never lost;
  *	3.	nothing expires, and nobody is granted anything;
@@ -278,9 +278,7 @@ le_outage_refuse(const Batch *batch, LeTime looked)
 void
 le_outage_withdraw(uint32 proc)
 {
-	LeReply reply = {.status = LE_NOT_GRANTED};
-
-	le_answer_request(proc, pg_atomic_read_u32(&mailbox_of(proc)->posted), &reply, le_clock());
+	le_answer_withdrawn(proc);
 	waits_ended = true;
 }
 

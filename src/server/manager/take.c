@@ -46,15 +46,6 @@
 
 /* --- answers --- */
 
-/* Answer a request that nobody waits for any more. */
-static void
-answer_withdrawn(uint32 proc)
-{
-	LeReply reply = {.status = LE_NOT_GRANTED};
-
-	le_answer_request(proc, pg_atomic_read_u32(&mailbox_of(proc)->posted), &reply, le_clock());
-}
-
 static void
 answer_at_commit(Batch *batch, uint32 proc, uint32 number, const LeReply *reply, bool confirm)
 {
@@ -304,7 +295,7 @@ take_command(Batch *batch, uint32 proc, LeCommand *cmd)
 	{
 		taken = read_command(mailbox_of(proc), batch->now, cmd);
 		if (!taken)
-			answer_withdrawn(proc);
+			le_answer_withdrawn(proc);
 	}
 	PG_CATCH();
 	{
@@ -481,7 +472,7 @@ le_take_request(Batch *batch, uint32 proc)
 	batch->fresh[batch->nfresh++] = proc;
 	if (mail_ends_wait(box))
 	{
-		answer_withdrawn(proc);
+		le_answer_withdrawn(proc);
 		return;
 	}
 	count_request(box);

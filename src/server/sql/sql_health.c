@@ -93,26 +93,26 @@ look_at_request(LeMailbox *box, LeTime now, Health *health)
 }
 
 /*
- * How long this session has been waiting for a standby.  A wait for a standby to
- * replay the WAL counts only for callers that would wait for that as well: the
- * standby's readers can make it as long as they like.
+ * A wait for a standby to replay the WAL counts only for callers that would wait for that
+ * as well: the standby's readers can make it as long as they like.
  */
+static bool
+counts(bool for_replay)
+{
+	return !for_replay || synchronous_commit == SYNCHRONOUS_COMMIT_REMOTE_APPLY;
+}
+
+/* How long this session has been waiting for a standby. */
 static LeTime
 standby_wait(LeMailbox *box, LeTime now)
 {
 	LeTime since = (LeTime) pg_atomic_read_u64(&box->confirming_since);
 
 	pg_read_barrier();
-	if (since == 0 ||
-		(*(volatile bool *) &box->confirming_replay && synchronous_commit != SYNCHRONOUS_COMMIT_REMOTE_APPLY))
-		return 0;
-	return now - since;
+	return since != 0 && counts(*(volatile bool *) &box->confirming_replay) ? now - since : 0;
 }
 
-/*
- * Since when nothing has been confirmed for somebody who has given up to wait for it.  As above, for their
- * replay only where the caller waits for that.  Once no standby is defined, none is to confirm it any more.
- */
+/* For how long nothing has been confirmed for somebody who has given up to wait for it. */
 static LeTime
 given_up_wait(LeDatabase *db, LeTime now)
 {
@@ -122,10 +122,9 @@ given_up_wait(LeDatabase *db, LeTime now)
 	pg_read_barrier();
 	mode = pg_atomic_read_u32(&db->unconfirmed_mode);
 	if (since == 0 ||
-		*(volatile XLogRecPtr *) &WalSndCtl->lsn[mode] >= pg_atomic_read_u64(&db->unconfirmed_lsn) ||
-		(mode == SYNC_REP_WAIT_APPLY && synchronous_commit != SYNCHRONOUS_COMMIT_REMOTE_APPLY))
+		*(volatile XLogRecPtr *) &WalSndCtl->lsn[mode] >= pg_atomic_read_u64(&db->unconfirmed_lsn))
 		return 0;
-	return now - since;
+	return counts(mode == SYNC_REP_WAIT_APPLY) ? now - since : 0;
 }
 
 /* An outage of the manager, see manager/outage.c. */
@@ -169,6 +168,8 @@ look(Health *health)
 			look_at_request(box, now, health);
 			health->standby_wait_us = Max(health->standby_wait_us, standby_wait(box, now));
 		}
+
+		/* where none is defined, none is to confirm it any more */
 		if (health->standby_defined)
 			health->standby_wait_us = Max(health->standby_wait_us, given_up_wait(db, now));
 		look_at_outage(db, now, health);
