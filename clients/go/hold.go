@@ -62,7 +62,7 @@ type Hold struct {
 	phase      int
 	channel    string // while it is queued
 	alone      bool   // travels with no other
-	impatient  bool   // its wait is over: it takes no place
+	impatient  bool   // the limit of its wait has passed: it enters no queue
 	err        error  // why it is over
 	holdFor    time.Duration
 	releases   int // that were sent

@@ -247,12 +247,13 @@ sub wal_receiver
 	return $pid;
 }
 
-# Stops a process of the extension in its sleep: elsewhere it may hold a lock that others need, who then wait for it.  Between
-# the look and the signal it may have woken up, so it is looked at again.
+# Stops a process in its sleep: elsewhere it may hold a lock that others need, who then wait for it.  Between the look and the
+# signal it may have woken up, so it is looked at again.  Of the extension, or with what kind of sleep and where.
 sub stop_asleep
 {
-	my ($pid) = @_;
-	my $sleeps = sub { return one("SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid") eq 't' };
+	my ($pid, %opts) = @_;
+	my $type = $opts{type} // 'Extension';
+	my $sleeps = sub { return one($opts{node} // $nodes[0], "SELECT wait_event_type = '$type' FROM pg_stat_activity WHERE pid = $pid") eq 't' };
 
 	wait_until(
 		sub {
@@ -342,21 +343,13 @@ sub cpu_time
 # How often a process has fallen asleep so far; undef: this kernel does not count that.
 sub times_asleep { return slurp_file("/proc/$_[0]/status") =~ /^voluntary_ctxt_switches:\s*(\d+)/m ? $1 : undef; }
 
-# Stops a process of the server by its kind; returns its pid, for SIGCONT. It is stopped where it sleeps: elsewhere it may have
-# locks, for which all others would wait.
+# Stops a process of the server in its sleep, by its kind; returns its pid, for SIGCONT.
 sub stop_kind
 {
 	my ($node, $kind) = @_;
-	my $process = "FROM pg_stat_activity WHERE backend_type = '$kind'";
-	my $pid = $node->safe_psql('postgres', "SELECT pid $process");
+	my $pid = one($node, "SELECT pid FROM pg_stat_activity WHERE backend_type = '$kind'");
 
-	wait_until(
-		sub {
-			kill 'STOP', $pid;
-			return 1 if $node->safe_psql('postgres', "SELECT wait_event_type = 'Activity' $process") eq 't';
-			kill 'CONT', $pid;
-			return 0;
-		}) or die "the $kind does not sleep";
+	stop_asleep($pid, node => $node, type => 'Activity');
 	return $pid;
 }
 

@@ -37,20 +37,6 @@ sub is_healthy
 	return is($told, $problem eq '' ? '|t' : "$problem|f", $name) || diag health($node, '*');
 }
 
-# In its sleep: elsewhere it may have a lock that others need.
-sub stop_manager
-{
-	my ($pid) = @_;
-
-	return wait_until(
-		sub {
-			kill 'STOP', $pid;
-			return 1 if one($primary, "SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid") eq 't';
-			kill 'CONT', $pid;
-			return 0;
-		}) || die 'the manager does not sleep';
-}
-
 # Waits until this session waits for a standby.
 sub waits_for_standby
 {
@@ -76,7 +62,7 @@ subtest 'a primary' => sub {
 	my $pid = one($primary, q{SELECT pid FROM lock_election.manager});
 	my $asks = session($primary);
 	$asks->query('SELECT 1');
-	stop_manager($pid);
+	stop_asleep($pid);
 	$asks->async(q{SELECT is_held('a', 1)});
 	is_healthy($primary, 'the manager of this database does not answer', 'one of two managers is stopped');
 	is(one($primary, q{SELECT ok, request_wait FROM lock_election.health()}, 'second'), 't|00:00:00', 'which is nothing to the other database');
@@ -125,7 +111,7 @@ subtest 'the manager' => sub {
 	my $pid = one($primary, 'SELECT pid FROM lock_election.manager');
 	my $s = session($primary);
 	$s->query('SELECT 1');
-	stop_manager($pid);
+	stop_asleep($pid);
 	is(health($primary, 'ok, manager'), 't|t', 'stopped: nobody can know before somebody asks');
 	$s->async(q{SELECT acquire_lock('a', '1 h')});
 	is_healthy($primary, 'the manager of this database does not answer', 'stopped, and somebody asks');

@@ -43,7 +43,7 @@ public class Hold implements AutoCloseable {
 	LockException failure;
 	/** The number of the statement that asked for it. */
 	long asked;
-	/** Its wait is over: it takes no place. */
+	/** The limit of its wait has passed: it enters no queue. */
 	boolean impatient;
 	/** Together with others it failed. */
 	boolean alone;

@@ -250,8 +250,9 @@ final class Session {
 	}
 
 	/**
-	 * Waits for a hold until it is granted. A limit that is over, or an interrupt, gives its place back. The limit bounds
-	 * the time in the queue; the first answer has at least the limit of any call, and then no place is taken any more.
+	 * Waits for a hold until it is granted. When the limit passes, or at an interrupt, its place is given back. The
+	 * limit bounds the time in the queue; the first answer has at least the limit of any call, and then no place is
+	 * taken any more.
 	 */
 	Hold await(Hold hold, Duration limit) throws InterruptedException {
 		LockException error;

@@ -141,7 +141,7 @@ class SessionTest {
 		assertEquals(State.ENDED, session.state());
 	}
 
-	/** Waits for it as a caller does, with a limit that is over before anything is sent. */
+	/** Waits for it as a caller does, with a limit that passes before anything is sent. */
 	private CompletableFuture<Hold> awaited(Hold hold) throws Exception {
 		CompletableFuture<Hold> result = new CompletableFuture<>();
 		new Thread(() -> {
