@@ -250,6 +250,35 @@ check_roles(const LeCore *core)
 	CHECK(counted.entries == there.entries && counted.leases == there.leases && counted.bytes == there.bytes);
 }
 
+/* The news of leases are all that hangs on them but what has lapsed, each with a number of its own. */
+static void
+check_news(const LeCore *core)
+{
+	le_hash_foreach_all(link, next, core, LE_HASH_LEASES)
+	{
+		const LeLease *lease = le_container(link, LeLease, hash_link);
+		uint64_t number = 0;
+		uint32_t listed = 0, there = 0;
+
+		for (const LeEntry *entry = NULL; (entry = le_news_after(lease, 0, entry)) != NULL;)
+		{
+			CHECK(entry->news > number && entry->lease == lease && entry->state != LE_STATE_LAPSED);
+			number = entry->news;
+			listed++;
+		}
+		for (const LeLink *it = lease->entries.next; it != &lease->entries; it = it->next)
+			there += le_container(it, LeEntry, lease_link)->state != LE_STATE_LAPSED;
+		CHECK(listed == there && number <= lease->newest && lease->newest <= core->news);
+		number = lease->forgotten;
+		for (uint32_t i = 0; le_news_loss(lease, 0, i) != NULL; i++)
+		{
+			CHECK(le_news_loss(lease, 0, i)->number > number);
+			number = le_news_loss(lease, 0, i)->number;
+		}
+		CHECK(number <= lease->newest && core->releaser == 0);
+	}
+}
+
 /* Leases whose rows are of an earlier life: those of holders, of places, and named ones. */
 static void
 check_unmarked(const LeCore *core)
@@ -319,6 +348,7 @@ le_core_check(const LeCore *core)
 	}
 	CHECK(locks == core->hashes[LE_HASH_LOCKS].count && locks == core->locks.used);
 	check_unmarked(core);
+	check_news(core);
 	CHECK(tokens == core->hashes[LE_HASH_TOKENS].count);
 	CHECK(slots == core->slots.used);
 	for (const LeWaiter *waiter = core->left; waiter != NULL; waiter = waiter->left_next)

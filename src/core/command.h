@@ -184,7 +184,8 @@ typedef struct LeCommand
 	int64_t reenter;  /* ACQUIRE: 0, or the session's own holder that
 								 * it is one more hold of; of one name, it does
 								 * not wait for that one */
-	int64_t lease;    /* 0: a lease of its own */
+	int64_t lease;    /* 0: a lease of its own.  RELEASE: that of the client which releases, and need
+								 * not be told of that; 0: it has none */
 	LeText owner;     /* data NULL: this connection */
 	LeText value;     /* ACQUIRE of an election, PROCLAIM.  SET_PERMITS: the roles
 								 * (uint32_t each) that the caller has the right for */

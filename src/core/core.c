@@ -225,7 +225,9 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	assert(!cmd->each && cmd->nnames <= LE_MAX_NAMES);
 	assert(cmd->nnames == 0 || cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_AWAIT);
 	memset(reply, 0, sizeof(*reply));
+	core->releaser = cmd->type == LE_CMD_RELEASE ? cmd->lease : 0;
 	apply(core, cmd, now, reply);
+	core->releaser = 0;
 	if (reply->status == LE_LOST || reply->status == LE_NOT_HELD || reply->status == LE_NO_LEASE)
 		le_reply_ending(core, cmd, now, reply);
 	le_prealloc_free(core);

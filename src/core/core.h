@@ -130,6 +130,12 @@ extern void le_core_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, L
 							   LeReply *all);
 
 /*
+ * A call of the client that keeps a lease alive has come, with a number.  False: one with this number or a
+ * higher one has come before, so this one is old, or a copy, and nothing that it asks for may be done.
+ */
+extern bool le_core_take_call(LeLease *lease, int64_t number);
+
+/*
  * A lease has ended only if its deadline has passed by this time, though that of
  * the commands, and of le_core_expire(), is later: what keeps the lease alive may
  * still come.

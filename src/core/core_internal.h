@@ -164,6 +164,8 @@ struct LeCore
 	LeTime horizon; /* no deadline after this has passed */
 
 	uint64_t lease_ended_lsn; /* of the newest batch in which a lease has ended */
+	uint64_t news;            /* number of the newest news of all leases */
+	int64_t releaser;         /* lease whose client the RELEASE under way comes from; 0 */
 
 	LeEnding endings[LE_ENDINGS]; /* a ring */
 	uint64_t nendings;            /* so many ever */
@@ -410,6 +412,13 @@ extern void le_slot_add_free(LeLock *lock, LeSlot *slot);
 extern void le_place_dirty(LeCore *core, LeEntry *entry);
 /* The row of a holder, or of a place. */
 extern void le_entry_row_dirty(LeCore *core, LeEntry *entry);
+
+/* --- core/news.c --- */
+
+/* The entry has entered, or was granted: news for its lease, if it has one.  May not fail. */
+extern void le_news_add(LeCore *core, LeEntry *entry);
+/* It leaves its lease, or lapses; a loss, unless the lease's client has asked for that.  May not fail. */
+extern void le_news_end(LeCore *core, LeEntry *entry, LeEnd how);
 
 /* --- core/leases.c --- */
 

@@ -321,6 +321,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	bool lost = entry->place || how == LE_END_EXPIRED || how == LE_END_REVOKED || how == LE_END_FORCED;
 
 	assert(entry->state == LE_STATE_QUEUED || le_entry_has_slot(entry));
+	le_news_end(core, entry, how);
 	if (entry->state != LE_STATE_LAPSED)
 		le_saved_forget(core, &entry->saved);
 	while (entry->uncommitted != NULL)
@@ -581,6 +582,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
 	{
 		entry->lease = spec->lease;
 		le_link_before(&spec->lease->entries, &entry->lease_link);
+		le_news_add(core, entry);
 	}
 	if (spec->session != 0)
 	{
@@ -696,6 +698,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 
 	/* the entry */
 	le_entry_set_state(entry, entry->state, LE_STATE_HELD);
+	le_news_add(core, entry);
 	entry->slot = slot;
 	entry->acquired_at = now;
 	le_saved_set(core, &entry->saved, entry->ttl);
@@ -735,6 +738,7 @@ le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeT
 	entry->lapsed_at = since;
 	entry->end = (uint8_t) how;
 	le_note_ending(core, entry->token, entry->role, how, since);
+	le_news_end(core, entry, how);
 	le_link_before(&core->lapsed, &entry->lapsed_link);
 	core->work++;
 }

@@ -61,6 +61,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 
 		/* a lapsed one goes on without its lease */
 		le_unlink(&entry->lease_link);
+		le_unlink(&entry->news_link);
 		entry->lease = NULL;
 		le_entry_end_only(core, entry, how, closed_until, now);
 	}

@@ -40,6 +40,7 @@ le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role)
 	lease->role = role;
 	lease->timer.type = LE_TIMER_LEASE;
 	le_link_init(&lease->entries);
+	le_link_init(&lease->news);
 	le_hash_add(core, LE_HASH_LEASES, &lease->hash_link);
 	return lease;
 }

@@ -154,6 +154,8 @@ struct LeLock
 struct LeEntry
 {
 	LeLink lease_link;   /* in lease->entries while on a named lease */
+	LeLink news_link;    /* in lease->news while on a lease, and not LAPSED */
+	uint64_t news;       /* number under which it is there */
 	LeLink session_link; /* in the session's entries */
 	union
 	{
@@ -247,11 +249,28 @@ struct LeUncommitted
 	uint32_t subxact;
 };
 
+/* The end of something on a lease that its client has not asked for: news for that client. */
+typedef struct LeLoss
+{
+	uint64_t number;
+	int64_t token;
+	uint8_t how; /* LeEnd */
+} LeLoss;
+
+/* So many of the newest losses of a lease are kept. */
+#define LE_LOSSES 8
+
 struct LeLease
 {
 	LeHashLink hash_link;
 	LeLease *dirty_next;
 	LeLink entries;
+	LeLink news;              /* the same entries but LAPSED ones, by number: see core/news.c */
+	LeLoss losses[LE_LOSSES]; /* a ring */
+	uint32_t nlosses;         /* so many ever */
+	uint64_t forgotten;       /* number of the newest loss that the ring has lost; 0: none */
+	uint64_t newest;          /* number of its newest news; 0: none */
+	int64_t last_call;        /* highest number of a call, see le_core_take_call() */
 	int64_t id;
 	LeTime ttl;
 	LeTime deadline;
@@ -278,6 +297,19 @@ extern LeEntry *le_core_waiting_on(const LeCore *core, uint64_t session, uint32_
 /* How many locks and places end with this session. */
 extern uint32_t le_core_bound_to(const LeCore *core, uint64_t session, uint32_t sessno);
 extern LeLease *le_core_find_lease(const LeCore *core, int64_t id);
+
+/*
+ * News of a lease: what has become of all that hangs on it, in the order in which it happened, for a
+ * client that has seen them up to a number.  Numbers begin again with each load of the core.
+ *
+ *	le_news_after	the entry after this one, NULL: the first that is news since then; NULL: no more.
+ *					It has entered or was granted.
+ *	le_news_loss	the i-th loss since then, NULL: no more
+ *	le_news_kept	are all losses since then still known?
+ */
+extern LeEntry *le_news_after(const LeLease *lease, uint64_t seen, const LeEntry *after);
+extern const LeLoss *le_news_loss(const LeLease *lease, uint64_t seen, uint32_t i);
+extern bool le_news_kept(const LeLease *lease, uint64_t seen);
 extern LeLock *le_core_find_lock(const LeCore *core, LeKind kind, LeText name);
 
 /*

@@ -1,0 +1,107 @@
+/*
+ * core/news.c
+ *		What has become of all that hangs on a lease, for the client that keeps it
+ *		alive.
+ *
+ * A client has seen the news of its lease up to some number.  It asks for those since
+ * then, in as many calls as it likes, and so misses nothing, whatever answers were lost:
+ *
+ *	entries		each is in lease->news once, under the number of what happened to it
+ *				last: it has entered, or it was granted
+ *	losses		ends that the client has not asked for; the newest LE_LOSSES are kept
+ *
+ * A client that has missed more losses than that, or has seen news of another load of the
+ * core, is told all entries; what is not among them is lost.
+ *
+ * None of this is stored: a load numbers the entries anew.
+ */
+#include "core_internal.h"
+
+void
+le_news_add(LeCore *core, LeEntry *entry)
+{
+	LeLease *lease = entry->lease;
+
+	if (lease == NULL)
+		return;
+	le_unlink(&entry->news_link);
+	entry->news = lease->newest = ++core->news;
+	le_link_before(&lease->news, &entry->news_link);
+}
+
+/* Blocked calls are answered themselves; several names that end together have one token. */
+static bool
+is_loss(const LeCore *core, const LeEntry *entry, LeEnd how)
+{
+	const LeLease *lease = entry->lease;
+
+	if (how == LE_END_REPLACED || (how == LE_END_RELEASED && lease->id == core->releaser))
+		return false;
+	if (entry->state == LE_STATE_QUEUED && !entry->place)
+		return false;
+	return lease->nlosses == 0 || lease->losses[(lease->nlosses - 1) % LE_LOSSES].token != entry->token;
+}
+
+void
+le_news_end(LeCore *core, LeEntry *entry, LeEnd how)
+{
+	LeLease *lease = entry->lease;
+	LeLoss *loss;
+
+	if (!le_linked(&entry->news_link))
+		return;
+	le_unlink(&entry->news_link);
+	if (!is_loss(core, entry, how))
+		return;
+	loss = &lease->losses[lease->nlosses++ % LE_LOSSES];
+	lease->forgotten = loss->number;
+	lease->newest = ++core->news;
+	*loss = (LeLoss){.number = lease->newest, .token = entry->token, .how = (uint8_t) how};
+}
+
+LeEntry *
+le_news_after(const LeLease *lease, uint64_t seen, const LeEntry *after)
+{
+	const LeLink *link = after != NULL ? after->news_link.next : &lease->news;
+
+	/* the first: from the newest back */
+	while (after == NULL && link->prev != &lease->news &&
+		   le_container(link->prev, LeEntry, news_link)->news > seen)
+		link = link->prev;
+	return link != &lease->news ? le_container(link, LeEntry, news_link) : NULL;
+}
+
+/* How many losses are kept. */
+static uint32_t
+kept(const LeLease *lease)
+{
+	return lease->nlosses < LE_LOSSES ? lease->nlosses : LE_LOSSES;
+}
+
+const LeLoss *
+le_news_loss(const LeLease *lease, uint64_t seen, uint32_t i)
+{
+	for (uint32_t at = lease->nlosses - kept(lease); at < lease->nlosses; at++)
+	{
+		const LeLoss *loss = &lease->losses[at % LE_LOSSES];
+
+		if (loss->number > seen && i-- == 0)
+			return loss;
+	}
+	return NULL;
+}
+
+bool
+le_news_kept(const LeLease *lease, uint64_t seen)
+{
+	return seen >= lease->forgotten;
+}
+
+bool
+le_core_take_call(LeLease *lease, int64_t number)
+{
+	if (number <= lease->last_call)
+		return false;
+	lease->last_call = number;
+	return true;
+}

@@ -1,0 +1,279 @@
+/* News of a lease: a client that follows them knows what hangs on its lease, whatever it has missed. */
+/* Promises: G */
+#include "fixture.h"
+
+#define NAMES 6
+#define MOST  64
+
+static const char *const names[NAMES] = {"a", "b", "c", "d", "e", "f"};
+static int64_t lease_id;
+static uint64_t seen;
+
+/* What the client believes. */
+static int64_t known[MOST];
+static bool known_held[MOST];
+static int nknown;
+
+static LeLease *
+lease(void)
+{
+	return le_core_find_lease(core, lease_id);
+}
+
+static LeReply
+ask(const char *name, bool place)
+{
+	LeCommand cmd = request(1, name, X, 0);
+
+	cmd.lease = lease_id;
+	cmd.enqueue = place;
+	return apply(cmd);
+}
+
+static void
+force(const char *name)
+{
+	LeCommand cmd = command(LE_CMD_FORCE, 3, name);
+
+	cmd.any_role = true;
+	(void) apply(cmd);
+}
+
+static void
+believe(int64_t token, bool held)
+{
+	int i = 0;
+
+	while (i < nknown && known[i] != token)
+		i++;
+	if (i == nknown)
+		nknown++;
+	known[i] = token;
+	known_held[i] = held;
+}
+
+static bool
+forget(int64_t token)
+{
+	for (int i = 0; i < nknown; i++)
+	{
+		if (known[i] != token)
+			continue;
+		nknown--;
+		known[i] = known[nknown];
+		known_held[i] = known_held[nknown];
+		return true;
+	}
+	return false;
+}
+
+/* Read the news since the client looked last, at most so many; the losses between them in their order. */
+static bool
+look(int most)
+{
+	LeEntry *entry;
+	uint32_t nloss = 0;
+	uint64_t since;
+
+	if (!le_news_kept(lease(), seen))
+	{
+		seen = 0;
+		nknown = 0;
+	}
+	since = seen;
+	entry = le_news_after(lease(), since, NULL);
+	for (; most > 0; most--)
+	{
+		const LeLoss *loss = le_news_loss(lease(), since, nloss);
+
+		if (loss == NULL && entry == NULL)
+			return false;
+		if (loss != NULL && (entry == NULL || loss->number < entry->news))
+		{
+			nloss++;
+			(void) forget(loss->token);
+			seen = loss->number;
+			continue;
+		}
+		if (entry->state == LE_STATE_HELD || entry->place)
+			believe(entry->token, entry->state == LE_STATE_HELD);
+		seen = entry->news;
+		entry = le_news_after(lease(), since, entry);
+	}
+	return true;
+}
+
+/* Is what it believes what there is? */
+static bool
+believes_truth(void)
+{
+	int there = 0;
+
+	for (const LeLink *link = lease()->entries.next; link != &lease()->entries; link = link->next)
+	{
+		const LeEntry *entry = le_container(link, LeEntry, lease_link);
+		int i = 0;
+
+		if (entry->state == LE_STATE_LAPSED || (entry->state == LE_STATE_QUEUED && !entry->place))
+			continue;
+		there++;
+		while (i < nknown && known[i] != entry->token)
+			i++;
+		if (i == nknown || known_held[i] != (entry->state == LE_STATE_HELD))
+			return false;
+	}
+	return there == nknown;
+}
+
+static void
+begin(void)
+{
+	start();
+	lease_id = grant_lease(24 * 3600 * LE_SECOND);
+	seen = 0;
+	nknown = 0;
+	batch();
+}
+
+static void
+test_each_kind(void)
+{
+	LeReply held, place, other;
+
+	begin();
+	ok(le_news_after(lease(), 0, NULL) == NULL && le_news_loss(lease(), 0, 0) == NULL,
+	   "a new lease has none");
+	held = ask("a", false);
+	ok(le_news_after(lease(), 0, NULL)->token == held.token, "a grant is news");
+	other = acquire(2, "b", X);
+	place = ask("b", true);
+	seen = lease()->newest;
+	ok(le_news_after(lease(), seen, NULL) == NULL, "what was seen is no news");
+	release(2, "b", other.token);
+	ok(le_news_after(lease(), seen, NULL)->token == place.token, "that a place was granted is");
+	ok(le_news_after(lease(), seen, le_news_after(lease(), seen, NULL)) == NULL, "and nothing else");
+	ok(le_news_after(lease(), 0, NULL)->token == held.token, "from the beginning all is");
+
+	/* ends */
+	seen = lease()->newest;
+	force("a");
+	is_int(le_news_loss(lease(), seen, 0)->token, held.token, "a forced end is a loss");
+	is_int(le_news_loss(lease(), seen, 0)->how, LE_END_FORCED, "and says how");
+	seen = lease()->newest;
+	release(3, "b", place.token);
+	is_int(le_news_loss(lease(), seen, 0)->how, LE_END_RELEASED, "so is a release by others");
+	seen = lease()->newest;
+	held = ask("c", false);
+	seen = lease()->newest;
+	{
+		LeCommand cmd = command(LE_CMD_RELEASE, 1, "c");
+
+		cmd.token = held.token;
+		cmd.lease = lease_id;
+		is_int(apply(cmd).status, LE_OK, "its own client releases");
+	}
+	ok(le_news_loss(lease(), seen, 0) == NULL, "and is not told");
+	stop();
+}
+
+static void
+test_too_many_losses(void)
+{
+	char name[2] = "A";
+
+	begin();
+	for (int i = 0; i < LE_LOSSES; i++, name[0]++)
+	{
+		ask(name, false);
+		force(name);
+	}
+	ok(le_news_kept(lease(), 0), "so many losses are kept");
+	ask(name, false);
+	force(name);
+	ok(!le_news_kept(lease(), 0), "of one more the oldest is not");
+	ok(le_news_kept(lease(), le_news_loss(lease(), 0, 0)->number - 1), "who has seen that misses nothing");
+	stop();
+}
+
+static void
+test_calls(void)
+{
+	begin();
+	ok(le_core_take_call(lease(), 1), "the first call");
+	ok(!le_core_take_call(lease(), 1), "not again");
+	ok(le_core_take_call(lease(), 5) && !le_core_take_call(lease(), 4), "nor an older one");
+	stop();
+}
+
+/* Whatever happens between its looks, and however little it reads in each. */
+static void
+test_random(unsigned seed)
+{
+	int wrong = 0;
+
+	begin();
+	srand(seed);
+	for (int step = 0; step < 3000; step++)
+	{
+		const char *name = names[rand() % NAMES];
+		LeLock *lock = le_core_find_lock(core, LE_KIND_LOCK, text(name));
+		LeEntry *holder = NULL;
+
+		for (LeSlot *slot = lock != NULL ? lock->slots : NULL; slot != NULL && holder == NULL;
+			 slot = slot->next)
+			holder = le_slot_holder(slot);
+		switch (rand() % 9)
+		{
+			case 0:
+			case 1:
+				ask(name, rand() % 2 == 0);
+				break;
+			case 2:
+				enqueue(2, name, X);
+				break;
+			case 3:
+				force(name);
+				break;
+			case 4:
+			case 5:
+				if (holder != NULL)
+					release(rand() % 2 ? 1 : 2, name, holder->token);
+				break;
+			case 6:
+			{
+				/* its own client releases what it knows, or what it has never heard of */
+				LeCommand cmd = command(LE_CMD_RELEASE, 1, name);
+
+				cmd.lease = lease_id;
+				cmd.token = holder != NULL && holder->lease != NULL ? holder->token : 0;
+				if (cmd.token != 0 && apply(cmd).status == LE_OK)
+					(void) forget(cmd.token);
+				break;
+			}
+			case 7:
+				(void) look(1 + rand() % 3);
+				break;
+			case 8:
+				while (look(1 + rand() % 3))
+					;
+				wrong += !believes_truth();
+				break;
+		}
+		if (rand() % 4 == 0)
+			batch();
+		le_core_check(core);
+	}
+	is_int(wrong, 0, "the client knows what hangs on its lease");
+	stop();
+}
+
+int
+main(void)
+{
+	test_each_kind();
+	test_too_many_losses();
+	test_calls();
+	for (unsigned seed = 1; seed <= 20; seed++)
+		test_random(seed);
+	return done_testing();
+}
