@@ -86,9 +86,8 @@ new_request(LeCore *core, const LeCommand *cmd, LeLease *lease, LeReply *reply)
 
 	if (cmd->mode == LE_MODE_PERMIT && lock->permits == 0)
 		lock->permits = cmd->permits;
-	le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+	le_uncommitted_take(core, entry, cmd, reply);
 	reply->token = entry->token;
-	reply->counted = true;
 	return entry;
 }
 
@@ -170,8 +169,7 @@ le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, L
 	if (entry->uncommitted != NULL)
 	{
 		entry->hold_count++;
-		reply->counted = true;
-		le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+		le_uncommitted_take(core, entry, cmd, reply);
 		le_place_dirty(core, entry);
 	}
 	reply->wrote |= le_entry_is_dirty(entry);

@@ -117,7 +117,11 @@ typedef enum LeStatus
 	LE_LIMIT_LEASES,  /* max_leases_per_role: 53400 */
 	LE_LIMIT_BYTES,   /* max_memory_per_role: 53400 */
 	LE_LIMIT_WAITERS, /* max_waiters_per_lock: 53400 */
-	LE_LIMIT_HOLDS    /* LE_MAX_HOLDS: 53400 */
+	LE_LIMIT_HOLDS,   /* LE_MAX_HOLDS: 53400 */
+
+	/* of the environment */
+	LE_LIMIT_MEMORY, /* max_memory: 53400 */
+	LE_LIMIT_HISTORY /* max_history_per_role: 53400 */
 } LeStatus;
 
 typedef enum LeCommandType
@@ -195,7 +199,8 @@ typedef struct LeCommand
 	uint64_t session;
 	uint32_t sessno;
 	uint32_t xact;    /* transaction number within the session */
-	uint32_t subxact; /* number of the acquire within the transaction, from 1; UNDO: the first that is void */
+	uint32_t subxact; /* number of the acquire within the transaction, from 1; 0: it cannot be undone.
+								 * UNDO: the first that is void */
 	uint32_t request; /* the requester's number for this request */
 } LeCommand;
 

@@ -506,6 +506,7 @@ extern void le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row,
 /* Holds of a transaction that may still roll back. */
 extern void le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
 							   uint32_t subxact);
+extern void le_uncommitted_take(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeReply *reply);
 extern void le_uncommitted_remove(LeCore *core, LeUncommitted *hold);
 extern void le_uncommitted_move(LeEntry *to, LeEntry *from);
 extern bool le_has_hold_of(const LeEntry *entry, uint64_t session);

@@ -171,7 +171,7 @@ check_wait(const LeCore *core, const LeCommand *cmd, LeReply *reply)
 
 /* An entry in each of the locks; returns the first. */
 static LeEntry *
-enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now)
+enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now, LeReply *reply)
 {
 	LeEntrySpec spec = le_acquire_spec(core, cmd, lease);
 	LeEntry *first = NULL, *last = NULL;
@@ -188,7 +188,7 @@ enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now)
 		le_waiter_new(core, entry, cmd->since != 0 ? cmd->since : now);
 		entry->grouped = true;
 		entry->waiter->member = (uint16_t) (i + 1);
-		le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+		le_uncommitted_take(core, entry, cmd, reply);
 		if (first == NULL)
 			first = entry;
 		else
@@ -327,9 +327,8 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 		return;
 
 	/* the entries hold or wait */
-	first = enter_all(core, cmd, lease, now);
+	first = enter_all(core, cmd, lease, now, reply);
 	reply->token = first->token;
-	reply->counted = true;
 	if (!all)
 	{
 		queue_all(core, session, cmd, first, now, reply);

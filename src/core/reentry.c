@@ -74,10 +74,7 @@ void
 le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
 	if (le_entry_reenter(core, holder, cmd->ttl, now))
-	{
-		reply->counted = true;
-		le_uncommitted_add(core, holder, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
-	}
+		le_uncommitted_take(core, holder, cmd, reply);
 	if (cmd->value.data != NULL && !le_text_equal(le_text(holder->value, holder->value_len), cmd->value))
 		le_holder_proclaim(core, holder, cmd, now);
 	core->stats.grants++;

@@ -43,6 +43,16 @@ le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sess
 	le_link_before(&core->sessions[sessno].uncommitted, &hold->session_link);
 }
 
+/* The hold that a command takes; it is committed at once unless its transaction may undo it. */
+void
+le_uncommitted_take(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeReply *reply)
+{
+	if (cmd->subxact == 0)
+		return;
+	reply->counted = true;
+	le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
+}
+
 /* The hold is committed, or gone. */
 void
 le_uncommitted_remove(LeCore *core, LeUncommitted *hold)

@@ -258,7 +258,7 @@ subtest 'as much as max_memory' => sub {
 			PERFORM acquire_locks(ARRAY(SELECT 'fill ' || repeat('x', 200) || $names || '-' || j || '-' || i FROM generate_series(1, $names) AS i), '1 h'); COMMIT; END LOOP; END \$\$});
 	};
 	my $limit = 8 * 1024 * 1024;
-	my $full = qr/ERROR:  53400: the locks of this database take too much memory: see lock_election\.max_memory \(8 MB\)/;
+	my $full = qr/ERROR:  53400: the locks of this database take too much memory\nHINT:  See lock_election\.max_memory \(8 MB\)\./;
 
 	set('max_memory', '8MB');
 	one(q{SELECT count(try_acquire_lock('read ' || i)) FROM generate_series(1, 3) i}); # the manager has read it, too

@@ -195,6 +195,36 @@ test_too_many_losses(void)
 	stop();
 }
 
+/* A request that cannot be undone is committed at once: the end of its transaction changes nothing. */
+static void
+test_not_undone(void)
+{
+	LeCommand cmd;
+	LeReply held, place, group;
+	const LeText both[] = {{"x", 1}, {"y", 1}};
+
+	begin();
+	cmd = request(1, "a", X, 0);
+	cmd.subxact = 0;
+	cmd.lease = lease_id;
+	held = apply(cmd);
+	acquire(2, "b", X);
+	cmd.name = text("b");
+	cmd.enqueue = true;
+	place = apply(cmd);
+	cmd.names = both;
+	cmd.nnames = 2;
+	group = apply(cmd);
+	ok(!held.counted && !place.counted && !group.counted, "none of them is counted");
+	undo(1, 1);
+	ok(find_token(held.token)->state == LE_STATE_HELD && find_token(place.token)->state == LE_STATE_QUEUED,
+	   "a hold and a place stay after a rollback");
+	is_int(find_token(group.token)->state, LE_STATE_HELD, "so do several names");
+	end_session(1);
+	ok(find_token(held.token) != NULL && find_token(place.token) != NULL, "and after the end of the session");
+	stop();
+}
+
 static void
 test_calls(void)
 {
@@ -273,6 +303,7 @@ main(void)
 	test_each_kind();
 	test_too_many_losses();
 	test_calls();
+	test_not_undone();
 	for (unsigned seed = 1; seed <= 20; seed++)
 		test_random(seed);
 	return done_testing();

@@ -428,8 +428,8 @@ extern void le_memory_free(void *arg, void *p);
 /* What the state takes, in bytes. */
 extern Size le_memory_used(void);
 
-/* Reserve what the command of this mailbox may add.  False: there is no room for it, and it is answered. */
-extern bool le_memory_reserve(uint32 proc, const LeCommand *cmd);
+/* Reserve what the command may add.  LE_LIMIT_MEMORY, LE_LIMIT_HISTORY: there is no room for it. */
+extern LeStatus le_memory_reserve(const LeCommand *cmd);
 
 /* After a load: warn if the state takes more than that. */
 extern void le_memory_warn(void);

@@ -77,34 +77,12 @@ reserve_memory(const LeCommand *cmd)
 	return reserved;
 }
 
-static void
-answer_limit(uint32 proc, const char *message, int limit)
-{
-	char text[LE_MESSAGE_SIZE];
-
-	snprintf(text, sizeof(text), message, limit);
-	le_answer_error(proc, ERRCODE_CONFIGURATION_LIMIT_EXCEEDED, text);
-}
-
-bool
-le_memory_reserve(uint32 proc, const LeCommand *cmd)
+LeStatus
+le_memory_reserve(const LeCommand *cmd)
 {
 	if (!le_history_admits(cmd))
-	{
-		answer_limit(proc,
-					 "the history of the elections of this role is too long in this database: see "
-					 "lock_election.max_history_per_role (%d MB)",
-					 le_max_history_per_role_mb);
-		return false;
-	}
-	if (!reserve_memory(cmd))
-	{
-		answer_limit(proc,
-					 "the locks of this database take too much memory: see lock_election.max_memory (%d MB)",
-					 le_max_memory_mb);
-		return false;
-	}
-	return true;
+		return LE_LIMIT_HISTORY;
+	return reserve_memory(cmd) ? LE_OK : LE_LIMIT_MEMORY;
 }
 
 void

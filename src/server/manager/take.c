@@ -366,8 +366,14 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	Assert(batch->nfresh > 0 && batch->fresh[batch->nfresh - 1] == proc);
 
 	/* read and reserve: what may fail */
-	if (!take_command(batch, proc, &cmd) || !le_memory_reserve(proc, &cmd))
+	if (!take_command(batch, proc, &cmd))
 		return;
+	reply = (LeReply){.status = le_memory_reserve(&cmd)};
+	if (reply.status != LE_OK)
+	{
+		le_answer_request(proc, cmd.request, &reply, batch->began_at);
+		return;
+	}
 
 	/* apply */
 	if (box->type == LE_REQUEST_LEADER)

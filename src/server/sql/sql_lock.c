@@ -143,6 +143,53 @@ raise_role_limit(const LeCommand *cmd, const char *what, const char *setting, in
 					errhint("See lock_election.%s (%d).", setting, value)));
 }
 
+/* Errors 53400: one case for each limit. */
+static void
+raise_limit(const LeCommand *cmd, const LeReply *reply)
+{
+	switch (reply->status)
+	{
+		case LE_LIMIT_WAITERS:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("too many requests wait for %s", le_named(cmd->kind, cmd->name)),
+					 errhint("See lock_election.max_waiters_per_lock (%d).", le_max_waiters_per_lock)));
+			break;
+		case LE_LIMIT_HOLDS:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("%s is held %d times already", le_named(cmd->kind, cmd->name), LE_MAX_HOLDS)));
+			break;
+		case LE_LIMIT_LOCKS:
+			raise_role_limit(cmd, "locks", "max_locks_per_role", le_max_locks_per_role);
+			break;
+		case LE_LIMIT_LEASES:
+			raise_role_limit(cmd, "leases", "max_leases_per_role", le_max_leases_per_role);
+			break;
+		case LE_LIMIT_BYTES:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("the locks and leases of role \"%s\" take too much memory in this database",
+							GetUserNameFromId(cmd->role, false)),
+					 errhint("See lock_election.max_memory_per_role (%d MB).", le_max_memory_per_role_mb)));
+			break;
+		case LE_LIMIT_MEMORY:
+			ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+							errmsg("the locks of this database take too much memory"),
+							errhint("See lock_election.max_memory (%d MB).", le_max_memory_mb)));
+			break;
+		case LE_LIMIT_HISTORY:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("the history of the elections of role \"%s\" is too long in this database",
+							GetUserNameFromId(cmd->role, false)),
+					 errhint("See lock_election.max_history_per_role (%d MB).", le_max_history_per_role_mb)));
+			break;
+		default:
+			elog(ERROR, "unexpected answer %d of the lock_election manager", (int) reply->status);
+	}
+}
+
 void
 le_check_reply(const LeCommand *cmd, const LeReply *reply)
 {
@@ -174,30 +221,14 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 			raise_no_lease(cmd->lease, le_lost_lease_detail(cmd, reply));
 			return;
 
-		/* limits */
 		case LE_LIMIT_WAITERS:
-			ereport(ERROR,
-					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("too many requests wait for %s", le_named(cmd->kind, cmd->name)),
-					 errhint("See lock_election.max_waiters_per_lock (%d).", le_max_waiters_per_lock)));
-			return;
 		case LE_LIMIT_HOLDS:
-			ereport(ERROR,
-					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("%s is held %d times already", le_named(cmd->kind, cmd->name), LE_MAX_HOLDS)));
-			return;
 		case LE_LIMIT_LOCKS:
-			raise_role_limit(cmd, "locks", "max_locks_per_role", le_max_locks_per_role);
-			return;
 		case LE_LIMIT_LEASES:
-			raise_role_limit(cmd, "leases", "max_leases_per_role", le_max_leases_per_role);
-			return;
 		case LE_LIMIT_BYTES:
-			ereport(ERROR,
-					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("the locks and leases of role \"%s\" take too much memory in this database",
-							GetUserNameFromId(cmd->role, false)),
-					 errhint("See lock_election.max_memory_per_role (%d MB).", le_max_memory_per_role_mb)));
+		case LE_LIMIT_MEMORY:
+		case LE_LIMIT_HISTORY:
+			raise_limit(cmd, reply);
 			return;
 		default:
 			raise_bad_use(cmd, reply);
