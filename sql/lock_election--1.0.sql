@@ -433,6 +433,36 @@ AS 'MODULE_PATHNAME', 'le_keep_alive';
 COMMENT ON FUNCTION @extschema@.keep_alive(bigint) IS
 'Starts the lease''s TTL again, for all that hangs on it, and returns for how long the lease is valid, counted from the moment when the call was sent: the TTL, or what a crash of the server would leave if that is less, as in renew_lock. NULL if the lease has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
 
+CREATE FUNCTION @extschema@.lease_sync(
+	lease bigint,
+	call bigint,
+	seen_incarnation bigint DEFAULT NULL,
+	seen_news bigint DEFAULT NULL,
+	items pg_catalog.text[] DEFAULT NULL,
+	wait interval DEFAULT '1 s')
+RETURNS TABLE (
+	item integer,
+	event pg_catalog.text,
+	kind pg_catalog.text,
+	name pg_catalog.text,
+	token bigint,
+	queue_position bigint,
+	owner pg_catalog.text,
+	reason pg_catalog.text,
+	sqlstate pg_catalog.text,
+	message pg_catalog.text,
+	detail pg_catalog.text,
+	hint pg_catalog.text,
+	validity interval,
+	incarnation bigint,
+	news bigint,
+	complete boolean,
+	channel pg_catalog.text)
+LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 3
+AS 'MODULE_PATHNAME', 'le_lease_sync';
+COMMENT ON FUNCTION @extschema@.lease_sync(bigint, bigint, bigint, bigint, pg_catalog.text[], interval) IS
+'For client libraries: all that the client of a lease does with the server, in one call. It renews the lease, makes the releases, then the requests among "items", and returns what has become of each, and all that has become of what hangs on the lease since the news that the client has seen. docs/reference/client-protocol.md describes items, rows and rules. Takes effect at once, also if the transaction fails. Errors: 22023 arguments that cannot be read, 25001 in a transaction block, 42501 another role''s lease, and what keeps the lease from being renewed; an error of one item is a row.';
+
 CREATE FUNCTION @extschema@.revoke_lease(lease bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_revoke_lease';

@@ -98,6 +98,7 @@ enqueue(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *entry, 
 	assert(entry->state == LE_STATE_NEW && entry->place == cmd->enqueue);
 	core->stats.waits++;
 	le_waiter_new(core, entry, cmd->since != 0 ? cmd->since : now);
+	entry->waiter->tells = cmd->tells_lease ? LE_TELLS_LEASE : LE_TELLS_NAME;
 	if (cmd->enqueue)
 	{
 		if (entry->lease == NULL && cmd->ttl != LE_TTL_BOUND)

@@ -172,6 +172,7 @@ typedef struct LeCommand
 	LeTime wait;      /* 0: do not wait; LE_WAIT_FOREVER; ACQUIRE and
 								 * AWAIT */
 	bool enqueue;     /* ACQUIRE: enter the queue, answer at once */
+	bool tells_lease; /* ... and its grant is announced on the channel of its lease alone */
 	bool all_holds;   /* RELEASE */
 	bool later;       /* RELEASE: what may return need not be written with this batch */
 	uint32_t holds;   /* RELEASE: so many of them; 0: one */

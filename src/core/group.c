@@ -186,6 +186,7 @@ enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now, LeRepl
 		LeEntry *entry = le_entry_new(core, le_lock_get(core, cmd->kind, cmd->names[i]), &spec);
 
 		le_waiter_new(core, entry, cmd->since != 0 ? cmd->since : now);
+		entry->waiter->tells = cmd->tells_lease ? LE_TELLS_LEASE : LE_TELLS_NAME;
 		entry->grouped = true;
 		entry->waiter->member = (uint16_t) (i + 1);
 		le_uncommitted_take(core, entry, cmd, reply);

@@ -22,6 +22,7 @@ le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 		lease->owner_len = (uint8_t) cmd->owner.len;
 	}
 	le_lease_start(core, lease, now);
+	lease->granted_here = true;
 	assert(lease->row.dirty && lease->timer.pos != 0);
 	reply->lease = lease->id;
 	reply->valid_for = lease->ttl;

@@ -538,6 +538,7 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 	entry->hold_count = (uint32_t) row->holds;
 	entry->lsn = core->load.lsn;
 	le_waiter_new(core, entry, now);
+	entry->waiter->tells = LE_TELLS_BOTH;
 	entry->waiter->since = from_wall(&core->load.clock, row->since);
 	if (entry->waiter->since > now)
 		entry->waiter->since = now;

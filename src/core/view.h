@@ -203,6 +203,14 @@ struct LeEntry
 	uint32_t owner_len : 8;
 };
 
+/* Where the grant of a place is announced. */
+typedef enum LeTells
+{
+	LE_TELLS_NAME = 0, /* on the channel of its name */
+	LE_TELLS_LEASE,    /* on that of its named lease */
+	LE_TELLS_BOTH      /* after a load: how the place was taken is not stored */
+} LeTells;
+
 /*
  * What an entry has only while it waits: from its request, unless that is
  * granted at once, to the end of the batch in which it leaves the queue.
@@ -235,6 +243,7 @@ struct LeWaiter
 	bool joined;    /* LeReply.shared_owner */
 
 	uint16_t member; /* grouped: the which-th of the names it is, from 1; else 0 */
+	uint8_t tells;   /* LeTells */
 };
 
 /* One hold of an entry, taken in a transaction that may still roll back. */
@@ -271,6 +280,7 @@ struct LeLease
 	uint64_t forgotten;       /* number of the newest loss that the ring has lost; 0: none */
 	uint64_t newest;          /* number of its newest news; 0: none */
 	int64_t last_call;        /* highest number of a call, see le_core_take_call() */
+	bool granted_here;        /* not loaded: all its calls have come to this core */
 	int64_t id;
 	LeTime ttl;
 	LeTime deadline;

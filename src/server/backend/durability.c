@@ -12,7 +12,9 @@
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "utils/elog.h"
+#include "storage/latch.h"
 #include "utils/guc.h"
+#include "utils/timeout.h"
 
 #include "backend/durability.h"
 #include "backend/session_request.h"
@@ -22,6 +24,8 @@
 #include "shared/flush.h"
 #include "shared/settings.h"
 #include "shared/shmem.h"
+
+static volatile sig_atomic_t wait_over = false; /* of le_confirmed_by() */
 
 bool
 le_needs_flush(void)
@@ -256,6 +260,42 @@ wait_for_standbys(XLogRecPtr lsn)
 					errmsg("canceling wait for the replication of %s",
 						   le_my_mailbox->command.kind == LE_KIND_ELECTION ? "an election" : "a lock"),
 					unconfirmed_detail()));
+}
+
+/* A wait for standbys is over: it ends as if it were cancelled. */
+static void
+end_wait(void)
+{
+	wait_over = true;
+	InterruptPending = true;
+	QueryCancelPending = true;
+	SetLatch(MyLatch);
+}
+
+bool
+le_confirmed_by(uint64_t lsn, LeTime until)
+{
+	static TimeoutId timeout = MAX_TIMEOUTS;
+	int mode = sync_rep_mode();
+	LeTime left = until - le_clock();
+	bool confirmed;
+
+	if (waits_for_none(mode))
+		return true;
+	if (timeout == MAX_TIMEOUTS)
+		timeout = RegisterTimeout(USER_TIMEOUT, end_wait);
+	HOLD_INTERRUPTS();
+	wait_over = false;
+	enable_timeout_after(timeout, (int) Max(1, Min(left / LE_MS, INT_MAX)));
+	confirmed = wait_confirmed((XLogRecPtr) lsn, mode);
+	disable_timeout(timeout, false);
+
+	/* PostgreSQL's wait has taken the cancel, unless it was over at the same moment */
+	if (wait_over)
+		QueryCancelPending = false;
+	RESUME_INTERRUPTS();
+	CHECK_FOR_INTERRUPTS();
+	return confirmed;
 }
 
 bool

@@ -29,6 +29,12 @@ extern void le_check_standby_defined(LeCommandType type);
 extern bool le_durable_in_time(const LeReply *reply);
 extern void le_wait_durable(const LeReply *reply, const char *what, LeText name);
 
+/*
+ * Have the synchronous standbys confirmed this LSN by then, as far as synchronous_commit asks for that?
+ * Waits until they have, or until that moment of le_clock().
+ */
+extern bool le_confirmed_by(uint64_t lsn, LeTime until);
+
 /* What is left now of the time that this reply tells: microseconds, or LE_NEVER. */
 extern LeTime le_valid_for(const LeReply *reply);
 

@@ -101,13 +101,10 @@ le_granted_take(const LeCommand *cmd)
 	if (grant == NULL || grant->role != cmd->role || le_release_waits())
 		return false;
 
-	/* however the transaction ends, le_pending_top_ended() ends this */
-	le_xact.is_touched = true;
-
-	/* a full barrier: the manager that leaves clears running before it looks at releasing */
-	(void) pg_atomic_exchange_u32(&le_my_mailbox->releasing, 1);
+	if (!le_pending_begin_async())
+		return false;
 	if (is_held(grant))
 		return true;
-	pg_atomic_write_u32(&le_my_mailbox->releasing, 0);
+	le_pending_cancel_async();
 	return false;
 }

@@ -22,8 +22,8 @@ extern void le_granted_note(const LeCommand *cmd, const LeReply *reply);
 
 /*
  * Is the release that cmd asks for one of such a grant, whose lock is held until now?
- * Then the caller lists it with le_pending_add_async(); a manager that leaves waits for
- * its post at the end of this transaction (LeMailbox.releasing).  The session's mailbox
+ * Then the caller lists it with le_pending_add_async(); le_pending_begin_async() has been
+ * called.  The session's mailbox
  * has to be quiet (le_pending_is_free()): so a rollback of the grant, or a release
  * before, has raised the epoch.
  */

@@ -71,6 +71,7 @@ typedef struct LePending
 	uint32 holds;
 	LeTime hold_for_us;
 	int64 token;
+	int64 lease; /* that of the client which releases; 0 */
 	uint64 hash[WAYS];
 	uint32 name_len;
 	char name[FLEXIBLE_ARRAY_MEMBER];
@@ -86,7 +87,7 @@ static LeNewest newest[WAYS];
 static dsm_handle prepared = DSM_HANDLE_INVALID;
 static bool is_closed = false; /* le_pending_prepare() has been called: nothing may be added */
 
-static bool is_async = false; /* the only release is asynchronous */
+static bool is_async = false; /* all releases are asynchronous */
 
 static bool
 is_named(const LePending *p, LeText name)
@@ -113,7 +114,7 @@ pending_new(LeKind kind, int64 token, LeText name, uint32 holds)
 
 	if (is_closed)
 		elog(ERROR, "cannot release a lock while its transaction commits");
-	Assert(token > 0 && name.len <= LE_MAX_NAME && !is_async);
+	Assert(token > 0 && name.len <= LE_MAX_NAME);
 
 	/* 1. what may fail */
 	before = find_token(token, name);
@@ -159,13 +160,36 @@ le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for_us, uint32
 	le_xact.is_touched = true;
 }
 
-void
-le_pending_add_async(int64 token, LeKind kind, LeText name)
+bool
+le_pending_begin_async(void)
 {
-	/* le_granted_take() has said so: a manager that leaves waits for the post */
-	Assert(le_pending_is_free() && pg_atomic_read_u32(&le_my_mailbox->releasing) != 0);
-	le_pending_add(token, kind, name, 0, 1, false);
-	is_async = true;
+	Assert(le_pending_is_free());
+
+	/* however the transaction ends, le_pending_top_ended() ends this */
+	le_xact.is_touched = true;
+
+	/* a full barrier: the manager that leaves clears running before it looks at releasing */
+	(void) pg_atomic_exchange_u32(&le_my_mailbox->releasing, 1);
+	is_async = pg_atomic_read_u32(&le_my_database()->running) != 0;
+	if (!is_async)
+		pg_atomic_write_u32(&le_my_mailbox->releasing, 0);
+	return is_async;
+}
+
+void
+le_pending_cancel_async(void)
+{
+	Assert(is_async && pending == NULL);
+	is_async = false;
+	pg_atomic_write_u32(&le_my_mailbox->releasing, 0);
+}
+
+void
+le_pending_add_async(int64 token, LeKind kind, LeText name, uint32 holds, int64 lease)
+{
+	Assert(is_async && pg_atomic_read_u32(&le_my_mailbox->releasing) != 0);
+	le_pending_add(token, kind, name, 0, holds, false);
+	pending->lease = lease;
 }
 
 bool
@@ -275,6 +299,7 @@ fill(char *to)
 		Assert(!p->cancel && p->holds > 0 && p->token > 0);
 		memset(item, 0, sizeof(*item));
 		item->token = p->token;
+		item->lease = p->lease;
 		item->hold_for_us = p->hold_for_us;
 		item->name_len = (uint16) p->name_len;
 		item->kind = (uint8) p->kind;
@@ -330,6 +355,7 @@ post(void)
 	Assert(is_closed && !is_posted());
 	Assert((prepared != DSM_HANDLE_INVALID) == (pending_size() > LE_RELEASES_SIZE));
 	Assert(is_async == (pg_atomic_read_u32(&le_my_mailbox->releasing) != 0));
+	Assert(!is_async || prepared == DSM_HANDLE_INVALID);
 	le_my_mailbox->released_lsn = 0;
 	releases->xact = le_xact_number();
 	releases->len = (uint32) pending_size();
@@ -465,7 +491,6 @@ le_pending_top_ended(bool is_commit)
 {
 	uint64 lsn = 0;
 
-	Assert(!is_async || (pending != NULL && pending->older == NULL));
 	if (is_commit && pending != NULL && le_my_mailbox != NULL)
 	{
 		post();
@@ -498,5 +523,4 @@ le_pending_sub_aborted(SubTransactionId subxact)
 			le_newest_set(newest[way], pending->hash[way], pending->alike[way]);
 		}
 	}
-	Assert(!is_async || (pending != NULL && pending->older == NULL));
 }

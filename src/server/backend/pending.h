@@ -14,10 +14,17 @@
 extern void le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for_us, uint32 holds,
 						   bool unnamed);
 /*
- * As le_pending_add(), for a lock that backend/granted.c has proved to be held.  Must
- * be the transaction's only release.  COMMIT does not wait for it.
+ * Asynchronous releases: COMMIT does not wait for them.  The transaction has no others, and ends with this
+ * statement; le_pending_is_free().  After le_pending_begin_async() a manager that leaves waits for the post
+ * at the end of this transaction (LeMailbox.releasing); false: none runs.  le_pending_cancel_async(): there
+ * are none after all.
+ *
+ * holds: how many; LE_PENDING_ALL: all.  lease: that of the client which releases, or 0.
  */
-extern void le_pending_add_async(int64 token, LeKind kind, LeText name);
+#define LE_PENDING_ALL PG_UINT32_MAX
+extern bool le_pending_begin_async(void);
+extern void le_pending_cancel_async(void);
+extern void le_pending_add_async(int64 token, LeKind kind, LeText name, uint32 holds, int64 lease);
 /* No release is pending, and nothing of an earlier commit is left in the mailbox. */
 extern bool le_pending_is_free(void);
 /* How many holds of this token and name are to be released. */

@@ -77,10 +77,25 @@ put_text(LeText text, uint32 *len)
 	return span;
 }
 
-/* Fills in a request for one command: its texts go into the payload, names that do not fit into a segment. */
-static void
-put_command(const LeCommand *cmd, uint32 number)
+/* What is sent.  A page has no command of its own; then cmd is blank. */
+typedef struct Sent
 {
+	LeRequestType type;
+	LeCommand *cmd;
+	const LePageRequest *page; /* PAGE */
+	LeEachAnswer *answers;     /* of a command with "each" */
+	LeSync *sync;              /* SYNC */
+	LeTime sync_until;         /* ... when the wait for its durability ends */
+	bool snapshot_kept;
+} Sent;
+
+/*
+ * Fills in a request with a command: its texts go into the payload, then its body, where it fits.
+ */
+static void
+put_command(const Sent *sent, uint32 number)
+{
+	const LeCommand *cmd = sent->cmd;
 	LeMailbox *box = le_my_mailbox;
 	uint32 len = 0;
 
@@ -95,9 +110,12 @@ put_command(const LeCommand *cmd, uint32 number)
 	box->name = put_text(cmd->name, &len);
 	box->owner = put_text(cmd->owner, &len);
 	box->value = put_text(cmd->value, &len);
-	box->acquirer = put_text(cmd->type == LE_CMD_ACQUIRE ? le_acquirer_self() : (LeText){NULL, 0}, &len);
+	box->acquirer = put_text(
+		cmd->type == LE_CMD_ACQUIRE || sent->sync != NULL ? le_acquirer_self() : (LeText){NULL, 0}, &len);
 	if (cmd->nnames > 0)
 		le_names_put(box, cmd, len);
+	if (sent->sync != NULL)
+		le_sync_put(box, sent->sync, len);
 }
 
 /* Steps 1 and 2 of the protocol: the mailbox was quiet, and what belongs to this type has been put into it. */
@@ -106,7 +124,7 @@ post(LeRequestType type, uint32 number)
 {
 	LeMailbox *box = le_my_mailbox;
 
-	Assert(mailbox_is_quiet(RELEASES_MAY_WAIT) && type >= LE_REQUEST_COMMAND && type <= LE_REQUEST_CHANGES);
+	Assert(mailbox_is_quiet(RELEASES_MAY_WAIT) && type >= LE_REQUEST_COMMAND && type <= LE_REQUEST_SYNC);
 
 	/* a manager that leaves would wait for a release */
 	Assert(pg_atomic_read_u32(&box->releasing) == 0);
@@ -270,7 +288,23 @@ wait_cleanup(int code, Datum arg)
 		pg_atomic_write_u32(&le_my_mailbox->given_up, pg_atomic_read_u32(&le_my_mailbox->posted));
 	le_flush_leave();
 	le_client_wait_over();
-	le_names_done();
+	le_body_done();
+}
+
+const char *
+le_answer_hint(int sqlstate)
+{
+	return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE
+			   ? "SELECT blocked_by FROM lock_election.health() shows the process of that session."
+			   : NULL;
+}
+
+void
+le_raise_answer(int sqlstate, const char *message)
+{
+	const char *hint = le_answer_hint(sqlstate);
+
+	ereport(ERROR, (errcode(sqlstate), errmsg("%s", message), hint != NULL ? errhint("%s", hint) : 0));
 }
 
 /* The manager has answered with an error, or noted one: raise it. */
@@ -295,11 +329,7 @@ raise_answer(void)
 					 : errhint("Only a named owner, a named lease or the transaction that acquired can "
 							   "acquire again.")));
 	}
-	ereport(ERROR,
-			(errcode(le_my_mailbox->sqlstate), errmsg("%s", message),
-			 le_my_mailbox->sqlstate == ERRCODE_LOCK_NOT_AVAILABLE
-				 ? errhint("SELECT blocked_by FROM lock_election.health() shows the process of that session.")
-				 : 0));
+	le_raise_answer(le_my_mailbox->sqlstate, message);
 }
 
 /*
@@ -367,6 +397,28 @@ wait_for_raise(LeWait *wait)
 }
 
 /*
+ * Step 5 for a lease_sync(): the flush; what is told without it is what the lease has had before.  The
+ * standbys are waited for later, as for all answers.
+ */
+static void
+wait_for_sync(const Sent *sent, LeWait *wait)
+{
+	LeReply *reply = &le_my_mailbox->reply;
+
+	sent->sync->durable = true;
+	if (reply->lsn == 0 || !le_my_mailbox->need_flush || le_my_mailbox->sqlstate != 0)
+		return;
+	if (le_renewal_is_raised(reply, le_my_mailbox->need_standby))
+	{
+		wait_for_raise(wait);
+		return;
+	}
+	sent->sync->durable = le_flush_wait_until(le_my_mailbox, sent->sync_until);
+	if (!sent->sync->durable)
+		reply->valid_for = Min(reply->valid_for, reply->valid_least);
+}
+
+/*
  * All of a request that may raise an error or wait:
  *
  *	1.	Take this session's mailbox, and wait until it is quiet.
@@ -377,11 +429,13 @@ wait_for_raise(LeWait *wait)
  *	5.	Wait until the answer is flushed; a renewal for a while only.
  */
 static LeWaitEnd
-send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeWait *wait, bool snapshot_kept)
+send_and_wait(const Sent *sent, LeWait *wait)
 {
+	LeCommand *cmd = sent->cmd;
 	uint32 number;
 
-	Assert((page != NULL) == (type == LE_REQUEST_PAGE));
+	Assert((sent->page != NULL) == (sent->type == LE_REQUEST_PAGE));
+	Assert((sent->sync != NULL) == (sent->type == LE_REQUEST_SYNC));
 
 	/* 1.  a request may follow a release that nobody waits for: the manager takes that first */
 	if (le_attach(wait) == LE_WAIT_OVER ||
@@ -404,23 +458,23 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 	/* 3.  numbers go round, in each mailbox */
 	number = pg_atomic_read_u32(&le_my_mailbox->posted) + 1;
 	LE_FAULT("request-before-post");
-	if (page != NULL)
+	if (sent->page != NULL)
 	{
 		uint32 len = 0;
 
-		le_my_mailbox->page.kind = page->kind;
-		le_my_mailbox->page.from = page->from;
-		le_my_mailbox->name = put_text(page->name, &len);
+		le_my_mailbox->page.kind = sent->page->kind;
+		le_my_mailbox->page.from = sent->page->from;
+		le_my_mailbox->name = put_text(sent->page->name, &len);
 	}
 	else
-		put_command(cmd, number);
+		put_command(sent, number);
 	Assert(pg_atomic_read_u32(&le_shared->processes[le_my_proc()].present) == 0); /* the last wait has left */
 	le_flush_enter();
-	post(type, number);
+	post(sent->type, number);
 	LE_FAULT("request-posted");
 
 	/* 4. */
-	if (wait_for_answer(number, cmd, wait, snapshot_kept) == LE_WAIT_OVER)
+	if (wait_for_answer(number, cmd, wait, sent->snapshot_kept) == LE_WAIT_OVER)
 	{
 		le_mail_undo(cmd->xact, cmd->subxact);
 		return LE_WAIT_OVER;
@@ -428,7 +482,9 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 	LE_FAULT("request-answered");
 
 	/* 5. */
-	if (le_my_mailbox->reply.lsn != 0 && le_my_mailbox->need_flush)
+	if (sent->sync != NULL)
+		wait_for_sync(sent, wait);
+	else if (le_my_mailbox->reply.lsn != 0 && le_my_mailbox->need_flush)
 	{
 		if (le_renewal_is_raised(&le_my_mailbox->reply, le_my_mailbox->need_standby))
 		{
@@ -443,23 +499,21 @@ send_and_wait(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeW
 
 /*
  * Send a request, wait for its answer, and put back what the wait has set, however
- * it ends.  A page has no command of its own; then cmd is blank.  answers: of a
- * command with "each", else NULL.  LE_WAIT_OVER: the manager has not answered within
- * the call's own wait.
+ * it ends.  LE_WAIT_OVER: the manager has not answered within the call's own wait.
  */
 static LeWaitEnd
-request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeEachAnswer *answers,
-		bool snapshot_kept)
+request(const Sent *sent)
 {
+	LeCommand *cmd = sent->cmd;
 	LeWait wait;
 	LeWaitEnd end;
 
 	Assert(IsTransactionState() && CritSectionCount == 0);
-	Assert(!snapshot_kept || has_own_wait(cmd));
+	Assert(!sent->snapshot_kept || has_own_wait(cmd));
 
 	/* 1. may this session ask? */
 	le_check_can_attach();
-	if (type == LE_REQUEST_COMMAND)
+	if (sent->type == LE_REQUEST_COMMAND || sent->type == LE_REQUEST_SYNC)
 		le_check_standby_defined(cmd->type);
 	le_wait_begin(&wait, has_own_wait(cmd) ? cmd->wait : LE_WAIT_FOREVER,
 				  has_own_wait(cmd) && cmd->wait != 0);
@@ -467,7 +521,7 @@ request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeEachAns
 	/* 2. ask; an error or an exit goes through wait_cleanup() */
 	PG_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
 	{
-		end = send_and_wait(type, cmd, page, &wait, snapshot_kept);
+		end = send_and_wait(sent, &wait);
 
 		/* a client that died while it waited gets nothing: the exit undoes the grant */
 		if (end == LE_WAIT_DONE && le_my_mailbox->reply.waited)
@@ -487,13 +541,16 @@ request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeEachAns
 
 	/* 3. the answer, which may be an error */
 	le_flush_leave();
-	if (answers != NULL)
-		memcpy(answers, le_names_answers(le_my_mailbox), cmd->nnames * sizeof(LeEachAnswer));
-	le_names_done();
+	if (sent->answers != NULL)
+		memcpy(sent->answers, le_body_mine(le_my_mailbox), cmd->nnames * sizeof(LeEachAnswer));
+	if (sent->sync != NULL)
+		le_sync_read(le_my_mailbox, sent->sync);
+	le_body_done();
 	le_client_hold(pg_atomic_read_u32(&le_my_mailbox->bound) != 0,
 				   cmd->type == LE_CMD_ACQUIRE && cmd->ttl == LE_TTL_BOUND);
 	le_client_wait_over();
-	raise_answer();
+	if (sent->sync == NULL)
+		raise_answer();
 	LE_FAULT("request-done");
 	return LE_WAIT_DONE;
 }
@@ -502,8 +559,10 @@ request(LeRequestType type, LeCommand *cmd, const LePageRequest *page, LeEachAns
 static void
 request_command(LeCommand *cmd, LeReply *reply, LeEachAnswer *answers, bool snapshot_kept)
 {
+	Sent sent = {.type = LE_REQUEST_COMMAND, .cmd = cmd, .answers = answers, .snapshot_kept = snapshot_kept};
+
 	Assert(cmd->each == (answers != NULL));
-	if (request(LE_REQUEST_COMMAND, cmd, NULL, answers, snapshot_kept) == LE_WAIT_DONE)
+	if (request(&sent) == LE_WAIT_DONE)
 		*reply = le_my_mailbox->reply;
 	else
 		*reply = (LeReply){.status = cmd->type == LE_CMD_AWAIT ? LE_QUEUED : LE_NOT_GRANTED};
@@ -532,7 +591,7 @@ le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader)
 {
 	LeMailbox *box;
 
-	(void) request(LE_REQUEST_LEADER, cmd, NULL, NULL, false);
+	(void) request(&(Sent){.type = LE_REQUEST_LEADER, .cmd = cmd});
 	box = le_my_mailbox;
 	*reply = box->reply;
 	leader->since = box->leader_since;
@@ -544,7 +603,7 @@ le_request_changes(LeReply *reply)
 {
 	LeCommand cmd = {.type = LE_CMD_CHECK, .kind = LE_KIND_ELECTION};
 
-	(void) request(LE_REQUEST_CHANGES, &cmd, NULL, NULL, false);
+	(void) request(&(Sent){.type = LE_REQUEST_CHANGES, .cmd = &cmd});
 	*reply = le_my_mailbox->reply;
 }
 
@@ -554,8 +613,29 @@ le_request_page(LePageRequest *page)
 	LeCommand none = {0};
 	LeMailbox *box;
 
-	(void) request(LE_REQUEST_PAGE, &none, page, NULL, false);
+	(void) request(&(Sent){.type = LE_REQUEST_PAGE, .cmd = &none, .page = page});
 	box = le_my_mailbox;
 	page->from = box->next_page;
 	return (LeText){box->payload + box->answer_at, box->answer_len};
+}
+
+void
+le_request_sync(LeSync *sync, LeTime until)
+{
+	LeCommand cmd = {.type = LE_CMD_KEEP_ALIVE, .lease = sync->lease, .role = sync->role};
+	const LeReply *reply = &sync->renewal;
+	bool needs_standby = le_needs_standby();
+
+	(void) request(&(Sent){.type = LE_REQUEST_SYNC, .cmd = &cmd, .sync = sync, .sync_until = until});
+	if (!sync->answered || reply->status != LE_OK)
+		return;
+	sync->validity = reply->valid_for;
+	if (!sync->durable)
+		sync->validity = le_waits_for_standby(needs_standby) ? 0 : sync->validity;
+	else if (reply->lsn != 0 && le_needs_flush() && !le_renewal_is_raised(reply, needs_standby) &&
+			 !le_confirmed_by(reply->lsn, until))
+	{
+		sync->durable = false;
+		sync->validity = 0;
+	}
 }

@@ -5,6 +5,7 @@
 #ifndef LE_SESSION_REQUEST_H
 #define LE_SESSION_REQUEST_H
 
+#include "backend/session_sync.h"
 #include "shared/names.h"
 #include "shared/shmem.h"
 
@@ -51,6 +52,16 @@ typedef struct LePageRequest
  * the next one begins.
  */
 extern LeText le_request_page(LePageRequest *page);
+
+/*
+ * One request of a lease_sync(), see backend/session_sync.c.  Waits until "until", a moment of le_clock(),
+ * for its answer to be durable.  An error that the manager answers is not raised.
+ */
+extern void le_request_sync(LeSync *sync, LeTime until);
+
+/* Raise an error that the manager has answered; the hint that goes with it, or NULL. */
+extern void le_raise_answer(int sqlstate, const char *message);
+extern const char *le_answer_hint(int sqlstate);
 
 /* Has the manager done all that this session has sent it?  And the wait for that, which may be cancelled. */
 extern bool le_mailbox_is_quiet(void);

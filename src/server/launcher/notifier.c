@@ -154,8 +154,14 @@ notify(const LeHint *hint)
 	char channel[LE_CHANNEL_SIZE];
 	char payload[256];
 
-	Assert(hint->token != 0 && hint->name_len > 0 && hint->name_len <= LE_MAX_NAME);
+	Assert(hint->token != 0 && (hint->name_len > 0 || hint->kind == LE_HINT_LEASE));
 	Assert((hint->how != 0) == (hint->change != 0) && hint->previous >= 0);
+	if (hint->kind == LE_HINT_LEASE)
+	{
+		le_channel_of_lease(hint->token, channel);
+		Async_Notify(channel, NULL);
+		return;
+	}
 
 	/* tokens as text: some clients read numbers as doubles */
 	le_channel_name((LeKind) hint->kind, (LeText){hint->name, hint->name_len}, channel);

@@ -95,6 +95,14 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of
 		le_wake((int) proc);
 }
 
+void
+le_answer_at_commit(Batch *batch, uint32 proc, uint32 number, const LeReply *reply, bool confirm)
+{
+	Assert(batch->nanswers < le_shared->max_sessions);
+	batch->answers[batch->nanswers++] =
+		(CommitAnswer){.proc = proc, .number = number, .confirm = confirm, .reply = *reply};
+}
+
 static void
 put_error(LeMailbox *box, int sqlstate, const char *message)
 {

@@ -35,9 +35,9 @@ static LeTime retry_at = 0;
 
 /* --- the ring --- */
 
-/* False: there was no room.  change NULL: a queue place was granted. */
-static bool
-push(int64 token, const LeLock *lock, const LeChange *change)
+/* The next hint, or NULL: there is no room, and it is dropped. */
+static LeHint *
+next_hint(void)
 {
 	LeHintRing *ring = &le_mgr.db->ring;
 	uint64 pushed = pg_atomic_read_u64(&ring->pushed);
@@ -48,21 +48,81 @@ push(int64 token, const LeLock *lock, const LeChange *change)
 	if (pushed - pg_atomic_read_u64(&ring->sent) >= LE_HINTS)
 	{
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.hints_dropped, 1);
-		return false;
+		return NULL;
 	}
-	Assert(lock->name_len <= LE_MAX_NAME);
 	pg_memory_barrier(); /* the place is free before it is filled */
+	memset(hint, 0, offsetof(LeHint, name));
+	hint->sequence = ring->sequence;
+	return hint;
+}
+
+/* The hint is filled in. */
+static void
+push(void)
+{
+	pg_write_barrier();
+	pg_atomic_fetch_add_u64(&le_mgr.db->ring.pushed, 1);
+}
+
+/* False: there was no room.  change NULL: a queue place was granted. */
+static bool
+push_event(int64 token, const LeLock *lock, const LeChange *change)
+{
+	LeHint *hint = next_hint();
+
+	if (hint == NULL)
+		return false;
+	Assert(lock->name_len <= LE_MAX_NAME);
 	hint->token = token;
 	hint->change = change != NULL ? change->number : 0;
 	hint->previous = change != NULL ? change->previous : 0;
 	hint->how = change != NULL ? change->how : 0;
-	hint->sequence = ring->sequence;
 	hint->kind = lock->kind;
 	hint->name_len = lock->name_len;
 	memcpy(hint->name, lock->name, lock->name_len);
-	pg_write_barrier();
-	pg_atomic_write_u64(&ring->pushed, pushed + 1);
+	push();
 	return true;
+}
+
+static bool
+push_lease(int64 lease)
+{
+	LeHint *hint = next_hint();
+
+	if (hint == NULL)
+		return false;
+	hint->token = lease;
+	hint->kind = LE_HINT_LEASE;
+	push();
+	return true;
+}
+
+/* Places that have left the queue and hold: those that were granted. */
+static bool
+push_granted(LeCore *core)
+{
+	int64 lease = 0; /* that was told last: often one lease has many */
+	bool any = false;
+
+	for (LeEntry *entry = NULL; (entry = le_next_dirty_place(core, entry)) != NULL;)
+	{
+		const LeWaiter *waiter = entry->waiter;
+		const LeLease *named;
+
+		if (entry->state != LE_STATE_HELD)
+			continue;
+		named = le_entry_named_lease(entry);
+		if (waiter->tells != LE_TELLS_NAME && named != NULL && named->id != lease)
+		{
+			lease = named->id;
+			any |= push_lease(lease);
+		}
+
+		/* of several names the first */
+		if (entry->lock->kind == LE_KIND_LOCK && waiter->member <= 1 && waiter->tells != LE_TELLS_LEASE)
+			any |= push_event(entry->token, entry->lock, NULL);
+	}
+	return any;
 }
 
 void
@@ -72,22 +132,15 @@ le_hints_of_batch(LeCore *core, XLogRecPtr lsn)
 
 	if (lsn != InvalidXLogRecPtr)
 		pg_atomic_write_u64(&le_mgr.db->ring.lsn, lsn);
-
-	/* a place that has left the queue and holds: one that was granted */
-	for (LeEntry *entry = NULL;
-		 le_notify & LE_NOTIFY_WAITERS && (entry = le_next_dirty_place(core, entry)) != NULL;)
-	{
-		/* of several names the first */
-		if (entry->state == LE_STATE_HELD && entry->lock->kind == LE_KIND_LOCK && entry->waiter->member <= 1)
-			any |= push(entry->token, entry->lock, NULL);
-	}
+	if (le_notify & LE_NOTIFY_WAITERS)
+		any = push_granted(core);
 
 	/* a candidate that waits by a place hears what observers hear */
 	for (const LeChange *change = NULL; (change = le_next_change(core, change)) != NULL;)
 	{
 		if (le_notify & LE_NOTIFY_ELECTIONS ||
 			(le_notify & LE_NOTIFY_WAITERS && change->how == LE_HOW_ELECTED && change->place))
-			any |= push(change->term, change->lock, change);
+			any |= push_event(change->term, change->lock, change);
 	}
 	if (any)
 		le_wake(le_mgr.db->notifier_proc);

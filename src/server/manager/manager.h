@@ -6,6 +6,7 @@
  *	replay.c	runs batches, and does again what one has failed to do
  *	batch.c		one batch: apply, write, answer
  *	take.c		who is served in which order; requests and mail are applied to the core
+ *	sync.c		the parts of a lease_sync()
  *	answer.c	which mailboxes have something for the manager, and answers to them
  *	memory.c	the core's memory, and its limit
  *	reload.c	builds the core from the tables: at the start, and after a failed batch
@@ -141,6 +142,8 @@ typedef struct Manager
 	LeMeta meta;
 	XLogRecPtr changes_lsn; /* of the newest changes of elections */
 	XLogRecPtr loaded_lsn;  /* of the load that has made the core: no other has the same */
+	int64 loads;            /* so many cores were made */
+	int64 incarnation;      /* of this core, as clients of leases hear of it: no other has the same */
 	LeStats seen;           /* core's counters already published */
 	LePause pause;          /* of le_clock(), what does not count */
 	LeLife life;            /* this one, and those before: see core/life.h */
@@ -297,6 +300,20 @@ extern void le_take(Batch *batch);
  */
 extern void le_take_request(Batch *batch, uint32 proc);
 
+/*
+ * Apply a command to one name or none.  A renewal that has to write, in a batch that has not expected that,
+ * locks the tables now; if they cannot be locked, it is valid for less.
+ */
+extern void le_take_apply_one(Batch *batch, const LeCommand *cmd, LeReply *reply);
+
+/* --- manager/sync.c --- */
+
+/* In a batch: renew the lease of a lease_sync(), before anything expires; then carry all of it out. */
+extern void le_sync_renew(Batch *batch, uint32 proc);
+extern void le_sync_take(Batch *batch, uint32 proc);
+
+/* --- manager/take.c, after a batch --- */
+
 /* After a batch, if its work was heavy: serve only light work for a while.  May not fail: it runs after a commit. */
 extern void le_take_back_off(const Batch *batch);
 
@@ -334,6 +351,12 @@ extern void le_mailboxes_retry_later(void);
  * time left was so then, by le_clock().  May not fail.
  */
 extern void le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of);
+
+/*
+ * The same with the commit of this batch: the reply rests on what it writes.  confirm: a standby has to
+ * see it, though it may write nothing.
+ */
+extern void le_answer_at_commit(Batch *batch, uint32 proc, uint32 number, const LeReply *reply, bool confirm);
 
 /* Answer the newest request of this proc, for which nobody waits any more.  May not fail. */
 extern void le_answer_withdrawn(uint32 proc);

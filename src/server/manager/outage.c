@@ -233,6 +233,8 @@ le_request_looks(const LeMailbox *box)
 {
 	const LeCommand *cmd = &box->command;
 
+	if (box->type == LE_REQUEST_SYNC)
+		return box->sync_items == 0;
 	if (box->type != LE_REQUEST_COMMAND)
 		return true;
 	switch (cmd->type)

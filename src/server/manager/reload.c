@@ -107,6 +107,7 @@ load_core(int64_t next_revision, bool copied)
 		load.lsn = le_txn_log_nothing();
 		Assert(load.lsn > le_mgr.loaded_lsn && load.lsn > le_mgr.changes_lsn);
 		le_mgr.loaded_lsn = le_mgr.changes_lsn = load.lsn;
+		le_mgr.incarnation = (le_mgr.meta.incarnation << LE_COUNTER_BITS) + ++le_mgr.loads;
 		do
 		{
 			MemoryContextReset(le_mgr.core_context);

@@ -46,21 +46,13 @@
 
 /* --- answers --- */
 
-static void
-answer_at_commit(Batch *batch, uint32 proc, uint32 number, const LeReply *reply, bool confirm)
-{
-	Assert(batch->nanswers < le_shared->max_sessions);
-	batch->answers[batch->nanswers++] =
-		(CommitAnswer){.proc = proc, .number = number, .confirm = confirm, .reply = *reply};
-}
-
 /* A newer AWAIT has taken this wait over.  Answer the older one QUEUED: both rest on the place's row. */
 static void
 answer_displaced(Batch *batch, const LeReply *by)
 {
 	LeReply reply = {.status = LE_QUEUED, .lsn = by->lsn, .wrote = by->wrote, .bound = by->bound};
 
-	answer_at_commit(batch, by->displaced_sessno, by->displaced_request, &reply, false);
+	le_answer_at_commit(batch, by->displaced_sessno, by->displaced_request, &reply, false);
 }
 
 /* --- taking --- */
@@ -126,6 +118,7 @@ apply_releases(Mail *mail, LeTime now)
 		cmd.kind = (LeKind) item->kind;
 		cmd.name = (LeText){(const char *) (item + 1), item->name_len};
 		cmd.token = item->token;
+		cmd.lease = item->lease;
 		cmd.role = item->role;
 		cmd.hold_for = item->hold_for_us;
 		cmd.holds = item->holds;
@@ -330,15 +323,11 @@ apply_each(LeMailbox *box, const LeCommand *cmd, LeTime now, LeReply *all)
 									.own_session = replies[i].own_session,
 									.reentrant = replies[i].reentrant,
 									.shared_owner = replies[i].shared_owner};
-	le_names_put_answers(box, answers);
+	le_body_answer(box, answers, cmd->nnames * sizeof(LeEachAnswer));
 }
 
-/*
- * Apply a command to one name or none.  A renewal that has to write, in a batch that has not expected that,
- * locks the tables now; if they cannot be locked, it is valid for less.
- */
-static void
-apply_one(Batch *batch, const LeCommand *cmd, LeReply *reply)
+void
+le_take_apply_one(Batch *batch, const LeCommand *cmd, LeReply *reply)
 {
 	le_core_apply(le_mgr.core, cmd, batch->now, reply);
 	if (!le_core_wanted_to_write(le_mgr.core))
@@ -381,7 +370,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	if (cmd.each)
 		apply_each(box, &cmd, batch->now, &reply);
 	else
-		apply_one(batch, &cmd, &reply);
+		le_take_apply_one(batch, &cmd, &reply);
 	le_core_worked(le_mgr.core, cmd.nnames / NAMES_OF_WORK); /* also where nothing is granted or ended */
 	if (box->type == LE_REQUEST_LEADER && reply.status == LE_OK)
 		le_page_put_leader(le_mgr.core, &cmd, box, batch->now);
@@ -431,7 +420,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	if (reply.bound || reply.may_return)
 		reply.lsn = 0;
 	if (reply.wrote || confirm)
-		answer_at_commit(batch, proc, cmd.request, &reply, confirm);
+		le_answer_at_commit(batch, proc, cmd.request, &reply, confirm);
 	else
 		le_answer_request(proc, cmd.request, &reply, batch->began_at);
 }
@@ -497,6 +486,9 @@ le_take_request(Batch *batch, uint32 proc)
 			le_core_worked(le_mgr.core, WORK_OF_PAGE);
 			le_answer_request(proc, number, &reply, batch->began_at);
 			break;
+		case LE_REQUEST_SYNC:
+			le_sync_take(batch, proc);
+			break;
 	}
 }
 
@@ -548,7 +540,8 @@ keeps_lease_alive(LeMailbox *box)
 	if (!is_unanswered(box))
 		return false;
 	pg_read_barrier();
-	return box->type == LE_REQUEST_COMMAND && box->command.type == LE_CMD_KEEP_ALIVE;
+	return (box->type == LE_REQUEST_COMMAND || box->type == LE_REQUEST_SYNC) &&
+		   box->command.type == LE_CMD_KEEP_ALIVE;
 }
 
 /* Append to the batch's mailboxes those of a list that it does not have. */
@@ -675,6 +668,8 @@ work_of(uint32 proc)
 
 	if (box->type == LE_REQUEST_PAGE)
 		return work_of_step(mail);
+	if (box->type == LE_REQUEST_SYNC)
+		return box->sync_items > LE_FEW ? WORK_HEAVY : WORK_LIGHT;
 	return box->type == LE_REQUEST_COMMAND ? work_of_command(&box->command, mail) : WORK_LIGHT;
 }
 
@@ -763,7 +758,11 @@ le_take(Batch *batch)
 	{
 		LeMailbox *box = mailbox_of(batch->procs[i]);
 
-		if (keeps_lease_alive(box))
+		if (!keeps_lease_alive(box))
+			continue;
+		if (box->type == LE_REQUEST_SYNC)
+			le_sync_renew(batch, batch->procs[i]);
+		else
 			le_take_request(batch, batch->procs[i]);
 	}
 

@@ -11,6 +11,7 @@
 #include "access/tableam.h"
 #include "access/visibilitymap.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_proc.h"
 #include "commands/dbcommands.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
@@ -327,5 +328,16 @@ le_prune_page(Relation rel, Buffer buffer)
 #define le_finish_heap_swap(table, copy, frozen_xid, cutoff_multi, persistence)                              \
 	finish_heap_swap((table), (copy), false, false, true, true, (frozen_xid), (cutoff_multi), (persistence))
 #endif
+
+/* May this user call the function? */
+static inline bool
+le_may_execute(Oid function)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
+#else
+	return pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
+#endif
+}
 
 #endif /* LE_COMPAT_H */

@@ -71,15 +71,21 @@ typedef struct LeCounters
 	pg_atomic_uint64 reset_at; /* TimestampTz */
 } LeCounters;
 
-/* An event that a client may wait for: a grant to a queue place, or a change of an election. */
+/* In the place of a hint's kind: a lease has news. */
+#define LE_HINT_LEASE 0
+
+/*
+ * An event that a client may wait for: a grant to a queue place, a change of an election, or news of
+ * a lease.
+ */
 typedef struct LeHint
 {
-	int64 token;     /* of a queue place that was granted, or a term */
+	int64 token;     /* of a queue place that was granted, a term, or a lease */
 	uint64 sequence; /* of the database's hints */
 	int64 change;    /* of an election: its number; else 0 */
 	int64 previous;  /* number of that election's change before */
 	uint8 how;       /* LeHow; 0: a queue place was granted */
-	uint8 kind;      /* LeKind */
+	uint8 kind;      /* LeKind, or LE_HINT_LEASE, which has no name */
 	uint16 name_len;
 	char name[LE_MAX_NAME];
 } LeHint;

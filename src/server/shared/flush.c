@@ -338,6 +338,42 @@ le_flush_wait(const LeMailbox *box)
 	}
 }
 
+/*
+ * As le_flush_wait(), but it does not flush where others do: where LE_FLUSH_PATIENCE is over, the disk is slow, or
+ * the flusher is stopped, and then the WAL writer flushes.
+ */
+bool
+le_flush_wait_until(const LeMailbox *box, LeTime until)
+{
+	XLogRecPtr lsn = (XLogRecPtr) box->reply.lsn;
+	uint32 me = (uint32) le_my_proc() + 1;
+	LeTime look_at = le_clock() + LE_FLUSH_PATIENCE;
+
+	while (lsn > GetFlushRecPtr(NULL))
+	{
+		LeTime now = le_clock();
+
+		if (pg_atomic_read_u32(&flush()->flusher) == me)
+			flush_for_all(box, me);
+		else if (pg_atomic_read_u32(&process(me - 1)->flush_linked) == 0)
+			XLogFlush(lsn);
+		else if (now >= until)
+			return false;
+		else
+		{
+			if (now >= look_at)
+			{
+				XLogSetAsyncXactLSN(lsn);
+				look_at = now + LE_FLUSH_PATIENCE;
+			}
+			le_sleep_reset();
+			if (lsn > GetFlushRecPtr(NULL) && pg_atomic_read_u32(&flush()->flusher) != me)
+				le_sleep(Min(until, look_at) - now);
+		}
+	}
+	return true;
+}
+
 void
 le_flush_leave(void)
 {

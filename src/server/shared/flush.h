@@ -80,6 +80,8 @@ extern void le_flush_enter(void);
 extern void le_flush_turn(const LeMailbox *box);
 /* The answer is there: wait until it is flushed.  Like a commit, it cannot be interrupted. */
 extern void le_flush_wait(const LeMailbox *box);
+/* The same until this moment of le_clock(); returns whether it is flushed. */
+extern bool le_flush_wait_until(const LeMailbox *box, LeTime until);
 /* This process has its answer, or waits no longer.  May not fail: called by exits and errors. */
 extern void le_flush_leave(void);
 

@@ -1,7 +1,7 @@
 /*
  * shared/names.c
- *		The names of a request for several locks, on their way from a backend
- *		to the manager.
+ *		The bodies of requests, on their way from a backend to the manager; and
+ *		those with the names of several locks.
  *
  * A request with "each" begins with room for its answers, and a token for each name.
  * The names follow, each as its length (two bytes) and its text.
@@ -16,13 +16,13 @@
 #include "shared/shmem.h"
 
 /* What a segment says of itself: handles are used again. */
-typedef struct SharedNames
+typedef struct SharedBody
 {
 	uint64 session;
 	uint32 request;
 	uint32 len;
 	char data[FLEXIBLE_ARRAY_MEMBER] pg_attribute_aligned(8);
-} SharedNames;
+} SharedBody;
 
 static dsm_segment *segment = NULL;
 
@@ -64,45 +64,51 @@ pack(const LeCommand *cmd, char *to)
 	return to;
 }
 
-void
-le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len)
+char *
+le_body_new(LeMailbox *box, uint32 at, Size size, Size most)
 {
-	SharedNames *shared;
-	Size size = names_at(cmd);
-	char *end PG_USED_FOR_ASSERTS_ONLY;
+	SharedBody *shared;
 
-	Assert(segment == NULL && box->session != 0 && cmd->nnames > 0 && cmd->nnames <= LE_MAX_NAMES);
-	box->names_at = MAXALIGN(len);
-	box->names_handle = DSM_HANDLE_INVALID;
-	for (uint32 i = 0; i < cmd->nnames; i++)
-		size += sizeof(uint16) + cmd->names[i].len;
-	if (box->names_at + size <= LE_PAYLOAD_SIZE)
-	{
-		end = pack(cmd, box->payload + box->names_at);
-		Assert(end == box->payload + box->names_at + size);
-		return;
-	}
-	segment = dsm_create(offsetof(SharedNames, data) + size, 0);
+	Assert(segment == NULL && box->session != 0 && size > 0 && most <= LE_PAYLOAD_SIZE);
+	box->body_at = MAXALIGN(at);
+	box->body_handle = DSM_HANDLE_INVALID;
+	if (box->body_at + size <= most)
+		return box->payload + box->body_at;
+	segment = dsm_create(offsetof(SharedBody, data) + size, 0);
 	shared = dsm_segment_address(segment);
 	shared->session = box->session;
 	shared->request = box->command.request;
 	shared->len = (uint32) size;
-	end = pack(cmd, shared->data);
-	Assert(end == shared->data + size && shared->request != 0);
-	box->names_handle = dsm_segment_handle(segment);
-}
-
-const LeEachAnswer *
-le_names_answers(const LeMailbox *box)
-{
-	Assert(box->command.each && (segment != NULL) == (box->names_handle != DSM_HANDLE_INVALID));
-	if (segment == NULL)
-		return (const LeEachAnswer *) (box->payload + box->names_at);
-	return (const LeEachAnswer *) ((const SharedNames *) dsm_segment_address(segment))->data;
+	Assert(shared->request != 0);
+	box->body_handle = dsm_segment_handle(segment);
+	return shared->data;
 }
 
 void
-le_names_done(void)
+le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len)
+{
+	Size size = names_at(cmd);
+	char *body, *end PG_USED_FOR_ASSERTS_ONLY;
+
+	Assert(cmd->nnames > 0 && cmd->nnames <= LE_MAX_NAMES);
+	for (uint32 i = 0; i < cmd->nnames; i++)
+		size += sizeof(uint16) + cmd->names[i].len;
+	body = le_body_new(box, len, size, LE_PAYLOAD_SIZE);
+	end = pack(cmd, body);
+	Assert(end == body + size);
+}
+
+const char *
+le_body_mine(const LeMailbox *box)
+{
+	Assert((segment != NULL) == (box->body_handle != DSM_HANDLE_INVALID));
+	if (segment == NULL)
+		return box->payload + box->body_at;
+	return ((const SharedBody *) dsm_segment_address(segment))->data;
+}
+
+void
+le_body_done(void)
 {
 	if (segment != NULL)
 		dsm_detach(segment);
@@ -159,65 +165,68 @@ le_segment_attach(dsm_handle handle)
 static dsm_segment *
 attach_of_request(const LeMailbox *box)
 {
-	dsm_segment *attached = le_segment_attach(box->names_handle);
-	const SharedNames *shared;
+	dsm_segment *attached = le_segment_attach(box->body_handle);
+	const SharedBody *shared;
 
 	if (attached == NULL)
 		return NULL;
 	shared = dsm_segment_address(attached);
-	if (dsm_segment_map_length(attached) >= offsetof(SharedNames, data) && shared->session == box->session &&
+	if (dsm_segment_map_length(attached) >= offsetof(SharedBody, data) && shared->session == box->session &&
 		shared->request == box->command.request)
 		return attached;
 	dsm_detach(attached);
 	return NULL;
 }
 
-bool
-le_names_get(const LeMailbox *box, LeCommand *cmd)
+const char *
+le_body_get(const LeMailbox *box)
 {
 	dsm_segment *attached;
-	const SharedNames *shared;
+	const SharedBody *shared;
 	char *copy;
 
-	Assert(cmd->nnames > 0);
-	if (box->names_handle == DSM_HANDLE_INVALID)
-	{
-		unpack(box->payload + box->names_at, cmd);
-		return true;
-	}
+	if (box->body_handle == DSM_HANDLE_INVALID)
+		return box->payload + box->body_at;
 	attached = attach_of_request(box);
 	if (attached == NULL)
-		return false;
+		return NULL;
 	shared = dsm_segment_address(attached);
 
 	/* no error before it is detached: it could not be attached again */
-	Assert(dsm_segment_map_length(attached) >= offsetof(SharedNames, data) + shared->len);
-	Assert(shared->len > names_at(cmd));
+	Assert(dsm_segment_map_length(attached) >= offsetof(SharedBody, data) + shared->len);
 	copy = palloc_extended(shared->len, MCXT_ALLOC_NO_OOM);
 	if (copy != NULL)
 		memcpy(copy, shared->data, shared->len);
 	dsm_detach(attached);
 	if (copy == NULL)
 		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
-	unpack(copy, cmd);
-	return true;
+	return copy;
+}
+
+bool
+le_names_get(const LeMailbox *box, LeCommand *cmd)
+{
+	const char *body = le_body_get(box);
+
+	Assert(cmd->nnames > 0);
+	if (body != NULL)
+		unpack(body, cmd);
+	return body != NULL;
 }
 
 void
-le_names_put_answers(LeMailbox *box, const LeEachAnswer *answers)
+le_body_answer(LeMailbox *box, const void *answers, Size size)
 {
-	Size size = box->command.nnames * sizeof(LeEachAnswer);
 	dsm_segment *attached;
 
-	Assert(box->command.each);
-	if (box->names_handle == DSM_HANDLE_INVALID)
+	if (box->body_handle == DSM_HANDLE_INVALID)
 	{
-		memcpy(box->payload + box->names_at, answers, size);
+		memcpy(box->payload + box->body_at, answers, size);
 		return;
 	}
 	attached = attach_of_request(box);
 	if (attached == NULL)
 		return; /* withdrawn: nobody reads them */
-	memcpy(((SharedNames *) dsm_segment_address(attached))->data, answers, size);
+	memcpy(((SharedBody *) dsm_segment_address(attached))->data, answers, size);
 	dsm_detach(attached);
 }

@@ -1,7 +1,7 @@
 /*
  * shared/names.h
- *		The names of a request for several locks, on their way from a backend
- *		to the manager, and what is answered for each of them.
+ *		The bodies of requests, on their way from a backend to the manager; and
+ *		those with the names of several locks, and what is answered for each of them.
  */
 #ifndef LE_NAMES_H
 #define LE_NAMES_H
@@ -21,29 +21,39 @@ typedef struct LeEachAnswer
 } LeEachAnswer;
 
 /*
- * Backend: put the command's names into the mailbox's payload, behind the len
- * bytes that are there already, or where they do not fit into a segment of
- * dynamic shared memory, which lasts until le_names_done() or the end of the
- * statement.  The mailbox's session and the command's number are set.
- * le_names_done() may not fail: errors and exits call it.
+ * A body is what a request has beside its command and texts: in the mailbox's payload,
+ * or where it does not fit there in a segment of dynamic shared memory, which lasts until
+ * le_body_done() or the end of the statement.  It begins with room for the answers.
+ */
+
+/*
+ * Backend: room for a body of this size, behind the "at" bytes of the payload that are taken; in
+ * the first "most" bytes of the payload, or in a segment.  The mailbox's session and its command's
+ * number are set.
+ */
+extern char *le_body_new(LeMailbox *box, uint32 at, Size size, Size most);
+/* Backend: the body of the request that was answered. */
+extern const char *le_body_mine(const LeMailbox *box);
+/* Backend: the request is over.  May not fail: errors and exits call it. */
+extern void le_body_done(void);
+
+/*
+ * Manager: the body, where it is or copied into the current context.  NULL: the request was
+ * withdrawn meanwhile.
+ */
+extern const char *le_body_get(const LeMailbox *box);
+/*
+ * Manager: put the answers at the begin of the body, where the backend reads them once the request
+ * is answered.  The rest stays, for a batch that fails is made again.
+ */
+extern void le_body_answer(LeMailbox *box, const void *answers, Size size);
+
+/*
+ * The body of a command for several names: with "each" one LeEachAnswer and a token for each; then
+ * the names.
  */
 extern void le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len);
-extern void le_names_done(void);
-
-/* Backend: the answers to a request with "each", until le_names_done(). */
-extern const LeEachAnswer *le_names_answers(const LeMailbox *box);
-
-/*
- * Manager: read the names, and the tokens of a request with "each", into the
- * current context.  False: the request was withdrawn meanwhile.
- */
 extern bool le_names_get(const LeMailbox *box, LeCommand *cmd);
-
-/*
- * Manager: store the answers to a request with "each", where its backend reads them
- * once it is answered.  The names stay, for a batch that fails is made again.
- */
-extern void le_names_put_answers(LeMailbox *box, const LeEachAnswer *answers);
 
 /*
  * Manager: dsm_attach(), which leaves its mark if it fails.  No transaction is

@@ -101,6 +101,8 @@ shmem_startup(void)
 		/* 1. what does not change */
 		le_shared->lock = &GetNamedLWLockTranche("lock_election")->lock;
 		le_shared->boot = (uint64) GetCurrentTimestamp();
+		if (!pg_strong_random(le_shared->channel_key, sizeof(le_shared->channel_key)))
+			elog(ERROR, "could not generate a random key");
 		le_shared->checkpoint_at = last_checkpoint();
 		pg_atomic_init_u64(&le_shared->incarnation, 0);
 		pg_atomic_init_u32(&le_shared->many_fences, 0);

@@ -86,7 +86,8 @@ typedef enum LeRequestType
 	LE_REQUEST_COMMAND = 1, /* one core command */
 	LE_REQUEST_PAGE,        /* a page of the live state, see shared/page_format.h */
 	LE_REQUEST_LEADER,      /* a CHECK of the leader of this election */
-	LE_REQUEST_CHANGES      /* LSN of the newest change of an election that can be seen */
+	LE_REQUEST_CHANGES,     /* LSN of the newest change of an election that can be seen */
+	LE_REQUEST_SYNC         /* lease_sync(): a KEEP_ALIVE with a body, see shared/sync_format.h */
 } LeRequestType;
 
 /* A text of a request: a piece of the mailbox's payload. */
@@ -115,6 +116,7 @@ typedef struct LePageCursor
 typedef struct LeReleaseItem
 {
 	int64 token;
+	int64 lease; /* that of the client which releases; 0 */
 	int64 hold_for_us;
 	uint32 role;
 	uint32 holds;
@@ -156,6 +158,16 @@ typedef struct LeReleases
 /* the extension was dropped: the releases of the commit are thrown away */
 #define LE_NOTE_GONE 0x04
 
+/* What lease_sync() is told, beside its results and the news. */
+typedef struct LeSyncTold
+{
+	int64 incarnation; /* of the manager and its load */
+	uint64 seen;       /* number of the newest news that was told */
+	bool from_start;   /* the news begin with all that hangs on the lease */
+	bool more;         /* there are more news */
+	bool applied;      /* false: the call was old, and none of its items was carried out */
+} LeSyncTold;
+
 typedef struct LeMailbox
 {
 	/* --- written by the backend that owns the mailbox --- */
@@ -171,7 +183,7 @@ typedef struct LeMailbox
 	LeRequestType type;
 	union
 	{
-		LeCommand command; /* COMMAND, LEADER: all but its texts */
+		LeCommand command; /* COMMAND, LEADER, SYNC: all but its texts */
 		struct
 		{
 			LeKind kind;       /* of name, if that is given; LE_PAGE_LEASES */
@@ -182,11 +194,12 @@ typedef struct LeMailbox
 	LeTextSpan owner; /* COMMAND */
 	LeTextSpan value;
 	LeTextSpan acquirer;  /* COMMAND: of an ACQUIRE */
-	uint32 names_at;      /* of several names: where in the payload, or */
-	uint32 names_handle;  /* in which segment, see shared/names.h */
+	uint32 body_at;       /* of a request with a body: where in the payload, or */
+	uint32 body_handle;   /* in which segment, see shared/names.h */
 	bool need_flush;      /* synchronous_commit is not off */
 	bool need_standby;    /* synchronous_commit is above local */
 	bool durable_release; /* the setting */
+	uint32 sync_items;    /* SYNC: how many */
 	LeTime posted_at;
 	pg_atomic_uint64 confirming_since; /* since when it waits for a standby, by le_clock(); 0: it does not */
 	bool confirming_replay;            /* ... to have replayed the commit, which may take long */
@@ -208,17 +221,18 @@ typedef struct LeMailbox
 	pg_atomic_uint32 bound;    /* locks that are bound to this connection */
 	int64 revision;            /* of the waiting request; 0 */
 	uint64 released_lsn;       /* LSN of its commit's releases; 0: none that lasts */
-	LeReply reply;             /* COMMAND, LEADER */
+	LeReply reply;             /* COMMAND, LEADER, SYNC */
 	union
 	{
 		LePageCursor next_page;   /* PAGE: where the next page begins */
 		TimestampTz leader_since; /* LEADER */
+		LeSyncTold sync;          /* SYNC */
 	};
 	LeTime reply_as_of; /* its time left was so then, by le_clock() */
 	int sqlstate;       /* 0: none, else the request failed */
 	char message[LE_MESSAGE_SIZE];
-	uint32 answer_at;  /* where in the payload: a page, also of LEASE_HOLDS, the */
-	uint32 answer_len; /* leader's candidate, the detail of a deadlock */
+	uint32 answer_at;  /* where in the payload: a page, also of LEASE_HOLDS, news, */
+	uint32 answer_len; /* the leader's candidate, the detail of a deadlock */
 
 	/* the texts of a request, or its answer */
 	char payload[LE_PAYLOAD_SIZE] pg_attribute_aligned(8);
@@ -261,6 +275,7 @@ typedef struct LeShared
 {
 	LWLock *lock;
 	uint64 boot;                  /* this life of the shared memory; not 0 */
+	uint8 channel_key[32];        /* random: channels of leases are made from it */
 	TimestampTz checkpoint_at;    /* the last one before it, on a standby by its primary's clock */
 	pg_atomic_uint64 incarnation; /* highest that any database has had */
 	pg_atomic_uint32 many_fences; /* fences of all transactions that have many, see backend/session_fence.c */

@@ -17,4 +17,7 @@ extern char *le_named(LeKind kind, LeText name);
 /* The word for a change of an election: "elected", "resigned", ... */
 extern const char *le_how_name(LeHow how);
 
+/* The word for the end of a holder, a place or a lease: "released", "expired", ...; NULL: it is not known. */
+extern const char *le_end_name(LeEnd end);
+
 #endif /* LE_WORDS_H */

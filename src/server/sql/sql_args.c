@@ -52,11 +52,17 @@ sized(LeText value, const char *argument, uint32 max)
 }
 
 LeText
+le_check_text(LeText value, const char *argument, uint32 max)
+{
+	if (value.data == NULL)
+		bad_null(argument);
+	return sized(value, argument, max);
+}
+
+LeText
 le_arg_text(FunctionCallInfo fcinfo, int number, const char *argument, uint32 max)
 {
-	if (PG_ARGISNULL(number))
-		bad_null(argument);
-	return sized(text_arg(fcinfo, number), argument, max);
+	return le_check_text(PG_ARGISNULL(number) ? (LeText){NULL, 0} : text_arg(fcinfo, number), argument, max);
 }
 
 static int
@@ -68,9 +74,8 @@ compare_names(const void *a, const void *b)
 	return c != 0 ? c : x->len < y->len ? -1 : x->len > y->len ? 1 : 0;
 }
 
-/* An error if a name is there twice. */
-static void
-check_duplicates(const LeText *names, int n)
+void
+le_check_duplicates(const LeText *names, int n)
 {
 	LeText *sorted = palloc_array(LeText, n);
 
@@ -127,7 +132,7 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 		if (names[i].len == 0 || names[i].len > LE_MAX_NAME)
 			(void) sized(names[i], psprintf("names[%d]", i + 1), LE_MAX_NAME);
 	}
-	check_duplicates(names, n);
+	le_check_duplicates(names, n);
 
 	/* 3. as a command has them */
 	cmd->names = names;
@@ -197,14 +202,22 @@ le_arg_number(FunctionCallInfo fcinfo, int number, const char *argument, int64 m
 }
 
 int32
+le_check_permits(int64 permits)
+{
+	if (permits < 1 || permits > PG_INT32_MAX)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("permits is out of range: " INT64_FORMAT, permits),
+						errdetail("It is a number from 1 on.")));
+	return (int32) permits;
+}
+
+int32
 le_arg_permits(FunctionCallInfo fcinfo, int number)
 {
-	if (PG_ARGISNULL(number) || PG_GETARG_INT32(number) < 1)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						PG_ARGISNULL(number) ? errmsg("permits must not be null")
-											 : errmsg("permits is out of range: %d", PG_GETARG_INT32(number)),
+	if (PG_ARGISNULL(number))
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("permits must not be null"),
 						errdetail("It is a number from 1 on.")));
-	return PG_GETARG_INT32(number);
+	return le_check_permits(PG_GETARG_INT32(number));
 }
 
 LeText
@@ -267,10 +280,8 @@ interval_text(Interval *interval)
 
 /* An interval in microseconds; a month has 30 days.  Errors: not finite, or out of range. */
 static LeTime
-duration_arg(FunctionCallInfo fcinfo, int number, const char *argument, LeTime min_us, LeTime max_us,
-			 const char *range)
+duration(Interval *interval, const char *argument, LeTime min_us, LeTime max_us, const char *range)
 {
-	Interval *interval = PG_GETARG_INTERVAL_P(number);
 	int64 days = (int64) interval->month * DAYS_PER_MONTH + interval->day;
 	LeTime us;
 
@@ -284,12 +295,11 @@ duration_arg(FunctionCallInfo fcinfo, int number, const char *argument, LeTime m
 
 /* The same duration, unless it is longer than this setting allows: then an error. */
 static LeTime
-limited(FunctionCallInfo fcinfo, int number, LeTime us, const char *argument, const char *setting, int max_ms)
+limited(Interval *interval, LeTime us, const char *argument, const char *setting, int max_ms)
 {
 	if (us > max_ms * LE_MS)
 		ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-						errmsg("%s is too long for this server: %s", argument,
-							   interval_text(PG_GETARG_INTERVAL_P(number))),
+						errmsg("%s is too long for this server: %s", argument, interval_text(interval)),
 						errhint("See lock_election.%s (%s).", setting,
 								GetConfigOptionByName(psprintf("lock_election.%s", setting), NULL, false))));
 	return us;
@@ -298,12 +308,14 @@ limited(FunctionCallInfo fcinfo, int number, LeTime us, const char *argument, co
 LeTime
 le_arg_ttl(FunctionCallInfo fcinfo, int number, LeTime if_null)
 {
+	Interval *interval;
+
 	if (PG_ARGISNULL(number))
 		return if_null;
-	return limited(
-		fcinfo, number,
-		duration_arg(fcinfo, number, "ttl", LE_MIN_TTL, LE_MAX_TTL, "from 100 milliseconds to 24 days"),
-		"ttl", "max_ttl", le_max_ttl_ms);
+	interval = PG_GETARG_INTERVAL_P(number);
+	return limited(interval,
+				   duration(interval, "ttl", LE_MIN_TTL, LE_MAX_TTL, "from 100 milliseconds to 24 days"),
+				   "ttl", "max_ttl", le_max_ttl_ms);
 }
 
 LeTime
@@ -311,17 +323,33 @@ le_arg_wait(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number))
 		return LE_WAIT_FOREVER;
-	return duration_arg(fcinfo, number, "wait", 0, LE_NEVER - 1, "from 0 on, or null to wait without limit");
+	return duration(PG_GETARG_INTERVAL_P(number), "wait", 0, LE_NEVER - 1,
+					"from 0 on, or null to wait without limit");
+}
+
+static LeTime
+hold_for(Interval *interval)
+{
+	return limited(interval, duration(interval, "hold_for", 0, LE_MAX_TTL, "from 0 to 24 days"), "hold_for",
+				   "max_hold_for", le_max_hold_for_ms);
 }
 
 LeTime
 le_arg_hold_for(FunctionCallInfo fcinfo, int number)
 {
-	if (PG_ARGISNULL(number))
+	return PG_ARGISNULL(number) ? 0 : hold_for(PG_GETARG_INTERVAL_P(number));
+}
+
+LeTime
+le_check_hold_for(LeText value)
+{
+	char *text;
+
+	if (value.data == NULL)
 		return 0;
-	return limited(fcinfo, number,
-				   duration_arg(fcinfo, number, "hold_for", 0, LE_MAX_TTL, "from 0 to 24 days"), "hold_for",
-				   "max_hold_for", le_max_hold_for_ms);
+	text = pnstrdup(value.data, value.len);
+	return hold_for(DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text),
+														  ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1))));
 }
 
 Datum

@@ -19,6 +19,8 @@
  * range.  "number" is the argument's.
  */
 extern LeText le_arg_text(FunctionCallInfo fcinfo, int number, const char *argument, uint32 max);
+/* The same of a text that is no argument of its own; data NULL: null. */
+extern LeText le_check_text(LeText value, const char *argument, uint32 max);
 extern LeText le_arg_owner(FunctionCallInfo fcinfo, int number);
 extern int32 le_arg_permits(FunctionCallInfo fcinfo, int number);
 extern int64 le_arg_token(FunctionCallInfo fcinfo, int number, const char *argument);
@@ -48,6 +50,13 @@ extern void le_arg_holder(FunctionCallInfo fcinfo, LeCommand *cmd);
 extern LeTime le_arg_ttl(FunctionCallInfo fcinfo, int number, LeTime if_null);
 extern LeTime le_arg_wait(FunctionCallInfo fcinfo, int number);
 extern LeTime le_arg_hold_for(FunctionCallInfo fcinfo, int number);
+
+/* hold_for as a text; data NULL: none. */
+extern LeTime le_check_hold_for(LeText value);
+/* A number of permits. */
+extern int32 le_check_permits(int64 permits);
+/* No name is there twice. */
+extern void le_check_duplicates(const LeText *names, int n);
 
 /* A duration as an interval of SQL. */
 extern Datum le_interval_datum(LeTime duration_us);

@@ -469,7 +469,7 @@ le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
 		PG_RETURN_BOOL(release_at_commit(cmd));
 	if (le_my_mailbox != NULL && le_pending_is_free() && le_granted_take(cmd))
 	{
-		le_pending_add_async(cmd->token, cmd->kind, cmd->name);
+		le_pending_add_async(cmd->token, cmd->kind, cmd->name, 1, 0);
 		PG_RETURN_BOOL(true);
 	}
 	cmd->type = LE_CMD_RELEASE;

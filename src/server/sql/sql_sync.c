@@ -1,0 +1,654 @@
+/*
+ * sql/sql_sync.c
+ *		lease_sync(): all that the client of a lease does with the server, in one call.
+ *
+ *	1.	Read the items.  One that is wrong, or that the role has no right for, is an error
+ *		of that item; what cannot be read as items at all is an error of the call.
+ *	2.	Releases that nobody waits for are mailed with the commit, as release_lock() does it.
+ *		All else is asked for (backend/session_sync.h).
+ *	3.	Rows: the lease, each item, the news.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "parser/parse_func.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
+
+#include "backend/durability.h"
+#include "backend/pending.h"
+#include "backend/session_mailbox.h"
+#include "backend/session_request.h"
+#include "backend/session_sync.h"
+#include "shared/channel.h"
+#include "shared/compat.h"
+#include "shared/releases.h"
+#include "shared/settings.h"
+#include "shared/words.h"
+#include "sql/sql_args.h"
+#include "sql/sql.h"
+
+LE_FUNCTION(le_lease_sync);
+
+/* The texts of an item, in this order. */
+enum
+{
+	TEXT_ITEM,
+	TEXT_ACTION,
+	TEXT_NAME,
+	TEXT_NUMBER,
+	TEXT_OWNER,
+	TEXT_VALUE,
+	TEXTS
+};
+
+/* An item of the caller's: a request, with its number, and what is wrong with it. */
+typedef struct Asked
+{
+	int32 number;
+	uint32 first; /* its first LeSyncSpec */
+	uint32 names; /* how many it has; 0: it was not sent */
+	ErrorData *error;
+} Asked;
+
+typedef struct Call
+{
+	LeSync sync;
+	LeSyncSpec *specs;
+	Asked *items;
+	int nitems;
+} Call;
+
+/* --- 1. items --- */
+
+static const char *const action_words[LE_SYNC_ACTIONS] = {[LE_SYNC_RELEASE] = "release",
+														  [LE_SYNC_RESIGN] = "resign",
+														  [LE_SYNC_TRY_LOCK] = "try_lock",
+														  [LE_SYNC_TRY_SHARED] = "try_shared",
+														  [LE_SYNC_TRY_PERMIT] = "try_permit",
+														  [LE_SYNC_TRY_CANDIDATE] = "try_candidate",
+														  [LE_SYNC_ENQUEUE_LOCK] = "enqueue_lock",
+														  [LE_SYNC_ENQUEUE_SHARED] = "enqueue_shared",
+														  [LE_SYNC_ENQUEUE_PERMIT] = "enqueue_permit",
+														  [LE_SYNC_ENQUEUE_CANDIDATE] = "enqueue_candidate",
+														  [LE_SYNC_PROCLAIM] = "proclaim"};
+
+static void
+bad_items(const char *detail)
+{
+	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("items cannot be read"),
+					errdetail_internal("%s", detail)));
+}
+
+static LeSyncAction
+read_action(LeText word)
+{
+	for (int action = 0; action < LE_SYNC_ACTIONS; action++)
+	{
+		if (strlen(action_words[action]) == word.len &&
+			memcmp(action_words[action], word.data, word.len) == 0)
+			return (LeSyncAction) action;
+	}
+	bad_items(
+		psprintf("There is no action \"%.*s\".", pg_mbcliplen(word.data, (int) word.len, 64), word.data));
+	return LE_SYNC_ACTIONS;
+}
+
+/* Has the action a name in common with others: may it be asked for several at once? */
+static bool
+takes_several(LeSyncAction action)
+{
+	return action == LE_SYNC_TRY_LOCK || action == LE_SYNC_TRY_SHARED || action == LE_SYNC_ENQUEUE_LOCK ||
+		   action == LE_SYNC_ENQUEUE_SHARED;
+}
+
+/*
+ * The function that does the same for one name, or for several.  Who may not call that may not have it done
+ * here either.
+ */
+typedef struct Single
+{
+	const char *name;
+	int nargs;
+	Oid args[6];
+} Single;
+
+static const Single *
+single_of(LeSyncAction action, bool several)
+{
+	static const Single release = {"release_lock", 4, {TEXTOID, INT8OID, INTERVALOID, BOOLOID}};
+	static const Single resign = {"resign", 2, {TEXTOID, INT8OID}};
+	static const Single proclaim = {"proclaim", 3, {TEXTOID, INT8OID, TEXTOID}};
+	static const Single lock = {
+		"acquire_lock", 6, {TEXTOID, INTERVALOID, INTERVALOID, TEXTOID, TEXTOID, INT8OID}};
+	static const Single locks = {
+		"acquire_locks", 6, {TEXTARRAYOID, INTERVALOID, INTERVALOID, TEXTOID, TEXTOID, INT8OID}};
+	static const Single permit = {
+		"acquire_permit", 6, {TEXTOID, INT4OID, INTERVALOID, INTERVALOID, TEXTOID, INT8OID}};
+	static const Single campaign = {
+		"campaign", 6, {TEXTOID, TEXTOID, INTERVALOID, INTERVALOID, TEXTOID, INT8OID}};
+	static const Single place = {"enqueue_lock", 5, {TEXTOID, INTERVALOID, TEXTOID, TEXTOID, INT8OID}};
+	static const Single places = {"enqueue_locks", 5, {TEXTARRAYOID, INTERVALOID, TEXTOID, TEXTOID, INT8OID}};
+	static const Single permit_place = {
+		"enqueue_permit", 5, {TEXTOID, INT4OID, INTERVALOID, TEXTOID, INT8OID}};
+	static const Single candidate = {
+		"enqueue_candidate", 5, {TEXTOID, TEXTOID, INTERVALOID, TEXTOID, INT8OID}};
+
+	switch (action)
+	{
+		case LE_SYNC_RELEASE:
+			return &release;
+		case LE_SYNC_RESIGN:
+			return &resign;
+		case LE_SYNC_PROCLAIM:
+			return &proclaim;
+		case LE_SYNC_TRY_PERMIT:
+			return &permit;
+		case LE_SYNC_TRY_CANDIDATE:
+			return &campaign;
+		case LE_SYNC_ENQUEUE_PERMIT:
+			return &permit_place;
+		case LE_SYNC_ENQUEUE_CANDIDATE:
+			return &candidate;
+		case LE_SYNC_TRY_LOCK:
+		case LE_SYNC_TRY_SHARED:
+			return several ? &locks : &lock;
+		default:
+			return several ? &places : &place;
+	}
+}
+
+/* Error 42501 where the role may not call that function. */
+static void
+check_right(Oid lease_sync, LeSyncAction action, bool several)
+{
+	const Single *single = single_of(action, several);
+	List *name = list_make2(makeString(get_namespace_name(get_func_namespace(lease_sync))),
+							makeString(pstrdup(single->name)));
+	Oid function = LookupFuncName(name, single->nargs, single->args, true);
+
+	if (!OidIsValid(function) || le_may_execute(function))
+		return;
+	ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					errmsg("permission denied for function %s", single->name),
+					errdetail("lease_sync() does for a role what the role may have done by itself.")));
+}
+
+/* The number of an item's text; NULL is none. */
+static int64
+read_number(const LeText *text, const char *what)
+{
+	char *copy;
+
+	if (text->data == NULL)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be null", what)));
+	copy = pnstrdup(text->data, text->len);
+	return DatumGetInt64(DirectFunctionCall1(int8in, CStringGetDatum(copy)));
+}
+
+/* What cannot be a token becomes one that holds nothing. */
+static int64
+read_token(const LeText *text, const char *what)
+{
+	int64 token = read_number(text, what);
+
+	return token > 0 ? token : -1;
+}
+
+/* Check the texts of an item, and turn them into what is sent.  Errors are those of single calls. */
+static void
+read_item(const LeText *texts, LeSyncSpec *spec)
+{
+	LeText value = texts[TEXT_VALUE];
+
+	spec->name =
+		le_check_text(texts[TEXT_NAME], le_sync_elects(spec->action) ? "election" : "name", LE_MAX_NAME);
+	switch (spec->action)
+	{
+		case LE_SYNC_RELEASE:
+			spec->hold_for = le_check_hold_for(value);
+			spec->number = read_token(&texts[TEXT_NUMBER], "token");
+			return;
+		case LE_SYNC_RESIGN:
+			spec->number = read_token(&texts[TEXT_NUMBER], "term");
+			return;
+		case LE_SYNC_PROCLAIM:
+			spec->number = read_token(&texts[TEXT_NUMBER], "term");
+			spec->value = le_check_text(value, "candidate", LE_MAX_VALUE);
+			return;
+		case LE_SYNC_TRY_CANDIDATE:
+		case LE_SYNC_ENQUEUE_CANDIDATE:
+			spec->value = le_check_text(value, "candidate", LE_MAX_VALUE);
+			break;
+		case LE_SYNC_TRY_PERMIT:
+		case LE_SYNC_ENQUEUE_PERMIT:
+			spec->number = le_check_permits(read_number(&texts[TEXT_NUMBER], "permits"));
+			break;
+		default:
+			break;
+	}
+	if (texts[TEXT_OWNER].data != NULL)
+		spec->owner = le_check_text(texts[TEXT_OWNER], "owner", LE_MAX_OWNER);
+}
+
+/* An error that is not meant for this item alone: a cancel, or the end of the backend. */
+static bool
+is_of_session(int sqlstate)
+{
+	int class = ERRCODE_TO_CATEGORY(sqlstate);
+
+	return class == ERRCODE_TO_CATEGORY(ERRCODE_OPERATOR_INTERVENTION) ||
+		   class == ERRCODE_TO_CATEGORY(ERRCODE_INTERNAL_ERROR) || sqlstate == ERRCODE_OUT_OF_MEMORY;
+}
+
+/* In PG_CATCH: the error, for the row of an item. */
+static ErrorData *
+caught(MemoryContext context)
+{
+	ErrorData *error;
+
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	if (is_of_session(error->sqlerrcode))
+		PG_RE_THROW();
+	FlushErrorState();
+	return error;
+}
+
+/* Of several names of a request none is there twice. */
+static void
+check_names(const LeSyncSpec *specs, uint32 n)
+{
+	LeText *names;
+
+	if (n == 1)
+		return;
+	names = palloc_array(LeText, n);
+	for (uint32 i = 0; i < n; i++)
+		names[i] = specs[i].name;
+	le_check_duplicates(names, (int) n);
+}
+
+/* Read one item with n names, whose texts are in a row, into specs. */
+static ErrorData *
+try_read(Oid lease_sync, const LeText *texts, LeSyncSpec *specs, uint32 n)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ErrorData *volatile error = NULL;
+
+	PG_TRY();
+	{
+		check_right(lease_sync, specs[0].action, n > 1);
+		for (uint32 i = 0; i < n; i++)
+		{
+			read_item(texts + i * TEXTS, &specs[i]);
+			specs[i].more = i + 1 < n;
+		}
+		check_names(specs, n);
+	}
+	PG_CATCH();
+	{
+		error = caught(context);
+	}
+	PG_END_TRY();
+	return error;
+}
+
+/* The array as texts; NULL is a text without data. */
+static LeText *
+texts_of(ArrayType *array, int *n)
+{
+	Datum *elements;
+	bool *nulls;
+	LeText *texts;
+
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, n);
+	texts = palloc0_array(LeText, Max(*n, 1));
+	for (int i = 0; i < *n; i++)
+	{
+		if (!nulls[i])
+		{
+			text *value = DatumGetTextPP(elements[i]);
+
+			texts[i] = (LeText){VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};
+		}
+	}
+	return texts;
+}
+
+/*
+ * Read the items.  Rows with the same number and action, one behind the other, are one request for several
+ * names.
+ */
+static void
+read_items(FunctionCallInfo fcinfo, int argument, Call *call)
+{
+	int ntexts, n;
+	LeText *texts;
+
+	if (PG_ARGISNULL(argument))
+		return;
+	texts = texts_of(PG_GETARG_ARRAYTYPE_P(argument), &ntexts);
+	n = ntexts / TEXTS;
+	if (ntexts % TEXTS != 0)
+		bad_items(psprintf("Each item has %d texts; there are %d.", TEXTS, ntexts));
+	if (n > LE_SYNC_NAMES)
+		bad_items(psprintf("There are %d; at most %d names are possible.", n, LE_SYNC_NAMES));
+	call->specs = palloc0_array(LeSyncSpec, n);
+	call->items = palloc0_array(Asked, n);
+	for (int i = 0, next; i < n; i = next)
+	{
+		Asked *item = &call->items[call->nitems++];
+		LeSyncSpec *specs = &call->specs[call->sync.nitems];
+		const LeText *first = texts + i * TEXTS;
+
+		if (call->nitems > LE_SYNC_ITEMS)
+			bad_items(psprintf("At most %d are possible.", LE_SYNC_ITEMS));
+		if (first[TEXT_ACTION].data == NULL)
+			bad_items("An action must not be null.");
+		item->number = (int32) read_number(&first[TEXT_ITEM], "number of an item");
+		item->first = call->sync.nitems;
+		for (next = i; next < n; next++)
+		{
+			const LeText *other = texts + next * TEXTS;
+
+			if (next > i && (other[TEXT_ITEM].data == NULL || other[TEXT_ACTION].data == NULL ||
+							 read_number(&other[TEXT_ITEM], "number of an item") != item->number))
+				break;
+			specs[next - i].action = read_action(other[TEXT_ACTION]);
+			if (next > i && (specs[next - i].action != specs[0].action || !takes_several(specs[0].action)))
+				bad_items(psprintf("Item %d is there twice.", item->number));
+		}
+		item->error = try_read(fcinfo->flinfo->fn_oid, first, specs, (uint32) (next - i));
+		if (item->error == NULL)
+		{
+			item->names = (uint32) (next - i);
+			call->sync.nitems += item->names;
+		}
+	}
+	call->sync.items = call->specs;
+	call->sync.results = palloc0_array(LeReply, Max(call->sync.nitems, 1));
+}
+
+/* --- 2. releases that nobody waits for --- */
+
+/* Are all items releases, of locks, that can be mailed with this commit? */
+static bool
+may_be_mailed(FunctionCallInfo fcinfo, const Call *call)
+{
+	Size size = 0;
+
+	if (call->sync.nitems == 0 || le_release_waits() || !le_release_is_final(fcinfo))
+		return false;
+	for (uint32 i = 0; i < call->sync.nitems; i++)
+	{
+		const LeSyncSpec *spec = &call->specs[i];
+
+		if (!le_sync_releases(spec->action) || spec->number <= 0 || spec->hold_for > 0)
+			return false;
+		size += le_release_size(spec->name.len);
+	}
+	return size <= LE_RELEASES_SIZE;
+}
+
+/* Mail them.  False: there is no manager, or something is left to do from before. */
+static bool
+mail_releases(const Call *call)
+{
+	if (le_my_mailbox == NULL || !le_pending_is_free() || !le_pending_begin_async())
+		return false;
+	for (uint32 i = 0; i < call->sync.nitems; i++)
+	{
+		const LeSyncSpec *spec = &call->specs[i];
+
+		le_pending_add_async(spec->number, le_sync_elects(spec->action) ? LE_KIND_ELECTION : LE_KIND_LOCK,
+							 spec->name, LE_PENDING_ALL, call->sync.lease);
+	}
+	return true;
+}
+
+/* --- 3. rows --- */
+
+/* A row: its columns, as SQL declares them. */
+typedef struct Row
+{
+	const Asked *item;
+	const char *event;
+	const char *kind;
+	LeText name;
+	int64 token;
+	int64 queue_position; /* 0: none */
+	LeText owner;
+	const char *reason;
+	const ErrorData *error;
+
+	/* of the lease */
+	const LeSync *sync;
+} Row;
+
+static void
+put_row(ReturnSetInfo *rsinfo, const Row *row)
+{
+	const ErrorData *error = row->error;
+	const LeSync *sync = row->sync;
+	char channel[LE_CHANNEL_SIZE];
+	LeTuple tuple = {0};
+
+	le_tuple_add_if(&tuple, row->item != NULL, Int32GetDatum(row->item != NULL ? row->item->number : 0));
+	le_tuple_add_string(&tuple, row->event);
+	le_tuple_add_string(&tuple, row->kind);
+	le_tuple_add_text(&tuple, row->name);
+	le_tuple_add_if(&tuple, row->token != 0, Int64GetDatum(row->token));
+	le_tuple_add_if(&tuple, row->queue_position != 0, Int64GetDatum(row->queue_position));
+	le_tuple_add_text(&tuple, row->owner);
+	le_tuple_add_string(&tuple, row->reason);
+	le_tuple_add_string(&tuple, error != NULL ? unpack_sql_state(error->sqlerrcode) : NULL);
+	le_tuple_add_string(&tuple, error != NULL ? error->message : NULL);
+	le_tuple_add_string(&tuple, error != NULL ? error->detail : NULL);
+	le_tuple_add_string(&tuple, error != NULL ? error->hint : NULL);
+
+	if (sync != NULL && sync->answered && le_notify & LE_NOTIFY_WAITERS)
+		le_channel_of_lease(sync->lease, channel);
+	le_tuple_add_if(&tuple, sync != NULL && sync->validity > 0,
+					sync != NULL ? le_interval_datum(Min(sync->validity, LE_MAX_TTL)) : 0);
+	le_tuple_add_if(&tuple, sync != NULL && sync->answered,
+					Int64GetDatum(sync != NULL ? sync->told.incarnation : 0));
+	le_tuple_add_if(&tuple, sync != NULL && sync->answered,
+					Int64GetDatum(sync != NULL ? (int64) sync->told.seen : 0));
+	le_tuple_add_if(&tuple, sync != NULL && sync->answered,
+					BoolGetDatum(sync != NULL && sync->told.from_start));
+	le_tuple_add_string(&tuple,
+						sync != NULL && sync->answered && le_notify & LE_NOTIFY_WAITERS ? channel : NULL);
+	le_tuple_put(rsinfo, &tuple);
+}
+
+/* The error of an item that the manager has refused, as a single call would have it; NULL: it is none. */
+static ErrorData *
+refusal(const LeSyncSpec *spec, const LeSync *sync, const LeReply *result)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ErrorData *volatile error = NULL;
+	LeCommand cmd = {.type = le_sync_releases(spec->action)     ? LE_CMD_RELEASE
+							 : spec->action == LE_SYNC_PROCLAIM ? LE_CMD_PROCLAIM
+																: LE_CMD_ACQUIRE,
+					 .kind = le_sync_elects(spec->action) ? LE_KIND_ELECTION : LE_KIND_LOCK,
+					 .name = spec[result->which].name,
+					 .token = spec->number,
+					 .permits = (int32) spec->number,
+					 .lease = sync->lease,
+					 .role = sync->role};
+
+	if (result->status == LE_QUEUED && cmd.type != LE_CMD_PROCLAIM)
+		return NULL;
+	PG_TRY();
+	{
+		le_check_reply(&cmd, result);
+	}
+	PG_CATCH();
+	{
+		error = caught(context);
+	}
+	PG_END_TRY();
+	return error;
+}
+
+/* What has become of an item that was carried out. */
+static const char *
+event_of(const LeSyncSpec *spec, const LeReply *result)
+{
+	if (result->status == LE_NOT_HELD)
+		return "not_held";
+	if (le_sync_releases(spec->action))
+		return "released";
+	if (spec->action == LE_SYNC_PROCLAIM)
+		return "proclaimed";
+	return result->status == LE_QUEUED ? "queued" : result->status == LE_OK ? "granted" : "not_granted";
+}
+
+/* Has it been carried out, without being as durable yet as what it tells has to be? */
+static bool
+is_pending(const LeSyncSpec *spec, const LeSync *sync, const LeReply *result)
+{
+	if (sync->durable || (result->status != LE_OK && result->status != LE_QUEUED))
+		return false;
+	return !le_sync_releases(spec->action) || spec->hold_for > 0 || le_release_waits();
+}
+
+static void
+put_item(ReturnSetInfo *rsinfo, const Call *call, const Asked *item)
+{
+	const LeSync *sync = &call->sync;
+	const LeSyncSpec *spec = &call->specs[item->first];
+	const LeReply *result = &sync->results[item->first];
+	ErrorData unwritable = {.sqlerrcode = sync->sqlstate,
+							.message = sync->message,
+							.hint = (char *) le_answer_hint(sync->sqlstate)};
+	Row row = {.item = item, .event = "error", .error = item->error};
+
+	if (item->error == NULL)
+	{
+		row.kind = le_kind_word(le_sync_elects(spec->action) ? LE_KIND_ELECTION : LE_KIND_LOCK);
+		row.name = spec->name;
+		row.owner = spec->owner;
+		if (sync->sqlstate != 0)
+			row.error = &unwritable;
+		else if (!sync->told.applied)
+			return; /* an old call: it was not carried out */
+		else
+			row.error = refusal(spec, sync, result);
+	}
+	if (row.error == NULL)
+	{
+		bool pending = is_pending(spec, sync, result);
+
+		row.event = pending ? "pending" : event_of(spec, result);
+		if (!pending && !le_sync_releases(spec->action))
+			row.token = result->token;
+		if (strcmp(row.event, "queued") == 0)
+			row.queue_position = result->position;
+	}
+	put_row(rsinfo, &row);
+}
+
+static void
+put_news(ReturnSetInfo *rsinfo, const LeNewsItem *news)
+{
+	const char *name = (const char *) (news + 1);
+	Row row = {.event = news->granted ? "granted" : "queued", .token = news->token};
+
+	if (news->ending != LE_END_NONE)
+	{
+		row.event = "lost";
+		row.reason = le_end_name((LeEnd) news->ending);
+	}
+	else
+	{
+		row.kind = le_kind_word((LeKind) news->kind);
+		row.name = (LeText){name, news->name_len};
+		row.owner = (LeText){news->has_owner ? name + news->name_len : NULL, news->owner_len};
+	}
+	put_row(rsinfo, &row);
+}
+
+static void
+put_rows(ReturnSetInfo *rsinfo, Call *call)
+{
+	LeSync *sync = &call->sync;
+
+	/* what is not durable is news for a later call */
+	if (!sync->durable)
+	{
+		sync->told.seen = sync->told.from_start ? 0 : sync->seen;
+		resetStringInfo(&sync->news);
+	}
+	put_row(rsinfo, &(Row){.event = "lease", .sync = sync});
+	for (int i = 0; i < call->nitems; i++)
+		put_item(rsinfo, call, &call->items[i]);
+	for (int at = 0; at < sync->news.len;)
+	{
+		const LeNewsItem *news = (const LeNewsItem *) (sync->news.data + at);
+
+		put_news(rsinfo, news);
+		at += (int) le_news_size(news);
+	}
+}
+
+/* --- a call --- */
+
+/* lease_sync(lease, call, seen_incarnation, seen_news, items, wait) */
+Datum
+le_lease_sync(PG_FUNCTION_ARGS)
+{
+	Call call = {0};
+	LeSync *sync = &call.sync;
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	PreventInTransactionBlock(true, "lease_sync()");
+	sync->lease = le_arg_number(fcinfo, 0, "lease", 1, PG_INT64_MAX, "It is the number of a lease.");
+	sync->call = le_arg_number(fcinfo, 1, "call", 1, PG_INT64_MAX, "Each call has a higher number.");
+	sync->incarnation = PG_ARGISNULL(2) ? 0 : PG_GETARG_INT64(2);
+	sync->seen = PG_ARGISNULL(3) ? 0 : (uint64) Max(PG_GETARG_INT64(3), 0);
+	sync->role = GetUserId();
+	read_items(fcinfo, 4, &call);
+	InitMaterializedSRF(fcinfo, 0);
+	le_check_can_attach();
+
+	/* releases alone, and nobody waits */
+	if (PG_ARGISNULL(5))
+	{
+		for (uint32 i = 0; i < sync->nitems; i++)
+		{
+			if (!le_sync_releases(call.specs[i].action))
+				ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("wait must not be null"),
+								errdetail("Only releases need not be waited for.")));
+		}
+		if (may_be_mailed(fcinfo, &call) && mail_releases(&call))
+		{
+			sync->told.applied = sync->durable = true;
+			put_row(rsinfo, &(Row){.event = "lease", .sync = sync});
+			for (int i = 0; i < call.nitems; i++)
+				put_item(rsinfo, &call, &call.items[i]);
+			return (Datum) 0;
+		}
+	}
+	else
+		sync->wait = le_arg_wait(fcinfo, 5);
+
+	/* all else */
+	le_sync(sync);
+	if (sync->renewal.status == LE_DENIED)
+		le_raise_other_lease(sync->lease);
+	if (sync->renewal.status == LE_NO_LEASE)
+		put_row(rsinfo, &(Row){.event = "gone", .reason = le_end_name((LeEnd) sync->renewal.ending)});
+	else
+		put_rows(rsinfo, &call);
+	return (Datum) 0;
+}

@@ -1,0 +1,296 @@
+# lease_sync(): one call renews a lease, does what its client asks for, and tells all that has become of the lease.
+# Promises: M, D, L, G
+# Needs: faults
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', faults => 1);
+
+# A client of a lease: what it has seen, and the number of its next call.
+sub client
+{
+	my ($s, %opts) = @_;
+	my $ttl = $opts{ttl} // '30 s';
+
+	return { s => $s, lease => $opts{lease} // $s->query("SELECT grant_lease('$ttl')"), call => 0 };
+}
+
+sub array { return "'{" . join(',', map { defined $_ ? qq{"$_"} : 'NULL' } map { @$_ } @_) . "}'"; }
+
+# The SQL of its next call with these items: [number, action, name, number, owner, value].
+sub call_sql
+{
+	my ($c, $items, $wait) = @_;
+	my ($incarnation, $news) = map { $_ // 'NULL' } @$c{ 'incarnation', 'news' };
+
+	$c->{call}++;
+	return "SELECT * FROM lease_sync($c->{lease}, $c->{call}, $incarnation, $news, " . array(map { [ @$_, (undef) x (6 - @$_) ] } @{ $items // [] }) . ', ' . ($wait // q{'5 s'}) . ')';
+}
+
+# Reads its rows; the first one is the lease's.
+sub read_rows
+{
+	my ($c, $out) = @_;
+	my @columns = qw(item event kind name token queue_position owner reason sqlstate message detail hint validity incarnation news complete channel);
+	my @rows;
+
+	foreach my $line (split /\n/, $out)
+	{
+		my %row;
+		@row{@columns} = map { $_ eq '' ? undef : $_ } split /\|/, $line, -1;
+		push @rows, \%row;
+	}
+	my $first = shift @rows;
+	return undef unless defined $first;
+	$c->{last} = $first;
+	@$c{ 'incarnation', 'news' } = @$first{ 'incarnation', 'news' } if defined $first->{incarnation};
+	return \@rows;
+}
+
+sub sync
+{
+	my ($c, $items, $wait) = @_;
+	return read_rows($c, $c->{s}->query(call_sql($c, $items, $wait)));
+}
+
+# Rows in short: item:event[:name][:sqlstate], news without an item.
+sub short
+{
+	return join ' ', map { join ':', ($_->{item} // '-'), $_->{event}, grep { defined } @$_{ 'name', 'sqlstate', 'reason' } } @{ $_[0] };
+}
+
+sub held { return one('SELECT count(*) FROM lock_election.locks WHERE mode IS NOT NULL'); }
+
+sub end_all
+{
+	one(q{SELECT force_release_role(current_user::regrole)});
+	nothing_left($node);
+	return;
+}
+
+subtest 'what a client does all day' => sub {
+	my ($s, $other) = (session($node), session($node));
+	my $c = client($s);
+	my ($rows, $token, $held);
+
+	$rows = sync($c);
+	is(short($rows), '', 'a new lease has no news');
+	is($c->{last}{event}, 'lease', 'but is told of itself');
+	is($c->{last}{validity}, '00:00:30', 'it is valid for its TTL');
+	is($c->{last}{complete}, 't', 'and that was all that there is');
+	like($c->{last}{channel}, qr/^le_[0-9a-f]{32}$/, 'it has a channel');
+
+	$held = $other->query(q{SELECT acquire_lock('b')});
+	$rows = sync($c, [ [ 1, 'try_lock', 'a', undef, 'me#1' ], [ 2, 'try_lock', 'b', undef, 'me#2' ], [ 3, 'enqueue_lock', 'b', undef, 'me#3' ], [ 4, 'try_candidate', 'e', undef, 'me#4', 'here' ] ]);
+	is(short($rows), '1:granted:a 2:not_granted:b 3:queued:b 4:granted:e', 'each item has its own result');
+	is($rows->[2]{queue_position}, '1', 'with its place');
+	is($c->{last}{complete}, 'f', 'and no news beside them');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE lease = } . $c->{lease}), '2', 'the lease holds two');
+	$token = $rows->[0]{token};
+
+	is(short(sync($c)), '', 'nothing has happened since');
+	$other->query("SELECT release_lock('b', $held)");
+	$rows = sync($c);
+	is(short($rows), '-:granted:b', 'a place that was granted is news');
+	is($rows->[0]{owner}, 'me#3', 'with its owner');
+	is(short(sync($c)), '', 'told once');
+
+	one(q{SELECT force_release_lock('b')});
+	is(short(sync($c)), '-:lost:forced', 'so is a loss, with its reason');
+	is(short(sync($c, [ [ 7, 'proclaim', 'e', $rows->[0]{token}, undef, 'there' ], [ 8, 'release', 'a', $token ], [ 9, 'release', 'a', $token ] ])),
+		'7:not_held:e 8:released:a 9:not_held:a', 'releases come first, and what is not held is told');
+	is(short(sync($c)), '', 'what the client has released is no news');
+
+	# from the beginning
+	$c->{incarnation} = undef;
+	is(short(sync($c)), '-:granted:e -:lost:forced', 'without what it has seen it is told all that hangs on the lease, and the losses that are still known');
+	is($c->{last}{complete}, 't', 'and that this is all');
+	is($s->query("SELECT revoke_lease($c->{lease})"), 't', 'the lease is revoked');
+	sync($c);
+	is("$c->{last}{event} $c->{last}{reason}", 'gone revoked', 'and a call says so');
+	$_->quit foreach $s, $other;
+	end_all();
+};
+
+subtest 'a release of the call grants a place of the call' => sub {
+	my $s = session($node);
+	my $c = client($s);
+	my $first = sync($c, [ [ 1, 'try_lock', 'a', undef, 'me#1' ] ])->[0]{token};
+	my $place = sync($c, [ [ 2, 'enqueue_lock', 'a', undef, 'me#2' ] ])->[0];
+
+	is($place->{event}, 'queued', 'two holds of a session exclude each other');
+	is(short(sync($c, [ [ 3, 'release', 'a', $first ] ])), '3:released:a -:granted:a', 'handed on in one round trip');
+	is(short(sync($c, [ [ 4, 'release', 'a', $place->{token} ], [ 5, 'enqueue_lock', 'a', undef, 'me#5' ] ])), '4:released:a 5:granted:a', 'released and acquired in one');
+	$s->quit;
+	end_all();
+};
+
+subtest 'several names, permits, shared locks' => sub {
+	my ($s, $other) = (session($node), session($node));
+	my $c = client($s);
+	my $held = $other->query(q{SELECT acquire_lock('y')});
+	my $rows = sync($c, [ [ 1, 'enqueue_lock', 'x', undef, 'me#1' ], [ 1, 'enqueue_lock', 'y', undef, 'me#1' ], [ 2, 'try_permit', 'p', 2, 'me#2' ], [ 3, 'try_permit', 'p', 2, 'me#3' ], [ 4, 'try_permit', 'p', 2, 'me#4' ], [ 5, 'enqueue_shared', 's', undef, 'me#5' ] ]);
+
+	is(short($rows), '1:queued:x 2:granted:p 3:granted:p 4:not_granted:p 5:granted:s', 'each of its kind');
+	$other->query("SELECT release_lock('y', $held)");
+	is(short(sync($c)), '-:granted:x -:granted:y', 'both names are granted together');
+	is(short(sync($c, [ [ 1, 'try_lock', 'v' ], [ 1, 'try_lock', 'w' ] ])), '1:granted:v', 'two that are free');
+	$_->quit foreach $s, $other;
+	end_all();
+};
+
+subtest 'one item that is wrong' => sub {
+	my $s = session($node);
+	my $c = client($s);
+	my $long = 'x' x 256;
+	my $rows;
+
+	one(q{SELECT acquire_permit('p', 3)});
+	$rows = sync($c, [ [ 1, 'try_lock', 'a' ], [ 2, 'try_lock', '' ], [ 3, 'try_lock', $long ], [ 4, 'try_permit', 'q', 0 ], [ 5, 'try_lock', 'p' ],
+			[ 6, 'release', 'a', 'x1' ], [ 7, 'release', 'a', 5, undef, '100 days' ], [ 8, 'try_lock', 'b', undef, $long ], [ 9, 'try_candidate', 'e' ], [ 10, 'try_lock', 'c' ], [ 11, 'try_lock', 'd' ], [ 11, 'try_lock', 'd' ] ]);
+	is(short($rows), '1:granted:a 2:error:22023 3:error:22023 4:error:22023 5:error:p:22023 6:error:22P02 7:error:22023 8:error:22023 9:error:22023 10:granted:c 11:error:22023',
+		'is an error of that item alone');
+	like($rows->[4]{message}, qr/"p" is in use in another way/, 'with a message');
+	ok(defined $rows->[4]{detail}, 'and a detail');
+	is($c->{last}{validity}, '00:00:30', 'the lease is renewed');
+
+	# limits
+	one('ALTER SYSTEM SET lock_election.max_locks_per_role = 4; SELECT pg_reload_conf()');
+	wait_for_sql($node, 'SHOW lock_election.max_locks_per_role', '4');
+	wait_until(sub { $rows = sync($c, [ [ 1, 'try_lock', 'd' ], [ 2, 'try_lock', 'f' ] ]); my $ok = short($rows) =~ /error/; sync($c, [ map { [ 9, 'release', $_->{name}, $_->{token} ] } grep { defined $_->{token} } @$rows ]) unless $ok; $ok; });
+	is(short($rows), '1:granted:d 2:error:f:53400', 'so is a limit');
+	is($rows->[1]{hint}, 'See lock_election.max_locks_per_role (4).', 'with its hint');
+	one('ALTER SYSTEM RESET lock_election.max_locks_per_role; SELECT pg_reload_conf()');
+	wait_for_sql($node, 'SHOW lock_election.max_locks_per_role', '100000');
+
+	# what is no item
+	foreach my $bad ("'{1,try_lock}'", q{'{1,steal,a,NULL,NULL,NULL}'}, q{'{1,NULL,a,NULL,NULL,NULL}'}, q{'{NULL,try_lock,a,NULL,NULL,NULL}'}, q{'{1,try_permit,a,1,NULL,NULL,1,try_permit,b,1,NULL,NULL}'},
+		"(SELECT array_agg(x) FROM generate_series(1, 129) AS i, LATERAL unnest(ARRAY[i::text, 'try_lock', 'n' || i, NULL, NULL, NULL]) AS x)")
+	{
+		$s->query('SELECT * FROM lease_sync(' . $c->{lease} . ', ' . ++$c->{call} . ", NULL, NULL, $bad)");
+		like($s->error, qr/22023|22P02/, "what cannot be read is an error of the call: $bad");
+	}
+	$s->quit;
+	end_all();
+};
+
+subtest 'old calls' => sub {
+	my ($s, $late) = (session($node), session($node));
+	my $c = client($s);
+	my ($old, $rows);
+
+	sync($c);
+	$old = call_sql($c, [ [ 1, 'try_permit', 'p', 9, 'me#1' ] ]);
+	$rows = sync($c, [ [ 1, 'try_permit', 'p', 9, 'me#1' ] ]);
+	is(short($rows), '1:granted:p', 'a call is sent again under a new number');
+	$rows = read_rows({ %$c }, $late->query($old));
+	is(short($rows), '-:granted:p', 'the old one, which arrives late, tells what there is');
+	is(held(), '1', 'and does nothing');
+	$s->query($old);
+	is(held(), '1', 'nor does it when it is repeated');
+
+	# of another incarnation
+	$old = call_sql({ %$c }, [ [ 2, 'try_permit', 'p', 9, 'me#2' ] ]);
+	replace_manager();
+	$rows = read_rows({ %$c }, $late->query($old));
+	is(short($rows), '-:granted:p', 'neither does one that has seen another incarnation');
+	is(held(), '1', 'whatever its number is');
+	$rows = sync($c, [ [ 3, 'try_permit', 'p', 9, 'me#3' ] ]);
+	is(short($rows), '-:granted:p', 'so the first call after that only tells all');
+	is($c->{last}{complete}, 't', 'from the beginning');
+	is(short(sync($c, [ [ 3, 'try_permit', 'p', 9, 'me#3' ] ])), '3:granted:p', 'and the next one is carried out');
+	$_->quit foreach $s, $late;
+	end_all();
+};
+
+subtest 'more losses and more holds than are kept, or fit' => sub {
+	my $s = session($node);
+	my $c = client($s);
+	my @names = map { "n$_" } 1 .. 120;
+	my ($rows, %held);
+
+	$rows = sync($c, [ map { [ $_, 'try_lock', "n$_", undef, "me#$_" ] } 1 .. 120 ]);
+	is(scalar(grep { $_->{event} eq 'granted' } @$rows), 120, 'items that do not fit into a mailbox');
+	one(qq{SELECT count(force_release_lock('$_'))}) foreach @names[ 0 .. 19 ];
+	$rows = sync($c);
+	is($c->{last}{complete}, 't', 'more losses than are kept: all is told');
+	$held{ $_->{name} } = 1 foreach grep { $_->{event} eq 'granted' } @$rows;
+	is(join(' ', sort keys %held), join(' ', sort @names[ 20 .. 119 ]), 'in several pages, each hold once');
+	is(scalar(grep { defined $_->{name} } @$rows), 100, 'and nothing twice');
+	one(qq{SELECT count(force_release_lock('$_'))}) foreach @names[ 20, 21 ];
+	$rows = sync($c, [ map { [ $_, 'release', $names[$_], 1 ] } 22 .. 30 ]);
+	is(scalar(grep { ($_->{event} // '') eq 'lost' } @$rows), 2, 'losses beside items');
+	$s->quit;
+	end_all();
+};
+
+subtest 'where it may not be called' => sub {
+	my $s = session($node);
+	my $c = client($s);
+
+	$s->query('BEGIN');
+	sync($c, [ [ 1, 'try_lock', 'a' ] ]);
+	like($s->error, qr/25001.*lease_sync\(\) cannot run inside a transaction block/, 'in a transaction block');
+	$s->query('ROLLBACK');
+	$s->query('SELECT 1\\; ' . call_sql($c) . '\\; SELECT 1');
+	like($s->error, qr/25001/, 'in a statement of several');
+	$s->query("SELECT * FROM lease_sync($c->{lease}, NULL)");
+	like($s->error, qr/22023.*call must not be null/, 'without a number');
+	$s->query(call_sql($c, [ [ 1, 'try_lock', 'a' ] ], 'NULL'));
+	like($s->error, qr/22023.*wait must not be null/, 'without a wait, for more than releases');
+	is(held(), '0', 'and nothing is held');
+	one('CREATE ROLE stranger LOGIN');
+	my $other = session($node, user => 'stranger');
+	$other->query(call_sql($c));
+	like($other->error, qr/42501.*lease $c->{lease} belongs to another role/, "another role's lease");
+
+	# what a role may not do by a function of its own, it may not do here
+	one('REVOKE EXECUTE ON FUNCTION acquire_lock, enqueue_locks FROM PUBLIC');
+	my $d = client($other);
+	is(short(sync($d, [ [ 1, 'try_lock', 'a' ], [ 2, 'enqueue_lock', 'b' ], [ 3, 'enqueue_lock', 'c' ], [ 3, 'enqueue_lock', 'd' ], [ 4, 'try_permit', 'p', 1 ] ])),
+		'1:error:42501 2:granted:b 3:error:42501 4:granted:p', 'rights are those of the single functions');
+	one('GRANT EXECUTE ON FUNCTION acquire_lock, enqueue_locks TO PUBLIC');
+	$_->quit foreach $s, $other;
+	one(q{SELECT force_release_role('stranger')});
+	end_all();
+};
+
+subtest 'releases that nobody waits for' => sub {
+	my $s = session($node);
+	my $c = client($s);
+	my $rows = sync($c, [ map { [ $_, 'try_lock', "n$_", undef, "me#$_" ] } 1 .. 5 ]);
+
+	my $manager = manager_pid();
+	stop_asleep($manager);
+	my $out = sync($c, [ map { [ $_->{item}, 'release', $_->{name}, $_->{token} ] } @$rows ], 'NULL');
+	is(short($out), join(' ', map { "$_:released:n$_" } 1 .. 5), 'are answered without the manager');
+	ok(!defined $c->{last}{validity} && !defined $c->{last}{news}, 'and nothing is told of the lease');
+	kill 'CONT', $manager;
+	wait_for_sql($node, 'SELECT count(*) FROM lock_election.locks', '0');
+	is(short(sync($c)), '', 'they are no news');
+	$s->query(q{SET lock_election.durable_release = on});
+	my $token = sync($c, [ [ 1, 'try_lock', 'a' ] ])->[0]{token};
+	is(short(sync($c, [ [ 2, 'release', 'a', $token ] ], 'NULL')), '2:released:a', 'where they have to last');
+	is(held(), '0', 'they are made when they are told');
+	$s->quit;
+	end_all();
+};
+
+subtest 'a connection that ends leaves what hangs on the lease' => sub {
+	my $s = session($node);
+	my $c = client($s);
+
+	one(q{SELECT acquire_lock('b')});
+	sync($c, [ [ 1, 'try_lock', 'a', undef, 'me#1' ], [ 2, 'enqueue_lock', 'b', undef, 'me#2' ] ]);
+	one(sprintf q{SELECT fault_set('request-answered', 'fatal', pid => %s)}, $s->pid);
+	sync($c, [ [ 3, 'try_lock', 'c', undef, 'me#3' ] ]);
+	wait_until(sub { eval { one('SELECT fault_clear()'); 1 } });
+	$c->{s} = session($node);
+	is(short(sync($c)), '-:granted:c', 'what a lost answer would have told is news for the next connection');
+	$c->{s}->quit;
+	end_all();
+};
+done_testing();
