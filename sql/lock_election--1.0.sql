@@ -421,11 +421,14 @@ COMMENT ON FUNCTION @extschema@.set_permits(pg_catalog.text, integer) IS
 
 -- --- leases ---
 
-CREATE FUNCTION @extschema@.grant_lease(ttl interval DEFAULT '60 s', owner pg_catalog.text DEFAULT NULL)
+CREATE FUNCTION @extschema@.grant_lease(
+	ttl interval DEFAULT '60 s',
+	owner pg_catalog.text DEFAULT NULL,
+	wait interval DEFAULT NULL)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_grant_lease';
-COMMENT ON FUNCTION @extschema@.grant_lease(interval, pg_catalog.text) IS
-'Grants a lease and returns its number. Any number of locks and permits can hang on it (argument "lease"); they end with it. Errors: 22023 bad argument, 53400 the limit of lock_election.max_leases_per_role.';
+COMMENT ON FUNCTION @extschema@.grant_lease(interval, pg_catalog.text, interval) IS
+'Grants a lease and returns its number. Any number of locks and permits can hang on it (argument "lease"); they end with it. "wait" is for client libraries: so long the call waits until the lease is durable, NULL until it is; of a lease that is not durable yet lease_sync returns no validity. Errors: 22023 bad argument, 53400 the limit of lock_election.max_leases_per_role.';
 
 CREATE FUNCTION @extschema@.keep_alive(lease bigint)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE

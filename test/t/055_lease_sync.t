@@ -4,10 +4,20 @@
 use strict;
 use warnings;
 use LeTest;
+use Cwd qw(getcwd);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = new_node('main', faults => 1);
+system_or_bail('make', '-s', 'build/stall.so');
+my $stall = PostgreSQL::Test::Utils::tempdir() . '/stall';
+my $node;
+{
+	local $ENV{LD_PRELOAD} = getcwd() . '/build/stall.so';
+	local $ENV{LE_STALL} = $stall;
+	# while it is stalled the server does not stop
+	END { unlink $stall if defined $stall; }
+	$node = new_node('main', faults => 1, conf => "fsync = on\n");
+}
 
 # A client of a lease: what it has seen, and the number of its next call.
 sub client
@@ -87,11 +97,11 @@ subtest 'what a client does all day' => sub {
 	$rows = sync($c, [ [ 1, 'try_lock', 'a', undef, 'me#1' ], [ 2, 'try_lock', 'b', undef, 'me#2' ], [ 3, 'enqueue_lock', 'b', undef, 'me#3' ], [ 4, 'try_candidate', 'e', undef, 'me#4', 'here' ] ]);
 	is(short($rows), '1:granted:a 2:not_granted:b 3:queued:b 4:granted:e', 'each item has its own result');
 	is($rows->[2]{queue_position}, '1', 'with its place');
-	is($c->{last}{complete}, 'f', 'and no news beside them');
 	is(one(q{SELECT count(*) FROM lock_election.locks WHERE lease = } . $c->{lease}), '2', 'the lease holds two');
 	$token = $rows->[0]{token};
 
 	is(short(sync($c)), '', 'nothing has happened since');
+	is($c->{last}{complete}, 'f', 'and so that is not all that there is');
 	$other->query("SELECT release_lock('b', $held)");
 	$rows = sync($c);
 	is(short($rows), '-:granted:b', 'a place that was granted is news');
@@ -291,6 +301,94 @@ subtest 'a connection that ends leaves what hangs on the lease' => sub {
 	$c->{s} = session($node);
 	is(short(sync($c)), '-:granted:c', 'what a lost answer would have told is news for the next connection');
 	$c->{s}->quit;
+	end_all();
+};
+# While this runs no flush ends, and a session that has asked for one is in it.
+sub on_a_stalled_disk
+{
+	my ($code) = @_;
+	my $flusher = session($node);
+
+	append_to_file($stall, '');
+	$flusher->async(q{SELECT acquire_lock('flusher')});
+	wait_for_sql($node, 'SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = ' . $flusher->pid . q{ AND wait_event IN ('WALSync', 'WalSync')});
+	$code->();
+	unlink $stall;
+	$flusher->wait;
+	$flusher->quit;
+	return;
+}
+
+subtest 'a disk that stops' => sub {
+	my ($s, $alone) = (session($node), session($node));
+	my $c = client($s);
+	my ($rows, $new, $restarted);
+
+	sync($c, [ [ 1, 'try_lock', 'a', undef, 'me#1' ] ]);
+	on_a_stalled_disk(sub {
+		$rows = sync($c, [ [ 2, 'try_lock', 'b', undef, 'me#2' ], [ 3, 'try_lock', 'flusher', undef, 'me#3' ], [ 4, 'try_lock', '' ] ], q{'100 ms'});
+		is(short($rows), '2:pending:b 3:not_granted:flusher 4:error:22023', 'what is not durable is not told');
+		ok(!defined $rows->[0]{token}, 'nor is its token');
+		is($c->{last}{validity}, '00:00:30', 'the lease is renewed');
+		is(short(sync($c, [], q{'0 s'})), '', 'nor is it news');
+		$restarted = { %$c, incarnation => undef, news => undef };
+		is(short(sync($restarted, [], q{'0 s'})), '', 'nor for who has seen nothing');
+		$c->{call} = $restarted->{call};
+		is(short(sync($c, [ [ 5, 'release', 'a', 1 ] ], q{'0 s'})), '5:not_held:a', 'other calls go on');
+
+		# a new lease
+		$new = client($alone, lease => $alone->query(q{SELECT grant_lease('1 min', wait => '100 ms')}));
+		like($new->{lease}, qr/^\d+$/, 'a lease is granted');
+		$rows = sync($new, [ [ 1, 'try_lock', 'c', undef, 'me#1' ] ], q{'100 ms'});
+		is(short($rows), '1:pending:c', 'and used');
+		ok(!defined $new->{last}{validity}, 'but nothing is certain of it');
+	});
+	is(short(sync($c)), '-:granted:b', 'once it is durable, it is news');
+	is($restarted->{last}{complete}, 'f', 'who has seen nothing is not told that nothing is there');
+	is(short(sync($restarted)), '-:granted:a -:granted:b', 'but all of it now');
+	is($restarted->{last}{complete}, 't', 'and that it is all');
+	is(short(sync($new)), '-:granted:c', 'also of the new lease');
+	is($new->{last}{validity}, '00:01:00', 'which is valid now');
+	$_->quit foreach $s, $alone;
+	end_all();
+};
+
+# Notifications that this session has got, by their channels.
+sub notified { my ($s) = @_; return join ' ', map { /asynchronous notification "(\w+)"/i ? $1 : () } split /\n/, $s->query('SELECT 1'); }
+
+subtest 'the channel of a lease' => sub {
+	my ($s, $other) = (session($node), session($node));
+	my $c = client($s);
+	my ($held, $rows, $got);
+
+	$held = $other->query(q{SELECT acquire_lock('a')});
+	sync($c, [ [ 1, 'enqueue_lock', 'a', undef, 'me#1' ], [ 2, 'enqueue_shared', 'b', undef, 'me#2' ] ]);
+	$s->query("LISTEN $c->{last}{channel}");
+	$s->query("LISTEN $_") foreach one(q{SELECT channel FROM enqueue_lock('a')});
+	$other->query("SELECT release_lock('a', $held)");
+	ok(wait_until(sub { ($got = $s->query('SELECT 1')) =~ /notification/ }), 'a place that is granted is announced');
+	is(join(' ', $got =~ /notification "(\w+)"/g), $c->{last}{channel}, 'on the channel of the lease alone');
+	unlike($got, qr/payload/, 'without a payload');
+	is(short(sync($c)), '-:granted:a', 'and a call tells what it is');
+	$_->quit foreach $s, $other;
+	end_all();
+};
+
+subtest 'while nothing can be written' => sub {
+	my ($s, $locker) = (session($node), session($node));
+	my $c = client($s);
+	my $token = sync($c, [ [ 1, 'try_lock', 'a', undef, 'me#1' ] ])->[0]{token};
+	my $rows;
+
+	$locker->query('BEGIN; SET LOCAL allow_system_table_mods = off; LOCK TABLE _lock_election.slot IN SHARE MODE');
+	$rows = sync($c, [ [ 2, 'try_lock', 'b', undef, 'me#2' ], [ 3, 'release', 'a', $token ] ]);
+	is(short($rows), '2:error:b:55P03 3:error:a:55P03', 'each item is an error');
+	like($rows->[0]{hint}, qr/blocked_by/, 'with a hint');
+	is($c->{last}{validity}, '00:00:30', 'and the lease is renewed');
+	is(short(sync($c)), '', 'without items there is no error');
+	$locker->query('COMMIT');
+	is(short(sync($c, [ [ 2, 'try_lock', 'b', undef, 'me#2' ], [ 3, 'release', 'a', $token ] ])), '2:granted:b 3:released:a', 'afterwards all is done');
+	$_->quit foreach $s, $locker;
 	end_all();
 };
 done_testing();

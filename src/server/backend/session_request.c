@@ -85,7 +85,8 @@ typedef struct Sent
 	const LePageRequest *page; /* PAGE */
 	LeEachAnswer *answers;     /* of a command with "each" */
 	LeSync *sync;              /* SYNC */
-	LeTime sync_until;         /* ... when the wait for its durability ends */
+	LeTime until;  /* when the wait for its durability ends; 0: it has no end, and it is no SYNC */
+	bool *durable; /* ... is it durable then? */
 	bool snapshot_kept;
 } Sent;
 
@@ -225,8 +226,10 @@ gave_no_answer(const LeWait *wait, LeTime now, bool *rung)
  * LE_WAIT_OVER: there is none.
  */
 static LeWaitEnd
-wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot_kept)
+wait_for_answer(uint32 number, const Sent *sent, LeWait *wait)
 {
+	const LeCommand *cmd = sent->cmd;
+	bool snapshot_kept = sent->snapshot_kept;
 	LeMailbox *box = le_my_mailbox;
 	LeTime started_at = le_clock(), next_check_at = started_at + DeadlockTimeout * LE_MS;
 	bool rung = false, logged = false;
@@ -261,7 +264,7 @@ wait_for_answer(uint32 number, const LeCommand *cmd, LeWait *wait, bool snapshot
 
 		/* 3. the manager's notes, and a flush for others */
 		read_notes(cmd);
-		le_flush_turn(box);
+		le_flush_turn(box, sent->until != 0 ? sent->until : LE_NEVER);
 		if (pg_atomic_read_u32(&box->answered) == number)
 			break;
 
@@ -397,25 +400,30 @@ wait_for_raise(LeWait *wait)
 }
 
 /*
- * Step 5 for a lease_sync(): the flush; what is told without it is what the lease has had before.  The
- * standbys are waited for later, as for all answers.
+ * Step 5 for a lease_sync(): the flush, until the caller's wait is over.  Without it the lease is valid for
+ * what its row before has left, if there is one.  The standbys are waited for later, as for all answers.
  */
 static void
 wait_for_sync(const Sent *sent, LeWait *wait)
 {
 	LeReply *reply = &le_my_mailbox->reply;
+	uint64 lease_lsn = le_my_mailbox->sync.lease_lsn;
 
-	sent->sync->durable = true;
-	if (reply->lsn == 0 || !le_my_mailbox->need_flush || le_my_mailbox->sqlstate != 0)
+	*sent->durable = true;
+	if (reply->status != LE_OK || reply->lsn == 0 || !le_my_mailbox->need_flush ||
+		le_my_mailbox->sqlstate != 0)
 		return;
 	if (le_renewal_is_raised(reply, le_my_mailbox->need_standby))
 	{
 		wait_for_raise(wait);
 		return;
 	}
-	sent->sync->durable = le_flush_wait_until(le_my_mailbox, sent->sync_until);
-	if (!sent->sync->durable)
-		reply->valid_for = Min(reply->valid_for, reply->valid_least);
+	*sent->durable = le_flush_wait_until(le_my_mailbox, sent->until);
+	if (*sent->durable)
+		return;
+	if (lease_lsn == LE_LSN_OF_BATCH)
+		lease_lsn = reply->lsn;
+	reply->valid_for = le_flush_done((XLogRecPtr) lease_lsn) ? Min(reply->valid_for, reply->valid_least) : 0;
 }
 
 /*
@@ -474,7 +482,7 @@ send_and_wait(const Sent *sent, LeWait *wait)
 	LE_FAULT("request-posted");
 
 	/* 4. */
-	if (wait_for_answer(number, cmd, wait, sent->snapshot_kept) == LE_WAIT_OVER)
+	if (wait_for_answer(number, sent, wait) == LE_WAIT_OVER)
 	{
 		le_mail_undo(cmd->xact, cmd->subxact);
 		return LE_WAIT_OVER;
@@ -484,6 +492,8 @@ send_and_wait(const Sent *sent, LeWait *wait)
 	/* 5. */
 	if (sent->sync != NULL)
 		wait_for_sync(sent, wait);
+	else if (sent->until != 0)
+		*sent->durable = le_flush_wait_until(le_my_mailbox, sent->until);
 	else if (le_my_mailbox->reply.lsn != 0 && le_my_mailbox->need_flush)
 	{
 		if (le_renewal_is_raised(&le_my_mailbox->reply, le_my_mailbox->need_standby))
@@ -579,6 +589,16 @@ le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept)
 	request_command(cmd, reply, NULL, snapshot_kept);
 }
 
+bool
+le_request_until(LeCommand *cmd, LeReply *reply, LeTime until)
+{
+	bool durable = true;
+
+	(void) request(&(Sent){.type = LE_REQUEST_COMMAND, .cmd = cmd, .until = until, .durable = &durable});
+	*reply = le_my_mailbox->reply;
+	return durable && (reply->lsn == 0 || !le_needs_flush() || le_confirmed_by(reply->lsn, until));
+}
+
 void
 le_request_each(LeCommand *cmd, LeReply *reply, LeEachAnswer *answers)
 {
@@ -626,7 +646,8 @@ le_request_sync(LeSync *sync, LeTime until)
 	const LeReply *reply = &sync->renewal;
 	bool needs_standby = le_needs_standby();
 
-	(void) request(&(Sent){.type = LE_REQUEST_SYNC, .cmd = &cmd, .sync = sync, .sync_until = until});
+	(void) request(&(Sent){
+		.type = LE_REQUEST_SYNC, .cmd = &cmd, .sync = sync, .until = until, .durable = &sync->durable});
 	if (!sync->answered || reply->status != LE_OK)
 		return;
 	sync->validity = reply->valid_for;

@@ -20,6 +20,12 @@
 extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
 
 /*
+ * The same for a command without a wait of its own: waits until "until", a moment of le_clock(), for the answer to
+ * be durable, and returns whether it is.
+ */
+extern bool le_request_until(LeCommand *cmd, LeReply *reply, LeTime until);
+
+/*
  * The same for a command that asks for each of its names: answers has room for all
  * of them, and is filled if the reply is LE_OK.  cmd->each is set, and there is a
  * name.  The wait holds its snapshot, for it is no longer than one batch.

@@ -313,7 +313,7 @@ tell_news(LeMailbox *box, const Call *call, LeReply *reply)
 	NewsPage page = {.data = box->payload + at, .size = sizeof(box->payload) - at};
 
 	told->incarnation = le_mgr.incarnation;
-	told->from_start = !known;
+	told->from_start = !known || call->head->seen == 0;
 	told->more = false;
 	list_news(call, known ? call->head->seen : 0, &page, told, reply);
 	box->answer_at = at;
@@ -357,6 +357,9 @@ le_sync_take(Batch *batch, uint32 proc)
 	}
 	Assert(!batch->looks_only || call.head->nitems == 0);
 	call.lease = le_core_find_lease(le_mgr.core, renewal.lease);
+
+	/* a row that raises the lease is told of by the reply; before it there is another one */
+	box->sync.lease_lsn = reply.raised ? 0 : reply.wrote ? LE_LSN_OF_BATCH : reply.lsn;
 
 	/* 2. and 3. */
 	box->sync.applied = is_new(&call);

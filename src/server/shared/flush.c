@@ -6,6 +6,7 @@
 
 #include "access/xlog.h"
 #include "miscadmin.h"
+#include "storage/lwlock.h"
 #include "utils/memutils.h"
 
 #include "shared/compat.h"
@@ -14,6 +15,9 @@
 #include "shared/flush_delay.h"
 #include "shared/shmem.h"
 #include "shared/sleep.h"
+
+/* A process that must not wait for another one's flush looks this often whether that has ended; us. */
+#define LOOK_AT_LOG 200
 
 /* How many are looked at to find one that is present. */
 #define LOOK_AT 16
@@ -187,9 +191,35 @@ take_flushed(void)
 	return n;
 }
 
-/* Step 3 of shared/flush.h: this process, the flusher, flushes for all that wait, and names the next one. */
+/*
+ * Flush, unless another process keeps the log until then: its disk may have stopped, and whoever waits for that
+ * process waits for the disk.
+ */
+static bool
+flush_by(XLogRecPtr lsn, LeTime until)
+{
+	while (!le_flush_done(lsn))
+	{
+		if (until == LE_NEVER || LWLockConditionalAcquire(WALWriteLock, LW_EXCLUSIVE))
+		{
+			if (until != LE_NEVER)
+				LWLockRelease(WALWriteLock);
+			XLogFlush(lsn);
+			break;
+		}
+		if (le_clock() >= until)
+			return false;
+		pg_usleep(LOOK_AT_LOG);
+	}
+	return true;
+}
+
+/*
+ * Step 3 of shared/flush.h: this process, the flusher, flushes for all that wait, and names the next one.  until:
+ * when it gives that up if another process is in a flush, and is no candidate any more; LE_NEVER: it does not.
+ */
 static void
-flush_for_all(const LeMailbox *box, uint32 me)
+flush_for_all(const LeMailbox *box, uint32 me, LeTime until)
 {
 	XLogRecPtr wanted;
 	LeTime started_at;
@@ -200,7 +230,12 @@ flush_for_all(const LeMailbox *box, uint32 me)
 	le_flush_delay(me);
 	started_at = le_clock();
 	wanted = (XLogRecPtr) pg_atomic_read_u64(&flush()->wanted);
-	XLogFlush(wanted);
+	if (!flush_by(wanted, until))
+	{
+		pg_atomic_write_u32(&process(me - 1)->present, 0);
+		pass_on(me);
+		return;
+	}
 	Assert(wanted <= GetFlushRecPtr(NULL));
 	LE_FAULT_NOFAIL("flush-done");
 	n = take_flushed();
@@ -291,12 +326,12 @@ le_flush_enter(void)
 }
 
 void
-le_flush_turn(const LeMailbox *box)
+le_flush_turn(const LeMailbox *box, LeTime until)
 {
 	uint32 me = (uint32) le_my_proc() + 1;
 
 	if (pg_atomic_read_u32(&flush()->flusher) == me)
-		flush_for_all(box, me);
+		flush_for_all(box, me, until);
 }
 
 /*
@@ -317,7 +352,7 @@ le_flush_wait(const LeMailbox *box)
 		if (pg_atomic_read_u32(&flush()->flusher) == me)
 		{
 			/* named before our own answer was asked for: then what all want is less */
-			flush_for_all(box, me);
+			flush_for_all(box, me, LE_NEVER);
 			XLogFlush(lsn);
 			return;
 		}
@@ -329,7 +364,7 @@ le_flush_wait(const LeMailbox *box)
 		{
 			XLogFlush(lsn);
 			if (now >= give_up_at && flusher != 0 && change_flusher(flusher, me))
-				flush_for_all(box, me);
+				flush_for_all(box, me, LE_NEVER);
 			return;
 		}
 		le_sleep_reset();
@@ -338,38 +373,25 @@ le_flush_wait(const LeMailbox *box)
 	}
 }
 
-/*
- * As le_flush_wait(), but it does not flush where others do: where LE_FLUSH_PATIENCE is over, the disk is slow, or
- * the flusher is stopped, and then the WAL writer flushes.
- */
 bool
 le_flush_wait_until(const LeMailbox *box, LeTime until)
 {
 	XLogRecPtr lsn = (XLogRecPtr) box->reply.lsn;
 	uint32 me = (uint32) le_my_proc() + 1;
-	LeTime look_at = le_clock() + LE_FLUSH_PATIENCE;
 
 	while (lsn > GetFlushRecPtr(NULL))
 	{
 		LeTime now = le_clock();
 
-		if (pg_atomic_read_u32(&flush()->flusher) == me)
-			flush_for_all(box, me);
-		else if (pg_atomic_read_u32(&process(me - 1)->flush_linked) == 0)
-			XLogFlush(lsn);
-		else if (now >= until)
+		if (now >= until)
 			return false;
-		else
-		{
-			if (now >= look_at)
-			{
-				XLogSetAsyncXactLSN(lsn);
-				look_at = now + LE_FLUSH_PATIENCE;
-			}
-			le_sleep_reset();
-			if (lsn > GetFlushRecPtr(NULL) && pg_atomic_read_u32(&flush()->flusher) != me)
-				le_sleep(Min(until, look_at) - now);
-		}
+		if (pg_atomic_read_u32(&flush()->flusher) == me)
+			flush_for_all(box, me, until);
+		else if (pg_atomic_read_u32(&process(me - 1)->flush_linked) == 0)
+			return flush_by(lsn, until);
+		le_sleep_reset();
+		if (lsn > GetFlushRecPtr(NULL) && pg_atomic_read_u32(&flush()->flusher) != me)
+			le_sleep(Min(until - now, LE_FLUSH_PATIENCE));
 	}
 	return true;
 }

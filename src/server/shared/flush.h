@@ -73,14 +73,18 @@ extern void le_flush_attach(void);
 /* Before a request is posted: this process is present. */
 extern void le_flush_enter(void);
 /*
- * In each turn of its wait: flush for all, if it is named the flusher.  A session
+ * In each turn of its wait: flush for all, if it is named the flusher; but not if another process is in a flush
+ * until then, a moment of le_clock(), or LE_NEVER.  A session
  * that has flushed for itself may still be in the stack while it waits for its next
  * answer.
  */
-extern void le_flush_turn(const LeMailbox *box);
+extern void le_flush_turn(const LeMailbox *box, LeTime until);
 /* The answer is there: wait until it is flushed.  Like a commit, it cannot be interrupted. */
 extern void le_flush_wait(const LeMailbox *box);
-/* The same until this moment of le_clock(); returns whether it is flushed. */
+/*
+ * The same until this moment of le_clock(); returns whether it is flushed.  It waits for no flush that another
+ * process makes, but its own may take longer.
+ */
 extern bool le_flush_wait_until(const LeMailbox *box, LeTime until);
 /* This process has its answer, or waits no longer.  May not fail: called by exits and errors. */
 extern void le_flush_leave(void);

@@ -158,6 +158,9 @@ typedef struct LeReleases
 /* the extension was dropped: the releases of the commit are thrown away */
 #define LE_NOTE_GONE 0x04
 
+/* In the place of an LSN: that of the batch, which the reply has. */
+#define LE_LSN_OF_BATCH PG_UINT64_MAX
+
 /* What lease_sync() is told, beside its results and the news. */
 typedef struct LeSyncTold
 {
@@ -165,6 +168,7 @@ typedef struct LeSyncTold
 	uint64 seen;       /* number of the newest news that was told */
 	bool from_start;   /* the news begin with all that hangs on the lease */
 	bool more;         /* there are more news */
+	uint64 lease_lsn;  /* of the row of the lease; LE_LSN_OF_BATCH: of this batch */
 	bool applied;      /* false: the call was old, and none of its items was carried out */
 } LeSyncTold;
 

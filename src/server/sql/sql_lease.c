@@ -35,7 +35,7 @@ wait_durable(const LeReply *reply, int64 lease)
 	le_wait_durable(reply, "lease", (LeText){number, pg_lltoa(lease, number)});
 }
 
-/* grant_lease(ttl, owner) */
+/* grant_lease(ttl, owner, wait) */
 Datum
 le_grant_lease(PG_FUNCTION_ARGS)
 {
@@ -48,10 +48,14 @@ le_grant_lease(PG_FUNCTION_ARGS)
 						errdetail("A lease has a ttl from 100 milliseconds to 24 days.")));
 	cmd.owner = le_arg_owner(fcinfo, 1);
 	cmd.role = GetUserId();
-	le_request(&cmd, &reply, false);
+	if (PG_ARGISNULL(2))
+		le_request(&cmd, &reply, false);
+	else
+		(void) le_request_until(&cmd, &reply, le_clock() + Min(le_arg_wait(fcinfo, 2), LE_MAX_TTL));
 	le_check_reply(&cmd, &reply);
 	Assert(reply.status == LE_OK && reply.lease > 0);
-	wait_durable(&reply, reply.lease);
+	if (PG_ARGISNULL(2))
+		wait_durable(&reply, reply.lease);
 	PG_RETURN_INT64(reply.lease);
 }
 

@@ -38,6 +38,9 @@
 
 LE_FUNCTION(le_lease_sync);
 
+/* So long a call that does not want to wait does it all the same, where its releases have to last. */
+#define WAIT_OF_RELEASES (1 * LE_SECOND)
+
 /* The texts of an item, in this order. */
 enum
 {
@@ -587,6 +590,7 @@ put_rows(ReturnSetInfo *rsinfo, Call *call)
 	if (!sync->durable)
 	{
 		sync->told.seen = sync->told.from_start ? 0 : sync->seen;
+		sync->told.from_start = false;
 		resetStringInfo(&sync->news);
 	}
 	put_row(rsinfo, &(Row){.event = "lease", .sync = sync});
@@ -621,7 +625,8 @@ le_lease_sync(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	le_check_can_attach();
 
-	/* releases alone, and nobody waits */
+	/* releases alone, and nobody waits, unless they have to last */
+	sync->wait = WAIT_OF_RELEASES;
 	if (PG_ARGISNULL(5))
 	{
 		for (uint32 i = 0; i < sync->nitems; i++)
@@ -640,7 +645,7 @@ le_lease_sync(PG_FUNCTION_ARGS)
 		}
 	}
 	else
-		sync->wait = le_arg_wait(fcinfo, 5);
+		sync->wait = Min(le_arg_wait(fcinfo, 5), LE_MAX_TTL);
 
 	/* all else */
 	le_sync(sync);
