@@ -251,7 +251,8 @@ build/sim: $(SIM_OBJS) $(CORE_OBJS)
 build/unit/%: test/unit/%.c $(CORE_OBJS) build/core/stamp
 	$(CC) $(CORE_FLAGS) -Isrc/server -MT $@ -o $@ $< $(CORE_OBJS)
 
-# For LD_PRELOAD: a server with another time of day, or a disk that stops; a kernel without IPv6, one that refuses a call.
+# For LD_PRELOAD: a server with another time of day, or with a disk that stops; a kernel without IPv6, or one that
+# refuses a call.
 build/clock.so: test/lib/clock.c
 build/ipv4.so: test/lib/ipv4.c
 build/refuse.so: test/lib/refuse.c

@@ -5,7 +5,7 @@
 #ifndef LE_SESSION_REQUEST_H
 #define LE_SESSION_REQUEST_H
 
-#include "backend/session_sync.h"
+#include "backend/sync_body.h"
 #include "shared/names.h"
 #include "shared/shmem.h"
 

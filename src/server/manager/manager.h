@@ -6,7 +6,7 @@
  *	replay.c	runs batches, and does again what one has failed to do
  *	batch.c		one batch: apply, write, answer
  *	take.c		who is served in which order; requests and mail are applied to the core
- *	sync.c		the parts of a lease_sync()
+ *	apply.c		one command; sync.c: the parts of a lease_sync()
  *	answer.c	which mailboxes have something for the manager, and answers to them
  *	memory.c	the core's memory, and its limit
  *	reload.c	builds the core from the tables: at the start, and after a failed batch
@@ -300,25 +300,25 @@ extern void le_take(Batch *batch);
  */
 extern void le_take_request(Batch *batch, uint32 proc);
 
+/* After a batch, if its work was heavy: serve only light work for a while.  May not fail: it runs after a commit. */
+extern void le_take_back_off(const Batch *batch);
+
+/* Is heavy work deferred now? */
+extern bool le_take_is_backing_off(void);
+
+/* --- manager/apply.c --- */
+
 /*
  * Apply a command to one name or none.  A renewal that has to write, in a batch that has not expected that,
  * locks the tables now; if they cannot be locked, it is valid for less.
  */
-extern void le_take_apply_one(Batch *batch, const LeCommand *cmd, LeReply *reply);
+extern void le_apply_one(Batch *batch, const LeCommand *cmd, LeReply *reply);
 
 /* --- manager/sync.c --- */
 
 /* In a batch: renew the lease of a lease_sync(), before anything expires; then carry all of it out. */
 extern void le_sync_renew(Batch *batch, uint32 proc);
 extern void le_sync_take(Batch *batch, uint32 proc);
-
-/* --- manager/take.c, after a batch --- */
-
-/* After a batch, if its work was heavy: serve only light work for a while.  May not fail: it runs after a commit. */
-extern void le_take_back_off(const Batch *batch);
-
-/* Is heavy work deferred now? */
-extern bool le_take_is_backing_off(void);
 
 /* --- manager/looks.c --- */
 

@@ -21,6 +21,7 @@
 #include "postgres.h"
 
 #include "manager/manager.h"
+#include "shared/compat.h"
 #include "shared/names.h"
 #include "shared/sync_format.h"
 
@@ -330,7 +331,7 @@ le_sync_renew(Batch *batch, uint32 proc)
 	LeReply reply;
 
 	renewal.name = renewal.owner = renewal.value = renewal.acquirer = (LeText){NULL, 0};
-	le_take_apply_one(batch, &renewal, &reply);
+	le_apply_one(batch, &renewal, &reply);
 }
 
 void
@@ -349,7 +350,7 @@ le_sync_take(Batch *batch, uint32 proc)
 		return;
 	}
 	renewal.name = renewal.owner = renewal.value = renewal.acquirer = (LeText){NULL, 0};
-	le_take_apply_one(batch, &renewal, &reply);
+	le_apply_one(batch, &renewal, &reply);
 	if (reply.status != LE_OK)
 	{
 		le_answer_request(proc, renewal.request, &reply, batch->began_at);

@@ -326,20 +326,6 @@ apply_each(LeMailbox *box, const LeCommand *cmd, LeTime now, LeReply *all)
 	le_body_answer(box, answers, cmd->nnames * sizeof(LeEachAnswer));
 }
 
-void
-le_take_apply_one(Batch *batch, const LeCommand *cmd, LeReply *reply)
-{
-	le_core_apply(le_mgr.core, cmd, batch->now, reply);
-	if (!le_core_wanted_to_write(le_mgr.core))
-		return;
-
-	/* that a place is granted says nothing of its validity, so it is told when the row is written */
-	if (batch->looks_only)
-		reply->wrote |= cmd->type == LE_CMD_AWAIT;
-	else if (le_txn_lock_tables(batch))
-		le_core_apply(le_mgr.core, cmd, batch->now, reply);
-}
-
 /*
  * Apply the command of a mailbox.  It is answered at once if nothing has to be written for it,
  * with the batch if something has, or in a later batch if it waits.  Once it is reserved the
@@ -370,7 +356,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	if (cmd.each)
 		apply_each(box, &cmd, batch->now, &reply);
 	else
-		le_take_apply_one(batch, &cmd, &reply);
+		le_apply_one(batch, &cmd, &reply);
 	le_core_worked(le_mgr.core, cmd.nnames / NAMES_OF_WORK); /* also where nothing is granted or ended */
 	if (box->type == LE_REQUEST_LEADER && reply.status == LE_OK)
 		le_page_put_leader(le_mgr.core, &cmd, box, batch->now);
