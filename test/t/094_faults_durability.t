@@ -225,7 +225,7 @@ subtest 'a flusher that is stopped' => sub {
 	# It does not begin.  The manager leaves it the time for that, also where it has been the flusher before; so the next one
 	# flushes for itself, and then for all.  Now and then a batch comes in between, and the manager does not wait any longer.
 	my $patient = 0;
-	for (my $try = 0; $try < 20 && $patient < 2; $try++)
+	for (my $end = time + LeTest::timeout(); time < $end && $patient < 2;)
 	{
 		stop_at('request-answered', $s->pid);
 		$s->async(q{SELECT acquire_lock('first')});
