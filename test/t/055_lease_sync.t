@@ -16,7 +16,7 @@ my $node;
 	local $ENV{LE_STALL} = $stall;
 	# while it is stalled the server does not stop
 	END { unlink $stall if defined $stall; }
-	$node = new_node('main', faults => 1, conf => "fsync = on\n");
+	$node = new_node('main', faults => 1, conf => "fsync = on\nwal_level = replica\nmax_wal_senders = 2\n");
 }
 
 # A client of a lease: what it has seen, and the number of its next call.
@@ -389,6 +389,30 @@ subtest 'while nothing can be written' => sub {
 	$locker->query('COMMIT');
 	is(short(sync($c, [ [ 2, 'try_lock', 'b', undef, 'me#2' ], [ 3, 'release', 'a', $token ] ])), '2:granted:b 3:released:a', 'afterwards all is done');
 	$_->quit foreach $s, $locker;
+	end_all();
+};
+
+# With a standby that confirms nothing a renewal is worth nothing either: the standby may be promoted without it.
+subtest 'a synchronous standby that does not confirm' => sub {
+	my $s = session($node);
+	my $c = client($s);
+	my ($rows, $new, $start);
+
+	sync($c, [ [ 1, 'try_lock', 'a', undef, 'me#1' ] ]);
+	one(q{ALTER SYSTEM SET synchronous_standby_names = 'nobody'; SELECT pg_reload_conf()});
+	ok(wait_until(sub { sync($c, [], q{'50 ms'}); !defined $c->{last}{validity} }), 'no renewal is certain');
+	$start = time;
+	$rows = sync($c, [ [ 2, 'try_lock', 'b', undef, 'me#2' ], [ 3, 'release', 'a', 1 ] ], q{'200 ms'});
+	cmp_ok(time - $start, '<', LeTest::budget(5), 'a call does not wait longer than it wants');
+	is(short($rows), '2:pending:b 3:not_held:a', 'and says what is pending');
+	$new = $s->query(q{SELECT grant_lease('1 min', wait => '50 ms')});
+	like($new, qr/^\d+$/, 'a lease is granted all the same');
+	is($s->query('SELECT 1'), '1', 'no cancel is left behind');
+	is(held(), '2', 'and nothing is undone');
+	one(q{ALTER SYSTEM RESET synchronous_standby_names; SELECT pg_reload_conf()});
+	ok(wait_until(sub { $rows = sync($c, [], q{'50 ms'}); defined $c->{last}{validity} }), 'without standbys it is');
+	is(short($rows), '-:granted:b', 'and the grant is told');
+	$s->quit;
 	end_all();
 };
 done_testing();
