@@ -258,9 +258,9 @@ check_news(const LeCore *core)
 	{
 		const LeLease *lease = le_container(link, LeLease, hash_link);
 		uint64_t number = 0;
-		uint32_t listed = 0, there = 0;
+		uint32_t listed = 0, there = 0, walked = 0;
 
-		for (const LeEntry *entry = NULL; (entry = le_news_after(lease, 0, entry)) != NULL;)
+		for (const LeEntry *entry = NULL; (entry = le_news_after(lease, 0, entry, &walked)) != NULL;)
 		{
 			CHECK(entry->news > number && entry->lease == lease && entry->state != LE_STATE_LAPSED);
 			number = entry->news;

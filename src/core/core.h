@@ -131,9 +131,10 @@ extern void le_core_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, L
 
 /*
  * A call of the client that keeps a lease alive has come, with a number.  False: one with this number or a
- * higher one has come before, so this one is old, or a copy, and nothing that it asks for may be done.
+ * higher one has come before, so this one is old, or a copy, and nothing that it asks for may be done.  A load
+ * after a failed batch has forgotten the calls of that batch, and no others.
  */
-extern bool le_core_take_call(LeLease *lease, int64_t number);
+extern bool le_core_take_call(LeCore *core, LeLease *lease, int64_t number);
 
 /*
  * A lease has ended only if its deadline has passed by this time, though that of

@@ -164,7 +164,8 @@ struct LeCore
 	LeTime horizon; /* no deadline after this has passed */
 
 	uint64_t lease_ended_lsn; /* of the newest batch in which a lease has ended */
-	uint64_t news;            /* number of the newest news of all leases */
+	uint64_t news;            /* number of the newest news of all leases; a load after a failure goes on */
+	uint64_t batches;         /* that are done */
 	int64_t releaser;         /* lease whose client the RELEASE under way comes from; 0 */
 
 	LeEnding endings[LE_ENDINGS]; /* a ring */
@@ -417,6 +418,9 @@ extern void le_entry_row_dirty(LeCore *core, LeEntry *entry);
 
 /* The entry has entered, or was granted: news for its lease, if it has one.  May not fail. */
 extern void le_news_add(LeCore *core, LeEntry *entry);
+/* What a load takes over of a lease, and of the number of the newest news, from the core that has failed. */
+extern void le_news_load_lease(LeCore *core, LeLease *lease, const LeLease *failed);
+extern void le_news_load_begin(LeCore *core);
 /* It leaves its lease, or lapses; a loss, unless the lease's client has asked for that.  May not fail. */
 extern void le_news_end(LeCore *core, LeEntry *entry, LeEnd how);
 

@@ -150,6 +150,8 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 {
 	LeSlot *later = NULL;
 
+	core->batches++;
+
 	for (LeSlot *slot = core->dirty_slots, *next; slot != NULL; slot = next)
 	{
 		next = slot->dirty_next;

@@ -164,6 +164,7 @@ le_core_load_begin(LeCore *core, const LeLoadEnv *env)
 		core->life = env->life;
 	core->lease_ended_lsn = env->lsn;
 	core->loading = true;
+	le_news_load_begin(core);
 	if (env->failed != NULL)
 	{
 		find_ended_again(env->failed);
@@ -201,6 +202,7 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 	lease->row.locator = row->locator;
 	lease->row.on_disk = true;
 	lease->lsn = core->load.lsn;
+	le_news_load_lease(core, lease, failed);
 
 	/* its time */
 	lease->deadline = times.deadline;

@@ -10,10 +10,11 @@
  *				last: it has entered, or it was granted
  *	losses		ends that the client has not asked for; the newest LE_LOSSES are kept
  *
- * A client that has missed more losses than that, or has seen news of another load of the
+ * A client that has missed more losses than that, or has seen news from before a load of the
  * core, is told all entries; what is not among them is lost.
  *
- * None of this is stored: a load numbers the entries anew.
+ * None of this is stored.  A load numbers the entries anew; after a failed batch it goes on
+ * with higher numbers.
  */
 #include "core_internal.h"
 
@@ -60,14 +61,24 @@ le_news_end(LeCore *core, LeEntry *entry, LeEnd how)
 }
 
 LeEntry *
-le_news_after(const LeLease *lease, uint64_t seen, const LeEntry *after)
+le_news_after(const LeLease *lease, uint64_t seen, const LeEntry *after, uint32_t *walked)
 {
-	const LeLink *link = after != NULL ? after->news_link.next : &lease->news;
+	const LeLink *link = &lease->news;
 
-	/* the first: from the newest back */
-	while (after == NULL && link->prev != &lease->news &&
-		   le_container(link->prev, LeEntry, news_link)->news > seen)
-		link = link->prev;
+	if (after != NULL)
+		link = after->news_link.next;
+	else if (seen == 0)
+		link = lease->news.next;
+	else
+	{
+		/* from the newest back */
+		for (; link->prev != &lease->news; link = link->prev, ++*walked)
+		{
+			if (le_container(link->prev, LeEntry, news_link)->news <= seen)
+				break;
+		}
+	}
+	++*walked;
 	return link != &lease->news ? le_container(link, LeEntry, news_link) : NULL;
 }
 
@@ -98,10 +109,35 @@ le_news_kept(const LeLease *lease, uint64_t seen)
 }
 
 bool
-le_core_take_call(LeLease *lease, int64_t number)
+le_core_take_call(LeCore *core, LeLease *lease, int64_t number)
 {
 	if (number <= lease->last_call)
 		return false;
+	if (lease->call_batch != core->batches)
+		lease->call_before = lease->last_call;
+	lease->call_batch = core->batches;
 	lease->last_call = number;
 	return true;
+}
+
+void
+le_news_load_begin(LeCore *core)
+{
+	if (core->load.failed != NULL)
+		core->news = core->load.failed->news + 1;
+}
+
+/*
+ * The calls of the batch that has failed are made again.  Whoever has seen news of the core before is told
+ * everything: what the load has ended is in no list.
+ */
+void
+le_news_load_lease(LeCore *core, LeLease *lease, const LeLease *failed)
+{
+	if (failed == NULL)
+		return;
+	lease->last_call =
+		failed->call_batch == core->load.failed->batches ? failed->call_before : failed->last_call;
+	lease->granted_here = failed->granted_here;
+	lease->forgotten = lease->newest = core->load.failed->news + 1;
 }

@@ -280,7 +280,9 @@ struct LeLease
 	uint64_t forgotten;       /* number of the newest loss that the ring has lost; 0: none */
 	uint64_t newest;          /* number of its newest news; 0: none */
 	int64_t last_call;        /* highest number of a call, see le_core_take_call() */
-	bool granted_here;        /* not loaded: all its calls have come to this core */
+	int64_t call_before;      /* ... before the batch in which that has come */
+	uint64_t call_batch;      /* number of that batch */
+	bool granted_here;        /* by this manager: it knows all calls that there were */
 	int64_t id;
 	LeTime ttl;
 	LeTime deadline;
@@ -310,14 +312,14 @@ extern LeLease *le_core_find_lease(const LeCore *core, int64_t id);
 
 /*
  * News of a lease: what has become of all that hangs on it, in the order in which it happened, for a
- * client that has seen them up to a number.  Numbers begin again with each load of the core.
+ * client that has seen them up to a number.  Numbers begin again with each manager.
  *
  *	le_news_after	the entry after this one, NULL: the first that is news since then; NULL: no more.
- *					It has entered or was granted.
+ *					It has entered or was granted.  *walked grows by the entries that were looked at.
  *	le_news_loss	the i-th loss since then, NULL: no more
  *	le_news_kept	are all losses since then still known?
  */
-extern LeEntry *le_news_after(const LeLease *lease, uint64_t seen, const LeEntry *after);
+extern LeEntry *le_news_after(const LeLease *lease, uint64_t seen, const LeEntry *after, uint32_t *walked);
 extern const LeLoss *le_news_loss(const LeLease *lease, uint64_t seen, uint32_t i);
 extern bool le_news_kept(const LeLease *lease, uint64_t seen);
 extern LeLock *le_core_find_lock(const LeCore *core, LeKind kind, LeText name);

@@ -216,6 +216,22 @@ subtest 'old calls' => sub {
 	end_all();
 };
 
+subtest 'a batch that fails' => sub {
+	my $s = session($node);
+	my $c = client($s);
+	my $rows;
+
+	sync($c, [ [ 1, 'try_lock', 'a', undef, 'me#1' ] ]);
+	one(q{SELECT fault_set('batch-applied', 'error', pid => (SELECT pid FROM lock_election.manager))});
+	$rows = sync($c, [ [ 2, 'try_permit', 'p', 9, 'me#2' ], [ 3, 'try_lock', 'b', undef, 'me#3' ] ]);
+	is(short([ grep { defined $_->{item} } @$rows ]), '2:granted:p 3:granted:b', 'is made again, with the calls that were in it');
+	is($c->{last}{complete}, 't', 'and all is told');
+	is(held(), '3', 'once');
+	is(short(sync($c)), '', 'and not again');
+	$s->quit;
+	end_all();
+};
+
 subtest 'more losses and more holds than are kept, or fit' => sub {
 	my $s = session($node);
 	my $c = client($s);
@@ -403,7 +419,7 @@ subtest 'a synchronous standby that does not confirm' => sub {
 	ok(wait_until(sub { sync($c, [], q{'50 ms'}); !defined $c->{last}{validity} }), 'no renewal is certain');
 	$start = time;
 	$rows = sync($c, [ [ 2, 'try_lock', 'b', undef, 'me#2' ], [ 3, 'release', 'a', 1 ] ], q{'200 ms'});
-	cmp_ok(time - $start, '<', LeTest::budget(5), 'a call does not wait longer than it wants');
+	cmp_ok(time - $start, '<', 20, 'a call does not wait longer than it wants');
 	is(short($rows), '2:pending:b 3:not_held:a', 'and says what is pending');
 	$new = $s->query(q{SELECT grant_lease('1 min', wait => '50 ms')});
 	like($new, qr/^\d+$/, 'a lease is granted all the same');

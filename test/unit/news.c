@@ -8,6 +8,7 @@
 static const char *const names[NAMES] = {"a", "b", "c", "d", "e", "f"};
 static int64_t lease_id;
 static uint64_t seen;
+static uint32_t walked;
 
 /* What the client believes. */
 static int64_t known[MOST];
@@ -81,7 +82,7 @@ look(int most)
 		nknown = 0;
 	}
 	since = seen;
-	entry = le_news_after(lease(), since, NULL);
+	entry = le_news_after(lease(), since, NULL, &walked);
 	for (; most > 0; most--)
 	{
 		const LeLoss *loss = le_news_loss(lease(), since, nloss);
@@ -98,7 +99,7 @@ look(int most)
 		if (entry->state == LE_STATE_HELD || entry->place)
 			believe(entry->token, entry->state == LE_STATE_HELD);
 		seen = entry->news;
-		entry = le_news_after(lease(), since, entry);
+		entry = le_news_after(lease(), since, entry, &walked);
 	}
 	return true;
 }
@@ -141,18 +142,19 @@ test_each_kind(void)
 	LeReply held, place, other;
 
 	begin();
-	ok(le_news_after(lease(), 0, NULL) == NULL && le_news_loss(lease(), 0, 0) == NULL,
+	ok(le_news_after(lease(), 0, NULL, &walked) == NULL && le_news_loss(lease(), 0, 0) == NULL,
 	   "a new lease has none");
 	held = ask("a", false);
-	ok(le_news_after(lease(), 0, NULL)->token == held.token, "a grant is news");
+	ok(le_news_after(lease(), 0, NULL, &walked)->token == held.token, "a grant is news");
 	other = acquire(2, "b", X);
 	place = ask("b", true);
 	seen = lease()->newest;
-	ok(le_news_after(lease(), seen, NULL) == NULL, "what was seen is no news");
+	ok(le_news_after(lease(), seen, NULL, &walked) == NULL, "what was seen is no news");
 	release(2, "b", other.token);
-	ok(le_news_after(lease(), seen, NULL)->token == place.token, "that a place was granted is");
-	ok(le_news_after(lease(), seen, le_news_after(lease(), seen, NULL)) == NULL, "and nothing else");
-	ok(le_news_after(lease(), 0, NULL)->token == held.token, "from the beginning all is");
+	ok(le_news_after(lease(), seen, NULL, &walked)->token == place.token, "that a place was granted is");
+	ok(le_news_after(lease(), seen, le_news_after(lease(), seen, NULL, &walked), &walked) == NULL,
+	   "and nothing else");
+	ok(le_news_after(lease(), 0, NULL, &walked)->token == held.token, "from the beginning all is");
 
 	/* ends */
 	seen = lease()->newest;
@@ -229,9 +231,27 @@ static void
 test_calls(void)
 {
 	begin();
-	ok(le_core_take_call(lease(), 1), "the first call");
-	ok(!le_core_take_call(lease(), 1), "not again");
-	ok(le_core_take_call(lease(), 5) && !le_core_take_call(lease(), 4), "nor an older one");
+	ok(le_core_take_call(core, lease(), 1), "the first call");
+	ok(!le_core_take_call(core, lease(), 1), "not again");
+	ok(le_core_take_call(core, lease(), 5) && !le_core_take_call(core, lease(), 4), "nor an older one");
+	ask("a", false);
+	batch();
+	seen = lease()->newest;
+	ok(le_news_kept(lease(), seen), "some news were seen");
+
+	/* a batch that fails: its calls are made again, others are not */
+	ok(le_core_take_call(core, lease(), 6) && le_core_take_call(core, lease(), 7), "two calls of a batch");
+	{
+		LeCore *failed = start_reload();
+
+		load_lease(stored_lease(lease_id));
+		load_done();
+		le_core_destroy(failed);
+	}
+	ok(!le_core_take_call(core, lease(), 5), "which has failed: the calls before it are old");
+	ok(le_core_take_call(core, lease(), 6), "its own are not");
+	ok(!le_news_kept(lease(), seen), "and who has seen the news before is told all");
+	ok(lease()->newest > seen, "by higher numbers");
 	stop();
 }
 

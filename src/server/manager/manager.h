@@ -142,8 +142,7 @@ typedef struct Manager
 	LeMeta meta;
 	XLogRecPtr changes_lsn; /* of the newest changes of elections */
 	XLogRecPtr loaded_lsn;  /* of the load that has made the core: no other has the same */
-	int64 loads;            /* so many cores were made */
-	int64 incarnation;      /* of this core, as clients of leases hear of it: no other has the same */
+	int64 incarnation;      /* of this manager, as clients of leases hear of it: no other has the same */
 	LeStats seen;           /* core's counters already published */
 	LePause pause;          /* of le_clock(), what does not count */
 	LeLife life;            /* this one, and those before: see core/life.h */

@@ -107,7 +107,6 @@ load_core(int64_t next_revision, bool copied)
 		load.lsn = le_txn_log_nothing();
 		Assert(load.lsn > le_mgr.loaded_lsn && load.lsn > le_mgr.changes_lsn);
 		le_mgr.loaded_lsn = le_mgr.changes_lsn = load.lsn;
-		le_mgr.incarnation = (le_mgr.meta.incarnation << LE_COUNTER_BITS) + ++le_mgr.loads;
 		do
 		{
 			MemoryContextReset(le_mgr.core_context);
@@ -285,6 +284,7 @@ le_load_first(void)
 	le_store_read_meta(&le_mgr.meta);
 	copy = OidIsValid(le_mgr.meta.database) && le_mgr.meta.database != MyDatabaseId;
 	next_incarnation(&le_mgr.meta, timeline);
+	le_mgr.incarnation = le_mgr.meta.incarnation;
 	next_life(&le_mgr.life, &le_mgr.meta);
 	le_mgr.life_began = core_now();
 	if (le_mgr.meta.incarnation > LE_INCARNATION_MAX)

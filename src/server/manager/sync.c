@@ -8,9 +8,9 @@
  *	1.	The lease is renewed; nothing of the rest can keep that from happening.  It was
  *		renewed at the begin of the batch as well, like all leases that are kept alive.
  *	2.	Is the call new?  One with a number that is no higher than that of an earlier one
- *		is old: its sender has given it up.  One that has seen news of another load of the
- *		core may be old as well, for the numbers of calls are not stored.  Nothing that an
- *		old call asks for is carried out.
+ *		is old: its sender has given it up.  One that has seen news of another manager may be
+ *		old as well, for the numbers of calls are not stored.  Nothing that an old call asks
+ *		for is carried out.
  *	3.	Releases, then all other items, each for itself, in their order.  A refusal is the
  *		result of that item alone.
  *	4.	News since those that the client has seen; what the results tell is left out.
@@ -25,8 +25,8 @@
 #include "shared/names.h"
 #include "shared/sync_format.h"
 
-/* To put so many bytes of news into a page takes as long as one entry's end. */
-#define WORK_BYTES 128
+/* To look at so much of a lease's news takes as long as one entry's end. */
+#define WORK_LOOKS 20
 
 /* A call, as it was read from its mailbox. */
 typedef struct Call
@@ -152,7 +152,7 @@ is_new(const Call *call)
 	if (call->head->incarnation != le_mgr.incarnation &&
 		!(call->head->incarnation == 0 && call->lease->granted_here))
 		return false;
-	return le_core_take_call(call->lease, call->head->call);
+	return le_core_take_call(le_mgr.core, call->lease, call->head->call);
 }
 
 /* --- 3. items --- */
@@ -258,9 +258,9 @@ is_news(const Call *call, const LeEntry *entry)
  * there is room.  told->seen is the number of the last one.
  */
 static void
-list_news(const Call *call, uint64 since, NewsPage *page, LeSyncTold *told, LeReply *reply)
+list_news(const Call *call, uint64 since, NewsPage *page, LeSyncTold *told, LeReply *reply, uint32 *walked)
 {
-	const LeEntry *entry = le_news_after(call->lease, since, NULL);
+	const LeEntry *entry = le_news_after(call->lease, since, NULL, walked);
 	const LeLoss *loss = le_news_loss(call->lease, since, 0);
 	uint32 nlosses = 0;
 
@@ -293,7 +293,7 @@ list_news(const Call *call, uint64 since, NewsPage *page, LeSyncTold *told, LeRe
 			if (fits)
 			{
 				told->seen = entry->news;
-				entry = le_news_after(call->lease, since, entry);
+				entry = le_news_after(call->lease, since, entry, walked);
 			}
 		}
 		if (!fits)
@@ -312,14 +312,15 @@ tell_news(LeMailbox *box, const Call *call, LeReply *reply)
 	bool known = call->head->incarnation == le_mgr.incarnation && le_news_kept(call->lease, call->head->seen);
 	uint32 at = box->body_handle == DSM_HANDLE_INVALID ? LE_SYNC_BODY : box->body_at;
 	NewsPage page = {.data = box->payload + at, .size = sizeof(box->payload) - at};
+	uint32 walked = 0;
 
 	told->incarnation = le_mgr.incarnation;
 	told->from_start = !known || call->head->seen == 0;
 	told->more = false;
-	list_news(call, known ? call->head->seen : 0, &page, told, reply);
+	list_news(call, known ? call->head->seen : 0, &page, told, reply, &walked);
 	box->answer_at = at;
 	box->answer_len = (uint32) page.len;
-	le_core_worked(le_mgr.core, call->head->nitems / LE_FEW + (uint32) page.len / WORK_BYTES);
+	le_core_worked(le_mgr.core, call->head->nitems / LE_FEW + walked / WORK_LOOKS);
 }
 
 /* --- a call --- */

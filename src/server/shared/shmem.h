@@ -164,7 +164,7 @@ typedef struct LeReleases
 /* What lease_sync() is told, beside its results and the news. */
 typedef struct LeSyncTold
 {
-	int64 incarnation; /* of the manager and its load */
+	int64 incarnation; /* of the manager */
 	uint64 seen;       /* number of the newest news that was told */
 	bool from_start;   /* the news begin with all that hangs on the lease */
 	bool more;         /* there are more news */
