@@ -242,14 +242,22 @@ read_item(const LeText *texts, LeSyncSpec *spec)
 		spec->owner = le_check_text(texts[TEXT_OWNER], "owner", LE_MAX_OWNER);
 }
 
-/* An error that is not meant for this item alone: a cancel, or the end of the backend. */
+/*
+ * Is it an error of an item: wrong data, a right, a limit, a state?  All else concerns the session, as the end of
+ * the backend does.
+ */
 static bool
-is_of_session(int sqlstate)
+is_of_item(int sqlstate)
 {
-	int class = ERRCODE_TO_CATEGORY(sqlstate);
+	static const char *const classes[] = {"22", "42", "534", "55", "LE"};
+	const char *text = unpack_sql_state(sqlstate);
 
-	return class == ERRCODE_TO_CATEGORY(ERRCODE_OPERATOR_INTERVENTION) ||
-		   class == ERRCODE_TO_CATEGORY(ERRCODE_INTERNAL_ERROR) || sqlstate == ERRCODE_OUT_OF_MEMORY;
+	for (int i = 0; i < (int) lengthof(classes); i++)
+	{
+		if (strncmp(text, classes[i], strlen(classes[i])) == 0)
+			return true;
+	}
+	return false;
 }
 
 /* In PG_CATCH: the error, for the row of an item. */
@@ -260,7 +268,7 @@ caught(MemoryContext context)
 
 	MemoryContextSwitchTo(context);
 	error = CopyErrorData();
-	if (is_of_session(error->sqlerrcode))
+	if (!is_of_item(error->sqlerrcode))
 		PG_RE_THROW();
 	FlushErrorState();
 	return error;
@@ -615,6 +623,7 @@ le_lease_sync(PG_FUNCTION_ARGS)
 	LeSync *sync = &call.sync;
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 
+	le_check_can_attach();
 	PreventInTransactionBlock(true, "lease_sync()");
 	sync->lease = le_arg_number(fcinfo, 0, "lease", 1, PG_INT64_MAX, "It is the number of a lease.");
 	sync->call = le_arg_number(fcinfo, 1, "call", 1, PG_INT64_MAX, "Each call has a higher number.");
@@ -623,7 +632,6 @@ le_lease_sync(PG_FUNCTION_ARGS)
 	sync->role = GetUserId();
 	read_items(fcinfo, 4, &call);
 	InitMaterializedSRF(fcinfo, 0);
-	le_check_can_attach();
 
 	/* releases alone, and nobody waits, unless they have to last */
 	sync->wait = WAIT_OF_RELEASES;
