@@ -167,6 +167,14 @@ subtest 'one item that is wrong' => sub {
 	ok(defined $rows->[4]{detail}, 'and a detail');
 	is($c->{last}{validity}, '00:00:30', 'the lease is renewed');
 
+	# what was read of it is not the next one's
+	my $term = sync($c, [ [ 1, 'try_candidate', 'v', undef, 'me#1', 'here' ] ])->[0]{token};
+	$rows = sync($c, [ [ 2, 'release', 'a', 'x1', undef, '1 hour' ], [ 3, 'resign', 'v', $term ] ]);
+	is(short($rows), '2:error:22P02 3:released:v', 'an item behind one that is wrong');
+	$rows = sync($c, [ [ 4, 'try_candidate', 'v', undef, 'me#4', 'there' ] ]);
+	is(short($rows), '4:granted:v', 'is as it was written');
+	sync($c, [ [ 5, 'resign', 'v', $rows->[0]{token} ] ]);
+
 	# limits
 	one('ALTER SYSTEM SET lock_election.max_locks_per_role = 4; SELECT pg_reload_conf()');
 	wait_for_sql($node, 'SHOW lock_election.max_locks_per_role', '4');

@@ -374,7 +374,8 @@ read_items(FunctionCallInfo fcinfo, int argument, Call *call)
 			if (next > i && (other[TEXT_ITEM].data == NULL || other[TEXT_ACTION].data == NULL ||
 							 read_number(&other[TEXT_ITEM], "number of an item") != item->number))
 				break;
-			specs[next - i].action = read_action(other[TEXT_ACTION]);
+			/* an item before this one, which was an error, may have been read into it */
+			specs[next - i] = (LeSyncSpec){.action = read_action(other[TEXT_ACTION])};
 			if (next > i && (specs[next - i].action != specs[0].action || !takes_several(specs[0].action)))
 				bad_items(psprintf("Item %d is there twice.", item->number));
 		}
