@@ -450,7 +450,8 @@ static void
 put_row(ReturnSetInfo *rsinfo, const Row *row)
 {
 	const ErrorData *error = row->error;
-	const LeSync *sync = row->sync;
+	const LeSyncTold *told = row->sync != NULL && row->sync->answered ? &row->sync->told : NULL;
+	LeTime validity = told != NULL ? row->sync->validity : 0;
 	char channel[LE_CHANNEL_SIZE];
 	LeTuple tuple = {0};
 
@@ -467,18 +468,14 @@ put_row(ReturnSetInfo *rsinfo, const Row *row)
 	le_tuple_add_string(&tuple, error != NULL ? error->detail : NULL);
 	le_tuple_add_string(&tuple, error != NULL ? error->hint : NULL);
 
-	if (sync != NULL && sync->answered && le_notify & LE_NOTIFY_WAITERS)
-		le_channel_of_lease(sync->lease, channel);
-	le_tuple_add_if(&tuple, sync != NULL && sync->validity > 0,
-					sync != NULL ? le_interval_datum(Min(sync->validity, LE_MAX_TTL)) : 0);
-	le_tuple_add_if(&tuple, sync != NULL && sync->answered,
-					Int64GetDatum(sync != NULL ? sync->told.incarnation : 0));
-	le_tuple_add_if(&tuple, sync != NULL && sync->answered,
-					Int64GetDatum(sync != NULL ? (int64) sync->told.seen : 0));
-	le_tuple_add_if(&tuple, sync != NULL && sync->answered,
-					BoolGetDatum(sync != NULL && sync->told.from_start));
-	le_tuple_add_string(&tuple,
-						sync != NULL && sync->answered && le_notify & LE_NOTIFY_WAITERS ? channel : NULL);
+	/* of the lease, if the manager was asked */
+	if (told != NULL && le_notify & LE_NOTIFY_WAITERS)
+		le_channel_of_lease(row->sync->lease, channel);
+	le_tuple_add_if(&tuple, validity > 0, validity > 0 ? le_interval_datum(validity) : 0);
+	le_tuple_add_if(&tuple, told != NULL, Int64GetDatum(told != NULL ? told->incarnation : 0));
+	le_tuple_add_if(&tuple, told != NULL, Int64GetDatum(told != NULL ? (int64) told->seen : 0));
+	le_tuple_add_if(&tuple, told != NULL, BoolGetDatum(told != NULL && told->from_start));
+	le_tuple_add_string(&tuple, told != NULL && le_notify & LE_NOTIFY_WAITERS ? channel : NULL);
 	le_tuple_put(rsinfo, &tuple);
 }
 
@@ -564,8 +561,8 @@ put_item(ReturnSetInfo *rsinfo, const Call *call, const Asked *item)
 		row.event = pending ? "pending" : event_of(spec, result);
 		if (!pending && !le_sync_releases(spec->action))
 			row.token = result->token;
-		if (strcmp(row.event, "queued") == 0)
-			row.queue_position = result->position;
+		if (!pending)
+			row.queue_position = result->position; /* 0, unless it is queued */
 	}
 	put_row(rsinfo, &row);
 }
@@ -647,9 +644,7 @@ le_lease_sync(PG_FUNCTION_ARGS)
 		if (may_be_mailed(fcinfo, &call) && mail_releases(&call))
 		{
 			sync->told.applied = sync->durable = true;
-			put_row(rsinfo, &(Row){.event = "lease", .sync = sync});
-			for (int i = 0; i < call.nitems; i++)
-				put_item(rsinfo, &call, &call.items[i]);
+			put_rows(rsinfo, &call);
 			return (Datum) 0;
 		}
 	}
