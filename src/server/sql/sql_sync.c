@@ -15,12 +15,12 @@
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "parser/parse_func.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "backend/durability.h"
@@ -174,9 +174,9 @@ static void
 check_right(Oid lease_sync, LeSyncAction action, bool several)
 {
 	const Single *single = single_of(action, several);
-	List *name = list_make2(makeString(get_namespace_name(get_func_namespace(lease_sync))),
-							makeString(pstrdup(single->name)));
-	Oid function = LookupFuncName(name, single->nargs, single->args, true);
+	Oid function = GetSysCacheOid(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum(single->name),
+								  PointerGetDatum(buildoidvector(single->args, single->nargs)),
+								  ObjectIdGetDatum(get_func_namespace(lease_sync)), 0);
 
 	if (!OidIsValid(function) || le_may_execute(function))
 		return;
