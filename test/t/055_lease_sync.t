@@ -327,15 +327,27 @@ subtest 'a connection that ends leaves what hangs on the lease' => sub {
 	$c->{s}->quit;
 	end_all();
 };
-# While this runs no flush ends, and a session that has asked for one is in it.
+
+# What a process waits for that flushes, and one that comes while another does.
+my ($flushes, $next_to_flush) = (q{wait_event IN ('WALSync', 'WalSync')}, q{wait_event IN ('WALWrite', 'WALWriteLock')});
+
+# While this runs no flush ends.  A session that has asked for one is in it; with by_wal_writer the WAL writer is, and the session comes next.
 sub on_a_stalled_disk
 {
-	my ($code) = @_;
+	my ($by_wal_writer, $code) = @_;
 	my $flusher = session($node);
 
 	append_to_file($stall, '');
+	if ($by_wal_writer)
+	{
+		wait_until(sub {
+			one(q{SET synchronous_commit = off; SELECT pg_logical_emit_message(true, 'test', 'test')});
+			return one(qq{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walwriter' AND $flushes});
+		});
+	}
 	$flusher->async(q{SELECT acquire_lock('flusher')});
-	wait_for_sql($node, 'SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = ' . $flusher->pid . q{ AND wait_event IN ('WALSync', 'WalSync')});
+	# the WAL writer may have come first by itself
+	wait_for_sql($node, 'SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = ' . $flusher->pid . " AND ($flushes OR $next_to_flush)");
 	$code->();
 	unlink $stall;
 	$flusher->wait;
@@ -343,13 +355,15 @@ sub on_a_stalled_disk
 	return;
 }
 
-subtest 'a disk that stops' => sub {
+sub a_disk_that_stops
+{
+	my ($by_wal_writer) = @_;
 	my ($s, $alone) = (session($node), session($node));
 	my $c = client($s);
 	my ($rows, $new, $restarted);
 
 	sync($c, [ [ 1, 'try_lock', 'a', undef, 'me#1' ] ]);
-	on_a_stalled_disk(sub {
+	on_a_stalled_disk($by_wal_writer, sub {
 		$rows = sync($c, [ [ 2, 'try_lock', 'b', undef, 'me#2' ], [ 3, 'try_lock', 'flusher', undef, 'me#3' ], [ 4, 'try_lock', '' ] ], q{'100 ms'});
 		is(short($rows), '2:pending:b 3:not_granted:flusher 4:error:22023', 'what is not durable is not told');
 		ok(!defined $rows->[0]{token}, 'nor is its token');
@@ -375,7 +389,11 @@ subtest 'a disk that stops' => sub {
 	is($new->{last}{validity}, '00:01:00', 'which is valid now');
 	$_->quit foreach $s, $alone;
 	end_all();
-};
+	return;
+}
+
+subtest 'a disk that stops' => sub { a_disk_that_stops(0); };
+subtest 'a disk that stops in a flush of the WAL writer' => sub { a_disk_that_stops(1); };
 
 # Notifications that this session has got, by their channels.
 sub notified { my ($s) = @_; return join ' ', map { /asynchronous notification "(\w+)"/i ? $1 : () } split /\n/, $s->query('SELECT 1'); }
