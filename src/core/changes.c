@@ -75,6 +75,8 @@ how_ended(LeEnd end)
 			return LE_HOW_REVOKED;
 		case LE_END_FORCED:
 			return LE_HOW_FORCED;
+		case LE_END_EVICTED:
+			return LE_HOW_EVICTED;
 		case LE_END_UNDONE:
 			return LE_HOW_UNDONE;
 		case LE_END_SESSION:

@@ -85,11 +85,16 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 	check_timer(core, &entry->timer);
 	if (entry->state == LE_STATE_LAPSED)
 	{
-		CHECK(core->env.fenced != NULL && le_linked(&entry->lapsed_link));
+		CHECK(core->env.fenced != NULL && le_linked(&entry->lapsed_link) && !entry->evicted);
 		return;
 	}
 
 	/* of a HELD one: owner and lease */
+	CHECK(entry->lease == NULL || entry->evicted == (entry->deadline != LE_NEVER));
+	if (entry->evicted)
+		CHECK(!le_entry_is_bound(entry) && entry->deadline != LE_NEVER &&
+			  (entry->lease == NULL ||
+			   (!entry->lease->for_group && entry->deadline <= entry->lease->deadline)));
 	CHECK((entry->owner_link.back != NULL) == (entry->owner != NULL));
 	CHECK(entry->owner == NULL || *entry->owner_link.back == &entry->owner_link.link);
 	if (entry->lease != NULL)
@@ -142,7 +147,8 @@ check_queue(const LeCore *core, const LeLock *lock)
 	{
 		const LeEntry *entry = le_queued(link);
 
-		CHECK(entry->state == LE_STATE_QUEUED && entry->lock == lock && entry->waiter->entry == entry);
+		CHECK(entry->state == LE_STATE_QUEUED && entry->lock == lock && entry->waiter->entry == entry &&
+			  !entry->evicted);
 		CHECK(entry->token > last);
 		CHECK(entry->place || entry->grouped || entry->waiter->session != 0);
 		if (entry->grouped)
@@ -288,7 +294,7 @@ check_unmarked(const LeCore *core)
 	le_hash_foreach_all(link, next, core, LE_HASH_TOKENS)
 	{
 		const LeEntry *entry = le_container(link, LeEntry, token_link);
-		bool own = entry->lease == NULL && !le_entry_is_bound(entry);
+		bool own = le_entry_has_own_time(entry) && !le_entry_is_bound(entry);
 
 		if (entry->state == LE_STATE_LAPSED)
 			continue;
@@ -420,13 +426,14 @@ check_absent_parts(const LeCommand *cmd, const LeReply *reply)
 	LeCommandType type = cmd->type;
 	LeStatus status = reply->status;
 	bool acquired = type == LE_CMD_ACQUIRE && has_done(reply);
-	bool forces = type == LE_CMD_FORCE || type == LE_CMD_FORCE_ROLE;
+	bool forces = type == LE_CMD_FORCE || type == LE_CMD_FORCE_ROLE || type == LE_CMD_EVICT;
 	bool steps = forces || type == LE_CMD_SET_PERMITS || type == LE_CMD_REVOKE_LEASE || type == LE_CMD_UNDO ||
 				 type == LE_CMD_SESSION_END;
 
 	CHECK((reply->lease != 0) == (type == LE_CMD_GRANT_LEASE && status == LE_OK));
 	CHECK((reply->revision != 0) == (type == LE_CMD_ADVANCE));
-	CHECK(forces || (reply->ended == 0 && !reply->reopened));
+	CHECK(forces || reply->ended == 0);
+	CHECK((forces && type != LE_CMD_EVICT) || !reply->reopened);
 	CHECK(steps || reply->next == 0);
 	CHECK(type == LE_CMD_ACQUIRE || type == LE_CMD_SET_PERMITS || reply->permits == 0);
 	CHECK(cmd->revision != 0 || (reply->position != 0) == (type == LE_CMD_ACQUIRE && status == LE_QUEUED));
@@ -442,7 +449,8 @@ check_absent_parts(const LeCommand *cmd, const LeReply *reply)
 	CHECK(reply->displaced_session != 0 || (reply->displaced_sessno == 0 && reply->displaced_request == 0));
 	CHECK(type == LE_CMD_CHECK || reply->holds == 0);
 	CHECK(type == LE_CMD_RENEW || type == LE_CMD_KEEP_ALIVE || reply->valid_least == 0);
-	CHECK(type == LE_CMD_ACQUIRE || is_on_token(cmd) || reply->token == 0);
+	CHECK(type == LE_CMD_ACQUIRE || is_on_token(cmd) ||
+		  (reply->token != 0) == (status == LE_HELD_BOUND && type == LE_CMD_EVICT));
 	CHECK(type != LE_CMD_ACQUIRE || acquired || cmd->revision != 0 || reply->token == 0);
 }
 
@@ -539,10 +547,14 @@ le_core_check_reply(const LeCore *core, const LeCommand *cmd, LeTime now, const 
 	else if (cmd->type != LE_CMD_ACQUIRE && !is_on_token(cmd))
 	{
 		CHECK(reply->valid_for == 0 && !reply->bound && reply->epoch_is == 0);
-		CHECK(reply->wrote == (cmd->type == LE_CMD_FORCE
-								   ? reply->ended > 0 || reply->reopened
-								   : cmd->type == LE_CMD_FORCE_ROLE || cmd->type == LE_CMD_SET_PERMITS ||
-										 cmd->type == LE_CMD_REVOKE_LEASE || cmd->type == LE_CMD_ADVANCE));
+		if (cmd->type == LE_CMD_EVICT)
+			CHECK(reply->wrote || reply->ended == 0);
+		else
+			CHECK(reply->wrote == (cmd->type == LE_CMD_FORCE
+									   ? reply->ended > 0 || reply->reopened
+									   : cmd->type == LE_CMD_FORCE_ROLE || cmd->type == LE_CMD_SET_PERMITS ||
+											 cmd->type == LE_CMD_REVOKE_LEASE ||
+											 cmd->type == LE_CMD_ADVANCE));
 	}
 	else
 	{

@@ -42,6 +42,16 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 	return entry;
 }
 
+/* An evicted holder is renewed no more: to who would keep it alive it is lost, though it holds for a while. */
+static bool
+refuse_evicted(const LeEntry *entry, LeReply *reply, LeStatus status)
+{
+	if (!entry->evicted)
+		return false;
+	*reply = (LeReply){.status = status, .ending = LE_END_EVICTED};
+	return true;
+}
+
 /*
  * RENEW by token: the lease of a holder begins again, with another TTL if one is
  * given.  A place is renewed by AWAIT, or with its named lease: QUEUED.
@@ -56,7 +66,7 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	LeEntry *entry = find_own(core, cmd, reply);
 	bool changed;
 
-	if (entry == NULL)
+	if (entry == NULL || refuse_evicted(entry, reply, LE_NOT_HELD))
 		return;
 	if (entry->state == LE_STATE_QUEUED)
 	{
@@ -169,7 +179,7 @@ displace_waiter(LeCore *core, LeEntry *entry, LeReply *reply)
 /*
  * AWAIT: wait until a place is granted, and keep it alive meanwhile.  OK if it
  * holds already; WAITING, or QUEUED if the command does not wait; LOST if it is
- * gone.
+ * gone, or was evicted.
  */
 void
 le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -183,6 +193,8 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			reply->status = LE_LOST;
 		return;
 	}
+	if (refuse_evicted(entry, reply, LE_LOST))
+		return;
 	le_entry_renew(core, entry, now);
 	le_reply_time(reply, entry, now);
 	reply_row(reply, entry);
@@ -247,8 +259,8 @@ le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply
 }
 
 /* Did the caller say that it has the right for this role? */
-static bool
-manages(const LeCommand *cmd, uint32_t role)
+bool
+le_command_manages(const LeCommand *cmd, uint32_t role)
 {
 	for (size_t at = 0; at + sizeof(role) <= cmd->value.len; at += sizeof(role))
 	{
@@ -266,10 +278,10 @@ may_set_permits(const LeLock *lock, const LeCommand *cmd, LeTime now)
 		return true;
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
-		if (le_slot_holder(slot) != NULL && !manages(cmd, le_slot_holder(slot)->role))
+		if (le_slot_holder(slot) != NULL && !le_command_manages(cmd, le_slot_holder(slot)->role))
 			return false;
 	}
-	return lock->closed_until <= now || manages(cmd, lock->closed_by);
+	return lock->closed_until <= now || le_command_manages(cmd, lock->closed_by);
 }
 
 /*

@@ -77,6 +77,7 @@ typedef enum LeEnd
 	LE_END_EXPIRED,
 	LE_END_REVOKED, /* its lease was revoked */
 	LE_END_FORCED,
+	LE_END_EVICTED, /* ... and its client was given the time that it had been told */
 	LE_END_UNDONE,  /* its (sub)transaction rolled back */
 	LE_END_SESSION, /* its connection ended */
 	LE_END_TIMEOUT, /* its wait ran out */
@@ -92,8 +93,9 @@ typedef enum LeHow
 	LE_HOW_EXPIRED,
 	LE_HOW_REVOKED,
 	LE_HOW_FORCED,
-	LE_HOW_UNDONE,      /* its transaction rolled back */
-	LE_HOW_DISCONNECTED /* its connection ended */
+	LE_HOW_UNDONE,       /* its transaction rolled back */
+	LE_HOW_DISCONNECTED, /* its connection ended */
+	LE_HOW_EVICTED
 } LeHow;
 
 typedef enum LeStatus
@@ -118,6 +120,7 @@ typedef enum LeStatus
 	LE_LIMIT_BYTES,   /* max_memory_per_role: 53400 */
 	LE_LIMIT_WAITERS, /* max_waiters_per_lock: 53400 */
 	LE_LIMIT_HOLDS,   /* LE_MAX_HOLDS: 53400 */
+	LE_HELD_BOUND,    /* EVICT: a holder has no deadline: 55000 */
 
 	/* of the environment */
 	LE_LIMIT_MEMORY, /* max_memory: 53400 */
@@ -133,6 +136,7 @@ typedef enum LeCommandType
 	LE_CMD_CHECK,    /* is this token a holder, or queued?  Token 0:
 								 * the session's own; role 0: anybody's */
 	LE_CMD_FORCE,    /* end all holders of a name, and open it */
+	LE_CMD_EVICT,    /* all holders of a name are renewed no more */
 	LE_CMD_PROCLAIM, /* change a holder's value */
 	LE_CMD_SET_PERMITS,
 	LE_CMD_GRANT_LEASE,
@@ -176,7 +180,7 @@ typedef struct LeCommand
 	bool all_holds;   /* RELEASE */
 	bool later;       /* RELEASE: what may return need not be written with this batch */
 	uint32_t holds;   /* RELEASE: so many of them; 0: one */
-	int64_t from;     /* FORCE, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE, LEASE_HOLDS: go on from
+	int64_t from;     /* FORCE, EVICT, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE, LEASE_HOLDS: go on from
 								 * here, as the reply before has said; 0: begin */
 	LeTime hold_for;  /* RELEASE: 0 or > 0, counted from acquisition */
 	int64_t token;    /* 0: RELEASE of the session's own */
@@ -192,11 +196,11 @@ typedef struct LeCommand
 	int64_t lease;    /* 0: a lease of its own.  RELEASE: that of the client which releases, and need
 								 * not be told of that; 0: it has none */
 	LeText owner;     /* data NULL: this connection */
-	LeText value;     /* ACQUIRE of an election, PROCLAIM.  SET_PERMITS: the roles
+	LeText value;     /* ACQUIRE of an election, PROCLAIM.  SET_PERMITS, EVICT: the roles
 								 * (uint32_t each) that the caller has the right for */
 	LeText acquirer;  /* ACQUIRE: the connection that asks, for people who look; it decides nothing */
 	uint32_t role;
-	bool any_role; /* FORCE, SET_PERMITS: the caller has the right, whoever holds it */
+	bool any_role; /* FORCE, EVICT, SET_PERMITS: the caller has the right, whoever holds it */
 	uint64_t session;
 	uint32_t sessno;
 	uint32_t xact;    /* transaction number within the session */
@@ -241,7 +245,7 @@ le_command_for(const LeCommand *cmd, uint32_t i)
 typedef struct LeReply
 {
 	LeStatus status;
-	int64_t token;      /* granted or queued */
+	int64_t token;      /* granted or queued; LE_HELD_BOUND: of that holder */
 	int64_t lease;      /* GRANT_LEASE: its id */
 	int64_t revision;   /* ADVANCE: the next */
 	LeTime valid_for;   /* time left; LE_NEVER when bound.  RENEW, KEEP_ALIVE: what a crash
@@ -251,9 +255,9 @@ typedef struct LeReply
 	uint32_t position;  /* ACQUIRE, LE_QUEUED: in the queue, from 1; of
 								 * several names the one farthest back */
 	uint32_t holds;     /* CHECK: of the entry */
-	int32_t ended;      /* FORCE, FORCE_ROLE: how many */
+	int32_t ended;      /* FORCE, FORCE_ROLE, EVICT: how many */
 	bool reopened;      /* FORCE: the name was closed */
-	int64_t next;       /* FORCE, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE, LEASE_HOLDS,
+	int64_t next;       /* FORCE, EVICT, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE, LEASE_HOLDS,
 								 * UNDO, SESSION_END: there is more to do: the
 								 * same command again, from here; 0: done */
 	uint8_t ending;     /* LOST, NOT_HELD, NO_LEASE: how it ended (LeEnd); LE_END_NONE:

@@ -176,6 +176,8 @@ le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *r
 	int64_t token = reply->status == LE_NO_LEASE ? cmd->lease : cmd->token;
 	uint64_t kept = core->nendings < LE_ENDINGS ? core->nendings : LE_ENDINGS;
 
+	if (reply->ending != LE_END_NONE)
+		return; /* of a holder that has not ended yet */
 	for (uint64_t i = 1; i <= kept && token > 0; i++)
 	{
 		const LeEnding *ending = &core->endings[(core->nendings - i) % LE_ENDINGS];
@@ -196,6 +198,7 @@ static LeApply *const apply_one[] = {
 	[LE_CMD_RELEASE] = le_apply_release,
 	[LE_CMD_CHECK] = le_apply_check,
 	[LE_CMD_FORCE] = le_apply_force,
+	[LE_CMD_EVICT] = le_apply_evict,
 	[LE_CMD_PROCLAIM] = le_apply_proclaim,
 	[LE_CMD_SET_PERMITS] = le_apply_set_permits,
 	[LE_CMD_GRANT_LEASE] = le_apply_grant_lease,
@@ -288,7 +291,7 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 		case DUE_EXPIRY:
 			if (entry->state == LE_STATE_HELD && core->limits.expiry_grace > 0)
 				closed_until = le_add(now, core->limits.expiry_grace);
-			le_entry_end(core, entry, LE_END_EXPIRED, closed_until, now);
+			le_entry_end(core, entry, le_end_by_time(entry), closed_until, now);
 			return;
 		case DUE_KEEP:
 			le_entry_renew(core, entry, now);

@@ -311,6 +311,8 @@ le_save_at(LeTime ttl, LeTime deadline, const LeSaved *saved)
 
 /* The row has this much, and is of this life; it is to be written. */
 extern void le_saved_set(LeCore *core, LeSaved *saved, LeTime left);
+/* The same of one that is renewed no more.  An earlier raise may not be flushed: it stays one. */
+extern void le_saved_fix(LeCore *core, LeSaved *saved, LeTime left);
 /* As a load has read it. */
 extern void le_saved_load(LeCore *core, LeSaved *saved, LeSaved as);
 /* The lease has no row any more. */
@@ -330,11 +332,11 @@ extern void le_reply_validity(const LeCore *core, LeReply *reply, const LeSaved 
 extern bool le_extend(LeCore *core, LeTime ttl, LeTime now, LeTime *own_ttl, LeTime *deadline,
 					  LeSaved *saved);
 
-/* As le_save_at(), for a holder or a place; a named lease saves its own. */
+/* As le_save_at(), for a holder or a place; a lease that others hang on saves its own. */
 static inline LeTime
 le_entry_save_at(const LeEntry *entry)
 {
-	return entry->lease == NULL && (entry->state == LE_STATE_HELD || entry->place)
+	return le_entry_has_own_time(entry) && (entry->state == LE_STATE_HELD || entry->place)
 			   ? le_save_at(entry->ttl, entry->deadline, &entry->saved)
 			   : LE_NEVER;
 }
@@ -360,6 +362,13 @@ static inline bool
 le_entry_is_bound(const LeEntry *entry)
 {
 	return entry->ttl == LE_TTL_BOUND;
+}
+
+/* How an entry ends when its time is over. */
+static inline LeEnd
+le_end_by_time(const LeEntry *entry)
+{
+	return entry->evicted ? LE_END_EVICTED : LE_END_EXPIRED;
 }
 
 /* The lock of that name, made if there is none. */
@@ -577,8 +586,10 @@ extern LeApply le_apply_acquire, le_apply_acquire_group, le_apply_await_group;
 /* core/command.c */
 extern LeApply le_apply_await, le_apply_renew, le_apply_release, le_apply_check, le_apply_proclaim,
 	le_apply_set_permits;
+/* Does the command name this role as one that the caller has the right for? */
+extern bool le_command_manages(const LeCommand *cmd, uint32_t role);
 /* core/force.c */
-extern LeApply le_apply_force, le_apply_force_role;
+extern LeApply le_apply_force, le_apply_evict, le_apply_force_role;
 /* core/leases.c */
 extern LeApply le_apply_grant_lease, le_apply_lease;
 /* core/sessions.c */

@@ -179,7 +179,7 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 {
 	bool counted = !le_entry_counts_once(holder) || holder->uncommitted != NULL;
 
-	assert(holder->state == LE_STATE_HELD && !le_entry_is_draining(holder));
+	assert(holder->state == LE_STATE_HELD && !holder->evicted && !le_entry_is_draining(holder));
 	/* the hold */
 	if (!counted && le_entry_named_lease(holder) != NULL)
 		return false;
@@ -641,7 +641,7 @@ le_entry_row_dirty(LeCore *core, LeEntry *entry)
 void
 le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
 {
-	assert(entry->state == LE_STATE_HELD || entry->state == LE_STATE_QUEUED);
+	assert((entry->state == LE_STATE_HELD || entry->state == LE_STATE_QUEUED) && !entry->evicted);
 	if (entry->lease != NULL)
 	{
 		le_lease_renew(core, entry->lease, now);
@@ -734,6 +734,7 @@ le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeT
 	le_epoch_raise(core, entry->lock->hash);
 	le_saved_forget(core, &entry->saved);
 	le_entry_set_state(entry, LE_STATE_HELD, LE_STATE_LAPSED);
+	entry->evicted = false;
 	entry->closed_until = closed_until;
 	entry->lapsed_at = since;
 	entry->end = (uint8_t) how;

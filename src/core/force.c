@@ -1,9 +1,9 @@
 /*
  * core/force.c
- *		An administrator's means: end the holders of a name, or all that a role
- *		has.
+ *		An administrator's means: end or evict the holders of a name, or end all that a
+ *		role has.
  *
- * Both may be very much, and go in steps: the reply says where to go on.
+ * All may be very much, and go in steps: the reply says where to go on.
  */
 #include "core_internal.h"
 
@@ -16,6 +16,8 @@ forces(const LeCommand *cmd, uint32_t role)
 {
 	return cmd->any_role || cmd->role == role;
 }
+
+/* --- forced ends of a name --- */
 
 /* A name that is closed, or will be when the last fence of its holder ends, is open again. */
 static void
@@ -80,6 +82,95 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		le_lock_settle(core, lock, now);
 	reply->wrote = reply->ended > 0 || reply->reopened;
 }
+
+/* --- eviction --- */
+
+/* Does EVICT concern this holder? */
+static bool
+evicts(const LeCommand *cmd, const LeEntry *holder, LeTime granted_by)
+{
+	return holder != NULL && holder->state == LE_STATE_HELD && holder->acquired_at <= granted_by &&
+		   !le_entry_is_draining(holder) && (cmd->any_role || le_command_manages(cmd, holder->role));
+}
+
+/*
+ * The holder keeps its deadline, and no renewal moves it.  It stays in the list of its named lease,
+ * whose end ends it as well; the lease of several names it leaves, so that they go on without it.
+ */
+static void
+evict(LeCore *core, LeEntry *holder, LeTime now)
+{
+	LeLease *lease = holder->lease;
+
+	assert(holder->state == LE_STATE_HELD && !holder->evicted && !le_entry_is_bound(holder));
+	if (lease != NULL)
+	{
+		holder->ttl = lease->ttl;
+		holder->deadline = lease->deadline;
+	}
+	holder->evicted = true;
+	le_saved_fix(core, &holder->saved, holder->deadline > now ? holder->deadline - now : 0);
+	if (lease != NULL && lease->for_group)
+	{
+		le_unlink(&holder->lease_link);
+		holder->lease = NULL;
+		if (le_link_empty(&lease->entries))
+			le_lease_end(core, lease, LE_END_EVICTED, now);
+	}
+	le_slot_dirty(core, holder->slot);
+	le_entry_arm(core, holder);
+	core->work++;
+}
+
+/*
+ * EVICT: the holders of a name are renewed no more.  Each holds on until its client gives it back, or
+ * until its deadline, which it was told; so the next one is granted the lock as after any other end.
+ * In steps, as FORCE.
+ *
+ * HELD_BOUND: one of them has no deadline, and none is evicted.  None becomes so between two steps.
+ */
+void
+le_apply_evict(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->name);
+	LeTime granted_by = cmd->from != 0 ? cmd->from : now;
+
+	for (LeSlot *slot = lock != NULL ? lock->slots : NULL; slot != NULL; slot = slot->next)
+	{
+		const LeEntry *holder = le_slot_holder(slot);
+
+		if (!evicts(cmd, holder, granted_by) || !le_entry_is_bound(holder))
+			continue;
+		reply->status = LE_HELD_BOUND;
+		reply->token = holder->token;
+		return;
+	}
+	for (LeSlot *slot = lock != NULL ? lock->slots : NULL; slot != NULL; slot = slot->next)
+	{
+		LeEntry *holder = le_slot_holder(slot);
+
+		if (!evicts(cmd, holder, granted_by))
+			continue;
+		if (holder->evicted)
+		{
+			/* by another call, whose write may not be flushed */
+			reply->wrote |= slot->row.dirty;
+			if (holder->lsn > reply->lsn)
+				reply->lsn = holder->lsn;
+			continue;
+		}
+		if (le_core_is_full(core))
+		{
+			reply->next = granted_by > 0 ? granted_by : 1;
+			break;
+		}
+		evict(core, holder, now);
+		reply->ended++;
+	}
+	reply->wrote |= reply->ended > 0;
+}
+
+/* --- a role --- */
 
 /*
  * What a role has, kind by kind.  Its waits go first: else the end of a holder

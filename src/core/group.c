@@ -238,7 +238,7 @@ holds_names(const LeCore *core, const LeEntry *first, const LeCommand *cmd, cons
 	{
 		const LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], first->token);
 
-		if (entry == NULL || entry->state != LE_STATE_HELD || entry->lease != lease)
+		if (entry == NULL || entry->state != LE_STATE_HELD || entry->evicted || entry->lease != lease)
 			return false;
 	}
 	return true;
@@ -359,7 +359,7 @@ le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 		const LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], cmd->token);
 
 		reply->which = i;
-		if (entry == NULL || entry->state == LE_STATE_LAPSED ||
+		if (entry == NULL || entry->state == LE_STATE_LAPSED || entry->evicted ||
 			(entry->state == LE_STATE_QUEUED && !entry->place))
 			reply->status = LE_LOST;
 		else if (entry->role != cmd->role)

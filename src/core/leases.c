@@ -64,7 +64,8 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 		le_unlink(&entry->lease_link);
 		le_unlink(&entry->news_link);
 		entry->lease = NULL;
-		le_entry_end_only(core, entry, how, closed_until, now);
+		le_entry_end_only(core, entry, how == LE_END_EXPIRED ? le_end_by_time(entry) : how, closed_until,
+						  now);
 	}
 	if (!le_link_empty(&lease->entries))
 		le_timer_set(core, &lease->timer, now);

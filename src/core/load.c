@@ -75,8 +75,8 @@ le_stored_slot_valid(const LeStoredEntry *row)
 {
 	if (!name_is_valid(row) || row->slot < 0 || row->slot == INT32_MAX)
 		return false;
-	return row->mode == 0 ||
-		   (request_is_valid(row) && row->holds > 0 && row->time_left >= 0 && row->end <= LE_END_SESSION);
+	return row->mode == 0 || (request_is_valid(row) && row->holds > 0 && row->time_left >= 0 &&
+							  row->end <= LE_END_SESSION && !(row->evicted && row->ttl == LE_TTL_BOUND));
 }
 
 /* --- time --- */
@@ -116,13 +116,15 @@ load_times(LeCore *core, LeEntry *entry, const LeStoredEntry *row, const LeEntry
 	Known known = {0};
 	Times times;
 
-	if (entry->lease != NULL || row->ttl == LE_TTL_BOUND)
+	if (!le_entry_has_own_time(entry) || row->ttl == LE_TTL_BOUND)
 		return;
-	if (failed != NULL && failed->lease == NULL)
+	if (failed != NULL && failed->deadline != LE_NEVER)
 		known =
 			(Known){failed->ttl, failed->deadline, failed->state != LE_STATE_LAPSED ? &failed->saved : NULL};
 	times = times_of(core, row->ttl, row->time_left, row->life, known);
 	entry->deadline = times.deadline;
+	if (entry->lease != NULL && entry->lease->deadline < entry->deadline)
+		entry->deadline = entry->lease->deadline; /* evicted: the row of the lease may be older */
 	le_saved_load(core, &entry->saved, times.saved);
 }
 
@@ -388,6 +390,7 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	le_entry_set_state(entry, LE_STATE_NEW, LE_STATE_HELD);
 	le_owner_add(core, entry);
 	entry->slot = slot;
+	entry->evicted = row->evicted;
 	entry->hold_count = (uint32_t) row->holds;
 	entry->acquired_at = held_since(core, row);
 	entry->lsn = core->load.lsn;

@@ -70,11 +70,13 @@ typedef struct LeStoredEntry
 
 	/* of a holder, or a place */
 	int32_t holds;
-	LeTime time_left; /* of a lease of its own, see LeSaved; of a lapsed holder in the table -end */
-	uint32_t life;    /* LeLife.number of when that was so */
+	LeTime
+		time_left; /* of a lease of its own, or evicted, see LeSaved; of a lapsed holder in the table -end */
+	uint32_t life; /* LeLife.number of when that was so */
 
 	/* of a holder */
-	LeEnd end; /* how it has ended, where only a fence keeps it */
+	LeEnd end;    /* how it has ended, where only a fence keeps it */
+	bool evicted; /* renewed no more */
 } LeStoredEntry;
 
 typedef struct LeStoredLease

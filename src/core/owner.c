@@ -29,7 +29,7 @@ le_owner_remove(LeCore *core, LeEntry *entry)
 static bool
 is_of_lease(const LeEntry *entry, const LeLease *lease)
 {
-	return entry->state == LE_STATE_HELD && entry->lease == lease && entry->owner == NULL;
+	return entry->state == LE_STATE_HELD && !entry->evicted && entry->lease == lease && entry->owner == NULL;
 }
 
 /* The owner's holder on this lease (NULL: on none); if there is none, one of its others. */
@@ -46,7 +46,7 @@ find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 		/* bound to another connection it would end under the newcomer, with that one */
 		if (holder->ttl == LE_TTL_BOUND && holder->lease == NULL && holder->session != session)
 			continue;
-		if (holder->lock != lock || holder->role != role || le_entry_is_draining(holder) ||
+		if (holder->lock != lock || holder->role != role || holder->evicted || le_entry_is_draining(holder) ||
 			!le_text_equal(le_text(holder->owner, holder->owner_len), owner))
 			continue;
 		if (le_entry_named_lease(holder) == lease)
@@ -66,7 +66,8 @@ le_owner_is_shared(const LeEntry *holder, uint64_t session)
 
 /*
  * The holder that a request of this session would be one more hold of.  It is
- * the owner that asks, if one is named, else the named lease.
+ * the owner that asks, if one is named, else the named lease.  An evicted one has no
+ * more holds: whoever asks for the lock again waits for its end.
  */
 LeEntry *
 le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,

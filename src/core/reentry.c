@@ -89,8 +89,8 @@ le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now
 static bool
 is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cmd)
 {
-	return holder->lock == lock && holder->state == LE_STATE_HELD && holder->owner == NULL &&
-		   holder->role == cmd->role && !le_entry_is_draining(holder);
+	return holder->lock == lock && holder->state == LE_STATE_HELD && !holder->evicted &&
+		   holder->owner == NULL && holder->role == cmd->role && !le_entry_is_draining(holder);
 }
 
 /* The one that this very transaction has acquired; as in le_held_by_session(). */

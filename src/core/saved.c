@@ -27,6 +27,13 @@ le_saved_set(LeCore *core, LeSaved *saved, LeTime left)
 }
 
 void
+le_saved_fix(LeCore *core, LeSaved *saved, LeTime left)
+{
+	if (!saved->raised)
+		le_saved_set(core, saved, left);
+}
+
+void
 le_saved_load(LeCore *core, LeSaved *saved, LeSaved as)
 {
 	assert(core->loading && saved->life == core->life->number && as.left >= 0);

@@ -7,7 +7,7 @@
 LeTime
 le_entry_time_left(const LeEntry *entry, LeTime now)
 {
-	LeTime deadline = entry->lease != NULL ? entry->lease->deadline : entry->deadline;
+	LeTime deadline = le_entry_deadline(entry);
 
 	if (deadline == LE_NEVER)
 		return LE_NEVER;

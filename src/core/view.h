@@ -171,7 +171,7 @@ struct LeEntry
 	LeAcquirer *acquirer; /* NULL: not known */
 	int64_t token;
 	LeTime ttl;      /* LE_TTL_BOUND: as long as its session */
-	LeTime deadline; /* end of its own lease; LE_NEVER */
+	LeTime deadline; /* end of its own lease, or evicted; else LE_NEVER */
 	LeSlot *slot;    /* HELD and LAPSED, as the next one */
 	LeTime acquired_at;
 	union
@@ -179,7 +179,7 @@ struct LeEntry
 		struct /* QUEUED and HELD */
 		{
 			LeHashBackLink owner_link; /* HELD: in the hash of named owners */
-			LeSaved saved;             /* of its own lease */
+			LeSaved saved;             /* of its own lease, or evicted */
 		};
 		struct /* LAPSED */
 		{
@@ -193,8 +193,9 @@ struct LeEntry
 	uint64_t session; /* who asked; 0: gone */
 	uint32_t sessno;
 	uint32_t role;
-	uint32_t hold_count;
-	uint32_t value_len : 13; /* LE_MAX_VALUE */
+	uint32_t hold_count : 31; /* LE_MAX_HOLDS */
+	uint32_t evicted : 1;     /* HELD: renewed no more, it has a deadline of its own */
+	uint32_t value_len : 13;  /* LE_MAX_VALUE */
 	uint32_t mode : 2;
 	uint32_t state : 3;   /* LeState */
 	uint32_t end : 4;     /* LeEnd: why it lapsed or ended */
@@ -359,7 +360,21 @@ extern uint32_t le_core_unmarked(const LeCore *core);
 /* What a row that is written now says of a lease: time left, and in which life. */
 extern LeSaved le_core_saved(const LeCore *core, const LeSaved *saved, LeTime ttl);
 
-/* Time left of an entry's lease, own or named; LE_NEVER when bound. */
+/* Does its time run by itself, and not with a lease that others hang on? */
+static inline bool
+le_entry_has_own_time(const LeEntry *entry)
+{
+	return entry->lease == NULL || entry->evicted;
+}
+
+/* When its time is over, unless it is renewed; LE_NEVER when bound. */
+static inline LeTime
+le_entry_deadline(const LeEntry *entry)
+{
+	return le_entry_has_own_time(entry) ? entry->deadline : entry->lease->deadline;
+}
+
+/* Time left until then. */
 extern LeTime le_entry_time_left(const LeEntry *entry, LeTime now);
 /* The named lease that it hangs on; NULL: none. */
 extern LeLease *le_entry_named_lease(const LeEntry *entry);

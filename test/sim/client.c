@@ -21,7 +21,7 @@ some_role(World *w)
 	return FIRST_ROLE + rng_below(&w->rng, ROLES);
 }
 
-/* As SET_PERMITS has the roles that were looked at. */
+/* As SET_PERMITS and EVICT have the roles that were looked at. */
 static LeText
 role_text(uint32_t role)
 {
@@ -421,6 +421,11 @@ on_name(World *w, uint32_t sessno)
 	LeCommand cmd = command(w, sessno, rng_chance(&w->rng, 300) ? LE_CMD_SET_PERMITS : LE_CMD_FORCE);
 
 	cmd.any_role = rng_chance(&w->rng, 500);
+	if (cmd.type == LE_CMD_FORCE && rng_chance(&w->rng, 500))
+	{
+		cmd.type = LE_CMD_EVICT;
+		cmd.value = role_text(some_role(w));
+	}
 	if (rng_chance(&w->rng, 20))
 	{
 		cmd.type = LE_CMD_ADVANCE;

@@ -218,10 +218,16 @@ m_answer(Model *m, MEntry *e, LeStatus status, int64_t token)
 	}
 }
 
+bool
+m_has_own_time(const MEntry *e)
+{
+	return e->lease == 0 || e->evicted;
+}
+
 LeTime
 m_time_left(Model *m, const MEntry *e, LeTime now)
 {
-	LeTime deadline = e->lease != 0 ? m_find_lease(m, e->lease)->deadline : e->deadline;
+	LeTime deadline = m_has_own_time(e) ? e->deadline : m_find_lease(m, e->lease)->deadline;
 
 	if (deadline == LE_NEVER)
 		return LE_NEVER;
@@ -232,6 +238,7 @@ m_time_left(Model *m, const MEntry *e, LeTime now)
 void
 m_renew(Model *m, MEntry *e, LeTime now)
 {
+	ENSURE(m->w, !e->evicted);
 	if (e->lease != 0)
 	{
 		MLease *lease = m_find_lease(m, e->lease);
@@ -334,7 +341,7 @@ kinship(Model *m, const MEntry *e, const MEntry *request)
 {
 	bool foreign = e->ttl == LE_TTL_BOUND && e->lease == 0 && e->session != request->session;
 
-	if (!e->held || e->lapsed || e->kind != request->kind || e->name != request->name)
+	if (!e->held || e->lapsed || e->evicted || e->kind != request->kind || e->name != request->name)
 		return 0;
 	if (!foreign && request->owner != NO_OWNER && e->owner == request->owner && e->role == request->role)
 		return e->lease == request->lease ? 1 : 2;
@@ -549,6 +556,7 @@ m_end(Model *m, MEntry *e, LeEnd how, LeTime closed_until, LeTime now)
 	if (e->held && world_fenced(m->w, e->token))
 	{
 		e->lapsed = true;
+		e->evicted = false;
 		if (closed_until > e->closed_until)
 			e->closed_until = closed_until;
 		e->retry = now + LE_FENCE_RETRY;

@@ -22,14 +22,16 @@ typedef struct MEntry
 	uint8_t kind;
 	int name;
 	LeMode mode;
-	uint16_t member;                    /* of a group: which-th, from 1 */
-	bool group;                         /* of those with this token, in several locks */
-	bool alone;                         /* lapsed, and its lease has ended */
+	uint16_t member; /* of a group: which-th, from 1 */
+	bool group;      /* of those with this token, in several locks */
+	bool alone;      /* of a group: lapsed, and its lease has ended; or evicted */
+	bool evicted, told_evicted;
+	LeTime most;                        /* evicted: time left over any restart */
 	bool held, place, lapsed, answered, /* its waiter has its answer in this batch */
 		stored;                         /* its state was there when a batch was stored */
 	int owner, value;
 	int64_t lease;        /* a named one */
-	LeTime ttl, deadline, /* of its own lease: of a group the same in all */
+	LeTime ttl, deadline, /* of its own lease: of a group the same in all; or evicted */
 		acquired, wait_until, closed_until, retry;
 	uint64_t session; /* that asked, while it lives */
 	uint32_t sessno, role;
@@ -132,6 +134,7 @@ extern void m_renew(Model *m, MEntry *e, LeTime now);
 extern MEntry *m_reentrant(Model *m, const MEntry *request, LeStatus core_says, int64_t core_token);
 extern LeStatus m_reentry_status(const MEntry *holder, const MEntry *request);
 extern LeStatus m_reenter(Model *m, MEntry *holder, const MEntry *request, LeTime now, bool *counted);
+extern bool m_has_own_time(const MEntry *e);
 extern LeTime m_time_left(Model *m, const MEntry *e, LeTime now);
 extern int m_waiting(Model *m, uint8_t kind, int name);
 extern int m_held(Model *m, uint8_t kind, int name);
@@ -154,6 +157,7 @@ extern void m_set_wait(MEntry *e, const LeCommand *cmd, LeTime now);
 extern bool m_counts_once(const MEntry *e);
 extern void m_changed(Model *m, const MEntry *e);
 extern bool m_own_holder(Model *m, const MEntry *request);
+extern bool m_manages(const LeCommand *cmd, uint32_t role);
 extern bool m_role_is_full(Model *m, uint32_t role, uint32_t more);
 extern void m_release_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void m_await_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
@@ -164,6 +168,7 @@ extern void m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *rep
 /* --- model_force.c --- */
 
 extern void m_force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
+extern void m_evict(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void m_force_role(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /* --- model_group.c --- */

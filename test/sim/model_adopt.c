@@ -14,12 +14,18 @@ lease_due(Model *m, const MEntry *e, LeTime now)
 	return e->lease != 0 && m_find_lease(m, e->lease)->deadline <= now;
 }
 
+static bool
+own_time_due(const MEntry *e, LeTime now)
+{
+	return m_has_own_time(e) && e->deadline <= now;
+}
+
 /* Nothing ends that was not due. */
 static void
 check_gone(Model *m, const MEntry *e, LeTime now)
 {
-	bool due = lease_due(m, e, now) || (e->lease == 0 && e->deadline <= now) ||
-			   (e->waiter != 0 && e->wait_until <= now) || (e->lapsed && e->retry <= now);
+	bool due = lease_due(m, e, now) || own_time_due(e, now) || (e->waiter != 0 && e->wait_until <= now) ||
+			   (e->lapsed && e->retry <= now);
 	bool joined = false;
 
 	for (LeEntry *a = NULL; (a = le_next_answer(m->w->core, a)) != NULL;)
@@ -48,10 +54,9 @@ check_there(Model *m, const MEntry *e, const LeEntry *c, LeTime now)
 
 	ENSURE(m->w, !e->held || le_entry_has_slot(c));
 	ENSURE(m->w, lapsed || c->lease == NULL || c->lease->deadline > now);
-	ENSURE(m->w, lapsed || c->lease != NULL || c->deadline > now);
+	ENSURE(m->w, lapsed || (c->lease != NULL && !c->evicted) || c->deadline > now);
 	if (lapsed && !e->lapsed)
-		ENSURE(m->w, world_fenced(m->w, e->token) &&
-						 (lease_due(m, e, now) || (e->lease == 0 && e->deadline <= now)));
+		ENSURE(m->w, world_fenced(m->w, e->token) && (lease_due(m, e, now) || own_time_due(e, now)));
 	if (c->state == LE_STATE_QUEUED)
 		ENSURE(m->w, waits_in(c)->waiter->until > now);
 	if (e->held && !lapsed)
@@ -90,7 +95,9 @@ take_over(Model *m, MEntry *e, const LeEntry *c)
 	e->retry = e->lapsed ? c->timer.at : 0;
 	e->closed_until = e->lapsed ? c->closed_until : 0;
 	e->lease = le_entry_named_lease(c) != NULL ? c->lease->id : 0;
-	e->alone = e->group && e->lapsed && c->lease == NULL;
+	ENSURE(m->w, c->evicted == (e->evicted && !e->lapsed));
+	e->evicted = c->evicted;
+	e->alone = e->group && (e->lapsed || e->evicted) && c->lease == NULL;
 	e->ttl = m_shares_time(e) && c->lease != NULL ? c->lease->ttl : c->ttl;
 	e->deadline = m_shares_time(e) && c->lease != NULL ? c->lease->deadline : c->deadline;
 	e->acquired = e->held ? c->acquired_at : 0;

@@ -171,8 +171,9 @@ named_by_command(Model *m, const LeCommand *cmd, const MEntry *e)
 {
 	MEntry *holder = cmd->reenter != 0 ? m_find(m, e->kind, e->name, cmd->reenter) : NULL;
 
-	if (holder == NULL || !holder->held || holder->lapsed || holder->session != cmd->session ||
-		holder->owner != NO_OWNER || holder->role != cmd->role || cmd->mode == LE_MODE_PERMIT)
+	if (holder == NULL || !holder->held || holder->lapsed || holder->evicted ||
+		holder->session != cmd->session || holder->owner != NO_OWNER || holder->role != cmd->role ||
+		cmd->mode == LE_MODE_PERMIT)
 		return NULL;
 	return holder;
 }
@@ -380,6 +381,8 @@ renew(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	if (!e->held)
 		reply->status = LE_QUEUED;
+	else if (e->evicted)
+		reply->status = LE_NOT_HELD;
 	else if (cmd->ttl != 0 && (e->lease != 0 || e->ttl == LE_TTL_BOUND))
 		reply->status = LE_BAD_TTL;
 	else
@@ -402,6 +405,11 @@ m_await_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	{
 		if (reply->status == LE_NOT_HELD)
 			reply->status = LE_LOST;
+		return;
+	}
+	if (e->evicted)
+	{
+		reply->status = LE_LOST;
 		return;
 	}
 	m_renew(m, e, now);
@@ -482,8 +490,8 @@ m_check_one(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 }
 
 /* The simulator's commands name one role. */
-static bool
-manages(const LeCommand *cmd, uint32_t role)
+bool
+m_manages(const LeCommand *cmd, uint32_t role)
 {
 	return cmd->any_role || memcmp(cmd->value.data, &role, sizeof(role)) == 0;
 }
@@ -506,10 +514,10 @@ set_permits(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	{
 		const MEntry *e = &m->s.entries[i];
 
-		if (e->held && e->kind == kind && e->name == name && !manages(cmd, e->role))
+		if (e->held && e->kind == kind && e->name == name && !m_manages(cmd, e->role))
 			return;
 	}
-	if (lock->closed_until > now && !manages(cmd, lock->closed_by))
+	if (lock->closed_until > now && !m_manages(cmd, lock->closed_by))
 		return;
 	reply->status = LE_OK;
 	reply->permits = lock->permits;
@@ -642,6 +650,9 @@ model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const Le
 			break;
 		case LE_CMD_FORCE:
 			m_force(m, cmd, now, reply);
+			break;
+		case LE_CMD_EVICT:
+			m_evict(m, cmd, now, reply);
 			break;
 		case LE_CMD_PROCLAIM:
 			e = own(m, cmd, cmd->token, reply);

@@ -55,7 +55,7 @@ compare_time(Model *m, const MEntry *e, const LeEntry *c)
 	}
 	if (!e->group || !e->held)
 		SAME("ttl", e->ttl, c->ttl);
-	if (!e->lapsed && e->lease == 0)
+	if (!e->lapsed && m_has_own_time(e))
 		SAME("deadline", e->deadline, c->deadline);
 }
 
@@ -90,6 +90,7 @@ compare_entry(Model *m, const MEntry *e)
 	SAME("role", e->role, c->role);
 	SAME("lease", e->lease, le_entry_named_lease(c) != NULL ? c->lease->id : 0);
 	SAME("session", e->session, c->session);
+	SAME("evicted", e->evicted, c->evicted);
 	compare_holds(m, e, c);
 	compare_time(m, e, c);
 	if (e->held)
@@ -184,6 +185,7 @@ compare_slot_row(Model *m, const SlotRow *row)
 		sim_fail(m->w, "a row of token %lld, name %d, that does not hold", (long long) row->token, row->name);
 	SAME("row's mode", e->mode, row->mode);
 	SAME("row's lapsed", e->lapsed, row->end != LE_END_NONE);
+	SAME("row's evicted", e->evicted, row->evicted);
 	SAME("row's owner", e->owner, row->owner);
 	SAME("row's value", e->value, row->value);
 	SAME("row's role", e->role, row->role);
@@ -483,7 +485,9 @@ failed_deadline(const Model *m, const MEntry *e)
 		const MEntry *f = &m->failed.entries[low];
 
 		if (f->kind == e->kind && f->name == e->name)
-			return f->ttl == e->ttl && (!m_shares_time(e) || m_shares_time(f)) ? f->deadline : 0;
+			return f->ttl == e->ttl && f->deadline != LE_NEVER && (!m_shares_time(e) || m_shares_time(f))
+					   ? f->deadline
+					   : 0;
 	}
 	return 0;
 }
@@ -542,7 +546,7 @@ restore_time(Model *m, LeTime now, Loss loss)
 			m_renew(m, e, now);
 			continue;
 		}
-		if ((e->lapsed && !m_shares_time(e)) || e->lease != 0 || e->ttl == LE_TTL_BOUND ||
+		if ((e->lapsed && !m_shares_time(e)) || !m_has_own_time(e) || e->ttl == LE_TTL_BOUND ||
 			(!e->held && !e->place))
 			continue;
 		/* a place that has been granted by now is compared as a holder */
@@ -554,6 +558,7 @@ restore_time(Model *m, LeTime now, Loss loss)
 				restored(m, loss, e->ttl, e->held || m->w->conf.fail_mille == 0 ? e->deadline : -LE_NEVER,
 						 failed_deadline(m, e),
 						 m_shares_time(e) && c->lease != NULL ? c->lease->deadline : c->deadline, now);
+		ENSURE(m->w, !e->evicted || c == NULL || e->deadline <= now + (e->most > 1 ? e->most : 1));
 	}
 }
 
@@ -717,7 +722,7 @@ find_due(Model *m, LeTime now, Due *due)
 			continue;
 		else if (!e->held && e->waiter != 0 && e->wait_until <= now)
 			n++, *due = (Due){e->token, e->kind, e->name, DUE_WAIT};
-		else if (e->lease == 0 && e->deadline <= now)
+		else if (m_has_own_time(e) && e->deadline <= now)
 			n++, *due = (Due){e->token, e->kind, e->name, DUE_DEADLINE};
 	}
 	for (int i = 0; i < m->w->conf.names * 2; i++)

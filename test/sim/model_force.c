@@ -54,6 +54,39 @@ m_force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->ended = n;
 }
 
+/*
+ * From now on nothing moves the deadline of these holders: it is what their clients were told last.
+ * All of them, or none where one has no deadline.
+ */
+void
+m_evict(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	for (int pass = 0; pass < 2; pass++)
+	{
+		for (int i = 0; i < m->s.nentries; i++)
+		{
+			MEntry *e = &m->s.entries[i];
+
+			if (!e->held || e->lapsed || e->evicted || e->kind != cmd->kind ||
+				e->name != sim_text_id(cmd->name.data) || !m_manages(cmd, e->role))
+				continue;
+			if (e->lease == 0 && e->ttl == LE_TTL_BOUND)
+			{
+				reply->status = LE_HELD_BOUND;
+				return;
+			}
+			if (pass == 0)
+				continue;
+			if (e->lease != 0)
+				e->deadline = m_find_lease(m, e->lease)->deadline;
+			e->most = e->lease != 0 || m_shares_time(e) ? e->deadline - now : e->ttl;
+			e->evicted = true;
+			e->alone = e->group && e->lease == 0;
+			reply->ended++;
+		}
+	}
+}
+
 /* --- a role --- */
 
 /*

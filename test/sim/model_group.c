@@ -292,7 +292,7 @@ holds_names(Model *m, int64_t token, const LeCommand *cmd)
 	{
 		const MEntry *e = m_find(m, LE_KIND_LOCK, sim_text_id(cmd->names[i].data), token);
 
-		if (e == NULL || !e->held || e->lapsed || e->lease != cmd->lease)
+		if (e == NULL || !e->held || e->lapsed || e->evicted || e->lease != cmd->lease)
 			return false;
 	}
 	return true;
@@ -399,7 +399,7 @@ m_await_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		const MEntry *e =
 			m_find(m, (uint8_t) cmd->kind, sim_text_id(cmd->names[reply->which].data), cmd->token);
 
-		if (e == NULL || e->lapsed || (!e->held && !e->place))
+		if (e == NULL || e->lapsed || e->evicted || (!e->held && !e->place))
 			reply->status = LE_LOST;
 		else if (e->role != cmd->role)
 			reply->status = LE_DENIED;

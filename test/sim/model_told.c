@@ -25,6 +25,20 @@ told_entry(Model *m, uint8_t kind, int name, int64_t token, Told told)
 		lease->told = true;
 }
 
+/* All that an eviction has found.  Where something is not flushed it may have been written after that. */
+static void
+told_evicted(Model *m, const LeCommand *cmd)
+{
+	for (int i = 0; i < m->s.nentries && m->w->flushed == m->w->lsn; i++)
+	{
+		MEntry *e = &m->s.entries[i];
+
+		if (e->evicted && e->kind == cmd->kind && e->name == sim_text_id(cmd->name.data) &&
+			m_manages(cmd, e->role))
+			e->told_evicted = true;
+	}
+}
+
 /* After this release nobody is granted the name for a while. */
 static void
 told_closed(Model *m, const LeCommand *cmd, int64_t token)
@@ -56,6 +70,9 @@ model_told(Model *m, const LeCommand *cmd, const LeReply *reply)
 		case LE_CMD_RELEASE:
 			if (cmd->hold_for > 0)
 				told_closed(m, cmd, reply->token);
+			break;
+		case LE_CMD_EVICT:
+			told_evicted(m, cmd);
 			break;
 		case LE_CMD_GRANT_LEASE:
 		case LE_CMD_KEEP_ALIVE:
@@ -105,7 +122,10 @@ model_lose(Model *m, int disk)
 	for (int i = 0; i < lost->nentries; i++)
 	{
 		const MEntry *e = &lost->entries[i];
-		const MEntry *other = e->told != TOLD_NOTHING ? find_entry(left, e) : NULL;
+		const MEntry *other = find_entry(left, e);
+
+		if (e->told_evicted && other != NULL && !other->evicted && !other->lapsed)
+			sim_fail(m->w, "token %lld, that was evicted, is not so after a crash", (long long) e->token);
 
 		if (e->told != TOLD_NOTHING && (other == NULL || (e->told == TOLD_HELD && !other->held)))
 			sim_fail(m->w, "token %lld, that somebody was told of, is lost with a crash",

@@ -161,7 +161,7 @@ typedef struct Durable
 
 typedef struct SlotRow
 {
-	bool used, held;
+	bool used, held, evicted;
 	uint8_t end; /* LeEnd, of a lapsed one */
 	uint8_t kind, mode;
 	int name, owner, value;

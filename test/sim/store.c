@@ -166,7 +166,8 @@ fill_row(const World *w, SlotRow *row, const LeEntry *entry)
 	row->lease = entry->lease != NULL ? entry->lease->id : 0;
 	row->ttl = entry->ttl;
 	row->time_left = 0;
-	if (entry->state != LE_STATE_LAPSED && entry->lease == NULL && entry->ttl != LE_TTL_BOUND)
+	row->evicted = entry->evicted;
+	if (entry->state != LE_STATE_LAPSED && le_entry_has_own_time(entry) && entry->ttl != LE_TTL_BOUND)
 	{
 		LeSaved saved = le_core_saved(w->core, &entry->saved, entry->ttl);
 
@@ -375,6 +376,7 @@ stored_entry(const SlotRow *row, uint64_t locator)
 		.time_left = row->mode != 0 && row->time_left > 0 ? row->time_left : 0,
 		.life = row->life,
 		.end = (LeEnd) row->end,
+		.evicted = row->evicted,
 		.locator = locator};
 }
 
