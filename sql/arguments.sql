@@ -339,22 +339,31 @@ SELECT outcome('SELECT release_lock(''x'')');
 SELECT outcome(format('SELECT renew_lock(''x'', %s)', :t));
 SELECT outcome(format('SELECT renew_lock(''x'', %s, ''1 s'')', :t));
 SELECT outcome('SELECT force_release_lock(''x'')');
+SELECT outcome('SELECT evict_lock(''x'')');
 SELECT outcome('SELECT force_release_role(''regress_le_holder'')');
 SELECT outcome(format('SELECT resign(''theirs'', %s)', :term));
 SELECT outcome('SELECT force_resign(''theirs'')');
+SELECT outcome('SELECT evict_leader(''theirs'')');
 SELECT try_acquire_lock('x', owner => 'secret') IS NULL AS refused;
-SELECT force_release_lock('nobody holds this');
+SELECT force_release_lock('nobody holds this'), evict_lock('nobody holds this'), evict_leader('nobody leads this');
 BEGIN;
 SELECT release_lock('x', :t);
 ROLLBACK;
 RESET ROLE;
+SELECT evict_leader('theirs'), evict_leader('theirs');
+SELECT candidate, evicted FROM lock_election.elections;
+SET ROLE regress_le_holder;
+SELECT renew_leadership('theirs', :term), is_leader('theirs', :term), proclaim('theirs', :term, 'still me');
+RESET ROLE;
 SELECT force_resign('theirs');
 SET ROLE regress_le_stats;
+SELECT outcome('SELECT evict_lock(''x'')');
 SELECT owner, token = :t AS token, pid IS NOT NULL AS pid FROM lock_election.locks;
 SELECT outcome('SELECT force_release_lock(''x'')');
 SET ROLE regress_le_member;
 SELECT owner, token = :t AS token, pid IS NOT NULL AS pid FROM lock_election.locks;
 SELECT outcome(format('SELECT release_lock(''x'', %s)', :t));
+SELECT evict_lock('x');
 SELECT force_release_lock('x');
 RESET ROLE;
 SELECT is_held('x', :t);
@@ -362,16 +371,34 @@ SELECT is_held('x', :t);
 SET ROLE regress_le_holder;
 SELECT acquire_lock('x') AS t \gset
 SET ROLE regress_le_signal;
+SELECT evict_lock('x');
 SELECT force_release_lock('x');
 SET ROLE regress_le_holder;
 SELECT is_held('x', :t), acquire_lock('x', mode => 'shared') IS NOT NULL AS acquired;
 SET ROLE regress_le_other;
 SELECT acquire_lock('x', mode => 'shared') IS NOT NULL AS acquired;
--- of two holders, the one that it may end
+-- of two holders, the one that it may end, or evict
+SELECT evict_lock('x'), evict_lock('x');
+SELECT role, evicted FROM lock_election.locks ORDER BY 2;
 SELECT force_release_lock('x');
 SELECT role FROM lock_election.locks;
 RESET ROLE;
 SELECT force_release_lock('x');
+
+-- all that the caller may evict, or none
+SET ROLE regress_le_holder;
+SELECT acquire_lock('y', mode => 'shared') AS t \gset
+RESET ROLE;
+SELECT acquire_lock('y', mode => 'shared', ttl => NULL) AS bound \gset
+SELECT replace(replace(outcome('SELECT evict_lock(''y'')'), :'bound', 'TOKEN'), pg_backend_pid()::text, 'PID');
+SELECT name, evicted FROM lock_election.locks;
+SET ROLE regress_le_member;
+SELECT evict_lock('y');
+SET ROLE regress_le_holder;
+SELECT renew_lock('y', :t);
+RESET ROLE;
+SELECT token = :t AS first, evicted FROM lock_election.locks ORDER BY 1;
+SELECT force_release_lock('y');
 
 DROP ROLE regress_le_member, regress_le_holder, regress_le_other, regress_le_stats, regress_le_signal;
 SELECT count(*) FROM lock_election.locks;

@@ -67,6 +67,7 @@ ALTER TABLE _lock_election.slot
 	ADD COLUMN value pg_catalog.text COLLATE pg_catalog."C",
 	ADD COLUMN uncommitted pg_catalog.bytea,
 	ADD COLUMN acquirer pg_catalog.text COLLATE pg_catalog."C",
+	ADD COLUMN evicted boolean NOT NULL DEFAULT false,
 	ALTER COLUMN name SET STORAGE PLAIN,
 	ALTER COLUMN owner SET STORAGE PLAIN,
 	ALTER COLUMN value SET STORAGE PLAIN,
@@ -118,7 +119,7 @@ ALTER TABLE _lock_election.queue
 
 -- A row for each change of an election; never changed, deleted when it is old.
 -- how: 1 elected, 2 proclaimed; the term has ended: 3 resigned, 4 expired,
--- 5 revoked, 6 forced, 7 undone, 8 disconnected.
+-- 5 revoked, 6 forced, 7 undone, 8 disconnected, 9 evicted.
 CREATE TABLE _lock_election.history (
 	change bigint NOT NULL,
 	term bigint NOT NULL,
@@ -270,7 +271,7 @@ CREATE FUNCTION @extschema@.renew_lock(name pg_catalog.text, token bigint, ttl i
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_renew_lock';
 COMMENT ON FUNCTION @extschema@.renew_lock(pg_catalog.text, bigint, interval) IS
-'Starts the lock''s TTL again, with another length if "ttl" is given, and returns the time that it is valid, counted from the moment when the call was sent: what a crash of the server at this moment would leave. That is the TTL; for less it is valid after a restart until the renewal''s row is flushed, and while nothing can be written. NULL if the lock is lost. NULL is answered at once: from a primary that was cut off and replaced it does not mean that the new one has ended the lock. A lock that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s lock, 55000 a token that is still queued.';
+'Starts the lock''s TTL again, with another length if "ttl" is given, and returns the time that it is valid, counted from the moment when the call was sent: what a crash of the server at this moment would leave. That is the TTL; for less it is valid after a restart until the renewal''s row is flushed, and while nothing can be written. NULL if the lock is lost, or evicted (evict_lock). NULL is answered at once: from a primary that was cut off and replaced it does not mean that the new one has ended the lock. A lock that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s lock, 55000 a token that is still queued.';
 
 CREATE FUNCTION @extschema@.release_lock(name pg_catalog.text)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -294,11 +295,17 @@ AS 'MODULE_PATHNAME', 'le_is_held';
 COMMENT ON FUNCTION @extschema@.is_held(pg_catalog.text, bigint) IS
 'Whether this token holds the lock at this moment. With synchronous standbys a true is confirmed by them, as synchronous_commit asks for; a false is not: from a primary that was cut off and replaced it says nothing of the new one.';
 
+CREATE FUNCTION @extschema@.evict_lock(name pg_catalog.text)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_evict_lock';
+COMMENT ON FUNCTION @extschema@.evict_lock(pg_catalog.text) IS
+'Lets nobody renew the holders of a lock any more, and returns how many this call has evicted. An evicted holder still holds: until it releases the lock, or else until the time up to which it may work in any case (expires_at in view locks). So the next holder never works beside it; force_release_lock() would not wait. renew_lock() returns NULL for it and await_lock() raises LE001; keep_alive() renews the lease and all else that hangs on it, also where there is nothing else; lease_holds() leaves it out; who asks for the lock again waits like everybody. It lasts over crashes, like the lock. Waiters, places, closed names and other locks of a group or lease stay as they are. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501, 55000 a holder is bound to its connection, which has to be ended instead; then nobody is evicted.';
+
 CREATE FUNCTION @extschema@.force_release_lock(name pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_release_lock';
 COMMENT ON FUNCTION @extschema@.force_release_lock(pg_catalog.text) IS
-'Ends the holders of a lock and returns how many there were; opens a name that "hold_for" of release_lock has closed. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501.';
+'Ends the holders of a lock at once and returns how many there were. They may work on until they notice, beside the next one: evict_lock() waits for that. Opens a name that "hold_for" of release_lock has closed. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501.';
 
 CREATE FUNCTION @extschema@.force_release_role(role pg_catalog.regrole)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -377,7 +384,7 @@ CREATE FUNCTION @extschema@.await_lock(name pg_catalog.text, token bigint, wait 
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_await_lock';
 COMMENT ON FUNCTION @extschema@.await_lock(pg_catalog.text, bigint, interval) IS
-'Whether this token of enqueue_lock is granted, after waiting for at most "wait" (NULL: without limit). Each call starts the TTL of the place, or of the lock, again; to leave the queue call release_lock. Errors: LE001 neither held nor queued any more, 22023 bad argument, 42501 another role''s, 55P03 lock_timeout.';
+'Whether this token of enqueue_lock is granted, after waiting for at most "wait" (NULL: without limit). Each call starts the TTL of the place, or of the lock, again; to leave the queue call release_lock. Errors: LE001 neither held nor queued any more, or evicted, 22023 bad argument, 42501 another role''s, 55P03 lock_timeout.';
 
 CREATE FUNCTION @extschema@.await_locks(names pg_catalog.text[], token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -434,7 +441,7 @@ CREATE FUNCTION @extschema@.keep_alive(lease bigint)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_keep_alive';
 COMMENT ON FUNCTION @extschema@.keep_alive(bigint) IS
-'Starts the lease''s TTL again, for all that hangs on it, and returns for how long the lease is valid, counted from the moment when the call was sent: the TTL, or what a crash of the server would leave if that is less, as in renew_lock. NULL if the lease has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
+'Starts the lease''s TTL again, for all that hangs on it but what is evicted (evict_lock), and returns for how long the lease is valid, counted from the moment when the call was sent: the TTL, or what a crash of the server would leave if that is less, as in renew_lock. NULL if the lease has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
 
 CREATE FUNCTION @extschema@.lease_sync(
 	lease bigint,
@@ -484,7 +491,7 @@ RETURNS TABLE (kind pg_catalog.text, name pg_catalog.text, token bigint, granted
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100
 AS 'MODULE_PATHNAME', 'le_lease_holds';
 COMMENT ON FUNCTION @extschema@.lease_holds(bigint) IS
-'All that hangs on the lease, a row a name: locks, permits and elections (kind: lock, election) that it holds, with queue_position 0, and its queue places and candidacies, with the position from 1. Several names of one acquire_locks or enqueue_locks have the same token. A grant to a place is announced on "channel"; of several names on that of the first, which is the one shown. owner: NULL if none was named. As durable as the answer of is_held; each row was true at some moment during the call. What the transaction of another connection may still roll back is not shown. Errors: LE001 no such lease, or it has ended, 22023 bad argument, 42501 another role''s lease, 40001 too much has ended while it was read.';
+'All that hangs on the lease, a row a name: locks, permits and elections (kind: lock, election) that it holds, with queue_position 0, and its queue places and candidacies, with the position from 1. Several names of one acquire_locks or enqueue_locks have the same token. A grant to a place is announced on "channel"; of several names on that of the first, which is the one shown. owner: NULL if none was named. As durable as the answer of is_held; each row was true at some moment during the call. What the transaction of another connection may still roll back is not shown, nor what is evicted. Errors: LE001 no such lease, or it has ended, 22023 bad argument, 42501 another role''s lease, 40001 too much has ended while it was read.';
 
 -- --- optimistic versions ---
 
@@ -634,11 +641,17 @@ AS 'MODULE_PATHNAME', 'le_fence_leader';
 COMMENT ON FUNCTION @extschema@.fence_leader(pg_catalog.text, bigint) IS
 'From here to the end of the (sub)transaction nobody else is elected: what the transaction writes after this is written by the leader, or not at all. As fence_lock. Errors: LE001 the term does not lead (any more), 42501 another role''s election, 22023 bad argument, 53400 too many fences in open transactions, see max_locks_per_transaction.';
 
+CREATE FUNCTION @extschema@.evict_leader(election pg_catalog.text)
+RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'le_evict_leader';
+COMMENT ON FUNCTION @extschema@.evict_leader(pg_catalog.text) IS
+'Lets nobody renew the leader of an election any more, and returns 1, or 0 if there is none, or it was evicted before. As evict_lock: he leads until he resigns, or else until the time up to which he may act as leader in any case, and may proclaim meanwhile. election_history() then has "evicted", or "resigned". For members of the leader''s role and of pg_signal_backend; logged. Errors: 42501, 55000 the term is bound to a connection, which has to be ended instead.';
+
 CREATE FUNCTION @extschema@.force_resign(election pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_resign';
 COMMENT ON FUNCTION @extschema@.force_resign(pg_catalog.text) IS
-'Ends the leadership of an election and returns 1, or 0 if there was no leader. For members of the leader''s role and of pg_signal_backend; logged. Errors: 42501.';
+'Ends the leadership of an election at once and returns 1, or 0 if there was no leader. He may act as leader until he notices, beside the next one: evict_leader() waits for that. For members of the leader''s role and of pg_signal_backend; logged. Errors: 42501.';
 
 -- --- observers of elections ---
 
@@ -661,7 +674,7 @@ CREATE FUNCTION @extschema@.election_history(
 RETURNS SETOF pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_election_history';
 COMMENT ON FUNCTION @extschema@.election_history(pg_catalog.text, bigint) IS
-'Every change of an election after this one, in order and without gaps: a term begins (elected), its candidate text changes (proclaimed), or it ends (resigned, expired, revoked, forced, undone with its transaction, disconnected). For everyone, also on a standby: what has been replayed. Kept for lock_election.history_retention. Errors: 22023 bad argument.';
+'Every change of an election after this one, in order and without gaps: a term begins (elected), its candidate text changes (proclaimed), or it ends (resigned, expired, revoked, forced, evicted, undone with its transaction, disconnected). For everyone, also on a standby: what has been replayed. Kept for lock_election.history_retention. Errors: 22023 bad argument.';
 
 -- --- views ---
 
@@ -672,7 +685,7 @@ CREATE FUNCTION lock_election.look(
 	OUT holds integer, OUT since pg_catalog.timestamptz, OUT expires_at pg_catalog.timestamptz, OUT time_left interval,
 	OUT waiters bigint, OUT closed_until pg_catalog.timestamptz, OUT queue_position bigint, OUT pid integer,
 	OUT term bigint,
-	OUT application_name pg_catalog.text, OUT client_addr pg_catalog.inet, OUT connected boolean)
+	OUT application_name pg_catalog.text, OUT client_addr pg_catalog.inet, OUT connected boolean, OUT evicted boolean)
 RETURNS SETOF pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_look_sql';
 COMMENT ON FUNCTION lock_election.look() IS
@@ -689,7 +702,8 @@ WITH f AS MATERIALIZED (
 	GROUP BY 1)
 SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
 	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.closed_until, l.waiters,
-	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}'::pg_catalog.int4[]) AS fenced_by,
+	l.pid, l.application_name, l.client_addr, l.connected, l.evicted,
+	COALESCE(f.pids, '{}'::pg_catalog.int4[]) AS fenced_by,
 	CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_xact_replay_timestamp() END AS replayed_at
 FROM lock_election.look() l LEFT JOIN f ON f.token OPERATOR(pg_catalog.=) l.token
 WHERE l.queue_position OPERATOR(pg_catalog.=) 0;
@@ -704,7 +718,8 @@ WITH f AS MATERIALIZED (
 	GROUP BY 1)
 SELECT l.name AS election, l.value AS candidate, l.term, l.owner, l.role::pg_catalog.regrole AS role,
 	l.since AS elected_at, l.expires_at, l.time_left AS valid_for, l.waiters AS waiting,
-	l.pid, l.application_name, l.client_addr, l.connected, COALESCE(f.pids, '{}'::pg_catalog.int4[]) AS fenced_by,
+	l.pid, l.application_name, l.client_addr, l.connected, l.evicted,
+	COALESCE(f.pids, '{}'::pg_catalog.int4[]) AS fenced_by,
 	CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_xact_replay_timestamp() END AS replayed_at
 FROM lock_election.look() l LEFT JOIN f ON f.token OPERATOR(pg_catalog.=) l.token
 WHERE l.term IS NOT NULL;
@@ -844,6 +859,8 @@ COMMENT ON COLUMN lock_election.locks.client_addr IS
 'Address of its client; NULL: a local connection.';
 COMMENT ON COLUMN lock_election.locks.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
+COMMENT ON COLUMN lock_election.locks.evicted IS
+'Whether evict_lock() or evict_leader() has evicted it: it ends at expires_at, or before. NULL: nobody holds it.';
 COMMENT ON COLUMN lock_election.locks.fenced_by IS
 'Processes whose transactions have fenced it: it cannot be handed on before they end.';
 COMMENT ON COLUMN lock_election.locks.replayed_at IS
@@ -877,6 +894,8 @@ COMMENT ON COLUMN lock_election.elections.client_addr IS
 'Address of its client; NULL: a local connection.';
 COMMENT ON COLUMN lock_election.elections.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
+COMMENT ON COLUMN lock_election.elections.evicted IS
+'Whether evict_leader() has evicted the leader: the term ends at expires_at, or before.';
 COMMENT ON COLUMN lock_election.elections.fenced_by IS
 'Processes whose transactions have fenced it: nobody else is elected before they end.';
 COMMENT ON COLUMN lock_election.elections.replayed_at IS

@@ -66,6 +66,8 @@ SELECT results_eq(
 	('enqueue_lock', 'name text, ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text', 'record'),
 	('enqueue_locks', 'names text[], ttl interval DEFAULT ''00:00:30''::interval, mode text DEFAULT ''exclusive''::text, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text', 'record'),
 	('enqueue_permit', 'name text, permits integer, ttl interval DEFAULT ''00:00:30''::interval, owner text DEFAULT NULL::text, lease bigint DEFAULT NULL::bigint, OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text', 'record'),
+	('evict_leader', 'election text', 'bigint'),
+	('evict_lock', 'name text', 'bigint'),
 	('fence_guard', '', 'trigger'),
 	('fence_leader', 'election text, term bigint', 'void'),
 	('fence_lock', 'name text, token bigint', 'void'),
@@ -114,7 +116,7 @@ WHERE relnamespace = 'lock_election'::regnamespace AND relkind = 'v' ORDER BY re
 SELECT results_eq(
 	$$SELECT proname::text COLLATE "default" FROM our_functions WHERE has_function_privilege('public', oid, 'EXECUTE') ORDER BY 1$$,
 	$$VALUES ('acquire_lock'), ('acquire_locks'), ('acquire_permit'), ('advisory_acquire'), ('advisory_release'), ('await_leadership'), ('await_lock'), ('await_locks'), ('campaign'),
-	('compare_and_set'), ('counters'), ('current_leader'), ('election_history'), ('enqueue_candidate'), ('enqueue_each'), ('enqueue_lock'), ('enqueue_locks'), ('enqueue_permit'), ('fence_guard'), ('fence_leader'), ('fence_lock'),
+	('compare_and_set'), ('counters'), ('current_leader'), ('election_history'), ('enqueue_candidate'), ('enqueue_each'), ('enqueue_lock'), ('enqueue_locks'), ('enqueue_permit'), ('evict_leader'), ('evict_lock'), ('fence_guard'), ('fence_leader'), ('fence_lock'),
 	('force_release_lock'), ('force_release_role'), ('force_resign'), ('grant_lease'), ('health'), ('histograms'), ('is_held'), ('is_leader'), ('keep_alive'), ('lease_holds'), ('lease_sync'), ('lease_time_to_live'), ('look'), ('look_leases'),
 	('manager_info'), ('observe_election'), ('proclaim'), ('read_versioned'), ('release_each'), ('release_lock'), ('release_lock'), ('release_locks'), ('renew_leadership'), ('renew_lock'), ('resign'),
 	('revoke_lease'), ('set_permits'), ('try_acquire_each'), ('try_acquire_lock'), ('version_guard')$$,
@@ -166,10 +168,10 @@ FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 WHERE c.relnamespace = 'lock_election'::regnamespace AND c.relkind = 'v' GROUP BY 1;
 
 SELECT results_eq('SELECT view, columns FROM columns_of ORDER BY 1', $$VALUES
-	('elections', 'election text, candidate text, term bigint, owner text, role regrole, elected_at timestamp with time zone, expires_at timestamp with time zone, valid_for interval, waiting bigint, pid integer, application_name text, client_addr inet, connected boolean, fenced_by integer[], replayed_at timestamp with time zone'),
+	('elections', 'election text, candidate text, term bigint, owner text, role regrole, elected_at timestamp with time zone, expires_at timestamp with time zone, valid_for interval, waiting bigint, pid integer, application_name text, client_addr inet, connected boolean, evicted boolean, fenced_by integer[], replayed_at timestamp with time zone'),
 	('histogram', 'name text, le double precision, count bigint, sum double precision'),
 	('leases', 'lease bigint, owner text, role regrole, ttl interval, expires_at timestamp with time zone, time_left interval, locks bigint, waiting bigint'),
-	('locks', 'kind text, name text, slot integer, mode text, owner text, role regrole, token bigint, lease bigint, holds integer, acquired_at timestamp with time zone, expires_at timestamp with time zone, time_left interval, closed_until timestamp with time zone, waiters bigint, pid integer, application_name text, client_addr inet, connected boolean, fenced_by integer[], replayed_at timestamp with time zone'),
+	('locks', 'kind text, name text, slot integer, mode text, owner text, role regrole, token bigint, lease bigint, holds integer, acquired_at timestamp with time zone, expires_at timestamp with time zone, time_left interval, closed_until timestamp with time zone, waiters bigint, pid integer, application_name text, client_addr inet, connected boolean, evicted boolean, fenced_by integer[], replayed_at timestamp with time zone'),
 	('manager', 'pid integer, database name, started timestamp with time zone, incarnation bigint, revision bigint, locks bigint, held bigint, waiting bigint, oldest_wait timestamp with time zone, memory bigint, slot_bytes bigint, lease_bytes bigint, queue_bytes bigint'),
 	('stat', 'acquires bigint, renewals bigint, releases bigint, checks bigint, forced bigint, awaits bigint, grants bigint, waits bigint, handoffs bigint, leader_changes bigint, expiries bigint, timeouts bigint, undone bigint, batches bigint, failed_batches bigint, key_violations bigint, transaction_ids bigint, rows_written bigint, flushes bigint, stalls bigint, hints_sent bigint, hints_dropped bigint, write_time double precision, stats_reset timestamp with time zone'),
 	('waiters', 'kind text, name text, queue_position bigint, mode text, owner text, role regrole, token bigint, lease bigint, waiting_since timestamp with time zone, pid integer, application_name text, client_addr inet, connected boolean, blocked_by integer[], closed_until timestamp with time zone')$$,

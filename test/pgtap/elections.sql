@@ -51,6 +51,8 @@ SELECT throws_ok($$SELECT fence_leader(NULL, 1)$$, '22023', 'election must not b
 SELECT throws_ok($$SELECT fence_leader('a', NULL)$$, '22023', 'term must not be null');
 SELECT throws_ok($$SELECT fence_leader('a', 1)$$, 'LE001', 'election "a" is not held by term 1');
 SELECT throws_ok($$SELECT force_resign(NULL)$$, '22023', 'election must not be null');
+SELECT throws_ok($$SELECT evict_leader(NULL)$$, '22023', 'election must not be null');
+SELECT throws_ok($$SELECT evict_lock(NULL)$$, '22023', 'name must not be null');
 SELECT throws_ok($$SELECT current_leader(NULL)$$, '22023', 'election must not be null');
 SELECT throws_ok($$SELECT current_leader('')$$, '22023', 'election must not be empty');
 
@@ -64,6 +66,7 @@ SELECT is(is_leader('a', 1), false, 'is_leader by nobody');
 SELECT is(is_leader('a', -1), false, 'nor by a negative term');
 SELECT is(renew_leadership('a', 1), NULL, 'renew_leadership by nobody');
 SELECT is(force_resign('a'), 0::bigint, 'force_resign of nobody');
+SELECT is(evict_leader('a'), 0::bigint, 'evict_leader of nobody');
 
 -- --- a leader ---
 
@@ -123,7 +126,7 @@ SELECT is(token, NULL, 'the view locks hides it') FROM lock_election.locks WHERE
 SELECT is(is_leader('a', term), true, 'everybody may ask') FROM t;
 SELECT throws_ok(format($$SELECT %s$$, call), '42501', NULL, 'but not: ' || call)
 FROM t, LATERAL (VALUES (format($$proclaim('a', %s, 'mine')$$, term)), (format($$renew_leadership('a', %s)$$, term)), (format($$resign('a', %s)$$, term)),
-	($$force_resign('a')$$)) AS calls (call);
+	($$force_resign('a')$$), ($$evict_leader('a')$$)) AS calls (call);
 SELECT throws_ok(format($$SELECT await_leadership('a', %s)$$, term), '42501', format('election "a" is held by another role'), 'nor wait as somebody else') FROM c;
 SELECT throws_ok(format($$SELECT resign('a', %s)$$, term), '42501', NULL, 'nor withdraw a candidate') FROM c;
 SELECT is(campaign('a', 'me, too', wait => '0', owner => 'me'), NULL, 'the same owner of another role is another owner');

@@ -34,6 +34,7 @@ my @reveals = (
 	[ 'await_lock, queued', $places, q{SELECT NOT await_lock('%n', %v)} ],
 	[ 'await_locks, granted', q{SELECT token FROM enqueue_locks(ARRAY['%n', '%n b'], %k)}, q{SELECT await_locks(ARRAY['%n', '%n b'], %v)} ],
 	[ 'await_locks, queued', $several, q{SELECT NOT await_locks(ARRAY['%n', '%n b'], %v)} ],
+	[ 'evict_lock, again', qq{$lock; SELECT evict_lock('%n')}, q{SELECT evict_lock('%n') = 0} ],
 	[ 'is_leader', $term, q{SELECT is_leader('%n', %v)} ],
 	[ 'renew_leadership', $term, q{SELECT renew_leadership('%n', %v) IS NOT NULL} ],
 	[ 'campaign, once more', $term, q{SELECT campaign('%n', 'c', %k, owner => 'me') = %v} ],
@@ -75,6 +76,8 @@ my @writes = (
 	[ 'release_each', $lock, q{SELECT released FROM release_each(ARRAY['%n'], ARRAY[%v])}, 'lazy' ],
 	[ 'release_each in a query', $lock, q{SELECT (SELECT released FROM release_each(ARRAY['%n'], ARRAY[%v]))}, 'lazy' ],
 	[ 'resign', $term, q{SELECT resign('%n', %v)}, 'lazy' ],
+	[ 'evict_lock', $lock, q{SELECT evict_lock('%n') = 1} ],
+	[ 'evict_leader', $term, q{SELECT evict_leader('%n') = 1} ],
 	[ 'force_release_lock', $lock, q{SELECT force_release_lock('%n') = 1}, 'always' ],
 	[ 'force_resign', $term, q{SELECT force_resign('%n') = 1}, 'always' ],
 	[ 'COMMIT', $lock, q{SET synchronous_commit = off; BEGIN; SELECT release_lock('%n', %v); SET LOCAL synchronous_commit = on; COMMIT; RESET synchronous_commit}, 'lazy' ],
@@ -118,10 +121,10 @@ sub cases
 {
 	my ($rows, %of) = @_;
 
-	# a connection alone can acquire once more what is bound to it
+	# what is bound to a connection: that alone can acquire it once more, and it has no time that an eviction could leave
 	return map {
 		my $kind = $_;
-		map { case($kind, $_) } grep { $kind ne 'bound' || $_->[0] !~ /once more/ } @$rows, @{ $of{$kind} // [] }
+		map { case($kind, $_) } grep { $kind ne 'bound' || $_->[0] !~ /once more|^evict/ } @$rows, @{ $of{$kind} // [] }
 	} sort keys %kind;
 }
 

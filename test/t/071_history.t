@@ -276,15 +276,15 @@ subtest 'retention' => sub {
 		INSERT INTO _lock_election.history SELECT n, n, now() - interval '6 days', now() - interval '6 days', 10, 1, 'before', 'b' FROM generate_series(1, 40000) AS n;
 		INSERT INTO _lock_election.history SELECT n, n, now() - interval '8 days', now() - interval '8 days', 10, 1, 'old', 'o' FROM generate_series(1, 10000) AS n;
 		INSERT INTO _lock_election.history SELECT n, n, now() - interval '6 days', now() - interval '6 days', 10, 1, 'new', 'n' FROM generate_series(1, 10) AS n;
-		INSERT INTO _lock_election.history SELECT 1, 1, now(), now(), 10, how, 'how' || how, 'n' FROM unnest('{-1,0,8,9}'::int[]) AS how;
+		INSERT INTO _lock_election.history SELECT 1, 1, now(), now(), 10, how, 'how' || how, 'n' FROM unnest('{-1,0,9,10}'::int[]) AS how;
 		ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_write;
 		ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_row});
 	kill_manager('TERM');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM _lock_election.history WHERE election = 'old'}, 't');
 	is(one(q{SELECT count(*) FROM election_history('new')}), '10', 'what is younger stays');
 	is(one(q{SELECT count(*) FROM election_history('before')}), '40000', 'and has not held up the rest');
-	is(one(q{SELECT how FROM election_history('how8')}), 'disconnected', 'the last of the words for a change');
-	like(error_of("SELECT * FROM election_history('how$_')"), qr/ERROR:  XX000: unknown change $_ of an election/, "$_ is none") foreach -1, 0, 9;
+	is(one(q{SELECT how FROM election_history('how9')}), 'evicted', 'the last of the words for a change');
+	like(error_of("SELECT * FROM election_history('how$_')"), qr/ERROR:  XX000: unknown change $_ of an election/, "$_ is none") foreach -1, 0, 10;
 	my ($rc, undef, $err) = $node->psql('postgres', q{DELETE FROM _lock_election.history});
 	like($err, qr/written by lock_election alone/, 'nobody else deletes');
 };

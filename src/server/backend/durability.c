@@ -217,6 +217,7 @@ unconfirmed_detail(void)
 			return errdetail("It is extended here, and that may not be replicated: do not count on it.");
 		case LE_CMD_RELEASE:
 		case LE_CMD_FORCE:
+		case LE_CMD_EVICT:
 		case LE_CMD_PROCLAIM:
 		case LE_CMD_SET_PERMITS:
 		case LE_CMD_GRANT_LEASE:

@@ -30,7 +30,7 @@ expires_at(const LeEntry *entry, LeTime now)
 {
 	if (entry->state == LE_STATE_LAPSED)
 		return wall_time(entry->lapsed_at, now);
-	return wall_time(entry->lease != NULL ? entry->lease->deadline : entry->deadline, now);
+	return wall_time(le_entry_deadline(entry), now);
 }
 
 /* 0: it is open. */
@@ -126,6 +126,7 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 	item->named = owner.data != NULL;
 	item->mode = entry->mode;
 	item->lapsed = entry->state == LE_STATE_LAPSED;
+	item->evicted = entry->evicted;
 	if (item->lapsed && item->closed_until == 0)
 		item->closed_until = closed_until(entry->closed_until, page->now);
 
@@ -383,15 +384,17 @@ position_of(const LeEntry *entry, const LeLink *known, uint32 known_at, uint32 *
 
 /*
  * May it be told to this session?  Not a blocked call, nor a holder that has ended and is
- * fenced: no token names them.  Nor what transactions of others may still roll back.  There
- * may be very many of those.
+ * fenced: no token names them.  Nor an evicted holder: the lease does not keep it alive, and its
+ * client must not think so.  Nor what transactions of others may still roll back.  There may be very
+ * many of those.
  */
 static bool
 is_shown(const LeEntry *entry, uint64 session, uint32 *walked)
 {
 	uint32 open = 0;
 
-	if (entry->state == LE_STATE_LAPSED || (entry->state == LE_STATE_QUEUED && !entry->place))
+	if (entry->state == LE_STATE_LAPSED || entry->evicted ||
+		(entry->state == LE_STATE_QUEUED && !entry->place))
 		return false;
 	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL; hold = hold->next)
 	{

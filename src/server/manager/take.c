@@ -611,8 +611,9 @@ work_of_command(const LeCommand *cmd, uint32 mail)
 {
 	switch (cmd->type)
 	{
-		/* some of those whom an administrator ends */
+		/* some of those whom an administrator ends or evicts */
 		case LE_CMD_FORCE:
+		case LE_CMD_EVICT:
 		case LE_CMD_FORCE_ROLE:
 			return work_of_step(mail);
 

@@ -40,6 +40,7 @@ typedef struct LePageItem
 	uint8 kind;
 	uint8 mode;
 	bool lapsed;
+	bool evicted;
 	bool shown; /* in a page of a lease; false: it is nobody's that could use its token, or not yet */
 } LePageItem;
 

@@ -28,9 +28,9 @@ const char *
 le_how_name(LeHow how)
 {
 	static const char *const names[] = {
-		[LE_HOW_ELECTED] = "elected", [LE_HOW_PROCLAIMED] = "proclaimed",    [LE_HOW_RESIGNED] = "resigned",
-		[LE_HOW_EXPIRED] = "expired", [LE_HOW_REVOKED] = "revoked",          [LE_HOW_FORCED] = "forced",
-		[LE_HOW_UNDONE] = "undone",   [LE_HOW_DISCONNECTED] = "disconnected"};
+		[LE_HOW_ELECTED] = "elected", [LE_HOW_PROCLAIMED] = "proclaimed",     [LE_HOW_RESIGNED] = "resigned",
+		[LE_HOW_EXPIRED] = "expired", [LE_HOW_REVOKED] = "revoked",           [LE_HOW_FORCED] = "forced",
+		[LE_HOW_UNDONE] = "undone",   [LE_HOW_DISCONNECTED] = "disconnected", [LE_HOW_EVICTED] = "evicted"};
 
 	if ((int) how < LE_HOW_ELECTED || (int) how >= (int) lengthof(names))
 		elog(ERROR, "unknown change %d of an election", (int) how);

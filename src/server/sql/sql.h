@@ -101,6 +101,7 @@ extern Datum le_renew(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_release(FunctionCallInfo fcinfo, LeCommand *cmd);
 extern Datum le_held(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_fence(FunctionCallInfo fcinfo, LeKind kind);
+extern Datum le_evict(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_force(FunctionCallInfo fcinfo, LeKind kind);
 
 /*

@@ -39,6 +39,8 @@ LE_SQL_CALL(le_is_leader, le_held(fcinfo, LE_KIND_ELECTION))
 LE_SQL_CALL(le_fence_lock, le_fence(fcinfo, LE_KIND_LOCK))
 LE_SQL_CALL(le_fence_leader, le_fence(fcinfo, LE_KIND_ELECTION))
 
-/* force: name */
+/* evict, force: name */
+LE_SQL_CALL(le_evict_lock, le_evict(fcinfo, LE_KIND_LOCK))
+LE_SQL_CALL(le_evict_leader, le_evict(fcinfo, LE_KIND_ELECTION))
 LE_SQL_CALL(le_force_release_lock, le_force(fcinfo, LE_KIND_LOCK))
 LE_SQL_CALL(le_force_resign, le_force(fcinfo, LE_KIND_ELECTION))

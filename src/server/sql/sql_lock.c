@@ -15,6 +15,7 @@
 #include "utils/snapmgr.h"
 
 #include "backend/durability.h"
+#include "backend/session_acquirer.h"
 #include "backend/session_fence.h"
 #include "backend/granted.h"
 #include "backend/pending.h"
@@ -85,6 +86,42 @@ raise_other_role(const LeCommand *cmd)
 			 errmsg("%s is held by another role", le_named(cmd->kind, cmd->name)),
 			 errhint("%s belongs to the role that acquired it: SET ROLE to that, or use %s().",
 					 election ? "An election" : "A lock", election ? "force_resign" : "force_release_lock")));
+}
+
+/* A holder that is sought by its token. */
+typedef struct Sought
+{
+	int64 token;
+	int pid; /* of the connection that acquired; 0: not known */
+} Sought;
+
+static void
+note_pid(void *arg, const LePageItem *item)
+{
+	Sought *sought = arg;
+	LeAcquirerParts acquirer;
+
+	if (item->position != 0 || item->token != sought->token)
+		return;
+	le_acquirer_parse(le_page_texts(item).acquirer, &acquirer);
+	sought->pid = acquirer.pid;
+}
+
+/* Error 55000: a holder has no deadline that could be waited for.  Nobody was evicted. */
+static void
+raise_bound(const LeCommand *cmd, const LeReply *reply)
+{
+	Sought sought = {.token = reply->token};
+
+	le_page_each(cmd->kind, cmd->name, note_pid, &sought);
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("%s cannot be evicted: it is bound to a connection", le_named(cmd->kind, cmd->name)),
+			 errdetail("%s " INT64_FORMAT " has no ttl, and so no time at which it would end.",
+					   cmd->kind == LE_KIND_ELECTION ? "Term" : "Token", reply->token),
+			 sought.pid != 0
+				 ? errhint("pg_terminate_backend(%d) ends the connection, and the hold with it.", sought.pid)
+				 : errhint("It ends with its connection.")));
 }
 
 /* Errors 22023: a name used in two ways at a time, one case for each answer of the core. */
@@ -229,6 +266,9 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 		case LE_LIMIT_MEMORY:
 		case LE_LIMIT_HISTORY:
 			raise_limit(cmd, reply);
+			return;
+		case LE_HELD_BOUND:
+			raise_bound(cmd, reply);
 			return;
 		default:
 			raise_bad_use(cmd, reply);
@@ -524,13 +564,14 @@ le_held(FunctionCallInfo fcinfo, LeKind kind)
 
 typedef struct Holders
 {
-	bool denied;
-	List *roles; /* of the holders, each once */
+	bool denied;  /* for one of these roles */
+	bool managed; /* the caller has the right for another one */
+	List *roles;  /* of the holders, each once */
 	int ntokens;
 	int64 tokens[MAX_FENCED];
 } Holders;
 
-/* The role of a holder, and its token if the caller may end it: for le_force() and le_may_manage(). */
+/* The role of a holder, and its token if the caller may end it: for le_force(), le_evict() and le_may_manage(). */
 static void
 collect_holder(void *arg, const LePageItem *item)
 {
@@ -545,34 +586,51 @@ collect_holder(void *arg, const LePageItem *item)
 		holders->tokens[holders->ntokens++] = item->token;
 }
 
-bool
-le_may_manage(LeCommand *cmd)
+/*
+ * What the command may do with the holders of its name: it goes into the command, for members of
+ * pg_signal_backend as any_role, else as the roles of holders that the caller has the right for.
+ */
+static void
+collect_rights(LeCommand *cmd, Holders *holders)
 {
-	Holders holders = {0};
 	StringInfoData roles;
 	ListCell *lc;
 
 	cmd->any_role = has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND);
 	if (cmd->any_role)
-		return true;
-	le_page_each(cmd->kind, cmd->name, collect_holder, &holders);
+		return;
+	le_page_each(cmd->kind, cmd->name, collect_holder, holders);
 	initStringInfo(&roles);
-	foreach (lc, list_append_unique_oid(holders.roles, GetUserId()))
+	foreach (lc, holders->roles)
 	{
-		if (!has_privs_of_role(GetUserId(), lfirst_oid(lc)))
-			return false;
-		appendBinaryStringInfo(&roles, (const char *) &lfirst_oid(lc), sizeof(Oid));
+		bool may = has_privs_of_role(GetUserId(), lfirst_oid(lc));
+
+		holders->managed |= may;
+		holders->denied |= !may;
+	}
+	foreach (lc, list_append_unique_oid(holders->roles, GetUserId()))
+	{
+		if (has_privs_of_role(GetUserId(), lfirst_oid(lc)))
+			appendBinaryStringInfo(&roles, (const char *) &lfirst_oid(lc), sizeof(Oid));
 	}
 	if (roles.len > LE_MAX_VALUE)
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 						errmsg("\"%.*s\" is held by more than %d roles", (int) cmd->name.len, cmd->name.data,
 							   (int) (LE_MAX_VALUE / sizeof(Oid)) - 1)));
 	cmd->value = (LeText){roles.data, (uint32_t) roles.len};
-	return true;
+}
+
+bool
+le_may_manage(LeCommand *cmd)
+{
+	Holders holders = {0};
+
+	collect_rights(cmd, &holders);
+	return !holders.denied;
 }
 
 /*
- * Ends all that cmd asks for: in steps, where it is thousands of holders.  *reopened
+ * Ends or evicts all that cmd asks for: in steps, where it is thousands of holders.  *reopened
  * becomes true if a name that was closed is open again.
  */
 static int64
@@ -673,6 +731,29 @@ le_force(FunctionCallInfo fcinfo, LeKind kind)
 						errhint("Only members of the holder's role, or of pg_signal_backend, may.")));
 	report_fenced(&cmd, &holders);
 	PG_RETURN_INT64(ended);
+}
+
+/* evict_lock(name), evict_leader(election): all holders that the caller has the right for, or none */
+Datum
+le_evict(FunctionCallInfo fcinfo, LeKind kind)
+{
+	LeCommand cmd = {.type = LE_CMD_EVICT, .kind = kind, .name = le_arg_name(fcinfo, kind)};
+	Holders holders = {0};
+	int64 evicted;
+	bool reopened = false;
+
+	collect_rights(&cmd, &holders);
+	evicted = end_all(&cmd, le_kind_word(kind), cmd.name, &reopened);
+	Assert(!reopened);
+	if (evicted == 0 && holders.denied && !holders.managed)
+		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						errmsg("permission denied to evict the holder of %s", le_named(kind, cmd.name)),
+						errhint("Only members of the holder's role, or of pg_signal_backend, may.")));
+	if (evicted > 0)
+		ereport(LOG, (errmsg("role \"%s\" has evicted " INT64_FORMAT " holder(s) of %s in database \"%s\"",
+							 GetUserNameFromId(GetUserId(), true), evicted, le_named(kind, cmd.name),
+							 get_database_name(MyDatabaseId))));
+	PG_RETURN_INT64(evicted);
 }
 
 /* force_release_role(role): also of one that has been dropped, by its OID */

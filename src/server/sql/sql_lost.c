@@ -65,6 +65,10 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 			appendStringInfo(detail, _("%s ended it %.1f s ago."),
 							 cmd->kind == LE_KIND_ELECTION ? "force_resign()" : "force_release_lock()", ago);
 			break;
+		case LE_END_EVICTED:
+			appendStringInfo(detail, _("%s evicted it, so that it could not be renewed."),
+							 cmd->kind == LE_KIND_ELECTION ? "evict_leader()" : "evict_lock()");
+			break;
 		case LE_END_UNDONE:
 			appendStringInfo(detail, _("The transaction that acquired it was rolled back %.1f s ago."), ago);
 			break;

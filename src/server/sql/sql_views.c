@@ -109,6 +109,7 @@ put_shown(ReturnSetInfo *rsinfo, const Shown *shown)
 	le_tuple_add_if(&tuple, has_addr,
 					has_addr ? DirectFunctionCall1(inet_in, CStringGetDatum(acquirer.client_addr)) : 0);
 	le_tuple_add_if(&tuple, details && shown->live, BoolGetDatum(session_is_there(item->session)));
+	le_tuple_add_if(&tuple, held && item->position == 0, BoolGetDatum(item->evicted));
 	le_tuple_put(rsinfo, &tuple);
 }
 
@@ -137,7 +138,8 @@ put_stored(void *arg, const LeStoredEntry *slot)
 				 .slot = held ? slot->slot : -1,
 				 .holds = slot->holds,
 				 .kind = slot->kind,
-				 .mode = slot->mode},
+				 .mode = slot->mode,
+				 .evicted = slot->evicted},
 		.texts = {.name = slot->name, .owner = slot->owner, .value = slot->value, .acquirer = slot->acquirer},
 	};
 

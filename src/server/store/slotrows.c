@@ -51,7 +51,7 @@ row_of(const LeCore *core, const LeSlot *slot, const LeClock *clock)
 			row.expires_at = le_store_to_wall(clock, holder->lapsed_at);
 			row.closed_until = closed_until(holder->closed_until, clock);
 		}
-		else if (holder->lease == NULL)
+		else if (le_entry_has_own_time(holder))
 		{
 			/* the deadline as of now: a renewal writes nothing */
 			row.expires_at = le_store_to_wall(clock, holder->deadline);

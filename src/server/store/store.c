@@ -60,6 +60,7 @@ static const StoreColumn slot_columns[] = {
 	COLUMN(LeStoredEntry, value, TEXTOID),
 	COLUMN(LeStoredEntry, uncommitted, BYTEAOID),
 	COLUMN(LeStoredEntry, acquirer, TEXTOID),
+	COLUMN(LeStoredEntry, evicted, BOOLOID),
 };
 
 static const StoreColumn lease_columns[] = {
@@ -118,7 +119,7 @@ static const AttrNumber history_key[] = {7, 1};   /* election, number */
 	}
 #define KEY(prefix) .key = prefix##_key, .nkey = lengthof(prefix##_key)
 
-StoreTable le_slot_table = TABLE("slot", slot, 20, KEY(slot), .type = LE_ROW_SLOT);
+StoreTable le_slot_table = TABLE("slot", slot, 21, KEY(slot), .type = LE_ROW_SLOT);
 StoreTable le_lease_table = TABLE("lease", lease, 7, KEY(lease), .type = LE_ROW_LEASE);
 StoreTable le_queue_table = TABLE("queue", queue, 18, KEY(queue), .type = LE_ROW_PLACE);
 StoreTable le_history_table = TABLE("history", history, 8, KEY(history));

@@ -447,6 +447,9 @@ le_table_form(const StoreTable *table, const void *fields, Datum *values, bool *
 				values[i] =
 					nulls[i] ? 0 : PointerGetDatum(cstring_to_text_with_len(text->data, (int) text->len));
 				break;
+			case BOOLOID:
+				values[i] = BoolGetDatum(*(const bool *) field);
+				break;
 			case INT2OID:
 				values[i] = Int16GetDatum((int16) get_number(column, field));
 				break;
@@ -483,6 +486,9 @@ le_table_read(const StoreTable *table, TupleTableSlot *tuple, void *fields)
 				text = PG_DETOAST_DATUM_PACKED(value);
 				*(LeText *) field = (LeText){VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text)};
 				break;
+			case BOOLOID:
+				*(bool *) field = DatumGetBool(value);
+				break;
 			case INT2OID:
 				set_number(column, field, DatumGetInt16(value));
 				break;
@@ -507,7 +513,7 @@ le_store_entry(const LeCore *core, const LeEntry *entry)
 	LeSaved saved = {0};
 	uint32 n = 0;
 
-	if (entry->state != LE_STATE_LAPSED && entry->lease == NULL && entry->ttl != LE_TTL_BOUND)
+	if (entry->state != LE_STATE_LAPSED && le_entry_has_own_time(entry) && entry->ttl != LE_TTL_BOUND)
 		saved = le_core_saved(core, &entry->saved, entry->ttl);
 	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL && n < MAX_UNCOMMITTED;
 		 hold = hold->next)
@@ -530,5 +536,6 @@ le_store_entry(const LeCore *core, const LeEntry *entry)
 		.acquirer = {acquirer != NULL ? acquirer->text : NULL, acquirer != NULL ? acquirer->len : 0},
 		.uncommitted = {n > 0 ? (const char *) uncommitted : NULL, n * (uint32) sizeof(LeStoredHold)},
 		.role = entry->role,
-		.holds = (int32) entry->hold_count};
+		.holds = (int32) entry->hold_count,
+		.evicted = entry->evicted};
 }
