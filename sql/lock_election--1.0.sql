@@ -299,7 +299,7 @@ CREATE FUNCTION @extschema@.evict_lock(name pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_evict_lock';
 COMMENT ON FUNCTION @extschema@.evict_lock(pg_catalog.text) IS
-'Lets nobody renew the holders of a lock any more, and returns how many this call has evicted. An evicted holder still holds: until it releases the lock, or else until the time up to which it may work in any case (expires_at in view locks). So the next holder never works beside it; force_release_lock() would not wait. renew_lock() returns NULL for it and await_lock() raises LE001; keep_alive() renews the lease and all else that hangs on it, also where there is nothing else; lease_holds() leaves it out; who asks for the lock again waits like everybody. It lasts over crashes, like the lock. Waiters, places, closed names and other locks of a group or lease stay as they are. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501, 55000 a holder is bound to its connection, which has to be ended instead; then nobody is evicted.';
+'Lets nobody renew the holders of a lock any more, and returns how many this call has evicted. An evicted holder still holds: until it releases the lock, or else until the time up to which it may work in any case (expires_at in view locks). So the next holder never works beside it; force_release_lock() would not wait. renew_lock() returns NULL for it and await_lock() raises LE001; keep_alive() renews its lease and all else that hangs on it, also where there is nothing else, but returns no more than the time that is left to the evicted holder, because a client believes it of all that it has; lease_holds() leaves it out; who asks for the lock again waits like everybody. Several names of one acquire_locks() with a ttl are one holder: all of them are evicted, though only one name is counted. An eviction lasts over crashes, like the lock. Waiters, places, closed names and what else hangs on a named lease stay as they are. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501, 55000 a holder is bound to its connection, which has to be ended instead; then nobody is evicted.';
 
 CREATE FUNCTION @extschema@.force_release_lock(name pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -441,7 +441,7 @@ CREATE FUNCTION @extschema@.keep_alive(lease bigint)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_keep_alive';
 COMMENT ON FUNCTION @extschema@.keep_alive(bigint) IS
-'Starts the lease''s TTL again, for all that hangs on it but what is evicted (evict_lock), and returns for how long the lease is valid, counted from the moment when the call was sent: the TTL, or what a crash of the server would leave if that is less, as in renew_lock. NULL if the lease has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
+'Starts the lease''s TTL again, for all that hangs on it but what is evicted (evict_lock), and returns for how long the lease is valid, counted from the moment when the call was sent: the TTL, or what a crash of the server would leave if that is less, as in renew_lock; and no more than is left to what is evicted. NULL if the lease has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
 
 CREATE FUNCTION @extschema@.lease_sync(
 	lease bigint,
@@ -1086,6 +1086,8 @@ COMMENT ON COLUMN _lock_election.slot.uncommitted IS
 'Holds of transactions that were open when the row was written.';
 COMMENT ON COLUMN _lock_election.slot.acquirer IS
 'Process, address and application that acquired it, for people who look.';
+COMMENT ON COLUMN _lock_election.slot.evicted IS
+'Whether evict_lock() has evicted it: renewed no more, and with a time of its own, also on a named lease.';
 
 COMMENT ON TABLE _lock_election.queue IS
 'The durable record of queue places, one row for each until it is granted or ends. Written by the manager alone; read view waiters instead.';

@@ -55,6 +55,7 @@ check_lease(const LeCore *core, const LeEntry *entry)
 		CHECK(lease->timer.pos != 0); /* for the next step */
 	else
 		check_rings(&lease->timer, lease->deadline, le_save_at(lease->ttl, lease->deadline, &lease->saved));
+	CHECK(!entry->evicted || lease->evicted > 0);
 }
 
 /* The holder of a slot: its links, its holds, its session, and its timer. */
@@ -474,8 +475,10 @@ check_epoch(const LeCore *core, const LeLock *lock, bool told, const LeReply *re
 
 /* A renewal gives all of the TTL once it is flushed, unless it can write nothing. */
 static void
-check_validity(const LeCore *core, const LeReply *reply, LeTime left)
+check_validity(const LeCore *core, const LeReply *reply, const LeLease *lease, LeTime left, LeTime now)
 {
+	if (lease != NULL && le_lease_evicted_left(lease, now) < left)
+		left = le_lease_evicted_left(lease, now);
 	CHECK(reply->valid_for == left || (core->unwritable && reply->valid_for < left));
 	CHECK(reply->valid_least >= 0 && reply->valid_least <= reply->valid_for);
 }
@@ -493,7 +496,7 @@ check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, b
 	bool dirty = le_entry_is_dirty(entry);
 
 	if (cmd->type == LE_CMD_RENEW && timed)
-		check_validity(core, reply, le_entry_time_left(entry, now));
+		check_validity(core, reply, entry->lease, le_entry_time_left(entry, now), now);
 	else
 		CHECK(reply->valid_for == (timed ? le_entry_time_left(entry, now) : 0));
 	CHECK(reply->bound == (timed && reply->valid_for == LE_NEVER));
@@ -522,7 +525,7 @@ check_reply_of_lease(const LeCore *core, const LeCommand *cmd, const LeReply *re
 
 	CHECK(lease != NULL);
 	if (cmd->type == LE_CMD_KEEP_ALIVE)
-		check_validity(core, reply, lease->deadline - now);
+		check_validity(core, reply, lease, lease->deadline - now, now);
 	else
 		CHECK(reply->valid_for == lease->deadline - now || (lease->deadline <= now && reply->valid_for == 0));
 	CHECK(reply->wrote == lease->row.dirty && reply->lsn == lease->lsn && !reply->bound);

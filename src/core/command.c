@@ -94,7 +94,7 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	le_entry_renew(core, entry, now);
 	le_reply_time(reply, entry, now);
 	if (!changed && entry->lease != NULL)
-		le_reply_validity(core, reply, &entry->lease->saved, entry->lease->ttl);
+		le_reply_lease_validity(core, reply, entry->lease, now);
 	else if (!changed && entry->ttl != LE_TTL_BOUND)
 		le_reply_validity(core, reply, &entry->saved, entry->ttl);
 	reply_row(reply, entry);

@@ -326,6 +326,13 @@ extern LeTime le_crash_left(const LeCore *core, const LeSaved *saved);
 extern void le_reply_validity(const LeCore *core, LeReply *reply, const LeSaved *saved, LeTime ttl);
 
 /*
+ * The same of a lease: its client believes it of all that hangs on it, so no longer than the first of
+ * its evicted holders (LE_NEVER: it has none) may work.
+ */
+extern void le_reply_lease_validity(const LeCore *core, LeReply *reply, const LeLease *lease, LeTime now);
+extern LeTime le_lease_evicted_left(const LeLease *lease, LeTime now);
+
+/*
  * At least this TTL from now on, and from each renewal: the lease is never made shorter.
  * Its row is to be written.  Returns whether the TTL is another one.
  */
@@ -369,6 +376,15 @@ static inline LeEnd
 le_end_by_time(const LeEntry *entry)
 {
 	return entry->evicted ? LE_END_EVICTED : LE_END_EXPIRED;
+}
+
+/* It ends, or lapses: its lease does not count it any more. */
+static inline void
+le_entry_not_evicted(LeEntry *entry)
+{
+	if (entry->lease != NULL)
+		entry->lease->evicted -= entry->evicted;
+	entry->evicted = false;
 }
 
 /* The lock of that name, made if there is none. */

@@ -350,6 +350,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	entry->end = (uint8_t) how;
 
 	/* lease, session, timer, indexes */
+	le_entry_not_evicted(entry);
 	le_unlink(&entry->lease_link);
 	if (lease != NULL && lease->for_group && !lease->draining && le_link_empty(&lease->entries))
 		le_lease_end(core, lease, how, now);
@@ -734,7 +735,7 @@ le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeT
 	le_epoch_raise(core, entry->lock->hash);
 	le_saved_forget(core, &entry->saved);
 	le_entry_set_state(entry, LE_STATE_HELD, LE_STATE_LAPSED);
-	entry->evicted = false;
+	le_entry_not_evicted(entry);
 	entry->closed_until = closed_until;
 	entry->lapsed_at = since;
 	entry->end = (uint8_t) how;

@@ -93,33 +93,52 @@ evicts(const LeCommand *cmd, const LeEntry *holder, LeTime granted_by)
 		   !le_entry_is_draining(holder) && (cmd->any_role || le_command_manages(cmd, holder->role));
 }
 
+/* The holder keeps its deadline, and no renewal moves it. */
+static void
+evict_entry(LeCore *core, LeEntry *holder, LeTime now)
+{
+	assert(holder->state == LE_STATE_HELD && !holder->evicted && !le_entry_is_bound(holder));
+	if (holder->lease != NULL)
+	{
+		holder->ttl = holder->lease->ttl;
+		holder->deadline = holder->lease->deadline;
+	}
+	holder->evicted = true;
+	le_saved_fix(core, &holder->saved, holder->deadline > now ? holder->deadline - now : 0);
+	le_slot_dirty(core, holder->slot);
+	le_entry_arm(core, holder);
+	core->work++;
+}
+
 /*
- * The holder keeps its deadline, and no renewal moves it.  It stays in the list of its named lease,
- * whose end ends it as well; the lease of several names it leaves, so that they go on without it.
+ * It stays in the list of its named lease, whose end ends it as well.  Several names with a lease of
+ * their own are one holder, whose client renews them by any of them: they are evicted together.
  */
 static void
 evict(LeCore *core, LeEntry *holder, LeTime now)
 {
 	LeLease *lease = holder->lease;
 
-	assert(holder->state == LE_STATE_HELD && !holder->evicted && !le_entry_is_bound(holder));
-	if (lease != NULL)
+	if (lease == NULL || !lease->for_group)
 	{
-		holder->ttl = lease->ttl;
-		holder->deadline = lease->deadline;
+		evict_entry(core, holder, now);
+		if (lease != NULL)
+			lease->evicted++;
+		return;
 	}
-	holder->evicted = true;
-	le_saved_fix(core, &holder->saved, holder->deadline > now ? holder->deadline - now : 0);
-	if (lease != NULL && lease->for_group)
+	le_link_foreach(link, next, &lease->entries)
 	{
-		le_unlink(&holder->lease_link);
-		holder->lease = NULL;
-		if (le_link_empty(&lease->entries))
-			le_lease_end(core, lease, LE_END_EVICTED, now);
+		LeEntry *member = le_container(link, LeEntry, lease_link);
+
+		if (member->state != LE_STATE_HELD)
+			continue;
+		evict_entry(core, member, now);
+		le_unlink(&member->lease_link);
+		member->lease = NULL;
 	}
-	le_slot_dirty(core, holder->slot);
-	le_entry_arm(core, holder);
-	core->work++;
+	if (le_link_empty(&lease->entries))
+		le_lease_end(core, lease, LE_END_EVICTED, now);
+	assert(holder->evicted && holder->lease == NULL);
 }
 
 /*

@@ -391,6 +391,8 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	le_owner_add(core, entry);
 	entry->slot = slot;
 	entry->evicted = row->evicted;
+	if (entry->lease != NULL)
+		entry->lease->evicted += row->evicted;
 	entry->hold_count = (uint32_t) row->holds;
 	entry->acquired_at = held_since(core, row);
 	entry->lsn = core->load.lsn;

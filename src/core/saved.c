@@ -119,6 +119,35 @@ le_reply_validity(const LeCore *core, LeReply *reply, const LeSaved *saved, LeTi
 	reply->raised = reply->valid_least < reply->valid_for;
 }
 
+LeTime
+le_lease_evicted_left(const LeLease *lease, LeTime now)
+{
+	LeTime least = LE_NEVER;
+
+	for (const LeLink *link = lease->entries.next; lease->evicted > 0 && link != &lease->entries;
+		 link = link->next)
+	{
+		const LeEntry *entry = le_container(link, LeEntry, lease_link);
+
+		if (entry->evicted && le_entry_time_left(entry, now) < least)
+			least = le_entry_time_left(entry, now);
+	}
+	return least;
+}
+
+void
+le_reply_lease_validity(const LeCore *core, LeReply *reply, const LeLease *lease, LeTime now)
+{
+	LeTime most = le_lease_evicted_left(lease, now);
+
+	le_reply_validity(core, reply, &lease->saved, lease->ttl);
+	if (reply->valid_least > most)
+		reply->valid_least = most;
+	if (reply->valid_for > most)
+		reply->valid_for = most;
+	reply->raised = reply->valid_least < reply->valid_for;
+}
+
 bool
 le_extend(LeCore *core, LeTime ttl, LeTime now, LeTime *own_ttl, LeTime *deadline, LeSaved *saved)
 {

@@ -291,6 +291,7 @@ struct LeLease
 	LeTimer timer;
 	uint64_t lsn;
 	uint32_t role;
+	uint32_t evicted; /* of its entries */
 	uint8_t owner_len;
 	uint8_t how;   /* LeEnd: why it is draining */
 	bool draining; /* over for good, but not all that hangs on it has ended yet */

@@ -372,6 +372,20 @@ own(Model *m, const LeCommand *cmd, int64_t token, LeReply *reply)
 	return e;
 }
 
+/* What a renewal tells a client, who believes it of all that hangs on the lease. */
+static LeTime
+believed(Model *m, int64_t lease, LeTime left, LeTime now)
+{
+	for (int i = 0; i < m->s.nentries && lease != 0; i++)
+	{
+		const MEntry *e = &m->s.entries[i];
+
+		if (e->lease == lease && e->evicted && m_time_left(m, e, now) < left)
+			left = m_time_left(m, e, now);
+	}
+	return left;
+}
+
 static void
 renew(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -390,7 +404,7 @@ renew(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		if (cmd->ttl != 0)
 			e->ttl = cmd->ttl;
 		m_renew(m, e, now);
-		reply->valid_for = m_time_left(m, e, now);
+		reply->valid_for = believed(m, e->lease, m_time_left(m, e, now), now);
 	}
 }
 
@@ -545,6 +559,8 @@ on_lease(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (cmd->type == LE_CMD_KEEP_ALIVE)
 		lease->deadline = now + lease->ttl;
 	reply->valid_for = lease->deadline > now ? lease->deadline - now : 0;
+	if (cmd->type == LE_CMD_KEEP_ALIVE)
+		reply->valid_for = believed(m, lease->id, reply->valid_for, now);
 }
 
 static void

@@ -54,6 +54,31 @@ m_force(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->ended = n;
 }
 
+static void
+evict_one(Model *m, MEntry *e, LeTime now)
+{
+	if (e->lease != 0)
+		e->deadline = m_find_lease(m, e->lease)->deadline;
+	e->most = e->lease != 0 || m_shares_time(e) ? e->deadline - now : e->ttl;
+	e->evicted = true;
+	e->alone = e->group && e->lease == 0;
+}
+
+/* Those that share their time are one holder. */
+static void
+evict(Model *m, MEntry *e, LeTime now)
+{
+	bool all = m_shares_time(e);
+
+	evict_one(m, e, now);
+	for (int i = 0; i < m->s.nentries && all; i++)
+	{
+		if (m->s.entries[i].token == e->token && m->s.entries[i].held && !m->s.entries[i].lapsed &&
+			!m->s.entries[i].evicted)
+			evict_one(m, &m->s.entries[i], now);
+	}
+}
+
 /*
  * From now on nothing moves the deadline of these holders: it is what their clients were told last.
  * All of them, or none where one has no deadline.
@@ -77,11 +102,7 @@ m_evict(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 			}
 			if (pass == 0)
 				continue;
-			if (e->lease != 0)
-				e->deadline = m_find_lease(m, e->lease)->deadline;
-			e->most = e->lease != 0 || m_shares_time(e) ? e->deadline - now : e->ttl;
-			e->evicted = true;
-			e->alone = e->group && e->lease == 0;
+			evict(m, e, now);
 			reply->ended++;
 		}
 	}

@@ -93,8 +93,8 @@ test_runs_to_its_deadline(Time time)
 	ok(again.status == LE_NOT_HELD && again.ending == LE_END_EVICTED, "a renewal is refused");
 	again = await(1, "x", a.token, 0);
 	ok(again.status == LE_LOST && again.ending == LE_END_EVICTED, "and await_lock");
-	is_int(renew(time, lease, a.token), time == OWN ? LE_NOT_HELD : LE_OK,
-		   "what it has beside it is renewed");
+	is_int(renew(time, lease, a.token), time == NAMED ? LE_OK : LE_NOT_HELD,
+		   "nor is it by a name beside it; but what else hangs on a named lease is renewed");
 	is_int(evict("x").ended, 0, "there is nobody left to evict");
 	ok(le_next_dirty_slot(core, NULL) == NULL, "and nothing to write");
 	batch();
@@ -106,8 +106,8 @@ test_runs_to_its_deadline(Time time)
 	pass(1);
 	ok(!held("x", a.token) && got(2, LE_OK), "and no longer: the next one is granted");
 	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).ending, LE_END_EVICTED, "it is told how it has ended");
-	ok(time == OWN || le_core_find_lock(core, LE_KIND_LOCK, text("y"))->held == 1,
-	   "the other name is held on");
+	ok(time == OWN || le_core_find_lock(core, LE_KIND_LOCK, text("y"))->held == (time == NAMED),
+	   "the other name is held on, unless they were one holder");
 	stop();
 }
 
@@ -130,7 +130,7 @@ test_given_back(Time time)
 	stop();
 }
 
-/* The last of several names takes their lease with it; and all of a group may be evicted. */
+/* Several names with one lease are one holder; each can be given back by itself. */
 static void
 test_all_of_a_group(void)
 {
@@ -140,13 +140,17 @@ test_all_of_a_group(void)
 	start();
 	a = hold(GROUP, &none);
 	pass(LE_SECOND);
-	is_int(evict("x").ended + evict("y").ended, 2, "both names of a group");
+	is_int(evict("x").ended, 1, "a holder of two names");
+	is_int(evict("y").ended, 0, "by either of them");
 	batch();
 	is_int(le_core_find_lease(core, a.token) == NULL, true, "their lease is gone");
 	pass(TTL - LE_SECOND - 1);
 	ok(held("x", a.token) && held("y", a.token), "they have their time");
+	release(1, "x", a.token);
+	batch();
+	ok(!held("x", a.token) && held("y", a.token), "each for itself");
 	pass(1);
-	ok(!held("x", a.token) && !held("y", a.token), "and end");
+	ok(!held("y", a.token), "and end");
 	stop();
 }
 
@@ -187,6 +191,38 @@ test_named_lease(void)
 	pass(TTL);
 	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).ending, LE_END_EVICTED,
 		   "where the lease expires with it, it ends as evicted");
+	stop();
+}
+
+/* A client believes a renewal of all that hangs on its lease. */
+static void
+test_validity(void)
+{
+	LeCommand cmd = request(1, "z", X, 0);
+	LeReply reply, z;
+	int64_t lease;
+
+	start();
+	hold(NAMED, &lease);
+	cmd.lease = lease;
+	z = apply(cmd);
+	batch();
+	pass(TTL / 2);
+	evict("x");
+	batch();
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).valid_for, TTL / 2,
+		   "so it tells the time of an evicted holder");
+	pass(TTL / 4);
+	reply = on_lease(LE_CMD_KEEP_ALIVE, lease);
+	ok(reply.valid_for == TTL / 4 && reply.valid_least == TTL / 4 && !reply.raised, "again and again");
+	evict("y");
+	batch();
+	is_int(on_token(LE_CMD_RENEW, 1, "z", z.token).valid_for, TTL / 4,
+		   "also by another hold, of several the least");
+	is_int(on_lease(LE_CMD_LEASE_TTL, lease).valid_for, TTL, "though the lease lives longer");
+	release(1, "x", FIRST + 1);
+	batch();
+	is_int(on_lease(LE_CMD_KEEP_ALIVE, lease).valid_for, TTL, "given back, it is not counted");
 	stop();
 }
 
@@ -642,6 +678,7 @@ main(void)
 	}
 	test_all_of_a_group();
 	test_named_lease();
+	test_validity();
 	test_several_names_again();
 	test_named_owner();
 	test_several_holders();
