@@ -362,8 +362,7 @@ check_waits(patient *p)
 		"true THEN 'connected' WHEN false THEN 'not connected' ELSE 'which only members of its role and of "
 		"pg_read_all_stats may know' END) ELSE 'which nobody holds' END), "
 		"CASE WHEN w.plain AND l.mode IS NOT NULL THEN format('if it hangs: lockctl release --force ''%s''', "
-		"w.name) ELSE 'look at lock_election.waiters and lock_election.locks; force_release_lock() ends a "
-		"holder' "
+		"w.name) ELSE 'look at lock_election.waiters and lock_election.locks; evict_lock() evicts a holder' "
 		"END FROM (SELECT *, name ~ '" PLAIN_NAME "' AS plain FROM lock_election.waiters "
 		"WHERE "
 		"kind = 'lock' AND waiting_since < now() - interval '" LONG_WAIT
@@ -400,7 +399,8 @@ check_waits(patient *p)
 	else
 		find(p, GOOD, "waits", "", "nobody has waited for a lock for more than " LONG_WAIT);
 	if (leader[0] != '\0')
-		find(p, ODD, "leaders", "if that is too long: lockctl release --force --election NAME", "%s", leader);
+		find(p, ODD, "leaders", "if it runs no more: lockctl release --force --now --election NAME", "%s",
+			 leader);
 	PQclear(result);
 	free(leader);
 }

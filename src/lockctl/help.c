@@ -104,14 +104,18 @@ static const struct
 	{"renew", "Usage: lockctl renew NAME TOKEN [--ttl=D]\n"
 			  "\n"
 			  "Starts the TTL again and prints how long the lock is valid. Exit 4: it is lost.\n"},
-	{"release", "Usage: lockctl release NAME TOKEN [--hold-for=D]\n"
-				"       lockctl release --force NAME [--election]\n"
-				"\n"
-				"Releases a lock. Exit 4: the token did not hold it.\n"
-				"\n"
-				"      --hold-for=D    keep it closed until that long after it was acquired\n"
-				"      --force         end all holders of the lock, and print how many there were\n"
-				"      --election      NAME is an election\n"},
+	{"release",
+	 "Usage: lockctl release NAME TOKEN [--hold-for=D]\n"
+	 "       lockctl release --force NAME [--now] [--election]\n"
+	 "\n"
+	 "Releases a lock. Exit 4: the token did not hold it.\n"
+	 "\n"
+	 "      --hold-for=D    keep it closed until that long after it was acquired\n"
+	 "      --force         let nobody renew the lock, and print how many holders that concerns: each\n"
+	 "                      holds it until it gives it back, or its time is over\n"
+	 "      --now           end them at once: they may work on beside the next holder for a while;\n"
+	 "                      open a name that --hold-for keeps closed\n"
+	 "      --election      NAME is an election\n"},
 	{"held", "Usage: lockctl held NAME TOKEN\n"
 			 "\n"
 			 "Exit 0: the token holds the lock now. Exit 4: it does not.\n"},

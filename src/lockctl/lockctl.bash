@@ -23,7 +23,7 @@ _lockctl_options()
 		elect) echo --ttl --wait --try --grace --at-most --notify --http --listen --conflict-exit-code ;;
 		acquire) echo --ttl --wait --try --shared --permits --owner --lease --conflict-exit-code ;;
 		renew) echo --ttl ;;
-		release) echo --hold-for --force --election ;;
+		release) echo --hold-for --force --now --election ;;
 		lease) echo --ttl --owner --once ;;
 		watch | top) echo --interval --count ;;
 		'') echo --host --port --username --dbname --shards --shard --output --quiet --verbose --version ;;

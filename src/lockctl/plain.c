@@ -18,6 +18,7 @@ enum
 	OPT_LEASE,
 	OPT_HOLD_FOR,
 	OPT_FORCE,
+	OPT_NOW,
 	OPT_ELECTION,
 	OPT_ONCE
 };
@@ -32,6 +33,7 @@ static const struct option options[] = {{"ttl", required_argument, NULL, OPT_TTL
 										{"lease", required_argument, NULL, OPT_LEASE},
 										{"hold-for", required_argument, NULL, OPT_HOLD_FOR},
 										{"force", no_argument, NULL, OPT_FORCE},
+										{"now", no_argument, NULL, OPT_NOW},
 										{"election", no_argument, NULL, OPT_ELECTION},
 										{"once", no_argument, NULL, OPT_ONCE},
 										{"conflict-exit-code", required_argument, NULL, 'E'},
@@ -41,7 +43,7 @@ static const struct option options[] = {{"ttl", required_argument, NULL, OPT_TTL
 typedef struct arguments
 {
 	int ttl, wait, permits, hold_for, not_acquired;
-	bool shared, force, election, once;
+	bool shared, force, now, election, once;
 	const char *owner;
 	int64_t lease;
 	const char *words[4];
@@ -81,6 +83,9 @@ take(arguments *a, int option)
 			break;
 		case OPT_FORCE:
 			a->force = true;
+			break;
+		case OPT_NOW:
+			a->now = true;
 			break;
 		case OPT_ELECTION:
 			a->election = true;
@@ -350,34 +355,88 @@ lc_renew(int argc, char **argv)
 	return finish(&a, 0);
 }
 
+/* What view locks has of the name, before anything is done to it. */
+static int64_t
+rows_of(const arguments *a)
+{
+	char *rows =
+		value_of(lc_query(a->db, "SELECT count(*) FROM lock_election.locks WHERE kind = '%s' AND name = %s",
+						  a->election ? "election" : "lock", a->name));
+	int64_t n = atoll(rows);
+
+	free(rows);
+	return n;
+}
+
+static int
+tell_nobody(const arguments *a)
+{
+	lc_notice(a->election ? "nobody leads election \"%s\""
+						  : "nobody holds lock \"%s\" (--election is for elections)",
+			  a->words[0]);
+	return LC_EXIT_LOST;
+}
+
+/* release --force --now */
+static int
+end_now(arguments *a)
+{
+	/* a name that nobody holds may be closed, and is opened */
+	int64_t there = rows_of(a);
+	char *ended = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
+									a->election ? "force_resign" : "force_release_lock", a->name));
+	int code = 0;
+
+	print_value(a->db, "ended", "int8", ended);
+	if (strcmp(ended, "0") != 0)
+		lc_notice("ended at once: whoever was at work may go on beside the next one, until it notices");
+	else if (there == 0)
+		code = tell_nobody(a);
+	free(ended);
+	return code;
+}
+
+/* release --force: those whose time has been told keep it. */
+static int
+evict(arguments *a)
+{
+	PGresult *result;
+	char *evicted = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
+									  a->election ? "evict_leader" : "evict_lock", a->name));
+	int code = 0;
+
+	print_value(a->db, "evicted", "int8", evicted);
+	result = lc_query(a->db,
+					  "SELECT max(expires_at)::timestamptz(0), "
+					  "ceil(extract(epoch FROM max(time_left)))::int8, max(closed_until)::timestamptz(0) "
+					  "FROM lock_election.locks WHERE kind = '%s' AND name = %s AND evicted IS DISTINCT FROM "
+					  "false",
+					  a->election ? "election" : "lock", a->name);
+	if (!PQgetisnull(result, 0, 1))
+		lc_notice(
+			"cannot be renewed any more, and ends when it is given back, at %s (in %s s) at the latest; "
+			"--now would not wait for that",
+			PQgetvalue(result, 0, 0), PQgetvalue(result, 0, 1));
+	else if (strcmp(evicted, "0") == 0 && !PQgetisnull(result, 0, 2))
+	{
+		lc_notice("nobody holds lock \"%s\"; it is closed until %s, and --now would open it", a->words[0],
+				  PQgetvalue(result, 0, 2));
+		code = LC_EXIT_LOST;
+	}
+	else if (strcmp(evicted, "0") == 0)
+		code = tell_nobody(a);
+	PQclear(result);
+	free(evicted);
+	return code;
+}
+
 static int
 force(arguments *a)
 {
-	char *there, *value;
-	const char *ended;
-	int code = 0;
-
 	need(a, 1, "NAME");
 	connect(a, a->words[0]);
 	lc_schema(a->db);
-	/* a name that nobody holds may be closed, and is opened */
-	there =
-		value_of(lc_query(a->db, "SELECT count(*) FROM lock_election.locks WHERE kind = '%s' AND name = %s",
-						  a->election ? "election" : "lock", a->name));
-	value = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
-							  a->election ? "force_resign" : "force_release_lock", a->name));
-	ended = value != NULL ? value : "0";
-	print_value(a->db, "ended", "int8", ended);
-	if (strcmp(there, "0") == 0 && strcmp(ended, "0") == 0)
-	{
-		lc_notice(a->election ? "nobody leads election \"%s\""
-							  : "nobody holds lock \"%s\" (--election is for elections)",
-				  a->words[0]);
-		code = LC_EXIT_LOST;
-	}
-	free(there);
-	free(value);
-	return finish(a, code);
+	return finish(a, a->now ? end_now(a) : evict(a));
 }
 
 int
@@ -387,11 +446,11 @@ lc_release(int argc, char **argv)
 	char hold_for[40] = "";
 	bool released;
 
-	parse(&a, argc, argv, " hold-for force election ");
+	parse(&a, argc, argv, " hold-for force now election ");
 	if (a.force)
 		return force(&a);
-	if (a.election)
-		lc_usage("--election is for --force");
+	if (a.election || a.now)
+		lc_usage("%s is for --force", a.election ? "--election" : "--now");
 	need(&a, 2, "NAME and TOKEN, or --force NAME");
 	token_of(&a);
 	connect(&a, a.words[0]);

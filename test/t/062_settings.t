@@ -197,7 +197,7 @@ foreach my $user (@users)
 		$run->(0, $_) foreach 'locks', 'waiters', 'elections', 'status';
 		($rc, my $out, $err) = ctl(\%opts, 'doctor');
 		unlike("$out$err", qr/^(?:error|lockctl: )/m, "doctor has no error ($rc)") or diag "$out$err";
-		$run->(0, 'release', '--force', "o $role");
+		$run->(0, 'release', '--force', '--now', "o $role");
 		$run->(4, 'held', "o $role", $token);
 		($rc, my $lease, $err) = ctl(\%opts, 'lease', 'grant', '--ttl', '1min');
 		is($rc, 0, 'lease grant') or diag $err;

@@ -1,5 +1,5 @@
 # lockctl lock: exit codes, signals, environment, options.
-# Promises: -
+# Promises: M
 # Needs: lockctl
 use strict;
 use warnings;
@@ -256,6 +256,16 @@ subtest 'without a command' => sub {
 	$node->safe_psql('postgres', q{SELECT force_release_lock('x')});
 	is($c->wait, 4, 'or until it is lost');
 	like($c->err, qr/lock "x" is lost/, 'which it tells');
+
+	# evicted, and dead before the next one begins
+	my ($first, $second) = map { PostgreSQL::Test::Utils::tempdir() . '/times' } 1 .. 2;
+	$c = start_ctl('lock', '--ttl', '3s', 'x', sh("while :; do date +%s%N >>'$first'; sleep 0.02; done"));
+	ok(wait_until(sub { -s $first }), 'at work');
+	$node->safe_psql('postgres', q{SELECT evict_lock('x')});
+	is(ctl('lock', 'x', sh("date +%s%N >'$second'")), 0, 'the next one has it');
+	is($c->wait, 4, 'the first one has lost it');
+	like($c->err, qr/lock "x" (?:is lost|could not be renewed in time: the command was ended)/, 'which it tells');
+	cmp_ok((split /\n/, slurp_file($first))[-1], '<', slurp_file($second) + 0, 'it was dead before');
 
 	foreach my $case ([ '9', 4 ], [ '9,8', 8 ], [ '0,0', 0 ])
 	{

@@ -80,7 +80,7 @@ subtest 'closed standard files' => sub {
 	like($run->('>&-', 'lock', 'shut', '--', 'sh', '-c', 'echo lost'), qr/^rc [^0].*: .*(Bad file descriptor|I\/O error)/, 'a command sees it too');
 	is($run->('2>&-', 'acquire', 'shut', '--try', '--ttl', '1h') =~ /^\d+\nrc 0 $/, 1, 'without an output for errors');
 	is($run->('2>&-', 'acquire', 'shut', '--try', '-v'), 'rc 3 ', 'which goes nowhere');
-	is($run->('<&-', 'release', '--force', 'shut'), "1\nrc 0 ", 'without an input');
+	is($run->('<&-', 'release', '--force', '--now', '-q', 'shut'), "1\nrc 0 ", 'without an input');
 	is($run->('<&- >&- 2>&-', 'lock', 'shut', 'true'), 'rc 0 ', 'without any');
 	nothing_left($node);
 };

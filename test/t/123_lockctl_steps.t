@@ -48,11 +48,25 @@ subtest 'acquire, renew, held, release' => sub {
 	is(ctl('acquire', 'p', '--permits', 2, '--try'), 3, 'permits');
 	is(ctl('acquire', 'p', '--permits', 3, '--try'), 64, 'what the server calls a wrong argument');
 	is(ctl('acquire', 'p2', '--lease', 1, '--try'), 4, 'what it calls lost');
-	($rc, $out) = ctl('release', '--force', 'p');
+	($rc, $out, $err) = ctl('release', '--force', 'p');
 	is("$rc $out", "0 2\n", '--force');
+	my $until = qr/cannot be renewed any more, and ends when it is given back, at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S* \(in (\d+) s\) at the latest; --now would not wait for that\n/;
+	like($err, qr/\Alockctl: $until\z/, 'until when they hold');
+	cmp_ok($err =~ $until ? $1 : 0, '<=', 30, 'which is the TTL');
+	is(one('SELECT count(*) FROM lock_election.locks WHERE evicted'), 2, 'they do');
+	($rc, $out, $err) = ctl('release', '--force', 'p');
+	is("$rc $out", "0 0\n", 'once');
+	like($err, qr/\Alockctl: $until\z/, 'and is told the same');
+	($rc, $out, $err) = ctl('release', '--force', '--now', 'p');
+	is("$rc $out$err", "0 2\nlockctl: ended at once: whoever was at work may go on beside the next one, until it notices\n", '--now');
+	my $bound = session($node);
+	$bound->query(q{SELECT acquire_lock('bound', NULL)});
+	($rc, $out, $err) = ctl('release', '--force', 'bound');
+	like("$rc $out$err", qr/\A69 lockctl: lock "bound" cannot be evicted: it is bound to a connection.*pg_terminate_backend\(@{[ $bound->pid ]}\)/s, 'bound to a connection');
+	$bound->quit;
 	my @owned = map { (ctl('acquire', 'o', '--owner', 'me'))[1] } 1 .. 2;
 	is($owned[0], $owned[1], 'an owner');
-	ctl('release', '--force', 'o');
+	ctl('release', '--force', '--now', 'o');
 	nothing_left($node);
 };
 

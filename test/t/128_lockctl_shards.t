@@ -74,7 +74,7 @@ wait_for_sql($node{west}, 'SELECT count(*) = 1 FROM lock_election.elections');
 like((ctl('-S', $map, 'elections', $on_west))[1], qr/\bme\b/, 'who leads');
 my $observer = start_ctl('-S', $map, 'elect', '--listen', $on_west);
 ok(wait_until(sub { $observer->out =~ /elected .* me/ }), 'and an observer');
-is((ctl('-S', $map, 'release', '--force', '--election', $on_west))[1], "1\n", 'ended by force');
+is((ctl('-S', $map, 'release', '--force', '--now', '--election', $on_west))[1], "1\n", 'ended by force');
 $_->kill('TERM') foreach $leader, $observer;
 $_->wait foreach $leader, $observer;
 

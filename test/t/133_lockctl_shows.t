@@ -219,7 +219,7 @@ subtest 'doctor' => sub {
 	my $wait = q{INSERT INTO waiters (name, kind, age) VALUES ('a job', 'lock', '35 s'), ('b', 'lock', '32 s'), ('a place', 'permit', '1 h')};
 	state(q{INSERT INTO waiters (name, age) VALUES ('a job', '25 s')}, q{INSERT INTO waiters (name, kind, age) VALUES ('a place', 'permit', '1 h')});
 	doctor_says(0, 'a short wait');
-	my $by_hand = 'look at lock_election.waiters and lock_election.locks; force_release_lock() ends a holder';
+	my $by_hand = 'look at lock_election.waiters and lock_election.locks; evict_lock() evicts a holder';
 	foreach my $case (
 		[ [], q{'a job', which nobody holds}, $by_hand ],
 		[ [ q{INSERT INTO locks (name, age, pid, connected) VALUES ('a job', '10 s', 12, false), ('a job', '20 s', 13, true), ('b', '30 s', 14, false)} ],
@@ -248,7 +248,7 @@ subtest 'doctor' => sub {
 	}
 	state(sprintf($leader, 'false'), sprintf($candidate, 'e', 35));
 	(undef, $out) = ctl('doctor');
-	like($out, qr/^note   leaders      candidates wait for 'e', whose leader is not connected, for another 00:59:59\n {20}-> if that is too long: lockctl release --force --election NAME$/m, 'a leader that has gone');
+	like($out, qr/^note   leaders      candidates wait for 'e', whose leader is not connected, for another 00:59:59\n {20}-> if it runs no more: lockctl release --force --now --election NAME$/m, 'a leader that has gone');
 	foreach my $case (
 		[ 1, 'WRONG', 'UPDATE manager SET memory = 1048577', 'the locks take 1024 kB, more than lock_election.max_memory: no more are granted', 'ALTER SYSTEM SET lock_election.max_memory higher, and pg_reload_conf()' ],
 		[ 1, 'WRONG', 'UPDATE stat SET key_violations = 1', 'a second holder was refused 1 times: somebody has written into the tables', q{look at the server's log, which has the tokens} ],

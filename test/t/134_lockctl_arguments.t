@@ -81,7 +81,7 @@ subtest 'options' => sub {
 	refused('option "-h" needs a value', 'locks', '-h');
 	refused('-o: "xml" is not table, json or csv', '-o', 'xml', 'locks');
 	foreach my $case (
-		[ '--election is for --force', 'release', '--election', 'x', 1 ],
+		[ '--election is for --force', 'release', '--election', 'x', 1 ], [ '--now is for --force', 'release', '--now', 'x', 1 ],
 		[ '--permits is not with --shared', 'acquire', 'x', '-s', '--permits', 2 ], [ '--ttl is not with --lease', 'acquire', 'x', '--ttl', '5s', '--lease', 7 ],
 		(map { [ '--permits is for one name, and not with --shared', 'lock', 'x', '--permits', 2, @$_ ] } ['-s'], [ '--and', 'y' ]),
 		(map { [ '--hold-for is for one exclusive lock', 'lock', 'x', '--hold-for', '1s', @$_ ] } ['-s'], [ '--permits', 2 ], [ '--and', 'y' ]),
@@ -192,11 +192,15 @@ subtest 'shared locks, and locks that stay closed' => sub {
 	is(ctl('release', 'x', $token, '--hold-for', '2min'), 0, 'released, and closed for a while');
 	is(one(q{SELECT mode IS NULL AND closed_until > now() + interval '1 min' FROM lock_election.locks WHERE name = 'x'}), 't', 'it is');
 	is(ctl('acquire', 'x', '--try'), 3, 'for everybody');
-	is(join('', ctl('release', '--force', 'x')), qq{00\n}, 'and open again by force');
+	like(join('', ctl('release', '--force', 'x')), qr/\A40\nlockctl: nobody holds lock "x"; it is closed until \S+ \S+, and --now would open it\n\z/, 'nobody to evict');
+	is(join('', ctl('release', '--force', '--now', 'x')), qq{00\n}, 'and open again by force');
 	one(q{SELECT campaign('x', 'me')});
-	is((ctl('release', '--force', '--election', 'x'))[1], "1\n", 'an election of that name ends');
-	is(join('', ctl('release', '--force', '--election', 'x')), qq{40\nlockctl: nobody leads election "x"\n}, 'once');
-	is(join('', ctl('-o', 'csv', 'release', '--force', 'nothing')), qq{4ended\n0\nlockctl: nobody holds lock "nothing" (--election is for elections)\n}, 'as CSV');
+	is((ctl('release', '--force', '--election', 'x'))[1], "1\n", 'the leader of an election of that name is evicted');
+	is(one('SELECT evicted FROM lock_election.elections'), 't', 'and leads on');
+	is((ctl('release', '--force', '--now', '--election', 'x'))[1], "1\n", 'or ends');
+	is(join('', ctl('release', '--force', @$_, '--election', 'x')), qq{40\nlockctl: nobody leads election "x"\n}, 'once') foreach [], ['--now'];
+	is(join('', ctl('-o', 'csv', 'release', '--force', 'nothing')), qq{4evicted\n0\nlockctl: nobody holds lock "nothing" (--election is for elections)\n}, 'as CSV');
+	is(join('', ctl('-o', 'csv', 'release', '--force', '--now', 'nothing')), qq{4ended\n0\nlockctl: nobody holds lock "nothing" (--election is for elections)\n}, 'as CSV');
 	nothing_left($node);
 };
 

@@ -27,7 +27,8 @@ subtest 'a role whose transactions are read-only' => sub {
 	chomp(my $token = (ctl($oncall, qw(acquire x --ttl 1h)))[1]);
 	is(ctl($oncall, 'held', 'x', $token), 0, 'held');
 	is(ctl($oncall, 'renew', 'x', $token), 0, 'renew');
-	is(join('', ctl($oncall, qw(release --force x))), "01\n", 'release --force');
+	is(join('', ctl($oncall, qw(-q release --force x))), "01\n", 'release --force');
+	is(join('', ctl($oncall, qw(-q release --force --now x))), "01\n", 'at once');
 	is(ctl($oncall, 'release', 'x', $token), 4, 'release');
 	chomp(my $lease = (ctl($oncall, qw(lease grant)))[1]);
 	is(ctl($oncall, 'lease', @$_, $lease), 0, "lease @$_") foreach ['ttl'], [ 'keep-alive', '--once' ], ['revoke'];
