@@ -594,6 +594,7 @@ static void
 collect_rights(LeCommand *cmd, Holders *holders)
 {
 	StringInfoData roles;
+	Oid own = GetUserId();
 	ListCell *lc;
 
 	cmd->any_role = has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND);
@@ -607,12 +608,11 @@ collect_rights(LeCommand *cmd, Holders *holders)
 
 		holders->managed |= may;
 		holders->denied |= !may;
-	}
-	foreach (lc, list_append_unique_oid(holders->roles, GetUserId()))
-	{
-		if (has_privs_of_role(GetUserId(), lfirst_oid(lc)))
+		if (may)
 			appendBinaryStringInfo(&roles, (const char *) &lfirst_oid(lc), sizeof(Oid));
 	}
+	if (!list_member_oid(holders->roles, own))
+		appendBinaryStringInfo(&roles, (const char *) &own, sizeof(Oid));
 	if (roles.len > LE_MAX_VALUE)
 		ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 						errmsg("\"%.*s\" is held by more than %d roles", (int) cmd->name.len, cmd->name.data,
