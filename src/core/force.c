@@ -104,6 +104,7 @@ evict_entry(LeCore *core, LeEntry *holder, LeTime now)
 		holder->deadline = holder->lease->deadline;
 	}
 	holder->evicted = true;
+	le_news_add(core, holder);
 	le_saved_fix(core, &holder->saved, holder->deadline > now ? holder->deadline - now : 0);
 	le_slot_dirty(core, holder->slot);
 	le_entry_arm(core, holder);
@@ -134,6 +135,7 @@ evict(LeCore *core, LeEntry *holder, LeTime now)
 			continue;
 		evict_entry(core, member, now);
 		le_unlink(&member->lease_link);
+		le_unlink(&member->news_link);
 		member->lease = NULL;
 	}
 	if (le_link_empty(&lease->entries))

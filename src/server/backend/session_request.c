@@ -393,6 +393,7 @@ wait_for_raise(LeWait *wait)
 		if (now >= until)
 		{
 			reply->valid_for = reply->valid_least;
+			reply->valid_lease = Min(reply->valid_lease, reply->valid_least);
 			return;
 		}
 		le_wait_turn(wait, NULL, Min(until, now + RAISE_PERIOD));

@@ -79,4 +79,8 @@ le_sync(LeSync *sync)
 		renew_alone(sync, until);
 	if (sync->renewal.status == LE_OK)
 		read_more(sync, until);
+
+	/* a client that is told which of its holders are evicted need not take all others for them */
+	if (sync->durable && sync->validity > 0)
+		sync->validity = Max(sync->validity, sync->renewal.valid_lease);
 }

@@ -241,6 +241,7 @@ put_entry(NewsPage *page, const LeEntry *entry)
 								 .name_len = lock->name_len,
 								 .owner_len = (uint8) entry->owner_len,
 								 .kind = lock->kind,
+								 .ending = entry->evicted ? LE_END_EVICTED : LE_END_NONE,
 								 .granted = entry->state == LE_STATE_HELD,
 								 .has_owner = entry->owner != NULL},
 					lock->name, entry->owner) != NULL;

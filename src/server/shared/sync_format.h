@@ -88,8 +88,8 @@ typedef struct LeNewsItem
 	uint16 name_len;
 	uint8 owner_len;
 	uint8 kind;
-	uint8 ending; /* LeEnd: it is lost; LE_END_NONE: it is there */
-	bool granted;
+	uint8 ending; /* LeEnd: it is lost, or will be; LE_END_NONE: it is there */
+	bool granted; /* it holds; with an ending: it is evicted */
 	bool has_owner;
 } LeNewsItem;
 

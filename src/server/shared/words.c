@@ -40,10 +40,11 @@ le_how_name(LeHow how)
 const char *
 le_end_name(LeEnd end)
 {
-	static const char *const names[] = {[LE_END_RELEASED] = "released", [LE_END_EXPIRED] = "expired",
-										[LE_END_REVOKED] = "revoked",   [LE_END_FORCED] = "forced",
-										[LE_END_UNDONE] = "undone",     [LE_END_SESSION] = "disconnected",
-										[LE_END_TIMEOUT] = "timed out", [LE_END_REPLACED] = "joined another"};
+	static const char *const names[] = {[LE_END_RELEASED] = "released",      [LE_END_EXPIRED] = "expired",
+										[LE_END_REVOKED] = "revoked",        [LE_END_FORCED] = "forced",
+										[LE_END_EVICTED] = "evicted",        [LE_END_UNDONE] = "undone",
+										[LE_END_SESSION] = "disconnected",   [LE_END_TIMEOUT] = "timed out",
+										[LE_END_REPLACED] = "joined another"};
 
 	return (int) end > LE_END_NONE && (int) end < (int) lengthof(names) ? names[end] : NULL;
 }

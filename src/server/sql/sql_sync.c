@@ -574,10 +574,9 @@ put_news(ReturnSetInfo *rsinfo, const LeNewsItem *news)
 	Row row = {.event = news->granted ? "granted" : "queued", .token = news->token};
 
 	if (news->ending != LE_END_NONE)
-	{
-		row.event = "lost";
+		row.event = news->granted ? "evicted" : "lost";
+	if (news->ending != LE_END_NONE && !news->granted)
 		row.reason = le_end_name((LeEnd) news->ending);
-	}
 	else
 	{
 		row.kind = le_kind_word((LeKind) news->kind);

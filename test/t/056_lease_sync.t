@@ -240,6 +240,27 @@ subtest 'a batch that fails' => sub {
 	end_all();
 };
 
+subtest 'a hold that is evicted' => sub {
+	my ($s, $other) = (session($node), session($node));
+	my $c = client($s);
+	my $token = sync($c, [ [ 1, 'try_lock', 'a', undef, 'me#1' ], [ 2, 'try_lock', 'b', undef, 'me#2' ] ])->[0]{token};
+	my $rows;
+
+	$other->async(q{SELECT acquire_lock('a')});
+	waiting($other);
+	is(one(q{SELECT evict_lock('a')}), '1', 'evicted');
+	$rows = sync($c);
+	is(short($rows), '-:evicted:a', 'is news');
+	is("$rows->[0]{token} $rows->[0]{owner}", "$token me#1", 'of that hold');
+	is($c->{last}{validity}, '00:00:30', 'all others are renewed');
+	is(short(sync($c)), '', 'told once');
+	ok(!$other->ready, 'and the next one waits');
+	is(short(sync($c, [ [ 3, 'release', 'a', $token ] ])), '3:released:a', 'until it is given back');
+	like($other->wait, qr/^\d+$/, 'then it has the lock');
+	$_->quit foreach $s, $other;
+	end_all();
+};
+
 subtest 'more losses and more holds than are kept, or fit' => sub {
 	my $s = session($node);
 	my $c = client($s);
