@@ -81,9 +81,9 @@ const char *
 sim_command_name(LeCommandType type)
 {
 	static const char *const text_of[] = {
-		"?",          "acquire",     "await",       "renew",       "release",      "check",     "force",
-		"proclaim",   "set_permits", "grant_lease", "keep_alive",  "revoke_lease", "lease_ttl", "lease_holds",
-		"force_role", "advance",     "undo",        "session_end", "fence_ended"};
+		"?",           "acquire",    "await",       "renew",       "release",     "check",        "force",
+		"evict",       "proclaim",   "set_permits", "grant_lease", "keep_alive",  "revoke_lease", "lease_ttl",
+		"lease_holds", "force_role", "advance",     "undo",        "session_end", "fence_ended"};
 
 	return text_of[type];
 }
@@ -106,9 +106,10 @@ sim_status_name(LeStatus status)
 										  "no lease",
 										  "too many locks",
 										  "too many leases",
-										  "too many waiters",
 										  "too much memory",
-										  "left out"};
+										  "too many waiters",
+										  "too many holds",
+										  "bound"};
 
 	return text_of[status];
 }
