@@ -554,8 +554,6 @@ extern void le_reply_holder(LeReply *reply, const LeEntry *holder, LeTime now);
 /* A holder's value. */
 extern LeStatus le_holder_admits_value(const LeCore *core, const LeEntry *holder, LeText value);
 extern void le_holder_proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now);
-/* The holder has a waiter's value from now on, as by a proclaim; the old one is freed with the waiter. */
-extern void le_holder_join_value(LeCore *core, LeEntry *holder, LeEntry *head, LeTime now);
 
 /* --- core/acquire.c --- */
 

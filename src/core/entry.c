@@ -376,6 +376,22 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 		core->stats.undone++;
 }
 
+/* The holder has a waiter's value from now on, as by a proclaim; the old one is freed with the waiter. */
+static void
+join_value(LeCore *core, LeEntry *holder, LeEntry *head, LeTime now)
+{
+	char *value = holder->value;
+	uint16_t value_len = holder->value_len;
+
+	holder->value = head->value;
+	holder->value_len = head->value_len;
+	head->value = value;
+	head->value_len = value_len;
+	le_slot_dirty(core, holder->slot);
+	if (!le_text_equal(le_text(holder->value, holder->value_len), le_text(value, value_len)))
+		le_change_add(core, holder, LE_HOW_PROCLAIMED, NULL, now);
+}
+
 /*
  * The first of the queue belongs to the owner or the lease of a holder: it
  * becomes one more hold of that holder, or is told why it may not.  Returns whether
@@ -406,7 +422,7 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 		else
 			head->hold_count = 0; /* for le_entry_answer() */
 		if (head->value != NULL)
-			le_holder_join_value(core, holder, head, now);
+			join_value(core, holder, head, now);
 		core->stats.grants++;
 		head->waiter->joined = le_owner_is_shared(holder, head->session);
 	}
@@ -505,10 +521,7 @@ le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 
 /* --- entries --- */
 
-/*
- * Change the state.  The caller has unlinked the entry from the list of its old state, which
- * leaves the link that the new one has in the same place clear.
- */
+/* The caller has unlinked the entry from the list of its old state: the new one may have a link in the same place. */
 void
 le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 {

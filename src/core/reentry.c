@@ -31,21 +31,6 @@ le_holder_proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime n
 	le_change_add(core, holder, LE_HOW_PROCLAIMED, old, now);
 }
 
-void
-le_holder_join_value(LeCore *core, LeEntry *holder, LeEntry *head, LeTime now)
-{
-	char *value = holder->value;
-	uint16_t value_len = holder->value_len;
-
-	holder->value = head->value;
-	holder->value_len = head->value_len;
-	head->value = value;
-	head->value_len = value_len;
-	le_slot_dirty(core, holder->slot);
-	if (!le_text_equal(le_text(holder->value, holder->value_len), le_text(value, value_len)))
-		le_change_add(core, holder, LE_HOW_PROCLAIMED, NULL, now);
-}
-
 /* May the role replace the holder's value by this one? */
 LeStatus
 le_holder_admits_value(const LeCore *core, const LeEntry *holder, LeText value)

@@ -860,7 +860,7 @@ subtest 'not preloaded' => sub {
 		'try_acquire_each($${x}$$)', 'enqueue_each($${x}$$)', 'release_each($${x}$$, $${1}$$)', 'acquire_locks($${x}$$)', 'release_locks($${x}$$, 1)', 'fence_lock($$x$$, 1)', 'acquire_permit($$x$$, 1)', 'set_permits($$x$$, 1)',
 		'campaign($$x$$, $$me$$)', 'enqueue_candidate($$x$$, $$me$$)', 'await_leadership($$x$$, 1)', 'proclaim($$x$$, 1, $$me$$)',
 		'renew_leadership($$x$$, 1)', 'resign($$x$$, 1)', 'current_leader($$x$$)', 'is_leader($$x$$, 1)', 'fence_leader($$x$$, 1)', 'force_resign($$x$$)',
-		'grant_lease()', 'keep_alive(1)', 'revoke_lease(1)', 'lease_time_to_live(1)', 'lease_holds(1)', 'lease_sync(1, 1)', 'lock_election.look()',
+		'grant_lease()', 'keep_alive(1)', 'revoke_lease(1)', 'lease_time_to_live(1)', 'lease_holds(1)', 'lease_sync(1, 1)', 'evict_lock($$x$$)', 'evict_leader($$x$$)', 'lock_election.look()',
 		'lock_election.look_leases()', 'lock_election.manager_info()', 'lock_election.counters()', 'lock_election.histograms()',
 		'lock_election.stat_reset()', 'advance_revision(1)', 'observe_election($$x$$)', 'election_history($$x$$)');
 	# these need no manager
