@@ -16,7 +16,8 @@
 
 /*
  * What le_apply_acquire() would make of this name after those before it.  *taken grows
- * by what the role would have more: an entry, and the record of its uncommitted hold.
+ * by what the role would have more: an entry, and the record of its uncommitted hold; less the
+ * closed name that a grant opens, where its time is over and the manager has not come to it.
  */
 static LeStatus
 examine_acquire(const LeCore *core, const LeSession *session, const LeCommand *one, const LeLease *lease,
@@ -31,6 +32,8 @@ examine_acquire(const LeCore *core, const LeSession *session, const LeCommand *o
 	else if (recorded)
 		recorded =
 			d.entry->uncommitted != NULL || (d.way == LE_WAY_REENTERS && !le_entry_counts_once(d.entry));
+	if (d.way == LE_WAY_GRANTED && lock != NULL && lock->closed_until != 0 && lock->closed_by == one->role)
+		*taken = le_usage_less(*taken, le_usage_of_closed(lock->name_len));
 	if (recorded)
 		*taken = le_usage_sum(*taken, le_usage_of_hold());
 	return d.status == LE_NOT_GRANTED || d.status == LE_QUEUED ? LE_OK : d.status;

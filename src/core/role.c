@@ -58,6 +58,13 @@ le_usage_sum(LeUsage a, LeUsage b)
 	return (LeUsage){a.entries + b.entries, a.leases + b.leases, a.bytes + b.bytes};
 }
 
+LeUsage
+le_usage_less(LeUsage a, LeUsage b)
+{
+	assert(a.entries >= b.entries && a.leases >= b.leases && a.bytes >= b.bytes);
+	return (LeUsage){a.entries - b.entries, a.leases - b.leases, a.bytes - b.bytes};
+}
+
 /* Usage by an ACQUIRE, which becomes an entry for each of its names. */
 LeUsage
 le_usage_of_command(const LeCommand *cmd)

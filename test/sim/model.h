@@ -16,6 +16,12 @@ typedef enum Told
 	TOLD_HELD
 } Told;
 
+/* A failed batch has left this deadline in memory, and rows of which a crash would leave less. */
+typedef struct MUnsaved
+{
+	LeTime deadline, crash;
+} MUnsaved;
+
 typedef struct MEntry
 {
 	int64_t token;
@@ -33,6 +39,7 @@ typedef struct MEntry
 	int64_t lease;        /* a named one */
 	LeTime ttl, deadline, /* of its own lease: of a group the same in all; or evicted */
 		acquired, wait_until, closed_until, retry;
+	MUnsaved unsaved;
 	uint64_t session; /* that asked, while it lives */
 	uint32_t sessno, role;
 	uint64_t waiter; /* session that waits for it */
@@ -54,6 +61,7 @@ typedef struct MLease
 {
 	int64_t id;
 	LeTime ttl, deadline;
+	MUnsaved unsaved;
 	uint32_t role;
 	bool told; /* as of an entry */
 } MLease;

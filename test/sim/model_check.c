@@ -451,17 +451,22 @@ model_stored(Model *m)
 /*
  * After a batch that failed a deadline is where it was in memory.  Else it is not
  * before what was promised, nor beyond the TTL; lives.c looks whether dead leases end.
- * What had ended in the failed batch, or was given another TTL, has one of all these.
+ * What had ended in the failed batch, or was given another TTL, has one of all these.  Before it
+ * is renewed again, a crash leaves what it would have left before the failed batch.
  */
 static LeTime
-restored(Model *m, Loss loss, LeTime ttl, LeTime promised, LeTime failed, LeTime actual, LeTime now)
+restored(Model *m, Loss loss, LeTime ttl, LeTime promised, MUnsaved *unsaved, LeTime failed, LeTime actual,
+		 LeTime now)
 {
+	if (promised == unsaved->deadline)
+		promised = unsaved->crash;
 	if (loss == LOST_BATCH && failed != 0 && actual != failed)
 		sim_fail(m->w, "ttl %lld: %lld left when a batch failed, %lld after it", (long long) ttl,
 				 (long long) (failed - now), (long long) (actual - now));
 	if (actual < promised || actual > now + ttl)
 		sim_fail(m->w, "ttl %lld: %lld promised, %lld restored", (long long) ttl,
 				 (long long) (promised - now), (long long) (actual - now));
+	*unsaved = loss == LOST_BATCH ? (MUnsaved){actual, promised} : (MUnsaved){0};
 	return actual;
 }
 
@@ -530,7 +535,8 @@ restore_time(Model *m, LeTime now, Loss loss)
 		ENSURE(m->w, c != NULL);
 		if (!is_awaited(m, lease))
 			lease->deadline =
-				restored(m, loss, lease->ttl, lease->deadline, failed_lease(m, lease), c->deadline, now);
+				restored(m, loss, lease->ttl, lease->deadline, &lease->unsaved, failed_lease(m, lease),
+						 c->deadline, now);
 	}
 	for (int i = 0; i < m->s.nentries; i++)
 	{
@@ -556,7 +562,7 @@ restore_time(Model *m, LeTime now, Loss loss)
 			/* a grant of a place that was not written may have moved its deadline, and told nobody */
 			e->deadline =
 				restored(m, loss, e->ttl, e->held || m->w->conf.fail_mille == 0 ? e->deadline : -LE_NEVER,
-						 failed_deadline(m, e),
+						 &e->unsaved, failed_deadline(m, e),
 						 m_shares_time(e) && c->lease != NULL ? c->lease->deadline : c->deadline, now);
 		ENSURE(m->w, !e->evicted || c == NULL || e->deadline <= now + (e->most > 1 ? e->most : 1));
 	}
