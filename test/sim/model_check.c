@@ -534,9 +534,8 @@ restore_time(Model *m, LeTime now, Loss loss)
 
 		ENSURE(m->w, c != NULL);
 		if (!is_awaited(m, lease))
-			lease->deadline =
-				restored(m, loss, lease->ttl, lease->deadline, &lease->unsaved, failed_lease(m, lease),
-						 c->deadline, now);
+			lease->deadline = restored(m, loss, lease->ttl, lease->deadline, &lease->unsaved,
+									   failed_lease(m, lease), c->deadline, now);
 	}
 	for (int i = 0; i < m->s.nentries; i++)
 	{
