@@ -249,11 +249,11 @@ force_at(LeCore *core, const LeCommand *cmd, ForcePhase phase, uint32_t index, L
 			lock = le_core_lock_at(core, index);
 			if (lock == NULL || lock->closed_until == 0 || lock->closed_by != role)
 				return true;
+			reply->ended += lock->closed_until > now;
 			reopen(core, lock, cmd, now, reply);
 			le_lock_open(core, lock);
 			le_lock_settle(core, lock, now);
 			core->work++;
-			reply->ended++;
 			return true;
 		case FORCE_PHASES:
 			break;

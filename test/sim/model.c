@@ -78,6 +78,12 @@ m_find(Model *m, uint8_t kind, int name, int64_t token)
 	return NULL;
 }
 
+bool
+model_has(Model *m, const LeCommand *cmd)
+{
+	return m_find(m, (uint8_t) cmd->kind, sim_text_id(cmd->name.data), cmd->token) != NULL;
+}
+
 MEntry *
 m_find_hold(Model *m, const MHold *hold)
 {

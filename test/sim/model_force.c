@@ -201,8 +201,8 @@ force_closed(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 			(m->actual->next != 0 && c != NULL && c->closed_until == lock->closed_until))
 			continue;
 		reply->reopened |= lock->closed_until > now;
+		reply->ended += lock->closed_until > now;
 		lock->closed_until = 0;
-		reply->ended++;
 		m_settle(m, (uint8_t) kind, i / 2, now);
 	}
 }

@@ -293,9 +293,13 @@ batch_post_each(World *w, const LeCommand *cmd)
 		LeCommand one = one_of_each(cmd, i);
 		bool ended = false;
 
-		/* a place of several names has ended with the first of them: of the others there is nothing left to post */
+		/*
+		 * A place of several names has ended with the first of them: of the others there is nothing left
+		 * to post.  But a name before it may have been what it waited for: then it held by then.
+		 */
 		for (uint32_t j = 0; j < i; j++)
 			ended |= waits[i] && waits[j] && cmd->tokens[j] == cmd->tokens[i];
+		ended = ended && !(w->conf.model && model_has(w->model, &one));
 		if (all.status == LE_OK && ended)
 			ENSURE(w, replies[i].status == LE_OK && replies[i].token == cmd->tokens[i]);
 		else if (all.status == LE_OK)

@@ -531,6 +531,8 @@ extern void client_unfence(World *w, int i, bool tell);
 extern Model *model_create(World *w);
 extern void model_free(Model *m);
 extern void model_apply(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply, const LeReply *actual);
+/* Does it hold or wait, what this command names by its token? */
+extern bool model_has(Model *m, const LeCommand *cmd);
 extern void model_expire(Model *m, LeTime now);
 extern void model_stored(Model *m);
 extern void model_reload(Model *m, LeTime now, Loss loss);
