@@ -474,7 +474,8 @@ put_row(ReturnSetInfo *rsinfo, const Row *row)
 	le_tuple_add_if(&tuple, validity > 0, validity > 0 ? le_interval_datum(validity) : 0);
 	le_tuple_add_if(&tuple, told != NULL, Int64GetDatum(told != NULL ? told->incarnation : 0));
 	le_tuple_add_if(&tuple, told != NULL, Int64GetDatum(told != NULL ? (int64) told->seen : 0));
-	le_tuple_add_if(&tuple, told != NULL, BoolGetDatum(told != NULL && told->from_start));
+	le_tuple_add_if(&tuple, told != NULL && row->sync->durable,
+					BoolGetDatum(told != NULL && told->from_start));
 	le_tuple_add_string(&tuple, told != NULL && le_notify & LE_NOTIFY_WAITERS ? channel : NULL);
 	le_tuple_put(rsinfo, &tuple);
 }
@@ -595,7 +596,6 @@ put_rows(ReturnSetInfo *rsinfo, Call *call)
 	if (!sync->durable)
 	{
 		sync->told.seen = sync->told.from_start ? 0 : sync->seen;
-		sync->told.from_start = false;
 		resetStringInfo(&sync->news);
 	}
 	put_row(rsinfo, &(Row){.event = "lease", .sync = sync});
