@@ -111,8 +111,7 @@ class Agent:
     def do_open(self, c):
         work = self.library.connect(c["dsn"], ttl=c["ttl"] / 1000, name=c.get("name"))
         session = self.sessions[c["session"]] = yield work
-        inner = session if self.mode == "asyncio" else session._inner
-        self.wires.append(weakref.ref(inner._protocol.wire))
+        self.wires.append(weakref.ref(session._protocol.wire))
         return {"lease": str(session.lease)}
 
     def do_acquire(self, c):

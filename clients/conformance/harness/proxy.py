@@ -9,19 +9,32 @@ import re
 import socket
 import struct
 
-# What clients send, by the function that it calls.
-KINDS = {
+# What clients send, by the function that it calls, or by the actions of lease_sync()'s items, which stand behind the
+# statement: in quotes, or in the binary format of an array.
+CALLS = {
     "open": r"grant_lease\(",
     "ask": r"(enqueue_\w+|acquire_\w+|campaign|try_acquire_\w+)\(",
     "enqueue": r"enqueue_\w+\(",
     "try": r"(acquire_lock|acquire_locks|acquire_permit|try_acquire_\w+|campaign)\(",
     "campaign": r"(enqueue_candidate|campaign)\(",
-    "await": r"(await_\w+|is_held|is_leader|lease_holds)\(",
-    "renew": r"keep_alive\(",
+    "await": r"(await_\w+|is_held|is_leader|lease_holds|lease_sync)\(",
+    "renew": r"(keep_alive|lease_sync)\(",
     "release": r"(release_\w+|resign)\(",
     "close": r"revoke_lease\(",
     "proclaim": r"proclaim\(",
     "leader": r"current_leader\(",
+}
+ACTIONS = {
+    "ask": r"(enqueue|try)_(lock|shared|permit|candidate)",
+    "enqueue": r"enqueue_(lock|shared|permit|candidate)",
+    "try": r"try_(lock|shared|permit|candidate)",
+    "campaign": r"(enqueue|try)_candidate",
+    "release": r"(release|resign)",
+    "proclaim": r"proclaim",
+}
+KINDS = {
+    kind: call + (rf"""|lease_sync\(.*("|'|\0\0\0.){ACTIONS[kind]}("|'|\0|\xff)""" if kind in ACTIONS else "")
+    for kind, call in CALLS.items()
 }
 LISTEN = re.compile(r'\b(UN)?LISTEN\s+("[^"]+"|\w+|\*)', re.I)
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
@@ -31,7 +44,7 @@ class Fault:
     """What is done to the next statements of a kind."""
 
     def __init__(self, kind, what, times=1, delay=0, code=""):
-        self.pattern = re.compile(KINDS[kind])
+        self.pattern = re.compile(KINDS[kind], re.S)
         self.kind = kind
         self.what = what  # "delay" or "lose answer"; "lose request"; "silence": no answer, and no end; "refuse": an error
         self.times = times
@@ -115,7 +128,10 @@ class Link:
         await writer.drain()
 
     def sql_of(self, kind, body):
-        """The text of the statement that this message prepares or executes, or None; and whether it executes it."""
+        """The text of the statement that this message prepares or executes, or None; and whether it executes it.
+
+        Behind the text of lease_sync() stand its arguments.
+        """
         if kind == b"Q":
             return body[:-1].decode(errors="replace"), True
         if kind == b"P":
@@ -123,10 +139,12 @@ class Link:
             self.statements[name] = text.decode(errors="replace")
             return self.statements[name], False
         if kind == b"B":
-            return self.statements.get(body.split(b"\0")[1]), True
+            sql = self.statements.get(body.split(b"\0")[1])
+            return (f"{sql}\0{body.decode('latin-1')}" if sql and "lease_sync(" in sql else sql), True
         return None, False
 
     def note(self, sql):
+        sql = sql.partition("\0")[0]
         self.proxy.seen.append(sql)
         for no, channel in LISTEN.findall(sql):
             if channel == "*":

@@ -1,20 +1,27 @@
-"""What the flavours for asyncio and for threads share."""
+"""What the flavours for asyncio and for threads share: arguments, and the steps of each call.
+
+Steps are a generator that yields a request and until when it waits for its next change. The flavours run it.
+"""
 
 from __future__ import annotations
 
 import collections.abc
 import datetime
 import inspect
+import logging
 import math
 import operator
 import os
 import socket
 import warnings
-from typing import Generic, Iterable, List, Optional, Tuple, TypeVar, Union
+from typing import Any, Callable, Generator, Generic, Iterable, List, Optional, Tuple, TypeVar, Union
 
 from . import _errors as errors
 from ._clock import clock
-from ._protocol import HELD, Claim, Protocol
+from ._protocol import HELD, LOST, QUEUED, WAITING, Claim, Leader, Protocol, Request, Rows, jitter, ms
+from ._wire import PgWire
+
+log = logging.getLogger("lock_election")
 
 Names = Union[str, Iterable[str]]
 Duration = Union[float, datetime.timedelta]
@@ -23,10 +30,10 @@ Seconds = Optional[Duration]
 TTL = (0.1, 24 * 86400)
 HOLD_FOR = (0, TTL[1])
 PERMITS = (1, 2**31 - 1)
+DEFAULT: Any = object()
 
-
-def new_protocol(ttl: float, name: Optional[str]) -> Protocol:
-    return Protocol(ttl, name or f"{socket.gethostname()}:{os.getpid()}", clock())
+T = TypeVar("T")
+Steps = Generator[Tuple[Request, float], None, T]
 
 
 def wrong(what: str, value: object, allowed: str) -> errors.InvalidRequest:
@@ -192,3 +199,242 @@ class ByClock:
 
     def is_set(self) -> bool:
         return self._protocol.time_left(self._claim) <= 0
+
+
+class SessionBase:
+    """A session's calls, as steps."""
+
+    def __init__(self, conninfo: str, ttl: Duration, name: Optional[str]) -> None:
+        name = None if name is None else check_text("name", name)
+        self._arguments = (conninfo, check_seconds("ttl", ttl, *TTL), name)
+        self._machine: Optional[Protocol] = None
+
+    def _start(self, wake: Callable[[], object], before_close: Callable[[], object] = lambda: None) -> None:
+        conninfo, ttl, name = self._arguments
+        protocol = Protocol(ttl, name or f"{socket.gethostname()}:{os.getpid()}", clock())
+        protocol.wire = wire = PgWire(conninfo, protocol, wake)
+        wire.before_close = before_close
+        self._machine = protocol
+
+    @property
+    def _protocol(self) -> Protocol:
+        if self._machine is None:
+            raise errors.InvalidRequest("this session is not open: await it, or use async with")
+        return self._machine
+
+    @property
+    def state(self) -> str:
+        """'connected'; 'suspended': no connection now, and what is held still is; 'ended'."""
+        return self._protocol.state
+
+    @property
+    def lease(self) -> int:
+        """The number of the lease on the server."""
+        return int(self._protocol.main.id or 0)
+
+    def _post(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Calls it, and looks for what is to be done then. It ends something, of which a child has nothing."""
+        raise NotImplementedError
+
+    def _is_over(self) -> bool:
+        protocol = self._protocol
+        return protocol.forked or (protocol.finished and protocol.clock() >= protocol.main.deadline)
+
+    def _opened(self, limit: float) -> Steps[None]:
+        protocol, main = self._protocol, self._protocol.main
+        until = protocol.clock() + limit
+        while main.state == "new" and protocol.end_error is None and protocol.clock() < until:
+            protocol.check_closed()
+            yield main, until
+        protocol.check_closed()
+        if protocol.end_error is not None:
+            raise protocol.end_error
+        if main.state == "new":
+            raise errors.Unavailable(f"the server has not answered in time{protocol.why()}")
+
+    def _reopen(self) -> Steps[None]:
+        self._protocol.reopen()
+        yield from self._opened(self._protocol.call)
+
+    def _closed(self, limit: Optional[float]) -> Steps[None]:
+        protocol = self._protocol
+        protocol.close(limit)
+        until = (protocol.close_until or 0.0) + 1.0
+        while not protocol.finished and protocol.clock() < until:
+            yield protocol, until
+
+    def _settle(self, claims: List[Claim], wait: Optional[float]) -> Steps[None]:
+        """Waits until all are granted, or over. A wait bounds the time in the queue, and not the first answer."""
+        protocol, now = self._protocol, self._protocol.clock
+        attempt, first_answer = claims[0].attempt, now() + protocol.call
+        until = first_answer if attempt else math.inf if wait is None else now() + wait
+        error: errors.Error = errors.Canceled("the wait was canceled")
+        interrupted = True
+        try:
+            for claim in claims:
+                while claim.state is WAITING and now() < until:
+                    yield claim, until
+                if claim.state is WAITING and not attempt and claim.phase is not QUEUED:
+                    claim.overdue = True
+                    while claim.state is WAITING and now() < first_answer:
+                        yield claim, first_answer
+            interrupted = False
+            error = errors.NotAcquired(f"{claims[0]} was not granted in time{protocol.why()}")
+            if attempt:
+                error = errors.Unavailable(f"the server has not answered in time{protocol.why()}")
+        finally:
+            for claim in claims:
+                if claim.state is WAITING or interrupted:
+                    protocol.over(claim, error)
+
+    def _try_each(self, names: Iterable[str], shared: bool) -> Steps[List[Claim]]:
+        kind = "shared" if check_flag("shared", shared) else "lock"
+        several = list(names) if isinstance(names, (list, tuple)) else names
+        if several == []:
+            return []
+        claims = [self._protocol.ask(kind, [name], None, True, None) for name in check_names(several)]
+        yield from self._settle(claims, None)
+        for claim in claims:
+            if claim.state is not HELD and not isinstance(claim.error, errors.NotAcquired):
+                for other in claims:
+                    self._protocol.release(other)
+                raise claim.error or errors.Unavailable("no answer")
+        return claims
+
+    def _release(self, claim: Claim, hold_for: Duration) -> Steps[Optional[bool]]:
+        protocol = self._protocol
+        wrong: Optional[errors.Error] = None
+        try:
+            seconds = check_seconds("hold_for", hold_for, 0, 0 if claim.kind == "candidate" else HOLD_FOR[1])
+        except errors.InvalidRequest as error:
+            wrong, seconds = error, 0.0  # it is released all the same
+        protocol.release(claim, seconds)
+        until = protocol.clock() + protocol.call
+        while claim.phase != "done" and protocol.clock() < until:
+            yield claim, until
+        if wrong is not None:
+            raise wrong
+        if isinstance(claim.error, (errors.InvalidRequest, errors.LimitExceeded)):
+            raise claim.error
+        return False if claim.state is LOST else claim.released
+
+    def _answered(self, request: Any, sent: Callable[[], bool] = lambda: False) -> Steps[Any]:
+        """The answer to a Call or an Op. Unavailable, or OutcomeUnknown: it was sent, and there is none in time."""
+        protocol = self._protocol
+        until = protocol.clock() + protocol.call
+        try:
+            while request.answer is None and protocol.clock() < until:
+                yield request, until
+            if request.answer is None:
+                kind = errors.OutcomeUnknown if sent() else errors.Unavailable
+                raise kind(f"the server has not answered in time{protocol.why()}")
+        finally:
+            request.answer = request.answer or errors.Canceled("nobody waits for it")
+            for lease in protocol.leases.values():
+                lease.ops.pop(request, None)
+        if isinstance(request.answer, errors.Error):
+            raise request.answer
+        return request.answer
+
+    def _admits(self, name: str, hold_for: float) -> Steps[None]:
+        """Does the server take this hold_for? The token 0 holds nothing, so nothing is released."""
+        op = self._protocol.operate(self._protocol.main, "release", name, "0", None, ms(hold_for))
+        yield from self._answered(op)
+
+    def _proclaim(self, claim: Claim, value: str) -> Steps[None]:
+        value = check_text("value", value)
+        if claim.time_left(self._protocol.clock()) > 0:
+            op = self._protocol.operate(claim.lease, "proclaim", claim.names[0], str(claim.token), None, value)
+            if (yield from self._answered(op, lambda: op.sent)) == "proclaimed":
+                return
+        raise errors.LockLost(f"the term of {claim.names[0]!r} is over", "LE001")
+
+
+S = TypeVar("S", bound=SessionBase)
+
+
+class LockBase(Generic[S, H]):
+    """A lock, several locks at once, or a permit, to be acquired."""
+
+    def __init__(
+        self, session: S, kind: str, names: List[str], ttl: Seconds, last: Optional[str], wait: Seconds, on_lost: Any
+    ) -> None:
+        self._session, self._kind, self._names, self._last = session, kind, names, last
+        self._ttl, self._wait = check_ttl(ttl), check_wait(wait)
+        self._on_lost = on_lost
+        self._entered: Entered[H] = Entered()
+        self._waiting: List[Claim] = []
+
+    def _claim(self, wait: Seconds) -> Steps[Claim]:
+        seconds = self._wait if wait is DEFAULT else check_wait(wait)
+        claim = self._session._protocol.ask(self._kind, self._names, self._ttl, seconds == 0, self._last)
+        self._waiting.append(claim)
+        try:
+            yield from self._session._settle([claim], seconds)
+        finally:
+            self._waiting.remove(claim)
+        if claim.state is not HELD:
+            raise claim.error or errors.Canceled("it was released")
+        return claim
+
+    def cancel(self) -> None:
+        """Ends the waits of this object in other threads or tasks, with Canceled."""
+        self._session._post(self._cancel)
+
+    def _cancel(self) -> None:
+        for claim in list(self._waiting):
+            if claim.state is WAITING:
+                self._session._protocol.over(claim, errors.Canceled("the wait was canceled"))
+
+
+class ElectionBase(Generic[S]):
+    """An election, for one candidate."""
+
+    def __init__(self, session: S, name: str, value: Optional[str], ttl: Seconds) -> None:
+        own = session._protocol.marker.rpartition("#")[0]
+        self.name, self.value = check_name(name), own if value is None else check_text("value", value)
+        self._session = session
+        self._canceled = False
+        self._standing: LockBase[S, Any] = LockBase(session, "candidate", [self.name], ttl, self.value, None, None)
+
+    def cancel(self) -> None:
+        """Ends the campaigns of this object in other threads or tasks, and run() when lead has returned."""
+        self._canceled = True
+        self._standing.cancel()
+
+    def _leader(self) -> Steps[Optional[Leader]]:
+        call = self._session._protocol.read("SELECT candidate, term FROM {s}.current_leader($1)", self.name)
+        rows: Rows = yield from self._session._answered(call)
+        return Leader(rows[0][0] or "", int(rows[0][1] or 0)) if rows else None
+
+    def _stand(self) -> Steps[Optional[Claim]]:
+        """Until it is elected, whatever passes meanwhile; None: canceled."""
+        failures = 0
+        now = self._session._protocol.clock
+        while not self._canceled:
+            try:
+                yield from self._session._reopen()
+                return (yield from self._standing._claim(None))
+            except errors.Canceled:
+                break
+            except errors.Error as error:
+                if not isinstance(error, errors.LockLost) and not errors.passes(error):
+                    raise
+                log.info("election %r: %s", self.name, error)
+            until = now() + jitter(min(0.1 * 2**failures, 5.0))
+            while now() < until:
+                yield Request(), until
+            failures = min(failures + 1, 10)
+        return None
+
+
+def lock_of(names: object, shared: object) -> Tuple[str, List[str]]:
+    """The kind and the names of a lock."""
+    return "shared" if check_flag("shared", shared) else "lock", check_names(names)
+
+
+def once_ttl(protocol: Protocol, hold_for: object, ttl: object) -> Tuple[float, float]:
+    """For how long the name of a job stays closed, and the TTL of its hold."""
+    seconds = check_seconds("hold_for", hold_for, *HOLD_FOR)
+    own = check_ttl(ttl)
+    return seconds, max(seconds, protocol.ttl if own is None else own)

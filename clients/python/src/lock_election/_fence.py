@@ -83,12 +83,12 @@ async def fence(protocol: Protocol, claim: Claim, connection: Any, settled: Sett
     except Exception as error:
         sqlstate = sqlstate_of(error)
         if sqlstate in ("42883", "3F000"):
-            claim.lease.look_at = 0.0  # if the schema was renamed, the session finds its new name
+            claim.lease.poll_at = 0.0  # if the schema was renamed, the session finds its new name
             told = f"the fence of {claim.names[0]!r} is in a database without lock_election: {error} ({errors.INSTALL})"
             raise errors.NotInstalled(told, sqlstate) from error
         if sqlstate != "LE001":
             raise
-        claim.lease.look_at = 0.0  # the session finds out soon
+        claim.lease.poll_at = 0.0  # the session finds out soon
         raise errors.LockLost(str(error), "LE001") from error
     is_open = _in_transaction(connection)
     if is_open is None:

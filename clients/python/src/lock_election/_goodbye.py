@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import contextlib
 import logging
 import os
+import selectors
 import sys
 import threading
 import time
-from typing import Dict, Protocol
+from typing import Any, Callable, Dict, Protocol
 
 log = logging.getLogger("lock_election")
 
@@ -32,6 +34,19 @@ class Session(Protocol):
 
 
 _sessions: Dict[Session, None] = {}
+
+
+def drive(job: Any, clock: Callable[[], float]) -> None:
+    """Runs a job to its end, in this thread."""
+    ready = None
+    with selectors.DefaultSelector() as selector, contextlib.suppress(StopIteration):
+        while True:
+            fd, read, write, until = job.send(ready)
+            if fd >= 0:
+                selector.register(fd, selectors.EVENT_READ * read | selectors.EVENT_WRITE * write)
+            ready = bool(selector.select(max(until - clock(), 0.0)))
+            if fd >= 0:
+                selector.unregister(fd)
 
 
 def remember(session: Session) -> None:

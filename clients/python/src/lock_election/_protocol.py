@@ -1,20 +1,19 @@
-"""The protocol of a session (docs/reference/client-protocol.md): one state machine, for asyncio and for threads.
+"""The state of a session (docs/reference/lease-sync.md), for asyncio and for threads.
 
-`Protocol.run()` is one task. It alone uses the wire, a connection that `_wire.py` makes and the tests replace; the
-clock is an argument, too. All methods are called in the loop of that task. Times are seconds of the clock.
+No I/O and no threads here: a *job* is a generator that uses the connection, and yields what it waits for. Sessions run
+one job at a time, `next_job()` tells which. All methods return at once. Times are seconds of the clock.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
+import itertools
 import logging
 import os
 import random
-import re
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import Any, Callable, Collection, Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, Generator, List, NamedTuple, Optional, Sequence, Set, Tuple
 from typing import Protocol as Shape
 
 from . import _errors as errors
@@ -23,20 +22,19 @@ from ._errors import Error
 log = logging.getLogger("lock_election")
 
 NEVER = float("inf")
-TOGETHER = 128  # requests in one statement
-LOOKED_AT = 4 * TOGETHER  # requests that are looked at to find them
+ITEMS, NAMES = 128, 1000  # of one call, at most
 OWNER_BYTES = 200
 LISTEN_PATIENCE = 0.3
+LISTEN_ON = 1.0  # seconds for which it goes on listening when nothing waits
 PAUSE = 0.1
-PATIENCE = 1.0  # of an observer, while others ask without end
 RETRY_FIRST = 0.05
 LOOK_INTERVAL = 5.0
 POLL_INTERVAL = 0.25
 MAX_SLICE = 1.0  # timers do not count a suspend: the clock is looked at this often
 
-TOKENS = re.compile('"(?:token|term)":"([0-9]{1,19})"')
-
 Rows = List[Sequence[Optional[str]]]
+Wait = Tuple[int, bool, bool, float]  # a descriptor (-1: none), to be read, to be written, and until when
+Job = Generator[Wait, bool, Any]  # sent: is the descriptor ready? False: it is time to look at the clock
 
 
 class Broken(Exception):
@@ -48,52 +46,83 @@ class Broken(Exception):
 
 
 class Wire(Shape):
-    """The connection. Every wait also ends when the protocol closes, at its close_until."""
+    """The connection. Each wait ends at the limit of a close, too."""
 
-    async def connect(self, host_limit: Optional[float]) -> str:
-        """Gives the old connection up, and makes a new one: the process id that it was told, or Broken.
+    @property
+    def fd(self) -> int: ...
 
-        host_limit: seconds for each host; None: the default.
+    def connect(self, host_limit: Optional[float]) -> Generator[Wait, bool, str]:
+        """Gives the old connection up, and makes a new one: returns the process id that it was told, or Broken."""
+
+    def prepare(self, name: str, sql: str, until: float) -> Job:
+        """Prepares a statement, or raises an Error of the server."""
+
+    def query(
+        self, sql: str, params: Optional[Sequence[Optional[str]]], until: float, name: str = ""
+    ) -> Generator[Wait, bool, Rows]:
+        """The rows, by that time; Broken, or an Error of the server. Without params it may be several statements.
+
+        name: that of a prepared statement.
         """
 
-    async def query(self, sql: str, params: Optional[Sequence[Optional[str]]], until: float) -> Rows:
-        """The rows, by that time; Broken, or an Error of the server. Without params it may be several statements."""
-
-    async def idle(self, until: float) -> None:
-        """Takes notifications, until that time or a wake-up. Broken."""
+    def take_notifications(self) -> None:
+        """Those that have come while no job has used the connection. Broken."""
 
     def avoid_host(self) -> None:
         """Connects to the host of this connection only after the others."""
 
-    def wake(self) -> None:
-        """Ends idle()."""
-
     def close(self) -> None:
         """Gives the connection up."""
+
+    def shut(self) -> None:
+        """Ends a wait of another thread for the server."""
 
 
 # A claim's state, for the application.
 WAITING, HELD, OVER, LOST = "waiting", "held", "over", "lost"
-# Its phase, for the server. SENT: asked for, and not answered. DONE: nothing of it is there.
-NEW, SENT, QUEUED, GRANTED, DONE = "new", "sent", "queued", "granted", "done"
+# Its phase, for the server. SENT: asked for, and not answered. PENDING: not durable yet. DONE: nothing of it is there.
+NEW, SENT, PENDING, QUEUED, GRANTED, DONE = "new", "sent", "pending", "queued", "granted", "done"
 # A lease's state: NEW, LIVE or ENDED.
 LIVE, ENDED = "live", "ended"
 
 
 @dataclass(eq=False)
-class Lease:
+class Request:
+    """Callers wait for its next change: each leaves a function that wakes it."""
+
+    wakers: List[Callable[[], object]] = field(default_factory=list, init=False, repr=False)
+
+    def wake(self) -> None:
+        wakers, self.wakers = self.wakers, []
+        for waker in wakers:
+            waker()
+
+
+@dataclass(eq=False)
+class Lease(Request):
     """The session's own lease, or one of holds with another TTL."""
 
     ttl: float
     state: str = NEW
     id: str = ""
+    certain: bool = False  # a reply has had a validity
     deadline: float = -NEVER  # the latest that an answered renewal has given
     renew_at: float = NEVER
-    looked: float = 0.0
-    look_at: float = NEVER  # a look that is due, for other reasons than waiting
-    claims: Dict[Claim, None] = field(default_factory=dict)
-    queued: Dict[Claim, None] = field(default_factory=dict)
-    settled: asyncio.Future[None] = field(default_factory=lambda: new_future())
+    poll_at: float = NEVER  # a call that is due for other reasons
+    number: int = 0  # of the last call
+    incarnation: Optional[str] = None  # what the newest reply has told, as the next two
+    news: Optional[str] = None
+    channel: Optional[str] = None
+    unsure: bool = False  # a call has no answer: read the news before anything is asked for again
+    trouble: bool = False  # the server has refused a call as a whole
+    claims: Dict[str, Claim] = field(default_factory=dict)  # by owner text; all that are not DONE
+    asks: Dict[Claim, None] = field(default_factory=dict)  # in their order; each stays until a reply tells it
+    back: Dict[Claim, None] = field(default_factory=dict)  # to be given back
+    ghosts: Dict[Tuple[str, str, str], None] = field(default_factory=dict)  # kind, name, token; nobody wants them
+    ops: Dict[Op, None] = field(default_factory=dict)
+    queued: Dict[Claim, None] = field(default_factory=dict)  # QUEUED and wanted
+    pending: Dict[Claim, None] = field(default_factory=dict)
+    flight: Dict[int, Tuple[Any, str]] = field(default_factory=dict)  # of the call under way: what, and which name
 
     @property
     def call(self) -> float:
@@ -101,38 +130,40 @@ class Lease:
         return min(max(self.ttl / 4, 0.2), 10.0)
 
     @property
+    def margin(self) -> float:
+        return min(self.ttl / 20, 1.0)
+
+    @property
     def longest_pause(self) -> float:
         """Between two renewals that fail."""
-        return min(max(self.ttl / 20, RETRY_FIRST), 1.0)
+        return max(self.margin, RETRY_FIRST)
 
     def renewed(self, sent: float, validity: float) -> None:
         """validity: seconds that a crash of the server would leave; less than the TTL after restarts, for example."""
-        self.deadline = max(self.deadline, sent + validity - min(self.ttl / 20, 1.0))
+        self.deadline = max(self.deadline, sent + validity - self.margin)
         self.renew_at = sent + jitter(min(max(validity / 3, self.longest_pause), self.ttl / 3))
 
 
 @dataclass(eq=False)
-class Claim:
+class Claim(Request):
     """A request for a lock, a permit, several locks or a term, from the asking to the giving back."""
 
-    kind: str  # lock, locks, permit, election
+    kind: str  # lock, shared, permit, candidate
     names: Tuple[str, ...]
     lease: Lease
     attempt: bool
-    last: str  # the last argument: the mode, the number of permits, or the text of a candidate
+    last: Optional[str]  # the number of permits, or the text of a candidate
+    owner: str
     state: str = WAITING
     phase: str = NEW
-    owner: str = ""
     token: int = 0
-    channel: str = ""
-    alone: bool = False  # not together with others
+    alone: bool = False  # not in a call with others: one of those was refused as a whole
     overdue: bool = False  # its limit has passed, and only a first answer that grants it counts
     error: Optional[Error] = None
     hold_for: float = 0.0
+    left: List[str] = field(default_factory=list)  # the names that are not given back yet
     sent: int = 0  # how often the release was sent
     released: Optional[bool] = None
-    settled: asyncio.Future[None] = field(default_factory=lambda: new_future())  # granted, or over
-    done: asyncio.Future[None] = field(default_factory=lambda: new_future())
     ended: Callable[[], None] = lambda: None
 
     def __str__(self) -> str:
@@ -143,14 +174,22 @@ class Claim:
 
 
 @dataclass(eq=False)
-class Call:
-    """A statement for one caller, such as proclaim. One that only reads is repeated after a lost answer."""
+class Op(Request):
+    """Another item, for one caller: proclaim, or a release that only shows whether its hold_for is allowed."""
+
+    item: Tuple[Optional[str], ...]  # action, name, number, owner, value
+    sent: bool = False
+    alone: bool = False
+    answer: Any = None  # the event of its row, or an Error
+
+
+@dataclass(eq=False)
+class Call(Request):
+    """A statement for one caller, which only reads."""
 
     sql: str
     params: Sequence[str]
-    reads: bool
-    answer: asyncio.Future[Rows]
-    sent: bool = False
+    answer: Any = None  # the rows, or an Error
 
 
 class Leader(NamedTuple):
@@ -166,7 +205,7 @@ END: Any = object()  # the last thing that an observer is told
 @dataclass(eq=False)
 class Observer:
     election: str
-    tell: Callable[[Any], None]  # a Leader, None or END
+    tell: Callable[[Any], object]  # a Leader, None or END
     after: Optional[int] = None  # the last change that was told; None: begin with the present leader
     last: Optional[Leader] = None
     due: float = 0.0
@@ -176,41 +215,19 @@ class Observer:
         return "le_" + hashlib.sha256(b"election " + self.election.encode()).hexdigest()[:32]
 
 
-# How each kind is tried, queued and given back, and the name of the last argument.
-_KINDS = {
-    "lock": ("acquire_lock($1, wait => '0'", "enqueue_lock($1", "release_lock($1, $2, $3, true)", "mode"),
-    "locks": ("acquire_locks($1, wait => '0'", "enqueue_locks($1", "release_locks($1, $2)", "mode"),
-    "permit": ("acquire_permit($1, wait => '0'", "enqueue_permit($1", "release_lock($1, $2, $3, true)", "permits"),
-    "election": ("campaign($1, wait => '0'", "enqueue_candidate($1", "resign($1, $2)", "candidate"),
-    "each": ("try_acquire_each($1", "enqueue_each($1", "release_each($1, $2)", "mode"),
-}
-_RELEASE_FOR = (
-    "SELECT pg_catalog.bool_and({s}.release_lock(u.n, $2, $3, true))"
-    " FROM pg_catalog.unnest($1::pg_catalog.text[]) AS u(n)"
-)
 _LEARN = (
     "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.current_database(),"
     " pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),"
-    " pg_catalog.current_setting('lock_election.notify', true),"
-    " (SELECT a.backend_start FROM pg_catalog.pg_stat_activity a"
-    " WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())"
+    " pg_catalog.current_setting('lock_election.notify', true)"
     " FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
     " ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') ON true"
 )
 # Whole milliseconds: the texts of intervals and of floats depend on settings.
-_RENEW = (
-    "SELECT pg_catalog.floor(pg_catalog.date_part('epoch', {s}.keep_alive($1)) OPERATOR(pg_catalog.*) 1000)::bigint"
+_SYNC = (
+    "SELECT item, event, token, name, owner, kind, reason, sqlstate, message, hint,"
+    " pg_catalog.floor(pg_catalog.date_part('epoch', validity) OPERATOR(pg_catalog.*) 1000)::bigint,"
+    " incarnation, news, complete, channel FROM {s}.lease_sync($1, $2, $3, $4, $5::pg_catalog.text[], $6::interval)"
 )
-_END_OLD = (
-    "SELECT pg_catalog.pg_terminate_backend(pid, $3) FROM pg_catalog.pg_stat_activity"
-    " WHERE pid = $1 AND backend_start = $2"
-)
-_CHECK = (
-    "SELECT u.t FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.text[]), pg_catalog.unnest($2::bigint[]),"
-    " pg_catalog.unnest($3::boolean[])) AS u(n, t, e)"
-    " WHERE CASE WHEN u.e THEN {s}.is_leader(u.n, u.t) ELSE {s}.is_held(u.n, u.t) END"
-)
-_LOOK = "SELECT kind, name, token, granted, channel, owner FROM {s}.lease_holds($1)"
 _CHANGES = "SELECT change, term, how, candidate FROM {s}.election_history($1, $2) ORDER BY change LIMIT 100"
 # The last change; if the history has lost those of the present term, the term itself.
 _PRESENT = (
@@ -220,67 +237,58 @@ _PRESENT = (
 )
 
 
-def array(items: Sequence[object]) -> str:
+def array(texts: Sequence[Optional[str]]) -> str:
     """A literal of an array."""
-    return "{" + ",".join('"' + str(i).replace("\\", "\\\\").replace('"', '\\"') + '"' for i in items) + "}"
+    quoted = ("NULL" if t is None else '"' + t.replace("\\", "\\\\").replace('"', '\\"') + '"' for t in texts)
+    return "{" + ",".join(quoted) + "}"
 
 
-def new_future() -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().create_future()
-
-
-def settle(future: asyncio.Future[Any], outcome: object = None) -> None:
-    """An error is raised to who waits."""
-    if not future.done():
-        if isinstance(outcome, Error):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
+def ms(seconds: float) -> str:
+    """An interval."""
+    return f"{seconds * 1000:.0f} ms"
 
 
 def jitter(seconds: float) -> float:
     return seconds * random.uniform(0.9, 1.1)
 
 
-class Protocol:
+class Protocol(Request):
+    """Callers wait for its end."""
+
     wire: Wire
 
     def __init__(self, ttl: float, name: str, clock: Callable[[], float]) -> None:
+        super().__init__()
         self.clock = clock
         self.pid = os.getpid()
         self.ttl = ttl
         digits = os.urandom(8).hex()
         self.marker = name.encode()[:OWNER_BYTES].decode(errors="ignore") + "#" + digits
-        self.number = 0
+        self.numbers = itertools.count(1)
         self.main = Lease(ttl)
         self.leases: Dict[float, Lease] = {ttl: self.main}
         self.revoke: Deque[str] = deque()
-        self.asks: Dict[Claim, None] = {}
-        self.back: Dict[Claim, None] = {}
-        self.hinted: Dict[Claim, None] = {}
         self.by_token: Dict[int, Claim] = {}
         self.dropped: Deque[Claim] = deque()  # by finalizers, which run in any thread
         self.calls: Deque[Call] = deque()
         self.observers: List[Observer] = []
         # of the connection
-        self.schema = self.notify = ""
-        self.connected = self.pooled = self.busy = self.heard = False
-        self.backend: Tuple[str, str] = ("", "")
-        self.old: List[Tuple[str, str]] = []  # backends of broken connections that may still be at a statement
+        self.schema = self.notify = self.told_pid = self.prepared = ""
+        self.connected = self.pooled = self.heard = False
         self.listens: Optional[bool] = None  # None: not tested
         self.test_channel = "le_self_" + digits
-        self.channels: Dict[str, int] = {}  # how many wait on each
-        self.listening: Dict[str, None] = {}
-        self.looks_left = 0
+        self.listening: Set[str] = set()
+        self.unlisten_at = NEVER
         self.failures = 0  # of connections and renewals, since the last renewal that succeeded
         self.connect_at = self.pause_until = 0.0
         # of the session
-        self.opened = self.finished = False
+        self.turned = False  # the last job was a turn
+        self.opened = self.ending = self.finished = False
         self.end_error: Optional[Error] = None  # why it has ended
         self.trouble: Optional[Error] = None  # the last failure of the connection
         self.close_until: Optional[float] = None
 
-    # --- the application's side: all of these return at once -------------------------------------------------------
+    # --- the application's side ------------------------------------------------------------------------------------
 
     @property
     def state(self) -> str:
@@ -316,12 +324,12 @@ class Protocol:
         if self.end_error is not None:
             raise errors.LockLost(f"the session has ended: {self.end_error}", self.end_error.sqlstate)
 
-    def ask(self, kind: str, names: Sequence[str], ttl: Optional[float], attempt: bool, last: str) -> Claim:
+    def ask(self, kind: str, names: Sequence[str], ttl: Optional[float], attempt: bool, last: Optional[str]) -> Claim:
         self.check_open()
         lease = self.leases.setdefault(ttl or self.ttl, Lease(ttl or self.ttl))
-        claim = Claim(kind, tuple(names), lease, attempt, last)
-        lease.claims[claim] = self.asks[claim] = None
-        self.wire.wake()
+        claim = Claim(kind, tuple(names), lease, attempt, last, f"{self.marker}-{next(self.numbers)}")
+        lease.claims[claim.owner] = claim
+        lease.asks[claim] = None
         return claim
 
     def over(self, claim: Claim, error: Error) -> None:
@@ -329,14 +337,13 @@ class Protocol:
         if claim.state not in (WAITING, HELD):
             return
         claim.state, claim.error = OVER, error
-        self._stop_waiting(claim)
+        claim.lease.queued.pop(claim, None)
         if claim.phase is NEW:
             self._done(claim)
         elif claim.phase in (QUEUED, GRANTED):
-            self.back[claim] = None
-        settle(claim.settled)
+            self._give_back(claim)
         claim.ended()
-        self.wire.wake()
+        claim.wake()
 
     def release(self, claim: Claim, hold_for: float = 0.0) -> None:
         self.tick()
@@ -345,13 +352,19 @@ class Protocol:
         self.over(claim, errors.Canceled("it was released"))
 
     def lost(self, claim: Claim, error: Error) -> None:
-        """The server has nothing of it any more."""
+        """The server has nothing of it any more, or only some names of several."""
         if claim.state is HELD:
             log.warning("lost %s: %s", claim, error)
         if claim.state in (WAITING, HELD):
             claim.state, claim.error = LOST, error
             claim.ended()
-        self._done(claim)
+        claim.released = False
+        if len(claim.names) > 1 and claim.lease.state is LIVE:
+            claim.lease.queued.pop(claim, None)
+            self._give_back(claim)
+            claim.wake()
+        else:
+            self._done(claim)
 
     def tick(self) -> None:
         """Looks at the clock: what is past its deadline is lost."""
@@ -366,191 +379,217 @@ class Protocol:
         """Ends all that hangs on it; the session's own ends the session. gone: the server has ended it already."""
         if lease.state is LIVE and not gone:
             self.revoke.append(lease.id)
-        lease.state = ENDED
+        lease.state, lease.renew_at, lease.poll_at = ENDED, NEVER, NEVER
         if lease is not self.main:
             self.leases.pop(lease.ttl, None)
-        for claim in list(lease.claims):
+        for claim in list(lease.claims.values()):
             self.lost(claim, error)
+        for op in lease.ops:
+            self._answer(op, error)
+        lease.ops.clear()
         if lease is self.main and self.end_error is None:
             for other in list(self.leases.values()):
                 if other is not lease:
                     self.end_lease(other, error)
-            self._end(error)
-
-    def _end(self, error: Error) -> None:
-        self.end_error = error
-        settle(self.main.settled)
+            self.end_error = error
+            lease.wake()
 
     def reopen(self) -> None:
         """A new lease, if the session has ended."""
         self.tick()
         self.check_closed()
         if self.end_error is not None:
+            if self.finished:
+                raise Error(str(self.end_error))
             self.end_error = None
             self.main = Lease(self.ttl)
             self.leases = {self.ttl: self.main}
-            self.wire.wake()
 
     def close(self, limit: Optional[float]) -> None:
         if self.close_until is None:
             self.close_until = self.clock() + (self.call if limit is None else limit)
-            for lease in list(self.leases.values()):
-                for claim in list(lease.claims):
-                    self.over(claim, errors.Canceled("the session was closed"))
-            settle(self.main.settled)
-            self.wire.wake()
+            for claim in self._claims():
+                self.over(claim, errors.Canceled("the session was closed"))
+            self.main.wake()
 
     def forget(self, limit: float) -> None:
         """Ends what is held and asked for, and calls nobody: the loop that would tell does not run any more."""
         self.close_until, self.finished, self.connected = self.clock() + limit, True, False
-        for claim in [claim for lease in self.leases.values() for claim in lease.claims]:
+        for claim in self._claims():
             if claim.state in (WAITING, HELD):
                 claim.state, claim.error = OVER, errors.Canceled("the process ends")
 
-    def notified(self, channel: str, payload: str) -> None:
-        """A hint: somebody was granted, or elected."""
-        self.heard = self.heard or channel == self.test_channel
-        for digits in TOKENS.findall(payload):  # anybody may have sent it
-            claim = self.by_token.get(int(digits))
-            if claim is not None and claim in claim.lease.queued:
-                self.hinted[claim] = None
-        self._observe_soon([channel])
+    def _claims(self) -> List[Claim]:
+        return [claim for lease in self.leases.values() for claim in lease.claims.values()]
 
-    def _observe_soon(self, channels: Collection[str]) -> None:
+    def notified(self, channel: str) -> None:
+        """Something of a lease was granted, or an election has changed: a call tells what."""
+        self.heard = self.heard or channel == self.test_channel
+        for lease in self.leases.values():
+            if lease.channel == channel and lease.queued:
+                lease.poll_at = 0.0
+        self._observe_soon({channel})
+
+    def _observe_soon(self, channels: Set[str]) -> None:
         for observer in self.observers:
             if observer.channel in channels:
-                observer.due = min(observer.due, self.clock())
+                observer.due = 0.0
 
     def observe(self, observer: Observer) -> None:
         self.check_closed()
-        observer.due = self.clock()
         self.observers.append(observer)
-        self._use_channel(observer.channel, 1)
-        self.wire.wake()
 
     def unobserve(self, observer: Observer) -> None:
         if observer in self.observers:
             self.observers.remove(observer)
-            self._use_channel(observer.channel, -1)
             observer.tell(END)
 
-    async def ask_server(self, sql: str, *params: str, reads: bool = False) -> Rows:
-        """Unavailable, or OutcomeUnknown: no answer in time."""
+    def operate(self, lease: Lease, *item: Optional[str]) -> Op:
         self.check_closed()
-        call = Call(sql, params, reads, new_future())
+        op = Op(item)
+        lease.ops[op] = None
+        return op
+
+    def read(self, sql: str, *params: str) -> Call:
+        self.check_closed()
+        call = Call(sql, params)
         self.calls.append(call)
-        self.wire.wake()
-        try:
-            return await asyncio.wait_for(call.answer, self.call)
-        except asyncio.TimeoutError:
-            kind = errors.OutcomeUnknown if call.sent and not reads else errors.Unavailable
-            raise kind(f"the server has not answered in time{self.why()}") from None
+        return call
+
+    @staticmethod
+    def _answer(request: Any, answer: object) -> None:
+        request.answer = answer
+        request.wake()
 
     def why(self) -> str:
         return f": {self.trouble}" if self.trouble is not None and not self.connected else ""
 
+    # --- what is to be done next -----------------------------------------------------------------------------------
+
     def next_deadline(self) -> float:
         return min((lease.deadline for lease in self.leases.values() if lease.state is LIVE), default=NEVER)
 
-    # --- the task ---------------------------------------------------------------------------------------------------
-
-    async def run(self) -> None:
-        """The whole life of the session; ends when it is closed, or could not be opened."""
-        try:
-            while self.close_until is None and (self.opened or self.end_error is None):
-                self.check_process()  # a child that goes on in this loop leaves the connection to its parent
-                try:
-                    self.tick()
-                    await self._step(self.clock())
-                except Broken as broken:
-                    self._broken(broken.error)
-            await self._finish()
-        except BaseException as error:
-            canceled = isinstance(error, asyncio.CancelledError)  # such as with all tasks of its loop
-            why = "the session's task was canceled" if canceled else f"an error in the client: {error!r}"
-            self.end_lease(self.main, errors.LockLost(why))
-            raise
-        finally:
-            self.finished = True
-            self.wire.close()
-            for claim in [claim for lease in self.leases.values() for claim in lease.claims]:
-                self._done(claim)
-            for observer in self.observers:
-                observer.tell(END)
-            for call in self.calls:
-                settle(call.answer, errors.Canceled("the session was closed"))
-
-    async def _step(self, now: float) -> None:
-        """What is to be done next, the most urgent first."""
-        live = [lease for lease in self.leases.values() if lease.state is LIVE]
-        unheard = [channel for channel in self.channels if channel not in self.listening]
+    def next_job(self) -> Optional[Job]:
+        """What uses the connection next, the most urgent first. It begins when it is run."""
+        now = self.clock()
+        job: Optional[Job] = None
+        turned, self.turned = self.turned, False
+        if self.ending:
+            return None
+        if self.close_until is not None or (self.end_error is not None and not self.opened):
+            return self._finish()
         if not self.connected:
-            await (self.wire.idle(self.connect_at) if now < self.connect_at else self._connect())
-        elif any(now >= lease.renew_at for lease in live):
-            await self._renew(min(live, key=lambda lease: lease.renew_at))
-        elif now < self.pause_until:
-            await self.wire.idle(min([self.pause_until, *(lease.renew_at for lease in live)]))
-        elif self.main.state is NEW and self.end_error is None:
-            await self._grant(self.main)
-        elif self.old:
-            await self._end_old()
-        elif any(now >= self._look_time(lease) for lease in live):
-            await self._look(min(live, key=self._look_time))
-        elif self.hinted:
-            await self._check()
-        elif self.listens is None and unheard:
-            await self._test_listen()
-        elif self.listens and unheard:
-            await self._listen()
-        elif self.revoke:
-            await self._revoke()
-        elif any(now >= observer.due + PATIENCE for observer in self.observers):
-            await self._observe(min(self.observers, key=lambda observer: observer.due))
-        elif self.back:
-            await self._give_back()
-        elif self.calls:
-            await self._call()
-        elif self.asks:
-            lease = next(iter(self.asks)).lease
-            await (self._grant(lease) if lease.state is NEW else self._ask())
-        elif any(now >= observer.due for observer in self.observers):
-            await self._observe(min(self.observers, key=lambda observer: observer.due))
-        elif any(channel not in self.channels for channel in self.listening):
-            await self._listen()
+            job = self._connect() if now >= self.connect_at else None
+        elif any(lease.renew_at <= now for lease in self.leases.values()):
+            self.turned = True
+            job = self._turn(min(self.leases.values(), key=lambda lease: lease.renew_at))
+        elif now >= self.pause_until:
+            job = (turned and self._other(now)) or self._asked(now) or self._other(now)
+        return None if job is None else self._guarded(job)
+
+    def _asked(self, now: float) -> Optional[Job]:
+        for lease in self.leases.values():
+            if lease.state is NEW and (lease is self.main or lease.asks):
+                return self._grant(lease)
+            if lease.state is LIVE and (
+                lease.asks or lease.back or lease.ops or lease.ghosts or now >= lease.poll_at
+            ):  # fmt: skip
+                self.turned = True
+                return self._turn(lease)
+        return None
+
+    def _other(self, now: float) -> Optional[Job]:
+        wanted = self._wanted() if self.listening or self.observers or self._waits() else set()
+        if self.listens is not False and wanted - self.listening:
+            return self._listen(wanted - self.listening)
+        if self.calls:
+            return self._call()
+        if self.revoke:
+            return self._revoke()
+        for observer in self.observers:
+            if now >= observer.due:
+                return self._observe(observer)
+        if not self.listening - wanted:
+            self.unlisten_at = NEVER
+        elif self.unlisten_at == NEVER:
+            self.unlisten_at = now + LISTEN_ON
+        elif now >= self.unlisten_at:
+            return self._unlisten(self.listening - wanted)
+        return None
+
+    def _waits(self) -> bool:
+        return any(lease.queued for lease in self.leases.values())
+
+    def _wanted(self) -> Set[str]:
+        """The channels to listen to."""
+        channels = {lease.channel for lease in self.leases.values() if lease.queued and lease.channel is not None}
+        return channels | {observer.channel for observer in self.observers}
+
+    def due(self) -> float:
+        """When to look for a job again, where there is none now and nobody asks for anything."""
+        if not self.connected:
+            due = self.connect_at
         else:
-            times = [min(lease.renew_at, self._look_time(lease)) for lease in live]
-            await self.wire.idle(min(times + [observer.due for observer in self.observers], default=NEVER))
+            due = self.unlisten_at
+            for lease in self.leases.values():
+                due = min(due, 0.0 if lease.asks or lease.back or lease.ops or lease.state is NEW else lease.poll_at)
+            for observer in self.observers:
+                due = min(due, observer.due)
+            due = min([max(due, self.pause_until), *(lease.renew_at for lease in self.leases.values())])
+        return min(due, self.watch())
 
-    def _look_time(self, lease: Lease) -> float:
-        deaf = not self.listens or self.notify not in ("all", "waiters")
-        waiting = lease.looked + (POLL_INTERVAL if deaf else LOOK_INTERVAL) if lease.queued else NEVER
-        return min(lease.look_at, waiting)
+    def watch(self) -> float:
+        """When to look at the clock, whatever is under way."""
+        watch = self.next_deadline()
+        if any(lease.claims for lease in self.leases.values()):
+            watch = min(watch, self.clock() + MAX_SLICE)
+        return watch if self.close_until is None else min(watch, self.close_until)
 
-    async def _query(self, sql: str, *params: Optional[str], simple: bool = False) -> Rows:
+    def _guarded(self, job: Job) -> Job:
         try:
-            return await self._send(sql, *params, simple=simple)
+            yield from job
+        except Broken as broken:
+            self.broken(broken.error)
+
+    # --- statements -------------------------------------------------------------------------------------------------
+
+    def _query(self, sql: str, *params: Optional[str], simple: bool = False) -> Generator[Wait, bool, Rows]:
+        try:
+            return (yield from self._send(sql, None if simple else params, self.call))
         except Error as error:
-            if not self.opened or "{s}" not in sql or error.sqlstate not in ("3F000", "42883"):
+            if not self.opened or error.sqlstate not in ("3F000", "42883") or "{s}" not in sql:
                 raise
         # The schema was renamed, or the extension made again in another one.
-        await self._learn()
-        return await self._send(sql, *params, simple=simple)
+        yield from self._learn()
+        return (yield from self._send(sql, None if simple else params, self.call))
 
-    async def _send(self, sql: str, *params: Optional[str], simple: bool = False) -> Rows:
-        until = self.clock() + self.call
-        self.busy = True
+    def _send(
+        self, sql: str, params: Optional[Sequence[Optional[str]]], limit: float, name: str = ""
+    ) -> Generator[Wait, bool, Rows]:
         try:
-            rows = await self.wire.query(sql.replace("{s}", self.schema), None if simple else params, until)
+            return (yield from self.wire.query(sql.replace("{s}", self.schema), params, self.clock() + limit, name))
         except Error as error:
             if errors.breaks(error):
                 raise Broken(error) from error
-            self.busy = False
             self.trouble = error
-            if errors.passes(error):
-                self._pause()
             raise
-        self.busy = False
-        return rows
+
+    def _sync(self, lease: Lease, items: str, wait: Optional[str]) -> Generator[Wait, bool, Rows]:
+        """lease_sync(): the rows of a reply."""
+        learned = False
+        while True:
+            lease.number += 1
+            params = (lease.id, str(lease.number), lease.incarnation, lease.news, items, wait)
+            try:
+                return (yield from self._send(_SYNC, params, lease.call, self.prepared))
+            except Error as error:
+                if self.prepared and error.sqlstate in ("26000", "42P05", "0A000"):
+                    self.prepared = ""
+                elif not learned and error.sqlstate in ("3F000", "42883"):
+                    learned = True
+                    yield from self._learn()
+                else:
+                    raise
 
     def _failed(self) -> float:
         """When to connect or to renew again: at once after the first failure in a row."""
@@ -561,420 +600,419 @@ class Protocol:
     def _pause(self) -> None:
         self.pause_until = self.clock() + jitter(PAUSE)
 
-    def _broken(self, error: Error) -> None:
-        """The connection is gone; what it was asked last may still take effect."""
+    # --- the connection ---------------------------------------------------------------------------------------------
+
+    def broken(self, error: Error) -> None:
+        """The connection is gone; what it was asked last may still take effect, until the next call."""
         if self.connected:
             log.info("the connection broke: %s", error)
-        if self.busy and self.pooled:
-            self.looks_left = 3
-        elif self.busy and self.backend[0]:
-            self.old.append(self.backend)
         self.trouble = error
         self.wire.close()
-        self.connected = self.busy = False
-        self.backend = ("", "")
+        self.connected, self.prepared = False, ""
         self.listens = None
         self.listening.clear()
         self.connect_at = self._failed()
-        if not self.opened or not errors.passes(error):
-            # another try helps nobody who has nothing yet
-            for lease in list(self.leases.values()):
-                if lease.state is NEW:
-                    self._not_granted(lease, error)
+        for lease in list(self.leases.values()):
+            self._unanswered(lease)
+            if lease.state is NEW and not (self.opened and errors.passes(error)):
+                self._not_granted(lease, error)  # another try helps nobody who has nothing yet
         if self.opened and not errors.passes(error):
             # those that do not wait are told; the others wait until the deadline, as holds are held
-            for claim in [claim for claim in self.asks if claim.attempt]:
+            for claim in [claim for lease in self.leases.values() for claim in lease.asks if claim.attempt]:
                 self.over(claim, error)
-            for call in self.calls:
-                settle(call.answer, error)
+            while self.calls:
+                self._answer(self.calls.popleft(), error)
 
-    async def _connect(self) -> None:
+    @staticmethod
+    def _unanswered(lease: Lease) -> None:
+        lease.unsure = lease.unsure or any(isinstance(request, Claim) for request, _ in lease.flight.values())
+        lease.flight = {}
+
+    def _connect(self) -> Job:
         alive = any(lease.state is LIVE for lease in self.leases.values())
-        told = await self.wire.connect(self.call if alive else None)
+        self.told_pid = yield from self.wire.connect(self.call if alive else None)
         try:
-            pid, notify, start = await self._learn()
+            yield from self._learn()
         except Error as error:
             raise Broken(error) from error
-        self.notify, self.backend = notify or "", (pid or "", start or "")
-        self.pooled = pid != told
         self.connected = True
         for lease in self.leases.values():
-            lease.renew_at = lease.look_at = 0.0 if lease.state is LIVE else NEVER
-        self._observe_soon(self.channels)
+            lease.renew_at = 0.0 if lease.state is LIVE else NEVER
+        for observer in self.observers:
+            observer.due = 0.0
 
-    async def _learn(self) -> Sequence[Optional[str]]:
-        """Where the extension is, and what else there is to know of a connection."""
-        ((schema, database, standby, *rest),) = await self._send(_LEARN)
+    def _learn(self) -> Job:
+        """Where the extension is, and what else there is to know of a connection; prepares the statement."""
+        self.prepared = ""
+        ((schema, database, standby, pid, notify),) = yield from self._send(_LEARN, (), self.call)
         if standby == "t":
             self.wire.avoid_host()
             raise Broken(errors.Unavailable("the server is a standby", "25006"))
         if schema is None:
             told = f'lock_election is not installed in database "{database}"'
             raise errors.of_server("3F000", told, "CREATE EXTENSION lock_election")
-        self.schema = schema
-        return rest
+        self.schema, self.notify, self.pooled = schema, notify or "", pid != self.told_pid
+        if not self.pooled:  # a pooler may send each call to another backend
+            name = f"lock_election_sync_{next(self.numbers)}"
+            yield from self.wire.prepare(name, _SYNC.replace("{s}", schema), self.clock() + self.call)
+            self.prepared = name
 
     # --- leases -----------------------------------------------------------------------------------------------------
 
-    async def _grant(self, lease: Lease) -> None:
+    def _grant(self, lease: Lease) -> Job:
         sent = self.clock()
         try:
-            rows = await self._query("SELECT {s}.grant_lease($1, $2)", f"{lease.ttl * 1000:.0f} ms", self.marker)
+            params = (ms(lease.ttl), self.marker, ms(lease.call / 2))
+            rows = yield from self._query("SELECT {s}.grant_lease($1, $2, $3)", *params)
         except Error as error:
-            if not self.opened or not errors.passes(error):
+            if self.opened and errors.passes(error):
+                self._pause()
+            else:
                 self._not_granted(lease, error)
             return
         lease.id, lease.state = str(rows[0][0]), LIVE
         self.failures = 0
         lease.renewed(sent, lease.ttl)
         self.opened = True
-        settle(lease.settled)
+        lease.wake()
 
     def _not_granted(self, lease: Lease, error: Error) -> None:
-        for claim in list(lease.claims):
+        for claim in list(lease.claims.values()):
             self.over(claim, error)
         if lease is self.main:
-            self._end(error)
-        elif lease.state is NEW:
+            self.end_error = error
+            lease.wake()
+        else:
             self.leases.pop(lease.ttl, None)
 
-    async def _renew(self, lease: Lease) -> None:
-        if lease is not self.main and not lease.claims:
-            self.end_lease(lease, errors.Canceled("nothing hangs on it"))
-            return
-        sent = self.clock()
+    def _revoke(self) -> Job:
         try:
-            rows = await self._query(_RENEW, lease.id)
-        except Error:
-            lease.renew_at = self._failed()
-            return
-        self.tick()  # an answer after the deadline comes too late
-        if lease.state is LIVE and rows[0][0] is None:
-            self.end_lease(lease, errors.LockLost("the server has ended the lease", "LE001"), gone=True)
-        elif lease.state is LIVE:
-            self.failures = 0
-            lease.renewed(sent, int(rows[0][0] or 0) / 1000)
-            lease.look_at = 0.0
-
-    async def _revoke(self) -> None:
-        try:
-            await self._query("SELECT {s}.revoke_lease($1)", self.revoke[0])
+            yield from self._query("SELECT {s}.revoke_lease($1)", self.revoke[0])
         except Error as error:
             log.info("a lease is not revoked, and ends by itself: %s", error)
         self.revoke.popleft()
 
-    async def _end_old(self) -> None:
-        """The old connection's backend must be gone before the look, or it could still take a place."""
-        try:
-            rows = await self._query(_END_OLD, *self.old[0], str(int(min(self.call * 500, 1000))))
-        except Error as error:
-            if errors.passes(error):
-                return
-            log.warning("the backend of the old connection is not ended: %s", error)
-            rows = []
-        if not rows:
-            self.old.pop(0)
+    # --- a turn: one call, with all that is asked for ---------------------------------------------------------------
 
-    # --- the look ---------------------------------------------------------------------------------------------------
-
-    async def _look(self, lease: Lease) -> None:
-        lease.looked = self.clock()
-        try:
-            rows = await self._query(_LOOK, lease.id)
-        except Error as error:
-            self._look_failed(lease, error)
+    def _turn(self, lease: Lease) -> Job:
+        if lease is not self.main and not lease.claims:
+            self.end_lease(lease, errors.Canceled("nothing hangs on it"))
             return
-        lease.look_at = lease.looked + self.call if self.looks_left > 0 else NEVER
-        self.looks_left = max(self.looks_left - 1, 0)
-        self.tick()
-        if lease.state is not LIVE:
+        sent = self.clock()
+        renews = lease.renew_at <= sent or lease.poll_at <= sent or bool(lease.queued or lease.pending)
+        texts, waits = self._gather(lease, bare=lease.trouble and renews)
+        if len(self.leases) > 1:
+            self.leases[lease.ttl] = self.leases.pop(lease.ttl)  # the others' turn
+        wait = ms(lease.call / 2) if waits or renews or lease.unsure or not lease.flight else None
+        try:
+            rows = yield from self._sync(lease, array(texts), wait)
+        except Error as error:
+            self._turn_failed(lease, error)
             return
-        sent = {(claim.owner, name): claim for claim in lease.claims if claim.phase is SENT for name in claim.names}
-        seen: Counter[Claim] = Counter()
-        ghosts = []
-        for kind, name, token, granted, channel, owner in rows:
-            claim = self.by_token.get(int(token or 0)) or sent.get((owner or "", name or ""))
-            if claim is not None:
-                seen[claim] += 1
-                if claim.phase is SENT and name == claim.names[0]:
-                    self._placed(claim, token, granted, channel)
-                elif claim in lease.queued and granted == "t":
-                    self._held(claim)
-            elif (owner or "").startswith(self.marker + "-"):
-                ghosts.append((kind, name, token))
-        self._missing([claim for claim in lease.claims if seen[claim] < len(claim.names)])
-        for kind, name, token in ghosts:
-            try:
-                await self._query_release("election" if kind == "election" else "lock", name, token, None)
-            except Error as error:
-                log.info("%s %r is not given back: %s", kind, name, error)
+        flight, lease.flight = lease.flight, {}
+        lease.trouble = False
+        self.tick()  # an answer after the deadline comes too late
+        if lease.state is LIVE:
+            self._read(lease, sent, rows, flight, wait is not None)
 
-    def _look_failed(self, lease: Lease, error: Error) -> None:
-        if isinstance(error, errors.LockLost):
-            lease.renew_at = 0.0
-            lease.look_at = NEVER
-        elif errors.passes(error):
-            lease.look_at = 0.0
-        else:  # it cannot be found out what has become of these
-            lease.look_at = NEVER
-            for claim in [claim for claim in lease.claims if claim.phase is SENT]:
-                self.over(claim, error)
-                self._done(claim)
+    def _gather(self, lease: Lease, bare: bool) -> Tuple[List[Optional[str]], bool]:
+        """The texts of the items, in lease.flight what they are of, and whether they have to be waited for."""
+        texts: List[Optional[str]] = []
+        flight = lease.flight = {}
+        waits = False
 
-    def _missing(self, claims: List[Claim]) -> None:
-        """The look has not found these."""
-        again: Dict[Claim, None] = {}
-        for claim in claims:
-            if claim.phase is SENT and claim.state is WAITING:
-                claim.phase = NEW
-                again[claim] = None
-            elif claim.phase is SENT:
-                self._done(claim)
-            elif claim.phase in (QUEUED, GRANTED) and claim.state in (WAITING, HELD):
-                self.lost(claim, errors.LockLost("the server has ended it, such as by force", "LE001"))
-        self.asks = {**again, **self.asks}
+        def add(request: Any, name: str, *item: Optional[str]) -> None:
+            number = len(flight) + 1
+            flight[number] = (request, name)
+            texts.extend((str(number), item[0], name, *item[1:]))
 
-    # --- asking -----------------------------------------------------------------------------------------------------
-
-    def _together(self, claims: Dict[Claim, None]) -> List[Claim]:
-        """The first one, and those that can go with it. None passes another one for the same name."""
-        first = next(iter(claims))
-        asks = claims is self.asks
-        chosen: List[Claim] = []
-        names: Dict[str, None] = {}
-        for claim in list(claims)[:LOOKED_AT]:
-            passed = any(name in names for name in claim.names)
-            if claim.kind != "election":
-                names.update(dict.fromkeys(claim.names))
-            simple = claim.kind == "lock" or (claim.kind == "permit" and not asks)
-            alike = not asks or (claim.lease, claim.attempt, claim.last) == (first.lease, first.attempt, first.last)
-            if claim is first or (simple and alike and not passed and not claim.alone and not claim.hold_for):
-                chosen.append(claim)
-            if len(chosen) == TOGETHER or first.kind not in ("lock", "permit") or first.alone or first.hold_for:
+        if bare:
+            return texts, True
+        for kind, name, token in list(lease.ghosts)[:ITEMS]:
+            add((kind, name, token), name, "resign" if kind == "election" else "release", token, None, None)
+        for claim in lease.back:
+            room = ITEMS - len(flight) if not (claim.alone and flight) else 0
+            action = "resign" if claim.kind == "candidate" else "release"
+            for name in claim.left[:room]:
+                add(claim, name, action, str(claim.token), None, ms(claim.hold_for) if claim.hold_for else None)
+            claim.sent += room > 0
+            if claim.alone or room <= 0:
                 break
-        return chosen
+        for op in lease.ops:
+            if len(flight) < ITEMS and not (op.alone and flight):
+                add(op, op.item[1] or "", op.item[0], *op.item[2:])
+                op.sent = waits = True
+        names = len(flight)
+        for claim in [] if lease.unsure else lease.asks:
+            names += len(claim.names)
+            if flight and (claim.alone or names > NAMES or len(flight) == ITEMS):
+                break
+            action = ("try_" if claim.attempt else "enqueue_") + claim.kind
+            number, value = (claim.last, None) if claim.kind == "permit" else (None, claim.last)
+            add(claim, claim.names[0], action, number, claim.owner, value)
+            for name in claim.names[1:]:
+                texts.extend((str(len(flight)), action, name, None, claim.owner, None))
+            claim.phase, waits = SENT, True
+            if claim.alone:
+                break
+        return texts, waits
 
-    async def _ask(self) -> None:
-        batch = self._together(self.asks)
-        first = batch[0]
-        self.number += 1
-        for claim in batch:
-            del self.asks[claim]
-            claim.owner = f"{self.marker}-{self.number}"
-            claim.phase = SENT
-        columns = "*" if len(batch) == 1 else "token" if first.attempt else "token, granted, queue_position, channel"
-        tries, queues, _, last = _KINDS["each" if len(batch) > 1 else first.kind]
-        call = f"{tries if first.attempt else queues}, owner => $2, lease => $3, {last} => $4)"
-        try:
-            params = (self._names(batch), first.owner, first.lease.id, first.last)
-            rows = await self._query(f"SELECT {columns} FROM {{s}}.{call}", *params)
-        except Error as error:
-            self._ask_failed([claim for claim in batch if claim.phase is SENT], error)
+    def _turn_failed(self, lease: Lease, error: Error) -> None:
+        """The server has refused the whole call; what it was asked for may have been done."""
+        requests = list(dict.fromkeys(request for request, _ in lease.flight.values()))
+        self._unanswered(lease)
+        lease.trouble = True
+        lease.renew_at = self._failed()
+        if errors.passes(error) or error.sqlstate in ("3F000", "42883"):
+            self._pause()
+        for request in requests:
+            if isinstance(request, Claim) and request in lease.back:
+                if len(requests) == 1 and not errors.passes(error):
+                    self._done(request)  # the lease ends it
+                request.alone = request.alone or len(requests) > 1
+            elif isinstance(request, (Claim, Op)):
+                attempt = isinstance(request, Claim) and request.attempt
+                if attempt if errors.passes(error) else len(requests) == 1:
+                    self._refused(lease, request, error)
+                elif not errors.passes(error):
+                    request.alone = True  # one of them is wrong: each is sent again, and gets its own error
+            elif not errors.passes(error):
+                lease.ghosts.pop(request, None)
+
+    def _refused(self, lease: Lease, request: Any, error: Error) -> None:
+        if isinstance(request, Op):
+            lease.ops.pop(request, None)
+            self._answer(request, error)
+        else:
+            self.over(request, error)
+
+    # --- the reply --------------------------------------------------------------------------------------------------
+
+    def _read(self, lease: Lease, sent: float, rows: Rows, flight: Dict[int, Tuple[Any, str]], waited: bool) -> None:
+        _, event, *_, reason, _, _, _, validity, incarnation, news, complete, channel = rows[0]
+        if event == "gone":
+            told = f"the server has ended the lease: {reason}"
+            self.end_lease(lease, errors.LockLost(told, "LE001"), gone=True)
             return
-        for claim, row in zip(batch, rows):
-            if claim.phase is not SENT:
-                continue  # its lease has ended
+        if validity is not None:
+            lease.certain = True
+            self.failures = 0
+            lease.renewed(sent, int(validity) / 1000)
+        elif waited:
+            lease.renew_at = self.clock() + jitter(lease.longest_pause)
+            if not lease.certain:
+                lease.deadline = sent + lease.ttl - lease.margin  # nothing was told to be held
+        if incarnation is not None:
+            lease.incarnation, lease.news, lease.channel = incarnation, news, channel
+        seen: Counter[Claim] = Counter()  # how many names of each are there
+        for row in rows[1:]:
             if row[0] is None:
-                self.over(claim, errors.NotAcquired("somebody else holds it, or is queued for it"))
-                self._done(claim)
+                self._news(lease, row, seen)
             else:
-                self._placed(claim, row[0], "t" if first.attempt else row[1], "" if first.attempt else row[3])
-
-    def _names(self, batch: List[Claim]) -> str:
-        if len(batch) > 1 or batch[0].kind == "locks":
-            return array([name for claim in batch for name in claim.names])
-        return batch[0].names[0]
-
-    def _ask_failed(self, batch: List[Claim], error: Error) -> None:
-        if isinstance(error, errors.OutcomeUnknown):
-            batch[0].lease.look_at = 0.0  # they stay SENT
+                self._result(lease, *flight.pop(int(row[0])), row, seen)
+        if incarnation is None:
             return
-        lost, passes, together = isinstance(error, errors.LockLost), errors.passes(error), len(batch) > 1
-        again: Dict[Claim, None] = {}
-        for claim in batch:
-            claim.phase = NEW
-            claim.alone = claim.alone or together
-            if lost:
-                claim.lease.renew_at = 0.0
-            if claim.state is WAITING and not lost and (together or (passes and not claim.attempt)):
-                again[claim] = None
-            else:
-                self.over(claim, error)
-                self._done(claim)
-        self.asks = {**again, **self.asks}
+        if complete == "t":
+            for claim in list(lease.claims.values()):
+                if seen[claim] >= len(claim.names) or claim.phase not in (QUEUED, GRANTED, PENDING):
+                    continue
+                if claim.phase is PENDING:
+                    self._ask_again(claim)
+                elif claim not in lease.back:
+                    self.lost(claim, errors.LockLost("the server has ended it", "LE001"))
+        lease.unsure = False
+        for claim in [claim for claim in lease.asks if claim.state is not WAITING]:
+            self._done(claim)  # what was asked for was not done, and is not wanted any more
+        lease.poll_at = NEVER
+        if lease.pending:
+            lease.poll_at = self.clock() + PAUSE
+        elif lease.queued:
+            deaf = not self.listens or lease.channel not in self.listening
+            lease.poll_at = self.clock() + (POLL_INTERVAL if deaf else LOOK_INTERVAL)
 
-    def _placed(self, claim: Claim, token: Optional[str], granted: Optional[str], channel: Optional[str]) -> None:
+    def _news(self, lease: Lease, row: Sequence[Optional[str]], seen: Counter[Claim]) -> None:
+        _, event, token, name, owner, kind, reason, *_ = row
+        claim = self.by_token.get(int(token or 0)) or lease.claims.get(owner or "")
+        if event == "lost":
+            if claim is not None:
+                self.lost(claim, errors.LockLost(f"the server has ended it: {reason}", "LE001"))
+            else:
+                for other in list(lease.pending):
+                    self._ask_again(other)
+            return
+        if claim is None or claim.token not in (0, int(token or 0)):
+            if (owner or "").startswith(self.marker + "-"):
+                lease.ghosts[kind or "", name or "", token or ""] = None
+            return
+        seen[claim] += 1
+        if claim.token == 0:
+            self._placed(claim, int(token or 0), event == "granted")
+        elif event == "granted" and claim.phase is QUEUED:
+            self._held(claim)
+
+    def _result(
+        self, lease: Lease, request: Any, name: str, row: Sequence[Optional[str]], seen: Counter[Claim]
+    ) -> None:
+        """What has become of an item."""
+        event, token = row[1], row[2]
+        error = errors.of_server(row[7] or "", row[8] or "", row[9]) if event == "error" else None
+        if error is not None and errors.passes(error):
+            self._pause()
+        if isinstance(request, tuple):  # a ghost
+            if error is None or not errors.passes(error):
+                lease.ghosts.pop(request, None)
+        elif isinstance(request, Op):
+            if event != "pending" and (error is None or not errors.passes(error)):
+                lease.ops.pop(request, None)
+                self._answer(request, error or event)
+        elif request in lease.back:
+            self._given_back(request, name, event, error)
+        elif event in ("granted", "queued"):
+            seen[request] = len(request.names)
+            self._placed(request, int(token or 0), event == "granted")
+        elif event == "pending":
+            seen[request] = len(request.names)
+            lease.asks.pop(request, None)
+            request.phase = PENDING
+            lease.pending[request] = None
+        else:
+            request.phase = NEW
+            if event == "not_granted":
+                self.over(request, errors.NotAcquired("somebody else holds it, or is queued for it"))
+            elif error is not None and not (errors.passes(error) and not request.attempt):
+                if isinstance(error, errors.LockLost):
+                    lease.renew_at = 0.0
+                self.over(request, error)
+            if request.state is not WAITING:
+                self._done(request)
+
+    def _placed(self, claim: Claim, token: int, granted: bool) -> None:
         """It was granted, or has a place; but the application may not want it any more."""
-        claim.token = int(token or 0)
-        self.by_token[claim.token] = claim
-        claim.phase = GRANTED if granted == "t" else QUEUED
+        lease = claim.lease
+        lease.asks.pop(claim, None)
+        lease.pending.pop(claim, None)
+        claim.token = token
+        self.by_token[token] = claim
+        claim.phase = GRANTED if granted else QUEUED
         if claim.state is not WAITING:
-            self.back[claim] = None
-        elif granted == "t":
+            self._give_back(claim)
+        elif granted:
             self._held(claim)
         elif claim.overdue:
             self.over(claim, errors.NotAcquired(f"{claim} was not granted in time"))
         else:
-            if not claim.lease.queued:
-                claim.lease.looked = self.clock()
-            claim.lease.queued[claim] = None
-            claim.channel = channel or ""
-            self._use_channel(claim.channel, 1)
-            if claim.channel in self.listening:
-                self.hinted[claim] = None
+            lease.queued[claim] = None
 
     def _held(self, claim: Claim) -> None:
-        self.tick()
-        if claim.state is WAITING:
-            self._stop_waiting(claim)
-            claim.phase, claim.state = GRANTED, HELD
-            settle(claim.settled)
-
-    def _stop_waiting(self, claim: Claim) -> None:
+        claim.phase = GRANTED
         claim.lease.queued.pop(claim, None)
-        self.hinted.pop(claim, None)
-        if claim.channel:
-            self._use_channel(claim.channel, -1)
-            claim.channel = ""
+        if claim.state is WAITING:
+            claim.state = HELD
+            claim.wake()
+
+    def _ask_again(self, claim: Claim) -> None:
+        """A result that was not durable has gone."""
+        claim.lease.pending.pop(claim, None)
+        claim.phase = SENT
+        claim.lease.asks = {claim: None, **claim.lease.asks}
+
+    def _give_back(self, claim: Claim) -> None:
+        if claim not in claim.lease.back:
+            claim.left = list(claim.names)
+            claim.lease.back[claim] = None
+
+    def _given_back(self, claim: Claim, name: str, event: Optional[str], error: Optional[Error]) -> None:
+        if error is not None:
+            if claim.hold_for and (isinstance(error, errors.InvalidRequest) or error.sqlstate == "53400"):
+                claim.error, claim.hold_for, claim.sent = error, 0.0, 0  # it is released all the same
+            elif not errors.passes(error):
+                claim.error = error
+                self._done(claim)  # the lease ends it
+        elif event != "pending":
+            # sent again: it was not held because the first one was done; whether with hold_for nobody knows
+            again = (None if claim.hold_for else True) if claim.sent > 1 else False
+            released = True if event == "released" else again
+            claim.released = released if claim.released is not False else False
+            claim.left.remove(name)
+            if not claim.left:
+                self._done(claim)
 
     def _done(self, claim: Claim) -> None:
-        self._stop_waiting(claim)
         claim.phase = DONE
-        for claims in (self.asks, self.back, claim.lease.claims):
+        for claims in (claim.lease.asks, claim.lease.back, claim.lease.queued, claim.lease.pending):
             claims.pop(claim, None)
+        claim.lease.claims.pop(claim.owner, None)
         self.by_token.pop(claim.token, None)
-        settle(claim.settled)
-        settle(claim.done)
+        claim.wake()
 
-    # --- giving back ------------------------------------------------------------------------------------------------
+    # --- waiting, calls and observers -------------------------------------------------------------------------------
 
-    async def _query_release(self, kind: str, *params: Optional[str]) -> Rows:
-        sql = f"SELECT {'released' if kind == 'each' else '*'} FROM {{s}}.{_KINDS[kind][2]}"
-        if kind == "locks" and params[2]:
-            sql = _RELEASE_FOR
-        return await self._query(sql, *params[: 3 if "$3" in sql else 2])
-
-    async def _give_back(self) -> None:
-        batch = self._together(self.back)
-        first = batch[0]
-        for claim in batch:
-            claim.sent += 1
-        tokens = str(first.token) if len(batch) == 1 else array([claim.token for claim in batch])
-        hold_for = f"{first.hold_for * 1000:.0f} ms" if first.hold_for else None
-        try:
-            kind = "each" if len(batch) > 1 else first.kind
-            rows = await self._query_release(kind, self._names(batch), tokens, hold_for)
-        except Error as error:
-            self._give_back_failed([claim for claim in batch if claim.phase is not DONE], error)
-            return
-        for claim, row in zip(batch, rows):
-            # sent again: false means that the first one was done; whether with hold_for nobody knows
-            claim.released = row[0] == "t" or (None if claim.sent > 1 and claim.hold_for else claim.sent > 1)
-            self._done(claim)
-
-    def _give_back_failed(self, batch: List[Claim], error: Error) -> None:
-        for claim in batch:
-            too_long = claim.hold_for and (isinstance(error, errors.InvalidRequest) or error.sqlstate == "53400")
-            if errors.passes(error) or (isinstance(error, errors.LimitExceeded) and not too_long):
-                self._pause()
-            elif len(batch) > 1:
-                claim.alone = True
-            else:
-                claim.error = error
-                if too_long:
-                    claim.hold_for, claim.sent = 0.0, 0  # it is released all the same
-                else:
-                    self._done(claim)  # each look tries it again, as a ghost
-
-    # --- waiting ----------------------------------------------------------------------------------------------------
-
-    def _use_channel(self, channel: str, more: int) -> None:
-        self.channels[channel] = self.channels.get(channel, 0) + more
-        if self.channels[channel] == 0:
-            del self.channels[channel]
-
-    async def _test_listen(self) -> None:
-        """Does this connection hear what is sent to it?"""
-        self.listens = self.heard = False
-        if self.pooled or self.notify not in ("all", "waiters", "elections"):
-            return
-        until = self.clock() + LISTEN_PATIENCE
-        try:
-            await self._query(f"LISTEN {self.test_channel}; NOTIFY {self.test_channel}", simple=True)
-            while not self.heard and self.clock() < until and self.close_until is None:
-                await self.wire.idle(until)
-            await self._query(f"UNLISTEN {self.test_channel}", simple=True)
-        except Error as error:
-            log.info("LISTEN does not work: %s", error)
-        self.listens = self.heard
-
-    async def _listen(self) -> None:
-        new = [channel for channel in self.channels if channel not in self.listening][:TOGETHER]
-        old = [channel for channel in self.listening if channel not in self.channels][:TOGETHER]
-        try:
-            sql = [f'LISTEN "{channel}"' for channel in new] + [f'UNLISTEN "{channel}"' for channel in old]
-            await self._query("; ".join(sql), simple=True)
-        except Error as error:
-            log.info("LISTEN does not work: %s", error)
+    def _listen(self, channels: Set[str]) -> Job:
+        """Listens to these too; on a new connection with a test: does it hear what is sent to it?"""
+        test = self.listens is None
+        if test and (self.pooled or self.notify not in ("all", "waiters", "elections")):
             self.listens = False
+            return
+        sql = [f'LISTEN "{channel}"' for channel in channels]
+        if test:
+            sql += [f"LISTEN {self.test_channel}", f"NOTIFY {self.test_channel}"]
+            self.heard, self.listens = False, False
+        try:
+            yield from self._query("; ".join(sql), simple=True)
+            until = self.clock() + LISTEN_PATIENCE
+            while test and not self.heard and self.clock() < until and self.close_until is None:
+                yield self.wire.fd, True, False, until
+                self.wire.take_notifications()
+            if test:
+                yield from self._query(f"UNLISTEN {self.test_channel if self.heard else '*'}", simple=True)
+        except Error as error:
+            log.info("LISTEN does not work: %s", error)
+            self.heard = False
+        self.listens = self.heard
+        if not self.listens:
             self.listening.clear()
             return
-        self.listening = {c: None for c in [*self.listening, *new] if c not in old}
+        self.listening |= channels
         # what was granted before is found by asking now
         for lease in self.leases.values():
-            self.hinted.update((claim, None) for claim in lease.queued if claim.channel in new)
-        self._observe_soon(new)
+            if lease.channel in channels and lease.queued:
+                lease.poll_at = 0.0
+        self._observe_soon(channels)
 
-    async def _check(self) -> None:
-        """Are those granted that were announced?"""
-        claims = list(self.hinted)[:TOGETHER]
-        for claim in claims:
-            del self.hinted[claim]
-        names, tokens = [claim.names[0] for claim in claims], [claim.token for claim in claims]
-        terms = [claim.kind == "election" for claim in claims]
+    def _unlisten(self, channels: Set[str]) -> Job:
+        self.listening -= channels
+        self.unlisten_at = NEVER
+        sql = [f'UNLISTEN "{channel}"' for channel in channels] if self.listening else ["UNLISTEN *"]
         try:
-            granted = {row[0] for row in await self._query(_CHECK, array(names), array(tokens), array(terms))}
-        except Error:
-            for claim in claims:
-                claim.lease.look_at = 0.0
-            return
-        for claim in claims:
-            if str(claim.token) in granted and claim.phase is QUEUED:
-                self._held(claim)
-
-    # --- calls and observers ----------------------------------------------------------------------------------------
-
-    async def _call(self) -> None:
-        call = self.calls.popleft()
-        if call.answer.done():
-            return  # its caller does not wait any more
-        call.sent = True
-        try:
-            settle(call.answer, await self._query(call.sql, *call.params))
+            yield from self._query("; ".join(sql), simple=True)
         except Error as error:
-            if errors.passes(error) and (call.reads or not isinstance(error, errors.OutcomeUnknown)):
-                call.sent = False
-                self.calls.appendleft(call)
-            else:
-                settle(call.answer, error)
-        except Broken as broken:
-            if call.reads:
-                self.calls.appendleft(call)
-            else:
-                settle(call.answer, errors.OutcomeUnknown(str(broken.error), broken.error.sqlstate))
-            raise
+            log.info("UNLISTEN does not work: %s", error)
 
-    async def _observe(self, observer: Observer) -> None:
+    def _call(self) -> Job:
+        call = self.calls[0]
+        if call.answer is None:  # its caller waits
+            try:
+                self._answer(call, (yield from self._query(call.sql, *call.params)))
+            except Error as error:
+                if errors.passes(error):
+                    self._pause()
+                    return
+                self._answer(call, error)
+        if self.calls and self.calls[0] is call:
+            self.calls.popleft()
+
+    def _observe(self, observer: Observer) -> Job:
         heard = observer.channel in self.listening
         observer.due = self.clock() + (LOOK_INTERVAL if heard else 4 * POLL_INTERVAL)
         try:
             if observer.after is None:
-                rows = await self._query(_PRESENT, observer.election)
+                rows = yield from self._query(_PRESENT, observer.election)
             else:
-                rows = await self._query(_CHANGES, observer.election, str(observer.after))
+                rows = yield from self._query(_CHANGES, observer.election, str(observer.after))
         except Error as error:
             if errors.passes(error):
                 observer.due = self.clock()
+                self._pause()
             return
         if observer.after is None and not rows and observer in self.observers:
             observer.tell(None)
@@ -990,19 +1028,51 @@ class Protocol:
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
-    async def _finish(self) -> None:
+    def _finish(self) -> Job:
+        """The last job."""
+        self.ending = True
+        try:
+            yield from self.say_goodbye()
+        finally:
+            self.end()
+
+    def say_goodbye(self) -> Job:
         """Revokes what is left, which gives all back; tries one new connection for it."""
-        self.revoke.extend(lease.id for lease in self.leases.values() if lease.state is LIVE)
-        self.back = {claim: None for claim in self.back if claim.hold_for}
+        live = [lease for lease in self.leases.values() if lease.state is LIVE]
+        self.revoke.extend(lease.id for lease in live)
         attempts = 0
-        while (self.revoke or self.back) and self.clock() < (self.close_until or 0.0) and attempts < 2:
+        while (self.revoke or self.busy_back(live)) and self.clock() < (self.close_until or 0.0) and attempts < 2:
             try:
                 if not self.connected:
                     attempts += 1
-                    await self._connect()
+                    yield from self._connect()
                 elif self.clock() < self.pause_until:
-                    await self.wire.idle(self.pause_until)
+                    yield -1, False, False, self.pause_until
                 else:
-                    await (self._give_back() if self.back else self._revoke())
+                    back = self.busy_back(live)
+                    yield from self._turn(back[0]) if back else self._revoke()
             except Broken as broken:
-                self._broken(broken.error)
+                self.broken(broken.error)
+
+    @staticmethod
+    def busy_back(leases: List[Lease]) -> List[Lease]:
+        """What a revocation does not do: to keep names closed."""
+        return [lease for lease in leases if any(claim.hold_for for claim in lease.back)]
+
+    def crashed(self, error: BaseException) -> None:
+        """Ends the session: an error in the client, or what nobody expects in the middle of its work."""
+        self.ending = True
+        self.end_lease(self.main, errors.LockLost(f"an error in the client: {error!r}"))
+        self.end()
+
+    def end(self) -> None:
+        self.finished = True
+        self.connected = False
+        self.wire.close()
+        for claim in self._claims():
+            self._done(claim)
+        for observer in self.observers:
+            observer.tell(END)
+        for request in [*self.calls, *(op for lease in self.leases.values() for op in lease.ops)]:
+            self._answer(request, errors.Canceled("the session was closed"))
+        self.wake()

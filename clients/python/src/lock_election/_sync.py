@@ -1,34 +1,48 @@
-"""Sessions for threads: a session of asyncio in one background thread, which any thread may ask."""
+"""Sessions for threads, which share one connection.
+
+A thread that asks for something makes the call itself, for all that wait, where the connection is free. The session's
+own thread does all else: it connects, renews, listens, and takes over a call whose thread goes away.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import contextlib
 import functools
 import logging
 import math
 import queue
+import select
+import selectors
+import socket
 import threading
+import time
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Coroutine, Iterable, Iterator, List, Optional, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, TypeVar
 
 from . import _errors as errors
-from . import _goodbye, aio
+from . import _goodbye
 from ._base import (
+    DEFAULT,
     ByClock,
     Duration,
-    Entered,
+    ElectionBase,
+    LockBase,
     Names,
     Seconds,
+    SessionBase,
+    Steps,
     Told,
     check_callable,
     check_limit,
+    check_name,
     check_on_lost,
+    check_permits,
     check_seconds,
+    lock_of,
+    once_ttl,
 )
 from ._fence import fence
-from ._protocol import END, HELD, LOST, MAX_SLICE, Claim, Leader, Observer
+from ._protocol import END, HELD, LOST, MAX_SLICE, NEVER, Broken, Claim, Job, Leader, Observer, Request
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
@@ -39,12 +53,11 @@ OnLost = Optional[Callable[["Hold"], object]]
 
 log = logging.getLogger("lock_election")
 
-_DEFAULT: Any = aio._DEFAULT
-
 
 async def _settled(value: Any) -> Any:
-    if asyncio.iscoroutine(value):
-        value.close()
+    if hasattr(value, "__await__"):
+        if hasattr(value, "close"):
+            value.close()
         raise errors.InvalidRequest("a connection of asyncio, for threads")
     return value
 
@@ -66,7 +79,7 @@ class Hold(Told):
     """A lock, permit or several locks that are held. A context manager, which releases it."""
 
     def __init__(self, session: Session, claim: Claim, on_lost: OnLost = None) -> None:
-        super().__init__(session._inner._protocol, claim)
+        super().__init__(session._protocol, claim)
         self._session = session
         self.lost: threading.Event = Lost(self)
         """Set when it is not held any more."""
@@ -81,8 +94,11 @@ class Hold(Told):
         LockLost: roll back. InvalidRequest: no transaction is open. Other errors are those of the driver.
         """
         self._protocol.check_process()
-        with contextlib.suppress(StopIteration):  # it never waits
-            fence(self._protocol, self._claim, connection, _settled).send(None)
+        try:
+            with contextlib.suppress(StopIteration):  # it never waits
+                fence(self._protocol, self._claim, connection, _settled).send(None)
+        finally:
+            self._session._pass_on()
 
     def release(self, hold_for: Duration = 0.0) -> Optional[bool]:
         """Gives it back; it is over when this is called. Waits for the server for at most a quarter of the TTL.
@@ -96,7 +112,7 @@ class Hold(Told):
         if self._protocol.forked:
             return None
         with contextlib.suppress(errors.Canceled):
-            return self._session._run(self._session._inner._release(self._claim, hold_for))
+            return self._session._run(self._session._release(self._claim, hold_for))
         return None
 
     def __enter__(self: HoldT) -> HoldT:
@@ -121,21 +137,17 @@ class Term(Hold):
 
     def proclaim(self, value: str) -> None:
         """Changes the text that everybody sees. LockLost: this term does not lead any more; OutcomeUnknown."""
-        self._session._run(self._session._inner._proclaim(self._claim, value))
+        self._session._run(self._session._proclaim(self._claim, value))
 
     def resign(self) -> Optional[bool]:
         """As release()."""
         return self.release()
 
 
-class Lock:
+class Lock(LockBase["Session", Hold]):
     """A lock, several locks at once, or a permit, to be acquired. A context manager: `with lock as hold`."""
 
-    def __init__(self, session: Session, lock: aio.Lock, on_lost: OnLost) -> None:
-        self._session, self._lock, self._on_lost = session, lock, on_lost
-        self._entered: Entered[Hold] = Entered()
-
-    def acquire(self, wait: Seconds = _DEFAULT) -> Hold:
+    def acquire(self, wait: Seconds = DEFAULT) -> Hold:
         """Waits for at most `wait` seconds (None: for ever; 0: tries once), in the order of arrival.
 
         That bounds the time in the queue. The server's first answer takes at most a quarter of the TTL: what is free is
@@ -145,8 +157,7 @@ class Lock:
         or close(). LimitExceeded, AccessDenied, InvalidRequest, NotInstalled. Unavailable: wait is 0, and the server
         has not answered.
         """
-        hold: Hold = self._session._run(self._session._hold(Hold, lambda: self._lock._claim(wait), self._on_lost))
-        return hold
+        return Hold(self._session, self._session._run(self._claim(wait)), self._on_lost)
 
     def try_acquire(self) -> Optional[Hold]:
         """None: somebody else has it, or is queued for it. Errors as acquire()."""
@@ -154,10 +165,6 @@ class Lock:
             return self.acquire(0)
         except errors.NotAcquired:
             return None
-
-    def cancel(self) -> None:
-        """Ends the waits of this object in other threads, with Canceled."""
-        self._session._post(self._lock.cancel)
 
     def __enter__(self) -> Hold:
         hold = self.acquire()
@@ -175,14 +182,11 @@ class Watch:
         self._session = session
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._observer = Observer(election, self._queue.put)
-
-    async def _open(self) -> Watch:
-        self._session._inner._protocol.observe(self._observer)
-        return self
+        session._post(session._protocol.observe, self._observer)
 
     def close(self) -> None:
         """Ends the iteration, also in another thread that waits."""
-        self._session._post(self._session._inner._protocol.unobserve, self._observer)
+        self._session._post(self._session._protocol.unobserve, self._observer)
 
     def __iter__(self) -> Iterator[Optional[Leader]]:
         return self
@@ -201,27 +205,22 @@ class Watch:
         self.close()
 
 
-class Election:
+class Election(ElectionBase["Session"]):
     """An election, for one candidate."""
-
-    def __init__(self, session: Session, election: aio.Election) -> None:
-        self.name, self.value = election.name, election.value
-        self._session, self._election = session, election
 
     def campaign(self, wait: Seconds = None, on_lost: OnLost = None) -> Term:
         """Stands for election, and waits to be elected. Waits and errors as Lock.acquire()."""
         check_on_lost(on_lost, of_threads=True)
-        standing = self._election._standing
-        term: Term = self._session._run(self._session._hold(Term, lambda: standing._claim(wait), on_lost))
-        return term
+        return Term(self._session, self._session._run(self._standing._claim(wait)), on_lost)
 
     def leader(self) -> Optional[Leader]:
         """Who leads? None: nobody. Unavailable: the server does not answer."""
-        return self._session._run(self._election.leader())
+        return self._session._run(self._leader())
 
     def observe(self) -> Watch:
         """An iterator of who leads, from now on, each change in order."""
-        return self._session._run(Watch(self._session, self.name)._open())
+        self._session._protocol.check_process()
+        return Watch(self._session, self.name)
 
     def run(self, lead: Callable[[Term, threading.Event], T]) -> Optional[T]:
         """Stands for election until it has led: calls lead(term, lost) when elected, resigns when that has returned.
@@ -231,49 +230,50 @@ class Election:
         """
         check_callable("lead", lead, of_threads=True)
         while True:
-            term: Optional[Term] = self._session._run(self._session._hold(Term, self._election._stand, None))
-            if term is None:
+            claim = self._session._run(self._stand())
+            if claim is None:
                 return None
-            with term:
+            with Term(self._session, claim) as term:
                 try:
                     result = lead(term, term.lost)
-                    if term.valid or self._session._inner._protocol.forked:
+                    if term.valid or self._session._protocol.forked:
                         return result
                 except errors.LockLost:
-                    if term.valid or self._session._inner._protocol.forked:
+                    if term.valid or self._session._protocol.forked:
                         raise
 
-    def cancel(self) -> None:
-        """Ends the campaigns of this object in other threads, and run() when lead has returned."""
-        self._session._post(self._election.cancel)
 
-
-class Session:
+class Session(SessionBase):
     """One connection and one lease, for all threads of a process. Made by connect(). A context manager."""
 
     def __init__(self, conninfo: str, ttl: Duration, name: Optional[str]) -> None:
-        self._inner = aio.Session(conninfo, ttl, name)
-        self._gate = threading.RLock()  # a handler of a signal may come in the middle of a call
-        self._closed = False
-        self._loop = asyncio.SelectorEventLoop()
+        super().__init__(conninfo, ttl, name)
+        self._mutex: Any = threading.RLock()  # of all below, and of the protocol; nobody waits with it
+        self._job: Optional[Job] = None  # under way
+        self._driver = 0  # the thread that runs it; 0: the session's own
+        self._poke, self._poked = socket.socketpair()  # ends the driver's wait
+        self._alarm, self._alarmed = socket.socketpair()  # ends that of the session's own thread
+        for end in (self._poke, self._poked, self._alarm, self._alarmed):
+            end.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._alarmed, selectors.EVENT_READ)
+        self._armed = -1  # the descriptor of the connection, while the session's own thread watches it
+        self._sleeps_until = 0.0
+        self._waits = (-1, False, False, 0.0)  # of the job
+        self._woken = 0  # how often a caller's wait was ended
+        try:
+            self._start(self._wake)
+        except BaseException:
+            self._free()
+            raise
         self._thread = _goodbye.Thread(target=self._main, name="lock_election", daemon=True)
         self._thread.start()
         try:
-            self._run(self._inner._begin())
+            self._run(self._opened(NEVER))
         except BaseException:
             self.close(0)
             raise
         _goodbye.remember(self)
-
-    @property
-    def state(self) -> str:
-        """'connected'; 'suspended': no connection now, and what is held still is; 'ended'."""
-        return self._inner.state
-
-    @property
-    def lease(self) -> int:
-        """The number of the lease on the server."""
-        return self._inner.lease
 
     def lock(
         self, names: Names, *, ttl: Seconds = None, wait: Seconds = None, shared: bool = False, on_lost: OnLost = None
@@ -284,34 +284,29 @@ class Session:
         once. on_lost(hold) is called in a thread of its own, once, if it is lost.
         """
         check_on_lost(on_lost, of_threads=True)
-        return Lock(self, self._inner.lock(names, ttl=ttl, wait=wait, shared=shared), on_lost)
+        return Lock(self, *lock_of(names, shared), ttl, None, wait, on_lost)
 
     def permit(
         self, name: str, permits: int, *, ttl: Seconds = None, wait: Seconds = None, on_lost: OnLost = None
     ) -> Lock:
         """One of so many permits; all users of a name state the same number. Otherwise as lock()."""
         check_on_lost(on_lost, of_threads=True)
-        return Lock(self, self._inner.permit(name, permits, ttl=ttl, wait=wait), on_lost)
+        return Lock(self, "permit", [check_name(name)], ttl, str(check_permits(permits)), wait, on_lost)
 
     def try_acquire_each(
         self, names: Iterable[str], *, shared: bool = False, on_lost: OnLost = None
     ) -> List[Optional[Hold]]:
         """Each of these for itself, without waiting: its hold, or None where somebody else has it."""
-
         check_on_lost(on_lost, of_threads=True)
-
-        async def each() -> List[Optional[Hold]]:
-            claims = await self._inner._try_each(names, shared)
-            return [Hold(self, claim, on_lost) if claim.state is HELD else None for claim in claims]
-
-        return self._run(each())
+        claims = self._run(self._try_each(names, shared))
+        return [Hold(self, claim, on_lost) if claim.state is HELD else None for claim in claims]
 
     def election(self, name: str, value: Optional[str] = None, *, ttl: Seconds = None) -> Election:
         """An election; `value` is the text that everybody sees of this candidate while it leads: 1 to 4096 bytes.
 
         None: the name of the session, which is host:pid where connect() was given none.
         """
-        return Election(self, self._inner.election(name, value, ttl=ttl))
+        return Election(self, name, value, ttl)
 
     def once(
         self, name: str, hold_for: Duration, *, ttl: Seconds = None
@@ -322,8 +317,8 @@ class Session:
         the TTL is at least as long. Errors as Lock.acquire(0); a session that has ended is opened again. Not called if
         the server does not take this hold_for: InvalidRequest, LimitExceeded.
         """
-        inner, seconds = self._inner._once(name, hold_for, ttl)
-        lock = Lock(self, inner, None)
+        seconds, longer = once_ttl(self._protocol, hold_for, ttl)
+        lock = self.lock(check_name(name), ttl=longer)
 
         def decorate(function: Callable[P, T]) -> Callable[P, Optional[T]]:
             check_callable("function", function, of_threads=True)
@@ -331,7 +326,7 @@ class Session:
             @functools.wraps(function)
             def run(*args: P.args, **kwargs: P.kwargs) -> Optional[T]:
                 self.reopen()
-                self._run(self._inner._admits(name, seconds))
+                self._run(self._admits(name, seconds))
                 hold = lock.try_acquire()
                 if hold is None:
                     return None
@@ -346,7 +341,7 @@ class Session:
 
     def reopen(self) -> None:
         """Grants the session a new lease, if it has ended; what it held stays lost. Errors as connect()."""
-        self._run(self._inner.reopen())
+        self._run(self._reopen())
 
     def close(self, limit: Seconds = None) -> None:
         """Ends all waits, gives all back, and closes the connection.
@@ -355,21 +350,13 @@ class Session:
         at its TTL. In a forked child it does nothing.
         """
         seconds = check_limit(limit)
-        if self._inner._machine is not None and self._inner._machine.forked:
+        if self._protocol.forked:
             return
-        with self._gate:
-            if self._closed:
-                return
-            self._closed = True
-            _goodbye.forget(self)
-            closing = asyncio.run_coroutine_threadsafe(self._inner.close(seconds), self._loop)
-        try:
-            closing.result((self._inner._protocol.call if seconds is None else seconds) + 1.0)
-        except concurrent.futures.TimeoutError:
-            pass
-        finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(1.0)
+        _goodbye.forget(self)
+        patience = (self._protocol.call if seconds is None else seconds) + 1.0
+        self._run(self._closed(seconds), nested=True)
+        if not self._mutex._is_owned():  # a handler of a signal, in the middle of a call, does not wait
+            self._thread.join(patience)
 
     def __enter__(self) -> Session:
         return self
@@ -379,59 +366,227 @@ class Session:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _is_over(self) -> bool:
-        return self._inner._is_over()
-
     def _say_goodbye(self, limit: float) -> None:
         self.close(limit)
 
-    def _main(self) -> None:
-        loop = self._loop
-        asyncio.set_event_loop(loop)
-        loop.run_forever()
-        late = asyncio.all_tasks(loop)
-        for task in late:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*late, return_exceptions=True))
-        loop.close()
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs it in the session's thread, and waits for what it returns."""
-        try:
-            if self._inner._worker is not None:
-                self._inner._protocol.check_process()
-            with self._gate:
-                if self._closed:
-                    raise errors.Canceled("the session is closed")
-                future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError:
-            work.close()  # a handler has closed the session meanwhile
-            raise errors.Canceled("the session is closed") from None
-        except errors.Error:
-            work.close()
-            raise
-        try:
-            return future.result()
-        except concurrent.futures.CancelledError:
-            raise errors.Canceled("the session was closed") from None
-        except BaseException:
-            future.cancel()
-            raise
-
     def _post(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Calls it in the session's thread, and does not wait. It ends something, of which a child has nothing."""
-        if self._inner._protocol.forked:
+        if self._protocol.forked:
             return
-        with self._gate:
-            if not self._closed:
-                with contextlib.suppress(RuntimeError):  # a handler has closed the session meanwhile
-                    self._loop.call_soon_threadsafe(function, *arguments)
+        with self._mutex:
+            function(*arguments)
+            if self._job is not None and self._driver:
+                _tell(self._poke)  # the driver's own wait may have ended
+        self._pass_on()
 
-    async def _hold(
-        self, kind: Type[HoldT], claim: Callable[[], Coroutine[Any, Any, Optional[Claim]]], on_lost: OnLost
-    ) -> Any:
-        found = await claim()
-        return None if found is None else kind(self, found, on_lost)
+    def _run(self, steps: Steps[T], nested: bool = False) -> T:
+        """Runs the steps of a call in its thread. nested: in a handler of a signal it does not wait."""
+        self._protocol.check_process()
+        handler = self._mutex._is_owned()
+        error: Optional[BaseException] = None
+        try:
+            while True:
+                with self._mutex:
+                    request, until = steps.send(None) if error is None else steps.throw(error)
+                try:
+                    if handler:
+                        raise errors.Unavailable("a handler of a signal, in the middle of another call, cannot wait")
+                    self._await(request, until)
+                except BaseException as failure:
+                    error = failure
+                    if self._driver == threading.get_ident():
+                        self._hand_over()
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        except errors.Unavailable:
+            if handler and nested:
+                return None  # type: ignore[return-value]
+            raise
+        finally:
+            self._pass_on()
+
+    def _await(self, request: Request, until: float) -> None:
+        """Makes the next call, or waits for the request's next change."""
+        changed = threading.Lock()
+
+        def wake() -> None:
+            self._woken += 1
+            changed.release()
+
+        with self._mutex:
+            job = self._take()
+            if job is None:
+                changed.acquire()
+                request.wakers.append(wake)
+        if job is not None:
+            self._drive(until)
+            return
+        left = until - self._protocol.clock()
+        try:
+            changed.acquire(True, min(max(left, 0.0), threading.TIMEOUT_MAX) if until < NEVER else -1)
+        finally:
+            with self._mutex, contextlib.suppress(ValueError):
+                request.wakers.remove(wake)
+
+    def _take(self) -> Optional[Job]:
+        """The next job, for a caller: it makes calls, and leaves all else to the session's own thread."""
+        protocol = self._protocol
+        if self._job is not None or protocol.finished:
+            return None
+        job = protocol.next_job()
+        if job is None or not protocol.turned:
+            if job is not None or protocol.due() < self._sleeps_until:
+                self._wake()
+            return None
+        self._disarm()
+        self._job, self._driver = job, threading.get_ident()
+        return job
+
+    def _drive(self, until: float) -> None:
+        """Runs the job in the caller's thread. It ends, or is handed over at that time, or when a caller pokes."""
+        me, clock, ready, woken = threading.get_ident(), self._protocol.clock, None, self._woken
+        while True:
+            with self._mutex:
+                if self._driver != me:
+                    return  # a handler of a signal has handed it over
+                if not self._step(ready):
+                    break
+                fd, read, write, job_until = self._waits
+            ready = _wait(fd, read, write, min(until, job_until) - clock(), self._poked)
+            if not ready and (clock() >= until or _drain(self._poked)):
+                self._hand_over()
+                return
+        if self._woken > woken:
+            time.sleep(0)  # those that were woken join the next call
+
+    def _step(self, ready: Optional[bool]) -> bool:
+        """Goes on with the job; False: it is over."""
+        try:
+            self._waits = self._job.send(ready)  # type: ignore[union-attr, arg-type]
+            return True
+        except StopIteration:
+            pass
+        except BaseException as error:
+            if isinstance(error, Exception):
+                log.exception("the session ends")
+                self._protocol.crashed(error)
+            else:  # such as KeyboardInterrupt
+                self._protocol.broken(errors.Unavailable(f"the call was interrupted: {error!r}"))
+                raise
+        self._job, self._driver = None, 0
+        self._arm()
+        return False
+
+    def _hand_over(self) -> None:
+        """The session's own thread goes on with the job."""
+        with self._mutex:
+            self._driver = 0
+            self._wake()
+
+    def _pass_on(self) -> None:
+        """Somebody does what is to be done next: one of those that wait for it, or the session's own thread."""
+        protocol = self._protocol
+        with self._mutex:
+            if self._job is not None or protocol.finished:
+                return
+            if protocol.next_job() is None:
+                if protocol.due() < self._sleeps_until:
+                    self._wake()
+                return
+            if protocol.turned:
+                for lease in protocol.leases.values():
+                    for requests in (lease.asks, lease.back, lease.ops):
+                        first: Any = next(iter(requests), None)
+                        if first is not None and first.wakers:
+                            first.wake()
+                            return
+            self._wake()
+
+    # --- the session's own thread -----------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        _tell(self._alarm)
+
+    def _arm(self) -> None:
+        """While it listens, it watches the connection that nobody uses."""
+        protocol = self._protocol
+        if protocol.listening and self._armed < 0 and protocol.connected:
+            self._armed = protocol.wire.fd
+            self._selector.register(self._armed, selectors.EVENT_READ)
+            if isinstance(self._selector, selectors.SelectSelector):
+                self._wake()  # what it waits for was fixed when it began to wait
+
+    def _disarm(self) -> None:
+        if self._armed >= 0:
+            self._selector.unregister(self._armed)
+            self._armed = -1
+
+    def _main(self) -> None:
+        protocol = self._protocol
+        while not protocol.finished:
+            with self._mutex:
+                protocol.tick()
+                now = protocol.clock()
+                if self._job is None:
+                    self._job = protocol.next_job()
+                    self._disarm()
+                mine = self._job is not None and not self._driver
+                if self._job is None:
+                    self._arm()
+                self._sleeps_until = until = protocol.due() if self._job is None else protocol.watch()
+                if self._driver and protocol.close_until is not None and now >= protocol.close_until:
+                    protocol.wire.shut()
+            if mine:
+                self._work()
+            elif self._sleep(until):
+                with self._mutex:
+                    self._notified()
+        self._free()
+
+    def _work(self) -> None:
+        """Runs the job here."""
+        protocol, ready = self._protocol, None
+        while True:
+            with self._mutex:
+                protocol.tick()
+                if not self._step(ready):
+                    break
+                fd, read, write, until = self._waits
+            events = selectors.EVENT_READ * read | selectors.EVENT_WRITE * write
+            if fd >= 0 and events:
+                self._selector.register(fd, events)
+            try:
+                ready = self._sleep(min(until, protocol.watch()))
+            finally:
+                if fd >= 0 and events:
+                    self._selector.unregister(fd)
+
+    def _sleep(self, until: float) -> bool:
+        """Is the connection ready?"""
+        left = until - self._protocol.clock()
+        found = self._selector.select(None if until == NEVER else max(left, 0.0))
+        ready = False
+        for key, _ in found:
+            if key.fileobj is self._alarmed:
+                _drain(self._alarmed)
+            else:
+                ready = True
+        return ready
+
+    def _notified(self) -> None:
+        if self._job is None:
+            try:
+                self._protocol.wire.take_notifications()
+            except Broken as broken:
+                self._disarm()
+                self._protocol.broken(broken.error)
+
+    def _free(self) -> None:
+        with self._mutex:
+            self._disarm()
+            self._selector.close()
+            for end in (self._poke, self._poked, self._alarm, self._alarmed):
+                end.close()
 
     def _leave(self, hold: Hold, hold_for: float = 0.0) -> None:
         """A release is never an error of the work."""
@@ -439,6 +594,29 @@ class Session:
             hold.release(hold_for)
         except errors.Error as error:
             log.warning("%r is not released: %s", hold, error)
+
+
+def _tell(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it was told already, or has ended
+        end.send(b"!")
+
+
+def _drain(end: socket.socket) -> bool:
+    with contextlib.suppress(OSError):
+        return bool(end.recv(4096))
+    return False
+
+
+def _wait(fd: int, read: bool, write: bool, seconds: float, poked: socket.socket) -> bool:
+    """Is the descriptor ready, within this time, and before somebody pokes?"""
+    seconds = max(seconds, 0.0)
+    if not hasattr(select, "poll"):
+        found = select.select([fd] * read + [poked], [fd] * write, [], seconds)
+        return fd in found[0] or fd in found[1]
+    poll = select.poll()
+    poll.register(fd, select.POLLIN * read | select.POLLOUT * write)
+    poll.register(poked, select.POLLIN)
+    return any(found == fd for found, _ in poll.poll(math.ceil(seconds * 1000)))
 
 
 def connect(conninfo: str = "", *, ttl: Duration = 30.0, name: Optional[str] = None) -> Session:

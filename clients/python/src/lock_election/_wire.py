@@ -1,4 +1,4 @@
-"""The connection of a session, on psycopg's binding of libpq, without blocking the loop.
+"""The connection of a session, on psycopg's binding of libpq: generators that yield what they wait for.
 
 Every wait ends at a point in time. A statement that is not answered by then costs the connection: there is no other
 way to know that nothing comes any more.
@@ -6,13 +6,12 @@ way to know that nothing comes any more.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ipaddress
 import os
 import re
 import socket
-from typing import Dict, Iterator, List, Optional, Sequence
+from typing import Callable, Dict, Generator, Iterator, List, Optional, Sequence
 
 import psycopg
 from psycopg import pq
@@ -20,7 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from . import _errors as errors
 from . import _goodbye
-from ._protocol import MAX_SLICE, Broken, Protocol, Rows
+from ._protocol import Broken, Job, Protocol, Rows, Wait
 
 CONNECT_LIMIT = 5.0
 # Of one host, and where libpq chooses between several. libpq before 14 does not know "primary".
@@ -123,17 +122,21 @@ def _is_address(host: str) -> bool:
 
 
 class PgWire:
-    def __init__(self, conninfo: str, protocol: Protocol) -> None:
+    def __init__(self, conninfo: str, protocol: Protocol, wake: Callable[[], object] = lambda: None) -> None:
+        """wake: ends a wait without a descriptor, called in any thread."""
         self.given = parsed(conninfo)
         self.patience = max(int(self.given.get("connect_timeout") or 0), 0)
-        self.protocol, self.clock = protocol, protocol.clock
-        self.loop = asyncio.get_running_loop()
-        self.woken = asyncio.Event()
+        self.protocol, self.clock, self.wake = protocol, protocol.clock, wake
+        self.before_close: Callable[[], object] = lambda: None  # afterwards its descriptor may be another's
         self.conn: Optional[pq.abc.PGconn] = None
         self.target = TARGET
         self.hosts = self._hosts()
         self.used: Optional[Dict[str, str]] = None  # one of them, of the present connection
         self.last: Optional[Dict[str, str]] = None  # the same, with its address
+
+    @property
+    def fd(self) -> int:
+        return -1 if self.conn is None else self.conn.socket
 
     def avoid_host(self) -> None:
         if self.used is not None:
@@ -141,48 +144,24 @@ class PgWire:
             self.hosts.append(self.used)
             self.used = None
 
-    def wake(self) -> None:
-        self.woken.set()
-
     def close(self) -> None:
         if self.conn is not None and os.getpid() == self.protocol.pid:
+            self.before_close()
             self.conn.finish()
         self.conn = None  # a child's copy ends without a word to the server
 
-    async def _wait(self, until: float, fd: int = -1, read: bool = False, write: bool = False) -> bool:
-        """Until the descriptor is ready (True), a time, a wake-up or the deadline, which it looks at."""
-        ready = False
-
-        def is_ready() -> None:
-            nonlocal ready
-            ready = True
-            self.woken.set()
-
-        until = min(self._limit(until), self.protocol.next_deadline(), self.clock() + MAX_SLICE)
-        timer = self.loop.call_later(max(until - self.clock(), 0.0), self.woken.set)
-        if read:
-            self.loop.add_reader(fd, is_ready)
-        if write:
-            self.loop.add_writer(fd, is_ready)
-        try:
-            await self.woken.wait()
-        finally:
-            timer.cancel()
-            self.protocol.check_process()  # a child shares what its parent's loop is told by
-            if read:
-                self.loop.remove_reader(fd)
-            if write:
-                self.loop.remove_writer(fd)
-        self.woken.clear()
-        self.protocol.tick()
-        return ready
+    def shut(self) -> None:
+        """Ends a wait of another thread for the server."""
+        if self.conn is not None and self.conn.status != pq.ConnStatus.BAD:
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self.conn.socket)) as copy:
+                copy.shutdown(socket.SHUT_RDWR)
 
     def _limit(self, until: float) -> float:
         """Closing does not wait beyond its own limit."""
         return until if self.protocol.close_until is None else min(until, self.protocol.close_until)
 
-    async def _ready(self, conn: pq.abc.PGconn, read: bool, write: bool, until: float, what: str) -> None:
-        while not await self._wait(until, conn.socket, read, write):
+    def _ready(self, fd: int, read: bool, write: bool, until: float, what: str) -> Job:
+        while not (yield fd, read, write, self._limit(until)):
             if self.clock() >= self._limit(until):
                 raise Broken(errors.Unavailable(what))
 
@@ -204,17 +183,17 @@ class PgWire:
             result.append({key: value for key, value in one.items() if value})
         return result
 
-    async def connect(self, host_limit: Optional[float]) -> str:
+    def connect(self, host_limit: Optional[float]) -> Generator[Wait, bool, str]:
         self.close()
         limit = host_limit or float(self.patience) or CONNECT_LIMIT
         failure: errors.Error = errors.Unavailable("no host")
         for host in list(self.hosts):
             until = self.clock() + limit
             try:
-                for target in await self._resolve(host, until):
+                for target in (yield from self._resolve(host, until)):
                     try:
                         with libpq():
-                            told = await self._connect_one(target, until)
+                            told: str = yield from self._connect_one(target, until)
                         self.used, self.last = host, target
                         return told
                     except Broken as broken:
@@ -227,7 +206,7 @@ class PgWire:
         self.close()
         raise Broken(failure)
 
-    async def _resolve(self, host: Dict[str, str], until: float) -> List[Dict[str, str]]:
+    def _resolve(self, host: Dict[str, str], until: float) -> Generator[Wait, bool, List[Dict[str, str]]]:
         """The same for each address of a host. Names are resolved in a thread, which nothing can limit or stop."""
         name = host.get("host", "")
         if not name or "hostaddr" in host or name[0] in "/@" or "\\" in name or _is_address(name):
@@ -241,19 +220,19 @@ class PgWire:
             except OSError as error:
                 failed.append(error)
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                self.loop.call_soon_threadsafe(self.wake)
+                self.wake()
 
         try:
             _goodbye.Thread(target=resolve, name="lock_election-resolve", daemon=True).start()
         except RuntimeError as error:  # the process ends
             raise Broken(errors.Unavailable(str(error))) from None
         while not found and not failed and self.clock() < self._limit(until):
-            await self._wait(until)
+            yield -1, False, False, self._limit(until)
         if not found:
             raise Broken(errors.Unavailable(f'could not resolve "{name}": {failed[0] if failed else "no answer"}'))
         return [{**host, "hostaddr": address} for address in dict.fromkeys(found)]
 
-    async def _connect_one(self, target: Dict[str, str], until: float) -> str:
+    def _connect_one(self, target: Dict[str, str], until: float) -> Generator[Wait, bool, str]:
         params = {
             "tcp_user_timeout": str(int(self.protocol.call * 1000)),
             "fallback_application_name": "lock_election",
@@ -270,31 +249,46 @@ class PgWire:
             if status == pq.PollingStatus.FAILED:
                 raise Broken(refusal(conn.error_message.decode(errors="replace").strip()))
             write = status == pq.PollingStatus.WRITING
-            await self._ready(conn, not write, write, until, silent)
+            yield from self._ready(conn.socket, not write, write, until, silent)
             status = conn.connect_poll()
         conn.nonblocking = 1
         return str(conn.backend_pid)
 
     # --- statements -------------------------------------------------------------------------------------------------
 
-    async def query(self, sql: str, params: Optional[Sequence[Optional[str]]], until: float) -> Rows:
-        conn = self.conn
-        if conn is None:
-            raise Broken(errors.Unavailable("there is no connection"))
+    def prepare(self, name: str, sql: str, until: float) -> Job:
+        conn = self._open()
+        with libpq():
+            conn.send_prepare(name.encode(), sql.encode())
+            yield from self._answer(conn, until)
+
+    def query(
+        self, sql: str, params: Optional[Sequence[Optional[str]]], until: float, name: str = ""
+    ) -> Generator[Wait, bool, Rows]:
+        conn = self._open()
         with libpq():
             if params is None:
                 conn.send_query(sql.encode())
             else:
-                conn.send_query_params(sql.encode(), [None if p is None else p.encode() for p in params])
-            return await self._answer(conn, until)
+                values = [None if p is None else p.encode() for p in params]
+                if name:
+                    conn.send_query_prepared(name.encode(), values)
+                else:
+                    conn.send_query_params(sql.encode(), values)
+            return (yield from self._answer(conn, until))
 
-    async def _answer(self, conn: pq.abc.PGconn, until: float) -> Rows:
+    def _open(self) -> pq.abc.PGconn:
+        if self.conn is None:
+            raise Broken(errors.Unavailable("there is no connection"))
+        return self.conn
+
+    def _answer(self, conn: pq.abc.PGconn, until: float) -> Generator[Wait, bool, Rows]:
         rows: Rows = []
         failure: Optional[errors.Error] = None
         while True:
             unsent = conn.flush()
             if unsent or conn.is_busy():
-                await self._ready(conn, True, bool(unsent), until, "the server did not answer in time")
+                yield from self._ready(conn.socket, True, bool(unsent), until, "the server did not answer in time")
                 conn.consume_input()
                 continue
             result = conn.get_result()
@@ -305,7 +299,7 @@ class PgWire:
             else:
                 columns = range(result.nfields)
                 rows = [[text(result.get_value(row, column)) for column in columns] for row in range(result.ntuples)]
-        self._take_notifications(conn)
+        self._notified(conn)
         if conn.status != pq.ConnStatus.OK:
             raise Broken(failure or errors.Unavailable(conn.error_message.decode(errors="replace").strip()))
         if failure is not None:
@@ -320,17 +314,14 @@ class PgWire:
             return errors.OutcomeUnknown(result.error_message.decode(errors="replace").strip())
         return errors.of_server(sqlstate, message, hint)
 
-    async def idle(self, until: float) -> None:
-        conn = self.conn
+    def take_notifications(self) -> None:
+        conn = self._open()
         with libpq():
-            if conn is None:
-                await self._wait(until)
-            elif await self._wait(until, conn.socket, read=True):
-                conn.consume_input()
-                self._take_notifications(conn)
+            conn.consume_input()
+            self._notified(conn)
 
-    def _take_notifications(self, conn: pq.abc.PGconn) -> None:
+    def _notified(self, conn: pq.abc.PGconn) -> None:
         notify = conn.notifies()
         while notify is not None:
-            self.protocol.notified(notify.relname.decode(), notify.extra.decode())
+            self.protocol.notified(notify.relname.decode())
             notify = conn.notifies()
