@@ -9,6 +9,7 @@
 The asyncio flavour is lock_election.aio.
 """
 
+from . import aio as aio
 from ._errors import AccessDenied as AccessDenied
 from ._errors import Canceled as Canceled
 from ._errors import DeadlockDetected as DeadlockDetected
