@@ -329,7 +329,8 @@ class SessionBase:
                 kind = errors.OutcomeUnknown if sent() else errors.Unavailable
                 raise kind(f"the server has not answered in time{protocol.why()}")
         finally:
-            request.answer = request.answer or errors.Canceled("nobody waits for it")
+            if request.answer is None:
+                request.answer = errors.Canceled("nobody waits for it")
             for lease in protocol.leases.values():
                 lease.ops.pop(request, None)
         if isinstance(request.answer, errors.Error):

@@ -75,7 +75,7 @@ async def fence(protocol: Protocol, claim: Claim, connection: Any, settled: Sett
         raise errors.LockLost(f"{claim.names[0]!r} is not held any more", "LE001") from claim.error
     if not hasattr(connection, "exec_driver_sql") and callable(getattr(connection, "connection", None)):
         connection = await settled(connection.connection())  # a Session of SQLAlchemy
-    function = "fence_leader" if claim.kind == "election" else "fence_lock"
+    function = "fence_leader" if claim.kind == "candidate" else "fence_lock"
     fences = ", ".join(f"{protocol.schema}.{function}({literal(name)}, {claim.token})" for name in claim.names)
     try:
         setting = f"pg_catalog.set_config('{_SETTING}', '{claim.token}', true)"

@@ -109,6 +109,7 @@ class Lease(Request):
     deadline: float = -NEVER  # the latest that an answered renewal has given
     renew_at: float = NEVER
     poll_at: float = NEVER  # a call that is due for other reasons
+    hinted: bool = False  # a notification has come since the last call was sent
     number: int = 0  # of the last call
     incarnation: Optional[str] = None  # what the newest reply has told, as the next two
     news: Optional[str] = None
@@ -167,7 +168,8 @@ class Claim(Request):
     ended: Callable[[], None] = lambda: None
 
     def __str__(self) -> str:
-        return f"{self.kind} {', '.join(map(repr, self.names))}"
+        kind = {"shared": "lock", "candidate": "election"}.get(self.kind, self.kind)
+        return f"{kind} {', '.join(map(repr, self.names))}"
 
     def time_left(self, now: float) -> float:
         return max(self.lease.deadline - now, 0.0) if self.state is HELD else 0.0
@@ -427,7 +429,7 @@ class Protocol(Request):
         self.heard = self.heard or channel == self.test_channel
         for lease in self.leases.values():
             if lease.channel == channel and lease.queued:
-                lease.poll_at = 0.0
+                lease.hinted, lease.poll_at = True, 0.0
         self._observe_soon({channel})
 
     def _observe_soon(self, channels: Set[str]) -> None:
@@ -699,6 +701,7 @@ class Protocol(Request):
             self.end_lease(lease, errors.Canceled("nothing hangs on it"))
             return
         sent = self.clock()
+        lease.hinted = False
         renews = lease.renew_at <= sent or lease.poll_at <= sent or bool(lease.queued or lease.pending)
         texts, waits = self._gather(lease, bare=lease.trouble and renews)
         if len(self.leases) > 1:
@@ -828,7 +831,7 @@ class Protocol(Request):
             lease.poll_at = self.clock() + PAUSE
         elif lease.queued:
             deaf = not self.listens or lease.channel not in self.listening
-            lease.poll_at = self.clock() + (POLL_INTERVAL if deaf else LOOK_INTERVAL)
+            lease.poll_at = 0.0 if lease.hinted else self.clock() + (POLL_INTERVAL if deaf else LOOK_INTERVAL)
 
     def _news(self, lease: Lease, row: Sequence[Optional[str]], seen: Counter[Claim]) -> None:
         _, event, token, name, owner, kind, reason, *_ = row
