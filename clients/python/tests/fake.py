@@ -1,21 +1,26 @@
 """A server and a wire for the tests of the protocol alone: the clock is a number, and waiting sets it forward."""
 
-import asyncio
 import re
 from collections import deque
 
 from lock_election import _errors as errors
 from lock_election._protocol import Broken, Protocol
 
+COLUMNS = "item event token name owner kind reason sqlstate message hint validity incarnation news complete channel".split()
+
 
 class Server:
-    """Answers a session's statements as the real one would, for locks and elections without time."""
+    """Answers a session's statements as the real one would, for locks, permits and elections without time."""
 
     def __init__(self):
-        self.leases, self.rows, self.revision = {}, [], 100  # a row: lease, kind, name, token, granted, owner
-        self.ended = []  # backends that were terminated
+        self.leases = {}  # a lease: its TTL in milliseconds, the number of its last call, its losses
+        self.rows = []  # of all leases: lease, kind, name, token, granted, owner, news
+        self.revision, self.incarnation = 100, 1
         self.schema, self.standby = "s", False
         self.validity = None  # milliseconds that a renewal returns; None: the TTL
+        self.durable = True
+        self.refused = {}  # the SQLSTATE of an item, by its name
+        self.permits = 1
 
     def number(self):
         self.revision += 1
@@ -24,14 +29,15 @@ class Server:
     def settle(self, kind, name):
         """Grants a name to the first of its queue."""
         rows = [row for row in self.rows if row["kind"] == kind and row["name"] == name]
-        if rows and not rows[0]["granted"]:
-            rows[0]["granted"] = True
-            return rows[0]
-        return None
+        for row in rows[: self.permits]:
+            if not row["granted"]:
+                row["granted"], row["news"] = True, self.number()
 
     def take(self, kind, name, owner, lease):
+        beside = [other for other in self.rows if other["kind"] == kind and other["name"] == name]
         row = {"lease": lease, "kind": kind, "name": name, "token": str(self.number()), "owner": owner}
-        row["granted"] = not any(other["kind"] == kind and other["name"] == name for other in self.rows)
+        row["granted"] = len(beside) < self.permits
+        row["news"] = int(row["token"])
         self.rows.append(row)
         return row
 
@@ -40,8 +46,22 @@ class Server:
             if row["name"] == name and row["token"] == token:
                 self.rows.remove(row)
                 self.settle(row["kind"], name)
-                return "t"
-        return "f"
+                return True
+        return False
+
+    def force(self, name):
+        """Takes what is held away."""
+        row = next(row for row in self.rows if row["name"] == name)
+        if row["lease"] in self.leases:
+            self.leases[row["lease"]]["lost"].append((self.number(), row["token"]))
+        self.drop(name, row["token"])
+
+    def restart(self, forgets=()):
+        """Another manager, which knows no losses; what it forgets was not durable."""
+        self.incarnation += 1
+        self.rows = [row for row in self.rows if row["name"] not in forgets]
+        for lease in self.leases.values():
+            lease["lost"] = []
 
     def end(self, lease):
         names = [(row["kind"], row["name"]) for row in self.rows if row["lease"] == lease]
@@ -54,108 +74,146 @@ class Server:
         called = re.search(r"\b(?!pg_catalog\b)(\w+)\.(\w+)\(", sql)
         schema, function = called.groups() if called else ("", "")
         if "pg_extension" in sql:
-            return [[self.schema, "db", "t" if self.standby else "f", "7", "all", "then"]]
+            return [[self.schema, "db", "t" if self.standby else "f", "7", "all"]]
         if schema not in ("", self.schema):
             raise errors.of_server("3F000", f'schema "{schema}" does not exist')
-        if "pg_terminate_backend" in sql:
-            gone = tuple(params[:2]) in self.ended
-            self.ended.append(tuple(params[:2]))
-            return [] if gone else [["t"]]
         if function == "grant_lease":
             lease = str(self.number())
-            self.leases[lease] = params[0].partition(" ")[0]
+            self.leases[lease] = {"ttl": params[0].partition(" ")[0], "call": 0, "lost": []}
             return [[lease]]
-        if function == "keep_alive":
-            ttl = self.leases.get(params[0])
-            return [[ttl if ttl is None or self.validity is None else str(self.validity)]]
         if function == "revoke_lease":
             return [[self.end(params[0])]]
-        if function == "lease_holds":
-            if params[0] not in self.leases:
-                raise errors.of_server("LE001", "no such lease")
-            return [
-                [row["kind"], row["name"], row["token"], "t" if row["granted"] else "f", "le_x", row["owner"]]
-                for row in self.rows
-                if row["lease"] == params[0]
-            ]
-        if function in ("acquire_lock", "enqueue_lock", "enqueue_candidate"):
-            if params[2] not in self.leases:
-                raise errors.of_server("LE001", "no such lease")
-            row = self.take("election" if function[-1] == "e" else "lock", params[0], *params[1:3])
-            if function == "acquire_lock":
-                if not row["granted"]:
-                    self.rows.remove(row)
-                return [[row["token"] if row["granted"] else None]]
-            return [[row["token"], "t" if row["granted"] else "f", "1", "le_x"]]
-        if function == "enqueue_each":
-            return [self.answer(f"{schema}.enqueue_lock(", [name, *params[1:]])[0] for name in unquote(params[0])]
-        if function in ("release_lock", "resign"):
-            return [[self.drop(*params[:2])]]
-        if function == "release_each":
-            return [[self.drop(*pair)] for pair in zip(unquote(params[0]), unquote(params[1]))]
-        if function in ("is_leader", "is_held"):
-            tokens = unquote(params[1])
-            return [[row["token"]] for row in self.rows if row["token"] in tokens and row["granted"]]
+        if function == "lease_sync":
+            return [[row.get(column) for column in COLUMNS] for row in self.sync(*params)]
+        if function == "current_leader":
+            return [["me", "7"]]
         assert "LISTEN" in sql, sql
         return []
 
+    # --- lease_sync() ---
 
-def unquote(array):
-    return [item.strip('"') for item in array.strip("{}").split(",")]
+    def sync(self, lease, call, incarnation, news, items, wait):
+        if lease not in self.leases:
+            return [{"event": "gone", "reason": "expired"}]
+        told = self.leases[lease]
+        fresh = int(call) > told["call"] and incarnation in (None, str(self.incarnation))
+        told["call"] = max(told["call"], int(call))
+        if wait is None:
+            assert fresh
+            return [{"event": "lease"}, *self.carry_out(lease, items)]
+        results = self.carry_out(lease, items) if fresh else []
+        tokens = {row.get("token") for row in results}
+        if not self.durable:
+            for row in results:
+                if row["event"] in ("granted", "queued", "proclaimed"):
+                    row.update(event="pending", token=None)
+        known = incarnation == str(self.incarnation)
+        seen = int(news or 0) if known else 0
+        first = {
+            "event": "lease", "validity": self.validity or told["ttl"], "incarnation": str(self.incarnation),
+            "news": str(self.revision), "complete": "f" if seen else "t", "channel": "le_x",
+        }  # fmt: skip
+        if not self.durable:
+            first.update(news=str(seen), complete="f")
+            return [first, *results]
+        more = [
+            {**row, "event": "granted" if row["granted"] else "queued"}
+            for row in self.rows
+            if row["lease"] == lease and row["news"] > seen and row["token"] not in tokens
+        ]
+        lost = [{"event": "lost", "token": t, "reason": "forced"} for number, t in told["lost"] if number > seen]
+        return [first, *results, *more, *lost]
+
+    def carry_out(self, lease, items):
+        asked = []
+        for item in requests(items):
+            if asked and asked[-1][0] == item[0]:
+                asked[-1][2].append(item[2])  # another name of the same request
+            else:
+                asked.append([*item[:2], [item[2]], *item[3:]])
+        released = [self.one(lease, *item) for item in asked if item[1] in ("release", "resign")]
+        return released + [self.one(lease, *item) for item in asked if item[1] not in ("release", "resign")]
+
+    def one(self, lease, item, action, names, number, owner, value):
+        name = names[0]
+        row = {"item": item, "name": name, "owner": owner}
+        if name in self.refused:
+            return {**row, "event": "error", "sqlstate": self.refused[name], "message": "no"}
+        if action in ("release", "resign"):
+            return {**row, "event": "released" if self.drop(name, number) else "not_held"}
+        if action == "proclaim":
+            return {**row, "event": "proclaimed"}
+        kind = "election" if action.endswith("candidate") else "lock"
+        taken = None
+        if not action.endswith("permit"):  # a permit is taken each time
+            taken = next((r for r in self.rows if r["lease"] == lease and r["owner"] == owner), None)
+        taken = taken or self.take(kind, name, owner, lease)
+        for other in names[1:]:
+            self.rows.append({**taken, "name": other})
+        if action.startswith("try_") and not taken["granted"]:
+            self.rows.remove(taken)
+            return {**row, "event": "not_granted"}
+        return {**row, "event": "granted" if taken["granted"] else "queued", "kind": kind, "token": taken["token"]}
+
+
+def requests(items):
+    """The items of the literal of an array."""
+    texts = [text.strip('"') if text != "NULL" else None for text in items.strip("{}").split(",") if text]
+    return [texts[i : i + 6] for i in range(0, len(texts), 6)]
 
 
 class Wire:
     """Faults are functions that are called in place of a statement: one for each, the next ones first."""
 
+    fd = 3
+
     def __init__(self, server, clock):
         self.server, self.clock = server, clock
         self.protocol = None
-        self.asked = []  # (time, statement)
+        self.asked = []  # (time, statement), behind that of lease_sync() its items and wait
+        self.prepared = []
         self.faults = deque()
         self.connects = self.avoided = 0
-        self.refuse = False
-        self.woken = False
-        self.steps = deque()  # what the test does when there is nothing else to do
-
-    def wake(self):
-        self.woken = True
+        self.refuse = self.deaf = False
+        self.pid = "7"
 
     def close(self):
+        pass
+
+    def shut(self):
         pass
 
     def avoid_host(self):
         self.avoided += 1
 
-    async def connect(self, host_limit):
+    def take_notifications(self):
+        pass
+
+    def connect(self, host_limit):
         self.clock.now += 0.001
         if self.refuse:
             raise Broken(errors.Unavailable("refused"))
         self.connects += 1
-        return "7"
+        return self.pid
+        yield
 
-    async def query(self, sql, params, until):
-        self.asked.append((self.clock.now, sql))
+    def prepare(self, name, sql, until):
+        self.prepared.append(name)
+        return
+        yield
+
+    def query(self, sql, params, until, name=""):
+        text = f"{sql} {params[4]} wait {params[5]} {name}" if "lease_sync(" in sql else sql
+        self.asked.append((self.clock.now, text))
         self.clock.now += 0.001
         for fault in list(self.faults):
-            if fault.pattern in sql:
+            if fault.pattern in text:
                 self.faults.remove(fault)
                 return fault.strike(self, sql, params, until)
-        if sql.startswith("LISTEN le_self"):
-            self.protocol.notified(self.protocol.test_channel, "")
+        if "NOTIFY" in sql and not self.deaf:
+            self.protocol.notified(self.protocol.test_channel)
         return self.server.answer(sql, params or [])
-
-    async def idle(self, until):
-        await asyncio.sleep(0)  # the callers' turn
-        if self.woken:
-            self.woken = False
-            return
-        if self.steps and (self.steps[0].at is None or self.steps[0].at <= until):
-            step = self.steps.popleft()
-            self.clock.now = max(self.clock.now, step.at or 0)
-            step.do()
-            return
-        assert until != float("inf"), "there is nothing to wait for"
-        self.clock.now = max(self.clock.now, until)
+        yield
 
 
 class Clock:
@@ -164,11 +222,6 @@ class Clock:
 
     def __call__(self):
         return self.now
-
-
-class Step:
-    def __init__(self, do, at=None):
-        self.do, self.at = do, at
 
 
 class Fault:
@@ -221,19 +274,48 @@ class World:
         self.wire = Wire(self.server, self.clock)
         self.protocol = self.wire.protocol = Protocol(ttl, "test", self.clock)
         self.protocol.wire = self.wire
+        self.steps = deque()  # (time, what the test does then)
 
     def at(self, seconds, do):
         """Do it so many seconds after the beginning."""
-        self.wire.steps.append(Step(do, 1000.0 + seconds))
+        self.steps.append((1000.0 + seconds, do))
+        self.steps = deque(sorted(self.steps, key=lambda step: step[0]))
 
-    def ask(self, name="n", kind="lock", attempt=False, last="exclusive", ttl=None):
-        return self.protocol.ask(kind, [name], ttl, attempt, last)
+    def ask(self, name="n", kind="lock", attempt=False, last=None, ttl=None):
+        return self.protocol.ask(kind, [name] if isinstance(name, str) else name, ttl, attempt, last)
 
-    async def live(self, seconds):
+    def live(self, seconds):
         """Until so many seconds after the beginning."""
         self.at(seconds, lambda: self.protocol.close(0))
-        await self.protocol.run()
-        assert not self.wire.steps
+        self.run()
+        assert not self.steps
+
+    def run(self):
+        while not self.protocol.finished:
+            while self.steps and self.steps[0][0] <= self.clock.now:
+                self.wait(0.0)
+            self.protocol.tick()
+            job = self.protocol.next_job()
+            if job is None:
+                self.wait(self.protocol.due())
+                continue
+            ready = None
+            try:
+                while True:
+                    self.wait(job.send(ready)[3])
+                    ready = False
+            except StopIteration:
+                pass
+
+    def wait(self, until):
+        """Until that time, or the next step."""
+        if self.steps and self.steps[0][0] <= max(until, self.clock.now):
+            at, do = self.steps.popleft()
+            self.clock.now = max(self.clock.now, at)
+            do()
+            return
+        assert until != float("inf"), "there is nothing to wait for"
+        self.clock.now = max(self.clock.now, until)
 
     def asked(self, pattern):
         return [time - 1000.0 for time, sql in self.wire.asked if pattern in sql]

@@ -21,7 +21,8 @@ async def session(nothing_left):
     asyncio.get_running_loop().set_debug(True)
     async with aio.connect(ttl=4, name="test") as session:
         yield session
-    assert [task for task in asyncio.all_tasks() if task.get_name() == "lock_election"] == []
+    assert session._timer is None
+    assert session._watched == (-1, False, False)
 
 
 async def until(condition, seconds=20):
@@ -231,23 +232,41 @@ async def test_a_lock_object_that_tasks_share(session, name):
     assert await task
 
 
-async def test_a_session_whose_task_is_canceled_is_lost(name, db):
-    """As by a program that cancels all tasks of its loop."""
+async def test_a_program_that_cancels_all_tasks_of_its_loop_does_not_end_the_session(name):
+    async with aio.connect(ttl=5) as session:
+        async with session.lock(name) as hold:
+            waiting = asyncio.create_task(session.lock(name).acquire())
+            await asyncio.sleep(0)
+            for task in asyncio.all_tasks():
+                if task is not asyncio.current_task():
+                    task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert hold.valid
+        async with session.lock(name, wait=5):
+            pass
+
+
+async def test_an_error_in_the_client_ends_all_calls(name, db, monkeypatch):
     lost = asyncio.Event()
     async with aio.connect(ttl=5) as session:
         hold = await session.lock(name, on_lost=lambda _: lost.set()).acquire()
         waiting = asyncio.create_task(session.lock(name).acquire())
-        await asyncio.sleep(0)
-        session._worker.cancel()
-        await asyncio.wait_for(lost.wait(), 20)
-        await asyncio.wait_for(hold.lost.wait(), 20)
-        assert not hold.valid
-        for call in (waiting, session.lock(name).acquire()):
-            with pytest.raises(lock_election.LockLost, match="canceled"):
+        await until(lambda: waiters(db, name) == 1)
+
+        def fails(*unused):
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(session._protocol, "_gather", fails)
+        calls = [waiting, session.lock(name + "b").acquire(), session.lock(name).acquire()]
+        for call in calls:
+            with pytest.raises(lock_election.LockLost, match="a bug"):
                 await asyncio.wait_for(call, 20)
-        with pytest.raises(lock_election.Error, match="canceled"):
+        await asyncio.wait_for(lost.wait(), 20)
+        assert not hold.valid
+        with pytest.raises(lock_election.Error, match="a bug"):
             await session.reopen()
-    # The task that would have revoked the lease is gone.
+    # The lease that nobody renews any more.
     db.execute("SELECT force_release_role(current_user::regrole)")
 
 

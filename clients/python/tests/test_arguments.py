@@ -206,7 +206,7 @@ def test_durations_may_be_timedeltas(shared_session, name, db):
         return datetime.timedelta(seconds=seconds)
 
     with lock_election.connect(ttl=of(4.5)) as other:
-        assert other._inner._protocol.ttl == 4.5
+        assert other._protocol.ttl == 4.5
         with other.lock(name, ttl=of(9), wait=of(5)) as hold:
             assert 4.5 < hold.time_left <= 9
             with pytest.raises(lock_election.NotAcquired):

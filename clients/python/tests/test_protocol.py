@@ -1,144 +1,185 @@
-"""The protocol alone, on a fake clock and server: deadlines, lost answers, ghosts."""
+"""The protocol alone, on a fake clock and server: turns, deadlines, lost answers, ghosts."""
 
-import asyncio
 import time
 
 import pytest
-from fake import Fault, Server, World, fails, late, lost_answer, lost_question
+from fake import Fault, World, fails, late, lost_answer, lost_question, requests
 
 from lock_election import _errors as errors
 from lock_election._clock import Larger, clock
-from lock_election._protocol import DONE, HELD, LOST, OVER, WAITING, Broken
-from lock_election._wire import PgWire
+from lock_election._protocol import DONE, HELD, ITEMS, LOST, OVER, WAITING, Broken, Observer
 
-
-def no_jitter(monkeypatch):
-    monkeypatch.setattr("lock_election._protocol.jitter", lambda seconds: seconds)
+BARE = "{} wait"  # a call without items
 
 
 @pytest.fixture(autouse=True)
 def steady(monkeypatch):
-    no_jitter(monkeypatch)
+    monkeypatch.setattr("lock_election._protocol.jitter", lambda seconds: seconds)
 
 
 @pytest.fixture
-async def world():
+def world():
     return World()
 
 
-async def test_the_deadline_counts_from_the_sending(world):
-    """TTL 10 s, margin 0.5 s; the answer to grant_lease takes 2 s."""
-    world.wire.faults.append(late("grant_lease", 2.0))
-    claim = None
-
-    def ask():
-        nonlocal claim
-        claim = world.ask()
-
-    def look():
-        sent = world.asked("grant_lease")[0]
-        assert claim.state is HELD
-        assert claim.lease.deadline == pytest.approx(1000.0 + sent + 9.5)
-        assert claim.lease.renew_at == pytest.approx(1000.0 + sent + 10 / 3)
-
-    world.at(2.5, ask)
-    world.at(2.6, look)
-    await world.live(3)
+def actions(world, pattern="lease_sync"):
+    """Of each call, the actions of its items."""
+    calls = [sql for _, sql in world.wire.asked if pattern in sql and "lease_sync(" in sql]
+    return [[item[1] for item in requests(sql[sql.rindex(" {") + 1 : sql.rindex(" wait")])] for sql in calls]
 
 
-async def test_renewals_move_the_deadline_from_their_sending(world):
-    world.wire.faults.append(late("keep_alive", 1.0))
+# --- turns ------------------------------------------------------------------------------------------------------------
+
+
+def test_all_that_is_asked_for_travels_in_one_call(world):
+    held = [world.ask(f"n{i}") for i in range(3)]
+
+    def more():
+        for claim in held[:2]:
+            world.protocol.release(claim)
+        held.extend([world.ask("m", attempt=True), world.ask(["x", "y"]), world.ask("p", "permit", last="2")])
+
+    states = []
+    world.at(1, more)
+    world.at(2, lambda: states.extend(claim.state for claim in held))
+    world.live(3)
+    assert states == [OVER, OVER, HELD, HELD, HELD, HELD]
+    assert [len(call) for call in actions(world, "lock")] == [3, 6]
+    assert actions(world, "lock")[1] == ["release", "release", "try_lock", "enqueue_lock", "enqueue_lock", "enqueue_permit"]
+    assert [claim.released for claim in held[:2]] == [True, True]
+
+
+def test_a_call_has_so_many_items_at_most(world):
+    claims = [world.ask(f"n{i}") for i in range(300)]
+    states = []
+    world.at(1, lambda: states.extend(claim.state for claim in claims))
+    world.at(2, lambda: [world.protocol.release(claim) for claim in claims])
+    world.live(3)
+    assert states == [HELD] * 300
+    assert [len(call) for call in actions(world) if call] == [ITEMS, ITEMS, 44] * 2
+    assert [claim.token for claim in claims] == sorted(claim.token for claim in claims)
+
+
+def test_a_call_has_so_many_names_at_most(world):
+    claims = [world.ask([f"n{i} {j}" for j in range(400)]) for i in range(3)]
+    world.at(1, lambda: None)
+    world.live(2)
+    assert [len(call) for call in actions(world, "enqueue_lock")] == [800, 400]
+    assert all(claim.token for claim in claims)
+
+
+def test_releases_alone_do_not_wait(world):
+    claim, other = world.ask(), world.ask("m")
+    world.at(1, lambda: world.protocol.release(claim))
+    world.at(2, lambda: world.protocol.release(other, 60.0))
+    world.live(3)
+    assert (claim.released, other.released) == (True, True)
+    assert [sql.partition("} wait ")[2][:5] for _, sql in world.wire.asked if "release" in sql] == ["None "] * 2
+
+
+def test_releases_beside_a_waiter_tell_what_they_have_let_in(world):
+    """One round trip for a lock that is handed from one hold of the session to another."""
+    first, second = world.ask(), world.ask()
+    states = []
+    world.at(1, lambda: states.extend((first.state, second.state)))
+    world.at(2, lambda: world.protocol.release(first))
+    world.at(2.002, lambda: states.append(second.state))
+    world.live(3)
+    assert states == [HELD, WAITING, HELD]
+    assert first.owner != second.owner
+
+
+def test_the_statement_is_prepared_once(world):
+    world.ask()
+    world.at(7, lambda: None)
+    world.live(8)
+    assert len(world.wire.prepared) == 1
+    assert all(sql.endswith(world.wire.prepared[0]) for _, sql in world.wire.asked if "lease_sync(" in sql)
+
+
+def test_behind_a_pooler_nothing_is_prepared(world):
+    world.wire.pid = "8"
+    world.ask()
+    world.live(1)
+    assert world.wire.prepared == []
+
+
+@pytest.mark.parametrize("sqlstate", ["26000", "42P05", "0A000"])
+def test_where_what_was_prepared_is_gone_it_goes_on_without(world, sqlstate):
+    world.wire.faults.append(fails("enqueue_lock", sqlstate))
     claim = world.ask()
-    world.at(5, lambda: None)
-    await world.live(6)
-    first = world.asked("keep_alive")[0]
-    assert first == pytest.approx(10 / 3, abs=0.1)
-    assert claim.lease.deadline == pytest.approx(1000.0 + first + 9.5)
+    states = []
+    world.at(1, lambda: states.append(claim.state))
+    world.live(2)
+    assert states == [HELD]
+    assert [sql.endswith("wait 1250 ms ") for _, sql in world.wire.asked if "enqueue_lock" in sql] == [False, True]
+    assert world.wire.connects == 1
 
 
-async def test_a_shorter_validity_counts_and_is_renewed_sooner(world):
+# --- deadlines --------------------------------------------------------------------------------------------------------
+
+
+def test_the_deadline_counts_from_the_sending(world):
+    """TTL 10 s, margin 0.5 s; the answer takes 2 s."""
+    world.wire.faults.append(late("enqueue_lock", 2.0))
+    claim = world.ask()
+    seen = []
+    world.at(2.5, lambda: seen.append((claim.state, claim.lease.deadline, claim.lease.renew_at)))
+    world.live(3)
+    sent = 1000.0 + world.asked("enqueue_lock")[0]
+    assert seen == [(HELD, pytest.approx(sent + 9.5), pytest.approx(sent + 10 / 3))]
+
+
+def test_the_first_deadline_counts_from_the_sending(world):
+    world.wire.faults.extend([late("grant_lease", 2.0), lost_question("lease_sync")])
+    world.wire.refuse, deadlines = False, []
+    world.at(2.0, lambda: setattr(world.wire, "refuse", True))
+    world.at(3, lambda: deadlines.append(world.protocol.main.deadline))
+    world.ask()
+    world.live(4)
+    assert deadlines == [pytest.approx(1000.0 + world.asked("grant_lease")[0] + 9.5)]
+
+
+def test_a_shorter_validity_counts_and_is_renewed_sooner(world):
     """TTL 10 s, margin 0.5 s, validity 3 s: the next renewal after 1 s."""
     claim = world.ask()
-    world.server.validity = 3000
-    world.at(9, lambda: None)
-    await world.live(9.4)
-    times = world.asked("keep_alive")
+    deadlines = []
+    world.at(0.5, lambda: setattr(world.server, "validity", "3000"))
+    world.at(9, lambda: deadlines.append(claim.lease.deadline))
+    world.live(9.4)
+    times = world.asked(BARE)
     assert times[0] == pytest.approx(10 / 3, abs=0.1)
     assert [b - a for a, b in zip(times, times[1:])] == pytest.approx([1.0] * (len(times) - 1), abs=0.1)
-    # what the grant has promised stands, until a renewal promises more
-    assert claim.lease.deadline == pytest.approx(1000.0 + times[-1] + 2.5)
-    assert claim.lease.deadline > 1000.0 + 9.5
+    # what the first call has promised stands, until a renewal promises more
+    assert deadlines == [pytest.approx(max(1000.0 + [t for t in times if t < 9][-1] + 2.5, 1009.5), abs=0.1)]
 
 
-async def test_a_shorter_validity_takes_back_no_promise(world):
+def test_a_shorter_validity_takes_back_no_promise(world):
     claim = world.ask()
-    world.server.validity = 0
     told = []
+    world.at(0.5, lambda: setattr(world.server, "validity", "0"))
     world.at(3.2, lambda: told.append(claim.lease.deadline))
     world.at(9.3, lambda: told.append(claim.lease.deadline))
     world.at(9.6, lambda: None)
-    await world.live(9.8)
+    world.live(9.8)
     assert told[0] == told[1]
     assert claim.state is LOST
-    times = [time for time in world.asked("keep_alive") if time < 9.5]
+    times = [time for time in world.asked(BARE) if time < 9.5]
     # as often as after a failure, and not more often
     assert [b - a for a, b in zip(times, times[1:])] == pytest.approx([0.5] * (len(times) - 1), abs=0.1)
 
 
-async def test_a_schema_that_was_renamed_is_learned_again(world):
+def test_any_call_with_a_validity_renews(world):
+    for second in range(1, 9):
+        world.at(second, lambda: world.ask(f"n{world.clock.now}"))
+    world.live(9)
+    assert world.asked(BARE) == []
+
+
+def test_a_renewal_answered_after_the_deadline_is_too_late(world):
     claim = world.ask()
-    later, held = [], []
-
-    def rename(schema):
-        world.server.schema = schema
-
-    world.at(1, lambda: rename("t"))
-    world.at(5, lambda: later.append(world.ask("m")))
-    world.at(5.5, lambda: rename("u"))
-    world.at(6, lambda: world.protocol.release(claim))
-    world.at(7, lambda: held.append(later[0].state))
-    world.at(11, lambda: None)
-    await world.live(12)
-    assert claim.released is True
-    assert held == [HELD]
-    assert world.wire.connects == 1
-    assert len(world.asked("pg_extension")) == 3
-
-
-async def test_without_the_extension_it_is_lost_at_the_deadline(world):
-    claim = world.ask()
-
-    def drop():
-        world.server.schema = None
-
-    world.at(1, drop)
-    world.at(9.4, lambda: None)
-    world.at(9.7, lambda: None)
-    await world.live(10)
-    assert claim.state is LOST
-    assert len(world.asked("keep_alive")) > 5
-
-
-async def test_a_standby_is_avoided(world):
-    """Where libpq cannot tell, or was told not to look."""
-    world.server.standby = True
-
-    def promote():
-        world.server.standby = False
-
-    claim, held = world.ask(), []
-    world.protocol.opened = True  # the first connection may fail at once
-    world.at(0.5, promote)
-    world.at(2, lambda: held.append(claim.state))
-    await world.live(3)
-    assert held == [HELD]
-    assert world.wire.avoided > 1
-
-
-async def test_a_renewal_answered_after_the_deadline_is_too_late(world):
-    claim = world.ask()
-    world.wire.faults.append(late("keep_alive", 9.0))
-    await world.live(20)
+    world.wire.faults.append(late(BARE, 9.0))
+    world.live(20)
     assert claim.state is LOST
     assert isinstance(claim.error, errors.LockLost)
     assert isinstance(world.protocol.end_error, errors.LockLost)
@@ -147,25 +188,26 @@ async def test_a_renewal_answered_after_the_deadline_is_too_late(world):
     assert world.server.leases == {}
 
 
-async def test_without_a_connection_it_is_lost_at_the_deadline(world):
+def test_without_a_connection_it_is_lost_at_the_deadline(world):
     claim = world.ask()
 
     def cut():
         world.wire.refuse = True
-        world.wire.faults.append(lost_question("keep_alive"))
+        world.wire.faults.append(lost_question("lease_sync"))
 
     world.at(1, cut)
     ended = []
     claim.ended = lambda: ended.append(world.clock.now - 1000.0)
     world.at(9.4, lambda: ended.append("held" if claim.state is HELD else "lost"))
-    await world.live(20)
-    deadline = world.asked("grant_lease")[0] + 9.5
+    deadlines = []
+    world.at(9, lambda: deadlines.append(claim.lease.deadline - 1000.0))
+    world.live(20)
     assert ended[0] == "held"
-    assert deadline <= ended[1] < deadline + 0.6  # a back-off later at most: valid says it at once
+    assert deadlines[0] <= ended[1] < deadlines[0] + 0.6  # a back-off later at most: valid says it at once
     assert len(ended) == 2
 
 
-async def test_valid_is_right_while_nothing_runs(world):
+def test_valid_is_right_while_nothing_runs(world):
     claim = world.ask()
     left = []
 
@@ -174,221 +216,240 @@ async def test_valid_is_right_while_nothing_runs(world):
         left.append(claim.time_left(world.clock.now))
 
     world.at(1, stopped)
-    await world.live(20)
+    world.live(20)
     assert left == [0.0]
     assert claim.state is LOST
 
 
-async def test_a_suspended_session_goes_on(world):
+# --- renewals and connections -----------------------------------------------------------------------------------------
+
+
+def test_a_suspended_session_goes_on(world):
     claim = world.ask()
 
     def cut():
         world.wire.refuse = True
-        world.wire.faults.append(lost_question("keep_alive"))
+        world.wire.faults.append(lost_question("lease_sync"))
 
     world.at(1, cut)
     states = []
     world.at(5, lambda: states.append((world.protocol.state, claim.state)))
-
-    def mend():
-        world.wire.refuse = False
-
-    world.at(6, mend)
+    world.at(6, lambda: setattr(world.wire, "refuse", False))
     world.at(8, lambda: states.append((world.protocol.state, claim.state)))
-    await world.live(9)
+    world.live(9)
     assert states == [("suspended", HELD), ("connected", HELD)]
 
 
-async def test_a_renewal_on_its_way_suspends_nothing(world):
-    states = []
-
-    def strike(wire, sql, params, until):
-        states.append(wire.protocol.state)
-        return wire.server.answer(sql, params)
-
-    world.wire.faults.append(Fault("keep_alive", strike))
-    world.at(3.5, lambda: states.append(world.protocol.state))
-    await world.live(4)
-    assert states == ["connected", "connected"]
-
-
-async def test_renewals_that_fail_are_tried_again_with_growing_delays(world):
-    world.wire.faults.extend(fails("keep_alive", "55P03") for _ in range(6))
-    await world.live(8)
-    times = world.asked("keep_alive")[:7]
+def test_renewals_that_fail_are_tried_again_with_growing_delays(world):
+    world.at(0.5, lambda: world.wire.faults.extend(fails("lease_sync", "55P03") for _ in range(6)))
+    world.ask()
+    world.live(8)
+    times = world.asked(BARE)[:7]
     delays = [round(later - time, 2) for time, later in zip(times, times[1:])]
     assert delays == [0.0, 0.05, 0.1, 0.2, 0.4, 0.5]
 
 
-async def test_a_server_that_breaks_each_connection_is_not_overrun(world):
+def test_a_server_that_breaks_each_connection_is_not_overrun(world):
     claim = world.ask()
-
-    def break_all():
-        world.wire.faults.extend(lost_question("keep_alive") for _ in range(100))
-        world.wire.faults.extend(lost_question("lease_holds") for _ in range(100))
-
-    world.at(1, break_all)
+    world.at(1, lambda: world.wire.faults.extend(lost_question("lease_sync") for _ in range(100)))
     states = []
     world.at(7, lambda: states.append((world.protocol.state, claim.state)))
-    await world.live(8)
+    world.live(8)
     assert states == [("suspended", HELD)]
     assert world.wire.connects <= 15
 
 
-async def test_what_is_learned_first_may_be_refused_for_a_moment(world):
+def test_what_is_learned_first_may_be_refused_for_a_moment(world):
     claim = world.ask()
-    world.at(1, lambda: world.wire.faults.extend([lost_question("keep_alive"), fails("pg_extension", "57014")]))
+    world.at(1, lambda: world.wire.faults.extend([lost_question("lease_sync"), fails("pg_extension", "57014")]))
     states = []
     world.at(5, lambda: states.append((world.protocol.state, claim.state)))
-    await world.live(6)
+    world.live(6)
     assert states == [("connected", HELD)]
     assert world.wire.connects == 3
 
 
-async def test_a_waiter_is_granted_by_a_look(world):
+def test_a_standby_is_avoided(world):
+    """Where libpq cannot tell, or was told not to look."""
+    world.server.standby = True
+    claim, held = world.ask(), []
+    world.protocol.opened = True  # the first connection may fail at once
+    world.at(0.5, lambda: setattr(world.server, "standby", False))
+    world.at(2, lambda: held.append(claim.state))
+    world.live(3)
+    assert held == [HELD]
+    assert world.wire.avoided > 1
+
+
+def test_a_schema_that_was_renamed_is_learned_again(world):
+    claim = world.ask()
+    later, held = [], []
+    world.at(1, lambda: setattr(world.server, "schema", "t"))
+    world.at(5, lambda: later.append(world.ask("m")))
+    world.at(5.5, lambda: setattr(world.server, "schema", "u"))
+    world.at(6, lambda: world.protocol.release(claim))
+    world.at(7, lambda: held.append(later[0].state))
+    world.at(11, lambda: None)
+    world.live(12)
+    assert claim.released is True
+    assert held == [HELD]
+    assert world.wire.connects == 1
+    assert len(world.asked("pg_extension")) == 3
+    assert len(set(world.wire.prepared)) == 3
+
+
+def test_without_the_extension_it_is_lost_at_the_deadline(world):
+    claim = world.ask()
+    world.at(1, lambda: setattr(world.server, "schema", None))
+    world.at(9.4, lambda: None)
+    world.at(9.7, lambda: None)
+    world.live(10)
+    assert claim.state is LOST
+    assert len(world.asked("pg_extension")) > 5
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_waiter_is_granted_by_any_call(world):
     """The notification was dropped."""
     other = world.server.take("lock", "n", "somebody", "0")
     claim = world.ask()
     world.at(1, lambda: world.server.drop("n", other["token"]))
-    world.at(1.1, lambda: None)
+    world.at(1.1, lambda: world.ask("m"))
     states = []
-    world.at(4, lambda: states.append(claim.state))
-    await world.live(5)
-    assert states == [HELD]
-    assert world.asked("LISTEN")
-
-
-async def test_a_notification_decides_nothing(world):
-    world.server.take("lock", "n", "somebody", "0")
-    claim = world.ask()
-    states = []
-
-    def announce():
-        world.protocol.notified("le_x", f'{{"event":"granted","token":"{claim.token}","sequence":1}}')
-
-    world.at(1, announce)
     world.at(1.2, lambda: states.append(claim.state))
-    await world.live(2)
-    assert states == [WAITING]
-    assert world.asked("is_held")
+    world.live(5)
+    assert states == [HELD]
 
 
-async def test_a_notification_is_looked_after_at_once(world):
+def test_it_listens_while_something_waits_and_then_asks(world):
     other = world.server.take("lock", "n", "somebody", "0")
     claim = world.ask()
+    world.at(5, lambda: world.server.drop("n", other["token"]))
+    world.at(5.01, lambda: world.protocol.notified("le_x"))
     states = []
-
-    def grant():
-        world.server.drop("n", other["token"])
-        world.protocol.notified("le_x", f'{{"event":"granted","token":"{claim.token}","sequence":1}}')
-
-    world.at(1, grant)
-    world.at(1.1, lambda: states.append(claim.state))
-    await world.live(2)
-    assert states == [HELD]
+    world.at(5.1, lambda: states.append(claim.state))
+    world.at(6.9, lambda: states.append(world.asked("UNLISTEN *")))
+    world.live(7)
+    assert states[0] is HELD
+    listened = world.asked('LISTEN "le_x"')[0]
+    assert [time for time in world.asked(BARE) if listened < time < listened + 0.1]
+    assert states[1] == [pytest.approx(6.0, abs=0.2)]
 
 
-@pytest.mark.parametrize("token", ["\u00b2", "9" * 5000, "", "-1", "x"])
-async def test_a_notification_of_anybody_does_no_harm(world, token):
+def test_it_does_not_listen_while_nothing_waits(world):
+    world.ask()
+    world.at(1, lambda: world.ask("m"))
+    world.live(5)
+    assert world.asked("LISTEN") == []
+
+
+def test_a_notification_decides_nothing(world):
     world.server.take("lock", "n", "somebody", "0")
     claim = world.ask()
     states = []
-    world.at(1, lambda: world.protocol.notified("le_x", f'{{"event":"granted","token":"{token}","sequence":1}}'))
-    world.at(1.9, lambda: states.append((claim.state, world.protocol.state)))
-    await world.live(2)
-    assert states == [(WAITING, "connected")]
+    world.at(1, lambda: world.protocol.notified("le_x"))
+    world.at(1.2, lambda: states.append(claim.state))
+    world.live(2)
+    assert states == [WAITING]
+    assert [time for time in world.asked(BARE) if 1 <= time < 1.1]
 
 
-async def test_where_listen_does_not_work_it_looks_four_times_a_second(world):
-    world.server.take("lock", "n", "somebody", "0")
-    world.protocol.notified = lambda channel, payload: None
-    world.ask()
-    await world.live(3)
-    looks = [time for time in world.asked("lease_holds") if time < 3]
-    assert 8 <= len(looks) <= 14
-
-
-@pytest.mark.parametrize("refused", ["LISTEN le_self", 'LISTEN "le_x"'])
-async def test_where_listen_is_refused_it_looks_four_times_a_second(world, refused):
-    world.server.take("lock", "n", "somebody", "0")
-    world.wire.faults.extend(fails(refused, "0A000") for _ in range(9))
-    world.ask()
-    states = []
-    world.at(2.9, lambda: states.append(world.protocol.state))
-    await world.live(3)
-    assert states == ["connected"]
-    assert world.wire.connects == 1
-    assert len(world.asked(refused)) == 1
-    looks = [time for time in world.asked("lease_holds") if time < 3]
-    assert 8 <= len(looks) <= 14
-
-
-async def test_a_lost_answer_is_adopted(world):
-    world.wire.faults.append(lost_answer("enqueue_lock"))
+def test_a_notification_beside_an_older_reply_is_not_lost(world):
+    other = world.server.take("lock", "n", "somebody", "0")
     claim = world.ask()
-    states = []
-    world.at(1, lambda: states.append((claim.state, str(claim.token))))
-    await world.live(1.5)
-    ((state, token),) = states
-    assert state is HELD
-    assert len(world.asked("enqueue_lock")) == 1
-    # the old backend has gone before the look
-    assert world.asked("pg_terminate_backend")[-1] < world.asked("lease_holds")[0]
-    assert token == "102"
-
-
-@pytest.mark.parametrize("sqlstate", ["57014", "55P03"])
-async def test_the_old_backend_is_ended_before_the_look_whatever_passes_meanwhile(world, sqlstate):
-    """It carries the request out after the server has refused to end it for a moment."""
-    world.wire.faults.append(lost_question("enqueue_lock"))
 
     def strike(wire, sql, params, until):
-        if len(world.asked("pg_terminate_backend")) < 4:
-            raise errors.of_server(sqlstate, "no")
-        wire.server.take("lock", "n", world.protocol.marker + "-1", world.protocol.main.id)
-        return [["t"]]
+        rows = wire.server.answer(sql, params)
+        wire.server.drop("n", other["token"])
+        world.protocol.notified("le_x")
+        return rows
 
-    world.wire.faults.extend(Fault("pg_terminate_backend", strike) for _ in range(4))
-    claim = world.ask()
-    await world.live(1.5)
-    ended = world.asked("pg_terminate_backend")
-    assert [round(later - time, 1) for time, later in zip(ended, ended[1:4])] == [0.1] * 3
-    assert ended[-1] < world.asked("lease_holds")[0]
-    assert len(world.asked("enqueue_lock")) == 1
-    assert claim.token
-
-
-async def test_an_old_backend_that_may_not_be_ended_ends_by_itself(world):
-    world.wire.faults.extend([lost_question("enqueue_lock"), fails("pg_terminate_backend", "42501")])
-    claim = world.ask()
+    world.at(1, lambda: world.wire.faults.append(Fault('"m"', strike)))
+    world.at(1.1, lambda: world.ask("m"))
     states = []
-    world.at(1, lambda: states.append(claim.state))
-    await world.live(1.5)
+    world.at(1.2, lambda: states.append(claim.state))
+    world.live(2)
     assert states == [HELD]
-    assert len(world.asked("pg_terminate_backend")) == 1
 
 
-async def test_a_lost_question_is_asked_again(world):
+def test_notifications_of_one_moment_make_one_call(world):
+    world.server.take("lock", "n", "somebody", "0")
+    world.ask()
+    world.at(1, lambda: [world.protocol.notified("le_x") for _ in range(9)])
+    world.live(1.5)
+    assert len([time for time in world.asked(BARE) if time >= 1]) == 1
+
+
+@pytest.mark.parametrize("way", ["deaf", "LISTEN", "pooler"])
+def test_where_listen_does_not_work_it_asks_four_times_a_second(world, way):
+    world.server.take("lock", "n", "somebody", "0")
+    world.wire.deaf = True
+    if way == "LISTEN":
+        world.wire.faults.append(fails("LISTEN", "0A000"))
+    if way == "pooler":
+        world.wire.pid = "8"
+    claim, states = world.ask(), []
+    world.at(2.9, lambda: states.append(world.protocol.state))
+    world.at(3, lambda: world.protocol.over(claim, errors.Canceled("gone")))
+    world.live(6)
+    assert states == ["connected"]
+    assert world.wire.connects == 1
+    assert 8 <= len([time for time in world.asked(BARE) if time < 3]) <= 14
+    assert len([time for time in world.asked(BARE) if time > 3]) <= 1
+
+
+# --- lost answers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["lock", "permit"])
+def test_a_lost_answer_is_adopted(world, kind):
+    world.server.permits = 9
+    world.wire.faults.append(lost_answer("enqueue_"))
+    claim = world.ask(kind=kind, last="9" if kind == "permit" else None)
+    states = []
+    world.at(1, lambda: states.append((claim.state, claim.token, len(world.server.rows))))
+    world.live(1.5)
+    assert states == [(HELD, 102, 1)]
+    assert len(world.asked("enqueue_")) == 1
+
+
+def test_a_lost_question_is_asked_again_after_the_news(world):
     world.wire.faults.append(lost_question("enqueue_lock"))
     claim = world.ask()
     states = []
     world.at(1, lambda: states.append(claim.state))
-    await world.live(1.5)
+    world.live(1.5)
     assert states == [HELD]
-    assert len(world.asked("enqueue_lock")) == 2
+    first, second = world.asked("enqueue_lock")
+    assert [time for time in world.asked(BARE) if first < time < second]
 
 
-async def test_lost_answers_of_many_keep_their_order(world):
-    world.wire.faults.append(lost_question("enqueue_each"))
+def test_a_permit_whose_answer_was_lost_and_is_not_durable_is_not_kept_twice(world):
+    """The news do not tell it yet: it is asked for again, and the other one is given back when it is told."""
+    world.server.permits = 9
+    world.wire.faults.append(lost_answer("enqueue_"))
+    claim = world.ask(kind="permit", last="9")
+    world.server.durable = False
+    world.at(0.5, lambda: setattr(world.server, "durable", True))
+    rows = []
+    world.at(2, lambda: rows.extend(row["token"] for row in world.server.rows))
+    world.live(3)
+    assert rows == [str(claim.token)]
+
+
+def test_lost_answers_of_many_keep_their_order(world):
+    world.wire.faults.append(lost_question("enqueue_lock"))
     claims = [world.ask(f"n{i}") for i in range(5)]
     states = []
     world.at(1, lambda: states.extend(claim.state for claim in claims))
-    await world.live(1.5)
+    world.live(1.5)
     assert states == [HELD] * 5
     assert [claim.token for claim in claims] == sorted(claim.token for claim in claims)
 
 
-async def test_a_ghost_is_given_back(world):
+def test_a_ghost_is_given_back(world):
     """Its caller has gone before the answer is lost."""
     claim = world.ask()
 
@@ -400,12 +461,12 @@ async def test_a_ghost_is_given_back(world):
     world.wire.faults.append(Fault("enqueue_lock", strike))
     rows = []
     world.at(1, lambda: rows.extend(world.server.rows))
-    await world.live(1.5)
+    world.live(1.5)
     assert claim.phase is DONE
     assert rows == []
 
 
-async def test_a_grant_to_a_caller_that_has_gone_is_given_back(world):
+def test_a_grant_to_a_caller_that_has_gone_is_given_back(world):
     claim = world.ask()
 
     def strike(wire, sql, params, until):
@@ -415,165 +476,277 @@ async def test_a_grant_to_a_caller_that_has_gone_is_given_back(world):
     world.wire.faults.append(Fault("enqueue_lock", strike))
     rows = []
     world.at(1, lambda: rows.extend(world.server.rows))
-    await world.live(1.5)
+    world.live(1.5)
     assert claim.state is OVER
     assert rows == []
 
 
-async def test_a_late_place_that_nobody_knows_is_given_back(world):
-    """A request that takes effect after the session has asked again."""
+def test_what_nobody_knows_is_given_back(world):
+    """A request that nobody wants any more, and that was not durable when its call was answered."""
     claim = world.ask("m")
 
     def appear():
         world.server.take("lock", "n", world.protocol.marker + "-77", world.protocol.main.id)
+        world.server.take("election", "e", world.protocol.marker + "-78", world.protocol.main.id)
         world.server.take("lock", "own", "the application", world.protocol.main.id)
 
     world.at(1, appear)
     rows = []
     world.at(5, lambda: rows.extend(row["name"] for row in world.server.rows))
-    await world.live(6)
+    world.live(6)
     assert rows == ["m", "own"]
     assert claim.token
 
 
-async def test_a_wait_that_is_given_up_leaves_no_place(world):
+def test_after_a_restart_of_the_manager_it_asks_again(world):
+    held, claim = world.ask(), None
+    states = []
+
+    def ask():
+        nonlocal claim
+        world.server.restart()
+        claim = world.ask("m")
+
+    world.at(1, ask)
+    world.at(2, lambda: states.extend((held.state, claim.state)))
+    world.live(3)
+    assert states == [HELD, HELD]
+    assert len(world.asked('"m"')) == 2
+
+
+def test_what_a_complete_reply_does_not_have_is_lost(world):
+    world.server.take("lock", "w", "somebody", "0")
+    held, gone, waits = world.ask("a"), world.ask("b"), world.ask("w")
+    states = []
+    world.at(1, lambda: world.server.restart(forgets=("b", "w")))
+    world.at(4, lambda: states.extend((held.state, gone.state, waits.state)))
+    world.live(5)
+    assert states == [HELD, LOST, LOST]
+
+
+def test_what_is_not_durable_is_told_later(world):
+    first = world.ask("a")
+    claim, states = None, []
+
+    def ask():
+        nonlocal claim
+        world.server.durable = False
+        claim = world.ask("b")
+
+    world.at(1, ask)
+    world.at(2, lambda: states.extend((first.state, claim.state)))
+    world.at(2.5, lambda: setattr(world.server, "durable", True))
+    world.at(3, lambda: states.append(claim.state))
+    world.live(4)
+    assert states == [HELD, WAITING, HELD]
+    assert len(world.asked('"b"')) == 1
+
+
+@pytest.mark.parametrize("how", ["forgotten", "forced"])
+def test_what_was_not_durable_and_is_gone_is_asked_for_again(world, how):
+    world.ask("a")
+    claim, states = None, []
+
+    def ask():
+        nonlocal claim
+        world.server.durable = False
+        claim = world.ask("b")
+
+    def crash():
+        world.server.durable = True
+        world.server.restart(forgets=("b",)) if how == "forgotten" else world.server.force("b")
+
+    world.at(1, ask)
+    world.at(2.01, crash)
+    world.at(3, lambda: states.append(claim.state))
+    world.live(4)
+    assert states == [HELD]
+    assert len(world.asked('"b"')) == 2
+
+
+def test_a_proclamation_that_is_not_durable_is_sent_again(world):
+    term = world.ask("e", "candidate", last="me")
+    ops = []
+
+    def proclaim():
+        world.server.durable = False
+        ops.append(world.protocol.operate(term.lease, "proclaim", "e", str(term.token), None, "text"))
+
+    world.at(1, proclaim)
+    world.at(1.1, lambda: ops.append(ops[0].answer))
+    world.at(1.2, lambda: setattr(world.server, "durable", True))
+    world.at(2, lambda: None)
+    world.live(3)
+    assert ops[1] is None
+    assert ops[0].answer == "proclaimed"
+
+
+# --- losses and releases ----------------------------------------------------------------------------------------------
+
+
+def test_a_wait_that_is_given_up_leaves_no_place(world):
     world.server.take("lock", "n", "somebody", "0")
     claim = world.ask()
     world.at(1, lambda: world.protocol.over(claim, errors.Canceled("gone")))
     rows = []
     world.at(1.2, lambda: rows.extend(row["owner"] for row in world.server.rows))
-    await world.live(2)
+    world.live(3)
     assert rows == ["somebody"]
     assert claim.phase is DONE
-    assert any("UNLISTEN" in sql and "le_x" in sql for _, sql in world.wire.asked)
+    assert world.asked("UNLISTEN")
 
 
-async def test_a_wait_whose_limit_has_passed_at_the_first_answer_leaves_no_place(world):
+def test_a_wait_whose_limit_has_passed_at_the_first_answer_leaves_no_place(world):
     held, overdue = world.ask(), world.ask()
     free = world.ask("m")
     overdue.overdue = free.overdue = True
     seen = []
     world.at(1, lambda: seen.append((overdue.state, free.state, len(world.server.rows))))
-    await world.live(2)
+    world.live(2)
     assert held.phase is DONE
     assert seen == [(OVER, HELD, 2)]
     assert isinstance(overdue.error, errors.NotAcquired)
 
 
-async def test_a_forced_release_is_noticed_at_the_next_renewal(world):
+def test_a_forced_release_is_noticed_at_the_next_renewal(world):
     claim = world.ask()
-    world.at(1, world.server.rows.clear)
+    world.at(1, lambda: world.server.force("n"))
     states = []
-    world.at(3.5, lambda: states.append(claim.state))
-    await world.live(4)
-    assert states == [LOST]
+    world.at(3.5, lambda: states.append((claim.state, str(claim.error))))
+    world.live(4)
+    assert states == [(LOST, "the server has ended it: forced")]
     assert world.protocol.end_error is None
 
 
-async def test_a_lease_that_the_server_has_ended(world):
+def test_a_lease_that_the_server_has_ended(world):
     claim = world.ask()
     waiter = world.ask()
     world.at(1, lambda: world.server.end(world.protocol.main.id))
     states = []
-    world.at(3.5, lambda: states.append((claim.state, waiter.state, world.protocol.state)))
-    await world.live(4)
+    world.at(6, lambda: states.append((claim.state, waiter.state, world.protocol.state)))
+    world.live(7)
     assert states == [(LOST, LOST, "ended")]
     assert isinstance(waiter.error, errors.LockLost)
 
 
-async def test_a_release_whose_answer_was_lost_is_sent_again(world):
+def test_a_release_whose_answer_was_lost_is_sent_again(world):
     claim = world.ask()
 
     def release():
-        world.wire.faults.append(lost_answer("release_lock"))
+        world.wire.faults.append(lost_answer("release"))
         world.protocol.release(claim)
 
     world.at(1, release)
-    await world.live(3)
+    world.live(3)
     assert claim.released is True
-    assert len(world.asked("release_lock")) == 2
+    assert len(world.asked("release")) == 2
 
 
-async def test_a_second_release_does_nothing(world):
+def test_a_second_release_does_nothing(world):
     """Such as that of a with-block, while the first one has no answer yet."""
-    claim, sent = world.ask(), []
-
-    def answer(wire, sql, params, until):
-        sent.append(params[-1])
-        return wire.server.answer(sql, params)
+    claim = world.ask()
 
     def release():
         world.protocol.release(claim, 60.0)
         world.protocol.release(claim)
 
-    world.wire.faults.append(Fault("release_lock", answer))
     world.at(2, release)
-    await world.live(3)
-    assert sent == ["60000 ms"]
+    world.live(3)
+    assert len(world.asked('"60000 ms"')) == 1
+    assert len(world.asked('"release"')) == 1
 
 
-async def test_a_refusal_of_many_is_told_to_each_alone(world):
-    world.wire.faults.append(fails("enqueue_each", "53400"))
-    world.wire.faults.append(fails("enqueue_lock", "53400"))
+def test_a_hold_for_that_is_refused_releases_all_the_same(world):
+    claim = world.ask()
+
+    def strike(wire, sql, params, until):
+        first, _ = wire.server.answer(sql, params)
+        row = ["1", "error", None, "n", None, "lock", None, "53400", "no", "See max_hold_for."]
+        return [first, row + [None] * 5]
+
+    def release():
+        world.wire.faults.append(Fault("release", strike))
+        world.protocol.release(claim, 1e6)
+
+    world.at(1, release)
+    world.live(2)
+    assert isinstance(claim.error, errors.LimitExceeded)
+    assert len(world.asked("1000000000 ms")) == 1
+    assert len(world.asked("release")) == 2
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_of_an_item_is_told_to_its_caller_alone(world):
+    world.server.refused["n0"] = "53400"
     claims = [world.ask(f"n{i}") for i in range(3)]
     states = []
     world.at(1, lambda: states.extend(claim.state for claim in claims))
-    await world.live(1.5)
+    world.live(1.5)
     assert states == [OVER, HELD, HELD]
     assert isinstance(claims[0].error, errors.LimitExceeded)
 
 
-async def test_what_passes_is_tried_again_and_what_does_not_is_told(world):
-    world.wire.faults.append(fails("enqueue_lock", "55P03"))
-    claim = world.ask()
-    denied = world.ask("m", attempt=True)
-    world.wire.faults.append(fails("acquire_lock", "42501"))
+def test_an_error_of_a_call_is_found_by_sending_each_alone(world):
+    """As where a name cannot be converted to the server's encoding."""
+
+    def strike(wire, sql, params, until):
+        wire.faults.append(Fault('"bad"', strike))
+        raise errors.of_server("22P05", "no such character")
+
+    world.wire.faults.append(Fault('"bad"', strike))
+    claims = [world.ask(name) for name in ("a", "bad", "c")]
     states = []
-    world.at(1, lambda: states.extend((claim.state, denied.error.sqlstate)))
-    await world.live(1.5)
-    assert states == [HELD, "42501"]
+    world.at(1, lambda: states.extend(claim.state for claim in claims))
+    world.live(2)
+    assert states == [HELD, OVER, HELD]
+    assert isinstance(claims[1].error, errors.InvalidRequest)
+    assert len(world.asked('"bad"')) == 2
 
 
-async def test_a_call_is_tried_again_while_its_caller_waits(world):
-    world.wire.faults.extend(fails("proclaim", "55P03") for _ in range(3))
-    answers = []
+def test_what_passes_is_tried_again_and_what_does_not_is_told(world):
+    world.server.refused.update(n="55P03", m="42501", k="55P03")
+    claim, denied, busy = world.ask(), world.ask("m", attempt=True), world.ask("k", attempt=True)
+    states = []
+    world.at(0.5, world.server.refused.clear)
+    world.at(1, lambda: states.extend((claim.state, denied.error.sqlstate, busy.error.sqlstate)))
+    world.live(1.5)
+    assert states == [HELD, "42501", "55P03"]
+    assert 2 < len(world.asked('"n"')) < 9
 
-    async def call(reads):
-        try:
-            await world.protocol.ask_server("SELECT {s}.proclaim($1)", "x", reads=reads)
-        except errors.Error as error:
-            answers.append(error)
 
-    def refused(sqlstate, times=1):
-        world.wire.faults.extend(fails("proclaim", sqlstate) for _ in range(times))
-
-    world.wire.server.answer = lambda sql, params, old=world.server.answer: (
-        [["t"]] if "proclaim" in sql else old(sql, params)
-    )
+def test_a_statement_is_tried_again_while_its_caller_waits(world):
     calls = []
-    world.at(1, lambda: calls.append(asyncio.ensure_future(call(False))))
-    world.at(2, lambda: calls.append(asyncio.ensure_future(call(False))) or refused("57014"))
-    world.at(3, lambda: calls.append(asyncio.ensure_future(call(True))) or refused("57014"))
-    await world.live(4)
-    await asyncio.gather(*calls)
-    times = [round(time, 1) for time in world.asked("proclaim")]
-    assert times == [1.0, 1.1, 1.2, 1.3, 2.0, 3.0, 3.1]
-    assert [type(answer) for answer in answers] == [errors.OutcomeUnknown]  # perhaps it was done
+
+    def read(sqlstate):
+        world.wire.faults.append(fails("current_leader", sqlstate))
+        calls.append(world.protocol.read("SELECT * FROM {s}.current_leader($1)", "e"))
+
+    world.at(1, lambda: read("55P03"))
+    world.at(2, lambda: read("42501"))
+    world.live(3)
+    assert [round(time, 1) for time in world.asked("current_leader")] == [1.0, 1.1, 2.0]
+    assert calls[0].answer == [["me", "7"]]
+    assert isinstance(calls[1].answer, errors.AccessDenied)
 
 
-async def test_an_own_ttl_has_a_lease_of_its_own(world):
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_own_ttl_has_a_lease_of_its_own(world):
     claim = world.ask(ttl=2.0)
     other = world.ask("m", ttl=2.0)
     world.at(5, lambda: [world.protocol.release(c) for c in (claim, other)])
     leases = []
     world.at(4.9, lambda: leases.append(len(world.server.leases)))
     world.at(7, lambda: leases.append(len(world.server.leases)))
-    await world.live(8)
+    world.live(8)
     assert leases == [2, 1]
     assert (claim.released, other.released) == (True, True)
 
 
-async def test_a_session_that_ended_opens_again(world):
+def test_a_session_that_ended_opens_again(world):
     claim = world.ask()
     world.at(1, lambda: world.server.end(world.protocol.main.id))
 
@@ -587,53 +760,73 @@ async def test_a_session_that_ended_opens_again(world):
     world.at(4, again)
     states = []
     world.at(5, lambda: states.extend((claim.state, claims[0].state, world.protocol.state)))
-    await world.live(6)
+    world.live(6)
     assert states == [LOST, HELD, "connected"]
 
 
-async def test_an_attempt_that_is_refused_holds_nothing(world):
+def test_a_lease_that_is_not_durable_yet_is_not_lost(world):
+    """A disk that stops: nothing is told to be held, and the session goes on."""
+
+    def strike(wire, sql, params, until):
+        if world.clock.now < 1030:
+            wire.faults.append(Fault("lease_sync", strike))
+        rows = wire.server.answer(sql, params)
+        rows[0][10] = None
+        return rows
+
+    world.server.durable = False
+    world.wire.faults.append(Fault("lease_sync", strike))
+    claim = world.ask()
+    states = []
+    world.at(25, lambda: states.append((world.protocol.state, claim.state)))
+    world.at(31, lambda: setattr(world.server, "durable", True))
+    world.at(33, lambda: states.append((world.protocol.state, claim.state)))
+    world.live(34)
+    assert states == [("connected", WAITING), ("connected", HELD)]
+
+
+def test_an_attempt_that_is_refused_holds_nothing(world):
     world.server.take("lock", "n", "somebody", "0")
     claim = world.ask(attempt=True)
     world.at(1, lambda: None)
-    await world.live(1.5)
+    world.live(1.5)
     assert isinstance(claim.error, errors.NotAcquired)
     assert len(world.server.rows) == 1
 
 
-async def test_two_holds_of_a_session_exclude_each_other(world):
-    first, second = world.ask(), world.ask()
-    states = []
-    world.at(1, lambda: states.extend((first.state, second.state)))
-    world.at(2, lambda: world.protocol.release(first))
-    world.at(8, lambda: states.append(second.state))
-    await world.live(9)
-    assert states == [HELD, WAITING, HELD]
-    assert first.owner != second.owner
+def test_others_have_their_turn_while_calls_are_made_without_end(world):
+    calls = []
+
+    def ask():
+        if world.clock.now < 1002:
+            claim = world.ask(f"n{world.clock.now}")
+            claim.wakers.append(ask)
+
+    def others():
+        calls.append(world.protocol.read("SELECT * FROM {s}.current_leader($1)", "e"))
+
+    world.at(1, ask)
+    world.at(1.5, others)
+    world.at(1.6, lambda: calls.append(calls[0].answer))
+    world.live(3)
+    assert calls[1] is not None
 
 
-async def test_closing_revokes_and_tells(world):
+def test_closing_revokes_and_tells(world):
     held, waiting = world.ask(), world.ask()
-    world.at(1, lambda: None)
+    told = []
+    world.at(1, lambda: world.protocol.observe(Observer("e", told.append)))
     world.at(2, lambda: world.protocol.close(1.0))
-    await world.protocol.run()
+    world.server.answer, answer = (lambda sql, params: [] if "history" in sql else answer(sql, params)), world.server.answer
+    world.run()
     assert (held.state, waiting.state) == (OVER, OVER)
     assert isinstance(waiting.error, errors.Canceled)
     assert world.server.leases == {}
     assert world.server.rows == []
+    assert told[0] is None
+    assert len(told) == 2
     with pytest.raises(errors.Canceled):
         world.ask()
-
-
-async def test_no_wait_lasts_beyond_the_deadline(monkeypatch):
-    """Whatever is waited for: the loss is told then."""
-    monkeypatch.setattr("lock_election._wire.MAX_SLICE", 1000.0)
-    world = World()
-    wire = PgWire("", world.protocol)
-    ticks = []
-    monkeypatch.setattr(world.protocol, "next_deadline", lambda: world.clock.now)
-    monkeypatch.setattr(world.protocol, "tick", lambda: ticks.append(world.clock.now))
-    assert await asyncio.wait_for(wire._wait(world.clock.now + 1000.0), 20) is False
-    assert ticks == [world.clock.now]
 
 
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="this platform has no such clock")
@@ -669,13 +862,3 @@ def test_errors_by_sqlstate():
         assert str(error) == "message (hint)"
     assert errors.breaks(errors.of_server("57P03", "")) is True
     assert errors.breaks(errors.of_server("57014", "")) is False
-
-
-def test_the_server_of_the_tests():
-    server = Server()
-    lease = server.answer("s.grant_lease(", ["1"])[0][0]
-    first = server.answer("s.enqueue_lock(", ["n", "a", lease])[0]
-    second = server.answer("s.enqueue_lock(", ["n", "b", lease])[0]
-    assert (first[1], second[1]) == ("t", "f")
-    server.drop("n", first[0])
-    assert server.rows[0]["granted"]

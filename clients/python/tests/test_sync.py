@@ -1,8 +1,10 @@
 """Sessions for threads, on a server."""
 
+import contextlib
 import gc
 import math
 import os
+import signal
 import socket
 import threading
 import time
@@ -223,7 +225,7 @@ def test_wrong_arguments_of_connect_and_close(session):
 
 def test_a_handler_of_a_signal_closes_the_session_in_the_middle_of_a_call(name):
     session = lock_election.connect()
-    with session._gate:  # where a signal may come
+    with session._mutex:  # where a signal may come
         session.close()
         with pytest.raises(lock_election.Canceled):
             session.lock(name).acquire()
@@ -321,18 +323,82 @@ def test_run_can_be_canceled(session, name, db):
         assert result == [None]
 
 
-def test_a_loss_is_told_while_the_session_is_stuck(name, db):
-    """As where libpq does not return."""
-    with lock_election.connect(ttl=0.5) as session:
+def test_a_loss_is_told_while_the_server_does_not_answer(name, db):
+    """Also to the thread that makes the call itself."""
+    with lock_election.connect(ttl=1) as session:
         hold = session.lock(name).acquire()
-        stuck = threading.Event()
-        session._post(stuck.wait, 20)
-        assert hold.lost.wait(10)
-        assert not hold.valid
-        with psycopg.connect() as work, pytest.raises(lock_election.LockLost):
-            hold.fence(work)
-        stuck.set()
+        with psycopg.connect() as work:
+            manager = "backend_type = 'lock_election manager' AND datname = current_database()"
+            pid = db.execute(f"SELECT pid FROM pg_stat_activity WHERE {manager}").fetchone()[0]
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                thread, result = in_thread(session.lock(name + " other").acquire)
+                assert hold.lost.wait(10)
+                assert not hold.valid
+                with pytest.raises(lock_election.LockLost):
+                    hold.fence(work)
+                thread.join()
+                assert isinstance(result[0], lock_election.LockLost)
+            finally:
+                os.kill(pid, signal.SIGCONT)
         assert hold.release() is False
+
+
+@contextlib.contextmanager
+def interrupted(after):
+    """SIGALRM raises KeyboardInterrupt, as SIGINT does, after so many seconds."""
+
+    def interrupt(*unused):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, after)
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_an_interrupt_at_any_moment_leaves_the_session_to_the_others(session, name):
+    """The thread that makes a call goes away: its call is finished, and what it was granted is given back."""
+    end, pairs = threading.Event(), [0]
+
+    def ask():
+        while not end.is_set():
+            with session.lock(f"{name} other"):
+                pairs[0] += 1
+
+    thread, _ = in_thread(ask)
+    for i in range(200):
+        with interrupted(0.0001 + i * 0.00002):
+            for _ in range(100):
+                session.lock(name).acquire().release()
+    seen = pairs[0]
+    until(lambda: pairs[0] > seen + 10)
+    end.set()
+    thread.join()
+    with session.lock(name, wait=10):
+        assert session.state == "connected"
+
+
+def test_a_cancel_reaches_the_thread_that_makes_the_call(session, name, db):
+    """It does not wait for the answer."""
+    lock = session.lock(name)
+    manager = "backend_type = 'lock_election manager' AND datname = current_database()"
+    pid = db.execute(f"SELECT pid FROM pg_stat_activity WHERE {manager}").fetchone()[0]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        thread, result = in_thread(lock.acquire)
+        until(lambda: session._driver == thread.ident)
+        lock.cancel()
+        thread.join(5)
+        assert isinstance(result[0], lock_election.Canceled)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    with session.lock(name, wait=5):
+        pass
 
 
 def test_waiters_are_granted_while_others_ask_without_end(session, name, db):
@@ -553,7 +619,7 @@ def test_an_error_in_the_client_ends_all_calls(db, name, monkeypatch):
         def fails(*unused):
             raise RuntimeError("a bug")
 
-        monkeypatch.setattr(session._inner._protocol, "_step", fails)
+        monkeypatch.setattr(session._protocol, "_gather", fails)
         with pytest.raises(lock_election.Error):
             session.lock(name, wait=5).acquire()
         for call in (session.reopen, session.once(name, hold_for=1)(print), lambda: session.election(name).run(print)):

@@ -486,7 +486,8 @@ class Protocol(Request):
             self.turned = True
             job = self._turn(min(self.leases.values(), key=lambda lease: lease.renew_at))
         elif now >= self.pause_until:
-            job = (turned and self._other(now)) or self._asked(now) or self._other(now)
+            first = turned or any(observer.after is None for observer in self.observers)
+            job = (self._other(now) if first else None) or self._asked(now) or self._other(now)
         return None if job is None else self._guarded(job)
 
     def _asked(self, now: float) -> Optional[Job]:
@@ -501,6 +502,9 @@ class Protocol(Request):
         return None
 
     def _other(self, now: float) -> Optional[Job]:
+        for observer in self.observers:
+            if now >= observer.due:
+                return self._observe(observer)
         wanted = self._wanted() if self.listening or self.observers or self._waits() else set()
         if self.listens is not False and wanted - self.listening:
             return self._listen(wanted - self.listening)
@@ -508,9 +512,6 @@ class Protocol(Request):
             return self._call()
         if self.revoke:
             return self._revoke()
-        for observer in self.observers:
-            if now >= observer.due:
-                return self._observe(observer)
         if not self.listening - wanted:
             self.unlisten_at = NEVER
         elif self.unlisten_at == NEVER:
@@ -532,7 +533,7 @@ class Protocol(Request):
         if not self.connected:
             due = self.connect_at
         else:
-            due = self.unlisten_at
+            due = 0.0 if self.calls or self.revoke else self.unlisten_at
             for lease in self.leases.values():
                 due = min(due, 0.0 if lease.asks or lease.back or lease.ops or lease.state is NEW else lease.poll_at)
             for observer in self.observers:
@@ -859,8 +860,8 @@ class Protocol(Request):
         """What has become of an item."""
         event, token = row[1], row[2]
         error = errors.of_server(row[7] or "", row[8] or "", row[9]) if event == "error" else None
-        if error is not None and errors.passes(error):
-            self._pause()
+        if (error is not None and errors.passes(error)) or (event == "pending" and request not in lease.asks):
+            self._pause()  # it is sent again
         if isinstance(request, tuple):  # a ghost
             if error is None or not errors.passes(error):
                 lease.ghosts.pop(request, None)
