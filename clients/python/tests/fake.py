@@ -6,7 +6,8 @@ from collections import deque
 from lock_election import _errors as errors
 from lock_election._protocol import Broken, Protocol
 
-COLUMNS = "item event token name owner kind reason sqlstate message hint validity incarnation news complete channel".split()
+COLUMNS = ["item", "event", "token", "name", "owner", "kind", "reason", "sqlstate", "message", "hint"]
+COLUMNS += ["validity", "incarnation", "news", "complete", "channel"]
 
 
 class Server:

@@ -254,7 +254,7 @@ async def test_an_error_in_the_client_ends_all_calls(name, db, monkeypatch):
         waiting = asyncio.create_task(session.lock(name).acquire())
         await until(lambda: waiters(db, name) == 1)
 
-        def fails(*unused):
+        def fails(*unused, **more):
             raise RuntimeError("a bug")
 
         monkeypatch.setattr(session._protocol, "_gather", fails)

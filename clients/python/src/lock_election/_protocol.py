@@ -284,7 +284,7 @@ class Protocol(Request):
         self.failures = 0  # of connections and renewals, since the last renewal that succeeded
         self.connect_at = self.pause_until = 0.0
         # of the session
-        self.turned = False  # the last job was a turn
+        self.turned = self.is_turn = False  # the last job was a turn, and so is the one that next_job() tells
         self.opened = self.ending = self.finished = False
         self.end_error: Optional[Error] = None  # why it has ended
         self.trouble: Optional[Error] = None  # the last failure of the connection
@@ -475,7 +475,7 @@ class Protocol(Request):
         """What uses the connection next, the most urgent first. It begins when it is run."""
         now = self.clock()
         job: Optional[Job] = None
-        turned, self.turned = self.turned, False
+        self.is_turn = False
         if self.ending:
             return None
         if self.close_until is not None or (self.end_error is not None and not self.opened):
@@ -483,12 +483,11 @@ class Protocol(Request):
         if not self.connected:
             job = self._connect() if now >= self.connect_at else None
         elif any(lease.renew_at <= now for lease in self.leases.values()):
-            self.turned = True
+            self.is_turn = True
             job = self._turn(min(self.leases.values(), key=lambda lease: lease.renew_at))
         elif now >= self.pause_until:
-            first = turned or any(observer.after is None for observer in self.observers)
-            job = (self._other(now) if first else None) or self._asked(now) or self._other(now)
-        return None if job is None else self._guarded(job)
+            job = (self._other(now) if self.turned else None) or self._asked(now) or self._other(now)
+        return None if job is None else self._guarded(job, self.is_turn)
 
     def _asked(self, now: float) -> Optional[Job]:
         for lease in self.leases.values():
@@ -497,17 +496,17 @@ class Protocol(Request):
             if lease.state is LIVE and (
                 lease.asks or lease.back or lease.ops or lease.ghosts or now >= lease.poll_at
             ):  # fmt: skip
-                self.turned = True
+                self.is_turn = True
                 return self._turn(lease)
         return None
 
     def _other(self, now: float) -> Optional[Job]:
-        for observer in self.observers:
-            if now >= observer.due:
-                return self._observe(observer)
         wanted = self._wanted() if self.listening or self.observers or self._waits() else set()
         if self.listens is not False and wanted - self.listening:
             return self._listen(wanted - self.listening)
+        for observer in self.observers:
+            if now >= observer.due:
+                return self._observe(observer)
         if self.calls:
             return self._call()
         if self.revoke:
@@ -548,7 +547,8 @@ class Protocol(Request):
             watch = min(watch, self.clock() + MAX_SLICE)
         return watch if self.close_until is None else min(watch, self.close_until)
 
-    def _guarded(self, job: Job) -> Job:
+    def _guarded(self, job: Job, is_turn: bool) -> Job:
+        self.turned = is_turn
         try:
             yield from job
         except Broken as broken:

@@ -434,7 +434,7 @@ class Session(SessionBase):
         if self._job is not None or protocol.finished:
             return None
         job = protocol.next_job()
-        if job is None or not protocol.turned:
+        if job is None or not protocol.is_turn:
             if job is not None or protocol.due() < self._sleeps_until:
                 self._wake()
             return None
@@ -493,7 +493,7 @@ class Session(SessionBase):
                 if protocol.due() < self._sleeps_until:
                     self._wake()
                 return
-            if protocol.turned:
+            if protocol.is_turn:
                 for lease in protocol.leases.values():
                     for requests in (lease.asks, lease.back, lease.ops):
                         first: Any = next(iter(requests), None)
