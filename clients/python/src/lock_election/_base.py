@@ -33,6 +33,7 @@ PERMITS = (1, 2**31 - 1)
 DEFAULT: Any = object()
 
 T = TypeVar("T")
+H = TypeVar("H")
 Steps = Generator[Tuple[Request, float], None, T]
 
 
@@ -132,9 +133,6 @@ def check_callable(what: str, function: object, of_threads: bool = False) -> Non
 def check_on_lost(on_lost: object, of_threads: bool = False) -> None:
     if on_lost is not None:
         check_callable("on_lost", on_lost, of_threads)
-
-
-H = TypeVar("H")
 
 
 class Entered(Generic[H]):
@@ -287,19 +285,20 @@ class SessionBase:
                 if claim.state is WAITING or interrupted:
                     protocol.over(claim, error)
 
-    def _try_each(self, names: Iterable[str], shared: bool) -> Steps[List[Claim]]:
+    def _try_each(self, names: Iterable[str], shared: bool, make: Callable[[Claim], H]) -> Steps[List[Optional[H]]]:
         kind = "shared" if check_flag("shared", shared) else "lock"
         several = list(names) if isinstance(names, (list, tuple)) else names
         if several == []:
             return []
         claims = [self._protocol.ask(kind, [name], None, True, None) for name in check_names(several)]
+        holds = [make(claim) for claim in claims]  # as in LockBase._claim()
         yield from self._settle(claims, None)
         for claim in claims:
             if claim.state is not HELD and not isinstance(claim.error, errors.NotAcquired):
                 for other in claims:
                     self._protocol.release(other)
                 raise claim.error or errors.Unavailable("no answer")
-        return claims
+        return [hold if claim.state is HELD else None for claim, hold in zip(claims, holds)]
 
     def _release(self, claim: Claim, hold_for: Duration) -> Steps[Optional[bool]]:
         protocol = self._protocol
@@ -366,9 +365,11 @@ class LockBase(Generic[S, H]):
         self._entered: Entered[H] = Entered()
         self._waiting: List[Claim] = []
 
-    def _claim(self, wait: Seconds) -> Steps[Claim]:
+    def _claim(self, wait: Seconds, make: Callable[[Claim], T]) -> Steps[T]:
+        """What it makes is there before the grant: if the caller is interrupted then, it gives it back."""
         seconds = self._wait if wait is DEFAULT else check_wait(wait)
         claim = self._session._protocol.ask(self._kind, self._names, self._ttl, seconds == 0, self._last)
+        hold = make(claim)
         self._waiting.append(claim)
         try:
             yield from self._session._settle([claim], seconds)
@@ -376,7 +377,7 @@ class LockBase(Generic[S, H]):
             self._waiting.remove(claim)
         if claim.state is not HELD:
             raise claim.error or errors.Canceled("it was released")
-        return claim
+        return hold
 
     def cancel(self) -> None:
         """Ends the waits of this object in other threads or tasks, with Canceled."""
@@ -408,14 +409,14 @@ class ElectionBase(Generic[S]):
         rows: Rows = yield from self._session._answered(call)
         return Leader(rows[0][0] or "", int(rows[0][1] or 0)) if rows else None
 
-    def _stand(self) -> Steps[Optional[Claim]]:
+    def _stand(self, make: Callable[[Claim], T]) -> Steps[Optional[T]]:
         """Until it is elected, whatever passes meanwhile; None: canceled."""
         failures = 0
         now = self._session._protocol.clock
         while not self._canceled:
             try:
                 yield from self._session._reopen()
-                return (yield from self._standing._claim(None))
+                return (yield from self._standing._claim(None, make))
             except errors.Canceled:
                 break
             except errors.Error as error:

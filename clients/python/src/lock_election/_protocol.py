@@ -338,13 +338,15 @@ class Protocol(Request):
         """Ends a wait or a hold; what the server has of it is given back, if need be when its answer is here."""
         if claim.state not in (WAITING, HELD):
             return
+        held = claim.state is HELD
         claim.state, claim.error = OVER, error
         claim.lease.queued.pop(claim, None)
         if claim.phase is NEW:
             self._done(claim)
         elif claim.phase in (QUEUED, GRANTED):
             self._give_back(claim)
-        claim.ended()
+        if held:
+            claim.ended()
         claim.wake()
 
     def release(self, claim: Claim, hold_for: float = 0.0) -> None:
@@ -355,10 +357,11 @@ class Protocol(Request):
 
     def lost(self, claim: Claim, error: Error) -> None:
         """The server has nothing of it any more, or only some names of several."""
-        if claim.state is HELD:
-            log.warning("lost %s: %s", claim, error)
+        held = claim.state is HELD
         if claim.state in (WAITING, HELD):
             claim.state, claim.error = LOST, error
+        if held:
+            log.warning("lost %s: %s", claim, error)
             claim.ended()
         claim.released = False
         if len(claim.names) > 1 and claim.lease.state is LIVE:

@@ -42,7 +42,7 @@ from ._base import (
     once_ttl,
 )
 from ._fence import fence
-from ._protocol import END, HELD, LOST, MAX_SLICE, NEVER, Broken, Claim, Job, Leader, Observer, Request
+from ._protocol import END, LOST, MAX_SLICE, NEVER, Broken, Claim, Job, Leader, Observer, Request
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
@@ -157,7 +157,7 @@ class Lock(LockBase["Session", Hold]):
         or close(). LimitExceeded, AccessDenied, InvalidRequest, NotInstalled. Unavailable: wait is 0, and the server
         has not answered.
         """
-        return Hold(self._session, self._session._run(self._claim(wait)), self._on_lost)
+        return self._session._run(self._claim(wait, lambda claim: Hold(self._session, claim, self._on_lost)))
 
     def try_acquire(self) -> Optional[Hold]:
         """None: somebody else has it, or is queued for it. Errors as acquire()."""
@@ -211,7 +211,8 @@ class Election(ElectionBase["Session"]):
     def campaign(self, wait: Seconds = None, on_lost: OnLost = None) -> Term:
         """Stands for election, and waits to be elected. Waits and errors as Lock.acquire()."""
         check_on_lost(on_lost, of_threads=True)
-        return Term(self._session, self._session._run(self._standing._claim(wait)), on_lost)
+        steps = self._standing._claim(wait, lambda claim: Term(self._session, claim, on_lost))
+        return self._session._run(steps)
 
     def leader(self) -> Optional[Leader]:
         """Who leads? None: nobody. Unavailable: the server does not answer."""
@@ -230,10 +231,10 @@ class Election(ElectionBase["Session"]):
         """
         check_callable("lead", lead, of_threads=True)
         while True:
-            claim = self._session._run(self._stand())
-            if claim is None:
+            term = self._session._run(self._stand(lambda claim: Term(self._session, claim)))
+            if term is None:
                 return None
-            with Term(self._session, claim) as term:
+            with term:
                 try:
                     result = lead(term, term.lost)
                     if term.valid or self._session._protocol.forked:
@@ -298,8 +299,7 @@ class Session(SessionBase):
     ) -> List[Optional[Hold]]:
         """Each of these for itself, without waiting: its hold, or None where somebody else has it."""
         check_on_lost(on_lost, of_threads=True)
-        claims = self._run(self._try_each(names, shared))
-        return [Hold(self, claim, on_lost) if claim.state is HELD else None for claim in claims]
+        return self._run(self._try_each(names, shared, lambda claim: Hold(self, claim, on_lost)))
 
     def election(self, name: str, value: Optional[str] = None, *, ttl: Seconds = None) -> Election:
         """An election; `value` is the text that everybody sees of this candidate while it leads: 1 to 4096 bytes.

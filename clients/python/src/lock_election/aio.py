@@ -52,7 +52,7 @@ from ._base import (
     once_ttl,
 )
 from ._fence import fence
-from ._protocol import END, HELD, LOST, NEVER, Broken, Claim, Job, Leader, Observer
+from ._protocol import END, LOST, NEVER, Broken, Claim, Job, Leader, Observer
 from ._wire import PgWire
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Lock(LockBase["Session", Hold]):
         or close(). LimitExceeded, AccessDenied, InvalidRequest, NotInstalled. Unavailable: wait is 0, and the server
         has not answered.
         """
-        return Hold(self._session, await self._session._run(self._claim(wait)), self._on_lost)
+        return await self._session._run(self._claim(wait, lambda claim: Hold(self._session, claim, self._on_lost)))
 
     async def try_acquire(self) -> Optional[Hold]:
         """None: somebody else has it, or is queued for it. Errors as acquire()."""
@@ -205,7 +205,8 @@ class Election(ElectionBase["Session"]):
     async def campaign(self, wait: Seconds = None, on_lost: OnLost = None) -> Term:
         """Stands for election, and waits to be elected. Waits and errors as Lock.acquire()."""
         check_on_lost(on_lost)
-        return Term(self._session, await self._session._run(self._standing._claim(wait)), on_lost)
+        steps = self._standing._claim(wait, lambda claim: Term(self._session, claim, on_lost))
+        return await self._session._run(steps)
 
     async def leader(self) -> Optional[Leader]:
         """Who leads? None: nobody. Unavailable: the server does not answer."""
@@ -224,10 +225,9 @@ class Election(ElectionBase["Session"]):
         """
         check_callable("lead", lead)
         while True:
-            claim = await self._session._run(self._stand())
-            if claim is None:
+            term = await self._session._run(self._stand(lambda claim: Term(self._session, claim)))
+            if term is None:
                 return None
-            term = Term(self._session, claim)
             try:
                 result = await lead(term, term.lost)
                 if term.valid or self._session._protocol.forked:
@@ -292,8 +292,7 @@ class Session(SessionBase):
     ) -> List[Optional[Hold]]:
         """Each of these for itself, without waiting: its hold, or None where somebody else has it."""
         check_on_lost(on_lost)
-        claims = await self._run(self._try_each(names, shared))
-        return [Hold(self, claim, on_lost) if claim.state is HELD else None for claim in claims]
+        return await self._run(self._try_each(names, shared, lambda claim: Hold(self, claim, on_lost)))
 
     def election(self, name: str, value: Optional[str] = None, *, ttl: Seconds = None) -> Election:
         """An election; `value` is the text that everybody sees of this candidate while it leads: 1 to 4096 bytes.
