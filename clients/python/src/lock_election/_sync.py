@@ -42,7 +42,7 @@ from ._base import (
     once_ttl,
 )
 from ._fence import fence
-from ._protocol import END, LOST, MAX_SLICE, NEVER, Broken, Claim, Job, Leader, Observer, Request
+from ._protocol import END, LOST, MAX_SLICE, NEVER, Broken, Claim, Job, Leader, Observer
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
@@ -385,16 +385,27 @@ class Session(SessionBase):
         error: Optional[BaseException] = None
         try:
             while True:
+                changed = threading.Lock()
+                wake = functools.partial(self._end_wait, changed)
                 with self._mutex:
                     request, until = steps.send(None) if error is None else steps.throw(error)
-                try:
                     if handler:
                         raise errors.Unavailable("a handler of a signal, in the middle of another call, cannot wait")
-                    self._await(request, until)
+                    job = self._take()
+                    if job is None:
+                        changed.acquire()
+                        request.wakers.append(wake)
+                try:
+                    if job is not None:
+                        self._drive(until)
+                    else:
+                        left = max(until - self._protocol.clock(), 0.0)
+                        changed.acquire(True, -1 if until == NEVER else min(left, threading.TIMEOUT_MAX))
                 except BaseException as failure:
                     error = failure
-                    if self._driver == threading.get_ident():
-                        self._hand_over()
+                if job is None:
+                    with self._mutex, contextlib.suppress(ValueError):
+                        request.wakers.remove(wake)
         except StopIteration as stop:
             result: T = stop.value
             return result
@@ -403,30 +414,15 @@ class Session(SessionBase):
                 return None  # type: ignore[return-value]
             raise
         finally:
+            with self._mutex:
+                steps.close()
+                if self._driver == threading.get_ident():  # it was interrupted
+                    self._hand_over()
             self._pass_on()
 
-    def _await(self, request: Request, until: float) -> None:
-        """Makes the next call, or waits for the request's next change."""
-        changed = threading.Lock()
-
-        def wake() -> None:
-            self._woken += 1
-            changed.release()
-
-        with self._mutex:
-            job = self._take()
-            if job is None:
-                changed.acquire()
-                request.wakers.append(wake)
-        if job is not None:
-            self._drive(until)
-            return
-        left = until - self._protocol.clock()
-        try:
-            changed.acquire(True, min(max(left, 0.0), threading.TIMEOUT_MAX) if until < NEVER else -1)
-        finally:
-            with self._mutex, contextlib.suppress(ValueError):
-                request.wakers.remove(wake)
+    def _end_wait(self, changed: Any) -> None:
+        self._woken += 1
+        changed.release()
 
     def _take(self) -> Optional[Job]:
         """The next job, for a caller: it makes calls, and leaves all else to the session's own thread."""

@@ -53,10 +53,6 @@ _REFUSALS = (
 )
 
 
-def text(value: Optional[bytes]) -> Optional[str]:
-    return None if value is None else bytes(value).decode()
-
-
 @contextlib.contextmanager
 def libpq() -> Iterator[None]:
     """Makes errors of libpq ours."""
@@ -297,8 +293,11 @@ class PgWire:
             if result.status == pq.ExecStatus.FATAL_ERROR:
                 failure = failure or self._failure(result)
             else:
-                columns = range(result.nfields)
-                rows = [[text(result.get_value(row, column)) for column in columns] for row in range(result.ntuples)]
+                columns, value = range(result.nfields), result.get_value
+                rows = [
+                    [None if (found := value(row, column)) is None else found.decode() for column in columns]
+                    for row in range(result.ntuples)
+                ]
         self._notified(conn)
         if conn.status != pq.ConnStatus.OK:
             raise Broken(failure or errors.Unavailable(conn.error_message.decode(errors="replace").strip()))
