@@ -2,8 +2,8 @@
 
     python clients/python/bench/pairs.py [SECONDS] [ROUNDS]
 
-Each way is measured in turns, ROUNDS times; the median of the rounds is printed. The bare driver does what the client
-asks for: enqueue_lock on a lease, and release_lock.
+Each way is measured in turns, ROUNDS times; the median of the rounds is printed. The bare driver makes two statements
+a pair, acquire_lock and release_lock, over a connection for each worker.
 """
 
 import asyncio
@@ -19,8 +19,6 @@ from lock_election import aio
 
 SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 5
-ENQUEUE = "SELECT * FROM enqueue_lock(%s, owner => %s, lease => %s)"
-RELEASE = "SELECT release_lock(%s, %s, NULL, true)"
 
 
 def bare(workers):
@@ -28,13 +26,11 @@ def bare(workers):
 
     def work(i, end):
         with psycopg.connect(autocommit=True) as db:
-            lease = db.execute("SELECT grant_lease('30 s')").fetchone()[0]
-            pairs = 0
+            pairs, name = 0, f"bench {i}"
             while time.perf_counter() < end:
-                token = db.execute(ENQUEUE, (f"bench {i}", f"{i}-{pairs}", lease)).fetchone()[0]
-                db.execute(RELEASE, (f"bench {i}", token))
+                token = db.execute("SELECT acquire_lock(%s)", (name,)).fetchone()[0]
+                db.execute("SELECT release_lock(%s, %s)", (name, token))
                 pairs += 1
-            db.execute("SELECT revoke_lease(%s)", (lease,))
             return pairs
 
     return in_threads(workers, work)

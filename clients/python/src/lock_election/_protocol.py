@@ -492,6 +492,14 @@ class Protocol(Request):
             job = (self._other(now) if self.turned else None) or self._asked(now) or self._other(now)
         return None if job is None else self._guarded(job, self.is_turn)
 
+    def is_quiet(self) -> bool:
+        """Is nothing to be done but renewals?"""
+        if self.calls or self.revoke or self.observers or self.listening or len(self.leases) > 1:
+            return False
+        lease = self.main
+        busy = lease.asks or lease.back or lease.ops or lease.ghosts or lease.queued or lease.pending
+        return self.connected and lease.state is LIVE and not busy and lease.poll_at == NEVER and lease.renew_at > 0.0
+
     def _asked(self, now: float) -> Optional[Job]:
         for lease in self.leases.values():
             if lease.state is NEW and (lease is self.main or lease.asks):

@@ -485,6 +485,9 @@ class Session(SessionBase):
         with self._mutex:
             if self._job is not None or protocol.finished:
                 return
+            awake = min(protocol.clock() + MAX_SLICE, protocol.main.renew_at)
+            if protocol.is_quiet() and self._sleeps_until <= awake:
+                return
             if protocol.next_job() is None:
                 if protocol.due() < self._sleeps_until:
                     self._wake()
