@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -70,11 +71,34 @@ func (e *Election) Proclaim(ctx context.Context, candidate string) error {
 	if h == nil {
 		return fmt.Errorf("%w: %q does not lead", ErrLost, e.name)
 	}
-	r, err := e.s.ask(ctx, "SELECT %s.proclaim($1, $2, $3)", e.name, itoa(h.Token()), candidate)
-	if errors.Is(err, ErrUnavailable) {
+	answer, l := make(chan error, 1), h.lease
+	i := &item{action: "proclaim", names: []string{e.name}, number: itoa(h.Token()), value: candidate}
+	i.answer = func(err error) {
+		select {
+		case answer <- err:
+		default:
+		}
+	}
+	ctx, cancel := limited(ctx, l.ttl)
+	defer cancel()
+	e.s.mu.Lock()
+	defer e.s.mu.Unlock()
+	if e.s.expire(); h.over() {
+		return fmt.Errorf("%w: %q does not lead", ErrLost, e.name)
+	}
+	l.queue = append(l.queue, i)
+	e.s.join(ctx, l)
+	e.s.mu.Unlock()
+	var err error
+	select {
+	case err = <-answer:
+	case <-ctx.Done():
+		err = ended(ctx, "proclaim")
+	}
+	e.s.mu.Lock()
+	l.queue = slices.DeleteFunc(l.queue, func(other *item) bool { return other == i })
+	if err = e.s.troubled(err); errors.Is(err, ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", ErrUnknown, err)
-	} else if err == nil && string(r[0][0]) != "t" {
-		err = fmt.Errorf("%w: %q does not lead any more", ErrLost, e.name)
 	}
 	return err
 }
@@ -103,7 +127,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	if err != nil {
 		return Leader{}, err
 	}
-	return Leader{string(r[0][0]), number(r[0][1])}, nil
+	return Leader{r[0][0], number(r[0][1])}, nil
 }
 
 // Observe tells the present leader, and then each change in order, none missing. A zero Leader: nobody leads. The
@@ -134,10 +158,10 @@ const (
 // observe reads the history behind the last change that was told, at first the present leader. A notification only says
 // when to look.
 func (e *Election) observe(ctx context.Context, changes chan<- Leader) {
-	s, hint, interval := e.s, make(chan struct{}, 1), 4*deafSweep
+	s, hint, interval := e.s, make(chan struct{}, 1), 4*lookEvery
 	if r, err := s.ask(ctx, "SELECT %s.observe_election($1)", e.name); err == nil {
 		s.mu.Lock()
-		s.observers[hint], s.relisten = string(r[0][0]), true
+		s.observers[hint] = r[0][0]
 		s.wake()
 		s.mu.Unlock()
 		defer func() {
@@ -149,8 +173,8 @@ func (e *Election) observe(ctx context.Context, changes chan<- Leader) {
 	for sql, after := presentSQL, int64(0); ; {
 		r, _ := s.ask(ctx, sql, e.name, itoa(after))
 		for _, row := range r {
-			leader := Leader{string(row[3]), number(row[1])}
-			if how := string(row[2]); how != "elected" && how != "proclaimed" {
+			leader := Leader{row[3], number(row[1])}
+			if how := row[2]; how != "elected" && how != "proclaimed" {
 				leader = Leader{}
 			}
 			select {

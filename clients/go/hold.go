@@ -23,15 +23,6 @@ const (
 	kindTerm
 )
 
-// What the server has of a hold, as far as the session's goroutine knows.
-const (
-	phaseNew    = iota // nothing
-	phaseSent          // asked for, not answered
-	phaseQueued        // a place, or more
-	phaseGranted
-	phaseDone // nothing any more
-)
-
 // What the application has been told.
 const (
 	stateWaiting int32 = iota
@@ -45,9 +36,7 @@ type Hold struct {
 	lease *lease
 	kind  int
 	names []string
-	try   bool
 	wait  time.Duration // 0: no limit
-	last  string        // the mode, the number of permits or the candidate
 
 	state    atomic.Int32
 	token    atomic.Int64
@@ -57,15 +46,14 @@ type Hold struct {
 	cancel   context.CancelCauseFunc
 
 	// Under s.mu.
-	seq        int64  // the order of asking
-	owner      string // of the statement that asked
-	phase      int
-	channel    string // while it is queued
-	alone      bool   // travels with no other
-	impatient  bool   // the limit of its wait has passed: it enters no queue
-	err        error  // why it is over
+	owner      string
+	ask        *item // the request
+	queued     bool  // it has a place, and no grant
+	impatient  bool  // the limit of its wait has passed: it enters no queue
+	done       bool  // released is closed
+	err        error // why it is over
 	holdFor    time.Duration
-	releases   int // that were sent
+	giving     int // names that are being given back
 	releaseErr error
 }
 
@@ -156,24 +144,31 @@ func (s *Session) newHold(ctx context.Context, kind int, names []string, last st
 	if err := cmp.Or(set.err, set.checkLock(kind, try)); err != nil {
 		return nil, err
 	}
+	ask := &item{action: "enqueue_lock", names: slices.Clone(names)}
+	if try || set.waits && set.wait == 0 {
+		ask.action = "try_lock"
+	}
+	mode := "lock"
 	switch {
 	case set.permit:
-		kind, last = kindPermit, itoa(int64(set.permits))
+		kind, mode, ask.number = kindPermit, "permit", itoa(int64(set.permits))
 	case set.shared:
-		last = "shared"
-	case kind != kindTerm:
-		last = "exclusive"
+		mode = "shared"
+	case kind == kindTerm:
+		mode, ask.value = "candidate", last
 	}
-	h := &Hold{s: s, kind: kind, names: slices.Clone(names), last: last, try: try || set.waits && set.wait == 0,
-		wait: set.wait, lease: &lease{ttl: set.ttl}, ready: make(chan struct{}), released: make(chan struct{})}
-	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	return h, nil
+	ask.action = strings.Replace(ask.action, "lock", mode, 1)
+	ask.h = &Hold{s: s, kind: kind, names: ask.names, wait: set.wait, lease: &lease{ttl: set.ttl}, ask: ask,
+		ready: make(chan struct{}), released: make(chan struct{})}
+	ask.h.ctx, ask.h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return ask.h, nil
 }
 
-// await leaves holds to the session's goroutine to be asked for, and waits for all of them. nil is one that somebody else
-// holds; after another error all are given back.
+// await asks for holds, and waits for all of them. nil is one that somebody else holds; after another error all are given
+// back.
 func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
-	if holds[0].try {
+	start := time.Now()
+	if strings.HasPrefix(holds[0].ask.action, "try") {
 		var cancel context.CancelFunc
 		ctx, cancel = limited(ctx, holds[0].lease.ttl)
 		defer cancel()
@@ -183,19 +178,17 @@ func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 	s.expire()
 	for _, h := range holds {
 		h.lease = s.leaseOf(h.lease.ttl)
-		h.lease.holds++
 		s.number++
-		h.seq = s.number
-		s.holds[h] = struct{}{}
-		if s.asks = append(s.asks, h); s.err != nil {
-			s.finish(h, s.err)
+		h.owner = s.owner + itoa(s.number)
+		if h.lease.queue = append(h.lease.queue, h.ask); s.err != nil {
+			s.settle(h, s.err)
 		}
 	}
-	s.wake()
+	s.join(ctx, holds[0].lease)
 	s.mu.Unlock()
 	for _, h := range holds {
 		if h.wait > 0 {
-			s.bound(ctx, h)
+			s.bound(ctx, h, start)
 		}
 		select {
 		case <-h.ready:
@@ -205,7 +198,7 @@ func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 	s.mu.Lock()
 	for i, h := range holds {
 		if h.state.Load() == stateWaiting {
-			s.finish(h, s.tooLate(ctx, h.String()))
+			s.finish(h, s.troubled(ended(ctx, h.String())))
 		}
 		if errors.Is(h.err, ErrHeld) {
 			holds[i] = nil
@@ -218,14 +211,17 @@ func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 			s.finish(h, failed)
 		}
 	}
+	if failed != nil {
+		s.wake()
+	}
 	return failed
 }
 
 // bound ends a wait at its limit. Where the first answer is not there yet, that has the limit of any call, and no place is
 // taken any more.
-func (s *Session) bound(ctx context.Context, h *Hold) {
+func (s *Session) bound(ctx context.Context, h *Hold, start time.Time) {
 	limit := callLimit(h.lease.ttl)
-	for timer := time.NewTimer(h.wait); ; timer.Reset(limit - h.wait) {
+	for timer := time.NewTimer(time.Until(start.Add(h.wait))); ; timer.Reset(time.Until(start.Add(limit))) {
 		select {
 		case <-h.ready:
 			return
@@ -236,12 +232,13 @@ func (s *Session) bound(ctx context.Context, h *Hold) {
 		s.mu.Lock()
 		switch {
 		case h.state.Load() != stateWaiting:
-		case h.phase == phaseQueued:
+		case h.queued:
 			s.finish(h, ErrHeld)
 		case h.impatient || h.wait >= limit:
 			s.finish(h, s.unavailable(h))
 		}
 		h.impatient = true
+		s.wake()
 		s.mu.Unlock()
 	}
 }
@@ -251,23 +248,27 @@ func (s *Session) bound(ctx context.Context, h *Hold) {
 func (h *Hold) over() bool { return h.state.Load() == stateOver }
 
 func (s *Session) granted(h *Hold) {
-	if s.expire(); !h.over() {
-		s.leaveQueue(h)
-		h.phase = phaseGranted
-		h.state.Store(stateHeld)
-		close(h.ready)
+	if s.expire(); h.over() {
+		return
 	}
+	s.leaveQueue(h)
+	if l := h.lease; l.end.Load() == 0 { // a grant is told when it is durable, and so is its lease
+		l.end.Store(int64(s.deadline(l)))
+	}
+	h.state.Store(stateHeld)
+	close(h.ready)
+	s.told++
 }
 
 func (s *Session) leaveQueue(h *Hold) {
-	if h.channel != "" {
-		s.waiting--
-		s.relisten = s.relisten || s.waiting == 0
+	if h.queued {
+		h.lease.waiting--
+		h.lease.waitedAt = s.set.now()
 	}
-	h.channel = ""
+	h.queued = false
 }
 
-// finish ends a hold, granted or not. What the server has of it is given back; if the answer is still on its way, when
+// finish ends a hold, granted or not. What the server has of it is given back; if the reply is still on its way, when
 // that is here.
 func (s *Session) finish(h *Hold, err error) {
 	if h.over() {
@@ -276,28 +277,24 @@ func (s *Session) finish(h *Hold, err error) {
 	h.err = err
 	if h.state.Swap(stateOver) == stateWaiting {
 		close(h.ready)
+		s.told++
 	}
 	h.cancel(err)
 	s.leaveQueue(h)
-	if h.phase == phaseNew {
-		s.forget(h)
-	} else if h.phase != phaseSent {
-		s.gives = append(s.gives, h)
-		s.wake()
+	if h.lease.byToken[h.token.Load()] == h {
+		s.giveBack(h)
 	}
 }
 
 func (s *Session) forget(h *Hold) {
-	if h.phase == phaseDone {
+	if h.done {
 		return
 	}
-	h.phase = phaseDone
-	if _, ours := s.holds[h]; ours {
-		delete(s.holds, h)
-		delete(s.byToken, h.token.Load())
-		h.lease.holds--
-	}
+	h.done = true
+	delete(h.lease.byToken, h.token.Load())
+	delete(h.lease.open, h.owner)
 	close(h.released)
+	s.told++
 }
 
 // --- what is held ---
@@ -374,6 +371,9 @@ func (h *Hold) Unlock(ctx context.Context, opts ...UnlockOption) error {
 		h.releaseErr, h.holdFor = fmt.Errorf("%s is released, and not closed: %w", h, bad), 0
 	}
 	s.finish(h, ErrReleased)
+	if s.join(ctx, h.lease); h.done {
+		return h.releaseErr
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.limit(h.lease))
 	defer cancel()
 	s.mu.Unlock()

@@ -114,20 +114,33 @@ func WaitFor(d time.Duration) LockOption {
 type lease struct {
 	ttl      time.Duration
 	id       int64        // 0: not granted yet
-	deadline atomic.Int64 // in ns
+	end      atomic.Int64 // the local deadline in ns; 0: nothing is certain yet
+	bornAt   time.Duration
 	renewAt  time.Duration
-	swept    bool // since the last renewal
-	sweptAt  time.Duration
-	hints    []*Hold // that were announced
-	holds    int     // that are not done
+	lastAt   time.Duration // the time of the last call
+	waitedAt time.Duration // when the last wait was over
 	over     bool
+
+	call              int64  // the number of the last call
+	incarnation, news []byte // that the client has seen
+	channel           string
+	queue             []*item
+	open              map[string]*Hold // requests that were sent and not answered, by owner
+	byToken           map[int64]*Hold  // places and holds, also those that are being given back
+	waiting           int              // places
+	look              bool             // there may be news
+	bare              bool             // the next call has no items
+	alone             int              // so many items travel alone, to find the one that the server cannot read
+}
+
+func newLease(ttl time.Duration) *lease {
+	return &lease{ttl: ttl, open: map[string]*Hold{}, byToken: map[int64]*Hold{}}
 }
 
 // Session is safe for use by many goroutines. One serves a whole process.
 type Session struct {
 	set     options
 	owner   string // of all requests, before their number
-	self    string // the channel that tests LISTEN
 	dial    func(ctx context.Context, limit time.Duration) (*wire, error)
 	schema  atomic.Pointer[string]
 	done    chan struct{} // the session has ended
@@ -137,33 +150,26 @@ type Session struct {
 	cancel  context.CancelFunc
 
 	mu        sync.Mutex
-	err       error // why it has ended
-	trouble   error // the last of connection or renewal
+	err       error         // why it has ended
+	trouble   error         // the last of connection or renewal
+	failures  int           // of renewals and connections, since the last renewal that succeeded
+	retryAt   time.Duration // no connection is made before
 	closeAt   time.Duration
 	watchdog  *time.Timer
 	wire      *wire
+	busy      bool  // somebody uses the wire
+	idling    bool  // for notifications alone
+	turn      *turn // that is under way
+	half      *turn // whose maker has left
+	told      int   // how many callers were woken up
 	lease     *lease
 	leases    []*lease // the session's own first
-	holds     map[*Hold]struct{}
-	byToken   map[int64]*Hold
-	gives     []*Hold // to give back
-	asks      []*Hold // to ask for
 	queries   []*query
+	askAt     time.Duration            // no query is sent before
+	asked     bool                     // the last statement was a query
 	observers map[chan struct{}]string // their channels
-	relisten  bool                     // the channels may have changed
-	waiting   int                      // queued holds
 	number    int64                    // of requests
-
-	// What the session's goroutine does, and when.
-	job        int           // whose turn is next
-	failures   int           // of renewals and connections, since the last renewal that succeeded
-	retryAt    time.Duration // no connection is made before
-	askAt      time.Duration // nothing is asked before
-	busy       bool          // a statement is under way
-	unanswered bool          // the answer to a statement was lost: see resolve
-	late       int           // looks to come, for what takes effect late behind a pooler
-	old        []*wire       // connections whose answers were lost, and whose backends may live
-	revoked    bool
+	revoked   bool
 }
 
 // NewSession connects and grants the lease. It takes the configuration of the pool, not a connection of it; if that
@@ -217,7 +223,7 @@ func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire,
 	s := &Session{
 		set: options{ttl: 30 * time.Second, now: bootTime}, dial: dial,
 		done: make(chan struct{}), stopped: make(chan struct{}), woken: make(chan struct{}, 1),
-		holds: map[*Hold]struct{}{}, byToken: map[int64]*Hold{}, observers: map[chan struct{}]string{},
+		observers: map[chan struct{}]string{},
 	}
 	for _, o := range opts {
 		if o == nil {
@@ -231,8 +237,7 @@ func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire,
 	var random [8]byte
 	rand.Read(random[:])
 	name := strings.ToValidUTF8(s.set.name[:min(len(s.set.name), 200)], "")
-	s.owner, s.self = fmt.Sprintf("%s#%x-", name, random), fmt.Sprintf("le_self_%x", random)
-	s.lease = &lease{ttl: s.set.ttl}
+	s.owner, s.lease = fmt.Sprintf("%s#%x-", name, random), newLease(s.set.ttl)
 	s.leases = []*lease{s.lease}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if ctx.Err() != nil {
@@ -262,7 +267,7 @@ func (s *Session) giveUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closeAt = s.set.now() + s.limit(s.lease)
-	s.end(ErrClosed)
+	s.stop(ErrClosed)
 }
 
 // Done is closed when the lease has ended: lost, or given back by Close.
@@ -295,7 +300,7 @@ func (s *Session) Lease() int64 { return s.lease.id }
 func (s *Session) TimeLeft() time.Duration { return s.left(s.lease) }
 
 func (s *Session) left(l *lease) time.Duration {
-	return max(0, time.Duration(l.deadline.Load())-s.set.now())
+	return max(0, time.Duration(l.end.Load())-s.set.now())
 }
 
 // Close gives all back: it revokes the lease, which ends all that hangs on it at once, and closes the connection.
@@ -316,7 +321,7 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	if s.closeAt == 0 {
 		s.closeAt = s.set.now() + limit
-		s.end(ErrClosed)
+		s.stop(ErrClosed)
 	}
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -352,7 +357,7 @@ func (s *Session) watch() {
 		next := time.Second
 		for _, l := range s.leases {
 			if l.id != 0 {
-				sooner(&next, s.left(l))
+				sooner(&next, s.deadline(l)-s.set.now())
 			}
 		}
 		s.watchdog.Reset(next)
@@ -361,10 +366,18 @@ func (s *Session) watch() {
 
 // --- the end, with s.mu locked as in all that follows ---
 
+// deadline of a lease, which ends at its TTL if nothing was ever certain of it.
+func (s *Session) deadline(l *lease) time.Duration {
+	if end := l.end.Load(); end != 0 {
+		return time.Duration(end)
+	}
+	return l.bornAt + l.ttl - margin(l.ttl)
+}
+
 // expire tells the loss of what is past its deadline.
 func (s *Session) expire() {
-	for _, l := range slices.Clone(s.leases) {
-		if l.id != 0 && s.left(l) == 0 && s.err == nil {
+	for now, n := s.set.now(), len(s.leases)-1; n >= 0 && s.err == nil; n-- {
+		if l := s.leases[n]; l.id != 0 && now >= s.deadline(l) {
 			err := fmt.Errorf("%w: the lease could not be renewed in time", ErrLost)
 			if s.trouble != nil && s.failures > 0 { // and not of a failure before the last renewal
 				err = fmt.Errorf("%w (%w)", err, s.trouble)
@@ -377,27 +390,36 @@ func (s *Session) expire() {
 // lose ends a lease; the session's own takes the session with it.
 func (s *Session) lose(l *lease, err error) {
 	if l == s.lease {
-		s.end(err)
+		s.stop(err)
 		return
 	}
 	s.leases = slices.DeleteFunc(s.leases, func(other *lease) bool { return other == l })
 	s.drop(l, err)
 }
 
-// drop ends what hangs on a lease. A release with HoldFor, which Close has still to send, stays.
+// drop ends what hangs on a lease. Releases with HoldFor, which Close has still to send, stay.
 func (s *Session) drop(l *lease, err error) {
-	l.over = true
-	for h := range s.holds {
-		if h.lease == l {
-			pending := s.closeAt != 0 && h.over() && h.holdFor > 0
-			if s.finish(h, err); !pending {
-				s.forget(h)
-			}
+	l.over = l.over || s.closeAt == 0
+	queue := l.queue
+	l.queue = slices.DeleteFunc(slices.Clone(queue), func(i *item) bool { return l.over || i.value == "" || !i.gives() })
+	for _, i := range queue {
+		if i.answer != nil {
+			i.answer(err)
+		} else if i.h != nil && !slices.Contains(l.queue, i) {
+			s.settle(i.h, err)
+		}
+	}
+	for _, h := range l.open {
+		s.settle(h, err)
+	}
+	for _, h := range l.byToken {
+		if s.finish(h, err); h.holdFor == 0 || l.over {
+			s.forget(h)
 		}
 	}
 }
 
-func (s *Session) end(err error) {
+func (s *Session) stop(err error) {
 	if s.err != nil {
 		return
 	}
@@ -412,19 +434,22 @@ func (s *Session) end(err error) {
 	s.queries = nil
 	close(s.done)
 	s.watchdog.Stop()
+	s.leave(s.turn)
 	s.wake()
 }
 
 // wake ends the rest of the session's goroutine.
 func (s *Session) wake() {
-	if s.wire != nil {
-		s.wire.wake()
+	if s.idling {
+		s.wire.interrupt()
 	}
 	select {
 	case s.woken <- struct{}{}:
 	default:
 	}
 }
+
+func margin(ttl time.Duration) time.Duration { return min(ttl/20, time.Second) }
 
 func callLimit(ttl time.Duration) time.Duration {
 	return min(max(ttl/4, 200*time.Millisecond), 10*time.Second)
@@ -446,6 +471,6 @@ func (s *Session) leaseOf(ttl time.Duration) *lease {
 			return l
 		}
 	}
-	s.leases = append(s.leases, &lease{ttl: ttl})
+	s.leases = append(s.leases, newLease(ttl))
 	return s.leases[len(s.leases)-1]
 }

@@ -8,34 +8,33 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// wire is a connection of the session's. It belongs to the session's goroutine, but for wake and cut.
+// wire is a connection. Whoever has made the session busy may use it.
 type wire struct {
-	conn                     *pgconn.PgConn
-	heard                    []*pgconn.Notification
-	schema                   string // of the extension, quoted; empty: it is not there
-	pid                      string // of the backend, with the time of its start
-	start                    string
-	pooled                   bool // the server has another process id than we were told
-	announces, tested, hears bool // the server announces grants; LISTEN is being tested; it works
-	listens                  map[string]bool
-
-	mu            sync.Mutex
-	idling, woken bool
+	conn     *pgconn.PgConn
+	schema   string // of the extension, quoted; empty: not installed
+	plain    bool   // lease_sync is not prepared, or not any more
+	prepared bool
+	pooled   bool     // the backend is not the one that the protocol has named
+	deaf     bool     // LISTEN does not work
+	hears    bool     // a notification has come
+	heard    []string // channels of notifications
+	listens  map[string]bool
+	tested   bool // the connection has notified itself
 }
 
-// rows are texts; nil is NULL.
-type rows [][][]byte
+// rows are texts; NULL is empty.
+type rows [][]string
 
-func number(text []byte) int64 {
-	n, _ := strconv.ParseInt(string(text), 10, 64)
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64)
 	return n
 }
 
@@ -51,21 +50,24 @@ func array(items []string) string {
 	quoted := make([]string, len(items))
 	for i, item := range items {
 		quoted[i] = `"` + escape.Replace(item) + `"`
+		if item == "" {
+			quoted[i] = "NULL"
+		}
 	}
 	return "{" + strings.Join(quoted, ",") + "}"
 }
 
-// When a backend has started, in microseconds, whatever the style of dates is.
-const startSQL = "(pg_catalog.date_part('epoch', a.backend_start) * 1000000)::bigint"
+func isTimeout(err error) bool {
+	var failed net.Error
+	return errors.As(err, &failed) && failed.Timeout()
+}
 
-// What has to be known of a server, in one round trip.
-const learnSQL = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery()," +
-	" pg_catalog.pg_backend_pid(), pg_catalog.current_setting('lock_election.notify', true)," +
-	" (SELECT " + startSQL + " FROM pg_catalog.pg_stat_activity a WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid())" +
+// A connection asks this first, in one round trip.
+const learnSQL = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid()" +
 	" FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n" +
 	" ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') ON true"
 
-var errNoCancel = errors.New("no cancel request: the next connection terminates the backend of this one")
+var errNoCancel = errors.New("no cancel request")
 
 // connect makes a connection to the first host that fits, each within a time. Unless the configuration says something
 // else (target_session_attrs), that is one which is no standby; its transactions may be read-only.
@@ -74,12 +76,12 @@ func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (
 	if err := checkConfig(c); err != nil {
 		return nil, err
 	}
-	c.RuntimeParams["client_encoding"] = "UTF8" // what is sent, whatever the role is set to
+	c.RuntimeParams["client_encoding"] = "UTF8" // whatever the role is set to
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > limit {
 		c.ConnectTimeout = limit
 	}
 	c.OnNotice = nil
-	c.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { w.heard = append(w.heard, n) }
+	c.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) { w.heard = append(w.heard, n.Channel) }
 	dial, validate, up := c.DialFunc, c.ValidateConnect, atomic.Bool{}
 	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if up.Load() {
@@ -92,13 +94,12 @@ func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (
 		if r.Err != nil {
 			return r.Err
 		}
-		row := r.Rows[0]
-		w.schema, w.pid, w.start = string(row[0]), string(row[2]), string(row[4])
-		w.pooled = w.pid != itoa(int64(conn.PID()))
-		w.announces = !w.pooled && (string(row[3]) == "all" || string(row[3]) == "waiters")
+		w.schema = string(r.Rows[0][0])
+		w.pooled = string(r.Rows[0][2]) != itoa(int64(conn.PID()))
+		w.plain, w.deaf = w.pooled, w.pooled
 		if validate != nil {
 			return validate(ctx, conn)
-		} else if string(row[1]) == "t" {
+		} else if string(r.Rows[0][1]) == "t" {
 			return fmt.Errorf("%w: the server is a standby", ErrUnavailable)
 		}
 		return nil
@@ -115,74 +116,130 @@ func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (
 	return w, explain(withoutConfig(err))
 }
 
-// call runs a statement, in which %s is the schema. If that has another name now (ALTER SCHEMA .. RENAME), or the
+// --- lease_sync ---
+
+const syncSQL = "SELECT item, event, kind, name, token, owner, reason, sqlstate, message, detail, hint," +
+	" pg_catalog.floor(pg_catalog.date_part('epoch', validity) * 1000)::bigint, incarnation, news, complete, channel" +
+	" FROM %s.lease_sync($1, $2, $3, $4, $5, $6)"
+
+const (
+	colItem = iota
+	colEvent
+	colKind
+	colName
+	colToken
+	colOwner
+	colReason
+	colState
+	colMessage
+	colDetail
+	colHint
+	colValidity // milliseconds
+	colIncarnation
+	colNews
+	colComplete
+	colChannel
+)
+
+// sync sends a call, and reads its reply.
+func (w *wire) sync(t *turn) error {
+	w.conn.Conn().SetDeadline(t.limit)
+	f, name := w.conn.Frontend(), "lease_sync"
+	if w.plain {
+		name = ""
+	}
+	if w.plain || !w.prepared {
+		f.SendParse(&pgproto3.Parse{Name: name, Query: qualify(syncSQL, w.schema)})
+	}
+	f.SendBind(&pgproto3.Bind{PreparedStatement: name, Parameters: t.args})
+	f.SendExecute(&pgproto3.Execute{})
+	f.SendSync(&pgproto3.Sync{})
+	if err := f.Flush(); err != nil {
+		return err
+	}
+	return w.read(t)
+}
+
+// read reads the reply of a turn, or the rest of it after a timeout.
+func (w *wire) read(t *turn) error {
+	for {
+		message, err := w.conn.ReceiveMessage(context.Background())
+		if err != nil {
+			return err
+		}
+		switch m := message.(type) {
+		case *pgproto3.ParseComplete:
+			w.prepared = true
+		case *pgproto3.DataRow:
+			t.rows = append(t.rows, texts(m.Values))
+		case *pgproto3.ErrorResponse:
+			t.err = pgconn.ErrorResponseToPgError(m)
+		case *pgproto3.ReadyForQuery:
+			return t.err
+		}
+	}
+}
+
+func texts(values [][]byte) []string {
+	row := make([]string, len(values))
+	for i, value := range values {
+		row[i] = string(value)
+	}
+	return row
+}
+
+// --- other statements ---
+
+// learn asks for the schema again. It reports whether there is one.
+func (w *wire) learn(limit time.Duration) bool {
+	r, err := w.exec(limit, learnSQL, []string{})
+	if err != nil || r[0][0] == "" {
+		return false
+	}
+	w.schema, w.plain = r[0][0], true
+	return true
+}
+
+// call runs a statement, in which %s is the schema. If the schema has another name now (ALTER SCHEMA .. RENAME), or the
 // extension is another one, the statement had no effect, and is sent once more.
 func (w *wire) call(limit time.Duration, sql string, args []string) (rows, error) {
 	r, err := w.exec(limit, qualify(sql, w.schema), args)
-	if noSuchFunction(err) {
-		learned, failed := w.exec(limit, learnSQL, []string{})
-		if failed == nil && learned[0][0] != nil {
-			w.schema = string(learned[0][0])
-			r, err = w.exec(limit, qualify(sql, w.schema), args)
-		}
+	if noSuchFunction(err) && w.learn(limit) {
+		r, err = w.exec(limit, qualify(sql, w.schema), args)
 	}
 	return r, err
 }
 
-// exec runs one statement; without arguments also several, and gives no rows. After an error that does not come from
+// exec runs one statement; without arguments also several, and returns no rows. After an error that does not come from
 // the server, or says that it goes away or is not ready, the connection is closed.
-func (w *wire) exec(limit time.Duration, sql string, args []string) (rows, error) {
+func (w *wire) exec(limit time.Duration, sql string, args []string) (r rows, err error) {
 	w.conn.Conn().SetDeadline(time.Now().Add(limit))
-	r := &pgconn.Result{}
 	if args == nil {
-		_, r.Err = w.conn.Exec(context.Background(), sql).ReadAll()
+		_, err = w.conn.Exec(context.Background(), sql).ReadAll()
 	} else {
 		values := make([][]byte, len(args))
 		for i, arg := range args {
 			values[i] = []byte(arg)
 		}
-		r = w.conn.ExecParams(context.Background(), sql, values, nil, nil, nil).Read()
+		result := w.conn.ExecParams(context.Background(), sql, values, nil, nil, nil).Read()
+		for _, row := range result.Rows {
+			r = append(r, texts(row))
+		}
+		err = result.Err
 	}
-	if r.Err != nil && endsConnection(sqlState(r.Err)) || w.conn.IsClosed() {
-		w.close()
-	}
-	w.conn.Conn().SetDeadline(time.Time{})
-	return r.Rows, r.Err
+	w.check(err)
+	return r, err
 }
 
-// idle waits for a notification, for wake, for the end of the connection or for the time.
-func (w *wire) idle(limit time.Duration) error {
-	w.mu.Lock()
-	if w.idling = !w.woken && limit > 0; w.idling {
-		w.conn.Conn().SetReadDeadline(time.Now().Add(limit))
-	}
-	idling := w.idling
-	w.woken = false
-	w.mu.Unlock()
-	if !idling {
-		return nil
-	}
-	err := w.conn.WaitForNotification(context.Background())
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.idling, w.woken = false, false
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() && !w.conn.IsClosed() {
-		err = nil
-	} else if err != nil {
+// check closes a connection that is of no more use.
+func (w *wire) check(err error) {
+	if err != nil && endsConnection(sqlState(err)) || w.conn.IsClosed() {
 		w.close()
 	}
-	w.conn.Conn().SetReadDeadline(time.Time{})
-	return err
 }
 
-func (w *wire) wake() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.woken = true; w.idling {
-		w.conn.Conn().SetReadDeadline(time.Unix(1, 0))
-	}
-}
+// interrupt ends a read that is under way, or begins, with a timeout.
+func (w *wire) interrupt() { w.conn.Conn().SetReadDeadline(time.Unix(1, 0)) }
 
 func (w *wire) cut() { w.conn.Conn().Close() }
 

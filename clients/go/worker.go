@@ -1,18 +1,20 @@
 package lockelection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strings"
 	"time"
 )
 
 const (
 	firstRetry = 50 * time.Millisecond
-	deafSweep  = 250 * time.Millisecond // while something waits, and no notification comes
-	waitSweep  = 5 * time.Second        // while something waits
+	lingersFor = time.Second // LISTEN, after the last wait
 )
 
 // jitter takes up to a tenth more or less.
@@ -22,7 +24,7 @@ func jitter(d time.Duration) time.Duration {
 
 func longestPause(ttl time.Duration) time.Duration { return min(max(ttl/20, firstRetry), time.Second) }
 
-// failed: nothing the first time; then 50 ms, doubled up to a twentieth of the TTL, or 1 s.
+// failed returns when to try again: at once, then after 50 ms, doubled up to a twentieth of the TTL, or 1 s.
 func (s *Session) failed(err error) (retryAt time.Duration) {
 	s.trouble = err
 	if retryAt = s.set.now(); s.failures > 0 {
@@ -32,7 +34,16 @@ func (s *Session) failed(err error) (retryAt time.Duration) {
 	return retryAt
 }
 
-// run is the session's goroutine. One statement is under way at a time.
+// renewed counts the deadline from the sending, by the validity that the server has returned: what the lease has if the
+// server crashes now. A shorter one takes nothing back.
+func (s *Session) renewed(l *lease, sent, validity time.Duration) {
+	l.end.Store(max(l.end.Load(), int64(sent+min(validity, l.ttl)-margin(l.ttl))))
+	l.renewAt = sent + jitter(min(l.ttl/3, max(validity/3, longestPause(l.ttl))))
+	s.failures = 0
+}
+
+// run is the session's goroutine. It renews when no turn of a caller has, connects again, and listens while something
+// waits.
 func (s *Session) run(opened chan<- error) {
 	defer close(s.stopped)
 	s.mu.Lock()
@@ -45,70 +56,112 @@ func (s *Session) run(opened chan<- error) {
 		err = s.trouble
 	}
 	if err != nil {
-		s.end(err)
+		s.stop(err)
+	} else if s.err == nil && s.wire != nil {
+		s.make(s.begin(s.lease), (*wire).sync, 0)
 	}
 	opened <- err
 	for s.err == nil {
-		s.turn()
+		s.step()
 		s.expire()
 	}
 	s.shutDown()
 }
 
-// turn does one thing, or rests. A renewal that is due goes first, then answers that were lost; the others take turns.
-func (s *Session) turn() {
+// step does one thing, or rests.
+func (s *Session) step() {
 	now := s.set.now()
 	next := now + time.Minute
-	if s.wire == nil {
-		if sooner(&next, s.retryAt); now < next {
-			s.rest(next - now)
-		} else if err := s.connect(); err != nil {
+	switch {
+	case s.half != nil:
+		s.resume()
+	case s.busy:
+		s.rest(next - now)
+	case s.wire == nil && now < s.retryAt:
+		s.rest(s.retryAt - now)
+	case s.wire == nil:
+		if err := s.connect(); err != nil {
 			s.retryAt = s.failed(err)
 		}
-		return
+	case !s.renew(now, &next) && !s.answerQuery(now, &next) && !s.listen(now, &next):
+		s.rest(next - now)
 	}
-	for _, l := range s.leases {
-		if l.id != 0 && now >= l.renewAt {
-			s.renew(l)
-			return
-		} else if l.id != 0 {
-			sooner(&next, l.renewAt)
-		}
-	}
-	if now < s.askAt {
-		sooner(&next, s.askAt)
-	} else if s.unanswered {
-		s.resolve()
-		return
-	} else {
-		jobs := [...]func(now time.Duration, next *time.Duration) bool{
-			s.answerQuery, s.request, s.listen, s.sweepDue,
-		}
-		for range jobs {
-			s.job = (s.job + 1) % len(jobs)
-			if jobs[s.job](now, &next) {
-				return
-			}
-		}
-	}
-	s.rest(next - now)
 }
 
-// rest waits for the server, for another goroutine or for the time.
+// renew makes the turn that is due first, or what a lease needs before its first turn and behind its last.
+func (s *Session) renew(now time.Duration, next *time.Duration) bool {
+	first := slices.MinFunc(s.leases, func(a, b *lease) int {
+		return cmp.Or(cmp.Compare(s.due(a), s.due(b)), cmp.Compare(a.lastAt, b.lastAt))
+	})
+	sooner(next, s.due(first))
+	unused := first != s.lease && len(first.queue)+len(first.open)+len(first.byToken) == 0
+	switch {
+	case now < *next || len(s.queries) > 0 && !s.asked && now < first.renewAt && now >= s.askAt:
+		return false
+	case first.id == 0 && unused:
+		s.lose(first, ErrReleased)
+	case first.id == 0:
+		if err := s.grant(first); err != nil && passes(err) {
+			first.renewAt = s.failed(err)
+		} else if err != nil {
+			s.lose(first, err)
+		}
+	case unused:
+		s.lose(first, ErrReleased)
+		s.exec(first, "SELECT %s.revoke_lease($1)", itoa(first.id))
+	default:
+		if now < first.renewAt { // others may come, and make this turn
+			s.mu.Unlock()
+			runtime.Gosched()
+			s.mu.Lock()
+		}
+		if !s.busy && s.wire != nil && !first.over && s.due(first) <= now {
+			s.make(s.begin(first), (*wire).sync, 0)
+		}
+	}
+	return true
+}
+
+// resume reads the rest of a reply whose caller has left.
+func (s *Session) resume() {
+	s.wire.conn.Conn().SetReadDeadline(s.half.limit)
+	s.make(s.half, (*wire).read, 0)
+}
+
+// rest waits for another goroutine or for the time; while something waits, also for a notification.
 func (s *Session) rest(limit time.Duration) {
 	wire := s.wire
-	s.mu.Unlock()
-	if wire != nil {
-		err := wire.idle(limit)
+	if s.busy || wire == nil || !s.hopes() {
+		s.mu.Unlock()
+		select {
+		case <-s.woken:
+		case <-time.After(limit):
+		}
 		s.mu.Lock()
-		s.hear(wire, err)
 		return
 	}
 	select {
 	case <-s.woken:
-	case <-time.After(limit):
+		return
+	default:
 	}
+	s.busy, s.idling = true, true
+	wire.conn.Conn().SetReadDeadline(time.Now().Add(limit))
+	s.mu.Unlock()
+	err := wire.conn.WaitForNotification(context.Background())
 	s.mu.Lock()
+	s.busy, s.idling = false, false
+	if isTimeout(err) {
+		err = nil
+	}
+	wire.check(err)
+	s.hear(wire, err)
+}
+
+// hopes tells whether a notification may come that somebody waits for.
+func (s *Session) hopes() bool {
+	waits := func(l *lease) bool { return l.waiting > 0 }
+	return len(s.wire.listens) > 0 && (len(s.observers) > 0 || slices.ContainsFunc(s.leases, waits))
 }
 
 // exec runs one statement, in which %s is the schema.
@@ -118,30 +171,40 @@ func (s *Session) exec(l *lease, sql string, args ...string) (rows, error) {
 	s.mu.Unlock()
 	r, err := wire.call(limit, sql, args)
 	s.mu.Lock()
+	s.busy = false
 	s.learned(wire)
 	s.expire()
-	s.hear(wire, err)
-	if s.busy = false; s.wire == nil {
+	if s.hear(wire, err); s.wire == nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
-	if err = explain(err); errors.Is(err, ErrUnknown) {
-		s.unanswered = true // the server has ended it in the middle
-	}
-	return r, err
+	return r, explain(err)
 }
 
-// hear takes the notifications. A connection that has ended is given up; in the middle of a statement nobody knows what
-// that did.
+// hear takes the notifications: one says that there may be news. A connection that has ended is given up.
 func (s *Session) hear(wire *wire, err error) {
-	s.heard(wire)
-	if !wire.conn.IsClosed() {
-		return
+	for _, channel := range wire.heard {
+		for _, l := range s.leases {
+			if l.channel == channel {
+				l.look, wire.hears = true, true
+			}
+		}
+		for hint, observed := range s.observers {
+			if observed == channel {
+				tell(hint)
+			}
+		}
 	}
-	if s.busy {
-		s.unanswered = true
-		s.old = append(s.old, wire)
+	if wire.heard = nil; wire.conn.IsClosed() && s.wire == wire {
+		s.wire, s.retryAt = nil, s.failed(explain(err))
 	}
-	s.wire, s.retryAt, s.relisten = nil, s.failed(explain(err)), true
+}
+
+// tell never blocks: an observer that has not looked yet will.
+func tell(hint chan struct{}) {
+	select {
+	case hint <- struct{}{}:
+	default:
+	}
 }
 
 // connect makes a connection. While there is a lease to save, each host has less time.
@@ -172,15 +235,11 @@ func (s *Session) learned(wire *wire) {
 	}
 }
 
-// tooLate is the error of a call whose context is over; if no answer came in time, with what kept it from coming.
-func (s *Session) tooLate(ctx context.Context, what string) error {
-	return s.troubled(ended(ctx, what))
-}
-
 func (s *Session) unavailable(h *Hold) error {
 	return s.troubled(fmt.Errorf("%s: %w: %w", h, errNoAnswer, context.DeadlineExceeded))
 }
 
+// troubled adds to "no answer in time" what kept the answer from coming.
 func (s *Session) troubled(err error) error {
 	if errors.Is(err, ErrUnavailable) && s.failures > 0 {
 		err = fmt.Errorf("%w (%w)", err, s.trouble)
@@ -188,71 +247,95 @@ func (s *Session) troubled(err error) error {
 	return err
 }
 
-// --- the lease ---
-
+// grant asks for a lease. It may be not durable yet: a call of lease_sync says what it is worth.
 func (s *Session) grant(l *lease) error {
-	sent := s.set.now()
-	r, err := s.exec(l, "SELECT %s.grant_lease($1, $2)", milliseconds(l.ttl), s.owner)
+	sent, wait := s.set.now(), milliseconds(s.limit(l)/2)
+	r, err := s.exec(l, "SELECT %s.grant_lease($1, $2, $3)", milliseconds(l.ttl), s.owner, wait)
 	if err == nil {
-		l.id = number(r[0][0])
-		s.renewed(l, sent, l.ttl)
+		l.id, l.bornAt = number(r[0][0]), sent
 		s.watchdog.Reset(0)
 	}
 	return err
 }
 
-// renewed counts the deadline from the sending, by the validity that the server has returned: what the lease has if the
-// server crashes now. A shorter one takes nothing back. For an answer that comes after the old deadline see expire.
-func (s *Session) renewed(l *lease, sent, validity time.Duration) {
-	deadline := sent + min(validity, l.ttl) - min(l.ttl/20, time.Second)
-	l.deadline.Store(max(l.deadline.Load(), int64(deadline)))
-	l.renewAt = sent + jitter(min(l.ttl/3, max(validity/3, longestPause(l.ttl))))
-	l.swept, s.failures = false, 0
-}
-
-// The validity in milliseconds, whatever the style of intervals is.
-const renewSQL = "SELECT pg_catalog.floor(pg_catalog.date_part('epoch', %s.keep_alive($1)) * 1000)::bigint"
-
-func (s *Session) renew(l *lease) {
-	if l != s.lease && l.holds == 0 {
-		s.lose(l, ErrReleased)
-		s.exec(l, "SELECT %s.revoke_lease($1)", itoa(l.id))
-		return
+// listen makes the connection listen to the channels of the leases with places, for a while after the last, and to those
+// of the observers. The first time it notifies itself; where LISTEN is refused, or that does not come, the session asks.
+func (s *Session) listen(now time.Duration, next *time.Duration) bool {
+	var sql strings.Builder
+	test, wanted := "", map[string]bool{}
+	for _, channel := range s.observers {
+		wanted[channel] = true
 	}
-	sent := s.set.now()
-	r, err := s.exec(l, renewSQL, itoa(l.id))
-	switch {
-	case l.over:
-	case err != nil:
-		l.renewAt = s.failed(err)
-	case r[0][0] == nil:
-		s.lose(l, fmt.Errorf("%w: the server has ended the lease", ErrLost))
-	default:
-		s.renewed(l, sent, time.Duration(number(r[0][0]))*time.Millisecond)
+	for _, l := range s.leases {
+		lingers := l.waitedAt > 0 && now < l.waitedAt+lingersFor
+		if l.channel == "" || l.waiting == 0 && !lingers {
+			continue
+		} else if l.waiting == 0 {
+			sooner(next, l.waitedAt+lingersFor)
+		}
+		if wanted[l.channel] = true; !s.wire.tested {
+			test = "SET LOCAL synchronous_commit = off; NOTIFY " + l.channel
+		}
 	}
+	if s.wire.deaf {
+		return false
+	}
+	for channel := range wanted {
+		if !s.wire.listens[channel] {
+			sql.WriteString("LISTEN " + channel + ";")
+		}
+	}
+	for channel := range s.wire.listens {
+		if !wanted[channel] {
+			sql.WriteString("UNLISTEN " + channel + ";")
+		}
+	}
+	if sql.Len() == 0 {
+		return false
+	}
+	s.wire.listens, s.wire.tested = wanted, s.wire.tested || test != ""
+	if _, err := s.exec(s.lease, sql.String()+test); err != nil && s.wire != nil {
+		s.wire.deaf, s.wire.listens = true, nil
+	}
+	for _, l := range s.leases {
+		l.look = l.look || l.waiting > 0 // what was granted before
+	}
+	for hint := range s.observers {
+		tell(hint)
+	}
+	return true
 }
 
 // shutDown gives back what has to be closed for a while, and revokes the leases. After a loss no connection is made for
 // that: what is left ends by itself.
 func (s *Session) shutDown() {
+	for s.busy && s.half == nil {
+		s.rest(time.Minute) // a caller's turn
+	}
+	if s.half != nil && s.closeAt == 0 {
+		s.wire.cut()
+	}
+	if s.half != nil {
+		s.resume()
+	}
 	if s.closeAt != 0 && s.wire == nil && s.ctx.Err() == nil {
 		s.connect()
 	}
-	for now := s.set.now(); s.wire != nil && now < s.closeAt && now >= s.askAt; now = s.set.now() {
-		if !s.giveBack() {
-			break
-		}
-	}
 	s.revoked = true
 	for _, l := range s.leases {
+		for s.wire != nil && len(l.queue) > 0 && l.id != 0 && s.failures == 0 && s.set.now() < s.closeAt {
+			for _, i := range l.queue {
+				i.at = 0
+			}
+			s.make(s.begin(l), (*wire).sync, 0)
+		}
 		err := error(ErrUnavailable)
 		if s.wire != nil && l.id != 0 {
 			_, err = s.exec(l, "SELECT %s.revoke_lease($1)", itoa(l.id))
 		}
 		s.revoked = s.revoked && (err == nil || l.id == 0)
-	}
-	for h := range s.holds {
-		s.forget(h)
+		l.over = true
+		s.drop(l, s.err)
 	}
 	if wire := s.wire; wire != nil {
 		s.wire = nil
@@ -304,16 +387,20 @@ func (s *Session) ask(ctx context.Context, sql string, args ...string) (rows, er
 	case <-ctx.Done():
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return nil, s.tooLate(ctx, "ask the server")
+		return nil, s.troubled(ended(ctx, "ask the server"))
 	}
 }
 
-func (s *Session) answerQuery(time.Duration, *time.Duration) bool {
+func (s *Session) answerQuery(now time.Duration, next *time.Duration) bool {
 	s.queries = slices.DeleteFunc(s.queries, func(q *query) bool { return q.ctx.Err() != nil })
-	if len(s.queries) == 0 {
+	if len(s.queries) == 0 || now < s.askAt {
+		if len(s.queries) > 0 {
+			sooner(next, s.askAt)
+		}
 		return false
 	}
 	q := s.queries[0]
+	s.asked = true
 	r, err := s.exec(s.lease, q.sql, q.args...)
 	if s.err != nil {
 		return true

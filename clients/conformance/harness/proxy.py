@@ -9,42 +9,45 @@ import re
 import socket
 import struct
 
-# What clients send, by the function that it calls, or by the actions of lease_sync()'s items, which stand behind the
-# statement: in quotes, or in the binary format of an array.
-CALLS = {
+# What clients send, by the function that it calls.
+KINDS = {
     "open": r"grant_lease\(",
     "ask": r"(enqueue_\w+|acquire_\w+|campaign|try_acquire_\w+)\(",
     "enqueue": r"enqueue_\w+\(",
     "try": r"(acquire_lock|acquire_locks|acquire_permit|try_acquire_\w+|campaign)\(",
     "campaign": r"(enqueue_candidate|campaign)\(",
-    "await": r"(await_\w+|is_held|is_leader|lease_holds|lease_sync)\(",
-    "renew": r"(keep_alive|lease_sync)\(",
+    "await": r"(await_\w+|is_held|is_leader|lease_holds)\(",
+    "renew": r"keep_alive\(",
     "release": r"(release_\w+|resign)\(",
     "close": r"revoke_lease\(",
     "proclaim": r"proclaim\(",
     "leader": r"current_leader\(",
 }
-ACTIONS = {
-    "ask": r"(enqueue|try)_(lock|shared|permit|candidate)",
-    "enqueue": r"enqueue_(lock|shared|permit|candidate)",
-    "try": r"try_(lock|shared|permit|candidate)",
-    "campaign": r"(enqueue|try)_candidate",
-    "release": r"(release|resign)",
-    "proclaim": r"proclaim",
+# The items of lease_sync(), and the functions that do the same.  A call without items only renews the lease, and looks.
+ITEMS = {
+    "try_lock": "try_acquire_each(", "try_shared": "try_acquire_each(", "try_permit": "acquire_permit(",
+    "try_candidate": "campaign(", "enqueue_lock": "enqueue_each(", "enqueue_shared": "enqueue_each(",
+    "enqueue_permit": "enqueue_permit(", "enqueue_candidate": "enqueue_candidate(", "release": "release_lock(",
+    "resign": "resign(", "proclaim": "proclaim(",
 }
-KINDS = {
-    kind: call + (rf"""|lease_sync\(.*("|'|\0\0\0.){ACTIONS[kind]}("|'|\0|\xff)""" if kind in ACTIONS else "")
-    for kind, call in CALLS.items()
-}
+ITEM = re.compile(r"(?<!\w)(" + "|".join(ITEMS) + r")(?!\w)")
 LISTEN = re.compile(r'\b(UN)?LISTEN\s+("[^"]+"|\w+|\*)', re.I)
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
+
+
+def with_items(sql, arguments):
+    """The text of a statement; of lease_sync() with the functions that do the same as its items."""
+    if sql is None or "lease_sync(" not in sql:
+        return sql
+    items = [ITEMS[item] for item in ITEM.findall(arguments)]
+    return " ".join([sql, *(items or ["keep_alive(", "lease_holds("])])
 
 
 class Fault:
     """What is done to the next statements of a kind."""
 
     def __init__(self, kind, what, times=1, delay=0, code=""):
-        self.pattern = re.compile(KINDS[kind], re.S)
+        self.pattern = re.compile(KINDS[kind])
         self.kind = kind
         self.what = what  # "delay" or "lose answer"; "lose request"; "silence": no answer, and no end; "refuse": an error
         self.times = times
@@ -128,23 +131,20 @@ class Link:
         await writer.drain()
 
     def sql_of(self, kind, body):
-        """The text of the statement that this message prepares or executes, or None; and whether it executes it.
-
-        Behind the text of lease_sync() stand its arguments.
-        """
+        """The text of the statement that this message prepares or executes, or None; and whether it executes it."""
         if kind == b"Q":
-            return body[:-1].decode(errors="replace"), True
+            sql = body[:-1].decode(errors="replace")
+            return with_items(sql, sql), True
         if kind == b"P":
             name, text = body.split(b"\0")[:2]
             self.statements[name] = text.decode(errors="replace")
             return self.statements[name], False
         if kind == b"B":
-            sql = self.statements.get(body.split(b"\0")[1])
-            return (f"{sql}\0{body.decode('latin-1')}" if sql and "lease_sync(" in sql else sql), True
+            _, name, arguments = body.split(b"\0", 2)
+            return with_items(self.statements.get(name), arguments.decode(errors="replace")), True
         return None, False
 
     def note(self, sql):
-        sql = sql.partition("\0")[0]
         self.proxy.seen.append(sql)
         for no, channel in LISTEN.findall(sql):
             if channel == "*":
