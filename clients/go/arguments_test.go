@@ -44,7 +44,6 @@ const tooLarge = time.Duration(math.MaxInt64)
 
 func TestUnitArgumentsOfSessions(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
-		f.table(func(string, []string) [][]string { return nil })
 		ctx := t.Context()
 		config := must(pgx.ParseConfig("host=fake sslmode=disable"))
 		pool := must(pgxpool.NewWithConfig(ctx, must(pgxpool.ParseConfig("host=fake sslmode=disable"))))
@@ -81,12 +80,6 @@ func TestUnitArgumentsOfSessions(t *testing.T) {
 
 func TestUnitArgumentsOfLocks(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
-		f.table(func(function string, _ []string) [][]string {
-			if function == "enqueue_each" {
-				return [][]string{{"70", "t", "c"}}
-			}
-			return nil
-		})
 		s, ctx := f.open(), t.Context()
 		lock := func(name string, opts ...LockOption) func() error {
 			return func() error { _, err := s.Lock(ctx, name, opts...); return err }
@@ -135,7 +128,6 @@ func TestUnitArgumentsOfLocks(t *testing.T) {
 // A release of no sense releases all the same.
 func TestUnitArgumentsOfHolds(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
-		f.table(func(string, []string) [][]string { return nil })
 		s, ctx := f.open(), t.Context()
 		for says, unlock := range map[string]func(h *Hold) error{
 			"HoldFor is -1ns | from 0 to 24 days":  func(h *Hold) error { return h.Unlock(ctx, HoldFor(-1)) },
@@ -144,7 +136,6 @@ func TestUnitArgumentsOfHolds(t *testing.T) {
 			"an option is nil | \"x\" is released": func(h *Hold) error { return h.Unlock(ctx, nil) },
 			"the context is nil":                   func(h *Hold) error { return h.Unlock(nilContext) },
 		} {
-			f.held = nil
 			h := f.lock(s, "x")
 			err := unlock(h)
 			for part := range strings.SplitSeq(says, " | ") {
@@ -152,10 +143,8 @@ func TestUnitArgumentsOfHolds(t *testing.T) {
 					t.Errorf("%v, expected %q", err, part)
 				}
 			}
-			expect(t, "released", len(f.sent("release_each")), 1)
-			f.mu.Lock()
-			f.log = nil
-			f.mu.Unlock()
+			expect(t, "released", len(f.sent("release x")), 1)
+			f.when(func() { f.log = nil })
 		}
 		h := f.lock(s, "y")
 		for _, tx := range []any{nil, (*sql.Tx)(nil), (*pgxpool.Tx)(nil), pgx.Tx(nil), 1} {
@@ -171,7 +160,6 @@ func TestUnitArgumentsOfHolds(t *testing.T) {
 
 func TestUnitArgumentsOfElections(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
-		f.table(func(string, []string) [][]string { return nil })
 		s, ctx := f.open(), t.Context()
 		e, bad := s.Election("e"), s.Election("e\xff")
 		lead := func(context.Context, *Hold) {}

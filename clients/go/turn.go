@@ -2,6 +2,7 @@ package lockelection
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -12,9 +13,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Limits of one call.
+const textOID = 25
+
 const (
-	mostItems = 128
+	mostItems = 128                    // of a call
 	lookEvery = 250 * time.Millisecond // while something waits, and LISTEN does not work
 	pause     = 100 * time.Millisecond // before an item that the server cannot carry out at present is sent again
 )
@@ -43,7 +45,6 @@ type turn struct {
 	args   [][]byte
 	rows   rows
 	err    error
-	left   bool // its maker does not wait for the rest of the reply
 }
 
 // --- with s.mu locked, as all that follows ---
@@ -79,7 +80,6 @@ func (s *Session) reserved(l *lease) bool {
 // leave makes the maker of a turn give its reply up. The session's goroutine reads the rest.
 func (s *Session) leave(t *turn) {
 	if t != nil && s.turn == t && s.half == nil && s.wire != nil {
-		t.left = true
 		s.wire.interrupt()
 	}
 }
@@ -143,22 +143,33 @@ func (s *Session) begin(l *lease) *turn {
 	return t
 }
 
-// texts are the items, as lease_sync has them.
+// texts are the items, as an array in binary format: the text of an array depends on array_nulls.
 func (t *turn) texts() []byte {
 	if len(t.items) == 0 {
 		return nil
 	}
-	var texts []string
-	for n, i := range t.items {
+	var texts []byte
+	n := 0
+	for number, i := range t.items {
 		owner := ""
 		if i.h != nil {
 			owner = i.h.owner
 		}
 		for _, name := range i.names {
-			texts = append(texts, itoa(int64(n+1)), i.action, name, i.number, owner, i.value)
+			for _, text := range [...]string{itoa(int64(number + 1)), i.action, name, i.number, owner, i.value} {
+				if n++; text == "" {
+					texts = append(texts, 0xff, 0xff, 0xff, 0xff) // NULL
+				} else {
+					texts = append(binary.BigEndian.AppendUint32(texts, uint32(len(text))), text...)
+				}
+			}
 		}
 	}
-	return []byte(array(texts))
+	var array []byte
+	for _, field := range [...]int{1, 1, textOID, n, 1} { // dimensions, there are NULLs; elements and the number of the first
+		array = binary.BigEndian.AppendUint32(array, uint32(field))
+	}
+	return append(array, texts...)
 }
 
 // make sends a turn's call, or reads the rest of its reply, and tells everybody what came of it. If more are woken up than
@@ -171,13 +182,16 @@ func (s *Session) make(t *turn, step func(*wire, *turn) error, itself int) {
 		t.rows, t.err = nil, nil
 		err = wire.sync(t)
 	}
+	left := isTimeout(err) && !wire.conn.IsClosed() && time.Now().Before(t.limit)
+	if !left {
+		wire.check(err)
+	}
 	s.mu.Lock()
-	if t.left && isTimeout(err) && !wire.conn.IsClosed() && time.Now().Before(t.limit) {
-		t.left, s.half = false, t
+	if left {
+		s.half = t
 		s.wake()
 		return
 	}
-	wire.check(err)
 	s.turn, s.half = nil, nil
 	s.expire()
 	s.ended(t, wire, err)

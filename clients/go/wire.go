@@ -50,9 +50,6 @@ func array(items []string) string {
 	quoted := make([]string, len(items))
 	for i, item := range items {
 		quoted[i] = `"` + escape.Replace(item) + `"`
-		if item == "" {
-			quoted[i] = "NULL"
-		}
 	}
 	return "{" + strings.Join(quoted, ",") + "}"
 }
@@ -151,7 +148,7 @@ func (w *wire) sync(t *turn) error {
 	if w.plain || !w.prepared {
 		f.SendParse(&pgproto3.Parse{Name: name, Query: qualify(syncSQL, w.schema)})
 	}
-	f.SendBind(&pgproto3.Bind{PreparedStatement: name, Parameters: t.args})
+	f.SendBind(&pgproto3.Bind{PreparedStatement: name, Parameters: t.args, ParameterFormatCodes: []int16{0, 0, 0, 0, 1, 0}})
 	f.SendExecute(&pgproto3.Execute{})
 	f.SendSync(&pgproto3.Sync{})
 	if err := f.Flush(); err != nil {

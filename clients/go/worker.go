@@ -149,12 +149,11 @@ func (s *Session) rest(limit time.Duration) {
 	wire.conn.Conn().SetReadDeadline(time.Now().Add(limit))
 	s.mu.Unlock()
 	err := wire.conn.WaitForNotification(context.Background())
+	if !isTimeout(err) {
+		wire.check(err)
+	}
 	s.mu.Lock()
 	s.busy, s.idling = false, false
-	if isTimeout(err) {
-		err = nil
-	}
-	wire.check(err)
 	s.hear(wire, err)
 }
 

@@ -1,0 +1,223 @@
+package lockelection
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A hold that is handed from one caller of a session to another one costs one call.
+func TestUnitHandedOn(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+			if call != nil && call.has("enqueue") {
+				return f.queued(call)
+			} else if call != nil && call.has("release x") {
+				f.tell("granted", "x", "22", "")
+			}
+			return nil
+		}
+		s := f.open()
+		h := f.lock(s, "x")
+		granted := waiter(t, s, "x")
+		synctest.Wait()
+		calls := len(f.sent("sync"))
+		expect(t, "unlock", h.Unlock(t.Context()), nil)
+		<-granted
+		expect(t, "calls", strings.Join(f.sent("sync")[calls:], ""), "sync | release x 21")
+		expect(t, "with news", f.waits[calls] != "", true)
+	})
+}
+
+// Releases alone wait for nothing, unless something waits, has to be durable, or is due.
+func TestUnitSilentRelease(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+			if call == nil || f.waits[len(f.waits)-1] != "" {
+				return nil
+			}
+			rows := f.sync(call)
+			rows[0] = make([]string, 16)
+			rows[0][colEvent] = "lease"
+			return rows
+		}
+		s := f.open()
+		waited := func(release func() error) bool {
+			t.Helper()
+			expect(t, "released", release(), nil)
+			return f.waits[len(f.waits)-1] != ""
+		}
+		h := f.lock(s, "x")
+		left := s.TimeLeft()
+		time.Sleep(time.Second)
+		expect(t, "waited", waited(func() error { return h.Unlock(t.Context()) }), false)
+		expect(t, "left", s.TimeLeft(), left-time.Second)
+		h = f.lock(s, "y")
+		expect(t, "waited with HoldFor", waited(func() error { return h.Unlock(t.Context(), HoldFor(time.Second)) }), true)
+		h = f.lock(s, "z")
+		f.when(func() { f.skew += fakeTTL / 2 })
+		expect(t, "waited with a renewal", waited(func() error { return h.Unlock(t.Context()) }), true)
+	})
+}
+
+// What is not durable yet is told by a later call. A proclamation and a release with HoldFor are sent again.
+func TestUnitPending(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		owner, pending := "", true
+		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+			if call == nil {
+				return nil
+			}
+			rows := f.sync(call)
+			if call.has("try") {
+				owner = call.items[0].owner
+			}
+			for _, row := range rows[1:] {
+				if pending {
+					time.Sleep(time.Second)
+					row[colEvent], row[colToken] = "pending", ""
+				}
+			}
+			pending = len(rows) == 1
+			return rows
+		}
+		s := f.open()
+		e := s.Election("e")
+		f.tell("granted", "e", "21", owner) // not of this session
+		start := time.Now()
+		go func() {
+			time.Sleep(time.Second + time.Millisecond)
+			f.tell("granted", "e", "21", owner)
+		}()
+		expect(t, "elected", e.TryCampaign(t.Context(), "me"), nil)
+		expect(t, "after", time.Since(start) >= time.Second, true)
+		expect(t, "asked", len(f.sent("try_candidate")), 1)
+		expect(t, "token", e.Term().Token(), 21)
+		pending = true
+		expect(t, "proclaim", e.Proclaim(t.Context(), "again"), nil)
+		expect(t, "proclaimed", len(f.sent("proclaim e 21 again")), 2)
+		h := f.lock(s, "x")
+		pending = true
+		expect(t, "unlock", h.Unlock(t.Context(), HoldFor(time.Second)), nil)
+		expect(t, "released", len(f.sent("release x")), 2)
+	})
+}
+
+// The server has started anew: an old call was not carried out, and its items are asked for again behind the news. What a
+// complete reply does not have is lost.
+func TestUnitOldCall(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		s := f.open()
+		kept, gone := f.lock(s, "kept"), f.lock(s, "gone")
+		both, err := s.TryLockAll(t.Context(), []string{"both", "other"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := true
+		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+			if call == nil || !old {
+				return nil
+			}
+			old = false
+			return [][]string{f.lease("t"), f.row("", "granted", "kept", "21", ""), f.row("", "granted", "both", "23", "")}
+		}
+		h := f.lock(s, "x")
+		expect(t, "asked", len(f.sent("try_lock x")), 2)
+		expect(t, "valid", h.Valid() && kept.Valid(), true)
+		expect(t, "lost", errors.Is(context.Cause(gone.Context()), ErrLost), true)
+		expect(t, "one of two is lost", errors.Is(context.Cause(both.Context()), ErrLost), true)
+		synctest.Wait()
+		expect(t, "the other is given back", len(f.sent("release both 23 | release other 23")), 1)
+	})
+}
+
+// A pending request that a complete reply does not have was not done.
+func TestUnitPendingAndLost(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		calls := 0
+		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+			if call == nil {
+				return nil
+			}
+			switch calls++; {
+			case calls == 2:
+				return [][]string{f.lease(""), f.row("1", "pending", "x", "", "")}
+			case calls == 3:
+				return [][]string{f.lease("t")}
+			}
+			return nil
+		}
+		expect(t, "valid", f.lock(f.open(), "x").Valid(), true)
+		expect(t, "asked", len(f.sent("try_lock x")), 2)
+	})
+}
+
+// The reasons of losses are told.
+func TestUnitReasons(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		s := f.open()
+		h, other := f.lock(s, "x"), f.lock(s, "y")
+		f.tell("lost", "", "21", "forced")
+		f.tell("lost", "", "99", "forced")
+		f.next("sync")
+		cause := context.Cause(h.Context())
+		expect(t, "lost", errors.Is(cause, ErrLost) && strings.Contains(cause.Error(), "forced"), true)
+		expect(t, "the other is valid", other.Valid(), true)
+		f.answer = func(string, []string, *fakeCall) [][]string {
+			row := make([]string, 16)
+			row[colEvent], row[colReason] = "gone", "revoked"
+			return [][]string{row}
+		}
+		f.next("sync")
+		for _, err := range []error{context.Cause(other.Context()), s.Err()} {
+			expect(t, "gone", errors.Is(err, ErrLost) && strings.Contains(err.Error(), "revoked"), true)
+		}
+	})
+}
+
+// Errors of prepared statements: the statement is sent again, unprepared.
+func TestUnitNotPrepared(t *testing.T) {
+	for _, code := range []string{"!26000", "!42P05", "!0A000"} {
+		bubble(t, func(t *testing.T, f *fake) {
+			s := f.open()
+			refused := false
+			f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+				if refused {
+					return nil
+				}
+				refused = true
+				return [][]string{{code}}
+			}
+			start := time.Now()
+			expect(t, "valid", f.lock(s, "x").Valid(), true)
+			expect(t, "after", time.Since(start), 0)
+			expect(t, "connections", len(f.conns), 1)
+			expect(t, "failures", s.failures, 0)
+		})
+	}
+}
+
+// A disk that stops: the lease is not durable yet. It is used all the same, and nothing is promised.
+func TestUnitNoValidityYet(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		f.validity = ""
+		opened := time.Now()
+		s := f.open()
+		expect(t, "left", s.TimeLeft(), 0)
+		expect(t, "an error", s.Err(), nil)
+		time.Sleep(fakeTTL / 4)
+		f.when(func() { f.validity = "10000" })
+		f.next("sync")
+		if s.TimeLeft() < fakeSafe-time.Second {
+			t.Errorf("%v left", s.TimeLeft())
+		}
+		f.when(func() { f.validity = "" })
+		s = f.open()
+		opened = time.Now()
+		<-s.Done()
+		expect(t, "ends with its TTL", time.Since(opened), fakeSafe)
+	})
+}
