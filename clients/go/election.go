@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 )
@@ -71,33 +70,9 @@ func (e *Election) Proclaim(ctx context.Context, candidate string) error {
 	if h == nil {
 		return fmt.Errorf("%w: %q does not lead", ErrLost, e.name)
 	}
-	answer, l := make(chan error, 1), h.lease
-	i := &item{action: "proclaim", names: []string{e.name}, number: itoa(h.Token()), value: candidate}
-	i.answer = func(err error) {
-		select {
-		case answer <- err:
-		default:
-		}
-	}
-	ctx, cancel := limited(ctx, l.ttl)
-	defer cancel()
-	e.s.mu.Lock()
-	defer e.s.mu.Unlock()
-	if e.s.expire(); h.over() {
-		return fmt.Errorf("%w: %q does not lead", ErrLost, e.name)
-	}
-	l.queue = append(l.queue, i)
-	e.s.join(ctx, l)
-	e.s.mu.Unlock()
-	var err error
-	select {
-	case err = <-answer:
-	case <-ctx.Done():
-		err = ended(ctx, "proclaim")
-	}
-	e.s.mu.Lock()
-	l.queue = slices.DeleteFunc(l.queue, func(other *item) bool { return other == i })
-	if err = e.s.troubled(err); errors.Is(err, ErrUnavailable) {
+	i := &item{action: "proclaim", names: h.names, number: itoa(h.Token()), value: candidate}
+	err := e.s.await(ctx, []*Hold{e.s.request(ctx, kindTerm, i, h.lease.ttl, 0)})
+	if errors.Is(err, ErrUnavailable) {
 		err = fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 	return err

@@ -81,6 +81,11 @@ func (f *fake) when(change func()) {
 	change()
 }
 
+// reacts sets what it answers, from now on.
+func (f *fake) reacts(answer func(function string, args []string, call *fakeCall) [][]string) {
+	f.when(func() { f.answer = answer })
+}
+
 func (f *fake) open(opts ...SessionOption) *Session {
 	f.t.Helper()
 	s, err := f.tryOpen(f.t.Context(), opts...)
@@ -233,7 +238,10 @@ func (f *fake) table(function string, args []string) [][]string {
 		f.when(func() { f.waits = append(f.waits, args[5]) })
 	}
 	f.note(what)
-	if answer := f.answer(function, args, call); answer != nil {
+	f.mu.Lock()
+	react := f.answer
+	f.mu.Unlock()
+	if answer := react(function, args, call); answer != nil {
 		return answer
 	}
 	switch function {

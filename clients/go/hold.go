@@ -158,17 +158,23 @@ func (s *Session) newHold(ctx context.Context, kind int, names []string, last st
 		mode, ask.value = "candidate", last
 	}
 	ask.action = strings.Replace(ask.action, "lock", mode, 1)
-	ask.h = &Hold{s: s, kind: kind, names: ask.names, wait: set.wait, lease: &lease{ttl: set.ttl}, ask: ask,
+	return s.request(ctx, kind, ask, set.ttl, set.wait), nil
+}
+
+// request is a hold that an item asks for.
+func (s *Session) request(ctx context.Context, kind int, ask *item, ttl, wait time.Duration) *Hold {
+	h := &Hold{s: s, kind: kind, names: ask.names, wait: wait, lease: &lease{ttl: ttl}, ask: ask,
 		ready: make(chan struct{}), released: make(chan struct{})}
-	ask.h.ctx, ask.h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	return ask.h, nil
+	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	ask.h = h
+	return h
 }
 
 // await asks for holds, and waits for all of them. nil is one that somebody else holds; after another error all are given
 // back.
 func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 	start := time.Now()
-	if strings.HasPrefix(holds[0].ask.action, "try") {
+	if !strings.HasPrefix(holds[0].ask.action, "enqueue") {
 		var cancel context.CancelFunc
 		ctx, cancel = limited(ctx, holds[0].lease.ttl)
 		defer cancel()

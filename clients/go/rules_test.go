@@ -13,7 +13,7 @@ import (
 func TestUnitValidity(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		silent := make(chan struct{})
-		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 			f.mu.Lock()
 			now := f.validity
 			f.mu.Unlock()
@@ -22,7 +22,7 @@ func TestUnitValidity(t *testing.T) {
 				return [][]string{}
 			}
 			return nil
-		}
+		})
 		becomes := func(milliseconds string) { f.when(func() { f.validity = milliseconds }) }
 		s := f.open()
 		h := f.lock(s, "x")
@@ -67,18 +67,22 @@ func TestUnitValidity(t *testing.T) {
 func TestUnitShortWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		took, free, silent := time.Second, true, false
-		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 			if call == nil || !call.has("enqueue") {
 				return nil
 			}
-			time.Sleep(took)
-			if silent {
-				return [][]string{}
-			} else if !free {
-				return f.queued(call)
+			var answer [][]string
+			var after time.Duration
+			f.when(func() {
+				if after = took; silent {
+					answer = [][]string{}
+				}
+			})
+			if time.Sleep(after); answer == nil && !free {
+				answer = f.queued(call)
 			}
-			return nil
-		}
+			return answer
+		})
 		s := f.open()
 		short, limit := WaitFor(time.Millisecond), callLimit(fakeTTL)
 		h, err := s.Lock(t.Context(), "free", short)
@@ -99,7 +103,7 @@ func TestUnitShortWaits(t *testing.T) {
 		expect(t, "a longer wait", err, ErrHeld)
 		expect(t, "counts from the call", time.Since(start), 4*time.Second)
 
-		silent, took = true, limit-10*time.Millisecond // and then the connection ends
+		f.when(func() { silent, took = true, limit-10*time.Millisecond }) // and then the connection ends
 		for _, wait := range []time.Duration{time.Millisecond, limit, limit + time.Second} {
 			start = time.Now()
 			_, err = s.Lock(t.Context(), "silent", WaitFor(wait))
@@ -107,7 +111,7 @@ func TestUnitShortWaits(t *testing.T) {
 			expect(t, "is told after", time.Since(start), max(limit, wait))
 			time.Sleep(limit) // of a call that is under way
 		}
-		silent = false
+		f.when(func() { silent = false })
 
 		_, err = s.Lock(t.Context(), "try", WaitFor(0))
 		expect(t, "no wait at all", err, nil)

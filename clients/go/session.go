@@ -163,11 +163,9 @@ type Session struct {
 	half      *turn // whose maker has left
 	told      int   // how many callers were woken up
 	lease     *lease
-	leases    []*lease // the session's own first
-	queries   []*query
-	askAt     time.Duration            // no query is sent before
-	asked     bool                     // the last statement was a query
+	leases    []*lease                 // the session's own first
 	observers map[chan struct{}]string // their channels
+	free      *sync.Cond               // the wire is free, or the session has ended
 	number    int64                    // of requests
 	revoked   bool
 }
@@ -225,6 +223,7 @@ func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire,
 		done: make(chan struct{}), stopped: make(chan struct{}), woken: make(chan struct{}, 1),
 		observers: map[chan struct{}]string{},
 	}
+	s.free = sync.NewCond(&s.mu)
 	for _, o := range opts {
 		if o == nil {
 			o = sessionOption(nil)
@@ -403,9 +402,7 @@ func (s *Session) drop(l *lease, err error) {
 	queue := l.queue
 	l.queue = slices.DeleteFunc(slices.Clone(queue), func(i *item) bool { return l.over || i.value == "" || !i.gives() })
 	for _, i := range queue {
-		if i.answer != nil {
-			i.answer(err)
-		} else if i.h != nil && !slices.Contains(l.queue, i) {
+		if i.h != nil && !slices.Contains(l.queue, i) {
 			s.settle(i.h, err)
 		}
 	}
@@ -427,12 +424,8 @@ func (s *Session) stop(err error) {
 	for _, l := range s.leases {
 		s.drop(l, err)
 	}
-	for _, q := range s.queries {
-		q.err = err
-		close(q.done)
-	}
-	s.queries = nil
 	close(s.done)
+	s.free.Broadcast()
 	s.watchdog.Stop()
 	s.leave(s.turn)
 	s.wake()

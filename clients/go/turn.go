@@ -26,11 +26,11 @@ type item struct {
 	action        string
 	names         []string
 	number, value string        // as lease_sync has them
-	h             *Hold         // nil: a ghost's release, or a proclamation
-	answer        func(error)   // of a proclamation
+	h             *Hold         // nil: a ghost's release
 	at            time.Duration // it is not sent before
-	again         bool          // an earlier reply was lost
-	pending       bool          // it was carried out, and was not durable yet
+	again         bool          // it may have been carried out
+	lost          bool          // ... by a call whose reply was lost
+	pending       bool          // it was carried out, and is not durable yet
 }
 
 func (i *item) gives() bool { return i.action == "release" || i.action == "resign" }
@@ -66,15 +66,9 @@ func (s *Session) join(ctx context.Context, l *lease) {
 
 // reserved tells whether the session's goroutine waits for the connection, to do what only it can.
 func (s *Session) reserved(l *lease) bool {
-	if l.id == 0 || len(s.queries) > 0 {
-		return true
-	}
-	for _, other := range s.leases {
-		if other != l && s.due(other) <= s.set.now() {
-			return true
-		}
-	}
-	return false
+	return l.id == 0 || slices.ContainsFunc(s.leases, func(other *lease) bool {
+		return other != l && s.due(other) <= s.set.now()
+	})
 }
 
 // leave makes the maker of a turn give its reply up. The session's goroutine reads the rest.
@@ -118,7 +112,7 @@ func (s *Session) begin(l *lease) *turn {
 	l.queue = slices.DeleteFunc(l.queue, func(i *item) bool {
 		names += len(i.names)
 		switch {
-		case !i.gives() && i.answer == nil && i.h.over():
+		case !i.gives() && i.h.over():
 			if !l.bare {
 				s.forget(i.h) // nobody wants it any more
 			}
@@ -139,7 +133,7 @@ func (s *Session) begin(l *lease) *turn {
 	if !t.silent {
 		t.args[5] = []byte(milliseconds(limit / 2))
 	}
-	s.busy, s.turn, s.asked, l.look, l.lastAt = true, t, false, false, now
+	s.busy, s.turn, l.look, l.lastAt = true, t, false, now
 	return t
 }
 
@@ -189,6 +183,7 @@ func (s *Session) make(t *turn, step func(*wire, *turn) error, itself int) {
 	s.mu.Lock()
 	if left {
 		s.half = t
+		s.free.Broadcast()
 		s.wake()
 		return
 	}
@@ -201,7 +196,7 @@ func (s *Session) make(t *turn, step func(*wire, *turn) error, itself int) {
 		runtime.Gosched()
 		s.mu.Lock()
 	}
-	s.busy = false
+	s.release()
 	if s.err != nil || s.wire == nil || t.lease.waiting > 0 || s.reserved(t.lease) || s.due(t.lease) <= s.set.now() {
 		s.wake()
 	}
@@ -221,7 +216,7 @@ func (s *Session) ended(t *turn, wire *wire, err error) {
 	case s.wire == nil: // it may have taken effect
 		l.bare = true
 		for _, i := range t.items {
-			i.again = true
+			i.again, i.lost = true, true
 		}
 	default:
 		err = explain(err)
@@ -250,8 +245,6 @@ func (s *Session) requeue(l *lease, items []*item) {
 	for _, i := range items {
 		if i.h != nil {
 			s.forget(i.h)
-		} else if i.answer != nil {
-			i.answer(s.err)
 		}
 	}
 }
@@ -311,15 +304,17 @@ func (s *Session) result(l *lease, i *item, row []string, token int64) bool {
 	case event == "error":
 		s.refused(i, l, explain(&pgconn.PgError{Severity: "ERROR", Code: row[colState], Message: row[colMessage],
 			Detail: row[colDetail], Hint: row[colHint]}))
+	case event == "pending" && (i.gives() || i.action == "proclaim"):
+		i.again, l.look = true, true
+		return false
 	case event == "pending":
 		i.pending, l.look = true, true
-		return i.h != nil && !i.gives()
 	case i.gives():
 		s.gaveBack(i, event == "released")
-	case i.answer != nil && event == "proclaimed":
-		i.answer(nil)
-	case i.answer != nil:
-		i.answer(fmt.Errorf("%w: %q does not lead any more", ErrLost, i.names[0]))
+	case event == "proclaimed":
+		s.settle(i.h, nil)
+	case event == "not_held":
+		s.settle(i.h, fmt.Errorf("%w: %s does not lead any more", ErrLost, i.h))
 	case event == "not_granted":
 		s.settle(i.h, ErrHeld)
 	default:
@@ -344,10 +339,8 @@ func (s *Session) refused(i *item, l *lease, err error) {
 			s.gaveBack(i, true)
 		}
 		l.queue = append(l.queue, &item{action: i.action, names: i.names, number: i.number, at: s.set.now() + l.ttl/3})
-	case h != nil:
+	default:
 		s.settle(h, fmt.Errorf("%s: %w", h, err))
-	case i.answer != nil:
-		i.answer(err)
 	}
 }
 
@@ -356,10 +349,9 @@ func (s *Session) gaveBack(i *item, done bool) {
 	h := i.h
 	if h == nil {
 		return
-	}
-	if !done && !i.again && !i.pending {
+	} else if !done && !i.again {
 		h.releaseErr = ErrLost
-	} else if !done && i.value != "" && !i.pending {
+	} else if !done && i.value != "" && i.lost {
 		h.releaseErr = ErrUnknown
 	}
 	if h.giving--; h.giving == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,14 +13,14 @@ import (
 // A hold that is handed from one caller of a session to another one costs one call.
 func TestUnitHandedOn(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
-		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 			if call != nil && call.has("enqueue") {
 				return f.queued(call)
 			} else if call != nil && call.has("release x") {
 				f.tell("granted", "x", "22", "")
 			}
 			return nil
-		}
+		})
 		s := f.open()
 		h := f.lock(s, "x")
 		granted := waiter(t, s, "x")
@@ -35,7 +36,7 @@ func TestUnitHandedOn(t *testing.T) {
 // Releases alone wait for nothing, unless something waits, has to be durable, or is due.
 func TestUnitSilentRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
-		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 			if call == nil || f.waits[len(f.waits)-1] != "" {
 				return nil
 			}
@@ -43,7 +44,7 @@ func TestUnitSilentRelease(t *testing.T) {
 			rows[0] = make([]string, 16)
 			rows[0][colEvent] = "lease"
 			return rows
-		}
+		})
 		s := f.open()
 		waited := func(release func() error) bool {
 			t.Helper()
@@ -66,41 +67,48 @@ func TestUnitSilentRelease(t *testing.T) {
 // What is not durable yet is told by a later call. A proclamation and a release with HoldFor are sent again.
 func TestUnitPending(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
-		owner, pending := "", true
-		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+		owner, scene, pending := "", sync.Mutex{}, true
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 			if call == nil {
 				return nil
 			}
 			rows := f.sync(call)
+			scene.Lock()
 			if call.has("try") {
 				owner = call.items[0].owner
 			}
-			for _, row := range rows[1:] {
-				if pending {
-					time.Sleep(time.Second)
-					row[colEvent], row[colToken] = "pending", ""
-				}
+			now := pending && len(rows) > 1
+			pending = pending && !now
+			scene.Unlock()
+			if now {
+				time.Sleep(time.Second)
+				rows[1][colEvent], rows[1][colToken] = "pending", ""
 			}
-			pending = len(rows) == 1
 			return rows
-		}
+		})
 		s := f.open()
 		e := s.Election("e")
-		f.tell("granted", "e", "21", owner) // not of this session
 		start := time.Now()
 		go func() {
-			time.Sleep(time.Second + time.Millisecond)
+			time.Sleep(time.Second - time.Millisecond) // the next call tells it
+			scene.Lock()
+			defer scene.Unlock()
 			f.tell("granted", "e", "21", owner)
 		}()
 		expect(t, "elected", e.TryCampaign(t.Context(), "me"), nil)
 		expect(t, "after", time.Since(start) >= time.Second, true)
 		expect(t, "asked", len(f.sent("try_candidate")), 1)
 		expect(t, "token", e.Term().Token(), 21)
-		pending = true
+		again := func() {
+			scene.Lock()
+			defer scene.Unlock()
+			pending = true
+		}
+		again()
 		expect(t, "proclaim", e.Proclaim(t.Context(), "again"), nil)
 		expect(t, "proclaimed", len(f.sent("proclaim e 21 again")), 2)
 		h := f.lock(s, "x")
-		pending = true
+		again()
 		expect(t, "unlock", h.Unlock(t.Context(), HoldFor(time.Second)), nil)
 		expect(t, "released", len(f.sent("release x")), 2)
 	})
@@ -117,13 +125,13 @@ func TestUnitOldCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		old := true
-		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 			if call == nil || !old {
 				return nil
 			}
 			old = false
 			return [][]string{f.lease("t"), f.row("", "granted", "kept", "21", ""), f.row("", "granted", "both", "23", "")}
-		}
+		})
 		h := f.lock(s, "x")
 		expect(t, "asked", len(f.sent("try_lock x")), 2)
 		expect(t, "valid", h.Valid() && kept.Valid(), true)
@@ -138,7 +146,7 @@ func TestUnitOldCall(t *testing.T) {
 func TestUnitPendingAndLost(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		calls := 0
-		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 			if call == nil {
 				return nil
 			}
@@ -149,7 +157,7 @@ func TestUnitPendingAndLost(t *testing.T) {
 				return [][]string{f.lease("t")}
 			}
 			return nil
-		}
+		})
 		expect(t, "valid", f.lock(f.open(), "x").Valid(), true)
 		expect(t, "asked", len(f.sent("try_lock x")), 2)
 	})
@@ -166,11 +174,11 @@ func TestUnitReasons(t *testing.T) {
 		cause := context.Cause(h.Context())
 		expect(t, "lost", errors.Is(cause, ErrLost) && strings.Contains(cause.Error(), "forced"), true)
 		expect(t, "the other is valid", other.Valid(), true)
-		f.answer = func(string, []string, *fakeCall) [][]string {
+		f.reacts(func(string, []string, *fakeCall) [][]string {
 			row := make([]string, 16)
 			row[colEvent], row[colReason] = "gone", "revoked"
 			return [][]string{row}
-		}
+		})
 		f.next("sync")
 		for _, err := range []error{context.Cause(other.Context()), s.Err()} {
 			expect(t, "gone", errors.Is(err, ErrLost) && strings.Contains(err.Error(), "revoked"), true)
@@ -184,13 +192,13 @@ func TestUnitNotPrepared(t *testing.T) {
 		bubble(t, func(t *testing.T, f *fake) {
 			s := f.open()
 			refused := false
-			f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+			f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 				if refused {
 					return nil
 				}
 				refused = true
 				return [][]string{{code}}
-			}
+			})
 			start := time.Now()
 			expect(t, "valid", f.lock(s, "x").Valid(), true)
 			expect(t, "after", time.Since(start), 0)

@@ -19,10 +19,10 @@ import (
 func TestUnitDeadlineFromSending(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		const slow = time.Second
-		f.answer = func(string, []string, *fakeCall) [][]string {
+		f.reacts(func(string, []string, *fakeCall) [][]string {
 			time.Sleep(slow)
 			return nil
-		}
+		})
 		s := f.open()
 		expect(t, "left after a second on the way", s.TimeLeft(), fakeSafe-slow)
 		for len(f.sent("sync")) < 2 {
@@ -52,10 +52,10 @@ func TestUnitLostAtDeadline(t *testing.T) {
 		s := f.open()
 		locked := time.Now()
 		h := f.lock(s, "x")
-		f.answer = func(string, []string, *fakeCall) [][]string {
+		f.reacts(func(string, []string, *fakeCall) [][]string {
 			<-hang
 			return [][]string{}
-		}
+		})
 		<-h.Context().Done()
 		expect(t, "lost after", time.Since(locked), fakeSafe)
 		if !errors.Is(context.Cause(h.Context()), ErrLost) || !errors.Is(s.Err(), ErrLost) || h.Valid() {
@@ -76,10 +76,10 @@ func TestUnitLostInACall(t *testing.T) {
 		defer close(hang)
 		s := f.open()
 		opened := time.Now()
-		f.answer = func(string, []string, *fakeCall) [][]string {
+		f.reacts(func(string, []string, *fakeCall) [][]string {
 			<-hang
 			return [][]string{}
-		}
+		})
 		time.Sleep(time.Second)
 		_, err := s.Lock(t.Context(), "x")
 		expect(t, "lost", errors.Is(err, ErrLost), true)
@@ -94,10 +94,10 @@ func TestUnitLateRenewal(t *testing.T) {
 		s := f.open()
 		h := f.lock(s, "x")
 		calls := len(f.sent("sync"))
-		f.answer = func(string, []string, *fakeCall) [][]string {
+		f.reacts(func(string, []string, *fakeCall) [][]string {
 			f.when(func() { f.skew = fakeSafe - fakeTTL/4 }) // the machine sleeps with the answer on its way
 			return nil
-		}
+		})
 		time.Sleep(fakeTTL / 2) // a renewal
 		synctest.Wait()
 		expect(t, "lost", errors.Is(context.Cause(h.Context()), ErrLost), true)
@@ -110,7 +110,7 @@ func TestUnitLateRenewal(t *testing.T) {
 func TestUnitOrderOfLostRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
 		asked := 0
-		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 			if call == nil || !call.has("enqueue") {
 				return nil
 			}
@@ -119,7 +119,7 @@ func TestUnitOrderOfLostRequests(t *testing.T) {
 				return [][]string{}
 			}
 			return nil
-		}
+		})
 		s := f.open()
 		var group sync.WaitGroup
 		for _, name := range []string{"first", "d", "b", "e", "a", "c"} {
@@ -168,13 +168,13 @@ func TestUnitOpenIsCanceled(t *testing.T) {
 	for _, took := range []time.Duration{0, time.Second} {
 		bubble(t, func(t *testing.T, f *fake) {
 			ctx, cancel := context.WithCancel(t.Context())
-			f.answer = func(function string, _ []string, _ *fakeCall) [][]string {
+			f.reacts(func(function string, _ []string, _ *fakeCall) [][]string {
 				if function == "grant_lease" {
 					cancel()
 					time.Sleep(took)
 				}
 				return nil
-			}
+			})
 			start := time.Now()
 			s, err := f.tryOpen(ctx)
 			expect(t, "canceled", s == nil && errors.Is(err, context.Canceled), true)
@@ -206,12 +206,12 @@ func TestUnitErrors(t *testing.T) {
 // The hold is over when Unlock is called, however late the answer is.
 func TestUnitValidUntilUnlock(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
-		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 			if call != nil && call.has("release") {
 				time.Sleep(time.Second)
 			}
 			return nil
-		}
+		})
 		s := f.open()
 		h := f.lock(s, "x")
 		go h.Unlock(t.Context())
@@ -252,12 +252,12 @@ func waiter(t *testing.T, s *Session, name string) <-chan time.Time {
 // A notification decides nothing: the call after it does. LISTEN comes before a call, and ends a while after the waits.
 func TestUnitNotification(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
-		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 			if call != nil && call.has("enqueue") {
 				return f.queued(call)
 			}
 			return nil
-		}
+		})
 		s := f.open()
 		granted := waiter(t, s, "x")
 		synctest.Wait()
@@ -295,23 +295,24 @@ func TestUnitDroppedNotification(t *testing.T) {
 	for _, pooled := range []bool{false, true} {
 		bubble(t, func(t *testing.T, f *fake) {
 			f.pooled = pooled
-			f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+			f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 				if call != nil && call.has("enqueue") {
 					return f.queued(call)
 				}
 				return nil
-			}
+			})
 			s := f.open()
 			granted := waiter(t, s, "x")
 			time.Sleep(time.Second)
 			f.tell("granted", "x", "21", "")
-			start, most := time.Now(), fakeTTL*4/10
+			start, most, parsed := time.Now(), fakeTTL*4/10, 0
+			f.when(func() { parsed = f.parsed })
 			if pooled {
 				most = lookEvery
 				expect(t, "LISTEN behind a pooler", len(f.sent("LISTEN")), 0)
-				expect(t, "unprepared", f.parsed >= len(f.sent("")), true)
+				expect(t, "unprepared", parsed >= len(f.sent("")), true)
 			} else {
-				expect(t, "prepared once, beside two statements", f.parsed, 3)
+				expect(t, "prepared once, beside two statements", parsed, 3)
 			}
 			if took := (<-granted).Sub(start); took > most {
 				t.Fatalf("pooled %v: found after %v", pooled, took)
@@ -328,12 +329,12 @@ func TestUnitListenRefused(t *testing.T) {
 			if f.deaf = deaf; deaf == "" {
 				f.channel = ""
 			}
-			f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+			f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 				if call != nil && call.has("enqueue") {
 					return f.queued(call)
 				}
 				return nil
-			}
+			})
 			s := f.open()
 			waits := []<-chan time.Time{waiter(t, s, "x")}
 			time.Sleep(time.Second)
@@ -391,7 +392,7 @@ func TestUnitLostAnswer(t *testing.T) {
 	for _, took := range []bool{true, false} {
 		bubble(t, func(t *testing.T, f *fake) {
 			lost := false
-			f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+			f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 				if call == nil || !call.has("try_lock") || lost {
 					return nil
 				}
@@ -399,7 +400,7 @@ func TestUnitLostAnswer(t *testing.T) {
 					f.tell("granted", "x", "50", call.items[0].owner)
 				}
 				return [][]string{}
-			}
+			})
 			s := f.open()
 			h := f.lock(s, "x")
 			want, asked := int64(50), 1
@@ -416,12 +417,12 @@ func TestUnitLostAnswer(t *testing.T) {
 // The caller leaves while its request is on the way: the grant is given back, by the connection that there was.
 func TestUnitCanceledAtTheGrant(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
-		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 			if call != nil && call.has("enqueue") {
 				time.Sleep(time.Second)
 			}
 			return nil
-		}
+		})
 		s := f.open()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
@@ -443,7 +444,7 @@ func TestUnitCanceledAtTheGrant(t *testing.T) {
 func TestUnitTogether(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		bubble(t, func(t *testing.T, f *fake) {
-			f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+			f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 				if call == nil || len(call.items) == 0 {
 					return nil
 				}
@@ -458,7 +459,7 @@ func TestUnitTogether(t *testing.T) {
 					}
 				}
 				return rows
-			}
+			})
 			s := f.open()
 			errs := make([]error, 4)
 			var group sync.WaitGroup
@@ -481,12 +482,12 @@ func TestUnitTogether(t *testing.T) {
 
 func TestUnitStandby(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
-		f.answer = func(_ string, _ []string, call *fakeCall) [][]string {
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
 			if call != nil && call.has("try_lock") && len(f.conns) == 1 {
 				return [][]string{{"!25006"}}
 			}
 			return nil
-		}
+		})
 		s := f.open()
 		expect(t, "acquired", f.lock(s, "x").Valid(), true)
 		expect(t, "connections", len(f.conns), 2)

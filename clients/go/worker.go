@@ -76,14 +76,14 @@ func (s *Session) step() {
 	case s.half != nil:
 		s.resume()
 	case s.busy:
-		s.rest(next - now)
+		s.free.Wait()
 	case s.wire == nil && now < s.retryAt:
 		s.rest(s.retryAt - now)
 	case s.wire == nil:
 		if err := s.connect(); err != nil {
 			s.retryAt = s.failed(err)
 		}
-	case !s.renew(now, &next) && !s.answerQuery(now, &next) && !s.listen(now, &next):
+	case !s.renew(now, &next) && !s.listen(now, &next):
 		s.rest(next - now)
 	}
 }
@@ -96,7 +96,7 @@ func (s *Session) renew(now time.Duration, next *time.Duration) bool {
 	sooner(next, s.due(first))
 	unused := first != s.lease && len(first.queue)+len(first.open)+len(first.byToken) == 0
 	switch {
-	case now < *next || len(s.queries) > 0 && !s.asked && now < first.renewAt && now >= s.askAt:
+	case now < *next:
 		return false
 	case first.id == 0 && unused:
 		s.lose(first, ErrReleased)
@@ -131,7 +131,7 @@ func (s *Session) resume() {
 // rest waits for another goroutine or for the time; while something waits, also for a notification.
 func (s *Session) rest(limit time.Duration) {
 	wire := s.wire
-	if s.busy || wire == nil || !s.hopes() {
+	if wire == nil || !s.hopes() {
 		s.mu.Unlock()
 		select {
 		case <-s.woken:
@@ -153,7 +153,8 @@ func (s *Session) rest(limit time.Duration) {
 		wire.check(err)
 	}
 	s.mu.Lock()
-	s.busy, s.idling = false, false
+	s.idling = false
+	s.release()
 	s.hear(wire, err)
 }
 
@@ -163,6 +164,12 @@ func (s *Session) hopes() bool {
 	return len(s.wire.listens) > 0 && (len(s.observers) > 0 || slices.ContainsFunc(s.leases, waits))
 }
 
+// release lets others use the wire.
+func (s *Session) release() {
+	s.busy = false
+	s.free.Broadcast()
+}
+
 // exec runs one statement, in which %s is the schema.
 func (s *Session) exec(l *lease, sql string, args ...string) (rows, error) {
 	wire, limit := s.wire, s.limit(l)
@@ -170,7 +177,7 @@ func (s *Session) exec(l *lease, sql string, args ...string) (rows, error) {
 	s.mu.Unlock()
 	r, err := wire.call(limit, sql, args)
 	s.mu.Lock()
-	s.busy = false
+	s.release()
 	s.learned(wire)
 	s.expire()
 	if s.hear(wire, err); s.wire == nil {
@@ -218,7 +225,8 @@ func (s *Session) connect() error {
 	if err != nil {
 		return err
 	}
-	s.wire, s.askAt = wire, 0
+	s.wire = wire
+	s.free.Broadcast()
 	s.learned(wire)
 	for _, l := range s.leases {
 		l.renewAt = 0
@@ -309,7 +317,7 @@ func (s *Session) listen(now time.Duration, next *time.Duration) bool {
 // that: what is left ends by itself.
 func (s *Session) shutDown() {
 	for s.busy && s.half == nil {
-		s.rest(time.Minute) // a caller's turn
+		s.free.Wait()
 	}
 	if s.half != nil && s.closeAt == 0 {
 		s.wire.cut()
@@ -347,16 +355,6 @@ func (s *Session) shutDown() {
 
 // --- calls that wait for one answer ---
 
-// query is a statement of a call, which the session's goroutine repeats over reconnects.
-type query struct {
-	ctx  context.Context
-	sql  string
-	args []string
-	rows rows
-	err  error
-	done chan struct{}
-}
-
 var errNoAnswer = fmt.Errorf("%w: no answer in time", ErrUnavailable)
 
 // limited ends a call that does not wait for others, but for the server.
@@ -364,51 +362,42 @@ func limited(ctx context.Context, ttl time.Duration) (context.Context, context.C
 	return context.WithTimeoutCause(ctx, callLimit(ttl), errNoAnswer)
 }
 
-// ask runs one statement, in which %s is the schema.
-func (s *Session) ask(ctx context.Context, sql string, args ...string) (rows, error) {
+// ask runs one statement, in which %s is the schema, in a goroutine that repeats it over reconnects.
+func (s *Session) ask(ctx context.Context, sql string, args ...string) (r rows, err error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, err
 	}
 	ctx, cancel := limited(ctx, s.set.ttl)
 	defer cancel()
-	q := &query{ctx: ctx, sql: sql, args: args, done: make(chan struct{})}
-	s.mu.Lock()
-	if s.expire(); s.err != nil {
+	done := make(chan func(), 1)
+	go func() {
+		s.mu.Lock()
 		defer s.mu.Unlock()
-		return nil, s.err
-	}
-	s.queries = append(s.queries, q)
-	s.wake()
-	s.mu.Unlock()
+		for again := true; again && ctx.Err() == nil; {
+			for s.expire(); s.err == nil && (s.busy || s.wire == nil); s.expire() {
+				s.wake()
+				s.free.Wait()
+			}
+			answer, failed := rows(nil), s.err
+			if failed == nil {
+				answer, failed = s.exec(s.lease, sql, args...)
+			}
+			if again = s.err == nil && passes(failed); !again {
+				done <- func() { r, err = answer, failed }
+				return
+			}
+			s.mu.Unlock()
+			time.Sleep(firstRetry)
+			s.mu.Lock()
+		}
+	}()
 	select {
-	case <-q.done:
-		return q.rows, q.err
+	case take := <-done:
+		take()
+		return r, err
 	case <-ctx.Done():
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return nil, s.troubled(ended(ctx, "ask the server"))
 	}
-}
-
-func (s *Session) answerQuery(now time.Duration, next *time.Duration) bool {
-	s.queries = slices.DeleteFunc(s.queries, func(q *query) bool { return q.ctx.Err() != nil })
-	if len(s.queries) == 0 || now < s.askAt {
-		if len(s.queries) > 0 {
-			sooner(next, s.askAt)
-		}
-		return false
-	}
-	q := s.queries[0]
-	s.asked = true
-	r, err := s.exec(s.lease, q.sql, q.args...)
-	if s.err != nil {
-		return true
-	}
-	if passes(err) {
-		s.askAt = s.set.now() + firstRetry
-		return true
-	}
-	q.rows, q.err, s.queries = r, err, s.queries[1:]
-	close(q.done)
-	return true
 }
