@@ -19,7 +19,6 @@ import (
 const (
 	kindLock = iota
 	kindLocks
-	kindPermit
 	kindTerm
 )
 
@@ -46,7 +45,6 @@ type Hold struct {
 	cancel   context.CancelCauseFunc
 
 	// Under s.mu.
-	owner      string
 	ask        *item // the request
 	queued     bool  // it has a place, and no grant
 	impatient  bool  // the limit of its wait has passed: it enters no queue
@@ -99,11 +97,10 @@ func (s *Session) TryLockEach(ctx context.Context, names []string, opts ...LockO
 		}
 		holds[i], seen[name] = h, true
 	}
-	if len(holds) == 0 {
-		return holds, nil
-	}
-	if err := s.await(ctx, holds); err != nil {
-		return nil, err
+	if len(holds) > 0 {
+		if err := s.await(ctx, holds); err != nil {
+			return nil, err
+		}
 	}
 	return holds, nil
 }
@@ -111,18 +108,16 @@ func (s *Session) TryLockEach(ctx context.Context, names []string, opts ...LockO
 func (s *Session) acquire(ctx context.Context, kind int, names []string, last string, try bool, opts []LockOption) (
 	*Hold, error) {
 	h, err := s.newHold(ctx, kind, names, last, try, opts)
-	if err == nil && ctx.Err() != nil {
-		err = ended(ctx, h.String())
-	}
 	if err != nil {
 		return nil, err
+	} else if ctx.Err() != nil {
+		return nil, ended(ctx, h.String())
 	}
 	holds := []*Hold{h}
-	if err = s.await(ctx, holds); err == nil && holds[0] == nil {
-		err = ErrHeld
-	}
-	if err != nil {
+	if err = s.await(ctx, holds); err != nil {
 		return nil, err
+	} else if holds[0] == nil {
+		return nil, ErrHeld
 	}
 	return h, nil
 }
@@ -144,20 +139,20 @@ func (s *Session) newHold(ctx context.Context, kind int, names []string, last st
 	if err := cmp.Or(set.err, set.checkLock(kind, try)); err != nil {
 		return nil, err
 	}
-	ask := &item{action: "enqueue_lock", names: slices.Clone(names)}
+	ask := &item{action: "enqueue_", names: slices.Clone(names), value: last}
 	if try || set.waits && set.wait == 0 {
-		ask.action = "try_lock"
+		ask.action = "try_"
 	}
-	mode := "lock"
 	switch {
 	case set.permit:
-		kind, mode, ask.number = kindPermit, "permit", itoa(int64(set.permits))
+		ask.action, ask.number = ask.action+"permit", itoa(int64(set.permits))
 	case set.shared:
-		mode = "shared"
+		ask.action += "shared"
 	case kind == kindTerm:
-		mode, ask.value = "candidate", last
+		ask.action += "candidate"
+	default:
+		ask.action += "lock"
 	}
-	ask.action = strings.Replace(ask.action, "lock", mode, 1)
 	return s.request(ctx, kind, ask, set.ttl, set.wait), nil
 }
 
@@ -183,30 +178,15 @@ func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 	defer s.mu.Unlock()
 	s.expire()
 	for _, h := range holds {
-		h.lease = s.leaseOf(h.lease.ttl)
 		s.number++
-		h.owner = s.owner + itoa(s.number)
+		h.lease, h.ask.owner = s.leaseOf(h.lease.ttl), s.owner+itoa(s.number)
 		if h.lease.queue = append(h.lease.queue, h.ask); s.err != nil {
 			s.settle(h, s.err)
 		}
 	}
 	s.join(ctx, holds[0].lease)
-	s.mu.Unlock()
-	for _, h := range holds {
-		if h.wait > 0 {
-			s.bound(ctx, h, start)
-		}
-		select {
-		case <-h.ready:
-		case <-ctx.Done():
-		}
-	}
-	s.mu.Lock()
 	for i, h := range holds {
-		if h.state.Load() == stateWaiting {
-			s.finish(h, s.troubled(ended(ctx, h.String())))
-		}
-		if errors.Is(h.err, ErrHeld) {
+		if s.attend(ctx, h, start); errors.Is(h.err, ErrHeld) {
 			holds[i] = nil
 		} else {
 			failed = cmp.Or(failed, h.err)
@@ -223,29 +203,37 @@ func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 	return failed
 }
 
-// bound ends a wait at its limit. Where the first answer is not there yet, that has the limit of any call, and no place is
-// taken any more.
-func (s *Session) bound(ctx context.Context, h *Hold, start time.Time) {
-	limit := callLimit(h.lease.ttl)
-	for timer := time.NewTimer(time.Until(start.Add(h.wait))); ; timer.Reset(time.Until(start.Add(limit))) {
+// attend waits until a hold does not wait any more, and ends its wait with ctx, or at its limit. Where the first answer is
+// not there at the limit, that has the limit of any call, and no place is taken any more.
+func (s *Session) attend(ctx context.Context, h *Hold, start time.Time) {
+	limit := h.wait
+	for h.state.Load() == stateWaiting {
+		var timer <-chan time.Time
+		if h.wait > 0 {
+			timer = time.After(time.Until(start.Add(limit)))
+		}
+		s.mu.Unlock()
 		select {
 		case <-h.ready:
-			return
 		case <-ctx.Done():
-			return
-		case <-timer.C:
+		case <-timer:
 		}
 		s.mu.Lock()
+		late := h.wait > 0 && time.Since(start) >= limit
 		switch {
 		case h.state.Load() != stateWaiting:
-		case h.queued:
+		case ctx.Err() != nil:
+			s.finish(h, s.troubled(ended(ctx, h.String())))
+		case late && h.queued:
 			s.finish(h, ErrHeld)
-		case h.impatient || h.wait >= limit:
-			s.finish(h, s.unavailable(h))
+		case late && limit >= callLimit(h.lease.ttl):
+			s.finish(h, s.troubled(fmt.Errorf("%s: %w: %w", h, errNoAnswer, context.DeadlineExceeded)))
+		case late:
+			h.impatient, limit = true, callLimit(h.lease.ttl)
 		}
-		h.impatient = true
-		s.wake()
-		s.mu.Unlock()
+		if h.over() {
+			s.wake() // its place is to be given back
+		}
 	}
 }
 
@@ -268,10 +256,9 @@ func (s *Session) granted(h *Hold) {
 
 func (s *Session) leaveQueue(h *Hold) {
 	if h.queued {
+		h.queued, h.lease.waitedAt = false, s.set.now()
 		h.lease.waiting--
-		h.lease.waitedAt = s.set.now()
 	}
-	h.queued = false
 }
 
 // finish ends a hold, granted or not. What the server has of it is given back; if the reply is still on its way, when
@@ -298,7 +285,7 @@ func (s *Session) forget(h *Hold) {
 	}
 	h.done = true
 	delete(h.lease.byToken, h.token.Load())
-	delete(h.lease.open, h.owner)
+	delete(h.lease.open, h.ask.owner)
 	close(h.released)
 	s.told++
 }

@@ -251,22 +251,17 @@ func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire,
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil {
-		s.giveUp()
+		s.cancel() // the session's goroutine revokes a lease that was granted, or is while nobody wants it any more
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.closeAt = s.set.now() + s.limit(s.lease)
+		s.stop(ErrClosed)
 		return nil, ended(ctx, "open a session")
 	} else if err != nil {
 		<-s.stopped
 		return nil, err
 	}
 	return s, nil
-}
-
-// giveUp leaves it to the session's goroutine to revoke a lease that was granted, or is while nobody wants it any more.
-func (s *Session) giveUp() {
-	s.cancel()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closeAt = s.set.now() + s.limit(s.lease)
-	s.stop(ErrClosed)
 }
 
 // Done is closed when the lease has ended: lost, or given back by Close.
@@ -328,23 +323,18 @@ func (s *Session) Close(ctx context.Context) error {
 	select {
 	case <-s.stopped:
 	case <-ctx.Done():
-		s.cut()
+		s.cancel()
+		s.mu.Lock()
+		if s.wire != nil {
+			s.wire.cut()
+		}
+		s.mu.Unlock()
 		<-s.stopped
 	}
 	if errors.Is(s.err, ErrClosed) && !s.revoked {
 		return fmt.Errorf("%w: the server has not confirmed the end of the lease", ErrUnknown)
 	}
 	return bad
-}
-
-// cut ends what the session's goroutine waits for.
-func (s *Session) cut() {
-	s.cancel()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.wire != nil {
-		s.wire.cut()
-	}
 }
 
 // watch looks at the deadlines, in no goroutine that network or names could block; at least each second, because timers

@@ -13,8 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-const textOID = 25
-
 const (
 	mostItems = 128                    // of a call
 	lookEvery = 250 * time.Millisecond // while something waits, and LISTEN does not work
@@ -25,7 +23,8 @@ const (
 type item struct {
 	action        string
 	names         []string
-	number, value string        // as lease_sync has them
+	number, value string        // as lease_sync has them, as owner
+	owner         string        // of a request, and of no other
 	h             *Hold         // nil: a ghost's release
 	at            time.Duration // it is not sent before
 	again         bool          // it may have been carried out
@@ -89,8 +88,12 @@ func (s *Session) due(l *lease) time.Duration {
 	if l.waiting > 0 && s.wire != nil && !(s.wire.hears && s.wire.listens[l.channel]) {
 		sooner(&due, l.lastAt+lookEvery)
 	}
+	blocked := false // by an earlier request, as in begin
 	for _, i := range l.queue {
-		if sooner(&due, i.at); i.at == 0 {
+		if i.gives() || !blocked {
+			sooner(&due, i.at)
+		}
+		if blocked = blocked || !i.gives() && i.at > 0; due == 0 {
 			break
 		}
 	}
@@ -121,7 +124,7 @@ func (s *Session) begin(l *lease) *turn {
 			blocked = blocked || !i.gives()
 			return false
 		case i.h != nil && !i.gives():
-			l.open[i.h.owner] = i.h
+			l.open[i.owner] = i.h
 		}
 		t.silent = t.silent && i.gives() && i.value == ""
 		t.items = append(t.items, i)
@@ -138,32 +141,28 @@ func (s *Session) begin(l *lease) *turn {
 }
 
 // texts are the items, as an array in binary format: the text of an array depends on array_nulls.
-func (t *turn) texts() []byte {
-	if len(t.items) == 0 {
+func (t *turn) texts() (array []byte) {
+	const dimensions, nulls, textOID = 1, 1, 25
+	var texts []string
+	for number, i := range t.items {
+		for _, name := range i.names {
+			texts = append(texts, itoa(int64(number+1)), i.action, name, i.number, i.owner, i.value)
+		}
+	}
+	if len(texts) == 0 {
 		return nil
 	}
-	var texts []byte
-	n := 0
-	for number, i := range t.items {
-		owner := ""
-		if i.h != nil {
-			owner = i.h.owner
-		}
-		for _, name := range i.names {
-			for _, text := range [...]string{itoa(int64(number + 1)), i.action, name, i.number, owner, i.value} {
-				if n++; text == "" {
-					texts = append(texts, 0xff, 0xff, 0xff, 0xff) // NULL
-				} else {
-					texts = append(binary.BigEndian.AppendUint32(texts, uint32(len(text))), text...)
-				}
-			}
-		}
-	}
-	var array []byte
-	for _, field := range [...]int{1, 1, textOID, n, 1} { // dimensions, there are NULLs; elements and the number of the first
+	for _, field := range [...]int{dimensions, nulls, textOID, len(texts), 1} {
 		array = binary.BigEndian.AppendUint32(array, uint32(field))
 	}
-	return append(array, texts...)
+	for _, text := range texts {
+		if text == "" {
+			array = binary.BigEndian.AppendUint32(array, 1<<32-1) // NULL
+		} else {
+			array = append(binary.BigEndian.AppendUint32(array, uint32(len(text))), text...)
+		}
+	}
+	return array
 }
 
 // make sends a turn's call, or reads the rest of its reply, and tells everybody what came of it. If more are woken up than
@@ -402,7 +401,7 @@ func (s *Session) compare(l *lease, there map[int64]int) {
 // adopt takes what the server has for a request. Perhaps nobody wants it any more.
 func (s *Session) adopt(h *Hold, token int64, granted bool) {
 	h.token.Store(token)
-	delete(h.lease.open, h.owner)
+	delete(h.lease.open, h.ask.owner)
 	h.lease.byToken[token] = h
 	switch {
 	case h.over():

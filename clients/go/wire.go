@@ -119,24 +119,11 @@ const syncSQL = "SELECT item, event, kind, name, token, owner, reason, sqlstate,
 	" pg_catalog.floor(pg_catalog.date_part('epoch', validity) * 1000)::bigint, incarnation, news, complete, channel" +
 	" FROM %s.lease_sync($1, $2, $3, $4, $5, $6)"
 
-const (
-	colItem = iota
-	colEvent
-	colKind
-	colName
-	colToken
-	colOwner
-	colReason
-	colState
-	colMessage
-	colDetail
-	colHint
-	colValidity // milliseconds
-	colIncarnation
-	colNews
-	colComplete
-	colChannel
-)
+// The columns; colValidity is in milliseconds.
+const colItem, colEvent, colKind, colName, colToken, colOwner, colReason, colState = 0, 1, 2, 3, 4, 5, 6, 7
+const colMessage, colDetail, colHint, colValidity, colIncarnation, colNews, colComplete, colChannel = 8, 9, 10, 11, 12, 13, 14, 15
+
+var formats = []int16{0, 0, 0, 0, 1, 0} // the items are binary
 
 // sync sends a call, and reads its reply.
 func (w *wire) sync(t *turn) error {
@@ -148,7 +135,7 @@ func (w *wire) sync(t *turn) error {
 	if w.plain || !w.prepared {
 		f.SendParse(&pgproto3.Parse{Name: name, Query: qualify(syncSQL, w.schema)})
 	}
-	f.SendBind(&pgproto3.Bind{PreparedStatement: name, Parameters: t.args, ParameterFormatCodes: []int16{0, 0, 0, 0, 1, 0}})
+	f.SendBind(&pgproto3.Bind{PreparedStatement: name, Parameters: t.args, ParameterFormatCodes: formats})
 	f.SendExecute(&pgproto3.Execute{})
 	f.SendSync(&pgproto3.Sync{})
 	if err := f.Flush(); err != nil {
@@ -172,6 +159,9 @@ func (w *wire) read(t *turn) error {
 		case *pgproto3.ErrorResponse:
 			t.err = pgconn.ErrorResponseToPgError(m)
 		case *pgproto3.ReadyForQuery:
+			if t.err == nil && len(t.rows) == 0 {
+				t.err = errors.New("lease_sync has returned nothing")
+			}
 			return t.err
 		}
 	}
@@ -190,11 +180,10 @@ func texts(values [][]byte) []string {
 // learn asks for the schema again. It reports whether there is one.
 func (w *wire) learn(limit time.Duration) bool {
 	r, err := w.exec(limit, learnSQL, []string{})
-	if err != nil || r[0][0] == "" {
-		return false
+	if err == nil && r[0][0] != "" {
+		w.schema, w.plain = r[0][0], true
 	}
-	w.schema, w.plain = r[0][0], true
-	return true
+	return err == nil && r[0][0] != ""
 }
 
 // call runs a statement, in which %s is the schema. If the schema has another name now (ALTER SCHEMA .. RENAME), or the

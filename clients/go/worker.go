@@ -242,10 +242,6 @@ func (s *Session) learned(wire *wire) {
 	}
 }
 
-func (s *Session) unavailable(h *Hold) error {
-	return s.troubled(fmt.Errorf("%s: %w: %w", h, errNoAnswer, context.DeadlineExceeded))
-}
-
 // troubled adds to "no answer in time" what kept the answer from coming.
 func (s *Session) troubled(err error) error {
 	if errors.Is(err, ErrUnavailable) && s.failures > 0 {
