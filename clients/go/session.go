@@ -167,6 +167,7 @@ type Session struct {
 	observers map[chan struct{}]string // their channels
 	free      *sync.Cond               // the wire is free, or the session has ended
 	number    int64                    // of requests
+	asking    int                      // statements that wait for the wire
 	revoked   bool
 }
 

@@ -65,7 +65,7 @@ func (s *Session) join(ctx context.Context, l *lease) {
 
 // reserved tells whether the session's goroutine waits for the connection, to do what only it can.
 func (s *Session) reserved(l *lease) bool {
-	return l.id == 0 || slices.ContainsFunc(s.leases, func(other *lease) bool {
+	return l.id == 0 || s.asking > 0 || slices.ContainsFunc(s.leases, func(other *lease) bool {
 		return other != l && s.due(other) <= s.set.now()
 	})
 }

@@ -229,3 +229,30 @@ func TestUnitNoValidityYet(t *testing.T) {
 		expect(t, "ends with its TTL", time.Since(opened), fakeSafe)
 	})
 }
+
+// A statement beside lease_sync gets the connection while the session listens.
+func TestUnitAskWhileListening(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		f.reacts(func(function string, _ []string, call *fakeCall) [][]string {
+			if function == "current_leader" {
+				return [][]string{{"me", "7"}}
+			} else if call != nil && call.has("enqueue") {
+				return f.queued(call)
+			}
+			return nil
+		})
+		s := f.open()
+		granted := waiter(t, s, "x")
+		time.Sleep(time.Second)
+		for range 3 {
+			start := time.Now()
+			leader, err := s.Election("e").Leader(t.Context())
+			expect(t, "the leader", leader, Leader{"me", 7})
+			expect(t, "an error", err, nil)
+			expect(t, "after", time.Since(start), 0)
+		}
+		f.tell("granted", "x", "21", "")
+		f.notify("le_x")
+		<-granted
+	})
+}

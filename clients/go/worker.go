@@ -131,7 +131,7 @@ func (s *Session) resume() {
 // rest waits for another goroutine or for the time; while something waits, also for a notification.
 func (s *Session) rest(limit time.Duration) {
 	wire := s.wire
-	if wire == nil || !s.hopes() {
+	if wire == nil || s.asking > 0 || !s.hopes() {
 		s.mu.Unlock()
 		select {
 		case <-s.woken:
@@ -370,14 +370,17 @@ func (s *Session) ask(ctx context.Context, sql string, args ...string) (r rows, 
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for again := true; again && ctx.Err() == nil; {
+			s.asking++
 			for s.expire(); s.err == nil && (s.busy || s.wire == nil); s.expire() {
 				s.wake()
 				s.free.Wait()
 			}
+			s.asking--
 			answer, failed := rows(nil), s.err
 			if failed == nil {
 				answer, failed = s.exec(s.lease, sql, args...)
 			}
+			s.wake()
 			if again = s.err == nil && passes(failed); !again {
 				done <- func() { r, err = answer, failed }
 				return
