@@ -98,6 +98,18 @@ func TestUnitShortWaits(t *testing.T) {
 		synctest.Wait()
 		expect(t, "the place is given back", len(f.sent("release held 23")), 1)
 
+		other := make(chan error, 1)
+		go func() {
+			_, err := s.Lock(t.Context(), "other", short)
+			other <- err
+		}()
+		synctest.Wait()
+		start = time.Now()
+		_, err = s.Lock(t.Context(), "held", short)
+		expect(t, "a lock that is held, behind a call of others", err, ErrHeld)
+		expect(t, "is told after", time.Since(start), 2*took)
+		expect(t, "the other one", <-other, ErrHeld)
+
 		start = time.Now()
 		_, err = s.Lock(t.Context(), "held", WaitFor(4*time.Second))
 		expect(t, "a longer wait", err, ErrHeld)
