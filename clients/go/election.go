@@ -116,6 +116,7 @@ func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer close(changes)
+		defer context.AfterFunc(e.s.ctx, cancel)()
 		defer cancel()
 		e.observe(ctx, changes)
 	}()
@@ -157,16 +158,12 @@ func (e *Election) observe(ctx context.Context, changes chan<- Leader) {
 				sql, after = historySQL, number(row[0])
 			case <-ctx.Done():
 				return
-			case <-s.done:
-				return
 			}
 		}
 		select {
 		case <-hint:
 		case <-time.After(interval):
 		case <-ctx.Done():
-			return
-		case <-s.done:
 			return
 		}
 	}

@@ -397,7 +397,9 @@ func (h *Hold) Fence(ctx context.Context, tx any) error {
 	if h.kind == kindTerm {
 		query, names = "SELECT %s.fence_leader($1, $2)", h.names[0]
 	}
-	schema := *h.s.schema.Load()
+	h.s.mu.Lock()
+	schema := h.s.schema
+	h.s.mu.Unlock()
 	query = qualify(query, schema)
 	var err error
 	switch t := tx.(type) {
@@ -422,7 +424,9 @@ func (h *Hold) Fence(ctx context.Context, tx any) error {
 		return invalid("the transaction is not open")
 	} else if noSuchFunction(err) {
 		h.s.ask(ctx, "SELECT %s.is_held($1, $2)", h.names[0], itoa(h.Token())) // the session learns the schema so
-		if *h.s.schema.Load() != schema {
+		h.s.mu.Lock()
+		defer h.s.mu.Unlock()
+		if h.s.schema != schema {
 			return fmt.Errorf("%w: the extension's schema has another name: roll back, and repeat the transaction: %w",
 				ErrUnavailable, err)
 		}

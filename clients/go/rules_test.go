@@ -146,7 +146,7 @@ func TestUnitSchema(t *testing.T) {
 		rename(`"le2"`)
 		f.lock(s, "y")
 		expect(t, "refused", len(f.sent("refused")), 1)
-		expect(t, "the schema of fences", *s.schema.Load(), `"le2"`)
+		expect(t, "the schema of fences", s.schema, `"le2"`)
 		rename(`"le3"`)
 		expect(t, "unlock", h.Unlock(t.Context()), nil)
 		rename(`"le4"`)

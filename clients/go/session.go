@@ -142,7 +142,6 @@ type Session struct {
 	set     options
 	owner   string // of all requests, before their number
 	dial    func(ctx context.Context, limit time.Duration) (*wire, error)
-	schema  atomic.Pointer[string]
 	done    chan struct{} // the session has ended
 	stopped chan struct{} // its goroutine has ended
 	woken   chan struct{}
@@ -157,11 +156,12 @@ type Session struct {
 	closeAt   time.Duration
 	watchdog  *time.Timer
 	wire      *wire
-	busy      bool  // somebody uses the wire
-	idling    bool  // for notifications alone
-	turn      *turn // that is under way
-	half      *turn // whose maker has left
-	told      int   // how many callers were woken up
+	schema    string // of the extension, for fences
+	busy      bool   // somebody uses the wire
+	idling    bool   // for notifications alone
+	turn      *turn  // that is under way
+	half      *turn  // whose maker has left
+	told      int    // how many callers were woken up
 	lease     *lease
 	leases    []*lease                 // the session's own first
 	observers map[chan struct{}]string // their channels

@@ -1,6 +1,7 @@
 package lockelection
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -189,7 +190,7 @@ func (s *Session) make(t *turn, step func(*wire, *turn) error, itself int) {
 	s.turn, s.half = nil, nil
 	s.expire()
 	s.ended(t, wire, err)
-	s.learned(wire)
+	s.schema = wire.schema
 	if s.told-told > itself {
 		s.mu.Unlock()
 		runtime.Gosched()
@@ -390,12 +391,17 @@ func (s *Session) compare(l *lease, there map[int64]int) {
 			s.finish(h, fmt.Errorf("%w: the server has ended it", ErrLost))
 		}
 	}
+	var again []*item
 	for _, h := range l.open {
 		if h.ask.pending {
 			h.ask.pending = false
-			s.requeue(l, []*item{h.ask})
+			again = append(again, h.ask)
 		}
 	}
+	slices.SortFunc(again, func(a, b *item) int { // by their numbers
+		return cmp.Or(len(a.owner)-len(b.owner), strings.Compare(a.owner, b.owner))
+	})
+	s.requeue(l, again)
 }
 
 // adopt takes what the server has for a request. Perhaps nobody wants it any more.

@@ -178,7 +178,7 @@ func (s *Session) exec(l *lease, sql string, args ...string) (rows, error) {
 	r, err := wire.call(limit, sql, args)
 	s.mu.Lock()
 	s.release()
-	s.learned(wire)
+	s.schema = wire.schema
 	s.expire()
 	if s.hear(wire, err); s.wire == nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnknown, err)
@@ -225,21 +225,12 @@ func (s *Session) connect() error {
 	if err != nil {
 		return err
 	}
-	s.wire = wire
+	s.wire, s.schema = wire, wire.schema
 	s.free.Broadcast()
-	s.learned(wire)
 	for _, l := range s.leases {
 		l.renewAt = 0
 	}
 	return nil
-}
-
-// learned tells the schema of the extension to fences.
-func (s *Session) learned(wire *wire) {
-	if known := s.schema.Load(); known == nil || *known != wire.schema {
-		schema := wire.schema
-		s.schema.Store(&schema)
-	}
 }
 
 // troubled adds to "no answer in time" what kept the answer from coming.
