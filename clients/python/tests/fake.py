@@ -157,9 +157,14 @@ class Server:
         return {**row, "event": "granted" if taken["granted"] else "queued", "kind": kind, "token": taken["token"]}
 
 
-def requests(items):
-    """The items of the literal of an array."""
-    texts = [text.strip('"') if text != "NULL" else None for text in items.strip("{}").split(",") if text]
+def literal(texts):
+    return "{" + ",".join("NULL" if text is None else f'"{text}"' for text in texts) + "}"
+
+
+def requests(texts):
+    """The items, of a list of texts or of what literal() makes of it."""
+    if isinstance(texts, str):
+        texts = [text.strip('"') if text != "NULL" else None for text in texts.strip("{}").split(",") if text]
     return [texts[i : i + 6] for i in range(0, len(texts), 6)]
 
 
@@ -204,7 +209,7 @@ class Wire:
         yield
 
     def query(self, sql, params, until, name=""):
-        text = f"{sql} {params[4]} wait {params[5]} {name}" if "lease_sync(" in sql else sql
+        text = f"{sql} {literal(params[4])} wait {params[5]} {name}" if "lease_sync(" in sql else sql
         self.asked.append((self.clock.now, text))
         self.clock.now += 0.001
         for fault in list(self.faults):

@@ -13,7 +13,7 @@ import os
 import random
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import Any, Callable, Deque, Dict, Generator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Deque, Dict, Generator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 from typing import Protocol as Shape
 
 from . import _errors as errors
@@ -33,6 +33,7 @@ POLL_INTERVAL = 0.25
 MAX_SLICE = 1.0  # timers do not count a suspend: the clock is looked at this often
 
 Rows = List[Sequence[Optional[str]]]
+Params = Sequence[Union[str, List[Optional[str]], None]]  # a list is an array of texts
 Wait = Tuple[int, bool, bool, float]  # a descriptor (-1: none), to be read, to be written, and until when
 Job = Generator[Wait, bool, Any]  # sent: is the descriptor ready? False: it is time to look at the clock
 
@@ -57,9 +58,7 @@ class Wire(Shape):
     def prepare(self, name: str, sql: str, until: float) -> Job:
         """Prepares a statement, or raises an Error of the server."""
 
-    def query(
-        self, sql: str, params: Optional[Sequence[Optional[str]]], until: float, name: str = ""
-    ) -> Generator[Wait, bool, Rows]:
+    def query(self, sql: str, params: Optional[Params], until: float, name: str = "") -> Generator[Wait, bool, Rows]:
         """The rows, by that time; Broken, or an Error of the server. Without params it may be several statements.
 
         name: that of a prepared statement.
@@ -237,12 +236,6 @@ _PRESENT = (
     " COALESCE((SELECT term FROM {s}.current_leader($1)), 0))"
     " UNION ALL SELECT 0, term, 'elected', candidate FROM {s}.current_leader($1) ORDER BY 1 DESC LIMIT 1"
 )
-
-
-def array(texts: Sequence[Optional[str]]) -> str:
-    """A literal of an array."""
-    quoted = ("NULL" if t is None else '"' + t.replace("\\", "\\\\").replace('"', '\\"') + '"' for t in texts)
-    return "{" + ",".join(quoted) + "}"
 
 
 def ms(seconds: float) -> str:
@@ -577,9 +570,7 @@ class Protocol(Request):
         yield from self._learn()
         return (yield from self._send(sql, None if simple else params, self.call))
 
-    def _send(
-        self, sql: str, params: Optional[Sequence[Optional[str]]], limit: float, name: str = ""
-    ) -> Generator[Wait, bool, Rows]:
+    def _send(self, sql: str, params: Optional[Params], limit: float, name: str = "") -> Generator[Wait, bool, Rows]:
         try:
             return (yield from self.wire.query(sql.replace("{s}", self.schema), params, self.clock() + limit, name))
         except Error as error:
@@ -588,7 +579,7 @@ class Protocol(Request):
             self.trouble = error
             raise
 
-    def _sync(self, lease: Lease, items: str, wait: Optional[str]) -> Generator[Wait, bool, Rows]:
+    def _sync(self, lease: Lease, items: List[Optional[str]], wait: Optional[str]) -> Generator[Wait, bool, Rows]:
         """lease_sync(): the rows of a reply."""
         learned = False
         while True:
@@ -720,7 +711,7 @@ class Protocol(Request):
             self.leases[lease.ttl] = self.leases.pop(lease.ttl)  # the others' turn
         wait = ms(lease.call / 2) if waits or renews or lease.unsure or not lease.flight else None
         try:
-            rows = yield from self._sync(lease, array(texts), wait)
+            rows = yield from self._sync(lease, texts, wait)
         except Error as error:
             self._turn_failed(lease, error)
             return

@@ -11,6 +11,7 @@ import ipaddress
 import os
 import re
 import socket
+import struct
 from typing import Callable, Dict, Generator, Iterator, List, Optional, Sequence
 
 import psycopg
@@ -19,9 +20,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from . import _errors as errors
 from . import _goodbye
-from ._protocol import Broken, Job, Protocol, Rows, Wait
+from ._protocol import Broken, Job, Params, Protocol, Rows, Wait
 
 CONNECT_LIMIT = 5.0
+TEXT_OID = 25
 # Of one host, and where libpq chooses between several. libpq before 14 does not know "primary".
 TARGET, TARGET_OF_SERVICE = ("primary", "primary") if pq.version() >= 140000 else ("any", "read-write")
 
@@ -51,6 +53,14 @@ _REFUSALS = (
     ("is not permitted to log in", "28000"),
     ("permission denied for database", "42501"),
 )
+
+
+def array(texts: Sequence[Optional[str]]) -> bytes:
+    """An array of texts in the binary format: in a literal, NULL depends on a setting (array_nulls)."""
+    parts = [struct.pack("!5i", 1, 1, TEXT_OID, len(texts), 1) if texts else struct.pack("!3i", 0, 0, TEXT_OID)]
+    for encoded in [None if text is None else text.encode() for text in texts]:
+        parts.append(b"\xff\xff\xff\xff" if encoded is None else struct.pack("!i", len(encoded)) + encoded)
+    return b"".join(parts)
 
 
 @contextlib.contextmanager
@@ -258,19 +268,18 @@ class PgWire:
             conn.send_prepare(name.encode(), sql.encode())
             yield from self._answer(conn, until)
 
-    def query(
-        self, sql: str, params: Optional[Sequence[Optional[str]]], until: float, name: str = ""
-    ) -> Generator[Wait, bool, Rows]:
+    def query(self, sql: str, params: Optional[Params], until: float, name: str = "") -> Generator[Wait, bool, Rows]:
         conn = self._open()
         with libpq():
             if params is None:
                 conn.send_query(sql.encode())
             else:
-                values = [None if p is None else p.encode() for p in params]
+                values = [None if p is None else p.encode() if isinstance(p, str) else array(p) for p in params]
+                formats = [int(isinstance(p, list)) for p in params]
                 if name:
-                    conn.send_query_prepared(name.encode(), values)
+                    conn.send_query_prepared(name.encode(), values, formats)
                 else:
-                    conn.send_query_params(sql.encode(), values)
+                    conn.send_query_params(sql.encode(), values, param_formats=formats)
             return (yield from self._answer(conn, until))
 
     def _open(self) -> pq.abc.PGconn:
