@@ -42,6 +42,12 @@ func (e *Election) TryCampaign(ctx context.Context, candidate string, opts ...Lo
 }
 
 func (e *Election) stand(ctx context.Context, candidate string, try bool, opts []LockOption) error {
+	e.mu.Lock()
+	before := e.term
+	e.mu.Unlock()
+	if before != nil && !before.Valid() {
+		_ = before.Unlock(ctx) // an evicted term: who stands again has left it
+	}
 	h, err := e.s.acquire(ctx, kindTerm, []string{e.name}, candidate, try, opts)
 	if err == nil {
 		e.mu.Lock()

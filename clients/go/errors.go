@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
+var errEvicted = fmt.Errorf("%w: it was evicted", ErrLost)
+
 // What calls answer, for errors.Is. An error of the server is there as well, as a *pgconn.PgError for errors.As.
 var (
 	// ErrHeld: somebody else holds it, or is queued for it. Nothing is held, and nothing waits.

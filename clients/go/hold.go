@@ -51,7 +51,8 @@ type Hold struct {
 	done       bool  // released is closed
 	err        error // why it is over
 	holdFor    time.Duration
-	giving     int // names that are being given back
+	evicted    bool // it is over for the application, and given back when that has left it
+	giving     int  // names that are being given back
 	releaseErr error
 }
 
@@ -261,8 +262,8 @@ func (s *Session) leaveQueue(h *Hold) {
 	}
 }
 
-// finish ends a hold, granted or not. What the server has of it is given back; if the reply is still on its way, when
-// that is here.
+// finish ends a hold, granted or not. What the server has of it is given back, of an evicted one by Unlock; if the reply is
+// still on its way, when that is here.
 func (s *Session) finish(h *Hold, err error) {
 	if h.over() {
 		return
@@ -274,7 +275,7 @@ func (s *Session) finish(h *Hold, err error) {
 	}
 	h.cancel(err)
 	s.leaveQueue(h)
-	if h.lease.byToken[h.token.Load()] == h {
+	if h.lease.byToken[h.token.Load()] == h && !h.evicted {
 		s.giveBack(h)
 	}
 }
@@ -345,6 +346,11 @@ func (h *Hold) Unlock(ctx context.Context, opts ...UnlockOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.expire(); h.over() {
+		if h.evicted && !h.done {
+			h.evicted = false
+			s.giveBack(h)
+			s.join(ctx, h.lease)
+		}
 		if errors.Is(h.err, ErrLost) || errors.Is(h.err, ErrClosed) {
 			return h.err
 		}

@@ -367,12 +367,18 @@ func (s *Session) news(l *lease, row []string, token int64) {
 	case row[colEvent] == "lost" && h != nil:
 		s.finish(h, fmt.Errorf("%w: the server has ended it (%s)", ErrLost, row[colReason]))
 	case row[colEvent] == "lost":
+	case row[colEvent] == "evicted" && h != nil:
+		h.evicted = h.state.Load() == stateHeld
+		s.finish(h, errEvicted)
 	case h != nil && granted && h.queued:
 		s.granted(h)
 	case h != nil:
 	case l.open[row[colOwner]] != nil:
 		h = l.open[row[colOwner]]
 		l.queue = slices.DeleteFunc(l.queue, func(i *item) bool { return i == h.ask })
+		if row[colEvent] == "evicted" { // before anybody knew of its grant
+			s.finish(h, errEvicted)
+		}
 		s.adopt(h, token, granted)
 	case strings.HasPrefix(row[colOwner], s.owner):
 		i := &item{action: "release", names: []string{row[colName]}, number: itoa(token)}

@@ -163,6 +163,45 @@ func TestUnitPendingAndLost(t *testing.T) {
 	})
 }
 
+// An evicted hold is lost for the application, and given back when that has left it.
+func TestUnitEvicted(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		s := f.open()
+		h, other := f.lock(s, "x"), f.lock(s, "y")
+		f.tell("evicted", "x", "21", "")
+		f.next("sync")
+		expect(t, "lost", errors.Is(context.Cause(h.Context()), ErrLost), true)
+		expect(t, "valid", h.Valid(), false)
+		expect(t, "the other is valid", other.Valid(), true)
+		f.next("sync")
+		expect(t, "given back by itself", len(f.sent("release x")), 0)
+		expect(t, "unlocked", errors.Is(h.Unlock(context.Background()), ErrLost), true)
+		f.next("sync")
+		expect(t, "given back", len(f.sent("release x")), 1)
+		expect(t, "unlocked again", errors.Is(h.Unlock(context.Background()), ErrLost), true)
+	})
+}
+
+// A grant that was evicted before anybody knew of it is given back at once.
+func TestUnitEvictedUnknown(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		s := f.open()
+		first := true
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
+			if call == nil || !call.has("try_lock x") || !first {
+				return nil
+			}
+			first = false
+			f.tell("evicted", "x", "31", call.items[0].owner)
+			return [][]string{f.lease(""), f.row("1", "pending", "x", "", "")}
+		})
+		_, err := s.TryLock(t.Context(), "x")
+		expect(t, "lost", errors.Is(err, ErrLost), true)
+		synctest.Wait()
+		expect(t, "given back", len(f.sent("release x 31")), 1)
+	})
+}
+
 // The reasons of losses are told.
 func TestUnitReasons(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {
