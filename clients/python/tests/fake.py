@@ -50,6 +50,12 @@ class Server:
                 return True
         return False
 
+    def evict(self, name):
+        self.revision += 1
+        for row in self.rows:
+            if row["name"] == name and row["granted"]:
+                row.update(news=self.revision, told="evicted")
+
     def force(self, name):
         """Takes what is held away."""
         row = next(row for row in self.rows if row["name"] == name)
@@ -118,7 +124,7 @@ class Server:
             first.update(news=str(seen), complete="f")
             return [first, *results]
         more = [
-            {**row, "event": "granted" if row["granted"] else "queued"}
+            {**row, "event": row.get("told") or ("granted" if row["granted"] else "queued")}
             for row in self.rows
             if row["lease"] == lease and row["news"] > seen and row["token"] not in tokens
         ]

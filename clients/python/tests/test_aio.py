@@ -125,7 +125,6 @@ async def test_a_broken_connection_loses_nothing(session, name, db):
 
 async def test_election(session, name, db):
     election = session.election(name, "a")
-    watch = election.observe()
     terms = []
 
     async def lead(term, lost):
@@ -138,13 +137,14 @@ async def test_election(session, name, db):
             return "lost"
         return "led"
 
-    assert await election.run(lead) == "led"
     told = []
-    async for leader in watch:
-        told.append(leader)
-        if len(told) == 6:
-            watch.close()
-    assert told == [("a", terms[0]), ("b", terms[0]), None, ("a", terms[1]), ("b", terms[1]), None]
+    async with election.observe() as watch:
+        assert await election.run(lead) == "led"
+        async for leader in watch:
+            told.append(leader)
+            if len(told) == 7:
+                watch.close()
+    assert told == [None, ("a", terms[0]), ("b", terms[0]), None, ("a", terms[1]), ("b", terms[1]), None]
 
 
 async def test_run_can_be_canceled(session, name, db):

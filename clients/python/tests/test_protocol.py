@@ -525,6 +525,42 @@ def test_what_a_complete_reply_does_not_have_is_lost(world):
     assert states == [HELD, LOST, LOST]
 
 
+def test_an_evicted_hold_is_given_back_when_the_application_has_left_it(world):
+    evicted, other = world.ask("a"), world.ask("b")
+    states = []
+    world.at(1, lambda: world.server.evict("a"))
+    world.at(6, lambda: states.extend((evicted.state, other.state, len(world.asked("release")))))
+    world.at(7, lambda: world.protocol.release(evicted))
+    world.live(8)
+    assert states == [LOST, HELD, 0]
+    assert len(world.asked("release")) == 1
+    assert evicted.released is False
+
+
+def test_a_forgotten_evicted_hold_is_given_back(world):
+    evicted = world.ask("a")
+    world.at(1, lambda: world.server.evict("a"))
+    world.at(6, lambda: world.protocol.dropped.append(evicted))
+    world.live(8)
+    assert (evicted.state, len(world.asked("release"))) == (LOST, 1)
+
+
+def test_what_was_evicted_before_its_grant_was_known_is_given_back(world):
+    claim = None
+
+    def ask():
+        nonlocal claim
+        world.server.durable = False
+        claim = world.ask("a")
+
+    world.at(1, ask)
+    world.at(2, lambda: world.server.evict("a"))
+    world.at(2.5, lambda: setattr(world.server, "durable", True))
+    world.live(5)
+    assert claim.state != HELD and isinstance(claim.error, errors.LockLost)
+    assert len(world.asked("release")) == 1
+
+
 def test_what_is_not_durable_is_told_later(world):
     first = world.ask("a")
     claim, states = None, []

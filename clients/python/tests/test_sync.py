@@ -235,6 +235,16 @@ def test_who_observes_an_election_without_a_leader_is_told(session, name):
         assert next(watch) is None
 
 
+def test_who_observes_is_told_of_all_that_comes_after(session, name):
+    """Also where the caller's turns leave the session's own thread no time to look in between."""
+    for i in range(20):
+        election = session.election(f"{name} {i}", "a")
+        with election.observe() as watch:
+            with election.campaign() as term:
+                pass
+            assert [next(watch) for _ in range(3)] == [None, ("a", term.token), None]
+
+
 def test_once_of_a_job_that_fails_keeps_the_name_closed(session, name):
     @session.once(name, hold_for=30)
     def fail():
@@ -251,6 +261,7 @@ def test_election(session, name):
     with election.observe() as watch:
         term = election.campaign()
         assert election.leader() == ("a", term.token)
+        assert next(watch) is None
         assert next(watch) == ("a", term.token)
         term.proclaim("b")
         assert next(watch) == ("b", term.token)

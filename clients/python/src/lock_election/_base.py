@@ -183,7 +183,7 @@ class Told:
 
     def __del__(self) -> None:
         protocol, claim = self._protocol, self._claim
-        if claim.state is HELD and not protocol.finished and not protocol.forked:
+        if (claim.state is HELD or claim.evicted) and not protocol.finished and not protocol.forked:
             protocol.dropped.append(claim)  # the next look at the clock gives it back
             warnings.warn(f"{self} was never released", ResourceWarning, stacklevel=2, source=self)
 

@@ -160,6 +160,7 @@ class Claim(Request):
     alone: bool = False  # not in a call with others: one of those was refused as a whole
     overdue: bool = False  # its limit has passed, and only a first answer that grants it counts
     error: Optional[Error] = None
+    evicted: bool = False  # LOST, and not given back yet
     hold_for: float = 0.0
     left: List[str] = field(default_factory=list)  # the names that are not given back yet
     sent: int = 0  # how often the release was sent
@@ -329,6 +330,9 @@ class Protocol(Request):
 
     def over(self, claim: Claim, error: Error) -> None:
         """Ends a wait or a hold; what the server has of it is given back, if need be when its answer is here."""
+        if claim.evicted and claim.phase is GRANTED:
+            claim.evicted = False
+            self._give_back(claim)
         if claim.state not in (WAITING, HELD):
             return
         held = claim.state is HELD
@@ -348,8 +352,23 @@ class Protocol(Request):
             claim.hold_for = hold_for
         self.over(claim, errors.Canceled("it was released"))
 
+    def _evicted(self, claim: Claim, token: int) -> None:
+        """It is lost for the application, and given back when that has left it."""
+        error = errors.LockLost("it was evicted", "LE001")
+        if claim.state is HELD:
+            claim.state, claim.error, claim.evicted, claim.released = LOST, error, True, False
+            log.warning("lost %s: %s", claim, error)
+            claim.ended()
+        elif claim.token == 0:
+            self.over(claim, error)  # before its grant was known
+            self._placed(claim, token, True)
+        else:
+            self.over(claim, error)
+
     def lost(self, claim: Claim, error: Error) -> None:
         """The server has nothing of it any more, or only some names of several."""
+        if claim.evicted and len(claim.names) > 1:
+            return  # the others are held until the application has left
         held = claim.state is HELD
         if claim.state in (WAITING, HELD):
             claim.state, claim.error = LOST, error
@@ -851,7 +870,9 @@ class Protocol(Request):
                 lease.ghosts[kind or "", name or "", token or ""] = None
             return
         seen[claim] += 1
-        if claim.token == 0:
+        if event == "evicted":
+            self._evicted(claim, int(token or 0))
+        elif claim.token == 0:
             self._placed(claim, int(token or 0), event == "granted")
         elif event == "granted" and claim.phase is QUEUED:
             self._held(claim)

@@ -176,11 +176,15 @@ class Lock(LockBase["Session", Hold]):
 
 
 class Watch:
-    """An iterator of who leads: a Leader, or None while nobody does. The present leader comes first."""
+    """An iterator of who leads: a Leader, or None while nobody does. The present leader comes first.
+
+    `with` waits for that, for at most a quarter of the TTL: all that happens in its block is told.
+    """
 
     def __init__(self, session: Session, election: str) -> None:
         self._session = session
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._first: List[Any] = []
         self._observer = Observer(election, self._queue.put)
         session._post(session._protocol.observe, self._observer)
 
@@ -192,13 +196,15 @@ class Watch:
         return self
 
     def __next__(self) -> Optional[Leader]:
-        leader: Optional[Leader] = self._queue.get()
+        leader: Optional[Leader] = self._first.pop() if self._first else self._queue.get()
         if leader is END:
             self._queue.put(END)
             raise StopIteration
         return leader
 
     def __enter__(self) -> Watch:
+        with contextlib.suppress(queue.Empty):
+            self._first.append(self._queue.get(timeout=self._session._protocol.call))
         return self
 
     def __exit__(self, *unused: object) -> None:

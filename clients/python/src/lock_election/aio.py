@@ -11,6 +11,7 @@ and so is a grant that came at the same moment.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import logging
@@ -170,11 +171,15 @@ class Lock(LockBase["Session", Hold]):
 
 
 class Watch:
-    """An async iterator of who leads: a Leader, or None while nobody does. The present leader comes first."""
+    """An async iterator of who leads: a Leader, or None while nobody does. The present leader comes first.
+
+    `async with` waits for that, for at most a quarter of the TTL: all that happens in its block is told.
+    """
 
     def __init__(self, session: Session, election: str) -> None:
         self._session = session
         self._queue: asyncio.Queue[Any] = asyncio.Queue()
+        self._first: List[Any] = []
         self._observer = Observer(election, self._queue.put_nowait)
         session._post(session._protocol.observe, self._observer)
 
@@ -186,13 +191,15 @@ class Watch:
         return self
 
     async def __anext__(self) -> Optional[Leader]:
-        leader: Optional[Leader] = await self._queue.get()
+        leader: Optional[Leader] = self._first.pop() if self._first else await self._queue.get()
         if leader is END:
             self._queue.put_nowait(END)
             raise StopAsyncIteration
         return leader
 
     async def __aenter__(self) -> Watch:
+        with contextlib.suppress(asyncio.TimeoutError):
+            self._first.append(await asyncio.wait_for(self._queue.get(), self._session._protocol.call))
         return self
 
     async def __aexit__(self, *unused: object) -> None:
