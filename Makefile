@@ -10,7 +10,8 @@
 #   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone;
 #                                   make bench-scaling: the curves of docs/operation/scaling.md;
 #                                   make bench-instructions: counted by callgrind; make bench-lockctl: the command
-#                                   beside etcdctl and flock
+#                                   beside etcdctl and flock;
+#                                   make bench-libraries [PEERS=install]: libraries beside others, to build/bench
 #   make bad-night         records what docs/operation/watching.md shows, and plots it
 #   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
 #   make LE_ASSERTS=1      the same with assertions alone
@@ -80,7 +81,7 @@ PG_CONFIG ?= pg_config
 
 # These goals work before PostgreSQL is installed.
 ALONE := test soak demo play reference client-table test-versions bench bench-quick bench-scaling \
-         bench-instructions bench-lockctl bad-night mutants mutants-random mutants-coverage unit sim \
+         bench-instructions bench-libraries bench-lockctl bad-night mutants mutants-random mutants-coverage unit sim \
          sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs test-ha format \
          format-check client install-client uninstall-client client-tests client-tests-address client-tests-thread \
          test-clients clients lockctl lockctl-address man-pages deb test-packages dist site test-site
@@ -126,6 +127,9 @@ bench-scaling:
 
 bench-instructions:
 	@bench/instructions.sh
+
+bench-libraries:
+	@bench/libraries.sh
 
 bench-lockctl:
 	@bench/lockctl.sh

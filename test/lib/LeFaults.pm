@@ -442,7 +442,8 @@ sub run
 		# the batch that has failed may have been one without requests, of which there is nothing to replay
 		foreach (1 .. TRIES)
 		{
-			last if $point ne 'replay' || $action eq 'kill' || $self->fault(q{SELECT fault_hits('replay')}) ne '0';
+			last if $point ne 'replay';
+			last if $action eq 'kill' ? $self->lines_of_log > $crashes : $self->fault(q{SELECT fault_hits('replay')}) ne '0';
 			$self->fault($fail);
 			$self->others;
 		}

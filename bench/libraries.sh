@@ -1,0 +1,133 @@
+#!/bin/bash
+# Libraries against libraries: what a program in Go or Python gets of lock_election, of the same functions called
+# directly, of a table with a lock written by hand, and of other libraries with Redis (appendfsync always) and etcd.
+# Rounds alternate, and medians count; first on this machine's disk, then with flushes that take 1 ms longer. Prints
+# tables, and writes them with all figures to build/bench/libraries.
+#
+#   PEERS=install          installs what is missing for the peers; without it they are skipped
+#   LANGUAGES="go python"
+#   SYSTEMS="..."          lock_election direct table redsync redislock etcd; redis-py; and names with -asyncio
+#   WORKLOADS="..."        own/WORKERS: each worker a name of its own; hot/WORKERS: all the same; processes/N: N processes
+#                          with a worker each, all the same name
+#   FLUSHES="0 1000"       by how many microseconds flushes are longer
+#   ROUNDS=3 DURATION=2    and the seconds of each measurement
+#   TMPDIR                 where the data lie; a file system in memory would measure no flushes
+#   PG_MAJOR               PostgreSQL's version
+set -eu
+if [ -z "${LE_RUN:-}" ]; then
+	. "$(dirname "$0")/../test/common.sh"
+	. "$(dirname "$0")/packages.sh"
+	. "$(dirname "$0")/../clients/python-packages.sh"
+	le_prepare
+	[ "${PEERS:-}" != install ] || le_extra_packages redis-server strace $(command -v go >/dev/null || echo golang-go)
+	mkdir "$LE_TMP/peers" "$LE_TMP/libraries"
+	peer etcd bench/peers/etcd/*
+	if ! command -v go >/dev/null || ! le_wait env -C bench/libraries/go GOFLAGS="-modcacherw -trimpath" \
+		go build -o "$LE_TMP/libraries/go" . >"$LE_TMP/go.log" 2>&1; then
+		le_say "Go is skipped: $(tail -n 1 "$LE_TMP/go.log" 2>/dev/null || echo 'there is no go')"
+	fi
+	le_python_packages bench/libraries/python/requirements.txt
+	chmod -R a+rX "$LE_TMP/peers" "$LE_TMP/libraries"
+	LE_ENV+=(PEERS_DIR="$LE_TMP/peers" LIBRARIES="$LE_TMP/libraries" PYTHONPATH="clients/python/src")
+	rc=0
+	le_run bench/libraries.sh || rc=$?
+	if [ -e "$LE_TMP/work/bench/libraries/figures.tsv" ]; then
+		mkdir -p build/bench
+		rm -rf build/bench/libraries
+		cp -r "$LE_TMP/work/bench/libraries" build/bench/
+	fi
+	exit $rc
+fi
+
+ROUNDS=${ROUNDS:-3}
+DURATION=${DURATION:-2}
+LANGUAGES=${LANGUAGES:-go python}
+SYSTEMS=${SYSTEMS:-lock_election direct table redsync redislock redis-py etcd lock_election-asyncio direct-asyncio}
+WORKLOADS=${WORKLOADS:-own/1 own/8 own/32 own/128 hot/8 hot/32 processes/8}
+FLUSHES=${FLUSHES:-0 1000}
+dir=$LE_RUN/work/bench
+results=$dir/libraries
+mkdir -p "$results" "$dir/bin"
+password=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+. bench/servers.sh
+
+server_of()
+{
+	case $1 in
+		redsync | redislock | redis-py) echo redis ;;
+		etcd) echo etcd ;;
+		*) echo postgres ;;
+	esac
+}
+
+# Is the system one of the language's, and is its server here?
+takes_part()
+{
+	case $1/$2 in
+		go/*-asyncio | go/redis-py | python/redsync | python/redislock | python/etcd) return 1 ;;
+		go/*) [ -x "$LIBRARIES/go" ] || return 1 ;;
+	esac
+	case $(server_of "$2") in
+		redis) command -v redis-server >/dev/null ;;
+		etcd) [ -x "$PEERS_DIR/etcd/etcd" ] ;;
+	esac
+}
+
+program()
+{
+	local language=$1 system=$2 server
+	shift
+	server=$(server_of "$system")
+	case $language in
+		go) "$LIBRARIES/go" "$@" "${server_pid[$server]}" ;;
+		python) python bench/libraries/python/bench.py "$@" "${server_pid[$server]}" ;;
+	esac
+}
+
+# One line: pairs a second, p50, p99, client's and server's time for a pair. Of several processes the sum, and the medians.
+measure()
+{
+	local language=$1 system=$2 workload=$3 n=${3#*/} i
+	case $workload in
+		processes/*)
+			for ((i = 0; i < n; i++)); do
+				program "$language" "$system" 1 hot "$DURATION" >"$dir/process.$i" 2>>"$dir/errors" &
+				processes[i]=$!
+			done
+			wait "${processes[@]}" || return 1
+			sort -n -k2,2 "$dir"/process.* | awk '{ n += $1; p50[NR] = $2; if ($3 > p99) p99 = $3; own += $1 * $4; server[NR] = $5 * $1 }
+				END { for (i in server) if (server[i] > most) most = server[i]; print n, p50[int((NR + 1) / 2)], p99, int(own / n), int(most / n) }'
+			rm "$dir"/process.*
+			;;
+		*) program "$language" "$system" "$n" "${workload%/*}" "$DURATION" 2>>"$dir/errors" ;;
+	esac
+}
+
+printf '%s\t' flush language workload system round pairs p50_us p99_us client_us >"$results/figures.tsv"
+echo server_us >>"$results/figures.tsv"
+: >"$dir/errors"
+for FLUSH_US in $FLUSHES; do
+	[ "$FLUSH_US" != 0 ] || FLUSH_US=
+	[ -z "$FLUSH_US" ] || build_slow_flush
+	start_postgres
+	! takes_part python redis-py || { start_redis; export REDIS_URL="redis://:$password@127.0.0.1:${redis_port[redis]}"; }
+	! takes_part go etcd || start_etcd
+	for workload in $WORKLOADS; do
+		for ((round = 1; round <= ROUNDS; round++)); do
+			for language in $LANGUAGES; do
+				for system in $SYSTEMS; do
+					takes_part "$language" "$system" || continue
+					if ! figures=$(measure "$language" "$system" "$workload"); then
+						echo "-- failed: $language $system $workload: $(tail -n 1 "$dir/errors")" >&2
+						continue
+					fi
+					printf '%s\t' "${FLUSH_US:-0}" "$language" "$workload" "$system" "$round" $figures | sed 's/\t$/\n/' >>"$results/figures.tsv"
+				done
+			done
+		done
+	done
+	stop_servers
+	rm -rf "$dir/redis" "$dir/etcd" "$LE_RUN/work/postgres"
+done
+perl bench/libraries.pl "$results/figures.tsv" | tee "$results/libraries.md"
+[ ! -s "$dir/errors" ] || { tail -n 20 "$dir/errors" >&2; exit 1; }
