@@ -95,8 +95,8 @@ measure()
 				processes[i]=$!
 			done
 			wait "${processes[@]}" || return 1
-			sort -n -k2,2 "$dir"/process.* | awk '{ n += $1; p50[NR] = $2; if ($3 > p99) p99 = $3; own += $1 * $4; server[NR] = $5 * $1 }
-				END { for (i in server) if (server[i] > most) most = server[i]; print n, p50[int((NR + 1) / 2)], p99, int(own / n), int(most / n) }'
+			sort -n -k2,2 "$dir"/process.* | awk '$1 == 0 { starved++; next } { n += $1; p50[NR] = $2; if ($3 > p99) p99 = $3; own += $1 * $4; server[NR] = $5 * $1 }
+				END { for (i in server) if (server[i] > most) most = server[i]; print n, p50[starved + int((NR - starved + 1) / 2)], p99, int(own / n), int(most / n) }'
 			rm "$dir"/process.*
 			;;
 		*) program "$language" "$system" "$n" "${workload%/*}" "$DURATION" 2>>"$dir/errors" ;;

@@ -503,7 +503,7 @@ extern void le_role_remove(LeCore *core, uint32_t id, LeUsage usage);
 /* May this role have so much more?  LE_OK, or which limit is in the way. */
 extern LeStatus le_role_admits(const LeCore *core, uint32_t id, LeUsage usage);
 
-/* Usage by an entry, a lease, one more uncommitted hold, a closed name, an ACQUIRE; by two; by one less a part of it. */
+/* Usage by an entry, a lease, one more uncommitted hold, a closed name, an ACQUIRE; by two; by one less a part. */
 extern LeUsage le_usage_of_entry(uint32_t name_len, uint32_t owner_len, uint32_t value_len);
 extern LeUsage le_usage_of_lease(uint32_t owner_len);
 extern LeUsage le_usage_of_hold(void);

@@ -29,6 +29,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
 
 	lockelection "lock-election.invalid/lockelection"
 )
@@ -119,7 +120,7 @@ var systems = map[string]func(ctx context.Context, workers int) func(worker int)
 	},
 	// A session for each worker: those of one session share a lock.
 	"etcd": func(context.Context, int) func(int) acquire {
-		client, err := clientv3.New(clientv3.Config{Endpoints: []string{os.Getenv("ETCD_ENDPOINT")}})
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{os.Getenv("ETCD_ENDPOINT")}, Logger: zap.NewNop()})
 		check(err)
 		return func(int) acquire {
 			session, err := concurrency.NewSession(client, concurrency.WithTTL(int(ttl/time.Second)))
@@ -234,8 +235,9 @@ func main() {
 	together := slices.Concat(times...)
 	slices.Sort(together)
 	n := len(together)
-	if n == 0 {
-		log.Fatal("no lock was acquired")
+	if n == 0 { // others have had it all the time
+		fmt.Println("0 0 0 0 0")
+		return
 	}
 	fmt.Println(int(float64(n)/took.Seconds()), together[n/2], together[n*99/100], own/int64(n), server/int64(n))
 }

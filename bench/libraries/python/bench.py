@@ -170,8 +170,9 @@ class Measurement:
         took = time.perf_counter() - self.begun
         used, own = processor_time(self.server) - self.used, own_time() - self.own
         times, n = sorted(self.times), len(self.times)
-        if n == 0:
-            sys.exit("no lock was acquired")
+        if n == 0:  # others have had it all the time
+            print("0 0 0 0 0", flush=True)
+            return
         p50, p99 = (int(1e6 * times[n * p // 100]) for p in (50, 99))
         print(int(n / took), p50, p99, own // n, used // n, flush=True)
 

@@ -35,8 +35,7 @@ put_text(char *to, LeText text)
 void
 le_sync_put(LeMailbox *box, const LeSync *sync, uint32 at)
 {
-	LeSyncHead head = {
-		.call = sync->call, .incarnation = sync->incarnation, .seen = sync->seen, .nitems = sync->nitems};
+	LeSyncHead head = {.call = sync->call, .incarnation = sync->incarnation, .seen = sync->seen};
 	Size size = sync->nitems * sizeof(LeReply) + sizeof(head);
 	char *to;
 

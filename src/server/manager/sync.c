@@ -33,6 +33,7 @@ typedef struct Call
 {
 	const LeSyncHead *head;
 	const LeSyncItem **items;
+	uint32 nitems;
 	LeReply *results; /* of each item; of several names of a request the first */
 	LeLease *lease;
 } Call;
@@ -49,10 +50,11 @@ read_call(LeMailbox *box, Call *call)
 
 	if (body == NULL)
 		return false;
+	call->nitems = n;
 	call->results = palloc0_array(LeReply, n);
 	call->items = palloc_array(const LeSyncItem *, n);
 	call->head = (const LeSyncHead *) (body + n * sizeof(LeReply));
-	Assert(call->head->nitems == n && n <= LE_SYNC_ITEMS + LE_SYNC_NAMES);
+	Assert(n <= LE_SYNC_ITEMS + LE_SYNC_NAMES);
 	at = (const char *) (call->head + 1);
 	for (uint32 i = 0; i < n; i++)
 	{
@@ -177,7 +179,7 @@ merge(const LeMailbox *box, const LeReply *result, LeReply *reply, bool *commits
 static void
 apply_items(Batch *batch, const LeMailbox *box, Call *call, bool releases, LeReply *reply, bool *commits)
 {
-	for (uint32 i = 0, next; i < call->head->nitems; i = next)
+	for (uint32 i = 0, next; i < call->nitems; i = next)
 	{
 		LeCommand cmd = read_item(box, call, i, &next);
 		LeReply *result = &call->results[i];
@@ -199,7 +201,7 @@ apply_items(Batch *batch, const LeMailbox *box, Call *call, bool releases, LeRep
 static bool
 is_result(const Call *call, int64 token)
 {
-	for (uint32 i = 0; i < call->head->nitems; i++)
+	for (uint32 i = 0; i < call->nitems; i++)
 	{
 		if (call->results[i].token == token && !le_sync_releases((LeSyncAction) call->items[i]->action))
 			return true;
@@ -321,7 +323,7 @@ tell_news(LeMailbox *box, const Call *call, LeReply *reply)
 	list_news(call, known ? call->head->seen : 0, &page, told, reply, &walked);
 	box->answer_at = at;
 	box->answer_len = (uint32) page.len;
-	le_core_worked(le_mgr.core, call->head->nitems / LE_FEW + walked / WORK_LOOKS);
+	le_core_worked(le_mgr.core, call->nitems / LE_FEW + walked / WORK_LOOKS);
 }
 
 /* --- a call --- */
@@ -358,7 +360,7 @@ le_sync_take(Batch *batch, uint32 proc)
 		le_answer_request(proc, renewal.request, &reply, batch->began_at);
 		return;
 	}
-	Assert(!batch->looks_only || call.head->nitems == 0);
+	Assert(!batch->looks_only || call.nitems == 0);
 	call.lease = le_core_find_lease(le_mgr.core, renewal.lease);
 
 	/* a row that raises the lease is told of by the reply; before it there is another one */
@@ -370,8 +372,8 @@ le_sync_take(Batch *batch, uint32 proc)
 	{
 		apply_items(batch, box, &call, true, &rest, &commits);
 		apply_items(batch, box, &call, false, &rest, &commits);
-		if (call.head->nitems > 0)
-			le_body_answer(box, call.results, call.head->nitems * sizeof(LeReply));
+		if (call.nitems > 0)
+			le_body_answer(box, call.results, call.nitems * sizeof(LeReply));
 	}
 
 	/* 4. */
