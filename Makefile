@@ -200,6 +200,11 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 ifeq ($(PGXS),)
 $(error $(PG_CONFIG) not found: install postgresql-server-dev-15 or newer, or set PG_CONFIG)
 endif
+# libpq-dev has a pg_config, too, and the server's package has one without headers.
+ifeq ($(wildcard $(shell $(PG_CONFIG) --includedir-server)/postgres.h),)
+$(error $(PG_CONFIG) is of $(shell $(PG_CONFIG) --version), whose headers are not here: install \
+	postgresql-server-dev-$(firstword $(shell $(PG_CONFIG) --version | tr -cs '0-9\n' ' ')))
+endif
 # As the server's own: a broken assertion must not take down a cluster that is not built for them.  Only builds for
 # tests have them in every server.
 ifneq ($(LE_FAULTS)$(LE_ASSERTS),)

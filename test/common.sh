@@ -156,6 +156,18 @@ le_distribution_major()
 	apt-cache policy postgresql 2>/dev/null | sed -n 's/^ *Candidate: \([0-9][0-9]*\).*/\1/p'
 }
 
+# The distribution's, unless other ones are installed and that is not: then the newest of them.
+le_default_major()
+{
+	local own installed dir=/usr/lib/postgresql
+	own=$(le_distribution_major)
+	installed=$(printf '%s\n' $dir/*/bin/postgres | sed -n "s,^$dir/\([0-9]*\)/.*,\1,p" | sort -n)
+	case " ${installed//$'\n'/ } " in
+		'  ' | *" $own "*) echo "$own" ;;
+		*) tail -n 1 <<<"$installed" ;;
+	esac
+}
+
 le_apt_update()
 {
 	[ -z "${LE_APT_UPDATED:-}" ] || return 0
@@ -194,10 +206,10 @@ le_packages()
 {
 	local p postgresql='' missing=()
 	command -v apt-get >/dev/null || le_die "apt-get not found: this script is for Debian and its derivatives"
-	PG_MAJOR=${PG_MAJOR:-$(le_distribution_major)}
+	PG_MAJOR=${PG_MAJOR:-$(le_default_major)}
 	if [ -z "$PG_MAJOR" ]; then
 		le_apt_update
-		PG_MAJOR=$(le_distribution_major)
+		PG_MAJOR=$(le_default_major)
 		[ -n "$PG_MAJOR" ] || le_die "the distribution offers no package postgresql; set PG_MAJOR"
 	fi
 	# One that was installed without a package, where a package would be, is used as it is.
