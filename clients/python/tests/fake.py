@@ -121,7 +121,7 @@ class Server:
             "news": str(self.revision), "complete": "f" if seen else "t", "channel": "le_x",
         }  # fmt: skip
         if not self.durable:
-            first.update(news=str(seen), complete="f")
+            first.update(news=str(seen), complete=None)
             return [first, *results]
         more = [
             {**row, "event": row.get("told") or ("granted" if row["granted"] else "queued")}

@@ -299,6 +299,20 @@ def test_a_schema_that_was_renamed_is_learned_again(world):
     assert len(set(world.wire.prepared)) == 3
 
 
+def test_a_statement_learns_a_schema_that_was_renamed(world):
+    calls = []
+
+    def read():
+        world.server.schema = "t"
+        calls.append(world.protocol.read("SELECT * FROM {s}.current_leader($1)", "e"))
+
+    world.at(1, read)
+    world.at(2, lambda: None)
+    world.live(2.5)
+    assert calls[0].answer == [["me", "7"]]
+    assert world.wire.connects == 1
+
+
 def test_without_the_extension_it_is_lost_at_the_deadline(world):
     claim = world.ask()
     world.at(1, lambda: setattr(world.server, "schema", None))
@@ -499,6 +513,25 @@ def test_what_nobody_knows_is_given_back(world):
     assert claim.token
 
 
+def test_a_hold_of_the_application_on_the_lease_is_not_the_session_s(world):
+    """It has called the functions with the number of the lease, and an owner of its own."""
+    claim = None
+
+    def ask():
+        nonlocal claim
+        world.server.take("lock", "n", "the application", world.protocol.main.id)
+        world.wire.faults.append(lost_question("enqueue_lock"))
+        claim = world.ask("n")
+
+    world.at(1, ask)
+    states, rows = [], []
+    world.at(1.5, lambda: states.append(claim.state))
+    world.at(1.5, lambda: rows.extend(row["owner"] for row in world.server.rows))
+    world.live(2)
+    assert states == [WAITING]
+    assert rows == ["the application", claim.owner]
+
+
 def test_after_a_restart_of_the_manager_it_asks_again(world):
     held, claim = world.ask(), None
     states = []
@@ -599,6 +632,33 @@ def test_what_was_not_durable_and_is_gone_is_asked_for_again(world, how):
     world.live(4)
     assert states == [HELD]
     assert len(world.asked('"b"')) == 2
+
+
+@pytest.mark.parametrize("how", ["forgotten", "forced"])
+def test_what_is_asked_for_again_comes_before_what_came_after_it(world, how):
+    world.ask("a")
+    claims = []
+
+    def ask():
+        world.server.durable = False
+        claims.extend(world.ask(name) for name in ("b", "c", "d"))
+
+    def crash():
+        world.server.durable = True
+        if how == "forgotten":
+            world.server.restart(forgets=("b", "c", "d"))
+        else:
+            [world.server.force(name) for name in ("b", "c", "d")]
+        claims.append(world.ask("e"))
+
+    world.at(1, ask)
+    world.at(2.01, crash)
+    states = []
+    world.at(3, lambda: states.extend(claim.state for claim in claims))
+    world.live(4)
+    assert states == [HELD] * 4
+    again = claims if how == "forgotten" else claims[:3]  # the last one was asked for by the call that has told the loss
+    assert [claim.token for claim in again] == sorted(claim.token for claim in again)
 
 
 def test_a_proclamation_that_is_not_durable_is_sent_again(world):
@@ -740,6 +800,22 @@ def test_an_error_of_a_call_is_found_by_sending_each_alone(world):
     assert states == [HELD, OVER, HELD]
     assert isinstance(claims[1].error, errors.InvalidRequest)
     assert len(world.asked('"bad"')) == 2
+
+
+def test_a_request_that_fails_each_call_stops_no_renewal(world):
+    """As where the server has no memory for so many items."""
+
+    def strike(wire, sql, params, until):
+        wire.faults.append(Fault('"bad"', strike))
+        raise errors.of_server("XX000", "no")
+
+    world.wire.faults.append(Fault('"bad"', strike))
+    held, bad = world.ask("a"), []
+    world.at(1, lambda: bad.append(world.ask("bad")))
+    states = []
+    world.at(15, lambda: states.extend((held.state, bad[0].state)))
+    world.live(16)
+    assert states == [HELD, WAITING]
 
 
 def test_what_passes_is_tried_again_and_what_does_not_is_told(world):

@@ -525,6 +525,19 @@ def test_a_hold_that_is_forgotten_is_given_back(session, name):
         pass
 
 
+def test_an_evicted_hold_that_is_forgotten_is_given_back(session, name, db):
+    """Long before its deadline, at which it would be free by itself."""
+    hold = session.lock(name, ttl=600).acquire()
+    db.execute("SELECT evict_lock(%s)", (name,))
+    with session.lock(name + " other", ttl=600):  # a call, whose reply tells it
+        assert hold.lost.wait(10)
+    with pytest.warns(ResourceWarning, match="never released"):
+        del hold
+        gc.collect()
+    with session.lock(name, wait=30):
+        pass
+
+
 def test_a_child_is_refused(session, name):
     with session.lock(name) as hold:
         read, write = os.pipe()

@@ -838,12 +838,10 @@ class Protocol(Request):
         if incarnation is None:
             return
         if complete == "t":
-            for claim in list(lease.claims.values()):
-                if seen[claim] >= len(claim.names) or claim.phase not in (QUEUED, GRANTED, PENDING):
-                    continue
-                if claim.phase is PENDING:
-                    self._ask_again(claim)
-                elif claim not in lease.back:
+            missing = [claim for claim in lease.claims.values() if seen[claim] < len(claim.names)]
+            self._ask_again(lease, [claim for claim in missing if claim.phase is PENDING])
+            for claim in missing:
+                if claim.phase in (QUEUED, GRANTED) and claim not in lease.back:
                     self.lost(claim, errors.LockLost("the server has ended it", "LE001"))
         lease.unsure = False
         for claim in [claim for claim in lease.asks if claim.state is not WAITING]:
@@ -862,8 +860,7 @@ class Protocol(Request):
             if claim is not None:
                 self.lost(claim, errors.LockLost(f"the server has ended it: {reason}", "LE001"))
             else:
-                for other in list(lease.pending):
-                    self._ask_again(other)
+                self._ask_again(lease, list(lease.pending))
             return
         if claim is None or claim.token not in (0, int(token or 0)):
             if (owner or "").startswith(self.marker + "-"):
@@ -937,11 +934,13 @@ class Protocol(Request):
             claim.state = HELD
             claim.wake()
 
-    def _ask_again(self, claim: Claim) -> None:
-        """A result that was not durable has gone."""
-        claim.lease.pending.pop(claim, None)
-        claim.phase = SENT
-        claim.lease.asks = {claim: None, **claim.lease.asks}
+    @staticmethod
+    def _ask_again(lease: Lease, claims: List[Claim]) -> None:
+        """Results that were not durable have gone: these are before what was asked for later."""
+        for claim in claims:
+            lease.pending.pop(claim, None)
+            claim.phase = SENT
+        lease.asks = {**dict.fromkeys(claims), **lease.asks}
 
     def _give_back(self, claim: Claim) -> None:
         if claim not in claim.lease.back:
