@@ -570,6 +570,19 @@ def test_an_evicted_hold_is_given_back_when_the_application_has_left_it(world):
     assert evicted.released is False
 
 
+@pytest.mark.parametrize("how", ["the other name", "again"])
+def test_what_is_evicted_twice_is_not_given_back_sooner(world, how):
+    evicted = world.ask(["a", "b"])
+    states = []
+    world.at(1, lambda: world.server.evict("a"))
+    world.at(5, lambda: world.server.evict("b") if how == "the other name" else world.server.restart())
+    world.at(9, lambda: states.extend((evicted.state, len(world.asked("release")))))
+    world.at(9.1, lambda: world.protocol.release(evicted))
+    world.at(9.3, lambda: states.append(world.server.rows))
+    world.live(9.4)
+    assert states == [LOST, 0, []]
+
+
 def test_a_forgotten_evicted_hold_is_given_back(world):
     evicted = world.ask("a")
     world.at(1, lambda: world.server.evict("a"))

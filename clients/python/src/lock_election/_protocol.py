@@ -353,7 +353,9 @@ class Protocol(Request):
         self.over(claim, errors.Canceled("it was released"))
 
     def _evicted(self, claim: Claim, token: int) -> None:
-        """It is lost for the application, and given back when that has left it."""
+        """It is lost for the application, and given back when that has left it. Of several names each is told."""
+        if claim.evicted:
+            return
         error = errors.LockLost("it was evicted", "LE001")
         if claim.state is HELD:
             claim.state, claim.error, claim.evicted, claim.released = LOST, error, True, False
