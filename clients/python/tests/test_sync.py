@@ -235,6 +235,13 @@ def test_who_observes_an_election_without_a_leader_is_told(session, name):
         assert next(watch) is None
 
 
+def test_who_observes_an_election_that_nobody_leads_any_more_is_told(session, name):
+    with session.election(name, "a").campaign():
+        pass
+    with session.election(name, "a").observe() as watch:
+        assert watch._first == [None]
+
+
 def test_who_observes_is_told_of_all_that_comes_after(session, name):
     """Also where the caller's turns leave the session's own thread no time to look in between."""
     for i in range(20):

@@ -209,7 +209,7 @@ class Observer:
     election: str
     tell: Callable[[Any], object]  # a Leader, None or END
     after: Optional[int] = None  # the last change that was told; None: begin with the present leader
-    last: Optional[Leader] = None
+    last: Any = END  # what was told last; END: nothing yet
     due: float = 0.0
 
     @property
@@ -1042,9 +1042,8 @@ class Protocol(Request):
                 observer.due = self.clock()
                 self._pause()
             return
-        if observer.after is None and not rows and observer in self.observers:
-            observer.tell(None)
-        observer.after = observer.after or 0
+        if observer.after is None and not rows:
+            rows = [("0", None, None, None)]  # nobody has led yet
         for change, term, how, candidate in rows:
             observer.after = int(change or 0)
             leader = Leader(candidate or "", int(term or 0)) if how in ("elected", "proclaimed") else None
