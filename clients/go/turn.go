@@ -368,7 +368,7 @@ func (s *Session) news(l *lease, row []string, token int64) {
 		s.finish(h, fmt.Errorf("%w: the server has ended it (%s)", ErrLost, row[colReason]))
 	case row[colEvent] == "lost":
 	case row[colEvent] == "evicted" && h != nil:
-		h.evicted = h.state.Load() == stateHeld
+		h.evicted = h.evicted || h.state.Load() == stateHeld // it may be told again, or for another of its names
 		s.finish(h, errEvicted)
 	case h != nil && granted && h.queued:
 		s.granted(h)

@@ -173,6 +173,7 @@ func TestUnitEvicted(t *testing.T) {
 		expect(t, "lost", errors.Is(context.Cause(h.Context()), ErrLost), true)
 		expect(t, "valid", h.Valid(), false)
 		expect(t, "the other is valid", other.Valid(), true)
+		f.tell("evicted", "x", "21", "") // again
 		f.next("sync")
 		expect(t, "given back by itself", len(f.sent("release x")), 0)
 		expect(t, "unlocked", errors.Is(h.Unlock(context.Background()), ErrLost), true)
