@@ -68,3 +68,9 @@ def waiters(db, name):
 def cut(db):
     """Breaks the connections of all sessions."""
     return db.execute(f"SELECT count(pg_terminate_backend(pid, 5000)) {SESSIONS}").fetchone()[0]
+
+
+def manager_of(db):
+    """The process id of the manager of this database."""
+    manager = "backend_type = 'lock_election manager' AND datname = current_database()"
+    return db.execute(f"SELECT pid FROM pg_stat_activity WHERE {manager}").fetchone()[0]

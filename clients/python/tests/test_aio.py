@@ -3,12 +3,13 @@
 import asyncio
 import gc
 import os
+import signal
 import time
 
 import psycopg
 import pytest
 import pytest_asyncio
-from conftest import cut, waiters
+from conftest import cut, manager_of, waiters
 
 import lock_election
 from lock_election import aio
@@ -99,6 +100,25 @@ async def test_loss_is_told(session, name, db):
     await session.reopen()
     async with session.lock(name, wait=0):
         pass
+
+
+async def test_a_loss_is_told_in_the_middle_of_a_call(name, db):
+    """Which takes 10 s."""
+    told = asyncio.Event()
+    async with aio.connect(ttl=60) as session:
+        hold = await session.lock(name, on_lost=lambda hold: told.set()).acquire()
+        pid = manager_of(db)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            task = asyncio.create_task(session.lock(name + " other").acquire())
+            await until(lambda: session._job is not None)
+            session._protocol.main.deadline = session._protocol.clock()
+            await asyncio.wait_for(told.wait(), 5)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        with pytest.raises(lock_election.LockLost):
+            await task
+        assert await hold.release() is False
 
 
 async def test_a_blocked_loop_loses_by_the_clock(name):

@@ -670,7 +670,7 @@ def test_what_is_asked_for_again_comes_before_what_came_after_it(world, how):
     world.at(3, lambda: states.extend(claim.state for claim in claims))
     world.live(4)
     assert states == [HELD] * 4
-    again = claims if how == "forgotten" else claims[:3]  # the last one was asked for by the call that has told the loss
+    again = claims if how == "forgotten" else claims[:3]  # the last one was asked for with the call that told the loss
     assert [claim.token for claim in again] == sorted(claim.token for claim in again)
 
 
@@ -816,19 +816,23 @@ def test_an_error_of_a_call_is_found_by_sending_each_alone(world):
 
 
 def test_a_request_that_fails_each_call_stops_no_renewal(world):
-    """As where the server has no memory for so many items."""
+    """As where the server has no memory for it."""
+    held, waits, bad = world.ask("a"), [], world.ask("bad")
 
     def strike(wire, sql, params, until):
         wire.faults.append(Fault('"bad"', strike))
         raise errors.of_server("XX000", "no")
 
-    world.wire.faults.append(Fault('"bad"', strike))
-    held, bad = world.ask("a"), []
-    world.at(1, lambda: bad.append(world.ask("bad")))
+    def ask():
+        world.wire.faults.append(Fault('"bad"', strike))
+        world.protocol.release(bad)
+        waits.append(world.ask("bad"))
+
+    world.at(1, ask)
     states = []
-    world.at(15, lambda: states.extend((held.state, bad[0].state)))
+    world.at(15, lambda: states.extend((held.state, waits[0].state, bad.released)))
     world.live(16)
-    assert states == [HELD, WAITING]
+    assert states == [HELD, WAITING, None]
 
 
 def test_what_passes_is_tried_again_and_what_does_not_is_told(world):

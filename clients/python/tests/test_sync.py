@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import psycopg
 import pytest
-from conftest import cut, until, waiters
+from conftest import cut, manager_of, until, waiters
 
 import lock_election
 
@@ -345,8 +345,7 @@ def test_a_loss_is_told_while_the_server_does_not_answer(name, db):
     with lock_election.connect(ttl=1) as session:
         hold = session.lock(name).acquire()
         with psycopg.connect() as work:
-            manager = "backend_type = 'lock_election manager' AND datname = current_database()"
-            pid = db.execute(f"SELECT pid FROM pg_stat_activity WHERE {manager}").fetchone()[0]
+            pid = manager_of(db)
             os.kill(pid, signal.SIGSTOP)
             try:
                 thread, result = in_thread(session.lock(name + " other").acquire)
@@ -358,6 +357,35 @@ def test_a_loss_is_told_while_the_server_does_not_answer(name, db):
                 assert isinstance(result[0], lock_election.LockLost)
             finally:
                 os.kill(pid, signal.SIGCONT)
+        assert hold.release() is False
+
+
+@pytest.mark.parametrize("whose", ["caller", "session"])
+def test_a_loss_is_told_in_the_middle_of_a_call(name, db, whose):
+    """Which takes 10 s, of a thread that asks for something, or of the session's own."""
+    told = threading.Event()
+    with lock_election.connect(ttl=60) as session:
+        hold = session.lock(name, on_lost=lambda hold: told.set()).acquire()
+        pid = manager_of(db)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            if whose == "caller":
+                thread, _ = in_thread(session.lock(name + " other").acquire)
+            else:
+                with session._mutex:
+                    session._protocol.main.renew_at = 0.0
+                session._wake()
+            until(lambda: session._job is not None and bool(session._driver) == (whose == "caller"))
+            if whose == "caller":  # the session's own thread has looked since then
+                looked = session._sleeps_until
+                until(lambda: session._sleeps_until != looked)
+            with session._mutex:
+                session._protocol.main.deadline = session._protocol.clock()
+            assert told.wait(5)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        if whose == "caller":
+            thread.join()
         assert hold.release() is False
 
 
