@@ -15,7 +15,7 @@ const LONGEST_TIMER = 2 ** 31 - 1
 const MOMENT = 50
 
 export const systemTime: Time = {
-  mono: () => Number(process.hrtime.bigint()) / 1e6,
+  mono: () => performance.now(),
   wall: () => Date.now(),
   set: (fn, ms) => setTimeout(fn, Math.min(Math.ceil(Math.max(ms, 0)), LONGEST_TIMER)).unref(),
   clear: timer => { clearTimeout(timer as NodeJS.Timeout) },

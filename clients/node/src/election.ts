@@ -1,10 +1,9 @@
 import { EventEmitter } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { textOf } from './args.js'
-import type { Engine } from './engine.js'
+import type { Engine, Listener } from './engine.js'
 import { LockElectionError } from './errors.js'
 import { asyncDispose, type Term } from './hold.js'
-import type { Listener } from './item.js'
 import type { LockElection } from './session.js'
 import { liveSignal, onAbort } from './signals.js'
 

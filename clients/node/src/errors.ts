@@ -47,20 +47,17 @@ export class LockLostError extends LockElectionError {
   }
 }
 
-/**
- * What the session does about an error: tell its caller, try again later, give the connection up, find out whether
- * the lease has ended, or find out what the statement has done.
- */
-export type Reaction = 'tell' | 'later' | 'reconnect' | 'lost' | 'unknown'
+/** What the session does about an error: tell its caller, try again later, or give the connection up. */
+export type Reaction = 'tell' | 'later' | 'reconnect'
 
 // The first that fits counts.
 const rules: Array<[RegExp, ErrorCode, Reaction]> = [
-  [/^LE001/, 'lost', 'lost'],
+  [/^LE001/, 'lost', 'tell'],
   [/^40P01/, 'deadlock', 'tell'],
   [/^53[24]00/, 'limit', 'tell'],
   [/^(42501|28)/, 'denied', 'tell'],
   [/^(22|25P0)/, 'invalid', 'tell'],
-  [/^(08007|40003|57014)/, 'unknown', 'unknown'],
+  [/^(08007|40003|57014)/, 'unknown', 'later'],
   [/^(08|57P0|53300|25006)/, 'unavailable', 'reconnect'],
   [/^(42883|3F000|55000)/, 'not_installed', 'tell'],
   [/^3D000/, 'unavailable', 'tell'],
@@ -81,6 +78,9 @@ function ruleOf (sqlstate: string | undefined): [RegExp, ErrorCode, Reaction] | 
 export function reactionTo (error: LockElectionError): Reaction {
   return ruleOf(error.sqlstate)?.[2] ?? 'tell'
 }
+
+/** It is nobody's fault, and another try may mend it. */
+export function passes (error: LockElectionError): boolean { return reactionTo(error) !== 'tell' }
 
 /** The schema of the extension has another name than a moment ago, or the extension is not there (rule 1.3). */
 export function isMoved (error: unknown): error is LockElectionError {

@@ -1,7 +1,7 @@
 import { holdForOf, invalid, textOf, wrongOptions } from './args.js'
 import type { Engine } from './engine.js'
 import { LockElectionError, LockLostError, isMoved, serverError } from './errors.js'
-import type { Item, Outcome } from './item.js'
+import type { Claim, Outcome } from './lease.js'
 import { isWatched, liveSignal } from './signals.js'
 
 /** Node.js 18 before 18.18 does not have it; there only `release` is left. */
@@ -31,28 +31,28 @@ export class Hold {
   /** @internal */
   protected readonly engine: Engine
   /** @internal */
-  protected readonly item: Item
+  protected readonly claim: Claim
   #outcome: Promise<Outcome> | undefined
   #unwatch: (() => void) | undefined
 
   /** @internal */
-  constructor (engine: Engine, item: Item) {
+  constructor (engine: Engine, claim: Claim) {
     this.engine = engine
-    this.item = item
-    this.names = Object.freeze([...item.names])
-    this.token = BigInt(item.token)
+    this.claim = claim
+    this.names = Object.freeze([...claim.names])
+    this.token = BigInt(claim.token)
     const controller = new AbortController()
     this.signal = liveSignal(controller, () => { engine.check() }, () => { this.#watch() })
-    item.lost = error => {
+    claim.lost = error => {
       controller.abort(error)
       this.#watch()
     }
-    item.watched = () => isWatched(this.signal)
+    claim.watched = () => isWatched(this.signal)
   }
 
   /** Who waits to hear of the loss keeps the process, as long as it is held. */
   #watch (): void {
-    if (this.item.state === 'held' && isWatched(this.signal)) {
+    if (this.claim.state === 'held' && isWatched(this.signal)) {
       this.#unwatch ??= this.engine.use()
     } else {
       this.#unwatch?.()
@@ -61,10 +61,10 @@ export class Hold {
   }
 
   /** Is it held, by the clock and without asking anybody? */
-  get valid (): boolean { this.engine.check(); return this.item.state === 'held' }
+  get valid (): boolean { this.engine.check(); return this.claim.state === 'held' }
 
   /** Milliseconds for which it stays valid if no renewal succeeds; 0: it is not held. */
-  get timeLeft (): number { return this.valid ? this.item.lease.left() : 0 }
+  get timeLeft (): number { return this.valid ? this.claim.lease.left() : 0 }
 
   /**
    * From here to the end of the transaction nobody else gets the lock: what the transaction writes after this is written
@@ -78,7 +78,7 @@ export class Hold {
     this.checkHeld()
     const { schema } = this.engine
     const token = this.token.toString()
-    const fence = this.item.kind === 'term' ? 'fence_leader' : 'fence_lock'
+    const fence = this.claim.kind === 'term' ? 'fence_leader' : 'fence_lock'
     // One simple query: outside of a transaction its two times are the same.
     const sql = `SELECT open::pg_catalog.text AS open, CASE WHEN open THEN (SELECT pg_catalog.count(${schema}.${fence}(n, ${token}))` +
       ` FROM pg_catalog.unnest(ARRAY[${this.names.map(literal).join(', ')}]::pg_catalog.text[]) n) END FROM (SELECT` +
@@ -89,7 +89,7 @@ export class Hold {
       open = (await client.query(sql)).rows[0]?.open
     } catch (error) {
       const told = serverError(error)
-      if (told instanceof LockLostError && this.valid) this.engine.lose(this.item, told)
+      if (told instanceof LockLostError && this.valid) this.claim.lease.lose(this.claim, told)
       if (isMoved(told)) throw await this.#moved(schema, told)
       throw told ?? new LockElectionError('unavailable', (error as Error).message)
     }
@@ -116,7 +116,7 @@ export class Hold {
   async release (options?: { holdFor?: number | undefined } | null): Promise<Outcome> {
     this.engine.check()
     if (this.#outcome !== undefined) return await this.#outcome
-    if (this.item.state !== 'held') return 'lost'
+    if (this.claim.state !== 'held' && !(this.claim.evicted && !this.claim.done)) return 'lost'
     let wrong = wrongOptions(options ?? {}, 'holdFor')
     let holdFor: number | undefined
     try {
@@ -125,11 +125,11 @@ export class Hold {
       wrong ??= error as LockElectionError
     }
     const outcome = new Promise<Outcome>((resolve, reject) => {
-      this.item.released = (outcome, error = wrong) => {
+      this.claim.released = (outcome, error = wrong) => {
         if (error === undefined) resolve(outcome)
         else reject(error)
       }
-      this.engine.release(this.item, holdFor)
+      this.engine.release(this.claim, holdFor)
     })
     this.#watch()
     this.#outcome = outcome.finally(this.engine.use())
@@ -155,11 +155,10 @@ export class Term extends Hold {
   async proclaim (value: string): Promise<void> {
     const text = textOf('value', value)
     this.checkHeld()
-    const rows = await this.engine.op(schema => `SELECT ${schema}.proclaim($1, $2, $3)`,
-      [this.names[0], this.item.token, text], 'unknown')
-    if (rows[0]?.[0] !== 't' && this.valid) {
-      this.engine.lose(this.item, new LockLostError('the server has ended the term', 'LE001'))
-    }
+    const { lease, token } = this.claim
+    const item = { action: 'proclaim', names: this.names, number: token, value: text }
+    const event = await this.engine.request(lease, item, 'unknown')
+    if (event !== 'proclaimed' && this.valid) lease.lose(this.claim, new LockLostError('the server has ended the term', 'LE001'))
     this.checkHeld()
   }
 

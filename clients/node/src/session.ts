@@ -9,9 +9,8 @@ import { LockElectionError, LockLostError, NotAcquiredError } from './errors.js'
 import { closeAtTheEnd } from './goodbye.js'
 import { Hold, Term, asyncDispose } from './hold.js'
 import type { ServerOptions } from './hosts.js'
-import { Item, type How, type Kind } from './item.js'
+import { Claim, interval, type Item, type Kind } from './lease.js'
 import { onAbort } from './signals.js'
-import { interval } from './statements.js'
 import { dialsOf } from './wire.js'
 
 const DEFAULT_TTL = 30_000
@@ -107,8 +106,7 @@ export class LockElection {
    */
   async acquire (names: string | string[], options: AcquireOptions = {}): Promise<Hold> {
     checkOptions(options, 'wait', 'shared', 'ttl', 'signal')
-    const list = nameOrNamesOf(names)
-    return await this.#acquire(list.length === 1 ? 'lock' : 'locks', list, options)
+    return await this.#acquire('lock', nameOrNamesOf(names), options, { action: flagOf('shared', options.shared) ? 'shared' : 'lock' })
   }
 
   /** `acquire` without a wait; null: somebody else holds it, or is queued for it. */
@@ -120,7 +118,8 @@ export class LockElection {
   /** One of `permits` permits of a name. All who use the name state the same number. Errors: as `acquire`. */
   async permit (name: string, permits: number, options: Omit<AcquireOptions, 'shared'> = {}): Promise<Hold> {
     checkOptions(options, 'wait', 'ttl', 'signal')
-    return await this.#acquire('permit', [textOf('name', name)], options, { permits: permitsOf(permits) })
+    return await this.#acquire('permit', [textOf('name', name)], options,
+      { action: 'permit', number: String(permitsOf(permits)) })
   }
 
   /** Tries each name for itself, in one statement for up to 128: a hold or null for each, in their order. */
@@ -168,8 +167,9 @@ export class LockElection {
     const holdFor = holdForOf(given)
     await this.reopen()
     if (holdFor !== undefined) {
-      // A NULL token holds nothing, and the server checks holdFor all the same: before the function runs.
-      await this.#engine.op(schema => `SELECT ${schema}.release_lock($1, NULL::bigint, $2)`, [name, interval(holdFor)])
+      // The token 0 holds nothing, and the server checks holdFor all the same: before the function runs.
+      const check = { action: 'release', names: [name], number: '0', value: interval(holdFor) }
+      await this.#engine.request(this.#engine.main, check, 'unavailable')
     }
     const hold = await this.tryAcquire(name, how)
     if (hold === null) return false
@@ -185,8 +185,8 @@ export class LockElection {
    */
   async campaign (election: string, candidate: string, options: Omit<AcquireOptions, 'shared'> = {}): Promise<Term> {
     checkOptions(options, 'wait', 'ttl', 'signal')
-    const how = { candidate: textOf('candidate', candidate) }
-    return await this.#acquire('term', [textOf('election', election)], options, how, Term)
+    const what = { action: 'candidate', value: textOf('candidate', candidate) }
+    return await this.#acquire('term', [textOf('election', election)], options, what, Term)
   }
 
   /**
@@ -252,24 +252,24 @@ export class LockElection {
 
   async [asyncDispose] (): Promise<void> { await this.close() }
 
-  async #acquire<T extends Hold = Hold> (kind: Kind, names: string[], options: AcquireOptions, more: Partial<How> = {},
-    Type: new (engine: Engine, item: Item) => T = Hold as new (engine: Engine, item: Item) => T): Promise<T> {
+  async #acquire<T extends Hold = Hold> (kind: Kind, names: string[], options: AcquireOptions, what: Omit<Item, 'names'>,
+    Type: new (engine: Engine, claim: Claim) => T = Hold as new (engine: Engine, claim: Claim) => T): Promise<T> {
     const engine = this.#engine
-    const shared = flagOf('shared', options.shared)
     const signal = signalOf(options.signal)
     const ttl = ttlOf(options.ttl) ?? engine.main.ttl
     const wait = limitOf('wait', options.wait) ?? Infinity
     signal?.throwIfAborted()
     if (engine.closed) throw new LockElectionError('canceled', 'the session was closed')
     if (this.state === 'ended') throw new LockLostError('the session has ended: reopen() it')
-    const item = new Item(kind, names, engine.leaseOf(ttl), { try: wait === 0, shared, permits: 0, candidate: '', ...more })
+    const action = `${wait === 0 ? 'try' : 'enqueue'}_${what.action}`
+    const claim = new Claim(engine.leaseOf(ttl), kind, { ...what, action, names })
     const done = engine.use()
-    const forget = onAbort(signal, () => { engine.refuse(item, signal?.reason) })
+    const forget = onAbort(signal, () => { engine.refuse(claim, signal?.reason) })
     try {
       const hold = await new Promise<T>((resolve, reject) => {
-        item.granted = () => { resolve(new Type(engine, item)) }
-        item.refused = reject
-        engine.ask(item, wait)
+        claim.granted = () => { resolve(new Type(engine, claim)) }
+        claim.refused = reject
+        engine.ask(claim, wait)
       })
       if (!hold.valid) throw hold.signal.reason
       return hold

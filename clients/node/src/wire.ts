@@ -8,10 +8,11 @@ import pg from 'pg'
 import { checkTarget, hostsOf, refusedByDriver, type ServerOptions } from './hosts.js'
 
 /** Rows of texts, whatever type parsers the application has set. */
-export type Rows = Array<Array<string | null>>
+export type Row = Array<string | null>
+export type Rows = Row[]
 
 export interface Events {
-  notified: (channel: string, payload: string) => void
+  notified: (channel: string) => void
   ended: (error: Error) => void
 }
 
@@ -20,7 +21,8 @@ export interface Wire {
   connect: () => Promise<unknown>
   /** The process id of the protocol's key. */
   pid: () => number | null
-  query: (text: string, values?: unknown[]) => Promise<Rows>
+  /** A Buffer is a value in binary format. `name`: of a statement that is prepared, when it is first sent. */
+  query: (text: string, values?: unknown[], name?: string) => Promise<Rows>
   /** Tells nothing any more, and closes the socket at once; if it is idle, with a farewell. Resolves when it is closed. */
   destroy: (idle: boolean) => Promise<unknown>
 }
@@ -55,16 +57,16 @@ class PgWire implements Wire {
     }
     this.#client.on('error', end)
     this.#client.on('end', () => { end() })
-    this.#client.on('notification', n => { this.#events?.notified(n.channel, n.payload ?? '') })
+    this.#client.on('notification', n => { this.#events?.notified(n.channel) })
   }
 
   connect = async (): Promise<unknown> => await this.#client.connect()
 
   pid (): number | null { return (this.#client as unknown as { processID: number | null }).processID }
 
-  async query (text: string, values?: unknown[]): Promise<Rows> {
-    const query = { text, values, rowMode: 'array', types: asText } as unknown as pg.QueryArrayConfig
-    const result = await this.#client.query<Array<string | null>>(query)
+  async query (text: string, values?: unknown[], name?: string): Promise<Rows> {
+    const query = { text, values, name, rowMode: 'array', types: asText } as unknown as pg.QueryArrayConfig
+    const result = await this.#client.query<Row>(query)
     return result.rows ?? []
   }
 

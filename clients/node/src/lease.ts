@@ -1,0 +1,475 @@
+/**
+ * A lease, what hangs on it, and its calls of lease_sync (docs/reference/lease-sync.md): what they are to do, and what
+ * has become of it. No I/O here.
+ */
+import { Stamp, jitter, type Time } from './clock.js'
+import { LockElectionError, LockLostError, NotAcquiredError, passes, serverError } from './errors.js'
+import type { Row, Rows } from './wire.js'
+
+export type Kind = 'lock' | 'permit' | 'term'
+
+export type Outcome = 'released' | 'lost' | 'unknown'
+
+/** Of one call. */
+const MOST_ITEMS = 128
+const MOST_NAMES = 1000
+/** While something waits, where LISTEN does not work. */
+const OFTEN = 250
+/** Before what the server cannot do at present is sent again. */
+const PAUSE = 100
+
+/** A request, a release, or a proclaim, for one call or more. The texts are those of lease_sync. */
+export interface Item {
+  action: string
+  names: readonly string[]
+  number?: string | null
+  owner?: string
+  value?: string | null
+  /** Whose request or release it is. */
+  claim?: Claim
+  /** For what is no claim's: the event of its row, or the error. */
+  settle?: (event: string, error?: LockElectionError) => void
+  /** Nobody waits for what becomes of it. */
+  over?: boolean
+  /** It is not sent before. */
+  at?: number
+  sent?: boolean
+  /** It was sent before: it is not durable yet, or its answer was lost. */
+  again?: 'pending' | 'lost' | undefined
+}
+
+/** The session of a lease. */
+export interface Host {
+  readonly time: Time
+  /** The begin of its owner texts. */
+  readonly owner: string
+  number: number
+  wake: () => void
+  end: (lease: Lease, error: LockElectionError) => void
+}
+
+/** One call of lease_sync. */
+export interface Call { items: Item[], values: unknown[], silent: boolean }
+
+function gives ({ action }: Item): boolean { return action === 'release' || action === 'resign' }
+
+/** Milliseconds as the server reads them, without an exponent. */
+export function interval (ms: number): string { return `${ms.toFixed(3)} ms` }
+
+/** An array in binary format: of one that is a text, NULL depends on the server's array_nulls. */
+function textArray (texts: Array<string | null>): Buffer | null {
+  if (texts.length === 0) return null
+  const [dimensions, nulls, typeOfText, lowest] = [1, 1, 25, 1]
+  const array = Buffer.alloc(texts.reduce((size, text) => size + 4 + Buffer.byteLength(text ?? ''), 20))
+  let end = 0
+  for (const field of [dimensions, nulls, typeOfText, texts.length, lowest]) end = array.writeInt32BE(field, end)
+  for (const text of texts) {
+    const size = text === null ? -1 : array.write(text, end + 4)
+    end = array.writeInt32BE(size, end) + Math.max(size, 0)
+  }
+  return array
+}
+
+/** Milliseconds: the longest pause between two tries (rule 4.3). */
+function longestPause (ttl: number): number { return Math.min(Math.max(ttl / 20, 50), 1000) }
+
+/** Doubles from 50 ms to the longest pause. */
+export function backoff (failures: number, ttl: number): number {
+  return jitter(Math.min(50 * 2 ** Math.min(failures, 10), longestPause(ttl)))
+}
+
+/** A request for a lock, a permit, several locks or a term, until nothing of it is on the server. */
+export class Claim {
+  /** What the application was told. */
+  state: 'waiting' | 'held' | 'over' = 'waiting'
+  /** Of the place or the hold; '': the server has told none. */
+  token = ''
+  /** Its server renews it no more; it is given back when the application leaves it. */
+  evicted = false
+  /** Nothing of it is on the server any more, as far as is known. */
+  done = false
+  /** So many of its names are being given back. */
+  giving = 0
+  outcome: Outcome | undefined
+  holdFor: number | undefined
+  /** The limit of its wait has passed before the first answer, which decides. */
+  overdue = false
+  /** Ends the limit of time of the wait, or of the release. */
+  unlimit: () => void = () => {}
+  granted!: () => void
+  refused!: (error: unknown) => void
+  lost: ((error: unknown) => void) | undefined
+  /** Does code of the application wait for the loss? */
+  watched: (() => boolean) | undefined
+  released: ((outcome: Outcome, error?: LockElectionError) => void) | undefined
+
+  constructor (readonly lease: Lease, readonly kind: Kind, readonly ask: Item) { ask.claim = this }
+
+  get names (): readonly string[] { return this.ask.names }
+  get tries (): boolean { return this.ask.action.startsWith('try_') }
+
+  /** Tells the application that it is over: a wait by its error, a hold by its loss, a release by its outcome. */
+  end (error?: unknown, outcome: Outcome = 'unknown', refusal?: LockElectionError): void {
+    const { state, released } = this
+    this.state = 'over'
+    this.released = undefined
+    this.unlimit()
+    if (state === 'waiting') this.refused(error)
+    else if (state === 'held') this.lost?.(error)
+    else released?.(outcome, refusal)
+  }
+
+  /** What it is of, as messages have it: `lock "invoices"`. */
+  toString (): string {
+    const what = { lock: this.names.length > 1 ? 'locks' : 'lock', permit: 'permit of', term: 'election' }[this.kind]
+    return `${what} ${this.names.map(name => `"${name}"`).join(', ')}`
+  }
+}
+
+export class Lease {
+  /** '': not granted yet. */
+  id = ''
+  ended = false
+  channel: string | null = null
+  /** By their owner texts: all of which the server has something, or may have. */
+  readonly claims = new Map<string, Claim>()
+  /** What the next calls are to do. */
+  queue: Item[] = []
+  /** The claims that have a place. */
+  readonly queued = new Set<Claim>()
+  /** When the last wait was over, and when the last call began, of `Time.mono`. */
+  waitedAt = -Infinity
+  lastAt = -Infinity
+  /** There may be news. */
+  look = false
+  readonly #byToken = new Map<string, Claim>()
+  /** Requests that are not durable yet. */
+  readonly #pending = new Set<Claim>()
+  #calls = 0
+  #seen: [incarnation: string | null, news: string | null] = [null, null]
+  /** The next call does nothing but read the news: what was sent before may have been done. */
+  #bare = false
+  /** So many items travel alone, to find the one that the server cannot read. */
+  #alone = 0
+  #failures = 0
+  /** Of the last renewal that was answered. */
+  #sent: Stamp
+  #renewAge = 0
+  /** Of the renewal that is valid for longest, and for how many milliseconds it is. */
+  #best: Stamp
+  #validity = 0
+
+  constructor (readonly ttl: number, readonly host: Host) { this.#sent = this.#best = new Stamp(host.time) }
+
+  // --- its deadline, and when it is renewed ---
+
+  /**
+   * The renewal, or the grant, that was sent then has been answered. `validity`: milliseconds that the lease would have
+   * left if the server crashed then. A short one does not take back what an earlier renewal has promised (rule 3.1).
+   */
+  renewed (sent: Stamp, validity: number = this.ttl): void {
+    this.#sent = sent
+    this.#failures = 0
+    this.#renewAge = jitter(Math.min(this.ttl / 3, Math.max(validity / 3, longestPause(this.ttl))))
+    if (validity - sent.age() < this.#validity - this.#best.age()) return
+    this.#best = sent
+    this.#validity = Math.min(validity, this.ttl)
+  }
+
+  get fails (): boolean { return this.#failures > 0 }
+  failed (): void { this.#renewAge = this.#sent.age() + backoff(this.#failures++, this.ttl) }
+  renewNow (): void { this.#renewAge = 0 }
+  renewIn (): number { return this.#renewAge - this.#sent.age() }
+
+  /** Milliseconds to the deadline (rule 3.1); 0: nothing on it is held. */
+  left (): number {
+    const margin = Math.min(this.ttl / 20, 1000)
+    return this.id === '' || this.ended ? 0 : Math.max(0, this.#validity - margin - this.#best.age())
+  }
+
+  /** When its next call is due. `hears`: does LISTEN work for it? */
+  due (now: number, hears: boolean): number {
+    let due = now + this.renewIn()
+    if (this.fails || this.id === '') return due
+    if (this.look) return now
+    if (this.queued.size > 0 && !hears) due = Math.min(due, this.lastAt + OFTEN)
+    let asks = false
+    for (const item of this.queue) {
+      if (due <= now) break
+      if (gives(item) || !asks) due = Math.min(due, item.at ?? now)
+      asks ||= !gives(item)
+    }
+    return due
+  }
+
+  get unused (): boolean { return this.claims.size === 0 && this.queue.length === 0 }
+
+  // --- what the application wants ---
+
+  add (claim: Claim): void {
+    claim.ask.owner = `${this.host.owner}${++this.host.number}`
+    this.claims.set(claim.ask.owner, claim)
+    this.queue.push(claim.ask)
+  }
+
+  /** Ends a wait. What the server has of it, or has by the time of its answer, is given back (rule 5.3). */
+  refuse (claim: Claim, error: unknown): void {
+    if (claim.state !== 'waiting') return
+    claim.end(error)
+    if (claim.token !== '') this.giveBack(claim)
+    else if (claim.ask.sent !== true) this.#done(claim)
+  }
+
+  refuseLate (claim: Claim): void {
+    this.refuse(claim, new NotAcquiredError(`${claim} ${claim.names.length > 1 ? 'were' : 'was'} not granted in time`))
+  }
+
+  /** Name by name, which are closed one by one. */
+  giveBack (claim: Claim): void {
+    this.#unqueue(claim)
+    if (claim.giving > 0 || claim.done) return
+    claim.giving = claim.names.length
+    const action = claim.kind === 'term' ? 'resign' : 'release'
+    const value = claim.holdFor === undefined || claim.kind === 'term' ? null : interval(claim.holdFor)
+    this.queue.push(...claim.names.map(name => ({ action, names: [name], number: claim.token, value, claim })))
+    this.host.wake()
+  }
+
+  /** It is not held, or not waited for, any more, as the server says; of several names, some may still be. */
+  lose (claim: Claim, error: LockElectionError): void {
+    if (claim.names.length > 1 && claim.token !== '') this.giveBack(claim)
+    else this.#done(claim)
+    claim.outcome = 'lost'
+    claim.end(error, 'lost')
+  }
+
+  /** All that hangs on it is over. */
+  end (error: LockElectionError, outcome?: Outcome): void {
+    const queue = this.queue
+    this.ended = true
+    for (const claim of [...this.claims.values()]) { this.#done(claim); claim.end(error, outcome) }
+    this.queue = []
+    for (const item of queue) item.settle?.('lost', error)
+  }
+
+  #unqueue (claim: Claim): void {
+    if (this.queued.delete(claim)) this.waitedAt = this.host.time.mono()
+  }
+
+  #done (claim: Claim): void {
+    const { ask } = claim
+    this.#unqueue(claim)
+    this.#pending.delete(claim)
+    this.claims.delete(ask.owner as string)
+    this.#byToken.delete(claim.token)
+    claim.done = true
+    if (ask.sent !== true && !this.ended) this.queue = this.queue.filter(item => item !== ask)
+  }
+
+  // --- a call ---
+
+  /** Takes what is queued. No request passes another one. */
+  begin (now: number, limit: number): Call {
+    const items: Item[] = []
+    const texts: Array<string | null> = []
+    const most = this.#bare ? 0 : this.#alone > 0 ? 1 : MOST_ITEMS
+    this.#alone = Math.max(this.#alone - most, 0)
+    let names = 0
+    let blocked = false
+    this.queue = this.queue.filter(item => {
+      const { action, claim, number = null, owner = null, value = null } = item
+      if (!this.#bare && (item.over === true || (claim?.ask === item && claim.state === 'over'))) {
+        if (claim !== undefined) this.#done(claim)
+        return false
+      }
+      names += item.names.length
+      const waits = items.length >= most || (item.at ?? now) > now || (names > MOST_NAMES && items.length > 0) ||
+        (blocked && !gives(item))
+      blocked ||= waits && !gives(item)
+      if (waits) return true
+      items.push(item)
+      item.sent = true
+      for (const name of item.names) texts.push(String(items.length), action, name, number, owner, value)
+      return false
+    })
+    // The answer to releases alone tells nothing of the lease, and nobody waits for it to be durable.
+    const silent = items.length > 0 && items.every(item => gives(item) && item.value == null) && this.queued.size === 0 &&
+      !this.look && this.renewIn() > 0
+    const values = [this.id, ++this.#calls, ...this.#seen, textArray(texts), silent ? null : interval(limit / 2)]
+    this.look = false
+    this.lastAt = now
+    return { items, values, silent }
+  }
+
+  /** They may have been carried out, or not: that is told by the news. */
+  unanswered ({ items }: Call): void {
+    this.#bare = true
+    for (const item of items) item.again = 'lost'
+    this.sendAgain(items)
+  }
+
+  sendAgain (items: Item[]): void {
+    if (!this.ended) this.queue.unshift(...items)
+    else for (const item of items) item.settle?.('lost', new LockLostError('the lease has ended'))
+  }
+
+  /** The server has refused the whole call. */
+  refused (call: Call, error: LockElectionError): void {
+    const { items } = call
+    const at = this.host.time.mono() + jitter(PAUSE)
+    if (passes(error)) {
+      for (const item of items) item.at = at
+      this.unanswered(call)
+    } else if (items.length !== 1) {
+      this.#alone = items.length
+      this.sendAgain(items)
+    } else if (!this.#itemFailed(items[0] as Item, error)) this.sendAgain(items)
+  }
+
+  /** Rows are: item, event, kind, name, token, owner, reason, then the error, then what is told of the lease. */
+  answered ({ items, silent }: Call, rows: Rows, sent: Stamp): void {
+    const [[, event, , , , , reason] = [], ...others] = rows
+    const [validity = null, incarnation = null, news = null, complete = null, channel = null] = rows[0]?.slice(11) ?? []
+    if (event === 'gone') {
+      this.host.end(this, new LockLostError(`the server has ended the lease: ${reason}`, 'LE001'))
+      this.sendAgain(items)
+      return
+    }
+    if (incarnation !== null) {
+      this.#seen = [incarnation, news]
+      this.channel = channel
+      this.#bare = false
+    }
+    if (validity !== null) this.renewed(sent, Number(validity))
+    else if (!silent && this.renewIn() <= 0) this.failed()
+    const pending = [...this.#pending]
+    const open = new Map(items.map((item, i) => [String(i + 1), item]))
+    const there = new Map<string, number>()
+    const again: Item[] = []
+    for (const row of others) {
+      const [number, , , , token] = row
+      const item = open.get(number ?? '')
+      if (number === null) this.#told(row)
+      else if (item !== undefined && !this.#result(item, row)) again.push(item)
+      open.delete(number ?? '')
+      if (token != null) there.set(token, (there.get(token) ?? 0) + (item?.names.length ?? 1))
+    }
+    // Those without a row: the call was an old one.
+    again.push(...open.values())
+    // All is durable now: what is not there was not done, or has ended.
+    if (complete !== null) {
+      const gone = pending.filter(claim => this.#pending.delete(claim))
+      again.unshift(...gone.map(claim => claim.ask))
+    }
+    this.sendAgain(again.filter(item => item !== item.claim?.ask || item.claim.token === ''))
+    if (complete === 't') this.#compare(there)
+  }
+
+  /** What is not in an answer that has everything is lost. */
+  #compare (there: Map<string, number>): void {
+    for (const [token, claim] of [...this.#byToken]) {
+      if ((there.get(token) ?? 0) < claim.names.length && claim.giving === 0) {
+        this.lose(claim, new LockLostError('the server has ended it', 'LE001'))
+      }
+    }
+  }
+
+  /** What has become of an item. False: it is sent again. */
+  #result (item: Item, row: Row): boolean {
+    const [, event = '', , , token, , , code, message, detail, hint] = row
+    const { claim } = item
+    if (event === 'error') {
+      return this.#itemFailed(item, serverError({ severity: 'ERROR', code, message, detail, hint }) as LockElectionError)
+    }
+    const asks = claim?.ask === item
+    if (event === 'pending') {
+      this.look = true
+      item.again = 'pending'
+      if (asks) this.#pending.add(claim)
+      return asks
+    }
+    if (claim === undefined) item.settle?.(event as string)
+    else if (!asks) this.#gaveBack(item, claim, event === 'released')
+    else if (event === 'not_granted') this.lose(claim, new NotAcquiredError('somebody else holds it, or is queued for it'))
+    else this.#placed(claim, token as string, event === 'granted')
+    return true
+  }
+
+  #itemFailed (item: Item, error: LockElectionError): boolean {
+    const { claim } = item
+    const later = passes(error)
+    item.at = this.host.time.mono() + jitter(PAUSE)
+    if (claim?.ask === item) {
+      if (later && !claim.tries && !claim.overdue && claim.state === 'waiting') return false
+      if (error.code === 'lost') this.renewNow()
+      this.lose(claim, error)
+    } else if (item.settle !== undefined) {
+      if (later) return false
+      item.settle('error', error)
+    } else {
+      const closes = item.value != null && (error.code === 'invalid' || error.sqlstate === '53400')
+      // It is released all the same, and the name is not closed.
+      if (closes) { item.value = null; item.again = undefined; claim?.end(undefined, 'released', error) }
+      // Perhaps a right was taken away, and comes back.
+      else if (!later && error.code !== 'limit') { item.at += this.ttl / 3; claim?.end() }
+      return false
+    }
+    return true
+  }
+
+  #gaveBack (item: Item, claim: Claim, released: boolean): void {
+    // Sent again, it was done the first time, as far as anybody knows (rule 7.5).
+    if (!released && item.again === undefined) claim.outcome = 'lost'
+    else if (!released && item.value != null && item.again === 'lost') claim.outcome ??= 'unknown'
+    if (--claim.giving > 0) return
+    this.#done(claim)
+    claim.end(undefined, claim.outcome ?? 'released')
+  }
+
+  /** The server has a hold or a place for a claim; but perhaps nobody wants it any more. */
+  #placed (claim: Claim, token: string, granted: boolean): void {
+    claim.token = token
+    this.#byToken.set(token, claim)
+    this.#pending.delete(claim)
+    if (claim.state === 'over') this.giveBack(claim)
+    else if (granted) this.#granted(claim)
+    else if (claim.overdue) this.refuseLate(claim)
+    else this.queued.add(claim)
+  }
+
+  #granted (claim: Claim): void {
+    this.#unqueue(claim)
+    claim.state = 'held'
+    claim.unlimit()
+    claim.granted()
+  }
+
+  /** News: what was granted or lost, and what a lost answer has left. */
+  #told ([, event, kind, name = '', token = '', owner = '', reason]: Row): void {
+    const claim = this.#byToken.get(token ?? '')
+    const asked = this.claims.get(owner ?? '')
+    if (event === 'lost') {
+      if (claim !== undefined) this.lose(claim, new LockLostError(`the server has ended it: ${reason}`, 'LE001'))
+    } else if (claim !== undefined) {
+      if (event === 'evicted') this.#evicted(claim)
+      else if (event === 'granted' && this.queued.has(claim)) this.#granted(claim)
+    } else if (asked?.token === '') {
+      this.queue = this.queue.filter(item => item !== asked.ask)
+      if (event === 'evicted') asked.end(evicted())
+      this.#placed(asked, token as string, event === 'granted')
+    } else if (owner?.startsWith(this.host.owner) === true) {
+      // Nobody wants it.
+      this.queue.push({ action: kind === 'election' ? 'resign' : 'release', names: [name as string], number: token })
+    }
+  }
+
+  /** It is lost, and given back when the application leaves it: until then nobody else is granted it. */
+  #evicted (claim: Claim): void {
+    if (claim.state !== 'held') return
+    claim.evicted = true
+    claim.outcome = 'lost'
+    claim.end(evicted())
+  }
+}
+
+function evicted (): LockLostError { return new LockLostError('the server has evicted it: it is renewed no more', 'LE001') }
