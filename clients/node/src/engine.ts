@@ -124,6 +124,7 @@ export class Engine implements Host {
       done()
     }
     this.#running = true
+    this.wake()
   }
 
   /** Until the answer is called, the application waits for something of the session's, which keeps the process. */
