@@ -1,5 +1,5 @@
-// Pairs of acquire and release, one after the other: with the bare driver, and with a session; then what a session adds
-// where many come at once.
+// Pairs of acquire and release, one after the other: with the bare driver and two plain statements, and with a session;
+// then with a session where many come at once.
 //   node bench/pairs.mjs [SECONDS]     with a server in PGHOST and the like; rounds take turns, the medians count
 import { LockElection } from 'lock-election'
 import pg from 'pg'
@@ -9,18 +9,19 @@ const rounds = 5
 const client = new pg.Client()
 await client.connect()
 const session = await LockElection.connect()
-const lease = (await client.query("SELECT grant_lease('4 min') AS lease")).rows[0].lease
 
+const together = async (n, name) => await Promise.all(Array.from({ length: n }, async (_, i) =>
+  await (await session.acquire(name(i))).release()))
 const ways = {
   bare: async name => {
-    const { rows } = await client.query('SELECT token FROM enqueue_each($1, lease => $2, owner => $3)', [[name], lease, 'bare'])
-    await client.query('SELECT released FROM release_each($1, $2)', [[name], [rows[0].token]])
+    const { rows } = await client.query('SELECT acquire_lock($1) AS token', [name])
+    await client.query('SELECT release_lock($1, $2)', [name, rows[0].token])
   },
   session: async name => await (await session.acquire(name)).release(),
-  'session, 100 at once': async name => await Promise.all(Array.from({ length: 100 }, async (_, i) =>
-    await (await session.acquire(`${name} ${i}`)).release()))
+  'session, 100 at once': async name => await together(100, i => `${name} ${i}`),
+  'session, 8 on one name': async name => await together(8, () => name)
 }
-const pairs = { bare: 1, session: 1, 'session, 100 at once': 100 }
+const pairs = { bare: 1, session: 1, 'session, 100 at once': 100, 'session, 8 on one name': 8 }
 const results = Object.fromEntries(Object.keys(ways).map(way => [way, []]))
 
 async function measure (way) {

@@ -28,7 +28,7 @@ export interface Listener { channel: string, wake: () => void }
 /** The connection is gone, and with it the answer to what was under way. */
 class Broken extends LockElectionError { override name = 'LockElectionError' }
 
-type Statement = [text: string, values?: unknown[], name?: string]
+type Statement = [text: string, values?: unknown[], prepares?: boolean]
 
 /** A statement of the application's that only reads. */
 interface Op extends Deferred<Rows> { sql: (schema: string) => string, values: unknown[] }
@@ -390,11 +390,11 @@ export class Engine implements Host {
   }
 
   /** One statement. Throws the server's error, or Broken: then it may have taken effect. */
-  async #exec (...[text, values, name]: Statement): Promise<Rows> {
+  async #exec (...statement: Statement): Promise<Rows> {
     const wire = this.#wire
     if (wire === undefined) throw new Broken('unavailable', this.#trouble)
     try {
-      return await this.#limited(async () => await wire.query(text, values, name), this.callLimit())
+      return await this.#limited(async () => await wire.query(...statement), this.callLimit())
     } catch (error) {
       const told = serverError(error)
       if (told !== null) this.#trouble = told.message
@@ -535,7 +535,7 @@ export class Engine implements Host {
     const sent = new Stamp(this.time)
     const call = lease.begin(this.time.mono(), this.callLimit())
     try {
-      const rows = await this.#call(schema => [sync(schema), call.values, this.#plain ? undefined : 'lease_sync'])
+      const rows = await this.#call(schema => [sync(schema), call.values, !this.#plain])
       if (lease.ended) lease.sendAgain(call.items)
       else lease.answered(call, rows, sent)
     } catch (error) {
@@ -564,7 +564,7 @@ export class Engine implements Host {
     const leases = [...this.#leases.values()].map(lease => lease.id).filter(id => id !== '')
     try {
       if (leases.length > 0) {
-        await this.#call(schema => [`SELECT ${schema}.revoke_lease(l) FROM pg_catalog.unnest($1::bigint[]) l`, [leases]])
+        await this.#call(schema => [`SELECT ${schema}.revoke_lease(l) FROM pg_catalog.unnest($1::pg_catalog.int8[]) l`, [`{${leases.join()}}`]])
       }
     } catch (error) {
       if (error instanceof Broken) throw error

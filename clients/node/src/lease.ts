@@ -295,7 +295,7 @@ export class Lease {
     // The answer to releases alone tells nothing of the lease, and nobody waits for it to be durable.
     const silent = items.length > 0 && items.every(item => gives(item) && item.value == null) && this.queued.size === 0 &&
       !this.look && this.renewIn() > 0
-    const values = [this.id, ++this.#calls, ...this.#seen, textArray(texts), silent ? null : interval(limit / 2)]
+    const values = [this.id, String(++this.#calls), ...this.#seen, textArray(texts), silent ? null : interval(limit / 2)]
     this.look = false
     this.lastAt = now
     return { items, values, silent }

@@ -21,8 +21,8 @@ export interface Wire {
   connect: () => Promise<unknown>
   /** The process id of the protocol's key. */
   pid: () => number | null
-  /** A Buffer is a value in binary format. `name`: of a statement that is prepared, when it is first sent. */
-  query: (text: string, values?: unknown[], name?: string) => Promise<Rows>
+  /** A Buffer is a value in binary format, others are texts. `prepares`: it is sent again and again. */
+  query: (text: string, values?: unknown[], prepares?: boolean) => Promise<Rows>
   /** Tells nothing any more, and closes the socket at once; if it is idle, with a farewell. Resolves when it is closed. */
   destroy: (idle: boolean) => Promise<unknown>
 }
@@ -30,7 +30,44 @@ export interface Wire {
 /** Makes a connection to one host; it is not connected yet. */
 export type Dial = (events: Events) => Wire
 
-const asText = { getTypeParser: () => (value: unknown) => value }
+/** What a statement needs of the driver's connection. */
+interface Connection {
+  stream: Socket
+  query: (text: string) => void
+  parse: (statement: { text: string, name: string }) => void
+  bind: (portal: { statement: string, values: unknown[] }) => void
+  execute: (portal: object) => void
+  sync: () => void
+}
+
+/** A statement, as the driver sends those of pg-cursor and the like; rows of texts, whatever type parsers there are. */
+class Statement {
+  readonly #rows: Rows = []
+
+  /** Without values there may be several, with semicolons. */
+  constructor (private readonly text: string, private readonly values: unknown[] | undefined, private readonly as: string,
+    private readonly isPrepared: boolean, private readonly done: (rows: Rows) => void, readonly handleError: (error: Error) => void) {}
+
+  submit (connection: Connection): void {
+    if (this.values === undefined) {
+      connection.query(this.text)
+      return
+    }
+    // In one packet.
+    connection.stream.cork()
+    if (!this.isPrepared) connection.parse({ text: this.text, name: this.as })
+    connection.bind({ statement: this.as, values: this.values })
+    connection.execute({})
+    connection.sync()
+    connection.stream.uncork()
+  }
+
+  handleDataRow ({ fields }: { fields: Row }): void { this.#rows.push(fields) }
+  handleReadyForQuery (): void { this.done(this.#rows) }
+  handleRowDescription (): void {}
+  handleCommandComplete (): void {}
+  handleEmptyQuery (): void {}
+}
 
 function clientOf (config: object): pg.Client {
   let client: pg.Client
@@ -47,6 +84,9 @@ class PgWire implements Wire {
   readonly #socket = new Socket()
   readonly #client: pg.Client
   #events: Events | undefined
+  /** The statement that is prepared under the last of the names. */
+  #prepared = ''
+  #names = 0
 
   constructor (config: object, events: Events) {
     this.#events = events
@@ -64,10 +104,16 @@ class PgWire implements Wire {
 
   pid (): number | null { return (this.#client as unknown as { processID: number | null }).processID }
 
-  async query (text: string, values?: unknown[], name?: string): Promise<Rows> {
-    const query = { text, values, name, rowMode: 'array', types: asText } as unknown as pg.QueryArrayConfig
-    const result = await this.#client.query<Row>(query)
-    return result.rows ?? []
+  async query (text: string, values?: unknown[], prepares = false): Promise<Rows> {
+    const isPrepared = prepares && this.#prepared === text
+    // After an error nobody knows whether that name is taken.
+    if (prepares && !isPrepared) this.#names++
+    const rows = await new Promise<Rows>((resolve, reject) => {
+      const name = prepares ? `lock_election_${this.#names}` : ''
+      this.#client.query(new Statement(text, values, name, isPrepared, resolve, reject) as unknown as pg.Submittable)
+    })
+    if (prepares) this.#prepared = text
+    return rows
   }
 
   async destroy (idle: boolean): Promise<unknown> {
@@ -84,7 +130,7 @@ export function dialsOf (options: ServerOptions): Dial[] {
   const common = { fallback_application_name: 'lock-election', keepAlive: true }
   return hostsOf(options).map(one => {
     // The session has a limit of its own, which also ends what the driver's does not.
-    const config = { ...common, ...one, connectionTimeoutMillis: 0 }
+    const config = { ...common, ...one, connectionTimeoutMillis: 0, pipeline: false }
     // What is wrong with one of several hosts is told at once, and not when the others are away.
     clientOf(config)
     return events => new PgWire(config, events)
