@@ -292,7 +292,7 @@ export class Engine implements Host {
     if (this.#awake || this.#busy || !this.#running) return
     this.#awake = true
     // It runs when there are no microtasks left.
-    queueMicrotask(() => { process.nextTick(() => { this.#awake = false; this.#step() }) })
+    void Promise.resolve().then(() => { process.nextTick(() => { this.#awake = false; this.#step() }) })
   }
 
   #step (): void {
@@ -310,7 +310,7 @@ export class Engine implements Host {
     else if (next < this.#timerAt) {
       this.time.clear(this.#timer)
       this.#timerAt = next
-      this.#timer = this.time.set(() => { this.#timerAt = Infinity; this.wake() }, next - this.time.mono())
+      this.#timer = this.time.set(() => { this.#timerAt = Infinity; this.wake() }, Math.max(next - this.time.mono(), 1))
     }
   }
 
@@ -555,7 +555,7 @@ export class Engine implements Host {
       this.#plain = true
       lease.sendAgain(call.items)
     } else {
-      lease.failed()
+      if (call.items.length === 0 || lease.renewIn() <= 0) lease.failed()
       lease.refused(call, error)
     }
   }
@@ -595,7 +595,7 @@ export class Engine implements Host {
   #setAlarm (): void {
     this.time.clear(this.#alarm)
     const left = Math.min(...[...this.#leases.values()].filter(lease => lease.id !== '').map(lease => lease.left()))
-    if (left < Infinity) this.#alarm = this.time.set(() => { this.check(); this.#setAlarm() }, left)
+    if (left < Infinity) this.#alarm = this.time.set(() => { this.check(); this.#setAlarm() }, Math.max(left, 1))
   }
 
   // --- statements beside the turns ---

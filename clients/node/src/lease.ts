@@ -192,6 +192,7 @@ export class Lease {
     let due = now + this.renewIn()
     if (this.fails || this.id === '') return due
     if (this.look) return now
+    if (this.#pending.size > 0) due = Math.min(due, this.lastAt + PAUSE)
     if (this.queued.size > 0 && !hears) due = Math.min(due, this.lastAt + OFTEN)
     let asks = false
     for (const item of this.queue) {
@@ -294,7 +295,7 @@ export class Lease {
     })
     // The answer to releases alone tells nothing of the lease, and nobody waits for it to be durable.
     const silent = items.length > 0 && items.every(item => gives(item) && item.value == null) && this.queued.size === 0 &&
-      !this.look && this.renewIn() > 0
+      this.#pending.size === 0 && !this.look && this.renewIn() > 0
     const values = [this.id, String(++this.#calls), ...this.#seen, textArray(texts), silent ? null : interval(limit / 2)]
     this.look = false
     this.lastAt = now
@@ -383,8 +384,8 @@ export class Lease {
     }
     const asks = claim?.ask === item
     if (event === 'pending') {
-      this.look = true
       item.again = 'pending'
+      item.at = this.lastAt + PAUSE
       if (asks) this.#pending.add(claim)
       return asks
     }
@@ -409,7 +410,10 @@ export class Lease {
     } else {
       const closes = item.value != null && (error.code === 'invalid' || error.sqlstate === '53400')
       // It is released all the same, and the name is not closed.
-      if (closes) { item.value = null; item.again = undefined; claim?.end(undefined, 'released', error) }
+      if (closes) {
+        Object.assign(item, { value: null, again: undefined, at: undefined })
+        claim?.end(undefined, 'released', error)
+      }
       // Perhaps a right was taken away, and comes back.
       else if (!later && error.code !== 'limit') { item.at += this.ttl / 3; claim?.end() }
       return false

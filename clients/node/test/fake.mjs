@@ -43,22 +43,44 @@ export class FakeTime {
 
 const fail = (code, message = code) => Object.assign(new Error(message), { severity: 'ERROR', code })
 
+// An array of texts in binary format.
+function textsOf (array) {
+  const texts = []
+  for (let at = 20; at < (array?.length ?? 0);) {
+    const size = array.readInt32BE(at)
+    at += 4
+    texts.push(size < 0 ? null : array.toString('utf8', at, at += size))
+  }
+  return texts
+}
+
+function itemsOf (array) {
+  const texts = textsOf(array)
+  return Array.from({ length: texts.length / 6 }, (_, i) => {
+    const [item, action, name, number, owner, value] = texts.slice(i * 6)
+    return { item, action, name, number, owner, value }
+  })
+}
+
 export class FakeServer {
-  leases = new Map()
-  places = [] // of all names, in the order of arrival: name, token, lease, owner, kind
+  leases = new Map() // ttl, until, the number of the last call, losses
+  places = [] // of all names, in the order of arrival: name, token, lease, owner, kind, news
+  closed = new Map() // names, and the hold_for of their release
   revision = 1000
+  incarnation = 1
   pid = 100
   standby = false
   notify = 'all'
   hears = true
   down = false
   pooled = false
+  durable = true
   schema = 'le' // null: the extension is not there
   validity = undefined // milliseconds; undefined: the TTL
+  refused = new Map() // errors of items, by their name, each for one
   log = []
   plans = []
   wires = new Set()
-  backends = new Set()
 
   constructor (time) { this.time = time }
 
@@ -69,16 +91,15 @@ export class FakeServer {
   sent (pattern) { return this.log.filter(text => pattern.test(text)) }
 
   dial = events => {
-    const wire = { events, channels: new Set(), pid: ++this.pid }
+    const wire = { events, channels: new Set(), pid: ++this.pid, prepared: new Set() }
     this.wires.add(wire)
-    this.backends.add(String(wire.pid))
     return {
       connect: async () => {
         this.log.push('connect')
         if (this.down) throw new Error('connection refused')
       },
       pid: () => this.pooled ? 0 : wire.pid,
-      query: (text, values = []) => this.query(wire, text, values),
+      query: (text, values, prepares) => this.query(wire, text, values, prepares),
       destroy: async () => { this.wires.delete(wire) }
     }
   }
@@ -87,9 +108,17 @@ export class FakeServer {
     for (const wire of [...this.wires]) wire.events.ended(new Error('cut'))
   }
 
-  async query (wire, text, values) {
-    this.log.push(text)
-    const index = this.plans.findIndex(({ pattern }) => pattern.test(text))
+  // What the log has of a statement: of lease_sync, its items.
+  shown (text, values, prepares) {
+    if (!/lease_sync\(/.test(text)) return text
+    const items = itemsOf(values[4]).map(({ action, name, value }) => `${action} ${name}${value === null ? '' : ` ${value}`}`)
+    return `lease_sync(${items.join(', ') || 'look'})${prepares ? ' prepared' : ''}${values[5] === null ? ' mailed' : ''}`
+  }
+
+  async query (wire, text, values = [], prepares = false) {
+    const shown = this.shown(text, values, prepares)
+    this.log.push(shown)
+    const index = this.plans.findIndex(({ pattern }) => pattern.test(shown))
     const [{ what } = {}] = index >= 0 ? this.plans.splice(index, 1) : []
     if (what instanceof Error) throw what
     if (what === 'drop') {
@@ -104,28 +133,21 @@ export class FakeServer {
   }
 
   run (wire, text, values) {
-    if (/quote_ident/.test(text)) {
-      return [[this.schema, this.standby ? 't' : 'f', String(wire.pid), this.notify, `start ${wire.pid}`, 'app']]
-    }
+    if (/quote_ident/.test(text)) return [[this.schema, this.standby ? 't' : 'f', String(wire.pid), this.notify, 'app']]
     if (/LISTEN/.test(text)) return this.listen(wire, text)
-    if (/pg_terminate_backend/.test(text)) return this.backends.delete(values[0]) ? [['t']] : []
     const [, schema, name] = /\b(le\d*)\.(\w+)\(/.exec(text)
     if (schema !== this.schema) throw fail('3F000', `schema "${schema}" does not exist`)
-    return this[name](values, wire)
+    return this[name](values)
   }
 
   listen (wire, text) {
     for (const [, un, channel] of text.matchAll(/(UN)?LISTEN (\w+)/g)) wire.channels[un ? 'delete' : 'add'](channel)
     const [, self] = /NOTIFY (\w+)/.exec(text) ?? []
-    if (self !== undefined && this.hears) wire.events.notified(self, '')
+    if (self !== undefined && this.hears) wire.events.notified(self)
     return []
   }
 
-  announce (place) {
-    for (const wire of this.wires) {
-      if (this.hears && wire.channels.has(`c_${place.name}`)) wire.events.notified(`c_${place.name}`, `{"token":"${place.token}"}`)
-    }
-  }
+  channelOf (lease) { return this.notify === 'none' || this.notify === 'elections' ? null : `c_${this.incarnation}_${lease}` }
 
   expire () {
     for (const [id, lease] of this.leases) {
@@ -135,89 +157,118 @@ export class FakeServer {
     }
   }
 
-  remove (which) {
+  // Ends holds and places, and grants what is free then. A reason: it is news of their leases.
+  remove (which, reason) {
     const before = this.places.filter(place => this.holds(place))
     const gone = this.places.filter(which)
     this.places = this.places.filter(place => !which(place))
-    for (const place of this.places) if (this.holds(place) && !before.includes(place)) this.announce(place)
+    for (const { lease, token } of reason === undefined ? [] : gone) {
+      this.leases.get(lease)?.lost.push({ number: ++this.revision, token, reason })
+    }
+    for (const place of this.places) {
+      if (!this.holds(place) || before.includes(place)) continue
+      place.news = ++this.revision
+      const channel = this.channelOf(place.lease)
+      for (const wire of this.wires) if (this.hears && wire.channels.has(channel)) wire.events.notified(channel)
+    }
     return gone.length > 0
+  }
+
+  force (name) { return this.remove(place => place.name === name && this.holds(place), 'forced') }
+
+  // Another manager, which knows of no losses; what it forgets was not durable.
+  restart (...forgets) {
+    this.incarnation++
+    this.places = this.places.filter(place => !forgets.includes(place.name))
+    for (const lease of this.leases.values()) lease.lost = []
+  }
+
+  evict (name) {
+    const place = this.places.find(one => one.name === name)
+    Object.assign(place, { evicted: true, news: ++this.revision })
   }
 
   holds (place) { return this.places.find(other => other.name === place.name) === place }
 
-  take (name, owner, lease) {
-    if (name === '') throw fail('22023', 'name must not be empty')
-    const place = { name, owner, lease, token: String(++this.revision) }
+  take (name, owner, lease, kind = 'lock') {
+    const place = { name, owner, lease, kind, token: String(++this.revision) }
+    place.news = this.revision
     this.places.push(place)
     return place
   }
 
-  alive (id) {
-    this.expire()
-    const lease = this.leases.get(id)
-    if (lease === undefined) throw fail('LE001', 'no such lease')
-    return lease
-  }
-
   grant_lease ([ttl]) {
     const id = String(++this.revision)
-    this.leases.set(id, { ttl: parseFloat(ttl), until: this.time.now + parseFloat(ttl) })
+    this.leases.set(id, { ttl: parseFloat(ttl), until: this.time.now + parseFloat(ttl), call: 0, lost: [] })
     return [[id]]
   }
 
-  keep_alive ([id]) {
-    this.expire()
-    const lease = this.leases.get(id)
-    if (lease === undefined) return [[null]]
-    lease.until = this.time.now + lease.ttl
-    return [[String(this.validity ?? lease.ttl)]]
-  }
-
   revoke_lease ([ids]) {
-    for (const id of [ids].flat()) {
+    for (const id of ids.replace(/[{}]/g, '').split(',')) {
       this.leases.delete(id)
       this.remove(place => place.lease === id)
     }
     return [['t']]
   }
 
-  try_acquire_each ([names, owner, lease]) {
-    this.alive(lease)
-    return names.map(name => [this.places.some(place => place.name === name) ? null : this.take(name, owner, lease).token])
+  current_leader ([election]) {
+    const [place] = this.places.filter(one => one.name === election)
+    return place === undefined ? [] : [['me', place.token]]
   }
 
-  enqueue_each ([names, owner, lease]) {
-    this.alive(lease)
-    if (names.includes('')) throw fail('22023', 'name must not be empty')
-    return names.map(name => {
-      const place = this.take(name, owner, lease)
-      return [place.token, this.holds(place) ? 't' : 'f', `c_${name}`]
-    })
-  }
-
-  enqueue_candidate ([election, owner, lease]) { return this.enqueue_each([[election], owner, lease]) }
-
-  resign ([election, term]) { return this.release_each([[election], [term]]) }
-
-  release_each ([names, tokens]) {
-    return names.map((name, i) => [this.remove(place => place.name === name && place.token === tokens[i]) ? 't' : 'f'])
-  }
-
-  release_lock ([name, token]) {
-    if (/ ms$/.test(token)) return [['f']] // a NULL token, and hold_for
-    return this.release_each([[name], [token]])
-  }
-
-  is_leader ([names, tokens]) {
+  lease_sync ([id, call, incarnation, seen, array, wait]) {
     this.expire()
-    return names.flatMap((name, i) =>
-      this.places.some(place => place.token === tokens[i] && this.holds(place)) ? [[String(i + 1)]] : [])
+    const lease = this.leases.get(id)
+    const row = of => ['item', 'event', 'kind', 'name', 'token', 'owner', 'reason', 'code', 'message', 'detail', 'hint',
+      'validity', 'incarnation', 'news', 'complete', 'channel'].map(column => of[column] ?? null)
+    if (lease === undefined) return [row({ event: 'gone', reason: 'expired' })]
+    const known = incarnation === String(this.incarnation)
+    const fresh = Number(call) > lease.call && (incarnation === null || known)
+    lease.call = Math.max(lease.call, Number(call))
+    const results = fresh ? this.carryOut(id, itemsOf(array)) : []
+    if (wait === null) return [row({ event: 'lease' }), ...results.map(row)]
+    lease.until = this.time.now + lease.ttl
+    const head = { event: 'lease', incarnation: String(this.incarnation), channel: this.channelOf(id), news: seen ?? '0' }
+    if (!this.durable) {
+      const later = results.map(({ token, ...one }) => /granted|queued|proclaimed/.test(one.event) || one.value !== null ? { ...one, event: 'pending' } : one)
+      return [row(head), ...later.map(row)]
+    }
+    const after = known && seen !== null ? Number(seen) : 0
+    const told = new Set(results.map(one => one.token))
+    const more = this.places.filter(one => one.lease === id && one.news > after && !told.has(one.token))
+      .map(one => ({ ...one, event: one.evicted ? 'evicted' : this.holds(one) ? 'granted' : 'queued' }))
+    const lost = lease.lost.filter(one => one.number > after).map(one => ({ ...one, event: 'lost' }))
+    Object.assign(head, { validity: String(this.validity ?? lease.ttl), news: String(this.revision), complete: after === 0 ? 't' : 'f' })
+    return [head, ...results, ...more, ...lost].map(row)
   }
 
-  lease_holds ([id]) {
-    this.alive(id)
-    return this.places.filter(place => place.lease === id)
-      .map(place => ['lock', place.name, place.token, this.holds(place) ? 't' : 'f', `c_${place.name}`, place.owner])
+  // All releases first; items of one number are one request for several names.
+  carryOut (lease, items) {
+    const gives = ({ action }) => /^(release|resign)$/.test(action)
+    const asked = new Map()
+    const results = items.filter(gives).map(one => this.carryOutOne(lease, one))
+    for (const one of items.filter(one => !gives(one))) {
+      const other = asked.get(one.item)
+      if (other === undefined) asked.set(one.item, one)
+      else this.places.push({ ...this.places.at(-1), name: one.name })
+      if (other === undefined) results.push(this.carryOutOne(lease, one))
+    }
+    return results
+  }
+
+  carryOutOne (lease, { item, action, name, number, owner, value }) {
+    const answer = { item, name, owner, value }
+    const error = name === '' ? fail('22023', 'name must not be empty') : this.refused.get(name)?.shift()
+    if (error !== undefined) return { ...answer, event: 'error', ...error, message: error.message }
+    if (/^(release|resign)$/.test(action)) {
+      const released = this.remove(place => place.name === name && place.token === number)
+      if (released && value !== null) this.closed.set(name, value)
+      return { ...answer, event: released ? 'released' : 'not_held' }
+    }
+    if (action === 'proclaim') return { ...answer, event: this.places.some(one => one.token === number) ? 'proclaimed' : 'not_held' }
+    if (/^try_/.test(action) && this.places.some(place => place.name === name)) return { ...answer, event: 'not_granted' }
+    const place = this.take(name, owner, lease, /candidate$/.test(action) ? 'election' : 'lock')
+    return { ...answer, event: this.holds(place) ? 'granted' : 'queued', token: place.token }
   }
 }
 

@@ -1,4 +1,4 @@
-// The rules of docs/reference/client-protocol.md, with a clock that is moved by hand and a server that does as it is told.
+// The rules of docs/reference/client-protocol.md and docs/reference/lease-sync.md, with a clock that is moved by hand and a server that does as it is told.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setFlagsFromString } from 'node:v8'
@@ -14,11 +14,11 @@ test('3.1 the deadline counts from the sending of the last renewal that was answ
   const { time, server, session } = await start()
   const hold = await session.acquire('x')
   assert.equal(hold.timeLeft, 29_000)
-  server.plan(/keep_alive/, 5000)
+  server.plan(/\(look\)/, 5000)
   await time.pass(9000)
-  assert.equal(server.sent(/keep_alive/).length, 0)
+  assert.equal(server.sent(/\(look\)/).length, 0)
   await time.pass(11_500 - 9000) // sent between 9 and 11 s
-  assert.equal(server.sent(/keep_alive/).length, 1)
+  assert.equal(server.sent(/\(look\)/).length, 1)
   assert.ok(hold.timeLeft <= 18_000, 'no answer yet')
   await time.pass(5000)
   assert.ok(hold.timeLeft > 21_500 && hold.timeLeft <= 29_000 - 5000 + 1, `${hold.timeLeft}`)
@@ -27,12 +27,12 @@ test('3.1 the deadline counts from the sending of the last renewal that was answ
 test('3.1, 4.1 a renewal counts for the validity that it returned, and the next one comes a third of that later', async () => {
   const { time, server, session } = await start({ validity: 9000 })
   const hold = await session.acquire('x')
-  await time.pass(11_100) // renewed between 9 and 11 s
-  assert.equal(server.sent(/keep_alive/).length, 1)
-  assert.equal(hold.timeLeft, 29_000 - 11_100, 'what the grant has promised stands')
-  await time.pass(27_000 - 11_100)
-  const renewals = server.sent(/keep_alive/).length
-  assert.ok(renewals >= 5 && renewals <= 8, `${renewals} renewals, one each 2.7 to 3.3 s`)
+  await time.pass(3400) // the call that asked has renewed, so it is renewed between 2.7 and 3.3 s
+  assert.equal(server.sent(/\(look\)/).length, 1)
+  assert.equal(hold.timeLeft, 29_000 - 3400, 'what the grant has promised stands')
+  await time.pass(27_000 - 3400)
+  const renewals = server.sent(/\(look\)/).length
+  assert.ok(renewals >= 8 && renewals <= 10, `${renewals} renewals, one each 2.7 to 3.3 s`)
   assert.ok(hold.timeLeft >= 9000 - 1000 - 3300 && hold.timeLeft <= 8000, `${hold.timeLeft}`)
   server.down = true
   server.cut()
@@ -47,8 +47,9 @@ test('3.1, 4.1 a validity of nothing takes nothing back, and makes nobody renew 
   const hold = await session.acquire('x')
   await time.pass(28_900)
   assert.equal(hold.valid, true)
-  const renewals = server.sent(/keep_alive/).length
-  assert.ok(renewals >= 15 && renewals <= 24, `${renewals}`)
+  const renewals = server.sent(/\(look\)/).length
+  assert.ok(renewals >= 26 && renewals <= 33, `${renewals}, one each 0.9 to 1.1 s`)
+  await time.pass(200)
   server.validity = undefined
   await time.pass(60_000)
   assert.equal(hold.valid, false)
@@ -73,10 +74,10 @@ async function fire (time, which) {
 test('3.2 a renewal that is answered after the deadline is too late', async () => {
   const { time, server, session, states } = await start({ ttl: 1000 })
   const hold = await session.acquire('x')
-  server.plan(/keep_alive/, 20)
+  server.plan(/\(look\)/, 20)
   time.block(900)
   await time.pass(0) // sent at 900, and answered at 920; the deadline is at 950
-  assert.equal(server.sent(/keep_alive/).length, 1)
+  assert.equal(server.sent(/\(look\)/).length, 1)
   time.block(60)
   await fire(time, timer => timer.at === 920)
   assert.deepEqual(states, ['connected', 'ended'])
@@ -85,7 +86,7 @@ test('3.2 a renewal that is answered after the deadline is too late', async () =
 
 test('4.2 an answer that came while the loop of events was blocked counts', async () => {
   const { time, server, session } = await start()
-  server.plan(/enqueue_each/, 10)
+  server.plan(/enqueue_lock/, 10)
   const acquired = session.acquire('x')
   await settle()
   time.block(8000)
@@ -162,7 +163,7 @@ test('3.5 the end is told at the deadline, whatever the network does', async () 
 test('4.2, 4.3 without an answer the connection is given up after a quarter of the TTL, and made again', async () => {
   const { time, server, session, states } = await start({ ttl: 4000 })
   const hold = await session.acquire('x')
-  server.plan(/keep_alive/, 'hang')
+  server.plan(/\(look\)/, 'hang')
   await time.pass(1470)
   assert.equal(server.sent(/^connect/).length, 1)
   await time.pass(1000)
@@ -183,9 +184,9 @@ test('4.4, 4.5 a lease that the server has ended, and a hold that was released b
   const { time, server, session } = await start()
   const one = await session.acquire('one')
   const two = await session.acquire('two')
-  server.remove(place => place.name === 'one')
+  server.force('one')
   await time.pass(11_100)
-  assert.deepEqual([one.valid, two.valid], [false, true])
+  assert.deepEqual([one.valid, two.valid, one.signal.reason.message], [false, true, 'the server has ended it: forced'])
   server.leases.clear()
   server.places = []
   await time.pass(11_100)
@@ -201,9 +202,9 @@ test('1.4 requests travel together, and those of a statement that was refused al
   const { server, session } = await start()
   const names = Array.from({ length: 300 }, (_, i) => `n${i}`)
   const holds = await Promise.all(names.map(name => session.acquire(name)))
-  assert.equal(server.sent(/enqueue_each/).length, 3)
+  assert.equal(server.sent(/enqueue_lock/).length, 3)
   await Promise.all(holds.map(hold => hold.release()))
-  assert.equal(server.sent(/release_each/).length, 3)
+  assert.equal(server.sent(/release/).length, 3)
   assert.equal(server.places.length, 0)
 
   const [good, bad, other] = await Promise.allSettled([session.acquire('good'), session.acquire(''), session.acquire('other')])
@@ -212,26 +213,26 @@ test('1.4 requests travel together, and those of a statement that was refused al
   assert.ok(good.value.valid && other.value.valid)
 })
 
-test('1.5 each statement has an owner of its own, so holds of one session exclude each other', async () => {
+test('1.5 each request has an owner of its own, so holds of one session exclude each other', async () => {
   const { server, session } = await start()
   await session.acquire('x')
   await assert.rejects(session.acquire('x', { wait: 0 }), code('not_acquired'))
   await Promise.all([session.acquire('y'), session.acquire('z')])
   const owners = server.places.map(place => place.owner)
   assert.match(owners[0], /^test#[0-9a-f]{16}-1$/)
-  assert.equal(new Set(owners).size, 2)
+  assert.equal(new Set(owners).size, 3)
 })
 
 test('5.2 a wait that is shorter than a round trip acquires what is free, and leaves no place in the queue', async () => {
   const { time, server, session } = await start()
   for (const wait of [1, 20, 7000]) {
-    for (let i = 0; i < 2; i++) server.plan(/enqueue_each/, 50)
+    for (let i = 0; i < 2; i++) server.plan(/enqueue_lock/, 50)
     const first = session.acquire(`n${wait}`, { wait })
     await time.pass(60)
     assert.equal((await first).valid, true, `${wait}`)
     const second = assert.rejects(session.acquire(`n${wait}`, { wait }), { code: 'not_acquired', message: /was not granted in time/ })
     await time.pass(49)
-    assert.equal(server.sent(/release_each/).length, 0)
+    assert.equal(server.sent(/release/).length, 0)
     await time.pass(wait)
     await second
     assert.equal(server.places.length, 1, `${wait}`)
@@ -242,7 +243,7 @@ test('5.2 a wait that is shorter than a round trip acquires what is free, and le
 
 test('5.2, 5.3 a short wait whose first answer never comes ends with the limit of a call, and leaves nothing', async () => {
   const { time, server, session } = await start()
-  server.plan(/enqueue_each/, 'hang')
+  server.plan(/enqueue_lock/, 'hang')
   let ended = -1
   const waiting = session.acquire('x', { wait: 10 }).catch(error => { ended = time.now; return error })
   await time.pass(7499)
@@ -255,8 +256,9 @@ test('5.2, 5.3 a short wait whose first answer never comes ends with the limit o
   server.down = false
   await time.pass(8000)
   assert.equal(server.places.length, 0)
-  for (let i = 0; i < 9; i++) server.plan(/enqueue_each/, fail('55P03'))
-  const refused = session.acquire('x', { wait: 10 }).catch(error => error)
+  server.refused.set('x2', [fail('55P03')])
+  server.plan(/enqueue_lock/, 20)
+  const refused = session.acquire('x2', { wait: 10 }).catch(error => error)
   await time.pass(500)
   assert.equal((await refused).sqlstate, '55P03', 'that is the first answer')
 })
@@ -281,7 +283,7 @@ test('5.3 a wait that is given up gives its place back', async () => {
 test('5.3 a grant that comes with the cancel is given back', async () => {
   const { time, server, session } = await start()
   const controller = new AbortController()
-  server.plan(/enqueue_each/, 100)
+  server.plan(/enqueue_lock/, 100)
   const canceled = assert.rejects(session.acquire('x', { signal: controller.signal }))
   await time.pass(50)
   assert.equal(server.places.length, 1)
@@ -291,45 +293,59 @@ test('5.3 a grant that comes with the cancel is given back', async () => {
   assert.equal(server.places.length, 0)
 })
 
-test('6.1, 6.3 a waiter listens, a notification is a hint, and nobody listens in vain', async () => {
+// What the server has sent to a session's channel.
+const channels = server => [...server.wires].flatMap(wire => [...wire.channels]).filter(channel => channel.startsWith('c_'))
+
+test('6.1, 6.3 it listens while something waits, a notification is a hint, and nobody listens in vain', async () => {
   const { time, server, session } = await start()
   const hold = await session.acquire('x')
+  assert.deepEqual(channels(server), [])
   let granted
   const waiting = session.acquire('x').then(hold => { granted = hold })
   await time.pass(10)
+  const [channel] = channels(server)
   const [wire] = server.wires
-  assert.ok(wire.channels.has('c_x'))
-  const place = server.places[1]
-  wire.events.notified('c_x', `{"token":"${place.token}"}`)
+  server.log = []
+  for (let i = 0; i < 100; i++) wire.events.notified(channel)
   await time.pass(10)
-  assert.equal(granted, undefined)
+  assert.deepEqual([granted, server.log], [undefined, ['lease_sync(look) prepared']], 'one call for all of one moment')
   await hold.release()
-  await time.pass(1)
   await waiting
-  assert.equal(granted.token, BigInt(place.token))
-  await time.pass(10)
+  await time.pass(900)
+  assert.deepEqual(channels(server), [channel], 'something may wait again soon')
+  await time.pass(200)
   assert.deepEqual([...wire.channels], [])
+  wire.events.notified(channel)
+  await time.pass(10)
+  assert.equal(server.log.at(-1), `UNLISTEN ${channel}; UNLISTEN ${[...server.log.join().matchAll(/UNLISTEN (le_self_\w+)/g)][0][1]}`)
 })
 
-test('6.1 a grant between the place and LISTEN, and one that is announced before its place is told, are seen', async () => {
+test('6.1 a grant between the answer and LISTEN is seen, and so is one of another session', async () => {
   const { time, server, session } = await start()
   const first = await session.acquire('x')
-  server.plan(/enqueue_each/, 100)
+  server.plan(/LISTEN c_/, 100)
   const second = session.acquire('x')
   await time.pass(50)
-  server.remove(place => place.token === String(first.token))
+  server.remove(place => place.token === String(first.token), 'forced')
   await time.pass(60)
   assert.equal((await second).valid, true)
+  assert.equal(first.valid, false)
 
   const third = session.acquire('x')
   await time.pass(10)
-  server.plan(/enqueue_each/, 100)
-  const fourth = session.acquire('x')
-  await time.pass(50)
-  server.remove(place => place.token !== server.places.at(-1).token)
-  await time.pass(60)
-  assert.equal((await fourth).valid, true)
-  await assert.rejects(Promise.race([third, time.pass(12_000).then(() => { throw new Error('waits') })]), code('lost'))
+  server.force('x')
+  await time.pass(10)
+  assert.equal((await third).valid, true)
+})
+
+test('6.1 a place that the server has ended is lost', async () => {
+  const { time, server, session } = await start()
+  await session.acquire('x')
+  const second = assert.rejects(session.acquire('x'), { code: 'lost', sqlstate: 'LE001' })
+  await time.pass(10)
+  server.remove(place => !server.holds(place), 'removed')
+  await time.pass(11_100)
+  await second
 })
 
 test('6.2 where LISTEN does not work the session looks four times a second', async () => {
@@ -338,59 +354,45 @@ test('6.2 where LISTEN does not work the session looks four times a second', asy
     const hold = await session.acquire('x')
     const second = session.acquire('x')
     await time.pass(1000)
-    server.remove(place => place.token === String(hold.token))
-    await time.pass(300)
+    const looks = server.sent(/\(look\)/).length
+    assert.ok(looks >= 3 && looks <= 6, `${looks}`)
+    server.force('x')
+    await time.pass(260)
     assert.equal((await second).valid, true, JSON.stringify(settings))
-    assert.ok(server.sent(/lease_holds/).length >= 3)
+    assert.equal(hold.valid, false)
+    await time.pass(1000)
+    assert.ok(server.sent(/\(look\)/).length <= looks + 2)
   }
 })
 
 test('6.2 where LISTEN is refused the session looks four times a second, on the same connection', async () => {
-  for (const refused of [/^LISTEN le_self/, /^LISTEN c_x/]) {
-    const { time, server, session } = await start()
-    for (let i = 0; i < 9; i++) server.plan(refused, fail('0A000'))
-    const hold = await session.acquire('x')
-    const second = session.acquire('x')
-    await time.pass(1000)
-    server.remove(place => place.token === String(hold.token))
-    await time.pass(300)
-    assert.equal((await second).valid, true, String(refused))
-    assert.equal(server.sent(refused).length, 1)
-    assert.equal(server.sent(/^connect/).length, 1)
-  }
-})
-
-test('7.2 the old backend is ended before the look, whatever passes meanwhile', async () => {
   const { time, server, session } = await start()
-  server.plan(/enqueue_each/, 'drop')
-  server.plan(/terminate/, fail('55P03'))
-  server.plan(/terminate/, fail('57014'))
-  const acquired = session.acquire('x')
+  server.plan(/^LISTEN/, fail('0A000'))
+  await session.acquire('x')
+  const second = session.acquire('x')
   await time.pass(1000)
-  await acquired
-  const order = server.log.map(text => /terminate|lease_holds/.exec(text)?.[0]).filter(Boolean)
-  assert.deepEqual(order, ['terminate', 'terminate', 'terminate', 'terminate', 'lease_holds'])
+  server.force('x')
+  await time.pass(300)
+  assert.equal((await second).valid, true)
+  assert.equal(server.sent(/^LISTEN/).length, 1)
+  assert.equal(server.sent(/^connect/).length, 1)
 })
 
-test('7.1, 7.3 a lost answer: the old backend is ended, then the row is adopted', async () => {
+test('7.1, 7.3 a lost answer: the next call only reads the news, and what was done is adopted', async () => {
   for (const what of ['lose', 'hang']) {
     const { time, server, session } = await start()
-    const old = String(server.pid)
-    server.plan(/enqueue_each/, what)
-    const acquired = session.acquire('x')
+    server.plan(/enqueue_lock/, what)
+    const acquired = Promise.all([session.acquire('x'), session.permit('p', 2)])
     await time.pass(8000)
-    const hold = await acquired
-    assert.equal(hold.token, BigInt(server.places[0].token))
-    assert.equal(server.places.length, 1)
-    assert.ok(!server.backends.has(old))
-    const order = server.log.filter(text => /terminate|lease_holds|keep_alive|enqueue/.test(text)).map(text => /terminate|lease_holds|keep_alive|enqueue/.exec(text)[0])
-    assert.deepEqual(order, ['enqueue', 'keep_alive', 'terminate', 'terminate', 'lease_holds'])
+    const [hold, permit] = await acquired
+    assert.deepEqual([hold.token, permit.token], server.places.map(place => BigInt(place.token)))
+    assert.deepEqual(server.sent(/lease_sync/), ['lease_sync(enqueue_lock x, enqueue_permit p) prepared', 'lease_sync(look) prepared'])
   }
 })
 
 test('7.3 what was not done is asked for again, in its old order', async () => {
   const { time, server, session } = await start()
-  server.plan(/enqueue_each/, 'drop')
+  server.plan(/enqueue_lock/, 'drop')
   const one = session.acquire('x')
   const two = session.acquire('x')
   await time.pass(100)
@@ -405,7 +407,7 @@ test('7.3 what was not done is asked for again, in its old order', async () => {
 test('7.3 what nobody wants any more is given back', async () => {
   const { time, server, session } = await start()
   const controller = new AbortController()
-  server.plan(/enqueue_each/, 'hang')
+  server.plan(/enqueue_lock/, 'hang')
   const canceled = assert.rejects(session.acquire('x', { signal: controller.signal }))
   await time.pass(100)
   controller.abort()
@@ -427,24 +429,21 @@ test('7.3 a row of this session that no request knows is a ghost; rows of others
   assert.equal(hold.valid, true)
 })
 
-test('7.2 behind a pooler it looks again, for what comes late', async () => {
+test('7.4 a call that arrives late does nothing, and is not sent again as it was', async () => {
   const { time, server, session } = await start({ pooled: true })
-  server.plan(/enqueue_each/, 'drop')
+  server.plan(/enqueue_lock/, 'drop')
   const acquired = session.acquire('x')
   await time.pass(100)
-  await acquired
-  const [{ lease }] = server.places
-  server.take('x', server.places[0].owner.replace(/\d+$/, '1'), lease)
-  assert.equal(server.places.length, 2)
-  await time.pass(8300)
-  assert.equal(server.places.length, 1)
-  assert.equal(server.sent(/terminate/).length, 0)
+  const hold = await acquired
+  assert.deepEqual(server.sent(/lease_sync/), ['lease_sync(enqueue_lock x)', 'lease_sync(look)', 'lease_sync(enqueue_lock x)'])
+  server.lease_sync([String(session.lease), '1', null, null, null, '1 s'])
+  assert.deepEqual([server.places.length, hold.valid, server.leases.get(String(session.lease)).call], [1, true, 3])
 })
 
 test('7.5, 9.2 a release without an answer is sent again, and never fails', async () => {
   const { time, server, session } = await start()
   const hold = await session.acquire('x')
-  server.plan(/release_each/, 'lose')
+  server.plan(/release/, 'lose')
   const released = hold.release()
   assert.equal(hold.valid, false)
   await time.pass(100)
@@ -464,7 +463,7 @@ test('7.5, 9.2 a release without an answer is sent again, and never fails', asyn
 
 test('5.1 an attempt without an answer is unavailable, and what it has acquired is given back', async () => {
   const { time, server, session } = await start()
-  server.plan(/try_acquire_each/, 'hang')
+  server.plan(/try_lock/, 'hang')
   const tried = assert.rejects(session.acquire('x', { wait: 0 }), code('unavailable'))
   await time.pass(7500)
   await tried
@@ -473,25 +472,61 @@ test('5.1 an attempt without an answer is unavailable, and what it has acquired 
   assert.equal(session.state, 'connected')
 })
 
-test('8.1 errors: to the caller, later, or another connection', async () => {
+test('8.1 errors of one item: to its caller, or later', async () => {
   const { time, server, session } = await start()
+  const refuse = (...codes) => { server.refused.set('x', codes.map(one => fail(one))) }
   for (const [sqlstate, expected] of [
     ['40P01', 'deadlock'], ['53400', 'limit'], ['42501', 'denied'], ['22023', 'invalid'], ['55000', 'not_installed'], ['0A000', 'failed']
   ]) {
-    server.plan(/enqueue_each/, fail(sqlstate))
-    await assert.rejects(session.acquire('x'), error => error.code === expected && error.sqlstate === sqlstate, sqlstate)
+    refuse(sqlstate)
+    const [refused, other] = await Promise.allSettled([session.acquire('x'), session.acquire(sqlstate)])
+    assert.deepEqual([refused.reason.code, refused.reason.sqlstate, other.value.valid], [expected, sqlstate, true])
   }
-  for (const sqlstate of ['55P03', '58030', '40001', 'XX000', '57014', '57P01', '08006', '25006', '53300']) {
-    server.plan(/enqueue_each/, fail(sqlstate))
-    const acquired = session.acquire(sqlstate)
+  for (const sqlstate of ['55P03', '58030', '40001', 'XX000', '57014']) {
+    refuse(sqlstate)
+    const acquired = session.acquire('x')
     await time.pass(300)
+    assert.equal(await (await acquired).release(), 'released')
+    refuse(sqlstate)
+    await assert.rejects(session.acquire('x', { wait: 0 }), { sqlstate })
+  }
+  refuse('LE001')
+  const before = server.sent(/\(look\)/).length
+  await assert.rejects(session.acquire('x'), code('lost'))
+  await settle()
+  assert.equal(server.sent(/\(look\)/).length, before + 1)
+  assert.equal(server.sent(/^connect/).length, 1)
+})
+
+test('8.1 errors of a whole call: to a caller that is alone, later, or another connection', async () => {
+  const { time, server, session } = await start()
+  server.plan(/enqueue_lock/, fail('22023', 'items cannot be read'))
+  await assert.rejects(session.acquire('x'), { code: 'invalid', message: 'items cannot be read' })
+  for (const sqlstate of ['55P03', '58030', '40001', 'XX000', '57014', '57P01', '08006', '25006', '53300']) {
+    server.plan(/enqueue_lock/, fail(sqlstate))
+    const acquired = session.acquire(sqlstate)
+    await time.pass(600)
     assert.equal((await acquired).valid, true, sqlstate)
   }
-  server.plan(/enqueue_each/, fail('LE001'))
-  const before = server.sent(/keep_alive/).length
-  await assert.rejects(session.acquire('y'), code('lost'))
-  await settle()
-  assert.equal(server.sent(/keep_alive/).length, before + 1)
+  assert.equal(server.sent(/^connect/).length, 5)
+  await time.pass(1000)
+  // one of them cannot be read: each is sent alone
+  server.log = []
+  for (let i = 0; i < 2; i++) server.plan(/enqueue_lock b/, fail('22021'))
+  const all = Promise.allSettled(['a', 'b', 'c'].map(name => session.acquire(name)))
+  await time.pass(1000)
+  assert.deepEqual((await all).map(one => one.reason?.sqlstate), [undefined, '22021', undefined])
+  assert.deepEqual(server.sent(/lease_sync/).map(text => text.replace(/enqueue_lock |lease_sync| prepared/g, '')), ['(a, b, c)', '(a)', '(b)', '(c)'])
+})
+
+test('a statement that cannot be prepared, or not any more, is sent as it is', async () => {
+  for (const sqlstate of ['26000', '42P05', '0A000']) {
+    const { server, session } = await start()
+    server.plan(/enqueue_lock/, fail(sqlstate))
+    assert.equal((await session.acquire('x')).valid, true)
+    assert.deepEqual(server.sent(/enqueue/), ['lease_sync(enqueue_lock x) prepared', 'lease_sync(enqueue_lock x)'])
+    assert.equal(session.state, 'connected')
+  }
 })
 
 test('8.1 a statement that does not find the schema is sent again with its new name, each kind of it', async () => {
@@ -524,7 +559,7 @@ test('8.1, 8.2 where the extension is not there any more callers are told, and r
   for (const missing of ['42883', '3F000']) {
     const { time, server, session, states } = await start()
     const hold = await session.acquire('x')
-    for (let i = 0; i < 2; i++) server.plan(/enqueue_each/, fail(missing))
+    for (let i = 0; i < 2; i++) server.plan(/enqueue_lock/, fail(missing))
     await assert.rejects(session.acquire('y'), { code: 'not_installed', sqlstate: missing, message: /CREATE EXTENSION/ })
     server.schema = null
     await assert.rejects(session.acquire('y'), {
@@ -537,7 +572,7 @@ test('8.1, 8.2 where the extension is not there any more callers are told, and r
     server.places = []
     server.schema = 'le2'
     await time.pass(1500)
-    assert.deepEqual([hold.valid, hold.signal.reason.message, session.state], [false, 'the server has ended the lease', 'ended'])
+    assert.deepEqual([hold.valid, hold.signal.reason.message, session.state], [false, 'the server has ended the lease: expired', 'ended'])
     await session.reopen()
     assert.equal((await session.acquire('x')).valid, true)
   }
@@ -581,7 +616,7 @@ test('13.1 a standby is passed over, and so is a host that does not answer', asy
   first.cut()
   await time.pass(100)
   assert.equal(session.state, 'connected')
-  assert.equal(second.sent(/keep_alive/).length, 1)
+  assert.equal(second.sent(/\(look\)/).length, 1)
   assert.equal(hold.valid, true)
 })
 
@@ -592,7 +627,7 @@ test('1.6 a TTL of its own has a lease of its own, which ends alone', async () =
   assert.equal(short.timeLeft, 950)
   await time.pass(5000)
   assert.equal(short.valid, true)
-  server.plan(/keep_alive/, fail('55P03'))
+  server.plan(/\(look\)/, fail('55P03'))
   time.block(950)
   assert.deepEqual([short.valid, long.valid, session.state], [false, true, 'connected'])
   const again = await session.acquire('other', { ttl: 1000 })
@@ -817,7 +852,7 @@ test('an option that there is not is refused before anything is asked for', asyn
   const hold = await session.acquire('x')
   await assert.rejects(hold.release({ hold_for: 1000 }), { code: 'invalid', message: /no option hold_for/ })
   assert.ok(!hold.valid)
-  assert.equal(server.sent(/release_/).length, 1)
+  assert.equal(server.sent(/release/).length, 1)
   await assert.rejects(session.close({ timeout: 1000 }), { code: 'invalid', message: /no option timeout/ })
   assert.equal(session.state, 'ended')
 })
@@ -826,15 +861,15 @@ test('once asks whether holdFor is taken before it acquires', async () => {
   const { time, server, session } = await start()
   let runs = 0
   const once = () => session.once('x', { holdFor: 1000 }, () => { runs++ })
-  server.plan(/NULL::bigint/, fail('53400', 'hold_for is too long for this server: 24:00:01'))
+  server.refused.set('x', [fail('53400', 'hold_for is too long for this server: 24:00:01')])
   await assert.rejects(once(), { code: 'limit', sqlstate: '53400', message: 'hold_for is too long for this server: 24:00:01' })
-  assert.equal(server.sent(/try_acquire/).length, 0)
-  server.plan(/NULL::bigint/, 'drop')
+  assert.equal(server.sent(/try_lock/).length, 0)
+  server.plan(/release x 1000/, 'drop')
   const again = once()
   await time.pass(1000)
   assert.equal(await again, true)
-  assert.equal(server.sent(/NULL::bigint/).length, 3)
-  server.plan(/NULL::bigint/, 'hang')
+  assert.equal(server.closed.get('x'), '1000.000 ms')
+  server.plan(/release x 1000/, 'hang')
   const refused = assert.rejects(once(), code('unavailable'))
   await time.pass(8000)
   await refused
@@ -897,15 +932,275 @@ test('onState that throws does not stop the session', async () => {
   later.forEach((fn, i) => { assert.throws(fn, { message: told[i] }) })
 })
 
-test('a notification for others, and one for nobody, is not kept', async () => {
+test('notifications are not kept', async () => {
   const { time, server, session } = await start()
   await session.acquire('x')
   const waiting = session.acquire('x', { wait: 1000 }).catch(error => error.code)
   await time.pass(10)
+  const [channel] = channels(server)
   const used = () => { gc(); return process.memoryUsage().heapUsed }
   const before = used()
-  for (let i = 0; i < 200_000; i++) for (const wire of server.wires) wire.events.notified('c_x', `{"token":"9${i}"}`)
+  for (let i = 0; i < 100_000; i++) for (const wire of server.wires) for (const one of [channel, `other ${i}`]) wire.events.notified(one)
   await time.pass(1000)
   assert.equal(await waiting, 'not_acquired')
   assert.ok(used() - before < 5e6, `${used() - before}`)
+})
+
+// --- turns ---
+
+test('who is alone pays one call; releases are mailed where nobody waits; those whom a turn wakes join the next one', async () => {
+  const { server, session } = await start()
+  server.log = []
+  for (let i = 0; i < 2; i++) await (await session.acquire('x')).release()
+  assert.deepEqual(server.log, [
+    'lease_sync(enqueue_lock x) prepared', 'lease_sync(release x) prepared mailed',
+    'lease_sync(enqueue_lock x) prepared', 'lease_sync(release x) prepared mailed'
+  ])
+  server.log = []
+  await Promise.all(['a', 'b', 'c'].map(async name => {
+    for (let i = 0; i < 3; i++) await (await session.acquire(name)).release()
+  }))
+  assert.equal(server.log.length, 6)
+  assert.deepEqual(new Set(server.log).size, 2)
+})
+
+test('what is asked for while a call is under way goes with the next one, releases first of all', async () => {
+  const { time, server, session } = await start()
+  const hold = await session.acquire('x')
+  server.plan(/try_lock/, 100)
+  const tried = session.tryAcquire('y')
+  await settle()
+  const others = [session.acquire('z'), hold.release(), session.acquire(['a', 'b'], { shared: true }), session.permit('p', 3), session.campaign('e', 'me')]
+  await time.pass(150)
+  await Promise.all([tried, ...others])
+  assert.deepEqual(server.sent(/lease_sync/).slice(1), ['lease_sync(try_lock y) prepared',
+    'lease_sync(enqueue_lock z, release x, enqueue_shared a, enqueue_shared b, enqueue_permit p, enqueue_candidate e me) prepared'])
+})
+
+test('a lock that goes from one hold of a session to another one costs one call', async () => {
+  const { time, server, session } = await start()
+  const hold = await session.acquire('x')
+  const waiting = session.acquire('x')
+  await time.pass(10)
+  server.log = []
+  server.hears = false
+  await hold.release()
+  const next = await waiting
+  assert.deepEqual([next.valid, server.log], [true, ['lease_sync(release x) prepared']])
+})
+
+test('a call has at most 128 items and 1,000 names', async () => {
+  const { server, session } = await start()
+  const names = (count, prefix) => Array.from({ length: count }, (_, i) => `${prefix}${i}`)
+  const holds = await Promise.all([session.acquire(names(400, 'a')), session.acquire(names(600, 'b')), session.acquire('c'), session.acquire(names(1001, 'd'))])
+  assert.deepEqual(server.sent(/lease_sync/).map(text => text.split(',').length), [1000, 1, 1001])
+  assert.deepEqual(holds.map(hold => hold.names.length), [400, 600, 1, 1001])
+})
+
+test('each call renews; a session that asks for nothing renews, too', async () => {
+  const { time, server, session } = await start()
+  await time.pass(11_100)
+  assert.deepEqual(server.sent(/lease_sync/), ['lease_sync(look) prepared'])
+  for (let i = 0; i < 5; i++) {
+    await time.pass(6000)
+    await session.tryAcquire(`${i}`)
+  }
+  assert.equal(server.sent(/look/).length, 1)
+  assert.equal(session.state, 'connected')
+})
+
+test('releases alone renew nothing: the renewal comes when it is due', async () => {
+  const { time, server, session } = await start()
+  const holds = await Promise.all(Array.from({ length: 30 }, (_, i) => session.acquire(`${i}`)))
+  for (const hold of holds) {
+    await time.pass(1000)
+    await hold.release()
+  }
+  assert.ok(server.sent(/look|ease x?[^d]* prepared$/).length >= 2)
+  assert.ok(server.sent(/mailed/).length >= 25)
+  assert.equal(session.state, 'connected')
+})
+
+test('a cancel does not end the call of a turn, nor the requests of others in it', async () => {
+  const { time, server, session } = await start()
+  const controller = new AbortController()
+  server.plan(/enqueue/, 100)
+  const canceled = assert.rejects(session.acquire('x', { signal: controller.signal }), { name: 'AbortError' })
+  const other = session.acquire('y')
+  await time.pass(50)
+  controller.abort()
+  await canceled
+  await time.pass(60)
+  assert.equal((await other).valid, true)
+  assert.deepEqual(server.places.map(place => place.name), ['y'])
+  assert.equal(server.sent(/^connect/).length, 1)
+})
+
+test('what is not durable yet is told when it is, and not asked for again', async () => {
+  const { time, server, session, states } = await start()
+  const hold = await session.acquire('x')
+  server.durable = false
+  for (let i = 0; i < 20; i++) server.plan(/look/, 1000)
+  const told = []
+  for (const [name, asked] of Object.entries({ lock: session.acquire('y'), permit: session.permit('p', 2), term: session.campaign('e', 'me') })) {
+    asked.then(got => { told.push(name); assert.equal(got.valid, true) })
+  }
+  await time.pass(7000)
+  assert.deepEqual([told, hold.valid], [[], true])
+  server.durable = true
+  await time.pass(2100)
+  assert.deepEqual([told, states], [['lock', 'permit', 'term'], ['connected']])
+  assert.deepEqual(server.places.map(place => place.name), ['x', 'y', 'p', 'e'])
+  assert.equal(server.sent(/enqueue/).length, 2)
+})
+
+test('where nothing is durable renewals have no validity: the session is suspended, and lost at its deadline', async () => {
+  const { time, server, session, states } = await start({ ttl: 4000 })
+  const hold = await session.acquire('x')
+  server.durable = false
+  await time.pass(3400)
+  assert.deepEqual([hold.valid, states], [true, ['connected', 'suspended']])
+  server.durable = true
+  await time.pass(300)
+  assert.deepEqual([hold.valid, states.at(-1)], [true, 'connected'])
+  server.durable = false
+  await time.pass(4000)
+  assert.deepEqual([hold.valid, states.at(-1)], [false, 'ended'])
+})
+
+test('what was pending when the server started anew is asked for again, in order; what was durable is kept', async () => {
+  const { time, server, session } = await start()
+  const hold = await session.acquire('x')
+  const lost = await session.acquire('lost')
+  server.durable = false
+  for (let i = 0; i < 2; i++) server.plan(/look/, 1000)
+  const first = session.acquire('y')
+  const second = session.acquire('y')
+  await time.pass(500)
+  server.restart('y', 'lost')
+  server.durable = true
+  await time.pass(2000)
+  assert.deepEqual([hold.valid, lost.valid, (await first).valid], [true, false, true])
+  assert.deepEqual(server.places.map(place => place.name), ['x', 'y', 'y'])
+  const [channel] = channels(server)
+  assert.match(channel, /^c_2_/, 'the channel is another one')
+  await (await first).release()
+  assert.equal((await second).valid, true)
+})
+
+test('a call that names another incarnation is an old one: its items are sent again', async () => {
+  const { server, session } = await start()
+  await session.acquire('x')
+  server.restart()
+  const [hold, other] = await Promise.all([session.acquire('y'), session.acquire('z')])
+  assert.equal(hold.valid && other.valid, true)
+  assert.deepEqual(server.sent(/enqueue/).slice(1), Array(2).fill('lease_sync(enqueue_lock y, enqueue_lock z) prepared'))
+  assert.equal(server.places.length, 3)
+})
+
+test('a hold that is evicted is told lost, and given back when the application leaves it', async () => {
+  const { time, server, session } = await start()
+  const other = await session.acquire('other')
+  let told
+  const used = session.using('x', async signal => {
+    await new Promise(resolve => { signal.addEventListener('abort', resolve) })
+    told = signal.reason
+    await new Promise(resolve => { time.set(resolve, 20_000) })
+  })
+  const loss = assert.rejects(used, code('lost'))
+  const again = session.acquire('x')
+  await settle()
+  server.evict('x')
+  await time.pass(11_100)
+  assert.match(told.message, /evicted/)
+  server.cut() // the news are told again
+  await time.pass(10_000)
+  assert.deepEqual([server.places.map(place => place.name), server.sent(/release/)], [['other', 'x', 'x'], []])
+  await time.pass(10_000)
+  await loss
+  assert.deepEqual([(await again).valid, other.valid], [true, true])
+  assert.equal(server.sent(/release x/).length, 1)
+})
+
+test('a hold that is evicted before it was told is given back at once, and a term is resigned', async () => {
+  const { time, server, session } = await start()
+  server.plan(/enqueue_candidate/, 'hang')
+  const stood = assert.rejects(session.campaign('e', 'me'), { code: 'lost', message: /evicted/ })
+  await settle()
+  server.evict('e')
+  await time.pass(8000)
+  await stood
+  assert.deepEqual([server.places, server.sent(/resign e/).length], [[], 1])
+})
+
+test('a proclaim that is lost on its way, that is not durable, and of a term that has ended', async () => {
+  const { time, server, session } = await start()
+  const term = await session.campaign('e', 'me')
+  server.plan(/proclaim/, 'lose')
+  const again = term.proclaim('you')
+  await time.pass(100)
+  await again
+  assert.equal(server.sent(/proclaim e you/).length, 2)
+  server.plan(/proclaim/, 'hang')
+  const unknown = assert.rejects(term.proclaim('her'), code('unknown'))
+  await time.pass(7600)
+  await unknown
+  await time.pass(1000)
+  assert.equal(server.sent(/proclaim e her/).length, 1, 'nobody waits for it')
+  server.force('e')
+  await assert.rejects(term.proclaim('him'), code('lost'))
+  assert.equal(term.valid, false)
+})
+
+test('9.3 a holdFor that the server refuses does not keep the name', async () => {
+  for (const error of [fail('53400', 'too long'), fail('22023', 'out of range')]) {
+    const { server, session } = await start()
+    const hold = await session.acquire(['x', 'y'])
+    server.refused.set('x', [error])
+    await assert.rejects(hold.release({ holdFor: 1000 }), { sqlstate: error.code, message: error.message })
+    await settle()
+    assert.deepEqual([server.places, [...server.closed.keys()]], [[], ['y']])
+  }
+})
+
+test('9.2 a release for which the right is gone is tried again later', async () => {
+  const { time, server, session } = await start()
+  const hold = await session.acquire('x')
+  server.refused.set('x', [fail('42501')])
+  assert.equal(await hold.release(), 'unknown')
+  assert.equal(server.places.length, 1)
+  await time.pass(11_000)
+  assert.equal(server.places.length, 0)
+})
+
+test('7.5 a release with holdFor whose answer was lost: nobody knows whether the name is closed', async () => {
+  const { time, server, session } = await start()
+  const hold = await session.acquire('x')
+  server.plan(/release x/, 'lose')
+  const released = hold.release({ holdFor: 1000 })
+  await time.pass(100)
+  assert.equal(await released, 'unknown')
+  assert.equal(server.closed.get('x'), '1000.000 ms')
+})
+
+test('14.3 close sends a release with holdFor first: a revocation closes nothing', async () => {
+  const { time, server, session } = await start()
+  const hold = await session.acquire('x')
+  const released = hold.release({ holdFor: 1000 })
+  const closing = session.close()
+  await time.pass(10)
+  await closing
+  assert.equal(await released, 'released')
+  assert.equal(server.closed.get('x'), '1000.000 ms')
+})
+
+test('statements of the application have their turn between calls without a pause', async () => {
+  const { server, session } = await start()
+  let over = false
+  const busy = (async () => { while (!over) await (await session.acquire('x')).release() })()
+  assert.equal((await session.leader('x')) === null || true, true)
+  await session.leader('y')
+  over = true
+  await busy
+  assert.equal(server.sent(/current_leader/).length, 2)
 })
