@@ -555,7 +555,7 @@ export class Engine implements Host {
       this.#plain = true
       lease.sendAgain(call.items)
     } else {
-      if (call.items.length === 0 || lease.renewIn() <= 0) lease.failed()
+      if (call.items.length === 0 || lease.renewIn() < 1) lease.failed()
       lease.refused(call, error)
     }
   }

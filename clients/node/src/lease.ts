@@ -342,7 +342,7 @@ export class Lease {
       this.#bare = false
     }
     if (validity !== null) this.renewed(sent, Number(validity))
-    else if (!silent && this.renewIn() <= 0) this.failed()
+    else if (!silent && this.renewIn() < 1) this.failed()
     const pending = [...this.#pending]
     const open = new Map(items.map((item, i) => [String(i + 1), item]))
     const there = new Map<string, number>()
