@@ -29,12 +29,15 @@ const LONGEST_PAUSE = 10_000
 
 const passing = ['unavailable', 'unknown', 'lost', 'limit', 'failed', 'deadlock']
 
-/** Of the changes behind this one, or the last one of all: change, term, how, value. */
-function history (schema: string, last: boolean): string {
-  const after = last ? `COALESCE((SELECT l.term FROM ${schema}.current_leader($1) l), 0)` : '$2'
-  return `SELECT change, term, how, candidate FROM ${schema}.election_history($1, ${after})` +
-    (last ? ' ORDER BY change DESC LIMIT 1' : ` ORDER BY change LIMIT ${MANY}`)
-}
+/** Changes behind one, in their order. */
+const changes = (schema: string): string =>
+  `SELECT change, term, how, candidate FROM ${schema}.election_history($1, $2) ORDER BY change LIMIT ${MANY}`
+/** The last change of all; where the history has none, who leads: a row in any case. */
+const present = (schema: string): string =>
+  'SELECT change, term, how, candidate' +
+  ` FROM ${schema}.election_history($1, COALESCE((SELECT l.term FROM ${schema}.current_leader($1) l), 0))` +
+  " UNION ALL SELECT 0, term, CASE WHEN term IS NOT NULL THEN 'elected' END, candidate FROM (VALUES (0)) v" +
+  ` LEFT JOIN ${schema}.current_leader($1) ON true ORDER BY 1 DESC LIMIT 1`
 
 /** @internal */
 export async function * observe (engine: Engine, election: string, signal?: AbortSignal): AsyncIterableIterator<Leader | null> {
@@ -66,26 +69,21 @@ export async function * observe (engine: Engine, election: string, signal?: Abor
   engine.addListener(listener)
   try {
     engine.setChannel(listener, (await ask(schema => `SELECT ${schema}.observe_election($1)`))[0]?.[0] ?? '')
-    let rows = await ask(schema => history(schema, true))
+    let rows = await ask(present)
     let after = '0'
-    // A history that is too short to have the present leader is read from its begin, but for that election.
     let known = ''
-    if (rows.length === 0) {
-      rows = await ask(schema => `SELECT 0, term, 'elected', candidate FROM ${schema}.current_leader($1)`)
-      known = rows[0]?.[1] ?? ''
-      if (rows.length === 0 && !isOver()) yield null
-    }
     while (!isOver()) {
-      for (const [change = '0', term = '0', how, value = ''] of rows) {
-        if (!(how === 'elected' && term === known && change !== '0')) {
-          yield how === 'elected' || how === 'proclaimed' ? { value, term: BigInt(term) } : null
-        }
+      for (const [change = '0', term = '', how, value = ''] of rows) {
         after = change
+        // Told already, as the present leader.
+        if (how === 'elected' && term === known) continue
+        known = term
+        yield how === 'elected' || how === 'proclaimed' ? { value, term: BigInt(term) } : null
       }
       if (rows.length < MANY) await waitUntilDue(engine.hearsTerms() ? SELDOM : OFTEN)
       if (isOver()) return
       due = false
-      rows = await ask(schema => history(schema, false), after)
+      rows = await ask(changes, after)
     }
   } finally {
     engine.removeListener(listener)

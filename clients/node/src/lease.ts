@@ -248,7 +248,7 @@ export class Lease {
   end (error: LockElectionError, outcome?: Outcome): void {
     const queue = this.queue
     this.ended = true
-    for (const claim of [...this.claims.values()]) { this.#done(claim); claim.end(error, outcome) }
+    for (const claim of [...this.claims.values()]) { this.#done(claim); claim.end(error, claim.outcome ?? outcome) }
     this.queue = []
     for (const item of queue) item.settle?.('lost', error)
   }

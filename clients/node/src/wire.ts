@@ -129,8 +129,8 @@ class PgWire implements Wire {
 export function dialsOf (options: ServerOptions): Dial[] {
   const common = { fallback_application_name: 'lock-election', keepAlive: true }
   return hostsOf(options).map(one => {
-    // The session has a limit of its own, which also ends what the driver's does not.
-    const config = { ...common, ...one, connectionTimeoutMillis: 0, pipeline: false }
+    // The session has limits of its own, which also end what the driver's do not.
+    const config = { ...common, ...one, connectionTimeoutMillis: 0, query_timeout: 0, pipeline: false }
     // What is wrong with one of several hosts is told at once, and not when the others are away.
     clientOf(config)
     return events => new PgWire(config, events)
