@@ -614,6 +614,8 @@ export class Engine implements Host {
 
   /** What changes the channels that it listens to: those of leases on which something waits, and of observers; and when. */
   #tuning (now: number): [sql: string, lingers: number] {
+    const waits = this.#listeners.size > 0 || [...this.#leases.values()].some(lease => lease.queued.size > 0)
+    if (this.#deaf || (!waits && this.#listening.size === 0)) return ['', Infinity]
     const wanted = new Set([...this.#listeners].map(listener => listener.channel).filter(channel => channel !== ''))
     let lingers = Infinity
     for (const { channel, queued, waitedAt } of this.#leases.values()) {
@@ -622,7 +624,6 @@ export class Engine implements Host {
       wanted.add(channel)
       lingers = Math.min(lingers, until)
     }
-    if (this.#deaf) return ['', Infinity]
     if (wanted.size > 0) wanted.add(this.#self)
     const sql = [...wanted].filter(channel => !this.#listening.has(channel)).map(channel => `LISTEN ${channel}`)
     // A notification to ourselves: does one come?

@@ -23,16 +23,14 @@ export class Hold {
    * before. Below 2^53; a bigint compares right with what node-postgres reads from an int8 column, which is a string.
    */
   readonly token: bigint
-  /**
-   * Aborted when the hold is lost, with a `LockLostError` as its reason; not by `release`. `aborted` and
-   * `throwIfAborted()` look at the clock: they are right at once, also after the loop of events was blocked.
-   */
-  readonly signal: AbortSignal
   /** @internal */
   protected readonly engine: Engine
   /** @internal */
   protected readonly claim: Claim
   #outcome: Promise<Outcome> | undefined
+  /** Of the signal, which many never ask for; why it was lost; and what takes back that it keeps the process. */
+  #controller: AbortController | undefined
+  #why: unknown
   #unwatch: (() => void) | undefined
 
   /** @internal */
@@ -41,18 +39,30 @@ export class Hold {
     this.claim = claim
     this.names = Object.freeze([...claim.names])
     this.token = BigInt(claim.token)
-    const controller = new AbortController()
-    this.signal = liveSignal(controller, () => { engine.check() }, () => { this.#watch() })
     claim.lost = error => {
-      controller.abort(error)
+      this.#why = error
+      this.#controller?.abort(error)
       this.#watch()
     }
-    claim.watched = () => isWatched(this.signal)
+    claim.watched = () => this.#controller !== undefined && isWatched(this.#controller.signal)
+  }
+
+  /**
+   * Aborted when the hold is lost, with a `LockLostError` as its reason; not by `release`. `aborted` and
+   * `throwIfAborted()` look at the clock: they are right at once, also after the loop of events was blocked.
+   */
+  get signal (): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController()
+      liveSignal(this.#controller, () => { this.engine.check() }, () => { this.#watch() })
+      if (this.#why !== undefined) this.#controller.abort(this.#why)
+    }
+    return this.#controller.signal
   }
 
   /** Who waits to hear of the loss keeps the process, as long as it is held. */
   #watch (): void {
-    if (this.claim.state === 'held' && isWatched(this.signal)) {
+    if (this.claim.state === 'held' && this.claim.watched?.() === true) {
       this.#unwatch ??= this.engine.use()
     } else {
       this.#unwatch?.()
