@@ -8,8 +8,10 @@
  */
 import { randomBytes } from 'node:crypto'
 import { Stamp, defer, limit as limitOf, type Deferred, type Time } from './clock.js'
-import { LockElectionError, LockLostError, isMoved, notInstalled, passes, reactionTo, serverError, unavailable, type ErrorCode } from './errors.js'
-import { Lease, backoff, interval, type Claim, type Host, type Item, type Outcome } from './lease.js'
+import {
+  LockElectionError, LockLostError, isMoved, notInstalled, passes, reactionTo, serverError, unavailable, type ErrorCode
+} from './errors.js'
+import { Lease, backoff, interval, type Call, type Claim, type Host, type Item, type Outcome } from './lease.js'
 import type { Dial, Rows, Wire } from './wire.js'
 
 const CONNECT_LIMIT = 5000
@@ -339,7 +341,7 @@ export class Engine implements Host {
       .map(lease => ({ lease, due: this.#dueOf(lease, now) }))
     if (this.closed) {
       // A revocation closes no names.
-      const closing = leases.find(({ lease, due }) => due <= now && lease.id !== '' && lease.queue.some(item => item.value != null))
+      const closing = leases.find(({ lease, due }) => due <= now && lease.queue.some(item => item.value != null))
       return async () => { await (closing === undefined ? this.#revokeAll() : this.#turn(closing.lease)) }
     }
     const due = leases.filter(one => one.due <= now).map(one => one.lease)
@@ -426,7 +428,6 @@ export class Engine implements Host {
     const [schema = null, , , , database] = rows[0] ?? []
     if (schema === null) throw notInstalled(database ?? '', error.sqlstate)
     this.schema = schema
-    this.#plain = true
   }
 
   /** After a statement on another connection, which has not found the schema. */
@@ -546,7 +547,7 @@ export class Engine implements Host {
     if (!lease.fails) this.#failures = 0
   }
 
-  #syncFailed (lease: Lease, call: ReturnType<Lease['begin']>, error: LockElectionError): void {
+  #syncFailed (lease: Lease, call: Call, error: LockElectionError): void {
     if (lease.ended) {
       lease.sendAgain(call.items)
     } else if (error instanceof Broken) {

@@ -332,7 +332,7 @@ export class Lease {
     const [[, event, , , , , reason] = [], ...others] = rows
     const [validity = null, incarnation = null, news = null, complete = null, channel = null] = rows[0]?.slice(11) ?? []
     if (event === 'gone') {
-      this.host.end(this, new LockLostError(`the server has ended the lease: ${reason}`, 'LE001'))
+      this.host.end(this, ended('the lease', reason))
       this.sendAgain(items)
       return
     }
@@ -370,7 +370,7 @@ export class Lease {
   #compare (there: Map<string, number>): void {
     for (const [token, claim] of [...this.#byToken]) {
       if ((there.get(token) ?? 0) < claim.names.length && claim.giving === 0) {
-        this.lose(claim, new LockLostError('the server has ended it', 'LE001'))
+        this.lose(claim, ended('it'))
       }
     }
   }
@@ -453,7 +453,7 @@ export class Lease {
     const claim = this.#byToken.get(token ?? '')
     const asked = this.claims.get(owner ?? '')
     if (event === 'lost') {
-      if (claim !== undefined) this.lose(claim, new LockLostError(`the server has ended it: ${reason}`, 'LE001'))
+      if (claim !== undefined) this.lose(claim, ended('it', reason))
     } else if (claim !== undefined) {
       if (event === 'evicted') this.#evicted(claim)
       else if (event === 'granted' && this.queued.has(claim)) this.#granted(claim)
@@ -474,6 +474,10 @@ export class Lease {
     claim.outcome = 'lost'
     claim.end(evicted())
   }
+}
+
+function ended (what: string, why?: string | null): LockLostError {
+  return new LockLostError(`the server has ended ${what}${why == null ? '' : `: ${why}`}`, 'LE001')
 }
 
 function evicted (): LockLostError { return new LockLostError('the server has evicted it: it is renewed no more', 'LE001') }

@@ -106,8 +106,9 @@ class PgWire implements Wire {
 
   async query (text: string, values?: unknown[], prepares = false): Promise<Rows> {
     const isPrepared = prepares && this.#prepared === text
-    // After an error nobody knows whether that name is taken.
+    // After an error it is prepared again, with another name: nobody knows whether the last one is taken.
     if (prepares && !isPrepared) this.#names++
+    if (prepares) this.#prepared = ''
     const rows = await new Promise<Rows>((resolve, reject) => {
       const name = prepares ? `lock_election_${this.#names}` : ''
       this.#client.query(new Statement(text, values, name, isPrepared, resolve, reject) as unknown as pg.Submittable)
