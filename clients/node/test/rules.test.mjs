@@ -394,8 +394,12 @@ test('7.3 what was not done is asked for again, in its old order', async () => {
   const { time, server, session } = await start()
   server.plan(/enqueue_lock/, 'drop')
   const one = session.acquire('x')
+  server.down = true
+  await settle()
   const two = session.acquire('x')
-  await time.pass(100)
+  server.down = false
+  await time.pass(500)
+  assert.deepEqual(server.places.map(place => place.owner.slice(-2)), ['-1', '-2'])
   const first = await one
   assert.equal(server.places.length, 2)
   assert.equal(first.token, BigInt(server.places[0].token))
