@@ -21,11 +21,6 @@ public class Hold implements AutoCloseable {
 		WAITING, HELD, OVER
 	}
 
-	/** What the server has of it, as far as is known. SENT: asked for, and not answered. */
-	enum Phase {
-		NEW, SENT, QUEUED, GRANTED, DONE
-	}
-
 	final Session session;
 	final Lease lease;
 	final Request request;
@@ -39,26 +34,27 @@ public class Hold implements AutoCloseable {
 
 	// under the session's lock
 	private final List<Runnable> onLost = new ArrayList<>();
-	Phase phase = Phase.NEW;
+	/** What asks for it. */
+	Item ask;
 	LockException failure;
-	/** The number of the statement that asked for it. */
-	long asked;
+	/** It has a place, and no grant. */
+	boolean queued;
 	/** The limit of its wait has passed: it enters no queue. */
 	boolean impatient;
-	/** Together with others it failed. */
-	boolean alone;
-	/** Times that giving back was sent. */
-	int releases;
+	/** It is renewed no more, and the application has still to give it back. */
+	boolean evicted;
+	/** Names that are being given back. */
+	int giving;
 	Duration holdFor;
-	/** The server has refused holdFor. */
-	LockException notClosed;
-	String channel;
+	/** Why the release has not done what was asked for. */
+	LockException releaseError;
 
 	Hold(Session session, Lease lease, Request request, boolean attempt) {
 		this.session = session;
 		this.lease = lease;
 		this.request = request;
 		this.attempt = attempt;
+		ask = new Item((attempt ? "try_" : "enqueue_") + request.kind, request.names, request.permits, request.value, this);
 	}
 
 	/**
@@ -132,7 +128,7 @@ public class Hold implements AutoCloseable {
 			throw lost();
 		if (connection.getAutoCommit())
 			throw LockException.of(Status.INVALID, "a fence needs a transaction: setAutoCommit(false)");
-		String function = request.kind == Request.Kind.TERM ? ".fence_leader(?, ?)" : ".fence_lock(?, ?)";
+		String function = request.isTerm() ? ".fence_leader(?, ?)" : ".fence_lock(?, ?)";
 		String schema = session.schema();
 		try (PreparedStatement fence = connection.prepareStatement("SELECT " + schema + function)) {
 			for (String name : request.names) {
@@ -206,10 +202,6 @@ public class Hold implements AutoCloseable {
 
 	final LockLostException lost() {
 		return new LockLostException(null, request + " is not held any more", failure);
-	}
-
-	final boolean isWanted() {
-		return view == View.WAITING;
 	}
 
 	/** Locked. */

@@ -10,6 +10,7 @@ import java.sql.Types;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Properties;
+import java.util.Set;
 import javax.sql.DataSource;
 import org.postgresql.Driver;
 import org.postgresql.PGConnection;
@@ -19,20 +20,17 @@ import org.postgresql.PGNotification;
 final class Jdbc implements Wire {
 	/** What has to be known of the server, in one round trip. */
 	private static final String INFO = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(),"
-			+ " pg_catalog.current_setting('lock_election.notify', true), pg_catalog.pg_backend_pid(), a.backend_start::text,"
-			+ " COALESCE((SELECT s.ssl FROM pg_catalog.pg_stat_ssl s"
+			+ " pg_catalog.pg_backend_pid(), COALESCE((SELECT s.ssl FROM pg_catalog.pg_stat_ssl s"
 			+ " WHERE s.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()), true)"
-			+ " FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) AS a"
-			+ " LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
+			+ " FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
 			+ " ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') ON true";
+	/** What a prepared statement has behind a pooler, or where the function has changed. */
+	private static final Set<String> NOT_PREPARED = Set.of("26000", "42P05", "0A000");
 
 	private final Connection connection;
 	/** null: another driver's connection, or a wrapper that does not let us through. */
 	private final PGConnection postgres;
 	private String schema;
-	private final int pid;
-	private final String started;
-	private final String notifies;
 	private final boolean pooled;
 	private final boolean encrypted;
 	/** As the pool had them. */
@@ -53,11 +51,8 @@ final class Jdbc implements Wire {
 		if ((Boolean) info[1])
 			throw new SQLException("the server is a standby", "25006");
 		schema = (String) info[0];
-		notifies = String.valueOf(info[2]);
-		pid = (Integer) info[3];
-		started = (String) info[4];
-		encrypted = (Boolean) info[5];
-		pooled = postgres == null || postgres.getBackendPID() != pid;
+		encrypted = (Boolean) info[3];
+		pooled = postgres == null || postgres.getBackendPID() != (Integer) info[2];
 		prepareThreshold = postgres == null ? 0 : postgres.getPrepareThreshold();
 		// a pooler gives each statement to another backend, which does not know what was prepared
 		if (pooled && postgres != null)
@@ -146,17 +141,21 @@ final class Jdbc implements Wire {
 
 	/**
 	 * If the schema has another name now (ALTER SCHEMA .. RENAME), or the extension is another one, the statement had no
-	 * effect, and is sent once more.
+	 * effect, and is sent once more; so it is, unprepared, where the server does not know what was prepared.
 	 */
 	@Override
 	public List<Object[]> query(long limitMillis, String sql, Object... arguments) throws SQLException {
 		try {
 			return run(limitMillis, sql, arguments);
 		} catch (SQLException e) {
-			Object now = schema != null && LockException.noSuchFunction(e) ? run(limitMillis, INFO).get(0)[0] : null;
-			if (now == null)
-				throw e;
-			schema = (String) now;
+			if (postgres != null && NOT_PREPARED.contains(String.valueOf(e.getSQLState())) && postgres.getPrepareThreshold() > 0)
+				postgres.setPrepareThreshold(0);
+			else {
+				Object now = schema != null && LockException.noSuchFunction(e) ? run(limitMillis, INFO).get(0)[0] : null;
+				if (now == null)
+					throw e;
+				schema = (String) now;
+			}
 			return run(limitMillis, sql, arguments);
 		}
 	}
@@ -188,24 +187,19 @@ final class Jdbc implements Wire {
 			statement.setNull(at, Types.VARCHAR);
 		else if (value instanceof String[])
 			statement.setArray(at, connection.createArrayOf("text", (String[]) value));
-		else if (value instanceof Long[])
-			statement.setArray(at, connection.createArrayOf("int8", (Long[]) value));
-		else if (value instanceof Boolean[])
-			statement.setArray(at, connection.createArrayOf("bool", (Boolean[]) value));
 		else
 			statement.setObject(at, value);
 	}
 
 	/** What is encrypted does not show that it has come: reading waits for a millisecond. */
 	@Override
-	public List<String[]> notifications() throws SQLException {
-		List<String[]> heard = new ArrayList<>();
-		PGNotification[] notifications = encrypted ? postgres.getNotifications(1) : postgres.getNotifications();
-		if (notifications != null) {
-			for (PGNotification notification : notifications)
-				heard.add(new String[] {notification.getName(), notification.getParameter()});
-		}
-		return heard;
+	public List<String> notifications(int waitMillis) throws SQLException {
+		int wait = encrypted ? Math.max(1, waitMillis) : waitMillis;
+		PGNotification[] heard = wait > 0 ? postgres.getNotifications(wait) : postgres.getNotifications();
+		List<String> channels = new ArrayList<>();
+		for (int i = 0; heard != null && i < heard.length; i++)
+			channels.add(heard[i].getName());
+		return channels;
 	}
 
 	@Override
@@ -214,23 +208,8 @@ final class Jdbc implements Wire {
 	}
 
 	@Override
-	public int pid() {
-		return pid;
-	}
-
-	@Override
-	public String started() {
-		return started;
-	}
-
-	@Override
 	public boolean pooled() {
 		return pooled;
-	}
-
-	@Override
-	public String notifies() {
-		return notifies;
 	}
 
 	@Override

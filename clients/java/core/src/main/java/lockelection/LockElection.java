@@ -17,6 +17,7 @@ import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
+import java.util.stream.Collectors;
 import javax.sql.DataSource;
 import lockelection.LockException.Status;
 
@@ -263,7 +264,8 @@ public final class LockElection implements AutoCloseable {
 		Arguments.given(names, "the collection of names");
 		if (new HashSet<>(names).size() != names.size())
 			throw LockException.of(Status.INVALID, "a name is there twice among " + names.size() + " names");
-		List<Hold> asked = on.submit(names, name -> shared ? Request.shared(name) : Request.exclusive(name));
+		List<Hold> asked = on.submit(names.stream().map(name -> shared ? Request.shared(name) : Request.exclusive(name))
+				.collect(Collectors.toList()), true);
 		Map<String, Hold> held = new LinkedHashMap<>();
 		try {
 			for (Hold hold : asked) {
@@ -329,9 +331,8 @@ public final class LockElection implements AutoCloseable {
 	 * @throws InterruptedException the thread was interrupted
 	 */
 	public void checkHoldFor(String name, Duration holdFor) throws InterruptedException {
-		// a NULL token holds nothing
-		session.run(Status.UNAVAILABLE, "SELECT %s.release_lock(?, NULL::bigint, ?::interval)", Arguments.name(name),
-				Session.milliseconds(Arguments.holdFor(holdFor)));
+		Session on = session;
+		on.ask(on.lease, Request.exclusive(name), "release", "0", Session.milliseconds(Arguments.holdFor(holdFor))); // of nothing
 	}
 
 	// --- elections ---
@@ -396,7 +397,7 @@ public final class LockElection implements AutoCloseable {
 	 * @throws InterruptedException the thread was interrupted
 	 */
 	public Optional<Leader> leader(String election) throws InterruptedException {
-		List<Object[]> rows = session.run(Status.UNAVAILABLE, "SELECT candidate, term FROM %s.current_leader(?)",
+		List<Object[]> rows = session.run("SELECT candidate, term FROM %s.current_leader(?)",
 				Arguments.election(election));
 		return rows.stream().findFirst().map(row -> new Leader((String) row[0], (Long) row[1]));
 	}

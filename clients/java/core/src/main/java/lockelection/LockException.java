@@ -72,14 +72,16 @@ public class LockException extends RuntimeException {
 	}
 
 	static LockException of(SQLException e) {
-		String state = e.getSQLState() == null ? "" : e.getSQLState();
+		return of(e.getMessage(), e.getSQLState() == null ? "" : e.getSQLState(), e);
+	}
+
+	static LockException of(String message, String state, Throwable cause) {
 		Status status = statusOf(state);
-		String message = e.getMessage();
 		if (status == Status.NOT_INSTALLED)
 			message += state.equals("55000") || state.equals("58P01")
 					? " (add lock_election to shared_preload_libraries, and restart the server)"
 					: " (CREATE EXTENSION lock_election)";
-		return of(status, state, message, e);
+		return of(status, state, message, cause);
 	}
 
 	private static LockException of(Status status, String sqlState, String message, Throwable cause) {

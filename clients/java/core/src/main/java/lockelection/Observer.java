@@ -9,6 +9,9 @@ import java.util.function.Consumer;
 public final class Observer implements AutoCloseable {
 	private static final String COLUMNS = "SELECT change, how, candidate, term FROM ";
 
+	/** Changes that are read at once. */
+	static final int MOST = 64;
+
 	final String election;
 	private final Consumer<Optional<Leader>> listener;
 	private final BiConsumer<Observer, Boolean> registry;
@@ -37,7 +40,7 @@ public final class Observer implements AutoCloseable {
 	 */
 	String sql() {
 		if (began)
-			return COLUMNS + "%s.election_history(?, ?) ORDER BY change LIMIT 64";
+			return COLUMNS + "%s.election_history(?, ?) ORDER BY change LIMIT " + MOST;
 		return COLUMNS + "(" + COLUMNS + "%s.election_history(?, COALESCE((SELECT l.term FROM %s.current_leader(?) AS l), 0))"
 				+ " UNION ALL SELECT 0, 'elected', candidate, term FROM %s.current_leader(?)) AS c"
 				+ " ORDER BY change DESC LIMIT 1";

@@ -5,21 +5,18 @@ import java.util.List;
 
 /** What to acquire. Immutable; each method that changes something returns another one. */
 public final class Request {
-	enum Kind {
-		LOCK, LOCKS, PERMIT, TERM
-	}
-
-	final Kind kind;
+	/** lock, shared, permit or candidate: the end of an item's action. */
+	final String kind;
 	final List<String> names;
-	final boolean shared;
-	final int permits;
+	/** How many permits the name has; null: it is no permit. */
+	final String permits;
+	/** A candidate's text. */
 	final String value;
 	final Duration ttl;
 
-	private Request(Kind kind, List<String> names, boolean shared, int permits, String value, Duration ttl) {
+	private Request(String kind, List<String> names, String permits, String value, Duration ttl) {
 		this.kind = kind;
 		this.names = names;
-		this.shared = shared;
 		this.permits = permits;
 		this.value = value;
 		this.ttl = ttl;
@@ -33,7 +30,7 @@ public final class Request {
 	 * @throws LockException INVALID
 	 */
 	public static Request exclusive(String... names) {
-		return new Request(kindOf(names), Arguments.names(names), false, 0, null, null);
+		return new Request("lock", Arguments.names(names), null, null, null);
 	}
 
 	/**
@@ -44,7 +41,7 @@ public final class Request {
 	 * @throws LockException INVALID
 	 */
 	public static Request shared(String... names) {
-		return new Request(kindOf(names), Arguments.names(names), true, 0, null, null);
+		return new Request("shared", Arguments.names(names), null, null, null);
 	}
 
 	/**
@@ -56,15 +53,11 @@ public final class Request {
 	 * @throws LockException INVALID
 	 */
 	public static Request permit(String name, int permits) {
-		return new Request(Kind.PERMIT, Arguments.names(name), false, Arguments.permits(permits), null, null);
+		return new Request("permit", Arguments.names(name), "" + Arguments.permits(permits), null, null);
 	}
 
 	static Request term(String election, String value) {
-		return new Request(Kind.TERM, List.of(Arguments.election(election)), false, 0, Arguments.value(value), null);
-	}
-
-	private static Kind kindOf(String[] names) {
-		return names != null && names.length == 1 ? Kind.LOCK : Kind.LOCKS;
+		return new Request("candidate", List.of(Arguments.election(election)), null, Arguments.value(value), null);
 	}
 
 	/**
@@ -75,15 +68,15 @@ public final class Request {
 	 * @throws LockException INVALID
 	 */
 	public Request ttl(Duration ttl) {
-		return new Request(kind, names, shared, permits, value, ttl == null ? null : Arguments.ttl(ttl));
+		return new Request(kind, names, permits, value, ttl == null ? null : Arguments.ttl(ttl));
 	}
 
-	String mode() {
-		return shared ? "shared" : "exclusive";
+	boolean isTerm() {
+		return value != null;
 	}
 
 	@Override
 	public String toString() {
-		return (kind == Kind.TERM ? "election " : kind == Kind.PERMIT ? "permit " : "lock ") + String.join(", ", names);
+		return (isTerm() ? "election " : permits != null ? "permit " : "lock ") + String.join(", ", names);
 	}
 }

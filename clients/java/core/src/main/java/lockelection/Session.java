@@ -4,11 +4,12 @@ import java.sql.SQLException;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Collection;
 import java.util.Deque;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
@@ -17,17 +18,16 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.Condition;
-import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
-import java.util.function.Function;
-import java.util.stream.Collectors;
 import lockelection.Clock.Moment;
+import lockelection.Hold.View;
 import lockelection.LockException.Status;
 
 /**
- * One connection, the leases of what is held, and two threads. The worker alone uses the connection: {@link #step()}
- * does the most urgent thing, one statement at a time. The watcher looks at the deadlines, whatever the worker hangs
- * in. One lock protects all that is not final or volatile, and is not held during I/O or a callback.
+ * One connection, the leases of what is held, and two threads. A call of lease_sync(), a turn, carries all that is asked
+ * for at the time. A caller that finds the connection free makes the turn itself; otherwise the worker does, which also
+ * renews, connects again and listens. The watcher looks at the deadlines, whatever the worker hangs in. One lock protects
+ * all that is not final or volatile, and is not held during I/O or a callback.
  */
 final class Session {
 	private static final long MILLISECOND = 1_000_000L;
@@ -35,14 +35,23 @@ final class Session {
 	private static final Duration LONGEST = Duration.ofDays(100 * 365);
 	private static final long CONNECT_MILLIS = 5000;
 	private static final long PAUSE = 50 * MILLISECOND;
-	/** The validity in milliseconds, whatever the style of intervals is. */
-	private static final String RENEW = "SELECT pg_catalog.floor(pg_catalog.date_part('epoch', %s.keep_alive(?)) * 1000)::bigint";
-	/** Times that are looked behind a pooler, for a statement that may still be running. */
-	private static final int LATE_LOOKS = 3;
+	/** A turn that takes longer is not made by a caller the next time: nothing could interrupt it. */
+	private static final long SLOW = 100 * MILLISECOND;
+	/** After this time the interrupt of a caller ends its turn, with the connection. */
+	private static final long INTERRUPTIBLE = 200 * MILLISECOND;
+	/** The driver cannot be woken up while it waits for a notification, so it is asked: at most this late. */
+	private static final long HEAR = 10 * MILLISECOND;
+	/** Between two looks at what waits, or is observed: where LISTEN works, and where it does not. */
+	private static final long LOOK = 5 * SECOND;
+	private static final long DEAF_LOOK = 250 * MILLISECOND;
+	/** LISTEN goes on after the last wait, for the next one may come soon. */
+	private static final long LINGER = SECOND;
 
 	final Lease lease;
 	final String owner;
-	volatile long lastEvent;
+	/** Holds that are held, and threads that were woken up: under the lock. */
+	int held;
+	long answered;
 	private final Options options;
 	private final Wire.Connector connector;
 	private final Clock clock;
@@ -53,24 +62,34 @@ final class Session {
 	private final Condition tick = lock.newCondition();
 	private final Map<Duration, Lease> leases = new LinkedHashMap<>();
 	private final List<Long> revocations = new ArrayList<>();
-	private final Requests requests = new Requests(this);
-	private final Waits waits = new Waits(this, requests);
 	private final Deque<Operation> operations = new ArrayDeque<>();
+	private final List<Observer> observers = new ArrayList<>();
 	private final Thread worker;
 	private final Thread watcher;
 	private volatile State state = State.SUSPENDED;
 	private volatile Wire wire;
 	private volatile String schema;
 	private List<Runnable> told = new ArrayList<>();
+	/** There is something to do for the worker, which rests until then if nobody wakes it. */
 	private boolean dirty;
-	private boolean requestsFirst;
-	private boolean lostAnswer;
-	private int lateLooks;
-	private long lateLookAt;
-	private int oldPid;
-	private String oldStarted;
+	private long restsUntil;
+	/** A thread uses the connection. */
+	private boolean busy;
+	/** The caller that makes a turn, and since when. */
+	private Thread maker;
+	private long madeSince;
+	private boolean slow;
+	private boolean others;
+	private long requests;
+	private long lastEvent;
+	/** The channels of LISTEN, whether the connection has notified itself, and whether it has heard anything. */
+	private final Set<String> listening = new HashSet<>();
+	private boolean tested;
+	private boolean hears;
+	/** LISTEN does not work. */
+	private boolean deaf;
 	private int failures;
-	/** Why there is no connection. */
+	/** Why there is no connection, or no renewal. */
 	private volatile String trouble;
 	private long retryAt;
 	private boolean closing;
@@ -84,7 +103,6 @@ final class Session {
 		final String sql;
 		final Object[] arguments;
 		final CompletableFuture<List<Object[]>> answer = new CompletableFuture<>();
-		volatile boolean sent;
 
 		Operation(String sql, Object[] arguments) {
 			this.sql = sql;
@@ -99,7 +117,7 @@ final class Session {
 		this.clock = clock;
 		origin = clock.nanos();
 		owner = String.format("%s#%016x-", options.ownerName(), ThreadLocalRandom.current().nextLong());
-		lease = new Lease(options.ttl);
+		lease = new Lease(this, options.ttl);
 		leases.put(lease.ttl, lease);
 		worker = new Thread(this::work, "lock_election " + options.name);
 		watcher = new Thread(this::watch, "lock_election deadline " + options.name);
@@ -114,6 +132,7 @@ final class Session {
 			connect();
 			grant(lease);
 			state = State.CONNECTED;
+			turn(lease, 0);
 		} catch (SQLException e) {
 			disconnect();
 			throw LockException.of(e);
@@ -175,7 +194,7 @@ final class Session {
 	// --- what other threads ask ---
 
 	State state() {
-		return state != State.ENDED && lease.left() <= 0 ? State.ENDED : state;
+		return state != State.ENDED && lease.life() <= 0 ? State.ENDED : state;
 	}
 
 	String schema() {
@@ -185,7 +204,7 @@ final class Session {
 	/** A fence has not found the functions: asks for one of them, so that the connection learns where they are. */
 	boolean learnsAnother(String than) {
 		try {
-			run(Status.UNAVAILABLE, "SELECT %s.is_held('-', 0)");
+			run("SELECT term FROM %s.current_leader('-')");
 		} catch (InterruptedException e) {
 			Thread.currentThread().interrupt();
 		} catch (LockException e) {
@@ -196,6 +215,10 @@ final class Session {
 
 	long now() {
 		return clock.nanos() - origin;
+	}
+
+	long at(Moment moment) {
+		return moment.nanos - origin;
 	}
 
 	long callMillis() {
@@ -218,35 +241,53 @@ final class Session {
 	}
 
 	Hold submit(Request request, boolean attempt) {
+		return submit(List.of(request), attempt).get(0);
+	}
+
+	/** Requests that are submitted at once travel together. */
+	List<Hold> submit(List<Request> requests, boolean attempt) {
 		lock();
 		try {
 			checkOpen();
-			Duration ttl = request.ttl == null ? lease.ttl : request.ttl;
-			Lease on = leases.computeIfAbsent(ttl, Lease::new);
-			Hold hold = request.kind == Request.Kind.TERM ? new Term(this, on, request, attempt)
-					: new Hold(this, on, request, attempt);
-			requests.add(hold);
-			return hold;
+			List<Hold> holds = new ArrayList<>();
+			for (Request request : requests) {
+				Lease on = leases.computeIfAbsent(request.ttl == null ? lease.ttl : request.ttl, ttl -> new Lease(this, ttl));
+				holds.add(request.isTerm() ? new Term(this, on, request, attempt) : new Hold(this, on, request, attempt));
+			}
+			holds.forEach(this::enqueue);
+			if (!holds.isEmpty())
+				join(holds.get(0).lease);
+			return holds;
 		} finally {
 			unlock();
 		}
 	}
 
-	/** Requests that are submitted at once travel together. */
-	List<Hold> submit(Collection<String> names, Function<String, Request> request) {
-		List<Request> all = names.stream().map(request).collect(Collectors.toList()); // none is submitted if one is invalid
+	private void enqueue(Hold hold) {
+		hold.ask.owner = owner + ++requests;
+		hold.lease.queue.addLast(hold.ask);
+	}
+
+	/** Waits for an item that grants nothing. */
+	void ask(Lease on, Request request, String action, String number, String value) throws InterruptedException {
+		Hold asked = new Hold(this, on, request, true);
+		asked.ask = new Item(action, request.names, number, value, asked);
 		lock();
 		try {
-			return all.stream().map(one -> submit(one, true)).collect(Collectors.toList());
+			checkOpen();
+			if (on.ended)
+				throw LockException.of(Status.LOST, "its lease has ended");
+			enqueue(asked);
+			join(on);
 		} finally {
 			unlock();
 		}
+		await(asked, Duration.ofMillis(callMillis()));
 	}
 
 	/** Nobody wants it any more, whatever becomes of it. */
 	void drop(Hold hold) {
 		giveUp(hold, LockException.of(Status.CANCELED, "it is not wanted any more"));
-		release(hold, null);
 	}
 
 	/**
@@ -266,7 +307,7 @@ final class Session {
 				error = hold.decided.get();
 			else
 				error = giveUp(hold, LockException.of(hold.attempt ? Status.UNAVAILABLE : Status.NOT_ACQUIRED,
-						hold.request + ": the server has not answered in time" + (trouble == null ? "" : ": " + trouble)));
+						hold.request + ": the server has not answered in time" + why()));
 		} catch (InterruptedException e) {
 			drop(hold);
 			throw e;
@@ -291,8 +332,8 @@ final class Session {
 	private boolean hasPlace(Hold hold) {
 		lock();
 		try {
-			hold.impatient = hold.phase != Hold.Phase.QUEUED;
-			return !hold.impatient;
+			hold.impatient = !hold.queued;
+			return hold.queued;
 		} finally {
 			unlock();
 		}
@@ -301,8 +342,10 @@ final class Session {
 	private LockException giveUp(Hold hold, LockException error) {
 		lock();
 		try {
-			if (hold.isWanted())
-				requests.over(hold, error);
+			if (hold.view == View.WAITING || error.status() == Status.CANCELED) {
+				hold.lease.finish(hold, error);
+				wake();
+			}
 			return hold.failure;
 		} finally {
 			unlock();
@@ -314,13 +357,17 @@ final class Session {
 		lock();
 		try {
 			checkDeadlines();
-			if (hold.view == Hold.View.HELD) {
+			if (hold.view == View.HELD) {
 				try {
 					hold.holdFor = holdFor == null ? null : Arguments.holdFor(holdFor);
 				} catch (LockException e) {
-					hold.notClosed = e;
+					hold.releaseError = e;
 				}
-				requests.over(hold, LockException.of(Status.CANCELED, "it was released"));
+				hold.lease.finish(hold, LockException.of(Status.CANCELED, "it was released"));
+				join(hold.lease);
+			} else if (hold.evicted) {
+				hold.lease.giveBack(hold);
+				join(hold.lease);
 			}
 			return !hold.isLost();
 		} finally {
@@ -328,12 +375,8 @@ final class Session {
 		}
 	}
 
-	/**
-	 * Runs a statement that can be sent again. Waits at most as long as a statement may take.
-	 *
-	 * @param ifSent what no answer means once it was sent
-	 */
-	List<Object[]> run(Status ifSent, String sql, Object... arguments) throws InterruptedException {
+	/** Runs a statement that only reads. Waits at most as long as a statement may take. */
+	List<Object[]> run(String sql, Object... arguments) throws InterruptedException {
 		Operation operation = new Operation(sql, arguments);
 		lock();
 		try {
@@ -348,7 +391,7 @@ final class Session {
 		} catch (ExecutionException e) {
 			throw LockException.again((LockException) e.getCause());
 		} catch (TimeoutException e) {
-			throw LockException.of(operation.sent ? ifSent : Status.UNAVAILABLE, "the server has not answered in time");
+			throw LockException.of(Status.UNAVAILABLE, "the server has not answered in time" + why());
 		} finally {
 			operation.answer.cancel(false);
 		}
@@ -357,11 +400,21 @@ final class Session {
 	void observe(Observer observer, boolean add) {
 		lock();
 		try {
-			waits.observe(observer, add);
+			observers.remove(observer);
+			if (add) {
+				observer.channel = null;
+				observer.dueAt = 0;
+				observer.busy = false;
+				observers.add(observer);
+			}
 			wake();
 		} finally {
 			unlock();
 		}
+	}
+
+	private String why() {
+		return trouble == null ? "" : ": " + trouble;
 	}
 
 	/** Gives all back and revokes the leases. True if the server has confirmed that in time. */
@@ -372,10 +425,7 @@ final class Session {
 				closing = true;
 				closeUntil = now() + nanos(limit);
 				LockException canceled = LockException.of(Status.CANCELED, "the session was closed");
-				requests.all(l -> true).forEach(hold -> {
-					if (hold.view != Hold.View.OVER)
-						requests.over(hold, canceled);
-				});
+				leases.values().forEach(l -> l.finishAll(canceled));
 				end = canceled;
 				set(State.ENDED);
 				wake();
@@ -417,9 +467,9 @@ final class Session {
 	void lost(Hold hold, LockException why) {
 		lock();
 		try {
-			if (hold.view == Hold.View.HELD) {
-				requests.over(hold, why);
-				hold.lease.renewAt = 0;
+			if (hold.view == View.HELD) {
+				hold.lease.finish(hold, why);
+				hold.lease.look = true;
 				wake();
 			}
 		} finally {
@@ -449,14 +499,13 @@ final class Session {
 	/** Locked. What has passed its deadline is lost. */
 	private void checkDeadlines() {
 		for (Lease l : List.copyOf(leases.values())) {
-			if (l.id != 0 && !l.ended && l.left() <= 0)
-				lose(l, LockException.of(Status.LOST, "no renewal has succeeded before the deadline"
-						+ (state == State.SUSPENDED && trouble != null ? ": " + trouble : "")), false);
+			if (l.life() <= 0)
+				lose(l, LockException.of(Status.LOST, "no renewal has succeeded before the deadline" + why()), false);
 		}
 	}
 
 	/** Locked. With the session's lease the session ends. */
-	private void lose(Lease l, LockException why, boolean gone) {
+	void lose(Lease l, LockException why, boolean gone) {
 		if (l != lease) {
 			endLease(l, why, gone);
 			return;
@@ -473,15 +522,10 @@ final class Session {
 
 	/** Locked. All that hangs on it is lost, and what the server still has of it is to be revoked. */
 	private void endLease(Lease l, LockException why, boolean gone) {
-		l.ended = true;
-		leases.remove(l.ttl);
+		leases.remove(l.ttl, l);
 		if (l.id != 0 && !gone)
 			revocations.add(l.id);
-		for (Hold hold : requests.all(on -> on == l)) {
-			if (hold.view != Hold.View.OVER)
-				requests.over(hold, why);
-			requests.done(hold, null);
-		}
+		l.end(why);
 	}
 
 	/** Locked. */
@@ -523,6 +567,7 @@ final class Session {
 	private void pause(long nanos) {
 		lock();
 		try {
+			restsUntil = now() + nanos;
 			if (!dirty)
 				work.awaitNanos(nanos);
 		} catch (InterruptedException e) {
@@ -536,13 +581,14 @@ final class Session {
 	private void watch() {
 		while (!finished) {
 			check(); // tells at once, as waiting would not
+			Wire stuck = stuck();
+			if (stuck != null)
+				stuck.abort();
 			lock();
 			try {
 				long left = SECOND;
-				for (Lease l : leases.values()) {
-					if (l.id != 0)
-						left = Math.min(left, Math.min(l.left(), l.ttlNanos / 10));
-				}
+				for (Lease l : leases.values())
+					left = Math.min(left, Math.min(l.life(), l.ttl.toNanos() / 10));
 				if (!finished)
 					tick.awaitNanos(Math.max(left, MILLISECOND));
 			} catch (InterruptedException e) {
@@ -553,12 +599,25 @@ final class Session {
 		}
 	}
 
+	/** The connection on which a caller makes a turn that takes long, and that the caller is to leave. */
+	Wire stuck() {
+		lock();
+		try {
+			return maker != null && maker.isInterrupted() && now() - madeSince > INTERRUPTIBLE ? wire : null;
+		} finally {
+			unlock();
+		}
+	}
+
 	/** Does the most urgent thing. Returns the nanoseconds until there may be more; -1: never. */
 	long step() {
 		lock();
 		try {
 			dirty = false;
+			restsUntil = Long.MAX_VALUE;
 			checkDeadlines();
+			if (busy)
+				return 60 * SECOND; // its user wakes the worker up
 			if (state == State.ENDED)
 				return windUp();
 			long now = now();
@@ -568,16 +627,15 @@ final class Session {
 				reconnect();
 				return 0;
 			}
-			if (work(now))
+			if (hopes())
+				hear(0);
+			if (wire == null || use(now))
 				return 0;
-			long next = waits.next(now, requests.next(now));
-			for (Lease l : leases.values()) {
-				if (l.id != 0)
-					next = Math.min(next, l.renewAt);
-			}
-			if (lateLooks > 0)
-				next = Math.min(next, lateLookAt);
-			return Math.max(next - now(), MILLISECOND / 10);
+			long rest = Math.max(next(now) - now, MILLISECOND / 10);
+			if (!hopes() || held > 0 || rest < MILLISECOND)
+				return rest;
+			hear(rest); // nothing is released soon: waits for a notification, and callers for the end of that
+			return 1;
 		} catch (SQLException e) {
 			return wire == null ? 0 : PAUSE;
 		} finally {
@@ -585,42 +643,194 @@ final class Session {
 		}
 	}
 
-	/** Locked at entry and exit. True: something was done. */
-	private boolean work(long now) throws SQLException {
+	/** Locked. When the worker has something to do. */
+	private long next(long now) {
+		if (end != null)
+			return 0;
+		if (wire == null)
+			return retryAt;
+		long next = operations.isEmpty() && revocations.isEmpty() ? Long.MAX_VALUE : 0;
 		for (Lease l : leases.values()) {
-			if (l.id != 0 && now >= l.renewAt) {
-				renew(l);
-				return true;
-			}
+			next = Math.min(next, due(l));
+			if (l.waiting == 0 && listening.contains(l.channel))
+				next = Math.min(next, l.waitedAt + LINGER);
 		}
-		if (lostAnswer) {
-			findOut();
+		for (Observer observer : observers)
+			next = observer.busy ? next : Math.min(next, observer.dueAt);
+		if (!deaf && !wanted(now).equals(listening))
+			return 0;
+		return hopes() ? Math.min(next, now + Math.max(MILLISECOND, Math.min(HEAR, (now - lastEvent) / 8))) : next;
+	}
+
+	/** Locked. When the next turn of a lease is due; after a failure that is a renewal. */
+	private long due(Lease l) {
+		if (failures > 0 || l.id == 0)
+			return l.renewAt;
+		if (l.look)
+			return 0;
+		long due = Math.min(l.renewAt, l.due());
+		if (l.waiting == 0)
+			return due;
+		return Math.min(due, l.lastAt + (hears && listening.contains(l.channel) ? LOOK : DEAF_LOOK));
+	}
+
+	/** Locked at entry and exit. Uses the connection for the most urgent thing. False: there is none. */
+	private boolean use(long now) throws SQLException {
+		Lease first = lease;
+		for (Lease l : leases.values()) {
+			if (due(l) < due(first) || due(l) == due(first) && l.lastAt < first.lastAt)
+				first = l;
+		}
+		others = !others;
+		if (others && now < first.renewAt && useOtherwise(now))
 			return true;
-		}
-		if (lateLooks > 0 && now >= lateLookAt)
-			lookLater(lateLooks - 1);
-		for (Lease l : leases.values()) {
-			if (l.look) {
-				waits.look(l);
-				return true;
-			}
-		}
+		if (now < due(first))
+			return useOtherwise(now);
+		if (first != lease && first.isUnused())
+			endLease(first, LockException.of(Status.CANCELED, "nothing hung on it"), false);
+		else if (first.id != 0)
+			turn(first, 0);
+		else
+			grantLate(first);
+		return true;
+	}
+
+	private boolean useOtherwise(long now) throws SQLException {
+		if (failures > 0)
+			return false;
 		if (!revocations.isEmpty()) {
 			revoke();
 			return true;
 		}
-		requestsFirst = !requestsFirst;
-		return requestsFirst && requests.work(now) || waits.work(now) || requests.giveBack(now) || operate()
-				|| requests.work(now);
+		return operate() || listen(now) || observe(now);
+	}
+
+	// --- turns ---
+
+	/**
+	 * Locked, once, at entry and exit. Makes a turn in the calling thread, if nobody uses the connection and nothing else
+	 * is to be done first. An interrupt of a virtual thread would close the socket: those leave it to the worker.
+	 */
+	private void join(Lease l) {
+		Thread self = Thread.currentThread();
+		long now = now();
+		dirty = true;
+		if (busy)
+			return; // who uses it looks what there is to do
+		if (wire == null || end != null || l.id == 0 || slow || self == worker || self.isInterrupted()
+				|| "VirtualThreads".equals(self.getThreadGroup().getName()) || !operations.isEmpty() || due(l) > now
+				|| leases.values().stream().anyMatch(other -> other != l && due(other) <= now))
+			wake();
+		else
+			turn(l, 1);
+	}
+
+	/**
+	 * Locked at entry and exit. Sends a call, and tells everybody what came of it. Those that it has woken up get the time
+	 * to queue their next requests before the next turn begins.
+	 *
+	 * @param itself of those that wait for it: 1, the caller, or 0
+	 */
+	private void turn(Lease l, int itself) {
+		long before = answered;
+		Wire on = wire;
+		maker = itself == 0 ? null : Thread.currentThread();
+		madeSince = now();
+		Lease.Turn turn = l.begin(clock.now(), callMillis() / 2);
+		try {
+			boolean certain = l.reply(turn, ask(Lease.SYNC, turn.arguments));
+			if (!certain && l.renewAt <= now())
+				notRenewed(l, "the lease is not durable yet");
+			else if (certain && !turn.silent && end == null) {
+				failures = 0;
+				trouble = null;
+				set(State.CONNECTED);
+			}
+		} catch (SQLException e) {
+			LockException error = LockException.of(e);
+			l.failed(turn, error, on == wire);
+			if (on == wire)
+				notRenewed(l, error.getMessage());
+		} finally {
+			maker = null;
+		}
+		slow = now() - madeSince > SLOW;
+		if (answered - before > itself) {
+			busy = true;
+			unlock();
+			Thread.yield();
+			lock();
+			busy = false;
+		}
+		if (next(now()) < restsUntil)
+			wake();
+	}
+
+	/** Locked. */
+	private void notRenewed(Lease l, String why) {
+		trouble = why;
+		l.renewAt = failed();
+		if (end == null)
+			set(State.SUSPENDED);
+	}
+
+	/**
+	 * Locked. When to try again: at once, then after 50 ms, then after twice as long each time, at most a twentieth of the
+	 * TTL. What ends that is a renewal: a connection that is made and breaks again is a failure.
+	 */
+	private long failed() {
+		long pause = failures == 0 ? 0 : jitter(Math.min(PAUSE << Math.min(failures - 1, 6), lease.longestPause()));
+		failures++;
+		return now() + pause;
+	}
+
+	static long jitter(long nanos) {
+		return (long) (nanos * ThreadLocalRandom.current().nextDouble(0.9, 1.1));
+	}
+
+	/**
+	 * Locked at entry and exit, not in between. Where the connection ends in the middle of a statement, its outcome is not
+	 * known.
+	 */
+	private List<Object[]> ask(String sql, Object... arguments) throws SQLException {
+		Wire on = wire;
+		if (on == null)
+			throw new SQLException("not connected", "08003");
+		checkDeadlines();
+		if (end != null && !windingUp)
+			throw new SQLException(end.getMessage(), "LE001");
+		long limit = callMillis();
+		if (end != null)
+			limit = Math.max(1, Math.min(limit, (closeUntil - now()) / MILLISECOND));
+		SQLException failure;
+		long most = limit;
+		busy = true;
+		unlock();
+		try {
+			return on.query(most, sql, arguments);
+		} catch (SQLException e) {
+			failure = e;
+		} catch (RuntimeException e) {
+			failure = new SQLException(e.toString(), "08006", e);
+		} finally {
+			lock();
+			busy = false;
+			lastEvent = now();
+			schema = on.schema();
+			checkDeadlines();
+		}
+		if (LockException.breaks(String.valueOf(failure.getSQLState()))) {
+			trouble = failure.getMessage();
+			disconnect();
+		}
+		throw failure;
 	}
 
 	// --- the connection ---
 
 	/** Locked at entry and exit, not in between. */
 	private void connect() throws SQLException {
-		long limit = state == State.SUSPENDED && lease.id != 0 ? Math.max(200, lease.ttlNanos / 4_000_000)
-				: CONNECT_MILLIS;
-		limit = Math.min(limit, CONNECT_MILLIS);
+		long limit = state == State.SUSPENDED && lease.id != 0 ? Math.min(lease.callMillis(), CONNECT_MILLIS) : CONNECT_MILLIS;
 		if (closing)
 			limit = Math.min(limit, Math.max(1, (closeUntil - now()) / MILLISECOND));
 		Wire made;
@@ -634,37 +844,19 @@ final class Session {
 			lock();
 		}
 		wire = made;
-		trouble = null;
 		schema = made.schema();
-		waits.connected(made);
+		deaf = made.pooled();
+		leases.values().forEach(l -> l.renewAt = 0);
 	}
 
 	/** Locked at entry and exit. */
 	private void reconnect() {
 		try {
 			connect();
-			for (Lease l : leases.values()) {
-				l.renewAt = 0;
-				l.look = true;
-			}
 		} catch (SQLException e) {
 			trouble = e.getMessage();
-			retryAt = now() + delay();
+			retryAt = failed();
 		}
-	}
-
-	/**
-	 * After a failure: 50 ms, and twice as long each time, at most a twentieth of the TTL. What counts is that a renewal
-	 * fails or succeeds: a connection that is made and breaks again is a failure.
-	 */
-	private long delay() {
-		long most = lease.longestPause();
-		failures++;
-		return jitter(Math.min(PAUSE << Math.max(0, Math.min(failures - 2, 6)), most));
-	}
-
-	static long jitter(long nanos) {
-		return (long) (nanos * ThreadLocalRandom.current().nextDouble(0.9, 1.1));
 	}
 
 	/** Locked. */
@@ -672,133 +864,138 @@ final class Session {
 		if (wire != null)
 			wire.abort();
 		wire = null;
-		retryAt = failures == 0 ? 0 : now() + delay();
-		failures = Math.max(failures, 1);
-		waits.disconnected();
+		listening.clear();
+		tested = hears = false;
+		retryAt = failed();
 		if (state == State.CONNECTED)
 			set(State.SUSPENDED);
 	}
 
-	Wire wire() {
-		return wire;
+	// --- notifications, which only say that there may be news ---
+
+	/** Locked. May a notification come that anybody waits for? */
+	private boolean hopes() {
+		return !listening.isEmpty()
+				&& (!observers.isEmpty() || leases.values().stream().anyMatch(l -> l.waiting > 0 && listening.contains(l.channel)));
 	}
 
-	/** Locked at entry and exit. What was announced, after a pause. */
-	List<String[]> receive(long pauseNanos) {
+	/** Locked. What to listen to. */
+	private Set<String> wanted(long now) {
+		Set<String> wanted = new HashSet<>();
+		for (Lease l : leases.values()) {
+			if (l.channel != null && (l.waiting > 0 || now < l.waitedAt + LINGER))
+				wanted.add(l.channel);
+		}
+		for (Observer observer : observers) {
+			if (observer.channel != null)
+				wanted.add(observer.channel);
+		}
+		return wanted;
+	}
+
+	/** Locked at entry and exit. LISTEN and UNLISTEN for all that has changed; the first time the connection notifies itself. */
+	private boolean listen(long now) throws SQLException {
+		Set<String> wanted = wanted(now);
+		if (deaf || wanted.equals(listening))
+			return false;
+		StringBuilder sql = new StringBuilder();
+		Set<String> fresh = new HashSet<>(wanted);
+		fresh.removeAll(listening);
+		fresh.forEach(channel -> sql.append("LISTEN ").append(channel).append(';'));
+		listening.removeAll(wanted);
+		listening.forEach(channel -> sql.append("UNLISTEN ").append(channel).append(';'));
+		if (!tested && !fresh.isEmpty())
+			sql.append("SET LOCAL synchronous_commit = off; NOTIFY ").append(fresh.iterator().next());
+		tested |= !fresh.isEmpty();
+		listening.clear();
+		listening.addAll(wanted);
+		try {
+			ask(sql.toString());
+		} catch (SQLException e) {
+			deaf = true; // it is refused
+			listening.clear();
+			if (wire == null)
+				throw e;
+		}
+		leases.values().forEach(l -> l.look |= l.waiting > 0); // granted before
+		observers.forEach(observer -> observer.dueAt = fresh.contains(observer.channel) ? 0 : observer.dueAt);
+		return true;
+	}
+
+	/** Locked at entry and exit, not in between. */
+	private void hear(long nanos) {
 		Wire on = wire;
-		if (on == null)
-			return List.of();
-		List<String[]> heard = List.of();
+		List<String> heard = List.of();
 		boolean broken = false;
+		busy = true;
 		unlock();
 		try {
-			if (pauseNanos > 0)
-				LockSupport.parkNanos(pauseNanos);
-			heard = on.notifications();
+			heard = on.notifications((int) (nanos / MILLISECOND));
 		} catch (SQLException | RuntimeException e) {
 			broken = true;
 		} finally {
 			lock();
+			busy = false;
 		}
 		if (broken)
 			disconnect();
 		if (!heard.isEmpty())
 			lastEvent = now();
-		return heard;
+		for (String channel : heard) {
+			hears = true;
+			leases.values().forEach(l -> l.look |= channel.equals(l.channel));
+			observers.forEach(observer -> observer.dueAt = channel.equals(observer.channel) ? 0 : observer.dueAt);
+		}
 	}
 
-	/**
-	 * Locked at entry and exit, not in between. Where the connection ends in the middle of a statement, its outcome is
-	 * not known, and its backend may still be at it.
-	 */
-	List<Object[]> ask(String sql, Object... arguments) throws SQLException {
-		Wire on = wire;
-		if (on == null)
-			throw new SQLException("not connected", "08003");
-		checkDeadlines();
-		if (end != null && !windingUp)
-			throw new SQLException(end.getMessage(), "LE001");
-		long limit = callMillis();
-		if (end != null)
-			limit = Math.max(1, Math.min(limit, (closeUntil - now()) / MILLISECOND));
-		SQLException failure;
-		long most = limit;
-		unlock();
-		try {
-			return on.query(most, sql, arguments);
-		} catch (SQLException e) {
-			failure = e;
-		} catch (RuntimeException e) {
-			failure = new SQLException(e.toString(), "08006", e);
-		} finally {
+	/** Locked at entry and exit. Reads for the first observer that is due. */
+	private boolean observe(long now) throws SQLException {
+		Observer observer = observers.stream().filter(one -> !one.busy && now >= one.dueAt).findFirst().orElse(null);
+		if (observer == null)
+			return false;
+		observer.dueAt = now + jitter(deaf ? 4 * DEAF_LOOK : LOOK);
+		if (observer.channel == null && !deaf)
+			observer.channel = (String) ask("SELECT %s.observe_election(?)", observer.election).get(0)[0];
+		List<Object[]> rows = ask(observer.sql(), observer.arguments());
+		if (rows.isEmpty() || !observers.contains(observer)) {
+			observer.began = true;
+			return true;
+		}
+		observer.busy = true;
+		tell(() -> {
+			observer.tell(rows);
 			lock();
-			lastEvent = now();
-			schema = on.schema();
-			checkDeadlines();
-		}
-		String sqlState = String.valueOf(failure.getSQLState());
-		if (LockException.breaks(sqlState)) {
-			lostAnswer = true;
-			boolean known = !on.pooled() && on.started() != null;
-			lateLooks = known ? 0 : LATE_LOOKS + 1;
-			oldPid = known ? on.pid() : 0;
-			oldStarted = on.started();
-			disconnect();
-		} else if (LockException.of(failure).status() == Status.UNKNOWN)
-			lostAnswer = true;
-		throw failure;
+			observer.busy = false;
+			if (rows.size() == Observer.MOST)
+				observer.dueAt = 0;
+			wake();
+			unlock();
+		});
+		return true;
 	}
 
-	/**
-	 * Locked at entry and exit. The old connection's backend must have ended before what it has done is looked at. A role
-	 * that was set at once (ALTER ROLE .. SET role) may not end it: then more looks follow.
-	 */
-	private void findOut() throws SQLException {
-		try {
-			if (isOldBackendThere())
-				return;
-		} catch (SQLException e) {
-			if (!"42501".equals(e.getSQLState()))
-				throw e;
-			lateLooks = LATE_LOOKS + 1;
-		}
-		oldPid = 0;
-		lostAnswer = false;
-		lookLater(lateLooks - 1);
-	}
-
-	private boolean isOldBackendThere() throws SQLException {
-		return oldPid != 0 && !ask("SELECT pg_catalog.pg_terminate_backend(pid, ?) FROM pg_catalog.pg_stat_activity"
-				+ " WHERE pid = ? AND backend_start = ?::timestamptz", Math.min(1000, callMillis() / 2), oldPid, oldStarted)
-				.isEmpty();
-	}
-
-	/** Locked. */
-	private void lookLater(int left) {
-		leases.values().forEach(l -> l.look = true);
-		lateLooks = Math.max(left, 0);
-		lateLookAt = now() + TimeUnit.MILLISECONDS.toNanos(callMillis());
-	}
-
-	// --- leases ---
+	// --- leases and other statements ---
 
 	/** Locked at entry and exit. */
-	void grant(Lease l) throws SQLException {
+	private void grant(Lease l) throws SQLException {
 		Moment sent = clock.now();
-		long id = (Long) ask("SELECT %s.grant_lease(?::interval, ?)", milliseconds(l.ttl),
-				owner.substring(0, owner.length() - 1)).get(0)[0];
-		l.renewed(sent, l.ttlNanos);
-		l.id = id;
-		l.renewAt = sent.nanos - origin + jitter(l.pause(l.ttlNanos));
-		if (leases.get(l.ttl) != l)
+		l.granted((Long) ask("SELECT %s.grant_lease(?::interval, ?, ?::interval)", milliseconds(l.ttl),
+				owner.substring(0, owner.length() - 1), callMillis() / 2 + " ms").get(0)[0], sent);
+		if (l.ended)
 			revocations.add(l.id); // nobody waits for it any more
 		tick.signal();
 	}
 
-	/** Locked. A lease that was not granted, and that nobody asks for any more, bounds no call. */
-	void forget(Lease l) {
-		if (l.id == 0 && l != lease && requests.all(on -> on == l).isEmpty())
-			leases.remove(l.ttl, l);
+	/** Locked at entry and exit. Grants a lease for holds with another TTL than the session's. */
+	private void grantLate(Lease l) {
+		try {
+			grant(l);
+		} catch (SQLException e) {
+			LockException error = LockException.of(e);
+			l.renewAt = now() + 2 * PAUSE;
+			if (wire != null && !error.passes())
+				endLease(l, error, true);
+		}
 	}
 
 	/** Of a limit of time; one that is very long is as good as none. */
@@ -816,41 +1013,6 @@ final class Session {
 		return duration.compareTo(LONGEST.negated()) < 0 ? LONGEST.negated() : duration;
 	}
 
-	/** Locked at entry and exit. An answer after the deadline is too late: then the lease has ended meanwhile. */
-	private void renew(Lease l) {
-		if (l != lease && requests.all(on -> on == l).isEmpty()) {
-			endLease(l, LockException.of(Status.CANCELED, "nothing hung on it"), false);
-			return;
-		}
-		Moment sent = clock.now();
-		try {
-			Long validity = (Long) ask(RENEW, l.id).get(0)[0];
-			if (l.ended)
-				return;
-			if (validity == null) {
-				lose(l, LockException.of(Status.LOST, "the server has ended the lease"), true);
-				return;
-			}
-			l.renewed(sent, validity * MILLISECOND);
-			l.renewAt = sent.nanos - origin + jitter(l.pause(validity * MILLISECOND));
-			l.look = !requests.all(on -> on == l).isEmpty();
-			failures = 0;
-			requests.retryRefused();
-			if (l == lease && end == null)
-				set(State.CONNECTED);
-		} catch (SQLException e) {
-			if (wire != null)
-				l.renewAt = now() + delay();
-			if (end == null)
-				set(State.SUSPENDED);
-		}
-	}
-
-	/** Locked. The server says that it has ended. */
-	void gone(Lease l) {
-		lose(l, LockException.of(Status.LOST, "the server has ended the lease"), true);
-	}
-
 	/** Locked at entry and exit. */
 	private void revoke() throws SQLException {
 		try {
@@ -863,27 +1025,21 @@ final class Session {
 		}
 	}
 
-	// --- the rest ---
-
 	/** Locked at entry and exit. */
-	private boolean operate() {
-		Operation operation = operations.poll();
+	private boolean operate() throws SQLException {
+		Operation operation = operations.peek();
 		if (operation == null)
 			return false;
-		if (operation.answer.isDone())
-			return true;
-		operation.sent = true;
 		try {
-			operation.answer.complete(ask(operation.sql, operation.arguments));
+			if (!operation.answer.isDone())
+				operation.answer.complete(ask(operation.sql, operation.arguments));
 		} catch (SQLException e) {
 			LockException error = LockException.of(e);
-			if (!error.passes())
-				operation.answer.completeExceptionally(error);
-			else {
-				operations.addFirst(operation);
-				requests.pause();
-			}
+			if (error.passes())
+				throw e; // again, after a pause
+			operation.answer.completeExceptionally(error);
 		}
+		operations.remove(operation);
 		return true;
 	}
 
@@ -892,21 +1048,26 @@ final class Session {
 		operations.forEach(operation -> operation.answer.completeExceptionally(end));
 		operations.clear();
 		windingUp = true;
+		boolean inTime = now() < closeUntil;
 		try {
-			boolean late = now() >= closeUntil;
-			if (!late && wire == null && closing) {
+			if (inTime && wire == null && closing) {
 				if (now() < retryAt)
 					return Math.min(retryAt, closeUntil) - now();
 				reconnect();
 				return 0;
 			}
-			if (!late && wire != null && requests.releaseClosed())
-				return 0;
-			for (Lease l : List.copyOf(leases.values()))
+			for (Lease l : List.copyOf(leases.values())) {
+				if (inTime && wire != null && l.id != 0 && l.closesNames()) {
+					if (l.due() > now())
+						return PAUSE;
+					turn(l, 0);
+					return 0;
+				}
 				endLease(l, end, false);
-			while (!late && wire != null && !revocations.isEmpty())
+			}
+			while (inTime && wire != null && !revocations.isEmpty())
 				revoke();
-			if (!late && wire != null && waits.listens())
+			if (inTime && wire != null && !listening.isEmpty())
 				ask("UNLISTEN *");
 		} catch (SQLException e) {
 			if (closing && now() < closeUntil)

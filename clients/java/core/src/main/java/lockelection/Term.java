@@ -20,9 +20,14 @@ public final class Term extends Hold {
 		Arguments.value(value);
 		if (!isValid())
 			throw lost();
-		Object[] row = session.run(Status.UNKNOWN, "SELECT %s.proclaim(?, ?, ?)", request.names.get(0), token, value).get(0);
-		if (!(Boolean) row[0])
-			session.lost(this, LockException.of(Status.LOST, "the server has ended the term"));
+		try {
+			session.ask(lease, request, "proclaim", Long.toString(token), value);
+		} catch (LockLostException e) {
+			session.lost(this, e);
+			throw lost();
+		} catch (LockException e) {
+			throw e.status() == Status.UNAVAILABLE ? LockException.of(Status.UNKNOWN, e.getMessage()) : e;
+		}
 		if (!isValid())
 			throw lost();
 	}

@@ -3,7 +3,7 @@ package lockelection;
 import java.sql.SQLException;
 import java.util.List;
 
-/** A connection to a primary with the extension. One thread uses it, but for {@link #abort()}. */
+/** A connection to a primary with the extension. One thread at a time uses it, but for {@link #abort()}. */
 interface Wire {
 	/** Makes connections. */
 	interface Connector {
@@ -14,21 +14,14 @@ interface Wire {
 	/** Runs one statement; %s is the extension's schema. An answer that does not come in time ends the connection. */
 	List<Object[]> query(long limitMillis, String sql, Object... arguments) throws SQLException;
 
-	/** Payloads that have come since the last call: channel, payload. Does not wait. */
-	List<String[]> notifications() throws SQLException;
+	/** The channels of notifications that have come since the last call. Waits for the first at most so long. */
+	List<String> notifications(int waitMillis) throws SQLException;
 
 	/** The extension's schema, quoted. */
 	String schema();
 
-	int pid();
-
-	String started();
-
 	/** Somebody is between us and the server: nobody knows which backend runs the next statement. */
 	boolean pooled();
-
-	/** The setting lock_election.notify. */
-	String notifies();
 
 	void close();
 

@@ -6,11 +6,15 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Stream;
 import lockelection.Hold.View;
 import lockelection.LockException.Status;
 import org.junit.jupiter.api.BeforeEach;
@@ -48,6 +52,7 @@ class SessionTest {
 		}
 	}
 
+	/** In the calling thread, if the connection is free. */
 	private Hold submit(String name) {
 		return session.submit(Request.exclusive(name), false);
 	}
@@ -87,8 +92,9 @@ class SessionTest {
 		Hold hold = held("a");
 		clock.pass(4000);
 		server.takesMillis = 1000;
+		long before = server.renewals();
 		session.step();
-		assertEquals(1, server.count("keep_alive"));
+		assertEquals(before + 1, server.renewals());
 		assertEquals(DEADLINE - 1000, hold.timeLeft().toMillis());
 	}
 
@@ -97,12 +103,13 @@ class SessionTest {
 		held("a");
 		long wait = TimeUnit.NANOSECONDS.toMillis(settle());
 		assertTrue(wait >= 2990 && wait <= 3670, "waits " + wait);
+		long before = server.renewals();
 		clock.pass(2900);
 		settle();
-		assertEquals(0, server.count("keep_alive"));
+		assertEquals(before, server.renewals());
 		clock.pass(800);
 		settle();
-		assertEquals(1, server.count("keep_alive"));
+		assertEquals(before + 1, server.renewals());
 	}
 
 	@Test
@@ -120,77 +127,26 @@ class SessionTest {
 	@Test
 	void aRenewalCountsForTheValidityThatTheServerReturned() {
 		Hold hold = held("a");
-		server.validityMillis = 3000;
+		server.validityMillis = 3000L;
+		long before = server.renewals();
 		pass(3700);
-		assertEquals(1, server.count("keep_alive"));
+		assertEquals(before + 1, server.renewals());
 		assertTrue(hold.timeLeft().toMillis() >= DEADLINE - 3700, "it takes nothing back: " + hold.timeLeft());
 		pass(5600);
-		long renewals = server.count("keep_alive");
+		long renewals = server.renewals() - before;
 		assertTrue(renewals >= 5 && renewals <= 8, renewals + " renewals, one in a second");
 		assertTrue(hold.timeLeft().toMillis() <= 2500, "left " + hold.timeLeft());
-		server.validityMillis = 0;
-		renewals = server.count("keep_alive");
+		server.validityMillis = 0L;
+		renewals = server.renewals();
 		pass(700);
-		assertTrue(server.count("keep_alive") <= renewals + 3, "it renews without a pause");
+		assertTrue(server.renewals() <= renewals + 3, "it renews without a pause");
 		assertTrue(hold.isValid());
 		server.validityMillis = Long.MAX_VALUE / 1_000_000;
 		pass(600);
 		assertTrue(hold.timeLeft().toMillis() <= DEADLINE && hold.timeLeft().toMillis() >= DEADLINE - 650, "left " + hold.timeLeft());
-		server.validityMillis = 0;
+		server.validityMillis = 0L;
 		pass(DEADLINE);
 		assertEquals(State.ENDED, session.state());
-	}
-
-	/** Waits for it as a caller does, with a limit that passes before anything is sent. */
-	private CompletableFuture<Hold> awaited(Hold hold) throws Exception {
-		CompletableFuture<Hold> result = new CompletableFuture<>();
-		new Thread(() -> {
-			try {
-				result.complete(session.await(hold, Duration.ofMillis(1)));
-			} catch (Throwable e) {
-				result.completeExceptionally(e);
-			}
-		}).start();
-		Db.until(() -> hold.impatient || result.isDone());
-		return result;
-	}
-
-	@Test
-	void aWaitShorterThanARoundTripAcquiresWhatIsFreeAndTakesNoPlace() throws Exception {
-		CompletableFuture<Hold> free = awaited(submit("a"));
-		settle();
-		assertTrue(free.get(20, TimeUnit.SECONDS).isValid());
-
-		server.occupy("b");
-		Hold late = submit("b");
-		CompletableFuture<Hold> held = awaited(late);
-		settle();
-		assertEquals(View.OVER, late.view);
-		ExecutionException error = assertThrows(ExecutionException.class, () -> held.get(20, TimeUnit.SECONDS));
-		assertEquals(Status.NOT_ACQUIRED, ((LockException) error.getCause()).status());
-		settle();
-		assertEquals(1, server.rows.values().stream().filter(row -> row.name.equals("b")).count());
-
-		CompletableFuture<Hold> silent = awaited(submit("c")); // nobody asks the server
-		error = assertThrows(ExecutionException.class, () -> silent.get(20, TimeUnit.SECONDS));
-		assertEquals(Status.NOT_ACQUIRED, ((LockException) error.getCause()).status());
-		assertTrue(error.getCause().getMessage().contains("has not answered in time"));
-	}
-
-	@Test
-	void whoMayNotEndTheOldBackendLooksForWhatItMayStillDo() {
-		held("a");
-		server.loseRequest = sql -> sql.contains("enqueue_lock(");
-		server.mayNotEnd = true;
-		Hold hold = submit("b");
-		session.step();
-		server.loseRequest = sql -> false;
-		pass(500);
-		assertTrue(hold.isValid());
-		long late = server.late(session.owner + hold.asked, session.lease.id, "b"); // the old request after all
-		pass(8000);
-		assertFalse(server.rows.containsKey(late));
-		assertTrue(hold.isValid());
 	}
 
 	@Test
@@ -204,8 +160,7 @@ class SessionTest {
 		int statements = server.statements.size();
 		session.step();
 		assertEquals(1, losses.get());
-		assertEquals(0, server.statements.subList(statements, server.statements.size()).stream()
-				.filter(sql -> sql.contains("keep_alive")).count());
+		assertTrue(server.statements.subList(statements, server.statements.size()).stream().noneMatch(sql -> sql.contains("sync")));
 	}
 
 	@Test
@@ -248,13 +203,14 @@ class SessionTest {
 	void anAnnouncementDecidesNothing() {
 		long holder = server.occupy("a");
 		Hold hold = waiting("a");
-		server.notifications.add(new String[] {"le_a", "{\"event\":\"granted\",\"token\":\"" + hold.token + "\"}"});
-		long looked = server.count("is_held");
+		long looked = server.renewals();
+		server.notifications.add(FakeServer.CHANNEL);
+		server.notifications.add(FakeServer.CHANNEL);
 		pass(50);
-		assertEquals(looked + 1, server.count("is_held"));
+		assertEquals(looked + 1, server.renewals());
 		assertEquals(View.WAITING, hold.view);
 		server.release(holder);
-		server.notifications.add(new String[] {"le_a", "{\"event\":\"granted\",\"token\":\"" + hold.token + "\"}"});
+		server.notifications.add(FakeServer.CHANNEL);
 		pass(50);
 		assertTrue(hold.isValid());
 	}
@@ -275,21 +231,22 @@ class SessionTest {
 		server.listens = false;
 		long holder = server.occupy("a");
 		Hold hold = waiting("a");
-		long before = server.count("lease_holds");
+		long before = server.renewals();
 		pass(1000);
-		long looks = server.count("lease_holds") - before;
+		long looks = server.renewals() - before;
 		assertTrue(looks >= 3 && looks <= 5, looks + " looks");
 		server.release(holder);
 		pass(300);
 		assertTrue(hold.isValid());
 	}
 
-	private void refuse(String listen) {
-		server.refuse = sql -> sql.startsWith(listen);
+	@Test
+	void whereListenIsRefusedItLooksFourTimesASecond() {
+		server.refuse = sql -> sql.startsWith("LISTEN");
 		long holder = server.occupy("a");
 		Hold hold = waiting("a");
 		pass(1000);
-		assertEquals(1, server.count(listen));
+		assertEquals(1, server.count("LISTEN"));
 		server.release(holder);
 		pass(350);
 		assertTrue(hold.isValid());
@@ -297,52 +254,131 @@ class SessionTest {
 	}
 
 	@Test
-	void whereItsTestOfListenIsRefusedItLooksFourTimesASecond() {
-		refuse("LISTEN le_self_");
-	}
-
-	@Test
-	void whereListenIsRefusedItLooksFourTimesASecond() {
-		refuse("LISTEN le_a");
+	void behindAPoolerNobodyListens() {
+		server.pooled = true;
+		server.loseRequest = sql -> server.connections == 1;
+		long holder = server.occupy("a");
+		Hold hold = submit("a");
+		pass(1000);
+		assertEquals(0, server.count("LISTEN"));
+		server.release(holder);
+		pass(300);
+		assertTrue(hold.isValid());
 	}
 
 	@Test
 	void nobodyListensWhenNobodyWaits() {
 		server.occupy("a");
 		Hold hold = waiting("a");
-		assertEquals(1, server.count("LISTEN le_a") - server.count("UNLISTEN le_a"));
+		assertEquals(1, server.count("LISTEN " + FakeServer.CHANNEL));
+		assertEquals(1, server.count("NOTIFY"));
 		session.drop(hold);
 		settle();
-		assertEquals(1, server.count("UNLISTEN le_a"));
 		assertEquals(1, server.rows.size());
+		waitingAgain();
+		pass(1500);
+		assertEquals(1, server.count("UNLISTEN " + FakeServer.CHANNEL));
+		assertEquals(2, server.count("LISTEN " + FakeServer.CHANNEL)); // with that of UNLISTEN
+	}
+
+	/** Within the time for which LISTEN goes on. */
+	private void waitingAgain() {
+		session.drop(waiting("a"));
+		settle();
+		assertEquals(0, server.count("UNLISTEN"));
 	}
 
 	@Test
-	void whatIsMissingIsLost() {
+	void theReasonOfALossIsTold() {
 		Hold hold = held("a");
 		Hold other = held("b");
 		AtomicInteger losses = losses(hold);
-		server.release(hold.token);
+		server.force(hold.token);
 		pass(4000);
 		assertEquals(1, losses.get());
+		assertTrue(hold.lost().getCause().getMessage().contains("forced"));
 		assertTrue(other.isValid());
 		assertEquals(State.CONNECTED, session.state());
+		assertEquals(0, server.count("release"));
 	}
 
 	@Test
-	void aPlaceThatIsMissingIsLost() {
-		server.occupy("a");
+	void whatACompleteReplyDoesNotHaveIsLost() {
+		Hold hold = held("a");
+		Hold other = held("b");
+		server.occupy("c");
+		Hold place = waiting("c");
+		AtomicInteger losses = losses(hold);
+		server.rows.remove(hold.token);
+		server.rows.remove(place.token);
+		pass(4000);
+		assertTrue(hold.isValid(), "the server has told nothing");
+		server.restart();
+		pass(4000);
+		assertEquals(1, losses.get());
+		assertEquals(Status.LOST, place.decided.join().status());
+		assertTrue(other.isValid());
+	}
+
+	@Test
+	void whatIsLeftOfSeveralIsGivenBack() {
+		Hold several = session.submit(Request.exclusive("a", "b"), false);
+		assertTrue(several.isValid());
+		server.force(several.token);
+		pass(4000);
+		assertFalse(several.isValid());
+		assertEquals(1, server.count("release a " + several.token));
+		assertEquals(1, server.count("release b " + several.token));
+	}
+
+	@Test
+	void whatIsEvictedIsLostAtOnceAndGivenBackByTheApplication() {
+		Hold hold = held("a");
+		Hold other = held("b");
+		AtomicInteger losses = losses(hold);
+		server.evict(hold.token);
+		pass(4000);
+		assertEquals(1, losses.get());
+		assertTrue(hold.lost().getCause().getMessage().contains("evicted"));
+		assertFalse(hold.isValid());
+		assertTrue(other.isValid());
+		server.restart(); // it is told again
+		pass(4000);
+		assertEquals(1, losses.get());
+		assertEquals(0, server.count("release"));
+		assertFalse(session.release(hold, null));
+		assertEquals(1, server.count("release a"));
+		assertFalse(server.isHeld("a"));
+		assertFalse(session.release(hold, null));
+		assertEquals(1, server.count("release a"));
+	}
+
+	@Test
+	void whatIsEvictedEndsAtTheServerAndThereIsNothingToGiveBack() {
+		Hold hold = held("a");
+		server.evict(hold.token);
+		pass(4000);
+		server.force(hold.token);
+		pass(4000);
+		assertFalse(session.release(hold, null));
+		assertEquals(0, server.count("release"));
+	}
+
+	@Test
+	void whatIsEvictedBeforeItWasKnownIsGivenBack() {
+		long holder = server.occupy("a");
 		Hold hold = waiting("a");
-		server.release(hold.token);
+		server.release(holder);
+		server.evict(hold.token);
 		pass(6000);
 		assertEquals(Status.LOST, hold.decided.join().status());
+		assertFalse(server.isHeld("a"));
 	}
 
 	@Test
 	void aLostAnswerIsAdopted() {
 		server.loseAnswer = sql -> sql.contains("enqueue_lock");
 		Hold hold = submit("a");
-		settle();
 		server.loseAnswer = sql -> false;
 		settle();
 		assertEquals(2, server.connections);
@@ -352,40 +388,32 @@ class SessionTest {
 	}
 
 	@Test
-	void theOldBackendEndsBeforeItLooks() {
-		server.loseAnswer = sql -> sql.contains("enqueue_lock");
-		submit("a");
-		settle();
-		int from = 0;
-		while (!server.statements.get(from).contains("enqueue_lock"))
-			from++;
-		List<String> after = server.statements.subList(from, server.statements.size());
-		int ended = -1;
-		int looked = -1;
-		for (int i = after.size() - 1; i >= 0; i--) {
-			ended = after.get(i).contains("pg_terminate_backend") ? i : ended;
-			looked = after.get(i).contains("lease_holds") ? i : looked;
-		}
-		assertTrue(ended > 0 && ended < looked, ended + " " + looked);
-		assertTrue(after.get(ended).contains("1, then"), after.get(ended));
-	}
-
-	@Test
-	void aLostRequestIsSentAgain() {
+	void aLostRequestIsSentAgainBehindTheNews() {
 		server.loseRequest = sql -> sql.contains("enqueue_lock") && server.connections == 1;
+		long before = server.renewals();
 		Hold hold = submit("a");
 		settle();
 		assertTrue(hold.isValid());
 		assertEquals(2, server.count("enqueue_lock"));
+		assertEquals(before + 1, server.renewals());
 		assertEquals(1, server.rows.size());
+	}
+
+	@Test
+	void whatAnOldCallAsksForIsAskedForAgain() {
+		Hold kept = held("kept");
+		server.restart();
+		Hold hold = submit("a");
+		settle();
+		assertTrue(hold.isValid() && kept.isValid());
+		assertEquals(2, server.count("enqueue_lock a"));
+		assertEquals(2, server.rows.size());
 	}
 
 	@Test
 	void aGhostIsGivenBack() {
 		server.loseAnswer = sql -> sql.contains("enqueue_lock");
-		server.reachable = true;
 		Hold hold = submit("a");
-		session.step();
 		server.reachable = false;
 		settle();
 		session.drop(hold);
@@ -393,7 +421,6 @@ class SessionTest {
 		server.reachable = true;
 		server.loseAnswer = sql -> false;
 		pass(200);
-		assertFalse(server.isHeld("a"));
 		assertTrue(server.rows.isEmpty());
 		assertEquals(Status.CANCELED, hold.decided.join().status());
 	}
@@ -402,6 +429,7 @@ class SessionTest {
 	void whatNobodyAskedForIsGivenBack() {
 		server.rows.put(7L, new FakeServer.Row(session.lease.id, "late", 7, session.owner + "99", true));
 		held("a");
+		server.restart();
 		pass(4000);
 		assertFalse(server.rows.containsKey(7L));
 		assertTrue(server.isHeld("a"));
@@ -411,6 +439,7 @@ class SessionTest {
 	void anotherOnesRowsAreLeftAlone() {
 		server.rows.put(7L, new FakeServer.Row(session.lease.id, "mine", 7, "of the application", true));
 		held("a");
+		server.restart();
 		pass(4000);
 		assertTrue(server.rows.containsKey(7L));
 	}
@@ -418,13 +447,135 @@ class SessionTest {
 	@Test
 	void aLostReleaseIsSentAgainAndWasDone() {
 		Hold hold = held("a");
-		server.loseAnswer = sql -> sql.contains("release_lock") && server.connections == 1;
+		server.loseAnswer = sql -> sql.contains("release") && server.connections == 1;
 		session.release(hold, null);
-		settle();
 		pass(300);
-		assertEquals(2, server.count("release_lock"));
+		assertEquals(2, server.count("release a"));
 		assertTrue(hold.released.isDone());
 		assertEquals(null, hold.released.join());
+	}
+
+	@Test
+	void whetherANameIsClosedByALostReleaseIsNotKnown() {
+		Hold hold = held("a");
+		server.loseAnswer = sql -> sql.contains("release") && server.connections == 1;
+		session.release(hold, Duration.ofSeconds(1));
+		pass(300);
+		assertEquals(Status.UNKNOWN, hold.released.join().status());
+	}
+
+	@Test
+	void whatIsNotDurableYetIsToldByALaterCall() {
+		server.pending = sql -> sql.contains("enqueue_lock a");
+		Hold hold = submit("a");
+		assertEquals(View.WAITING, hold.view);
+		settle();
+		assertTrue(hold.isValid());
+		assertEquals(1, server.count("enqueue_lock a"));
+		server.pending = sql -> sql.contains("enqueue_lock b");
+		Hold lost = submit("b");
+		server.rows.values().removeIf(row -> row.name.equals("b"));
+		server.restart(); // before it was durable
+		settle();
+		assertTrue(lost.isValid());
+		assertEquals(2, server.count("enqueue_lock b"));
+	}
+
+	@Test
+	void nothingIsPromisedWhereNothingIsCertain() {
+		server.validityMillis = null;
+		Session other = new Session(server, new Options().ttl(Duration.ofMillis(TTL)).name("other"), Runnable::run, clock);
+		other.open();
+		assertEquals(0, other.lease.left());
+		assertEquals(State.SUSPENDED, other.state());
+		clock.pass(DEADLINE - 1);
+		other.check();
+		assertEquals(State.SUSPENDED, other.state());
+		server.validityMillis = 10_000L;
+		other.step();
+		clock.pass(1);
+		other.check();
+		assertEquals(State.CONNECTED, other.state());
+		assertTrue(other.lease.left() > 0);
+	}
+
+	@Test
+	void releasesAloneWaitForNothingAndTellNothing() {
+		Hold hold = held("a");
+		Hold closed = held("b");
+		Hold late = held("c");
+		long left = hold.timeLeft().toMillis();
+		clock.pass(100);
+		session.release(hold, null);
+		assertEquals("", server.waits.get(server.waits.size() - 1));
+		assertEquals(left - 100, late.timeLeft().toMillis());
+		session.release(closed, Duration.ofSeconds(1));
+		assertEquals("1250 ms", server.waits.get(server.waits.size() - 1));
+		clock.pass(5000);
+		server.reachable = true;
+		session.release(late, null);
+		settle();
+		assertFalse(server.waits.get(server.waits.size() - 1).isEmpty(), "a renewal is due");
+		assertFalse(server.isHeld("c"));
+	}
+
+	@Test
+	void aLockIsHandedOnWithinOneSessionByOneCall() {
+		Hold hold = held("a");
+		Hold next = waiting("a");
+		int calls = server.statements.size();
+		session.release(hold, null);
+		assertTrue(next.isValid());
+		assertEquals(List.of("sync | release a " + hold.token), server.statements.subList(calls, server.statements.size()));
+	}
+
+	@Test
+	void aCallerThatIsAloneNeedsOneCall() {
+		int calls = server.statements.size();
+		Hold hold = submit("a");
+		assertTrue(hold.isValid());
+		session.release(hold, null);
+		assertTrue(hold.released.isDone());
+		assertEquals(2, server.statements.size() - calls);
+	}
+
+	@Test
+	void anInterruptEndsATurnThatHangs() throws Exception {
+		Hold other = held("b");
+		CountDownLatch begun = new CountDownLatch(1);
+		CountDownLatch ends = new CountDownLatch(1);
+		server.during = () -> {
+			begun.countDown();
+			try {
+				ends.await();
+			} catch (InterruptedException e) {
+				while (ends.getCount() > 0) // reading from a socket does not end by it
+					Thread.onSpinWait();
+				Thread.currentThread().interrupt();
+			}
+		};
+		CompletableFuture<Throwable> result = new CompletableFuture<>();
+		Thread caller = new Thread(() -> {
+			try {
+				session.acquire(Request.exclusive("a"), null);
+			} catch (Throwable e) {
+				result.complete(e);
+			}
+		});
+		caller.start();
+		begun.await();
+		server.during = () -> { };
+		caller.interrupt();
+		clock.pass(200);
+		assertEquals(null, session.stuck());
+		clock.pass(100);
+		session.stuck().abort();
+		ends.countDown();
+		assertTrue(result.get(20, TimeUnit.SECONDS) instanceof InterruptedException);
+		settle();
+		assertEquals(2, server.connections);
+		assertTrue(other.isValid());
+		assertFalse(server.isHeld("a"));
 	}
 
 	@Test
@@ -447,7 +598,7 @@ class SessionTest {
 	@Test
 	void aServerThatBreaksEachConnectionIsNotOverrun() {
 		Hold hold = held("a");
-		server.loseRequest = sql -> sql.contains("keep_alive");
+		server.loseRequest = sql -> sql.equals("sync");
 		pass(6000);
 		assertTrue(server.connections >= 4 && server.connections <= 20, server.connections + " connections");
 		server.loseRequest = sql -> false;
@@ -468,29 +619,74 @@ class SessionTest {
 		assertTrue(hold.timeLeft().toMillis() > 8000);
 	}
 
-	@Test
-	void requestsThatWaitTravelTogetherAndNonePassesAnotherOfItsName() {
-		Hold first = submit("a");
-		Hold second = submit("a");
-		Hold third = submit("b");
+	/** Queues requests while the connection is away. */
+	private void together(Runnable ask) {
+		server.loseRequest = sql -> true;
+		clock.pass(4000);
+		session.step();
+		server.loseRequest = sql -> false;
+		ask.run();
 		settle();
-		assertTrue(first.isValid() && third.isValid());
-		assertEquals(View.WAITING, second.view);
-		assertTrue(server.statements.stream().anyMatch(sql -> sql.contains("enqueue_each") && sql.contains("[a, b]")));
-		session.release(first, null);
-		session.release(third, null);
-		settle();
-		assertEquals(1, server.count("release_each"));
 	}
 
 	@Test
-	void whatIsRefusedTogetherIsTriedAlone() {
-		Hold good = submit("a");
-		Hold bad = submit("refused");
-		Hold also = submit("b");
-		settle();
-		assertTrue(good.isValid() && also.isValid());
-		assertEquals(Status.INVALID, bad.decided.join().status());
+	void requestsThatWaitTravelTogetherInTheirOrder() {
+		List<Hold> holds = new ArrayList<>();
+		together(() -> List.of("a", "a", "b").forEach(name -> holds.add(submit(name))));
+		assertTrue(holds.get(0).isValid() && holds.get(2).isValid());
+		assertEquals(View.WAITING, holds.get(1).view);
+		assertEquals(1, server.count("| enqueue_lock a | enqueue_lock a | enqueue_lock b"));
+	}
+
+	@Test
+	void aCallHasAtMost128ItemsAndThousandNames() {
+		String[] names = new String[600];
+		Arrays.setAll(names, i -> "n" + i);
+		List<Hold> holds = new ArrayList<>();
+		together(() -> {
+			for (int i = 0; i < 150; i++)
+				holds.add(submit("x" + i));
+			for (String prefix : List.of("a", "b"))
+				holds.add(session.submit(Request.exclusive(Stream.of(names).map(prefix::concat).toArray(String[]::new)), false));
+		});
+		assertTrue(holds.stream().allMatch(Hold::isValid));
+		for (String call : server.statements)
+			assertTrue(call.split(" [|] ").length <= 1001, call);
+		assertEquals(0, server.statements.stream().filter(call -> call.contains("lock x0 ") && call.contains("lock x128")).count());
+	}
+
+	@Test
+	void whatIsRefusedIsOneRequestsAlone() {
+		List<Hold> holds = new ArrayList<>();
+		together(() -> List.of("a", "refused", "b").forEach(name -> holds.add(submit(name))));
+		assertTrue(holds.get(0).isValid() && holds.get(2).isValid());
+		assertEquals(Status.INVALID, holds.get(1).decided.join().status());
+		assertEquals(1, server.count("enqueue_lock refused"));
+	}
+
+	@Test
+	void whatTheServerCannotReadIsFoundAlone() {
+		server.refuse = sql -> sql.contains("unreadable");
+		server.refusal = "22021";
+		List<Hold> holds = new ArrayList<>();
+		together(() -> List.of("a", "unreadable", "b").forEach(name -> holds.add(submit(name))));
+		pass(500);
+		assertTrue(holds.get(0).isValid() && holds.get(2).isValid());
+		assertEquals(Status.INVALID, holds.get(1).decided.join().status());
+		assertEquals(State.CONNECTED, session.state());
+	}
+
+	@Test
+	void whatPassesIsTriedAgain() {
+		server.refuse = sql -> sql.contains("enqueue_lock");
+		server.refusal = "55P03";
+		Hold hold = submit("a");
+		pass(300);
+		assertEquals(View.WAITING, hold.view);
+		assertTrue(server.count("enqueue_lock") >= 2 && server.count("enqueue_lock") <= 4);
+		server.refuse = sql -> false;
+		pass(300);
+		assertTrue(hold.isValid());
 	}
 
 	@Test
@@ -522,5 +718,48 @@ class SessionTest {
 		clock.pass(DEADLINE);
 		session.check();
 		assertFalse(usual.isValid() || lasting.isValid());
+	}
+
+	/** Waits for it as a caller does, with a limit that passes before anything is sent. */
+	private CompletableFuture<Hold> awaited(Hold hold) throws Exception {
+		CompletableFuture<Hold> result = new CompletableFuture<>();
+		new Thread(() -> {
+			try {
+				result.complete(session.await(hold, Duration.ofMillis(1)));
+			} catch (Throwable e) {
+				result.completeExceptionally(e);
+			}
+		}).start();
+		Db.until(() -> hold.impatient || result.isDone());
+		return result;
+	}
+
+	@Test
+	void aWaitShorterThanARoundTripAcquiresWhatIsFreeAndTakesNoPlace() throws Exception {
+		server.occupy("b");
+		List<Hold> holds = new ArrayList<>();
+		List<CompletableFuture<Hold>> results = new ArrayList<>();
+		server.loseRequest = sql -> true;
+		submit("x");
+		for (String name : List.of("a", "b", "c")) {
+			holds.add(submit(name));
+			results.add(awaited(holds.get(holds.size() - 1)));
+		}
+		ExecutionException error = assertThrows(ExecutionException.class, () -> results.get(2).get(20, TimeUnit.SECONDS));
+		assertEquals(Status.NOT_ACQUIRED, ((LockException) error.getCause()).status());
+		assertTrue(error.getCause().getMessage().contains("has not answered in time"));
+		assertEquals(View.OVER, holds.get(0).view);
+
+		server.loseRequest = sql -> false;
+		settle();
+		holds.clear();
+		together(() -> {
+			for (String name : List.of("a", "b"))
+				holds.add(submit(name));
+			holds.forEach(hold -> hold.impatient = true);
+		});
+		assertTrue(holds.get(0).isValid());
+		assertEquals(Status.NOT_ACQUIRED, holds.get(1).decided.join().status());
+		assertEquals(1, server.rows.values().stream().filter(row -> row.name.equals("b")).count());
 	}
 }
