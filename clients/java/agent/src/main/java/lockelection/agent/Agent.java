@@ -226,7 +226,7 @@ public final class Agent {
 		String dsn = text(command, "dsn");
 		LockElection session;
 		try {
-			session = LockElection.connect(command.get("raw").getAsBoolean() ? dsn : url(dsn), options);
+			session = LockElection.connect(command.has("raw") && command.get("raw").getAsBoolean() ? dsn : url(dsn), options);
 		} catch (RuntimeException e) {
 			StringWriter shown = new StringWriter();
 			e.printStackTrace(new PrintWriter(shown));
