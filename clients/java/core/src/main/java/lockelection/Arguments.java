@@ -20,6 +20,8 @@ final class Arguments {
 	/** Of a TTL, and of a hold_for. */
 	private static final Duration LONGEST = Duration.ofDays(24);
 
+	private static final Duration ENDLESS = Duration.ofDays(100 * 365);
+
 	private Arguments() {
 	}
 
@@ -107,6 +109,21 @@ final class Arguments {
 		if (limit != null && limit.isNegative())
 			throw invalid(what + " is " + limit + ": it is zero or more");
 		return limit;
+	}
+
+	/** Of a limit of time; one that is very long is as good as none. */
+	static long nanos(Duration limit) {
+		return bounded(limit).toNanos();
+	}
+
+	static String milliseconds(Duration duration) {
+		return bounded(duration).toMillis() + " ms";
+	}
+
+	private static Duration bounded(Duration duration) {
+		if (duration.compareTo(ENDLESS) > 0)
+			return ENDLESS;
+		return duration.compareTo(ENDLESS.negated()) < 0 ? ENDLESS.negated() : duration;
 	}
 
 	/** In quotes, cut, and with escapes for what a log would not show. */

@@ -39,7 +39,12 @@ interface Clock {
 			this.wallMillis = wallMillis;
 		}
 
-		/** Nanoseconds that have passed since. */
+		/** So much later. */
+		Moment plus(long later) {
+			return new Moment(clock, nanos + later, wallMillis + TimeUnit.NANOSECONDS.toMillis(later));
+		}
+
+		/** Nanoseconds that have passed since; negative: it is to come. */
 		long passed() {
 			long wall = TimeUnit.MILLISECONDS.toNanos(clock.wallMillis() - wallMillis);
 			return Math.max(clock.nanos() - nanos, wall);

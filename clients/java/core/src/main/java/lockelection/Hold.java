@@ -102,14 +102,11 @@ public class Hold implements AutoCloseable {
 	 */
 	public final void onLost(Runnable action) {
 		Arguments.given(action, "the action");
-		session.lock();
-		try {
+		try (Session.Locked locked = session.lock()) {
 			if (view != View.OVER)
 				onLost.add(action);
 			else if (isLost())
 				session.tell(action);
-		} finally {
-			session.unlock();
 		}
 	}
 

@@ -24,7 +24,7 @@ final class Lease {
 			+ " pg_catalog.floor(pg_catalog.date_part('epoch', validity) OPERATOR(pg_catalog.*) 1000)::bigint,"
 			+ " incarnation, news, complete, channel"
 			+ " FROM %s.lease_sync(?, ?, ?::bigint, ?::bigint, pg_catalog.array_replace(?::text[], ?::text, NULL::text),"
-			+ " NULLIF(?::text, '')::interval)";
+			+ " ?::interval)";
 	private static final int ITEM = 0, EVENT = 1, KIND = 2, NAME = 3, TOKEN = 4, OWNER = 5, REASON = 6, SQLSTATE = 7,
 			MESSAGE = 8, DETAIL = 9, HINT = 10, VALIDITY = 11, INCARNATION = 12, NEWS = 13, COMPLETE = 14, CHANNEL = 15;
 	private static final int MOST_ITEMS = 128;
@@ -37,10 +37,9 @@ final class Lease {
 	final Duration ttl;
 	private final long ttlNanos;
 	private final Session session;
-	/** The renewal whose validity ends last; null: the server has told nothing certain yet. */
-	private volatile Promise promise;
-	/** The end of the TTL after the grant. */
-	private volatile Promise born;
+	/** The latest end of all renewals; null: the server has told nothing certain yet. Then it ends a TTL after the grant. */
+	private volatile Moment deadline;
+	private volatile Moment born;
 	volatile boolean ended;
 	/** 0: not granted yet. */
 	volatile long id;
@@ -71,7 +70,7 @@ final class Lease {
 	Lease(Session session, Duration ttl) {
 		this.session = session;
 		this.ttl = ttl;
-		ttlNanos = Session.nanos(ttl);
+		ttlNanos = Arguments.nanos(ttl);
 	}
 
 	/** What one call asks for. */
@@ -85,35 +84,21 @@ final class Lease {
 
 	// --- the deadline ---
 
-	private static final class Promise {
-		private final Moment sent;
-		private final long nanos;
-
-		Promise(Moment sent, long nanos) {
-			this.sent = sent;
-			this.nanos = nanos;
-		}
-
-		long left() {
-			return nanos - sent.passed();
-		}
-	}
-
-	/** What a lease has from its sending: so much, less the margin. */
-	private Promise promise(Moment sent, long validityNanos) {
-		return new Promise(sent, Math.min(validityNanos, ttlNanos) - Math.min(ttlNanos / 20, SECOND));
+	/** When a renewal ends: the validity after its sending, less the margin. */
+	private Moment end(Moment sent, long validityNanos) {
+		return sent.plus(Math.min(validityNanos, ttlNanos) - Math.min(ttlNanos / 20, SECOND));
 	}
 
 	void granted(long number, Moment sent) {
-		born = promise(sent, ttlNanos);
+		born = end(sent, ttlNanos);
 		id = number;
 	}
 
 	/** What the lease would have left if the server crashed now counts from the sending. Less takes nothing back. */
 	private void renewed(Moment sent, long validityNanos) {
-		Promise next = promise(sent, validityNanos);
-		if (promise == null || next.left() > promise.left())
-			promise = next;
+		Moment next = end(sent, validityNanos);
+		if (deadline == null || next.passed() < deadline.passed())
+			deadline = next;
 		renewAt = session.at(sent) + Session.jitter(Math.min(ttlNanos / 3, Math.max(validityNanos / 3, longestPause())));
 	}
 
@@ -124,14 +109,14 @@ final class Lease {
 
 	/** Nanoseconds to the deadline; at most 0 if it has passed, or nothing is certain yet. */
 	long left() {
-		Promise latest = promise;
-		return ended || latest == null ? 0 : latest.left();
+		Moment latest = deadline;
+		return ended || latest == null ? 0 : -latest.passed();
 	}
 
 	/** Nanoseconds until it is lost. A lease of which nothing was ever certain ends at its TTL. */
 	long life() {
-		Promise latest = promise == null ? born : promise;
-		return latest == null ? Long.MAX_VALUE : latest.left();
+		Moment latest = deadline == null ? born : deadline;
+		return latest == null ? Long.MAX_VALUE : -latest.passed();
 	}
 
 	/** How long a statement may take. */
@@ -189,7 +174,7 @@ final class Lease {
 				&& turn.items.stream().allMatch(item -> !item.asks() && item.value == null);
 		look = false;
 		turn.arguments = new Object[] {id, ++call, text(incarnation), text(news), texts(turn.items), session.owner,
-				turn.silent ? "" : waitMillis + " ms"};
+				turn.silent ? null : waitMillis + " ms"};
 		return turn;
 	}
 
@@ -425,8 +410,8 @@ final class Lease {
 	/** A grant is told when it is durable, and so is its lease. */
 	private void held(Hold hold) {
 		leaveQueue(hold);
-		if (promise == null)
-			promise = born;
+		if (deadline == null)
+			deadline = born;
 		hold.view = View.HELD;
 		session.held++;
 		session.answered++;
@@ -480,7 +465,7 @@ final class Lease {
 		hold.giving = hold.request.names.size();
 		for (String name : hold.request.names)
 			queue.addFirst(new Item(hold.request.isTerm() ? "resign" : "release", List.of(name), Long.toString(hold.token),
-					hold.holdFor == null ? null : Session.milliseconds(hold.holdFor), hold));
+					hold.holdFor == null ? null : Arguments.milliseconds(hold.holdFor), hold));
 	}
 
 	/** Ends a request of which the server has nothing. */

@@ -332,7 +332,7 @@ public final class LockElection implements AutoCloseable {
 	 */
 	public void checkHoldFor(String name, Duration holdFor) throws InterruptedException {
 		Session on = session;
-		on.ask(on.lease, Request.exclusive(name), "release", "0", Session.milliseconds(Arguments.holdFor(holdFor))); // of nothing
+		on.ask(on.lease, Request.exclusive(name), "release", "0", Arguments.milliseconds(Arguments.holdFor(holdFor))); // of nothing
 	}
 
 	// --- elections ---
@@ -451,7 +451,7 @@ public final class LockElection implements AutoCloseable {
 	 */
 	public boolean close(Duration limit) {
 		Arguments.limit(Arguments.given(limit, "the limit"), "the limit");
-		long until = System.nanoTime() + Session.nanos(limit);
+		long until = System.nanoTime() + Arguments.nanos(limit);
 		closed = true;
 		List<Candidacy> standing = new ArrayList<>(candidacies);
 		standing.forEach(Candidacy::stop);

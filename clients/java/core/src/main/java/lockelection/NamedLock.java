@@ -108,8 +108,8 @@ public final class NamedLock implements Lock {
 	 */
 	public boolean tryLock(Duration wait, Duration ttl) throws InterruptedException {
 		check(ttl);
-		long until = System.nanoTime() + Session.nanos(Arguments.given(wait, "the wait"));
-		if (!local.tryLock(Session.nanos(wait), TimeUnit.NANOSECONDS))
+		long until = System.nanoTime() + Arguments.nanos(Arguments.given(wait, "the wait"));
+		if (!local.tryLock(Arguments.nanos(wait), TimeUnit.NANOSECONDS))
 			return false;
 		try {
 			acquire(ttl, wait.isZero() || wait.isNegative() ? Duration.ZERO : Duration.ofNanos(Math.max(1, until - System.nanoTime())));

@@ -5,11 +5,9 @@ import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
-import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
@@ -32,7 +30,6 @@ import lockelection.LockException.Status;
 final class Session {
 	private static final long MILLISECOND = 1_000_000L;
 	private static final long SECOND = 1000 * MILLISECOND;
-	private static final Duration LONGEST = Duration.ofDays(100 * 365);
 	private static final long CONNECT_MILLIS = 5000;
 	private static final long PAUSE = 50 * MILLISECOND;
 	/** A turn that takes longer is not made by a caller the next time: nothing could interrupt it. */
@@ -44,8 +41,6 @@ final class Session {
 	/** Between two looks at what waits, or is observed: where LISTEN works, and where it does not. */
 	private static final long LOOK = 5 * SECOND;
 	private static final long DEAF_LOOK = 250 * MILLISECOND;
-	/** LISTEN goes on after the last wait, for the next one may come soon. */
-	private static final long LINGER = SECOND;
 
 	final Lease lease;
 	final String owner;
@@ -64,6 +59,7 @@ final class Session {
 	private final List<Long> revocations = new ArrayList<>();
 	private final Deque<Operation> operations = new ArrayDeque<>();
 	private final List<Observer> observers = new ArrayList<>();
+	private final Channels channels = new Channels(leases.values(), observers);
 	private final Thread worker;
 	private final Thread watcher;
 	private volatile State state = State.SUSPENDED;
@@ -82,12 +78,6 @@ final class Session {
 	private boolean others;
 	private long requests;
 	private long lastEvent;
-	/** The channels of LISTEN, whether the connection has notified itself, and whether it has heard anything. */
-	private final Set<String> listening = new HashSet<>();
-	private boolean tested;
-	private boolean hears;
-	/** LISTEN does not work. */
-	private boolean deaf;
 	private int failures;
 	/** Why there is no connection, or no renewal. */
 	private volatile String trouble;
@@ -127,8 +117,7 @@ final class Session {
 
 	/** Connects, and grants the lease. An error is told at once. */
 	void open() {
-		lock();
-		try {
+		try (Locked locked = lock()) {
 			connect();
 			grant(lease);
 			state = State.CONNECTED;
@@ -136,8 +125,6 @@ final class Session {
 		} catch (SQLException e) {
 			disconnect();
 			throw LockException.of(e);
-		} finally {
-			unlock();
 		}
 	}
 
@@ -148,8 +135,15 @@ final class Session {
 
 	// --- the lock, and what is told after it ---
 
-	void lock() {
+	/** The lock, while a block runs. */
+	interface Locked extends AutoCloseable {
+		@Override
+		void close();
+	}
+
+	Locked lock() {
 		lock.lock();
+		return this::unlock;
 	}
 
 	void unlock() {
@@ -246,8 +240,7 @@ final class Session {
 
 	/** Requests that are submitted at once travel together. */
 	List<Hold> submit(List<Request> requests, boolean attempt) {
-		lock();
-		try {
+		try (Locked locked = lock()) {
 			checkOpen();
 			List<Hold> holds = new ArrayList<>();
 			for (Request request : requests) {
@@ -258,8 +251,6 @@ final class Session {
 			if (!holds.isEmpty())
 				join(holds.get(0).lease);
 			return holds;
-		} finally {
-			unlock();
 		}
 	}
 
@@ -272,15 +263,12 @@ final class Session {
 	void ask(Lease on, Request request, String action, String number, String value) throws InterruptedException {
 		Hold asked = new Hold(this, on, request, true);
 		asked.ask = new Item(action, request.names, number, value, asked);
-		lock();
-		try {
+		try (Locked locked = lock()) {
 			checkOpen();
 			if (on.ended)
 				throw LockException.of(Status.LOST, "its lease has ended");
 			enqueue(asked);
 			join(on);
-		} finally {
-			unlock();
 		}
 		await(asked, Duration.ofMillis(callMillis()));
 	}
@@ -296,66 +284,51 @@ final class Session {
 	 * taken any more.
 	 */
 	Hold await(Hold hold, Duration limit) throws InterruptedException {
-		LockException error;
+		long most = limit == null ? Long.MAX_VALUE : Arguments.nanos(limit);
+		long first = MILLISECOND * callMillis();
 		try {
-			long call = MILLISECOND * callMillis();
-			if (limit == null || isDecided(hold, nanos(limit)))
-				error = hold.decided.get();
-			else if (hasPlace(hold))
-				error = giveUp(hold, LockException.of(Status.NOT_ACQUIRED, hold.request + " was not granted in time"));
-			else if (isDecided(hold, call - nanos(limit)))
-				error = hold.decided.get();
-			else
-				error = giveUp(hold, LockException.of(hold.attempt ? Status.UNAVAILABLE : Status.NOT_ACQUIRED,
-						hold.request + ": the server has not answered in time" + why()));
+			if (!isDecided(hold, most) && (hasPlace(hold) || !isDecided(hold, first - most)))
+				giveUp(hold, LockException.of(hold.attempt ? Status.UNAVAILABLE : Status.NOT_ACQUIRED, hold.request
+						+ (hold.impatient ? ": the server has not answered in time" + why() : " was not granted in time")));
 		} catch (InterruptedException e) {
 			drop(hold);
 			throw e;
-		} catch (ExecutionException e) {
-			throw new IllegalStateException(e);
 		}
+		LockException error = hold.decided.getNow(null);
 		if (error != null)
 			throw LockException.again(error);
 		return hold;
 	}
 
-	private static boolean isDecided(Hold hold, long nanos) throws InterruptedException, ExecutionException {
+	private static boolean isDecided(Hold hold, long nanos) throws InterruptedException {
 		try {
 			hold.decided.get(nanos, TimeUnit.NANOSECONDS);
 			return true;
-		} catch (TimeoutException e) {
+		} catch (TimeoutException | ExecutionException e) {
 			return false;
 		}
 	}
 
 	/** Where it has none yet, it gets none any more. */
 	private boolean hasPlace(Hold hold) {
-		lock();
-		try {
+		try (Locked locked = lock()) {
 			hold.impatient = !hold.queued;
 			return hold.queued;
-		} finally {
-			unlock();
 		}
 	}
 
-	private LockException giveUp(Hold hold, LockException error) {
-		lock();
-		try {
+	private void giveUp(Hold hold, LockException error) {
+		try (Locked locked = lock()) {
 			if (hold.view == View.WAITING || error.status() == Status.CANCELED) {
 				hold.lease.finish(hold, error);
 				wake();
 			}
-			return hold.failure;
-		} finally {
-			unlock();
 		}
 	}
 
 	/** False: it had been lost before. */
 	boolean release(Hold hold, Duration holdFor) {
-		lock();
-		try {
+		try (Locked locked = lock()) {
 			checkDeadlines();
 			if (hold.view == View.HELD) {
 				try {
@@ -370,21 +343,16 @@ final class Session {
 				join(hold.lease);
 			}
 			return !hold.isLost();
-		} finally {
-			unlock();
 		}
 	}
 
 	/** Runs a statement that only reads. Waits at most as long as a statement may take. */
 	List<Object[]> run(String sql, Object... arguments) throws InterruptedException {
 		Operation operation = new Operation(sql, arguments);
-		lock();
-		try {
+		try (Locked locked = lock()) {
 			checkOpen();
 			operations.add(operation);
 			wake();
-		} finally {
-			unlock();
 		}
 		try {
 			return operation.answer.get(callMillis(), TimeUnit.MILLISECONDS);
@@ -398,8 +366,7 @@ final class Session {
 	}
 
 	void observe(Observer observer, boolean add) {
-		lock();
-		try {
+		try (Locked locked = lock()) {
 			observers.remove(observer);
 			if (add) {
 				observer.channel = null;
@@ -408,8 +375,6 @@ final class Session {
 				observers.add(observer);
 			}
 			wake();
-		} finally {
-			unlock();
 		}
 	}
 
@@ -419,24 +384,21 @@ final class Session {
 
 	/** Gives all back and revokes the leases. True if the server has confirmed that in time. */
 	boolean close(Duration limit) {
-		lock();
-		try {
+		try (Locked locked = lock()) {
 			if (!closing) {
 				closing = true;
-				closeUntil = now() + nanos(limit);
+				closeUntil = now() + Arguments.nanos(limit);
 				LockException canceled = LockException.of(Status.CANCELED, "the session was closed");
 				leases.values().forEach(l -> l.finishAll(canceled));
 				end = canceled;
 				set(State.ENDED);
 				wake();
 			}
-		} finally {
-			unlock();
 		}
 		Thread self = Thread.currentThread();
 		if (self == worker || self == watcher)
 			return false; // by a listener, in an executor that runs it there: the worker goes on when it returns
-		join(worker, Math.max(1, TimeUnit.NANOSECONDS.toMillis(nanos(limit))));
+		join(worker, Math.max(1, TimeUnit.NANOSECONDS.toMillis(Arguments.nanos(limit))));
 		if (worker.isAlive()) {
 			Wire hanging = wire;
 			if (hanging != null)
@@ -465,15 +427,12 @@ final class Session {
 
 	/** The server has said that it is not held. What is left of several is given back. */
 	void lost(Hold hold, LockException why) {
-		lock();
-		try {
+		try (Locked locked = lock()) {
 			if (hold.view == View.HELD) {
 				hold.lease.finish(hold, why);
 				hold.lease.look = true;
 				wake();
 			}
-		} finally {
-			unlock();
 		}
 	}
 
@@ -488,11 +447,8 @@ final class Session {
 
 	/** What has passed its deadline is told lost. */
 	void check() {
-		lock();
-		try {
+		try (Locked locked = lock()) {
 			checkDeadlines();
-		} finally {
-			unlock();
 		}
 	}
 
@@ -554,26 +510,20 @@ final class Session {
 	}
 
 	private void abandon() {
-		lock();
-		try {
+		try (Locked locked = lock()) {
 			finished = true;
 			lose(lease, LockException.of(Status.LOST, "the session's thread has ended"), false);
 			disconnect();
-		} finally {
-			unlock();
 		}
 	}
 
 	private void pause(long nanos) {
-		lock();
-		try {
+		try (Locked locked = lock()) {
 			restsUntil = now() + nanos;
 			if (!dirty)
 				work.awaitNanos(nanos);
 		} catch (InterruptedException e) {
 			// close() ends a connection attempt so, and then looks again
-		} finally {
-			unlock();
 		}
 	}
 
@@ -584,8 +534,7 @@ final class Session {
 			Wire stuck = stuck();
 			if (stuck != null)
 				stuck.abort();
-			lock();
-			try {
+			try (Locked locked = lock()) {
 				long left = SECOND;
 				for (Lease l : leases.values())
 					left = Math.min(left, Math.min(l.life(), l.ttl.toNanos() / 10));
@@ -593,26 +542,20 @@ final class Session {
 					tick.awaitNanos(Math.max(left, MILLISECOND));
 			} catch (InterruptedException e) {
 				// nobody interrupts it
-			} finally {
-				unlock();
 			}
 		}
 	}
 
 	/** The connection on which a caller makes a turn that takes long, and that the caller is to leave. */
 	Wire stuck() {
-		lock();
-		try {
+		try (Locked locked = lock()) {
 			return maker != null && maker.isInterrupted() && now() - madeSince > INTERRUPTIBLE ? wire : null;
-		} finally {
-			unlock();
 		}
 	}
 
 	/** Does the most urgent thing. Returns the nanoseconds until there may be more; -1: never. */
 	long step() {
-		lock();
-		try {
+		try (Locked locked = lock()) {
 			dirty = false;
 			restsUntil = Long.MAX_VALUE;
 			checkDeadlines();
@@ -627,19 +570,17 @@ final class Session {
 				reconnect();
 				return 0;
 			}
-			if (hopes())
+			if (channels.hopes())
 				hear(0);
 			if (wire == null || use(now))
 				return 0;
 			long rest = Math.max(next(now) - now, MILLISECOND / 10);
-			if (!hopes() || held > 0 || rest < MILLISECOND)
+			if (!channels.hopes() || held > 0 || rest < MILLISECOND)
 				return rest;
 			hear(rest); // nothing is released soon: waits for a notification, and callers for the end of that
 			return 1;
 		} catch (SQLException e) {
 			return wire == null ? 0 : PAUSE;
-		} finally {
-			unlock();
 		}
 	}
 
@@ -650,16 +591,12 @@ final class Session {
 		if (wire == null)
 			return retryAt;
 		long next = operations.isEmpty() && revocations.isEmpty() ? Long.MAX_VALUE : 0;
-		for (Lease l : leases.values()) {
+		for (Lease l : leases.values())
 			next = Math.min(next, due(l));
-			if (l.waiting == 0 && listening.contains(l.channel))
-				next = Math.min(next, l.waitedAt + LINGER);
-		}
 		for (Observer observer : observers)
 			next = observer.busy ? next : Math.min(next, observer.dueAt);
-		if (!deaf && !wanted(now).equals(listening))
-			return 0;
-		return hopes() ? Math.min(next, now + Math.max(MILLISECOND, Math.min(HEAR, (now - lastEvent) / 8))) : next;
+		next = Math.min(next, channels.due(now));
+		return channels.hopes() ? Math.min(next, now + Math.max(MILLISECOND, Math.min(HEAR, (now - lastEvent) / 8))) : next;
 	}
 
 	/** Locked. When the next turn of a lease is due; after a failure that is a renewal. */
@@ -671,7 +608,7 @@ final class Session {
 		long due = Math.min(l.renewAt, l.due());
 		if (l.waiting == 0)
 			return due;
-		return Math.min(due, l.lastAt + (hears && listening.contains(l.channel) ? LOOK : DEAF_LOOK));
+		return Math.min(due, l.lastAt + (channels.announces(l) ? LOOK : DEAF_LOOK));
 	}
 
 	/** Locked at entry and exit. Uses the connection for the most urgent thing. False: there is none. */
@@ -845,7 +782,7 @@ final class Session {
 		}
 		wire = made;
 		schema = made.schema();
-		deaf = made.pooled();
+		channels.reset(made.pooled());
 		leases.values().forEach(l -> l.renewAt = 0);
 	}
 
@@ -864,8 +801,7 @@ final class Session {
 		if (wire != null)
 			wire.abort();
 		wire = null;
-		listening.clear();
-		tested = hears = false;
+		channels.reset(false);
 		retryAt = failed();
 		if (state == State.CONNECTED)
 			set(State.SUSPENDED);
@@ -873,52 +809,17 @@ final class Session {
 
 	// --- notifications, which only say that there may be news ---
 
-	/** Locked. May a notification come that anybody waits for? */
-	private boolean hopes() {
-		return !listening.isEmpty()
-				&& (!observers.isEmpty() || leases.values().stream().anyMatch(l -> l.waiting > 0 && listening.contains(l.channel)));
-	}
-
-	/** Locked. What to listen to. */
-	private Set<String> wanted(long now) {
-		Set<String> wanted = new HashSet<>();
-		for (Lease l : leases.values()) {
-			if (l.channel != null && (l.waiting > 0 || now < l.waitedAt + LINGER))
-				wanted.add(l.channel);
-		}
-		for (Observer observer : observers) {
-			if (observer.channel != null)
-				wanted.add(observer.channel);
-		}
-		return wanted;
-	}
-
-	/** Locked at entry and exit. LISTEN and UNLISTEN for all that has changed; the first time the connection notifies itself. */
+	/** Locked at entry and exit. */
 	private boolean listen(long now) throws SQLException {
-		Set<String> wanted = wanted(now);
-		if (deaf || wanted.equals(listening))
+		if (channels.due(now) > now)
 			return false;
-		StringBuilder sql = new StringBuilder();
-		Set<String> fresh = new HashSet<>(wanted);
-		fresh.removeAll(listening);
-		fresh.forEach(channel -> sql.append("LISTEN ").append(channel).append(';'));
-		listening.removeAll(wanted);
-		listening.forEach(channel -> sql.append("UNLISTEN ").append(channel).append(';'));
-		if (!tested && !fresh.isEmpty())
-			sql.append("SET LOCAL synchronous_commit = off; NOTIFY ").append(fresh.iterator().next());
-		tested |= !fresh.isEmpty();
-		listening.clear();
-		listening.addAll(wanted);
 		try {
-			ask(sql.toString());
+			ask(channels.change(now));
 		} catch (SQLException e) {
-			deaf = true; // it is refused
-			listening.clear();
 			if (wire == null)
 				throw e;
+			channels.refused();
 		}
-		leases.values().forEach(l -> l.look |= l.waiting > 0); // granted before
-		observers.forEach(observer -> observer.dueAt = fresh.contains(observer.channel) ? 0 : observer.dueAt);
 		return true;
 	}
 
@@ -941,11 +842,7 @@ final class Session {
 			disconnect();
 		if (!heard.isEmpty())
 			lastEvent = now();
-		for (String channel : heard) {
-			hears = true;
-			leases.values().forEach(l -> l.look |= channel.equals(l.channel));
-			observers.forEach(observer -> observer.dueAt = channel.equals(observer.channel) ? 0 : observer.dueAt);
-		}
+		heard.forEach(channels::heard);
 	}
 
 	/** Locked at entry and exit. Reads for the first observer that is due. */
@@ -953,8 +850,8 @@ final class Session {
 		Observer observer = observers.stream().filter(one -> !one.busy && now >= one.dueAt).findFirst().orElse(null);
 		if (observer == null)
 			return false;
-		observer.dueAt = now + jitter(deaf ? 4 * DEAF_LOOK : LOOK);
-		if (observer.channel == null && !deaf)
+		observer.dueAt = now + jitter(channels.deaf ? 4 * DEAF_LOOK : LOOK);
+		if (observer.channel == null && !channels.deaf)
 			observer.channel = (String) ask("SELECT %s.observe_election(?)", observer.election).get(0)[0];
 		List<Object[]> rows = ask(observer.sql(), observer.arguments());
 		if (rows.isEmpty() || !observers.contains(observer)) {
@@ -979,7 +876,7 @@ final class Session {
 	/** Locked at entry and exit. */
 	private void grant(Lease l) throws SQLException {
 		Moment sent = clock.now();
-		l.granted((Long) ask("SELECT %s.grant_lease(?::interval, ?, ?::interval)", milliseconds(l.ttl),
+		l.granted((Long) ask("SELECT %s.grant_lease(?::interval, ?, ?::interval)", Arguments.milliseconds(l.ttl),
 				owner.substring(0, owner.length() - 1), callMillis() / 2 + " ms").get(0)[0], sent);
 		if (l.ended)
 			revocations.add(l.id); // nobody waits for it any more
@@ -996,21 +893,6 @@ final class Session {
 			if (wire != null && !error.passes())
 				endLease(l, error, true);
 		}
-	}
-
-	/** Of a limit of time; one that is very long is as good as none. */
-	static long nanos(Duration limit) {
-		return bounded(limit).toNanos();
-	}
-
-	static String milliseconds(Duration duration) {
-		return bounded(duration).toMillis() + " ms";
-	}
-
-	private static Duration bounded(Duration duration) {
-		if (duration.compareTo(LONGEST) > 0)
-			return LONGEST;
-		return duration.compareTo(LONGEST.negated()) < 0 ? LONGEST.negated() : duration;
 	}
 
 	/** Locked at entry and exit. */
@@ -1067,7 +949,7 @@ final class Session {
 			}
 			while (inTime && wire != null && !revocations.isEmpty())
 				revoke();
-			if (inTime && wire != null && !listening.isEmpty())
+			if (inTime && wire != null && channels.isUsed())
 				ask("UNLISTEN *");
 		} catch (SQLException e) {
 			if (closing && now() < closeUntil)

@@ -226,7 +226,7 @@ final class FakeServer implements Wire.Connector {
 			isNew = (Long) arguments[1] > calls.getOrDefault(lease, 0L) && (known || arguments[2] == null);
 			seen = known ? Long.parseLong((String) arguments[3]) : 0;
 			items = (String[]) arguments[4];
-			silent = arguments[6].equals("");
+			silent = arguments[6] == null;
 			this.withheld = withheld;
 			if (isNew)
 				calls.put(lease, (Long) arguments[1]);
