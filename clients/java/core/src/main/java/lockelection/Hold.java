@@ -25,6 +25,7 @@ public class Hold implements AutoCloseable {
 	final Lease lease;
 	final Request request;
 	final boolean attempt;
+	final long askedAt = System.nanoTime();
 	/** Null when granted, else why it was not. */
 	final CompletableFuture<LockException> decided = new CompletableFuture<>();
 	/** Null: released; else why not. */
@@ -163,11 +164,12 @@ public class Hold implements AutoCloseable {
 	 * @throws LockException UNKNOWN as {@link #release()}; INVALID, LIMIT: it is released, but not closed
 	 */
 	public boolean release(Duration holdFor) {
+		long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(session.callMillis());
 		if (!session.release(this, holdFor))
 			return false;
 		LockException error;
 		try {
-			error = released.get(session.callMillis(), TimeUnit.MILLISECONDS);
+			error = released.get(until - System.nanoTime(), TimeUnit.NANOSECONDS);
 		} catch (InterruptedException e) {
 			Thread.currentThread().interrupt();
 			return true;

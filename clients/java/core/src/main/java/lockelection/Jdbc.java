@@ -20,9 +20,7 @@ import org.postgresql.PGNotification;
 final class Jdbc implements Wire {
 	/** What has to be known of the server, in one round trip. */
 	private static final String INFO = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(),"
-			+ " pg_catalog.pg_backend_pid(), COALESCE((SELECT s.ssl FROM pg_catalog.pg_stat_ssl s"
-			+ " WHERE s.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()), true)"
-			+ " FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
+			+ " pg_catalog.pg_backend_pid() FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
 			+ " ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') ON true";
 	/** What a prepared statement has behind a pooler, or where the function has changed. */
 	private static final Set<String> NOT_PREPARED = Set.of("26000", "42P05", "0A000");
@@ -32,7 +30,6 @@ final class Jdbc implements Wire {
 	private final PGConnection postgres;
 	private String schema;
 	private final boolean pooled;
-	private final boolean encrypted;
 	/** As the pool had them. */
 	private final boolean autoCommit;
 	private final int networkTimeout;
@@ -51,7 +48,6 @@ final class Jdbc implements Wire {
 		if ((Boolean) info[1])
 			throw new SQLException("the server is a standby", "25006");
 		schema = (String) info[0];
-		encrypted = (Boolean) info[3];
 		pooled = postgres == null || postgres.getBackendPID() != (Integer) info[2];
 		prepareThreshold = postgres == null ? 0 : postgres.getPrepareThreshold();
 		// a pooler gives each statement to another backend, which does not know what was prepared
@@ -191,11 +187,9 @@ final class Jdbc implements Wire {
 			statement.setObject(at, value);
 	}
 
-	/** What is encrypted does not show that it has come: reading waits for a millisecond. */
 	@Override
 	public List<String> notifications(int waitMillis) throws SQLException {
-		int wait = encrypted ? Math.max(1, waitMillis) : waitMillis;
-		PGNotification[] heard = wait > 0 ? postgres.getNotifications(wait) : postgres.getNotifications();
+		PGNotification[] heard = postgres.getNotifications(waitMillis);
 		List<String> channels = new ArrayList<>();
 		for (int i = 0; heard != null && i < heard.length; i++)
 			channels.add(heard[i].getName());

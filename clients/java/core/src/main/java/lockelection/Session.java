@@ -36,7 +36,11 @@ final class Session {
 	private static final long SLOW = 100 * MILLISECOND;
 	/** After this time the interrupt of a caller ends its turn, with the connection. */
 	private static final long INTERRUPTIBLE = 200 * MILLISECOND;
-	/** The driver cannot be woken up while it waits for a notification, so it is asked: at most this late. */
+	/**
+	 * The driver cannot be woken up while it waits for a notification, and takes a millisecond to see that there is none.
+	 * The worker waits so long at a time, where nothing is held and callers have just entered a queue. Otherwise the next
+	 * call may come soon, and its reply has all news: it looks only when so long nothing has come.
+	 */
 	private static final long HEAR = 10 * MILLISECOND;
 	/** Between two looks at what waits, or is observed: where LISTEN works, and where it does not. */
 	private static final long LOOK = 5 * SECOND;
@@ -77,7 +81,8 @@ final class Session {
 	private boolean slow;
 	private boolean others;
 	private long requests;
-	private long lastEvent;
+	/** When to wait for notifications, if any may come. */
+	private long hearAt;
 	private int failures;
 	/** Why there is no connection, or no renewal. */
 	private volatile String trouble;
@@ -287,7 +292,7 @@ final class Session {
 		long most = limit == null ? Long.MAX_VALUE : Arguments.nanos(limit);
 		long first = MILLISECOND * callMillis();
 		try {
-			if (!isDecided(hold, most) && (hasPlace(hold) || !isDecided(hold, first - most)))
+			if (!isDecided(hold, most) && (hasPlace(hold) || !isDecided(hold, Math.max(first, most))))
 				giveUp(hold, LockException.of(hold.attempt ? Status.UNAVAILABLE : Status.NOT_ACQUIRED, hold.request
 						+ (hold.impatient ? ": the server has not answered in time" + why() : " was not granted in time")));
 		} catch (InterruptedException e) {
@@ -300,9 +305,10 @@ final class Session {
 		return hold;
 	}
 
+	/** Within this time after it was asked for. */
 	private static boolean isDecided(Hold hold, long nanos) throws InterruptedException {
 		try {
-			hold.decided.get(nanos, TimeUnit.NANOSECONDS);
+			hold.decided.get(Math.max(0, nanos - (System.nanoTime() - hold.askedAt)), TimeUnit.NANOSECONDS);
 			return true;
 		} catch (TimeoutException | ExecutionException e) {
 			return false;
@@ -570,21 +576,18 @@ final class Session {
 				reconnect();
 				return 0;
 			}
-			if (channels.hopes())
-				hear(0);
-			if (wire == null || use(now))
+			if (use(now))
 				return 0;
-			long rest = Math.max(next(now) - now, MILLISECOND / 10);
-			if (!channels.hopes() || held > 0 || rest < MILLISECOND)
-				return rest;
-			hear(rest); // nothing is released soon: waits for a notification, and callers for the end of that
-			return 1;
+			long rest = next(now) - now;
+			if (!channels.hopes() || now < hearAt)
+				return Math.max(MILLISECOND / 10, channels.hopes() ? Math.min(rest, hearAt - now) : rest);
+			return hear(held > 0 ? MILLISECOND : Math.max(MILLISECOND, Math.min(rest, HEAR))) ? 0 : 1;
 		} catch (SQLException e) {
 			return wire == null ? 0 : PAUSE;
 		}
 	}
 
-	/** Locked. When the worker has something to do. */
+	/** Locked. When the worker has something to do but to listen. */
 	private long next(long now) {
 		if (end != null)
 			return 0;
@@ -596,7 +599,7 @@ final class Session {
 		for (Observer observer : observers)
 			next = observer.busy ? next : Math.min(next, observer.dueAt);
 		next = Math.min(next, channels.due(now));
-		return channels.hopes() ? Math.min(next, now + Math.max(MILLISECOND, Math.min(HEAR, (now - lastEvent) / 8))) : next;
+		return next;
 	}
 
 	/** Locked. When the next turn of a lease is due; after a failure that is a renewal. */
@@ -670,6 +673,7 @@ final class Session {
 	 */
 	private void turn(Lease l, int itself) {
 		long before = answered;
+		long waited = waits();
 		Wire on = wire;
 		maker = itself == 0 ? null : Thread.currentThread();
 		madeSince = now();
@@ -688,6 +692,8 @@ final class Session {
 			l.failed(turn, error, on == wire);
 			if (on == wire)
 				notRenewed(l, error.getMessage());
+		} catch (RuntimeException e) {
+			lose(lease, LockException.of(Status.LOST, "a reply cannot be read: " + e), false);
 		} finally {
 			maker = null;
 		}
@@ -699,8 +705,13 @@ final class Session {
 			lock();
 			busy = false;
 		}
-		if (next(now()) < restsUntil)
+		hearAt = held == 0 && waits() > waited ? 0 : now() + HEAR;
+		if (next(now()) < restsUntil || channels.hopes() && hearAt < restsUntil)
 			wake();
+	}
+
+	private long waits() {
+		return leases.values().stream().mapToLong(l -> l.waiting).sum();
 	}
 
 	/** Locked. */
@@ -752,7 +763,6 @@ final class Session {
 		} finally {
 			lock();
 			busy = false;
-			lastEvent = now();
 			schema = on.schema();
 			checkDeadlines();
 		}
@@ -824,7 +834,7 @@ final class Session {
 	}
 
 	/** Locked at entry and exit, not in between. */
-	private void hear(long nanos) {
+	private boolean hear(long nanos) {
 		Wire on = wire;
 		List<String> heard = List.of();
 		boolean broken = false;
@@ -840,9 +850,9 @@ final class Session {
 		}
 		if (broken)
 			disconnect();
-		if (!heard.isEmpty())
-			lastEvent = now();
+		hearAt = held > 0 ? now() + HEAR : 0;
 		heard.forEach(channels::heard);
+		return !heard.isEmpty();
 	}
 
 	/** Locked at entry and exit. Reads for the first observer that is due. */
@@ -861,12 +871,12 @@ final class Session {
 		observer.busy = true;
 		tell(() -> {
 			observer.tell(rows);
-			lock();
-			observer.busy = false;
-			if (rows.size() == Observer.MOST)
-				observer.dueAt = 0;
-			wake();
-			unlock();
+			try (Locked locked = lock()) {
+				observer.busy = false;
+				if (rows.size() == Observer.MOST)
+					observer.dueAt = 0;
+				wake();
+			}
 		});
 		return true;
 	}

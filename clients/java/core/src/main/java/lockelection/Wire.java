@@ -14,7 +14,7 @@ interface Wire {
 	/** Runs one statement; %s is the extension's schema. An answer that does not come in time ends the connection. */
 	List<Object[]> query(long limitMillis, String sql, Object... arguments) throws SQLException;
 
-	/** The channels of notifications that have come since the last call. Waits for the first at most so long. */
+	/** The channels of notifications that have come since the last call. Waits for the first, at most so long, and at least 1 ms. */
 	List<String> notifications(int waitMillis) throws SQLException;
 
 	/** The extension's schema, quoted. */

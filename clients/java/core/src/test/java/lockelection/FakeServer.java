@@ -173,7 +173,7 @@ final class FakeServer implements Wire.Connector {
 			List<String> heard = new ArrayList<>(notifications);
 			notifications.clear();
 			if (heard.isEmpty())
-				clock.pass(waitMillis);
+				clock.pass(Math.max(1, waitMillis));
 			return heard;
 		}
 
