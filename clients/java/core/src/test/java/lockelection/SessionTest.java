@@ -502,6 +502,27 @@ class SessionTest {
 	}
 
 	@Test
+	void whatALeaseIsWorthBeforeAnythingIsCertainCountsFromItsSending() {
+		FakeServer slow = new FakeServer(clock);
+		slow.takesMillis = 700;
+		slow.validityMillis = null;
+		Session other = new Session(slow, new Options().ttl(Duration.ofMillis(TTL)), Runnable::run, clock);
+		other.open(); // two statements
+		assertEquals(DEADLINE - 1400, TimeUnit.NANOSECONDS.toMillis(other.lease.life()));
+	}
+
+	@Test
+	void aTtlThatIsRefusedBoundsNoOtherCall() {
+		long limit = session.callMillis();
+		server.refuse = sql -> sql.contains("grant_lease");
+		server.refusal = "53400";
+		Hold hold = session.submit(Request.exclusive("a").ttl(Duration.ofMillis(1000)), false);
+		settle();
+		assertEquals(Status.LIMIT, hold.decided.join().status());
+		assertEquals(limit, session.callMillis());
+	}
+
+	@Test
 	void releasesAloneWaitForNothingAndTellNothing() {
 		Hold hold = held("a");
 		Hold closed = held("b");
