@@ -39,7 +39,7 @@ import lockelection.LockException.Status;
  * ended, and stays so until {@link #reopen()}.
  *
  * <p>Calls throw {@link LockException}; a limit of time counts from the call. A call that waits ends by an interrupt,
- * and then nothing is held, and nothing waits.
+ * and then nothing is held, and nothing waits. If the server does not answer at the time, that takes up to a second.
  */
 public final class LockElection implements AutoCloseable {
 	private final Wire.Connector connector;

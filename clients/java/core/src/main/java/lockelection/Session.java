@@ -576,7 +576,7 @@ final class Session {
 				reconnect();
 				return 0;
 			}
-			if (use(now))
+			if (useFor(now))
 				return 0;
 			long rest = next(now) - now;
 			if (!channels.hopes() || now < hearAt)
@@ -615,7 +615,7 @@ final class Session {
 	}
 
 	/** Locked at entry and exit. Uses the connection for the most urgent thing. False: there is none. */
-	private boolean use(long now) throws SQLException {
+	private boolean useFor(long now) throws SQLException {
 		Lease first = lease;
 		for (Lease l : leases.values()) {
 			if (due(l) < due(first) || due(l) == due(first) && l.lastAt < first.lastAt)
@@ -736,13 +736,9 @@ final class Session {
 		return (long) (nanos * ThreadLocalRandom.current().nextDouble(0.9, 1.1));
 	}
 
-	/**
-	 * Locked at entry and exit, not in between. Where the connection ends in the middle of a statement, its outcome is not
-	 * known.
-	 */
+	/** Locked at entry and exit. Runs a statement. */
 	private List<Object[]> ask(String sql, Object... arguments) throws SQLException {
-		Wire on = wire;
-		if (on == null)
+		if (wire == null)
 			throw new SQLException("not connected", "08003");
 		checkDeadlines();
 		if (end != null && !windingUp)
@@ -750,12 +746,26 @@ final class Session {
 		long limit = callMillis();
 		if (end != null)
 			limit = Math.max(1, Math.min(limit, (closeUntil - now()) / MILLISECOND));
-		SQLException failure;
 		long most = limit;
+		return use(on -> on.query(most, sql, arguments));
+	}
+
+	/** What is done with the connection. */
+	private interface Use<T> {
+		T of(Wire wire) throws SQLException;
+	}
+
+	/**
+	 * Locked at entry and exit, not in between. Where the connection ends in the middle of a statement, its outcome is not
+	 * known.
+	 */
+	private <T> T use(Use<T> use) throws SQLException {
+		Wire on = wire;
+		SQLException failure;
 		busy = true;
 		unlock();
 		try {
-			return on.query(most, sql, arguments);
+			return use.of(on);
 		} catch (SQLException e) {
 			failure = e;
 		} catch (RuntimeException e) {
@@ -833,23 +843,9 @@ final class Session {
 		return true;
 	}
 
-	/** Locked at entry and exit, not in between. */
-	private boolean hear(long nanos) {
-		Wire on = wire;
-		List<String> heard = List.of();
-		boolean broken = false;
-		busy = true;
-		unlock();
-		try {
-			heard = on.notifications((int) (nanos / MILLISECOND));
-		} catch (SQLException | RuntimeException e) {
-			broken = true;
-		} finally {
-			lock();
-			busy = false;
-		}
-		if (broken)
-			disconnect();
+	/** Locked at entry and exit. False: nothing has come. */
+	private boolean hear(long nanos) throws SQLException {
+		List<String> heard = use(on -> on.notifications((int) (nanos / MILLISECOND)));
 		hearAt = held > 0 ? now() + HEAR : 0;
 		heard.forEach(channels::heard);
 		return !heard.isEmpty();
