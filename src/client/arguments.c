@@ -7,18 +7,104 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+/* --- objects --- */
+
+le_status
+le_check_pointer(const void *pointer, const char *what, le_error *error)
+{
+	return pointer != NULL ? le_error_clear(error) : le_error_set(error, LE_INVALID, "", "%s is NULL", what);
+}
+
+bool
+le_in_child(const le_session *s)
+{
+	return getpid() != s->process;
+}
+
+le_status
+le_check_session(const le_session *session, le_error *error)
+{
+	le_must(le_check_pointer(session, "session", error));
+	if (le_in_child(session))
+		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
+	return LE_OK;
+}
+
+le_status
+le_check_hold(const le_hold *hold, le_error *error)
+{
+	le_must(le_check_pointer(hold, "hold", error));
+	return le_check_session(hold->session, error);
+}
+
+/* --- structs of programs that were built with another version of the header --- */
+
+/* No struct grows beyond this: a larger size is one that was never set. */
+#define SIZE_MOST 65536
+
+le_status
+le_struct_check(const void *to, size_t least, const char *name, le_error *error)
+{
+	size_t given;
+
+	memcpy(&given, to, sizeof(given));
+	if (given < least || given > SIZE_MOST)
+		return le_error_set(error, LE_INVALID, "", "size of %s is not set", name);
+	return LE_OK;
+}
+
+/*
+ * Structs only grow at their end.  So a smaller one is the beginning of ours, and
+ * a larger one begins with ours.  Of a larger one the rest has to be zero: a
+ * member that the library does not know must not be asked for in vain.
+ */
+le_status
+le_struct_read(void *to, size_t size, const void *from, const char *name, le_error *error)
+{
+	size_t given;
+
+	le_must(le_struct_check(from, sizeof(given), name, error));
+	memcpy(&given, from, sizeof(given));
+	for (size_t i = size; i < given; i++)
+	{
+		if (((const char *) from)[i] != 0)
+			return le_error_set(error, LE_INVALID, "",
+								"%s has a member that is not zero, and that liblockelection %s does not know",
+								name, le_version());
+	}
+	memset(to, 0, size);
+	memcpy(to, from, given < size ? given : size);
+	memcpy(to, &size, sizeof(size));
+	return LE_OK;
+}
+
+/* Fills the caller's struct, as far as it goes; members that we do not have become zero. */
+void
+le_struct_write(void *to, const void *from, size_t size)
+{
+	size_t given;
+
+	memcpy(&given, to, sizeof(given));
+	memset(to, 0, given);
+	memcpy(to, from, given < size ? given : size);
+	memcpy(to, &given, sizeof(given));
+}
+
+/* --- texts and numbers --- */
 
 /* How many bytes the first character has; 0: they are no UTF-8. */
 static size_t
 utf8_length(const unsigned char *c)
 {
-	size_t length = c[0] < 0x80   ? 1
-					: c[0] < 0xc2 ? 0
-					: c[0] < 0xe0 ? 2
-					: c[0] < 0xf0 ? 3
-					: c[0] < 0xf5 ? 4
-								  : 0;
+	static const unsigned char first[] = {0x80, 0xc2, 0xe0, 0xf0, 0xf5};
+	static const size_t lengths[] = {1, 0, 2, 3, 4, 0};
+	size_t kind = 0, length;
 
+	while (kind < sizeof(first) && c[0] >= first[kind])
+		kind++;
+	length = lengths[kind];
 	for (size_t i = 1; i < length; i++)
 	{
 		if ((c[i] & 0xc0) != 0x80)
@@ -34,22 +120,20 @@ utf8_length(const unsigned char *c)
 le_status
 le_check_utf8(const char *what, const char *text, le_error *error)
 {
-	const unsigned char *c = (const unsigned char *) text;
-	size_t length;
+	const unsigned char *begin = (const unsigned char *) text, *c = begin;
 
-	while (*c != '\0')
+	for (size_t length; *c != '\0'; c += length)
 	{
 		length = utf8_length(c);
 		if (length == 0)
 			return le_error_set(error, LE_INVALID, "", "%s is not UTF-8: byte %d is 0x%02x", what,
-								(int) (c - (const unsigned char *) text) + 1, *c);
-		c += length;
+								(int) (c - begin) + 1, *c);
 	}
 	return LE_OK;
 }
 
-static le_status
-check_text(const char *what, const char *text, int max, le_error *error)
+le_status
+le_check_text(const char *what, const char *text, int max, le_error *error)
 {
 	if (text == NULL || text[0] == '\0')
 		return le_error_set(error, LE_INVALID, "", "%s is %s: 1 to %d bytes are allowed", what,
@@ -63,31 +147,24 @@ check_text(const char *what, const char *text, int max, le_error *error)
 le_status
 le_check_names(const char *const *names, int n, le_error *error)
 {
-	le_status status = LE_OK;
 	char what[24];
 
 	if (n < 1 || n > LE_NAMES_MAX)
 		return le_error_set(error, LE_INVALID, "", "n is %d: 1 to %d names are allowed", n, LE_NAMES_MAX);
-	if (names == NULL)
-		return le_error_set(error, LE_INVALID, "", "names is NULL");
-	for (int i = 0; i < n && status == LE_OK; i++)
+	le_must(le_check_pointer(names, "names", error));
+	for (int i = 0; i < n; i++)
 	{
 		snprintf(what, sizeof(what), "names[%d]", i);
-		status = check_text(what, names[i], LE_NAME_MAX, error);
+		le_must(le_check_text(what, names[i], LE_NAME_MAX, error));
 	}
-	return status;
+	return LE_OK;
 }
 
 le_status
-le_check_election(const char *election, le_error *error)
+le_check_candidacy(const char *election, const char *candidate, le_error *error)
 {
-	return check_text("election", election, LE_NAME_MAX, error);
-}
-
-le_status
-le_check_candidate(const char *candidate, le_error *error)
-{
-	return check_text("candidate", candidate, LE_CANDIDATE_MAX, error);
+	le_must(le_check_text("election", election, LE_NAME_MAX, error));
+	return le_check_text("candidate", candidate, LE_CANDIDATE_MAX, error);
 }
 
 le_status
@@ -117,13 +194,4 @@ le_check_how(const le_how *how, int n, le_error *error)
 							"how.until is %lld: 0 (no limit), and points of le_now() are allowed",
 							(long long) how->until);
 	return LE_OK;
-}
-
-/* A pointer that must not be NULL. */
-le_status
-le_check_pointer(const void *pointer, const char *what, le_error *error)
-{
-	if (pointer != NULL)
-		return LE_OK;
-	return le_error_set(error, LE_INVALID, "", "%s is NULL", what);
 }

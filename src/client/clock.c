@@ -1,11 +1,12 @@
 /*
  * clock.c
  *		Time: nanoseconds of a clock that goes on while the machine is
- *		suspended, and waiting by it.
+ *		suspended, and waiting by it; and pipes that end a wait.
  */
 #include "internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <time.h>
 #include <unistd.h>
@@ -119,11 +120,12 @@ le_cond_init(pthread_cond_t *cond)
 	pthread_condattr_t attr;
 	int rc = pthread_condattr_init(&attr);
 
-	if (rc != 0)
-		return rc;
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	rc = pthread_cond_init(cond, &attr);
-	pthread_condattr_destroy(&attr);
+	if (rc == 0)
+	{
+		pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+		rc = pthread_cond_init(cond, &attr);
+		pthread_condattr_destroy(&attr);
+	}
 	return rc;
 }
 
@@ -133,11 +135,6 @@ le_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
 	struct timespec t;
 	int64_t left;
 
-	if (until == LE_NEVER)
-	{
-		pthread_cond_wait(cond, lock);
-		return;
-	}
 	left = until - le_now_ns();
 	if (left <= 0)
 		return;
@@ -169,4 +166,42 @@ le_jitter(int64_t ns)
 	if (!le_random(&r, sizeof(r)))
 		r = (uint32_t) (le_now_ns() / 1000);
 	return ns - ns / 10 + ns / 5 / 1000 * (r % 1000);
+}
+
+/* --- pipes --- */
+
+bool
+le_pipe(int fds[2])
+{
+#ifdef __linux__
+	return pipe2(fds, O_CLOEXEC | O_NONBLOCK) == 0;
+#else
+	if (pipe(fds) != 0)
+		return false;
+	for (int i = 0; i < 2; i++)
+	{
+		fcntl(fds[i], F_SETFD, FD_CLOEXEC);
+		fcntl(fds[i], F_SETFL, O_NONBLOCK);
+	}
+	return true;
+#endif
+}
+
+/* A pipe that is full wakes just as well. */
+void
+le_wake(int fds[2])
+{
+	while (write(fds[1], "", 1) < 0 && errno == EINTR)
+		;
+}
+
+void
+le_drain(int fds[2])
+{
+	char buffer[64];
+	ssize_t n;
+
+	do
+		n = read(fds[0], buffer, sizeof(buffer));
+	while (n == (ssize_t) sizeof(buffer) || (n < 0 && errno == EINTR));
 }

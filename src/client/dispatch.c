@@ -1,8 +1,8 @@
 /*
  * dispatch.c
  *		The callback thread: calls the application, one call after the other,
- *		and watches the deadline while the network thread may hang in a name
- *		resolution.
+ *		reads for observers, and watches the deadline while the session thread
+ *		may hang in a name resolution.
  */
 #include "internal.h"
 
@@ -41,13 +41,12 @@ tell_renewed(le_session *s)
 
 /* Locked at entry and exit. */
 static void
-wait_for_work(le_session *s, int timer)
+wait_for_work(le_session *s, int timer, int64_t until)
 {
 	struct pollfd fd = {.fd = s->wake_dispatch[0], .events = POLLIN};
-	int state = atomic_load(&s->state);
-	bool alive = state == LE_CONNECTED || state == LE_SUSPENDED;
-	int64_t until = alive ? atomic_load(&s->deadline) : LE_NEVER;
 
+	if (le_is_alive(s))
+		le_sooner(&until, atomic_load(&s->deadline));
 	le_unlock(s);
 	le_poll(&fd, 1, timer, until);
 	if (fd.revents != 0)
@@ -66,13 +65,15 @@ le_dispatch_main(void *session)
 		le_cond_wait(&s->changed, &s->lock, LE_NEVER);
 	while (!s->closing)
 	{
+		int64_t next = LE_NEVER;
+
 		le_check_deadline(s);
 		if (s->nstates > 0)
 			tell_state(s);
 		else if (!s->renewed_told)
 			tell_renewed(s);
-		else if (!le_observe_tell(s))
-			wait_for_work(s, timer);
+		else if (!le_observe_work(s, &next))
+			wait_for_work(s, timer, next);
 	}
 	s->dispatch_done = true;
 	pthread_cond_broadcast(&s->changed);

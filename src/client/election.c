@@ -1,103 +1,46 @@
 /*
  * election.c
- *		Leader election: candidacies are holds, see hold.c; and who leads.
+ *		Who leads?  Candidacies are holds, see hold.c.
  */
 #include "internal.h"
 
-#include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 /* The first version ends with the candidate. */
 #define LEADER_LEAST (offsetof(le_leader_info, candidate) + LE_CANDIDATE_MAX + 1)
 
 le_status
-le_check_candidacy(const char *election, const char *candidate, le_error *error)
-{
-	le_status status = le_check_election(election, error);
-
-	return status == LE_OK ? le_check_candidate(candidate, error) : status;
-}
-
-le_status
-le_enqueue_candidate(le_session *session, const char *election, const char *candidate, le_hold **hold,
-					 le_error *error)
-{
-	le_status status;
-
-	le_error_clear(error);
-	status = le_check_pointer(hold, "hold", error);
-	if (status != LE_OK)
-		return status;
-	*hold = NULL;
-	status = le_check_candidacy(election, candidate, error);
-	if (status != LE_OK)
-		return status;
-	return le_hold_new(session, LE_KIND_TERM, &election, 1, NULL, candidate, LE_NEVER, hold, error);
-}
-
-le_status
-le_campaign(le_session *session, const char *election, const char *candidate, int wait_ms, le_hold **hold,
-			le_error *error)
-{
-	int64_t until = le_until(wait_ms);
-	le_hold *own;
-	le_status status;
-
-	le_error_clear(error);
-	status = le_check_pointer(hold, "hold", error);
-	if (status != LE_OK)
-		return status;
-	*hold = NULL;
-	status = le_check_candidacy(election, candidate, error);
-	if (status == LE_OK)
-		status = le_check_wait(wait_ms, error);
-	if (status == LE_OK)
-		status = le_hold_new(session, LE_KIND_TERM, &election, 1, NULL, candidate, until, &own, error);
-	return status == LE_OK ? le_hold_finish(own, hold, error) : status;
-}
-
-le_status
-le_proclaim(le_hold *hold, const char *candidate, le_error *error)
-{
-	le_session *s;
-	le_status status;
-	le_op *op;
-
-	le_error_clear(error);
-	status = le_check_hold(hold, error);
-	if (status == LE_OK && hold->kind != LE_KIND_TERM)
-		status = le_error_set(error, LE_INVALID, "", "hold is a lock: a term is allowed");
-	if (status == LE_OK)
-		status = le_check_candidate(candidate, error);
-	if (status != LE_OK)
-		return status;
-	s = hold->session;
-	if (!le_valid(hold))
-		return le_error_set(error, LE_LOST, "LE001", "this term does not lead");
-	op = le_op_new(s, LE_OP_PROCLAIM, hold->names[0], candidate);
-	if (op == NULL)
-		return le_error_set(error, LE_NO_MEMORY, "", "out of memory");
-	op->token = le_token(hold);
-	return le_op_run(s, op, le_add(le_now_ns(), s->call), NULL, error);
-}
-
-le_status
 le_leader(le_session *session, const char *election, le_leader_info *leader, le_error *error)
 {
-	le_status status;
-	le_op *op;
+	static const char sql[] = "SELECT term, candidate, (extract(epoch FROM elected_at) "
+							  "OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8,"
+							  " (extract(epoch FROM valid_for) OPERATOR(pg_catalog.*) 1000)::pg_catalog.int8"
+							  " FROM @extschema@.current_leader($1)";
+	le_leader_info info = {.size = sizeof(info), .valid_ms = -1};
+	PGresult *result;
+	le_error why;
 
-	le_error_clear(error);
-	status = le_check_session(session, error);
-	if (status == LE_OK)
-		status = le_check_pointer(leader, "leader", error);
-	if (status == LE_OK)
-		status = le_struct_check(leader, LEADER_LEAST, "le_leader_info", error);
-	if (status == LE_OK)
-		status = le_check_election(election, error);
-	if (status != LE_OK)
-		return status;
-	op = le_op_new(session, LE_OP_LEADER, election, NULL);
-	if (op == NULL)
-		return le_error_set(error, LE_NO_MEMORY, "", "out of memory");
-	return le_op_run(session, op, le_add(le_now_ns(), session->call), leader, error);
+	le_must(le_check_session(session, error));
+	le_must(le_check_pointer(leader, "leader", error));
+	le_must(le_struct_check(leader, LEADER_LEAST, "le_leader_info", error));
+	le_must(le_check_text("election", election, LE_NAME_MAX, error));
+	le_lock(session);
+	session->refs++; /* le_close() in another thread does not wait for this call */
+	result = le_ask(session, le_add(le_now_ns(), session->call), sql, 1, &election, &why);
+	le_unlock(session);
+	le_session_unref(session);
+	if (result == NULL)
+		return le_error_copy(error, &why);
+	if (PQntuples(result) > 0)
+	{
+		info.term = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
+		snprintf(info.candidate, sizeof(info.candidate), "%s", PQgetvalue(result, 0, 1));
+		info.elected_at = strtoll(PQgetvalue(result, 0, 2), NULL, 10);
+		if (!PQgetisnull(result, 0, 3))
+			info.valid_ms = strtoll(PQgetvalue(result, 0, 3), NULL, 10);
+	}
+	PQclear(result);
+	le_struct_write(leader, &info, sizeof(info));
+	return LE_OK;
 }

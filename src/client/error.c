@@ -104,17 +104,8 @@ le_status_of(const char *sqlstate)
 }
 
 le_status
-le_error_result(le_error *error, const PGresult *result)
+le_error_server(le_error *error, const char *sqlstate, const char *message, const char *hint)
 {
-	const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-	const char *hint = PQresultErrorField(result, PG_DIAG_MESSAGE_HINT);
-
-	if (sqlstate == NULL)
-	{
-		message = PQresultErrorMessage(result);
-		return le_error_set(error, LE_UNKNOWN, NULL, "%.*s", le_line_length(message), message);
-	}
 	if (message == NULL)
 		message = "error of the server";
 	if (hint == NULL)
@@ -122,39 +113,54 @@ le_error_result(le_error *error, const PGresult *result)
 	return le_error_set(error, le_status_of(sqlstate), sqlstate, "%s (%s)", message, hint);
 }
 
-bool
-le_error_is_unknown(const le_error *error)
+le_status
+le_error_result(le_error *error, const PGresult *result)
 {
-	return error->status == LE_UNKNOWN;
+	const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	const char *message = PQresultErrorMessage(result);
+
+	if (sqlstate == NULL)
+		return le_error_set(error, LE_UNKNOWN, NULL, "%.*s", (int) strcspn(message, "\n"), message);
+	return le_error_server(error, sqlstate, PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY),
+						   PQresultErrorField(result, PG_DIAG_MESSAGE_HINT));
+}
+
+le_status
+le_no_memory(le_error *error)
+{
+	return le_error_set(error, LE_NO_MEMORY, "", "out of memory");
+}
+
+bool
+le_error_is(const le_error *error, const char *sqlstates)
+{
+	char sqlstate[8];
+
+	snprintf(sqlstate, sizeof(sqlstate), " %s ", error->sqlstate);
+	return error->sqlstate[0] != '\0' && strstr(sqlstates, sqlstate) != NULL;
 }
 
 const char *
 le_error_ends_connection(const le_error *error)
 {
-	static const char *const states[] = {"08", "57P01", "57P02", "57P03", "53300"};
-
-	if (strcmp(error->sqlstate, "25006") == 0)
+	if (le_error_is(error, " 25006 "))
 		return "the server has become a standby";
-	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
-	{
-		if (strncmp(error->sqlstate, states[i], strlen(states[i])) == 0)
-			return "the server is shutting down, or not ready";
-	}
+	if (le_error_is(error, " 57P01 57P02 57P03 53300 ") || strncmp(error->sqlstate, "08", 2) == 0)
+		return "the server is shutting down, or not ready";
 	return NULL;
 }
 
 bool
 le_error_is_absent(const le_error *error)
 {
-	return strcmp(error->sqlstate, "42883") == 0 || strcmp(error->sqlstate, "3F000") == 0;
+	return le_error_is(error, " 42883 3F000 ");
 }
 
 bool
 le_error_passes(const le_error *error)
 {
-	return (error->status == LE_UNAVAILABLE && strcmp(error->sqlstate, "55000") != 0 &&
-			!le_error_is_absent(error)) ||
-		   error->status == LE_UNKNOWN ||
-		   (strncmp(error->sqlstate, "40", 2) == 0 && error->status != LE_DEADLOCK) ||
-		   strncmp(error->sqlstate, "XX", 2) == 0;
+	if (error->status == LE_UNAVAILABLE)
+		return !le_error_is(error, " 55000 42883 3F000 ");
+	return error->status == LE_UNKNOWN || strncmp(error->sqlstate, "XX", 2) == 0 ||
+		   (strncmp(error->sqlstate, "40", 2) == 0 && error->status != LE_DEADLOCK);
 }

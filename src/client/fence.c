@@ -36,7 +36,7 @@ static void
 fence_sql(const le_hold *hold, bool utf8, le_text *sql, le_text *names)
 {
 	le_session *s = hold->session;
-	bool several = hold->kind == LE_KIND_LOCKS;
+	bool several = hold->n > 1;
 	const char *one = utf8 ? "$1" : "pg_catalog.convert_from($1, 'UTF8')";
 	const char *each = utf8 ? "u.n" : "pg_catalog.convert_from(u.n, 'UTF8')";
 
@@ -66,8 +66,8 @@ learn_schema(le_session *s)
 {
 	le_lock(s);
 	s->renew_at = 0;
-	le_unlock(s);
 	le_wake_net(s);
+	le_unlock(s);
 }
 
 /* Whatever fails here, the transaction writes nothing: there is no unknown outcome. */
@@ -98,12 +98,8 @@ le_fence(le_hold *hold, PGconn *yours, le_error *error)
 	PGresult *result;
 	bool utf8;
 
-	le_error_clear(error);
-	status = le_check_hold(hold, error);
-	if (status == LE_OK)
-		status = le_check_pointer(yours, "yours", error);
-	if (status != LE_OK)
-		return status;
+	le_must(le_check_hold(hold, error));
+	le_must(le_check_pointer(yours, "yours", error));
 	if (PQtransactionStatus(yours) != PQTRANS_INTRANS)
 		return le_error_set(error, LE_INVALID, "", "yours has no open transaction, or one that has failed");
 	if (!le_valid(hold))
@@ -113,7 +109,7 @@ le_fence(le_hold *hold, PGconn *yours, le_error *error)
 	fence_sql(hold, utf8, &sql, &names);
 	values[0] = names.data;
 	if (sql.failed || names.failed)
-		status = le_error_set(error, LE_NO_MEMORY, "", "out of memory");
+		status = le_no_memory(error);
 	else
 	{
 		result = PQexecParams(yours, sql.data, 2, NULL, values, NULL, NULL, 0);

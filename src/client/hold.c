@@ -5,88 +5,42 @@
 #include "internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-/* --- arguments --- */
+/* --- asking --- */
 
-/* how: what the caller gives, or NULL, becomes one of our size. */
-static le_status
-check_asked(const char *const *names, int n, const le_how *given, le_how *how, le_error *error)
-{
-	le_status status = le_check_names(names, n, error);
-
-	*how = (le_how){.size = sizeof(*how)};
-	if (status == LE_OK && given != NULL)
-		status = le_struct_read(how, sizeof(*how), given, "le_how", error);
-	if (status != LE_OK)
-		return status;
-	return le_check_how(how, n, error);
-}
-
-/* The name, or the array of names. */
 void
-le_hold_names(const le_hold *hold, le_text *text)
-{
-	if (hold->kind != LE_KIND_LOCKS)
-	{
-		le_text_add(text, "%s", hold->names[0]);
-		return;
-	}
-	for (int i = 0; i < hold->n; i++)
-	{
-		le_text_add(text, i == 0 ? "{" : ",");
-		le_text_add_element(text, hold->names[i]);
-	}
-	le_text_add(text, "}");
-}
-
-/* --- the life of a hold --- */
-
-static void
-hold_free(le_hold *hold)
+le_hold_free(le_hold *hold)
 {
 	for (int i = 0; i < hold->n && hold->names != NULL; i++)
 		free(hold->names[i]);
 	free(hold->names);
 	free(hold->candidate);
+	pthread_cond_destroy(&hold->changed);
 	free(hold);
 }
 
-/* The caller has a reference of the session. */
-void
-le_hold_unref(le_hold *hold)
-{
-	le_session *s = hold->session;
-
-	if (--hold->refs > 0)
-		return;
-	le_link_remove(&hold->event_link);
-	pthread_cond_destroy(&hold->changed);
-	hold_free(hold);
-	s->refs--;
-}
-
-static le_hold *
-hold_alloc(le_hold_kind kind, const char *const *names, int n, const char *candidate)
+le_hold *
+le_hold_alloc(le_session *s, le_kind kind, const char *const *names, int n, const char *candidate)
 {
 	le_hold *hold = calloc(1, sizeof(*hold));
 	bool ok;
 
-	if (hold == NULL)
+	if (hold == NULL || le_cond_init(&hold->changed) != 0)
+	{
+		free(hold);
 		return NULL;
+	}
+	hold->session = s;
 	hold->kind = kind;
-	hold->n = n;
+	hold->n = hold->left = n;
 	hold->names = calloc((size_t) n, sizeof(char *));
 	hold->candidate = candidate != NULL ? le_copy(candidate) : NULL;
 	ok = hold->names != NULL && (candidate == NULL || hold->candidate != NULL);
 	for (int i = 0; i < n && ok; i++)
+		ok = (hold->names[i] = le_copy(names[i])) != NULL;
+	if (!ok)
 	{
-		hold->names[i] = le_copy(names[i]);
-		ok = hold->names[i] != NULL;
-	}
-	if (!ok || le_cond_init(&hold->changed) != 0)
-	{
-		hold_free(hold);
+		le_hold_free(hold);
 		return NULL;
 	}
 	le_link_init(&hold->link);
@@ -96,50 +50,15 @@ hold_alloc(le_hold_kind kind, const char *const *names, int n, const char *candi
 	return hold;
 }
 
-/* Has the server said that the hold is granted, or has a place? */
-static bool
-is_answered(const le_hold *hold)
+/* until, in ns: one that has passed takes no queue place.  now: makes the turn as well, if it can. */
+static le_status
+ask(le_hold *hold, int64_t until, bool now, le_error *error)
 {
-	return hold->phase != LE_PHASE_NEW && hold->phase != LE_PHASE_SENT;
-}
+	le_session *s;
 
-/*
- * The limit of a wait bounds how long it stands in the queue.  The first answer
- * may take as long as that of any statement, or a wait that is shorter than a
- * round trip could never be granted a free lock.
- */
-int64_t
-le_hold_ends(const le_hold *hold)
-{
-	return is_answered(hold) || hold->until > hold->answer_by ? hold->until : hold->answer_by;
-}
-
-/* The network thread ends the wait when it is to end. */
-static void
-watch_limit(le_hold *hold)
-{
-	le_session *s = hold->session;
-
-	if (le_hold_ends(hold) < s->next_until)
-		s->next_until = le_hold_ends(hold);
-}
-
-le_status
-le_hold_new(le_session *s, le_hold_kind kind, const char *const *names, int n, const le_how *how,
-			const char *candidate, int64_t until, le_hold **result, le_error *error)
-{
-	le_hold *hold;
-	le_status status = le_check_session(s, error);
-
-	*result = NULL;
-	if (status != LE_OK)
-		return status;
-	hold = hold_alloc(kind, names, n, candidate);
 	if (hold == NULL)
-		return le_error_set(error, LE_NO_MEMORY, "", "out of memory");
-	hold->session = s;
-	hold->shared = how != NULL && how->shared;
-	hold->permits = how != NULL ? how->permits : 0;
+		return le_no_memory(error);
+	s = hold->session;
 	hold->until = until;
 	hold->answer_by = le_add(le_now_ns(), s->call);
 	hold->try = until <= le_now_ns();
@@ -149,114 +68,138 @@ le_hold_new(le_session *s, le_hold_kind kind, const char *const *names, int n, c
 	{
 		le_error_copy(error, &s->error);
 		le_unlock(s);
-		pthread_cond_destroy(&hold->changed);
-		hold_free(hold);
+		le_hold_free(hold);
 		return LE_LOST;
 	}
 	hold->refs = 2; /* the application's, and the session's until it is done */
 	s->refs++;
-	le_link_append(&s->todo, &hold->link);
-	watch_limit(hold);
+	hold->asked = ++s->requests;
+	le_link_append(&s->asks, &hold->link);
+	le_sooner(&s->next_until, le_hold_ends(hold));
+	if (now)
+		le_turn_join(s);
+	else
+		le_wake_net(s);
 	le_unlock(s);
-	le_wake_net(s);
-	*result = hold;
 	return LE_OK;
 }
 
-static void
-event(le_hold *hold)
+/* Waits until a hold is granted or over, and gives it back unless it was granted. */
+static le_status
+finish(le_hold *own, le_hold **hold, le_error *error)
 {
-	le_session *s = hold->session;
+	le_status status = le_hold_wait(own, LE_NEVER, error);
 
-	if (!hold->dropped)
-	{
-		le_link_append(&s->events, &hold->event_link);
-		le_wake_user(s);
-	}
-	pthread_cond_broadcast(&hold->changed);
+	*hold = status == LE_OK ? own : NULL;
+	if (status != LE_OK)
+		le_drop(own);
+	return status;
 }
 
-static void
-leave_channel(le_hold *hold)
+/* The hold that is asked for; *until: its own limit, if it has one. */
+static le_status
+new_lock(le_session *s, const char *const *names, int n, const le_how *given, int64_t *until, le_hold **hold,
+		 le_error *error)
 {
-	if (hold->channel != NULL)
-		le_channel_put(hold->channel);
-	hold->channel = NULL;
+	le_how how = {.size = sizeof(how)};
+
+	le_must(le_check_names(names, n, error));
+	if (given != NULL)
+		le_must(le_struct_read(&how, sizeof(how), given, "le_how", error));
+	le_must(le_check_how(&how, n, error));
+	le_must(le_check_session(s, error));
+	*hold = le_hold_alloc(s, how.permits > 0 ? LE_KIND_PERMIT : LE_KIND_LOCK, names, n, NULL);
+	if (*hold == NULL)
+		return le_no_memory(error);
+	(*hold)->shared = how.shared;
+	(*hold)->permits = how.permits;
+	if (how.until != 0)
+		le_sooner(until, le_until_point(how.until));
+	return LE_OK;
 }
 
-/*
- * What the server has of it is given back: by the network thread, before all
- * that is to be asked for.  If the answer is still on its way, when it is here.
- */
-void
-le_hold_over(le_hold *hold, const le_error *error)
+le_status
+le_enqueue(le_session *session, const char *const *names, int n, const le_how *how, le_hold **hold,
+		   le_error *error)
 {
-	le_session *s = hold->session;
+	int64_t until = LE_NEVER;
+	le_hold *own;
 
-	atomic_store(&hold->state, LE_HOLD_OVER);
-	le_error_copy(&hold->error, error);
-	leave_channel(hold);
-	event(hold);
-	if (hold->phase == LE_PHASE_NEW)
-		le_hold_done(hold);
-	else if (hold->phase == LE_PHASE_QUEUED || hold->phase == LE_PHASE_GRANTED)
-	{
-		le_link_prepend(&s->todo, &hold->link);
-		le_wake_net(s);
-	}
+	le_must(le_check_pointer(hold, "hold", error));
+	*hold = NULL;
+	le_must(new_lock(session, names, n, how, &until, &own, error));
+	le_must(ask(own, until, false, error));
+	*hold = own;
+	return LE_OK;
 }
 
-/* Ends a wait whose own limit has passed. */
-void
-le_hold_check_until(le_hold *hold, int64_t now)
+le_status
+le_acquire(le_session *session, const char *const *names, int n, const le_how *how, int wait_ms,
+		   le_hold **hold, le_error *error)
 {
-	const le_error *trouble = &hold->session->trouble;
-	le_error error;
+	int64_t until = le_until(wait_ms);
+	le_hold *own;
 
-	if (atomic_load(&hold->state) != LE_HOLD_WAITING || now < le_hold_ends(hold))
-		return;
-	if (!hold->try)
-		le_error_set(&error, LE_TIMEOUT, "", "not granted in time");
-	else
-		le_error_set(&error, LE_UNAVAILABLE, "", "the server has not answered in time%s%s",
-					 trouble->message[0] != '\0' ? ": " : "", trouble->message);
-	le_hold_over(hold, &error);
+	le_must(le_check_pointer(hold, "hold", error));
+	*hold = NULL;
+	le_must(le_check_wait(wait_ms, error));
+	le_must(new_lock(session, names, n, how, &until, &own, error));
+	le_must(ask(own, until, true, error));
+	return finish(own, hold, error);
 }
 
-/* The first answer is that it waits, perhaps for longer than the caller wants to. */
-void
-le_hold_answered(le_hold *hold)
+le_status
+le_enqueue_candidate(le_session *session, const char *election, const char *candidate, le_hold **hold,
+					 le_error *error)
 {
-	watch_limit(hold);
-	le_hold_check_until(hold, le_now_ns());
+	le_hold *own;
+
+	le_must(le_check_pointer(hold, "hold", error));
+	*hold = NULL;
+	le_must(le_check_candidacy(election, candidate, error));
+	le_must(le_check_session(session, error));
+	own = le_hold_alloc(session, LE_KIND_TERM, &election, 1, candidate);
+	le_must(ask(own, LE_NEVER, false, error));
+	*hold = own;
+	return LE_OK;
 }
 
-void
-le_hold_held(le_hold *hold)
+le_status
+le_campaign(le_session *session, const char *election, const char *candidate, int wait_ms, le_hold **hold,
+			le_error *error)
 {
-	le_session *s = hold->session;
+	int64_t until = le_until(wait_ms);
+	le_hold *own;
 
-	if (le_check_deadline(s))
-		return;
-	hold->phase = LE_PHASE_GRANTED;
-	atomic_store(&hold->token, hold->server_token);
-	atomic_store(&hold->state, LE_HOLD_HELD);
-	leave_channel(hold);
-	le_link_append(&s->granted, &hold->link);
-	event(hold);
+	le_must(le_check_pointer(hold, "hold", error));
+	*hold = NULL;
+	le_must(le_check_candidacy(election, candidate, error));
+	le_must(le_check_wait(wait_ms, error));
+	le_must(le_check_session(session, error));
+	own = le_hold_alloc(session, LE_KIND_TERM, &election, 1, candidate);
+	le_must(ask(own, until, true, error));
+	return finish(own, hold, error);
 }
 
-void
-le_hold_done(le_hold *hold)
+le_status
+le_proclaim(le_hold *hold, const char *candidate, le_error *error)
 {
-	if (hold->phase == LE_PHASE_DONE)
-		return;
-	hold->phase = LE_PHASE_DONE;
-	le_link_remove(&hold->link);
-	leave_channel(hold);
-	hold->release_done = true;
-	pthread_cond_broadcast(&hold->changed);
-	le_hold_unref(hold);
+	le_hold *own;
+	le_status status;
+
+	le_must(le_check_hold(hold, error));
+	if (hold->kind != LE_KIND_TERM)
+		return le_error_set(error, LE_INVALID, "", "hold is a lock: a term is allowed");
+	le_must(le_check_text("candidate", candidate, LE_CANDIDATE_MAX, error));
+	if (!le_valid(hold))
+		return le_error_set(error, LE_LOST, "LE001", "this term does not lead");
+	own = le_hold_alloc(hold->session, LE_KIND_PROCLAIM, (const char *const *) hold->names, 1, candidate);
+	if (own != NULL)
+		own->server_token = le_token(hold);
+	le_must(ask(own, 0, true, error));
+	status = le_hold_wait(own, LE_NEVER, error);
+	le_drop(own);
+	return status;
 }
 
 /* --- waiting --- */
@@ -276,12 +219,16 @@ le_hold_wait(le_hold *hold, int64_t until, le_error *error)
 		if (atomic_load(&hold->state) != LE_HOLD_WAITING || le_now_ns() >= until)
 			break;
 		ends = le_hold_ends(hold);
+		hold->waiters++;
 		le_cond_wait(&hold->changed, &s->lock, until < ends ? until : ends);
+		hold->waiters--;
 	}
 	if (atomic_load(&hold->state) == LE_HOLD_OVER)
 		status = le_error_copy(error, &hold->error);
 	else if (atomic_load(&hold->state) == LE_HOLD_WAITING)
 		status = le_error_set(error, LE_WAITING, "", "not granted yet");
+	if (status != LE_OK)
+		le_wake_net(s); /* perhaps a place is to be given back */
 	le_unlock(s);
 	return status;
 }
@@ -289,23 +236,16 @@ le_hold_wait(le_hold *hold, int64_t until, le_error *error)
 le_status
 le_await(le_hold *hold, int wait_ms, le_error *error)
 {
-	le_status status;
-
-	le_error_clear(error);
-	status = le_check_hold(hold, error);
-	if (status == LE_OK)
-		status = le_check_wait(wait_ms, error);
-	return status == LE_OK ? le_hold_wait(hold, le_until(wait_ms), error) : status;
+	le_must(le_check_hold(hold, error));
+	le_must(le_check_wait(wait_ms, error));
+	return le_hold_wait(hold, le_until(wait_ms), error);
 }
 
 le_status
 le_await_until(le_hold *hold, int64_t until, le_error *error)
 {
-	le_status status;
-
-	le_error_clear(error);
-	status = le_check_hold(hold, error);
-	return status == LE_OK ? le_hold_wait(hold, le_until_point(until), error) : status;
+	le_must(le_check_hold(hold, error));
+	return le_hold_wait(hold, le_until_point(until), error);
 }
 
 void
@@ -319,75 +259,8 @@ le_cancel(le_hold *hold)
 	le_lock(hold->session);
 	if (atomic_load(&hold->state) == LE_HOLD_WAITING)
 		le_hold_over(hold, &error);
+	le_wake_net(hold->session);
 	le_unlock(hold->session);
-}
-
-/* Ends the call that made a hold: waits for it, and gives it back unless it was granted. */
-le_status
-le_hold_finish(le_hold *own, le_hold **hold, le_error *error)
-{
-	le_status status = le_hold_wait(own, LE_NEVER, error);
-
-	*hold = status == LE_OK ? own : NULL;
-	if (status != LE_OK)
-		le_drop(own);
-	return status;
-}
-
-/* --- asking --- */
-
-static le_hold_kind
-kind_of(const le_how *how, int n)
-{
-	if (how->permits > 0)
-		return LE_KIND_PERMIT;
-	return n > 1 ? LE_KIND_LOCKS : LE_KIND_LOCK;
-}
-
-le_status
-le_enqueue(le_session *session, const char *const *names, int n, const le_how *how, le_hold **hold,
-		   le_error *error)
-{
-	le_how own;
-	le_status status;
-
-	le_error_clear(error);
-	status = le_check_pointer(hold, "hold", error);
-	if (status != LE_OK)
-		return status;
-	*hold = NULL;
-	status = check_asked(names, n, how, &own, error);
-	if (status != LE_OK)
-		return status;
-	if (own.until == 0)
-		return le_hold_new(session, kind_of(&own, n), names, n, &own, NULL, LE_NEVER, hold, error);
-	return le_hold_new(session, kind_of(&own, n), names, n, &own, NULL, le_until_point(own.until), hold,
-					   error);
-}
-
-le_status
-le_acquire(le_session *session, const char *const *names, int n, const le_how *how, int wait_ms,
-		   le_hold **hold, le_error *error)
-{
-	int64_t until = le_until(wait_ms);
-	le_how now;
-	le_status status;
-	le_hold *own;
-
-	le_error_clear(error);
-	status = le_check_pointer(hold, "hold", error);
-	if (status != LE_OK)
-		return status;
-	*hold = NULL;
-	status = check_asked(names, n, how, &now, error);
-	if (status == LE_OK)
-		status = le_check_wait(wait_ms, error);
-	if (status != LE_OK)
-		return status;
-	if (now.until != 0 && le_until_point(now.until) < until)
-		until = le_until_point(now.until);
-	status = le_hold_new(session, kind_of(&now, n), names, n, &now, NULL, until, &own, error);
-	return status == LE_OK ? le_hold_finish(own, hold, error) : status;
 }
 
 /* --- giving back --- */
@@ -398,23 +271,23 @@ wait_released(le_hold *hold, le_error *error)
 {
 	le_session *s = hold->session;
 	int64_t until = le_add(le_now_ns(), s->call);
-	bool sent;
 
+	hold->waiters++;
 	while (!hold->release_done && le_now_ns() < until)
 		le_cond_wait(&hold->changed, &s->lock, until);
-	sent = hold->releases > 0;
+	hold->waiters--;
 	if (!hold->release_done)
 		return le_error_set(error, LE_UNKNOWN, "", "%s; the session goes on trying",
-							sent ? "the server has not answered" : "there is no connection to the server");
+							hold->given > 0 || hold->again ? "the server has not answered"
+														   : "there is no connection to the server");
 	if (hold->release_status == LE_OK)
 		return LE_OK;
 	if (hold->release_status == LE_LOST)
 		return le_error_set(error, LE_LOST, "LE001", "it had been lost before it was released");
-	if (hold->release_status == LE_UNKNOWN && hold->error.message[0] != '\0')
-		return le_error_set(error, LE_UNKNOWN, hold->error.sqlstate, "%.400s; the session goes on trying",
-							hold->error.message);
-	return le_error_set(error, hold->release_status, hold->error.sqlstate, "%s",
-						hold->error.message[0] != '\0' ? hold->error.message : "the answer was lost");
+	if (hold->error.message[0] == '\0')
+		return le_error_set(error, hold->release_status, "", "the answer was lost");
+	return le_error_set(error, hold->release_status, hold->error.sqlstate, "%.400s%s", hold->error.message,
+						hold->release_status == LE_UNKNOWN ? "; the session goes on trying" : "");
 }
 
 static le_status
@@ -423,25 +296,35 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 	le_session *s = hold->session;
 	le_status status = LE_OK;
 	le_error over;
+	bool held;
 
 	le_error_set(&over, LE_CANCELED, "", "it was released");
 	le_lock(s);
-	le_session_ref(s);
+	s->refs++;
 	le_check_deadline(s);
 	hold->dropped = true;
 	le_link_remove(&hold->event_link);
-	if (atomic_load(&hold->state) == LE_HOLD_WAITING)
+	held = atomic_load(&hold->state) == LE_HOLD_HELD;
+	if (atomic_load(&hold->state) != LE_HOLD_OVER)
 		le_hold_over(hold, &over);
-	else if (atomic_load(&hold->state) == LE_HOLD_HELD)
+	else if (hold->error.status == LE_LOST && atomic_load(&hold->token) != 0)
+	{
+		/* one that was evicted is given back by the application alone */
+		status = le_error_copy(error, &hold->error);
+		if (hold->phase == LE_PHASE_GRANTED)
+			le_link_append(&s->gives, &hold->link);
+	}
+	if (held)
 	{
 		hold->hold_for_ms = hold_for_ms;
-		le_hold_over(hold, &over);
 		le_error_clear(&hold->error);
-		if (wait)
-			status = wait_released(hold, error);
 	}
-	else if (hold->error.status == LE_LOST && atomic_load(&hold->token) != 0)
-		status = le_error_copy(error, &hold->error);
+	if (wait)
+		le_turn_join(s);
+	else
+		le_wake_net(s);
+	if (held && wait)
+		status = wait_released(hold, error);
 	le_hold_unref(hold);
 	le_unlock(s);
 	le_session_unref(s);
@@ -451,18 +334,17 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 le_status
 le_release(le_hold *hold, int hold_for_ms, le_error *error)
 {
-	le_status status;
 	bool allowed;
 
 	le_error_clear(error);
 	if (hold == NULL || le_in_child(hold->session))
 		return LE_OK;
 	allowed = hold_for_ms == 0 || (hold_for_ms > 0 && hold->kind != LE_KIND_TERM);
-	status = give_back(hold, allowed ? hold_for_ms : 0, true, error);
-	if (status == LE_OK && !allowed)
-		status = le_error_set(error, LE_INVALID, "", "it is released without hold_for_ms: %d%s", hold_for_ms,
-							  hold_for_ms < 0 ? " is negative" : " is not for a term");
-	return status;
+	le_must(give_back(hold, allowed ? hold_for_ms : 0, true, error));
+	if (!allowed)
+		return le_error_set(error, LE_INVALID, "", "it is released without hold_for_ms: %d%s", hold_for_ms,
+							hold_for_ms < 0 ? " is negative" : " is not for a term");
+	return LE_OK;
 }
 
 void
@@ -506,12 +388,10 @@ int64_t
 le_hold_time_left(const le_hold *hold)
 {
 	int64_t deadline = atomic_load(&hold->session->deadline);
-	int64_t left;
 
 	if (atomic_load(&hold->state) != LE_HOLD_HELD || le_in_child(hold->session))
 		return 0;
-	left = deadline - le_now_ns();
-	return left > 0 ? le_ms_up(left) : 0;
+	return le_ms_up(deadline - le_now_ns());
 }
 
 int

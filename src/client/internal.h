@@ -2,23 +2,36 @@
  * internal.h
  *		What the files of liblockelection share.
  *
- * A session has two threads.  The network thread (engine.c) owns the
- * connection: no other thread touches it.  The callback thread (dispatch.c)
- * calls the application.  Each of them also watches the local deadline, so that
- * neither a hanging name resolution nor a slow callback hides it.
+ * All that a session does with the server is a *turn*: one call of lease_sync()
+ * with what is queued (docs/reference/lease-sync.md).  Whoever finds the
+ * connection free makes the turn, in its own thread; the others wait for their
+ * results.  So there are three kinds of threads:
  *
- * One mutex a session protects everything that is not atomic or marked as the
- * network thread's.  It is never held during I/O or a callback.  Functions
- * whose comment says "locked" are called with it held.
+ *	1.	The application's.  One that asks for something queues it, makes a turn if
+ *		the connection is free, and then waits (le_turn_join).
+ *	2.	The session thread (engine.c).  It makes the turns that nobody else makes:
+ *		renewals, what was queued during a turn, looks.  It alone connects, and
+ *		listens for notifications while something waits.
+ *	3.	The callback thread (dispatch.c).  It calls the application.  It also
+ *		watches the local deadline, which neither a hanging name resolution nor a
+ *		slow server hides.
  *
- * The life of a hold, as the network thread sees it (phase):
+ * One mutex a session protects everything that is not atomic.  It is never held
+ * during I/O or a callback.  The connection, session.net, belongs to the thread
+ * that has set session.busy.  Functions whose comment says "locked" are called
+ * with the mutex held; those that say "busy" by the thread that has the
+ * connection, without the mutex.
  *
- *		NEW -> SENT -> QUEUED -> GRANTED -> DONE
+ * The life of a hold on the server (phase), and the list that it is in:
  *
- * SENT: asked for, and not answered.  Where the connection breaks then, it
- * stays SENT, and reconcile.c finds out what has become of it.  What the
- * application sees (state) is apart: WAITING, HELD, OVER.  A hold that is OVER
- * for the application and has a token is given back to the server.
+ *		NEW       asks                to be asked for
+ *		SENT      asks, open          asked for, and not answered
+ *		QUEUED    held, gives, later  has a place
+ *		GRANTED   held, gives, later  is granted
+ *		DONE      none                nothing of it is on the server
+ *
+ * What the application sees (state) is apart: WAITING, HELD, OVER.  What is OVER
+ * and has a token is given back: list gives, or later after an error.
  */
 #ifndef LE_CLIENT_INTERNAL_H
 #define LE_CLIENT_INTERNAL_H
@@ -40,11 +53,11 @@
 
 /* The first pause between two tries; each one is twice as long as the one before. */
 #define LE_RETRY_FIRST (50 * LE_MS_NS)
+/* After an error of the server that passes. */
+#define LE_PAUSE (100 * LE_MS_NS)
 
-/* The most holds that one statement asks about. */
-#define LE_CHECK_MAX 256
-/* The most holds that a renewal looks at. */
-#define LE_RENEW_CHECK_MAX 64
+/* The most items of a call. */
+#define LE_ITEMS_MAX 128
 /* The most changes that an observer reads at once. */
 #define LE_OBSERVE_MAX 64
 #define LE_STATES_MAX  16
@@ -53,9 +66,9 @@
 #define LE_NAMES_MAX     1000
 #define LE_CANDIDATE_MAX 4096
 #define LE_OWNER_MAX     200
-/* "le_" and 32 hexadecimal digits */
-#define LE_CHANNEL_SIZE 36
-/* "#", 16 digits, "-", number of the statement */
+/* "le_" and 32 hexadecimal digits, with some room */
+#define LE_CHANNEL_SIZE 64
+/* "#", 16 digits, "-", number of the request */
 #define LE_MARKER_SIZE 64
 
 /* --- lists --- */
@@ -88,7 +101,7 @@ le_link_remove(le_link *link)
 	le_link_init(link);
 }
 
-/* To the end of a list, from wherever it is. */
+/* To the end of a list, from wherever it is; before another link: to its front. */
 static inline void
 le_link_append(le_link *head, le_link *link)
 {
@@ -114,43 +127,36 @@ typedef enum le_phase
 	LE_PHASE_SENT,
 	LE_PHASE_QUEUED,
 	LE_PHASE_GRANTED,
-	LE_PHASE_DONE /* nothing of it is on the server, as far as is known */
+	LE_PHASE_DONE
 } le_phase;
 
-typedef enum le_hold_kind
+typedef enum le_kind
 {
 	LE_KIND_LOCK,
 	LE_KIND_PERMIT,
-	LE_KIND_LOCKS,
-	LE_KIND_TERM
-} le_hold_kind;
-
-/* A channel that somebody of the session wants to hear. */
-typedef struct le_channel
-{
-	le_link link;
-	int refs;
-	bool listening; /* the present connection listens */
-	bool fresh;     /* since the last LISTEN */
-	char name[LE_CHANNEL_SIZE];
-} le_channel;
+	LE_KIND_TERM,
+	LE_KIND_PROCLAIM /* no hold, but a request: the candidate's new text, for the term server_token */
+} le_kind;
 
 struct le_hold
 {
 	le_session *session;
-	le_link link;       /* in the session's list of its phase */
+	le_link link;       /* in one of the session's lists, see above */
 	le_link event_link; /* in session->events, while there is an event */
-	int refs;           /* the application, the session's list, calls that wait */
+	int refs;           /* the application, the session's list, turns */
+	int waiters;        /* threads */
 	pthread_cond_t changed;
 
 	/* fixed */
-	le_hold_kind kind;
+	le_kind kind;
 	int n;
 	char **names;
 	bool shared, try;
 	int permits;
 	int64_t until;     /* ns; the end of its wait in the queue; LE_NEVER: none */
 	int64_t answer_by; /* ns; the end of the wait for the first answer, where that is later */
+	int64_t asked;     /* the number of the request, in its owner text */
+	char *candidate;
 
 	_Atomic int state;      /* le_hold_state */
 	_Atomic int stop_asked; /* by le_stop */
@@ -160,41 +166,18 @@ struct le_hold
 
 	/* under the session's mutex */
 	le_phase phase;
-	char *candidate;      /* of a term: the text to stand with */
 	int64_t server_token; /* of the place or the hold */
-	int64_t asked;        /* the number of the statement that asked for it */
-	bool alone;           /* together with others it failed */
-	int releases;         /* times that giving back was sent */
-	int hold_for_ms;      /* ms, for giving back */
-	bool hint;            /* was announced: look at it first */
+	bool pending;         /* asked for, and not durable yet */
+	int given, left;      /* names whose release was sent, is not answered */
+	bool again, lost;     /* a release was sent before; and its answer was lost */
+	int hold_for_ms;      /* for giving back */
 	bool dropped;         /* the application has given it back */
+	int64_t seen_call;    /* the last reply that had it, and with how many names */
+	int seen_names;
 	bool release_done;
 	le_status release_status;
-	le_channel *channel;
-	le_error error; /* of state OVER */
+	le_error error; /* of state OVER, or of the release */
 };
-
-typedef enum le_op_kind
-{
-	LE_OP_REOPEN,
-	LE_OP_LEADER,
-	LE_OP_PROCLAIM
-} le_op_kind;
-
-/* What the network thread does for a call that waits.  It outlives a call that gives up. */
-typedef struct le_op
-{
-	le_link link;
-	int refs; /* the call, the network thread */
-	le_op_kind kind;
-	bool sent, done;
-	pthread_cond_t changed;
-	char *name, *text;
-	int64_t token;
-	int64_t give_up_at;
-	le_error error;
-	le_leader_info leader;
-} le_op;
 
 struct le_observer
 {
@@ -204,61 +187,42 @@ struct le_observer
 	void (*on_change)(const le_change *change, void *arg);
 	void *arg;
 
+	/* under the session's mutex */
 	int64_t after;
 	int64_t due_at;
-	bool reading;       /* the network thread is reading for it */
-	bool calling;       /* a callback is running */
+	bool calling;       /* the callback thread reads, or tells */
 	bool gone;          /* le_unobserve waits */
-	PGresult *rows;     /* to be told; then nothing more is read */
 	bool start_now;     /* after was -1, and nothing has been read */
 	bool own_end;       /* le_unobserve in the callback: the callback thread frees it */
 	int64_t start_term; /* was told from current_leader() */
-	le_channel *channel;
+	char channel[LE_CHANNEL_SIZE];
 	pthread_cond_t changed;
 };
 
-typedef struct le_host
-{
-	char *host, *hostaddr, *port;
-} le_host;
-
-/* Of the network thread alone. */
+/* Of the thread that has the connection. */
 typedef struct le_net
 {
-	PGconn *conn;      /* NULL: none */
-	char *schema;      /* of the extension, quoted */
-	int timer;         /* a timerfd, or -1 */
-	bool pooled;       /* somebody between us and the server */
-	bool listen_locks; /* grants are announced to us */
-	bool listen_terms;
-	bool listen_tested;
-	bool listen_works;
-	bool heard; /* the notification to ourselves */
-	char heard_name[LE_MARKER_SIZE];
-	le_host *hosts; /* rotated: a host that did not answer goes to the end */
+	PGconn *conn;    /* NULL: none */
+	char *schema;    /* of the extension, quoted */
+	bool pooled;     /* somebody between us and the server */
+	bool prepared;   /* lease_sync() is */
+	bool plain;      /* it is not prepared, or not any more */
+	bool unread;     /* a statement was sent, and its answer is not read to its end */
+	int64_t limit;   /* when it has to be there */
+	char *places[3]; /* host, hostaddr and port, as libpq has them: lists, if there are several hosts */
 	int nhosts;
-	bool rotated;
+	int host; /* that is tried next */
 	int64_t connect_ns;
 	int failures;     /* of connecting, in a row */
 	int64_t retry_at; /* connect not before */
-	int64_t ask_at;   /* after an error of the server: no requests before */
-	int64_t check_at; /* look at waiting holds */
-	bool not_ended;   /* the backend of a connection that broke may still be at a statement */
-	int old_pid;      /* of a connection that broke in the middle of a statement */
-	char old_start[40];
-	int pid;
-	char start[40];
-	bool busy;        /* a statement is under way */
-	bool lost_answer; /* a statement's outcome is not known: reconcile */
-	int64_t reconcile_at;
-	int reconcile_left; /* repeats */
-	le_error error;     /* of the last failure */
+	le_error error;   /* of the last failure */
 } le_net;
 
 struct le_session
 {
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* opened, closed */
+	pthread_cond_t changed; /* opened, closed, the connection is free */
+	int watchers;           /* who wait for that */
 	int refs;               /* the application, both threads, holds, calls */
 	pid_t process;
 	pthread_t net_thread, dispatch_thread;
@@ -275,7 +239,7 @@ struct le_session
 	_Atomic int64_t deadline; /* ns; of the present lease */
 	_Atomic int64_t lease;
 	_Atomic int64_t progress_at; /* ns */
-	_Atomic int withheld;        /* renewals wait for le_progress() */
+	_Atomic int withheld;        /* turns wait for le_progress() */
 
 	/* under the mutex */
 	bool opened; /* the first connection has succeeded or failed */
@@ -283,24 +247,68 @@ struct le_session
 	int64_t close_until;
 	bool revoked;
 	bool lease_gone; /* the server has said so */
+	bool connected;
+	bool busy;           /* a thread has the connection */
+	int asking;          /* threads that wait for it, with statements of their own */
+	int64_t rests_until; /* of the session thread; 0: it does not rest */
 	int64_t renew_at;
 	int renew_failures;
 	le_error error;   /* why it has ended, or did not open */
 	le_error trouble; /* the last failure of the connection or a renewal */
-	le_link todo;     /* holds to be asked for or given back, in order */
-	le_link sent, queued, granted;
-	le_link refused; /* releases that the server refuses: tried again with each renewal */
-	le_link ops, observers, channels, events;
-	int64_t asks;       /* statements that asked for holds */
-	int64_t next_until; /* the nearest how->until of a waiting hold, or earlier */
+	le_link asks, open, held, gives, later, observers, events;
+	int64_t requests;   /* so many have a number */
+	int64_t next_until; /* the nearest end of a wait, or earlier */
 	char *fence_schema; /* net.schema for other threads */
 	bool state_event, renewed_event, user_woken;
 	le_state states[LE_STATES_MAX]; /* to be told */
 	int nstates;
 	bool renewed_told; /* false: on_renewed is to be called */
 
+	/* turns, of the present lease */
+	int64_t calls;            /* the number of the last one */
+	int64_t last_at;          /* when it was sent */
+	char seen[2][24];         /* incarnation and news of the newest reply; "": none */
+	bool look;                /* there may be news */
+	bool bare;                /* news have to be read before anything is asked for again */
+	int alone;                /* so many items travel alone, to find the one that the server cannot read */
+	int64_t ask_at, later_at; /* not before */
+	int waiting;              /* places */
+	int64_t waited_at;        /* when there was the last one */
+	int woken;                /* threads that turns have woken */
+
+	/* LISTEN, of the present connection */
+	char channel[LE_CHANNEL_SIZE]; /* of the lease; "": none */
+	bool listens;                  /* to that */
+	bool relisten;                 /* to others than before */
+	bool deaf;                     /* LISTEN does not work */
+	bool heard;                    /* it works */
+	int64_t tested_at;             /* when the session has notified itself */
+
+	int timer; /* a timerfd, or -1; of the session thread */
 	le_net net;
 };
+
+/* Ends the function with the status of a call that is not LE_OK. */
+#define le_must(call)                                                                                        \
+	do                                                                                                       \
+	{                                                                                                        \
+		le_status must_status = (call);                                                                      \
+		if (must_status != LE_OK)                                                                            \
+			return must_status;                                                                              \
+	} while (0)
+
+static inline void
+le_sooner(int64_t *next, int64_t at)
+{
+	if (at < *next)
+		*next = at;
+}
+
+static inline int64_t
+le_clamp(int64_t value, int64_t low, int64_t high)
+{
+	return value < low ? low : value > high ? high : value;
+}
 
 /* --- clock.c --- */
 
@@ -319,6 +327,10 @@ extern int le_cond_init(pthread_cond_t *cond);
 extern void le_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until);
 extern int64_t le_jitter(int64_t ns); /* 0.9 to 1.1 of it */
 extern bool le_random(void *to, size_t size);
+/* A pipe to wake a thread that polls: make it, write, and empty it. */
+extern bool le_pipe(int fds[2]);
+extern void le_wake(int fds[2]);
+extern void le_drain(int fds[2]);
 
 /* --- error.c --- */
 
@@ -328,9 +340,13 @@ extern le_status le_error_set(le_error *error, le_status status, const char *sql
 extern le_status le_error_clear(le_error *error);
 extern le_status le_error_copy(le_error *to, const le_error *from);
 extern le_status le_error_result(le_error *error, const PGresult *result);
+/* As the server tells it; message and hint may be NULL. */
+extern le_status le_error_server(le_error *error, const char *sqlstate, const char *message,
+								 const char *hint);
+extern le_status le_no_memory(le_error *error);
 extern le_status le_status_of(const char *sqlstate);
-/* Its outcome is not known. */
-extern bool le_error_is_unknown(const le_error *error);
+/* Is its SQLSTATE one of these, with blanks around each? */
+extern bool le_error_is(const le_error *error, const char *sqlstates);
 /* The schema, or the function in it, is not there. */
 extern bool le_error_is_absent(const le_error *error);
 /* Trying again may help. */
@@ -361,42 +377,36 @@ typedef struct le_text
 
 /* Append, as printf does; a text that ran out of memory stays so. */
 extern void le_text_add(le_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+extern void le_text_add_bytes(le_text *text, const void *data, size_t len);
 /* An element of an array in PostgreSQL's notation, quoted. */
 extern void le_text_add_element(le_text *text, const char *value);
 extern void le_text_free(le_text *text);
 extern char *le_copy(const char *text); /* NULL: out of memory */
-/* The length of a message without the newline of libpq. */
-extern int le_line_length(const char *text);
-
-/* --- struct.c: structs of programs of other versions --- */
-
-extern le_status le_struct_read(void *to, size_t size, const void *from, const char *name, le_error *error);
-extern le_status le_struct_check(const void *to, size_t least, const char *name, le_error *error);
-extern void le_struct_write(void *to, const void *from, size_t size);
 
 /* --- arguments.c: LE_INVALID says which one is wrong, what it is, and what is allowed --- */
 
-/* 1 to LE_NAMES_MAX names, each as a name may be. */
-extern le_status le_check_names(const char *const *names, int n, le_error *error);
-/* 1 to LE_NAME_MAX bytes of UTF-8. */
-extern le_status le_check_election(const char *election, le_error *error);
-/* 1 to LE_CANDIDATE_MAX bytes of UTF-8. */
-extern le_status le_check_candidate(const char *candidate, le_error *error);
-/* Any text of UTF-8; what: the name of the argument. */
+/* Structs of programs of other versions. */
+extern le_status le_struct_read(void *to, size_t size, const void *from, const char *name, le_error *error);
+extern le_status le_struct_check(const void *to, size_t least, const char *name, le_error *error);
+extern void le_struct_write(void *to, const void *from, size_t size);
+/* 1 to max bytes of UTF-8; what: the name of the argument. */
+extern le_status le_check_text(const char *what, const char *text, int max, le_error *error);
+/* Any text of UTF-8. */
 extern le_status le_check_utf8(const char *what, const char *text, le_error *error);
+extern le_status le_check_names(const char *const *names, int n, le_error *error);
+extern le_status le_check_candidacy(const char *election, const char *candidate, le_error *error);
 /* -1 or more. */
 extern le_status le_check_wait(int wait_ms, le_error *error);
 /* What is asked for n names. */
 extern le_status le_check_how(const le_how *how, int n, le_error *error);
-/* A pointer that must not be NULL; what: the name of the argument. */
+/* A pointer that must not be NULL; what: the name of the argument.  Clears the error. */
 extern le_status le_check_pointer(const void *pointer, const char *what, le_error *error);
+/* For what asks the server for something: not NULL, and not of a parent process.  Clears the error. */
+extern le_status le_check_session(const le_session *session, le_error *error);
+extern le_status le_check_hold(const le_hold *hold, le_error *error);
+extern bool le_in_child(const le_session *s);
 
-/* --- election.c --- */
-
-/* Both of its texts. */
-extern le_status le_check_candidacy(const char *election, const char *candidate, le_error *error);
-
-/* --- connection.c: of the network thread --- */
+/* --- connection.c: busy --- */
 
 /* One pass over all hosts.  False: see net.error. */
 extern bool le_connect(le_session *s);
@@ -405,62 +415,79 @@ extern void le_net_free(le_net *net);
 /*
  * Runs a statement; n < 0: several without arguments.  "@extschema@" in it is
  * the schema of the extension, which is learned again where it has got another
- * name.  NULL: no answer, and the connection is gone; then, and for an error,
- * net.error.
+ * name.  NULL: no answer until then, or the connection is gone; then, and for an
+ * error, net.error.
  */
 extern PGresult *le_exec(le_session *s, int64_t until, const char *sql, int n, const char *const *values);
-/* As le_exec, with the text's SQL; frees it. */
-extern PGresult *le_exec_text(le_session *s, int64_t until, le_text *sql, int n, const char *const *values);
+/* The call of a turn, whose items are in binary format. */
+extern PGresult *le_sync(le_session *s, const char *const *values, int items_length);
+/* Reads the rest of a statement that a caller has left. */
+extern void le_read_rest(le_session *s);
 /* Takes what the server has sent.  False: the connection is gone. */
 extern bool le_receive(le_session *s);
-/* Waits for the server, a wake-up, or the time. */
-extern void le_idle(le_session *s, int64_t until);
 extern void le_set_broken(le_session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* --- wake.c --- */
-
-/* A pipe to wake a thread that polls: make it, write, and empty it. */
-extern bool le_pipe(int fds[2]);
-extern void le_wake(int fds[2]);
-extern void le_drain(int fds[2]);
 
 /* --- session.c --- */
 
 /* The session's mutex and its references. */
 extern void le_lock(const le_session *s);
 extern void le_unlock(const le_session *s);
-extern void le_session_ref(le_session *s);   /* locked */
-extern void le_session_unref(le_session *s); /* not locked */
-/* Locked.  A new state, with its events. */
+extern void le_session_unref(le_session *s);                                     /* not locked */
+extern bool le_start_thread(pthread_t *thread, void *(*run)(void *), void *arg); /* it takes no signals */
+
+/* --- state.c: locked --- */
+
+/* A new state, with its events. */
 extern void le_set_state(le_session *s, le_state state);
-/* Locked.  The lease is over: all holds of it are. */
+extern bool le_is_alive(const le_session *s); /* also not locked: there is a lease, as far as is known */
+/* The lease is over: all holds of it are. */
 extern void le_end(le_session *s, le_status status, const char *sqlstate, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-/* Locked.  Has the deadline passed? Then ends the session. */
+/* Has the deadline passed? Then ends the session. */
 extern bool le_check_deadline(le_session *s);
-/* Locked.  A renewal that was sent then has succeeded, and is valid for so many ns. */
+/* A renewal that was sent then has succeeded, and is valid for so many ns. */
 extern void le_renewed(le_session *s, int64_t sent_at, int64_t validity);
+extern void le_renewal_failed(le_session *s);
 /* ns; the longest pause between two tries to renew, or to connect while there is a lease to save. */
 extern int64_t le_retry_most(const le_session *s);
-extern bool le_in_child(const le_session *s);
-/* For what asks the server for something: not NULL, and not the session of a parent process. */
-extern le_status le_check_session(const le_session *session, le_error *error);
-/* As le_check_session, of the hold's session. */
-extern le_status le_check_hold(const le_hold *hold, le_error *error);
-extern void le_wake_net(le_session *s);
-extern void le_wake_user(le_session *s); /* locked */
+extern void le_wake_user(le_session *s);
+/* Makes a hold over for the application. */
+extern void le_hold_over(le_hold *hold, const le_error *error);
+extern void le_hold_held(le_hold *hold);
+/* Ends a wait whose own limit has passed. */
+extern void le_hold_check_until(le_hold *hold, int64_t now);
+extern int64_t le_hold_ends(const le_hold *hold); /* ns; of its wait */
+/* The server has nothing of it any more. */
+extern void le_hold_done(le_hold *hold);
+extern void le_hold_unref(le_hold *hold);
+/* Wakes who wait for it. */
+extern void le_hold_changed(le_hold *hold);
+
+/* --- turn.c: locked at entry and exit, not in between --- */
+
+/* When the next turn is due. */
+extern int64_t le_due(le_session *s);
+extern void le_turn(le_session *s);
+/* Something is queued: makes a turn, if the connection is free.  Otherwise those who have it do. */
+extern void le_turn_join(le_session *s);
+extern void le_forget_turns(le_session *s); /* there is another lease */
 
 /* --- engine.c --- */
 
-/* The network thread. */
+/* The session thread. */
 extern void *le_net_main(void *session);
-
-/* --- lease.c: of the network thread --- */
-
-extern bool le_grant(le_session *s); /* not locked */
-extern void le_renew(le_session *s);
-extern bool le_renewal_is_due(le_session *s, int64_t now); /* locked */
-extern void le_revoke(le_session *s);
+extern bool le_grant(le_session *s); /* busy */
+/* Locked.  Wakes the session thread, if there is something to do for it before it wakes by itself. */
+extern void le_wake_net(le_session *s);
+/* Locked.  The connection is free again. */
+extern void le_give(le_session *s);
+/* Locked.  Has it been heard, on a channel of ours?  Then there is something to be looked at. */
+extern void le_hear(le_session *s, const char *channel);
+/* Locked at entry and exit.  Waits for the connection until then. */
+extern le_status le_take(le_session *s, int64_t until, le_error *error);
+/* Locked at entry and exit.  Runs a statement as le_exec, over reconnects, until then. */
+extern PGresult *le_ask(le_session *s, int64_t until, const char *sql, int n, const char *const *values,
+						le_error *error);
 
 /* --- dispatch.c --- */
 
@@ -469,98 +496,16 @@ extern void *le_dispatch_main(void *session);
 
 /* --- hold.c --- */
 
-/* Makes a hold and hands it to the network thread.  until, in ns: one that has passed takes no queue place. */
-extern le_status le_hold_new(le_session *s, le_hold_kind kind, const char *const *names, int n,
-							 const le_how *how, const char *candidate, int64_t until, le_hold **hold,
-							 le_error *error);
-extern void le_hold_unref(le_hold *hold); /* locked */
-/* Locked.  It is over for the application. */
-extern void le_hold_over(le_hold *hold, const le_error *error);
-extern void le_hold_held(le_hold *hold);
-extern void le_hold_check_until(le_hold *hold, int64_t now);
-extern int64_t le_hold_ends(const le_hold *hold); /* ns; of its wait */
-extern void le_hold_answered(le_hold *hold);
-/* Locked.  The server has nothing of it any more. */
-extern void le_hold_done(le_hold *hold);
+/* A hold that nobody has asked for; NULL: out of memory. */
+extern le_hold *le_hold_alloc(le_session *s, le_kind kind, const char *const *names, int n,
+							  const char *candidate);
+extern void le_hold_free(le_hold *hold);
 extern le_status le_hold_wait(le_hold *hold, int64_t until, le_error *error);
-extern le_status le_hold_finish(le_hold *own, le_hold **hold, le_error *error);
-/* As an argument of the functions of the server. */
-extern void le_hold_names(const le_hold *hold, le_text *text);
-
-/* --- request.c: of the network thread; what is asked for holds --- */
-
-/*
- * Locked at entry and exit, not in between.  Asks for the first hold of the list
- * todo, or gives it back, and with it others that can go in one statement.
- */
-extern void le_request(le_session *s);
-/* The owner that the server is told. */
-extern void le_hold_owner(const le_hold *hold, char owner[LE_OWNER_MAX + LE_MARKER_SIZE]);
-extern void le_release_answer(le_hold *hold, bool released); /* locked */
-
-/* --- queue.c: of the network thread; how waiters learn of their grants --- */
-
-/* The connection is there, or is gone. */
-extern void le_queue_connected(le_session *s);
-extern void le_queue_lost(le_session *s); /* locked: nothing is listened to any more */
-/* Locked.  The channel of this name, with a reference more; NULL: out of memory. */
-extern le_channel *le_channel_get(le_session *s, const char *name);
-extern void le_channel_put(le_channel *channel); /* locked */
-extern void le_channels_free(le_session *s);
-/* A notification has come.  Not locked. */
-extern void le_notified(le_session *s, const char *channel, const char *payload);
-/* Locked at entry and exit.  Does what is to be done; false: nothing was.  *next: when to come again. */
-extern bool le_queue_work(le_session *s, int64_t now, int64_t *next);
-/* Locked at entry and exit.  Finds out whether LISTEN works; true. */
-extern bool le_queue_test(le_session *s);
-/* Locked.  Look at it next. */
-extern void le_queue_announce(le_session *s, le_hold *hold);
-/* Locked.  Is there work that must not wait for requests? */
-extern bool le_queue_is_urgent(const le_session *s, int64_t now);
-/* The SQL of a look at holds, with the arrays that it takes; ordinals of the held ones are answered. */
-typedef struct le_look
-{
-	le_hold *holds[LE_CHECK_MAX];
-	int n;
-	le_text names, tokens, terms;
-} le_look;
-
-extern void le_look_add(le_look *look, le_hold *hold); /* locked; takes a reference */
-extern void le_look_sql(int first, le_text *sql);
-extern bool le_look_failed(le_look *look);
-/* Locked.  held: the array of ordinals that was answered, NULL if there was none. */
-extern void le_look_apply(le_session *s, le_look *look, const char *held);
-extern void le_look_free(le_look *look); /* locked */
-
-/* --- reconcile.c: of the network thread --- */
-
-/* Locked at entry and exit. */
-extern void le_reconcile(le_session *s);
-/*
- * Not locked.  End the backend of the broken connection; net.old_pid is 0 when it has
- * ended.  False: this connection is gone as well.
- */
-extern bool le_end_old_backend(le_session *s);
-
-/* --- op.c --- */
-
-/* An operation without answer yet; NULL: out of memory. */
-extern le_op *le_op_new(le_session *s, le_op_kind kind, const char *name, const char *text);
-/* Queues it, and waits until then.  Frees the reference of the call. */
-extern le_status le_op_run(le_session *s, le_op *op, int64_t until, le_leader_info *leader, le_error *error);
-extern void le_op_done(le_op *op, const le_error *error); /* locked */
-/* Locked at entry and exit. */
-extern void le_op_work(le_session *s, le_op *op);
-extern void le_op_unref(le_op *op); /* locked */
 
 /* --- observe.c --- */
 
-/* Locked.  Is there reading that has waited for too long? */
-extern bool le_observe_is_urgent(const le_session *s, int64_t now);
-/* Locked at entry and exit; of the network thread. */
-extern bool le_observe_work(le_session *s, int64_t now, int64_t *next);
-/* Locked at entry and exit; of the callback thread.  False: nothing to tell. */
-extern bool le_observe_tell(le_session *s);
-extern void le_observers_due(le_session *s, const le_channel *channel); /* locked; NULL: all */
+/* Locked at entry and exit; of the callback thread.  False: nothing was to be done; *next: when there is. */
+extern bool le_observe_work(le_session *s, int64_t *next);
+extern void le_observers_due(le_session *s, const char *channel); /* locked; NULL: all */
 
 #endif /* LE_CLIENT_INTERNAL_H */

@@ -10,7 +10,6 @@
  */
 #include "internal.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,20 +81,6 @@ watch_term(le_runner *r, le_hold *hold)
 	}
 }
 
-/* Threads of the application's callbacks take no signals of its either. */
-static bool
-start_thread(pthread_t *thread, void *(*main)(void *), void *arg)
-{
-	sigset_t all, old;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(thread, NULL, main, arg);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return rc == 0;
-}
-
 /* Locked at entry and exit.  False: there was no thread for it. */
 static bool
 lead(le_runner *r, le_hold *hold)
@@ -105,7 +90,7 @@ lead(le_runner *r, le_hold *hold)
 
 	r->entered = r->returned = false;
 	r->answer = 0;
-	if (!start_thread(&thread, elected_main, r))
+	if (!le_start_thread(&thread, elected_main, r))
 		return false;
 	watch_term(r, hold);
 	le_unlock(s);
@@ -158,7 +143,7 @@ stand(le_runner *r)
 
 	le_unlock(s);
 	if (candidate == NULL)
-		status = le_error_set(&error, LE_NO_MEMORY, "", "out of memory");
+		status = le_no_memory(&error);
 	else
 		status = le_enqueue_candidate(s, r->election, candidate, &hold, &error);
 	free(candidate);
@@ -258,31 +243,22 @@ le_run(le_session *session, const char *election, const char *candidate, const l
 	   le_runner **runner, le_error *error)
 {
 	le_callbacks own;
-	le_status status;
+	le_status status = LE_OK;
 	le_runner *r;
 
-	le_error_clear(error);
-	status = le_check_pointer(runner, "runner", error);
-	if (status != LE_OK)
-		return status;
+	le_must(le_check_pointer(runner, "runner", error));
 	*runner = NULL;
-	status = le_check_session(session, error);
-	if (status == LE_OK)
-		status = le_check_pointer(callbacks, "callbacks", error);
-	if (status == LE_OK)
-		status = le_struct_read(&own, sizeof(own), callbacks, "le_callbacks", error);
-	if (status == LE_OK && own.on_elected == NULL)
-		status = le_error_set(error, LE_INVALID, "", "callbacks.on_elected is NULL");
-	if (status == LE_OK)
-		status = le_check_candidacy(election, candidate, error);
-	if (status != LE_OK)
-		return status;
+	le_must(le_check_session(session, error));
+	le_must(le_check_pointer(callbacks, "callbacks", error));
+	le_must(le_struct_read(&own, sizeof(own), callbacks, "le_callbacks", error));
+	le_must(le_check_pointer((const void *) (intptr_t) own.on_elected, "callbacks.on_elected", error));
+	le_must(le_check_candidacy(election, candidate, error));
 	r = runner_new(session, election, candidate, &own);
 	if (r == NULL)
-		return le_error_set(error, LE_NO_MEMORY, "", "out of memory");
+		return le_no_memory(error);
 	if (own.on_new_leader != NULL)
 		status = le_observe(session, election, -1, on_change, r, &r->observer, error);
-	if (status == LE_OK && !start_thread(&r->thread, runner_main, r))
+	if (status == LE_OK && !le_start_thread(&r->thread, runner_main, r))
 		status = le_error_set(error, LE_NO_MEMORY, "", "could not start a thread");
 	if (status != LE_OK)
 	{
@@ -296,20 +272,14 @@ le_run(le_session *session, const char *election, const char *candidate, const l
 le_status
 le_set_candidate(le_runner *runner, const char *candidate, le_error *error)
 {
-	le_status status;
 	char *copy, *old;
 
-	le_error_clear(error);
-	status = le_check_pointer(runner, "runner", error);
-	if (status == LE_OK)
-		status = le_check_session(runner->session, error);
-	if (status == LE_OK)
-		status = le_check_candidate(candidate, error);
-	if (status != LE_OK)
-		return status;
+	le_must(le_check_pointer(runner, "runner", error));
+	le_must(le_check_session(runner->session, error));
+	le_must(le_check_text("candidate", candidate, LE_CANDIDATE_MAX, error));
 	copy = le_copy(candidate);
 	if (copy == NULL)
-		return le_error_set(error, LE_NO_MEMORY, "", "out of memory");
+		return le_no_memory(error);
 	le_lock(runner->session);
 	old = runner->candidate;
 	runner->candidate = copy;
@@ -355,7 +325,7 @@ le_stop(le_runner *runner, le_error *error)
 		return LE_OK;
 	s = runner->session;
 	le_lock(s);
-	le_session_ref(s);
+	s->refs++;
 	runner->stopping = true;
 	pthread_cond_broadcast(&runner->changed);
 	hold = runner->hold;
@@ -369,6 +339,7 @@ le_stop(le_runner *runner, le_error *error)
 
 			le_error_set(&canceled, LE_CANCELED, "", "the runner was stopped");
 			le_hold_over(hold, &canceled);
+			le_wake_net(s);
 		}
 	}
 	le_unlock(s);

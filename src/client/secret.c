@@ -284,6 +284,17 @@ is_unparsed(const PGconn *conn)
 	return PQstatus(conn) == CONNECTION_BAD && PQuser(conn) == NULL && PQdb(conn) == NULL;
 }
 
+/* The length of a message without the newline of libpq. */
+static int
+line_length(const char *text)
+{
+	size_t len = strlen(text);
+
+	while (len > 0 && text[len - 1] == '\n')
+		len--;
+	return (int) len;
+}
+
 le_status
 le_connection_error(const PGconn *conn, le_error *error)
 {
@@ -291,7 +302,7 @@ le_connection_error(const PGconn *conn, le_error *error)
 	const char *misread;
 
 	if (conn == NULL)
-		return le_error_set(error, LE_NO_MEMORY, "", "out of memory");
+		return le_no_memory(error);
 	if (is_unparsed(conn))
 		return le_error_unparsed(error, PQerrorMessage(conn));
 	take_code(PQerrorMessage(conn), text, sizeof(text), code);
@@ -302,5 +313,5 @@ le_connection_error(const PGconn *conn, le_error *error)
 							" (of a password in a URI, @ is written %%40, / %%2F, : %%3A and %% %%25)",
 							misread);
 	mask_options(conn, text);
-	return le_error_set(error, connection_status(conn, code), code, "%.*s", le_line_length(text), text);
+	return le_error_set(error, connection_status(conn, code), code, "%.*s", line_length(text), text);
 }

@@ -1,12 +1,11 @@
 /*
  * session.c
- *		Sessions: open, close, and what the application may ask of one without
- *		waiting.
+ *		Sessions: open, close, reopen, and what the application may ask of one
+ *		without waiting.
  */
 #include "internal.h"
 
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +14,6 @@
 #define TTL_DEFAULT 30000
 #define TTL_MIN     100
 #define TTL_MAX     2073600000
-
-static int64_t
-clamp(int64_t value, int64_t low, int64_t high)
-{
-	return value < low ? low : value > high ? high : value;
-}
 
 /* --- locks and references --- */
 
@@ -50,9 +43,8 @@ static void
 session_free(le_session *s)
 {
 	le_net_free(&s->net);
-	le_channels_free(s);
-	if (s->net.timer >= 0)
-		close(s->net.timer);
+	if (s->timer >= 0)
+		close(s->timer);
 	close_pipe(s->wake_net);
 	close_pipe(s->wake_dispatch);
 	close_pipe(s->wake_user);
@@ -65,12 +57,6 @@ session_free(le_session *s)
 }
 
 void
-le_session_ref(le_session *s)
-{
-	s->refs++;
-}
-
-void
 le_session_unref(le_session *s)
 {
 	int refs;
@@ -80,174 +66,6 @@ le_session_unref(le_session *s)
 	le_unlock(s);
 	if (refs == 0)
 		session_free(s);
-}
-
-bool
-le_in_child(const le_session *s)
-{
-	return getpid() != s->process;
-}
-
-le_status
-le_check_session(const le_session *session, le_error *error)
-{
-	if (session == NULL)
-		return le_error_set(error, LE_INVALID, "", "session is NULL");
-	if (le_in_child(session))
-		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
-	return LE_OK;
-}
-
-le_status
-le_check_hold(const le_hold *hold, le_error *error)
-{
-	if (hold == NULL)
-		return le_error_set(error, LE_INVALID, "", "hold is NULL");
-	return le_check_session(hold->session, error);
-}
-
-void
-le_wake_net(le_session *s)
-{
-	le_wake(s->wake_net);
-}
-
-/* The descriptor of the application is readable from now on. */
-void
-le_wake_user(le_session *s)
-{
-	if (!s->user_woken)
-	{
-		s->user_woken = true;
-		le_wake(s->wake_user);
-	}
-}
-
-/* --- states --- */
-
-void
-le_set_state(le_session *s, le_state state)
-{
-	if (atomic_load(&s->state) == (int) state)
-		return;
-	atomic_store(&s->state, state);
-	if (s->nstates < LE_STATES_MAX)
-		s->states[s->nstates++] = state;
-	else if (s->states[LE_STATES_MAX - 1] != LE_ENDED)
-		s->states[LE_STATES_MAX - 1] = state;
-	else
-	{
-		/* the one before an end gives way; there is never an end right before an end */
-		s->states[LE_STATES_MAX - 2] = LE_ENDED;
-		s->states[LE_STATES_MAX - 1] = state;
-	}
-	s->state_event = true;
-	le_wake_user(s);
-	le_wake(s->wake_dispatch);
-	pthread_cond_broadcast(&s->changed);
-}
-
-/*
- * What the lease has on the server goes with it.  When the session is closed,
- * what is being given back still is: in shut_down().
- */
-static void
-holds_over(le_session *s, le_link *list)
-{
-	for (le_link *link = list->next, *next; link != list; link = next)
-	{
-		le_hold *hold = le_container(link, le_hold, link);
-		bool was_over = atomic_load(&hold->state) == LE_HOLD_OVER;
-
-		next = link->next;
-		hold->refs++;
-		if (!was_over)
-			le_hold_over(hold, &s->error);
-		if (!s->closing || (!was_over && hold->phase != LE_PHASE_SENT))
-		{
-			if (was_over)
-				hold->release_status = hold->releases > 0 ? LE_UNKNOWN : LE_LOST;
-			le_hold_done(hold);
-		}
-		le_hold_unref(hold);
-	}
-}
-
-/* Holds go first: le_valid() of one must not be true by the deadline of a lease that comes later. */
-void
-le_end(le_session *s, le_status status, const char *sqlstate, const char *format, ...)
-{
-	char text[300];
-	va_list args;
-
-	if (atomic_load(&s->state) == LE_ENDED)
-		return;
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	le_error_set(&s->error, status, sqlstate, "%s", text);
-	holds_over(s, &s->todo);
-	holds_over(s, &s->sent);
-	holds_over(s, &s->queued);
-	holds_over(s, &s->granted);
-	holds_over(s, &s->refused);
-	le_set_state(s, LE_ENDED);
-	le_wake_net(s);
-}
-
-int64_t
-le_retry_most(const le_session *s)
-{
-	return clamp(s->ttl / 20, LE_RETRY_FIRST, LE_SEC_NS);
-}
-
-bool
-le_check_deadline(le_session *s)
-{
-	int state = atomic_load(&s->state);
-
-	if ((state != LE_CONNECTED && state != LE_SUSPENDED) || le_now_ns() < atomic_load(&s->deadline))
-		return false;
-	if (atomic_load(&s->withheld))
-		le_end(s, LE_LOST, "", "the lease has ended: the application has not reported progress");
-	else
-		le_end(s, LE_LOST, "", "the lease has ended: it could not be renewed in time%s%s%s",
-			   s->trouble.message[0] != '\0' ? " (" : "", s->trouble.message,
-			   s->trouble.message[0] != '\0' ? ")" : "");
-	return true;
-}
-
-/*
- * Takes the validity that the server has returned to a renewal.  It is the TTL
- * as a rule.  A shorter one does not shorten the deadline that an earlier
- * renewal gave, and the next renewal is due sooner.
- *
- * A renewal that is answered after the deadline comes too late, whatever the
- * server says.
- */
-void
-le_renewed(le_session *s, int64_t sent_at, int64_t validity)
-{
-	int64_t deadline, third;
-
-	if (le_check_deadline(s) || atomic_load(&s->state) == LE_ENDED)
-		return;
-	/* the margin and the retries are made for the TTL, also where the server has a longer one */
-	validity = clamp(validity, 0, s->ttl);
-	deadline = le_add(sent_at, validity - s->margin);
-	if (deadline > atomic_load(&s->deadline))
-		atomic_store(&s->deadline, deadline);
-	third = validity / 3 < le_retry_most(s) ? le_retry_most(s) : validity / 3;
-	s->renew_at = le_add(sent_at, le_jitter(third < s->ttl / 3 ? third : s->ttl / 3));
-	s->renew_failures = 0;
-	le_set_state(s, LE_CONNECTED);
-	while (!le_link_empty(&s->refused))
-		le_link_append(&s->todo, s->refused.next);
-	s->renewed_event = true;
-	s->renewed_told = false;
-	le_wake_user(s);
-	if (s->options.on_renewed != NULL)
-		le_wake(s->wake_dispatch);
 }
 
 /* --- open --- */
@@ -311,9 +129,9 @@ set_times(le_session *s)
 	const le_options *o = &s->options;
 
 	s->ttl = o->ttl_ms * LE_MS_NS;
-	s->margin = o->margin_ms != 0 ? o->margin_ms * LE_MS_NS : clamp(s->ttl / 20, 0, LE_SEC_NS);
+	s->margin = o->margin_ms != 0 ? o->margin_ms * LE_MS_NS : le_clamp(s->ttl / 20, 0, LE_SEC_NS);
 	s->connect = o->connect_ms != 0 ? o->connect_ms * LE_MS_NS : 5 * LE_SEC_NS;
-	s->call = o->call_ms != 0 ? o->call_ms * LE_MS_NS : clamp(s->ttl / 4, 200 * LE_MS_NS, 10 * LE_SEC_NS);
+	s->call = o->call_ms != 0 ? o->call_ms * LE_MS_NS : le_clamp(s->ttl / 4, 200 * LE_MS_NS, 10 * LE_SEC_NS);
 	s->progress = o->progress_ms * LE_MS_NS;
 	s->poll = o->poll_ms != 0 ? o->poll_ms * LE_MS_NS : 250 * LE_MS_NS;
 }
@@ -332,8 +150,7 @@ make_marker(le_session *s)
 static void
 init_lists(le_session *s)
 {
-	le_link *lists[] = {&s->todo, &s->sent,      &s->queued,   &s->granted, &s->refused,
-						&s->ops,  &s->observers, &s->channels, &s->events};
+	le_link *lists[] = {&s->asks, &s->open, &s->held, &s->gives, &s->later, &s->observers, &s->events};
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		le_link_init(lists[i]);
@@ -364,16 +181,9 @@ session_new(const le_options *options)
 		return NULL;
 	for (int i = 0; i < 2; i++)
 		s->wake_net[i] = s->wake_dispatch[i] = s->wake_user[i] = -1;
-	s->net.timer = -1;
 	init_lists(s);
-	if (pthread_mutex_init(&s->lock, NULL) != 0)
+	if (pthread_mutex_init(&s->lock, NULL) != 0 || le_cond_init(&s->changed) != 0)
 	{
-		free(s);
-		return NULL;
-	}
-	if (le_cond_init(&s->changed) != 0)
-	{
-		pthread_mutex_destroy(&s->lock);
 		free(s);
 		return NULL;
 	}
@@ -383,12 +193,12 @@ session_new(const le_options *options)
 	s->conninfo = options->conninfo != NULL ? le_copy(options->conninfo) : NULL;
 	s->name = copy_name(options->name != NULL ? options->name : "");
 	s->options.conninfo = s->options.name = NULL;
-	s->next_until = LE_NEVER;
+	s->next_until = s->later_at = LE_NEVER;
 	s->renewed_told = true;
 	atomic_store(&s->progress_at, le_now_ns());
 	set_times(s);
 	make_marker(s);
-	s->net.timer = le_timer_new();
+	s->timer = le_timer_new();
 	if ((options->conninfo != NULL && s->conninfo == NULL) || s->name == NULL || !le_pipe(s->wake_net) ||
 		!le_pipe(s->wake_dispatch) || !le_pipe(s->wake_user))
 	{
@@ -398,27 +208,28 @@ session_new(const le_options *options)
 	return s;
 }
 
-/* The threads take no signal of the application's. */
-static bool
-start_threads(le_session *s)
+bool
+le_start_thread(pthread_t *thread, void *(*run)(void *), void *arg)
 {
 	sigset_t all, old;
+	int rc;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	le_lock(s);
-	if (pthread_create(&s->net_thread, NULL, le_net_main, s) == 0)
-	{
-		s->net_started = true;
-		s->refs++;
-	}
-	if (s->net_started && pthread_create(&s->dispatch_thread, NULL, le_dispatch_main, s) == 0)
-	{
-		s->dispatch_started = true;
-		s->refs++;
-	}
-	le_unlock(s);
+	rc = pthread_create(thread, NULL, run, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return rc == 0;
+}
+
+static bool
+start_threads(le_session *s)
+{
+	le_lock(s);
+	s->busy = true;
+	s->net_started = le_start_thread(&s->net_thread, le_net_main, s);
+	s->dispatch_started = s->net_started && le_start_thread(&s->dispatch_thread, le_dispatch_main, s);
+	s->refs += s->net_started + s->dispatch_started;
+	le_unlock(s);
 	return s->dispatch_started;
 }
 
@@ -428,20 +239,14 @@ le_open(const le_options *options, le_session **session, le_error *error)
 	le_options o = {.size = sizeof(o)};
 	le_session *s;
 	le_error why;
-	le_status status;
 
-	le_error_clear(error);
-	status = le_check_pointer(session, "session", error);
-	if (status != LE_OK)
-		return status;
+	le_must(le_check_pointer(session, "session", error));
 	*session = NULL;
-	status = options != NULL ? le_struct_read(&o, sizeof(o), options, "le_options", error) : LE_OK;
+	if (options != NULL)
+		le_must(le_struct_read(&o, sizeof(o), options, "le_options", error));
 	if (o.ttl_ms == 0)
 		o.ttl_ms = TTL_DEFAULT;
-	if (status == LE_OK)
-		status = check_options(&o, error);
-	if (status != LE_OK)
-		return status;
+	le_must(check_options(&o, error));
 	s = session_new(&o);
 	if (s == NULL || !start_threads(s))
 	{
@@ -452,14 +257,12 @@ le_open(const le_options *options, le_session **session, le_error *error)
 	le_lock(s);
 	while (!s->opened)
 		le_cond_wait(&s->changed, &s->lock, LE_NEVER);
-	status = atomic_load(&s->state) == LE_CONNECTED ? LE_OK : s->error.status;
 	why = s->error;
-	le_unlock(s);
-	if (status == LE_OK)
-	{
+	if (atomic_load(&s->state) == LE_CONNECTED)
 		*session = s;
+	le_unlock(s);
+	if (*session != NULL)
 		return LE_OK;
-	}
 	le_close(s, -1, NULL);
 	return le_error_copy(error, &why);
 }
@@ -490,7 +293,7 @@ session_close(le_session *s, bool orphan, int wait_ms, le_error *error)
 	bool net_done, dispatch_done, ended, revoked;
 
 	le_lock(s);
-	ended = atomic_load(&s->state) != LE_CONNECTED && atomic_load(&s->state) != LE_SUSPENDED;
+	ended = !le_is_alive(s);
 	s->closing = true;
 	s->orphan = orphan;
 	s->close_until = until;
@@ -520,15 +323,13 @@ session_close(le_session *s, bool orphan, int wait_ms, le_error *error)
 le_status
 le_close(le_session *session, int wait_ms, le_error *error)
 {
-	le_status status;
-
 	le_error_clear(error);
 	if (session == NULL || le_in_child(session))
 		return LE_OK;
 	if (is_callback(session))
 		return le_error_set(error, LE_INVALID, "", "le_close in a callback of its own session");
-	status = session_close(session, false, wait_ms, error);
-	return status == LE_OK ? le_check_wait(wait_ms, error) : status;
+	le_must(session_close(session, false, wait_ms, error));
+	return le_check_wait(wait_ms, error);
 }
 
 void
@@ -541,20 +342,34 @@ le_orphan(le_session *session)
 le_status
 le_reopen(le_session *session, le_error *error)
 {
-	le_op *op;
-
+	le_session *s = session;
+	int64_t until;
 	le_status status;
+	bool again = true;
 
-	le_error_clear(error);
-	status = le_check_session(session, error);
-	if (status != LE_OK)
-		return status;
-	if (atomic_load(&session->state) != LE_ENDED)
-		return LE_OK;
-	op = le_op_new(session, LE_OP_REOPEN, NULL, NULL);
-	if (op == NULL)
-		return le_error_set(error, LE_NO_MEMORY, "", "out of memory");
-	return le_op_run(session, op, le_add(le_now_ns(), le_add(session->connect, session->call)), NULL, error);
+	le_must(le_check_session(s, error));
+	until = le_add(le_now_ns(), le_add(s->connect, s->call));
+	le_lock(s);
+	s->refs++; /* le_close() in another thread does not wait for this call */
+	for (status = LE_OK; again && status == LE_OK && atomic_load(&s->state) == LE_ENDED;)
+	{
+		if (!s->closing && s->progress != 0 && le_now_ns() - atomic_load(&s->progress_at) >= s->progress)
+			status = le_error_set(error, LE_UNAVAILABLE, "", "the application has not reported progress");
+		else
+			status = le_take(s, until, error);
+		if (status != LE_OK)
+			break;
+		le_unlock(s);
+		again = !le_grant(s);
+		le_lock(s);
+		/* where the connection broke there will be another one */
+		if (again && s->net.conn != NULL)
+			status = le_error_copy(error, &s->net.error);
+		le_give(s);
+	}
+	le_unlock(s);
+	le_session_unref(s);
+	return status;
 }
 
 /* --- local questions --- */
@@ -597,8 +412,11 @@ le_progress(le_session *session)
 	if (le_in_child(session))
 		return;
 	atomic_store(&session->progress_at, le_now_ns());
-	if (atomic_load(&session->withheld))
-		le_wake_net(session);
+	if (!atomic_load(&session->withheld))
+		return;
+	le_lock(session);
+	le_wake_net(session);
+	le_unlock(session);
 }
 
 /* --- events --- */

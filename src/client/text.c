@@ -1,6 +1,6 @@
 /*
  * text.c
- *		Texts that grow: statements, and arrays as arguments.
+ *		Texts that grow: statements, and arrays as arguments, which also have bytes that are no texts.
  */
 #include "internal.h"
 
@@ -13,23 +13,19 @@ static bool
 reserve(le_text *text, size_t more)
 {
 	size_t size = text->size < 256 ? 256 : text->size;
-	char *data;
+	char *data = text->data;
 
-	if (text->failed)
-		return false;
 	while (size < text->len + more + 1)
 		size *= 2;
-	if (size == text->size)
-		return true;
-	data = realloc(text->data, size);
-	if (data == NULL)
+	if (size != text->size && !text->failed)
+		data = realloc(data, size);
+	text->failed = text->failed || data == NULL;
+	if (!text->failed)
 	{
-		text->failed = true;
-		return false;
+		text->data = data;
+		text->size = size;
 	}
-	text->data = data;
-	text->size = size;
-	return true;
+	return !text->failed;
 }
 
 void
@@ -52,19 +48,26 @@ le_text_add(le_text *text, const char *format, ...)
 }
 
 void
+le_text_add_bytes(le_text *text, const void *data, size_t len)
+{
+	if (!reserve(text, len))
+		return;
+	memcpy(text->data + text->len, data, len);
+	text->len += len;
+	text->data[text->len] = '\0';
+}
+
+void
 le_text_add_element(le_text *text, const char *value)
 {
-	if (!reserve(text, 2 * strlen(value) + 2))
-		return;
-	text->data[text->len++] = '"';
+	le_text_add_bytes(text, "\"", 1);
 	for (; *value != '\0'; value++)
 	{
 		if (*value == '"' || *value == '\\')
-			text->data[text->len++] = '\\';
-		text->data[text->len++] = *value;
+			le_text_add_bytes(text, "\\", 1);
+		le_text_add_bytes(text, value, 1);
 	}
-	text->data[text->len++] = '"';
-	text->data[text->len] = '\0';
+	le_text_add_bytes(text, "\"", 1);
 }
 
 void
@@ -83,14 +86,4 @@ le_copy(const char *text)
 	if (copy != NULL)
 		memcpy(copy, text, size);
 	return copy;
-}
-
-int
-le_line_length(const char *text)
-{
-	size_t len = strlen(text);
-
-	while (len > 0 && text[len - 1] == '\n')
-		len--;
-	return (int) len;
 }
