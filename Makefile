@@ -361,10 +361,10 @@ uninstall-client:
 		$(LOCKCTL_PAGES:%=share/man/man1/%))
 
 # What test/client/failing_calls.c lets fail: these calls of the library go to its __wrap_ functions.
-FAILING_CALLS = malloc calloc realloc pipe2 timerfd_create pthread_create pthread_mutex_init pthread_cond_init \
-                pthread_condattr_init getrandom timerfd_settime poll read write PQconnectStartParams PQconninfo \
-                PQconninfoParse PQsetnonblocking PQsendQuery PQsendQueryParams PQflush PQconsumeInput PQgetResult \
-                PQexecParams
+FAILING_CALLS = malloc calloc realloc pipe2 pthread_create pthread_mutex_init pthread_cond_init \
+                pthread_condattr_init getentropy poll read write PQconnectStartParams PQconninfo \
+                PQconninfoParse PQsetnonblocking PQsendQuery PQsendQueryParams PQsendPrepare PQsendQueryPrepared \
+                PQflush PQconsumeInput PQgetResult PQexecParams
 $(CLIENT_DIR)/%/failing_calls: CLIENT_WRAP = $(FAILING_CALLS:%=-Wl,--wrap=%)
 # build/client/KIND/NAME is test/client/NAME.c with the library, both under the sanitizer of that kind.
 define client_kind

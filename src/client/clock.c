@@ -8,27 +8,24 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
-#ifdef __linux__
-#include <sys/random.h>
-#include <sys/timerfd.h>
-#define LE_CLOCK CLOCK_BOOTTIME
-#else
-/* Elsewhere the monotonic clock is the one that may go on in suspend. */
-#define LE_CLOCK CLOCK_MONOTONIC
+/* Where there is no clock for that, the monotonic one is the one that may go on. */
+#ifndef CLOCK_BOOTTIME
+#define CLOCK_BOOTTIME CLOCK_MONOTONIC
 #endif
 
-/* A wait on a condition looks at the clock at least this often: its own clock stands still in suspend. */
-#define COND_MAX LE_SEC_NS
+/* A wait looks at the clock at least this often: its own clock stands still in suspend. */
+#define WAIT_MAX LE_SEC_NS
 
 int64_t
 le_now_ns(void)
 {
 	struct timespec t;
 
-	clock_gettime(LE_CLOCK, &t);
+	clock_gettime(CLOCK_BOOTTIME, &t);
 	return t.tv_sec * LE_SEC_NS + t.tv_nsec;
 }
 
@@ -62,56 +59,19 @@ le_until(int wait_ms)
 int64_t
 le_until_point(int64_t ms)
 {
-	if (ms <= 0)
-		return 0;
-	return ms < LE_NEVER / LE_MS_NS ? ms * LE_MS_NS : LE_NEVER;
+	return ms <= 0 ? 0 : ms < LE_NEVER / LE_MS_NS ? ms * LE_MS_NS : LE_NEVER;
 }
 
-int
-le_timer_new(void)
+void
+le_poll(struct pollfd *fds, int n, int64_t until)
 {
-#ifdef __linux__
-	return timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-#else
-	return -1;
-#endif
-}
+	int64_t left = le_clamp(until - le_now_ns(), 0, WAIT_MAX);
 
-/* True: the timer will end the wait. */
-static bool
-timer_set(int timer, int64_t until)
-{
-#ifdef __linux__
-	struct itimerspec at = {.it_value = {until / LE_SEC_NS, until % LE_SEC_NS}};
-
-	return timer >= 0 && timerfd_settime(timer, TFD_TIMER_ABSTIME, &at, NULL) == 0;
-#else
-	(void) timer;
-	(void) until;
-	return false;
-#endif
-}
-
-int
-le_poll(struct pollfd *fds, int n, int timer, int64_t until)
-{
-	struct pollfd all[4];
-	int64_t left = until == LE_NEVER ? LE_NEVER : until - le_now_ns();
-	int timeout = -1, rc;
-
-	for (int i = 0; i < n; i++)
-		all[i] = fds[i];
-	all[n] = (struct pollfd){.fd = -1, .events = POLLIN};
-	if (left <= 0)
-		timeout = 0;
-	else if (until != LE_NEVER && timer_set(timer, until))
-		all[n].fd = timer;
-	else if (until != LE_NEVER)
-		timeout = le_ms_up(left) > 1000 ? 1000 : (int) le_ms_up(left);
-	rc = poll(all, n + 1, timeout);
-	for (int i = 0; i < n; i++)
-		fds[i].revents = rc > 0 ? all[i].revents : 0;
-	return rc;
+	if (poll(fds, (nfds_t) n, (int) le_ms_up(left)) <= 0)
+	{
+		for (int i = 0; i < n; i++)
+			fds[i].revents = 0;
+	}
 }
 
 int
@@ -132,14 +92,11 @@ le_cond_init(pthread_cond_t *cond)
 void
 le_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
 {
+	int64_t left = le_clamp(until - le_now_ns(), 0, WAIT_MAX);
 	struct timespec t;
-	int64_t left;
 
-	left = until - le_now_ns();
-	if (left <= 0)
+	if (left == 0)
 		return;
-	if (left > COND_MAX)
-		left = COND_MAX;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	left += t.tv_nsec;
 	t.tv_sec += left / LE_SEC_NS;
@@ -147,28 +104,22 @@ le_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
 	pthread_cond_timedwait(cond, lock, &t);
 }
 
-bool
-le_random(void *to, size_t size)
+uint64_t
+le_random(void)
 {
-#ifdef __linux__
-	return getrandom(to, size, GRND_NONBLOCK) == (ssize_t) size;
-#else
-	return getentropy(to, size) == 0;
-#endif
+	uint64_t random;
+
+	if (getentropy(&random, sizeof(random)) != 0)
+		random = ((uint64_t) le_now_ns() << 20) ^ ((uint64_t) getpid() << 8) ^ (uint64_t) (uintptr_t) &random;
+	return random;
 }
 
 /* Sessions that started together do not stay together. */
 int64_t
 le_jitter(int64_t ns)
 {
-	uint32_t r;
-
-	if (!le_random(&r, sizeof(r)))
-		r = (uint32_t) (le_now_ns() / 1000);
-	return ns - ns / 10 + ns / 5 / 1000 * (r % 1000);
+	return ns - ns / 10 + ns / 5 / 1000 * (int64_t) (le_random() % 1000);
 }
-
-/* --- pipes --- */
 
 bool
 le_pipe(int fds[2])
@@ -176,14 +127,11 @@ le_pipe(int fds[2])
 #ifdef __linux__
 	return pipe2(fds, O_CLOEXEC | O_NONBLOCK) == 0;
 #else
-	if (pipe(fds) != 0)
-		return false;
-	for (int i = 0; i < 2; i++)
-	{
-		fcntl(fds[i], F_SETFD, FD_CLOEXEC);
-		fcntl(fds[i], F_SETFL, O_NONBLOCK);
-	}
-	return true;
+	bool ok = pipe(fds) == 0;
+
+	for (int i = 0; i < 2 && ok; i++)
+		ok = fcntl(fds[i], F_SETFD, FD_CLOEXEC) == 0 && fcntl(fds[i], F_SETFL, O_NONBLOCK) == 0;
+	return ok;
 #endif
 }
 

@@ -13,7 +13,6 @@
  */
 #include "internal.h"
 
-#include <assert.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,19 +22,12 @@
 /* A wait looks at the session this often: it may have ended, or is being closed. */
 #define SLICE (100 * LE_MS_NS)
 
-void
-le_disconnect(le_session *s)
-{
-	s->net.unread = false;
-	PQfinish(s->net.conn);
-	s->net.conn = NULL;
-	le_lock(s);
-	le_error_copy(&s->trouble, &s->net.error);
-	le_unlock(s);
-}
+/* The longest statement has 900 bytes, and a quoted name three times. */
+#define SQL_MAX 2048
+#define SCHEMA  "@extschema@"
 
-void
-le_set_broken(le_session *s, const char *format, ...)
+static void
+broken(le_session *s, const char *format, ...)
 {
 	char text[200];
 	va_list args;
@@ -47,12 +39,19 @@ le_set_broken(le_session *s, const char *format, ...)
 	le_disconnect(s);
 }
 
+void
+le_disconnect(le_session *s)
+{
+	PQfinish(s->net.conn);
+	s->net.conn = NULL;
+}
+
 /*
  * Waits for the socket.  False: the time is over, that of closing too, or a
  * session that was alive has ended.
  */
 static bool
-wait_socket(le_session *s, short events, PGconn *conn, int64_t until, bool alive)
+wait_socket(le_session *s, PGconn *conn, short events, int64_t until, bool alive)
 {
 	for (;;)
 	{
@@ -63,29 +62,21 @@ wait_socket(le_session *s, short events, PGconn *conn, int64_t until, bool alive
 		le_sooner(&at, until);
 		if (alive)
 			le_sooner(&at, atomic_load(&s->deadline));
-		le_poll(&fd, 1, -1, at);
+		le_poll(&fd, 1, at);
 		if (fd.revents != 0)
 			return true;
 		le_lock(s);
 		le_check_deadline(s);
-		over = alive && !s->closing && !le_is_alive(s);
 		if (s->closing)
 			le_sooner(&until, s->close_until);
+		over = le_now_ns() >= until || (alive && !s->closing && !le_is_alive(s));
 		le_unlock(s);
-		if (over || le_now_ns() >= until)
+		if (over)
 			return false;
 	}
 }
 
 /* --- connecting --- */
-
-void
-le_net_free(le_net *net)
-{
-	for (int i = 0; i < 3; i++)
-		free(net->places[i]);
-	free(net->schema);
-}
 
 static int
 count_items(const char *list)
@@ -95,20 +86,6 @@ count_items(const char *list)
 	for (; *list != '\0'; list++)
 		n += *list == ',';
 	return n;
-}
-
-/* Appends the item at a place of a list with commas; a list of one item is for all places. */
-static void
-add_item(le_text *text, const char *list, int at)
-{
-	if (count_items(list) == 1)
-		at = 0;
-	for (; at > 0; at--)
-	{
-		list += strcspn(list, ",");
-		list += *list == ',';
-	}
-	le_text_add(text, "%.*s", (int) strcspn(list, ","), list);
 }
 
 /* The application's standard error is not ours. */
@@ -125,42 +102,38 @@ ignore_notice(void *arg, const PGresult *result)
  * default_transaction_read_only.  Texts are in UTF-8, whatever the environment,
  * the role and the database say; or one name would be two locks.
  *
- * Before the first connection an option that no libpq takes keeps it from
- * connecting: the connection only tells what its string, the environment and the
- * service file say.
+ * At first an option that no libpq takes keeps it from connecting: the connection
+ * only tells what its string, the environment and the service file say.
  */
 static PGconn *
 start(le_session *s, bool options_only)
 {
 	static const char *const places[] = {"host", "hostaddr", "port"};
-	const char *keys[10], *values[10];
-	le_text place[3] = {{0}};
-	PGconn *conn = NULL;
-	char timeout[24];
-	bool failed = false;
-	int n = 0;
+	const char *keys[9] = {"tcp_user_timeout", "dbname", "fallback_application_name", "client_encoding"};
+	char timeout[24], items[3][256];
+	const char *values[9] = {timeout, s->conninfo != NULL ? s->conninfo : "", "liblockelection", "UTF8"};
+	int n = 4;
+	PGconn *conn;
 
-#define ADD(key, value) (keys[n] = (key), values[n++] = (value))
 	snprintf(timeout, sizeof(timeout), "%lld", (long long) le_ms_up(s->call));
-	ADD("tcp_user_timeout", timeout);
-	if (s->conninfo != NULL && s->conninfo[0] != '\0')
-		ADD("dbname", s->conninfo);
-	ADD("fallback_application_name", "liblockelection");
-	ADD("client_encoding", "UTF8");
 	for (int i = 0; i < 3 && s->net.nhosts > 1; i++)
 	{
-		add_item(&place[i], s->net.places[i], s->net.host);
-		failed |= place[i].failed;
-		ADD(places[i], place[i].data);
+		/* a list of one item is for all hosts */
+		const char *item = s->net.places[i];
+
+		for (int at = count_items(item) == 1 ? 0 : s->net.host; at > 0; at--)
+			item = strchr(item, ',') != NULL ? strchr(item, ',') + 1 : "";
+		snprintf(items[i], sizeof(items[i]), "%.*s", (int) strcspn(item, ","), item);
+		keys[n] = places[i];
+		values[n++] = items[i];
 	}
 	if (options_only)
-		ADD("target_session_attrs", "none of them");
-	ADD(NULL, NULL);
-#undef ADD
-	if (!failed)
-		conn = PQconnectStartParams(keys, values, 1);
-	for (int i = 0; i < 3; i++)
-		le_text_free(&place[i]);
+	{
+		keys[n] = "target_session_attrs";
+		values[n++] = "none of them";
+	}
+	keys[n] = values[n] = NULL;
+	conn = PQconnectStartParams(keys, values, 1);
 	if (conn != NULL)
 	{
 		PQsetErrorVerbosity(conn, PQERRORS_VERBOSE);
@@ -188,17 +161,14 @@ learn_options(le_session *s)
 				found[i] = o->val;
 		}
 	}
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 3 && ok; i++)
 	{
 		free(net->places[i]);
-		net->places[i] = le_copy(found[i]);
-		ok &= net->places[i] != NULL;
+		ok = (net->places[i] = le_copy(found[i])) != NULL;
 	}
+	net->nhosts = count_items(found[found[1][0] != '\0']);
 	if (ok)
-	{
-		net->nhosts = count_items(found[1]) > 0 ? count_items(found[1]) : count_items(found[0]);
 		net->connect_ns = atoi(found[3]) > 0 ? atoi(found[3]) * LE_SEC_NS : s->connect;
-	}
 	else
 		le_no_memory(&net->error);
 	PQconninfoFree(options);
@@ -222,19 +192,15 @@ wait_connected(le_session *s, PGconn *conn)
 		if (until == 0 || strcmp(at, now) != 0)
 			until = le_add(le_now_ns(), limit);
 		memcpy(at, now, sizeof(at));
-		if (!wait_socket(s, status == PGRES_POLLING_READING ? POLLIN : POLLOUT, conn, until, false))
+		if (!wait_socket(s, conn, status == PGRES_POLLING_READING ? POLLIN : POLLOUT, until, false))
 		{
-			if (le_misread(conn) != NULL)
-				le_connection_error(conn, &s->net.error);
-			else
+			if (le_misread(conn) == NULL)
 				le_error_set(&s->net.error, LE_UNAVAILABLE, "", "no answer from %s port %s in time",
 							 PQhost(conn), PQport(conn));
 			return false;
 		}
 		status = PQconnectPoll(conn);
 	}
-	if (status == PGRES_POLLING_FAILED)
-		le_connection_error(conn, &s->net.error);
 	return status == PGRES_POLLING_OK;
 }
 
@@ -245,49 +211,34 @@ static const char info_sql[] =
 	" ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') "
 	"ON true";
 
-/* Fences have the schema too, in other threads. */
+/* What has to be known of the server, in one round trip. */
 static bool
-take_info(le_session *s, const PGresult *result)
+learn_server(le_session *s)
 {
 	le_net *net = &s->net;
-	char *own, *fence;
+	PGresult *result = le_exec(s, info_sql, 0, NULL);
+	char *schema = NULL;
 
-	if (PQgetvalue(result, 0, 1)[0] == 't')
-		return le_error_set(&net->error, LE_UNAVAILABLE, "25006", "the server is a standby") == LE_OK;
-	if (PQgetisnull(result, 0, 0))
-	{
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+		;
+	else if (PQgetvalue(result, 0, 1)[0] == 't')
+		le_error_set(&net->error, LE_UNAVAILABLE, "25006", "the server is a standby");
+	else if (PQgetisnull(result, 0, 0))
 		le_error_set(&net->error, LE_UNAVAILABLE, "3F000",
 					 "lock_election is not installed in database \"%s\" (CREATE EXTENSION lock_election)",
 					 PQdb(net->conn));
-		return false;
-	}
-	own = le_copy(PQgetvalue(result, 0, 0));
-	fence = le_copy(PQgetvalue(result, 0, 0));
-	if (own == NULL || fence == NULL)
+	else if ((schema = le_copy(PQgetvalue(result, 0, 0))) == NULL)
+		le_no_memory(&net->error);
+	else
 	{
-		free(own);
-		free(fence);
-		return le_no_memory(&net->error) == LE_OK;
+		net->pooled = atoi(PQgetvalue(result, 0, 2)) != PQbackendPID(net->conn);
+		le_lock(s); /* fences have it too, in other threads */
+		free(s->schema);
+		s->schema = schema;
+		le_unlock(s);
 	}
-	free(net->schema);
-	net->schema = own;
-	le_lock(s);
-	free(s->fence_schema);
-	s->fence_schema = fence;
-	le_unlock(s);
-	net->pooled = atoi(PQgetvalue(result, 0, 2)) != PQbackendPID(net->conn);
-	return true;
-}
-
-/* What has to be known of the server, in one round trip. */
-static bool
-learn_server(le_session *s, int64_t until)
-{
-	PGresult *result = le_exec(s, until, info_sql, 0, NULL);
-	bool ok = PQresultStatus(result) == PGRES_TUPLES_OK && take_info(s, result);
-
 	PQclear(result);
-	return ok;
+	return schema != NULL;
 }
 
 static bool
@@ -296,25 +247,25 @@ connect_host(le_session *s)
 	le_net *net = &s->net;
 	PGconn *conn = start(s, false);
 
-	if (conn == NULL || PQstatus(conn) == CONNECTION_BAD)
-		le_connection_error(conn, &net->error);
-	else if (wait_connected(s, conn))
+	net->error.status = LE_OK;
+	if (conn == NULL || PQstatus(conn) == CONNECTION_BAD || !wait_connected(s, conn))
 	{
-		PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
-		net->conn = conn;
-		if (PQsetnonblocking(conn, 1) != 0)
-			le_set_broken(s, "could not make the connection non-blocking");
-		else if (learn_server(s, LE_NEVER))
-		{
-			net->plain = net->pooled;
-			net->prepared = false;
-			return true;
-		}
-		else if (net->conn != NULL)
-			le_disconnect(s);
+		if (net->error.status == LE_OK)
+			le_connection_error(conn, &net->error);
+		PQfinish(conn);
 		return false;
 	}
-	PQfinish(conn);
+	PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
+	net->conn = conn;
+	if (PQsetnonblocking(conn, 1) != 0)
+		broken(s, "could not make the connection non-blocking");
+	else if (learn_server(s))
+	{
+		net->plain = net->pooled;
+		net->prepared = false;
+		return true;
+	}
+	le_disconnect(s);
 	return false;
 }
 
@@ -322,10 +273,8 @@ bool
 le_connect(le_session *s)
 {
 	le_net *net = &s->net;
-	bool stops = false;
+	bool stops = net->connect_ns == 0 && !learn_options(s);
 
-	if (net->connect_ns == 0 && !learn_options(s))
-		return false;
 	for (int tries = 0; (tries == 0 || tries < net->nhosts) && !stops; tries++)
 	{
 		if (connect_host(s))
@@ -341,12 +290,14 @@ le_connect(le_session *s)
 
 /* --- statements --- */
 
-static void
-take_notifications(le_session *s)
+void
+le_receive(le_session *s)
 {
 	PGnotify *notify;
 
-	while ((notify = PQnotifies(s->net.conn)) != NULL)
+	if (!PQconsumeInput(s->net.conn))
+		broken(s, "the connection broke: %.150s", PQerrorMessage(s->net.conn));
+	while (s->net.conn != NULL && (notify = PQnotifies(s->net.conn)) != NULL)
 	{
 		le_lock(s);
 		le_hear(s, notify->relname);
@@ -355,45 +306,23 @@ take_notifications(le_session *s)
 	}
 }
 
-bool
-le_receive(le_session *s)
-{
-	if (!PQconsumeInput(s->net.conn))
-	{
-		le_set_broken(s, "the connection broke: %.150s", PQerrorMessage(s->net.conn));
-		return false;
-	}
-	take_notifications(s);
-	return true;
-}
-
-/*
- * Sends what is to be sent, and reads until a result is complete.  False: the
- * connection is gone, or the caller's time is over before that of the statement.
- */
+/* Sends what is to be sent, and reads until a result is complete.  False: the connection is gone. */
 static bool
 exchange(le_session *s, int64_t until, bool alive)
 {
-	le_net *net = &s->net;
+	PGconn *conn = s->net.conn;
+	int unsent;
 
-	le_sooner(&until, net->limit);
-	for (;;)
+	while (s->net.conn != NULL && ((unsent = PQflush(conn)) != 0 || PQisBusy(conn)))
 	{
-		int unsent = PQflush(net->conn);
-
 		if (unsent < 0)
-			le_set_broken(s, "the connection broke: %.150s", PQerrorMessage(net->conn));
-		else if (unsent == 0 && !PQisBusy(net->conn))
-			return true;
-		else if (wait_socket(s, unsent != 0 ? POLLIN | POLLOUT : POLLIN, net->conn, until, alive))
+			broken(s, "the connection broke: %.150s", PQerrorMessage(conn));
+		else if (wait_socket(s, conn, unsent != 0 ? POLLIN | POLLOUT : POLLIN, until, alive))
 			le_receive(s);
-		else if (until < net->limit && le_now_ns() >= until && le_now_ns() < net->limit)
-			return le_error_set(&net->error, LE_UNAVAILABLE, "", "no answer in time") == LE_OK;
 		else
-			le_set_broken(s, "the server did not answer in time");
-		if (net->conn == NULL)
-			return false;
+			broken(s, "the server did not answer in time");
 	}
+	return s->net.conn != NULL;
 }
 
 /*
@@ -403,27 +332,16 @@ exchange(le_session *s, int64_t until, bool alive)
  * the statement had its effect.
  */
 static PGresult *
-results(le_session *s, int sent, int64_t until)
+results(le_session *s, int sent)
 {
-	le_net *net = &s->net;
 	PGresult *last = NULL, *result = NULL;
+	int64_t until = le_add(le_now_ns(), s->call);
 	bool alive = le_is_alive(s);
 
 	if (!sent)
-		le_set_broken(s, "could not send: %.150s", PQerrorMessage(net->conn));
-	else
+		broken(s, "could not send: %.150s", PQerrorMessage(s->net.conn));
+	while (s->net.conn != NULL && exchange(s, until, alive) && (result = PQgetResult(s->net.conn)) != NULL)
 	{
-		net->unread = true;
-		net->limit = le_add(le_now_ns(), s->call);
-	}
-	while (net->conn != NULL && exchange(s, until, alive))
-	{
-		result = PQgetResult(net->conn);
-		if (result == NULL)
-		{
-			net->unread = false;
-			break;
-		}
 		if (last != NULL && PQresultStatus(last) == PGRES_FATAL_ERROR)
 			PQclear(result);
 		else
@@ -432,36 +350,18 @@ results(le_session *s, int sent, int64_t until)
 			last = result;
 		}
 	}
-	/* out of memory, perhaps */
-	if (net->conn != NULL && last == NULL && !net->unread)
-		le_set_broken(s, "no answer to a statement");
-	if (PQresultStatus(last) == PGRES_FATAL_ERROR && last != NULL)
-		le_error_result(&net->error, last);
-	if (net->conn == NULL || net->unread)
+	if (s->net.conn != NULL && last == NULL) /* out of memory, perhaps */
+		broken(s, "no answer to a statement");
+	if (s->net.conn == NULL)
 	{
 		PQclear(last);
 		return NULL;
 	}
-	take_notifications(s);
+	le_receive(s);
+	if (PQresultStatus(last) == PGRES_FATAL_ERROR)
+		le_error_result(&s->net.error, last);
 	return last;
 }
-
-void
-le_read_rest(le_session *s)
-{
-	while (s->net.unread && exchange(s, LE_NEVER, false))
-	{
-		PGresult *result = PQgetResult(s->net.conn);
-
-		s->net.unread = result != NULL;
-		PQclear(result);
-	}
-}
-
-#define SCHEMA "@extschema@"
-
-/* The longest statement has 700 bytes, and a quoted name three times. */
-#define SQL_MAX 2048
 
 /* A statement with the schema that is known.  Takes no memory: a lease is revoked also where there is none. */
 static const char *
@@ -470,33 +370,33 @@ qualified(const le_session *s, const char *sql, char text[SQL_MAX])
 	size_t len = 0;
 
 	for (const char *at; (at = strstr(sql, SCHEMA)) != NULL; sql = at + strlen(SCHEMA))
-		len += (size_t) snprintf(text + len, SQL_MAX - len, "%.*s%s", (int) (at - sql), sql, s->net.schema);
-	len += (size_t) snprintf(text + len, SQL_MAX - len, "%s", sql);
-	assert(len < SQL_MAX);
+		len += (size_t) snprintf(text + len, SQL_MAX - len, "%.*s%s", (int) (at - sql), sql, s->schema);
+	snprintf(text + len, SQL_MAX - len, "%s", sql);
 	return text;
 }
 
+/* In a session that has worked before the extension was moved, or was made again in another schema. */
+static bool
+is_moved(le_session *s, const PGresult *result)
+{
+	return s->net.conn != NULL && PQresultStatus(result) == PGRES_FATAL_ERROR &&
+		   le_error_is_absent(&s->net.error) && learn_server(s);
+}
+
 PGresult *
-le_exec(le_session *s, int64_t until, const char *sql, int n, const char *const *values)
+le_exec(le_session *s, const char *sql, int n, const char *const *values)
 {
 	char text[SQL_MAX];
 	PGresult *result = NULL;
 
-	/* of a session that has worked before: the extension was moved, or was made again in another schema */
 	for (int tries = 0; s->net.conn != NULL && tries < 2; tries++)
 	{
 		const char *own = qualified(s, sql, text);
 
 		PQclear(result);
-		result = results(s,
-						 n < 0 ? PQsendQuery(s->net.conn, own)
-							   : PQsendQueryParams(s->net.conn, own, n, NULL, values, NULL, NULL, 0),
-						 until);
-		if (PQresultStatus(result) != PGRES_FATAL_ERROR || !le_error_is_absent(&s->net.error) || tries > 0 ||
-			strstr(sql, SCHEMA) == NULL)
-			return result;
-		/* without a schema the error stands, unless the connection has gone: the statement had no effect */
-		if (!learn_server(s, until))
+		result = results(s, n < 0 ? PQsendQuery(s->net.conn, own)
+								  : PQsendQueryParams(s->net.conn, own, n, NULL, values, NULL, NULL, 0));
+		if (strstr(sql, SCHEMA) == NULL || !is_moved(s, result))
 			break;
 	}
 	if (s->net.conn != NULL)
@@ -523,30 +423,21 @@ le_sync(le_session *s, const char *const *values, int items_length)
 	PGresult *result = NULL;
 	char text[SQL_MAX];
 
-	for (int tries = 0; net->conn != NULL && tries < 3; tries++)
+	for (int tries = 0; net->conn != NULL && tries < 4; tries++)
 	{
 		const char *sql = qualified(s, sync_sql, text);
+		bool prepares = !net->plain && !net->prepared;
 
 		PQclear(result);
-		if (net->plain)
-			result =
-				results(s, PQsendQueryParams(net->conn, sql, 6, NULL, values, lengths, formats, 0), LE_NEVER);
-		else if (!net->prepared)
-		{
-			result = results(s, PQsendPrepare(net->conn, "lease_sync", sql, 0, NULL), LE_NEVER);
-			net->prepared = PQresultStatus(result) == PGRES_COMMAND_OK;
-		}
-		if (!net->plain && net->prepared && net->conn != NULL)
-		{
-			PQclear(result);
-			result = results(s, PQsendQueryPrepared(net->conn, "lease_sync", 6, values, lengths, formats, 0),
-							 LE_NEVER);
-		}
-		if (PQresultStatus(result) == PGRES_TUPLES_OK)
-			return result;
-		if (net->conn == NULL || (le_error_is_absent(&net->error) && !learn_server(s, LE_NEVER)) ||
-			!(le_error_is_absent(&net->error) ||
-			  (!net->plain && le_error_is(&net->error, " 26000 42P05 0A000 "))))
+		result = results(
+			s, prepares     ? PQsendPrepare(net->conn, "lease_sync", sql, 0, NULL)
+			   : net->plain ? PQsendQueryParams(net->conn, sql, 6, NULL, values, lengths, formats, 0)
+							: PQsendQueryPrepared(net->conn, "lease_sync", 6, values, lengths, formats, 0));
+		net->prepared |= prepares && PQresultStatus(result) == PGRES_COMMAND_OK;
+		if (prepares && net->prepared)
+			continue;
+		if (!(!net->plain && result != NULL && le_error_is(&net->error, "26000 42P05 0A000")) &&
+			!is_moved(s, result))
 			break;
 		net->plain = true;
 	}

@@ -6,80 +6,51 @@
  */
 #include "internal.h"
 
-#include <poll.h>
 #include <string.h>
-#include <unistd.h>
 
-/* Locked at entry and exit. */
-static void
-tell_state(le_session *s)
+/* Locked at entry and exit.  False: there is nothing to be told of the session. */
+static bool
+tell(le_session *s)
 {
+	const le_options *o = &s->options;
+	bool renewed = s->nstates == 0;
 	le_state state = s->states[0];
 
-	s->nstates--;
-	memmove(s->states, s->states + 1, (size_t) s->nstates * sizeof(s->states[0]));
-	if (s->options.on_state == NULL)
-		return;
+	if (renewed && s->renewed_told)
+		return false;
+	if (renewed)
+		s->renewed_told = true;
+	else
+		memmove(s->states, s->states + 1, (size_t) --s->nstates * sizeof(s->states[0]));
 	le_unlock(s);
-	s->options.on_state(s, state, s->options.arg);
+	if (renewed && o->on_renewed != NULL)
+		o->on_renewed(s, le_deadline(s), o->arg);
+	else if (!renewed && o->on_state != NULL)
+		o->on_state(s, state, o->arg);
 	le_lock(s);
-}
-
-/* Locked at entry and exit. */
-static void
-tell_renewed(le_session *s)
-{
-	int64_t deadline = le_deadline(s);
-
-	s->renewed_told = true;
-	if (s->options.on_renewed == NULL)
-		return;
-	le_unlock(s);
-	s->options.on_renewed(s, deadline, s->options.arg);
-	le_lock(s);
-}
-
-/* Locked at entry and exit. */
-static void
-wait_for_work(le_session *s, int timer, int64_t until)
-{
-	struct pollfd fd = {.fd = s->wake_dispatch[0], .events = POLLIN};
-
-	if (le_is_alive(s))
-		le_sooner(&until, atomic_load(&s->deadline));
-	le_unlock(s);
-	le_poll(&fd, 1, timer, until);
-	if (fd.revents != 0)
-		le_drain(s->wake_dispatch);
-	le_lock(s);
+	return true;
 }
 
 void *
 le_dispatch_main(void *session)
 {
 	le_session *s = session;
-	int timer = le_timer_new();
 
 	le_lock(s);
-	while (!s->opened && !s->closing)
-		le_cond_wait(&s->changed, &s->lock, LE_NEVER);
 	while (!s->closing)
 	{
 		int64_t next = LE_NEVER;
 
 		le_check_deadline(s);
-		if (s->nstates > 0)
-			tell_state(s);
-		else if (!s->renewed_told)
-			tell_renewed(s);
-		else if (!le_observe_work(s, &next))
-			wait_for_work(s, timer, next);
+		if (tell(s) || le_observe_work(s, &next))
+			continue;
+		if (le_is_alive(s))
+			le_sooner(&next, atomic_load(&s->deadline));
+		le_cond_wait(&s->to_tell, &s->lock, next);
 	}
 	s->dispatch_done = true;
 	pthread_cond_broadcast(&s->changed);
 	le_unlock(s);
-	if (timer >= 0)
-		close(timer);
 	le_session_unref(s);
 	return NULL;
 }

@@ -27,7 +27,7 @@ le_leader(le_session *session, const char *election, le_leader_info *leader, le_
 	le_must(le_check_text("election", election, LE_NAME_MAX, error));
 	le_lock(session);
 	session->refs++; /* le_close() in another thread does not wait for this call */
-	result = le_ask(session, le_add(le_now_ns(), session->call), sql, 1, &election, &why);
+	result = le_ask(session, sql, 1, &election, &why);
 	le_unlock(session);
 	le_session_unref(session);
 	if (result == NULL)

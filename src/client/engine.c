@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETRY_ENDED (5 * LE_SEC_NS)
 /* LISTEN goes on for so long after the last wait. */
 #define LINGER LE_SEC_NS
 /* A notification to ourselves comes with the answer; this is patience. */
@@ -28,8 +27,6 @@
 #define HUNG_UP POLLIN
 #endif
 
-/* --- the lease --- */
-
 bool
 le_grant(le_session *s)
 {
@@ -41,14 +38,16 @@ le_grant(le_session *s)
 
 	snprintf(ttl, sizeof(ttl), "%d ms", s->options.ttl_ms);
 	snprintf(wait, sizeof(wait), "%lld ms", (long long) le_ms_up(s->call / 2));
-	result = le_exec(s, LE_NEVER, "SELECT @extschema@.grant_lease($1, $2, $3)", 3, values);
+	result = le_exec(s, "SELECT @extschema@.grant_lease($1, $2, $3)", 3, values);
 	ok = PQresultStatus(result) == PGRES_TUPLES_OK;
 	if (ok)
 	{
 		le_lock(s);
-		le_forget_turns(s);
 		atomic_store(&s->lease, strtoll(PQgetvalue(result, 0, 0), NULL, 10));
-		s->lease_gone = s->revoked = false;
+		s->lease_gone = s->revoked = s->look = s->bare = s->listens = false;
+		s->seen[0][0] = s->channel[0] = '\0';
+		s->calls = s->failures = s->alone = 0;
+		s->ask_at = 0;
 		s->renew_at = le_add(sent_at, le_jitter(s->ttl / 3));
 		atomic_store(&s->deadline, le_add(sent_at, s->ttl - s->margin));
 		atomic_store(&s->withheld, 0);
@@ -61,21 +60,6 @@ le_grant(le_session *s)
 	}
 	PQclear(result);
 	return ok;
-}
-
-static void
-revoke(le_session *s)
-{
-	char lease[24];
-	const char *values[] = {lease};
-	PGresult *result;
-
-	snprintf(lease, sizeof(lease), "%lld", (long long) atomic_load(&s->lease));
-	result = le_exec(s, LE_NEVER, "SELECT @extschema@.revoke_lease($1)", 1, values);
-	le_lock(s);
-	s->revoked = PQresultStatus(result) == PGRES_TUPLES_OK;
-	le_unlock(s);
-	PQclear(result);
 }
 
 /* --- what is to be done; all that follows is locked at entry and exit --- */
@@ -94,23 +78,33 @@ wants_channel(const le_session *s)
 		   (is_curious(s) || (s->waited_at != 0 && le_now_ns() < s->waited_at + LINGER));
 }
 
+static bool
+has_to_listen(const le_session *s)
+{
+	return !s->deaf && (s->relisten || s->listens != wants_channel(s));
+}
+
+/* When nobody may wait any more, where that is not wanted without LISTEN. */
+static int64_t
+patience(const le_session *s)
+{
+	if (s->options.listen != 1 || s->waiting == 0 || s->heard)
+		return LE_NEVER;
+	return s->deaf || s->channel[0] == '\0' || s->tested_at == 0 ? 0 : s->tested_at + TEST_PATIENCE;
+}
+
 /* When the session thread has something to do. */
 static int64_t
 next_work(le_session *s)
 {
-	int64_t next = s->connected ? le_due(s) : s->net.retry_at;
+	int64_t next = s->connected ? le_due(s) : s->retry_at;
 
+	if (s->closing || (s->connected && has_to_listen(s)))
+		return 0;
 	le_sooner(&next, s->next_until);
-	if (s->closing || s->net.unread)
-		return 0;
-	if (!s->connected)
-		return next;
-	if (!s->deaf && (s->relisten || s->listens != wants_channel(s)))
-		return 0;
-	if (s->listens && s->waiting == 0 && le_link_empty(&s->observers))
+	le_sooner(&next, s->connected ? patience(s) : LE_NEVER);
+	if (s->listens && !is_curious(s))
 		le_sooner(&next, s->waited_at + LINGER);
-	if (s->options.listen == 1 && s->waiting > 0 && !s->heard)
-		le_sooner(&next, s->deaf || s->tested_at == 0 ? 0 : s->tested_at + TEST_PATIENCE);
 	return next;
 }
 
@@ -134,6 +128,8 @@ wait_changed(le_session *s, int64_t until)
 void
 le_give(le_session *s)
 {
+	if (s->connected && s->net.conn == NULL)
+		le_error_copy(&s->trouble, &s->net.error);
 	s->connected = s->net.conn != NULL;
 	s->busy = false;
 	if (s->watchers > 0)
@@ -145,7 +141,7 @@ le_give(le_session *s)
 static bool
 is_free(le_session *s)
 {
-	return !s->busy && s->connected && !s->net.unread && !(le_is_alive(s) && s->renew_at <= le_now_ns());
+	return !s->busy && s->connected && !(le_is_alive(s) && s->renew_at <= le_now_ns());
 }
 
 le_status
@@ -164,40 +160,40 @@ le_take(le_session *s, int64_t until, le_error *error)
 	s->asking--;
 	if (s->closing)
 		return le_error_copy(error, &s->error);
-	if (!is_free(s) || le_now_ns() >= until)
+	if (!is_free(s))
 		return le_error_set(error, LE_UNAVAILABLE, "", "the server has not answered in time%s%s",
 							s->trouble.message[0] != '\0' ? ": " : "", s->trouble.message);
 	s->busy = true;
 	return LE_OK;
 }
 
+/* It takes the connection within half of the time, so that the statement has as much. */
 PGresult *
-le_ask(le_session *s, int64_t until, const char *sql, int n, const char *const *values, le_error *error)
+le_ask(le_session *s, const char *sql, int n, const char *const *values, le_error *error)
 {
-	while (le_take(s, until, error) == LE_OK)
-	{
-		int64_t pause = le_add(le_now_ns(), LE_RETRY_FIRST);
-		PGresult *result;
-		bool again;
+	int64_t until = le_add(le_now_ns(), s->call / 2), pause;
+	PGresult *result = NULL;
+	bool again = true;
 
+	while (result == NULL && again && le_take(s, until, error) == LE_OK)
+	{
 		le_unlock(s);
-		result = le_exec(s, until, sql, n, values);
+		result = le_exec(s, sql, n, values);
 		le_lock(s);
-		again =
-			PQresultStatus(result) != PGRES_TUPLES_OK && (result == NULL || le_error_passes(&s->net.error));
-		le_error_copy(error, &s->net.error);
-		if (again)
+		if (PQresultStatus(result) != PGRES_TUPLES_OK)
+		{
 			le_error_copy(&s->trouble, &s->net.error);
+			le_error_copy(error, &s->trouble);
+			again = le_error_passes(&s->trouble);
+			PQclear(result);
+			result = NULL;
+		}
 		le_give(s);
-		if (PQresultStatus(result) == PGRES_TUPLES_OK)
-			return result;
-		PQclear(result);
-		if (!again)
-			break;
-		while (!s->closing && le_now_ns() < pause && le_now_ns() < until)
+		pause = le_add(le_now_ns(), LE_RETRY_FIRST);
+		while (result == NULL && again && !s->closing && le_now_ns() < pause)
 			wait_changed(s, pause);
 	}
-	return NULL;
+	return result;
 }
 
 /* --- LISTEN --- */
@@ -205,13 +201,11 @@ le_ask(le_session *s, int64_t until, const char *sql, int n, const char *const *
 void
 le_hear(le_session *s, const char *channel)
 {
-	if (strcmp(channel, s->channel) != 0)
-		le_observers_due(s, channel);
-	else
-	{
-		s->heard = true;
-		s->look |= s->waiting > 0;
-	}
+	bool own = strcmp(channel, s->channel) == 0;
+
+	s->heard |= own;
+	s->look |= own && s->waiting > 0;
+	le_observers_due(s, channel);
 }
 
 /* Listens to what is wanted, and to nothing else.  The first time the session notifies itself. */
@@ -220,70 +214,41 @@ listen(le_session *s)
 {
 	le_text sql = {0};
 	PGresult *result = NULL;
-	bool wants = wants_channel(s);
 
+	s->listens = wants_channel(s);
+	s->relisten = false;
+	s->busy = true;
 	le_text_add(&sql, "UNLISTEN *;");
-	if (wants)
+	if (s->listens)
 		le_text_add(&sql, "LISTEN %s;", s->channel);
-	for (le_link *link = s->observers.next; link != &s->observers; link = link->next)
+	le_foreach (le_observer, o, &s->observers)
 	{
-		le_observer *o = le_container(link, le_observer, link);
-
 		if (o->channel[0] != '\0')
 			le_text_add(&sql, "LISTEN %s;", o->channel);
 	}
-	if (wants && s->tested_at == 0)
+	if (s->listens && s->tested_at == 0)
 	{
 		le_text_add(&sql, "SET LOCAL synchronous_commit = off; NOTIFY %s", s->channel);
 		s->tested_at = le_now_ns();
 	}
-	s->listens = wants;
-	s->relisten = false;
-	s->busy = true;
 	le_unlock(s);
 	if (!sql.failed)
-		result = le_exec(s, LE_NEVER, sql.data, -1, NULL);
+		result = le_exec(s, sql.data, -1, NULL);
 	le_lock(s);
 	s->deaf = PQresultStatus(result) != PGRES_COMMAND_OK;
-	if (s->deaf)
-		s->listens = false;
-	/* what came before */
-	s->look |= s->waiting > 0;
+	s->listens &= !s->deaf;
+	s->look |= s->waiting > 0; /* what came before */
 	le_observers_due(s, NULL);
 	PQclear(result);
-	le_text_free(&sql);
+	free(sql.data);
 	le_give(s);
-}
-
-/* Nobody waits where that is not wanted without LISTEN. */
-static void
-demand_listen(le_session *s)
-{
-	le_error error;
-
-	if (s->options.listen != 1 || s->waiting == 0 || s->heard ||
-		!(s->deaf || s->channel[0] == '\0' ||
-		  (s->tested_at != 0 && le_now_ns() >= s->tested_at + TEST_PATIENCE)))
-		return;
-	le_error_set(&error, LE_UNAVAILABLE, "", "LISTEN does not work on this connection");
-	for (le_link *link = s->held.next, *next; link != &s->held; link = next)
-	{
-		le_hold *hold = le_container(link, le_hold, link);
-
-		next = link->next;
-		if (atomic_load(&hold->state) == LE_HOLD_WAITING)
-			le_hold_over(hold, &error);
-	}
 }
 
 /* --- the session thread --- */
 
-/* While there is a lease to save, it is tried often. */
 static void
-reconnect(le_session *s)
+connect_session(le_session *s)
 {
-	le_net *net = &s->net;
-	int64_t delay = LE_RETRY_FIRST << (net->failures < 10 ? net->failures : 10);
 	bool ok;
 
 	if (le_is_alive(s))
@@ -294,58 +259,15 @@ reconnect(le_session *s)
 	le_lock(s);
 	if (ok)
 	{
-		net->failures = 0;
-		s->renew_at = s->ask_at = 0;
+		s->failures = le_is_alive(s) ? s->failures : 0;
+		s->renew_at = s->ask_at = s->tested_at = 0;
 		s->heard = s->listens = false;
 		s->relisten = !le_link_empty(&s->observers);
-		s->deaf = s->options.listen < 0 || (s->options.listen == 0 && net->pooled);
-		s->tested_at = 0;
+		s->deaf = s->options.listen < 0 || (s->options.listen == 0 && s->net.pooled);
 		le_observers_due(s, NULL);
 	}
 	else
-	{
-		le_error_copy(&s->trouble, &net->error);
-		le_sooner(&delay, atomic_load(&s->state) == LE_ENDED ? RETRY_ENDED : le_retry_most(s));
-		net->failures++;
-		net->retry_at = le_add(le_now_ns(), le_jitter(delay));
-	}
-	le_give(s);
-}
-
-/* Waits of which the time has passed. */
-static void
-expire(le_session *s, int64_t now)
-{
-	le_link *lists[] = {&s->asks, &s->open, &s->held};
-
-	if (now < s->next_until)
-		return;
-	s->next_until = LE_NEVER;
-	for (int i = 0; i < 3; i++)
-	{
-		for (le_link *link = lists[i]->next, *next; link != lists[i]; link = next)
-		{
-			le_hold *hold = le_container(link, le_hold, link);
-
-			next = link->next;
-			le_hold_check_until(hold, now);
-			if (atomic_load(&hold->state) == LE_HOLD_WAITING)
-				le_sooner(&s->next_until, le_hold_ends(hold));
-		}
-	}
-}
-
-/* What the server has sent: the rest of an answer, or notifications. */
-static void
-receive(le_session *s)
-{
-	s->busy = true;
-	le_unlock(s);
-	if (s->net.unread)
-		le_read_rest(s);
-	else
-		le_receive(s);
-	le_lock(s);
+		s->retry_at = le_failed(s, &s->net.error);
 	le_give(s);
 }
 
@@ -359,98 +281,109 @@ rest(le_session *s, int64_t until)
 
 	s->rests_until = until;
 	le_unlock(s);
-	le_poll(fds, 2, s->timer, until);
+	le_poll(fds, 2, until);
 	if (fds[1].revents != 0)
 		le_drain(s->wake_net);
 	le_lock(s);
 	s->rests_until = 0;
-	if (fds[0].revents != 0 && !s->busy && s->net.conn == conn && !s->net.unread)
-		receive(s);
+	if (fds[0].revents == 0 || s->busy || s->net.conn != conn)
+		return;
+	s->busy = true;
+	le_unlock(s);
+	le_receive(s);
+	le_lock(s);
+	le_give(s);
+}
+
+/* Waits of which the time has passed. */
+static void
+expire(le_session *s)
+{
+	int64_t now = le_now_ns();
+	le_error error;
+
+	if (!s->busy && s->connected && now >= patience(s))
+	{
+		le_error_set(&error, LE_UNAVAILABLE, "", "LISTEN does not work on this connection");
+		le_foreach (le_hold, hold, &s->lists[LE_HELD])
+		{
+			if (atomic_load(&hold->state) == LE_HOLD_WAITING)
+				le_hold_over(hold, &error);
+		}
+	}
+	if (now < s->next_until)
+		return;
+	s->next_until = LE_NEVER;
+	for (int i = LE_ASKS; i <= LE_HELD; i++)
+	{
+		le_foreach (le_hold, hold, &s->lists[i])
+		{
+			le_hold_check_until(hold, now);
+			if (atomic_load(&hold->state) == LE_HOLD_WAITING)
+				le_sooner(&s->next_until, le_hold_ends(hold));
+		}
+	}
 }
 
 static void
 step(le_session *s)
 {
-	int64_t now = le_now_ns();
-
 	le_check_deadline(s);
-	expire(s, now);
+	expire(s);
 	if (s->busy || (s->asking > 0 && is_free(s)))
 		wait_changed(s, LE_NEVER);
-	else if (s->net.unread)
-		receive(s);
-	else if (!s->connected && now >= s->net.retry_at)
-		reconnect(s);
-	else if (!s->connected)
-	{
-		if (le_is_alive(s))
-			le_set_state(s, LE_SUSPENDED);
-		rest(s, next_work(s));
-	}
-	else if (le_due(s) <= now)
+	else if (!s->connected && le_now_ns() >= s->retry_at)
+		connect_session(s);
+	else if (s->connected && le_due(s) <= le_now_ns())
 		le_turn(s);
-	else if (!s->deaf && (s->relisten || s->listens != wants_channel(s)))
+	else if (s->connected && has_to_listen(s))
 		listen(s);
 	else
 	{
-		demand_listen(s);
-		if (next_work(s) > now)
-			rest(s, next_work(s));
+		if (!s->connected && le_is_alive(s))
+			le_set_state(s, LE_SUSPENDED);
+		rest(s, next_work(s));
 	}
 }
 
-/* --- closing --- */
-
-/* What is given back goes before the lease; with the lease most of it goes anyway. */
-static void
-give_back(le_session *s)
-{
-	for (le_link *link = s->gives.next, *next; link != &s->gives && !s->orphan; link = next)
-	{
-		next = link->next;
-		if (le_container(link, le_hold, link)->hold_for_ms == 0)
-			le_hold_done(le_container(link, le_hold, link));
-	}
-	s->renew_failures = 0;
-	while ((!le_link_empty(&s->gives) || (s->orphan && s->bare)) && s->net.conn != NULL &&
-		   le_now_ns() < s->close_until && s->renew_failures == 0 && !s->lease_gone)
-		le_turn(s);
-}
-
+/*
+ * What is given back goes before the lease, if that stays, or the name is to be
+ * closed for a while; all else goes with it.
+ */
 static void
 shut_down(le_session *s)
 {
 	bool has_lease = atomic_load(&s->lease) != 0 && !s->lease_gone;
+	char lease[24];
+	PGresult *result = NULL;
 
 	while (s->busy)
 		wait_changed(s, LE_NEVER);
-	s->busy = true;
-	le_unlock(s);
-	if (s->net.unread)
-		le_read_rest(s);
 	if (has_lease && s->net.conn == NULL && le_now_ns() < s->close_until)
-		le_connect(s);
-	le_lock(s);
-	if (has_lease && s->net.conn != NULL)
-		give_back(s);
+		connect_session(s);
+	le_foreach (le_hold, hold, &s->lists[LE_GIVES])
+	{
+		if (!s->orphan && hold->hold_for_ms == 0)
+			le_hold_done(hold);
+	}
+	s->failures = 0;
+	while (has_lease && (!le_link_empty(&s->lists[LE_GIVES]) || (s->orphan && s->bare)) &&
+		   s->net.conn != NULL && le_now_ns() < s->close_until && s->failures == 0)
+		le_turn(s);
 	s->busy = true;
 	le_unlock(s);
-	if (!s->orphan && has_lease && !s->lease_gone && s->net.conn != NULL)
-		revoke(s);
+	snprintf(lease, sizeof(lease), "%lld", (long long) atomic_load(&s->lease));
+	if (!s->orphan && has_lease)
+		result = le_exec(s, "SELECT @extschema@.revoke_lease($1)", 1, (const char *const[]){lease});
 	le_disconnect(s);
 	le_lock(s);
-}
-
-/* The holds that are left are the application's alone. */
-static void
-forget_holds(le_session *s)
-{
-	le_link *lists[] = {&s->asks, &s->open, &s->held, &s->gives, &s->later};
-
-	for (int i = 0; i < 5; i++)
+	s->revoked = PQresultStatus(result) == PGRES_TUPLES_OK;
+	PQclear(result);
+	/* the holds that are left are the application's alone */
+	for (int i = 0; i < LE_LISTS; i++)
 	{
-		while (!le_link_empty(lists[i]))
-			le_hold_done(le_container(lists[i]->next, le_hold, link));
+		le_foreach (le_hold, hold, &s->lists[i])
+			le_hold_done(hold);
 	}
 }
 
@@ -458,12 +391,16 @@ void *
 le_net_main(void *session)
 {
 	le_session *s = session;
-	bool ok = le_connect(s) && le_grant(s);
+	bool ok;
 
+	le_lock(s);
+	connect_session(s);
+	s->busy = true;
+	le_unlock(s);
+	ok = s->net.conn != NULL && le_grant(s);
 	le_lock(s);
 	if (!ok)
 		le_error_copy(&s->error, &s->net.error);
-	s->deaf = s->options.listen < 0 || (s->options.listen == 0 && s->net.pooled);
 	s->opened = true;
 	le_give(s);
 	pthread_cond_broadcast(&s->changed);
@@ -472,7 +409,6 @@ le_net_main(void *session)
 	while (!s->closing)
 		step(s);
 	shut_down(s);
-	forget_holds(s);
 	s->net_done = true;
 	pthread_cond_broadcast(&s->changed);
 	le_unlock(s);

@@ -50,11 +50,12 @@ le_hold_alloc(le_session *s, le_kind kind, const char *const *names, int n, cons
 	return hold;
 }
 
-/* until, in ns: one that has passed takes no queue place.  now: makes the turn as well, if it can. */
+/* Queues a hold.  until, in ns: one that has passed takes no queue place.  now: makes the turn, if it can. */
 static le_status
-ask(le_hold *hold, int64_t until, bool now, le_error *error)
+queue(le_hold *hold, int64_t until, bool now, le_error *error)
 {
 	le_session *s;
+	bool ended;
 
 	if (hold == NULL)
 		return le_no_memory(error);
@@ -64,121 +65,93 @@ ask(le_hold *hold, int64_t until, bool now, le_error *error)
 	hold->try = until <= le_now_ns();
 	le_lock(s);
 	le_check_deadline(s);
-	if (s->closing || atomic_load(&s->state) == LE_ENDED)
-	{
+	ended = s->closing || atomic_load(&s->state) == LE_ENDED;
+	if (ended)
 		le_error_copy(error, &s->error);
-		le_unlock(s);
-		le_hold_free(hold);
-		return LE_LOST;
-	}
-	hold->refs = 2; /* the application's, and the session's until it is done */
-	s->refs++;
-	hold->asked = ++s->requests;
-	le_link_append(&s->asks, &hold->link);
-	le_sooner(&s->next_until, le_hold_ends(hold));
-	if (now)
-		le_turn_join(s);
 	else
-		le_wake_net(s);
+	{
+		hold->refs = 2; /* the application's, and the session's until it is done */
+		s->refs++;
+		hold->asked = ++s->requests;
+		le_link_append(&s->lists[LE_ASKS], &hold->link);
+		le_sooner(&s->next_until, le_hold_ends(hold));
+		if (now)
+			le_turn_join(s);
+		else
+			le_wake_net(s);
+	}
 	le_unlock(s);
-	return LE_OK;
+	if (!ended)
+		return LE_OK;
+	le_hold_free(hold);
+	return LE_LOST;
 }
 
-/* Waits until a hold is granted or over, and gives it back unless it was granted. */
+/* Asks for a lock, a permit or a term.  now: also waits for it, and gives it back unless it was granted. */
 static le_status
-finish(le_hold *own, le_hold **hold, le_error *error)
+ask(le_session *s, const char *const *names, int n, const le_how *given, const char *candidate, bool term,
+	int wait_ms, bool now, le_hold **hold, le_error *error)
 {
-	le_status status = le_hold_wait(own, LE_NEVER, error);
-
-	*hold = status == LE_OK ? own : NULL;
-	if (status != LE_OK)
-		le_drop(own);
-	return status;
-}
-
-/* The hold that is asked for; *until: its own limit, if it has one. */
-static le_status
-new_lock(le_session *s, const char *const *names, int n, const le_how *given, int64_t *until, le_hold **hold,
-		 le_error *error)
-{
+	int64_t until = le_until(wait_ms);
 	le_how how = {.size = sizeof(how)};
+	le_hold *own;
+	le_status status;
 
-	le_must(le_check_names(names, n, error));
+	le_must(le_check_pointer(hold, "hold", error));
+	*hold = NULL;
+	le_must(term ? le_check_candidacy(names[0], candidate, error) : le_check_names(names, n, error));
 	if (given != NULL)
 		le_must(le_struct_read(&how, sizeof(how), given, "le_how", error));
 	le_must(le_check_how(&how, n, error));
+	le_must(le_check_wait(wait_ms, error));
 	le_must(le_check_session(s, error));
-	*hold = le_hold_alloc(s, how.permits > 0 ? LE_KIND_PERMIT : LE_KIND_LOCK, names, n, NULL);
-	if (*hold == NULL)
-		return le_no_memory(error);
-	(*hold)->shared = how.shared;
-	(*hold)->permits = how.permits;
+	own = le_hold_alloc(s,
+						term              ? LE_KIND_TERM
+						: how.permits > 0 ? LE_KIND_PERMIT
+										  : LE_KIND_LOCK,
+						names, n, candidate);
+	if (own != NULL)
+	{
+		own->shared = how.shared;
+		own->permits = how.permits;
+	}
 	if (how.until != 0)
-		le_sooner(until, le_until_point(how.until));
-	return LE_OK;
+		le_sooner(&until, le_until_point(how.until));
+	le_must(queue(own, until, now, error));
+	status = now ? le_hold_wait(own, LE_NEVER, error) : LE_OK;
+	if (status == LE_OK)
+		*hold = own;
+	else
+		le_drop(own);
+	return status;
 }
 
 le_status
 le_enqueue(le_session *session, const char *const *names, int n, const le_how *how, le_hold **hold,
 		   le_error *error)
 {
-	int64_t until = LE_NEVER;
-	le_hold *own;
-
-	le_must(le_check_pointer(hold, "hold", error));
-	*hold = NULL;
-	le_must(new_lock(session, names, n, how, &until, &own, error));
-	le_must(ask(own, until, false, error));
-	*hold = own;
-	return LE_OK;
+	return ask(session, names, n, how, NULL, false, -1, false, hold, error);
 }
 
 le_status
 le_acquire(le_session *session, const char *const *names, int n, const le_how *how, int wait_ms,
 		   le_hold **hold, le_error *error)
 {
-	int64_t until = le_until(wait_ms);
-	le_hold *own;
-
-	le_must(le_check_pointer(hold, "hold", error));
-	*hold = NULL;
-	le_must(le_check_wait(wait_ms, error));
-	le_must(new_lock(session, names, n, how, &until, &own, error));
-	le_must(ask(own, until, true, error));
-	return finish(own, hold, error);
+	return ask(session, names, n, how, NULL, false, wait_ms, true, hold, error);
 }
 
 le_status
 le_enqueue_candidate(le_session *session, const char *election, const char *candidate, le_hold **hold,
 					 le_error *error)
 {
-	le_hold *own;
-
-	le_must(le_check_pointer(hold, "hold", error));
-	*hold = NULL;
-	le_must(le_check_candidacy(election, candidate, error));
-	le_must(le_check_session(session, error));
-	own = le_hold_alloc(session, LE_KIND_TERM, &election, 1, candidate);
-	le_must(ask(own, LE_NEVER, false, error));
-	*hold = own;
-	return LE_OK;
+	return ask(session, &election, 1, NULL, candidate, true, -1, false, hold, error);
 }
 
 le_status
 le_campaign(le_session *session, const char *election, const char *candidate, int wait_ms, le_hold **hold,
 			le_error *error)
 {
-	int64_t until = le_until(wait_ms);
-	le_hold *own;
-
-	le_must(le_check_pointer(hold, "hold", error));
-	*hold = NULL;
-	le_must(le_check_candidacy(election, candidate, error));
-	le_must(le_check_wait(wait_ms, error));
-	le_must(le_check_session(session, error));
-	own = le_hold_alloc(session, LE_KIND_TERM, &election, 1, candidate);
-	le_must(ask(own, until, true, error));
-	return finish(own, hold, error);
+	return ask(session, &election, 1, NULL, candidate, true, wait_ms, true, hold, error);
 }
 
 le_status
@@ -196,7 +169,7 @@ le_proclaim(le_hold *hold, const char *candidate, le_error *error)
 	own = le_hold_alloc(hold->session, LE_KIND_PROCLAIM, (const char *const *) hold->names, 1, candidate);
 	if (own != NULL)
 		own->server_token = le_token(hold);
-	le_must(ask(own, 0, true, error));
+	le_must(queue(own, 0, true, error));
 	status = le_hold_wait(own, LE_NEVER, error);
 	le_drop(own);
 	return status;
@@ -209,26 +182,26 @@ le_hold_wait(le_hold *hold, int64_t until, le_error *error)
 {
 	le_session *s = hold->session;
 	le_status status = LE_OK;
-	int64_t ends;
 
 	le_lock(s);
 	for (;;)
 	{
+		int64_t at = until;
+
 		le_check_deadline(s);
 		le_hold_check_until(hold, le_now_ns());
 		if (atomic_load(&hold->state) != LE_HOLD_WAITING || le_now_ns() >= until)
 			break;
-		ends = le_hold_ends(hold);
+		le_sooner(&at, le_hold_ends(hold));
 		hold->waiters++;
-		le_cond_wait(&hold->changed, &s->lock, until < ends ? until : ends);
+		le_cond_wait(&hold->changed, &s->lock, at);
 		hold->waiters--;
 	}
 	if (atomic_load(&hold->state) == LE_HOLD_OVER)
 		status = le_error_copy(error, &hold->error);
 	else if (atomic_load(&hold->state) == LE_HOLD_WAITING)
 		status = le_error_set(error, LE_WAITING, "", "not granted yet");
-	if (status != LE_OK)
-		le_wake_net(s); /* perhaps a place is to be given back */
+	le_wake_net(s); /* perhaps a place is to be given back */
 	le_unlock(s);
 	return status;
 }
@@ -265,40 +238,35 @@ le_cancel(le_hold *hold)
 
 /* --- giving back --- */
 
-/* Locked.  Waits until the server has answered. */
+/* Locked.  What has become of a release. */
 static le_status
-wait_released(le_hold *hold, le_error *error)
+released(le_hold *hold, le_error *error)
 {
-	le_session *s = hold->session;
-	int64_t until = le_add(le_now_ns(), s->call);
+	le_status status = hold->release_status;
 
-	hold->waiters++;
-	while (!hold->release_done && le_now_ns() < until)
-		le_cond_wait(&hold->changed, &s->lock, until);
-	hold->waiters--;
 	if (!hold->release_done)
 		return le_error_set(error, LE_UNKNOWN, "", "%s; the session goes on trying",
 							hold->given > 0 || hold->again ? "the server has not answered"
 														   : "there is no connection to the server");
-	if (hold->release_status == LE_OK)
+	if (status == LE_OK)
 		return LE_OK;
-	if (hold->release_status == LE_LOST)
+	if (status == LE_LOST)
 		return le_error_set(error, LE_LOST, "LE001", "it had been lost before it was released");
 	if (hold->error.message[0] == '\0')
-		return le_error_set(error, hold->release_status, "", "the answer was lost");
-	return le_error_set(error, hold->release_status, hold->error.sqlstate, "%.400s%s", hold->error.message,
-						hold->release_status == LE_UNKNOWN ? "; the session goes on trying" : "");
+		return le_error_set(error, status, "", "the answer was lost");
+	return le_error_set(error, status, hold->error.sqlstate, "%.400s%s", hold->error.message,
+						status == LE_UNKNOWN ? "; the session goes on trying" : "");
 }
 
 static le_status
 give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 {
+	static const le_error over = {LE_CANCELED, "", "it was released"};
 	le_session *s = hold->session;
+	int64_t until = le_add(le_now_ns(), s->call);
 	le_status status = LE_OK;
-	le_error over;
 	bool held;
 
-	le_error_set(&over, LE_CANCELED, "", "it was released");
 	le_lock(s);
 	s->refs++;
 	le_check_deadline(s);
@@ -309,10 +277,9 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 		le_hold_over(hold, &over);
 	else if (hold->error.status == LE_LOST && atomic_load(&hold->token) != 0)
 	{
-		/* one that was evicted is given back by the application alone */
 		status = le_error_copy(error, &hold->error);
-		if (hold->phase == LE_PHASE_GRANTED)
-			le_link_append(&s->gives, &hold->link);
+		if (hold->phase == LE_PHASE_GRANTED) /* it was evicted, and ends now */
+			le_link_append(&s->lists[LE_GIVES], &hold->link);
 	}
 	if (held)
 	{
@@ -323,8 +290,14 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 		le_turn_join(s);
 	else
 		le_wake_net(s);
+	while (held && wait && !hold->release_done && le_now_ns() < until)
+	{
+		hold->waiters++;
+		le_cond_wait(&hold->changed, &s->lock, until);
+		hold->waiters--;
+	}
 	if (held && wait)
-		status = wait_released(hold, error);
+		status = released(hold, error);
 	le_hold_unref(hold);
 	le_unlock(s);
 	le_session_unref(s);

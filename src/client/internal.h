@@ -24,14 +24,14 @@
  *
  * The life of a hold on the server (phase), and the list that it is in:
  *
- *		NEW       asks                to be asked for
- *		SENT      asks, open          asked for, and not answered
- *		QUEUED    held, gives, later  has a place
- *		GRANTED   held, gives, later  is granted
+ *		NEW       ASKS                to be asked for
+ *		SENT      ASKS, OPEN          asked for, and not answered
+ *		QUEUED    HELD, GIVES, LATER  has a place
+ *		GRANTED   HELD, GIVES, LATER  is granted
  *		DONE      none                nothing of it is on the server
  *
  * What the application sees (state) is apart: WAITING, HELD, OVER.  What is OVER
- * and has a token is given back: list gives, or later after an error.
+ * and has a token is given back: GIVES, or LATER after an error.
  */
 #ifndef LE_CLIENT_INTERNAL_H
 #define LE_CLIENT_INTERNAL_H
@@ -119,6 +119,11 @@ le_link_prepend(le_link *head, le_link *link)
 	le_link_append(head->next, link);
 }
 
+/* The items of a list, of which the present one may be removed. */
+#define le_foreach(type, item, head)                                                                         \
+	for (type *item = le_container((head)->next, type, link), *item##_next;                                  \
+		 item##_next = le_container(item->link.next, type, link), &item->link != (head); item = item##_next)
+
 /* --- objects --- */
 
 typedef enum le_phase
@@ -203,31 +208,38 @@ struct le_observer
 typedef struct le_net
 {
 	PGconn *conn;    /* NULL: none */
-	char *schema;    /* of the extension, quoted */
 	bool pooled;     /* somebody between us and the server */
 	bool prepared;   /* lease_sync() is */
 	bool plain;      /* it is not prepared, or not any more */
-	bool unread;     /* a statement was sent, and its answer is not read to its end */
-	int64_t limit;   /* when it has to be there */
 	char *places[3]; /* host, hostaddr and port, as libpq has them: lists, if there are several hosts */
 	int nhosts;
 	int host; /* that is tried next */
 	int64_t connect_ns;
-	int failures;     /* of connecting, in a row */
-	int64_t retry_at; /* connect not before */
-	le_error error;   /* of the last failure */
+	le_error error; /* of the last failure */
 } le_net;
+
+/* Of holds, see above. */
+enum
+{
+	LE_ASKS,
+	LE_OPEN,
+	LE_HELD,
+	LE_GIVES,
+	LE_LATER,
+	LE_LISTS
+};
 
 struct le_session
 {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* opened, closed, the connection is free */
 	int watchers;           /* who wait for that */
+	pthread_cond_t to_tell; /* the callback thread has something to do */
 	int refs;               /* the application, both threads, holds, calls */
 	pid_t process;
 	pthread_t net_thread, dispatch_thread;
 	bool net_started, dispatch_started, net_done, dispatch_done;
-	int wake_net[2], wake_dispatch[2], wake_user[2];
+	int wake_net[2], wake_user[2];
 
 	/* fixed */
 	le_options options;
@@ -252,13 +264,14 @@ struct le_session
 	int asking;          /* threads that wait for it, with statements of their own */
 	int64_t rests_until; /* of the session thread; 0: it does not rest */
 	int64_t renew_at;
-	int renew_failures;
+	int failures;     /* of renewals, or of connecting, in a row */
+	int64_t retry_at; /* connect not before */
 	le_error error;   /* why it has ended, or did not open */
 	le_error trouble; /* the last failure of the connection or a renewal */
-	le_link asks, open, held, gives, later, observers, events;
+	le_link lists[LE_LISTS], observers, events;
 	int64_t requests;   /* so many have a number */
 	int64_t next_until; /* the nearest end of a wait, or earlier */
-	char *fence_schema; /* net.schema for other threads */
+	char *schema;       /* of the extension, quoted; changed by who has the connection */
 	bool state_event, renewed_event, user_woken;
 	le_state states[LE_STATES_MAX]; /* to be told */
 	int nstates;
@@ -284,7 +297,6 @@ struct le_session
 	bool heard;                    /* it works */
 	int64_t tested_at;             /* when the session has notified itself */
 
-	int timer; /* a timerfd, or -1; of the session thread */
 	le_net net;
 };
 
@@ -318,15 +330,14 @@ extern int64_t le_add(int64_t a, int64_t b); /* saturates */
 /* The point that is wait_ms from now; -1: LE_NEVER. */
 extern int64_t le_until(int wait_ms);
 extern int64_t le_until_point(int64_t ms);
-extern int le_timer_new(void);
-/* poll() until a point of le_now_ns(); timer may be -1.  As poll, for the caller's descriptors. */
+/* poll() until a point of le_now_ns(), or a while less. */
 struct pollfd;
-extern int le_poll(struct pollfd *fds, int n, int timer, int64_t until);
+extern void le_poll(struct pollfd *fds, int n, int64_t until);
 extern int le_cond_init(pthread_cond_t *cond);
 /* Waits for a condition until a point of le_now_ns(), or a while less; the caller looks at the time. */
 extern void le_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until);
 extern int64_t le_jitter(int64_t ns); /* 0.9 to 1.1 of it */
-extern bool le_random(void *to, size_t size);
+extern uint64_t le_random(void);
 /* A pipe to wake a thread that polls: make it, write, and empty it. */
 extern bool le_pipe(int fds[2]);
 extern void le_wake(int fds[2]);
@@ -345,14 +356,14 @@ extern le_status le_error_server(le_error *error, const char *sqlstate, const ch
 								 const char *hint);
 extern le_status le_no_memory(le_error *error);
 extern le_status le_status_of(const char *sqlstate);
-/* Is its SQLSTATE one of these, with blanks around each? */
+/* Is its SQLSTATE one of these? */
 extern bool le_error_is(const le_error *error, const char *sqlstates);
 /* The schema, or the function in it, is not there. */
 extern bool le_error_is_absent(const le_error *error);
 /* Trying again may help. */
 extern bool le_error_passes(const le_error *error);
-/* Why an error of the server means another connection, perhaps to another host; NULL: this one stays. */
-extern const char *le_error_ends_connection(const le_error *error);
+/* Another connection is needed, perhaps to another host. */
+extern bool le_error_ends_connection(const le_error *error);
 
 /* --- secret.c: errors of connections, without passwords --- */
 
@@ -378,9 +389,6 @@ typedef struct le_text
 /* Append, as printf does; a text that ran out of memory stays so. */
 extern void le_text_add(le_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 extern void le_text_add_bytes(le_text *text, const void *data, size_t len);
-/* An element of an array in PostgreSQL's notation, quoted. */
-extern void le_text_add_element(le_text *text, const char *value);
-extern void le_text_free(le_text *text);
 extern char *le_copy(const char *text); /* NULL: out of memory */
 
 /* --- arguments.c: LE_INVALID says which one is wrong, what it is, and what is allowed --- */
@@ -411,21 +419,16 @@ extern bool le_in_child(const le_session *s);
 /* One pass over all hosts.  False: see net.error. */
 extern bool le_connect(le_session *s);
 extern void le_disconnect(le_session *s);
-extern void le_net_free(le_net *net);
 /*
  * Runs a statement; n < 0: several without arguments.  "@extschema@" in it is
  * the schema of the extension, which is learned again where it has got another
- * name.  NULL: no answer until then, or the connection is gone; then, and for an
- * error, net.error.
+ * name.  NULL: the connection is gone; then, and for an error, net.error.
  */
-extern PGresult *le_exec(le_session *s, int64_t until, const char *sql, int n, const char *const *values);
+extern PGresult *le_exec(le_session *s, const char *sql, int n, const char *const *values);
 /* The call of a turn, whose items are in binary format. */
 extern PGresult *le_sync(le_session *s, const char *const *values, int items_length);
-/* Reads the rest of a statement that a caller has left. */
-extern void le_read_rest(le_session *s);
-/* Takes what the server has sent.  False: the connection is gone. */
-extern bool le_receive(le_session *s);
-extern void le_set_broken(le_session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Takes what the server has sent. */
+extern void le_receive(le_session *s);
 
 /* --- session.c --- */
 
@@ -441,16 +444,14 @@ extern bool le_start_thread(pthread_t *thread, void *(*run)(void *), void *arg);
 extern void le_set_state(le_session *s, le_state state);
 extern bool le_is_alive(const le_session *s); /* also not locked: there is a lease, as far as is known */
 /* The lease is over: all holds of it are. */
-extern void le_end(le_session *s, le_status status, const char *sqlstate, const char *format, ...)
-	__attribute__((format(printf, 4, 5)));
+extern void le_end(le_session *s, const char *sqlstate, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 /* Has the deadline passed? Then ends the session. */
 extern bool le_check_deadline(le_session *s);
 /* A renewal that was sent then has succeeded, and is valid for so many ns. */
 extern void le_renewed(le_session *s, int64_t sent_at, int64_t validity);
-extern void le_renewal_failed(le_session *s);
-/* ns; the longest pause between two tries to renew, or to connect while there is a lease to save. */
-extern int64_t le_retry_most(const le_session *s);
-extern void le_wake_user(le_session *s);
+/* A renewal, or a connection, has failed.  Returns when to try again. */
+extern int64_t le_failed(le_session *s, const le_error *why);
 /* Makes a hold over for the application. */
 extern void le_hold_over(le_hold *hold, const le_error *error);
 extern void le_hold_held(le_hold *hold);
@@ -470,7 +471,6 @@ extern int64_t le_due(le_session *s);
 extern void le_turn(le_session *s);
 /* Something is queued: makes a turn, if the connection is free.  Otherwise those who have it do. */
 extern void le_turn_join(le_session *s);
-extern void le_forget_turns(le_session *s); /* there is another lease */
 
 /* --- engine.c --- */
 
@@ -485,9 +485,8 @@ extern void le_give(le_session *s);
 extern void le_hear(le_session *s, const char *channel);
 /* Locked at entry and exit.  Waits for the connection until then. */
 extern le_status le_take(le_session *s, int64_t until, le_error *error);
-/* Locked at entry and exit.  Runs a statement as le_exec, over reconnects, until then. */
-extern PGresult *le_ask(le_session *s, int64_t until, const char *sql, int n, const char *const *values,
-						le_error *error);
+/* Locked at entry and exit.  Runs a statement as le_exec, over reconnects, for the limit of a call. */
+extern PGresult *le_ask(le_session *s, const char *sql, int n, const char *const *values, le_error *error);
 
 /* --- dispatch.c --- */
 

@@ -68,7 +68,7 @@ le_observe(le_session *session, const char *election, int64_t after,
 	session->refs++;
 	le_link_append(&session->observers, &o->link);
 	session->look |= session->channel[0] == '\0';
-	le_wake(session->wake_dispatch);
+	pthread_cond_signal(&session->to_tell);
 	le_wake_net(session);
 	le_unlock(session);
 	*observer = o;
@@ -116,65 +116,37 @@ le_unobserve(le_observer *observer)
 void
 le_observers_due(le_session *s, const char *channel)
 {
-	for (le_link *link = s->observers.next; link != &s->observers; link = link->next)
+	le_foreach (le_observer, o, &s->observers)
 	{
-		le_observer *o = le_container(link, le_observer, link);
-
 		if (channel == NULL || strcmp(o->channel, channel) == 0)
 			o->due_at = 0;
 	}
-	if (!le_link_empty(&s->observers))
-		le_wake(s->wake_dispatch);
-}
-
-/* The changes behind the last one that was told.  NULL: could not be asked. */
-static PGresult *
-read_after(le_observer *o)
-{
-	static const char sql[] =
-		"SELECT " COLUMNS " FROM @extschema@.election_history($1, $2) ORDER BY change LIMIT $3";
-	char after[24], most[16];
-	const char *values[] = {o->election, after, most};
-
-	snprintf(after, sizeof(after), "%lld", (long long) o->after);
-	snprintf(most, sizeof(most), "%d", LE_OBSERVE_MAX);
-	return le_ask(o->session, le_add(le_now_ns(), o->session->call), sql, 3, values, NULL);
+	pthread_cond_signal(&s->to_tell);
 }
 
 /*
- * The last change.  Those of the present term have higher numbers than the term.
- * If the history has lost them all, the leader as it is now, whose change has no
- * number.
+ * The changes behind the last one that was told; at first the last change.  Those
+ * of the present term have higher numbers than the term.  If the history has lost
+ * them all, the leader as it is now, whose change has no number.
  */
 static PGresult *
-read_last(le_observer *o)
+read_changes(le_observer *o)
 {
-	static const char sql[] =
+	static const char next_sql[] =
+		"SELECT " COLUMNS " FROM @extschema@.election_history($1, $2) ORDER BY change LIMIT $3";
+	static const char last_sql[] =
 		"SELECT " COLUMNS " FROM (SELECT change, term, how, candidate, elected_at, changed_at"
 		" FROM @extschema@.election_history($1,"
 		" COALESCE((SELECT l.term FROM @extschema@.current_leader($1) AS l), 0))"
 		" UNION ALL SELECT 0, term, 'elected', candidate, elected_at, elected_at"
 		" FROM @extschema@.current_leader($1)) AS h(change, term, how, candidate, elected_at, changed_at)"
 		" ORDER BY change DESC LIMIT 1";
+	char after[24], most[16];
+	const char *values[] = {o->election, after, most};
 
-	return le_ask(o->session, le_add(le_now_ns(), o->session->call), sql, 1,
-				  (const char *const[]){o->election}, NULL);
-}
-
-/* Where changes are announced. */
-static void
-learn_channel(le_observer *o)
-{
-	le_session *s = o->session;
-	PGresult *result = le_ask(s, le_add(le_now_ns(), s->call), "SELECT @extschema@.observe_election($1)", 1,
-							  (const char *const[]){o->election}, NULL);
-
-	if (result != NULL)
-	{
-		snprintf(o->channel, sizeof(o->channel), "%s", PQgetvalue(result, 0, 0));
-		s->relisten |= o->channel[0] != '\0';
-	}
-	PQclear(result);
+	snprintf(after, sizeof(after), "%lld", (long long) o->after);
+	snprintf(most, sizeof(most), "%d", LE_OBSERVE_MAX);
+	return le_ask(o->session, o->start_now ? last_sql : next_sql, o->start_now ? 1 : 3, values, NULL);
 }
 
 static le_change
@@ -221,23 +193,31 @@ static void
 work_for(le_observer *o)
 {
 	le_session *s = o->session;
+	bool start_now = o->start_now;
 	PGresult *rows;
 
 	/* before it reads, so that a notification meanwhile counts */
 	o->due_at = le_add(le_now_ns(), o->channel[0] != '\0' && s->heard ? READ_INTERVAL : 4 * s->poll);
 	if (o->channel[0] == '\0' && !s->deaf)
-		learn_channel(o);
-	rows = o->start_now ? read_last(o) : read_after(o);
+	{
+		rows =
+			le_ask(s, "SELECT @extschema@.observe_election($1)", 1, (const char *const[]){o->election}, NULL);
+		if (rows != NULL)
+			snprintf(o->channel, sizeof(o->channel), "%s", PQgetvalue(rows, 0, 0));
+		s->relisten |= o->channel[0] != '\0';
+		PQclear(rows);
+	}
+	rows = read_changes(o);
 	if (rows == NULL)
 		o->due_at = le_add(le_now_ns(), LE_PAUSE);
 	else if (PQntuples(rows) == LE_OBSERVE_MAX)
 		o->due_at = 0;
-	if (rows != NULL && o->start_now && PQntuples(rows) == 0)
+	tell(o, rows);
+	if (rows != NULL && start_now && PQntuples(rows) == 0)
 	{
 		o->start_now = false;
 		o->after = 0;
 	}
-	tell(o, rows);
 	PQclear(rows);
 	le_wake_net(s);
 }
@@ -247,17 +227,13 @@ le_observe_work(le_session *s, int64_t *next)
 {
 	int64_t now = le_now_ns();
 
-	for (le_link *link = s->observers.next; link != &s->observers; link = link->next)
+	le_foreach (le_observer, o, &s->observers)
 	{
-		le_observer *o = le_container(link, le_observer, link);
-
 		if (o->gone || !s->connected)
 			continue;
+		le_sooner(next, o->due_at);
 		if (now < o->due_at)
-		{
-			le_sooner(next, o->due_at);
 			continue;
-		}
 		o->calling = true;
 		work_for(o);
 		o->calling = false;

@@ -41,58 +41,47 @@ elected_main(void *arg)
 {
 	le_runner *r = arg;
 	le_session *s = r->session;
-	le_hold *hold;
 	int answer;
 
 	le_lock(s);
-	hold = r->hold;
 	r->entered = true;
 	le_unlock(s);
-	answer = r->callbacks.on_elected(hold, r->callbacks.arg);
+	answer = r->callbacks.on_elected(r->hold, r->callbacks.arg);
 	le_lock(s);
 	r->answer = answer;
 	r->returned = true;
-	pthread_cond_broadcast(&hold->changed);
+	pthread_cond_broadcast(&r->hold->changed);
 	le_unlock(s);
 	return NULL;
 }
 
-/* Locked at entry and exit.  Until on_elected has returned. */
-static void
-watch_term(le_runner *r, le_hold *hold)
+/* Locked at entry and exit.  Until on_elected has returned.  False: there was no thread for it. */
+static bool
+lead(le_runner *r)
 {
 	le_session *s = r->session;
 	bool told = false;
+	pthread_t thread;
 
+	r->entered = r->returned = false;
+	if (!le_start_thread(&thread, elected_main, r))
+		return false;
 	while (!r->returned)
 	{
+		int64_t soon = le_add(le_now_ns(), 10 * LE_MS_NS);
+
 		le_check_deadline(s);
-		if (!told && r->entered && atomic_load(&hold->state) != LE_HOLD_HELD)
+		if (!told && r->entered && atomic_load(&r->hold->state) != LE_HOLD_HELD)
 		{
 			told = true;
 			le_unlock(s);
 			if (r->callbacks.on_lost != NULL)
-				r->callbacks.on_lost(hold, r->callbacks.arg);
+				r->callbacks.on_lost(r->hold, r->callbacks.arg);
 			le_lock(s);
-			continue;
 		}
-		le_cond_wait(&hold->changed, &s->lock,
-					 told || !r->entered ? le_add(le_now_ns(), 10 * LE_MS_NS) : atomic_load(&s->deadline));
+		else
+			le_cond_wait(&r->hold->changed, &s->lock, told || !r->entered ? soon : atomic_load(&s->deadline));
 	}
-}
-
-/* Locked at entry and exit.  False: there was no thread for it. */
-static bool
-lead(le_runner *r, le_hold *hold)
-{
-	le_session *s = r->session;
-	pthread_t thread;
-
-	r->entered = r->returned = false;
-	r->answer = 0;
-	if (!le_start_thread(&thread, elected_main, r))
-		return false;
-	watch_term(r, hold);
 	le_unlock(s);
 	pthread_join(thread, NULL);
 	le_lock(s);
@@ -101,86 +90,47 @@ lead(le_runner *r, le_hold *hold)
 
 /* --- standing --- */
 
-/* Locked at entry and exit.  A growing delay, which le_stop ends. */
-static void
-pause_runner(le_runner *r)
-{
-	int64_t delay = RETRY_FIRST << (r->failures < 8 ? r->failures : 8);
-	int64_t until = le_add(le_now_ns(), le_jitter(delay < RETRY_MOST ? delay : RETRY_MOST));
-
-	r->failures++;
-	while (!r->stopping && le_now_ns() < until)
-		le_cond_wait(&r->changed, &r->session->lock, until);
-}
-
-/* Errors that another try does not mend end the runner. */
-static bool
-is_final(const le_error *error)
-{
-	return error->status == LE_INVALID || error->status == LE_DENIED || error->status == LE_FAILED;
-}
-
-/* Locked at entry and exit.  A candidacy that was granted. */
-static void
-serve(le_runner *r, le_hold *hold)
-{
-	r->failures = 0;
-	if (!lead(r, hold))
-		pause_runner(r);
-	else if (r->answer != 0)
-		r->stopping = true;
-}
-
-/* Locked at entry and exit.  One candidacy, from its beginning to its end. */
-static void
-stand(le_runner *r)
+/* Not locked.  One candidacy, from its beginning to its end. */
+static le_status
+stand(le_runner *r, le_error *error)
 {
 	le_session *s = r->session;
-	char *candidate = le_copy(r->candidate);
 	le_hold *hold = NULL;
-	le_error error;
 	le_status status;
+	bool lost;
+	char *candidate;
 
-	le_unlock(s);
-	if (candidate == NULL)
-		status = le_no_memory(&error);
-	else
-		status = le_enqueue_candidate(s, r->election, candidate, &hold, &error);
-	free(candidate);
 	le_lock(s);
-	if (status == LE_OK)
-	{
-		r->hold = hold;
-		if (!r->stopping)
-		{
-			le_unlock(s);
-			status = le_hold_wait(hold, LE_NEVER, &error);
-			le_lock(s);
-			if (status == LE_OK && !r->stopping)
-				serve(r, hold);
-		}
-		r->hold = NULL;
-		le_unlock(s);
-		le_release(hold, 0, NULL);
-		le_lock(s);
-	}
-	if (status == LE_LOST && !s->closing && !r->stopping)
+	candidate = le_copy(r->candidate);
+	le_unlock(s);
+	status = candidate == NULL ? le_no_memory(error)
+							   : le_enqueue_candidate(s, r->election, candidate, &hold, error);
+	free(candidate);
+	if (status != LE_OK)
+		return status == LE_LOST ? le_reopen(s, error) : status;
+	le_lock(s);
+	r->hold = hold;
+	while (!r->stopping && atomic_load(&hold->state) == LE_HOLD_WAITING)
 	{
 		le_unlock(s);
-		status = le_reopen(s, &error);
+		status = le_hold_wait(hold, LE_NEVER, error);
 		le_lock(s);
 	}
-	if (status == LE_OK || status == LE_CANCELED)
-		return;
-	if (is_final(&error) || s->closing)
+	if (status == LE_OK && !r->stopping)
 	{
-		le_error_copy(&r->error, &error);
-		r->stopping = true;
+		r->failures = 0;
+		if (!lead(r))
+			status = le_no_memory(error);
+		r->stopping |= r->answer != 0;
 	}
-	else
-		pause_runner(r);
+	r->hold = NULL;
+	lost = status == LE_LOST && !r->stopping;
+	le_unlock(s);
+	le_release(hold, 0, NULL);
+	return lost ? le_reopen(s, error) : status;
 }
 
+/* After an error it stands again, with a growing delay that le_stop ends; or it ends. */
 static void *
 runner_main(void *arg)
 {
@@ -189,7 +139,31 @@ runner_main(void *arg)
 
 	le_lock(s);
 	while (!r->stopping)
-		stand(r);
+	{
+		le_error error = {.status = LE_OK};
+		le_status status;
+
+		le_unlock(s);
+		status = stand(r, &error);
+		le_lock(s);
+		if (status == LE_OK || r->stopping)
+			continue;
+		if (s->closing || status == LE_INVALID || status == LE_DENIED || status == LE_FAILED)
+		{
+			/* another try does not mend it */
+			r->error = error;
+			r->stopping = true;
+		}
+		else
+		{
+			int64_t delay = RETRY_FIRST << (r->failures < 8 ? r->failures : 8), until;
+
+			until = le_add(le_now_ns(), le_jitter(delay < RETRY_MOST ? delay : RETRY_MOST));
+			r->failures++;
+			while (!r->stopping && le_now_ns() < until)
+				le_cond_wait(&r->changed, &s->lock, until);
+		}
+	}
 	le_unlock(s);
 	return NULL;
 }
@@ -201,10 +175,8 @@ on_change(const le_change *change, void *arg)
 {
 	le_runner *r = arg;
 
-	if (change->leads)
-		r->callbacks.on_new_leader(change->candidate, change->term, r->callbacks.arg);
-	else
-		r->callbacks.on_new_leader(NULL, 0, r->callbacks.arg);
+	r->callbacks.on_new_leader(change->leads ? change->candidate : NULL, change->leads ? change->term : 0,
+							   r->callbacks.arg);
 }
 
 static void
@@ -215,27 +187,6 @@ runner_free(le_runner *r)
 	free(r->candidate);
 	pthread_cond_destroy(&r->changed);
 	free(r);
-}
-
-static le_runner *
-runner_new(le_session *session, const char *election, const char *candidate, const le_callbacks *callbacks)
-{
-	le_runner *r = calloc(1, sizeof(*r));
-
-	if (r == NULL)
-		return NULL;
-	r->session = session;
-	r->callbacks = *callbacks;
-	r->election = le_copy(election);
-	r->candidate = le_copy(candidate);
-	if (r->election == NULL || r->candidate == NULL || le_cond_init(&r->changed) != 0)
-	{
-		free(r->election);
-		free(r->candidate);
-		free(r);
-		return NULL;
-	}
-	return r;
 }
 
 le_status
@@ -253,20 +204,27 @@ le_run(le_session *session, const char *election, const char *candidate, const l
 	le_must(le_struct_read(&own, sizeof(own), callbacks, "le_callbacks", error));
 	le_must(le_check_pointer((const void *) (intptr_t) own.on_elected, "callbacks.on_elected", error));
 	le_must(le_check_candidacy(election, candidate, error));
-	r = runner_new(session, election, candidate, &own);
-	if (r == NULL)
+	r = calloc(1, sizeof(*r));
+	if (r == NULL || le_cond_init(&r->changed) != 0)
+	{
+		free(r);
 		return le_no_memory(error);
-	if (own.on_new_leader != NULL)
+	}
+	r->session = session;
+	r->callbacks = own;
+	r->election = le_copy(election);
+	r->candidate = le_copy(candidate);
+	if (r->election == NULL || r->candidate == NULL)
+		status = le_no_memory(error);
+	else if (own.on_new_leader != NULL)
 		status = le_observe(session, election, -1, on_change, r, &r->observer, error);
 	if (status == LE_OK && !le_start_thread(&r->thread, runner_main, r))
 		status = le_error_set(error, LE_NO_MEMORY, "", "could not start a thread");
-	if (status != LE_OK)
-	{
+	if (status == LE_OK)
+		*runner = r;
+	else
 		runner_free(r);
-		return status;
-	}
-	*runner = r;
-	return LE_OK;
+	return status;
 }
 
 le_status
@@ -316,8 +274,8 @@ le_wait_stop(le_hold *term, int wait_ms)
 le_status
 le_stop(le_runner *runner, le_error *error)
 {
+	static const le_error stopped = {LE_CANCELED, "", "the runner was stopped"};
 	le_session *s;
-	le_hold *hold;
 	le_status status;
 
 	le_error_clear(error);
@@ -328,19 +286,13 @@ le_stop(le_runner *runner, le_error *error)
 	s->refs++;
 	runner->stopping = true;
 	pthread_cond_broadcast(&runner->changed);
-	hold = runner->hold;
-	if (hold != NULL)
+	if (runner->hold != NULL)
 	{
-		atomic_store(&hold->stop_asked, 1);
-		pthread_cond_broadcast(&hold->changed);
-		if (atomic_load(&hold->state) == LE_HOLD_WAITING)
-		{
-			le_error canceled;
-
-			le_error_set(&canceled, LE_CANCELED, "", "the runner was stopped");
-			le_hold_over(hold, &canceled);
-			le_wake_net(s);
-		}
+		atomic_store(&runner->hold->stop_asked, 1);
+		pthread_cond_broadcast(&runner->hold->changed);
+		if (atomic_load(&runner->hold->state) == LE_HOLD_WAITING)
+			le_hold_over(runner->hold, &stopped);
+		le_wake_net(s);
 	}
 	le_unlock(s);
 	pthread_join(runner->thread, NULL);

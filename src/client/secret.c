@@ -25,9 +25,13 @@
 
 /* --- strings that libpq does not parse --- */
 
-/* The kind of mistake, in words of our own; messages in other languages have none. */
-static const char *
-kind_of_mistake(const char *message)
+/*
+ * message: libpq's.  The kind of mistake is told in words of our own; messages
+ * in other languages have none.  One about the service file has names of files
+ * and services, and numbers of lines.
+ */
+le_status
+le_error_unparsed(le_error *error, const char *message)
 {
 	static const struct
 	{
@@ -45,30 +49,22 @@ kind_of_mistake(const char *message)
 		{"extra key/value", ": a parameter of the URI has two \"=\""},
 		{"missing key/value", ": a parameter of the URI has no \"=\""},
 		{"invalid URI query parameter", ": there is no such parameter"},
+		{"definition of service", NULL},
+		{"service file", NULL},
+		{"syntax error in service", NULL},
+		{"line ", NULL},
+		{"nested service", NULL},
 	};
+	const char *kind = "";
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 	{
 		if (strncmp(message, kinds[i].begins, strlen(kinds[i].begins)) == 0)
-			return kinds[i].kind;
+			kind = kinds[i].kind;
 	}
-	return "";
-}
-
-/* message: libpq's.  One about the service file has names of files and services, and numbers of lines. */
-le_status
-le_error_unparsed(le_error *error, const char *message)
-{
-	static const char *const of_service[] = {"definition of service", "service file",
-											 "syntax error in service", "line ", "nested service"};
-
-	for (size_t i = 0; i < sizeof(of_service) / sizeof(of_service[0]); i++)
-	{
-		if (strncmp(message, of_service[i], strlen(of_service[i])) == 0)
-			return le_error_set(error, LE_INVALID, "", "%.*s", (int) strcspn(message, "\n"), message);
-	}
-	return le_error_set(error, LE_INVALID, "", "cannot parse the connection string%s",
-						kind_of_mistake(message));
+	if (kind == NULL)
+		return le_error_set(error, LE_INVALID, "", "%.*s", (int) strcspn(message, "\n"), message);
+	return le_error_set(error, LE_INVALID, "", "cannot parse the connection string%s", kind);
 }
 
 /* --- strings that libpq parses in another way than they were meant --- */
@@ -97,39 +93,17 @@ is_host(const char *item, size_t len)
 static bool
 is_port(const char *item, size_t len)
 {
-	for (size_t i = 0; i < len; i++)
-	{
-		if (item[i] < '0' || item[i] > '9')
-			return false;
-	}
-	return len <= 5;
+	return len <= 5 && strspn(item, "0123456789") >= len;
 }
 
 /* Is each item of a list with commas one of these? */
 static bool
 all_are(const char *list, bool (*is_one)(const char *item, size_t len))
 {
-	for (;;)
+	while (is_one(list, strcspn(list, ",")))
 	{
-		size_t len = strcspn(list, ",");
-
-		if (!is_one(list, len))
-			return false;
-		if (list[len] == '\0')
-			return true;
-		list += len + 1;
-	}
-}
-
-static bool
-has_password(const char *value)
-{
-	const char *at = value;
-
-	while ((at = strcasestr(at, "password")) != NULL)
-	{
-		at += strlen("password");
-		if (at[strspn(at, " ")] == '=')
+		list += strcspn(list, ",");
+		if (*list++ == '\0')
 			return true;
 	}
 	return false;
@@ -138,7 +112,7 @@ has_password(const char *value)
 static const char *
 misread_option(const char *keyword, const char *value)
 {
-	if ((strcmp(keyword, "host") == 0 || strcmp(keyword, "hostaddr") == 0) && !all_are(value, is_host))
+	if (strncmp(keyword, "host", 4) == 0 && !all_are(value, is_host))
 		return "its host has characters that no host has";
 	if (strcmp(keyword, "port") == 0 && !all_are(value, is_port))
 		return "its port is not a number";
@@ -146,22 +120,20 @@ misread_option(const char *keyword, const char *value)
 		return "its database has one of the characters @ = ; or //";
 	if (strcmp(keyword, "user") == 0 && strpbrk(value, ":=;") != NULL)
 		return "its user has one of the characters : = ;";
-	if (has_password(value))
-		return "the password is a part of another option";
+	for (const char *at = value; (at = strcasestr(at, "password")) != NULL;)
+	{
+		at += strlen("password");
+		if (at[strspn(at, " ")] == '=')
+			return "the password is a part of another option";
+	}
 	return NULL;
 }
 
-/* conn: libpq does not change it here. */
-static PQconninfoOption *
-options_of(const PGconn *conn)
-{
-	return PQconninfo((PGconn *) conn);
-}
-
+/* libpq does not change the connection here. */
 const char *
 le_misread(const PGconn *conn)
 {
-	PQconninfoOption *options = options_of(conn);
+	PQconninfoOption *options = PQconninfo((PGconn *) conn);
 	const char *why = NULL;
 
 	for (const PQconninfoOption *o = options; o != NULL && o->keyword != NULL && why == NULL; o++)
@@ -175,31 +147,21 @@ le_misread(const PGconn *conn)
 
 /* --- all other errors --- */
 
-/* Does it stand there for itself, and not in a word? */
-static bool
-is_apart(const char *text, const char *at, size_t len)
-{
-	return (at == text || !isalnum((unsigned char) at[-1])) && !isalnum((unsigned char) at[len]);
-}
-
+/* Where it stands for itself, and not in a word. */
 static void
 mask(char *text, const char *value)
 {
 	size_t len = strlen(value);
-	char *at = text;
 
 	if (len < LEAST_MASKED)
 		return;
-	while ((at = strstr(at, value)) != NULL)
+	for (char *at = text; (at = strstr(at, value)) != NULL; at++)
 	{
-		if (!is_apart(text, at, len))
-		{
-			at++;
+		if ((at > text && isalnum((unsigned char) at[-1])) || isalnum((unsigned char) at[len]))
 			continue;
-		}
 		memmove(at + LEAST_MASKED, at + len, strlen(at + len) + 1);
 		memset(at, '.', LEAST_MASKED);
-		at += LEAST_MASKED;
+		at += LEAST_MASKED - 1;
 	}
 }
 
@@ -207,51 +169,24 @@ mask(char *text, const char *value)
 static void
 mask_options(const PGconn *conn, char *text)
 {
-	static const char *const shown[] = {"host", "hostaddr", "port",     "dbname",
-										"user", "service",  "passfile", NULL};
-	PQconninfoOption *options = options_of(conn);
+	static const char shown[] = " host hostaddr port dbname user service passfile ";
+	PQconninfoOption *options = PQconninfo((PGconn *) conn);
+	char keyword[64];
 
 	for (const PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
 	{
-		int i = 0;
-
-		while (shown[i] != NULL && strcmp(shown[i], o->keyword) != 0)
-			i++;
+		snprintf(keyword, sizeof(keyword), " %s ", o->keyword);
 		/* files of certificates and keys are told by their names */
-		if (o->val != NULL && shown[i] == NULL && o->val[0] != '/')
+		if (o->val != NULL && strstr(shown, keyword) == NULL && o->val[0] != '/')
 			mask(text, o->val);
 	}
 	PQconninfoFree(options);
 }
 
-/* --- the error of a connection --- */
-
-/* Is this ":  28P01: ", with which a verbose message of libpq carries an SQLSTATE? */
-static bool
-is_code(const char *text)
-{
-	if (strncmp(text, ":  ", 3) != 0)
-		return false;
-	for (int i = 3; i < 8; i++)
-	{
-		if (!((text[i] >= '0' && text[i] <= '9') || (text[i] >= 'A' && text[i] <= 'Z')))
-			return false;
-	}
-	return strncmp(text + 8, ": ", 2) == 0;
-}
-
-static le_status
-connection_status(const PGconn *conn, const char *code)
-{
-	if (code[0] != '\0')
-		return le_status_of(code);
-	return PQconnectionNeedsPassword(conn) ? LE_DENIED : LE_UNAVAILABLE;
-}
-
 /*
- * libpq keeps no SQLSTATE of a connection that failed, but a verbose message
- * has it.  The last one counts: it is of the last host.  The text is the message
- * without it, and without the place in the server's source.
+ * libpq keeps no SQLSTATE of a connection that failed, but a verbose message has
+ * it: ":  28P01: ".  The last one counts: it is of the last host.  The text is
+ * the message without it, and without the place in the server's source.
  */
 static void
 take_code(const char *from, char *text, size_t size, char code[6])
@@ -260,39 +195,22 @@ take_code(const char *from, char *text, size_t size, char code[6])
 
 	while (*from != '\0' && n < size - 1)
 	{
-		if (is_code(from))
+		if (strncmp(from, ":  ", 3) == 0 && strspn(from + 3, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 &&
+			strncmp(from + 8, ": ", 2) == 0)
 		{
-			memcpy(code, from + 3, 5);
-			code[5] = '\0';
+			snprintf(code, 6, "%.5s", from + 3);
 			n += (size_t) snprintf(text + n, size - n, ": ");
 			from += 9;
-			if (n >= size)
-				n = size - 1;
 		}
 		else if (strncmp(from, "LOCATION:", 9) == 0)
 			from += strcspn(from, "\n") + (strchr(from, '\n') != NULL);
 		else
 			text[n++] = *from++;
 	}
+	n = n < size - 1 ? n : size - 1;
+	while (n > 0 && text[n - 1] == '\n')
+		n--;
 	text[n] = '\0';
-}
-
-/* A string that was not parsed leaves libpq without a user and a database. */
-static bool
-is_unparsed(const PGconn *conn)
-{
-	return PQstatus(conn) == CONNECTION_BAD && PQuser(conn) == NULL && PQdb(conn) == NULL;
-}
-
-/* The length of a message without the newline of libpq. */
-static int
-line_length(const char *text)
-{
-	size_t len = strlen(text);
-
-	while (len > 0 && text[len - 1] == '\n')
-		len--;
-	return (int) len;
 }
 
 le_status
@@ -300,18 +218,23 @@ le_connection_error(const PGconn *conn, le_error *error)
 {
 	char text[sizeof(error->message)], code[6] = "";
 	const char *misread;
+	le_status status;
 
 	if (conn == NULL)
 		return le_no_memory(error);
-	if (is_unparsed(conn))
+	/* a string that was not parsed leaves libpq without a user and a database */
+	if (PQstatus(conn) == CONNECTION_BAD && PQuser(conn) == NULL && PQdb(conn) == NULL)
 		return le_error_unparsed(error, PQerrorMessage(conn));
 	take_code(PQerrorMessage(conn), text, sizeof(text), code);
+	status = code[0] != '\0'                   ? le_status_of(code)
+			 : PQconnectionNeedsPassword(conn) ? LE_DENIED
+											   : LE_UNAVAILABLE;
 	misread = le_misread(conn);
 	if (misread != NULL)
-		return le_error_set(error, code[0] != '\0' ? le_status_of(code) : LE_INVALID, code,
+		return le_error_set(error, code[0] != '\0' ? status : LE_INVALID, code,
 							"cannot connect, and the connection string is not what it was meant to be: %s"
 							" (of a password in a URI, @ is written %%40, / %%2F, : %%3A and %% %%25)",
 							misread);
 	mask_options(conn, text);
-	return le_error_set(error, connection_status(conn, code), code, "%.*s", line_length(text), text);
+	return le_error_set(error, status, code, "%s", text);
 }

@@ -30,27 +30,21 @@ le_unlock(const le_session *s)
 }
 
 static void
-close_pipe(int fds[2])
+session_free(le_session *s)
 {
-	for (int i = 0; i < 2; i++)
+	int fds[] = {s->wake_net[0], s->wake_net[1], s->wake_user[0], s->wake_user[1]};
+
+	for (int i = 0; i < 4; i++)
 	{
 		if (fds[i] >= 0)
 			close(fds[i]);
 	}
-}
-
-static void
-session_free(le_session *s)
-{
-	le_net_free(&s->net);
-	if (s->timer >= 0)
-		close(s->timer);
-	close_pipe(s->wake_net);
-	close_pipe(s->wake_dispatch);
-	close_pipe(s->wake_user);
 	pthread_cond_destroy(&s->changed);
+	pthread_cond_destroy(&s->to_tell);
 	pthread_mutex_destroy(&s->lock);
-	free(s->fence_schema);
+	for (int i = 0; i < 3; i++)
+		free(s->net.places[i]);
+	free(s->schema);
 	free(s->conninfo);
 	free(s->name);
 	free(s);
@@ -70,26 +64,6 @@ le_session_unref(le_session *s)
 
 /* --- open --- */
 
-/* Words without "=" are the name of a database. */
-static le_status
-check_conninfo(const char *conninfo, le_error *error)
-{
-	PQconninfoOption *parsed;
-	char *message = NULL;
-	le_status status = LE_OK;
-
-	if (conninfo == NULL || (strchr(conninfo, '=') == NULL && strstr(conninfo, "://") == NULL))
-		return LE_OK;
-	parsed = PQconninfoParse(conninfo, &message);
-	if (parsed == NULL && message != NULL)
-		status = le_error_unparsed(error, message);
-	else if (parsed == NULL)
-		status = le_error_set(error, LE_NO_MEMORY, "", "out of memory");
-	PQfreemem(message);
-	PQconninfoFree(parsed);
-	return status;
-}
-
 static le_status
 check_options(const le_options *o, le_error *error)
 {
@@ -101,6 +75,8 @@ check_options(const le_options *o, le_error *error)
 				  {"call_ms", o->call_ms},
 				  {"progress_ms", o->progress_ms},
 				  {"poll_ms", o->poll_ms}};
+	PQconninfoOption *parsed;
+	char *message = NULL;
 
 	if (o->ttl_ms < TTL_MIN || o->ttl_ms > TTL_MAX)
 		return le_error_set(error, LE_INVALID, "", "ttl_ms is %d: 0 (%d) and %d to %d are allowed", o->ttl_ms,
@@ -118,96 +94,74 @@ check_options(const le_options *o, le_error *error)
 	}
 	if (o->listen < -1 || o->listen > 1)
 		return le_error_set(error, LE_INVALID, "", "listen is %d: -1, 0 and 1 are allowed", o->listen);
-	if (o->name != NULL && le_check_utf8("name", o->name, error) != LE_OK)
-		return LE_INVALID;
-	return check_conninfo(o->conninfo, error);
+	if (o->name != NULL)
+		le_must(le_check_utf8("name", o->name, error));
+	/* words without "=" are the name of a database */
+	if (o->conninfo == NULL || (strchr(o->conninfo, '=') == NULL && strstr(o->conninfo, "://") == NULL))
+		return LE_OK;
+	parsed = PQconninfoParse(o->conninfo, &message);
+	if (parsed == NULL && message == NULL)
+		return le_no_memory(error);
+	if (parsed == NULL)
+		le_error_unparsed(error, message);
+	PQfreemem(message);
+	PQconninfoFree(parsed);
+	return parsed != NULL ? LE_OK : LE_INVALID;
 }
 
-static void
-set_times(le_session *s)
+/* NULL: out of memory or descriptors. */
+static le_session *
+session_new(const le_options *o)
 {
-	const le_options *o = &s->options;
+	le_session *s = calloc(1, sizeof(*s));
+	size_t size = LE_OWNER_MAX;
 
+	if (s == NULL || pthread_mutex_init(&s->lock, NULL) != 0 || le_cond_init(&s->changed) != 0 ||
+		le_cond_init(&s->to_tell) != 0)
+	{
+		free(s);
+		return NULL;
+	}
+	for (int i = 0; i < 2; i++)
+		s->wake_net[i] = s->wake_user[i] = -1;
+	for (int i = 0; i < LE_LISTS; i++)
+		le_link_init(&s->lists[i]);
+	le_link_init(&s->observers);
+	le_link_init(&s->events);
+	s->refs = 1;
+	s->process = getpid();
+	s->options = *o;
+	s->options.conninfo = s->options.name = NULL;
+	s->next_until = s->later_at = LE_NEVER;
+	s->renewed_told = true;
+	s->busy = true; /* by the session thread */
+	atomic_store(&s->progress_at, le_now_ns());
 	s->ttl = o->ttl_ms * LE_MS_NS;
 	s->margin = o->margin_ms != 0 ? o->margin_ms * LE_MS_NS : le_clamp(s->ttl / 20, 0, LE_SEC_NS);
 	s->connect = o->connect_ms != 0 ? o->connect_ms * LE_MS_NS : 5 * LE_SEC_NS;
 	s->call = o->call_ms != 0 ? o->call_ms * LE_MS_NS : le_clamp(s->ttl / 4, 200 * LE_MS_NS, 10 * LE_SEC_NS);
 	s->progress = o->progress_ms * LE_MS_NS;
 	s->poll = o->poll_ms != 0 ? o->poll_ms * LE_MS_NS : 250 * LE_MS_NS;
-}
-
-/* What tells the holds of this session from those of all others. */
-static void
-make_marker(le_session *s)
-{
-	uint64_t random;
-
-	if (!le_random(&random, sizeof(random)))
-		random = ((uint64_t) le_now_ns() << 20) ^ ((uint64_t) getpid() << 8) ^ (uint64_t) (uintptr_t) s;
-	snprintf(s->marker, sizeof(s->marker), "#%016llx", (unsigned long long) random);
-}
-
-static void
-init_lists(le_session *s)
-{
-	le_link *lists[] = {&s->asks, &s->open, &s->held, &s->gives, &s->later, &s->observers, &s->events};
-
-	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
-		le_link_init(lists[i]);
-}
-
-/* Cut between two characters. */
-static char *
-copy_name(const char *name)
-{
-	char *copy = le_copy(name);
-	size_t size = LE_OWNER_MAX;
-
-	if (copy == NULL || strlen(copy) <= size)
-		return copy;
-	while (size > 0 && ((unsigned char) copy[size] & 0xC0) == 0x80)
-		size--;
-	copy[size] = '\0';
-	return copy;
-}
-
-/* NULL: out of memory or descriptors. */
-static le_session *
-session_new(const le_options *options)
-{
-	le_session *s = calloc(1, sizeof(*s));
-
-	if (s == NULL)
-		return NULL;
-	for (int i = 0; i < 2; i++)
-		s->wake_net[i] = s->wake_dispatch[i] = s->wake_user[i] = -1;
-	init_lists(s);
-	if (pthread_mutex_init(&s->lock, NULL) != 0 || le_cond_init(&s->changed) != 0)
-	{
-		free(s);
-		return NULL;
-	}
-	s->refs = 1;
-	s->process = getpid();
-	s->options = *options;
-	s->conninfo = options->conninfo != NULL ? le_copy(options->conninfo) : NULL;
-	s->name = copy_name(options->name != NULL ? options->name : "");
-	s->options.conninfo = s->options.name = NULL;
-	s->next_until = s->later_at = LE_NEVER;
-	s->renewed_told = true;
-	atomic_store(&s->progress_at, le_now_ns());
-	set_times(s);
-	make_marker(s);
-	s->timer = le_timer_new();
-	if ((options->conninfo != NULL && s->conninfo == NULL) || s->name == NULL || !le_pipe(s->wake_net) ||
-		!le_pipe(s->wake_dispatch) || !le_pipe(s->wake_user))
+	/* what tells the holds of this session from those of all others */
+	snprintf(s->marker, sizeof(s->marker), "#%016llx", (unsigned long long) le_random());
+	s->conninfo = le_copy(o->conninfo != NULL ? o->conninfo : "");
+	s->name = le_copy(o->name != NULL ? o->name : "");
+	if (s->conninfo == NULL || s->name == NULL || !le_pipe(s->wake_net) || !le_pipe(s->wake_user))
 	{
 		session_free(s);
 		return NULL;
 	}
+	if (strlen(s->name) > size)
+	{
+		/* between two characters */
+		while (size > 0 && ((unsigned char) s->name[size] & 0xC0) == 0x80)
+			size--;
+		s->name[size] = '\0';
+	}
 	return s;
 }
 
+/* It takes no signal of the application's. */
 bool
 le_start_thread(pthread_t *thread, void *(*run)(void *), void *arg)
 {
@@ -219,18 +173,6 @@ le_start_thread(pthread_t *thread, void *(*run)(void *), void *arg)
 	rc = pthread_create(thread, NULL, run, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return rc == 0;
-}
-
-static bool
-start_threads(le_session *s)
-{
-	le_lock(s);
-	s->busy = true;
-	s->net_started = le_start_thread(&s->net_thread, le_net_main, s);
-	s->dispatch_started = s->net_started && le_start_thread(&s->dispatch_thread, le_dispatch_main, s);
-	s->refs += s->net_started + s->dispatch_started;
-	le_unlock(s);
-	return s->dispatch_started;
 }
 
 le_status
@@ -248,17 +190,17 @@ le_open(const le_options *options, le_session **session, le_error *error)
 		o.ttl_ms = TTL_DEFAULT;
 	le_must(check_options(&o, error));
 	s = session_new(&o);
-	if (s == NULL || !start_threads(s))
-	{
-		if (s != NULL)
-			le_close(s, -1, NULL);
-		return le_error_set(error, LE_NO_MEMORY, "", "out of memory, threads or descriptors");
-	}
+	if (s == NULL)
+		return le_error_set(error, LE_NO_MEMORY, "", "out of memory or descriptors");
 	le_lock(s);
-	while (!s->opened)
+	s->net_started = le_start_thread(&s->net_thread, le_net_main, s);
+	s->dispatch_started = s->net_started && le_start_thread(&s->dispatch_thread, le_dispatch_main, s);
+	s->refs += s->net_started + s->dispatch_started;
+	le_error_set(&s->error, LE_NO_MEMORY, "", "could not start a thread");
+	while (s->dispatch_started && !s->opened)
 		le_cond_wait(&s->changed, &s->lock, LE_NEVER);
 	why = s->error;
-	if (atomic_load(&s->state) == LE_CONNECTED)
+	if (s->dispatch_started && atomic_load(&s->state) == LE_CONNECTED)
 		*session = s;
 	le_unlock(s);
 	if (*session != NULL)
@@ -269,15 +211,10 @@ le_open(const le_options *options, le_session **session, le_error *error)
 
 /* --- close --- */
 
-static void
-join_or_leave(pthread_t thread, bool started, bool done)
+static int
+join(pthread_t thread)
 {
-	if (!started)
-		return;
-	if (done)
-		pthread_join(thread, NULL);
-	else
-		pthread_detach(thread);
+	return pthread_join(thread, NULL);
 }
 
 static bool
@@ -286,33 +223,32 @@ is_callback(const le_session *s)
 	return s->dispatch_started && pthread_equal(pthread_self(), s->dispatch_thread);
 }
 
+/* A thread that has not ended by then goes on, and cleans up in the background. */
 static le_status
-session_close(le_session *s, bool orphan, int wait_ms, le_error *error)
+session_close(le_session *s, bool orphan, int64_t until, le_error *error)
 {
-	int64_t until = wait_ms < 0 ? le_add(le_now_ns(), s->call) : le_until(wait_ms);
-	bool net_done, dispatch_done, ended, revoked;
+	bool net_done, dispatch_done, revoked = !le_is_alive(s);
 
 	le_lock(s);
-	ended = !le_is_alive(s);
 	s->closing = true;
 	s->orphan = orphan;
 	s->close_until = until;
-	le_end(s, LE_LOST, "", "the session was closed");
+	until = le_add(until, 10 * LE_MS_NS);
+	le_end(s, "", "the session was closed");
 	pthread_cond_broadcast(&s->changed);
+	pthread_cond_broadcast(&s->to_tell);
 	le_wake_net(s);
-	le_wake(s->wake_dispatch);
-	while ((s->net_started && !s->net_done) || (s->dispatch_started && !s->dispatch_done))
-	{
-		if (le_now_ns() >= le_add(until, 10 * LE_MS_NS))
-			break;
-		le_cond_wait(&s->changed, &s->lock, le_add(until, 10 * LE_MS_NS));
-	}
+	while (((s->net_started && !s->net_done) || (s->dispatch_started && !s->dispatch_done)) &&
+		   le_now_ns() < until)
+		le_cond_wait(&s->changed, &s->lock, until);
 	net_done = s->net_done;
 	dispatch_done = s->dispatch_done;
-	revoked = s->revoked || s->lease_gone || ended || atomic_load(&s->lease) == 0;
+	revoked |= s->revoked || s->lease_gone || atomic_load(&s->lease) == 0;
 	le_unlock(s);
-	join_or_leave(s->net_thread, s->net_started, net_done);
-	join_or_leave(s->dispatch_thread, s->dispatch_started, dispatch_done);
+	if (s->net_started)
+		(net_done ? join : pthread_detach)(s->net_thread);
+	if (s->dispatch_started)
+		(dispatch_done ? join : pthread_detach)(s->dispatch_thread);
 	le_session_unref(s);
 	if (revoked || orphan)
 		return LE_OK;
@@ -328,7 +264,8 @@ le_close(le_session *session, int wait_ms, le_error *error)
 		return LE_OK;
 	if (is_callback(session))
 		return le_error_set(error, LE_INVALID, "", "le_close in a callback of its own session");
-	le_must(session_close(session, false, wait_ms, error));
+	le_must(session_close(session, false,
+						  wait_ms < 0 ? le_add(le_now_ns(), session->call) : le_until(wait_ms), error));
 	return le_check_wait(wait_ms, error);
 }
 
@@ -336,7 +273,7 @@ void
 le_orphan(le_session *session)
 {
 	if (session != NULL && !le_in_child(session) && !is_callback(session))
-		session_close(session, true, -1, NULL);
+		session_close(session, true, le_add(le_now_ns(), session->call), NULL);
 }
 
 le_status

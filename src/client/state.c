@@ -7,13 +7,15 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
+
+/* While there is no lease to save, it is connected to now and then. */
+#define RETRY_ENDED (5 * LE_SEC_NS)
 
 /* --- of a session --- */
 
 /* The descriptor of the application is readable from now on. */
-void
-le_wake_user(le_session *s)
+static void
+wake_user(le_session *s)
 {
 	if (!s->user_woken)
 		le_wake(s->wake_user);
@@ -36,48 +38,23 @@ le_set_state(le_session *s, le_state state)
 	atomic_store(&s->state, state);
 	if (s->nstates < LE_STATES_MAX)
 		s->nstates++;
-	else if (s->states[LE_STATES_MAX - 1] == LE_ENDED)
-	{
-		/* the one before an end gives way; there is never an end right before an end */
+	else if (s->states[LE_STATES_MAX - 1] == LE_ENDED) /* which is told: the one before it is not */
 		s->states[LE_STATES_MAX - 2] = LE_ENDED;
-	}
 	s->states[s->nstates - 1] = state;
 	s->state_event = true;
-	le_wake_user(s);
-	le_wake(s->wake_dispatch);
+	wake_user(s);
+	pthread_cond_signal(&s->to_tell);
 }
 
 /*
- * What the lease has on the server goes with it.  When the session is closed,
- * what is being given back still is, and what was sent may have to be.
+ * Holds go first: le_valid() of one must not be true by the deadline of a lease
+ * that comes later.  What the lease has on the server goes with it.  When the
+ * session is closed, what is being given back still is, and what was sent may
+ * have to be.
  */
-static void
-holds_over(le_session *s, le_link *list)
-{
-	for (le_link *link = list->next, *next; link != list; link = next)
-	{
-		le_hold *hold = le_container(link, le_hold, link);
-		bool was_over = atomic_load(&hold->state) == LE_HOLD_OVER;
-
-		next = link->next;
-		hold->refs++;
-		if (!was_over)
-			le_hold_over(hold, &s->error);
-		if (!s->closing || (!was_over && hold->phase != LE_PHASE_SENT))
-		{
-			if (was_over)
-				hold->release_status = hold->given > 0 || hold->again ? LE_UNKNOWN : LE_LOST;
-			le_hold_done(hold);
-		}
-		le_hold_unref(hold);
-	}
-}
-
-/* Holds go first: le_valid() of one must not be true by the deadline of a lease that comes later. */
 void
-le_end(le_session *s, le_status status, const char *sqlstate, const char *format, ...)
+le_end(le_session *s, const char *sqlstate, const char *format, ...)
 {
-	le_link *lists[] = {&s->held, &s->asks, &s->open, &s->gives, &s->later};
 	char text[300];
 	va_list args;
 
@@ -86,17 +63,25 @@ le_end(le_session *s, le_status status, const char *sqlstate, const char *format
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	le_error_set(&s->error, status, sqlstate, "%s", text);
-	for (int i = 0; i < 5; i++)
-		holds_over(s, lists[i]);
+	le_error_set(&s->error, LE_LOST, sqlstate, "%s", text);
+	for (int i = 0; i < LE_LISTS; i++)
+	{
+		le_foreach (le_hold, hold, &s->lists[i])
+		{
+			bool was_over = atomic_load(&hold->state) == LE_HOLD_OVER;
+
+			hold->refs++;
+			if (!was_over)
+				le_hold_over(hold, &s->error);
+			else if (!s->closing)
+				hold->release_status = hold->given > 0 || hold->again ? LE_UNKNOWN : LE_LOST;
+			if (!s->closing || (!was_over && hold->phase != LE_PHASE_SENT))
+				le_hold_done(hold);
+			le_hold_unref(hold);
+		}
+	}
 	le_set_state(s, LE_ENDED);
 	le_wake_net(s);
-}
-
-int64_t
-le_retry_most(const le_session *s)
-{
-	return le_clamp(s->ttl / 20, LE_RETRY_FIRST, LE_SEC_NS);
 }
 
 bool
@@ -107,25 +92,29 @@ le_check_deadline(le_session *s)
 	if (!le_is_alive(s) || le_now_ns() < atomic_load(&s->deadline))
 		return false;
 	if (atomic_load(&s->withheld))
-		le_end(s, LE_LOST, "", "the lease has ended: the application has not reported progress");
+		le_end(s, "", "the lease has ended: the application has not reported progress");
 	else
-		le_end(s, LE_LOST, "", "the lease has ended: it could not be renewed in time%s%s%s",
-			   troubled ? " (" : "", s->trouble.message, troubled ? ")" : "");
+		le_end(s, "", "the lease has ended: it could not be renewed in time%s%s%s", troubled ? " (" : "",
+			   s->trouble.message, troubled ? ")" : "");
 	return true;
+}
+
+static int64_t
+longest_pause(const le_session *s)
+{
+	return le_clamp(s->ttl / 20, LE_RETRY_FIRST, LE_SEC_NS);
 }
 
 /*
  * Takes the validity that the server has returned to a renewal.  It is the TTL
  * as a rule.  A shorter one does not shorten the deadline that an earlier
- * renewal gave, and the next renewal is due sooner.
- *
- * A renewal that is answered after the deadline comes too late, whatever the
- * server says.
+ * renewal gave, and the next renewal is due sooner.  A renewal that is answered
+ * after the deadline comes too late, whatever the server says.
  */
 void
 le_renewed(le_session *s, int64_t sent_at, int64_t validity)
 {
-	int64_t deadline, third;
+	int64_t deadline;
 
 	if (le_check_deadline(s) || atomic_load(&s->state) == LE_ENDED)
 		return;
@@ -134,27 +123,26 @@ le_renewed(le_session *s, int64_t sent_at, int64_t validity)
 	deadline = le_add(sent_at, validity - s->margin);
 	if (deadline > atomic_load(&s->deadline))
 		atomic_store(&s->deadline, deadline);
-	third = validity / 3 < le_retry_most(s) ? le_retry_most(s) : validity / 3;
-	s->renew_at = le_add(sent_at, le_jitter(third < s->ttl / 3 ? third : s->ttl / 3));
-	s->renew_failures = 0;
+	s->renew_at = le_add(sent_at, le_jitter(le_clamp(longest_pause(s), validity / 3, s->ttl / 3)));
+	s->failures = 0;
 	le_set_state(s, LE_CONNECTED);
 	s->renewed_event = true;
-	s->renewed_told = false;
-	le_wake_user(s);
-	if (s->options.on_renewed != NULL)
-		le_wake(s->wake_dispatch);
+	s->renewed_told = s->options.on_renewed == NULL;
+	wake_user(s);
+	pthread_cond_signal(&s->to_tell);
 }
 
-void
-le_renewal_failed(le_session *s)
+int64_t
+le_failed(le_session *s, const le_error *why)
 {
-	int64_t delay = LE_RETRY_FIRST << (s->renew_failures < 6 ? s->renew_failures : 6);
+	int64_t delay = LE_RETRY_FIRST << (s->failures < 10 ? s->failures : 10);
 
-	le_sooner(&delay, le_retry_most(s));
+	le_error_copy(&s->trouble, why);
 	if (le_is_alive(s))
 		le_set_state(s, LE_SUSPENDED);
-	s->renew_failures++;
-	s->renew_at = le_add(le_now_ns(), le_jitter(delay));
+	le_sooner(&delay, atomic_load(&s->state) == LE_ENDED ? RETRY_ENDED : longest_pause(s));
+	s->failures++;
+	return le_add(le_now_ns(), le_jitter(delay));
 }
 
 /* --- of a hold --- */
@@ -163,47 +151,38 @@ le_renewal_failed(le_session *s)
 void
 le_hold_unref(le_hold *hold)
 {
-	le_session *s = hold->session;
-
 	if (--hold->refs > 0)
 		return;
+	hold->session->refs--;
 	le_link_remove(&hold->event_link);
 	le_hold_free(hold);
-	s->refs--;
 }
 
 void
 le_hold_changed(le_hold *hold)
 {
-	if (hold->waiters == 0)
-		return;
-	hold->session->woken++;
+	hold->session->woken += hold->waiters > 0;
 	pthread_cond_broadcast(&hold->changed);
 }
 
+/* It waits no more, or has ended. */
 static void
-event(le_hold *hold)
+leave(le_hold *hold, le_hold_state state)
 {
 	le_session *s = hold->session;
 
+	if (hold->phase == LE_PHASE_QUEUED && atomic_load(&hold->state) == LE_HOLD_WAITING)
+	{
+		s->waiting--;
+		s->waited_at = le_now_ns();
+	}
+	atomic_store(&hold->state, state);
 	if (!hold->dropped)
 	{
 		le_link_append(&s->events, &hold->event_link);
-		le_wake_user(s);
+		wake_user(s);
 	}
 	le_hold_changed(hold);
-}
-
-/* It waits no more. */
-static void
-leave_queue(le_hold *hold)
-{
-	le_session *s = hold->session;
-
-	if (hold->phase != LE_PHASE_QUEUED || atomic_load(&hold->state) != LE_HOLD_WAITING)
-		return;
-	s->waiting--;
-	s->waited_at = le_now_ns();
 }
 
 /*
@@ -213,14 +192,12 @@ leave_queue(le_hold *hold)
 void
 le_hold_over(le_hold *hold, const le_error *error)
 {
-	leave_queue(hold);
-	atomic_store(&hold->state, LE_HOLD_OVER);
+	leave(hold, LE_HOLD_OVER);
 	le_error_copy(&hold->error, error);
-	event(hold);
 	if (hold->phase == LE_PHASE_NEW)
 		le_hold_done(hold);
 	else if (hold->phase == LE_PHASE_QUEUED || hold->phase == LE_PHASE_GRANTED)
-		le_link_append(&hold->session->gives, &hold->link);
+		le_link_append(&hold->session->lists[LE_GIVES], &hold->link);
 }
 
 void
@@ -228,11 +205,9 @@ le_hold_held(le_hold *hold)
 {
 	if (le_check_deadline(hold->session))
 		return;
-	leave_queue(hold);
-	hold->phase = LE_PHASE_GRANTED;
 	atomic_store(&hold->token, hold->server_token);
-	atomic_store(&hold->state, LE_HOLD_HELD);
-	event(hold);
+	leave(hold, LE_HOLD_HELD);
+	hold->phase = LE_PHASE_GRANTED;
 }
 
 void
@@ -263,7 +238,7 @@ le_hold_ends(const le_hold *hold)
 void
 le_hold_check_until(le_hold *hold, int64_t now)
 {
-	const le_error *trouble = &hold->session->trouble;
+	const char *trouble = hold->session->trouble.message;
 	le_error error;
 
 	if (atomic_load(&hold->state) != LE_HOLD_WAITING || now < le_hold_ends(hold))
@@ -271,10 +246,9 @@ le_hold_check_until(le_hold *hold, int64_t now)
 	if (!hold->try)
 		le_error_set(&error, LE_TIMEOUT, "", "not granted in time");
 	else
-		le_error_set(&error,
-					 hold->kind == LE_KIND_PROCLAIM && hold->phase == LE_PHASE_SENT ? LE_UNKNOWN
-																					: LE_UNAVAILABLE,
-					 "", "the server has not answered in time%s%s", trouble->message[0] != '\0' ? ": " : "",
-					 trouble->message);
+		le_error_set(&error, LE_UNAVAILABLE, "", "the server has not answered in time%s%s",
+					 trouble[0] != '\0' ? ": " : "", trouble);
+	if (hold->kind == LE_KIND_PROCLAIM && hold->phase == LE_PHASE_SENT)
+		error.status = LE_UNKNOWN;
 	le_hold_over(hold, &error);
 }

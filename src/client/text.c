@@ -1,6 +1,6 @@
 /*
  * text.c
- *		Texts that grow: statements, and arrays as arguments, which also have bytes that are no texts.
+ *		Texts that grow: statements, and the items of a turn.
  */
 #include "internal.h"
 
@@ -9,72 +9,41 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool
-reserve(le_text *text, size_t more)
-{
-	size_t size = text->size < 256 ? 256 : text->size;
-	char *data = text->data;
-
-	while (size < text->len + more + 1)
-		size *= 2;
-	if (size != text->size && !text->failed)
-		data = realloc(data, size);
-	text->failed = text->failed || data == NULL;
-	if (!text->failed)
-	{
-		text->data = data;
-		text->size = size;
-	}
-	return !text->failed;
-}
-
-void
-le_text_add(le_text *text, const char *format, ...)
-{
-	va_list args;
-	int len;
-
-	va_start(args, format);
-	len = vsnprintf(NULL, 0, format, args);
-	va_end(args);
-	if (len < 0)
-		text->failed = true;
-	if (len < 0 || !reserve(text, (size_t) len))
-		return;
-	va_start(args, format);
-	vsnprintf(text->data + text->len, (size_t) len + 1, format, args);
-	va_end(args);
-	text->len += (size_t) len;
-}
-
 void
 le_text_add_bytes(le_text *text, const void *data, size_t len)
 {
-	if (!reserve(text, len))
+	size_t size = text->size < 256 ? 256 : text->size;
+	char *grown = text->data;
+
+	while (size < text->len + len + 1)
+		size *= 2;
+	if (size != text->size && !text->failed)
+		grown = realloc(grown, size);
+	text->failed = text->failed || grown == NULL;
+	if (text->failed)
 		return;
+	text->data = grown;
+	text->size = size;
 	memcpy(text->data + text->len, data, len);
 	text->len += len;
 	text->data[text->len] = '\0';
 }
 
+/* What is added has at most 300 bytes: a name, and some words. */
 void
-le_text_add_element(le_text *text, const char *value)
+le_text_add(le_text *text, const char *format, ...)
 {
-	le_text_add_bytes(text, "\"", 1);
-	for (; *value != '\0'; value++)
-	{
-		if (*value == '"' || *value == '\\')
-			le_text_add_bytes(text, "\\", 1);
-		le_text_add_bytes(text, value, 1);
-	}
-	le_text_add_bytes(text, "\"", 1);
-}
+	char added[512];
+	va_list args;
+	int len;
 
-void
-le_text_free(le_text *text)
-{
-	free(text->data);
-	*text = (le_text){0};
+	va_start(args, format);
+	len = vsnprintf(added, sizeof(added), format, args);
+	va_end(args);
+	if (len >= 0 && (size_t) len < sizeof(added))
+		le_text_add_bytes(text, added, (size_t) len);
+	else
+		text->failed = true;
 }
 
 char *
@@ -83,7 +52,5 @@ le_copy(const char *text)
 	size_t size = strlen(text) + 1;
 	char *copy = malloc(size);
 
-	if (copy != NULL)
-		memcpy(copy, text, size);
-	return copy;
+	return copy != NULL ? memcpy(copy, text, size) : NULL;
 }
