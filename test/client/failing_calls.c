@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/random.h>
-#include <sys/timerfd.h>
 #include <sys/wait.h>
 
 #include "internal.h"
@@ -88,10 +87,7 @@ WRAP(int, pthread_cond_init, (pthread_cond_t * cond, const pthread_condattr_t *a
 	 EAGAIN)
 WRAP(int, pthread_condattr_init, (pthread_condattr_t * attr), (attr), OBJECTS, ENOMEM)
 
-WRAP(int, timerfd_create, (int clock, int flags), (clock, flags), TRIFLES, fail(EMFILE))
-WRAP(int, timerfd_settime, (int fd, int flags, const struct itimerspec *at, struct itimerspec *old),
-	 (fd, flags, at, old), TRIFLES, fail(EINVAL))
-WRAP(ssize_t, getrandom, (void *to, size_t size, unsigned flags), (to, size, flags), TRIFLES, fail(EAGAIN))
+WRAP(int, getentropy, (void *to, size_t size), (to, size), TRIFLES, fail(EIO))
 WRAP(int, poll, (struct pollfd * fds, nfds_t n, int timeout), (fds, n, timeout), TRIFLES, fail(EINTR))
 WRAP(ssize_t, read, (int fd, void *to, size_t size), (fd, to, size), TRIFLES, fail(EINTR))
 WRAP(ssize_t, write, (int fd, const void *from, size_t size), (fd, from, size), TRIFLES, fail(EINTR))
@@ -106,6 +102,12 @@ WRAP(int, PQsendQueryParams,
 	 (PGconn * conn, const char *sql, int n, const Oid *types, const char *const *values, const int *lengths,
 	  const int *formats, int format),
 	 (conn, sql, n, types, values, lengths, formats, format), SENDS, 0)
+WRAP(int, PQsendPrepare, (PGconn * conn, const char *name, const char *sql, int n, const Oid *types),
+	 (conn, name, sql, n, types), SENDS, 0)
+WRAP(int, PQsendQueryPrepared,
+	 (PGconn * conn, const char *name, int n, const char *const *values, const int *lengths,
+	  const int *formats, int format),
+	 (conn, name, n, values, lengths, formats, format), SENDS, 0)
 WRAP(int, PQflush, (PGconn * conn), (conn), READS, -1)
 WRAP(int, PQconsumeInput, (PGconn * conn), (conn), READS, 0)
 WRAP(PGresult *, PQexecParams,

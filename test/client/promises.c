@@ -11,16 +11,13 @@
 
 static PGconn *db;
 
-/* --- the validity of renewals --- */
+/* --- the validity of turns --- */
 
-/* From here on keep_alive() returns a part of what it does, for which it has another name. */
+/* From here on a call returns a part of the validity. */
 static void
 scale(const char *factor)
 {
-	query(db,
-		  "CREATE OR REPLACE FUNCTION keep_alive(lease bigint) RETURNS interval LANGUAGE sql"
-		  " AS 'SELECT real_keep_alive(lease) * %s'",
-		  factor);
+	query(db, "UPDATE told SET factor = %s", factor);
 }
 
 static void
@@ -30,47 +27,47 @@ validity(void)
 	le_hold *hold, *waits;
 	int64_t deadline, sent;
 
-	query(db, "ALTER FUNCTION keep_alive RENAME TO real_keep_alive");
+	wrap_calls(db);
 	scale("0");
 	s = open_session(TTL);
 	hold = must_lock(s, "x");
 	deadline = le_deadline(s);
-	renewals.seen = 0;
-	renewals.least = INT64_MAX;
-	eventually(renewals.seen >= 3, "a lease is renewed, though the server promises nothing");
-	ok(renewals.least >= TTL / 20 * 9 / 10 - 1, "not without a pause");
+	turns.seen = 0;
+	turns.least = INT64_MAX;
+	eventually(turns.seen >= 3, "a lease is renewed, though the server promises nothing");
+	ok(turns.least >= TTL / 20 * 9 / 10 - 1, "not without a pause");
 	is_int(le_deadline(s), deadline, "which does not take back what was promised");
 	ok(le_valid(hold) && le_get_state(s) == LE_CONNECTED, "nothing is lost");
 
 	scale("0.5");
 	eventually(le_deadline(s) > deadline, "half of the TTL is promised");
-	sent = renewals.at;
+	sent = turns.at;
 	ok(le_deadline(s) <= sent + TTL / 2 - MARGIN, "and no more is believed");
-	renewals.seen = 0;
-	renewals.least = INT64_MAX;
-	eventually(renewals.seen >= 3, "the lease is renewed");
-	ok(renewals.least >= TTL / 6 * 9 / 10 - 1, "at a third of what was promised");
+	turns.seen = 0;
+	turns.least = INT64_MAX;
+	eventually(turns.seen >= 3, "the lease is renewed");
+	ok(turns.least >= TTL / 6 * 9 / 10 - 1, "at a third of what was promised");
 	ok(le_valid(hold), "and held");
 
 	scale("10");
 	deadline = le_deadline(s);
 	eventually(le_deadline(s) > deadline + TTL / 4, "more than the TTL is promised");
-	ok(le_deadline(s) <= renewals.at + TTL - MARGIN, "which is not believed");
+	ok(le_deadline(s) <= turns.at + TTL - MARGIN, "which is not believed");
 
 	/* the last promise is of half a TTL: the waiter of another session is not kept waiting by us any longer */
 	scale("0.5");
-	renewals.seen = 0;
-	eventually(renewals.seen >= 2, "half of it again");
-	renewals.fails = true;
+	turns.seen = 0;
+	eventually(turns.seen >= 2, "half of it again");
+	query(db, "UPDATE told SET fails = true");
 	waits = enqueue(other, "x");
 	eventually(!le_valid(hold), "without renewals it is lost");
-	renewals.fails = false;
+	query(db, "UPDATE told SET fails = false");
 	is_status(le_await(hold, PATIENCE, &error), LE_LOST, "and told");
-	query(db, "DROP FUNCTION keep_alive; ALTER FUNCTION real_keep_alive RENAME TO keep_alive");
 	le_drop(waits);
 	le_release(hold, 0, NULL);
 	le_close(s, -1, NULL);
 	le_close(other, -1, NULL);
+	unwrap_calls(db);
 }
 
 /* --- short waits --- */
@@ -81,7 +78,7 @@ validity(void)
 static void
 set_slow(int ms)
 {
-	places.slow_ms = candidacies.slow_ms = several.slow_ms = permits.slow_ms = ms;
+	turns.slow_ms = ms;
 }
 
 /* A wait is over before its first answer can be there. */

@@ -24,19 +24,15 @@ typedef struct
 	_Atomic bool astray; /* each names another channel, and has no effect */
 } statement;
 
-static statement grants = {.text = "grant_lease"}, renewals = {.text = "keep_alive"},
-				 listens = {.text = "LISTEN le_"}, places = {.text = "enqueue_lock("},
-				 searches = {.text = "lease_holds("}, candidacies = {.text = "enqueue_candidate"},
-				 each = {.text = "enqueue_each("}, several = {.text = "enqueue_locks("},
-				 permits = {.text = "enqueue_permit("}, releases = {.text = "release_lock("},
-				 releases_each = {.text = "release_each("}, awaits = {.text = "await_lock("},
-				 looks_at = {.text = "is_held("}, ends = {.text = "pg_terminate_backend("},
-				 leaders = {.text = "current_leader("}, histories = {.text = "election_history("},
-				 tests_of = {.text = "LISTEN \"le_self"}, notifies = {.text = "NOTIFY \"le_self"};
-static statement *const statements[] = {&grants,        &renewals, &listens,  &places,  &searches,
-										&candidacies,   &each,     &several,  &permits, &releases,
-										&releases_each, &awaits,   &looks_at, &ends,    &leaders,
-										&histories,     &tests_of, &notifies};
+/* A turn is "lease_sync"; its items are found by their actions. */
+static statement grants = {.text = "grant_lease"}, turns = {.text = "lease_sync"},
+				 listens = {.text = ";LISTEN le_"}, places = {.text = "enqueue_lock"},
+				 candidacies = {.text = "enqueue_candidate"}, permits = {.text = "enqueue_permit"},
+				 releases = {.text = "\7release"}, leaders = {.text = "current_leader("},
+				 histories = {.text = "election_history("}, notifies = {.text = "NOTIFY le_"},
+				 unlistens = {.text = "UNLISTEN"};
+static statement *const statements[] = {&grants,  &turns,    &listens, &places,    &candidacies, &unlistens,
+										&permits, &releases, &leaders, &histories, &notifies};
 #define N_STATEMENTS (sizeof(statements) / sizeof(statements[0]))
 
 static pthread_t main_thread;
@@ -108,6 +104,37 @@ send(int fd, const void *data, size_t size, int flags)
 			lose_connection(fd);
 	}
 	return sent;
+}
+
+/*
+ * From here on sessions call a function of the test's in the place of
+ * lease_sync().  Its table told says whether it fails, and what part of the
+ * validity it returns.
+ */
+static inline void
+wrap_calls(PGconn *db)
+{
+	query(db,
+		  "SET client_min_messages = error; ALTER FUNCTION lease_sync RENAME TO real_lease_sync;"
+		  " CREATE TABLE told(fails boolean, factor float); INSERT INTO told VALUES (false, 1);"
+		  " CREATE TYPE answer AS (item integer, event text, kind text, name text, token bigint,"
+		  " queue_position bigint, owner text, reason text, sqlstate text, message text, detail text,"
+		  " hint text, validity interval, incarnation bigint, news bigint, complete boolean, channel text)");
+	query(
+		db,
+		"CREATE FUNCTION lease_sync(bigint, bigint, bigint, bigint, text[], interval)"
+		" RETURNS SETOF answer LANGUAGE plpgsql AS $$BEGIN"
+		" IF (SELECT t.fails FROM told AS t) THEN RAISE io_error; END IF;"
+		" RETURN QUERY SELECT r.item, r.event, r.kind, r.name, r.token, r.queue_position, r.owner, r.reason,"
+		" r.sqlstate, r.message, r.detail, r.hint, r.validity * t.factor, r.incarnation, r.news,"
+		" r.complete, r.channel FROM real_lease_sync($1, $2, $3, $4, $5, $6) AS r, told AS t; END$$");
+}
+
+static inline void
+unwrap_calls(PGconn *db)
+{
+	query(db, "DROP FUNCTION lease_sync; DROP TYPE answer; DROP TABLE told;"
+			  " ALTER FUNCTION real_lease_sync RENAME TO lease_sync");
 }
 
 #endif /* STATEMENTS_H */

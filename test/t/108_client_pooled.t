@@ -22,7 +22,7 @@ client_test('holds', "host=$dir port=$port dbname=postgres user=$user");
 client_test('runner', "host=$dir port=$port dbname=postgres user=$user", kinds => [any_kind()]);
 my $text = slurp_file($node->logfile);
 unlike($text, qr/LISTEN/, 'nobody listens');
-like($text, qr/is_held/, 'grants are asked for');
+like($text, qr/lease_sync/, 'grants are asked for');
 nothing_left($node);
 
 # the killed backends of this one are connections of the pool

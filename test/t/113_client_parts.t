@@ -1,4 +1,5 @@
-# The parts of the library that need no session: time, texts, structs, errors, notifications, states to be told.
+# The parts of the library that need no session, and turns without a server: time, texts, structs, errors, deadlines; what
+# is sent, and what is made of replies.
 # Promises: -
 # Needs: client
 use strict;
@@ -9,5 +10,6 @@ use Test::More;
 
 my $node = new_node('main');
 client_test('parts', $node->connstr('postgres'));
+client_test('turns', $node->connstr('postgres'));
 $node->stop;
 done_testing();

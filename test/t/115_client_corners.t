@@ -1,5 +1,5 @@
-# What the library does in a child process, without a connection, and where the server refuses: arguments, looks and
-# renewals that fail, what is urgent, messages of libpq, functions that are missing, a lease that was revoked.
+# What the library does in a child process, without a connection, and where the server refuses: arguments, failures,
+# what is due, messages of libpq, functions that are missing, a lease that was revoked.
 # Promises: -
 # Needs: client
 use strict;
