@@ -14,7 +14,7 @@
 le_status
 le_check_pointer(const void *pointer, const char *what, le_error *error)
 {
-	return pointer != NULL ? le_error_clear(error) : le_error_set(error, LE_INVALID, "", "%s is NULL", what);
+	return pointer != NULL ? le_error_clear(error) : le_invalid(error, "%s is NULL", what);
 }
 
 bool
@@ -28,7 +28,7 @@ le_check_session(const le_session *session, le_error *error)
 {
 	le_must(le_check_pointer(session, "session", error));
 	if (le_in_child(session))
-		return le_error_set(error, LE_INVALID, "", "the session belongs to the parent process");
+		return le_invalid(error, "the session belongs to the parent process");
 	return LE_OK;
 }
 
@@ -51,7 +51,7 @@ le_struct_check(const void *to, size_t least, const char *name, le_error *error)
 
 	memcpy(&given, to, sizeof(given));
 	if (given < least || given > SIZE_MOST)
-		return le_error_set(error, LE_INVALID, "", "size of %s is not set", name);
+		return le_invalid(error, "size of %s is not set", name);
 	return LE_OK;
 }
 
@@ -70,9 +70,9 @@ le_struct_read(void *to, size_t size, const void *from, const char *name, le_err
 	for (size_t i = size; i < given; i++)
 	{
 		if (((const char *) from)[i] != 0)
-			return le_error_set(error, LE_INVALID, "",
-								"%s has a member that is not zero, and that liblockelection %s does not know",
-								name, le_version());
+			return le_invalid(error,
+							  "%s has a member that is not zero, and that liblockelection %s does not know",
+							  name, le_version());
 	}
 	memset(to, 0, size);
 	memcpy(to, from, given < size ? given : size);
@@ -126,8 +126,7 @@ le_check_utf8(const char *what, const char *text, le_error *error)
 	{
 		length = utf8_length(c);
 		if (length == 0)
-			return le_error_set(error, LE_INVALID, "", "%s is not UTF-8: byte %d is 0x%02x", what,
-								(int) (c - begin) + 1, *c);
+			return le_invalid(error, "%s is not UTF-8: byte %d is 0x%02x", what, (int) (c - begin) + 1, *c);
 	}
 	return LE_OK;
 }
@@ -136,11 +135,10 @@ le_status
 le_check_text(const char *what, const char *text, int max, le_error *error)
 {
 	if (text == NULL || text[0] == '\0')
-		return le_error_set(error, LE_INVALID, "", "%s is %s: 1 to %d bytes are allowed", what,
-							text == NULL ? "NULL" : "empty", max);
+		return le_invalid(error, "%s is %s: 1 to %d bytes are allowed", what, text == NULL ? "NULL" : "empty",
+						  max);
 	if (strlen(text) > (size_t) max)
-		return le_error_set(error, LE_INVALID, "", "%s has %zu bytes: 1 to %d are allowed", what,
-							strlen(text), max);
+		return le_invalid(error, "%s has %zu bytes: 1 to %d are allowed", what, strlen(text), max);
 	return le_check_utf8(what, text, error);
 }
 
@@ -150,7 +148,7 @@ le_check_names(const char *const *names, int n, le_error *error)
 	char what[24];
 
 	if (n < 1 || n > LE_NAMES_MAX)
-		return le_error_set(error, LE_INVALID, "", "n is %d: 1 to %d names are allowed", n, LE_NAMES_MAX);
+		return le_invalid(error, "n is %d: 1 to %d names are allowed", n, LE_NAMES_MAX);
 	le_must(le_check_pointer(names, "names", error));
 	for (int i = 0; i < n; i++)
 	{
@@ -172,26 +170,21 @@ le_check_wait(int wait_ms, le_error *error)
 {
 	if (wait_ms >= -1)
 		return LE_OK;
-	return le_error_set(error, LE_INVALID, "", "wait_ms is %d: -1 (no limit), 0 and more are allowed",
-						wait_ms);
+	return le_invalid(error, "wait_ms is %d: -1 (no limit), 0 and more are allowed", wait_ms);
 }
 
 le_status
 le_check_how(const le_how *how, int n, le_error *error)
 {
 	if (how->permits < 0)
-		return le_error_set(error, LE_INVALID, "", "how.permits is %d: 0 (no permit) and more are allowed",
-							how->permits);
+		return le_invalid(error, "how.permits is %d: 0 (no permit) and more are allowed", how->permits);
 	if (how->permits > 0 && how->shared)
-		return le_error_set(error, LE_INVALID, "",
-							"how.permits is %d, and how.shared is set: only one of them is allowed",
-							how->permits);
+		return le_invalid(error, "how.permits is %d, and how.shared is set: only one of them is allowed",
+						  how->permits);
 	if (how->permits > 0 && n != 1)
-		return le_error_set(error, LE_INVALID, "", "how.permits is %d, and n is %d: a permit is of one name",
-							how->permits, n);
+		return le_invalid(error, "how.permits is %d, and n is %d: a permit is of one name", how->permits, n);
 	if (how->until < 0)
-		return le_error_set(error, LE_INVALID, "",
-							"how.until is %lld: 0 (no limit), and points of le_now() are allowed",
-							(long long) how->until);
+		return le_invalid(error, "how.until is %lld: 0 (no limit), and points of le_now() are allowed",
+						  (long long) how->until);
 	return LE_OK;
 }

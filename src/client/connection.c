@@ -407,7 +407,7 @@ le_exec(le_session *s, const char *sql, int n, const char *const *values)
 
 static const char sync_sql[] =
 	"SELECT item, event, kind, name, token, queue_position, owner, reason, sqlstate, message, hint,"
-	" (pg_catalog.date_part('epoch', validity) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8,"
+	" (pg_catalog.date_part('epoch', validity) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8 AS validity,"
 	" incarnation, news, complete, channel FROM @extschema@.lease_sync($1, $2, $3, $4, $5, $6)";
 
 /*

@@ -35,7 +35,7 @@ le_fence(le_hold *hold, PGconn *yours, le_error *error)
 	le_must(le_check_hold(hold, error));
 	le_must(le_check_pointer(yours, "yours", error));
 	if (PQtransactionStatus(yours) != PQTRANS_INTRANS)
-		return le_error_set(error, LE_INVALID, "", "yours has no open transaction, or one that has failed");
+		return le_invalid(error, "yours has no open transaction, or one that has failed");
 	if (!le_valid(hold))
 		return le_error_set(error, LE_LOST, "LE001", "it is not held any more");
 	snprintf(token, sizeof(token), "%lld", (long long) le_token(hold));

@@ -162,7 +162,7 @@ le_proclaim(le_hold *hold, const char *candidate, le_error *error)
 
 	le_must(le_check_hold(hold, error));
 	if (hold->kind != LE_KIND_TERM)
-		return le_error_set(error, LE_INVALID, "", "hold is a lock: a term is allowed");
+		return le_invalid(error, "hold is a lock: a term is allowed");
 	le_must(le_check_text("candidate", candidate, LE_CANDIDATE_MAX, error));
 	if (!le_valid(hold))
 		return le_error_set(error, LE_LOST, "LE001", "this term does not lead");
@@ -315,8 +315,8 @@ le_release(le_hold *hold, int hold_for_ms, le_error *error)
 	allowed = hold_for_ms == 0 || (hold_for_ms > 0 && hold->kind != LE_KIND_TERM);
 	le_must(give_back(hold, allowed ? hold_for_ms : 0, true, error));
 	if (!allowed)
-		return le_error_set(error, LE_INVALID, "", "it is released without hold_for_ms: %d%s", hold_for_ms,
-							hold_for_ms < 0 ? " is negative" : " is not for a term");
+		return le_invalid(error, "it is released without hold_for_ms: %d%s", hold_for_ms,
+						  hold_for_ms < 0 ? " is negative" : " is not for a term");
 	return LE_OK;
 }
 

@@ -348,6 +348,7 @@ extern void le_drain(int fds[2]);
 /* Fill an error, if it is wanted; they return its status.  result: of a failed statement. */
 extern le_status le_error_set(le_error *error, le_status status, const char *sqlstate, const char *format,
 							  ...) __attribute__((format(printf, 4, 5)));
+#define le_invalid(error, ...) le_error_set((error), LE_INVALID, "", __VA_ARGS__)
 extern le_status le_error_clear(le_error *error);
 extern le_status le_error_copy(le_error *to, const le_error *from);
 extern le_status le_error_result(le_error *error, const PGresult *result);

@@ -44,9 +44,8 @@ le_observe(le_session *session, const char *election, int64_t after,
 	le_must(le_check_session(session, error));
 	le_must(le_check_text("election", election, LE_NAME_MAX, error));
 	if (after < -1)
-		return le_error_set(
-			error, LE_INVALID, "",
-			"after is %lld: -1 (the leader now), 0 (all changes) and numbers of changes are allowed",
+		return le_invalid(
+			error, "after is %lld: -1 (the leader now), 0 (all changes) and numbers of changes are allowed",
 			(long long) after);
 	le_must(le_check_pointer((const void *) (intptr_t) on_change, "on_change", error));
 	o = calloc(1, sizeof(*o));

@@ -63,8 +63,8 @@ le_error_unparsed(le_error *error, const char *message)
 			kind = kinds[i].kind;
 	}
 	if (kind == NULL)
-		return le_error_set(error, LE_INVALID, "", "%.*s", (int) strcspn(message, "\n"), message);
-	return le_error_set(error, LE_INVALID, "", "cannot parse the connection string%s", kind);
+		return le_invalid(error, "%.*s", (int) strcspn(message, "\n"), message);
+	return le_invalid(error, "cannot parse the connection string%s", kind);
 }
 
 /* --- strings that libpq parses in another way than they were meant --- */

@@ -79,21 +79,20 @@ check_options(const le_options *o, le_error *error)
 	char *message = NULL;
 
 	if (o->ttl_ms < TTL_MIN || o->ttl_ms > TTL_MAX)
-		return le_error_set(error, LE_INVALID, "", "ttl_ms is %d: 0 (%d) and %d to %d are allowed", o->ttl_ms,
-							TTL_DEFAULT, TTL_MIN, TTL_MAX);
+		return le_invalid(error, "ttl_ms is %d: 0 (%d) and %d to %d are allowed", o->ttl_ms, TTL_DEFAULT,
+						  TTL_MIN, TTL_MAX);
 	if (o->margin_ms < 0 || o->margin_ms >= o->ttl_ms / 2)
-		return le_error_set(
-			error, LE_INVALID, "",
-			"margin_ms is %d: 0 (a twentieth of ttl_ms) to less than half of ttl_ms, %d, are allowed",
+		return le_invalid(
+			error, "margin_ms is %d: 0 (a twentieth of ttl_ms) to less than half of ttl_ms, %d, are allowed",
 			o->margin_ms, o->ttl_ms / 2);
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 	{
 		if (others[i].ms < 0)
-			return le_error_set(error, LE_INVALID, "", "%s is %d: 0 (the default) and more are allowed",
-								others[i].name, others[i].ms);
+			return le_invalid(error, "%s is %d: 0 (the default) and more are allowed", others[i].name,
+							  others[i].ms);
 	}
 	if (o->listen < -1 || o->listen > 1)
-		return le_error_set(error, LE_INVALID, "", "listen is %d: -1, 0 and 1 are allowed", o->listen);
+		return le_invalid(error, "listen is %d: -1, 0 and 1 are allowed", o->listen);
 	if (o->name != NULL)
 		le_must(le_check_utf8("name", o->name, error));
 	/* words without "=" are the name of a database */
@@ -263,7 +262,7 @@ le_close(le_session *session, int wait_ms, le_error *error)
 	if (session == NULL || le_in_child(session))
 		return LE_OK;
 	if (is_callback(session))
-		return le_error_set(error, LE_INVALID, "", "le_close in a callback of its own session");
+		return le_invalid(error, "le_close in a callback of its own session");
 	le_must(session_close(session, false,
 						  wait_ms < 0 ? le_add(le_now_ns(), session->call) : le_until(wait_ms), error));
 	return le_check_wait(wait_ms, error);

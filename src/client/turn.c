@@ -28,50 +28,34 @@ typedef struct Turn
 	le_text texts;
 } Turn;
 
-/* The columns of le_sync(). */
-enum
-{
-	ITEM,
-	EVENT,
-	KIND,
-	NAME,
-	TOKEN,
-	POSITION,
-	OWNER,
-	REASON,
-	SQLSTATE,
-	MESSAGE,
-	HINT,
-	VALIDITY,
-	INCARNATION,
-	NEWS,
-	COMPLETE,
-	CHANNEL,
-	COLUMNS
-};
-
-/* One row of a reply; a value is NULL where it is in SQL. */
+/* One row of a reply. */
 typedef struct Row
 {
-	const char *values[COLUMNS];
-	int64_t token;
+	const PGresult *result;
+	int row;
 } Row;
 
-static Row
-row_of(const PGresult *result, int row)
+/* NULL where it is in SQL. */
+static const char *
+value(Row row, const char *column)
 {
-	Row r;
+	int n = PQfnumber(row.result, column);
 
-	for (int column = 0; column < COLUMNS; column++)
-		r.values[column] = PQgetisnull(result, row, column) ? NULL : PQgetvalue(result, row, column);
-	r.token = r.values[TOKEN] != NULL ? strtoll(r.values[TOKEN], NULL, 10) : 0;
-	return r;
+	return PQgetisnull(row.result, row.row, n) ? NULL : PQgetvalue(row.result, row.row, n);
+}
+
+static int64_t
+number(Row row, const char *column, int64_t otherwise)
+{
+	const char *text = value(row, column);
+
+	return text != NULL ? strtoll(text, NULL, 10) : otherwise;
 }
 
 static bool
-is_event(const Row *row, const char *event)
+is_event(Row row, const char *event)
 {
-	return strcmp(row->values[EVENT], event) == 0;
+	return strcmp(value(row, "event"), event) == 0;
 }
 
 static bool
@@ -328,16 +312,15 @@ refused(le_session *s, Turn *t, int i, const le_error *error)
 
 /* What the server has for a request: it was granted, or has a place; perhaps nobody wants it any more. */
 static void
-adopt(le_session *s, le_hold *hold, const Row *row)
+adopt(le_session *s, le_hold *hold, Row row)
 {
 	bool granted = is_event(row, "granted");
 
-	hold->server_token = row->token;
+	hold->server_token = number(row, "token", 0);
 	hold->phase = granted ? LE_PHASE_GRANTED : LE_PHASE_QUEUED;
 	hold->pending = false;
 	le_link_append(&s->lists[is_wanted(hold) ? LE_HELD : LE_GIVES], &hold->link);
-	if (row->values[POSITION] != NULL)
-		atomic_store(&hold->position, strtoll(row->values[POSITION], NULL, 10));
+	atomic_store(&hold->position, number(row, "queue_position", 0));
 	s->waiting += !granted && is_wanted(hold);
 	if (granted && is_wanted(hold))
 		le_hold_held(hold);
@@ -346,7 +329,7 @@ adopt(le_session *s, le_hold *hold, const Row *row)
 }
 
 static void
-take_result(le_session *s, Turn *t, int i, const Row *row)
+take_result(le_session *s, Turn *t, int i, Row row)
 {
 	le_hold *hold = t->holds[i];
 	bool gives = t->names[i] >= 0;
@@ -359,7 +342,7 @@ take_result(le_session *s, Turn *t, int i, const Row *row)
 	hold->seen_names = hold->n;
 	if (is_event(row, "error"))
 	{
-		le_error_server(&error, row->values[SQLSTATE], row->values[MESSAGE], row->values[HINT]);
+		le_error_server(&error, value(row, "sqlstate"), value(row, "message"), value(row, "hint"));
 		refused(s, t, i, &error);
 	}
 	else if (is_event(row, "pending"))
@@ -430,17 +413,17 @@ lose(le_hold *hold, const char *reason, bool evicted)
 
 /* Nobody wants it any more.  Without memory it is found again later. */
 static void
-give_ghost_back(le_session *s, const Row *row)
+give_ghost_back(le_session *s, Row row)
 {
-	bool term = strcmp(row->values[KIND], "election") == 0;
-	le_hold *hold = le_hold_alloc(s, term ? LE_KIND_TERM : LE_KIND_LOCK, &row->values[NAME], 1, NULL);
+	le_kind kind = strcmp(value(row, "kind"), "election") == 0 ? LE_KIND_TERM : LE_KIND_LOCK;
+	le_hold *hold = le_hold_alloc(s, kind, &(const char *){value(row, "name")}, 1, NULL);
 
 	s->seen[0][0] = hold == NULL ? '\0' : s->seen[0][0];
 	if (hold == NULL)
 		return;
 	hold->refs = 1;
 	s->refs++;
-	hold->server_token = row->token;
+	hold->server_token = number(row, "token", 0);
 	hold->phase = LE_PHASE_GRANTED;
 	hold->dropped = true;
 	atomic_store(&hold->state, LE_HOLD_OVER);
@@ -448,17 +431,15 @@ give_ghost_back(le_session *s, const Row *row)
 }
 
 static void
-take_news(le_session *s, const Turn *t, const Row *row)
+take_news(le_session *s, const Turn *t, Row row)
 {
-	const char *owner = row->values[OWNER] != NULL ? row->values[OWNER] : "";
-	size_t prefix = strlen(s->name) + strlen(s->marker);
-	int64_t asked = 0;
-	le_hold *hold;
+	const char *owner = value(row, "owner");
+	char prefix[LE_OWNER_MAX + LE_MARKER_SIZE];
+	int len = snprintf(prefix, sizeof(prefix), "%s%s-", s->name, s->marker);
+	bool is_ours = owner != NULL && strncmp(owner, prefix, (size_t) len) == 0;
+	int64_t asked = is_ours ? strtoll(owner + len, NULL, 10) : 0;
+	le_hold *hold = find_hold(s, number(row, "token", 0), asked);
 
-	if (strlen(owner) > prefix && strncmp(owner, s->name, strlen(s->name)) == 0 &&
-		strncmp(owner + strlen(s->name), s->marker, strlen(s->marker)) == 0 && owner[prefix] == '-')
-		asked = strtoll(owner + prefix + 1, NULL, 10);
-	hold = find_hold(s, row->token, asked);
 	if (hold == NULL)
 	{
 		/* le_orphan() leaves behind what was held, and does not know it any more */
@@ -469,7 +450,7 @@ take_news(le_session *s, const Turn *t, const Row *row)
 	hold->seen_names = hold->seen_call == t->call ? hold->seen_names + 1 : 1;
 	hold->seen_call = t->call;
 	if (is_event(row, "lost"))
-		lose(hold, row->values[REASON], false);
+		lose(hold, value(row, "reason"), false);
 	else if (is_event(row, "evicted"))
 		lose(hold, "evicted", true);
 	else if (hold->server_token == 0)
@@ -506,39 +487,39 @@ static void
 take_reply(le_session *s, Turn *t, const PGresult *result)
 {
 	static const le_error late = {LE_UNAVAILABLE, "", "the lease is not durable yet"};
-	Row head = row_of(result, 0);
-	const char *channel = head.values[CHANNEL] != NULL ? head.values[CHANNEL] : "";
+	Row head = {result, 0};
+	const char *channel = value(head, "channel"), *complete = value(head, "complete");
 
-	if (is_event(&head, "gone"))
+	if (is_event(head, "gone"))
 	{
 		s->lease_gone = true;
-		le_end(s, "LE001", "the server has ended the lease (%s)", head.values[REASON]);
+		le_end(s, "LE001", "the server has ended the lease (%s)", value(head, "reason"));
 		return;
 	}
-	if (head.values[INCARNATION] != NULL)
+	if (value(head, "incarnation") != NULL)
 	{
-		snprintf(s->seen[0], sizeof(s->seen[0]), "%s", head.values[INCARNATION]);
-		snprintf(s->seen[1], sizeof(s->seen[1]), "%s", head.values[NEWS]);
-		s->listens &= strcmp(channel, s->channel) == 0;
-		snprintf(s->channel, sizeof(s->channel), "%s", channel);
+		snprintf(s->seen[0], sizeof(s->seen[0]), "%s", value(head, "incarnation"));
+		snprintf(s->seen[1], sizeof(s->seen[1]), "%s", value(head, "news"));
+		s->listens &= channel != NULL && strcmp(channel, s->channel) == 0;
+		snprintf(s->channel, sizeof(s->channel), "%s", channel != NULL ? channel : "");
 	}
 	/* where something is not durable yet no news are told */
-	s->bare &= head.values[COMPLETE] == NULL;
-	s->look |= head.values[COMPLETE] == NULL && !t->silent;
-	if (head.values[VALIDITY] != NULL)
-		le_renewed(s, t->sent_at, strtoll(head.values[VALIDITY], NULL, 10) * LE_US_NS);
+	s->bare &= complete == NULL;
+	s->look |= complete == NULL && !t->silent;
+	if (value(head, "validity") != NULL)
+		le_renewed(s, t->sent_at, number(head, "validity", 0) * LE_US_NS);
 	else if (!t->silent && s->renew_at <= le_now_ns())
 		s->renew_at = le_failed(s, &late);
 	for (int n = 1; n < PQntuples(result); n++)
 	{
-		Row row = row_of(result, n);
-		int i = row.values[ITEM] != NULL ? atoi(row.values[ITEM]) : -1;
+		Row row = {result, n};
+		int i = (int) number(row, "item", -1);
 
 		if (i < 0)
-			take_news(s, t, &row);
+			take_news(s, t, row);
 		else if (i < t->n && t->holds[i] != NULL)
 		{
-			take_result(s, t, i, &row);
+			take_result(s, t, i, row);
 			le_hold_unref(t->holds[i]);
 			t->holds[i] = NULL;
 		}
@@ -549,7 +530,7 @@ take_reply(le_session *s, Turn *t, const PGresult *result)
 		if (t->holds[i] != NULL)
 			send_again(s, t, i, false);
 	}
-	if (head.values[COMPLETE] != NULL && head.values[COMPLETE][0] == 't')
+	if (complete != NULL && complete[0] == 't')
 		compare(s, t);
 }
 

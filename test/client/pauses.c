@@ -77,7 +77,7 @@ polling(int poll_ms)
 
 /* The last of the pauses may be a tenth shorter than it says. */
 #define FIRST_PAUSE    45
-#define OBSERVER_PAUSE 100
+#define OBSERVER_PAUSE 50
 #define CALL_PAUSE     50
 
 static void
@@ -158,6 +158,7 @@ hears(void)
 
 #define TRIES 10
 
+static pthread_t main_thread;
 static _Atomic bool unreachable;
 static _Atomic int tries;
 static int64_t tried_at[TRIES];
@@ -394,8 +395,9 @@ lingers(void)
 static void
 tests(void)
 {
-	statements_begin();
+	main_thread = pthread_self();
 	db = connect_db();
+	statements_begin(db);
 	/* other functions that fail for the time being are in the schema that statements.h makes of public */
 	query(db,
 		  "CREATE SCHEMA publix; DO $$DECLARE f pg_proc; BEGIN FOR f IN SELECT * FROM pg_proc"

@@ -156,8 +156,8 @@ no_answer(void)
 static void
 tests(void)
 {
-	statements_begin();
 	db = connect_db();
+	statements_begin(db);
 	validity();
 	short_waits();
 	no_answer();

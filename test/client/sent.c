@@ -145,12 +145,12 @@ lost_together(void)
 	places.slow_ms = 500;
 	slow = enqueue(s, "slow");
 	eventually_quietly(places.seen > 0 && places.at > le_now() - 400);
+	of_n12.cut = true;
 	for (int i = 0; i < 3; i++)
 		holds[i] = enqueue(s, names[i]);
 	is_status(le_await(slow, PATIENCE, &error), LE_OK, "while a session is busy");
-	places.cut = true;
 	places.slow_ms = 0;
-	eventually(!places.cut, "it is asked for several locks, and the answer is lost");
+	eventually(!of_n12.cut, "it is asked for several locks, and the answer is lost");
 	for (int i = 1; i < 3; i++)
 	{
 		is_status(le_await(holds[i], PATIENCE, &error), LE_OK, "one was granted");
@@ -494,8 +494,8 @@ pauses(void)
 static void
 tests(void)
 {
-	statements_begin();
 	db = connect_db();
+	statements_begin(db);
 	deadline();
 	listening();
 	refused();
