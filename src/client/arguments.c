@@ -5,10 +5,6 @@
  */
 #include "internal.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 /* --- objects --- */
 
 le_status

@@ -7,10 +7,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/random.h>
 #include <time.h>
-#include <unistd.h>
 
 /* Where there is no clock for that, the monotonic one is the one that may go on. */
 #ifndef CLOCK_BOOTTIME

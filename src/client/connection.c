@@ -13,11 +13,7 @@
  */
 #include "internal.h"
 
-#include <poll.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* A wait looks at the session this often: it may have ended, or is being closed. */
 #define SLICE (100 * LE_MS_NS)
@@ -364,45 +360,14 @@ results(le_session *s, int sent)
 }
 
 /* A statement with the schema that is known.  Takes no memory: a lease is revoked also where there is none. */
-static const char *
-qualified(const le_session *s, const char *sql, char text[SQL_MAX])
+static void
+qualify(const le_session *s, const char *sql, char text[SQL_MAX])
 {
 	size_t len = 0;
 
 	for (const char *at; (at = strstr(sql, SCHEMA)) != NULL; sql = at + strlen(SCHEMA))
 		len += (size_t) snprintf(text + len, SQL_MAX - len, "%.*s%s", (int) (at - sql), sql, s->schema);
 	snprintf(text + len, SQL_MAX - len, "%s", sql);
-	return text;
-}
-
-/* In a session that has worked before the extension was moved, or was made again in another schema. */
-static bool
-is_moved(le_session *s, const PGresult *result)
-{
-	return s->net.conn != NULL && PQresultStatus(result) == PGRES_FATAL_ERROR &&
-		   le_error_is_absent(&s->net.error) && learn_server(s);
-}
-
-PGresult *
-le_exec(le_session *s, const char *sql, int n, const char *const *values)
-{
-	char text[SQL_MAX];
-	PGresult *result = NULL;
-
-	for (int tries = 0; s->net.conn != NULL && tries < 2; tries++)
-	{
-		const char *own = qualified(s, sql, text);
-
-		PQclear(result);
-		result = results(s, n < 0 ? PQsendQuery(s->net.conn, own)
-								  : PQsendQueryParams(s->net.conn, own, n, NULL, values, NULL, NULL, 0));
-		if (strstr(sql, SCHEMA) == NULL || !is_moved(s, result))
-			break;
-	}
-	if (s->net.conn != NULL)
-		return result;
-	PQclear(result);
-	return NULL;
 }
 
 static const char sync_sql[] =
@@ -411,38 +376,60 @@ static const char sync_sql[] =
 	" incarnation, news, complete, channel FROM @extschema@.lease_sync($1, $2, $3, $4, $5, $6)";
 
 /*
- * Prepared once in a connection.  Behind a pooler, and where that does not work
- * or the function has changed, it is not.
+ * A call of lease_sync() is prepared once in a connection; not behind a pooler,
+ * and where that does not work or the function has changed.  In a session that
+ * has worked before the extension may have been moved, or made again in another
+ * schema: then the statement had no effect, and is sent once more.
  */
-PGresult *
-le_sync(le_session *s, const char *const *values, int items_length)
+static PGresult *
+statement(le_session *s, const char *sql, int n, const char *const *values, int items_length)
 {
 	static const int formats[6] = {[4] = 1};
 	const int lengths[6] = {[4] = items_length};
+	bool sync = sql == sync_sql, moved = false, again = true;
 	le_net *net = &s->net;
 	PGresult *result = NULL;
-	char text[SQL_MAX];
+	char own[SQL_MAX];
 
-	for (int tries = 0; net->conn != NULL && tries < 4; tries++)
+	while (net->conn != NULL && again)
 	{
-		const char *sql = qualified(s, sync_sql, text);
-		bool prepares = !net->plain && !net->prepared;
+		bool prepared = sync && !net->plain, prepares = prepared && !net->prepared;
+		int sent;
 
+		qualify(s, sql, own);
 		PQclear(result);
-		result = results(
-			s, prepares     ? PQsendPrepare(net->conn, "lease_sync", sql, 0, NULL)
-			   : net->plain ? PQsendQueryParams(net->conn, sql, 6, NULL, values, lengths, formats, 0)
-							: PQsendQueryPrepared(net->conn, "lease_sync", 6, values, lengths, formats, 0));
-		net->prepared |= prepares && PQresultStatus(result) == PGRES_COMMAND_OK;
-		if (prepares && net->prepared)
+		if (n < 0)
+			sent = PQsendQuery(net->conn, own);
+		else if (prepares)
+			sent = PQsendPrepare(net->conn, "lease_sync", own, 0, NULL);
+		else if (prepared)
+			sent = PQsendQueryPrepared(net->conn, "lease_sync", n, values, lengths, formats, 0);
+		else
+			sent = PQsendQueryParams(net->conn, own, n, NULL, values, lengths, sync ? formats : NULL, 0);
+		result = results(s, sent);
+		again = prepares && PQresultStatus(result) == PGRES_COMMAND_OK;
+		net->prepared |= again;
+		if (net->conn == NULL || PQresultStatus(result) != PGRES_FATAL_ERROR)
 			continue;
-		if (!(!net->plain && result != NULL && le_error_is(&net->error, "26000 42P05 0A000")) &&
-			!is_moved(s, result))
-			break;
-		net->plain = true;
+		again = prepared && le_error_is(&net->error, "26000 42P05 0A000");
+		if (!again && !moved && strstr(sql, SCHEMA) != NULL && le_error_is_absent(&net->error))
+			again = moved = learn_server(s);
+		net->plain |= again;
 	}
 	if (net->conn != NULL)
 		return result;
 	PQclear(result);
 	return NULL;
+}
+
+PGresult *
+le_exec(le_session *s, const char *sql, int n, const char *const *values)
+{
+	return statement(s, sql, n, values, 0);
+}
+
+PGresult *
+le_sync(le_session *s, const char *const *values, int items_length)
+{
+	return statement(s, sync_sql, 6, values, items_length);
 }

@@ -6,8 +6,6 @@
  */
 #include "internal.h"
 
-#include <string.h>
-
 /* Locked at entry and exit.  False: there is nothing to be told of the session. */
 static bool
 tell(le_session *s)

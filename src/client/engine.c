@@ -10,11 +10,6 @@
  */
 #include "internal.h"
 
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* LISTEN goes on for so long after the last wait. */
 #define LINGER LE_SEC_NS
 /* A notification to ourselves comes with the answer; this is patience. */

@@ -5,8 +5,6 @@
 #include "internal.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 const char *
 le_version(void)

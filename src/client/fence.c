@@ -4,9 +4,6 @@
  */
 #include "internal.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 /*
  * The names as an array of their bytes, for the encoding of this connection is
  * the application's.

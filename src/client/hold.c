@@ -4,8 +4,6 @@
  */
 #include "internal.h"
 
-#include <stdlib.h>
-
 /* --- asking --- */
 
 void

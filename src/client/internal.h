@@ -36,12 +36,17 @@
 #ifndef LE_CLIENT_INTERNAL_H
 #define LE_CLIENT_INTERNAL_H
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "lock_election.h"
 
@@ -331,7 +336,6 @@ extern int64_t le_add(int64_t a, int64_t b); /* saturates */
 extern int64_t le_until(int wait_ms);
 extern int64_t le_until_point(int64_t ms);
 /* poll() until a point of le_now_ns(), or a while less. */
-struct pollfd;
 extern void le_poll(struct pollfd *fds, int n, int64_t until);
 extern int le_cond_init(pthread_cond_t *cond);
 /* Waits for a condition until a point of le_now_ns(), or a while less; the caller looks at the time. */

@@ -9,21 +9,7 @@
  */
 #include "internal.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define READ_INTERVAL (5 * LE_SEC_NS)
-
-enum
-{
-	CHANGE,
-	TERM,
-	HOW,
-	CANDIDATE,
-	ELECTED_AT,
-	CHANGED_AT
-};
 
 #define COLUMNS                                                                                              \
 	"change, term, how, candidate, (extract(epoch FROM elected_at) OPERATOR(pg_catalog.*) "                  \
@@ -148,18 +134,19 @@ read_changes(le_observer *o)
 	return le_ask(o->session, o->start_now ? last_sql : next_sql, o->start_now ? 1 : 3, values, NULL);
 }
 
+/* A row of COLUMNS. */
 static le_change
 change_of(const PGresult *rows, int row)
 {
-	const char *how = PQgetvalue(rows, row, HOW);
+	const char *how = PQgetvalue(rows, row, 2);
 
 	return (le_change){
-		.change = strtoll(PQgetvalue(rows, row, CHANGE), NULL, 10),
-		.term = strtoll(PQgetvalue(rows, row, TERM), NULL, 10),
+		.change = strtoll(PQgetvalue(rows, row, 0), NULL, 10),
+		.term = strtoll(PQgetvalue(rows, row, 1), NULL, 10),
 		.how = how,
-		.candidate = PQgetvalue(rows, row, CANDIDATE),
-		.elected_at = strtoll(PQgetvalue(rows, row, ELECTED_AT), NULL, 10),
-		.changed_at = strtoll(PQgetvalue(rows, row, CHANGED_AT), NULL, 10),
+		.candidate = PQgetvalue(rows, row, 3),
+		.elected_at = strtoll(PQgetvalue(rows, row, 4), NULL, 10),
+		.changed_at = strtoll(PQgetvalue(rows, row, 5), NULL, 10),
 		.leads = strcmp(how, "elected") == 0 || strcmp(how, "proclaimed") == 0,
 	};
 }

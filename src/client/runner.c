@@ -10,9 +10,6 @@
  */
 #include "internal.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #define RETRY_FIRST (100 * LE_MS_NS)
 #define RETRY_MOST  (5 * LE_SEC_NS)
 

@@ -16,9 +16,6 @@
 #include "internal.h"
 
 #include <ctype.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Shorter values are words like "on", which are in messages anyhow. */
 #define LEAST_MASKED 3

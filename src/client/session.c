@@ -6,10 +6,6 @@
 #include "internal.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define TTL_DEFAULT 30000
 #define TTL_MIN     100

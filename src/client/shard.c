@@ -9,8 +9,6 @@
  */
 #include "internal.h"
 
-#include <string.h>
-
 #define BLOCK  64
 #define DIGEST 32
 

@@ -6,7 +6,6 @@
 #include "internal.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 
 /* While there is no lease to save, it is connected to now and then. */
 #define RETRY_ENDED (5 * LE_SEC_NS)

@@ -5,9 +5,6 @@
 #include "internal.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 void
 le_text_add_bytes(le_text *text, const void *data, size_t len)

@@ -13,9 +13,6 @@
 
 #include <arpa/inet.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* What is sent.  Of a release each name is an item. */
 typedef struct Turn
