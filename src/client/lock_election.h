@@ -7,7 +7,8 @@
  * own that keep the lease alive.  Everything that the session acquires or
  * waits for hangs on that lease.  A process needs one session, whatever it
  * locks: a thousand waiters share its connection, and the locks that many
- * threads ask for, or give back, at one time travel in one statement.
+ * threads ask for, or give back, at one time travel in one statement.  A caller
+ * that finds the connection free makes that statement in its own thread.
  *
  *		le_options options = {.size = sizeof(options), .ttl_ms = 10000};
  *		const char *name = "invoices";
@@ -382,7 +383,7 @@ LE_API le_hold_state le_get_hold_state(const le_hold *hold);
  */
 LE_API int64_t le_token(const le_hold *hold);
 
-/* The position in the queue when the place was taken, from 1; 0 not queued.  Local. */
+/* The position in the queue when the place was taken, from 1; 1 if that answer was lost; 0 not queued.  Local. */
 LE_API int64_t le_position(const le_hold *hold);
 
 /* Is it held, and is the local deadline to come?  Local: one atomic read and the clock. */

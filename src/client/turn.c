@@ -317,7 +317,7 @@ adopt(le_session *s, le_hold *hold, Row row)
 	hold->phase = granted ? LE_PHASE_GRANTED : LE_PHASE_QUEUED;
 	hold->pending = false;
 	le_link_append(&s->lists[is_wanted(hold) ? LE_HELD : LE_GIVES], &hold->link);
-	atomic_store(&hold->position, number(row, "queue_position", 0));
+	atomic_store(&hold->position, number(row, "queue_position", granted ? 0 : 1)); /* news do not tell it */
 	s->waiting += !granted && is_wanted(hold);
 	if (granted && is_wanted(hold))
 		le_hold_held(hold);
