@@ -155,7 +155,7 @@ le_take(le_session *s, int64_t until, le_error *error)
 	s->asking--;
 	if (s->closing)
 		return le_error_copy(error, &s->error);
-	if (!is_free(s))
+	if (!is_free(s) || le_now_ns() >= until)
 		return le_error_set(error, LE_UNAVAILABLE, "", "the server has not answered in time%s%s",
 							s->trouble.message[0] != '\0' ? ": " : "", s->trouble.message);
 	s->busy = true;
