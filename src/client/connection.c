@@ -334,6 +334,7 @@ results(le_session *s, int sent)
 	int64_t until = le_add(le_now_ns(), s->call);
 	bool alive = le_is_alive(s);
 
+	le_sooner(&until, s->net.until);
 	if (!sent)
 		broken(s, "could not send: %.150s", PQerrorMessage(s->net.conn));
 	while (s->net.conn != NULL && exchange(s, until, alive) && (result = PQgetResult(s->net.conn)) != NULL)

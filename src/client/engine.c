@@ -172,9 +172,11 @@ le_ask(le_session *s, const char *sql, int n, const char *const *values, le_erro
 
 	while (result == NULL && again && le_take(s, until, error) == LE_OK)
 	{
+		s->net.until = le_add(until, s->call / 2);
 		le_unlock(s);
 		result = le_exec(s, sql, n, values);
 		le_lock(s);
+		s->net.until = LE_NEVER;
 		if (PQresultStatus(result) != PGRES_TUPLES_OK)
 		{
 			le_error_copy(&s->trouble, &s->net.error);

@@ -220,6 +220,7 @@ typedef struct le_net
 	int nhosts;
 	int host; /* that is tried next */
 	int64_t connect_ns;
+	int64_t until;  /* of a statement, if its caller does not wait for as long as its limit */
 	le_error error; /* of the last failure */
 } le_net;
 

@@ -127,7 +127,7 @@ session_new(const le_options *o)
 	s->process = getpid();
 	s->options = *o;
 	s->options.conninfo = s->options.name = NULL;
-	s->next_until = s->later_at = LE_NEVER;
+	s->next_until = s->later_at = s->net.until = LE_NEVER;
 	s->renewed_told = true;
 	s->busy = true; /* by the session thread */
 	atomic_store(&s->progress_at, le_now_ns());

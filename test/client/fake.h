@@ -20,7 +20,7 @@ new_session(void)
 	le_link_init(&s->events);
 	s->process = getpid();
 	s->refs = 100;
-	s->next_until = s->later_at = LE_NEVER;
+	s->next_until = s->later_at = s->net.until = LE_NEVER;
 	s->ttl = 600 * LE_SEC_NS;
 	s->call = LE_SEC_NS;
 	s->poll = 250 * LE_MS_NS;
