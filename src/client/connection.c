@@ -22,6 +22,9 @@
 #define SQL_MAX 2048
 #define SCHEMA  "@extschema@"
 
+static void broken(le_session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The connection is of no more use. */
 static void
 broken(le_session *s, const char *format, ...)
 {

@@ -236,26 +236,6 @@ le_cancel(le_hold *hold)
 
 /* --- giving back --- */
 
-/* Locked.  What has become of a release. */
-static le_status
-released(le_hold *hold, le_error *error)
-{
-	le_status status = hold->release_status;
-
-	if (!hold->release_done)
-		return le_error_set(error, LE_UNKNOWN, "", "%s; the session goes on trying",
-							hold->given > 0 || hold->again ? "the server has not answered"
-														   : "there is no connection to the server");
-	if (status == LE_OK)
-		return LE_OK;
-	if (status == LE_LOST)
-		return le_error_set(error, LE_LOST, "LE001", "it had been lost before it was released");
-	if (hold->error.message[0] == '\0')
-		return le_error_set(error, status, "", "the answer was lost");
-	return le_error_set(error, status, hold->error.sqlstate, "%.400s%s", hold->error.message,
-						status == LE_UNKNOWN ? "; the session goes on trying" : "");
-}
-
 static le_status
 give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 {
@@ -294,8 +274,12 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 		le_cond_wait(&hold->changed, &s->lock, until);
 		hold->waiters--;
 	}
-	if (held && wait)
-		status = released(hold, error);
+	if (held && wait && hold->release_done)
+		status = le_error_copy(error, &hold->error);
+	else if (held && wait)
+		status = le_error_set(error, LE_UNKNOWN, "", "%s; the session goes on trying",
+							  hold->given > 0 || hold->again ? "the server has not answered"
+															 : "there is no connection to the server");
 	le_hold_unref(hold);
 	le_unlock(s);
 	le_session_unref(s);

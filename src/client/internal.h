@@ -185,7 +185,6 @@ struct le_hold
 	int64_t seen_call;    /* the last reply that had it, and with how many names */
 	int seen_names;
 	bool release_done;
-	le_status release_status;
 	le_error error; /* of state OVER, or of the release */
 };
 

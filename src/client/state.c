@@ -72,8 +72,10 @@ le_end(le_session *s, const char *sqlstate, const char *format, ...)
 			hold->refs++;
 			if (!was_over)
 				le_hold_over(hold, &s->error);
-			else if (!s->closing)
-				hold->release_status = hold->given > 0 || hold->again ? LE_UNKNOWN : LE_LOST;
+			else if (!s->closing && hold->error.status == LE_OK && (hold->given > 0 || hold->again))
+				le_error_set(&hold->error, LE_UNKNOWN, "", "the answer was lost");
+			else if (!s->closing && hold->error.status == LE_OK)
+				le_error_set(&hold->error, LE_LOST, "LE001", "it had been lost before it was released");
 			if (!s->closing || (!was_over && hold->phase != LE_PHASE_SENT))
 				le_hold_done(hold);
 			le_hold_unref(hold);

@@ -262,16 +262,16 @@ release_refused(le_session *s, le_hold *hold, const le_error *error)
 		/* longer than lock_election.max_hold_for, or than anything: it is released all the same */
 		hold->hold_for_ms = 0;
 		hold->again = hold->lost = false;
-		hold->release_status = LE_INVALID;
 		le_error_copy(&hold->error, error);
+		hold->error.status = LE_INVALID;
 		le_link_prepend(&s->lists[LE_GIVES], &hold->link);
 		return;
 	}
 	if (!passes)
 	{
 		/* perhaps a right was taken away, and comes back: nobody waits for this one */
-		hold->release_status = LE_UNKNOWN;
-		le_error_copy(&hold->error, error);
+		le_error_set(&hold->error, LE_UNKNOWN, error->sqlstate, "%.400s; the session goes on trying",
+					 error->message);
 		hold->release_done = true;
 		le_hold_changed(hold);
 	}
@@ -355,10 +355,10 @@ take_result(le_session *s, Turn *t, int i, Row row)
 		 * One that is sent again and finds nothing was done before, as far as anybody
 		 * knows; whether hold_for took effect then is another question.
 		 */
-		if (is_event(row, "not_held") && !hold->again)
-			hold->release_status = LE_LOST;
+		if (is_event(row, "not_held") && !hold->again && hold->error.status == LE_OK)
+			le_error_set(&hold->error, LE_LOST, "LE001", "it had been lost before it was released");
 		else if (is_event(row, "not_held") && hold->lost && hold->hold_for_ms != 0)
-			hold->release_status = LE_UNKNOWN;
+			le_error_set(&hold->error, LE_UNKNOWN, "", "the answer was lost");
 		if (--hold->left == 0)
 			le_hold_done(hold);
 	}
