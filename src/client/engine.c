@@ -85,7 +85,9 @@ patience(const le_session *s)
 {
 	if (s->options.listen != 1 || s->waiting == 0 || s->heard)
 		return LE_NEVER;
-	return s->deaf || s->channel[0] == '\0' || s->tested_at == 0 ? 0 : s->tested_at + TEST_PATIENCE;
+	if (s->deaf || s->channel[0] == '\0')
+		return 0;
+	return s->tested_at == 0 ? LE_NEVER : s->tested_at + TEST_PATIENCE;
 }
 
 /* When the session thread has something to do. */

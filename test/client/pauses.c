@@ -378,10 +378,15 @@ deaf(void)
 static void
 lingers(void)
 {
-	le_session *s = open_session(600000);
-	le_hold *held = must_lock(other, "x"), *waits = enqueue(s, "x");
+	le_options o = options_of(600000);
+	le_hold *held = must_lock(other, "x"), *waits;
+	le_session *s;
 
+	o.listen = 1; /* which hears */
+	s = open_with(&o);
 	listens.seen = unlistens.seen = 0;
+	unlistens.least = INT64_MAX;
+	waits = enqueue(s, "x");
 	eventually(listens.seen == 1, "a session listens while it waits");
 	le_release(held, 0, NULL);
 	is_status(le_await(waits, PATIENCE, &error), LE_OK, "until it is granted");
