@@ -96,7 +96,7 @@ next_work(le_session *s)
 {
 	int64_t next = s->connected ? le_due(s) : s->retry_at;
 
-	if (s->closing || (s->connected && has_to_listen(s)))
+	if (s->closing || (s->connected && (has_to_listen(s) || (s->rests_deaf && is_curious(s)))))
 		return 0;
 	le_sooner(&next, s->next_until);
 	le_sooner(&next, s->connected ? patience(s) : LE_NEVER);
@@ -203,7 +203,8 @@ le_hear(le_session *s, const char *channel)
 	bool own = strcmp(channel, s->channel) == 0;
 
 	s->heard |= own;
-	s->look |= own && s->waiting > 0;
+	/* also what the turn has asked for that is under way: the notification may come before the reply is read */
+	s->look |= own && (s->waiting > 0 || !le_link_empty(&s->lists[LE_OPEN]));
 	le_observers_due(s, channel);
 }
 
@@ -279,12 +280,14 @@ rest(le_session *s, int64_t until)
 		{.fd = s->wake_net[0], .events = POLLIN}};
 
 	s->rests_until = until;
+	s->rests_deaf = !is_curious(s);
 	le_unlock(s);
 	le_poll(fds, 2, until);
 	if (fds[1].revents != 0)
 		le_drain(s->wake_net);
 	le_lock(s);
 	s->rests_until = 0;
+	s->rests_deaf = false;
 	if (fds[0].revents == 0 || s->busy || s->net.conn != conn)
 		return;
 	s->busy = true;

@@ -268,6 +268,7 @@ struct le_session
 	bool busy;           /* a thread has the connection */
 	int asking;          /* threads that wait for it, with statements of their own */
 	int64_t rests_until; /* of the session thread; 0: it does not rest */
+	bool rests_deaf;     /* it does not wait for notifications */
 	int64_t renew_at;
 	int failures;     /* of renewals, or of connecting, in a row */
 	int64_t retry_at; /* connect not before */

@@ -130,6 +130,14 @@ looks(void)
 	le_close(s, -1, NULL);
 }
 
+static void *
+release_soon(void *hold)
+{
+	usleep(200000);
+	le_release(hold, 0, NULL);
+	return NULL;
+}
+
 /* Those that listen hear of the grant. */
 static void
 hears(void)
@@ -151,6 +159,21 @@ hears(void)
 	is_status(le_await(waits[1], PATIENCE, &error), LE_OK, "then the second");
 	quiet("the session holds it");
 	le_release(waits[1], 0, NULL);
+
+	/* a caller's own turn, while the session thread rests, and still listens */
+	for (int i = 0; i < 3; i++)
+	{
+		pthread_t thread;
+		int64_t start = le_now();
+
+		held = must_lock(other, "x");
+		usleep(100000);
+		pthread_create(&thread, NULL, release_soon, held);
+		is_status(lock(s, "x", PATIENCE, &waits[0]), LE_OK, "one that waits again is granted");
+		ok(le_now() - start < 20000, "and hears of it");
+		pthread_join(thread, NULL);
+		le_release(waits[0], 0, NULL);
+	}
 	le_close(s, -1, NULL);
 }
 

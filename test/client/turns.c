@@ -28,6 +28,7 @@ static const char *rows[ROWS_MAX]; /* what it answers: "column=value column=valu
 static int n_rows;
 static enum { ANSWERS, BREAKS, FAILS } way;
 static const char *failure;
+static const char *notified; /* the channel of a notification that comes with the answer */
 
 static const char *const columns[] = {
 	"item",     "event",   "kind", "name",     "token",       "queue_position", "owner",    "reason",
@@ -106,6 +107,13 @@ __wrap_le_sync(le_session *s, const char *const *values, int items_length)
 	snprintf(seen[1], sizeof(seen[1]), "%s", values[3] != NULL ? values[3] : "");
 	snprintf(wait_text, sizeof(wait_text), "%s", values[5] != NULL ? values[5] : "");
 	read_items(values[4]);
+	if (notified != NULL)
+	{
+		le_lock(s);
+		le_hear(s, notified);
+		le_unlock(s);
+		notified = NULL;
+	}
 	if (way != ANSWERS)
 	{
 		if (way == BREAKS)
@@ -335,6 +343,31 @@ lost_answers(void)
 	end();
 }
 
+/* A grant may be announced before the answer is read that says that it is waited for. */
+static void
+notifications(void)
+{
+	le_hold *a;
+
+	begin();
+	turn(HEAD, NULL, NULL);
+	notified = "le_c";
+	turn(HEAD, NULL, NULL);
+	ok(le_due(s) > le_now_ns() && s->heard, "a notification while nobody waits is heard, and no more");
+	a = enqueue(s, "a");
+	s->listens = true;
+	notified = "le_c";
+	turn(HEAD, "item=0 event=queued token=11 queue_position=1", NULL);
+	is_int(le_due(s), 0, "one that comes with a place is looked after");
+	turn(HEAD, "event=granted token=11 kind=lock name=a owner=me#0-1", NULL);
+	ok(le_valid(a) && le_due(s) > le_now_ns(), "and the grant is found");
+	notified = "le_other";
+	turn(HEAD, NULL, NULL);
+	ok(le_due(s) > le_now_ns(), "what is announced to others is not");
+	le_drop(a);
+	end();
+}
+
 static void
 ghosts(void)
 {
@@ -508,6 +541,7 @@ tests(void)
 	terms();
 	pending();
 	lost_answers();
+	notifications();
 	ghosts();
 	ends();
 	closed_names();
