@@ -505,6 +505,11 @@ subtest 'nothing can be added to the tables' => sub {
 			like($admin->error, qr/ERROR:  55000: cannot add $what to table "_lock_election.$table"\nDETAIL:  The table belongs to extension lock_election, which writes it without regard for $what\./, "no $what to $table");
 		}
 	}
+	foreach my $table (sort keys %column)
+	{
+		$admin->query("ALTER TABLE _lock_election.$table SET UNLOGGED");
+		like($admin->error, qr/ERROR:  55000: cannot make table "_lock_election.$table" unlogged\nDETAIL:  The table belongs to extension lock_election, and a crash would empty it\./, "$table stays logged");
+	}
 	foreach my $sql ('CREATE TABLE refers (id bigint REFERENCES _lock_election.lease)', 'CREATE TABLE refers (id bigint, FOREIGN KEY (id) REFERENCES _lock_election.lease)',
 		'CREATE TABLE refers (id bigint); ALTER TABLE refers ADD FOREIGN KEY (id) REFERENCES _lock_election.lease',
 		'ALTER TABLE refers ADD more bigint REFERENCES _lock_election.lease',
@@ -950,6 +955,16 @@ subtest 'truncated, and altered' => sub {
 	ok(wait_until(sub { slurp_file($node->logfile, $log) =~ /manager.* ERROR:  table "_lock_election.slot" has been altered/ }), 'no manager begins with it');
 	$admin->query('ALTER TABLE _lock_election.slot ALTER ttl TYPE bigint');
 	wait_for_sql($node, 'SELECT count(*) = 1 FROM lock_election.manager');    # the launcher has waited longer after each failure
+	is(one("SELECT is_held('v', $token)"), 't', 'undone: nothing is lost');
+
+	# nor does it lose its locks in a crash: the guard looks after tables of the extension alone
+	foreach my $persistence ('UNLOGGED', 'LOGGED')
+	{
+		is($admin->query("BEGIN; ALTER EXTENSION lock_election DROP TABLE _lock_election.slot; ALTER TABLE _lock_election.slot SET $persistence;
+			ALTER EXTENSION lock_election ADD TABLE _lock_election.slot; COMMIT") . $admin->error, '', lc $persistence);
+		$holder->query(q{SELECT acquire_lock('durable', '1 h')});
+		like($holder->error, $persistence eq 'LOGGED' ? qr/^$/ : qr/ERROR:  55000: table "_lock_election.slot" has been altered/, 'a lock in it');
+	}
 	is(one("SELECT is_held('v', $token)"), 't', 'undone: nothing is lost');
 
 	# another table of that name

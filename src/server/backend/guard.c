@@ -1,7 +1,8 @@
 /*
  * backend/guard.c
  *		Refuses what others want to add to the extension's tables: indexes,
- *		triggers, rules, columns, constraints, and references to them.
+ *		triggers, rules, columns, constraints, and references to them; and to make
+ *		them unlogged, as a crash would empty them.
  *
  * The store writes below the executor.  It would pass triggers and rules over,
  * and foreign keys with them, and leave unknown indexes behind.  pg_repack, for
@@ -20,15 +21,26 @@
 
 #include "backend/guard.h"
 
-/* An error if the name is that of a table of the extension. */
-static void
-refuse(const RangeVar *name, const char *what)
+/* The table of the extension that has this name; InvalidOid: another one. */
+static Oid
+our_table(const RangeVar *name)
 {
 	Oid oid = name != NULL ? RangeVarGetRelid(name, NoLock, true) : InvalidOid;
 	Oid extension = OidIsValid(oid) ? getExtensionOfObject(RelationRelationId, oid) : InvalidOid;
 
 	if (!OidIsValid(extension) || extension != get_extension_oid("lock_election", true) ||
 		get_rel_relkind(oid) != RELKIND_RELATION)
+		return InvalidOid;
+	return oid;
+}
+
+/* An error if the name is that of a table of the extension. */
+static void
+refuse(const RangeVar *name, const char *what)
+{
+	Oid oid = our_table(name);
+
+	if (!OidIsValid(oid))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -36,6 +48,19 @@ refuse(const RangeVar *name, const char *what)
 					get_rel_name(oid)),
 			 errdetail("The table belongs to extension lock_election, which writes it without regard for %s.",
 					   what)));
+}
+
+static void
+refuse_unlogged(const RangeVar *name)
+{
+	Oid oid = our_table(name);
+
+	if (!OidIsValid(oid))
+		return;
+	ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					errmsg("cannot make table \"%s.%s\" unlogged", get_namespace_name(get_rel_namespace(oid)),
+						   get_rel_name(oid)),
+					errdetail("The table belongs to extension lock_election, and a crash would empty it.")));
 }
 
 static void
@@ -63,7 +88,7 @@ guard_elements(const List *elements)
 	}
 }
 
-/* ALTER TABLE: new columns, new constraints, and references in either. */
+/* ALTER TABLE: new columns, new constraints, and references in either; and SET UNLOGGED. */
 static void
 guard_alter(const AlterTableStmt *stmt)
 {
@@ -82,6 +107,9 @@ guard_alter(const AlterTableStmt *stmt)
 			case AT_AddConstraint:
 				refuse(stmt->relation, "constraints");
 				guard_constraint(cmd->def);
+				break;
+			case AT_SetUnLogged:
+				refuse_unlogged(stmt->relation);
 				break;
 			default:
 				break;

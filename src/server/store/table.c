@@ -58,6 +58,10 @@ check_columns(const StoreTable *table, Relation rel)
 {
 	TupleDesc desc = RelationGetDescr(rel);
 
+	/* a crash would empty it, and all locks were free */
+	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		le_table_wrong(rel);
+
 	if (desc->natts < table->least)
 		le_table_wrong(rel);
 	for (int i = 0; i < desc->natts; i++)
