@@ -257,7 +257,7 @@ func (f *fake) table(function string, args []string) [][]string {
 func (f *fake) sync(call *fakeCall) [][]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	complete := ""
+	complete := "f"
 	if call.incarnation == "" {
 		complete = "t"
 	}

@@ -262,7 +262,7 @@ func (s *Session) reply(t *turn) {
 	}
 	if head[colIncarnation] != "" {
 		l.incarnation, l.news, l.channel = []byte(head[colIncarnation]), []byte(head[colNews]), head[colChannel]
-		l.bare = false
+		l.bare = l.bare && head[colComplete] == "" // it has told no news yet
 	}
 	if head[colValidity] != "" {
 		s.renewed(l, t.sent, time.Duration(number(head[colValidity]))*time.Millisecond)

@@ -163,6 +163,34 @@ func TestUnitPendingAndLost(t *testing.T) {
 	})
 }
 
+// A lost answer is looked for until news are told: a reply that holds them back, as its NULL says, has not told of it.
+func TestUnitLostAnswerOnASlowDisk(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		s := f.open()
+		owner, calls := "", 0
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
+			switch {
+			case call == nil:
+				return nil
+			case call.has("try_permit"):
+				owner = call.items[0].owner
+				return [][]string{} // no answer
+			case owner != "" && calls < 2:
+				calls++
+				return [][]string{f.lease("")}
+			case owner != "" && calls == 2:
+				calls++
+				return [][]string{f.lease("f"), f.row("", "granted", "p", "77", owner)}
+			}
+			return nil
+		})
+		h, err := s.TryLock(t.Context(), "p", Permit(3))
+		expect(t, "acquired", err, nil)
+		expect(t, "token", h.Token(), 77)
+		expect(t, "asked", len(f.sent("try_permit")), 1)
+	})
+}
+
 // An evicted hold is lost for the application, and given back when that has left it.
 func TestUnitEvicted(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {

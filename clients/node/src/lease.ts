@@ -339,7 +339,7 @@ export class Lease {
     if (incarnation !== null) {
       this.#seen = [incarnation, news]
       this.channel = channel
-      this.#bare = false
+      this.#bare &&= complete === null // it has told no news yet
     }
     if (validity !== null) this.renewed(sent, Number(validity))
     else if (!silent && this.renewIn() < 1) this.failed()

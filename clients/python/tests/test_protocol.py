@@ -441,8 +441,8 @@ def test_a_lost_question_is_asked_again_after_the_news(world):
     assert [time for time in world.asked(BARE) if first < time < second]
 
 
-def test_a_permit_whose_answer_was_lost_and_is_not_durable_is_not_kept_twice(world):
-    """The news do not tell it yet: it is asked for again, and the other one is given back when it is told."""
+def test_a_permit_whose_answer_was_lost_and_is_not_durable_is_not_taken_twice(world):
+    """A reply whose `complete` is NULL holds the news back: the permit is asked for again only if they do not tell it."""
     world.server.permits = 9
     world.wire.faults.append(lost_answer("enqueue_"))
     claim = world.ask(kind="permit", last="9")
@@ -452,6 +452,7 @@ def test_a_permit_whose_answer_was_lost_and_is_not_durable_is_not_kept_twice(wor
     world.at(2, lambda: rows.extend(row["token"] for row in world.server.rows))
     world.live(3)
     assert rows == [str(claim.token)]
+    assert len(world.asked("enqueue_")) == 1
 
 
 def test_lost_answers_of_many_keep_their_order(world):

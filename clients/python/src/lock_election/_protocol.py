@@ -845,11 +845,11 @@ class Protocol(Request):
             for claim in missing:
                 if claim.phase in (QUEUED, GRANTED) and claim not in lease.back:
                     self.lost(claim, errors.LockLost("the server has ended it", "LE001"))
-        lease.unsure = False
-        for claim in [claim for claim in lease.asks if claim.state is not WAITING]:
+        lease.unsure = lease.unsure and complete is None  # it has told no news yet
+        for claim in [claim for claim in lease.asks if claim.state is not WAITING and not lease.unsure]:
             self._done(claim)  # what was asked for was not done, and is not wanted any more
         lease.poll_at = NEVER
-        if lease.pending:
+        if lease.pending or lease.unsure:
             lease.poll_at = self.clock() + PAUSE
         elif lease.queued:
             deaf = not self.listens or lease.channel not in self.listening

@@ -238,7 +238,7 @@ final class Lease {
 			incarnation = head[INCARNATION];
 			news = head[NEWS];
 			channel = (String) head[CHANNEL];
-			bare = false;
+			bare = bare && head[COMPLETE] == null; // it has told no news yet
 		}
 		if (head[VALIDITY] != null)
 			renewed(turn.sent, (Long) head[VALIDITY] * MILLISECOND);
