@@ -432,6 +432,26 @@ class LocksTest {
 		assertEquals(0L, Db.sql("SELECT count(*) FROM lock_election.leases WHERE owner LIKE 'brief%'"));
 	}
 
+	/** A NULL in the text of an array is the text "NULL" then. */
+	@Test
+	void theSettingArrayNullsChangesNothing() throws Exception {
+		for (String mode : List.of("", "&preferQueryMode=simple")) {
+			try (LockElection session = LockElection.connect(Db.URL + "&options=-c%20array_nulls=off" + mode)) {
+				Hold hold = session.acquire(name);
+				assertTrue(other.tryAcquire(Request.exclusive(name)).isEmpty());
+				CompletableFuture<Hold> next = async(() -> session.acquire(Request.exclusive(name, "NULL"), LONG));
+				Db.until(() -> Db.waiters(name) == 1);
+				assertTrue(hold.release());
+				assertTrue(next.get(20, TimeUnit.SECONDS).release());
+				Hold permit = session.acquire(Request.permit(name + "p", 2), NOW);
+				assertTrue(permit.release(Duration.ofMillis(1)));
+				Term term = session.campaign(name, "null", NOW);
+				term.proclaim("NULL");
+				assertEquals("NULL", other.leader(name).orElseThrow().value());
+			}
+		}
+	}
+
 	@Test
 	void aConnectionThatIsTerminatedLosesNothing() throws Exception {
 		Hold hold = locks.acquire(name);
