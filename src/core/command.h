@@ -251,7 +251,7 @@ typedef struct LeReply
 	LeTime valid_for;   /* time left; LE_NEVER when bound.  RENEW, KEEP_ALIVE: what a crash
 								 * of the server would leave, once lsn is flushed */
 	LeTime valid_least; /* RENEW, KEEP_ALIVE: the same before that */
-	LeTime valid_lease; /* KEEP_ALIVE: valid_for, but for the evicted holders on the lease */
+	LeTime valid_lease; /* of a named lease: valid_for, but for the evicted holders on it */
 	bool raised;        /* these two differ */
 	uint32_t position;  /* ACQUIRE, LE_QUEUED: in the queue, from 1; of
 								 * several names the one farthest back */

@@ -156,8 +156,6 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	if (cmd->type == LE_CMD_KEEP_ALIVE)
 	{
 		le_lease_renew(core, lease, now);
-		le_reply_validity(core, reply, &lease->saved, lease->ttl);
-		reply->valid_lease = reply->valid_for;
 		le_reply_lease_validity(core, reply, lease, now);
 	}
 	reply->wrote = lease->row.dirty;

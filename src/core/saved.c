@@ -141,6 +141,7 @@ le_reply_lease_validity(const LeCore *core, LeReply *reply, const LeLease *lease
 	LeTime most = le_lease_evicted_left(lease, now);
 
 	le_reply_validity(core, reply, &lease->saved, lease->ttl);
+	reply->valid_lease = reply->valid_for;
 	if (reply->valid_least > most)
 		reply->valid_least = most;
 	if (reply->valid_for > most)

@@ -599,6 +599,20 @@ test_restarts(void)
 	ok(runs >= 5 && runs < 10, "its time is not begun again by each start");
 }
 
+/* The batch fails, and these rows are loaded; a row without a lease has none to load. */
+static void
+fail_batch(LeStoredEntry row, LeStoredLease lease_row)
+{
+	LeCore *failed = start_reload();
+
+	if (row.lease != 0)
+		load_lease(lease_row);
+	load_slot(row);
+	load_done();
+	le_core_destroy(failed);
+	batch();
+}
+
 /* A batch that fails takes an eviction back, and one that was written keeps its deadline. */
 static void
 test_failed_batch(Time time)
@@ -606,7 +620,6 @@ test_failed_batch(Time time)
 	int64_t lease;
 	LeStoredEntry row;
 	LeStoredLease lease_row = {.ttl = TTL, .time_left = TTL, .role = ROLE, .locator = 5};
-	LeCore *failed;
 	LeReply a;
 
 	start();
@@ -616,13 +629,7 @@ test_failed_batch(Time time)
 	lease_row.id = row.lease;
 	now += LE_SECOND;
 	evict("x");
-	failed = start_reload();
-	if (row.lease != 0)
-		load_lease(lease_row);
-	load_slot(row);
-	load_done();
-	le_core_destroy(failed);
-	batch();
+	fail_batch(row, lease_row);
 	is_int(le_entry_time_left(find_token(a.token), now), TTL - LE_SECOND, "its deadline is where it was");
 	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).status, LE_OK, "not written: it is renewed");
 	batch();
@@ -632,13 +639,7 @@ test_failed_batch(Time time)
 	row.evicted = true;
 	row.lease = time == GROUP ? 0 : lease;
 	now += LE_SECOND;
-	failed = start_reload();
-	if (row.lease != 0)
-		load_lease(lease_row);
-	load_slot(row);
-	load_done();
-	le_core_destroy(failed);
-	batch();
+	fail_batch(row, lease_row);
 	is_int(on_token(LE_CMD_RENEW, 1, "x", a.token).status, LE_NOT_HELD, "written: it is not");
 	is_int(le_entry_time_left(find_token(a.token), now), TTL - LE_SECOND, "and has its deadline");
 	stop();
