@@ -49,9 +49,9 @@ type Hold struct {
 	queued     bool  // it has a place, and no grant
 	impatient  bool  // the limit of its wait has passed: it enters no queue
 	done       bool  // released is closed
-	err        error // why it is over
+	err        error // why it ended
 	holdFor    time.Duration
-	evicted    bool // it is over for the application, and given back when that has left it
+	evicted    bool // lost for the application, which has not released it yet
 	giving     int  // names that are being given back
 	releaseErr error
 }

@@ -118,7 +118,7 @@ type lease struct {
 	bornAt   time.Duration
 	renewAt  time.Duration
 	lastAt   time.Duration // the time of the last call
-	waitedAt time.Duration // when the last wait was over
+	waitedAt time.Duration // when the last wait ended
 	over     bool
 
 	call              int64  // the number of the last call

@@ -236,7 +236,7 @@ func (s *Session) ended(t *turn, wire *wire, err error) {
 	s.requeue(l, t.items)
 }
 
-// requeue puts items before all others. Those of a lease that has ended are over.
+// requeue puts items in front of all others. Items of a lease that has ended are forgotten.
 func (s *Session) requeue(l *lease, items []*item) {
 	if !l.over {
 		l.queue = append(slices.Clone(items), l.queue...)

@@ -42,7 +42,7 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 	return entry;
 }
 
-/* An evicted holder is renewed no more: to who would keep it alive it is lost, though it holds for a while. */
+/* Tells the client of an evicted holder, which cannot be renewed, that it is lost, although it still holds. */
 static bool
 refuse_evicted(const LeEntry *entry, LeReply *reply, LeStatus status)
 {
