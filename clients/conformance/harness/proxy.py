@@ -9,38 +9,31 @@ import re
 import socket
 import struct
 
-# What clients send, by the function that it calls.
+# What clients send: the function that it calls, or an item of lease_sync().  A call without items only renews the lease,
+# and reads its news.
 KINDS = {
     "open": r"grant_lease\(",
-    "ask": r"(enqueue_\w+|acquire_\w+|campaign|try_acquire_\w+)\(",
-    "enqueue": r"enqueue_\w+\(",
-    "try": r"(acquire_lock|acquire_locks|acquire_permit|try_acquire_\w+|campaign)\(",
-    "campaign": r"(enqueue_candidate|campaign)\(",
-    "await": r"(await_\w+|is_held|is_leader|lease_holds)\(",
-    "renew": r"keep_alive\(",
-    "release": r"(release_\w+|resign)\(",
+    "ask": r"item: (try|enqueue)_",
+    "enqueue": r"item: enqueue_",
+    "try": r"item: try_",
+    "campaign": r"item: (try|enqueue)_candidate",
+    "await": r"no items",
+    "renew": r"no items",
+    "release": r"item: (release|resign)",
     "close": r"revoke_lease\(",
-    "proclaim": r"proclaim\(",
+    "proclaim": r"item: proclaim",
     "leader": r"current_leader\(",
 }
-# The items of lease_sync(), and the functions that do the same.  A call without items only renews the lease, and looks.
-ITEMS = {
-    "try_lock": "try_acquire_each(", "try_shared": "try_acquire_each(", "try_permit": "acquire_permit(",
-    "try_candidate": "campaign(", "enqueue_lock": "enqueue_each(", "enqueue_shared": "enqueue_each(",
-    "enqueue_permit": "enqueue_permit(", "enqueue_candidate": "enqueue_candidate(", "release": "release_lock(",
-    "resign": "resign(", "proclaim": "proclaim(",
-}
-ITEM = re.compile(r"(?<!\w)(" + "|".join(ITEMS) + r")(?!\w)")
+ITEM = re.compile(r"(?<!\w)((?:try|enqueue)_(?:lock|shared|permit|candidate)|release|resign|proclaim)(?!\w)")
 LISTEN = re.compile(r'\b(UN)?LISTEN\s+("[^"]+"|\w+|\*)', re.I)
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 
 
 def with_items(sql, arguments):
-    """The text of a statement; of lease_sync() with the functions that do the same as its items."""
+    """The text of a statement; of lease_sync() with the actions of its items."""
     if sql is None or "lease_sync(" not in sql:
         return sql
-    items = [ITEMS[item] for item in ITEM.findall(arguments)]
-    return " ".join([sql, *(items or ["keep_alive(", "lease_holds("])])
+    return " ".join([sql, *([f"item: {action}" for action in ITEM.findall(arguments)] or ["no items"])])
 
 
 class Fault:
