@@ -15,6 +15,7 @@ import time
 
 TTL = 10
 WARMUP = 0.5
+REST = 5  # for those who still wait: nothing stays locked for the next one
 TRY = (
     "INSERT INTO table_lock AS l VALUES (%s, %s, now() + '10 s') ON CONFLICT (name) DO UPDATE"
     " SET owner = excluded.owner, expires_at = excluded.expires_at WHERE l.expires_at < now()"
@@ -188,12 +189,19 @@ def with_threads(make, m, which):
         while not m.over:
             use(name, m.took)
 
-    for worker, name in enumerate(names(m.workers, which)):
-        threading.Thread(target=work, args=(of(worker), name), daemon=True).start()
+    threads = [
+        threading.Thread(target=work, args=(of(worker), name), daemon=True)
+        for worker, name in enumerate(names(m.workers, which))
+    ]
+    for thread in threads:
+        thread.start()
     time.sleep(WARMUP)
     m.begin()
     time.sleep(m.seconds)
     m.end()
+    until = time.monotonic() + REST
+    for thread in threads:
+        thread.join(max(0, until - time.monotonic()))
 
 
 async def with_tasks(make, m, which):
@@ -208,7 +216,7 @@ async def with_tasks(make, m, which):
     m.begin()
     await asyncio.sleep(m.seconds)
     m.end()
-    del tasks
+    await asyncio.wait(tasks, timeout=REST)
 
 
 def main(system, workers, which, seconds, server):
@@ -218,7 +226,7 @@ def main(system, workers, which, seconds, server):
     else:
         with_threads(THREADS[system], m, which)
     sys.stdout.flush()
-    os._exit(0)  # who still waits
+    os._exit(0)
 
 
 main(*sys.argv[1:])
