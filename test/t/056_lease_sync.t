@@ -261,6 +261,28 @@ subtest 'a hold that is evicted' => sub {
 	end_all();
 };
 
+# Its result tells of the text alone: a leader that is told nothing else would lead beside the next one.
+subtest 'a leader that proclaims' => sub {
+	my $s = session($node);
+	my $c = client($s);
+	my $term = sync($c, [ [ 1, 'try_candidate', 'e', undef, 'me#1', 'here' ] ])->[0]{token};
+	my $seen = { %$c, incarnation => undef, news => undef };
+
+	is(one(q{SELECT evict_leader('e')}), '1', 'is evicted');
+	is(short(sync($c, [ [ 2, 'proclaim', 'e', $term, undef, 'there' ] ])), '2:proclaimed:e -:evicted:e', 'and is told of it by the call that proclaims');
+	is(short(sync($c)), '', 'once');
+	sync($c, [ [ 3, 'resign', 'e', $term ] ]);
+
+	# nor does it tell who has acquired it
+	$term = sync($c, [ [ 4, 'try_candidate', 'e', undef, 'me#4', 'here' ] ])->[0]{token};
+	my $place = sync($c, [ [ 5, 'enqueue_candidate', 'e', undef, 'me#5', 'next' ] ])->[0]{token};
+	$seen->{call} = $c->{call};
+	is(short(sync($seen, [ [ 6, 'proclaim', 'e', $term, undef, 'there' ], [ 7, 'proclaim', 'e', $place, undef, 'there' ] ])),
+		'6:proclaimed:e 7:not_held:e -:granted:e -:queued:e', 'who has seen nothing is told of what it proclaims for');
+	$s->quit;
+	end_all();
+};
+
 subtest 'more losses and more holds than are kept, or fit' => sub {
 	my $s = session($node);
 	my $c = client($s);

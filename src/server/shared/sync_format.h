@@ -45,6 +45,13 @@ le_sync_releases(LeSyncAction action)
 	return action <= LE_SYNC_RESIGN;
 }
 
+/* Does it ask for a holder, or for a place? */
+static inline bool
+le_sync_acquires(LeSyncAction action)
+{
+	return !le_sync_releases(action) && action != LE_SYNC_PROCLAIM;
+}
+
 /* Is its kind an election? */
 static inline bool
 le_sync_elects(LeSyncAction action)
