@@ -197,6 +197,16 @@ read_number(const LeText *text, const char *what)
 	return DatumGetInt64(DirectFunctionCall1(int8in, CStringGetDatum(copy)));
 }
 
+/* The number that the client has given an item. */
+static int32
+read_item_number(const LeText *text)
+{
+	if (text->data == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("number of an item must not be null")));
+	return DatumGetInt32(DirectFunctionCall1(int4in, CStringGetDatum(pnstrdup(text->data, text->len))));
+}
+
 /* What cannot be a token becomes one that holds nothing. */
 static int64
 read_token(const LeText *text, const char *what)
@@ -365,14 +375,14 @@ read_items(FunctionCallInfo fcinfo, int argument, Call *call)
 			bad_items(psprintf("At most %d are possible.", LE_SYNC_ITEMS));
 		if (first[TEXT_ACTION].data == NULL)
 			bad_items("An action must not be null.");
-		item->number = (int32) read_number(&first[TEXT_ITEM], "number of an item");
+		item->number = read_item_number(&first[TEXT_ITEM]);
 		item->first = call->sync.nitems;
 		for (next = i; next < n; next++)
 		{
 			const LeText *other = texts + next * TEXTS;
 
 			if (next > i && (other[TEXT_ITEM].data == NULL || other[TEXT_ACTION].data == NULL ||
-							 read_number(&other[TEXT_ITEM], "number of an item") != item->number))
+							 read_item_number(&other[TEXT_ITEM]) != item->number))
 				break;
 			/* an item before this one, which was an error, may have been read into it */
 			specs[next - i] = (LeSyncSpec){.action = read_action(other[TEXT_ACTION])};
