@@ -584,6 +584,17 @@ def test_what_is_evicted_twice_is_not_given_back_sooner(world, how):
     assert states == [LOST, 0, []]
 
 
+def test_nothing_of_an_evicted_hold_is_left_to_give_back_when_its_lease_has_ended(world):
+    evicted = world.ask(["a", "b"])
+    world.at(1, lambda: world.server.evict("a"))
+    phases = []
+    world.at(5, lambda: world.server.end(world.protocol.main.id))
+    world.at(8, lambda: world.protocol.release(evicted))
+    world.at(8.1, lambda: phases.append(evicted.phase))
+    world.live(9)
+    assert (evicted.state, evicted.released, phases) == (LOST, False, ["done"])
+
+
 def test_a_forgotten_evicted_hold_is_given_back(world):
     evicted = world.ask("a")
     world.at(1, lambda: world.server.evict("a"))

@@ -369,7 +369,7 @@ class Protocol(Request):
 
     def lost(self, claim: Claim, error: Error) -> None:
         """The server has nothing of it any more, or only some names of several."""
-        if claim.evicted and len(claim.names) > 1:
+        if claim.evicted and len(claim.names) > 1 and claim.lease.state is LIVE:
             return  # the others are held until the application has left
         held = claim.state is HELD
         if claim.state in (WAITING, HELD):
