@@ -296,6 +296,9 @@ func (s *Session) reply(t *turn) {
 	if head[colComplete] == "t" {
 		s.compare(l, there)
 	}
+	if head[colComplete] != "" {
+		s.askAgain(l)
+	}
 }
 
 // result takes what has become of an item. It reports false if the item has to be sent again.
@@ -389,14 +392,17 @@ func (s *Session) news(l *lease, row []string, token int64) {
 	}
 }
 
-// compare takes a reply that has everything: what it does not have is lost; a pending request that it does not have was
-// not done.
+// compare takes a reply that has everything: what it does not have is lost.
 func (s *Session) compare(l *lease, there map[int64]int) {
 	for token, h := range l.byToken {
 		if there[token] < len(h.names) && !h.over() {
 			s.finish(h, fmt.Errorf("%w: the server has ended it", ErrLost))
 		}
 	}
+}
+
+// askAgain takes a reply that has all news: a pending request that is not among them was not done, or has ended.
+func (s *Session) askAgain(l *lease) {
 	var again []*item
 	for _, h := range l.open {
 		if h.ask.pending {

@@ -311,7 +311,7 @@ refused(le_session *s, Turn *t, int i, const le_error *error)
 static void
 adopt(le_session *s, le_hold *hold, Row row)
 {
-	bool granted = is_event(row, "granted");
+	bool granted = !is_event(row, "queued");
 
 	hold->server_token = number(row, "token", 0);
 	hold->phase = granted ? LE_PHASE_GRANTED : LE_PHASE_QUEUED;
@@ -392,19 +392,22 @@ find_hold(le_session *s, int64_t token, int64_t asked)
 	return NULL;
 }
 
-/* A hold or a place has ended; or is evicted: it ends when the application gives it back. */
+/*
+ * A hold or a place has ended; or is evicted: it ends when the application gives it back, if that knows of it.
+ * Of several names others may be held: they are given back, of an evicted hold by the application.
+ */
 static void
 lose(le_hold *hold, const char *reason, bool evicted)
 {
-	bool was_over = atomic_load(&hold->state) == LE_HOLD_OVER;
+	int state = atomic_load(&hold->state);
 	le_error error;
 
 	le_error_set(&error, LE_LOST, "LE001", "the server has ended it (%s)", reason);
-	if (!was_over)
+	if (state != LE_HOLD_OVER)
 		le_hold_over(hold, &error);
-	if (!evicted)
+	if (!evicted && hold->n == 1)
 		le_hold_done(hold);
-	else if (!was_over)
+	else if (evicted && state == LE_HOLD_HELD)
 		le_link_append(&hold->session->lists[LE_HELD], &hold->link);
 }
 
@@ -448,15 +451,19 @@ take_news(le_session *s, const Turn *t, Row row)
 	hold->seen_call = t->call;
 	if (is_event(row, "lost"))
 		lose(hold, value(row, "reason"), false);
-	else if (is_event(row, "evicted"))
+	else if (is_event(row, "evicted") && hold->server_token != 0)
 		lose(hold, "evicted", true);
 	else if (hold->server_token == 0)
+	{
+		if (is_event(row, "evicted")) /* before its grant was known: it is given back at once */
+			lose(hold, "evicted", true);
 		adopt(s, hold, row);
+	}
 	else if (is_event(row, "granted") && is_wanted(hold))
 		le_hold_held(hold);
 }
 
-/* The reply has everything: what it does not have is lost; a pending request that it does not have was not done. */
+/* The reply has everything: what it does not have is lost. */
 static void
 compare(le_session *s, const Turn *t)
 {
@@ -467,6 +474,12 @@ compare(le_session *s, const Turn *t)
 		if (seen < hold->n && atomic_load(&hold->state) != LE_HOLD_OVER)
 			lose(hold, "unknown when", false);
 	}
+}
+
+/* The reply has all news: a pending request that is not among them was not done, or has ended. */
+static void
+ask_pending_again(le_session *s, const Turn *t)
+{
 	for (le_link *link = s->lists[LE_OPEN].prev, *prev; link != &s->lists[LE_OPEN]; link = prev)
 	{
 		le_hold *hold = le_container(link, le_hold, link);
@@ -529,6 +542,8 @@ take_reply(le_session *s, Turn *t, const PGresult *result)
 	}
 	if (complete != NULL && complete[0] == 't')
 		compare(s, t);
+	if (complete != NULL)
+		ask_pending_again(s, t);
 }
 
 /* There is no reply, but an error, or the connection is gone. */

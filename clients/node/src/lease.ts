@@ -236,8 +236,12 @@ export class Lease {
     this.host.wake()
   }
 
-  /** It is not held, or not waited for, any more, as the server says; of several names, some may still be. */
+  /**
+   * It is not held, or not waited for, any more, as the server says; of several names, some may still be: of an evicted
+   * claim until the application leaves it.
+   */
   lose (claim: Claim, error: LockElectionError): void {
+    if (claim.evicted && claim.names.length > 1) return
     if (claim.names.length > 1 && claim.token !== '') this.giveBack(claim)
     else this.#done(claim)
     claim.outcome = 'lost'
@@ -467,8 +471,12 @@ export class Lease {
     }
   }
 
-  /** It is lost, and given back when the application leaves it: until then nobody else is granted it. */
+  /**
+   * It is lost, and given back when the application leaves it: until then nobody else is granted it. Of a place that the
+   * application does not know to be granted, at once.
+   */
   #evicted (claim: Claim): void {
+    this.refuse(claim, evicted())
     if (claim.state !== 'held') return
     claim.evicted = true
     claim.outcome = 'lost'

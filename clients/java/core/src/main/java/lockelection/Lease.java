@@ -258,6 +258,8 @@ final class Lease {
 		requeue(again);
 		if (Boolean.TRUE.equals(head[COMPLETE]))
 			compare(there);
+		if (head[COMPLETE] != null)
+			askAgain();
 		return turn.silent || head[VALIDITY] != null;
 	}
 
@@ -356,7 +358,8 @@ final class Lease {
 					finish(hold, LockException.of(Status.LOST, hold.request + " is renewed no more: evicted"));
 					return;
 				}
-				asked = null;
+				if (asked != null) // before its grant was known: it is given back at once
+					finish(asked, LockException.of(Status.LOST, asked.request + " is renewed no more: evicted"));
 				break;
 			default:
 				break;
@@ -372,12 +375,16 @@ final class Lease {
 					token.toString(), null, null));
 	}
 
-	/** Takes a reply that has everything: what it does not have is lost, and a pending request was not carried out. */
+	/** Takes a reply that has everything: what it does not have is lost. */
 	private void compare(Map<Long, Integer> there) {
 		for (Hold hold : List.copyOf(byToken.values())) {
 			if (there.getOrDefault(hold.token, 0) < hold.request.names.size() && (hold.view != View.OVER || hold.evicted))
 				lost(hold, "the server has ended it");
 		}
+	}
+
+	/** Takes a reply that has all news: a pending request that is not among them was not carried out, or has ended. */
+	private void askAgain() {
 		List<Item> again = new ArrayList<>();
 		for (Hold hold : open.values()) {
 			if (hold.ask.pending)
@@ -445,8 +452,10 @@ final class Lease {
 			giveBack(hold);
 	}
 
-	/** What is left of several names is given back. */
+	/** What is left of several names is given back, of an evicted hold when the application has left it. */
 	private void lost(Hold hold, String why) {
+		if (hold.evicted && hold.request.names.size() > 1)
+			return;
 		hold.evicted = false;
 		if (hold.request.names.size() == 1)
 			byToken.remove(hold.token);
