@@ -402,7 +402,10 @@ lose(le_hold *hold, const char *reason, bool evicted)
 	int state = atomic_load(&hold->state);
 	le_error error;
 
-	le_error_set(&error, LE_LOST, "LE001", "the server has ended it (%s)", reason);
+	if (evicted)
+		le_error_set(&error, LE_LOST, "LE001", "it was evicted");
+	else
+		le_error_set(&error, LE_LOST, "LE001", "the server has ended it (%s)", reason);
 	if (state != LE_HOLD_OVER)
 		le_hold_over(hold, &error);
 	if (!evicted && hold->n == 1)
@@ -452,11 +455,11 @@ take_news(le_session *s, const Turn *t, Row row)
 	if (is_event(row, "lost"))
 		lose(hold, value(row, "reason"), false);
 	else if (is_event(row, "evicted") && hold->server_token != 0)
-		lose(hold, "evicted", true);
+		lose(hold, NULL, true);
 	else if (hold->server_token == 0)
 	{
 		if (is_event(row, "evicted")) /* before its grant was known: it is given back at once */
-			lose(hold, "evicted", true);
+			lose(hold, NULL, true);
 		adopt(s, hold, row);
 	}
 	else if (is_event(row, "granted") && is_wanted(hold))

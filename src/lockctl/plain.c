@@ -328,6 +328,23 @@ lost(const char *name)
 	return LC_EXIT_LOST;
 }
 
+/* An evicted holder is not renewed, but holds the lock until it releases it. */
+static int
+not_renewed(const arguments *a)
+{
+	char *held =
+		value_of(lc_query(a->db, "SELECT %s.is_held(%s, %s)", lc_schema(a->db), a->name, a->words[1]));
+	bool still_held = held != NULL && strcmp(held, "t") == 0;
+
+	free(held);
+	if (!still_held)
+		return lost(a->words[0]);
+	lc_notice(
+		"lock \"%s\" is held by this token, but cannot be renewed any more: stop the work, and release it",
+		a->words[0]);
+	return LC_EXIT_LOST;
+}
+
 static int64_t
 token_of(const arguments *a)
 {
@@ -349,7 +366,7 @@ lc_renew(int argc, char **argv)
 	value =
 		value_of(lc_query(a.db, "SELECT %s.renew_lock(%s, %s%s)", lc_schema(a.db), a.name, a.words[1], ttl));
 	if (value == NULL)
-		return finish(&a, lost(a.words[0]));
+		return finish(&a, not_renewed(&a));
 	print_value(a.db, "valid_for", "interval", value);
 	free(value);
 	return finish(&a, 0);
@@ -414,9 +431,10 @@ evict(arguments *a)
 					  a->election ? "election" : "lock", a->name);
 	if (!PQgetisnull(result, 0, 1))
 		lc_notice(
-			"cannot be renewed any more, and ends when it is given back, at %s (in %s s) at the latest; "
-			"--now would not wait for that",
-			PQgetvalue(result, 0, 0), PQgetvalue(result, 0, 1));
+			"%s \"%s\" cannot be renewed any more, and ends when it is released, at %s (in %s s) at the "
+			"latest; --now would not wait for that",
+			a->election ? "election" : "lock", a->words[0], PQgetvalue(result, 0, 0),
+			PQgetvalue(result, 0, 1));
 	else if (strcmp(evicted, "0") == 0 && !PQgetisnull(result, 0, 2))
 	{
 		lc_notice("nobody holds lock \"%s\"; it is closed until %s, and --now would open it", a->words[0],

@@ -50,10 +50,14 @@ subtest 'acquire, renew, held, release' => sub {
 	is(ctl('acquire', 'p2', '--lease', 1, '--try'), 4, 'what it calls lost');
 	($rc, $out, $err) = ctl('release', '--force', 'p');
 	is("$rc $out", "0 2\n", '--force');
-	my $until = qr/cannot be renewed any more, and ends when it is given back, at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S* \(in (\d+) s\) at the latest; --now would not wait for that\n/;
+	my $until = qr/lock "p" cannot be renewed any more, and ends when it is released, at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S* \(in (\d+) s\) at the latest; --now would not wait for that\n/;
 	like($err, qr/\Alockctl: $until\z/, 'until when they hold');
 	cmp_ok($err =~ $until ? $1 : 0, '<=', 30, 'which is the TTL');
 	is(one('SELECT count(*) FROM lock_election.locks WHERE evicted'), 2, 'they do');
+	chomp(my $evicted = $tokens[0] =~ s/^token\n//r);
+	($rc, $out, $err) = ctl('renew', 'p', $evicted);
+	is("$rc $out$err", "4 lockctl: lock \"p\" is held by this token, but cannot be renewed any more: stop the work, and release it\n", 'nor can they renew');
+	is(ctl('held', 'p', $evicted), 0, 'held');
 	($rc, $out, $err) = ctl('release', '--force', 'p');
 	is("$rc $out", "0 0\n", 'once');
 	like($err, qr/\Alockctl: $until\z/, 'and is told the same');

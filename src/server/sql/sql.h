@@ -47,6 +47,8 @@ extern void le_notice_shared_owner(const LeCommand *cmd);
  * so not within ereport(): an error there is caught.
  */
 extern char *le_lost_detail(const LeCommand *cmd, const LeReply *reply);
+/* Error LE001 of a token that neither holds nor waits, or was evicted. */
+extern void le_raise_lost_token(const LeCommand *cmd, const LeReply *reply);
 /* The same of a wait that has ended before it had a token. */
 extern const char *le_lost_wait_detail(const LeReply *reply);
 /* The same of a named lease; NULL: nothing is known. */

@@ -44,19 +44,12 @@ LE_FUNCTION(le_advance_revision);
 static void
 raise_lost(const LeCommand *cmd, const LeReply *reply)
 {
-	const char *detail;
-
 	if (cmd->type == LE_CMD_ACQUIRE)
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
 						errmsg("the wait for %s was ended", le_named(cmd->kind, cmd->name)),
 						errdetail_internal("%s", le_lost_wait_detail(reply))));
 	Assert(cmd->type == LE_CMD_AWAIT);
-	/* not inside of ereport(): it may flush an error */
-	detail = le_lost_detail(cmd, reply);
-	ereport(ERROR, (errcode(ERRCODE_LE_LOST),
-					errmsg("%s " INT64_FORMAT " neither holds %s nor waits for it any more",
-						   le_token_word(cmd->kind), cmd->token, le_named(cmd->kind, cmd->name)),
-					errdetail_internal("%s", detail)));
+	le_raise_lost_token(cmd, reply);
 }
 
 /* detail: NULL if nothing is known of it */

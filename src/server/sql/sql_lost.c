@@ -16,6 +16,8 @@
 /* The holder that the detail names. */
 typedef struct Holder
 {
+	int64 asked;     /* token of the command */
+	bool still_held; /* by that token, which was evicted */
 	int holders;
 	int64 token; /* 0: none that the caller may know */
 	LeAcquirerParts acquirer;
@@ -30,6 +32,8 @@ note_holder(void *arg, const LePageItem *item)
 	if (item->position != 0 || item->token == 0 || item->lapsed)
 		return;
 	holder->holders++;
+	if (item->token == holder->asked)
+		holder->still_held = true;
 	if (holder->token != 0 || !le_may_see_details(item->role))
 		return;
 	holder->token = item->token;
@@ -88,6 +92,8 @@ put_holder(StringInfo detail, LeKind kind, const Holder *holder)
 {
 	if (holder->holders == 0)
 		appendStringInfoString(detail, _(" Nobody holds it now."));
+	else if (holder->still_held)
+		appendStringInfoString(detail, _(" It is held until it is released, or until its time is over."));
 	else if (holder->token == 0)
 		appendStringInfoString(detail, _(" It is held by another role now."));
 	else
@@ -131,7 +137,7 @@ find_holder(const LeCommand *cmd, Holder *holder)
 char *
 le_lost_detail(const LeCommand *cmd, const LeReply *reply)
 {
-	Holder holder = {0};
+	Holder holder = {.asked = cmd->token};
 	StringInfoData detail;
 
 	initStringInfo(&detail);
@@ -139,6 +145,23 @@ le_lost_detail(const LeCommand *cmd, const LeReply *reply)
 	if (find_holder(cmd, &holder))
 		put_holder(&detail, cmd->kind, &holder);
 	return detail.data;
+}
+
+void
+le_raise_lost_token(const LeCommand *cmd, const LeReply *reply)
+{
+	/* not inside of ereport(): it may flush an error */
+	const char *detail = le_lost_detail(cmd, reply);
+	const char *word = le_token_word(cmd->kind), *named = le_named(cmd->kind, cmd->name);
+
+	if (reply->ending == LE_END_EVICTED) /* it may still be held, until its client releases it */
+		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
+						errmsg("%s " INT64_FORMAT " of %s was evicted", word, cmd->token, named),
+						errdetail_internal("%s", detail)));
+	ereport(ERROR, (errcode(ERRCODE_LE_LOST),
+					errmsg("%s " INT64_FORMAT " neither holds %s nor waits for it any more", word, cmd->token,
+						   named),
+					errdetail_internal("%s", detail)));
 }
 
 const char *
