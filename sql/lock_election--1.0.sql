@@ -471,7 +471,7 @@ RETURNS TABLE (
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 3
 AS 'MODULE_PATHNAME', 'le_lease_sync';
 COMMENT ON FUNCTION @extschema@.lease_sync(bigint, bigint, bigint, bigint, pg_catalog.text[], interval) IS
-'For client libraries: all that the client of a lease does with the server, in one call. It renews the lease, makes the releases, then the requests among "items", and returns what has become of each, and all that has become of what hangs on the lease since the news that the client has seen. docs/reference/client-protocol.md describes items, rows and rules. Takes effect at once, also if the transaction fails. Errors: 22023 arguments that cannot be read, 25001 in a transaction block, 42501 another role''s lease, and what keeps the lease from being renewed; an error of one item is a row.';
+'For client libraries: all that the client of a lease does with the server, in one call. It renews the lease, makes the releases, then the requests among "items", and returns what has become of each, and all that has become of what hangs on the lease since the news that the client has seen. The reference page lease_sync describes items, rows and rules. Takes effect at once, also if the transaction fails. Errors: 22023 arguments that cannot be read, 25001 in a transaction block, 42501 another role''s lease, and what keeps the lease from being renewed; an error of one item is a row.';
 
 CREATE FUNCTION @extschema@.revoke_lease(lease bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
