@@ -390,6 +390,22 @@ test('7.1, 7.3 a lost answer: the next call only reads the news, and what was do
   }
 })
 
+test('7.1 a lost answer is looked for until news are told: a reply that holds them back is none', async () => {
+  const { time, server, session } = await start()
+  const asked = ['lease_sync(enqueue_permit p) prepared', ...Array(3).fill('lease_sync(look) prepared')]
+  server.durable = false
+  server.plan(/enqueue_permit/, 'lose')
+  for (let i = 0; i < 3; i++) server.plan(/look/, 1000)
+  const acquired = session.permit('p', 2)
+  await time.pass(2500)
+  assert.deepEqual(server.sent(/lease_sync/), asked)
+  server.durable = true
+  await time.pass(1000)
+  const permit = await acquired
+  assert.deepEqual(server.places.map(place => BigInt(place.token)), [permit.token])
+  assert.deepEqual(server.sent(/lease_sync/), [...asked, 'lease_sync(look) prepared'])
+})
+
 test('7.3 what was not done is asked for again, in its old order', async () => {
   const { time, server, session } = await start()
   server.plan(/enqueue_lock/, 'hang')

@@ -402,6 +402,19 @@ class SessionTest {
 	}
 
 	@Test
+	void aLostAnswerIsLookedForUntilNewsAreTold() {
+		long before = server.renewals();
+		server.loseAnswer = sql -> sql.contains("enqueue_lock") && server.connections == 1;
+		server.pending = sql -> server.renewals() <= before + 2; // their replies hold the news back
+		Hold hold = submit("a");
+		settle();
+		assertTrue(hold.isValid());
+		assertEquals(1, server.count("enqueue_lock"));
+		assertEquals(before + 3, server.renewals());
+		assertTrue(server.rows.size() == 1 && server.rows.containsKey(hold.token));
+	}
+
+	@Test
 	void whatAnOldCallAsksForIsAskedForAgain() {
 		Hold kept = held("kept");
 		server.restart();
