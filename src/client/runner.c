@@ -110,10 +110,14 @@ stand(le_runner *r, le_error *error)
 	while (!r->stopping && atomic_load(&hold->state) == LE_HOLD_WAITING)
 	{
 		le_unlock(s);
-		status = le_hold_wait(hold, LE_NEVER, error);
+		le_hold_wait(hold, LE_NEVER, NULL);
 		le_lock(s);
 	}
-	if (status == LE_OK && !r->stopping)
+	/* other threads make turns: the candidacy may have ended before the first wait, or since the last one */
+	le_check_deadline(s);
+	if (atomic_load(&hold->state) == LE_HOLD_OVER)
+		status = le_error_copy(error, &hold->error);
+	else if (!r->stopping)
 	{
 		r->failures = 0;
 		if (!lead(r))

@@ -534,6 +534,76 @@ refused_calls(void)
 	end();
 }
 
+/* --- runners --- */
+
+/* What has become of a candidacy by the time that the runner looks at it: the replies to two turns. */
+static const char *const candidacies[][2] = {
+	{"item=0 event=error sqlstate=53200 message=full", NULL},
+	{"item=0 event=granted token=11", "event=lost token=11 reason=forced"},
+	{"item=0 event=granted token=12", NULL},
+};
+static _Atomic int n_candidacies = -1; /* so many have been asked for by a runner; -1: there is none */
+static _Atomic int elected, lost;
+static _Atomic int64_t term; /* that was held when on_elected was called */
+
+extern le_status __real_le_enqueue_candidate(le_session *session, const char *election, const char *candidate,
+											 le_hold **hold, le_error *own_error);
+extern le_status __wrap_le_enqueue_candidate(le_session *session, const char *election, const char *candidate,
+											 le_hold **hold, le_error *own_error);
+
+/* Another thread makes the turns before the runner goes on. */
+le_status
+__wrap_le_enqueue_candidate(le_session *session, const char *election, const char *candidate, le_hold **hold,
+							le_error *own_error)
+{
+	le_status status = __real_le_enqueue_candidate(session, election, candidate, hold, own_error);
+
+	if (status != LE_OK || n_candidacies < 0)
+		return status;
+	for (int i = 0; i < 2 && candidacies[n_candidacies][i] != NULL; i++)
+		turn(HEAD, candidacies[n_candidacies][i], NULL);
+	n_candidacies++;
+	return status;
+}
+
+static int
+on_elected(le_hold *hold, void *arg)
+{
+	(void) arg;
+	elected++;
+	term = le_valid(hold) ? le_token(hold) : 0;
+	answer(HEAD, "item=0 event=released", NULL, NULL);
+	return 1;
+}
+
+static void
+on_lost(le_hold *hold, void *arg)
+{
+	(void) hold;
+	(void) arg;
+	lost++;
+}
+
+/* A candidacy that has ended before the runner first looks at it. */
+static void
+runners(void)
+{
+	le_callbacks callbacks = {.size = sizeof(callbacks), .on_elected = on_elected, .on_lost = on_lost};
+	le_runner *runner;
+
+	begin();
+	n_candidacies = 0;
+	if (le_run(s, "e", "me", &callbacks, &runner, &error) != LE_OK)
+		die("%s", error.message);
+	eventually_quietly(elected > 0);
+	is_status(le_stop(runner, &error), LE_OK, "a runner whose first candidacies are refused, and lost");
+	is_int(n_candidacies, 3, "stands again after each of them");
+	ok(elected == 1 && term == 12, "on_elected is called for the one that is elected");
+	is_int(lost, 0, "and no term is lost that on_elected was not called for");
+	ok(n_items == 1 && is_item(0, "resign", "e", "12"), "which resigns");
+	end();
+}
+
 static void
 tests(void)
 {
@@ -547,6 +617,7 @@ tests(void)
 	closed_names();
 	many();
 	refused_calls();
+	runners();
 }
 
 int
