@@ -414,16 +414,19 @@ lose(le_hold *hold, const char *reason, bool evicted)
 		le_link_append(&hold->session->lists[LE_HELD], &hold->link);
 }
 
-/* Nobody wants it any more.  Without memory it is found again later. */
+/* Nobody wants it any more.  Without memory it is found again, by a turn that is due soon: others may wait for it. */
 static void
 give_ghost_back(le_session *s, Row row)
 {
 	le_kind kind = strcmp(value(row, "kind"), "election") == 0 ? LE_KIND_TERM : LE_KIND_LOCK;
 	le_hold *hold = le_hold_alloc(s, kind, &(const char *){value(row, "name")}, 1, NULL);
 
-	s->seen[0][0] = hold == NULL ? '\0' : s->seen[0][0];
 	if (hold == NULL)
+	{
+		s->seen[0][0] = '\0';
+		le_sooner(&s->renew_at, le_add(le_now_ns(), LE_PAUSE));
 		return;
+	}
 	hold->refs = 1;
 	s->refs++;
 	hold->server_token = number(row, "token", 0);
@@ -559,6 +562,8 @@ take_error(le_session *s, Turn *t)
 
 	if (connected && t->n == 1 && !passes)
 	{
+		/* the news were not read; and a call that fails may have had its effect */
+		s->look = true;
 		refused(s, t, 0, &error);
 		return;
 	}

@@ -368,6 +368,20 @@ notifications(void)
 	end();
 }
 
+extern le_hold *__real_le_hold_alloc(le_session *session, le_kind kind, const char *const *names, int n,
+									 const char *candidate);
+extern le_hold *__wrap_le_hold_alloc(le_session *session, le_kind kind, const char *const *names, int n,
+									 const char *candidate);
+static bool no_memory;
+
+/* For holds that turns make. */
+le_hold *
+__wrap_le_hold_alloc(le_session *session, le_kind kind, const char *const *names, int n,
+					 const char *candidate)
+{
+	return no_memory ? NULL : __real_le_hold_alloc(session, kind, names, n, candidate);
+}
+
 static void
 ghosts(void)
 {
@@ -381,6 +395,14 @@ ghosts(void)
 		 "event=granted token=14 kind=lock name=x");
 	turn(HEAD, "item=0 event=released", NULL);
 	ok(n_items == 1 && is_item(0, "resign", "e", "13"), "also a candidacy");
+	no_memory = true;
+	turn(HEAD, "event=granted token=15 kind=lock name=a owner=me#0-9", NULL);
+	no_memory = false;
+	ok(le_due(s) > le_now_ns() && le_due(s) < le_until(10000), "without memory for it the next turn is soon");
+	turn(ALL, "event=granted token=15 kind=lock name=a owner=me#0-9", NULL);
+	ok(n_items == 0 && seen[0][0] == '\0', "and asks for all news");
+	turn(HEAD, "item=0 event=released", NULL);
+	ok(n_items == 1 && is_item(0, "release", "a", "15"), "then it is released");
 	s->orphan = true;
 	turn(HEAD, "event=granted token=11 kind=lock name=a owner=me#0-9", NULL);
 	ok(le_due(s) > 0, "not of a session that leaves all behind");
@@ -494,6 +516,38 @@ many(void)
 }
 
 /* --- calls that fail --- */
+
+/* The call of a single item fails, perhaps after it had its effect; and it would have read what was announced. */
+static void
+refused_call(void)
+{
+	le_hold *a, *b;
+
+	begin();
+	a = enqueue(s, "a");
+	turn(HEAD, "item=0 event=queued token=11 queue_position=1", NULL);
+	s->listens = true;
+	le_lock(s);
+	le_hear(s, "le_c");
+	le_unlock(s);
+	b = enqueue(s, "b");
+	way = FAILS;
+	failure = "53200";
+	le_lock(s);
+	le_turn(s);
+	le_unlock(s);
+	ok(n_items == 1 && is_item(0, "enqueue_lock", "b", "0"), "a call with one item fails");
+	is_status(le_await(b, 0, &error), LE_LIMIT, "which is told");
+	is_int(le_due(s), 0, "the next call reads the news at once");
+	turn(HEAD, "event=granted token=11 kind=lock name=a owner=me#0-1",
+		 "event=queued token=12 kind=lock name=b owner=me#0-2");
+	ok(n_items == 0 && le_valid(a), "a grant that had been announced is found");
+	turn(HEAD, "item=0 event=released", NULL);
+	ok(n_items == 1 && is_item(0, "release", "b", "12"), "what the server has of the one that failed is given back");
+	le_drop(a);
+	le_drop(b);
+	end();
+}
 
 static void
 refused_calls(void)
@@ -616,6 +670,7 @@ tests(void)
 	ends();
 	closed_names();
 	many();
+	refused_call();
 	refused_calls();
 	runners();
 }
