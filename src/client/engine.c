@@ -73,10 +73,11 @@ wants_channel(const le_session *s)
 		   (is_curious(s) || (s->waited_at != 0 && le_now_ns() < s->waited_at + LINGER));
 }
 
-static bool
-has_to_listen(const le_session *s)
+/* When LISTEN has to be sent, or UNLISTEN. */
+static int64_t
+listen_due(const le_session *s)
 {
-	return !s->deaf && (s->relisten || s->listens != wants_channel(s));
+	return !s->deaf && (s->relisten || s->listens != wants_channel(s)) ? s->listen_at : LE_NEVER;
 }
 
 /* When nobody may wait any more, where that is not wanted without LISTEN. */
@@ -96,11 +97,12 @@ next_work(le_session *s)
 {
 	int64_t next = s->connected ? le_due(s) : s->retry_at;
 
-	if (s->closing || (s->connected && (has_to_listen(s) || (s->rests_deaf && is_curious(s)))))
+	if (s->closing || (s->connected && s->rests_deaf && is_curious(s)))
 		return 0;
 	le_sooner(&next, s->next_until);
 	le_sooner(&next, s->connected ? patience(s) : LE_NEVER);
-	if (s->listens && !is_curious(s))
+	le_sooner(&next, s->connected ? listen_due(s) : LE_NEVER);
+	if (s->listens && !is_curious(s) && wants_channel(s))
 		le_sooner(&next, s->waited_at + LINGER);
 	return next;
 }
@@ -208,32 +210,39 @@ le_hear(le_session *s, const char *channel)
 	le_observers_due(s, channel);
 }
 
-/* Listens to what is wanted, and to nothing else.  The first time the session notifies itself. */
+/*
+ * Listens to what is wanted, and to nothing else.  The first time the session
+ * notifies itself.  Without memory it is tried again after a pause.
+ */
 static void
 listen(le_session *s)
 {
 	le_text sql = {0};
-	PGresult *result = NULL;
+	PGresult *result;
+	bool listens = wants_channel(s), tests = listens && s->tested_at == 0;
 
-	s->listens = wants_channel(s);
-	s->relisten = false;
-	s->busy = true;
 	le_text_add(&sql, "UNLISTEN *;");
-	if (s->listens)
+	if (listens)
 		le_text_add(&sql, "LISTEN %s;", s->channel);
 	le_foreach (le_observer, o, &s->observers)
 	{
 		if (o->channel[0] != '\0')
 			le_text_add(&sql, "LISTEN %s;", o->channel);
 	}
-	if (s->listens && s->tested_at == 0)
-	{
+	if (tests)
 		le_text_add(&sql, "SET LOCAL synchronous_commit = off; NOTIFY %s", s->channel);
-		s->tested_at = le_now_ns();
+	if (sql.failed)
+	{
+		free(sql.data);
+		s->listen_at = le_add(le_now_ns(), LE_PAUSE);
+		return;
 	}
+	s->listens = listens;
+	s->relisten = false;
+	s->tested_at = tests ? le_now_ns() : s->tested_at;
+	s->busy = true;
 	le_unlock(s);
-	if (!sql.failed)
-		result = le_exec(s, sql.data, -1, NULL);
+	result = le_exec(s, sql.data, -1, NULL);
 	le_lock(s);
 	s->deaf = PQresultStatus(result) != PGRES_COMMAND_OK;
 	s->listens &= !s->deaf;
@@ -338,7 +347,7 @@ step(le_session *s)
 		connect_session(s);
 	else if (s->connected && le_due(s) <= le_now_ns())
 		le_turn(s);
-	else if (s->connected && has_to_listen(s))
+	else if (s->connected && listen_due(s) <= le_now_ns())
 		listen(s);
 	else
 	{

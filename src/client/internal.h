@@ -299,6 +299,7 @@ struct le_session
 	char channel[LE_CHANNEL_SIZE]; /* of the lease; "": none */
 	bool listens;                  /* to that */
 	bool relisten;                 /* to others than before */
+	int64_t listen_at;             /* LISTEN not before */
 	bool deaf;                     /* LISTEN does not work */
 	bool heard;                    /* it works */
 	int64_t tested_at;             /* when the session has notified itself */

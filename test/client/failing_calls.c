@@ -322,6 +322,49 @@ waiting(void)
 		give_back(waits[i]);
 }
 
+static le_session *listener;
+
+static void
+before_listening(void)
+{
+	le_options o = options_of(600000);
+
+	o.listen = 1;
+	listener = open_with(&o);
+	blocks = must_lock(b, "l");
+}
+
+/* The first wait of a connection begins to listen; a failure of that is not for good, where nothing else may do. */
+static void
+listening(void)
+{
+	const char *name = "l";
+	le_hold *waits;
+	bool tested = false;
+
+	if (answered(le_enqueue(listener, &name, 1, NULL, &waits, &error), 0, "le_enqueue") != LE_OK)
+		return;
+	while (!tested && le_get_hold_state(waits) == LE_HOLD_WAITING)
+	{
+		usleep(200);
+		le_lock(listener);
+		tested = listener->deaf || listener->heard;
+		le_unlock(listener);
+	}
+	give_back(blocks);
+	blocks = NULL;
+	if (answered(le_await(waits, PATIENCE, &error), 0, "le_await") == LE_OK)
+		expect(le_valid(waits), "it is held");
+	give_back(waits);
+}
+
+static void
+after_listening(void)
+{
+	le_drop(blocks);
+	le_close(listener, -1, NULL);
+}
+
 static le_hold *fences[3];
 
 static void
@@ -513,6 +556,7 @@ static const struct
 	{"orphaning", before_closing, orphaning, after_closing},
 	{"acquiring", nothing, acquiring, nothing},
 	{"waiting", before_waiting, waiting, nothing},
+	{"listening", before_listening, listening, after_listening},
 	{"fencing", before_fencing, fencing, after_fencing},
 	{"leading", nothing, leading, nothing},
 	{"observing", before_observing, observing, after_observing},
