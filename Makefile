@@ -368,6 +368,8 @@ FAILING_CALLS = malloc calloc realloc pipe2 pthread_create pthread_mutex_init pt
 $(CLIENT_DIR)/%/failing_calls: CLIENT_WRAP = $(FAILING_CALLS:%=-Wl,--wrap=%)
 # What test/client/turns.c has instead of a server and of memory, and between the steps of a runner.
 $(CLIENT_DIR)/%/turns: CLIENT_WRAP = -Wl,--wrap=le_sync -Wl,--wrap=le_hold_alloc -Wl,--wrap=le_enqueue_candidate
+# What waits for a second at most otherwise.
+$(CLIENT_DIR)/%/corners: CLIENT_WRAP = -Wl,--wrap=le_cond_wait
 # build/client/KIND/NAME is test/client/NAME.c with the library, both under the sanitizer of that kind.
 define client_kind
 $(CLIENT_DIR)/$(1)/lib/%.o: src/client/%.c

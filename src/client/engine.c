@@ -146,8 +146,10 @@ is_free(le_session *s)
 le_status
 le_take(le_session *s, int64_t until, le_error *error)
 {
+	bool taken;
+
 	s->asking++;
-	while (!s->closing && le_now_ns() < until && !is_free(s))
+	while (!(taken = is_free(s)) && !s->closing && le_now_ns() < until)
 	{
 		int64_t at = until;
 
@@ -157,9 +159,12 @@ le_take(le_session *s, int64_t until, le_error *error)
 		le_check_deadline(s);
 	}
 	s->asking--;
+	taken &= !s->closing && le_now_ns() < until;
+	if (!taken && s->watchers > 0)
+		pthread_cond_broadcast(&s->changed); /* the session thread may wait for this one to take it */
 	if (s->closing)
 		return le_error_copy(error, &s->error);
-	if (!is_free(s) || le_now_ns() >= until)
+	if (!taken)
 		return le_error_set(error, LE_UNAVAILABLE, "", "the server has not answered in time%s%s",
 							s->trouble.message[0] != '\0' ? ": " : "", s->trouble.message);
 	s->busy = true;
@@ -336,13 +341,14 @@ expire(le_session *s)
 	}
 }
 
+/* Whoever asks for the connection goes first, unless a renewal comes due before the asking thread gets to run. */
 static void
 step(le_session *s)
 {
 	le_check_deadline(s);
 	expire(s);
 	if (s->busy || (s->asking > 0 && is_free(s)))
-		wait_changed(s, LE_NEVER);
+		wait_changed(s, s->busy || !le_is_alive(s) ? LE_NEVER : s->renew_at);
 	else if (!s->connected && le_now_ns() >= s->retry_at)
 		connect_session(s);
 	else if (s->connected && le_due(s) <= le_now_ns())

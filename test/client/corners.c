@@ -452,6 +452,64 @@ closing(void)
 	query(db, "SELECT revoke_lease(%" PRId64 ")", lease);
 }
 
+/* Waits that end by nothing but a wake-up, or their time. */
+static _Atomic bool patient;
+
+extern void __real_le_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until);
+extern void __wrap_le_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until);
+
+void
+__wrap_le_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
+{
+	int64_t left = le_clamp(until - le_now_ns(), 0, 1000 * LE_SEC_NS);
+	struct timespec t;
+
+	if (!patient)
+	{
+		__real_le_cond_wait(cond, lock, until);
+		return;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	left += t.tv_nsec;
+	t.tv_sec += left / LE_SEC_NS;
+	t.tv_nsec = left % LE_SEC_NS;
+	if (left > 0)
+		pthread_cond_timedwait(cond, lock, &t);
+}
+
+/* The session thread lets another one have the connection, which does not come to take it. */
+static void
+let_go_first(void)
+{
+	le_session *s = open_session(600000);
+	int64_t deadline = le_deadline(s);
+	bool waits = false;
+	le_hold *hold;
+
+	patient = true;
+	le_lock(s);
+	s->asking++;
+	s->renew_at = le_until(300);
+	le_wake_net(s);
+	le_unlock(s);
+	eventually(le_deadline(s) > deadline, "a renewal is made when it is due");
+	hold = enqueue(s, "x");
+	while (!waits)
+	{
+		le_lock(s);
+		waits = s->watchers > 0;
+		le_unlock(s);
+	}
+	le_lock(s);
+	s->asking--;
+	le_take(s, 0, &error);
+	le_unlock(s);
+	is_status(le_await(hold, PATIENCE, &error), LE_OK, "when that one gives up the session thread goes on");
+	patient = false;
+	le_release(hold, 0, NULL);
+	le_close(s, -1, NULL);
+}
+
 static void
 tests(void)
 {
@@ -465,6 +523,7 @@ tests(void)
 	le_close(s, -1, NULL);
 	refused_runner();
 	closing();
+	let_go_first();
 	PQfinish(db);
 	messages();
 	impossible_text();
