@@ -543,7 +543,8 @@ refused_call(void)
 		 "event=queued token=12 kind=lock name=b owner=me#0-2");
 	ok(n_items == 0 && le_valid(a), "a grant that had been announced is found");
 	turn(HEAD, "item=0 event=released", NULL);
-	ok(n_items == 1 && is_item(0, "release", "b", "12"), "what the server has of the one that failed is given back");
+	ok(n_items == 1 && is_item(0, "release", "b", "12"),
+	   "what the server has of the one that failed is given back");
 	le_drop(a);
 	le_drop(b);
 	end();
