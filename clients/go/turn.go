@@ -262,7 +262,8 @@ func (s *Session) reply(t *turn) {
 	}
 	if head[colIncarnation] != "" {
 		l.incarnation, l.news, l.channel = []byte(head[colIncarnation]), []byte(head[colNews]), head[colChannel]
-		l.bare = l.bare && head[colComplete] == "" // it has told no news yet
+		held := head[colComplete] == "" // news are, until they are durable
+		l.bare, l.look = l.bare && held, l.look || held
 	}
 	if head[colValidity] != "" {
 		s.renewed(l, t.sent, time.Duration(number(head[colValidity]))*time.Millisecond)

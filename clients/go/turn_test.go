@@ -163,6 +163,29 @@ func TestUnitPendingAndLost(t *testing.T) {
 	})
 }
 
+// A reply holds back the news of a grant that is not durable yet. The server may send no notification of it: the next call
+// follows at once.
+func TestUnitNewsHeldBack(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
+			if call != nil && call.has("enqueue") {
+				return f.queued(call)
+			} else if call != nil && call.has("release x") {
+				f.tell("granted", "x", "22", "")
+				return [][]string{f.lease(""), f.row("1", "released", "x", "", "")}
+			}
+			return nil
+		})
+		s := f.open()
+		h := f.lock(s, "x")
+		granted := waiter(t, s, "x")
+		synctest.Wait()
+		start := time.Now()
+		expect(t, "unlock", h.Unlock(t.Context()), nil)
+		expect(t, "granted after", (<-granted).Sub(start), 0)
+	})
+}
+
 // A lost answer is looked for until news are told: a reply that holds them back, as its NULL says, has not told of it.
 func TestUnitLostAnswerOnASlowDisk(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {

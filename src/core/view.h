@@ -209,7 +209,8 @@ typedef enum LeTells
 {
 	LE_TELLS_NAME = 0, /* on the channel of its name */
 	LE_TELLS_LEASE,    /* on that of its named lease */
-	LE_TELLS_BOTH      /* after a load: how the place was taken is not stored */
+	LE_TELLS_BOTH,     /* after a load: how the place was taken is not stored */
+	LE_TELLS_NOBODY    /* its lease's client has been told of the grant by a reply */
 } LeTells;
 
 /*

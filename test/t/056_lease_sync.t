@@ -454,7 +454,18 @@ subtest 'the channel of a lease' => sub {
 	ok(wait_until(sub { ($got = $s->query('SELECT 1')) =~ /notification/ }), 'a place that is granted is announced');
 	is(join(' ', $got =~ /notification "(\w+)"/g), $c->{last}{channel}, 'on the channel of the lease alone');
 	unlike($got, qr/payload/, 'without a payload');
-	is(short(sync($c)), '-:granted:a', 'and a call tells what it is');
+	$rows = sync($c);
+	is(short($rows), '-:granted:a', 'and a call tells what it is');
+
+	# of two grants the first is told by the reply of the call that has released; notifications keep their order
+	$held = $other->query(q{SELECT acquire_lock('d')});
+	$rows = sync($c, [ [ 3, 'try_lock', 'c', undef, 'me#3' ], [ 4, 'enqueue_lock', 'c', undef, 'me#4' ], [ 5, 'enqueue_lock', 'd', undef, 'me#5' ] ]);
+	my $sent = one('SELECT hints_sent FROM lock_election.stat');
+	is(short(sync($c, [ [ 6, 'release', 'c', $rows->[0]{token} ] ])), '6:released:c -:granted:c', 'a reply that tells of a grant');
+	$other->query("SELECT release_lock('d', $held)");
+	ok(wait_until(sub { $s->query('SELECT 1') =~ /notification/ }), 'is no reason to announce it, as the next grant is');
+	is(one('SELECT hints_sent FROM lock_election.stat') - $sent, 1, 'there was one notification');
+	is(short(sync($c)), '-:granted:d', 'of what was not told');
 	$_->quit foreach $s, $other;
 	end_all();
 };

@@ -149,6 +149,8 @@ export class Lease {
   #seen: [incarnation: string | null, news: string | null] = [null, null]
   /** The next call does nothing but read the news: what was sent before may have been done. */
   #bare = false
+  /** The last reply has told no news: they are not durable yet. */
+  #withheld = false
   /** So many items travel alone, to find the one that the server cannot read. */
   #alone = 0
   #failures = 0
@@ -192,7 +194,7 @@ export class Lease {
     let due = now + this.renewIn()
     if (this.fails || this.id === '') return due
     if (this.look) return now
-    if (this.#pending.size > 0) due = Math.min(due, this.lastAt + PAUSE)
+    if (this.#pending.size > 0 || this.#withheld) due = Math.min(due, this.lastAt + PAUSE)
     if (this.queued.size > 0 && !hears) due = Math.min(due, this.lastAt + OFTEN)
     let asks = false
     for (const item of this.queue) {
@@ -299,7 +301,7 @@ export class Lease {
     })
     // The answer to releases alone tells nothing of the lease, and nobody waits for it to be durable.
     const silent = items.length > 0 && items.every(item => gives(item) && item.value == null) && this.queued.size === 0 &&
-      this.#pending.size === 0 && !this.look && this.renewIn() > 0
+      this.#pending.size === 0 && !this.#withheld && !this.look && this.renewIn() > 0
     const values = [this.id, String(++this.#calls), ...this.#seen, textArray(texts), silent ? null : interval(limit / 2)]
     this.look = false
     this.lastAt = now
@@ -343,7 +345,8 @@ export class Lease {
     if (incarnation !== null) {
       this.#seen = [incarnation, news]
       this.channel = channel
-      this.#bare &&= complete === null // it has told no news yet
+      this.#withheld = complete === null
+      this.#bare &&= this.#withheld
     }
     if (validity !== null) this.renewed(sent, Number(validity))
     else if (!silent && this.renewIn() < 1) this.failed()

@@ -10,7 +10,7 @@ export const root = fileURLToPath(new URL('..', import.meta.url))
 export const code = expected => error => error.code === expected
 
 // Waits for a condition, and answers what it was.
-export async function until (condition, what = String(condition), limit = 15_000) {
+export async function until (condition, what = String(condition), limit = 60_000) {
   const end = Date.now() + limit
   for (;;) {
     const value = await condition()

@@ -1075,6 +1075,21 @@ test('what is not durable yet is told when it is, and not asked for again', asyn
   assert.equal(server.sent(/enqueue/).length, 2)
 })
 
+test('a grant whose news are held back is looked for: no notification need come', async () => {
+  const { time, server, session } = await start()
+  const hold = await session.acquire('x')
+  const other = session.acquire('x')
+  await time.pass(1000)
+  server.durable = false
+  const released = hold.release()
+  await time.pass(10)
+  server.durable = true
+  server.hears = false
+  await time.pass(200)
+  assert.equal((await other).valid, true)
+  await released
+})
+
 test('where nothing is durable renewals have no validity: the session is suspended, and lost at its deadline', async () => {
   const { time, server, session, states } = await start({ ttl: 4000 })
   const hold = await session.acquire('x')

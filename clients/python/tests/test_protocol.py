@@ -455,6 +455,21 @@ def test_a_permit_whose_answer_was_lost_and_is_not_durable_is_not_taken_twice(wo
     assert len(world.asked("enqueue_")) == 1
 
 
+def test_a_grant_whose_news_are_held_back_is_asked_for(world):
+    """It may be told by no notification: the session looks again soon after a reply whose `complete` is NULL."""
+    world.wire.deaf = False
+    first = world.ask()
+    second = world.ask()
+    states = []
+    world.at(1, lambda: setattr(world.server, "durable", False))
+    world.at(1, lambda: world.protocol.release(first))
+    world.at(1.1, lambda: states.append(second.state))
+    world.at(1.1, lambda: setattr(world.server, "durable", True))
+    world.at(1.3, lambda: states.append(second.state))
+    world.live(2)
+    assert states == [WAITING, HELD]
+
+
 def test_lost_answers_of_many_keep_their_order(world):
     world.wire.faults.append(lost_question("enqueue_lock"))
     claims = [world.ask(f"n{i}") for i in range(5)]

@@ -109,7 +109,7 @@ push_granted(LeCore *core)
 		const LeWaiter *waiter = entry->waiter;
 		const LeLease *named;
 
-		if (entry->state != LE_STATE_HELD)
+		if (entry->state != LE_STATE_HELD || waiter->tells == LE_TELLS_NOBODY)
 			continue;
 		named = le_entry_named_lease(entry);
 		if (waiter->tells != LE_TELLS_NAME && named != NULL && named->id != lease)

@@ -261,13 +261,24 @@ is_news(const Call *call, const LeEntry *entry)
 }
 
 /*
+ * A grant of this batch needs no notification where a new call tells it: if that reply is lost, or what it tells is
+ * not durable in time, its client asks again by itself.
+ */
+static void
+announce_no_more(LeEntry *entry)
+{
+	if (entry->state == LE_STATE_HELD && entry->waiter != NULL && entry->waiter->tells == LE_TELLS_LEASE)
+		entry->waiter->tells = LE_TELLS_NOBODY;
+}
+
+/*
  * Put the news since then into the page, entries and losses in the order of their numbers, as far as
  * there is room.  told->seen is the number of the last one.
  */
 static void
 list_news(const Call *call, uint64 since, NewsPage *page, LeSyncTold *told, LeReply *reply, uint32 *walked)
 {
-	const LeEntry *entry = le_news_after(call->lease, since, NULL, walked);
+	LeEntry *entry = le_news_after(call->lease, since, NULL, walked);
 	const LeLoss *loss = le_news_loss(call->lease, since, 0);
 	uint32 nlosses = 0;
 
@@ -295,6 +306,8 @@ list_news(const Call *call, uint64 since, NewsPage *page, LeSyncTold *told, LeRe
 				{
 					reply->lsn = Max(reply->lsn, entry->lsn);
 					reply->wrote |= le_entry_is_dirty(entry);
+					if (told->applied)
+						announce_no_more(entry);
 				}
 			}
 			if (fits)

@@ -849,7 +849,7 @@ class Protocol(Request):
         for claim in [claim for claim in lease.asks if claim.state is not WAITING and not lease.unsure]:
             self._done(claim)  # what was asked for was not done, and is not wanted any more
         lease.poll_at = NEVER
-        if lease.pending or lease.unsure:
+        if lease.pending or complete is None:
             lease.poll_at = self.clock() + PAUSE
         elif lease.queued:
             deaf = not self.listens or lease.channel not in self.listening

@@ -238,7 +238,9 @@ final class Lease {
 			incarnation = head[INCARNATION];
 			news = head[NEWS];
 			channel = (String) head[CHANNEL];
-			bare = bare && head[COMPLETE] == null; // it has told no news yet
+			boolean held = head[COMPLETE] == null; // news are, until they are durable
+			bare = bare && held;
+			look = look || held;
 		}
 		if (head[VALIDITY] != null)
 			renewed(turn.sent, (Long) head[VALIDITY] * MILLISECOND);

@@ -566,6 +566,18 @@ class SessionTest {
 	}
 
 	@Test
+	void aGrantWhoseNewsAreHeldBackIsLookedFor() {
+		Hold hold = held("a");
+		Hold next = waiting("a");
+		long before = server.renewals();
+		server.pending = sql -> sql.contains("release a");
+		session.release(hold, null);
+		settle();
+		assertTrue(next.isValid());
+		assertEquals(before + 1, server.renewals());
+	}
+
+	@Test
 	void aCallerThatIsAloneNeedsOneCall() {
 		int calls = server.statements.size();
 		Hold hold = submit("a");
