@@ -230,5 +230,9 @@ $s->query(q{SELECT force_release_lock(name) FROM lock_election.locks});
 $_->quit foreach $asks, $commits, $leads, $fresh, $locker;
 nothing_left($node);
 $_->quit foreach $s, $waiter, $free;
+# The sleep that a stop of the server ends is no pause.  (It is as long as the manager has nothing to do.)
+$free->query('SELECT pg_sleep(4)');
+$log = -s $node->logfile;
 $node->stop;
+is(join(' ', grep { $_ > 3000 } slurp_file($node->logfile, $log) =~ /the lock_election manager did not run for (\d+) ms/g), '', 'who is stopped has slept');
 done_testing();

@@ -49,7 +49,7 @@ any_released(void)
  *		tables, try again.
  */
 void
-le_leave_in_order(uint32 *procs)
+le_leave_in_order(uint32 *procs, LeTime slept_until)
 {
 	LeTime give_up = le_clock() + LEAVING_AT_MOST;
 
@@ -65,7 +65,8 @@ le_leave_in_order(uint32 *procs)
 		releasing = any_releasing();
 		pg_read_barrier();
 		n = le_mailboxes_with_work(procs);
-		le_batch_check_stall(0, procs, n);
+		le_batch_check_stall(slept_until, procs, n);
+		slept_until = 0;
 		le_mgr.outage.try_at = 0; /* there is no later */
 		if (n > 0 || le_batch_has_later())
 			le_serve(procs, n);

@@ -147,9 +147,9 @@ handle_sigint(SIGNAL_ARGS)
 		StatementCancelHandler(LE_SIGNAL_PASS);
 }
 
-/* Between two batches: a new configuration, or the end. */
+/* Between two batches: a new configuration, or the end.  slept_until: see le_batch_check_stall(). */
 static void
-handle_signals(uint32 *procs)
+handle_signals(uint32 *procs, LeTime slept_until)
 {
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)
@@ -160,7 +160,7 @@ handle_signals(uint32 *procs)
 	}
 	if (ShutdownRequestPending || my_db->leave)
 	{
-		le_leave_in_order(procs);
+		le_leave_in_order(procs, slept_until);
 		leave(LE_EXIT_NONE);
 	}
 }
@@ -205,7 +205,7 @@ serve(void)
 		/* signals and chores */
 		Assert(pg_atomic_read_u32(&my_db->asleep) == 0);
 		le_sleep_reset();
-		handle_signals(procs);
+		handle_signals(procs, slept_until);
 		recheck_extension(procs);
 		wake_earlier(&chores, le_hints_tend(), "a notifier");
 		if (le_mgr.outage.since == 0)

@@ -488,8 +488,8 @@ extern void le_txn_chore(void (*work)(void));
 /* The extension was dropped: end every wait with an error.  May not fail: nobody else tells them. */
 extern void le_leave_dropped(void);
 
-/* The manager leaves in order: make all releases that sessions have answered. */
-extern void le_leave_in_order(uint32 *procs);
+/* The manager leaves in order: make all releases that sessions have answered.  slept_until: see le_batch_check_stall(). */
+extern void le_leave_in_order(uint32 *procs, LeTime slept_until);
 
 /*
  * It leaves before it takes anything more, as the next manager's tokens are to be higher: write the
