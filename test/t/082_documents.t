@@ -34,7 +34,8 @@ $node->init;
 $node->append_conf('postgresql.conf', node_conf() =~ s/^shared_preload_libraries.*\n//mr . "log_statement = all\n");
 
 my @documents = ('README.md', 'docs/start.md', 'docs/guide.md', glob('docs/how-to/*.md'),
-	map { "docs/operation/$_.md" } qw(before-production failover monitoring shared-server));
+	map({ "docs/operation/$_.md" } qw(before-production failover monitoring shared-server)),
+	'docs/reference/lease-sync.md');
 
 my %blocks_of_document;
 foreach my $document (@documents)
