@@ -488,7 +488,10 @@ extern void le_txn_chore(void (*work)(void));
 /* The extension was dropped: end every wait with an error.  May not fail: nobody else tells them. */
 extern void le_leave_dropped(void);
 
-/* The manager leaves in order: make all releases that sessions have answered.  slept_until: see le_batch_check_stall(). */
+/*
+ * The manager leaves in order: make all releases that sessions have answered.  slept_until:
+ * see le_batch_check_stall().
+ */
 extern void le_leave_in_order(uint32 *procs, LeTime slept_until);
 
 /*
