@@ -652,7 +652,7 @@ export class Engine implements Host {
 
   #notified (channel: string, heard = true): void {
     this.#hears ||= heard
-    for (const lease of this.#leases.values()) if (lease.channel === channel && lease.queued.size > 0) lease.look = true
+    for (const lease of this.#leases.values()) if (lease.channel === channel) lease.hint()
     for (const listener of this.#listeners) if (listener.channel === channel) listener.wake()
     this.wake()
   }

@@ -142,6 +142,8 @@ export class Lease {
   lastAt = -Infinity
   /** There may be news. */
   look = false
+  /** A notification has come since the last call began. */
+  #hinted = false
   readonly #byToken = new Map<string, Claim>()
   /** Requests that are not durable yet. */
   readonly #pending = new Set<Claim>()
@@ -203,6 +205,12 @@ export class Lease {
       asks ||= !gives(item)
     }
     return due
+  }
+
+  /** A notification says that a place was granted. */
+  hint (): void {
+    this.#hinted = true
+    this.look ||= this.queued.size > 0
   }
 
   get unused (): boolean { return this.claims.size === 0 && this.queue.length === 0 }
@@ -303,7 +311,7 @@ export class Lease {
     const silent = items.length > 0 && items.every(item => gives(item) && item.value == null) && this.queued.size === 0 &&
       this.#pending.size === 0 && !this.#withheld && !this.look && this.renewIn() > 0
     const values = [this.id, String(++this.#calls), ...this.#seen, textArray(texts), silent ? null : interval(limit / 2)]
-    this.look = false
+    this.look = this.#hinted = false
     this.lastAt = now
     return { items, values, silent }
   }
@@ -371,6 +379,8 @@ export class Lease {
     }
     this.sendAgain(again.filter(item => item !== item.claim?.ask || item.claim.token === ''))
     if (complete === 't') this.#compare(there)
+    // Its grant may have been announced before this answer.
+    this.look ||= this.#hinted && this.queued.size > 0
   }
 
   /** What is not in an answer that has everything is lost. */

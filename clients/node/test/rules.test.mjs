@@ -338,6 +338,25 @@ test('6.1 a grant between the answer and LISTEN is seen, and so is one of anothe
   assert.equal((await third).valid, true)
 })
 
+test('6.1 a grant that is announced before the answer to its request is looked for at once', async () => {
+  const { time, server, session } = await start()
+  await session.acquire('listens')
+  void session.acquire('listens').catch(() => {})
+  await time.pass(100)
+  server.force('listens')
+  await time.pass(100)
+  assert.equal(server.sent(/^LISTEN/).length, 1)
+  server.take('x', 'somebody', 'else')
+  server.plan(/enqueue_lock x/, 100)
+  const looks = server.sent(/look/).length
+  const acquired = session.acquire('x')
+  await time.pass(50)
+  server.force('x')
+  await time.pass(500)
+  assert.equal(server.sent(/look/).length, looks + 1)
+  assert.equal((await acquired).valid, true)
+})
+
 test('6.1 a place that the server has ended is lost', async () => {
   const { time, server, session } = await start()
   await session.acquire('x')

@@ -389,6 +389,29 @@ def test_a_notification_beside_an_older_reply_is_not_lost(world):
     assert states == [HELD]
 
 
+def test_a_notification_before_the_reply_that_it_waits_is_not_lost(world):
+    others = {name: world.server.take("lock", name, "somebody", "0")["token"] for name in "nm"}
+    world.ask()
+    claims, states = [], []
+
+    def drop(name):
+        world.server.drop(name, others[name])
+        world.protocol.notified("le_x")
+
+    def strike(wire, sql, params, until):
+        rows = wire.server.answer(sql, params)
+        drop("m")
+        return rows
+
+    world.at(1, lambda: drop("n"))
+    world.at(1.1, lambda: world.wire.faults.append(Fault('"m"', strike)))
+    world.at(1.2, lambda: claims.append(world.ask("m")))
+    world.at(1.3, lambda: states.append(claims[0].state))
+    world.live(2)
+    assert states == [HELD]
+    assert len([time for time in world.asked(BARE) if time >= 1.1]) == 1
+
+
 def test_notifications_of_one_moment_make_one_call(world):
     world.server.take("lock", "n", "somebody", "0")
     world.ask()

@@ -445,8 +445,9 @@ class Protocol(Request):
         """Something of a lease was granted, or an election has changed: a call tells what."""
         self.heard = self.heard or channel == self.test_channel
         for lease in self.leases.values():
-            if lease.channel == channel and lease.queued:
-                lease.hinted, lease.poll_at = True, 0.0
+            if lease.channel == channel:
+                lease.hinted = True  # also of what the call under way asks for: its reply is not read yet
+                lease.poll_at = 0.0 if lease.queued else lease.poll_at
         self._observe_soon({channel})
 
     def _observe_soon(self, channels: Set[str]) -> None:
