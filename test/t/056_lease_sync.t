@@ -304,6 +304,60 @@ subtest 'more losses and more holds than are kept, or fit' => sub {
 	end_all();
 };
 
+# A client that holds so much that it is told in several pages.
+sub rich
+{
+	my ($s) = @_;
+	my $c = client($s);
+	my @names = map { "n$_" . 'x' x 230 } 1 .. 120;
+
+	$s->query(q{SET statement_timeout = '20 s'});
+	sync($c, [ map { [ $_, 'enqueue_lock', $names[ $_ - 1 ], undef, "me#$_" ] } 1 .. 120 ]);
+	return ($c, @names);
+}
+
+# The names of these rows; they are in no row twice.
+sub names
+{
+	my ($rows) = @_;
+	return join ' ', sort map { $_->{name} } grep { $_->{event} eq 'granted' } @$rows;
+}
+
+subtest 'everything in several pages, while losses are forgotten' => sub {
+	my ($s, $other) = (session($node), session($node));
+	my ($c, @names) = rich($s);
+	my $rows;
+
+	# before the first page
+	$other->query(qq{SELECT force_release_lock('$_')}) foreach splice @names, 0, 12;
+	$rows = sync($c);
+	is(names($rows), join(' ', sort @names), 'all that is held is told once');
+	is($c->{last}{complete}, 't', 'and that it is all');
+	is(short(sync($c)), '', 'once');
+
+	# between two pages: what the first one had is not held any more, and that it was lost is forgotten
+	$c->{incarnation} = undef;
+	$other->query(sprintf q{SELECT fault_set('request-before-post', 'wait', skip => 1, pid => %s)}, $s->pid);
+	$s->async(call_sql($c));
+	wait_for_sql($node, q{SELECT fault_waiting('request-before-post') <> 0});
+	$other->query(qq{SELECT force_release_lock('$_')}) foreach splice @names, 0, 12;
+	$other->query(q{SELECT fault_release('request-before-post')});
+	is(names(read_rows($c, $s->wait)), join(' ', sort @names), 'no page tells what is not held any more');
+
+	# each time: it gives up, and tells nothing, rather than that it does not renew the lease
+	$c->{incarnation} = undef;
+	$other->query(sprintf q{SELECT fault_set('request-before-post', 'wait', skip => 1, pid => %s)}, $s->pid);
+	$s->async(call_sql($c, [], q{'0 s'}));
+	wait_for_sql($node, q{SELECT fault_waiting('request-before-post') <> 0});
+	$other->query(qq{SELECT force_release_lock('$_')}) foreach splice @names, 0, 12;
+	$other->query(q{SELECT fault_release('request-before-post')});
+	is(short(read_rows($c, $s->wait)), '', 'what begins anew after the time of the call is over is told later');
+	ok(defined $c->{last}{validity} && !defined $c->{last}{complete}, 'the lease is renewed');
+	is(names(sync($c)), join(' ', sort @names), 'by the next call');
+	$_->quit foreach $s, $other;
+	end_all();
+};
+
 subtest 'where it may not be called' => sub {
 	my $s = session($node);
 	my $c = client($s);
@@ -434,6 +488,29 @@ sub a_disk_that_stops
 	end_all();
 	return;
 }
+
+subtest 'everything in several pages, of which one is not durable' => sub {
+	my ($s, $other) = (session($node), session($node));
+	my ($c, @names) = rich($s);
+	my $rows;
+
+	# whose numbers of news are higher than those after the restart, where they count for nothing
+	sync($c, [ map { [ $_, 'try_lock', "m$_", undef, "you#$_" ] } 1 .. 120 ]);
+	$other->query(qq{SELECT force_release_lock('m$_')}) foreach 1 .. 120;
+	sync($c);
+	replace_manager();
+	sync({ %$c });
+	$c->{call}++;
+	on_a_stalled_disk(0, sub {
+		$other->async("SELECT acquire_lock('last', lease => $c->{lease})");
+		wait_for_sql($node, q{SELECT count(*) FROM _lock_election.slot WHERE name = 'last' AND mode > 0}, '1');
+		is(short(sync($c, [], q{'100 ms'})), '', 'none is told');
+	});
+	$other->wait;
+	is(names(sync($c)), join(' ', 'last', sort @names), 'all of them are told later');
+	$_->quit foreach $s, $other;
+	end_all();
+};
 
 subtest 'a disk that stops' => sub { a_disk_that_stops(0); };
 subtest 'a disk that stops in a flush of the WAL writer' => sub { a_disk_that_stops(1); };

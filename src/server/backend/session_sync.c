@@ -41,7 +41,7 @@ renew_alone(LeSync *sync, LeTime until)
 
 /*
  * All pages of news behind the first.  Of what cannot be read now, or is not durable, the client is told
- * by a later call.
+ * by a later call; and of all, where they begin anew again and again, because so much is lost meanwhile.
  */
 static void
 read_more(LeSync *sync, LeTime until)
@@ -54,16 +54,18 @@ read_more(LeSync *sync, LeTime until)
 					   .role = sync->role,
 					   .incarnation = sync->told.incarnation,
 					   .seen = sync->told.seen,
+					   .begun = sync->told.begun,
 					   .news = sync->news};
 
 		le_request_sync(&page, until);
 		sync->news = page.news;
-		sync->durable = page.answered && page.renewal.status == LE_OK && page.durable;
+		sync->durable = page.answered && page.renewal.status == LE_OK && page.durable &&
+						!(page.told.from_start && le_clock() >= until);
+		from_start |= page.told.from_start;
 		if (!sync->durable)
-			return;
+			break;
 		page.told.applied = sync->told.applied;
 		sync->told = page.told;
-		from_start |= page.told.from_start;
 	}
 	sync->told.from_start = from_start;
 }

@@ -35,7 +35,8 @@ put_text(char *to, LeText text)
 void
 le_sync_put(LeMailbox *box, const LeSync *sync, uint32 at)
 {
-	LeSyncHead head = {.call = sync->call, .incarnation = sync->incarnation, .seen = sync->seen};
+	LeSyncHead head = {
+		.call = sync->call, .incarnation = sync->incarnation, .seen = sync->seen, .begun = sync->begun};
 	Size size = sync->nitems * sizeof(LeReply) + sizeof(head);
 	char *to;
 

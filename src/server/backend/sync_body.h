@@ -31,7 +31,8 @@ typedef struct LeSync
 	int64 call;
 	int64 incarnation; /* 0: no news were seen */
 	uint64 seen;
-	LeTime wait; /* so long for what the reply rests on to be durable */
+	uint64 begun; /* told.begun of the page before; 0: this is the first one */
+	LeTime wait;  /* so long for what the reply rests on to be durable */
 	const LeSyncSpec *items;
 	uint32 nitems;
 

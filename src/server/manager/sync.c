@@ -325,19 +325,25 @@ list_news(const Call *call, uint64 since, NewsPage *page, LeSyncTold *told, LeRe
 	told->seen = Max(told->seen, call->lease->newest);
 }
 
+/*
+ * One that is told everything needs no losses of before: what is not there is lost.  It goes on where its last
+ * page has ended, unless losses were forgotten since its first one.
+ */
 static void
 tell_news(LeMailbox *box, const Call *call, LeReply *reply)
 {
 	LeSyncTold *told = &box->sync;
-	bool known = call->head->incarnation == le_mgr.incarnation && le_news_kept(call->lease, call->head->seen);
+	uint64 seen = call->head->seen, begun = call->head->begun;
+	bool known = call->head->incarnation == le_mgr.incarnation && le_news_kept(call->lease, Max(seen, begun));
 	uint32 at = box->body_handle == DSM_HANDLE_INVALID ? LE_SYNC_BODY : box->body_at;
 	NewsPage page = {.data = box->payload + at, .size = sizeof(box->payload) - at};
 	uint32 walked = 0;
 
 	told->incarnation = le_mgr.incarnation;
-	told->from_start = !known || call->head->seen == 0;
+	told->from_start = !known || seen == 0;
+	told->begun = told->from_start ? call->lease->newest : begun;
 	told->more = false;
-	list_news(call, known ? call->head->seen : 0, &page, told, reply, &walked);
+	list_news(call, known ? seen : 0, &page, told, reply, &walked);
 	box->answer_at = at;
 	box->answer_len = (uint32) page.len;
 	le_core_worked(le_mgr.core, call->nitems / LE_FEW + walked / WORK_LOOKS);

@@ -166,6 +166,7 @@ typedef struct LeSyncTold
 {
 	int64 incarnation; /* of the manager */
 	uint64 seen;       /* number of the newest news that was told */
+	uint64 begun;      /* of the newest news when a page began with all that hangs on the lease */
 	bool from_start;   /* the news begin with all that hangs on the lease */
 	bool more;         /* there are more news */
 	uint64 lease_lsn;  /* of the row of the lease; LE_LSN_OF_BATCH: of this batch */

@@ -65,6 +65,7 @@ typedef struct LeSyncHead
 	int64 call;        /* number of this sending; only higher ones than before count */
 	int64 incarnation; /* of which the caller has seen news; 0: of none */
 	uint64 seen;       /* number of the newest news that it has seen */
+	uint64 begun;      /* LeSyncTold.begun of the page before; 0: this is the first one */
 } LeSyncHead;
 
 /* A request, or one name of a request for several locks. */
