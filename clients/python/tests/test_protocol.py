@@ -465,7 +465,7 @@ def test_a_lost_question_is_asked_again_after_the_news(world):
 
 
 def test_a_permit_whose_answer_was_lost_and_is_not_durable_is_not_taken_twice(world):
-    """A reply whose `complete` is NULL holds the news back: the permit is asked for again only if they do not tell it."""
+    """A reply whose `complete` is NULL holds the news back: the permit is asked for again only if they lack it."""
     world.server.permits = 9
     world.wire.faults.append(lost_answer("enqueue_"))
     claim = world.ask(kind="permit", last="9")
