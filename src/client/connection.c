@@ -374,6 +374,7 @@ qualify(const le_session *s, const char *sql, char text[SQL_MAX])
 	snprintf(text + len, SQL_MAX - len, "%s", sql);
 }
 
+/* Its columns are those of LeColumn. */
 static const char sync_sql[] =
 	"SELECT item, event, kind, name, token, queue_position, owner, reason, sqlstate, message, hint,"
 	" (pg_catalog.date_part('epoch', validity) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8 AS validity,"

@@ -432,6 +432,28 @@ extern void le_disconnect(le_session *s);
  * name.  NULL: the connection is gone; then, and for an error, net.error.
  */
 extern PGresult *le_exec(le_session *s, const char *sql, int n, const char *const *values);
+
+/* The columns of a reply of le_sync(), in the order of its statement; validity is in us. */
+typedef enum LeColumn
+{
+	LE_COLUMN_ITEM,
+	LE_COLUMN_EVENT,
+	LE_COLUMN_KIND,
+	LE_COLUMN_NAME,
+	LE_COLUMN_TOKEN,
+	LE_COLUMN_QUEUE_POSITION,
+	LE_COLUMN_OWNER,
+	LE_COLUMN_REASON,
+	LE_COLUMN_SQLSTATE,
+	LE_COLUMN_MESSAGE,
+	LE_COLUMN_HINT,
+	LE_COLUMN_VALIDITY,
+	LE_COLUMN_INCARNATION,
+	LE_COLUMN_NEWS,
+	LE_COLUMN_COMPLETE,
+	LE_COLUMN_CHANNEL
+} LeColumn;
+
 /* The call of a turn, whose items are in binary format. */
 extern PGresult *le_sync(le_session *s, const char *const *values, int items_length);
 /* Takes what the server has sent. */

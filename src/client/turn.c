@@ -34,15 +34,13 @@ typedef struct Row
 
 /* NULL where it is in SQL. */
 static const char *
-value(Row row, const char *column)
+value(Row row, LeColumn column)
 {
-	int n = PQfnumber(row.result, column);
-
-	return PQgetisnull(row.result, row.row, n) ? NULL : PQgetvalue(row.result, row.row, n);
+	return PQgetisnull(row.result, row.row, column) ? NULL : PQgetvalue(row.result, row.row, column);
 }
 
 static int64_t
-number(Row row, const char *column, int64_t otherwise)
+number(Row row, LeColumn column, int64_t otherwise)
 {
 	const char *text = value(row, column);
 
@@ -52,7 +50,7 @@ number(Row row, const char *column, int64_t otherwise)
 static bool
 is_event(Row row, const char *event)
 {
-	return strcmp(value(row, "event"), event) == 0;
+	return strcmp(value(row, LE_COLUMN_EVENT), event) == 0;
 }
 
 static bool
@@ -313,11 +311,12 @@ adopt(le_session *s, le_hold *hold, Row row)
 {
 	bool granted = !is_event(row, "queued");
 
-	hold->server_token = number(row, "token", 0);
+	hold->server_token = number(row, LE_COLUMN_TOKEN, 0);
 	hold->phase = granted ? LE_PHASE_GRANTED : LE_PHASE_QUEUED;
 	hold->pending = false;
 	le_link_append(&s->lists[is_wanted(hold) ? LE_HELD : LE_GIVES], &hold->link);
-	atomic_store(&hold->position, number(row, "queue_position", granted ? 0 : 1)); /* news do not tell it */
+	atomic_store(&hold->position,
+				 number(row, LE_COLUMN_QUEUE_POSITION, granted ? 0 : 1)); /* news do not tell it */
 	s->waiting += !granted && is_wanted(hold);
 	if (granted && is_wanted(hold))
 		le_hold_held(hold);
@@ -339,7 +338,8 @@ take_result(le_session *s, Turn *t, int i, Row row)
 	hold->seen_names = hold->n;
 	if (is_event(row, "error"))
 	{
-		le_error_server(&error, value(row, "sqlstate"), value(row, "message"), value(row, "hint"));
+		le_error_server(&error, value(row, LE_COLUMN_SQLSTATE), value(row, LE_COLUMN_MESSAGE),
+						value(row, LE_COLUMN_HINT));
 		refused(s, t, i, &error);
 	}
 	else if (is_event(row, "pending"))
@@ -418,8 +418,8 @@ lose(le_hold *hold, const char *reason, bool evicted)
 static void
 give_ghost_back(le_session *s, Row row)
 {
-	le_kind kind = strcmp(value(row, "kind"), "election") == 0 ? LE_KIND_TERM : LE_KIND_LOCK;
-	le_hold *hold = le_hold_alloc(s, kind, &(const char *){value(row, "name")}, 1, NULL);
+	le_kind kind = strcmp(value(row, LE_COLUMN_KIND), "election") == 0 ? LE_KIND_TERM : LE_KIND_LOCK;
+	le_hold *hold = le_hold_alloc(s, kind, &(const char *){value(row, LE_COLUMN_NAME)}, 1, NULL);
 
 	if (hold == NULL)
 	{
@@ -429,7 +429,7 @@ give_ghost_back(le_session *s, Row row)
 	}
 	hold->refs = 1;
 	s->refs++;
-	hold->server_token = number(row, "token", 0);
+	hold->server_token = number(row, LE_COLUMN_TOKEN, 0);
 	hold->phase = LE_PHASE_GRANTED;
 	hold->dropped = true;
 	atomic_store(&hold->state, LE_HOLD_OVER);
@@ -439,12 +439,12 @@ give_ghost_back(le_session *s, Row row)
 static void
 take_news(le_session *s, const Turn *t, Row row)
 {
-	const char *owner = value(row, "owner");
+	const char *owner = value(row, LE_COLUMN_OWNER);
 	char prefix[LE_OWNER_MAX + LE_MARKER_SIZE];
 	int len = snprintf(prefix, sizeof(prefix), "%s%s-", s->name, s->marker);
 	bool is_ours = owner != NULL && strncmp(owner, prefix, (size_t) len) == 0;
 	int64_t asked = is_ours ? strtoll(owner + len, NULL, 10) : 0;
-	le_hold *hold = find_hold(s, number(row, "token", 0), asked);
+	le_hold *hold = find_hold(s, number(row, LE_COLUMN_TOKEN, 0), asked);
 
 	if (hold == NULL)
 	{
@@ -456,7 +456,7 @@ take_news(le_session *s, const Turn *t, Row row)
 	hold->seen_names = hold->seen_call == t->call ? hold->seen_names + 1 : 1;
 	hold->seen_call = t->call;
 	if (is_event(row, "lost"))
-		lose(hold, value(row, "reason"), false);
+		lose(hold, value(row, LE_COLUMN_REASON), false);
 	else if (is_event(row, "evicted") && hold->server_token != 0)
 		lose(hold, NULL, true);
 	else if (hold->server_token == 0)
@@ -504,32 +504,32 @@ take_reply(le_session *s, Turn *t, const PGresult *result)
 {
 	static const le_error late = {LE_UNAVAILABLE, "", "the lease is not durable yet"};
 	Row head = {result, 0};
-	const char *channel = value(head, "channel"), *complete = value(head, "complete");
+	const char *channel = value(head, LE_COLUMN_CHANNEL), *complete = value(head, LE_COLUMN_COMPLETE);
 
 	if (is_event(head, "gone"))
 	{
 		s->lease_gone = true;
-		le_end(s, "LE001", "the server has ended the lease (%s)", value(head, "reason"));
+		le_end(s, "LE001", "the server has ended the lease (%s)", value(head, LE_COLUMN_REASON));
 		return;
 	}
-	if (value(head, "incarnation") != NULL)
+	if (value(head, LE_COLUMN_INCARNATION) != NULL)
 	{
-		snprintf(s->seen[0], sizeof(s->seen[0]), "%s", value(head, "incarnation"));
-		snprintf(s->seen[1], sizeof(s->seen[1]), "%s", value(head, "news"));
+		snprintf(s->seen[0], sizeof(s->seen[0]), "%s", value(head, LE_COLUMN_INCARNATION));
+		snprintf(s->seen[1], sizeof(s->seen[1]), "%s", value(head, LE_COLUMN_NEWS));
 		s->listens &= channel != NULL && strcmp(channel, s->channel) == 0;
 		snprintf(s->channel, sizeof(s->channel), "%s", channel != NULL ? channel : "");
 	}
 	/* where something is not durable yet no news are told */
 	s->bare &= complete == NULL;
 	s->look |= complete == NULL && !t->silent;
-	if (value(head, "validity") != NULL)
-		le_renewed(s, t->sent_at, number(head, "validity", 0) * LE_US_NS);
+	if (value(head, LE_COLUMN_VALIDITY) != NULL)
+		le_renewed(s, t->sent_at, number(head, LE_COLUMN_VALIDITY, 0) * LE_US_NS);
 	else if (!t->silent && s->renew_at <= le_now_ns())
 		s->renew_at = le_failed(s, &late);
 	for (int n = 1; n < PQntuples(result); n++)
 	{
 		Row row = {result, n};
-		int i = (int) number(row, "item", -1);
+		int i = (int) number(row, LE_COLUMN_ITEM, -1);
 
 		if (i < 0)
 			take_news(s, t, row);
