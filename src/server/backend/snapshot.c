@@ -13,36 +13,68 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
 #include "access/xact.h"
+#include "catalog/pg_proc.h"
 #include "commands/trigger.h"
 #include "executor/execdesc.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
 #include "nodes/plannodes.h"
 #include "nodes/primnodes.h"
 #include "storage/proc.h"
 #include "tcop/pquery.h"
 #include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
 #include "utils/portal.h"
 #include "utils/snapmgr.h"
 
 #include "backend/snapshot.h"
 #include "backend/statement.h"
 
-/* The expression of a FROM that has one function, and nothing is computed of its rows; NULL: another one. */
+/* Is it a function that may read, fail at will or call others: one that is not PostgreSQL's own and immutable? */
+static bool
+is_mutable_or_foreign(Oid function, void *context)
+{
+	return function >= FirstNormalObjectId || func_volatile(function) != PROVOLATILE_IMMUTABLE;
+}
+
+/*
+ * Does a target list compute anything of its rows but by PostgreSQL's own immutable functions?  Client
+ * libraries turn an interval of a row into a number by these.
+ */
+static bool
+computes_more(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	switch (nodeTag(node))
+	{
+		case T_List:
+		case T_TargetEntry:
+		case T_Var:
+		case T_Const:
+			break;
+		case T_FuncExpr:
+		case T_OpExpr:
+			if (check_functions_in_node(node, is_mutable_or_foreign, context))
+				return true;
+			break;
+		default:
+			return true;
+	}
+	return expression_tree_walker(node, computes_more, context);
+}
+
+/* The expression of a FROM that has one function, of whose rows nothing more is computed; NULL: another one. */
 static Node *
 only_function(const FunctionScan *scan)
 {
 	const RangeTblFunction *function;
-	const ListCell *cell;
 
 	if (scan->scan.plan.qual != NIL || scan->scan.plan.initPlan != NIL || scan->funcordinality ||
-		list_length(scan->functions) != 1)
+		list_length(scan->functions) != 1 || computes_more((Node *) scan->scan.plan.targetlist, NULL))
 		return NULL;
-	foreach (cell, scan->scan.plan.targetlist)
-	{
-		if (!IsA(lfirst_node(TargetEntry, cell)->expr, Var))
-			return NULL;
-	}
 	function = linitial_node(RangeTblFunction, scan->functions);
 	return function->funcexpr;
 }
