@@ -82,7 +82,7 @@ func TestUnitPending(t *testing.T) {
 			scene.Unlock()
 			if now {
 				time.Sleep(time.Second)
-				rows[1][colEvent], rows[1][colToken] = "pending", ""
+				rows[0][colComplete], rows[1][colEvent], rows[1][colToken] = "", "pending", ""
 			}
 			return rows
 		})
@@ -142,8 +142,14 @@ func TestUnitOldCall(t *testing.T) {
 	})
 }
 
-// A pending request that a complete reply does not have was not done.
+// A pending request that a reply with all news does not have was not done, or has ended.
 func TestUnitPendingAndLost(t *testing.T) {
+	for _, complete := range []string{"t", "f"} {
+		t.Run(complete, func(t *testing.T) { pendingAndLost(t, complete) })
+	}
+}
+
+func pendingAndLost(t *testing.T, complete string) {
 	bubble(t, func(t *testing.T, f *fake) {
 		calls := 0
 		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
@@ -154,7 +160,7 @@ func TestUnitPendingAndLost(t *testing.T) {
 			case calls == 2:
 				return [][]string{f.lease(""), f.row("1", "pending", "x", "", "")}
 			case calls == 3:
-				return [][]string{f.lease("t")}
+				return [][]string{f.lease(complete)}
 			}
 			return nil
 		})
