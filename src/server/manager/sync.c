@@ -197,16 +197,13 @@ apply_items(Batch *batch, const LeMailbox *box, Call *call, bool releases, LeRep
 
 /* --- 4. news --- */
 
-/* Is it told by the result of an item of this call, which has asked for it? */
+/* Is it told by the result of an item of this call?  That of a proclaim tells nothing of its term. */
 static bool
 is_result(const Call *call, int64 token)
 {
 	for (uint32 i = 0; i < call->nitems; i++)
 	{
-		const LeReply *result = &call->results[i];
-
-		if (result->token == token && le_sync_acquires((LeSyncAction) call->items[i]->action) &&
-			(result->status == LE_OK || result->status == LE_QUEUED))
+		if (call->results[i].token == token && le_sync_acquires((LeSyncAction) call->items[i]->action))
 			return true;
 	}
 	return false;
@@ -252,12 +249,11 @@ put_entry(NewsPage *page, const LeEntry *entry)
 					lock->name, entry->owner) != NULL;
 }
 
-/* Is it for the client: not a call that waits, nor told already?  No result tells that a holder is evicted. */
+/* Is it for the client: not a call that waits, nor told already? */
 static bool
 is_news(const Call *call, const LeEntry *entry)
 {
-	return (entry->state == LE_STATE_HELD || entry->place) &&
-		   (entry->evicted || !is_result(call, entry->token));
+	return (entry->state == LE_STATE_HELD || entry->place) && !is_result(call, entry->token);
 }
 
 /*
