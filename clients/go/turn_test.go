@@ -169,6 +169,38 @@ func pendingAndLost(t *testing.T, complete string) {
 	})
 }
 
+// A place that is given up, on a lease of its own, is released before anything else is asked for.
+func TestUnitReleasesFirstOfAllLeases(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
+			if call != nil && call.has("enqueue") {
+				return [][]string{f.lease("f"), f.row("1", "queued", "x", "21", call.items[0].owner)}
+			} else if call != nil && call.has("try_lock slow") {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		s, other := f.open(), WithTTL(time.Minute)
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.Lock(ctx, "x", other)
+		synctest.Wait()
+		go s.TryLock(t.Context(), "slow", other)
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		f.lock(s, "x")
+		released, asked := -1, -1
+		for i, entry := range f.sent("sync") {
+			if strings.Contains(entry, "release x") {
+				released = i
+			} else if strings.Contains(entry, "try_lock x") {
+				asked = i
+			}
+		}
+		expect(t, "in order", released >= 0 && released < asked, true)
+	})
+}
+
 // A reply holds back the news of a grant that is not durable yet. The server may send no notification of it: the next call
 // follows at once.
 func TestUnitNewsHeldBack(t *testing.T) {

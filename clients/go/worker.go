@@ -91,7 +91,7 @@ func (s *Session) step() {
 // renew makes the turn that is due first, or what a lease needs before its first turn and behind its last.
 func (s *Session) renew(now time.Duration, next *time.Duration) bool {
 	first := slices.MinFunc(s.leases, func(a, b *lease) int {
-		return cmp.Or(cmp.Compare(s.due(a), s.due(b)), cmp.Compare(a.lastAt, b.lastAt))
+		return cmp.Or(cmp.Compare(s.due(a), s.due(b)), cmp.Compare(b.releases(), a.releases()), cmp.Compare(a.lastAt, b.lastAt))
 	})
 	sooner(next, s.due(first))
 	unused := first != s.lease && len(first.queue)+len(first.open)+len(first.byToken) == 0
@@ -120,6 +120,16 @@ func (s *Session) renew(now time.Duration, next *time.Duration) bool {
 		}
 	}
 	return true
+}
+
+// releases counts the releases that are queued: they go first, whatever lease they are of, as others may wait for them.
+func (l *lease) releases() (n int) {
+	for _, i := range l.queue {
+		if i.gives() {
+			n++
+		}
+	}
+	return n
 }
 
 // resume reads the rest of a reply whose caller has left.

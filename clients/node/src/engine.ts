@@ -345,7 +345,8 @@ export class Engine implements Host {
       return async () => { await (closing === undefined ? this.#revokeAll() : this.#turn(closing.lease)) }
     }
     const due = leases.filter(one => one.due <= now).map(one => one.lease)
-      .sort((a, b) => Number(a.renewIn() > 0) - Number(b.renewIn() > 0) || a.lastAt - b.lastAt)[0]
+      .sort((a, b) => Number(a.renewIn() > 0) - Number(b.renewIn() > 0) || Number(b.releases) - Number(a.releases) ||
+        a.lastAt - b.lastAt)[0]
     const turn = due === undefined ? undefined : async () => { await this.#turn(due) }
     if (turn !== undefined && (due as Lease).renewIn() <= 0) return turn
     const [sql, lingers] = this.#tuning(now)

@@ -191,6 +191,9 @@ export class Lease {
     return this.id === '' || this.ended ? 0 : Math.max(0, this.#validity - margin - this.#best.age())
   }
 
+  /** Is a release queued? It goes before what is asked for on other leases, as that may wait for it. */
+  get releases (): boolean { return this.queue.some(gives) }
+
   /** When its next call is due. `hears`: does LISTEN work for it? */
   due (now: number, hears: boolean): number {
     let due = now + this.renewIn()

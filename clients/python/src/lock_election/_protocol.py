@@ -516,7 +516,8 @@ class Protocol(Request):
         return self.connected and lease.state is LIVE and not busy and lease.poll_at == NEVER and lease.renew_at > 0.0
 
     def _asked(self, now: float) -> Optional[Job]:
-        for lease in self.leases.values():
+        # releases go first, whatever lease they are of: others may wait for them
+        for lease in sorted(self.leases.values(), key=lambda lease: not (lease.back or lease.ghosts)):
             if lease.state is NEW and (lease is self.main or lease.asks):
                 return self._grant(lease)
             if lease.state is LIVE and (

@@ -130,6 +130,11 @@ final class Lease {
 		return queue.isEmpty() && open.isEmpty() && byToken.isEmpty();
 	}
 
+	/** Is a release queued? */
+	boolean releases() {
+		return queue.stream().anyMatch(item -> !item.asks());
+	}
+
 	/** When the first item may be sent; none passes a request that has to wait. */
 	long due() {
 		long due = Long.MAX_VALUE;

@@ -618,7 +618,11 @@ final class Session {
 	private boolean useFor(long now) throws SQLException {
 		Lease first = lease;
 		for (Lease l : leases.values()) {
-			if (due(l) < due(first) || due(l) == due(first) && l.lastAt < first.lastAt)
+			// releases go first, whatever lease they are of: others may wait for them
+			int order = Long.compare(due(l), due(first));
+			if (order == 0)
+				order = Boolean.compare(first.releases(), l.releases());
+			if (order < 0 || order == 0 && l.lastAt < first.lastAt)
 				first = l;
 		}
 		others = !others;
