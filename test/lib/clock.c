@@ -37,9 +37,13 @@ begin(void)
 int
 clock_gettime(clockid_t clock, struct timespec *now)
 {
-	int rc = real_clock_gettime(clock, now);
+	int rc;
 
-	if (rc == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+	/* a constructor of another library may run before ours */
+	if (real_clock_gettime == NULL)
+		real_clock_gettime = (int (*)(clockid_t, struct timespec *)) dlsym(RTLD_NEXT, "clock_gettime");
+	rc = real_clock_gettime(clock, now);
+	if (rc == 0 && offset != NULL && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
 		now->tv_sec += *offset;
 	return rc;
 }
