@@ -410,6 +410,16 @@ subtest 'releases that nobody waits for' => sub {
 		wait_for_sql($node, 'SELECT count(*) FROM lock_election.locks', '0');
 		is(short(sync($c)), '', 'they are no news');
 	}
+
+	# for a resign the manager is asked: observers read what it has written
+	my $told = 0;
+	for (1 .. 20)
+	{
+		my $term = sync($c, [ [ 1, 'try_candidate', 'v', undef, undef, 'me' ] ])->[0]{token};
+		$told++ if short(sync($c, [ [ 2, 'resign', 'v', $term ] ], 'NULL')) eq '2:released:v'
+			&& $s->query(q{SELECT how FROM election_history('v') ORDER BY change DESC LIMIT 1}) eq 'resigned';
+	}
+	is($told, 20, 'a term that was resigned has ended for observers');
 	$s->query(q{SET lock_election.durable_release = on});
 	my $token = sync($c, [ [ 1, 'try_lock', 'a' ] ])->[0]{token};
 	is(short(sync($c, [ [ 2, 'release', 'a', $token ] ], 'NULL')), '2:released:a', 'where they have to last');

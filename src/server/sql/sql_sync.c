@@ -402,7 +402,10 @@ read_items(FunctionCallInfo fcinfo, int argument, Call *call)
 
 /* --- 2. releases that nobody waits for --- */
 
-/* Are all items releases, of locks, that can be mailed with this commit? */
+/*
+ * Are all items releases, of locks, that can be mailed with this commit?  A resign is not mailed: observers read the
+ * history, which does not have it until the manager has made it.
+ */
 static bool
 may_be_mailed(FunctionCallInfo fcinfo, const Call *call)
 {
@@ -414,7 +417,7 @@ may_be_mailed(FunctionCallInfo fcinfo, const Call *call)
 	{
 		const LeSyncSpec *spec = &call->specs[i];
 
-		if (!le_sync_releases(spec->action) || spec->number <= 0 || spec->hold_for > 0)
+		if (spec->action != LE_SYNC_RELEASE || spec->number <= 0 || spec->hold_for > 0)
 			return false;
 		size += le_release_size(spec->name.len);
 	}
@@ -431,8 +434,7 @@ mail_releases(const Call *call)
 	{
 		const LeSyncSpec *spec = &call->specs[i];
 
-		le_pending_add_async(spec->number, le_sync_elects(spec->action) ? LE_KIND_ELECTION : LE_KIND_LOCK,
-							 spec->name, LE_PENDING_ALL, call->sync.lease);
+		le_pending_add_async(spec->number, LE_KIND_LOCK, spec->name, LE_PENDING_ALL, call->sync.lease);
 	}
 	return true;
 }
