@@ -255,7 +255,7 @@ class Session(SessionBase):
 
     def __init__(self, conninfo: str, ttl: Duration, name: Optional[str]) -> None:
         super().__init__(conninfo, ttl, name)
-        self._mutex: Any = threading.RLock()  # of all below, and of the protocol; nobody waits with it
+        self._mutex: Any = Mutex()  # of all below, and of the protocol; nobody waits with it
         self._job: Optional[Job] = None  # under way
         self._driver = 0  # the thread that runs it; 0: the session's own
         self._poke, self._poked = socket.socketpair()  # ends the driver's wait
@@ -610,6 +610,27 @@ def _drain(end: socket.socket) -> bool:
     with contextlib.suppress(OSError):
         return bool(end.recv(4096))
     return False
+
+
+_RLock: Any = type(threading.RLock())
+_depth: Any = getattr(_RLock, "_recursion_count", _RLock._is_owned)
+
+
+class Mutex(_RLock):  # type: ignore[misc]
+    """An RLock that no interrupt leaves locked.
+
+    Since Python 3.14 a signal can be handled between the entry of a with block, if that is a function in C, and its
+    first statement. An exception of the handler then leaves the block without its exit.
+    """
+
+    def __enter__(self) -> bool:
+        before = _depth(self)
+        try:
+            return bool(self.acquire())
+        except BaseException:
+            if _depth(self) > before:
+                self.release()
+            raise
 
 
 def _wait(fd: int, read: bool, write: bool, seconds: float, poked: socket.socket) -> bool:
