@@ -53,8 +53,7 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 	le_link_init(&core->waits);
 	core->answers_tail = &core->answers;
 	core->changes_tail = &core->changes;
-	for (uint32_t i = 0; env->epochs != NULL && i < LE_EPOCHS; i++)
-		le_epoch_raise(core, i);
+	le_epoch_raise_all(core);
 	return core;
 }
 

@@ -352,6 +352,10 @@ le_entry_save_at(const LeEntry *entry)
 
 /* Invalidate what sessions remember of holders in this bucket. */
 extern void le_epoch_raise(LeCore *core, uint32_t hash);
+/* Something on a lease has ended that its client has not asked for. */
+extern void le_epoch_raise_losses(LeCore *core);
+/* Those of all names, and of the losses. */
+extern void le_epoch_raise_all(LeCore *core);
 /* The epoch in which this entry holds, if it does. */
 extern void le_epoch_reply(const LeCore *core, LeReply *reply, const LeEntry *entry);
 

@@ -5,13 +5,32 @@
 #include "epoch.h"
 #include "core_internal.h"
 
-void
-le_epoch_raise(LeCore *core, uint32_t hash)
+static void
+raise_word(LeCore *core, uint32_t i)
 {
 	uint32_t *epochs = core->env.epochs;
 
-	if (epochs != NULL && ++epochs[hash % LE_EPOCHS] == 0)
-		epochs[hash % LE_EPOCHS] = 1;
+	if (epochs != NULL && ++epochs[i] == 0)
+		epochs[i] = 1;
+}
+
+void
+le_epoch_raise(LeCore *core, uint32_t hash)
+{
+	raise_word(core, hash % LE_EPOCHS);
+}
+
+void
+le_epoch_raise_losses(LeCore *core)
+{
+	raise_word(core, LE_EPOCH_LOSSES);
+}
+
+void
+le_epoch_raise_all(LeCore *core)
+{
+	for (uint32_t i = 0; i < LE_EPOCH_WORDS; i++)
+		raise_word(core, i);
 }
 
 void

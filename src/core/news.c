@@ -54,6 +54,7 @@ le_news_end(LeCore *core, LeEntry *entry, LeEnd how)
 	le_unlink(&entry->news_link);
 	if (!is_loss(core, entry, how))
 		return;
+	le_epoch_raise_losses(core);
 	loss = &lease->losses[lease->nlosses++ % LE_LOSSES];
 	lease->forgotten = loss->number;
 	lease->newest = ++core->news;

@@ -295,7 +295,7 @@ typedef struct World
 	Config conf;
 	Rng rng;
 	LeEnv env;
-	uint32_t epochs[LE_EPOCHS];
+	uint32_t epochs[LE_EPOCH_WORDS];
 	LeCore *core;
 	LeTime clock; /* what has passed in the world */
 	LePause pause;

@@ -411,6 +411,11 @@ subtest 'releases that nobody waits for' => sub {
 		is(short(sync($c)), '', 'they are no news');
 	}
 
+	# what was lost meanwhile is not told released
+	my $lost = sync($c, [ [ 20, 'try_lock', 'f', undef, 'me#20' ] ])->[0]{token};
+	one(q{SELECT force_release_lock('f')});
+	is(short(sync($c, [ [ 21, 'release', 'f', $lost ] ], 'NULL')), '21:not_held:f -:lost:forced', 'a release of what was lost');
+
 	# for a resign the manager is asked: observers read what it has written
 	my $told = 0;
 	for (1 .. 20)

@@ -32,7 +32,7 @@ static int64_t allocations_left = -1; /* -1: no end of them */
 static bool refuse_once;              /* and then there is memory again */
 static bool refused;                  /* an allocation was */
 static uint64_t lsn;
-static uint32_t epochs[LE_EPOCHS];
+static uint32_t epochs[LE_EPOCH_WORDS];
 static uint32_t xacts[SESSIONS];
 static uint64_t core_seed = 1; /* each core has its own */
 static bool gone[SESSIONS];    /* sessions that are not connected any more */

@@ -339,6 +339,7 @@ tell_news(LeMailbox *box, const Call *call, LeReply *reply)
 	told->from_start = !known || seen == 0;
 	told->begun = told->from_start ? call->lease->newest : begun;
 	told->more = false;
+	told->losses = le_mgr.db->epochs[LE_EPOCH_LOSSES];
 	list_news(call, known ? seen : 0, &page, told, reply, &walked);
 	box->answer_at = at;
 	box->answer_len = (uint32) page.len;

@@ -163,7 +163,7 @@ typedef struct LeDatabase
 	pg_atomic_uint64 unconfirmed_lsn;
 	pg_atomic_uint32 unconfirmed_mode; /* PostgreSQL's SYNC_REP_WAIT_... */
 	LeCounters counters;
-	uint32 epochs[LE_EPOCHS]; /* written by the manager's core */
+	uint32 epochs[LE_EPOCH_WORDS]; /* written by the manager's core */
 	LeHintRing ring;
 } LeDatabase;
 

@@ -169,6 +169,7 @@ typedef struct LeSyncTold
 	uint64 begun;      /* of the newest news when a page began with all that hangs on the lease */
 	bool from_start;   /* the news begin with all that hangs on the lease */
 	bool more;         /* there are more news */
+	uint32 losses;     /* LE_EPOCH_LOSSES, when that was told */
 	uint64 lease_lsn;  /* of the row of the lease; LE_LSN_OF_BATCH: of this batch */
 	bool applied;      /* false: the call was old, and none of its items was carried out */
 } LeSyncTold;

@@ -402,6 +402,50 @@ read_items(FunctionCallInfo fcinfo, int argument, Call *call)
 
 /* --- 2. releases that nobody waits for --- */
 
+/* A session keeps a lease alive, or a few. */
+#define LEASES 8
+
+/* Leases whose news this session was told last: nothing on them was lost until then. */
+static struct
+{
+	int64 lease;
+	uint64 session; /* as in the mailbox: DISCARD ALL begins another one */
+	uint32 losses;  /* LE_EPOCH_LOSSES; 0: it is not known */
+} known[LEASES];
+
+static void
+note_told(const LeSync *sync)
+{
+	static int newest = 0;
+	int i = 0;
+
+	while (i < LEASES && known[i].lease != sync->lease)
+		i++;
+	if (i == LEASES)
+		i = newest = (newest + 1) % LEASES;
+	known[i].lease = sync->lease;
+	known[i].session = le_my_mailbox->session;
+	known[i].losses = sync->renewal.status == LE_OK && sync->durable ? sync->told.losses : 0;
+}
+
+/*
+ * Is all that this session knows of the lease still so, as of the last command that the manager
+ * applied?  Only while one runs: nobody else counts losses.
+ */
+static bool
+has_lost_nothing(int64 lease)
+{
+	LeDatabase *db = le_my_database();
+
+	for (int i = 0; i < LEASES; i++)
+	{
+		if (known[i].lease == lease && known[i].session == le_my_mailbox->session)
+			return pg_atomic_read_u32(&db->running) != 0 && known[i].losses != 0 &&
+				   *(volatile uint32 *) &db->epochs[LE_EPOCH_LOSSES] == known[i].losses;
+	}
+	return false;
+}
+
 /*
  * Are all items releases, of locks, that can be mailed with this commit?  A resign is not mailed: observers read the
  * history, which does not have it until the manager has made it.
@@ -424,12 +468,20 @@ may_be_mailed(FunctionCallInfo fcinfo, const Call *call)
 	return size <= LE_RELEASES_SIZE;
 }
 
-/* Mail them.  False: there is no manager, or something is left to do from before. */
+/*
+ * Mail them.  False: something may have been lost, there is no manager, or something is left to do from before.
+ * As in le_granted_take() it is looked at after the manager has been told that a release may be on its way.
+ */
 static bool
 mail_releases(const Call *call)
 {
 	if (le_my_mailbox == NULL || !le_pending_is_free() || !le_pending_begin_async())
 		return false;
+	if (!has_lost_nothing(call->sync.lease))
+	{
+		le_pending_cancel_async();
+		return false;
+	}
 	for (uint32 i = 0; i < call->sync.nitems; i++)
 	{
 		const LeSyncSpec *spec = &call->specs[i];
@@ -664,6 +716,7 @@ le_lease_sync(PG_FUNCTION_ARGS)
 
 	/* all else */
 	le_sync(sync);
+	note_told(sync);
 	if (sync->renewal.status == LE_DENIED)
 		le_raise_other_lease(sync->lease);
 	if (sync->renewal.status == LE_NO_LEASE)
