@@ -1,0 +1,97 @@
+-- lock_election, the portable edition: the locks of the extension lock_election in plain SQL and PL/pgSQL, for servers
+-- where no C extension may be installed.
+--
+--     psql -1 -f lock_election.sql          as a role with CREATE on the database, not as the application's
+--
+-- The functions go to the schema that is first in search_path and that the role may create in; choose another one with
+-- PGOPTIONS='-c search_path=locks'.  Run again, the file does nothing, or upgrades an older version; it refuses a newer
+-- one.  It is one transaction, as migration tools make it, and uses nothing but this:
+--
+--     PostgreSQL 13 to 19, PL/pgSQL, sequences, an UNLOGGED table that a crash and a promotion empty, transaction-level
+--     advisory locks, row locks with SKIP LOCKED, ON CONFLICT, NOTIFY.
+--
+-- No superuser, extension, setting, background worker or cron job is needed.  docs/reference/editions.md says what
+-- differs from the C edition; docs/how-to/managed.md how to install it on managed services.
+--
+-- The parts of this file, which sql/portable/assemble puts together:
+--
+--     install    checks the server, the role and what is installed already
+--     tables     what is stored
+--     base       small helpers: whose call, whose rights, errors, arguments
+--     lives      crashes and promotions: leases begin anew once, tokens go on above all earlier ones
+--     sections   the critical section of a name
+--     ends       how holds, places and leases end
+--     queue      how a place is granted
+--     requests   acquire and enqueue
+--     locks      the functions of locks, permits and places
+--     leases     the functions of leases
+--     sync       lease_sync(), for client libraries
+--     elections  the functions of elections
+--     fences     fences, versions, advisory locks
+--     operators  evict, force, limits, reap
+--     views      views and health()
+--     rights     who may call what
+--     comments   those of the C edition, made from its script
+
+-- --- install: checks the server, the role and what is installed already -----------------------------------------------
+
+DO $$
+BEGIN
+	PERFORM pg_catalog.set_config('lock_election.installing', 'yes', true);
+END $$;
+
+DO $$
+DECLARE
+	here pg_catalog.text := pg_catalog.current_schema();
+	found pg_catalog.int4;
+	place pg_catalog.text;
+	foreign_owner pg_catalog.text;
+BEGIN
+	-- 1. the server and the transaction
+	IF pg_catalog.current_setting('lock_election.installing', true) IS DISTINCT FROM 'yes' THEN
+		RAISE EXCEPTION 'this file has to run in one transaction' USING ERRCODE = '25P01', HINT = 'Type: psql -1 -f lock_election.sql';
+	END IF;
+	IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 NOT BETWEEN 130000 AND 199999 THEN
+		RAISE EXCEPTION 'lock_election needs PostgreSQL 13 to 19, and this is %', pg_catalog.current_setting('server_version') USING ERRCODE = '0A000';
+	END IF;
+	PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lock_election install', 4801));
+
+	-- 2. the C edition, or somebody else's schemas
+	IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'lock_election') THEN
+		RAISE EXCEPTION 'the extension lock_election is installed in this database' USING ERRCODE = '42710',
+			HINT = 'The portable edition is for databases without it.';
+	END IF;
+	SELECT pg_catalog.pg_get_userbyid(nspowner) INTO foreign_owner FROM pg_catalog.pg_namespace
+		WHERE nspname IN ('lock_election', '_lock_election') AND pg_catalog.pg_get_userbyid(nspowner) <> current_user LIMIT 1;
+	IF foreign_owner IS NOT NULL THEN
+		RAISE EXCEPTION 'schema lock_election belongs to role "%"', foreign_owner USING ERRCODE = '42501',
+			HINT = 'Run this file as that role.';
+	END IF;
+
+	-- 3. an older, the same, or a newer version; it stays in its schema
+	IF pg_catalog.to_regclass('_lock_election.edition') IS NOT NULL THEN
+		EXECUTE 'SELECT version FROM _lock_election.edition' INTO found;
+		IF found > 1 THEN
+			RAISE EXCEPTION 'version % of the portable edition is installed, and this file is of version 1', found USING ERRCODE = '55000';
+		END IF;
+		SELECT n.nspname INTO place FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+			WHERE p.proname = 'lease_sync' AND pg_catalog.pg_get_userbyid(p.proowner) = current_user LIMIT 1;
+		here := coalesce(place, here);
+	END IF;
+	IF here IS NULL OR here IN ('lock_election', '_lock_election') OR here LIKE 'pg\_%' THEN
+		RAISE EXCEPTION 'there is no schema for the functions of lock_election' USING ERRCODE = '3F000',
+			HINT = 'Name one that role ' || pg_catalog.quote_ident(current_user) || ' may create in: PGOPTIONS=''-c search_path=locks''';
+	END IF;
+	IF NOT pg_catalog.has_schema_privilege(here, 'CREATE') THEN
+		RAISE EXCEPTION 'role "%" may not create functions in schema "%"', current_user, here USING ERRCODE = '42501',
+			HINT = 'Create a schema of its own and name it: PGOPTIONS=''-c search_path=locks''';
+	END IF;
+
+	-- 4. names without a schema mean that one, in this transaction
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.quote_ident(here), true);
+	PERFORM pg_catalog.set_config('client_min_messages', 'warning', true);
+END $$;
+
+CREATE SCHEMA IF NOT EXISTS lock_election;
+CREATE SCHEMA IF NOT EXISTS _lock_election;
+GRANT USAGE ON SCHEMA lock_election TO PUBLIC;

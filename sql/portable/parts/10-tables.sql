@@ -1,0 +1,159 @@
+-- --- tables: what is stored ---------------------------------------------------------------------------------------------
+--
+-- kind: 1 lock, 2 election.  Times are of the server's wall clock.  A hold or place has a ttl and expires_at of its own,
+-- or hangs on a lease.  life: in which life of the server its time was last set, see "lives".  changed: the transaction
+-- that entered, granted or evicted it, by which lease_sync() finds news.  told_call: the call of lease_sync() whose reply
+-- has told it, else 0.
+
+CREATE TABLE IF NOT EXISTS _lock_election.edition (version pg_catalog.int4 NOT NULL);
+INSERT INTO _lock_election.edition SELECT 1 WHERE NOT EXISTS (SELECT FROM _lock_election.edition);
+
+CREATE SEQUENCE IF NOT EXISTS _lock_election.token AS pg_catalog.int8;
+
+-- What lock_election.configure() sets: one row.  0 is no limit.
+CREATE TABLE IF NOT EXISTS _lock_election.config (
+	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
+	channel_key pg_catalog.text NOT NULL DEFAULT pg_catalog.gen_random_uuid()::pg_catalog.text,
+	notify pg_catalog.text NOT NULL DEFAULT 'all',
+	max_ttl pg_catalog.interval NOT NULL DEFAULT '24 days',
+	max_hold_for pg_catalog.interval NOT NULL DEFAULT '1 day',
+	history_retention pg_catalog.interval NOT NULL DEFAULT '7 days',
+	max_locks_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
+	max_waiters_per_lock pg_catalog.int4 NOT NULL DEFAULT 1000,
+	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
+
+-- The present life of the server: one row, or none after a crash or a promotion.  born: the row's own xmin, which a
+-- restored dump has not.
+CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
+	life pg_catalog.int8 NOT NULL,
+	database pg_catalog.oid NOT NULL,
+	born pg_catalog.xid
+);
+-- All lives that a lease may still have been renewed in.
+CREATE TABLE IF NOT EXISTS _lock_election.lives (
+	life pg_catalog.int8 PRIMARY KEY,
+	started pg_catalog.timestamptz NOT NULL
+);
+
+-- Leases.  named: by grant_lease(); else the common lease of several names that were acquired at once with a ttl.
+-- Renewals write this row and nothing else.  granted_in: the life in which it was granted.  call: of the newest renewal by
+-- lease_sync().
+CREATE TABLE IF NOT EXISTS _lock_election.lease (
+	id pg_catalog.int8 PRIMARY KEY,
+	ttl pg_catalog.interval NOT NULL,
+	expires_at pg_catalog.timestamptz NOT NULL,
+	life pg_catalog.int8 NOT NULL,
+	granted_in pg_catalog.int8 NOT NULL,
+	call pg_catalog.int8 NOT NULL DEFAULT 0,
+	role pg_catalog.oid NOT NULL,
+	named pg_catalog.bool NOT NULL,
+	owner pg_catalog.text
+) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- The newest call of lease_sync() that has asked for something, a row a lease: so that an old call does nothing.
+CREATE TABLE IF NOT EXISTS _lock_election.asked (
+	lease pg_catalog.int8 PRIMARY KEY,
+	call pg_catalog.int8 NOT NULL
+) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- Holds, a row a slot: an exclusive lock and a leader have slot 0, and the primary key refuses a second one.
+-- Slot -1, without a mode: the name is closed until then.
+-- ended: how it has ended, where a fence keeps the row.
+CREATE TABLE IF NOT EXISTS _lock_election.hold (
+	kind pg_catalog.int2 NOT NULL,
+	slot pg_catalog.int4 NOT NULL,
+	token pg_catalog.int8 NOT NULL,
+	lease pg_catalog.int8,
+	life pg_catalog.int8,
+	changed pg_catalog.int8 NOT NULL,
+	told_call pg_catalog.int8 NOT NULL DEFAULT 0,
+	expires_at pg_catalog.timestamptz,
+	since pg_catalog.timestamptz NOT NULL,
+	closed_until pg_catalog.timestamptz,
+	ttl pg_catalog.interval,
+	role pg_catalog.oid NOT NULL,
+	holds pg_catalog.int4 NOT NULL DEFAULT 1,
+	permits pg_catalog.int4 NOT NULL DEFAULT 0,
+	pid pg_catalog.int4 NOT NULL,
+	evicted pg_catalog.bool NOT NULL DEFAULT false,
+	mode pg_catalog.text,
+	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
+	owner pg_catalog.text,
+	value pg_catalog.text,
+	members pg_catalog.text[],
+	ended pg_catalog.text,
+	application pg_catalog.text,
+	client pg_catalog.inet,
+	PRIMARY KEY (kind, name, slot)
+) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX IF NOT EXISTS hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL;
+CREATE INDEX IF NOT EXISTS hold_evicted ON _lock_election.hold (lease) WHERE evicted;
+
+-- Queue places, in the order of their tokens.  of_lease: its grant is announced on the channel of the lease.
+CREATE TABLE IF NOT EXISTS _lock_election.place (
+	kind pg_catalog.int2 NOT NULL,
+	token pg_catalog.int8 NOT NULL,
+	lease pg_catalog.int8,
+	life pg_catalog.int8,
+	changed pg_catalog.int8 NOT NULL,
+	told_call pg_catalog.int8 NOT NULL DEFAULT 0,
+	expires_at pg_catalog.timestamptz,
+	since pg_catalog.timestamptz NOT NULL,
+	ttl pg_catalog.interval,
+	role pg_catalog.oid NOT NULL,
+	permits pg_catalog.int4 NOT NULL DEFAULT 0,
+	pid pg_catalog.int4 NOT NULL,
+	of_lease pg_catalog.bool NOT NULL,
+	mode pg_catalog.text NOT NULL,
+	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
+	owner pg_catalog.text,
+	value pg_catalog.text,
+	members pg_catalog.text[],
+	application pg_catalog.text,
+	client pg_catalog.inet,
+	PRIMARY KEY (kind, name, token)
+) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX IF NOT EXISTS place_lease ON _lock_election.place (lease) WHERE lease IS NOT NULL;
+
+-- Ends of holds and places of named leases that their clients have not asked for; some of the newest are kept.
+CREATE TABLE IF NOT EXISTS _lock_election.loss (
+	lease pg_catalog.int8 NOT NULL,
+	token pg_catalog.int8 NOT NULL,
+	changed pg_catalog.int8 NOT NULL,
+	reason pg_catalog.text NOT NULL,
+	PRIMARY KEY (lease, token)
+);
+
+-- Changes of elections.
+CREATE TABLE IF NOT EXISTS _lock_election.history (
+	change pg_catalog.int8 NOT NULL,
+	term pg_catalog.int8 NOT NULL,
+	elected_at pg_catalog.timestamptz NOT NULL,
+	changed_at pg_catalog.timestamptz NOT NULL,
+	ended_at pg_catalog.timestamptz,
+	how pg_catalog.text NOT NULL,
+	candidate pg_catalog.text NOT NULL,
+	election pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
+	PRIMARY KEY (election, change)
+);
+CREATE INDEX IF NOT EXISTS history_age ON _lock_election.history (changed_at);
+
+-- What a transaction has fenced: seen by that transaction alone, and left behind when it has ended.
+CREATE TABLE IF NOT EXISTS _lock_election.fence (
+	kind pg_catalog.int2 NOT NULL,
+	transaction pg_catalog.int8 NOT NULL,
+	token pg_catalog.int8 NOT NULL,
+	pid pg_catalog.int4 NOT NULL,
+	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL
+);
+CREATE INDEX IF NOT EXISTS fence_transaction ON _lock_election.fence (transaction);
+
+-- The keys of compare_and_set().
+CREATE TABLE IF NOT EXISTS _lock_election.versioned (
+	version pg_catalog.int8 NOT NULL,
+	role pg_catalog.name NOT NULL,
+	key pg_catalog.text COLLATE pg_catalog."C" PRIMARY KEY,
+	value pg_catalog.text
+) WITH (fillfactor = 50);

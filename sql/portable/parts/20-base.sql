@@ -1,0 +1,165 @@
+-- --- base: small helpers ------------------------------------------------------------------------------------------------
+--
+-- The functions of schema _lock_election are called by those that everybody may call, and by nobody else: these are
+-- SECURITY DEFINER with a search_path of pg_catalog alone, which holds for all that they call.
+
+-- The role whose call this is: the session's, or that of SET ROLE.  A SECURITY DEFINER function of the application does
+-- not change it, because ours cannot see who has called them otherwise.
+CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE AS $$
+BEGIN
+	RETURN to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
+END $$;
+
+-- Whether the caller is a member of the role, or of another one that may do this.
+CREATE OR REPLACE FUNCTION _lock_election.is_mine(role oid, also text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+DECLARE
+	me oid := _lock_election.who();
+BEGIN
+	RETURN role = me OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = me AND r.rolsuper)
+		OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'MEMBER')
+		OR also IS NOT NULL AND pg_has_role(me, also, 'MEMBER');
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+	SELECT CASE k WHEN 1 THEN 'lock' ELSE 'election' END
+$$;
+
+-- Raises an error.
+CREATE OR REPLACE FUNCTION _lock_election.fail(code text, message text, detail text DEFAULT '', hint text DEFAULT '') RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail, HINT = hint;
+END $$;
+
+-- Locks and terms are used by the very role that acquired them, as in the C edition: a member says SET ROLE first.
+CREATE OR REPLACE FUNCTION _lock_election.check_role(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF role IS DISTINCT FROM _lock_election.who() THEN
+		PERFORM _lock_election.fail('42501', format('%s "%s" is held by another role', _lock_election.word(k), n), '',
+			CASE k WHEN 1 THEN 'A lock belongs to the role that acquired it: SET ROLE to that, or use force_release_lock().'
+				ELSE 'An election belongs to the role that acquired it: SET ROLE to that, or use force_resign().' END);
+	END IF;
+END $$;
+
+-- Refuses where nothing can be decided: on a standby, and with a snapshot that is older than the section of the name.
+CREATE OR REPLACE FUNCTION _lock_election.check_transaction() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF pg_is_in_recovery() THEN
+		PERFORM _lock_election.fail('25006', 'cannot use the locks of lock_election during recovery', 'The server is a standby.', 'Connect to the primary.');
+	END IF;
+	IF current_setting('transaction_isolation') <> 'read committed' THEN
+		PERFORM _lock_election.fail('0A000', 'the portable edition of lock_election works in READ COMMITTED only',
+			'This transaction is ' || upper(current_setting('transaction_isolation')) || ': it cannot see what others have come to hold since it began.',
+			'BEGIN ISOLATION LEVEL READ COMMITTED, or SET default_transaction_isolation = ''read committed''.');
+	END IF;
+	IF current_setting('transaction_read_only') = 'on' THEN
+		PERFORM _lock_election.fail('25006', 'cannot use the locks of lock_election in a read-only transaction', 'The portable edition writes rows.', 'BEGIN READ WRITE.');
+	END IF;
+END $$;
+
+-- --- arguments: the same errors as the C edition's ---
+
+CREATE OR REPLACE FUNCTION _lock_election.check_text(what text, v text, most int4) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF v IS NULL THEN PERFORM _lock_election.fail('22023', what || ' must not be null'); END IF;
+	IF v = '' THEN PERFORM _lock_election.fail('22023', what || ' must not be empty', format('It is a text of 1 to %s bytes.', most)); END IF;
+	IF octet_length(v) > most THEN
+		PERFORM _lock_election.fail('22023', format('%s is too long: %s bytes', what, octet_length(v)), format('It is a text of 1 to %s bytes.', most));
+	END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.check_name(k int2, n text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF octet_length(n) BETWEEN 1 AND 255 THEN RETURN; END IF;
+	PERFORM _lock_election.check_text(CASE k WHEN 1 THEN 'name' ELSE 'election' END, n, 255);
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.check_token(k int2, token int8) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF token IS NULL THEN PERFORM _lock_election.fail('22023', CASE k WHEN 1 THEN 'token' ELSE 'term' END || ' must not be null'); END IF;
+END $$;
+
+-- An interval of hours, minutes and seconds alone, so that no time zone makes it longer or shorter.
+CREATE OR REPLACE FUNCTION _lock_election.exact(v interval) RETURNS interval LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+	RETURN make_interval(secs => date_part('epoch', v));
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.out_of_range(what text, v interval, range text) RETURNS void LANGUAGE plpgsql
+SET IntervalStyle = 'postgres_verbose' AS $$
+BEGIN
+	PERFORM _lock_election.fail('22023', format('%s is out of range: %s', what, v), 'It is an interval ' || range || '.');
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.too_long(what text, v interval, most interval) RETURNS void LANGUAGE plpgsql
+SET IntervalStyle = 'postgres_verbose' AS $$
+BEGIN
+	PERFORM _lock_election.fail('53400', format('%s is too long for this server: %s', what, v), '', format('See lock_election.max_%s (%s).', what, most));
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.checked_ttl(ttl interval) RETURNS interval LANGUAGE plpgsql AS $$
+DECLARE
+	most interval;
+BEGIN
+	IF ttl IS NULL THEN
+		PERFORM _lock_election.fail('0A000', 'ttl => NULL needs the C edition of lock_election', 'A function in SQL does not notice the end of a connection.',
+			'Name a ttl, and renew the lock.');
+	END IF;
+	IF NOT ttl BETWEEN '100 ms' AND '24 days' THEN
+		PERFORM _lock_election.out_of_range('ttl', ttl, 'from 100 milliseconds to 24 days');
+	END IF;
+	IF ttl > '1 hour' THEN
+		SELECT max_ttl INTO most FROM _lock_election.config;
+		IF ttl > most THEN PERFORM _lock_election.too_long('ttl', ttl, most); END IF;
+	END IF;
+	RETURN make_interval(secs => date_part('epoch', ttl));
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.checked_wait(wait interval) RETURNS interval LANGUAGE plpgsql AS $$
+BEGIN
+	IF wait < '0' OR wait > '106751991 days' THEN
+		PERFORM _lock_election.out_of_range('wait', wait, 'from 0 on, or null to wait without limit');
+	END IF;
+	RETURN CASE WHEN wait > '1000 days' THEN NULL ELSE wait END;
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.checked_hold_for(hold_for interval) RETURNS interval LANGUAGE plpgsql AS $$
+DECLARE
+	most interval;
+BEGIN
+	IF hold_for IS NULL OR hold_for = '0' THEN RETURN NULL; END IF;
+	IF NOT hold_for BETWEEN '0' AND '24 days' THEN PERFORM _lock_election.out_of_range('hold_for', hold_for, 'from 0 to 24 days'); END IF;
+	SELECT max_hold_for INTO most FROM _lock_election.config;
+	IF hold_for > most THEN PERFORM _lock_election.too_long('hold_for', hold_for, most); END IF;
+	RETURN _lock_election.exact(hold_for);
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.check_mode(mode text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF mode IS NULL THEN PERFORM _lock_election.fail('22023', 'mode must not be null'); END IF;
+	IF mode NOT IN ('exclusive', 'shared') THEN
+		PERFORM _lock_election.fail('22023', format('unknown mode "%s"', mode), 'A mode is "exclusive" or "shared".');
+	END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.check_permits(permits int8) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF permits IS NULL THEN PERFORM _lock_election.fail('22023', 'permits must not be null', 'It is a number from 1 on.'); END IF;
+	IF permits NOT BETWEEN 1 AND 2147483647 THEN
+		PERFORM _lock_election.fail('22023', 'permits is out of range: ' || permits, 'It is a number from 1 on.');
+	END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.check_names(names text[], least_names int4) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	twice text;
+BEGIN
+	IF names IS NULL THEN PERFORM _lock_election.fail('22023', 'names must not be null'); END IF;
+	IF array_ndims(names) > 1 THEN PERFORM _lock_election.fail('22023', 'names must have one dimension only'); END IF;
+	IF NOT cardinality(names) BETWEEN least_names AND 1000 THEN
+		PERFORM _lock_election.fail('22023', format('names is out of range: %s names', cardinality(names)), format('It is an array of %s to 1000 names.', least_names));
+	END IF;
+	PERFORM _lock_election.check_text(format('names[%s]', i), n, 255) FROM unnest(names) WITH ORDINALITY AS x(n, i);
+	SELECT n INTO twice FROM unnest(names) AS x(n) GROUP BY n COLLATE "C", n HAVING count(*) > 1 ORDER BY n COLLATE "C" LIMIT 1;
+	IF FOUND THEN PERFORM _lock_election.fail('22023', format('names contains "%s" twice', twice)); END IF;
+END $$;

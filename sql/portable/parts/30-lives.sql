@@ -1,0 +1,78 @@
+-- --- lives: crashes and promotions --------------------------------------------------------------------------------------
+--
+-- A crash may lose what was not flushed, renewals above all, and a promotion what was not replicated.  Both empty the
+-- UNLOGGED table life.  The first call that finds it empty begins a life:
+--
+--     1. Tokens go on above all that may have been given out.
+--     2. A lease that was last renewed or granted in an earlier life is over no sooner than its ttl after the begin of
+--        the life that came next (ends()).  So each begins anew once, and a crash loop keeps none of them alive.
+--     3. The first renewal in a life is flushed, because it is what gives a lease the next beginning.
+--
+-- A token is a sequence's number.  Each life sets it to at least the seconds since 2025 times 2^22: below 2^53 for 60
+-- years, below the tokens of the C edition of the same moment, and above those of a life that was lost, as long as the
+-- clocks of the servers differ by less than that life has lasted.
+
+-- Begins a life, unless another transaction does: then NULL.
+CREATE OR REPLACE FUNCTION _lock_election.begin_life(patience interval) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE
+	until timestamptz := clock_timestamp() + patience;
+	here oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+	l record;
+	number int8;
+BEGIN
+	-- 1. alone
+	WHILE NOT pg_try_advisory_xact_lock(hashtextextended('lock_election life', 4801)) LOOP
+		IF clock_timestamp() >= until THEN RETURN NULL; END IF;
+		PERFORM pg_sleep(0.01);
+	END LOOP;
+	SELECT x.life, x.database = here AND x.born = x.xmin AS whole INTO l FROM _lock_election.life x;
+	IF l.whole THEN RETURN l.life; END IF;
+
+	-- 2. a copy of another database has its rows, and none of its holders
+	IF l.life IS NOT NULL THEN
+		DELETE FROM _lock_election.hold;
+		DELETE FROM _lock_election.place;
+		DELETE FROM _lock_election.lease;
+		DELETE FROM _lock_election.life;
+	END IF;
+
+	-- 3. numbers go on
+	PERFORM setval('_lock_election.token', greatest((SELECT last_value FROM _lock_election.token) + (1 << 22),
+		(floor(date_part('epoch', clock_timestamp()) - 1735689600)::int8 + 1) << 22));
+	number := greatest((SELECT max(x.life) FROM _lock_election.lives x) + 1, floor(date_part('epoch', clock_timestamp()) - 1735689600)::int8);
+	DELETE FROM _lock_election.lives x WHERE x.started < clock_timestamp() - interval '60 days';
+	INSERT INTO _lock_election.lives VALUES (number, clock_timestamp());
+	INSERT INTO _lock_election.life VALUES (number, here, NULL);
+	UPDATE _lock_election.life SET born = xmin;
+	RETURN number;
+END $$;
+
+-- The present life.
+CREATE OR REPLACE FUNCTION _lock_election.current_life() RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE
+	number int8;
+BEGIN
+	SELECT l.life INTO number FROM _lock_election.life l JOIN pg_database d ON d.oid = l.database
+		WHERE l.born = l.xmin AND d.datname = current_database();
+	IF FOUND THEN RETURN number; END IF;
+	number := _lock_election.begin_life('2 s');
+	IF number IS NULL THEN
+		PERFORM _lock_election.fail('57P03', 'the locks of this database are not ready after a crash of the server',
+			'Another transaction has begun to make them ready, and has not ended yet.');
+	END IF;
+	RETURN number;
+END $$;
+
+-- When something ends that was set in a life, as of now; never, before the present life has begun.
+CREATE OR REPLACE FUNCTION _lock_election.ends(expires_at timestamptz, of_life int8, ttl interval) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+DECLARE
+	number int8;
+	next timestamptz;
+BEGIN
+	IF pg_is_in_recovery() THEN RETURN expires_at; END IF;
+	SELECT l.life INTO number FROM _lock_election.life l;
+	IF number = of_life THEN RETURN expires_at; END IF;
+	IF number IS NULL THEN RETURN 'infinity'; END IF;
+	SELECT l.started INTO next FROM _lock_election.lives l WHERE l.life > of_life ORDER BY l.life LIMIT 1;
+	RETURN greatest(expires_at, next + ttl);
+END $$;

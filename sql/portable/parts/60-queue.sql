@@ -1,0 +1,128 @@
+-- --- queue: how a place is granted --------------------------------------------------------------------------------------
+--
+-- All of this runs in the section of the name.
+
+-- Ends what is over: holds, and places as far as they are first in the queue.  True: something has changed.
+CREATE OR REPLACE FUNCTION _lock_election.sweep(k int2, n text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	h _lock_election.hold;
+	p _lock_election.place;
+	changed boolean := false;
+BEGIN
+	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n LOOP
+		IF h.mode IS NULL THEN
+			IF h.closed_until <= clock_timestamp() THEN
+				DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot;
+				changed := true;
+			END IF;
+		ELSIF _lock_election.hold_is_over(h) AND _lock_election.end_hold(h, coalesce(h.ended, 'expired'), false) THEN
+			changed := true;
+		END IF;
+	END LOOP;
+	FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.kind = k AND x.name = n ORDER BY x.token LOOP
+		EXIT WHEN NOT _lock_election.place_is_over(p);
+		changed := _lock_election.end_place(p, 'expired', false) OR changed;
+	END LOOP;
+	RETURN changed;
+END $$;
+
+-- Whether the holders of a name, and its being closed, admit one more in this mode; places do not count.
+CREATE OR REPLACE FUNCTION _lock_election.admits(k int2, n text, m text, p int4) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	f record;
+BEGIN
+	SELECT count(*) AS all_holds, count(*) FILTER (WHERE x.mode IS NULL) AS closed, count(*) FILTER (WHERE x.mode = 'exclusive') AS exclusive
+		INTO f FROM _lock_election.hold x WHERE x.kind = k AND x.name = n;
+	RETURN f.closed = 0 AND CASE m WHEN 'exclusive' THEN f.all_holds = 0 WHEN 'shared' THEN f.exclusive = 0 ELSE f.all_holds < p END;
+END $$;
+
+-- The slot of one more holder.
+CREATE OR REPLACE FUNCTION _lock_election.free_slot(k int2, n text, m text) RETURNS int4 LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN CASE m WHEN 'exclusive' THEN 0
+		WHEN 'shared' THEN (SELECT coalesce(max(x.slot), -1) + 1 FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot >= 0)
+		ELSE (SELECT min(s) FROM generate_series(0, (SELECT count(*)::int4 FROM _lock_election.hold x WHERE x.kind = k AND x.name = n)) AS s
+			WHERE NOT EXISTS (SELECT FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = s)) END;
+END $$;
+
+-- Whether a place for several names can be granted: it is first in all their queues, and all of them admit it.
+CREATE OR REPLACE FUNCTION _lock_election.can_be_granted(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	n text;
+BEGIN
+	IF p.members IS NULL THEN RETURN _lock_election.admits(p.kind, p.name, p.mode, p.permits); END IF;
+	IF NOT _lock_election.enter(p.kind, p.members, '0') THEN RETURN false; END IF;
+	FOREACH n IN ARRAY p.members LOOP
+		IF n <> p.name THEN PERFORM _lock_election.sweep(p.kind, n); END IF;
+		IF EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.name = n AND x.token < p.token)
+			OR NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.name = n AND x.token = p.token)
+			OR NOT _lock_election.admits(p.kind, n, p.mode, p.permits) THEN
+			RETURN false;
+		END IF;
+	END LOOP;
+	RETURN true;
+END $$;
+
+-- A place becomes a hold, or several.
+CREATE OR REPLACE FUNCTION _lock_election.grant_place(p _lock_election.place) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	names text[] := coalesce(p.members, ARRAY[p.name]);
+	number int8 := _lock_election.current_life();
+	h _lock_election.hold;
+BEGIN
+	DELETE FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names);
+	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, permits, members, since, changed, pid, application, client)
+		SELECT p.kind, n, _lock_election.free_slot(p.kind, n, p.mode), p.token, p.mode, p.lease, p.ttl, CASE WHEN p.lease IS NULL THEN clock_timestamp() + p.ttl END, number,
+			p.role, p.owner, p.value, p.permits, p.members, clock_timestamp(), pg_current_xact_id()::text::int8, p.pid, p.application, p.client FROM unnest(names) AS x(n);
+	IF p.members IS NOT NULL THEN
+		UPDATE _lock_election.lease l SET expires_at = clock_timestamp() + l.ttl, life = number WHERE l.id = p.lease AND NOT l.named;
+	END IF;
+	IF p.kind = 2 THEN
+		SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = p.name AND x.slot = 0;
+		PERFORM _lock_election.note(h, 'elected');
+	END IF;
+	PERFORM _lock_election.announce(p);
+	-- lease_sync() makes it durable
+	PERFORM set_config('lock_election.granted', 'yes', true);
+END $$;
+
+-- Grants places, in their order, as far as they can be.  True: some were.
+CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	p _lock_election.place;
+	changed boolean := false;
+BEGIN
+	FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.kind = k AND x.name = n ORDER BY x.token LOOP
+		IF _lock_election.place_is_over(p) THEN
+			EXIT WHEN NOT _lock_election.end_place(p, 'expired', false);
+		ELSE
+			EXIT WHEN NOT _lock_election.can_be_granted(p);
+			PERFORM _lock_election.grant_place(p);
+		END IF;
+		changed := true;
+	END LOOP;
+	RETURN changed;
+END $$;
+
+-- Both, for some names: what has to be done whenever somebody comes to them.
+CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[]) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	n text;
+	changed boolean := false;
+BEGIN
+	FOREACH n IN ARRAY names LOOP
+		changed := _lock_election.sweep(k, n) OR changed;
+		changed := _lock_election.serve(k, n) OR changed;
+	END LOOP;
+	RETURN changed;
+END $$;
+
+-- Looks at names without waiting for anybody: those whose section is busy are somebody else's work.
+CREATE OR REPLACE FUNCTION _lock_election.look_at(k int2, names text[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	n text;
+BEGIN
+	FOREACH n IN ARRAY names LOOP
+		IF pg_try_advisory_xact_lock(hashtextextended(n, 4802 + k)) THEN PERFORM _lock_election.settle(k, ARRAY[n]); END IF;
+	END LOOP;
+END $$;

@@ -1,0 +1,295 @@
+-- --- requests: acquire and enqueue --------------------------------------------------------------------------------------
+--
+-- A request is for one name, or for several together; it is granted at once, takes a place in the queue, or is refused.
+
+-- An attempt, or a place, of these kinds; the arguments are checked.
+DO $$
+BEGIN
+	IF pg_catalog.to_regtype('_lock_election.request') IS NULL THEN
+		CREATE TYPE _lock_election.request AS (
+			kind pg_catalog.int2, names pg_catalog.text[], mode pg_catalog.text, permits pg_catalog.int4, ttl pg_catalog.interval,
+			owner pg_catalog.text, lease pg_catalog.int8, value pg_catalog.text,
+			-- as a place; its grant is announced on the channel of its lease; by this call of lease_sync()
+			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8,
+			-- who waits without a place: a number of the moment when it came, else NULL
+			ticket pg_catalog.int8, role pg_catalog.oid);
+	END IF;
+END $$;
+
+-- Refuses a lease that has ended or is another role's.  The row stays as long as this transaction.
+CREATE OR REPLACE FUNCTION _lock_election.check_lease(number int8, role oid) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	l record;
+BEGIN
+	SELECT x.role, _lock_election.ends(x.expires_at, x.life, x.ttl) AS at INTO l FROM _lock_election.lease x WHERE x.id = number AND x.named FOR KEY SHARE SKIP LOCKED;
+	IF NOT FOUND OR l.at <= clock_timestamp() THEN
+		PERFORM _lock_election.fail('LE001', format('lease %s does not exist, or has ended', number));
+	END IF;
+	IF l.role <> role THEN PERFORM _lock_election.fail('42501', format('lease %s belongs to another role', number)); END IF;
+END $$;
+
+-- Refuses a name that is used in another way.
+CREATE OR REPLACE FUNCTION _lock_election.check_use(r _lock_election.request, n text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	used record;
+BEGIN
+	SELECT x.mode, x.permits INTO used FROM (
+		(SELECT h.mode, h.permits FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = n AND h.mode IS NOT NULL LIMIT 1)
+		UNION ALL (SELECT p.mode, p.permits FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n LIMIT 1)) x LIMIT 1;
+	IF NOT FOUND THEN RETURN; END IF;
+	IF (used.mode = 'permit') <> (r.mode = 'permit') THEN
+		PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name is used for a lock or for permits, not for both at a time.');
+	END IF;
+	IF r.mode = 'permit' AND used.permits <> r.permits THEN
+		PERFORM _lock_election.fail('22023', format('"%s" is in use with %s permits, not %s', n, used.permits, r.permits), '',
+			'All users of a name state the same number; set_permits() changes it while the name is in use.');
+	END IF;
+END $$;
+
+-- The hold of a name that the request is one more hold of: of the same named owner; if it names none, of the same lease;
+-- if neither, of this very transaction.
+CREATE OR REPLACE FUNCTION _lock_election.own_hold(r _lock_election.request, n text) RETURNS _lock_election.hold LANGUAGE plpgsql AS $$
+DECLARE
+	h _lock_election.hold;
+BEGIN
+	IF r.mode = 'permit' THEN RETURN NULL; END IF;
+	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL AND NOT x.evicted AND x.role = r.role
+		AND CASE WHEN r.owner IS NOT NULL THEN x.owner = r.owner
+			WHEN r.lease IS NOT NULL THEN x.lease = r.lease AND x.owner IS NULL
+			ELSE x.owner IS NULL AND x.changed = pg_current_xact_id()::text::int8 END
+		ORDER BY x.slot LIMIT 1;
+	RETURN h;
+END $$;
+
+-- One more hold: on a lease it is the same hold, else it is counted, and its time is no shorter.
+CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF r.mode = 'exclusive' AND h.mode = 'shared' THEN
+		PERFORM _lock_election.fail('22023', format('lock "%s" is held in mode shared by the same owner, which asks for exclusive', h.name), '',
+			'Release it first, or acquire it in mode exclusive from the start.');
+	END IF;
+	IF r.lease IS DISTINCT FROM (SELECT l.id FROM _lock_election.lease l WHERE l.id = h.lease AND l.named) THEN
+		PERFORM _lock_election.fail('22023', format('%s "%s" lives on another kind of lease', _lock_election.word(h.kind), h.name),
+			'It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.');
+	END IF;
+	IF r.lease IS NULL THEN
+		UPDATE _lock_election.hold x SET holds = x.holds + 1, life = CASE WHEN x.expires_at IS NULL THEN x.life ELSE _lock_election.current_life() END,
+			expires_at = CASE WHEN x.expires_at IS NOT NULL THEN greatest(_lock_election.ends(x.expires_at, x.life, x.ttl), clock_timestamp() + r.ttl) END
+			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot;
+		UPDATE _lock_election.lease l SET expires_at = greatest(l.expires_at, clock_timestamp() + r.ttl) WHERE l.id = h.lease AND NOT l.named;
+	END IF;
+	IF r.kind = 2 AND h.value IS DISTINCT FROM r.value THEN
+		UPDATE _lock_election.hold x SET value = r.value WHERE x.kind = 2 AND x.name = h.name AND x.slot = 0;
+		h.value := r.value;
+		PERFORM _lock_election.note(h, 'proclaimed');
+	END IF;
+END $$;
+
+-- Refuses what is beyond a limit of the role or of the queue.
+CREATE OR REPLACE FUNCTION _lock_election.check_limits(r _lock_election.request, waits boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	c _lock_election.config;
+	n text;
+BEGIN
+	SELECT x.* INTO c FROM _lock_election.config x;
+	IF waits AND c.max_waiters_per_lock > 0 THEN
+		FOREACH n IN ARRAY r.names LOOP
+			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock THEN
+				PERFORM _lock_election.fail('53400', format('too many requests wait for %s "%s"', _lock_election.word(r.kind), n), '',
+					format('See lock_election.max_waiters_per_lock (%s).', c.max_waiters_per_lock));
+			END IF;
+		END LOOP;
+	END IF;
+	IF c.max_locks_per_role > 0 AND (SELECT count(*) FROM _lock_election.hold h WHERE h.role = r.role) + (SELECT count(*) FROM _lock_election.place p WHERE p.role = r.role)
+		+ cardinality(r.names) > c.max_locks_per_role THEN
+		PERFORM _lock_election.fail('53400', format('role "%s" has too many locks in this database', pg_get_userbyid(r.role)), '',
+			format('See lock_election.max_locks_per_role (%s).', c.max_locks_per_role));
+	END IF;
+END $$;
+
+-- Decides a request, in the sections of its names, which are swept.  No token: it was refused.
+CREATE OR REPLACE FUNCTION _lock_election.decide(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql AS $$
+DECLARE
+	n text;
+	h _lock_election.hold;
+	again _lock_election.hold;
+	own int4 := 0;
+	free boolean := true;
+	behind boolean;
+	several boolean := cardinality(r.names) > 1;
+	number int8 := _lock_election.current_life();
+	on_lease int8 := r.lease;
+BEGIN
+	granted := false;
+
+	-- 1. is a name used in another way?
+	FOREACH n IN ARRAY r.names LOOP PERFORM _lock_election.check_use(r, n); END LOOP;
+
+	-- 2. the same request once more
+	IF r.place AND r.lease IS NOT NULL AND r.mode <> 'permit' THEN
+		SELECT x.token, true INTO token, granted FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.ended IS NULL AND NOT x.evicted
+			AND x.owner IS NOT DISTINCT FROM r.owner AND (NOT several OR x.members @> r.names AND r.names @> x.members) LIMIT 1;
+		IF NOT FOUND THEN
+			SELECT x.token, false INTO token, granted FROM _lock_election.place x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.mode = r.mode
+				AND x.owner IS NOT DISTINCT FROM r.owner AND x.value IS NOT DISTINCT FROM r.value
+				AND (several AND x.members @> r.names AND r.names @> x.members OR NOT several AND x.members IS NULL) LIMIT 1;
+		END IF;
+		IF token IS NOT NULL THEN
+			queue_position := CASE WHEN granted THEN 0 ELSE _lock_election.rank(r.kind, r.names, token) END;
+			RETURN;
+		END IF;
+	END IF;
+
+	-- 3. one more hold
+	IF NOT r.place THEN
+		FOREACH n IN ARRAY r.names LOOP
+			h := _lock_election.own_hold(r, n);
+			IF h.token IS NOT NULL THEN
+				IF several AND own > 0 AND again.token <> h.token THEN EXIT; END IF;
+				own := own + 1;
+				again := h;
+			END IF;
+		END LOOP;
+		IF own > 0 THEN
+			IF own < cardinality(r.names) THEN
+				PERFORM _lock_election.fail('22023', format('lock "%s" is held by the same owner already', again.name),
+					'Several locks are acquired at once under one token; this one has another.', 'Release it first, or acquire all of them together from the start.');
+			END IF;
+			FOREACH n IN ARRAY r.names LOOP PERFORM _lock_election.hold_again(r, _lock_election.own_hold(r, n)); END LOOP;
+			token := again.token;
+			granted := true;
+			queue_position := 0;
+			RETURN;
+		END IF;
+	END IF;
+
+	-- 4. is it free, and nobody before us?
+	FOREACH n IN ARRAY r.names LOOP
+		behind := EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n AND (r.ticket IS NULL OR p.token < r.ticket));
+		free := free AND NOT behind AND _lock_election.admits(r.kind, n, r.mode, r.permits);
+	END LOOP;
+	IF NOT free AND NOT r.place THEN RETURN; END IF;
+
+	-- 5. limits
+	PERFORM _lock_election.check_limits(r, NOT free);
+
+	-- 6. a hold, or a place
+	token := nextval('_lock_election.token');
+	granted := free;
+	IF several AND on_lease IS NULL THEN
+		on_lease := token;
+		INSERT INTO _lock_election.lease (id, ttl, expires_at, life, granted_in, role, named, owner)
+			VALUES (token, r.ttl, clock_timestamp() + r.ttl, number, number, r.role, false, r.owner);
+	END IF;
+	IF free THEN
+		FOREACH n IN ARRAY r.names LOOP
+			INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, permits, members, since, changed, told_call, pid, application, client)
+				VALUES (r.kind, n, _lock_election.free_slot(r.kind, n, r.mode), token, r.mode, on_lease, CASE WHEN r.lease IS NULL THEN r.ttl END,
+					CASE WHEN on_lease IS NULL THEN clock_timestamp() + r.ttl END, number, r.role, r.owner, r.value, r.permits,
+					CASE WHEN several THEN r.names END, clock_timestamp(), pg_current_xact_id()::text::int8, coalesce(r.call, 0), pg_backend_pid(),
+					current_setting('application_name'), inet_client_addr());
+		END LOOP;
+		IF r.kind = 2 THEN
+			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = r.names[1] AND x.slot = 0;
+			PERFORM _lock_election.note(h, 'elected');
+		END IF;
+		queue_position := 0;
+	ELSE
+		INSERT INTO _lock_election.place (kind, name, token, mode, lease, ttl, expires_at, life, role, owner, value, permits, members, of_lease, since, changed, told_call, pid, application, client)
+			SELECT r.kind, x.n, decide.token, r.mode, on_lease, CASE WHEN r.lease IS NULL THEN r.ttl END, CASE WHEN on_lease IS NULL THEN clock_timestamp() + r.ttl END, number, r.role,
+				r.owner, r.value, r.permits, CASE WHEN several THEN r.names END, r.of_lease, clock_timestamp(), pg_current_xact_id()::text::int8, coalesce(r.call, 0), pg_backend_pid(),
+				current_setting('application_name'), inet_client_addr() FROM unnest(r.names) AS x(n);
+		queue_position := _lock_election.rank(r.kind, r.names, token);
+	END IF;
+END $$;
+
+-- The place's position in the queue, of several names in the longest one.
+CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) RETURNS int8 LANGUAGE sql STABLE AS $$
+	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank FROM _lock_election.place p WHERE p.kind = k AND p.name = n.name AND p.token <= tok) r
+$$;
+
+-- One attempt at a request.  Where it is refused and has changed nothing, its sections are left at once.
+CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql AS $$
+DECLARE
+	changed boolean;
+BEGIN
+	IF r.lease IS NOT NULL THEN PERFORM _lock_election.check_lease(r.lease, r.role); END IF;
+	PERFORM _lock_election.current_life();
+	IF _lock_election.enter(r.kind, r.names, patience) THEN
+		changed := _lock_election.settle(r.kind, r.names);
+		SELECT d.token, d.granted, d.queue_position INTO token, granted, queue_position FROM _lock_election.decide(r) d;
+		IF token IS NOT NULL OR changed THEN RETURN; END IF;
+	END IF;
+	RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998';
+EXCEPTION WHEN SQLSTATE 'LE998' THEN
+	token := NULL;
+	granted := false;
+END $$;
+
+-- Whether an attempt is worth a section: nobody holds the name beside whom the request cannot, and nobody is before it.
+CREATE OR REPLACE FUNCTION _lock_election.looks_free(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	n text;
+BEGIN
+	FOREACH n IN ARRAY r.names LOOP
+		IF EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = n AND h.mode IS NOT NULL AND h.ended IS NULL AND 'exclusive' IN (h.mode, r.mode) AND 'permit' NOT IN (h.mode, r.mode)
+			AND NOT (h.role = r.role AND (h.owner = r.owner OR r.owner IS NULL)) AND NOT _lock_election.may_be_over(h)) THEN
+			RETURN false;
+		END IF;
+	END LOOP;
+	RETURN true;
+END $$;
+-- As hold_is_over(), without a lock.
+CREATE OR REPLACE FUNCTION _lock_election.may_be_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+	RETURN h.ended IS NOT NULL OR h.expires_at IS NOT NULL AND _lock_election.ends(h.expires_at, h.life, h.ttl) <= clock_timestamp()
+		OR h.lease IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = h.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp());
+END $$;
+
+-- How long a wait may last because of lock_timeout; NULL: without limit.
+CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUAGE sql STABLE AS $$
+	SELECT nullif(current_setting('lock_timeout')::interval, '0')
+$$;
+
+-- Acquires, waiting at most so long.  Who waits has no place: it tries again and again, and neither overtakes places that
+-- came before it, nor waits for those that came after.
+CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE
+	began timestamptz := clock_timestamp();
+	pause float8 := 0.002;
+	most interval;
+	token int8;
+BEGIN
+	PERFORM _lock_election.check_transaction();
+	LOOP
+		IF r.lease IS NOT NULL OR _lock_election.looks_free(r) THEN
+			SELECT a.token INTO token FROM _lock_election.attempt(r, least(coalesce(wait, '100 ms'), '100 ms') + '20 ms') a;
+			IF token IS NOT NULL THEN RETURN token; END IF;
+		END IF;
+		IF clock_timestamp() - began >= wait THEN RETURN NULL; END IF;
+		IF r.ticket IS NULL THEN
+			r.ticket := nextval('_lock_election.token');
+			most := _lock_election.lock_timeout();
+		END IF;
+		IF clock_timestamp() - began >= most THEN
+			PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout');
+		END IF;
+		PERFORM pg_sleep(least(pause, greatest(0, date_part('epoch', least(wait, most) - (clock_timestamp() - began)))));
+		pause := least(pause * 1.3, 0.1);
+	END LOOP;
+END $$;
+
+-- Takes a place, or is granted at once.
+CREATE OR REPLACE FUNCTION _lock_election.enqueue(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8, OUT channel text) LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM _lock_election.check_transaction();
+	r.place := true;
+	r.of_lease := coalesce(r.of_lease, false);
+	SELECT a.token, a.granted, a.queue_position INTO token, granted, queue_position
+		FROM _lock_election.attempt(r, least(coalesce(_lock_election.lock_timeout(), '1 s'), '1 s')) a;
+	IF token IS NULL THEN
+		PERFORM _lock_election.fail('55P03', format('could not enter the queue of %s "%s"', _lock_election.word(r.kind), r.names[1]),
+			'Another transaction that has come to this name has not ended yet.', 'Acquire and release outside of long transactions.');
+	END IF;
+	channel := _lock_election.channel(r.kind, r.names[1]);
+END $$;

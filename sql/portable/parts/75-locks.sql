@@ -1,0 +1,466 @@
+-- --- locks: the functions of locks, permits and places ------------------------------------------------------------------
+
+-- A request, with its arguments checked.
+CREATE OR REPLACE FUNCTION _lock_election.make(k int2, names text[], mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
+LANGUAGE plpgsql AS $$
+DECLARE
+	r _lock_election.request;
+BEGIN
+	IF mode = 'permit' THEN PERFORM _lock_election.check_permits(permits); ELSE PERFORM _lock_election.check_mode(mode); END IF;
+	IF k = 2 THEN PERFORM _lock_election.check_text('candidate', value, 4096); END IF;
+	IF owner IS NOT NULL THEN PERFORM _lock_election.check_text('owner', owner, 255); END IF;
+	r.kind := k;
+	r.names := names;
+	r.mode := mode;
+	r.permits := CASE WHEN mode = 'permit' THEN permits ELSE 0 END;
+	IF lease IS NULL THEN r.ttl := _lock_election.checked_ttl(ttl); END IF;
+	r.owner := owner;
+	r.lease := lease;
+	r.value := value;
+	r.place := false;
+	r.of_lease := false;
+	r.role := _lock_election.who();
+	RETURN r;
+END $$;
+
+-- For one name.
+CREATE OR REPLACE FUNCTION _lock_election.make_one(k int2, name text, mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
+LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM _lock_election.check_name(k, name);
+	RETURN _lock_election.make(k, ARRAY[name], mode, permits, ttl, owner, lease, value);
+END $$;
+
+-- An exclusive lock or a term that nobody has anything to do with, with a ttl of its own or on a lease that was looked at:
+-- the most frequent case by far, in three steps.  NULL: it is another case, or somebody has the lock.
+--
+--     1. A look without the section, so that a refused attempt does not keep it until the caller's COMMIT.
+--     2. The section.
+--     3. The row; the primary key refuses a second one.
+CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE
+	number int8;
+	length interval := make_interval(secs => date_part('epoch', ttl));
+BEGIN
+	SELECT l.life INTO number FROM _lock_election.life l, _lock_election.config c
+		WHERE l.born = l.xmin AND c.max_locks_per_role = 0 AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = k AND h.name = n);
+	IF NOT FOUND OR NOT pg_try_advisory_xact_lock(hashtextextended(n, 4802 + k)) THEN RETURN NULL; END IF;
+	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, told_call, pid, application, client)
+		SELECT k, n, 0, nextval('_lock_election.token'), 'exclusive', lease, length, clock_timestamp() + length, number,
+			to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END)), o, v,
+			clock_timestamp(), pg_current_xact_id()::text::int8, call, pg_backend_pid(), current_setting('application_name'), inet_client_addr()
+		WHERE NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = k AND h.name = n) AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = k AND p.name = n)
+		ON CONFLICT DO NOTHING RETURNING token INTO number;
+	RETURN number;
+END $$;
+
+CREATE OR REPLACE FUNCTION acquire_lock(name text, ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, mode text DEFAULT 'exclusive',
+	owner text DEFAULT NULL, lease bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	token int8;
+BEGIN
+	IF mode = 'exclusive' AND lease IS NULL AND octet_length(name) BETWEEN 1 AND 255 AND (owner IS NULL OR octet_length(owner) BETWEEN 1 AND 255)
+		AND ttl BETWEEN '100 ms' AND '1 hour' AND (wait IS NULL OR wait BETWEEN '0' AND '1000 days') AND current_setting('transaction_isolation') = 'read committed'
+		AND current_setting('transaction_read_only') = 'off' THEN
+		token := _lock_election.acquire_free(1::int2, name, ttl, owner, NULL, NULL, 0);
+		IF token IS NOT NULL THEN RETURN token; END IF;
+	END IF;
+	PERFORM _lock_election.check_mode(mode);
+	wait := _lock_election.checked_wait(wait);
+	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name, mode, 0, ttl, owner, lease, NULL), wait);
+END $$;
+
+CREATE OR REPLACE FUNCTION try_acquire_lock(name text, ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	token int8;
+BEGIN
+	IF mode = 'exclusive' AND lease IS NULL AND octet_length(name) BETWEEN 1 AND 255 AND (owner IS NULL OR octet_length(owner) BETWEEN 1 AND 255)
+		AND ttl BETWEEN '100 ms' AND '1 hour' AND current_setting('transaction_isolation') = 'read committed' AND current_setting('transaction_read_only') = 'off' THEN
+		token := _lock_election.acquire_free(1::int2, name, ttl, owner, NULL, NULL, 0);
+		IF token IS NOT NULL THEN RETURN token; END IF;
+	END IF;
+	PERFORM _lock_election.check_mode(mode);
+	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name, mode, 0, ttl, owner, lease, NULL), '0');
+END $$;
+
+CREATE OR REPLACE FUNCTION acquire_locks(names text[], ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, mode text DEFAULT 'exclusive',
+	owner text DEFAULT NULL, lease bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.check_names(names, 1), _lock_election.check_mode(mode);
+	wait := _lock_election.checked_wait(wait);
+	RETURN _lock_election.acquire(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL), wait);
+END $$;
+
+CREATE OR REPLACE FUNCTION acquire_permit(name text, permits integer, ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, owner text DEFAULT NULL, lease bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	wait := _lock_election.checked_wait(wait);
+	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name, 'permit', permits, ttl, owner, lease, NULL), wait);
+END $$;
+
+-- --- each for itself ---
+
+-- One request for each name, in the sections of all.
+CREATE OR REPLACE FUNCTION _lock_election.each(r _lock_election.request)
+RETURNS TABLE (name text, token int8, granted boolean, queue_position int8) LANGUAGE plpgsql AS $$
+DECLARE
+	names text[] := r.names;
+	n text;
+BEGIN
+	PERFORM _lock_election.check_transaction();
+	IF cardinality(names) = 0 THEN RETURN; END IF;
+	IF r.lease IS NOT NULL THEN PERFORM _lock_election.check_lease(r.lease, r.role); END IF;
+	IF r.place AND NOT _lock_election.enter(r.kind, names, '1 s') THEN
+		PERFORM _lock_election.fail('55P03', 'could not enter the queues of these names', 'Another transaction that has come to one of them has not ended yet.');
+	END IF;
+	FOREACH n IN ARRAY names LOOP
+		r.names := ARRAY[n];
+		IF r.place THEN
+			PERFORM _lock_election.settle(r.kind, r.names);
+			RETURN QUERY SELECT n, d.token, d.granted, d.queue_position FROM _lock_election.decide(r) d;
+		ELSE
+			RETURN QUERY SELECT n, a.token, a.granted, a.queue_position FROM _lock_election.attempt(r, '50 ms') a;
+		END IF;
+	END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION try_acquire_each(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
+RETURNS TABLE (name text, token bigint) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.check_names(names, 0), _lock_election.check_mode(mode);
+	RETURN QUERY SELECT e.name, e.token FROM _lock_election.each(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL)) e;
+END $$;
+
+CREATE OR REPLACE FUNCTION enqueue_each(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
+RETURNS TABLE (name text, token bigint, granted boolean, queue_position bigint, channel text)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	r _lock_election.request;
+BEGIN
+	PERFORM _lock_election.check_names(names, 0), _lock_election.check_mode(mode);
+	r := _lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL);
+	r.place := true;
+	RETURN QUERY SELECT e.name, e.token, e.granted, e.queue_position, _lock_election.channel(1::int2, e.name) FROM _lock_election.each(r) e;
+END $$;
+
+-- --- places ---
+
+CREATE OR REPLACE FUNCTION enqueue_lock(name text, ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
+	OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text)
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.check_mode(mode);
+	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name, mode, 0, ttl, owner, lease, NULL)) e;
+END $$;
+
+CREATE OR REPLACE FUNCTION enqueue_permit(name text, permits integer, ttl interval DEFAULT '30 s', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
+	OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text)
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name, 'permit', permits, ttl, owner, lease, NULL)) e;
+END $$;
+
+CREATE OR REPLACE FUNCTION enqueue_locks(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
+	OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text)
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.check_names(names, 1), _lock_election.check_mode(mode);
+	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL)) e;
+END $$;
+
+-- One look at a token: NULL, it is neither held nor queued; else whether it is held.  Starts its time again.
+CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	number int8 := _lock_election.current_life();
+	n text;
+	h _lock_election.hold;
+	p _lock_election.place;
+	held int4 := 0;
+BEGIN
+	PERFORM _lock_election.look_at(k, names);
+	FOREACH n IN ARRAY names LOOP
+		SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.ended IS NULL AND NOT x.evicted;
+		IF FOUND THEN
+			PERFORM _lock_election.check_role(k, n, h.role);
+			IF _lock_election.may_be_over(h) THEN RETURN NULL; END IF;
+			IF h.lease IS NULL THEN
+				UPDATE _lock_election.hold x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok;
+			END IF;
+			held := held + 1;
+		ELSE
+			SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
+			IF NOT FOUND THEN RETURN NULL; END IF;
+			PERFORM _lock_election.check_role(k, n, p.role);
+			IF p.lease IS NULL THEN
+				IF _lock_election.ends(p.expires_at, p.life, p.ttl) <= clock_timestamp() THEN RETURN NULL; END IF;
+				PERFORM FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok FOR NO KEY UPDATE SKIP LOCKED;
+				IF FOUND THEN
+					UPDATE _lock_election.place x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.token = tok;
+				END IF;
+			ELSIF NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) THEN
+				RETURN NULL;
+			END IF;
+		END IF;
+	END LOOP;
+	UPDATE _lock_election.lease l SET life = number, expires_at = clock_timestamp() + l.ttl WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
+		AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp();
+	RETURN held = cardinality(names);
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.await(k int2, names text[], tok int8, wait interval) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	began timestamptz := clock_timestamp();
+	pause float8 := 0.005;
+	most interval;
+	held boolean;
+BEGIN
+	PERFORM _lock_election.check_transaction(), _lock_election.check_token(k, tok);
+	wait := _lock_election.checked_wait(wait);
+	LOOP
+		held := _lock_election.look(k, names, tok);
+		IF held IS NULL THEN
+			PERFORM _lock_election.fail('LE001', format('%s %s neither holds %s "%s" nor waits for it any more', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok,
+				_lock_election.word(k), names[1]));
+		END IF;
+		IF held OR clock_timestamp() - began >= wait THEN RETURN held; END IF;
+		most := coalesce(most, _lock_election.lock_timeout());
+		IF clock_timestamp() - began >= most THEN PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout'); END IF;
+		PERFORM pg_sleep(least(pause, greatest(0, date_part('epoch', least(wait, most) - (clock_timestamp() - began)))));
+		pause := least(pause * 1.3, 0.1);
+	END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION await_lock(name text, token bigint, wait interval DEFAULT '0')
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.check_name(1::int2, name);
+	RETURN _lock_election.await(1::int2, ARRAY[name], token, wait);
+END $$;
+
+CREATE OR REPLACE FUNCTION await_locks(names text[], token bigint, wait interval DEFAULT '0')
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.check_names(names, 1);
+	RETURN _lock_election.await(1::int2, names, token, wait);
+END $$;
+
+-- --- renewals: of a hold's own row, or its lease's, and without a section ---
+
+CREATE OR REPLACE FUNCTION _lock_election.renew(k int2, n text, tok int8, new_ttl interval) RETURNS interval LANGUAGE plpgsql AS $$
+DECLARE
+	number int8;
+	h _lock_election.hold;
+	l record;
+	got interval;
+BEGIN
+	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok), _lock_election.check_transaction();
+	IF new_ttl IS NOT NULL THEN new_ttl := _lock_election.checked_ttl(new_ttl); END IF;
+
+	-- 1. whose it is
+	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok;
+	IF NOT FOUND THEN
+		SELECT p.role INTO h.role FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = tok;
+		IF NOT FOUND THEN RETURN NULL; END IF;
+		PERFORM _lock_election.check_role(k, n, h.role);
+		PERFORM _lock_election.fail('55000', format('%s %s still waits for %s "%s"', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok, _lock_election.word(k), n), '',
+			CASE k WHEN 1 THEN 'await_lock() keeps a place.' ELSE 'await_leadership() keeps a candidacy.' END);
+	END IF;
+	PERFORM _lock_election.check_role(k, n, h.role);
+	IF h.ended IS NOT NULL OR h.evicted THEN RETURN NULL; END IF;
+
+	-- 2. its row
+	number := _lock_election.current_life();
+	IF h.lease IS NULL THEN
+		UPDATE _lock_election.hold x SET ttl = coalesce(new_ttl, x.ttl), expires_at = clock_timestamp() + coalesce(new_ttl, x.ttl), life = number
+			WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok AND x.ended IS NULL AND NOT x.evicted
+				AND (x.life = number AND x.expires_at > clock_timestamp() OR _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp())
+			RETURNING x.ttl INTO got;
+		RETURN got;
+	END IF;
+
+	-- 3. its lease
+	SELECT x.named INTO l FROM _lock_election.lease x WHERE x.id = h.lease;
+	IF l.named AND new_ttl IS NOT NULL THEN
+		PERFORM _lock_election.fail('22023', format('%s "%s" hangs on a named lease', _lock_election.word(k), n), 'It has the ttl of that.', 'Call keep_alive().');
+	END IF;
+	RETURN _lock_election.keep(h.lease, new_ttl);
+END $$;
+
+CREATE OR REPLACE FUNCTION renew_lock(name text, token bigint, ttl interval DEFAULT NULL)
+RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN _lock_election.renew(1::int2, name, token, ttl);
+END $$;
+
+-- --- releases ---
+
+-- Gives back a hold or a place of this token.
+CREATE OR REPLACE FUNCTION _lock_election.release(k int2, n text, tok int8, hold_for interval, all_holds boolean, how text, of_lease int8) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	me oid := _lock_election.who();
+	h _lock_election.hold;
+	p _lock_election.place;
+	inside boolean;
+	until timestamptz := clock_timestamp() + '100 ms';
+	done boolean := false;
+BEGIN
+	inside := _lock_election.enter(k, ARRAY[n], '20 ms');
+	LOOP
+		-- 1. a hold
+		SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
+		IF FOUND THEN
+			PERFORM _lock_election.check_role(k, n, h.role);
+			IF _lock_election.may_be_over(h) THEN
+				IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); END IF;
+				RETURN false;
+			END IF;
+			IF h.holds > 1 AND NOT coalesce(all_holds, false) THEN
+				UPDATE _lock_election.hold x SET holds = x.holds - 1 WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok;
+				RETURN true;
+			END IF;
+			done := _lock_election.end_hold(h, how, h.lease = of_lease);
+			EXIT WHEN done;
+		ELSE
+			-- 2. a place
+			SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
+			IF NOT FOUND THEN RETURN false; END IF;
+			PERFORM _lock_election.check_role(k, n, p.role);
+			done := _lock_election.end_place(p, how, p.lease = of_lease);
+			EXIT WHEN done;
+		END IF;
+
+		-- 3. another transaction has its row: a renewal that is being made durable, or one that stands still
+		IF clock_timestamp() >= until THEN
+			PERFORM _lock_election.fail('55P03', format('could not release %s "%s"', _lock_election.word(k), n), 'Another transaction changes it, and has not ended yet.');
+		END IF;
+		PERFORM pg_sleep(0.002);
+	END LOOP;
+
+	-- 4. closed for a while
+	IF hold_for IS NOT NULL AND h.token IS NOT NULL AND h.since + hold_for > clock_timestamp() THEN
+		INSERT INTO _lock_election.hold (kind, name, slot, token, closed_until, since, changed, role, pid)
+			VALUES (k, n, -1, 0, h.since + hold_for, clock_timestamp(), pg_current_xact_id()::text::int8, me, pg_backend_pid())
+			ON CONFLICT (kind, name, slot) DO UPDATE SET closed_until = greatest(hold.closed_until, excluded.closed_until), role = excluded.role;
+	END IF;
+
+	-- 5. the next one; who cannot be served here is told to look, once this is committed
+	IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); ELSE PERFORM _lock_election.nudge(k, ARRAY[n]); END IF;
+	RETURN true;
+END $$;
+
+CREATE OR REPLACE FUNCTION release_lock(name text, token bigint, hold_for interval DEFAULT NULL, all_holds boolean DEFAULT false)
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	-- an exclusive lock with a ttl of its own, which nobody waits for: one row goes, unless it is fenced
+	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
+		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name, 4803)) THEN
+		DELETE FROM _lock_election.hold h USING _lock_election.life l WHERE l.born = l.xmin AND h.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.hold g
+				WHERE g.kind = 1 AND g.name = $1 AND g.slot = 0 AND g.token = $2 AND g.mode = 'exclusive' AND g.lease IS NULL AND g.holds = 1 AND g.ended IS NULL
+					AND g.expires_at > clock_timestamp()
+					AND g.role = to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END))
+				FOR UPDATE SKIP LOCKED))
+			AND h.life = l.life AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1);
+		IF FOUND THEN RETURN true; END IF;
+	END IF;
+	PERFORM _lock_election.check_name(1::int2, name);
+	hold_for := _lock_election.checked_hold_for(hold_for);
+	IF coalesce(token, 0) <= 0 THEN RETURN false; END IF;
+	PERFORM _lock_election.check_transaction();
+	RETURN _lock_election.release(1::int2, name, token, hold_for, all_holds, 'released', NULL);
+END $$;
+
+CREATE OR REPLACE FUNCTION release_lock(name text)
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	number int8;
+BEGIN
+	PERFORM _lock_election.check_name(1::int2, name), _lock_election.check_transaction();
+	SELECT h.token INTO number FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.pid = pg_backend_pid() AND h.ended IS NULL AND h.mode IS NOT NULL
+		AND h.since >= (SELECT a.backend_start FROM pg_stat_get_activity(pg_backend_pid()) a) ORDER BY h.token DESC LIMIT 1;
+	IF NOT FOUND THEN RETURN false; END IF;
+	RETURN _lock_election.release(1::int2, name, number, NULL, false, 'released', NULL);
+END $$;
+
+CREATE OR REPLACE FUNCTION release_locks(names text[], token bigint)
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	n text;
+	every boolean := true;
+BEGIN
+	PERFORM _lock_election.check_names(names, 1);
+	IF coalesce(token, 0) <= 0 THEN RETURN false; END IF;
+	PERFORM _lock_election.check_transaction();
+	PERFORM _lock_election.enter(1::int2, names, '20 ms');
+	-- a place leaves all queues at once
+	IF EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = names[1] AND p.token = $2) THEN
+		RETURN _lock_election.release(1::int2, names[1], token, NULL, false, 'released', NULL);
+	END IF;
+	FOREACH n IN ARRAY names LOOP every := _lock_election.release(1::int2, n, token, NULL, false, 'released', NULL) AND every; END LOOP;
+	RETURN every;
+END $$;
+
+CREATE OR REPLACE FUNCTION release_each(names text[], tokens bigint[])
+RETURNS TABLE (name text, released boolean) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.check_names(names, 0);
+	IF tokens IS NULL THEN PERFORM _lock_election.fail('22023', 'tokens must not be null'); END IF;
+	IF array_ndims(tokens) > 1 THEN PERFORM _lock_election.fail('22023', 'tokens must have one dimension only'); END IF;
+	IF cardinality(names) <> cardinality(tokens) THEN
+		PERFORM _lock_election.fail('22023', format('there are %s names and %s tokens', cardinality(names), cardinality(tokens)), 'Each name has a token, which may be null.');
+	END IF;
+	PERFORM _lock_election.check_transaction();
+	IF cardinality(names) > 0 THEN PERFORM _lock_election.enter(1::int2, names, '20 ms'); END IF;
+	FOR i IN 1 .. cardinality(names) LOOP
+		name := names[i];
+		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release(1::int2, names[i], tokens[i], NULL, false, 'released', NULL);
+		RETURN NEXT;
+	END LOOP;
+END $$;
+
+-- --- looks ---
+
+CREATE OR REPLACE FUNCTION _lock_election.held(k int2, n text, tok int8) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	h _lock_election.hold;
+BEGIN
+	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok);
+	IF current_setting('transaction_read_only') = 'off' OR pg_is_in_recovery() OR current_setting('transaction_isolation') <> 'read committed' THEN
+		PERFORM _lock_election.check_transaction();
+	END IF;
+	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
+	RETURN FOUND AND NOT _lock_election.may_be_over(h);
+END $$;
+
+CREATE OR REPLACE FUNCTION is_held(name text, token bigint)
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN _lock_election.held(1::int2, name, token);
+END $$;
+
+CREATE OR REPLACE FUNCTION set_permits(name text, permits integer)
+RETURNS integer LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	old int4;
+	r oid;
+BEGIN
+	PERFORM _lock_election.check_name(1::int2, name), _lock_election.check_permits(permits), _lock_election.check_transaction();
+	PERFORM _lock_election.current_life();
+	IF NOT _lock_election.enter(1::int2, ARRAY[name], '1 s') THEN
+		PERFORM _lock_election.fail('40001', format('the holders of "%s" have changed too often while their roles were read', name));
+	END IF;
+	PERFORM _lock_election.settle(1::int2, ARRAY[name]);
+	FOR r, old IN SELECT h.role, h.permits FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.mode = 'permit' LOOP
+		IF NOT _lock_election.is_mine(r, 'pg_signal_backend') THEN
+			PERFORM _lock_election.fail('42501', format('permission denied to change the permits of "%s"', name), '',
+				'Only members of all holders'' roles, or of pg_signal_backend, may.');
+		END IF;
+	END LOOP;
+	IF old IS NULL THEN RETURN NULL; END IF;
+	UPDATE _lock_election.hold h SET permits = $2 WHERE h.kind = 1 AND h.name = $1 AND h.mode = 'permit';
+	UPDATE _lock_election.place p SET permits = $2 WHERE p.kind = 1 AND p.name = $1 AND p.mode = 'permit';
+	PERFORM _lock_election.serve(1::int2, name);
+	RETURN old;
+END $$;

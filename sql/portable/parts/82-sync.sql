@@ -1,0 +1,321 @@
+-- --- sync: lease_sync(), for client libraries ---------------------------------------------------------------------------
+--
+-- In this order: the lease is renewed; the releases; the other items; the news.  docs/reference/lease-sync.md describes
+-- arguments and rows.  How the rules are kept:
+--
+--     renewal    A call without asks writes the lease's row and waits for no flush.  A call that asks for something has to
+--                be flushed with its grants, and would keep that row locked while it is: it locks the row FOR KEY SHARE
+--                only, renews nothing, and states what is left.  Where less than half of the ttl is left it renews too,
+--                so that a client that asks all the time keeps its lease.
+--     old calls  The newest call is kept in the lease's row by renewals, in table asked by calls that ask.  Calls that ask
+--                exclude each other by an advisory lock of the lease; a renewal that finds it taken tells no news.
+--     news       A number of news is the oldest transaction that was under way, and the call that has told it.  Told is
+--                what a transaction since that one has changed, but not what the client has got as a result.
+
+DO $$
+BEGIN
+	IF pg_catalog.to_regtype('_lock_election.told') IS NULL THEN
+		CREATE TYPE _lock_election.told AS (item pg_catalog.int4, event pg_catalog.text, kind pg_catalog.text, name pg_catalog.text, token pg_catalog.int8,
+			queue_position pg_catalog.int8, owner pg_catalog.text, reason pg_catalog.text, sqlstate pg_catalog.text, message pg_catalog.text, detail pg_catalog.text, hint pg_catalog.text);
+		-- An item; of several names one behind the other.
+		CREATE TYPE _lock_election.item AS (item pg_catalog.int4, action pg_catalog.text, names pg_catalog.text[], number pg_catalog.text, owner pg_catalog.text, value pg_catalog.text);
+	END IF;
+END $$;
+
+-- Reads the texts of the items.
+CREATE OR REPLACE FUNCTION _lock_election.read_items(texts text[]) RETURNS _lock_election.item[] LANGUAGE plpgsql AS $$
+DECLARE
+	n int4 := coalesce(cardinality(texts), 0);
+	items _lock_election.item[] := '{}';
+	i _lock_election.item;
+	last _lock_election.item;
+BEGIN
+	IF n % 6 <> 0 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('Each item has 6 texts; there are %s.', n)); END IF;
+	IF n / 6 > 1000 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('There are %s; at most 1000 names are possible.', n / 6)); END IF;
+	FOR at IN 0 .. n / 6 - 1 LOOP
+		IF texts[at * 6 + 2] IS NULL THEN PERFORM _lock_election.fail('22023', 'items cannot be read', 'An action must not be null.'); END IF;
+		IF texts[at * 6 + 1] IS NULL THEN PERFORM _lock_election.fail('22023', 'number of an item must not be null'); END IF;
+		i := ROW(texts[at * 6 + 1]::int8::int4, texts[at * 6 + 2], ARRAY[texts[at * 6 + 3]], texts[at * 6 + 4], texts[at * 6 + 5], texts[at * 6 + 6]);
+		IF i.action NOT IN ('release', 'resign', 'try_lock', 'try_shared', 'try_permit', 'try_candidate', 'enqueue_lock', 'enqueue_shared', 'enqueue_permit',
+			'enqueue_candidate', 'proclaim') THEN
+			PERFORM _lock_election.fail('22023', 'items cannot be read', format('There is no action "%s".', left(i.action, 64)));
+		END IF;
+		IF last.item = i.item THEN
+			IF last.action <> i.action OR i.action NOT IN ('try_lock', 'try_shared', 'enqueue_lock', 'enqueue_shared') THEN
+				PERFORM _lock_election.fail('22023', 'items cannot be read', format('Item %s is there twice.', i.item));
+			END IF;
+			last.names := last.names || i.names;
+			items[cardinality(items)] := last;
+		ELSE
+			items := items || i;
+			last := i;
+		END IF;
+	END LOOP;
+	IF cardinality(items) > 128 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', 'At most 128 are possible.'); END IF;
+	RETURN items;
+END $$;
+
+-- What may not be called by itself may not be asked for here either.
+CREATE OR REPLACE FUNCTION _lock_election.check_right(me oid, action text, several boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	f text := CASE action WHEN 'release' THEN 'release_lock' WHEN 'resign' THEN 'resign' WHEN 'proclaim' THEN 'proclaim' WHEN 'try_permit' THEN 'acquire_permit'
+		WHEN 'try_candidate' THEN 'campaign' WHEN 'enqueue_permit' THEN 'enqueue_permit' WHEN 'enqueue_candidate' THEN 'enqueue_candidate'
+		ELSE CASE WHEN action LIKE 'try%' THEN 'acquire_lock' ELSE 'enqueue_lock' END || CASE WHEN several THEN 's' ELSE '' END END;
+BEGIN
+	PERFORM FROM pg_proc p WHERE p.proname = f AND p.pronargs > 1 AND p.proowner = (SELECT d.nspowner FROM pg_namespace d WHERE d.nspname = '_lock_election')
+		AND NOT has_function_privilege(me, p.oid, 'EXECUTE');
+	IF FOUND THEN PERFORM _lock_election.fail('42501', 'permission denied for function ' || f, 'lease_sync() does for a role what the role may have done by itself.'); END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.item_number(number text, what text) RETURNS int8 LANGUAGE plpgsql AS $$
+BEGIN
+	IF number IS NULL THEN PERFORM _lock_election.fail('22023', what || ' must not be null'); END IF;
+	RETURN number::int8;
+END $$;
+
+-- Carries one item out.
+CREATE OR REPLACE FUNCTION _lock_election.sync_item(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql AS $$
+DECLARE
+	t _lock_election.told;
+	k int2 := CASE WHEN i.action IN ('resign', 'proclaim', 'try_candidate', 'enqueue_candidate') THEN 2 ELSE 1 END;
+	r _lock_election.request;
+	h _lock_election.hold;
+	number int8;
+	hold_for interval;
+BEGIN
+	t.item := i.item;
+	t.kind := _lock_election.word(k);
+	t.name := i.names[1];
+	PERFORM _lock_election.check_right(me, i.action, cardinality(i.names) > 1);
+
+	-- 1. releases and proclaims
+	IF i.action IN ('release', 'resign') THEN
+		PERFORM _lock_election.check_name(k, t.name);
+		IF i.action = 'release' THEN hold_for := _lock_election.checked_hold_for(i.value::interval); END IF;
+		number := _lock_election.item_number(i.number, CASE k WHEN 1 THEN 'token' ELSE 'term' END);
+		t.event := CASE WHEN number > 0 AND _lock_election.release(k, t.name, number, hold_for, true, CASE k WHEN 1 THEN 'released' ELSE 'resigned' END, of_lease)
+			THEN 'released' ELSE 'not_held' END;
+		RETURN t;
+	END IF;
+	IF i.action = 'proclaim' THEN
+		t.event := CASE WHEN _lock_election.proclaim(t.name, _lock_election.item_number(i.number, 'term'), i.value) THEN 'proclaimed' ELSE 'not_held' END;
+		RETURN t;
+	END IF;
+
+	-- 2. requests
+	IF cardinality(i.names) > 1 THEN PERFORM _lock_election.check_names(i.names, 1); ELSE PERFORM _lock_election.check_name(k, t.name); END IF;
+	r := _lock_election.make(k, i.names, CASE WHEN i.action LIKE '%permit' THEN 'permit' WHEN i.action LIKE '%shared' THEN 'shared' ELSE 'exclusive' END,
+		CASE WHEN i.action LIKE '%permit' THEN _lock_election.item_number(i.number, 'permits') END, NULL, i.owner, of_lease, i.value);
+	r.place := i.action LIKE 'enqueue%';
+	r.of_lease := true;
+	r.call := call;
+	t.owner := i.owner;
+	IF cardinality(i.names) = 1 AND r.mode = 'exclusive' THEN
+		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, CASE k WHEN 2 THEN i.value END, of_lease, call);
+		IF t.token IS NOT NULL THEN
+			t.event := 'granted';
+			IF k = 2 THEN
+				SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = t.name AND x.slot = 0;
+				PERFORM _lock_election.note(h, 'elected');
+			END IF;
+			RETURN t;
+		END IF;
+	END IF;
+	IF k = 1 THEN r.value := NULL; END IF;
+	IF NOT _lock_election.enter(k, r.names, '200 ms') THEN
+		IF r.place THEN
+			PERFORM _lock_election.fail('55P03', format('could not enter the queue of %s "%s"', t.kind, t.name), 'Another transaction that has come to this name has not ended yet.');
+		END IF;
+		t.event := 'not_granted';
+		RETURN t;
+	END IF;
+	PERFORM _lock_election.settle(k, r.names);
+	SELECT d.token, CASE WHEN d.token IS NULL THEN 'not_granted' WHEN d.granted THEN 'granted' ELSE 'queued' END, nullif(d.queue_position, 0)
+		INTO t.token, t.event, t.queue_position FROM _lock_election.decide(r) d;
+	RETURN t;
+END $$;
+
+-- The same, with an error as its row: wrong data, a right, a limit, a state.
+CREATE OR REPLACE FUNCTION _lock_election.sync_item_alone(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql AS $$
+DECLARE
+	t _lock_election.told;
+BEGIN
+	RETURN _lock_election.sync_item(i, of_lease, call, me);
+EXCEPTION WHEN OTHERS THEN
+	IF NOT (SQLSTATE ~ '^(22|42|534|55|LE)') THEN RAISE; END IF;
+	GET STACKED DIAGNOSTICS t.sqlstate = RETURNED_SQLSTATE, t.message = MESSAGE_TEXT, t.detail = PG_EXCEPTION_DETAIL, t.hint = PG_EXCEPTION_HINT;
+	t.item := i.item;
+	t.event := 'error';
+	t.name := i.names[1];
+	t.detail := nullif(t.detail, '');
+	t.hint := nullif(t.hint, '');
+	RETURN t;
+END $$;
+
+-- All items, releases first: together, or, where one of them is an error, each for itself.
+CREATE OR REPLACE FUNCTION _lock_election.sync_items(items _lock_election.item[], of_lease int8, call int8) RETURNS _lock_election.told[] LANGUAGE plpgsql AS $$
+DECLARE
+	me oid := _lock_election.who();
+	results _lock_election.told[];
+	i _lock_election.item;
+BEGIN
+	BEGIN
+		FOREACH i IN ARRAY items LOOP
+			IF i.action IN ('release', 'resign') THEN results := results || _lock_election.sync_item(i, of_lease, call, me); END IF;
+		END LOOP;
+		FOREACH i IN ARRAY items LOOP
+			IF i.action NOT IN ('release', 'resign') THEN results := results || _lock_election.sync_item(i, of_lease, call, me); END IF;
+		END LOOP;
+		RETURN results;
+	EXCEPTION WHEN OTHERS THEN
+		IF NOT (SQLSTATE ~ '^(22|42|534|55|LE)') THEN RAISE; END IF;
+	END;
+	results := NULL;
+	FOREACH i IN ARRAY items LOOP
+		IF i.action IN ('release', 'resign') THEN results := results || _lock_election.sync_item_alone(i, of_lease, call, me); END IF;
+	END LOOP;
+	FOREACH i IN ARRAY items LOOP
+		IF i.action NOT IN ('release', 'resign') THEN results := results || _lock_election.sync_item_alone(i, of_lease, call, me); END IF;
+	END LOOP;
+	RETURN results;
+END $$;
+
+CREATE OR REPLACE FUNCTION lease_sync(lease bigint, call bigint, seen_incarnation bigint DEFAULT NULL, seen_news bigint DEFAULT NULL, items text[] DEFAULT NULL,
+	wait interval DEFAULT '1 s')
+RETURNS TABLE (item integer, event text, kind text, name text, token bigint, queue_position bigint, owner text, reason text, sqlstate text, message text, detail text,
+	hint text, validity interval, incarnation bigint, news bigint, complete boolean, channel text)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+	asked _lock_election.item[] := '{}';
+	asks boolean := false;
+	lasting boolean := false;    -- something of this call has to be durable
+	before_call int8;
+	l _lock_election.lease;
+	number int8;
+	at timestamptz;
+	results _lock_election.told[];
+	told boolean;
+	seen_xact int8;
+	seen_call int8;
+	snapshot int8;
+	all_news boolean;
+	applied boolean := true;
+BEGIN
+	-- 1. the transaction, the arguments
+	IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+		PERFORM _lock_election.fail('25001', 'lease_sync() cannot run inside a transaction block');
+	END IF;
+	PERFORM _lock_election.check_transaction();
+	IF $2 IS NULL THEN PERFORM _lock_election.fail('22023', 'call must not be null'); END IF;
+	IF $1 IS NULL THEN PERFORM _lock_election.fail('22023', 'lease must not be null'); END IF;
+	PERFORM _lock_election.checked_wait($6);
+	IF $5 IS NOT NULL AND $5 <> '{}' THEN
+		asked := _lock_election.read_items($5);
+		SELECT bool_or(i.action NOT IN ('release', 'resign') OR i.value IS NOT NULL), bool_or(i.value IS NOT NULL) INTO asks, lasting FROM unnest(asked) i;
+	END IF;
+	IF $6 IS NULL THEN
+		IF cardinality(asked) = 0 OR EXISTS (SELECT FROM unnest(asked) i WHERE i.action NOT IN ('release', 'resign')) THEN
+			PERFORM _lock_election.fail('22023', 'wait must not be null', 'Only releases need not be waited for.');
+		END IF;
+	END IF;
+
+	-- 2. the lease
+	SELECT x.* INTO l FROM _lock_election.lease x WHERE x.id = $1 AND x.named;
+	IF FOUND AND l.role <> _lock_election.who() THEN PERFORM _lock_election.fail('42501', format('lease %s belongs to another role', $1)); END IF;
+	before_call := l.call;
+	number := (SELECT y.life FROM _lock_election.life y WHERE y.born = y.xmin);
+	IF number IS NULL THEN number := _lock_election.begin_life('100 ms'); END IF;
+	at := _lock_election.ends(l.expires_at, l.life, l.ttl);
+	IF l.id IS NULL OR at <= clock_timestamp() THEN
+		RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL,
+			coalesce((SELECT x.reason FROM _lock_election.loss x WHERE x.lease = $1 AND x.token = $1), 'expired'),
+			NULL, NULL, NULL, NULL, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL;
+		RETURN;
+	END IF;
+	lasting := lasting OR l.life IS DISTINCT FROM number OR cardinality(asked) > 0 AND l.ttl > '5 min';
+
+	-- 3. its renewal
+	IF asks THEN
+		told := false;
+		FOR i IN 1 .. 1000 LOOP
+			told := pg_try_advisory_xact_lock(hashtextextended('lease ' || $1, 4801));
+			EXIT WHEN told OR clock_timestamp() > statement_timestamp() + least($6, '1 s');
+			PERFORM pg_sleep(0.001);
+		END LOOP;
+		IF NOT told THEN PERFORM _lock_election.fail('55P03', format('another call of lease %s is under way', $1)); END IF;
+		SELECT x.* INTO l FROM _lock_election.lease x WHERE x.id = $1 FOR KEY SHARE;
+		IF NOT FOUND THEN
+			RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL, 'revoked', NULL, NULL, NULL, NULL, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL;
+			RETURN;
+		END IF;
+		before_call := l.call;
+		IF at - clock_timestamp() < l.ttl / 2 OR l.life IS DISTINCT FROM number THEN
+			validity := _lock_election.keep($1, NULL);
+		ELSE
+			validity := at - clock_timestamp();
+		END IF;
+		UPDATE _lock_election.asked a SET call = $2 WHERE a.lease = $1 AND a.call < $2;
+		applied := FOUND AND before_call < $2;
+		lasting := true;
+	ELSIF $6 IS NOT NULL THEN
+		validity := NULL;
+		UPDATE _lock_election.lease x SET expires_at = clock_timestamp() + x.ttl, life = coalesce(number, x.life), call = greatest(x.call, $2)
+			WHERE x.id = $1 AND (x.life = number AND x.expires_at > clock_timestamp() OR _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp())
+			RETURNING x.ttl INTO validity;
+		IF validity IS NULL THEN
+			RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL, 'expired', NULL, NULL, NULL, NULL, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL;
+			RETURN;
+		END IF;
+		applied := before_call < $2;
+		told := pg_try_advisory_xact_lock(hashtextextended('lease ' || $1, 4801));
+	END IF;
+	applied := applied AND ($3 = number OR $3 IS NULL AND l.granted_in = number OR $6 IS NULL);
+
+	-- 4. the items
+	IF applied AND cardinality(asked) > 0 THEN
+		results := _lock_election.sync_items(asked, $1, $2);
+	END IF;
+
+	-- 5. the news
+	IF told AND number IS NOT NULL THEN
+		snapshot := pg_snapshot_xmin(pg_current_snapshot())::text::int8;
+		PERFORM _lock_election.look_for($1);
+		incarnation := number;
+		news := (snapshot << 22) | ($2 & 4194303);
+		seen_xact := $4 >> 22;
+		seen_call := $2 - (($2 - $4) & 4194303);
+		all_news := $3 IS DISTINCT FROM number OR $4 IS NULL OR (SELECT count(*) FROM _lock_election.loss x WHERE x.lease = $1 AND x.changed >= seen_xact) >= 16;
+		complete := all_news;
+	ELSIF $6 IS NOT NULL THEN
+		incarnation := $3;
+		news := $4;
+	END IF;
+
+	-- 6. rows
+	event := 'lease';
+	IF $6 IS NOT NULL AND _lock_election.notifies('waiters') THEN channel := _lock_election.lease_channel($1); END IF;
+	RETURN NEXT;
+	IF results IS NOT NULL THEN
+		RETURN QUERY SELECT r.*, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL::text FROM unnest(results) r
+			ORDER BY (SELECT min(o) FROM unnest(asked) WITH ORDINALITY AS a(item, action, names, number, owner, value, o) WHERE a.item = r.item);
+	END IF;
+	IF all_news IS NOT NULL THEN
+		RETURN QUERY SELECT NULL::int4, CASE WHEN h.evicted THEN 'evicted' ELSE 'granted' END, _lock_election.word(h.kind), h.name, h.token, NULL::int8, h.owner, NULL, NULL, NULL, NULL, NULL,
+				NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL
+			FROM _lock_election.hold h WHERE h.lease = $1 AND h.mode IS NOT NULL AND h.ended IS NULL
+				AND (all_news OR h.changed >= seen_xact AND (h.told_call = 0 OR h.told_call > seen_call)) AND (h.told_call <> $2 OR h.changed <> coalesce(pg_current_xact_id_if_assigned()::text::int8, 0))
+			UNION ALL SELECT NULL, 'queued', _lock_election.word(p.kind), p.name, p.token, _lock_election.rank(p.kind, ARRAY[p.name], p.token), p.owner, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+			FROM _lock_election.place p WHERE p.lease = $1
+				AND (all_news OR p.changed >= seen_xact AND (p.told_call = 0 OR p.told_call > seen_call)) AND (p.told_call <> $2 OR p.changed <> coalesce(pg_current_xact_id_if_assigned()::text::int8, 0))
+			UNION ALL SELECT NULL, 'lost', NULL, NULL, x.token, NULL, NULL, x.reason, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+			FROM _lock_election.loss x WHERE x.lease = $1 AND (all_news OR x.changed >= seen_xact)
+			ORDER BY 5;
+	END IF;
+
+	-- 7. nobody waits for the disk where nothing has to last; with a synchronous standby everybody waits for that
+	IF NOT lasting AND current_setting('lock_election.granted', true) IS DISTINCT FROM 'yes' AND current_setting('synchronous_standby_names') = ''
+		AND statement_timestamp() - transaction_timestamp() < interval '5 ms' THEN
+		PERFORM set_config('synchronous_commit', 'off', true);
+	END IF;
+END $$;

@@ -1,0 +1,213 @@
+-- --- fences, versions, advisory locks -----------------------------------------------------------------------------------
+
+-- A fence is a lock of the hold's row, FOR KEY SHARE, to the end of the (sub)transaction: nobody deletes the row before,
+-- and nobody is granted its slot.  Renewals are not in its way.  The row of table fence is for fence_guard().
+-- Where nothing can be written there is nothing to protect: a read-only transaction is only told whether the lock is held.
+CREATE OR REPLACE FUNCTION _lock_election.fence(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	h _lock_election.hold;
+	read_only boolean := current_setting('transaction_read_only') = 'on';
+BEGIN
+	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok);
+	IF pg_is_in_recovery() THEN PERFORM _lock_election.check_transaction(); END IF;
+	IF NOT read_only THEN
+		PERFORM FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL FOR KEY SHARE;
+	END IF;
+	-- after the row is locked: has nobody ended it, and does its lease live?
+	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
+	IF FOUND THEN PERFORM _lock_election.check_role(k, n, h.role); END IF;
+	IF h.token IS NULL OR _lock_election.may_be_over(h) THEN
+		IF current_setting('transaction_isolation') <> 'read committed' AND h.token IS NOT NULL THEN
+			PERFORM _lock_election.fail('40001', 'could not serialize access due to concurrent update', 'The time of the lock may have been renewed since this transaction began.');
+		END IF;
+		PERFORM _lock_election.fail('LE001', format('%s "%s" is not held by %s %s', _lock_election.word(k), n, CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok));
+	END IF;
+	IF NOT read_only THEN
+		INSERT INTO _lock_election.fence VALUES (k, pg_current_xact_id()::text::int8, tok, pg_backend_pid(), n);
+		DELETE FROM _lock_election.fence f WHERE f.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.fence g
+			WHERE g.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::int8 LIMIT 2 FOR UPDATE SKIP LOCKED));
+	END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION fence_lock(name text, token bigint)
+RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.fence(1::int2, name, token);
+END $$;
+
+CREATE OR REPLACE FUNCTION fence_leader(election text, term bigint)
+RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.fence(2::int2, election, term);
+END $$;
+
+CREATE OR REPLACE FUNCTION fence_guard()
+RETURNS trigger LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	word text := coalesce(TG_ARGV[1], 'lock');
+BEGIN
+	IF TG_WHEN <> 'BEFORE' THEN
+		PERFORM _lock_election.fail('39P01', format('trigger "%s" must be fired BEFORE: it calls fence_guard', TG_NAME));
+	END IF;
+	IF TG_NARGS NOT BETWEEN 1 AND 2 OR word NOT IN ('lock', 'election') THEN
+		PERFORM _lock_election.fail('22023', format('trigger "%s" must call fence_guard with one argument, the name of a lock, or with two, the name and "lock" or "election"', TG_NAME));
+	END IF;
+	IF octet_length(TG_ARGV[0]) NOT BETWEEN 1 AND 255 THEN
+		PERFORM _lock_election.fail('22023', format('trigger "%s" calls fence_guard with a name of %s bytes', TG_NAME, octet_length(TG_ARGV[0])), 'A name has 1 to 255 bytes.');
+	END IF;
+	-- rows of this very transaction: a rollback to a savepoint takes them back, and nobody else can have written them
+	IF NOT EXISTS (SELECT FROM _lock_election.fence f WHERE f.transaction = pg_current_xact_id_if_assigned()::text::int8 AND f.kind = CASE word WHEN 'lock' THEN 1 ELSE 2 END
+		AND f.name = TG_ARGV[0]) THEN
+		PERFORM _lock_election.fail('55000', format('cannot write to table "%s": this transaction has not fenced %s "%s"', TG_TABLE_NAME, word, TG_ARGV[0]), '',
+			format('Call %s in this transaction first.', CASE word WHEN 'election' THEN 'fence_leader(election, term)' ELSE 'fence_lock(name, token)' END));
+	END IF;
+	IF TG_LEVEL = 'STATEMENT' THEN RETURN NULL; END IF;
+	RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
+END $$;
+
+-- --- versions ---
+
+CREATE OR REPLACE FUNCTION compare_and_set(key text, expected_version bigint, value text)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	v record;
+	number int8;
+BEGIN
+	PERFORM _lock_election.check_text('key', key, 255);
+	IF octet_length(value) > 4096 THEN
+		PERFORM _lock_election.fail('22023', format('value is too long: %s bytes', octet_length(value)), 'It is a text of 0 to 4096 bytes.');
+	END IF;
+	IF expected_version IS NULL THEN PERFORM _lock_election.fail('22023', 'expected_version must not be null'); END IF;
+	IF expected_version < 0 THEN
+		PERFORM _lock_election.fail('22023', format('expected_version is out of range: %s', expected_version), 'It is a version, or 0 for a key that does not exist.');
+	END IF;
+	IF expected_version = 0 THEN
+		INSERT INTO _lock_election.versioned AS x (key, version, role, value) VALUES ($1, 1, pg_get_userbyid(_lock_election.who()), $3)
+			ON CONFLICT DO NOTHING RETURNING x.version INTO number;
+		RETURN number;
+	END IF;
+	SELECT x.version, x.role INTO v FROM _lock_election.versioned x WHERE x.key = $1 FOR UPDATE;
+	IF NOT FOUND THEN RETURN NULL; END IF;
+	IF NOT _lock_election.is_mine(to_regrole(quote_ident(v.role)), CASE WHEN to_regrole('pg_write_all_data') IS NOT NULL THEN 'pg_write_all_data' END) IS NOT DISTINCT FROM true THEN
+		PERFORM _lock_election.fail('42501', format('permission denied to set key "%s"', key), 'It belongs to another role.');
+	END IF;
+	IF v.version <> expected_version THEN RETURN NULL; END IF;
+	UPDATE _lock_election.versioned x SET version = x.version + 1, value = $3 WHERE x.key = $1 RETURNING x.version INTO number;
+	RETURN number;
+END $$;
+
+CREATE OR REPLACE FUNCTION read_versioned(key text, OUT value text, OUT version bigint)
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	v record;
+BEGIN
+	PERFORM _lock_election.check_text('key', key, 255);
+	SELECT x.version, x.role, x.value INTO v FROM _lock_election.versioned x WHERE x.key = $1;
+	version := 0;
+	IF NOT FOUND THEN RETURN; END IF;
+	IF NOT _lock_election.is_mine(to_regrole(quote_ident(v.role)), CASE WHEN to_regrole('pg_read_all_data') IS NOT NULL THEN 'pg_read_all_data' END) IS NOT DISTINCT FROM true THEN
+		PERFORM _lock_election.fail('42501', format('permission denied to read key "%s"', key), 'It belongs to another role.');
+	END IF;
+	version := v.version;
+	value := v.value;
+END $$;
+
+CREATE OR REPLACE FUNCTION version_guard()
+RETURNS trigger LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	col text := coalesce(TG_ARGV[0], 'version');
+	a record;
+	was int8;
+	now int8;
+BEGIN
+	IF TG_WHEN <> 'BEFORE' OR TG_LEVEL <> 'ROW' OR TG_OP <> 'UPDATE' THEN
+		PERFORM _lock_election.fail('39P01', format('trigger "%s" must be fired BEFORE UPDATE FOR EACH ROW: it calls version_guard', TG_NAME));
+	END IF;
+	IF TG_NARGS > 1 THEN
+		PERFORM _lock_election.fail('39P01', format('trigger "%s" must call version_guard with at most one argument, the name of a column', TG_NAME));
+	END IF;
+	SELECT x.atttypid, x.attgenerated INTO a FROM pg_attribute x WHERE x.attrelid = TG_RELID AND x.attname = col AND x.attnum > 0 AND NOT x.attisdropped;
+	IF NOT FOUND THEN
+		PERFORM _lock_election.fail('42703', format('column "%s" of table "%s" does not exist', col, TG_TABLE_NAME), format('Trigger "%s" calls version_guard with it.', TG_NAME));
+	END IF;
+	IF a.atttypid NOT IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype) THEN
+		PERFORM _lock_election.fail('42804', format('column "%s" of table "%s" cannot be a version', col, TG_TABLE_NAME), 'A version is a smallint, integer or bigint.');
+	END IF;
+	IF a.attgenerated <> '' THEN
+		PERFORM _lock_election.fail('428C9', format('column "%s" of table "%s" cannot be a version', col, TG_TABLE_NAME), 'It is a generated column.');
+	END IF;
+	was := (to_jsonb(OLD) ->> col)::int8;
+	now := (to_jsonb(NEW) ->> col)::int8;
+	IF was IS NULL OR now IS NULL THEN
+		PERFORM _lock_election.fail('22004', format('version "%s" of a row of table "%s" is null', col, TG_TABLE_NAME), '',
+			CASE WHEN now IS NULL THEN 'Set it to the version that was read.' ELSE 'Make the column NOT NULL DEFAULT 1.' END);
+	END IF;
+	IF was <> now THEN
+		PERFORM _lock_election.fail('40001', format('row of table "%s" was changed since it was read', TG_TABLE_NAME),
+			format('It has version %s, the update was made for %s.', was, now),
+			CASE WHEN now < was THEN 'Read the row again, and repeat the transaction.'
+				ELSE 'An update carries the version that was read; the trigger makes the next one of it.' END);
+	END IF;
+	IF now >= (CASE a.atttypid WHEN 'int2'::regtype THEN 32767 WHEN 'int4'::regtype THEN 2147483647 ELSE 9223372036854775807 END) THEN
+		PERFORM _lock_election.fail('22003', format('version "%s" is out of range', col));
+	END IF;
+	RETURN jsonb_populate_record(NEW, jsonb_build_object(col, now + 1));
+END $$;
+
+-- --- advisory locks ---
+
+CREATE OR REPLACE FUNCTION advisory_acquire(name text, wait interval DEFAULT NULL, shared boolean DEFAULT false, scope text DEFAULT 'session')
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	section int8;
+	ms int8;
+	before text := current_setting('lock_timeout');
+	standing boolean;
+BEGIN
+	PERFORM _lock_election.check_text('name', name, 255);
+	IF scope IS NULL THEN PERFORM _lock_election.fail('22023', 'scope must not be null'); END IF;
+	IF scope NOT IN ('session', 'transaction') THEN
+		PERFORM _lock_election.fail('22023', format('unknown scope "%s"', scope), 'A scope is "session" or "transaction".');
+	END IF;
+	IF shared IS NULL THEN PERFORM _lock_election.fail('22023', 'shared must not be null'); END IF;
+	wait := _lock_election.checked_wait(wait);
+	IF pg_is_in_recovery() THEN
+		PERFORM _lock_election.fail('25006', 'cannot use advisory locks during recovery', 'A lock of this standby would exclude nobody on the primary.', 'Connect to the primary.');
+	END IF;
+	section := hashtextextended(name, 4805);
+	standing := scope = 'session';
+
+	-- 1. at once
+	IF (CASE WHEN standing AND shared THEN pg_try_advisory_lock_shared(section) WHEN standing THEN pg_try_advisory_lock(section)
+		WHEN shared THEN pg_try_advisory_xact_lock_shared(section) ELSE pg_try_advisory_xact_lock(section) END) THEN
+		RETURN true;
+	END IF;
+	IF wait <= '0' THEN RETURN false; END IF;
+
+	-- 2. without a limit, or with a longer one than lock_timeout, which then ends the wait
+	ms := ceil(date_part('epoch', wait) * 1000);
+	IF wait IS NULL OR wait > '24 days' OR _lock_election.lock_timeout() <= wait THEN
+		PERFORM CASE WHEN standing AND shared THEN pg_advisory_lock_shared(section)::text WHEN standing THEN pg_advisory_lock(section)::text
+			WHEN shared THEN pg_advisory_xact_lock_shared(section)::text ELSE pg_advisory_xact_lock(section)::text END;
+		RETURN true;
+	END IF;
+
+	-- 3. with a limit of its own
+	BEGIN
+		PERFORM set_config('lock_timeout', ms || 'ms', true);
+		PERFORM CASE WHEN standing AND shared THEN pg_advisory_lock_shared(section)::text WHEN standing THEN pg_advisory_lock(section)::text
+			WHEN shared THEN pg_advisory_xact_lock_shared(section)::text ELSE pg_advisory_xact_lock(section)::text END;
+		PERFORM set_config('lock_timeout', before, true);
+		RETURN true;
+	EXCEPTION WHEN lock_not_available THEN
+		RETURN false;
+	END;
+END $$;
+
+CREATE OR REPLACE FUNCTION advisory_release(name text, shared boolean DEFAULT false)
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.check_text('name', name, 255);
+	IF shared IS NULL THEN PERFORM _lock_election.fail('22023', 'shared must not be null'); END IF;
+	RETURN CASE WHEN shared THEN pg_advisory_unlock_shared(hashtextextended(name, 4805)) ELSE pg_advisory_unlock(hashtextextended(name, 4805)) END;
+END $$;

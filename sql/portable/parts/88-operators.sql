@@ -1,0 +1,190 @@
+-- --- operators: evict, force, limits, reap ------------------------------------------------------------------------------
+
+-- Who may end another one's hold.
+CREATE OR REPLACE FUNCTION _lock_election.check_force(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	IF NOT _lock_election.is_mine(role, 'pg_signal_backend') THEN
+		PERFORM _lock_election.fail('42501', format('permission denied to end the holders of %s "%s"', _lock_election.word(k), n), '',
+			'Only members of the holder''s role, or of pg_signal_backend, may.');
+	END IF;
+END $$;
+
+-- An evicted hold has a time of its own from then on, that of its lease.
+CREATE OR REPLACE FUNCTION _lock_election.evict(k int2, n text) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE
+	h _lock_election.hold;
+	number int8;
+	counted int8 := 0;
+BEGIN
+	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction();
+	number := _lock_election.current_life();
+	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL AND NOT x.evicted LOOP
+		CONTINUE WHEN _lock_election.may_be_over(h);
+		PERFORM _lock_election.check_force(k, n, h.role);
+		-- a renewal that is under way is waited for: the time that its client will be told counts
+		PERFORM FROM _lock_election.lease l WHERE l.id = h.lease FOR SHARE;
+		UPDATE _lock_election.hold x SET evicted = true, changed = pg_current_xact_id()::text::int8, told_call = 0,
+				ttl = coalesce(x.ttl, (SELECT l.ttl FROM _lock_election.lease l WHERE l.id = x.lease)),
+				life = CASE WHEN x.lease IS NULL THEN x.life ELSE (SELECT l.life FROM _lock_election.lease l WHERE l.id = x.lease) END,
+				expires_at = CASE WHEN x.lease IS NULL THEN x.expires_at ELSE (SELECT l.expires_at FROM _lock_election.lease l WHERE l.id = x.lease) END
+			WHERE x.kind = k AND x.token = h.token AND x.name = ANY (CASE WHEN h.members IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = h.lease AND l.named)
+				THEN h.members ELSE ARRAY[n] END) AND x.ended IS NULL AND NOT x.evicted;
+		IF FOUND THEN
+			counted := counted + 1;
+			RAISE LOG 'lock_election: % "%" is evicted by role %, token %', _lock_election.word(k), n, _lock_election.who()::regrole, h.token;
+		END IF;
+	END LOOP;
+	RETURN counted;
+END $$;
+
+CREATE OR REPLACE FUNCTION evict_lock(name text)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN _lock_election.evict(1::int2, name);
+END $$;
+CREATE OR REPLACE FUNCTION evict_leader(election text)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN _lock_election.evict(2::int2, election);
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.force(k int2, n text) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE
+	h _lock_election.hold;
+	counted int8 := 0;
+	inside boolean;
+BEGIN
+	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction();
+	PERFORM _lock_election.current_life();
+	inside := _lock_election.enter(k, ARRAY[n], '200 ms');
+	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.ended IS NULL LOOP
+		PERFORM _lock_election.check_force(k, n, h.role);
+		IF h.mode IS NULL THEN
+			DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot;
+		ELSIF NOT _lock_election.may_be_over(h) AND _lock_election.end_hold(h, 'forced', false) THEN
+			counted := counted + 1;
+			RAISE LOG 'lock_election: % "%" is released by role %, token %', _lock_election.word(k), n, _lock_election.who()::regrole, h.token;
+		END IF;
+	END LOOP;
+	IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); ELSE PERFORM _lock_election.nudge(k, ARRAY[n]); END IF;
+	RETURN counted;
+END $$;
+
+CREATE OR REPLACE FUNCTION force_release_lock(name text)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN _lock_election.force(1::int2, name);
+END $$;
+CREATE OR REPLACE FUNCTION force_resign(election text)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN _lock_election.force(2::int2, election);
+END $$;
+
+CREATE OR REPLACE FUNCTION force_release_role(role regrole)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	number int8;
+	h _lock_election.hold;
+	p _lock_election.place;
+	names text[];
+	k int2;
+	counted int8 := 0;
+BEGIN
+	IF role IS NULL THEN PERFORM _lock_election.fail('22023', 'role must not be null'); END IF;
+	PERFORM _lock_election.check_transaction();
+	IF NOT _lock_election.is_mine(role, 'pg_signal_backend') THEN
+		PERFORM _lock_election.fail('42501', format('permission denied to release all that role %s has', role), '', 'Only members of the role, or of pg_signal_backend, may.');
+	END IF;
+	PERFORM _lock_election.current_life();
+	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP counted := counted + _lock_election.end_lease(number, 'forced'); END LOOP;
+	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
+		SELECT array_agg(DISTINCT x.name) INTO names FROM (SELECT y.name FROM _lock_election.hold y WHERE y.kind = k AND y.role = $1::oid
+			UNION SELECT y.name FROM _lock_election.place y WHERE y.kind = k AND y.role = $1::oid) x;
+		CONTINUE WHEN names IS NULL;
+		PERFORM _lock_election.enter(k, names, '200 ms');
+		FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.kind = k AND x.role = $1::oid LOOP
+			IF _lock_election.end_place(p, 'forced', false) THEN counted := counted + 1; END IF;
+		END LOOP;
+		FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.role = $1::oid AND x.ended IS NULL LOOP
+			IF h.mode IS NULL THEN
+				DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = h.name AND x.slot = h.slot;
+			ELSIF _lock_election.end_hold(h, 'forced', false) THEN
+				counted := counted + 1;
+			END IF;
+		END LOOP;
+		PERFORM _lock_election.nudge(k, names);
+		PERFORM _lock_election.look_at(k, names);
+	END LOOP;
+	RAISE LOG 'lock_election: all of role % is released by role %: %', role, _lock_election.who()::regrole, counted;
+	RETURN counted;
+END $$;
+
+CREATE OR REPLACE FUNCTION advance_revision(min bigint)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	lowest int8;
+BEGIN
+	IF min IS NULL THEN PERFORM _lock_election.fail('22023', 'min must not be null'); END IF;
+	IF min NOT BETWEEN 1 AND 9007199254740991 THEN
+		PERFORM _lock_election.fail('22023', format('min is out of range: %s', min), 'It is a number from 1 to 2^53 - 1.');
+	END IF;
+	PERFORM _lock_election.check_transaction();
+	PERFORM pg_advisory_xact_lock(hashtextextended('lock_election life', 4801));
+	lowest := (SELECT CASE WHEN t.is_called THEN t.last_value + 1 ELSE t.last_value END FROM _lock_election.token t);
+	IF min > lowest THEN
+		PERFORM setval('_lock_election.token', min, false);
+		lowest := min;
+	END IF;
+	-- a row, so that this transaction's commit is flushed with the number
+	UPDATE _lock_election.config c SET notify = c.notify;
+	PERFORM set_config('synchronous_commit', 'on', true);
+	RETURN lowest;
+END $$;
+
+-- Sets what the settings of the C edition do, for everybody; to be called by the role that has installed.
+CREATE OR REPLACE FUNCTION lock_election.configure(setting text, value text)
+RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	CASE setting
+		WHEN 'notify' THEN
+			IF value NOT IN ('all', 'waiters', 'elections', 'none') THEN PERFORM _lock_election.fail('22023', format('invalid value for notify: "%s"', value)); END IF;
+			UPDATE _lock_election.config SET notify = value;
+		WHEN 'max_ttl' THEN UPDATE _lock_election.config SET max_ttl = value::interval;
+		WHEN 'max_hold_for' THEN UPDATE _lock_election.config SET max_hold_for = value::interval;
+		WHEN 'history_retention' THEN UPDATE _lock_election.config SET history_retention = value::interval;
+		WHEN 'max_locks_per_role' THEN UPDATE _lock_election.config SET max_locks_per_role = value::int4;
+		WHEN 'max_waiters_per_lock' THEN UPDATE _lock_election.config SET max_waiters_per_lock = value::int4;
+		WHEN 'max_leases_per_role' THEN UPDATE _lock_election.config SET max_leases_per_role = value::int4;
+		ELSE PERFORM _lock_election.fail('0A000', format('the portable edition has no setting "%s"', setting));
+	END CASE;
+END $$;
+COMMENT ON FUNCTION lock_election.configure(text, text) IS
+'Only in the portable edition: changes a setting for everybody: notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role; 0 is no limit. For the role that has installed the functions, and whom it grants it to. Errors: 0A000 no such setting, 22023 a bad value.';
+
+-- Nobody has to call it: what is over is ended by whoever comes to the name.  It keeps tables small where names are used
+-- once, and tells observers in time of leaders that nobody waits to replace.
+CREATE OR REPLACE FUNCTION lock_election.reap(most int DEFAULT 1000)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	q record;
+	done int8 := 0;
+BEGIN
+	PERFORM _lock_election.check_transaction(), _lock_election.current_life();
+	FOR q IN SELECT x.kind, x.name FROM (
+			SELECT h.kind, h.name FROM _lock_election.hold h WHERE CASE WHEN h.mode IS NULL THEN h.closed_until <= clock_timestamp() ELSE _lock_election.may_be_over(h) END
+			UNION SELECT p.kind, p.name FROM _lock_election.place p WHERE CASE WHEN p.lease IS NULL THEN _lock_election.ends(p.expires_at, p.life, p.ttl) <= clock_timestamp()
+				ELSE NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) END) x LIMIT most LOOP
+		IF pg_try_advisory_xact_lock(hashtextextended(q.name, 4802 + q.kind)) AND _lock_election.settle(q.kind, ARRAY[q.name]) THEN done := done + 1; END IF;
+		-- places behind the first one that were left by their clients
+		DELETE FROM _lock_election.place p WHERE p.kind = q.kind AND p.name = q.name AND p.members IS NULL AND p.lease IS NOT NULL
+			AND NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease);
+	END LOOP;
+	done := done + _lock_election.drop_leases(most);
+	DELETE FROM _lock_election.loss x WHERE x.lease = x.token AND x.changed < pg_snapshot_xmin(pg_current_snapshot())::text::int8 - 1000000;
+	DELETE FROM _lock_election.fence f WHERE f.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::int8;
+	DELETE FROM _lock_election.history h USING _lock_election.config c WHERE c.history_retention > '0' AND h.changed_at < clock_timestamp() - c.history_retention;
+	RETURN done;
+END $$;
+COMMENT ON FUNCTION lock_election.reap(int) IS
+'Only in the portable edition: ends holds and places that are over, at most so many names, and removes leases and history that nobody needs any more; returns how many names and leases. Waits for nobody. For everyone; nobody has to call it.';
