@@ -4,6 +4,7 @@
 #
 #   PARTS="conformance python go java node kubernetes"    the conformance suite, the clients' own tests, and the pods of
 #                                   examples/kubernetes; "mutants": are faults noticed that are seeded into a client?
+#   ENGINE=portable                 the suite runs on the portable edition (sql/portable), not on the C extension
 #   CLIENTS="c python go java node"    whom the conformance suite tests, and the mutants are of
 #   SCENARIOS="cut or each"         which scenarios, as pytest's -k
 #   SEEDS="1 2"                     of the random runs; default: one new seed
@@ -231,7 +232,7 @@ suite=
 if has "$PARTS" conformance || has "$PARTS" mutants; then suite=1; fi
 if has "$PARTS" java || { [ -n "$suite" ] && has "$CLIENTS" java; }; then java_packages; fi
 if has "$PARTS" node || { [ -n "$suite" ] && has "$CLIENTS" node; }; then node_packages; fi
-LE_ENV+=(PARTS="$PARTS" CLIENTS="$CLIENTS" SCENARIOS="${SCENARIOS:-}" SEEDS="${SEEDS:-}" SHARE="${SHARE:-1}" RECORD="${RECORD:-}"
+LE_ENV+=(PARTS="$PARTS" CLIENTS="$CLIENTS" SCENARIOS="${SCENARIOS:-}" SEEDS="${SEEDS:-}" SHARE="${SHARE:-1}" ENGINE="${ENGINE:-c}" RECORD="${RECORD:-}"
 	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" MAVEN_FLAGS="${MAVEN_FLAGS:-}" TMPDIR="$LE_TMP/work")
 rc=0
 le_run clients/test.sh || rc=$?

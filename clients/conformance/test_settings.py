@@ -3,6 +3,7 @@
 import pytest
 
 from conftest import SEEDS, SHARE, clients_of
+from harness import edition
 from harness.agent import Failure
 
 # Names and values that not every encoding has.
@@ -35,6 +36,8 @@ b close s
 
 # A schema before pg_catalog, which has a function for each of the extension's, and functions and operators for some of
 # PostgreSQL's.
+OURS = (f"pronamespace = 'public'::regnamespace AND proowner = '{edition.INSTALLER}'::regrole" if edition.PORTABLE
+        else "extname = 'lock_election'")
 HOSTILE_SQL = [
     "CREATE SCHEMA hostile_{role:id}",
     "GRANT USAGE ON SCHEMA hostile_{role:id} TO PUBLIC",
@@ -47,7 +50,7 @@ BEGIN
         LEFT JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
         LEFT JOIN pg_extension e ON e.oid = d.refobjid
         WHERE prokind = 'f' AND provariadic = 0 AND NOT proretset AND prorettype <> 'trigger'::regtype
-            AND (extname = 'lock_election' OR pronamespace = 'pg_catalog'::regnamespace AND proname IN ('now',
+            AND (@OURS@ OR pronamespace = 'pg_catalog'::regnamespace AND proname IN ('now',
                 'pg_is_in_recovery', 'current_setting', 'set_config', 'clock_timestamp', 'pg_backend_pid',
                 'quote_ident', 'make_interval', 'date_part', 'extract', 'to_regproc', 'to_regclass',
                 'current_database'))
@@ -73,7 +76,7 @@ END $$
 """,
     "ALTER ROLE {role:id} SET search_path = hostile_{role:id}, pg_catalog, public",
 ]
-HOSTILE = "\n" + "\n".join(f'sql "{" ".join(sql.split())}"' for sql in HOSTILE_SQL)
+HOSTILE = "\n" + "\n".join(f'sql "{" ".join(sql.replace("@OURS@", OURS).split())}"' for sql in HOSTILE_SQL)
 
 # By what follows ALTER ROLE .. SET, or steps of their own.
 SETTINGS = {

@@ -59,10 +59,16 @@ func isTimeout(err error) bool {
 	return errors.As(err, &failed) && failed.Timeout()
 }
 
-// A connection asks this first, in one round trip.
+// A connection asks this first, in one round trip, with its process. The portable edition works in READ COMMITTED only: the
+// session's default becomes that, if the connection is the session's own, and not a pooler's.
 const learnSQL = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid()" +
-	" FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n" +
-	" ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') ON true"
+	" FROM (VALUES (0)) AS v(v) LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) COALESCE(" +
+	"(SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'lock_election')," +
+	" (SELECT CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %d" +
+	" AND pg_catalog.set_config('default_transaction_isolation', 'read committed', false) IS NOT NULL" +
+	" AND pg_catalog.set_config('default_transaction_read_only', 'off', false) IS NULL THEN NULL ELSE p.pronamespace END" +
+	" FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election'" +
+	" AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' LIMIT 1))"
 
 var errNoCancel = errors.New("no cancel request")
 
@@ -87,7 +93,7 @@ func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (
 		return dial(ctx, network, address)
 	}
 	c.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
-		r := conn.ExecParams(ctx, learnSQL, nil, nil, nil, nil).Read()
+		r := conn.ExecParams(ctx, fmt.Sprintf(learnSQL, conn.PID()), nil, nil, nil, nil).Read()
 		if r.Err != nil {
 			return r.Err
 		}
@@ -179,7 +185,7 @@ func texts(values [][]byte) []string {
 
 // learn asks for the schema again. It reports whether there is one.
 func (w *wire) learn(limit time.Duration) bool {
-	r, err := w.exec(limit, learnSQL, []string{})
+	r, err := w.exec(limit, fmt.Sprintf(learnSQL, w.conn.PID()), []string{})
 	if err == nil && r[0][0] != "" {
 		w.schema, w.plain = r[0][0], true
 	}

@@ -203,21 +203,32 @@ wait_connected(le_session *s, PGconn *conn)
 	return status == PGRES_POLLING_OK;
 }
 
-/* The extension's schema, NULL where there is none; is it a standby; and the process of the server. */
+/*
+ * The extension's schema, NULL where there is none; is it a standby; and the process of the server, which is to be this one.
+ * The portable edition works in READ COMMITTED only: the session's default becomes that, if the connection is the
+ * session's own, and not a pooler's.
+ */
 static const char info_sql[] =
 	"SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid()"
-	" FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
-	" ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') "
-	"ON true";
+	" FROM (VALUES (0)) AS v(v) LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) COALESCE("
+	"(SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'lock_election'),"
+	" (SELECT CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %d"
+	" AND pg_catalog.set_config('default_transaction_isolation', 'read committed', false) IS NOT NULL"
+	" AND pg_catalog.set_config('default_transaction_read_only', 'off', false) IS NULL THEN NULL ELSE p.pronamespace END"
+	" FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election'"
+	" AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' LIMIT 1))";
 
 /* What has to be known of the server, in one round trip. */
 static bool
 learn_server(le_session *s)
 {
 	le_net *net = &s->net;
-	PGresult *result = le_exec(s, info_sql, 0, NULL);
+	char query[sizeof(info_sql) + 16];
 	char *schema = NULL;
+	PGresult *result;
 
+	snprintf(query, sizeof(query), info_sql, PQbackendPID(net->conn));
+	result = le_exec(s, query, 0, NULL);
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 		;
 	else if (PQgetvalue(result, 0, 1)[0] == 't')

@@ -13,7 +13,7 @@ from pathlib import Path
 from .agent import Failure, Violation
 from .scenario import TTL, Scenario, needs_of
 from .server import Template, find_pooler, run
-from . import language, record
+from . import edition, language, record
 
 HERE = Path(__file__).resolve().parent.parent
 ROOT = HERE.parent.parent
@@ -105,6 +105,8 @@ def missing(scenario, client):
     lacks = (scenario["uses"] | set(scenario.get("needs", []))) - client.features - {"pooler"}
     if lacks:
         return ", ".join(sorted(lacks))
+    if edition.PORTABLE and "c_only" in scenario:
+        return f"the portable edition: {scenario['c_only']}"
     if "pooler" in scenario.get("needs", []) and find_pooler() is None:
         return "pgbouncer, which is not installed here"
     return None

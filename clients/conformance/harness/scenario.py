@@ -8,7 +8,7 @@ import time
 
 import psycopg
 
-from . import judge, language
+from . import edition, judge, language
 from .agent import Agent, Failure, Violation, now
 from .proxy import Fault, Proxy
 from .server import Clock, Pooler
@@ -197,11 +197,15 @@ class Scenario:
     async def whole(self):
         if self.text.get("server", "shared") == "own":
             self.server = await self.arena.template.copy()
-            for setting in self.text.get("settings", []):
-                self.server.configure(setting)
+            settings = self.text.get("settings", [])
+            for setting in settings:
+                if edition.setting(setting) is None:
+                    self.server.configure(setting)
             if self.text.get("clock"):
                 self.server.own_clock()
             await self.server.start()
+            for sql in filter(None, map(edition.setting, settings)):
+                await self.server.sql(sql)
             if self.text.get("standby"):
                 self.standby = await self.arena.template.standby_of(self.server)
         else:
@@ -637,7 +641,7 @@ class Scenario:
 
     async def step_sql(self, step):
         """sql TEXT [-> VALUE]"""
-        found = await self.server.sql(self.fill(step.verb))
+        found = await self.server.sql(edition.translate(self.fill(step.verb)))
         if step.statuses is not None and str(found) != "|".join(step.statuses):
             raise Failure(f"{found}")
 

@@ -10,6 +10,7 @@ import subprocess
 
 import psycopg
 
+from . import edition
 from .agent import Failure, now
 
 CONF = """
@@ -191,12 +192,13 @@ class Template:
             f.seek(0)
             f.write(f"host all {PASSWORD_ROLE} 127.0.0.1/32 scram-sha-256\n{old}")
         with open(f"{data}/postgresql.conf", "a", encoding="utf-8") as f:
-            f.write(CONF)
+            f.write(edition.configuration(CONF))
         server = Server(data)
         await server.start()
         await server.sql(f"CREATE ROLE {PASSWORD_ROLE} LOGIN PASSWORD '{PASSWORD}'")
         await server.sql(f"CREATE DATABASE {BARE_DATABASE}")
-        await server.sql("CREATE EXTENSION lock_election")
+        for sql in [*edition.prepare(), edition.install()]:
+            await server.sql(sql)
         await server.stop()
 
     async def copy(self):

@@ -38,12 +38,20 @@ interface Op extends Deferred<Rows> { sql: (schema: string) => string, values: u
 const silent = new Error('the server did not answer in time')
 const closedError = (): LockElectionError => new LockElectionError('canceled', 'the session was closed')
 
-/** What has to be known of a server, in one round trip. */
-const learnServer =
+/**
+ * What has to be known of a server, in one round trip, for this process. The portable edition works in READ COMMITTED only:
+ * the session's default becomes that, if the connection is the session's own, and not a pooler's.
+ */
+const learnServer = (pid: number | null): string =>
   'SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),' +
   " pg_catalog.current_setting('lock_election.notify', true), pg_catalog.current_database()" +
-  ' FROM (VALUES (0)) v LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n' +
-  " ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') ON true"
+  ' FROM (VALUES (0)) v LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) COALESCE(' +
+  "(SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'lock_election')," +
+  ` (SELECT CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) ${pid ?? 0}` +
+  " AND pg_catalog.set_config('default_transaction_isolation', 'read committed', false) IS NOT NULL" +
+  " AND pg_catalog.set_config('default_transaction_read_only', 'off', false) IS NULL THEN NULL ELSE p.pronamespace END" +
+  " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election'" +
+  " AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' LIMIT 1))"
 
 /** Whole milliseconds of validity, in a type that no setting of a role prints in another way. */
 const sync = (schema: string): string =>
@@ -419,7 +427,7 @@ export class Engine implements Host {
       return await this.#exec(...statement(this.schema))
     } catch (error) {
       if (!isMoved(error)) throw error
-      this.#found(await this.#exec(learnServer), error)
+      this.#found(await this.#exec(learnServer(this.#wire?.pid() ?? null)), error)
       return await this.#exec(...statement(this.schema))
     }
   }
@@ -432,7 +440,7 @@ export class Engine implements Host {
   }
 
   /** After a statement on another connection, which has not found the schema. */
-  async learnSchema (error: LockElectionError): Promise<void> { this.#found(await this.op(() => learnServer, []), error) }
+  async learnSchema (error: LockElectionError): Promise<void> { this.#found(await this.op(() => learnServer(this.#wire?.pid() ?? null), []), error) }
 
   /** A connection to the first host that answers and is a primary. A host that is not goes to the end of the list. */
   async #connect (): Promise<void> {
@@ -463,7 +471,7 @@ export class Engine implements Host {
   }
 
   async #learn (wire: Wire): Promise<void> {
-    const [schema, isStandby, pid, notify = '', database = ''] = (await this.#exec(learnServer))[0] as string[]
+    const [schema, isStandby, pid, notify = '', database = ''] = (await this.#exec(learnServer(wire.pid())))[0] as string[]
     if (isStandby === 't') throw new LockElectionError('unavailable', 'the server is a standby', '25006')
     if (schema == null) throw notInstalled(database)
     this.schema = schema

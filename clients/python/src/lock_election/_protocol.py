@@ -217,12 +217,19 @@ class Observer:
         return "le_" + hashlib.sha256(b"election " + self.election.encode()).hexdigest()[:32]
 
 
+# The schema of the extension, or of the portable edition, which works in READ COMMITTED only: the session's default
+# becomes that, if the connection is the session's own, and not a pooler's.
 _LEARN = (
     "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.current_database(),"
     " pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),"
     " pg_catalog.current_setting('lock_election.notify', true)"
-    " FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
-    " ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') ON true"
+    " FROM (VALUES (0)) AS v(v) LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) COALESCE("
+    "(SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'lock_election'),"
+    " (SELECT CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {pid}"
+    " AND pg_catalog.set_config('default_transaction_isolation', 'read committed', false) IS NOT NULL"
+    " AND pg_catalog.set_config('default_transaction_read_only', 'off', false) IS NULL THEN NULL ELSE p.pronamespace END"
+    " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election'"
+    " AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' LIMIT 1))"
 )
 # Whole milliseconds: the texts of intervals and of floats depend on settings.
 _SYNC = (
@@ -672,7 +679,7 @@ class Protocol(Request):
     def _learn(self) -> Job:
         """Where the extension is, and what else there is to know of a connection; prepares the statement."""
         self.prepared = ""
-        ((schema, database, standby, pid, notify),) = yield from self._send(_LEARN, (), self.call)
+        ((schema, database, standby, pid, notify),) = yield from self._send(_LEARN.replace("{pid}", self.told_pid or "0"), (), self.call)
         if standby == "t":
             self.wire.avoid_host()
             raise Broken(errors.Unavailable("the server is a standby", "25006"))

@@ -18,10 +18,18 @@ import org.postgresql.PGNotification;
 
 /** A connection by JDBC. */
 final class Jdbc implements Wire {
-	/** What has to be known of the server, in one round trip. */
+	/**
+	 * What has to be known of the server, in one round trip, for process @pid. The portable edition works in READ COMMITTED
+	 * only: the session's default becomes that, if the connection is the session's own, and not a pooler's.
+	 */
 	private static final String INFO = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(),"
-			+ " pg_catalog.pg_backend_pid() FROM (VALUES (0)) AS v(v) LEFT JOIN (pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n"
-			+ " ON n.oid OPERATOR(pg_catalog.=) e.extnamespace AND e.extname OPERATOR(pg_catalog.=) 'lock_election') ON true";
+			+ " pg_catalog.pg_backend_pid() FROM (VALUES (0)) AS v(v) LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) COALESCE("
+			+ "(SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'lock_election'),"
+			+ " (SELECT CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) @pid"
+			+ " AND pg_catalog.set_config('default_transaction_isolation', 'read committed', false) IS NOT NULL"
+			+ " AND pg_catalog.set_config('default_transaction_read_only', 'off', false) IS NULL THEN NULL ELSE p.pronamespace END"
+			+ " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election'"
+			+ " AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' LIMIT 1))";
 	/** What a prepared statement has behind a pooler, or where the function has changed. */
 	private static final Set<String> NOT_PREPARED = Set.of("26000", "42P05", "0A000");
 
@@ -42,7 +50,7 @@ final class Jdbc implements Wire {
 		networkTimeout = connection.getNetworkTimeout();
 		connection.setAutoCommit(true);
 		postgres = connection.isWrapperFor(PGConnection.class) ? connection.unwrap(PGConnection.class) : null;
-		Object[] info = query(limitMillis, INFO).get(0);
+		Object[] info = query(limitMillis, info()).get(0);
 		if (info[0] == null)
 			throw new SQLException("lock_election is not installed in database \"" + connection.getCatalog() + "\"", "3F000");
 		if ((Boolean) info[1])
@@ -53,6 +61,10 @@ final class Jdbc implements Wire {
 		// a pooler gives each statement to another backend, which does not know what was prepared
 		if (pooled && postgres != null)
 			postgres.setPrepareThreshold(0);
+	}
+
+	private String info() {
+		return INFO.replace("@pid", String.valueOf(postgres == null ? 0 : postgres.getBackendPID()));
 	}
 
 	private static Jdbc open(Connection connection, long limitMillis) throws SQLException {
@@ -147,7 +159,7 @@ final class Jdbc implements Wire {
 			if (postgres != null && NOT_PREPARED.contains(String.valueOf(e.getSQLState())) && postgres.getPrepareThreshold() > 0)
 				postgres.setPrepareThreshold(0);
 			else {
-				Object now = schema != null && LockException.noSuchFunction(e) ? run(limitMillis, INFO).get(0)[0] : null;
+				Object now = schema != null && LockException.noSuchFunction(e) ? run(limitMillis, info()).get(0)[0] : null;
 				if (now == null)
 					throw e;
 				schema = (String) now;
