@@ -125,6 +125,7 @@ INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 -- The present life of the server: one row, or none after a crash or a promotion.  born: the row's own xmin, which a
 -- restored dump has not.
 CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
+	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	life pg_catalog.int8 NOT NULL,
 	database pg_catalog.oid NOT NULL,
 	born pg_catalog.xid
@@ -367,7 +368,7 @@ BEGIN
 		PERFORM _lock_election.out_of_range('ttl', ttl, 'from 100 milliseconds to 24 days');
 	END IF;
 	IF ttl > '1 hour' THEN
-		SELECT max_ttl INTO most FROM _lock_election.config;
+		SELECT max_ttl INTO most FROM _lock_election.config WHERE one;
 		IF ttl > most THEN PERFORM _lock_election.too_long('ttl', ttl, most); END IF;
 	END IF;
 	RETURN make_interval(secs => date_part('epoch', ttl));
@@ -387,7 +388,7 @@ DECLARE
 BEGIN
 	IF hold_for IS NULL OR hold_for = '0' THEN RETURN NULL; END IF;
 	IF NOT hold_for BETWEEN '0' AND '24 days' THEN PERFORM _lock_election.out_of_range('hold_for', hold_for, 'from 0 to 24 days'); END IF;
-	SELECT max_hold_for INTO most FROM _lock_election.config;
+	SELECT max_hold_for INTO most FROM _lock_election.config WHERE one;
 	IF hold_for > most THEN PERFORM _lock_election.too_long('hold_for', hold_for, most); END IF;
 	RETURN _lock_election.exact(hold_for);
 END $$;
@@ -432,7 +433,7 @@ END $$;
 --        the life that came next (ends()).  So each begins anew once, and a crash loop keeps none of them alive.
 --     3. The first renewal in a life is flushed, because it is what gives a lease the next beginning.
 --
--- A token is a sequence's number.  Each life sets it to at least the seconds since 2025 times 2^22: below 2^53 for 60
+-- A token is a sequence's number.  Each life sets it to at least the milliseconds since 2025 times 2^12: below 2^53 for 69
 -- years, below the tokens of the C edition of the same moment, and above those of a life that was lost, as long as the
 -- clocks of the servers differ by less than that life has lasted.
 
@@ -441,6 +442,7 @@ CREATE OR REPLACE FUNCTION _lock_election.begin_life(patience interval) RETURNS 
 DECLARE
 	until timestamptz := clock_timestamp() + patience;
 	here oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+	moment int8 := floor((date_part('epoch', clock_timestamp()) - 1735689600) * 1000)::int8;
 	l record;
 	number int8;
 BEGIN
@@ -449,7 +451,7 @@ BEGIN
 		IF clock_timestamp() >= until THEN RETURN NULL; END IF;
 		PERFORM pg_sleep(0.01);
 	END LOOP;
-	SELECT x.life, x.database = here AND x.born = x.xmin AS whole INTO l FROM _lock_election.life x;
+	SELECT x.life, x.database = here AND x.born = x.xmin AS whole INTO l FROM _lock_election.life x WHERE x.one;
 	IF l.whole THEN RETURN l.life; END IF;
 
 	-- 2. a copy of another database has its rows, and none of its holders
@@ -462,12 +464,12 @@ BEGIN
 
 	-- 3. numbers go on
 	PERFORM setval('_lock_election.token', greatest((SELECT last_value FROM _lock_election.token) + (1 << 22),
-		(floor(date_part('epoch', clock_timestamp()) - 1735689600)::int8 + 1) << 22));
-	number := greatest((SELECT max(x.life) FROM _lock_election.lives x) + 1, floor(date_part('epoch', clock_timestamp()) - 1735689600)::int8);
+		(moment + 1) << 12));
+	number := greatest((SELECT max(x.life) FROM _lock_election.lives x) + 1, moment);
 	DELETE FROM _lock_election.lives x WHERE x.started < clock_timestamp() - interval '60 days';
 	INSERT INTO _lock_election.lives VALUES (number, clock_timestamp());
-	INSERT INTO _lock_election.life VALUES (number, here, NULL);
-	UPDATE _lock_election.life SET born = xmin;
+	INSERT INTO _lock_election.life (life, database) VALUES (number, here);
+	UPDATE _lock_election.life SET born = xmin WHERE one;
 	RETURN number;
 END $$;
 
@@ -477,7 +479,7 @@ DECLARE
 	number int8;
 BEGIN
 	SELECT l.life INTO number FROM _lock_election.life l JOIN pg_database d ON d.oid = l.database
-		WHERE l.born = l.xmin AND d.datname = current_database();
+		WHERE l.one AND l.born = l.xmin AND d.datname = current_database();
 	IF FOUND THEN RETURN number; END IF;
 	number := _lock_election.begin_life('2 s');
 	IF number IS NULL THEN
@@ -494,7 +496,7 @@ DECLARE
 	next timestamptz;
 BEGIN
 	IF pg_is_in_recovery() THEN RETURN expires_at; END IF;
-	SELECT l.life INTO number FROM _lock_election.life l;
+	SELECT l.life INTO number FROM _lock_election.life l WHERE l.one;
 	IF number = of_life THEN RETURN expires_at; END IF;
 	IF number IS NULL THEN RETURN 'infinity'; END IF;
 	SELECT l.started INTO next FROM _lock_election.lives l WHERE l.life > of_life ORDER BY l.life LIMIT 1;
@@ -540,7 +542,7 @@ END $$;
 
 -- The channel on which grants of a lease's places are announced.
 CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE sql STABLE AS $$
-	SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c
+	SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one
 $$;
 -- The channel of a lock or an election: the clients compute it as well.
 CREATE OR REPLACE FUNCTION _lock_election.channel(k int2, n text) RETURNS text LANGUAGE sql STABLE AS $$
@@ -549,7 +551,7 @@ $$;
 
 -- Whether grants (waiters) or changes of leaders (elections) are announced.
 CREATE OR REPLACE FUNCTION _lock_election.notifies(what text) RETURNS boolean LANGUAGE sql STABLE AS $$
-	SELECT c.notify IN ('all', what) FROM _lock_election.config c
+	SELECT c.notify IN ('all', what) FROM _lock_election.config c WHERE c.one
 $$;
 
 -- Tells the client of a place that it has been granted, or has to look.
@@ -769,12 +771,43 @@ BEGIN
 	PERFORM set_config('lock_election.granted', 'yes', true);
 END $$;
 
+-- Grants the readers that are first in the queue, up to the first writer, in one statement: there may be very many.  Only
+-- those that hang on a lease which lives for sure; how many they were.
+CREATE OR REPLACE FUNCTION _lock_election.grant_readers(k int2, n text) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE
+	number int8 := _lock_election.current_life();
+	tokens int8[];
+	first_slot int4 := _lock_election.free_slot(k, n, 'shared');
+BEGIN
+	SELECT array_agg(p.token) INTO tokens FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease
+		WHERE p.kind = k AND p.name = n AND p.mode = 'shared' AND p.members IS NULL AND l.life = number AND l.expires_at > clock_timestamp()
+			AND p.token < coalesce((SELECT min(w.token) FROM _lock_election.place w LEFT JOIN _lock_election.lease x ON x.id = w.lease WHERE w.kind = k AND w.name = n
+				AND NOT coalesce(w.mode = 'shared' AND w.members IS NULL AND x.life = number AND x.expires_at > clock_timestamp(), false)), 9223372036854775807);
+	IF coalesce(cardinality(tokens), 0) < 2 OR NOT _lock_election.admits(k, n, 'shared', 0) THEN RETURN 0; END IF;
+	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, life, role, owner, value, permits, since, changed, pid, application, client)
+		SELECT k, n, first_slot - 1 + row_number() OVER (ORDER BY p.token), p.token, 'shared', p.lease, number, p.role, p.owner, p.value, 0, clock_timestamp(),
+			pg_current_xact_id()::text::int8, p.pid, p.application, p.client
+		FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens);
+	IF _lock_election.notifies('waiters') THEN
+		PERFORM pg_notify(_lock_election.lease_channel(x.lease), '') FROM (SELECT DISTINCT p.lease FROM _lock_election.place p
+			WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens) AND p.of_lease) x;
+		PERFORM pg_notify(_lock_election.channel(k, n), format('{"event":"granted","token":"%s"}', p.token)) FROM _lock_election.place p
+			WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens) AND NOT p.of_lease;
+	END IF;
+	DELETE FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens);
+	PERFORM set_config('lock_election.granted', 'yes', true);
+	RETURN cardinality(tokens);
+END $$;
+
 -- Grants places, in their order, as far as they can be.  True: some were.
 CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	p _lock_election.place;
 	changed boolean := false;
 BEGIN
+	SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n ORDER BY x.token LIMIT 1;
+	IF NOT FOUND THEN RETURN false; END IF;
+	IF p.mode = 'shared' THEN changed := _lock_election.grant_readers(k, n) > 0; END IF;
 	FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.kind = k AND x.name = n ORDER BY x.token LOOP
 		IF _lock_election.place_is_over(p) THEN
 			EXIT WHEN NOT _lock_election.end_place(p, 'expired', false);
@@ -903,7 +936,7 @@ DECLARE
 	c _lock_election.config;
 	n text;
 BEGIN
-	SELECT x.* INTO c FROM _lock_election.config x;
+	SELECT x.* INTO c FROM _lock_election.config x WHERE x.one;
 	IF waits AND c.max_waiters_per_lock > 0 THEN
 		FOREACH n IN ARRAY r.names LOOP
 			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock THEN
@@ -1151,7 +1184,7 @@ DECLARE
 	length interval := make_interval(secs => date_part('epoch', ttl));
 BEGIN
 	SELECT l.life INTO number FROM _lock_election.life l, _lock_election.config c
-		WHERE l.born = l.xmin AND c.max_locks_per_role = 0 AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = k AND h.name = n);
+		WHERE l.one AND c.one AND l.born = l.xmin AND c.max_locks_per_role = 0 AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = k AND h.name = n);
 	IF NOT FOUND OR NOT pg_try_advisory_xact_lock(hashtextextended(n, 4802 + k)) THEN RETURN NULL; END IF;
 	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, told_call, pid, application, client)
 		SELECT k, n, 0, nextval('_lock_election.token'), 'exclusive', lease, length, clock_timestamp() + length, number,
@@ -1164,7 +1197,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION acquire_lock(name text, ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, mode text DEFAULT 'exclusive',
 	owner text DEFAULT NULL, lease bigint DEFAULT NULL)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	token int8;
 BEGIN
@@ -1180,7 +1213,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION try_acquire_lock(name text, ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	token int8;
 BEGIN
@@ -1195,7 +1228,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION acquire_locks(names text[], ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, mode text DEFAULT 'exclusive',
 	owner text DEFAULT NULL, lease bigint DEFAULT NULL)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 1), _lock_election.check_mode(mode);
 	wait := _lock_election.checked_wait(wait);
@@ -1203,7 +1236,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION acquire_permit(name text, permits integer, ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, owner text DEFAULT NULL, lease bigint DEFAULT NULL)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	wait := _lock_election.checked_wait(wait);
 	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name, 'permit', permits, ttl, owner, lease, NULL), wait);
@@ -1236,7 +1269,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION try_acquire_each(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
-RETURNS TABLE (name text, token bigint) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS TABLE (name text, token bigint) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 0), _lock_election.check_mode(mode);
 	RETURN QUERY SELECT e.name, e.token FROM _lock_election.each(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL)) e;
@@ -1244,7 +1277,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_each(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
 RETURNS TABLE (name text, token bigint, granted boolean, queue_position bigint, channel text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	r _lock_election.request;
 BEGIN
@@ -1258,7 +1291,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_lock(name text, ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
 	OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text)
-RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_mode(mode);
 	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name, mode, 0, ttl, owner, lease, NULL)) e;
@@ -1266,14 +1299,14 @@ END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_permit(name text, permits integer, ttl interval DEFAULT '30 s', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
 	OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text)
-RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name, 'permit', permits, ttl, owner, lease, NULL)) e;
 END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_locks(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
 	OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text)
-RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 1), _lock_election.check_mode(mode);
 	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL)) e;
@@ -1342,14 +1375,14 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION await_lock(name text, token bigint, wait interval DEFAULT '0')
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_name(1::int2, name);
 	RETURN _lock_election.await(1::int2, ARRAY[name], token, wait);
 END $$;
 
 CREATE OR REPLACE FUNCTION await_locks(names text[], token bigint, wait interval DEFAULT '0')
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 1);
 	RETURN _lock_election.await(1::int2, names, token, wait);
@@ -1398,7 +1431,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION renew_lock(name text, token bigint, ttl interval DEFAULT NULL)
-RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	RETURN _lock_election.renew(1::int2, name, token, ttl);
 END $$;
@@ -1460,12 +1493,12 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION release_lock(name text, token bigint, hold_for interval DEFAULT NULL, all_holds boolean DEFAULT false)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	-- an exclusive lock with a ttl of its own, which nobody waits for: one row goes, unless it is fenced
 	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
 		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name, 4803)) THEN
-		DELETE FROM _lock_election.hold h USING _lock_election.life l WHERE l.born = l.xmin AND h.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.hold g
+		DELETE FROM _lock_election.hold h USING _lock_election.life l WHERE l.one AND l.born = l.xmin AND h.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.hold g
 				WHERE g.kind = 1 AND g.name = $1 AND g.slot = 0 AND g.token = $2 AND g.mode = 'exclusive' AND g.lease IS NULL AND g.holds = 1 AND g.ended IS NULL
 					AND g.expires_at > clock_timestamp()
 					AND g.role = to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END))
@@ -1481,7 +1514,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION release_lock(name text)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	number int8;
 BEGIN
@@ -1493,7 +1526,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION release_locks(names text[], token bigint)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	n text;
 	every boolean := true;
@@ -1511,7 +1544,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION release_each(names text[], tokens bigint[])
-RETURNS TABLE (name text, released boolean) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS TABLE (name text, released boolean) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 0);
 	IF tokens IS NULL THEN PERFORM _lock_election.fail('22023', 'tokens must not be null'); END IF;
@@ -1543,13 +1576,13 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION is_held(name text, token bigint)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	RETURN _lock_election.held(1::int2, name, token);
 END $$;
 
 CREATE OR REPLACE FUNCTION set_permits(name text, permits integer)
-RETURNS integer LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS integer LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	old int4;
 	r oid;
@@ -1583,7 +1616,7 @@ DECLARE
 	of_life int8;
 BEGIN
 	UPDATE _lock_election.lease x SET expires_at = clock_timestamp() + coalesce(new_ttl, x.ttl), ttl = coalesce(new_ttl, x.ttl) FROM _lock_election.life l
-		WHERE x.id = number AND l.born = l.xmin AND x.life = l.life AND x.expires_at > clock_timestamp() RETURNING x.ttl INTO got;
+		WHERE x.id = number AND l.one AND l.born = l.xmin AND x.life = l.life AND x.expires_at > clock_timestamp() RETURNING x.ttl INTO got;
 	IF FOUND THEN RETURN got; END IF;
 	of_life := _lock_election.begin_life('100 ms');
 	UPDATE _lock_election.lease x SET expires_at = clock_timestamp() + coalesce(new_ttl, x.ttl), ttl = coalesce(new_ttl, x.ttl), life = coalesce(of_life, x.life)
@@ -1605,7 +1638,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION grant_lease(ttl interval DEFAULT '60 s', owner text DEFAULT NULL, wait interval DEFAULT NULL)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
 	me oid := _lock_election.who();
 	life int8;
@@ -1617,13 +1650,13 @@ BEGIN
 	IF owner IS NOT NULL THEN PERFORM _lock_election.check_text('owner', owner, 255); END IF;
 	PERFORM _lock_election.checked_wait(wait), _lock_election.check_transaction();
 	life := _lock_election.current_life();
-	SELECT c.max_leases_per_role INTO most FROM _lock_election.config c;
+	SELECT c.max_leases_per_role INTO most FROM _lock_election.config c WHERE c.one;
 	IF most > 0 AND (SELECT count(*) FROM _lock_election.lease l WHERE l.named AND l.role = me AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) >= most THEN
 		PERFORM _lock_election.fail('53400', format('role "%s" has too many leases in this database', pg_get_userbyid(me)), '', format('See lock_election.max_leases_per_role (%s).', most));
 	END IF;
 	-- a lease goes with its session; those that were left behind go with the next ones
-	PERFORM _lock_election.drop_leases(2);
 	number := nextval('_lock_election.token');
+	IF number % 8 = 0 THEN PERFORM _lock_election.drop_leases(20); END IF;
 	INSERT INTO _lock_election.lease (id, ttl, expires_at, life, granted_in, role, named, owner) VALUES (number, $1, clock_timestamp() + $1, life, life, me, true, $2);
 	INSERT INTO _lock_election.asked VALUES (number, 0);
 	RETURN number;
@@ -1651,7 +1684,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION keep_alive(lease bigint)
-RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	got interval;
 BEGIN
@@ -1676,7 +1709,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION lease_time_to_live(lease bigint)
-RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	IF _lock_election.own_lease(lease) IS NULL THEN RETURN NULL; END IF;
 	RETURN (SELECT _lock_election.ends(l.expires_at, l.life, l.ttl) - clock_timestamp() FROM _lock_election.lease l WHERE l.id = $1);
@@ -1684,7 +1717,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION lease_holds(lease bigint)
 RETURNS TABLE (kind text, name text, token bigint, granted boolean, queue_position bigint, channel text, owner text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	IF _lock_election.own_lease(lease) IS NULL THEN PERFORM _lock_election.fail('LE001', format('lease %s does not exist, or has ended', lease)); END IF;
 	PERFORM _lock_election.look_for(lease);
@@ -1728,7 +1761,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION revoke_lease(lease bigint)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	IF _lock_election.own_lease(lease) IS NULL THEN RETURN false; END IF;
 	PERFORM _lock_election.current_life();
@@ -1799,7 +1832,7 @@ DECLARE
 		WHEN 'try_candidate' THEN 'campaign' WHEN 'enqueue_permit' THEN 'enqueue_permit' WHEN 'enqueue_candidate' THEN 'enqueue_candidate'
 		ELSE CASE WHEN action LIKE 'try%' THEN 'acquire_lock' ELSE 'enqueue_lock' END || CASE WHEN several THEN 's' ELSE '' END END;
 BEGIN
-	PERFORM FROM pg_proc p WHERE p.proname = f AND p.pronargs > 1 AND p.proowner = (SELECT d.nspowner FROM pg_namespace d WHERE d.nspname = '_lock_election')
+	PERFORM FROM pg_proc p WHERE p.proname = f AND p.pronargs > 1 AND EXISTS (SELECT FROM pg_namespace d WHERE d.nspname = '_lock_election' AND d.nspowner = p.proowner AND d.oid <> p.pronamespace)
 		AND NOT has_function_privilege(me, p.oid, 'EXECUTE');
 	IF FOUND THEN PERFORM _lock_election.fail('42501', 'permission denied for function ' || f, 'lease_sync() does for a role what the role may have done by itself.'); END IF;
 END $$;
@@ -1921,7 +1954,7 @@ CREATE OR REPLACE FUNCTION lease_sync(lease bigint, call bigint, seen_incarnatio
 	wait interval DEFAULT '1 s')
 RETURNS TABLE (item integer, event text, kind text, name text, token bigint, queue_position bigint, owner text, reason text, sqlstate text, message text, detail text,
 	hint text, validity interval, incarnation bigint, news bigint, complete boolean, channel text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
 	asked _lock_election.item[] := '{}';
@@ -1961,7 +1994,7 @@ BEGIN
 	SELECT x.* INTO l FROM _lock_election.lease x WHERE x.id = $1 AND x.named;
 	IF FOUND AND l.role <> _lock_election.who() THEN PERFORM _lock_election.fail('42501', format('lease %s belongs to another role', $1)); END IF;
 	before_call := l.call;
-	number := (SELECT y.life FROM _lock_election.life y WHERE y.born = y.xmin);
+	number := (SELECT y.life FROM _lock_election.life y WHERE y.one AND y.born = y.xmin);
 	IF number IS NULL THEN number := _lock_election.begin_life('100 ms'); END IF;
 	at := _lock_election.ends(l.expires_at, l.life, l.ttl);
 	IF l.id IS NULL OR at <= clock_timestamp() THEN
@@ -2060,7 +2093,7 @@ END $$;
 -- --- elections: the functions of elections ------------------------------------------------------------------------------
 
 CREATE OR REPLACE FUNCTION campaign(election text, candidate text, ttl interval DEFAULT '15 s', wait interval DEFAULT NULL, owner text DEFAULT NULL, lease bigint DEFAULT NULL)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	wait := _lock_election.checked_wait(wait);
 	RETURN _lock_election.acquire(_lock_election.make_one(2::int2, election, 'exclusive', 0, ttl, owner, lease, candidate), wait);
@@ -2068,21 +2101,21 @@ END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_candidate(election text, candidate text, ttl interval DEFAULT '15 s', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
 	OUT term bigint, OUT elected boolean, OUT queue_position bigint, OUT channel text)
-RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	SELECT e.* INTO term, elected, queue_position, channel
 		FROM _lock_election.enqueue(_lock_election.make_one(2::int2, election, 'exclusive', 0, ttl, owner, lease, candidate)) e;
 END $$;
 
 CREATE OR REPLACE FUNCTION await_leadership(election text, term bigint, wait interval DEFAULT '0')
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_name(2::int2, election);
 	RETURN _lock_election.await(2::int2, ARRAY[election], term, wait);
 END $$;
 
 CREATE OR REPLACE FUNCTION renew_leadership(election text, term bigint, ttl interval DEFAULT NULL)
-RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	RETURN _lock_election.renew(2::int2, election, term, ttl);
 END $$;
@@ -2103,14 +2136,14 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION proclaim(election text, term bigint, candidate text)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_transaction();
 	RETURN _lock_election.proclaim(election, term, candidate);
 END $$;
 
 CREATE OR REPLACE FUNCTION resign(election text, term bigint)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_name(2::int2, election);
 	IF coalesce(term, 0) <= 0 THEN RETURN false; END IF;
@@ -2119,13 +2152,13 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION is_leader(election text, term bigint)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	RETURN _lock_election.held(2::int2, election, term);
 END $$;
 
 CREATE OR REPLACE FUNCTION current_leader(election text, OUT candidate text, OUT term bigint, OUT elected_at timestamptz, OUT expires_at timestamptz, OUT valid_for interval)
-RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_name(2::int2, election);
 	RETURN QUERY SELECT x.value, x.token, x.since, x.at, CASE WHEN NOT pg_is_in_recovery() THEN x.at - clock_timestamp() END
@@ -2136,7 +2169,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION observe_election(election text)
-RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_name(2::int2, election);
 	RETURN _lock_election.channel(2::int2, election);
@@ -2145,7 +2178,7 @@ END $$;
 -- Who reads it also ends a term that is over, where nobody else has.
 CREATE OR REPLACE FUNCTION election_history(election text, after bigint DEFAULT 0, OUT change bigint, OUT how text, OUT candidate text, OUT term bigint,
 	OUT elected_at timestamptz, OUT changed_at timestamptz, OUT ended_at timestamptz)
-RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_name(2::int2, election);
 	IF NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off' AND current_setting('transaction_isolation') = 'read committed'
@@ -2188,13 +2221,13 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION fence_lock(name text, token bigint)
-RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.fence(1::int2, name, token);
 END $$;
 
 CREATE OR REPLACE FUNCTION fence_leader(election text, term bigint)
-RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.fence(2::int2, election, term);
 END $$;
@@ -2226,7 +2259,7 @@ END $$;
 -- --- versions ---
 
 CREATE OR REPLACE FUNCTION compare_and_set(key text, expected_version bigint, value text)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	v record;
 	number int8;
@@ -2255,7 +2288,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION read_versioned(key text, OUT value text, OUT version bigint)
-RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	v record;
 BEGIN
@@ -2410,12 +2443,12 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION evict_lock(name text)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	RETURN _lock_election.evict(1::int2, name);
 END $$;
 CREATE OR REPLACE FUNCTION evict_leader(election text)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	RETURN _lock_election.evict(2::int2, election);
 END $$;
@@ -2443,18 +2476,18 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION force_release_lock(name text)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	RETURN _lock_election.force(1::int2, name);
 END $$;
 CREATE OR REPLACE FUNCTION force_resign(election text)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	RETURN _lock_election.force(2::int2, election);
 END $$;
 
 CREATE OR REPLACE FUNCTION force_release_role(role regrole)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
 	number int8;
 	h _lock_election.hold;
@@ -2493,7 +2526,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION advance_revision(min bigint)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	lowest int8;
 BEGIN
@@ -2509,25 +2542,25 @@ BEGIN
 		lowest := min;
 	END IF;
 	-- a row, so that this transaction's commit is flushed with the number
-	UPDATE _lock_election.config c SET notify = c.notify;
+	UPDATE _lock_election.config c SET notify = c.notify WHERE c.one;
 	PERFORM set_config('synchronous_commit', 'on', true);
 	RETURN lowest;
 END $$;
 
 -- Sets what the settings of the C edition do, for everybody; to be called by the role that has installed.
 CREATE OR REPLACE FUNCTION lock_election.configure(setting text, value text)
-RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	CASE setting
 		WHEN 'notify' THEN
 			IF value NOT IN ('all', 'waiters', 'elections', 'none') THEN PERFORM _lock_election.fail('22023', format('invalid value for notify: "%s"', value)); END IF;
-			UPDATE _lock_election.config SET notify = value;
-		WHEN 'max_ttl' THEN UPDATE _lock_election.config SET max_ttl = value::interval;
-		WHEN 'max_hold_for' THEN UPDATE _lock_election.config SET max_hold_for = value::interval;
-		WHEN 'history_retention' THEN UPDATE _lock_election.config SET history_retention = value::interval;
-		WHEN 'max_locks_per_role' THEN UPDATE _lock_election.config SET max_locks_per_role = value::int4;
-		WHEN 'max_waiters_per_lock' THEN UPDATE _lock_election.config SET max_waiters_per_lock = value::int4;
-		WHEN 'max_leases_per_role' THEN UPDATE _lock_election.config SET max_leases_per_role = value::int4;
+			UPDATE _lock_election.config SET notify = value WHERE one;
+		WHEN 'max_ttl' THEN UPDATE _lock_election.config SET max_ttl = value::interval WHERE one;
+		WHEN 'max_hold_for' THEN UPDATE _lock_election.config SET max_hold_for = value::interval WHERE one;
+		WHEN 'history_retention' THEN UPDATE _lock_election.config SET history_retention = value::interval WHERE one;
+		WHEN 'max_locks_per_role' THEN UPDATE _lock_election.config SET max_locks_per_role = value::int4 WHERE one;
+		WHEN 'max_waiters_per_lock' THEN UPDATE _lock_election.config SET max_waiters_per_lock = value::int4 WHERE one;
+		WHEN 'max_leases_per_role' THEN UPDATE _lock_election.config SET max_leases_per_role = value::int4 WHERE one;
 		ELSE PERFORM _lock_election.fail('0A000', format('the portable edition has no setting "%s"', setting));
 	END CASE;
 END $$;
@@ -2537,7 +2570,7 @@ COMMENT ON FUNCTION lock_election.configure(text, text) IS
 -- Nobody has to call it: what is over is ended by whoever comes to the name.  It keeps tables small where names are used
 -- once, and tells observers in time of leaders that nobody waits to replace.
 CREATE OR REPLACE FUNCTION lock_election.reap(most int DEFAULT 1000)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
 	q record;
 	done int8 := 0;
@@ -2571,7 +2604,7 @@ $$;
 CREATE OR REPLACE FUNCTION lock_election.look(OUT kind text, OUT name text, OUT slot integer, OUT mode text, OUT owner text, OUT value text, OUT role oid, OUT token bigint, OUT lease bigint,
 	OUT holds integer, OUT since timestamptz, OUT expires_at timestamptz, OUT time_left interval, OUT waiters bigint, OUT closed_until timestamptz, OUT queue_position bigint, OUT pid integer,
 	OUT term bigint, OUT application_name text, OUT client_addr inet, OUT connected boolean, OUT evicted boolean)
-RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
 	me oid := _lock_election.who();
 	standby boolean := pg_is_in_recovery();
@@ -2603,7 +2636,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION lock_election.look_leases(OUT lease bigint, OUT owner text, OUT role oid, OUT ttl interval, OUT expires_at timestamptz, OUT time_left interval)
-RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
 	me oid := _lock_election.who();
 BEGIN
@@ -2660,7 +2693,7 @@ FROM lock_election.look_leases() l LEFT JOIN n ON n.lease OPERATOR(pg_catalog.=)
 
 CREATE OR REPLACE FUNCTION lock_election.health(OUT ok boolean, OUT problem text, OUT role text, OUT manager boolean, OUT loading boolean, OUT request_wait interval, OUT standby_confirms boolean,
 	OUT standby_wait interval, OUT incarnation bigint, OUT library_version text, OUT sql_version text, OUT replayed_at timestamptz, OUT cannot_write_since timestamptz, OUT blocked_by int4)
-RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	sql_version := (SELECT 'portable ' || e.version FROM _lock_election.edition e);
 	role := CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE 'primary' END;
@@ -2698,7 +2731,7 @@ BEGIN
 		LIMIT 1;
 	IF alien IS NULL THEN
 		SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text INTO alien FROM pg_catalog.pg_proc p
-			WHERE p.pronamespace OPERATOR(pg_catalog.=) pg_catalog.current_schema()::pg_catalog.regnamespace AND p.prosecdef
+			WHERE p.pronamespace OPERATOR(pg_catalog.=) (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) pg_catalog.current_schema()) AND p.prosecdef
 				AND pg_catalog.strpos(p.prosrc, '_lock_election.') OPERATOR(pg_catalog.>) 0
 				AND p.proowner OPERATOR(pg_catalog.<>) (SELECT n.nspowner FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election')
 			LIMIT 1;

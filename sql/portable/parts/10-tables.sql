@@ -27,6 +27,7 @@ INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 -- The present life of the server: one row, or none after a crash or a promotion.  born: the row's own xmin, which a
 -- restored dump has not.
 CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
+	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	life pg_catalog.int8 NOT NULL,
 	database pg_catalog.oid NOT NULL,
 	born pg_catalog.xid

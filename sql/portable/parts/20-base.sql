@@ -109,7 +109,7 @@ BEGIN
 		PERFORM _lock_election.out_of_range('ttl', ttl, 'from 100 milliseconds to 24 days');
 	END IF;
 	IF ttl > '1 hour' THEN
-		SELECT max_ttl INTO most FROM _lock_election.config;
+		SELECT max_ttl INTO most FROM _lock_election.config WHERE one;
 		IF ttl > most THEN PERFORM _lock_election.too_long('ttl', ttl, most); END IF;
 	END IF;
 	RETURN make_interval(secs => date_part('epoch', ttl));
@@ -129,7 +129,7 @@ DECLARE
 BEGIN
 	IF hold_for IS NULL OR hold_for = '0' THEN RETURN NULL; END IF;
 	IF NOT hold_for BETWEEN '0' AND '24 days' THEN PERFORM _lock_election.out_of_range('hold_for', hold_for, 'from 0 to 24 days'); END IF;
-	SELECT max_hold_for INTO most FROM _lock_election.config;
+	SELECT max_hold_for INTO most FROM _lock_election.config WHERE one;
 	IF hold_for > most THEN PERFORM _lock_election.too_long('hold_for', hold_for, most); END IF;
 	RETURN _lock_election.exact(hold_for);
 END $$;

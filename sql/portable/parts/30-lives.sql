@@ -8,7 +8,7 @@
 --        the life that came next (ends()).  So each begins anew once, and a crash loop keeps none of them alive.
 --     3. The first renewal in a life is flushed, because it is what gives a lease the next beginning.
 --
--- A token is a sequence's number.  Each life sets it to at least the seconds since 2025 times 2^22: below 2^53 for 60
+-- A token is a sequence's number.  Each life sets it to at least the milliseconds since 2025 times 2^12: below 2^53 for 69
 -- years, below the tokens of the C edition of the same moment, and above those of a life that was lost, as long as the
 -- clocks of the servers differ by less than that life has lasted.
 
@@ -17,6 +17,7 @@ CREATE OR REPLACE FUNCTION _lock_election.begin_life(patience interval) RETURNS 
 DECLARE
 	until timestamptz := clock_timestamp() + patience;
 	here oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+	moment int8 := floor((date_part('epoch', clock_timestamp()) - 1735689600) * 1000)::int8;
 	l record;
 	number int8;
 BEGIN
@@ -25,7 +26,7 @@ BEGIN
 		IF clock_timestamp() >= until THEN RETURN NULL; END IF;
 		PERFORM pg_sleep(0.01);
 	END LOOP;
-	SELECT x.life, x.database = here AND x.born = x.xmin AS whole INTO l FROM _lock_election.life x;
+	SELECT x.life, x.database = here AND x.born = x.xmin AS whole INTO l FROM _lock_election.life x WHERE x.one;
 	IF l.whole THEN RETURN l.life; END IF;
 
 	-- 2. a copy of another database has its rows, and none of its holders
@@ -38,12 +39,12 @@ BEGIN
 
 	-- 3. numbers go on
 	PERFORM setval('_lock_election.token', greatest((SELECT last_value FROM _lock_election.token) + (1 << 22),
-		(floor(date_part('epoch', clock_timestamp()) - 1735689600)::int8 + 1) << 22));
-	number := greatest((SELECT max(x.life) FROM _lock_election.lives x) + 1, floor(date_part('epoch', clock_timestamp()) - 1735689600)::int8);
+		(moment + 1) << 12));
+	number := greatest((SELECT max(x.life) FROM _lock_election.lives x) + 1, moment);
 	DELETE FROM _lock_election.lives x WHERE x.started < clock_timestamp() - interval '60 days';
 	INSERT INTO _lock_election.lives VALUES (number, clock_timestamp());
-	INSERT INTO _lock_election.life VALUES (number, here, NULL);
-	UPDATE _lock_election.life SET born = xmin;
+	INSERT INTO _lock_election.life (life, database) VALUES (number, here);
+	UPDATE _lock_election.life SET born = xmin WHERE one;
 	RETURN number;
 END $$;
 
@@ -53,7 +54,7 @@ DECLARE
 	number int8;
 BEGIN
 	SELECT l.life INTO number FROM _lock_election.life l JOIN pg_database d ON d.oid = l.database
-		WHERE l.born = l.xmin AND d.datname = current_database();
+		WHERE l.one AND l.born = l.xmin AND d.datname = current_database();
 	IF FOUND THEN RETURN number; END IF;
 	number := _lock_election.begin_life('2 s');
 	IF number IS NULL THEN
@@ -70,7 +71,7 @@ DECLARE
 	next timestamptz;
 BEGIN
 	IF pg_is_in_recovery() THEN RETURN expires_at; END IF;
-	SELECT l.life INTO number FROM _lock_election.life l;
+	SELECT l.life INTO number FROM _lock_election.life l WHERE l.one;
 	IF number = of_life THEN RETURN expires_at; END IF;
 	IF number IS NULL THEN RETURN 'infinity'; END IF;
 	SELECT l.started INTO next FROM _lock_election.lives l WHERE l.life > of_life ORDER BY l.life LIMIT 1;

@@ -6,7 +6,7 @@
 
 -- The channel on which grants of a lease's places are announced.
 CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE sql STABLE AS $$
-	SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c
+	SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one
 $$;
 -- The channel of a lock or an election: the clients compute it as well.
 CREATE OR REPLACE FUNCTION _lock_election.channel(k int2, n text) RETURNS text LANGUAGE sql STABLE AS $$
@@ -15,7 +15,7 @@ $$;
 
 -- Whether grants (waiters) or changes of leaders (elections) are announced.
 CREATE OR REPLACE FUNCTION _lock_election.notifies(what text) RETURNS boolean LANGUAGE sql STABLE AS $$
-	SELECT c.notify IN ('all', what) FROM _lock_election.config c
+	SELECT c.notify IN ('all', what) FROM _lock_election.config c WHERE c.one
 $$;
 
 -- Tells the client of a place that it has been granted, or has to look.

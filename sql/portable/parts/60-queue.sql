@@ -86,12 +86,43 @@ BEGIN
 	PERFORM set_config('lock_election.granted', 'yes', true);
 END $$;
 
+-- Grants the readers that are first in the queue, up to the first writer, in one statement: there may be very many.  Only
+-- those that hang on a lease which lives for sure; how many they were.
+CREATE OR REPLACE FUNCTION _lock_election.grant_readers(k int2, n text) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE
+	number int8 := _lock_election.current_life();
+	tokens int8[];
+	first_slot int4 := _lock_election.free_slot(k, n, 'shared');
+BEGIN
+	SELECT array_agg(p.token) INTO tokens FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease
+		WHERE p.kind = k AND p.name = n AND p.mode = 'shared' AND p.members IS NULL AND l.life = number AND l.expires_at > clock_timestamp()
+			AND p.token < coalesce((SELECT min(w.token) FROM _lock_election.place w LEFT JOIN _lock_election.lease x ON x.id = w.lease WHERE w.kind = k AND w.name = n
+				AND NOT coalesce(w.mode = 'shared' AND w.members IS NULL AND x.life = number AND x.expires_at > clock_timestamp(), false)), 9223372036854775807);
+	IF coalesce(cardinality(tokens), 0) < 2 OR NOT _lock_election.admits(k, n, 'shared', 0) THEN RETURN 0; END IF;
+	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, life, role, owner, value, permits, since, changed, pid, application, client)
+		SELECT k, n, first_slot - 1 + row_number() OVER (ORDER BY p.token), p.token, 'shared', p.lease, number, p.role, p.owner, p.value, 0, clock_timestamp(),
+			pg_current_xact_id()::text::int8, p.pid, p.application, p.client
+		FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens);
+	IF _lock_election.notifies('waiters') THEN
+		PERFORM pg_notify(_lock_election.lease_channel(x.lease), '') FROM (SELECT DISTINCT p.lease FROM _lock_election.place p
+			WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens) AND p.of_lease) x;
+		PERFORM pg_notify(_lock_election.channel(k, n), format('{"event":"granted","token":"%s"}', p.token)) FROM _lock_election.place p
+			WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens) AND NOT p.of_lease;
+	END IF;
+	DELETE FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens);
+	PERFORM set_config('lock_election.granted', 'yes', true);
+	RETURN cardinality(tokens);
+END $$;
+
 -- Grants places, in their order, as far as they can be.  True: some were.
 CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	p _lock_election.place;
 	changed boolean := false;
 BEGIN
+	SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n ORDER BY x.token LIMIT 1;
+	IF NOT FOUND THEN RETURN false; END IF;
+	IF p.mode = 'shared' THEN changed := _lock_election.grant_readers(k, n) > 0; END IF;
 	FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.kind = k AND x.name = n ORDER BY x.token LOOP
 		IF _lock_election.place_is_over(p) THEN
 			EXIT WHEN NOT _lock_election.end_place(p, 'expired', false);

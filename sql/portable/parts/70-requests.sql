@@ -91,7 +91,7 @@ DECLARE
 	c _lock_election.config;
 	n text;
 BEGIN
-	SELECT x.* INTO c FROM _lock_election.config x;
+	SELECT x.* INTO c FROM _lock_election.config x WHERE x.one;
 	IF waits AND c.max_waiters_per_lock > 0 THEN
 		FOREACH n IN ARRAY r.names LOOP
 			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock THEN

@@ -43,7 +43,7 @@ DECLARE
 	length interval := make_interval(secs => date_part('epoch', ttl));
 BEGIN
 	SELECT l.life INTO number FROM _lock_election.life l, _lock_election.config c
-		WHERE l.born = l.xmin AND c.max_locks_per_role = 0 AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = k AND h.name = n);
+		WHERE l.one AND c.one AND l.born = l.xmin AND c.max_locks_per_role = 0 AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = k AND h.name = n);
 	IF NOT FOUND OR NOT pg_try_advisory_xact_lock(hashtextextended(n, 4802 + k)) THEN RETURN NULL; END IF;
 	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, told_call, pid, application, client)
 		SELECT k, n, 0, nextval('_lock_election.token'), 'exclusive', lease, length, clock_timestamp() + length, number,
@@ -56,7 +56,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION acquire_lock(name text, ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, mode text DEFAULT 'exclusive',
 	owner text DEFAULT NULL, lease bigint DEFAULT NULL)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	token int8;
 BEGIN
@@ -72,7 +72,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION try_acquire_lock(name text, ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	token int8;
 BEGIN
@@ -87,7 +87,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION acquire_locks(names text[], ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, mode text DEFAULT 'exclusive',
 	owner text DEFAULT NULL, lease bigint DEFAULT NULL)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 1), _lock_election.check_mode(mode);
 	wait := _lock_election.checked_wait(wait);
@@ -95,7 +95,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION acquire_permit(name text, permits integer, ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, owner text DEFAULT NULL, lease bigint DEFAULT NULL)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	wait := _lock_election.checked_wait(wait);
 	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name, 'permit', permits, ttl, owner, lease, NULL), wait);
@@ -128,7 +128,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION try_acquire_each(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
-RETURNS TABLE (name text, token bigint) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS TABLE (name text, token bigint) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 0), _lock_election.check_mode(mode);
 	RETURN QUERY SELECT e.name, e.token FROM _lock_election.each(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL)) e;
@@ -136,7 +136,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_each(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
 RETURNS TABLE (name text, token bigint, granted boolean, queue_position bigint, channel text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	r _lock_election.request;
 BEGIN
@@ -150,7 +150,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_lock(name text, ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
 	OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text)
-RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_mode(mode);
 	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name, mode, 0, ttl, owner, lease, NULL)) e;
@@ -158,14 +158,14 @@ END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_permit(name text, permits integer, ttl interval DEFAULT '30 s', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
 	OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text)
-RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name, 'permit', permits, ttl, owner, lease, NULL)) e;
 END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_locks(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
 	OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text)
-RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 1), _lock_election.check_mode(mode);
 	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL)) e;
@@ -234,14 +234,14 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION await_lock(name text, token bigint, wait interval DEFAULT '0')
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_name(1::int2, name);
 	RETURN _lock_election.await(1::int2, ARRAY[name], token, wait);
 END $$;
 
 CREATE OR REPLACE FUNCTION await_locks(names text[], token bigint, wait interval DEFAULT '0')
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 1);
 	RETURN _lock_election.await(1::int2, names, token, wait);
@@ -290,7 +290,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION renew_lock(name text, token bigint, ttl interval DEFAULT NULL)
-RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	RETURN _lock_election.renew(1::int2, name, token, ttl);
 END $$;
@@ -352,12 +352,12 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION release_lock(name text, token bigint, hold_for interval DEFAULT NULL, all_holds boolean DEFAULT false)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	-- an exclusive lock with a ttl of its own, which nobody waits for: one row goes, unless it is fenced
 	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
 		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name, 4803)) THEN
-		DELETE FROM _lock_election.hold h USING _lock_election.life l WHERE l.born = l.xmin AND h.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.hold g
+		DELETE FROM _lock_election.hold h USING _lock_election.life l WHERE l.one AND l.born = l.xmin AND h.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.hold g
 				WHERE g.kind = 1 AND g.name = $1 AND g.slot = 0 AND g.token = $2 AND g.mode = 'exclusive' AND g.lease IS NULL AND g.holds = 1 AND g.ended IS NULL
 					AND g.expires_at > clock_timestamp()
 					AND g.role = to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END))
@@ -373,7 +373,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION release_lock(name text)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	number int8;
 BEGIN
@@ -385,7 +385,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION release_locks(names text[], token bigint)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	n text;
 	every boolean := true;
@@ -403,7 +403,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION release_each(names text[], tokens bigint[])
-RETURNS TABLE (name text, released boolean) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS TABLE (name text, released boolean) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 0);
 	IF tokens IS NULL THEN PERFORM _lock_election.fail('22023', 'tokens must not be null'); END IF;
@@ -435,13 +435,13 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION is_held(name text, token bigint)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	RETURN _lock_election.held(1::int2, name, token);
 END $$;
 
 CREATE OR REPLACE FUNCTION set_permits(name text, permits integer)
-RETURNS integer LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS integer LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	old int4;
 	r oid;

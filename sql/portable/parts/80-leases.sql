@@ -8,7 +8,7 @@ DECLARE
 	of_life int8;
 BEGIN
 	UPDATE _lock_election.lease x SET expires_at = clock_timestamp() + coalesce(new_ttl, x.ttl), ttl = coalesce(new_ttl, x.ttl) FROM _lock_election.life l
-		WHERE x.id = number AND l.born = l.xmin AND x.life = l.life AND x.expires_at > clock_timestamp() RETURNING x.ttl INTO got;
+		WHERE x.id = number AND l.one AND l.born = l.xmin AND x.life = l.life AND x.expires_at > clock_timestamp() RETURNING x.ttl INTO got;
 	IF FOUND THEN RETURN got; END IF;
 	of_life := _lock_election.begin_life('100 ms');
 	UPDATE _lock_election.lease x SET expires_at = clock_timestamp() + coalesce(new_ttl, x.ttl), ttl = coalesce(new_ttl, x.ttl), life = coalesce(of_life, x.life)
@@ -30,7 +30,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION grant_lease(ttl interval DEFAULT '60 s', owner text DEFAULT NULL, wait interval DEFAULT NULL)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
 	me oid := _lock_election.who();
 	life int8;
@@ -42,13 +42,13 @@ BEGIN
 	IF owner IS NOT NULL THEN PERFORM _lock_election.check_text('owner', owner, 255); END IF;
 	PERFORM _lock_election.checked_wait(wait), _lock_election.check_transaction();
 	life := _lock_election.current_life();
-	SELECT c.max_leases_per_role INTO most FROM _lock_election.config c;
+	SELECT c.max_leases_per_role INTO most FROM _lock_election.config c WHERE c.one;
 	IF most > 0 AND (SELECT count(*) FROM _lock_election.lease l WHERE l.named AND l.role = me AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) >= most THEN
 		PERFORM _lock_election.fail('53400', format('role "%s" has too many leases in this database', pg_get_userbyid(me)), '', format('See lock_election.max_leases_per_role (%s).', most));
 	END IF;
 	-- a lease goes with its session; those that were left behind go with the next ones
-	PERFORM _lock_election.drop_leases(2);
 	number := nextval('_lock_election.token');
+	IF number % 8 = 0 THEN PERFORM _lock_election.drop_leases(20); END IF;
 	INSERT INTO _lock_election.lease (id, ttl, expires_at, life, granted_in, role, named, owner) VALUES (number, $1, clock_timestamp() + $1, life, life, me, true, $2);
 	INSERT INTO _lock_election.asked VALUES (number, 0);
 	RETURN number;
@@ -76,7 +76,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION keep_alive(lease bigint)
-RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	got interval;
 BEGIN
@@ -101,7 +101,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION lease_time_to_live(lease bigint)
-RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	IF _lock_election.own_lease(lease) IS NULL THEN RETURN NULL; END IF;
 	RETURN (SELECT _lock_election.ends(l.expires_at, l.life, l.ttl) - clock_timestamp() FROM _lock_election.lease l WHERE l.id = $1);
@@ -109,7 +109,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION lease_holds(lease bigint)
 RETURNS TABLE (kind text, name text, token bigint, granted boolean, queue_position bigint, channel text, owner text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	IF _lock_election.own_lease(lease) IS NULL THEN PERFORM _lock_election.fail('LE001', format('lease %s does not exist, or has ended', lease)); END IF;
 	PERFORM _lock_election.look_for(lease);
@@ -153,7 +153,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION revoke_lease(lease bigint)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	IF _lock_election.own_lease(lease) IS NULL THEN RETURN false; END IF;
 	PERFORM _lock_election.current_life();

@@ -62,7 +62,7 @@ DECLARE
 		WHEN 'try_candidate' THEN 'campaign' WHEN 'enqueue_permit' THEN 'enqueue_permit' WHEN 'enqueue_candidate' THEN 'enqueue_candidate'
 		ELSE CASE WHEN action LIKE 'try%' THEN 'acquire_lock' ELSE 'enqueue_lock' END || CASE WHEN several THEN 's' ELSE '' END END;
 BEGIN
-	PERFORM FROM pg_proc p WHERE p.proname = f AND p.pronargs > 1 AND p.proowner = (SELECT d.nspowner FROM pg_namespace d WHERE d.nspname = '_lock_election')
+	PERFORM FROM pg_proc p WHERE p.proname = f AND p.pronargs > 1 AND EXISTS (SELECT FROM pg_namespace d WHERE d.nspname = '_lock_election' AND d.nspowner = p.proowner AND d.oid <> p.pronamespace)
 		AND NOT has_function_privilege(me, p.oid, 'EXECUTE');
 	IF FOUND THEN PERFORM _lock_election.fail('42501', 'permission denied for function ' || f, 'lease_sync() does for a role what the role may have done by itself.'); END IF;
 END $$;
@@ -184,7 +184,7 @@ CREATE OR REPLACE FUNCTION lease_sync(lease bigint, call bigint, seen_incarnatio
 	wait interval DEFAULT '1 s')
 RETURNS TABLE (item integer, event text, kind text, name text, token bigint, queue_position bigint, owner text, reason text, sqlstate text, message text, detail text,
 	hint text, validity interval, incarnation bigint, news bigint, complete boolean, channel text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
 	asked _lock_election.item[] := '{}';
@@ -224,7 +224,7 @@ BEGIN
 	SELECT x.* INTO l FROM _lock_election.lease x WHERE x.id = $1 AND x.named;
 	IF FOUND AND l.role <> _lock_election.who() THEN PERFORM _lock_election.fail('42501', format('lease %s belongs to another role', $1)); END IF;
 	before_call := l.call;
-	number := (SELECT y.life FROM _lock_election.life y WHERE y.born = y.xmin);
+	number := (SELECT y.life FROM _lock_election.life y WHERE y.one AND y.born = y.xmin);
 	IF number IS NULL THEN number := _lock_election.begin_life('100 ms'); END IF;
 	at := _lock_election.ends(l.expires_at, l.life, l.ttl);
 	IF l.id IS NULL OR at <= clock_timestamp() THEN

@@ -38,12 +38,12 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION evict_lock(name text)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	RETURN _lock_election.evict(1::int2, name);
 END $$;
 CREATE OR REPLACE FUNCTION evict_leader(election text)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	RETURN _lock_election.evict(2::int2, election);
 END $$;
@@ -71,18 +71,18 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION force_release_lock(name text)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	RETURN _lock_election.force(1::int2, name);
 END $$;
 CREATE OR REPLACE FUNCTION force_resign(election text)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	RETURN _lock_election.force(2::int2, election);
 END $$;
 
 CREATE OR REPLACE FUNCTION force_release_role(role regrole)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
 	number int8;
 	h _lock_election.hold;
@@ -121,7 +121,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION advance_revision(min bigint)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	lowest int8;
 BEGIN
@@ -137,25 +137,25 @@ BEGIN
 		lowest := min;
 	END IF;
 	-- a row, so that this transaction's commit is flushed with the number
-	UPDATE _lock_election.config c SET notify = c.notify;
+	UPDATE _lock_election.config c SET notify = c.notify WHERE c.one;
 	PERFORM set_config('synchronous_commit', 'on', true);
 	RETURN lowest;
 END $$;
 
 -- Sets what the settings of the C edition do, for everybody; to be called by the role that has installed.
 CREATE OR REPLACE FUNCTION lock_election.configure(setting text, value text)
-RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	CASE setting
 		WHEN 'notify' THEN
 			IF value NOT IN ('all', 'waiters', 'elections', 'none') THEN PERFORM _lock_election.fail('22023', format('invalid value for notify: "%s"', value)); END IF;
-			UPDATE _lock_election.config SET notify = value;
-		WHEN 'max_ttl' THEN UPDATE _lock_election.config SET max_ttl = value::interval;
-		WHEN 'max_hold_for' THEN UPDATE _lock_election.config SET max_hold_for = value::interval;
-		WHEN 'history_retention' THEN UPDATE _lock_election.config SET history_retention = value::interval;
-		WHEN 'max_locks_per_role' THEN UPDATE _lock_election.config SET max_locks_per_role = value::int4;
-		WHEN 'max_waiters_per_lock' THEN UPDATE _lock_election.config SET max_waiters_per_lock = value::int4;
-		WHEN 'max_leases_per_role' THEN UPDATE _lock_election.config SET max_leases_per_role = value::int4;
+			UPDATE _lock_election.config SET notify = value WHERE one;
+		WHEN 'max_ttl' THEN UPDATE _lock_election.config SET max_ttl = value::interval WHERE one;
+		WHEN 'max_hold_for' THEN UPDATE _lock_election.config SET max_hold_for = value::interval WHERE one;
+		WHEN 'history_retention' THEN UPDATE _lock_election.config SET history_retention = value::interval WHERE one;
+		WHEN 'max_locks_per_role' THEN UPDATE _lock_election.config SET max_locks_per_role = value::int4 WHERE one;
+		WHEN 'max_waiters_per_lock' THEN UPDATE _lock_election.config SET max_waiters_per_lock = value::int4 WHERE one;
+		WHEN 'max_leases_per_role' THEN UPDATE _lock_election.config SET max_leases_per_role = value::int4 WHERE one;
 		ELSE PERFORM _lock_election.fail('0A000', format('the portable edition has no setting "%s"', setting));
 	END CASE;
 END $$;
@@ -165,7 +165,7 @@ COMMENT ON FUNCTION lock_election.configure(text, text) IS
 -- Nobody has to call it: what is over is ended by whoever comes to the name.  It keeps tables small where names are used
 -- once, and tells observers in time of leaders that nobody waits to replace.
 CREATE OR REPLACE FUNCTION lock_election.reap(most int DEFAULT 1000)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
 	q record;
 	done int8 := 0;

@@ -8,7 +8,7 @@ $$;
 CREATE OR REPLACE FUNCTION lock_election.look(OUT kind text, OUT name text, OUT slot integer, OUT mode text, OUT owner text, OUT value text, OUT role oid, OUT token bigint, OUT lease bigint,
 	OUT holds integer, OUT since timestamptz, OUT expires_at timestamptz, OUT time_left interval, OUT waiters bigint, OUT closed_until timestamptz, OUT queue_position bigint, OUT pid integer,
 	OUT term bigint, OUT application_name text, OUT client_addr inet, OUT connected boolean, OUT evicted boolean)
-RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
 	me oid := _lock_election.who();
 	standby boolean := pg_is_in_recovery();
@@ -40,7 +40,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION lock_election.look_leases(OUT lease bigint, OUT owner text, OUT role oid, OUT ttl interval, OUT expires_at timestamptz, OUT time_left interval)
-RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
 	me oid := _lock_election.who();
 BEGIN
@@ -97,7 +97,7 @@ FROM lock_election.look_leases() l LEFT JOIN n ON n.lease OPERATOR(pg_catalog.=)
 
 CREATE OR REPLACE FUNCTION lock_election.health(OUT ok boolean, OUT problem text, OUT role text, OUT manager boolean, OUT loading boolean, OUT request_wait interval, OUT standby_confirms boolean,
 	OUT standby_wait interval, OUT incarnation bigint, OUT library_version text, OUT sql_version text, OUT replayed_at timestamptz, OUT cannot_write_since timestamptz, OUT blocked_by int4)
-RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	sql_version := (SELECT 'portable ' || e.version FROM _lock_election.edition e);
 	role := CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE 'primary' END;

@@ -20,7 +20,7 @@ BEGIN
 		LIMIT 1;
 	IF alien IS NULL THEN
 		SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text INTO alien FROM pg_catalog.pg_proc p
-			WHERE p.pronamespace OPERATOR(pg_catalog.=) pg_catalog.current_schema()::pg_catalog.regnamespace AND p.prosecdef
+			WHERE p.pronamespace OPERATOR(pg_catalog.=) (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) pg_catalog.current_schema()) AND p.prosecdef
 				AND pg_catalog.strpos(p.prosrc, '_lock_election.') OPERATOR(pg_catalog.>) 0
 				AND p.proowner OPERATOR(pg_catalog.<>) (SELECT n.nspowner FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election')
 			LIMIT 1;
