@@ -84,7 +84,7 @@ ALONE := test soak demo play reference client-table test-versions bench bench-qu
          bench-instructions bench-libraries bench-lockctl bad-night mutants mutants-random mutants-coverage unit sim \
          sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs test-ha format \
          format-check client install-client uninstall-client client-tests client-tests-address client-tests-thread \
-         test-clients clients lockctl lockctl-address man-pages deb test-packages dist site test-site
+         test-clients portable clients lockctl lockctl-address man-pages deb test-packages dist site test-site
 .PHONY: $(ALONE)
 
 test:
@@ -139,6 +139,10 @@ bad-night:
 
 test-clients:
 	@clients/test.sh
+
+# the portable edition, of its parts
+portable:
+	@sql/portable/assemble >build/portable.sql && mv build/portable.sql sql/portable/lock_election.sql
 
 clients:
 	@clients/build.sh

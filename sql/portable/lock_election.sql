@@ -7,7 +7,7 @@
 -- PGOPTIONS='-c search_path=locks'.  Run again, the file does nothing, or upgrades an older version; it refuses a newer
 -- one.  It is one transaction, as migration tools make it, and uses nothing but this:
 --
---     PostgreSQL 13 to 19, PL/pgSQL, sequences, an UNLOGGED table that a crash and a promotion empty, transaction-level
+--     PostgreSQL 13 or newer, up to 19, PL/pgSQL, sequences, an UNLOGGED table that a crash and a promotion empty, transaction-level
 --     advisory locks, row locks with SKIP LOCKED, ON CONFLICT, NOTIFY.
 --
 -- No superuser, extension, setting, background worker or cron job is needed.  docs/reference/editions.md says what
@@ -48,21 +48,23 @@ DECLARE
 	foreign_owner pg_catalog.text;
 BEGIN
 	-- 1. the server and the transaction
-	IF pg_catalog.current_setting('lock_election.installing', true) IS DISTINCT FROM 'yes' THEN
+	IF NOT COALESCE(pg_catalog.current_setting('lock_election.installing', true) OPERATOR(pg_catalog.=) 'yes', false) THEN
 		RAISE EXCEPTION 'this file has to run in one transaction' USING ERRCODE = '25P01', HINT = 'Type: psql -1 -f lock_election.sql';
 	END IF;
-	IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 NOT BETWEEN 130000 AND 199999 THEN
-		RAISE EXCEPTION 'lock_election needs PostgreSQL 13 to 19, and this is %', pg_catalog.current_setting('server_version') USING ERRCODE = '0A000';
+	IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) 130000
+		OR pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.>) 199999 THEN
+		RAISE EXCEPTION 'lock_election needs PostgreSQL 13 or newer, up to 19, and this is %', pg_catalog.current_setting('server_version') USING ERRCODE = '0A000';
 	END IF;
 	PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lock_election install', 4801));
 
 	-- 2. the C edition, or somebody else's schemas
-	IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'lock_election') THEN
+	IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'lock_election') THEN
 		RAISE EXCEPTION 'the extension lock_election is installed in this database' USING ERRCODE = '42710',
 			HINT = 'The portable edition is for databases without it.';
 	END IF;
 	SELECT pg_catalog.pg_get_userbyid(nspowner) INTO foreign_owner FROM pg_catalog.pg_namespace
-		WHERE nspname IN ('lock_election', '_lock_election') AND pg_catalog.pg_get_userbyid(nspowner) <> current_user LIMIT 1;
+		WHERE nspname OPERATOR(pg_catalog.=) ANY ('{lock_election,_lock_election}'::pg_catalog.name[])
+			AND pg_catalog.pg_get_userbyid(nspowner) OPERATOR(pg_catalog.<>) current_user LIMIT 1;
 	IF foreign_owner IS NOT NULL THEN
 		RAISE EXCEPTION 'schema lock_election belongs to role "%"', foreign_owner USING ERRCODE = '42501',
 			HINT = 'Run this file as that role.';
@@ -71,29 +73,31 @@ BEGIN
 	-- 3. an older, the same, or a newer version; it stays in its schema
 	IF pg_catalog.to_regclass('_lock_election.edition') IS NOT NULL THEN
 		EXECUTE 'SELECT version FROM _lock_election.edition' INTO found;
-		IF found > 1 THEN
+		IF found OPERATOR(pg_catalog.>) 1 THEN
 			RAISE EXCEPTION 'version % of the portable edition is installed, and this file is of version 1', found USING ERRCODE = '55000';
 		END IF;
-		SELECT n.nspname INTO place FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-			WHERE p.proname = 'lease_sync' AND pg_catalog.pg_get_userbyid(p.proowner) = current_user LIMIT 1;
-		here := coalesce(place, here);
+		SELECT n.nspname INTO place FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
+			WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' AND pg_catalog.pg_get_userbyid(p.proowner) OPERATOR(pg_catalog.=) current_user LIMIT 1;
+		here := COALESCE(place, here);
 	END IF;
-	IF here IS NULL OR here IN ('lock_election', '_lock_election') OR here LIKE 'pg\_%' THEN
+	IF here IS NULL OR here OPERATOR(pg_catalog.=) ANY ('{lock_election,_lock_election}'::pg_catalog.text[]) OR pg_catalog.starts_with(here, 'pg_') THEN
 		RAISE EXCEPTION 'there is no schema for the functions of lock_election' USING ERRCODE = '3F000',
-			HINT = 'Name one that role ' || pg_catalog.quote_ident(current_user) || ' may create in: PGOPTIONS=''-c search_path=locks''';
+			HINT = pg_catalog.format('Name one that role %I may create in: PGOPTIONS=''-c search_path=locks''', current_user);
 	END IF;
 	IF NOT pg_catalog.has_schema_privilege(here, 'CREATE') THEN
 		RAISE EXCEPTION 'role "%" may not create functions in schema "%"', current_user, here USING ERRCODE = '42501',
 			HINT = 'Create a schema of its own and name it: PGOPTIONS=''-c search_path=locks''';
 	END IF;
 
-	-- 4. names without a schema mean that one, in this transaction
+	-- 4. the schemas of views and tables; the check of 2. has found nobody else's
+	IF pg_catalog.to_regnamespace('lock_election') IS NULL THEN CREATE SCHEMA lock_election; END IF;
+	IF pg_catalog.to_regnamespace('_lock_election') IS NULL THEN CREATE SCHEMA _lock_election; END IF;
+
+	-- 5. names without a schema mean that one, in this transaction
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.quote_ident(here), true);
 	PERFORM pg_catalog.set_config('client_min_messages', 'warning', true);
 END $$;
 
-CREATE SCHEMA IF NOT EXISTS lock_election;
-CREATE SCHEMA IF NOT EXISTS _lock_election;
 GRANT USAGE ON SCHEMA lock_election TO PUBLIC;
 
 -- --- tables: what is stored ---------------------------------------------------------------------------------------------
@@ -264,13 +268,13 @@ CREATE TABLE IF NOT EXISTS _lock_election.versioned (
 
 -- The role whose call this is: the session's, or that of SET ROLE.  A SECURITY DEFINER function of the application does
 -- not change it, because ours cannot see who has called them otherwise.
-CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
 END $$;
 
 -- Whether the caller is a member of the role, or of another one that may do this.
-CREATE OR REPLACE FUNCTION _lock_election.is_mine(role oid, also text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.is_mine(role oid, also text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
 BEGIN
@@ -279,19 +283,19 @@ BEGIN
 		OR also IS NOT NULL AND pg_has_role(me, also, 'MEMBER');
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT CASE k WHEN 1 THEN 'lock' ELSE 'election' END
 $$;
 
 -- Raises an error.
 CREATE OR REPLACE FUNCTION _lock_election.fail(code text, message text, detail text DEFAULT '', hint text DEFAULT '') RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail, HINT = hint;
 END $$;
 
 -- Locks and terms are used by the very role that acquired them, as in the C edition: a member says SET ROLE first.
-CREATE OR REPLACE FUNCTION _lock_election.check_role(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_role(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF role IS DISTINCT FROM _lock_election.who() THEN
 		PERFORM _lock_election.fail('42501', format('%s "%s" is held by another role', _lock_election.word(k), n), '',
@@ -301,7 +305,7 @@ BEGIN
 END $$;
 
 -- Refuses where nothing can be decided: on a standby, and with a snapshot that is older than the section of the name.
-CREATE OR REPLACE FUNCTION _lock_election.check_transaction() RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_transaction() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF pg_is_in_recovery() THEN
 		PERFORM _lock_election.fail('25006', 'cannot use the locks of lock_election during recovery', 'The server is a standby.', 'Connect to the primary.');
@@ -318,7 +322,7 @@ END $$;
 
 -- --- arguments: the same errors as the C edition's ---
 
-CREATE OR REPLACE FUNCTION _lock_election.check_text(what text, v text, most int4) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_text(what text, v text, most int4) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF v IS NULL THEN PERFORM _lock_election.fail('22023', what || ' must not be null'); END IF;
 	IF v = '' THEN PERFORM _lock_election.fail('22023', what || ' must not be empty', format('It is a text of 1 to %s bytes.', most)); END IF;
@@ -327,36 +331,36 @@ BEGIN
 	END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.check_name(k int2, n text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_name(k int2, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF octet_length(n) BETWEEN 1 AND 255 THEN RETURN; END IF;
 	PERFORM _lock_election.check_text(CASE k WHEN 1 THEN 'name' ELSE 'election' END, n, 255);
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.check_token(k int2, token int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_token(k int2, token int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF token IS NULL THEN PERFORM _lock_election.fail('22023', CASE k WHEN 1 THEN 'token' ELSE 'term' END || ' must not be null'); END IF;
 END $$;
 
 -- An interval of hours, minutes and seconds alone, so that no time zone makes it longer or shorter.
-CREATE OR REPLACE FUNCTION _lock_election.exact(v interval) RETURNS interval LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.exact(v interval) RETURNS interval LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN make_interval(secs => date_part('epoch', v));
 END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.out_of_range(what text, v interval, range text) RETURNS void LANGUAGE plpgsql
-SET IntervalStyle = 'postgres_verbose' AS $$
+SET IntervalStyle = 'postgres_verbose' SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.fail('22023', format('%s is out of range: %s', what, v), 'It is an interval ' || range || '.');
 END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.too_long(what text, v interval, most interval) RETURNS void LANGUAGE plpgsql
-SET IntervalStyle = 'postgres_verbose' AS $$
+SET IntervalStyle = 'postgres_verbose' SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.fail('53400', format('%s is too long for this server: %s', what, v), '', format('See lock_election.max_%s (%s).', what, most));
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.checked_ttl(ttl interval) RETURNS interval LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.checked_ttl(ttl interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most interval;
 BEGIN
@@ -374,7 +378,7 @@ BEGIN
 	RETURN make_interval(secs => date_part('epoch', ttl));
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.checked_wait(wait interval) RETURNS interval LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.checked_wait(wait interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF wait < '0' OR wait > '106751991 days' THEN
 		PERFORM _lock_election.out_of_range('wait', wait, 'from 0 on, or null to wait without limit');
@@ -382,7 +386,7 @@ BEGIN
 	RETURN CASE WHEN wait > '1000 days' THEN NULL ELSE wait END;
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.checked_hold_for(hold_for interval) RETURNS interval LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.checked_hold_for(hold_for interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most interval;
 BEGIN
@@ -393,7 +397,7 @@ BEGIN
 	RETURN _lock_election.exact(hold_for);
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.check_mode(mode text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_mode(mode text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF mode IS NULL THEN PERFORM _lock_election.fail('22023', 'mode must not be null'); END IF;
 	IF mode NOT IN ('exclusive', 'shared') THEN
@@ -401,7 +405,7 @@ BEGIN
 	END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.check_permits(permits int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_permits(permits int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF permits IS NULL THEN PERFORM _lock_election.fail('22023', 'permits must not be null', 'It is a number from 1 on.'); END IF;
 	IF permits NOT BETWEEN 1 AND 2147483647 THEN
@@ -409,7 +413,7 @@ BEGIN
 	END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.check_names(names text[], least_names int4) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_names(names text[], least_names int4) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	twice text;
 BEGIN
@@ -438,7 +442,7 @@ END $$;
 -- clocks of the servers differ by less than that life has lasted.
 
 -- Begins a life, unless another transaction does: then NULL.
-CREATE OR REPLACE FUNCTION _lock_election.begin_life(patience interval) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.begin_life(patience interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	until timestamptz := clock_timestamp() + patience;
 	here oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
@@ -474,7 +478,7 @@ BEGIN
 END $$;
 
 -- The present life.
-CREATE OR REPLACE FUNCTION _lock_election.current_life() RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.current_life() RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
 BEGIN
@@ -490,7 +494,7 @@ BEGIN
 END $$;
 
 -- When something ends that was set in a life, as of now; never, before the present life has begun.
-CREATE OR REPLACE FUNCTION _lock_election.ends(expires_at timestamptz, of_life int8, ttl interval) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.ends(expires_at timestamptz, of_life int8, ttl interval) RETURNS timestamptz LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
 	next timestamptz;
@@ -510,12 +514,12 @@ END $$;
 -- waits for a section without a limit: an attempt that cannot enter one is refused, as the name is being acquired or
 -- released in it; a release goes on without it; renewals and is_held() never need one.
 
-CREATE OR REPLACE FUNCTION _lock_election.section(k int2, n text) RETURNS int8 LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.section(k int2, n text) RETURNS int8 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT hashtextextended(n, 4802 + k)
 $$;
 
 -- Enters the sections of these names, in the same order as everybody; false: not all of them in this time.
-CREATE OR REPLACE FUNCTION _lock_election.enter(k int2, names text[], patience interval) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.enter(k int2, names text[], patience interval) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	until timestamptz;
 	pause float8;
@@ -541,21 +545,21 @@ END $$;
 -- row ended.  A fence has a hold's row locked FOR KEY SHARE: the row may be marked as ended, and cannot be deleted.
 
 -- The channel on which grants of a lease's places are announced.
-CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one
 $$;
 -- The channel of a lock or an election: the clients compute it as well.
-CREATE OR REPLACE FUNCTION _lock_election.channel(k int2, n text) RETURNS text LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.channel(k int2, n text) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT 'le_' || left(encode(sha256(convert_to(_lock_election.word(k) || ' ' || n, 'UTF8')), 'hex'), 32)
 $$;
 
 -- Whether grants (waiters) or changes of leaders (elections) are announced.
-CREATE OR REPLACE FUNCTION _lock_election.notifies(what text) RETURNS boolean LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.notifies(what text) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT c.notify IN ('all', what) FROM _lock_election.config c WHERE c.one
 $$;
 
 -- Tells the client of a place that it has been granted, or has to look.
-CREATE OR REPLACE FUNCTION _lock_election.announce(p _lock_election.place) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.announce(p _lock_election.place) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF NOT _lock_election.notifies('waiters') THEN RETURN; END IF;
 	IF p.of_lease THEN
@@ -566,7 +570,7 @@ BEGIN
 END $$;
 
 -- A change of an election: a row of its history, and a notification.
-CREATE OR REPLACE FUNCTION _lock_election.note(h _lock_election.hold, how text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.note(h _lock_election.hold, how text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := nextval('_lock_election.token');
 	before int8;
@@ -581,7 +585,7 @@ BEGIN
 END $$;
 
 -- Tells the client of a named lease of an end that it has not asked for; the newest 16 are kept.
-CREATE OR REPLACE FUNCTION _lock_election.lose(of_lease int8, tok int8, how text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.lose(of_lease int8, tok int8, how text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	INSERT INTO _lock_election.loss (lease, token, changed, reason)
 		SELECT of_lease, tok, pg_current_xact_id()::text::int8, how FROM _lock_election.lease l WHERE l.id = of_lease AND l.named ON CONFLICT DO NOTHING;
@@ -590,7 +594,7 @@ BEGIN
 END $$;
 
 -- Whether a lease has ended; it cannot be renewed any more in the transactions that others have begun.
-CREATE OR REPLACE FUNCTION _lock_election.lease_is_over(number int8) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.lease_is_over(number int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
 BEGIN
@@ -602,14 +606,14 @@ BEGIN
 END $$;
 
 -- The lease of several names goes with the last of them.
-CREATE OR REPLACE FUNCTION _lock_election.drop_group(number int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.drop_group(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	DELETE FROM _lock_election.lease l WHERE l.id = number AND NOT l.named
 		AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.lease = number) AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.lease = number);
 END $$;
 
 -- Whether a hold is over, by its own time, its lease, or because a fence alone keeps its row.
-CREATE OR REPLACE FUNCTION _lock_election.hold_is_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.hold_is_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF h.ended IS NOT NULL THEN RETURN true; END IF;
 	IF h.expires_at IS NOT NULL AND _lock_election.ends(h.expires_at, h.life, h.ttl) <= clock_timestamp() THEN RETURN true; END IF;
@@ -617,7 +621,7 @@ BEGIN
 END $$;
 
 -- Ends a hold.  asked: by its own client, who needs not be told.  False: its row is renewed, ended or fenced just now.
-CREATE OR REPLACE FUNCTION _lock_election.end_hold(h _lock_election.hold, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.end_hold(h _lock_election.hold, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	expires boolean := how = 'expired' AND h.expires_at IS NOT NULL;
 	gone boolean;
@@ -647,14 +651,14 @@ BEGIN
 END $$;
 
 -- Whether a place is over.
-CREATE OR REPLACE FUNCTION _lock_election.place_is_over(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.place_is_over(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF p.lease IS NOT NULL THEN RETURN _lock_election.lease_is_over(p.lease); END IF;
 	RETURN _lock_election.ends(p.expires_at, p.life, p.ttl) <= clock_timestamp();
 END $$;
 
 -- Lets the clients of those look that are first in the queues of these names, where nobody else will.
-CREATE OR REPLACE FUNCTION _lock_election.nudge(k int2, names text[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.nudge(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
 	p _lock_election.place;
@@ -666,7 +670,7 @@ BEGIN
 END $$;
 
 -- Ends a place, in all of its queues.  False: it is renewed or ended just now.
-CREATE OR REPLACE FUNCTION _lock_election.end_place(p _lock_election.place, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.end_place(p _lock_election.place, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := coalesce(p.members, ARRAY[p.name]);
 	locked int8;
@@ -688,7 +692,7 @@ END $$;
 -- All of this runs in the section of the name.
 
 -- Ends what is over: holds, and places as far as they are first in the queue.  True: something has changed.
-CREATE OR REPLACE FUNCTION _lock_election.sweep(k int2, n text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.sweep(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 	p _lock_election.place;
@@ -712,7 +716,7 @@ BEGIN
 END $$;
 
 -- Whether the holders of a name, and its being closed, admit one more in this mode; places do not count.
-CREATE OR REPLACE FUNCTION _lock_election.admits(k int2, n text, m text, p int4) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.admits(k int2, n text, m text, p int4) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	f record;
 BEGIN
@@ -722,7 +726,7 @@ BEGIN
 END $$;
 
 -- The slot of one more holder.
-CREATE OR REPLACE FUNCTION _lock_election.free_slot(k int2, n text, m text) RETURNS int4 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.free_slot(k int2, n text, m text) RETURNS int4 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN CASE m WHEN 'exclusive' THEN 0
 		WHEN 'shared' THEN (SELECT coalesce(max(x.slot), -1) + 1 FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot >= 0)
@@ -731,7 +735,7 @@ BEGIN
 END $$;
 
 -- Whether a place for several names can be granted: it is first in all their queues, and all of them admit it.
-CREATE OR REPLACE FUNCTION _lock_election.can_be_granted(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.can_be_granted(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
 BEGIN
@@ -749,7 +753,7 @@ BEGIN
 END $$;
 
 -- A place becomes a hold, or several.
-CREATE OR REPLACE FUNCTION _lock_election.grant_place(p _lock_election.place) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.grant_place(p _lock_election.place) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := coalesce(p.members, ARRAY[p.name]);
 	number int8 := _lock_election.current_life();
@@ -773,7 +777,7 @@ END $$;
 
 -- Grants the readers that are first in the queue, up to the first writer, in one statement: there may be very many.  Only
 -- those that hang on a lease which lives for sure; how many they were.
-CREATE OR REPLACE FUNCTION _lock_election.grant_readers(k int2, n text) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.grant_readers(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := _lock_election.current_life();
 	tokens int8[];
@@ -800,7 +804,7 @@ BEGIN
 END $$;
 
 -- Grants places, in their order, as far as they can be.  True: some were.
-CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p _lock_election.place;
 	changed boolean := false;
@@ -821,7 +825,7 @@ BEGIN
 END $$;
 
 -- Both, for some names: what has to be done whenever somebody comes to them.
-CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[]) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[]) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
 	changed boolean := false;
@@ -834,7 +838,7 @@ BEGIN
 END $$;
 
 -- Looks at names without waiting for anybody: those whose section is busy are somebody else's work.
-CREATE OR REPLACE FUNCTION _lock_election.look_at(k int2, names text[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.look_at(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
 BEGIN
@@ -862,7 +866,7 @@ BEGIN
 END $$;
 
 -- Refuses a lease that has ended or is another role's.  The row stays as long as this transaction.
-CREATE OR REPLACE FUNCTION _lock_election.check_lease(number int8, role oid) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_lease(number int8, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
 BEGIN
@@ -874,7 +878,7 @@ BEGIN
 END $$;
 
 -- Refuses a name that is used in another way.
-CREATE OR REPLACE FUNCTION _lock_election.check_use(r _lock_election.request, n text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_use(r _lock_election.request, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	used record;
 BEGIN
@@ -893,7 +897,7 @@ END $$;
 
 -- The hold of a name that the request is one more hold of: of the same named owner; if it names none, of the same lease;
 -- if neither, of this very transaction.
-CREATE OR REPLACE FUNCTION _lock_election.own_hold(r _lock_election.request, n text) RETURNS _lock_election.hold LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.own_hold(r _lock_election.request, n text) RETURNS _lock_election.hold LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 BEGIN
@@ -907,7 +911,7 @@ BEGIN
 END $$;
 
 -- One more hold: on a lease it is the same hold, else it is counted, and its time is no shorter.
-CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF r.mode = 'exclusive' AND h.mode = 'shared' THEN
 		PERFORM _lock_election.fail('22023', format('lock "%s" is held in mode shared by the same owner, which asks for exclusive', h.name), '',
@@ -931,7 +935,7 @@ BEGIN
 END $$;
 
 -- Refuses what is beyond a limit of the role or of the queue.
-CREATE OR REPLACE FUNCTION _lock_election.check_limits(r _lock_election.request, waits boolean) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_limits(r _lock_election.request, waits boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	c _lock_election.config;
 	n text;
@@ -953,7 +957,7 @@ BEGIN
 END $$;
 
 -- Decides a request, in the sections of its names, which are swept.  No token: it was refused.
-CREATE OR REPLACE FUNCTION _lock_election.decide(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.decide(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
 	h _lock_election.hold;
@@ -1049,12 +1053,12 @@ BEGIN
 END $$;
 
 -- The place's position in the queue, of several names in the longest one.
-CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) RETURNS int8 LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) RETURNS int8 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank FROM _lock_election.place p WHERE p.kind = k AND p.name = n.name AND p.token <= tok) r
 $$;
 
 -- One attempt at a request.  Where it is refused and has changed nothing, its sections are left at once.
-CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	changed boolean;
 BEGIN
@@ -1072,7 +1076,7 @@ EXCEPTION WHEN SQLSTATE 'LE998' THEN
 END $$;
 
 -- Whether an attempt is worth a section: nobody holds the name beside whom the request cannot, and nobody is before it.
-CREATE OR REPLACE FUNCTION _lock_election.looks_free(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.looks_free(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
 BEGIN
@@ -1085,20 +1089,20 @@ BEGIN
 	RETURN true;
 END $$;
 -- As hold_is_over(), without a lock.
-CREATE OR REPLACE FUNCTION _lock_election.may_be_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.may_be_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN h.ended IS NOT NULL OR h.expires_at IS NOT NULL AND _lock_election.ends(h.expires_at, h.life, h.ttl) <= clock_timestamp()
 		OR h.lease IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = h.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp());
 END $$;
 
 -- How long a wait may last because of lock_timeout; NULL: without limit.
-CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT nullif(current_setting('lock_timeout')::interval, '0')
 $$;
 
 -- Acquires, waiting at most so long.  Who waits has no place: it tries again and again, and neither overtakes places that
 -- came before it, nor waits for those that came after.
-CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	began timestamptz := clock_timestamp();
 	pause float8 := 0.002;
@@ -1125,7 +1129,7 @@ BEGIN
 END $$;
 
 -- Takes a place, or is granted at once.
-CREATE OR REPLACE FUNCTION _lock_election.enqueue(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8, OUT channel text) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.enqueue(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8, OUT channel text) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.check_transaction();
 	r.place := true;
@@ -1143,7 +1147,7 @@ END $$;
 
 -- A request, with its arguments checked.
 CREATE OR REPLACE FUNCTION _lock_election.make(k int2, names text[], mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	r _lock_election.request;
 BEGIN
@@ -1166,7 +1170,7 @@ END $$;
 
 -- For one name.
 CREATE OR REPLACE FUNCTION _lock_election.make_one(k int2, name text, mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.check_name(k, name);
 	RETURN _lock_election.make(k, ARRAY[name], mode, permits, ttl, owner, lease, value);
@@ -1180,17 +1184,21 @@ END $$;
 --     3. The row; the primary key refuses a second one.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
-	number int8;
-	length interval := make_interval(secs => date_part('epoch', ttl));
+	number pg_catalog.int8;
+	length pg_catalog.interval := pg_catalog.make_interval(secs => pg_catalog.date_part('epoch', ttl));
 BEGIN
+	-- every name has its schema here, because a search_path of its own would cost as much as one of the statements
 	SELECT l.life INTO number FROM _lock_election.life l, _lock_election.config c
-		WHERE l.one AND c.one AND l.born = l.xmin AND c.max_locks_per_role = 0 AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = k AND h.name = n);
-	IF NOT FOUND OR NOT pg_try_advisory_xact_lock(hashtextextended(n, 4802 + k)) THEN RETURN NULL; END IF;
+		WHERE l.one AND c.one AND l.born OPERATOR(pg_catalog.=) l.xmin AND c.max_locks_per_role OPERATOR(pg_catalog.=) 0
+			AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n);
+	IF NOT FOUND OR NOT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(n, 4802 OPERATOR(pg_catalog.+) k)) THEN RETURN NULL; END IF;
 	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, told_call, pid, application, client)
-		SELECT k, n, 0, nextval('_lock_election.token'), 'exclusive', lease, length, clock_timestamp() + length, number,
-			to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END)), o, v,
-			clock_timestamp(), pg_current_xact_id()::text::int8, call, pg_backend_pid(), current_setting('application_name'), inet_client_addr()
-		WHERE NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = k AND h.name = n) AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = k AND p.name = n)
+		SELECT k, n, 0, pg_catalog.nextval('_lock_election.token'), 'exclusive', lease, length, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) length, number,
+			pg_catalog.to_regrole(pg_catalog.quote_ident(CASE WHEN pg_catalog.current_setting('role') OPERATOR(pg_catalog.=) 'none' THEN session_user::pg_catalog.text
+				ELSE pg_catalog.current_setting('role') END)), o, v, pg_catalog.clock_timestamp(), pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8, call,
+			pg_catalog.pg_backend_pid(), pg_catalog.current_setting('application_name'), pg_catalog.inet_client_addr()
+		WHERE NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n)
+			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind OPERATOR(pg_catalog.=) k AND p.name OPERATOR(pg_catalog.=) n)
 		ON CONFLICT DO NOTHING RETURNING token INTO number;
 	RETURN number;
 END $$;
@@ -1246,7 +1254,7 @@ END $$;
 
 -- One request for each name, in the sections of all.
 CREATE OR REPLACE FUNCTION _lock_election.each(r _lock_election.request)
-RETURNS TABLE (name text, token int8, granted boolean, queue_position int8) LANGUAGE plpgsql AS $$
+RETURNS TABLE (name text, token int8, granted boolean, queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := r.names;
 	n text;
@@ -1313,7 +1321,7 @@ BEGIN
 END $$;
 
 -- One look at a token: NULL, it is neither held nor queued; else whether it is held.  Starts its time again.
-CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := _lock_election.current_life();
 	n text;
@@ -1351,7 +1359,7 @@ BEGIN
 	RETURN held = cardinality(names);
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.await(k int2, names text[], tok int8, wait interval) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.await(k int2, names text[], tok int8, wait interval) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	began timestamptz := clock_timestamp();
 	pause float8 := 0.005;
@@ -1390,7 +1398,7 @@ END $$;
 
 -- --- renewals: of a hold's own row, or its lease's, and without a section ---
 
-CREATE OR REPLACE FUNCTION _lock_election.renew(k int2, n text, tok int8, new_ttl interval) RETURNS interval LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.renew(k int2, n text, tok int8, new_ttl interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
 	h _lock_election.hold;
@@ -1439,7 +1447,7 @@ END $$;
 -- --- releases ---
 
 -- Gives back a hold or a place of this token.
-CREATE OR REPLACE FUNCTION _lock_election.release(k int2, n text, tok int8, hold_for interval, all_holds boolean, how text, of_lease int8) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.release(k int2, n text, tok int8, hold_for interval, all_holds boolean, how text, of_lease int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
 	h _lock_election.hold;
@@ -1563,7 +1571,7 @@ END $$;
 
 -- --- looks ---
 
-CREATE OR REPLACE FUNCTION _lock_election.held(k int2, n text, tok int8) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.held(k int2, n text, tok int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 BEGIN
@@ -1610,7 +1618,7 @@ END $$;
 
 -- Renews a lease and returns its ttl; NULL: it has ended.  Writes its row and nothing else, and waits for nobody who holds
 -- a section.  While a life cannot begin, nothing expires: the lease is renewed without.
-CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval) RETURNS interval LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	got interval;
 	of_life int8;
@@ -1625,7 +1633,7 @@ BEGIN
 END $$;
 
 -- The role of a named lease that lives; an error if it is another role's.  NULL: there is none.
-CREATE OR REPLACE FUNCTION _lock_election.own_lease(number int8) RETURNS oid LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.own_lease(number int8) RETURNS oid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
 BEGIN
@@ -1663,7 +1671,7 @@ BEGIN
 END $$;
 
 -- Removes some leases that have ended and on which nothing hangs any more.
-CREATE OR REPLACE FUNCTION _lock_election.drop_leases(most int4) RETURNS int4 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.drop_leases(most int4) RETURNS int4 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
 	done int4 := 0;
@@ -1676,7 +1684,7 @@ BEGIN
 	END LOOP;
 	RETURN done;
 END $$;
-CREATE OR REPLACE FUNCTION _lock_election.drop_lease(number int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.drop_lease(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	DELETE FROM _lock_election.lease l WHERE l.id = number;
 	DELETE FROM _lock_election.asked a WHERE a.lease = number;
@@ -1696,7 +1704,7 @@ BEGIN
 END $$;
 
 -- Looks at what the places of a lease wait for, as far as somebody may have to.
-CREATE OR REPLACE FUNCTION _lock_election.look_for(number int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.look_for(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	q record;
 BEGIN
@@ -1729,7 +1737,7 @@ BEGIN
 END $$;
 
 -- Ends a lease with all that hangs on it.
-CREATE OR REPLACE FUNCTION _lock_election.end_lease(number int8, how text) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.end_lease(number int8, how text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 	p _lock_election.place;
@@ -1793,7 +1801,7 @@ BEGIN
 END $$;
 
 -- Reads the texts of the items.
-CREATE OR REPLACE FUNCTION _lock_election.read_items(texts text[]) RETURNS _lock_election.item[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.read_items(texts text[]) RETURNS _lock_election.item[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n int4 := coalesce(cardinality(texts), 0);
 	items _lock_election.item[] := '{}';
@@ -1826,7 +1834,7 @@ BEGIN
 END $$;
 
 -- What may not be called by itself may not be asked for here either.
-CREATE OR REPLACE FUNCTION _lock_election.check_right(me oid, action text, several boolean) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_right(me oid, action text, several boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	f text := CASE action WHEN 'release' THEN 'release_lock' WHEN 'resign' THEN 'resign' WHEN 'proclaim' THEN 'proclaim' WHEN 'try_permit' THEN 'acquire_permit'
 		WHEN 'try_candidate' THEN 'campaign' WHEN 'enqueue_permit' THEN 'enqueue_permit' WHEN 'enqueue_candidate' THEN 'enqueue_candidate'
@@ -1837,14 +1845,14 @@ BEGIN
 	IF FOUND THEN PERFORM _lock_election.fail('42501', 'permission denied for function ' || f, 'lease_sync() does for a role what the role may have done by itself.'); END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.item_number(number text, what text) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.item_number(number text, what text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF number IS NULL THEN PERFORM _lock_election.fail('22023', what || ' must not be null'); END IF;
 	RETURN number::int8;
 END $$;
 
 -- Carries one item out.
-CREATE OR REPLACE FUNCTION _lock_election.sync_item(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.sync_item(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	t _lock_election.told;
 	k int2 := CASE WHEN i.action IN ('resign', 'proclaim', 'try_candidate', 'enqueue_candidate') THEN 2 ELSE 1 END;
@@ -1906,7 +1914,7 @@ BEGIN
 END $$;
 
 -- The same, with an error as its row: wrong data, a right, a limit, a state.
-CREATE OR REPLACE FUNCTION _lock_election.sync_item_alone(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.sync_item_alone(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	t _lock_election.told;
 BEGIN
@@ -1923,7 +1931,7 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 -- All items, releases first: together, or, where one of them is an error, each for itself.
-CREATE OR REPLACE FUNCTION _lock_election.sync_items(items _lock_election.item[], of_lease int8, call int8) RETURNS _lock_election.told[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.sync_items(items _lock_election.item[], of_lease int8, call int8) RETURNS _lock_election.told[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
 	results _lock_election.told[];
@@ -2121,7 +2129,7 @@ BEGIN
 END $$;
 
 -- The row of the term is changed in place: no section is needed, the leader stays the same.
-CREATE OR REPLACE FUNCTION _lock_election.proclaim(n text, tok int8, v text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.proclaim(n text, tok int8, v text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 BEGIN
@@ -2194,7 +2202,7 @@ END $$;
 -- A fence is a lock of the hold's row, FOR KEY SHARE, to the end of the (sub)transaction: nobody deletes the row before,
 -- and nobody is granted its slot.  Renewals are not in its way.  The row of table fence is for fence_guard().
 -- Where nothing can be written there is nothing to protect: a read-only transaction is only told whether the lock is held.
-CREATE OR REPLACE FUNCTION _lock_election.fence(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.fence(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 	read_only boolean := current_setting('transaction_read_only') = 'on';
@@ -2406,7 +2414,7 @@ END $$;
 -- --- operators: evict, force, limits, reap ------------------------------------------------------------------------------
 
 -- Who may end another one's hold.
-CREATE OR REPLACE FUNCTION _lock_election.check_force(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_force(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF NOT _lock_election.is_mine(role, 'pg_signal_backend') THEN
 		PERFORM _lock_election.fail('42501', format('permission denied to end the holders of %s "%s"', _lock_election.word(k), n), '',
@@ -2415,7 +2423,7 @@ BEGIN
 END $$;
 
 -- An evicted hold has a time of its own from then on, that of its lease.
-CREATE OR REPLACE FUNCTION _lock_election.evict(k int2, n text) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.evict(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 	number int8;
@@ -2453,7 +2461,7 @@ BEGIN
 	RETURN _lock_election.evict(2::int2, election);
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.force(k int2, n text) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.force(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 	counted int8 := 0;
@@ -2597,7 +2605,7 @@ COMMENT ON FUNCTION lock_election.reap(int) IS
 -- --- views and health() -------------------------------------------------------------------------------------------------
 
 -- Whether the caller may see whose a hold is.
-CREATE OR REPLACE FUNCTION _lock_election.may_see(role oid, me oid) RETURNS boolean LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.may_see(role oid, me oid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT role = me OR pg_has_role(me, 'pg_read_all_stats', 'MEMBER') OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'MEMBER')
 $$;
 

@@ -204,9 +204,9 @@ wait_connected(le_session *s, PGconn *conn)
 }
 
 /*
- * The extension's schema, NULL where there is none; is it a standby; and the process of the server, which is to be this one.
- * The portable edition works in READ COMMITTED only: the session's default becomes that, if the connection is the
- * session's own, and not a pooler's.
+ * The extension's schema, NULL where there is none; is it a standby; and the process of the server, which is to
+ * be this one.  The portable edition works in READ COMMITTED only: the session's default becomes that, if the
+ * connection is the session's own, and not a pooler's.
  */
 static const char info_sql[] =
 	"SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid()"
@@ -214,7 +214,8 @@ static const char info_sql[] =
 	"(SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'lock_election'),"
 	" (SELECT CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %d"
 	" AND pg_catalog.set_config('default_transaction_isolation', 'read committed', false) IS NOT NULL"
-	" AND pg_catalog.set_config('default_transaction_read_only', 'off', false) IS NULL THEN NULL ELSE p.pronamespace END"
+	" AND pg_catalog.set_config('default_transaction_read_only', 'off', false) IS NULL"
+	" THEN NULL ELSE p.pronamespace END"
 	" FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election'"
 	" AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' LIMIT 1))";
 

@@ -7,7 +7,7 @@
 -- PGOPTIONS='-c search_path=locks'.  Run again, the file does nothing, or upgrades an older version; it refuses a newer
 -- one.  It is one transaction, as migration tools make it, and uses nothing but this:
 --
---     PostgreSQL 13 to 19, PL/pgSQL, sequences, an UNLOGGED table that a crash and a promotion empty, transaction-level
+--     PostgreSQL 13 or newer, up to 19, PL/pgSQL, sequences, an UNLOGGED table that a crash and a promotion empty, transaction-level
 --     advisory locks, row locks with SKIP LOCKED, ON CONFLICT, NOTIFY.
 --
 -- No superuser, extension, setting, background worker or cron job is needed.  docs/reference/editions.md says what
@@ -48,21 +48,23 @@ DECLARE
 	foreign_owner pg_catalog.text;
 BEGIN
 	-- 1. the server and the transaction
-	IF pg_catalog.current_setting('lock_election.installing', true) IS DISTINCT FROM 'yes' THEN
+	IF NOT COALESCE(pg_catalog.current_setting('lock_election.installing', true) OPERATOR(pg_catalog.=) 'yes', false) THEN
 		RAISE EXCEPTION 'this file has to run in one transaction' USING ERRCODE = '25P01', HINT = 'Type: psql -1 -f lock_election.sql';
 	END IF;
-	IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 NOT BETWEEN 130000 AND 199999 THEN
-		RAISE EXCEPTION 'lock_election needs PostgreSQL 13 to 19, and this is %', pg_catalog.current_setting('server_version') USING ERRCODE = '0A000';
+	IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) 130000
+		OR pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.>) 199999 THEN
+		RAISE EXCEPTION 'lock_election needs PostgreSQL 13 or newer, up to 19, and this is %', pg_catalog.current_setting('server_version') USING ERRCODE = '0A000';
 	END IF;
 	PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lock_election install', 4801));
 
 	-- 2. the C edition, or somebody else's schemas
-	IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'lock_election') THEN
+	IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'lock_election') THEN
 		RAISE EXCEPTION 'the extension lock_election is installed in this database' USING ERRCODE = '42710',
 			HINT = 'The portable edition is for databases without it.';
 	END IF;
 	SELECT pg_catalog.pg_get_userbyid(nspowner) INTO foreign_owner FROM pg_catalog.pg_namespace
-		WHERE nspname IN ('lock_election', '_lock_election') AND pg_catalog.pg_get_userbyid(nspowner) <> current_user LIMIT 1;
+		WHERE nspname OPERATOR(pg_catalog.=) ANY ('{lock_election,_lock_election}'::pg_catalog.name[])
+			AND pg_catalog.pg_get_userbyid(nspowner) OPERATOR(pg_catalog.<>) current_user LIMIT 1;
 	IF foreign_owner IS NOT NULL THEN
 		RAISE EXCEPTION 'schema lock_election belongs to role "%"', foreign_owner USING ERRCODE = '42501',
 			HINT = 'Run this file as that role.';
@@ -71,27 +73,29 @@ BEGIN
 	-- 3. an older, the same, or a newer version; it stays in its schema
 	IF pg_catalog.to_regclass('_lock_election.edition') IS NOT NULL THEN
 		EXECUTE 'SELECT version FROM _lock_election.edition' INTO found;
-		IF found > 1 THEN
+		IF found OPERATOR(pg_catalog.>) 1 THEN
 			RAISE EXCEPTION 'version % of the portable edition is installed, and this file is of version 1', found USING ERRCODE = '55000';
 		END IF;
-		SELECT n.nspname INTO place FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-			WHERE p.proname = 'lease_sync' AND pg_catalog.pg_get_userbyid(p.proowner) = current_user LIMIT 1;
-		here := coalesce(place, here);
+		SELECT n.nspname INTO place FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
+			WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' AND pg_catalog.pg_get_userbyid(p.proowner) OPERATOR(pg_catalog.=) current_user LIMIT 1;
+		here := COALESCE(place, here);
 	END IF;
-	IF here IS NULL OR here IN ('lock_election', '_lock_election') OR here LIKE 'pg\_%' THEN
+	IF here IS NULL OR here OPERATOR(pg_catalog.=) ANY ('{lock_election,_lock_election}'::pg_catalog.text[]) OR pg_catalog.starts_with(here, 'pg_') THEN
 		RAISE EXCEPTION 'there is no schema for the functions of lock_election' USING ERRCODE = '3F000',
-			HINT = 'Name one that role ' || pg_catalog.quote_ident(current_user) || ' may create in: PGOPTIONS=''-c search_path=locks''';
+			HINT = pg_catalog.format('Name one that role %I may create in: PGOPTIONS=''-c search_path=locks''', current_user);
 	END IF;
 	IF NOT pg_catalog.has_schema_privilege(here, 'CREATE') THEN
 		RAISE EXCEPTION 'role "%" may not create functions in schema "%"', current_user, here USING ERRCODE = '42501',
 			HINT = 'Create a schema of its own and name it: PGOPTIONS=''-c search_path=locks''';
 	END IF;
 
-	-- 4. names without a schema mean that one, in this transaction
+	-- 4. the schemas of views and tables; the check of 2. has found nobody else's
+	IF pg_catalog.to_regnamespace('lock_election') IS NULL THEN CREATE SCHEMA lock_election; END IF;
+	IF pg_catalog.to_regnamespace('_lock_election') IS NULL THEN CREATE SCHEMA _lock_election; END IF;
+
+	-- 5. names without a schema mean that one, in this transaction
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.quote_ident(here), true);
 	PERFORM pg_catalog.set_config('client_min_messages', 'warning', true);
 END $$;
 
-CREATE SCHEMA IF NOT EXISTS lock_election;
-CREATE SCHEMA IF NOT EXISTS _lock_election;
 GRANT USAGE ON SCHEMA lock_election TO PUBLIC;

@@ -5,13 +5,13 @@
 
 -- The role whose call this is: the session's, or that of SET ROLE.  A SECURITY DEFINER function of the application does
 -- not change it, because ours cannot see who has called them otherwise.
-CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
 END $$;
 
 -- Whether the caller is a member of the role, or of another one that may do this.
-CREATE OR REPLACE FUNCTION _lock_election.is_mine(role oid, also text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.is_mine(role oid, also text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
 BEGIN
@@ -20,19 +20,19 @@ BEGIN
 		OR also IS NOT NULL AND pg_has_role(me, also, 'MEMBER');
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT CASE k WHEN 1 THEN 'lock' ELSE 'election' END
 $$;
 
 -- Raises an error.
 CREATE OR REPLACE FUNCTION _lock_election.fail(code text, message text, detail text DEFAULT '', hint text DEFAULT '') RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail, HINT = hint;
 END $$;
 
 -- Locks and terms are used by the very role that acquired them, as in the C edition: a member says SET ROLE first.
-CREATE OR REPLACE FUNCTION _lock_election.check_role(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_role(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF role IS DISTINCT FROM _lock_election.who() THEN
 		PERFORM _lock_election.fail('42501', format('%s "%s" is held by another role', _lock_election.word(k), n), '',
@@ -42,7 +42,7 @@ BEGIN
 END $$;
 
 -- Refuses where nothing can be decided: on a standby, and with a snapshot that is older than the section of the name.
-CREATE OR REPLACE FUNCTION _lock_election.check_transaction() RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_transaction() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF pg_is_in_recovery() THEN
 		PERFORM _lock_election.fail('25006', 'cannot use the locks of lock_election during recovery', 'The server is a standby.', 'Connect to the primary.');
@@ -59,7 +59,7 @@ END $$;
 
 -- --- arguments: the same errors as the C edition's ---
 
-CREATE OR REPLACE FUNCTION _lock_election.check_text(what text, v text, most int4) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_text(what text, v text, most int4) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF v IS NULL THEN PERFORM _lock_election.fail('22023', what || ' must not be null'); END IF;
 	IF v = '' THEN PERFORM _lock_election.fail('22023', what || ' must not be empty', format('It is a text of 1 to %s bytes.', most)); END IF;
@@ -68,36 +68,36 @@ BEGIN
 	END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.check_name(k int2, n text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_name(k int2, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF octet_length(n) BETWEEN 1 AND 255 THEN RETURN; END IF;
 	PERFORM _lock_election.check_text(CASE k WHEN 1 THEN 'name' ELSE 'election' END, n, 255);
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.check_token(k int2, token int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_token(k int2, token int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF token IS NULL THEN PERFORM _lock_election.fail('22023', CASE k WHEN 1 THEN 'token' ELSE 'term' END || ' must not be null'); END IF;
 END $$;
 
 -- An interval of hours, minutes and seconds alone, so that no time zone makes it longer or shorter.
-CREATE OR REPLACE FUNCTION _lock_election.exact(v interval) RETURNS interval LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.exact(v interval) RETURNS interval LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN make_interval(secs => date_part('epoch', v));
 END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.out_of_range(what text, v interval, range text) RETURNS void LANGUAGE plpgsql
-SET IntervalStyle = 'postgres_verbose' AS $$
+SET IntervalStyle = 'postgres_verbose' SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.fail('22023', format('%s is out of range: %s', what, v), 'It is an interval ' || range || '.');
 END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.too_long(what text, v interval, most interval) RETURNS void LANGUAGE plpgsql
-SET IntervalStyle = 'postgres_verbose' AS $$
+SET IntervalStyle = 'postgres_verbose' SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.fail('53400', format('%s is too long for this server: %s', what, v), '', format('See lock_election.max_%s (%s).', what, most));
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.checked_ttl(ttl interval) RETURNS interval LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.checked_ttl(ttl interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most interval;
 BEGIN
@@ -115,7 +115,7 @@ BEGIN
 	RETURN make_interval(secs => date_part('epoch', ttl));
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.checked_wait(wait interval) RETURNS interval LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.checked_wait(wait interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF wait < '0' OR wait > '106751991 days' THEN
 		PERFORM _lock_election.out_of_range('wait', wait, 'from 0 on, or null to wait without limit');
@@ -123,7 +123,7 @@ BEGIN
 	RETURN CASE WHEN wait > '1000 days' THEN NULL ELSE wait END;
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.checked_hold_for(hold_for interval) RETURNS interval LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.checked_hold_for(hold_for interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most interval;
 BEGIN
@@ -134,7 +134,7 @@ BEGIN
 	RETURN _lock_election.exact(hold_for);
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.check_mode(mode text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_mode(mode text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF mode IS NULL THEN PERFORM _lock_election.fail('22023', 'mode must not be null'); END IF;
 	IF mode NOT IN ('exclusive', 'shared') THEN
@@ -142,7 +142,7 @@ BEGIN
 	END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.check_permits(permits int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_permits(permits int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF permits IS NULL THEN PERFORM _lock_election.fail('22023', 'permits must not be null', 'It is a number from 1 on.'); END IF;
 	IF permits NOT BETWEEN 1 AND 2147483647 THEN
@@ -150,7 +150,7 @@ BEGIN
 	END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.check_names(names text[], least_names int4) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_names(names text[], least_names int4) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	twice text;
 BEGIN

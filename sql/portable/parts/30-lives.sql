@@ -13,7 +13,7 @@
 -- clocks of the servers differ by less than that life has lasted.
 
 -- Begins a life, unless another transaction does: then NULL.
-CREATE OR REPLACE FUNCTION _lock_election.begin_life(patience interval) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.begin_life(patience interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	until timestamptz := clock_timestamp() + patience;
 	here oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
@@ -49,7 +49,7 @@ BEGIN
 END $$;
 
 -- The present life.
-CREATE OR REPLACE FUNCTION _lock_election.current_life() RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.current_life() RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
 BEGIN
@@ -65,7 +65,7 @@ BEGIN
 END $$;
 
 -- When something ends that was set in a life, as of now; never, before the present life has begun.
-CREATE OR REPLACE FUNCTION _lock_election.ends(expires_at timestamptz, of_life int8, ttl interval) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.ends(expires_at timestamptz, of_life int8, ttl interval) RETURNS timestamptz LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
 	next timestamptz;

@@ -5,21 +5,21 @@
 -- row ended.  A fence has a hold's row locked FOR KEY SHARE: the row may be marked as ended, and cannot be deleted.
 
 -- The channel on which grants of a lease's places are announced.
-CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one
 $$;
 -- The channel of a lock or an election: the clients compute it as well.
-CREATE OR REPLACE FUNCTION _lock_election.channel(k int2, n text) RETURNS text LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.channel(k int2, n text) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT 'le_' || left(encode(sha256(convert_to(_lock_election.word(k) || ' ' || n, 'UTF8')), 'hex'), 32)
 $$;
 
 -- Whether grants (waiters) or changes of leaders (elections) are announced.
-CREATE OR REPLACE FUNCTION _lock_election.notifies(what text) RETURNS boolean LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.notifies(what text) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT c.notify IN ('all', what) FROM _lock_election.config c WHERE c.one
 $$;
 
 -- Tells the client of a place that it has been granted, or has to look.
-CREATE OR REPLACE FUNCTION _lock_election.announce(p _lock_election.place) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.announce(p _lock_election.place) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF NOT _lock_election.notifies('waiters') THEN RETURN; END IF;
 	IF p.of_lease THEN
@@ -30,7 +30,7 @@ BEGIN
 END $$;
 
 -- A change of an election: a row of its history, and a notification.
-CREATE OR REPLACE FUNCTION _lock_election.note(h _lock_election.hold, how text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.note(h _lock_election.hold, how text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := nextval('_lock_election.token');
 	before int8;
@@ -45,7 +45,7 @@ BEGIN
 END $$;
 
 -- Tells the client of a named lease of an end that it has not asked for; the newest 16 are kept.
-CREATE OR REPLACE FUNCTION _lock_election.lose(of_lease int8, tok int8, how text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.lose(of_lease int8, tok int8, how text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	INSERT INTO _lock_election.loss (lease, token, changed, reason)
 		SELECT of_lease, tok, pg_current_xact_id()::text::int8, how FROM _lock_election.lease l WHERE l.id = of_lease AND l.named ON CONFLICT DO NOTHING;
@@ -54,7 +54,7 @@ BEGIN
 END $$;
 
 -- Whether a lease has ended; it cannot be renewed any more in the transactions that others have begun.
-CREATE OR REPLACE FUNCTION _lock_election.lease_is_over(number int8) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.lease_is_over(number int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
 BEGIN
@@ -66,14 +66,14 @@ BEGIN
 END $$;
 
 -- The lease of several names goes with the last of them.
-CREATE OR REPLACE FUNCTION _lock_election.drop_group(number int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.drop_group(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	DELETE FROM _lock_election.lease l WHERE l.id = number AND NOT l.named
 		AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.lease = number) AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.lease = number);
 END $$;
 
 -- Whether a hold is over, by its own time, its lease, or because a fence alone keeps its row.
-CREATE OR REPLACE FUNCTION _lock_election.hold_is_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.hold_is_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF h.ended IS NOT NULL THEN RETURN true; END IF;
 	IF h.expires_at IS NOT NULL AND _lock_election.ends(h.expires_at, h.life, h.ttl) <= clock_timestamp() THEN RETURN true; END IF;
@@ -81,7 +81,7 @@ BEGIN
 END $$;
 
 -- Ends a hold.  asked: by its own client, who needs not be told.  False: its row is renewed, ended or fenced just now.
-CREATE OR REPLACE FUNCTION _lock_election.end_hold(h _lock_election.hold, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.end_hold(h _lock_election.hold, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	expires boolean := how = 'expired' AND h.expires_at IS NOT NULL;
 	gone boolean;
@@ -111,14 +111,14 @@ BEGIN
 END $$;
 
 -- Whether a place is over.
-CREATE OR REPLACE FUNCTION _lock_election.place_is_over(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.place_is_over(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF p.lease IS NOT NULL THEN RETURN _lock_election.lease_is_over(p.lease); END IF;
 	RETURN _lock_election.ends(p.expires_at, p.life, p.ttl) <= clock_timestamp();
 END $$;
 
 -- Lets the clients of those look that are first in the queues of these names, where nobody else will.
-CREATE OR REPLACE FUNCTION _lock_election.nudge(k int2, names text[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.nudge(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
 	p _lock_election.place;
@@ -130,7 +130,7 @@ BEGIN
 END $$;
 
 -- Ends a place, in all of its queues.  False: it is renewed or ended just now.
-CREATE OR REPLACE FUNCTION _lock_election.end_place(p _lock_election.place, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.end_place(p _lock_election.place, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := coalesce(p.members, ARRAY[p.name]);
 	locked int8;

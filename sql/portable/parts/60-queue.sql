@@ -3,7 +3,7 @@
 -- All of this runs in the section of the name.
 
 -- Ends what is over: holds, and places as far as they are first in the queue.  True: something has changed.
-CREATE OR REPLACE FUNCTION _lock_election.sweep(k int2, n text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.sweep(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 	p _lock_election.place;
@@ -27,7 +27,7 @@ BEGIN
 END $$;
 
 -- Whether the holders of a name, and its being closed, admit one more in this mode; places do not count.
-CREATE OR REPLACE FUNCTION _lock_election.admits(k int2, n text, m text, p int4) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.admits(k int2, n text, m text, p int4) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	f record;
 BEGIN
@@ -37,7 +37,7 @@ BEGIN
 END $$;
 
 -- The slot of one more holder.
-CREATE OR REPLACE FUNCTION _lock_election.free_slot(k int2, n text, m text) RETURNS int4 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.free_slot(k int2, n text, m text) RETURNS int4 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN CASE m WHEN 'exclusive' THEN 0
 		WHEN 'shared' THEN (SELECT coalesce(max(x.slot), -1) + 1 FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot >= 0)
@@ -46,7 +46,7 @@ BEGIN
 END $$;
 
 -- Whether a place for several names can be granted: it is first in all their queues, and all of them admit it.
-CREATE OR REPLACE FUNCTION _lock_election.can_be_granted(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.can_be_granted(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
 BEGIN
@@ -64,7 +64,7 @@ BEGIN
 END $$;
 
 -- A place becomes a hold, or several.
-CREATE OR REPLACE FUNCTION _lock_election.grant_place(p _lock_election.place) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.grant_place(p _lock_election.place) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := coalesce(p.members, ARRAY[p.name]);
 	number int8 := _lock_election.current_life();
@@ -88,7 +88,7 @@ END $$;
 
 -- Grants the readers that are first in the queue, up to the first writer, in one statement: there may be very many.  Only
 -- those that hang on a lease which lives for sure; how many they were.
-CREATE OR REPLACE FUNCTION _lock_election.grant_readers(k int2, n text) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.grant_readers(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := _lock_election.current_life();
 	tokens int8[];
@@ -115,7 +115,7 @@ BEGIN
 END $$;
 
 -- Grants places, in their order, as far as they can be.  True: some were.
-CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p _lock_election.place;
 	changed boolean := false;
@@ -136,7 +136,7 @@ BEGIN
 END $$;
 
 -- Both, for some names: what has to be done whenever somebody comes to them.
-CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[]) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[]) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
 	changed boolean := false;
@@ -149,7 +149,7 @@ BEGIN
 END $$;
 
 -- Looks at names without waiting for anybody: those whose section is busy are somebody else's work.
-CREATE OR REPLACE FUNCTION _lock_election.look_at(k int2, names text[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.look_at(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
 BEGIN

@@ -17,7 +17,7 @@ BEGIN
 END $$;
 
 -- Refuses a lease that has ended or is another role's.  The row stays as long as this transaction.
-CREATE OR REPLACE FUNCTION _lock_election.check_lease(number int8, role oid) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_lease(number int8, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
 BEGIN
@@ -29,7 +29,7 @@ BEGIN
 END $$;
 
 -- Refuses a name that is used in another way.
-CREATE OR REPLACE FUNCTION _lock_election.check_use(r _lock_election.request, n text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_use(r _lock_election.request, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	used record;
 BEGIN
@@ -48,7 +48,7 @@ END $$;
 
 -- The hold of a name that the request is one more hold of: of the same named owner; if it names none, of the same lease;
 -- if neither, of this very transaction.
-CREATE OR REPLACE FUNCTION _lock_election.own_hold(r _lock_election.request, n text) RETURNS _lock_election.hold LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.own_hold(r _lock_election.request, n text) RETURNS _lock_election.hold LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 BEGIN
@@ -62,7 +62,7 @@ BEGIN
 END $$;
 
 -- One more hold: on a lease it is the same hold, else it is counted, and its time is no shorter.
-CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF r.mode = 'exclusive' AND h.mode = 'shared' THEN
 		PERFORM _lock_election.fail('22023', format('lock "%s" is held in mode shared by the same owner, which asks for exclusive', h.name), '',
@@ -86,7 +86,7 @@ BEGIN
 END $$;
 
 -- Refuses what is beyond a limit of the role or of the queue.
-CREATE OR REPLACE FUNCTION _lock_election.check_limits(r _lock_election.request, waits boolean) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_limits(r _lock_election.request, waits boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	c _lock_election.config;
 	n text;
@@ -108,7 +108,7 @@ BEGIN
 END $$;
 
 -- Decides a request, in the sections of its names, which are swept.  No token: it was refused.
-CREATE OR REPLACE FUNCTION _lock_election.decide(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.decide(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
 	h _lock_election.hold;
@@ -204,12 +204,12 @@ BEGIN
 END $$;
 
 -- The place's position in the queue, of several names in the longest one.
-CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) RETURNS int8 LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) RETURNS int8 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank FROM _lock_election.place p WHERE p.kind = k AND p.name = n.name AND p.token <= tok) r
 $$;
 
 -- One attempt at a request.  Where it is refused and has changed nothing, its sections are left at once.
-CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	changed boolean;
 BEGIN
@@ -227,7 +227,7 @@ EXCEPTION WHEN SQLSTATE 'LE998' THEN
 END $$;
 
 -- Whether an attempt is worth a section: nobody holds the name beside whom the request cannot, and nobody is before it.
-CREATE OR REPLACE FUNCTION _lock_election.looks_free(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.looks_free(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
 BEGIN
@@ -240,20 +240,20 @@ BEGIN
 	RETURN true;
 END $$;
 -- As hold_is_over(), without a lock.
-CREATE OR REPLACE FUNCTION _lock_election.may_be_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.may_be_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN h.ended IS NOT NULL OR h.expires_at IS NOT NULL AND _lock_election.ends(h.expires_at, h.life, h.ttl) <= clock_timestamp()
 		OR h.lease IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = h.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp());
 END $$;
 
 -- How long a wait may last because of lock_timeout; NULL: without limit.
-CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT nullif(current_setting('lock_timeout')::interval, '0')
 $$;
 
 -- Acquires, waiting at most so long.  Who waits has no place: it tries again and again, and neither overtakes places that
 -- came before it, nor waits for those that came after.
-CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	began timestamptz := clock_timestamp();
 	pause float8 := 0.002;
@@ -280,7 +280,7 @@ BEGIN
 END $$;
 
 -- Takes a place, or is granted at once.
-CREATE OR REPLACE FUNCTION _lock_election.enqueue(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8, OUT channel text) LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.enqueue(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8, OUT channel text) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.check_transaction();
 	r.place := true;

@@ -2,7 +2,7 @@
 
 -- A request, with its arguments checked.
 CREATE OR REPLACE FUNCTION _lock_election.make(k int2, names text[], mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	r _lock_election.request;
 BEGIN
@@ -25,7 +25,7 @@ END $$;
 
 -- For one name.
 CREATE OR REPLACE FUNCTION _lock_election.make_one(k int2, name text, mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.check_name(k, name);
 	RETURN _lock_election.make(k, ARRAY[name], mode, permits, ttl, owner, lease, value);
@@ -39,17 +39,21 @@ END $$;
 --     3. The row; the primary key refuses a second one.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
-	number int8;
-	length interval := make_interval(secs => date_part('epoch', ttl));
+	number pg_catalog.int8;
+	length pg_catalog.interval := pg_catalog.make_interval(secs => pg_catalog.date_part('epoch', ttl));
 BEGIN
+	-- every name has its schema here, because a search_path of its own would cost as much as one of the statements
 	SELECT l.life INTO number FROM _lock_election.life l, _lock_election.config c
-		WHERE l.one AND c.one AND l.born = l.xmin AND c.max_locks_per_role = 0 AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = k AND h.name = n);
-	IF NOT FOUND OR NOT pg_try_advisory_xact_lock(hashtextextended(n, 4802 + k)) THEN RETURN NULL; END IF;
+		WHERE l.one AND c.one AND l.born OPERATOR(pg_catalog.=) l.xmin AND c.max_locks_per_role OPERATOR(pg_catalog.=) 0
+			AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n);
+	IF NOT FOUND OR NOT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(n, 4802 OPERATOR(pg_catalog.+) k)) THEN RETURN NULL; END IF;
 	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, told_call, pid, application, client)
-		SELECT k, n, 0, nextval('_lock_election.token'), 'exclusive', lease, length, clock_timestamp() + length, number,
-			to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END)), o, v,
-			clock_timestamp(), pg_current_xact_id()::text::int8, call, pg_backend_pid(), current_setting('application_name'), inet_client_addr()
-		WHERE NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = k AND h.name = n) AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = k AND p.name = n)
+		SELECT k, n, 0, pg_catalog.nextval('_lock_election.token'), 'exclusive', lease, length, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) length, number,
+			pg_catalog.to_regrole(pg_catalog.quote_ident(CASE WHEN pg_catalog.current_setting('role') OPERATOR(pg_catalog.=) 'none' THEN session_user::pg_catalog.text
+				ELSE pg_catalog.current_setting('role') END)), o, v, pg_catalog.clock_timestamp(), pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8, call,
+			pg_catalog.pg_backend_pid(), pg_catalog.current_setting('application_name'), pg_catalog.inet_client_addr()
+		WHERE NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n)
+			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind OPERATOR(pg_catalog.=) k AND p.name OPERATOR(pg_catalog.=) n)
 		ON CONFLICT DO NOTHING RETURNING token INTO number;
 	RETURN number;
 END $$;
@@ -105,7 +109,7 @@ END $$;
 
 -- One request for each name, in the sections of all.
 CREATE OR REPLACE FUNCTION _lock_election.each(r _lock_election.request)
-RETURNS TABLE (name text, token int8, granted boolean, queue_position int8) LANGUAGE plpgsql AS $$
+RETURNS TABLE (name text, token int8, granted boolean, queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := r.names;
 	n text;
@@ -172,7 +176,7 @@ BEGIN
 END $$;
 
 -- One look at a token: NULL, it is neither held nor queued; else whether it is held.  Starts its time again.
-CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := _lock_election.current_life();
 	n text;
@@ -210,7 +214,7 @@ BEGIN
 	RETURN held = cardinality(names);
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.await(k int2, names text[], tok int8, wait interval) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.await(k int2, names text[], tok int8, wait interval) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	began timestamptz := clock_timestamp();
 	pause float8 := 0.005;
@@ -249,7 +253,7 @@ END $$;
 
 -- --- renewals: of a hold's own row, or its lease's, and without a section ---
 
-CREATE OR REPLACE FUNCTION _lock_election.renew(k int2, n text, tok int8, new_ttl interval) RETURNS interval LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.renew(k int2, n text, tok int8, new_ttl interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
 	h _lock_election.hold;
@@ -298,7 +302,7 @@ END $$;
 -- --- releases ---
 
 -- Gives back a hold or a place of this token.
-CREATE OR REPLACE FUNCTION _lock_election.release(k int2, n text, tok int8, hold_for interval, all_holds boolean, how text, of_lease int8) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.release(k int2, n text, tok int8, hold_for interval, all_holds boolean, how text, of_lease int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
 	h _lock_election.hold;
@@ -422,7 +426,7 @@ END $$;
 
 -- --- looks ---
 
-CREATE OR REPLACE FUNCTION _lock_election.held(k int2, n text, tok int8) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.held(k int2, n text, tok int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 BEGIN

@@ -2,7 +2,7 @@
 
 -- Renews a lease and returns its ttl; NULL: it has ended.  Writes its row and nothing else, and waits for nobody who holds
 -- a section.  While a life cannot begin, nothing expires: the lease is renewed without.
-CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval) RETURNS interval LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	got interval;
 	of_life int8;
@@ -17,7 +17,7 @@ BEGIN
 END $$;
 
 -- The role of a named lease that lives; an error if it is another role's.  NULL: there is none.
-CREATE OR REPLACE FUNCTION _lock_election.own_lease(number int8) RETURNS oid LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.own_lease(number int8) RETURNS oid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
 BEGIN
@@ -55,7 +55,7 @@ BEGIN
 END $$;
 
 -- Removes some leases that have ended and on which nothing hangs any more.
-CREATE OR REPLACE FUNCTION _lock_election.drop_leases(most int4) RETURNS int4 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.drop_leases(most int4) RETURNS int4 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
 	done int4 := 0;
@@ -68,7 +68,7 @@ BEGIN
 	END LOOP;
 	RETURN done;
 END $$;
-CREATE OR REPLACE FUNCTION _lock_election.drop_lease(number int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.drop_lease(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	DELETE FROM _lock_election.lease l WHERE l.id = number;
 	DELETE FROM _lock_election.asked a WHERE a.lease = number;
@@ -88,7 +88,7 @@ BEGIN
 END $$;
 
 -- Looks at what the places of a lease wait for, as far as somebody may have to.
-CREATE OR REPLACE FUNCTION _lock_election.look_for(number int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.look_for(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	q record;
 BEGIN
@@ -121,7 +121,7 @@ BEGIN
 END $$;
 
 -- Ends a lease with all that hangs on it.
-CREATE OR REPLACE FUNCTION _lock_election.end_lease(number int8, how text) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.end_lease(number int8, how text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 	p _lock_election.place;

@@ -23,7 +23,7 @@ BEGIN
 END $$;
 
 -- Reads the texts of the items.
-CREATE OR REPLACE FUNCTION _lock_election.read_items(texts text[]) RETURNS _lock_election.item[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.read_items(texts text[]) RETURNS _lock_election.item[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n int4 := coalesce(cardinality(texts), 0);
 	items _lock_election.item[] := '{}';
@@ -56,7 +56,7 @@ BEGIN
 END $$;
 
 -- What may not be called by itself may not be asked for here either.
-CREATE OR REPLACE FUNCTION _lock_election.check_right(me oid, action text, several boolean) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_right(me oid, action text, several boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	f text := CASE action WHEN 'release' THEN 'release_lock' WHEN 'resign' THEN 'resign' WHEN 'proclaim' THEN 'proclaim' WHEN 'try_permit' THEN 'acquire_permit'
 		WHEN 'try_candidate' THEN 'campaign' WHEN 'enqueue_permit' THEN 'enqueue_permit' WHEN 'enqueue_candidate' THEN 'enqueue_candidate'
@@ -67,14 +67,14 @@ BEGIN
 	IF FOUND THEN PERFORM _lock_election.fail('42501', 'permission denied for function ' || f, 'lease_sync() does for a role what the role may have done by itself.'); END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.item_number(number text, what text) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.item_number(number text, what text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF number IS NULL THEN PERFORM _lock_election.fail('22023', what || ' must not be null'); END IF;
 	RETURN number::int8;
 END $$;
 
 -- Carries one item out.
-CREATE OR REPLACE FUNCTION _lock_election.sync_item(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.sync_item(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	t _lock_election.told;
 	k int2 := CASE WHEN i.action IN ('resign', 'proclaim', 'try_candidate', 'enqueue_candidate') THEN 2 ELSE 1 END;
@@ -136,7 +136,7 @@ BEGIN
 END $$;
 
 -- The same, with an error as its row: wrong data, a right, a limit, a state.
-CREATE OR REPLACE FUNCTION _lock_election.sync_item_alone(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.sync_item_alone(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	t _lock_election.told;
 BEGIN
@@ -153,7 +153,7 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 -- All items, releases first: together, or, where one of them is an error, each for itself.
-CREATE OR REPLACE FUNCTION _lock_election.sync_items(items _lock_election.item[], of_lease int8, call int8) RETURNS _lock_election.told[] LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.sync_items(items _lock_election.item[], of_lease int8, call int8) RETURNS _lock_election.told[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
 	results _lock_election.told[];

@@ -3,7 +3,7 @@
 -- A fence is a lock of the hold's row, FOR KEY SHARE, to the end of the (sub)transaction: nobody deletes the row before,
 -- and nobody is granted its slot.  Renewals are not in its way.  The row of table fence is for fence_guard().
 -- Where nothing can be written there is nothing to protect: a read-only transaction is only told whether the lock is held.
-CREATE OR REPLACE FUNCTION _lock_election.fence(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.fence(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 	read_only boolean := current_setting('transaction_read_only') = 'on';

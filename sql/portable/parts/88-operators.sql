@@ -1,7 +1,7 @@
 -- --- operators: evict, force, limits, reap ------------------------------------------------------------------------------
 
 -- Who may end another one's hold.
-CREATE OR REPLACE FUNCTION _lock_election.check_force(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.check_force(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF NOT _lock_election.is_mine(role, 'pg_signal_backend') THEN
 		PERFORM _lock_election.fail('42501', format('permission denied to end the holders of %s "%s"', _lock_election.word(k), n), '',
@@ -10,7 +10,7 @@ BEGIN
 END $$;
 
 -- An evicted hold has a time of its own from then on, that of its lease.
-CREATE OR REPLACE FUNCTION _lock_election.evict(k int2, n text) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.evict(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 	number int8;
@@ -48,7 +48,7 @@ BEGIN
 	RETURN _lock_election.evict(2::int2, election);
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.force(k int2, n text) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.force(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 	counted int8 := 0;

@@ -1,7 +1,7 @@
 -- --- views and health() -------------------------------------------------------------------------------------------------
 
 -- Whether the caller may see whose a hold is.
-CREATE OR REPLACE FUNCTION _lock_election.may_see(role oid, me oid) RETURNS boolean LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION _lock_election.may_see(role oid, me oid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT role = me OR pg_has_role(me, 'pg_read_all_stats', 'MEMBER') OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'MEMBER')
 $$;
 

@@ -1,0 +1,394 @@
+# The portable edition, sql/portable/lock_election.sql: installed by an ordinary role on a server without the library; who may
+# do what; and what transactions that stand still, crashes and fences do to locks.
+# Promises: M, T, D, L, G, F
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $file = 'sql/portable/lock_election.sql';
+my $node = new_node('main', extension => 0, conf => "shared_preload_libraries = ''\nfsync = on\n");
+my $db = 'app';
+
+one('CREATE ROLE installer LOGIN; CREATE ROLE app LOGIN; CREATE ROLE other LOGIN; CREATE ROLE guest LOGIN');
+one('CREATE DATABASE app OWNER installer; CREATE DATABASE twice; GRANT CREATE ON DATABASE twice TO installer');
+one('ALTER DATABASE app SET search_path = locks, public; ALTER DATABASE twice SET search_path = locks, public');
+
+# psql with the file, as the documents have it.
+sub install_command
+{
+	my ($dbname, @options) = @_;
+	return [ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr($dbname) . " user='installer'", @options, '-f', $file ];
+}
+
+sub install
+{
+	my ($dbname, @options) = @_;
+	my ($out, $err) = ('', '');
+	IPC::Run::run(install_command($dbname, @options), '>', \$out, '2>', \$err);
+	return $out . $err;
+}
+
+sub as { my ($role, %opts) = @_; return session($node, dbname => $db, user => $role, %opts); }
+
+# How long a statement has taken, in seconds, and its output.
+sub timed { my ($s, $sql) = @_; my $begin = time; my $out = $s->query($sql); return (time - $begin, $out); }
+
+# A statement ends although somebody's transaction stands still: long before that one would have to give up.
+sub in_time
+{
+	my ($s, $sql, $wanted, $what) = @_;
+	my ($seconds, $out) = timed($s, $sql);
+
+	is($out . $s->error, $wanted, $what);
+	cmp_ok($seconds, '<', 5, "$what: in time");
+	return;
+}
+
+subtest 'installation' => sub {
+	like(install($db, '-1'), qr/no schema for the functions|may not create functions/, 'an ordinary role may not create in public: the file says so');
+	one($node, 'CREATE SCHEMA locks AUTHORIZATION installer; GRANT USAGE ON SCHEMA locks TO PUBLIC', $db);
+	like(install($db), qr/has to run in one transaction/, 'without a transaction it does nothing');
+	is(install($db, '-1'), '', 'installed by the owner of the database');
+	my $before = one($node, q{SELECT md5(string_agg(oid || prosrc, ',' ORDER BY oid)) FROM pg_proc WHERE pronamespace IN ('locks'::regnamespace, '_lock_election'::regnamespace)}, $db);
+	my $life = one($node, 'SELECT life FROM _lock_election.life', $db);
+	is(install($db, '-1'), '', 'and again');
+	is(one($node, q{SELECT md5(string_agg(oid || prosrc, ',' ORDER BY oid)) FROM pg_proc WHERE pronamespace IN ('locks'::regnamespace, '_lock_election'::regnamespace)}, $db),
+		$before, 'nothing has changed');
+	is(one($node, 'SELECT life FROM _lock_election.life', $db), $life, 'no life has begun');
+
+	# two at once, by a role with CREATE on the database alone
+	one($node, 'CREATE SCHEMA locks AUTHORIZATION installer', 'twice');
+	my @runs = map { my %r; $r{run} = IPC::Run::start(install_command('twice', '-1'), '>', \$r{out}, '2>', \$r{err}); \%r } 1 .. 2;
+	$_->{run}->finish foreach @runs;
+	is(join('', map { $_->{err} } @runs), '', 'two at once');
+	is(one($node, 'SELECT count(*) FROM _lock_election.edition', 'twice'), '1', 'make one');
+
+	one($node, 'UPDATE _lock_election.edition SET version = 99', 'twice');
+	like(install('twice', '-1'), qr/version 99 of the portable edition is installed/, 'a newer version is kept');
+	is(one($node, q{SELECT count(*) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname IN ('locks', 'lock_election') AND NOT p.prosecdef}, $db), '0',
+		'all that everybody may call has the rights of the installer, and a fixed search_path');
+	is(one($node, q{SELECT count(*) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname IN ('locks', 'lock_election')
+		AND NOT coalesce(proconfig, '{}') @> ARRAY['search_path=pg_catalog, pg_temp']}, $db), '0', 'each of them');
+};
+
+# as the extension has them: names, arguments, defaults, results
+subtest 'the interface' => sub {
+	my $text = slurp_file('sql/lock_election--1.0.sql');
+	my %missing = map { $_ => 1 } qw(refuse_write floor_written role_oid counters histograms stat_reset manager_info);
+	my %wanted = map { $_ => 1 } grep { !$missing{$_} } $text =~ /^CREATE FUNCTION (?:\@extschema\@|lock_election)\.(\w+)/mg;
+	my %found = map { $_ => 1 } split /\n/,
+	  one($node, q{SELECT DISTINCT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname IN ('locks', 'lock_election')}, $db);
+
+	is(join(' ', grep { !$found{$_} } sort keys %wanted), '', 'has every function');
+	is(join(' ', grep { !$wanted{$_} } sort keys %found), 'configure reap', 'and two of its own');
+	is(one($node, q{SELECT count(*) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname IN ('locks', 'lock_election')
+		AND obj_description(p.oid, 'pg_proc') IS NULL AND p.prorettype <> 'trigger'::regtype}, $db), '0', 'each with a comment');
+	system_or_bail('sql/portable/assemble', '--check');
+};
+
+subtest 'rights' => sub {
+	my ($s, $o) = (as('app'), as('other'));
+	my $token = $s->query(q{SELECT acquire_lock('r', '1 min')});
+	my $lease = $s->query(q{SELECT grant_lease('1 min')});
+	my $term = $s->query(qq{SELECT campaign('r', 'me', lease => $lease)});
+
+	foreach my $sql ("SELECT release_lock('r', $token)", "SELECT renew_lock('r', $token)", "SELECT fence_lock('r', $token)", "SELECT keep_alive($lease)", "SELECT revoke_lease($lease)",
+		"SELECT lease_sync($lease, 1)", "SELECT lease_holds($lease)", "SELECT lease_time_to_live($lease)", "SELECT resign('r', $term)", "SELECT proclaim('r', $term, 'x')", "SELECT fence_leader('r', $term)",
+		"SELECT force_release_lock('r')", "SELECT evict_lock('r')", "SELECT force_release_role('app')", "SELECT acquire_lock('x', lease => $lease)",
+		'SELECT advance_revision(1)', q{SELECT lock_election.configure('notify', 'none')}, 'SELECT * FROM _lock_election.hold', 'SELECT _lock_election.who()',
+		'UPDATE _lock_election.lease SET ttl = ttl', q{SELECT nextval('_lock_election.token')})
+	{
+		$o->query($sql);
+		like($o->error, qr/42501/, "another role may not: $sql");
+	}
+	is($o->query(q{SELECT owner IS NULL AND token IS NULL AND pid IS NULL FROM lock_election.locks WHERE kind = 'lock' AND name = 'r'}), 't', 'nor see whose it is');
+	is($o->query(q{SELECT candidate FROM current_leader('r')}), 'me', 'who leads is for everybody');
+	is($s->query("SELECT is_held('r', $token), is_leader('r', $term)"), 't|t', 'nothing has happened to it');
+	is($o->query(q{SET lock_election.granted = 'yes'; SET ROLE other; SELECT try_acquire_lock('r') IS NULL}), 't', 'settings change nothing');
+	$o->query('SET ROLE app');
+	like($o->error, qr/42501/, 'the role cannot be chosen');
+	one('GRANT app TO other');
+	is($o->query("SET ROLE app; SELECT is_held('r', $token), renew_lock('r', $token) IS NOT NULL; RESET ROLE"), 't|t', 'a member may, by SET ROLE');
+	one('REVOKE app FROM other; GRANT pg_signal_backend TO other');
+	is($o->query(q{SELECT force_release_lock('r')}), '1', 'an operator may force it');
+	one('REVOKE pg_signal_backend FROM other');
+	$s->query("SELECT revoke_lease($lease)");
+	$_->quit foreach $s, $o;
+};
+
+subtest 'a hostile search_path' => sub {
+	my $s = as('guest');
+	one($node, 'CREATE SCHEMA trap AUTHORIZATION guest', $db);
+	foreach my $f ('clock_timestamp() RETURNS timestamptz', 'pg_try_advisory_xact_lock(bigint) RETURNS boolean', 'hashtextextended(text, bigint) RETURNS bigint', 'octet_length(text) RETURNS int',
+		'nextval(regclass) RETURNS bigint', 'pg_backend_pid() RETURNS int', 'now() RETURNS timestamptz', 'current_setting(text) RETURNS text')
+	{
+		$s->query("CREATE FUNCTION trap.$f LANGUAGE plpgsql AS \$\$ BEGIN RAISE EXCEPTION 'trap'; END \$\$");
+	}
+	$s->query(q{CREATE FUNCTION trap.never(anyelement, anyelement) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trap'; END $$});
+	$s->query("CREATE FUNCTION trap.never(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS \$\$ BEGIN RAISE EXCEPTION 'trap'; END \$\$; CREATE OPERATOR trap.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = trap.never)");
+	$s->query("CREATE FUNCTION trap.never(text, text) RETURNS boolean LANGUAGE plpgsql AS \$\$ BEGIN RAISE EXCEPTION 'trap'; END \$\$; CREATE OPERATOR trap.= (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.never)");
+	$s->query('CREATE TABLE trap.hold (x int); CREATE TABLE trap.life (x int); CREATE TEMP TABLE lease (x int); CREATE TEMP TABLE config (x int)');
+	$s->query('SET search_path = pg_temp, trap, pg_catalog, locks');
+	is($s->query(q{SELECT locks.acquire_lock('h') IS NOT NULL, locks.release_lock('h', (SELECT token FROM lock_election.locks WHERE name LIKE 'h'))}), 't|t', 'changes nothing for locks');
+	my $lease = $s->query('SELECT locks.grant_lease()');
+	is($s->query("SELECT event FROM locks.lease_sync($lease, 1, items => '{1,try_candidate,h,NULL,o,me,2,enqueue_shared,h,NULL,o2,NULL}')"), "lease\ngranted\ngranted", 'nor for leases');
+	is($s->query("SELECT count(*) FROM lock_election.locks; SELECT locks.revoke_lease($lease)"), "2\nt", 'nor for views');
+	is($s->error, '', 'no error');
+	$s->quit;
+};
+
+subtest 'transactions' => sub {
+	my ($s, $o) = (as('app'), as('app'));
+
+	# isolation
+	foreach my $level ('REPEATABLE READ', 'SERIALIZABLE')
+	{
+		foreach my $sql (q{acquire_lock('i')}, q{try_acquire_lock('i')}, q{release_lock('i', 1)}, q{is_held('i', 1)}, q{enqueue_lock('i')}, q{grant_lease()}, q{lease_sync(1, 1)}, q{campaign('i', 'me')})
+		{
+			$s->query("BEGIN ISOLATION LEVEL $level; SELECT $sql");
+			like($s->error, qr/0A000.*READ COMMITTED/s, "$level is refused: $sql");
+			$s->query('ROLLBACK');
+		}
+	}
+
+	# a rollback to a savepoint, and of all
+	$s->query(q{BEGIN; SAVEPOINT a; SELECT acquire_lock('s1'); ROLLBACK TO a; SELECT acquire_lock('s2')});
+	is($o->query(q{SELECT try_acquire_lock('s1') IS NOT NULL, try_acquire_lock('s2') IS NULL}), 't|t', 'what was rolled back to a savepoint is free, the rest is not');
+	$s->query('ROLLBACK');
+	is($o->query(q{SELECT try_acquire_lock('s2') IS NOT NULL}), 't', 'after the rollback that is free as well');
+	my $token = $o->query(q{SELECT acquire_lock('s3')});
+	$o->query("BEGIN; SELECT release_lock('s3', $token)");
+	is($s->query(q{SELECT try_acquire_lock('s3') IS NULL}), 't', 'a release takes effect at commit');
+	$o->query('ROLLBACK');
+	is($o->query("SELECT is_held('s3', $token)"), 't', 'and not after a rollback');
+
+	# in two phases
+	$s->query(q{BEGIN; SELECT acquire_lock('p'); PREPARE TRANSACTION 'p'});
+	is($s->error, '', 'a transaction that has acquired can be prepared');
+	is($o->query(q{SELECT try_acquire_lock('p') IS NULL, try_acquire_lock('q') IS NOT NULL}), 't|t', 'the lock is not free meanwhile');
+	$s->query(q{COMMIT PREPARED 'p'});
+	is($o->query(q{SELECT try_acquire_lock('p') IS NULL}), 't', 'and held after it');
+
+	# again in the transaction, and by the same owner
+	is($s->query(q{BEGIN; SELECT count(DISTINCT t) FROM (VALUES (acquire_lock('again')), (acquire_lock('again'))) v(t); COMMIT}), '1', 'once more in the same transaction is the same token');
+	is($s->query(q{SELECT acquire_lock('own', owner => 'o') = acquire_lock('own', owner => 'o')}), 't', 'and by the same owner');
+	is($s->query(q{SELECT holds FROM lock_election.locks WHERE name = 'own'}), '2', 'counted');
+
+	# in a transaction that has written lease_sync() would change what is not its own
+	my $lease = $s->query('SELECT grant_lease()');
+	$s->query("BEGIN; CREATE TEMP TABLE w (x int); SELECT lease_sync($lease, 1)");
+	like($s->error, qr/25001/, 'lease_sync() is refused in a transaction that has written');
+	$s->query('ROLLBACK');
+	is($s->query("SELECT event FROM lease_sync($lease, 2); SHOW synchronous_commit"), "lease\non", 'and changes no setting of the session');
+	one($node, q{SELECT force_release_role('app')}, $db);
+	$_->quit foreach $s, $o;
+};
+
+subtest 'transactions that stand still' => sub {
+	my ($idle, $s, $o) = (as('app'), as('app'), as('app'));
+	my $token = $s->query(q{SELECT acquire_lock('x', '1 min')});
+	my $lease = $s->query('SELECT grant_lease()');
+	my $call = 0;
+	my $first = $s->query("SELECT incarnation || ', ' || news FROM lease_sync($lease, " . ++$call . ", items => '{1,enqueue_lock,x,NULL,me,NULL}') LIMIT 1");
+
+	# one that has enqueued
+	my $place = $idle->query(q{BEGIN; SELECT token FROM enqueue_lock('x', '1 min')});
+	like($place, qr/^\d+$/, 'a place in an open transaction');
+	in_time($s, "SELECT renew_lock('x', $token)", '00:01:00', 'does not stop the renewal of the holder');
+	in_time($s, "SELECT is_held('x', $token)", 't', 'nor a look');
+	in_time($s, "SELECT keep_alive($lease)", '00:01:00', 'nor that of a lease that waits for it');
+	in_time($s, "SELECT event FROM lease_sync($lease, " . ++$call . ", $first)", 'lease', 'nor by lease_sync()');
+	in_time($o, q{SELECT try_acquire_lock('x') IS NULL}, 't', 'nor an attempt');
+	in_time($o, q{SELECT acquire_lock('x', wait => '200 ms') IS NULL}, 't', 'nor one that waits');
+	in_time($o, q{SELECT lock_election.reap() >= 0}, 't', 'nor reap()');
+	in_time($o, q{SELECT try_acquire_lock('elsewhere') IS NOT NULL}, 't', 'nor other names');
+	in_time($o, q{SELECT count(*) FROM lock_election.locks WHERE name = 'x'}, '1', 'nor a view');
+	in_time($s, "SELECT release_lock('x', $token)", 't', 'nor the release');
+	$idle->query('COMMIT');
+	is(join(' ', sort split /\n/, $s->query("SELECT event FROM lease_sync($lease, " . ++$call . ", $first)")), 'granted lease', 'after it the first of the queue has the lock');
+	is($o->query("SELECT await_lock('x', $place)"), 'f', 'and the place of that transaction is the next');
+	$s->query("SELECT revoke_lease($lease)");
+	is($o->query("SELECT await_lock('x', $place, '1 s')"), 't', 'which is then granted');
+	$o->query("SELECT release_lock('x', $place)");
+
+	# one whose attempt was refused keeps nothing
+	$token = $s->query(q{SELECT acquire_lock('y')});
+	$idle->query(q{BEGIN; SELECT try_acquire_lock('y')});
+	in_time($s, "SELECT release_lock('y', $token)", 't', 'a refused attempt in an open transaction stops no release');
+	in_time($o, q{SELECT try_acquire_lock('y') IS NOT NULL}, 't', 'nor the next holder');
+	$idle->query('COMMIT');
+
+	# one that has ended an expired lock, and one that has revoked a lease
+	$s->query(q{SELECT acquire_lock('z', '100 ms')});
+	select undef, undef, undef, 0.15;
+	$idle->query(q{BEGIN; SELECT acquire_lock('z')});
+	in_time($o, q{SELECT try_acquire_lock('z') IS NULL}, 't', 'one that has acquired stops no attempt');
+	in_time($o, q{SELECT lock_election.reap() >= 0}, 't', 'nor reap()');
+	$idle->query('ROLLBACK');
+	in_time($o, q{SELECT try_acquire_lock('z') IS NOT NULL}, 't', 'after its rollback the lock is free');
+	one($node, q{SELECT force_release_role('app')}, $db);
+	$_->quit foreach $idle, $s, $o;
+};
+
+subtest 'expiry, and tokens' => sub {
+	my ($s, $o) = (as('app'), as('app'));
+	my $old = $s->query(q{SELECT acquire_lock('e', '200 ms')});
+
+	is($o->query(q{SELECT try_acquire_lock('e') IS NULL}), 't', 'held');
+	my $new = $o->query(q{SELECT acquire_lock('e', wait => '5 s')});
+	cmp_ok($new, '>', $old, 'the next one has a higher token');
+	cmp_ok($new, '<', 2**53, 'below 2^53');
+	is($s->query("SELECT renew_lock('e', $old) IS NULL, is_held('e', $old), release_lock('e', $old)"), 't|f|f', 'the first one has lost it');
+	is($s->query("SELECT is_held('e', $new)"), 't', 'and does the second no harm');
+
+	# a place whose client is gone is in nobody's way
+	my $lease = $s->query(q{SELECT grant_lease('200 ms')});
+	$s->query("SELECT enqueue_lock('e', lease => $lease)");
+	select undef, undef, undef, 0.25;
+	$o->query("SELECT release_lock('e', $new)");
+	is($o->query(q{SELECT try_acquire_lock('e') IS NOT NULL}), 't', 'a place whose lease has ended is passed over');
+	one($node, q{SELECT force_release_role('app')}, $db);
+
+	# an observer is told of a leader that nobody wants to replace
+	$s->query(q{SELECT campaign('e', 'me', '100 ms')});
+	select undef, undef, undef, 0.15;
+	is($o->query(q{SELECT string_agg(how, ' ') FROM election_history('e')}), 'elected expired', 'who reads the history ends a term that is over');
+	$_->quit foreach $s, $o;
+};
+
+subtest 'fences' => sub {
+	my ($s, $o, $w) = (as('app'), as('app'), as('app'));
+	my $table = one($node, q{CREATE TABLE public.t (v text); GRANT ALL ON public.t TO PUBLIC;
+		CREATE TRIGGER g BEFORE INSERT OR DELETE ON public.t FOR EACH ROW EXECUTE FUNCTION locks.fence_guard('f')}, $db);
+	my $token = $s->query(q{SELECT acquire_lock('f', '300 ms')});
+
+	$s->query(q{INSERT INTO t VALUES ('none')});
+	like($s->error, qr/55000/, 'the guard refuses a write without a fence');
+	$w->query("BEGIN; SELECT fence_lock('f', $token); INSERT INTO t VALUES ('fenced')");
+	is($w->error, '', 'and lets one with a fence pass');
+	is($s->query("SELECT renew_lock('f', $token, '300 ms')"), '00:00:00.3', 'a fence does not stop renewals');
+	select undef, undef, undef, 0.35;
+	is($o->query(q{SELECT try_acquire_lock('f') IS NULL}), 't', 'nobody is granted the lock while it stands, though its time is over');
+	is($s->query("SELECT renew_lock('f', $token) IS NULL"), 't', 'nor is it renewed');
+	is($o->query(q{SELECT force_release_lock('f')}), '0', 'nor forced');
+	$o->async(q{SELECT acquire_lock('f', wait => '10 s')});
+	ok(!$o->ready, 'the next one waits');
+	$w->query('COMMIT');
+	like($o->wait, qr/^\d+$/, 'until the transaction has ended');
+	$w->query("BEGIN; SELECT fence_lock('f', $token)");
+	like($w->error, qr/LE001/, 'who has lost it cannot fence');
+	$w->query('ROLLBACK');
+
+	# a release and a force beside a fence
+	$token = $s->query(q{SELECT acquire_lock('f2', '1 min')});
+	$w->query("BEGIN; SELECT fence_lock('f2', $token)");
+	in_time($s, "SELECT release_lock('f2', $token)", 't', 'a release does not wait for a fence');
+	is($s->query("SELECT is_held('f2', $token)") . $o->query(q{SELECT try_acquire_lock('f2') IS NULL}), 'ft', 'it is over, and nobody else has it');
+	$w->query('ROLLBACK');
+	is($o->query(q{SELECT try_acquire_lock('f2') IS NOT NULL}), 't', 'until the fence has ended');
+
+	# a savepoint
+	$token = $s->query(q{SELECT acquire_lock('f', wait => '0', owner => 'x') IS NULL, force_release_lock('f')}) && $s->query(q{SELECT acquire_lock('f', '1 min')});
+	$w->query("BEGIN; SAVEPOINT a; SELECT fence_lock('f', $token); ROLLBACK TO a; INSERT INTO t VALUES ('rolled back')");
+	like($w->error, qr/55000/, 'a fence that was rolled back is none');
+	$w->query('ROLLBACK');
+	is(one($node, q{SELECT string_agg(v, ' ') FROM public.t}, $db), 'fenced', 'so much was written');
+	one($node, q{SELECT force_release_role('app'); DROP TABLE public.t}, $db);
+	$_->quit foreach $s, $o, $w;
+};
+
+# Many sessions together: a lock is held by one at a time, readers are never beside a writer, permits are not exceeded.
+subtest 'many at once' => sub {
+	my $script = PostgreSQL::Test::Utils::tempdir() . '/many.sql';
+	one($node, q{CREATE UNLOGGED TABLE public.busy (name text PRIMARY KEY); CREATE UNLOGGED TABLE public.seen (name text, token bigint, kind text); GRANT ALL ON public.busy, public.seen TO app}, $db);
+	append_to_file($script, <<'SQL');
+\set n random(1, 2)
+\set w random(1, 4)
+\if :w = 1
+SELECT coalesce(acquire_lock('m' || :n, wait => '2 s'), 0) AS t \gset
+\elif :w = 2
+SELECT coalesce(acquire_locks('{m2,m1}', wait => '2 s'), 0) AS t \gset
+\set n 0
+\elif :w = 3
+SELECT token AS t, granted AS g FROM enqueue_lock('m' || :n) \gset
+SELECT CASE WHEN await_lock('m' || :n, :t, '2 s') THEN :t ELSE 0 END AS g \gset
+\if :g = 0
+SELECT release_lock('m' || :n, :t);
+\set t 0
+\endif
+\else
+SELECT coalesce(try_acquire_lock('m' || :n), 0) AS t \gset
+\endif
+\if :t <> 0
+INSERT INTO busy SELECT 'm' || i FROM generate_series(1, 2) i WHERE :n IN (0, i);
+INSERT INTO seen SELECT 'm' || i, :t FROM generate_series(1, 2) i WHERE :n IN (0, i);
+DELETE FROM busy WHERE :n = 0 OR name = 'm' || :n;
+SELECT release_locks(CASE WHEN :n = 0 THEN '{m1,m2}' ELSE ARRAY['m' || :n] END, :t) AS r \gset
+\if :r
+\else
+SELECT 1/0 AS lost;
+\endif
+\endif
+SQL
+	$node->command_ok([ 'pgbench', '-n', '-c', '8', '-j', '2', '-T', '5', '-U', 'app', '-f', $script, $db ], 'eight sessions find nobody beside them');
+	cmp_ok(one($node, 'SELECT count(*) FROM public.seen', $db), '>', 20, 'and have had the locks');
+	is(one($node, 'SELECT count(*) - count(DISTINCT (name, token)) FROM public.seen', $db), '0', 'each time with another token');
+	is(one($node, q{SELECT count(*) FROM lock_election.locks} , $db) . one($node, q{SELECT count(*) FROM lock_election.waiters}, $db), '00', 'nothing is left');
+};
+
+# Last: the server ends several times.
+subtest 'restarts and crashes' => sub {
+	my $s = as('app');
+	my $lease = $s->query(q{SELECT grant_lease('1 min')});
+	my $own = $s->query(q{SELECT acquire_lock('own', '1 min')});
+	my $token = $s->query("SELECT acquire_lock('c', lease => $lease)");
+	my $left = sub { return one($node, "SELECT extract(epoch FROM time_left)::int FROM lock_election.locks WHERE name = '$_[0]'", $db); };
+	my $age = sub { one($node, "UPDATE _lock_election.lease SET expires_at = expires_at - interval '40 s'; UPDATE _lock_election.hold SET expires_at = expires_at - interval '40 s'", $db); };
+
+	$s->quit;
+	$age->();
+	$node->restart;
+	$s = as('app');
+	is($s->query("SELECT is_held('c', $token), is_held('own', $own)"), 't|t', 'an orderly restart keeps the locks');
+	cmp_ok($left->('c'), '<', 25, 'with the time that they had');
+	is(one($node, 'SELECT count(*) FROM _lock_election.lives', $db), '1', 'no life has begun');
+
+	# a crash
+	$s->quit;
+	$node->stop('immediate');
+	$node->start;
+	$s = as('app');
+	my $next = $s->query(q{SELECT acquire_lock('after')});
+	cmp_ok($next, '>', $token + 2**20, 'after a crash tokens go on far above');
+	cmp_ok($left->('c'), '>', 50, 'and leases begin anew');
+	cmp_ok($left->('own'), '>', 50, 'those of single locks too');
+
+	# and another one: nobody has renewed
+	my $was = one($node, q{SELECT expires_at FROM lock_election.locks WHERE name = 'c'}, $db);
+	$s->quit;
+	$node->stop('immediate');
+	$node->start;
+	$s = as('app');
+	$s->query(q{SELECT acquire_lock('after2')});
+	is(one($node, q{SELECT expires_at FROM lock_election.locks WHERE name = 'c'}, $db), $was, 'once: the next crash gives nothing more');
+
+	# unless it was renewed
+	like($s->query("SELECT keep_alive($lease)"), qr/00:01:00/, 'renewed');
+	$age->();
+	$s->quit;
+	$node->stop('immediate');
+	$node->start;
+	$s = as('app');
+	$s->query(q{SELECT acquire_lock('after3')});
+	cmp_ok($left->('c'), '>', 50, 'a renewal gives it the next beginning');
+	is($s->query("SELECT is_held('c', $token)"), 't', 'still held');
+
+	# a standby that is promoted is a life, too
+	is(one($node, 'SELECT count(*) FROM _lock_election.lives', $db), '4', 'a life for each crash');
+	$s->quit;
+};
+
+done_testing();
