@@ -140,7 +140,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.lives (
 	started pg_catalog.timestamptz NOT NULL
 );
 
--- Leases.  named: by grant_lease(); else the common lease of several names that were acquired at once with a ttl.
+-- Leases.  named: by grant_lease(); else that of a place, or of several names that were acquired at once with a ttl.
 -- Renewals write this row and nothing else.  granted_in: the life in which it was granted.  call: of the newest renewal by
 -- lease_sync().
 CREATE TABLE IF NOT EXISTS _lock_election.lease (
@@ -163,6 +163,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.asked (
 
 -- Holds, a row a slot: an exclusive lock and a leader have slot 0, and the primary key refuses a second one.
 -- Slot -1, without a mode: the name is closed until then.
+-- acquired_in: the transaction of its client that has acquired it; 0: it was granted to a place.
 -- ended: how it has ended, where a fence keeps the row.
 CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	kind pg_catalog.int2 NOT NULL,
@@ -171,6 +172,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	lease pg_catalog.int8,
 	life pg_catalog.int8,
 	changed pg_catalog.int8 NOT NULL,
+	acquired_in pg_catalog.int8 NOT NULL DEFAULT 0,
 	told_call pg_catalog.int8 NOT NULL DEFAULT 0,
 	expires_at pg_catalog.timestamptz,
 	since pg_catalog.timestamptz NOT NULL,
@@ -194,15 +196,15 @@ CREATE TABLE IF NOT EXISTS _lock_election.hold (
 CREATE INDEX IF NOT EXISTS hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL;
 CREATE INDEX IF NOT EXISTS hold_evicted ON _lock_election.hold (lease) WHERE evicted;
 
--- Queue places, in the order of their tokens.  of_lease: its grant is announced on the channel of the lease.
+-- Queue places, in the order of their tokens.  One without a named lease has a lease of its own, so that whoever keeps it
+-- alive writes that lease's row, and is in nobody's way who grants the place.  ttl: of the hold that it becomes, where that
+-- does not hang on a named lease.  of_lease: its grant is announced on the channel of the lease.
 CREATE TABLE IF NOT EXISTS _lock_election.place (
 	kind pg_catalog.int2 NOT NULL,
 	token pg_catalog.int8 NOT NULL,
-	lease pg_catalog.int8,
-	life pg_catalog.int8,
+	lease pg_catalog.int8 NOT NULL,
 	changed pg_catalog.int8 NOT NULL,
 	told_call pg_catalog.int8 NOT NULL DEFAULT 0,
-	expires_at pg_catalog.timestamptz,
 	since pg_catalog.timestamptz NOT NULL,
 	ttl pg_catalog.interval,
 	role pg_catalog.oid NOT NULL,
@@ -218,7 +220,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.place (
 	client pg_catalog.inet,
 	PRIMARY KEY (kind, name, token)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX IF NOT EXISTS place_lease ON _lock_election.place (lease) WHERE lease IS NOT NULL;
+CREATE INDEX IF NOT EXISTS place_lease ON _lock_election.place (lease);
 
 -- Ends of holds and places of named leases that their clients have not asked for; some of the newest are kept.
 CREATE TABLE IF NOT EXISTS _lock_election.loss (
@@ -518,22 +520,28 @@ CREATE OR REPLACE FUNCTION _lock_election.section(k int2, n text) RETURNS int8 L
 	SELECT hashtextextended(n, 4802 + k)
 $$;
 
--- Enters the sections of these names, in the same order as everybody; false: not all of them in this time.
-CREATE OR REPLACE FUNCTION _lock_election.enter(k int2, names text[], patience interval) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- Enters the sections of these names, in the same order as everybody; false: not all of them in this time each.  Who has to
+-- wait does so in PostgreSQL's queue, first come, first served.
+CREATE OR REPLACE FUNCTION _lock_election.enter(k int2, names text[], patience interval) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-	until timestamptz;
-	pause float8;
+	limit_ms int4;
+	before text;
 	section int8;
 BEGIN
 	IF cardinality(names) = 1 AND pg_try_advisory_xact_lock(hashtextextended(names[1], 4802 + k)) THEN RETURN true; END IF;
-	until := clock_timestamp() + patience;
+	limit_ms := date_part('epoch', patience) * 1000;
 	FOR section IN SELECT DISTINCT hashtextextended(n, 4802 + k) FROM unnest(names) AS x(n) ORDER BY 1 LOOP
-		pause := 0.0005;
-		WHILE NOT pg_try_advisory_xact_lock(section) LOOP
-			IF clock_timestamp() >= until THEN RETURN false; END IF;
-			PERFORM pg_sleep(pause);
-			pause := least(pause * 1.5, 0.01);
-		END LOOP;
+		CONTINUE WHEN pg_try_advisory_xact_lock(section);
+		IF limit_ms <= 0 THEN RETURN false; END IF;
+		before := current_setting('lock_timeout');
+		BEGIN
+			PERFORM set_config('lock_timeout', limit_ms || 'ms', true);
+			PERFORM pg_advisory_xact_lock(section);
+			PERFORM set_config('lock_timeout', before, true);
+		EXCEPTION WHEN lock_not_available THEN
+			RETURN false;
+		END;
 	END LOOP;
 	RETURN true;
 END $$;
@@ -605,11 +613,12 @@ BEGIN
 	RETURN FOUND;
 END $$;
 
--- The lease of several names goes with the last of them.
+-- A lease without a name goes with the last that hangs on it.  One that is renewed just now is left to drop_leases().
 CREATE OR REPLACE FUNCTION _lock_election.drop_group(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	DELETE FROM _lock_election.lease l WHERE l.id = number AND NOT l.named
-		AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.lease = number) AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.lease = number);
+	PERFORM FROM _lock_election.lease l WHERE l.id = number AND NOT l.named AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.lease = number)
+		AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.lease = number) FOR UPDATE SKIP LOCKED;
+	IF FOUND THEN DELETE FROM _lock_election.lease l WHERE l.id = number; END IF;
 END $$;
 
 -- Whether a hold is over, by its own time, its lease, or because a fence alone keeps its row.
@@ -653,8 +662,7 @@ END $$;
 -- Whether a place is over.
 CREATE OR REPLACE FUNCTION _lock_election.place_is_over(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	IF p.lease IS NOT NULL THEN RETURN _lock_election.lease_is_over(p.lease); END IF;
-	RETURN _lock_election.ends(p.expires_at, p.life, p.ttl) <= clock_timestamp();
+	RETURN _lock_election.lease_is_over(p.lease);
 END $$;
 
 -- Lets the clients of those look that are first in the queues of these names, where nobody else will.
@@ -676,13 +684,11 @@ DECLARE
 	locked int8;
 BEGIN
 	SELECT count(*) INTO locked FROM (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names)
-		AND (how <> 'expired' OR x.lease IS NOT NULL OR _lock_election.ends(x.expires_at, x.life, x.ttl) <= clock_timestamp()) FOR UPDATE SKIP LOCKED) y;
+		FOR UPDATE SKIP LOCKED) y;
 	IF locked < cardinality(names) THEN RETURN false; END IF;
 	DELETE FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names);
-	IF p.lease IS NOT NULL THEN
-		IF NOT asked THEN PERFORM _lock_election.lose(p.lease, p.token, how); END IF;
-		PERFORM _lock_election.drop_group(p.lease);
-	END IF;
+	IF NOT asked THEN PERFORM _lock_election.lose(p.lease, p.token, how); END IF;
+	PERFORM _lock_election.drop_group(p.lease);
 	IF cardinality(names) > 1 THEN PERFORM _lock_election.nudge(p.kind, array_remove(names, p.name)); END IF;
 	RETURN true;
 END $$;
@@ -700,7 +706,8 @@ DECLARE
 BEGIN
 	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n LOOP
 		IF h.mode IS NULL THEN
-			IF h.closed_until <= clock_timestamp() THEN
+			PERFORM FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.closed_until <= clock_timestamp() FOR UPDATE SKIP LOCKED;
+			IF FOUND THEN
 				DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot;
 				changed := true;
 			END IF;
@@ -752,19 +759,29 @@ BEGIN
 	RETURN true;
 END $$;
 
--- A place becomes a hold, or several.
-CREATE OR REPLACE FUNCTION _lock_election.grant_place(p _lock_election.place) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- A place becomes a hold, or several.  False: its rows are ended just now.
+CREATE OR REPLACE FUNCTION _lock_election.grant_place(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := coalesce(p.members, ARRAY[p.name]);
 	number int8 := _lock_election.current_life();
 	h _lock_election.hold;
+	own boolean := p.ttl IS NOT NULL AND p.members IS NULL;
 BEGIN
+	IF (SELECT count(*) FROM (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names) FOR UPDATE SKIP LOCKED) y)
+		< cardinality(names) THEN
+		RETURN false;
+	END IF;
 	DELETE FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names);
 	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, permits, members, since, changed, pid, application, client)
-		SELECT p.kind, n, _lock_election.free_slot(p.kind, n, p.mode), p.token, p.mode, p.lease, p.ttl, CASE WHEN p.lease IS NULL THEN clock_timestamp() + p.ttl END, number,
+		SELECT p.kind, n, _lock_election.free_slot(p.kind, n, p.mode), p.token, p.mode, CASE WHEN NOT own THEN p.lease END, p.ttl,
+			CASE WHEN own THEN clock_timestamp() + p.ttl END, number,
 			p.role, p.owner, p.value, p.permits, p.members, clock_timestamp(), pg_current_xact_id()::text::int8, p.pid, p.application, p.client FROM unnest(names) AS x(n);
-	IF p.members IS NOT NULL THEN
-		UPDATE _lock_election.lease l SET expires_at = clock_timestamp() + l.ttl, life = number WHERE l.id = p.lease AND NOT l.named;
+	IF own THEN
+		PERFORM _lock_election.drop_group(p.lease);
+	ELSIF p.ttl IS NOT NULL THEN
+		-- several names: their lease begins again; where it is renewed just now it does so anyway
+		PERFORM FROM _lock_election.lease l WHERE l.id = p.lease FOR NO KEY UPDATE SKIP LOCKED;
+		IF FOUND THEN UPDATE _lock_election.lease l SET expires_at = clock_timestamp() + l.ttl, life = number WHERE l.id = p.lease; END IF;
 	END IF;
 	IF p.kind = 2 THEN
 		SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = p.name AND x.slot = 0;
@@ -773,6 +790,7 @@ BEGIN
 	PERFORM _lock_election.announce(p);
 	-- lease_sync() makes it durable
 	PERFORM set_config('lock_election.granted', 'yes', true);
+	RETURN true;
 END $$;
 
 -- Grants the readers that are first in the queue, up to the first writer, in one statement: there may be very many.  Only
@@ -783,10 +801,10 @@ DECLARE
 	tokens int8[];
 	first_slot int4 := _lock_election.free_slot(k, n, 'shared');
 BEGIN
-	SELECT array_agg(p.token) INTO tokens FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease
-		WHERE p.kind = k AND p.name = n AND p.mode = 'shared' AND p.members IS NULL AND l.life = number AND l.expires_at > clock_timestamp()
+	SELECT array_agg(y.token) INTO tokens FROM (SELECT p.token FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease
+		WHERE p.kind = k AND p.name = n AND p.mode = 'shared' AND p.ttl IS NULL AND p.members IS NULL AND l.life = number AND l.expires_at > clock_timestamp()
 			AND p.token < coalesce((SELECT min(w.token) FROM _lock_election.place w LEFT JOIN _lock_election.lease x ON x.id = w.lease WHERE w.kind = k AND w.name = n
-				AND NOT coalesce(w.mode = 'shared' AND w.members IS NULL AND x.life = number AND x.expires_at > clock_timestamp(), false)), 9223372036854775807);
+				AND NOT coalesce(w.mode = 'shared' AND w.ttl IS NULL AND w.members IS NULL AND x.life = number AND x.expires_at > clock_timestamp(), false)), 9223372036854775807) FOR UPDATE OF p SKIP LOCKED) y;
 	IF coalesce(cardinality(tokens), 0) < 2 OR NOT _lock_election.admits(k, n, 'shared', 0) THEN RETURN 0; END IF;
 	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, life, role, owner, value, permits, since, changed, pid, application, client)
 		SELECT k, n, first_slot - 1 + row_number() OVER (ORDER BY p.token), p.token, 'shared', p.lease, number, p.role, p.owner, p.value, 0, clock_timestamp(),
@@ -817,7 +835,7 @@ BEGIN
 			EXIT WHEN NOT _lock_election.end_place(p, 'expired', false);
 		ELSE
 			EXIT WHEN NOT _lock_election.can_be_granted(p);
-			PERFORM _lock_election.grant_place(p);
+			EXIT WHEN NOT _lock_election.grant_place(p);
 		END IF;
 		changed := true;
 	END LOOP;
@@ -905,7 +923,7 @@ BEGIN
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL AND NOT x.evicted AND x.role = r.role
 		AND CASE WHEN r.owner IS NOT NULL THEN x.owner = r.owner
 			WHEN r.lease IS NOT NULL THEN x.lease = r.lease AND x.owner IS NULL
-			ELSE x.owner IS NULL AND x.changed = pg_current_xact_id()::text::int8 END
+			ELSE x.owner IS NULL AND x.lease IS NULL AND x.acquired_in = pg_current_xact_id()::text::int8 END
 		ORDER BY x.slot LIMIT 1;
 	RETURN h;
 END $$;
@@ -1025,18 +1043,18 @@ BEGIN
 	-- 6. a hold, or a place
 	token := nextval('_lock_election.token');
 	granted := free;
-	IF several AND on_lease IS NULL THEN
+	IF on_lease IS NULL AND (several OR NOT free) THEN
 		on_lease := token;
 		INSERT INTO _lock_election.lease (id, ttl, expires_at, life, granted_in, role, named, owner)
 			VALUES (token, r.ttl, clock_timestamp() + r.ttl, number, number, r.role, false, r.owner);
 	END IF;
 	IF free THEN
 		FOREACH n IN ARRAY r.names LOOP
-			INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, permits, members, since, changed, told_call, pid, application, client)
+			INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, permits, members, since, changed, acquired_in, told_call, pid, application, client)
 				VALUES (r.kind, n, _lock_election.free_slot(r.kind, n, r.mode), token, r.mode, on_lease, CASE WHEN r.lease IS NULL THEN r.ttl END,
 					CASE WHEN on_lease IS NULL THEN clock_timestamp() + r.ttl END, number, r.role, r.owner, r.value, r.permits,
-					CASE WHEN several THEN r.names END, clock_timestamp(), pg_current_xact_id()::text::int8, coalesce(r.call, 0), pg_backend_pid(),
-					current_setting('application_name'), inet_client_addr());
+					CASE WHEN several THEN r.names END, clock_timestamp(), pg_current_xact_id()::text::int8, pg_current_xact_id()::text::int8,
+					coalesce(r.call, 0), pg_backend_pid(), current_setting('application_name'), inet_client_addr());
 		END LOOP;
 		IF r.kind = 2 THEN
 			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = r.names[1] AND x.slot = 0;
@@ -1044,8 +1062,8 @@ BEGIN
 		END IF;
 		queue_position := 0;
 	ELSE
-		INSERT INTO _lock_election.place (kind, name, token, mode, lease, ttl, expires_at, life, role, owner, value, permits, members, of_lease, since, changed, told_call, pid, application, client)
-			SELECT r.kind, x.n, decide.token, r.mode, on_lease, CASE WHEN r.lease IS NULL THEN r.ttl END, CASE WHEN on_lease IS NULL THEN clock_timestamp() + r.ttl END, number, r.role,
+		INSERT INTO _lock_election.place (kind, name, token, mode, lease, ttl, role, owner, value, permits, members, of_lease, since, changed, told_call, pid, application, client)
+			SELECT r.kind, x.n, decide.token, r.mode, on_lease, CASE WHEN r.lease IS NULL THEN r.ttl END, r.role,
 				r.owner, r.value, r.permits, CASE WHEN several THEN r.names END, r.of_lease, clock_timestamp(), pg_current_xact_id()::text::int8, coalesce(r.call, 0), pg_backend_pid(),
 				current_setting('application_name'), inet_client_addr() FROM unnest(r.names) AS x(n);
 		queue_position := _lock_election.rank(r.kind, r.names, token);
@@ -1057,22 +1075,27 @@ CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) R
 	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank FROM _lock_election.place p WHERE p.kind = k AND p.name = n.name AND p.token <= tok) r
 $$;
 
--- One attempt at a request.  Where it is refused and has changed nothing, its sections are left at once.
-CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- One attempt at a request.  Where it is refused it leaves nothing behind, not even its sections: the caller's transaction
+-- may stand still after it, or go on waiting.  What has to be done at these names is then the work of those who wait.
+CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-	changed boolean;
+	changed boolean := false;
 BEGIN
 	IF r.lease IS NOT NULL THEN PERFORM _lock_election.check_lease(r.lease, r.role); END IF;
 	PERFORM _lock_election.current_life();
-	IF _lock_election.enter(r.kind, r.names, patience) THEN
-		changed := _lock_election.settle(r.kind, r.names);
-		SELECT d.token, d.granted, d.queue_position INTO token, granted, queue_position FROM _lock_election.decide(r) d;
-		IF token IS NOT NULL OR changed THEN RETURN; END IF;
-	END IF;
-	RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998';
-EXCEPTION WHEN SQLSTATE 'LE998' THEN
-	token := NULL;
-	granted := false;
+	BEGIN
+		IF _lock_election.enter(r.kind, r.names, patience) THEN
+			changed := _lock_election.settle(r.kind, r.names);
+			SELECT d.token, d.granted, d.queue_position INTO token, granted, queue_position FROM _lock_election.decide(r) d;
+			IF token IS NOT NULL THEN RETURN; END IF;
+		END IF;
+		RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998';
+	EXCEPTION WHEN SQLSTATE 'LE998' THEN
+		token := NULL;
+		granted := false;
+	END;
+	IF changed THEN PERFORM _lock_election.nudge(r.kind, r.names); END IF;
 END $$;
 
 -- Whether an attempt is worth a section: nobody holds the name beside whom the request cannot, and nobody is before it.
@@ -1112,7 +1135,7 @@ BEGIN
 	PERFORM _lock_election.check_transaction();
 	LOOP
 		IF r.lease IS NOT NULL OR _lock_election.looks_free(r) THEN
-			SELECT a.token INTO token FROM _lock_election.attempt(r, least(coalesce(wait, '100 ms'), '100 ms') + '20 ms') a;
+			SELECT a.token INTO token FROM _lock_election.attempt(r, '200 ms') a;
 			IF token IS NOT NULL THEN RETURN token; END IF;
 		END IF;
 		IF clock_timestamp() - began >= wait THEN RETURN NULL; END IF;
@@ -1135,7 +1158,7 @@ BEGIN
 	r.place := true;
 	r.of_lease := coalesce(r.of_lease, false);
 	SELECT a.token, a.granted, a.queue_position INTO token, granted, queue_position
-		FROM _lock_election.attempt(r, least(coalesce(_lock_election.lock_timeout(), '1 s'), '1 s')) a;
+		FROM _lock_election.attempt(r, least(coalesce(_lock_election.lock_timeout(), '2 s'), '2 s')) a;
 	IF token IS NULL THEN
 		PERFORM _lock_election.fail('55P03', format('could not enter the queue of %s "%s"', _lock_election.word(r.kind), r.names[1]),
 			'Another transaction that has come to this name has not ended yet.', 'Acquire and release outside of long transactions.');
@@ -1179,28 +1202,36 @@ END $$;
 -- An exclusive lock or a term that nobody has anything to do with, with a ttl of its own or on a lease that was looked at:
 -- the most frequent case by far, in three steps.  NULL: it is another case, or somebody has the lock.
 --
---     1. A look without the section, so that a refused attempt does not keep it until the caller's COMMIT.
---     2. The section.
+--     1. A look without the section: who finds the lock held does not enter.
+--     2. The section, in a subtransaction: who is refused in it leaves it, and does not keep it to the caller's COMMIT.
 --     3. The row; the primary key refuses a second one.
+--
+-- Every name has its schema here, because a search_path of its own would cost as much as one of the statements.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
 	number pg_catalog.int8;
 	length pg_catalog.interval := pg_catalog.make_interval(secs => pg_catalog.date_part('epoch', ttl));
 BEGIN
-	-- every name has its schema here, because a search_path of its own would cost as much as one of the statements
 	SELECT l.life INTO number FROM _lock_election.life l, _lock_election.config c
 		WHERE l.one AND c.one AND l.born OPERATOR(pg_catalog.=) l.xmin AND c.max_locks_per_role OPERATOR(pg_catalog.=) 0
-			AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n);
-	IF NOT FOUND OR NOT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(n, 4802 OPERATOR(pg_catalog.+) k)) THEN RETURN NULL; END IF;
-	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, told_call, pid, application, client)
+			AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n)
+			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind OPERATOR(pg_catalog.=) k AND p.name OPERATOR(pg_catalog.=) n);
+	IF NOT FOUND THEN RETURN NULL; END IF;
+	IF NOT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(n, 4802 OPERATOR(pg_catalog.+) k)) THEN RETURN NULL; END IF;
+	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, acquired_in, told_call,
+			pid, application, client)
 		SELECT k, n, 0, pg_catalog.nextval('_lock_election.token'), 'exclusive', lease, length, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) length, number,
 			pg_catalog.to_regrole(pg_catalog.quote_ident(CASE WHEN pg_catalog.current_setting('role') OPERATOR(pg_catalog.=) 'none' THEN session_user::pg_catalog.text
-				ELSE pg_catalog.current_setting('role') END)), o, v, pg_catalog.clock_timestamp(), pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8, call,
+				ELSE pg_catalog.current_setting('role') END)), o, v, pg_catalog.clock_timestamp(), x.xact, x.xact, call,
 			pg_catalog.pg_backend_pid(), pg_catalog.current_setting('application_name'), pg_catalog.inet_client_addr()
+		FROM (SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8 AS xact) x
 		WHERE NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n)
 			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind OPERATOR(pg_catalog.=) k AND p.name OPERATOR(pg_catalog.=) n)
 		ON CONFLICT DO NOTHING RETURNING token INTO number;
+	IF NOT FOUND THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
 	RETURN number;
+EXCEPTION WHEN SQLSTATE 'LE998' THEN
+	RETURN NULL;
 END $$;
 
 CREATE OR REPLACE FUNCTION acquire_lock(name text, ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, mode text DEFAULT 'exclusive',
@@ -1262,7 +1293,7 @@ BEGIN
 	PERFORM _lock_election.check_transaction();
 	IF cardinality(names) = 0 THEN RETURN; END IF;
 	IF r.lease IS NOT NULL THEN PERFORM _lock_election.check_lease(r.lease, r.role); END IF;
-	IF r.place AND NOT _lock_election.enter(r.kind, names, '1 s') THEN
+	IF r.place AND NOT _lock_election.enter(r.kind, names, '2 s') THEN
 		PERFORM _lock_election.fail('55P03', 'could not enter the queues of these names', 'Another transaction that has come to one of them has not ended yet.');
 	END IF;
 	FOREACH n IN ARRAY names LOOP
@@ -1271,7 +1302,7 @@ BEGIN
 			PERFORM _lock_election.settle(r.kind, r.names);
 			RETURN QUERY SELECT n, d.token, d.granted, d.queue_position FROM _lock_election.decide(r) d;
 		ELSE
-			RETURN QUERY SELECT n, a.token, a.granted, a.queue_position FROM _lock_election.attempt(r, '50 ms') a;
+			RETURN QUERY SELECT n, a.token, a.granted, a.queue_position FROM _lock_election.attempt(r, '200 ms') a;
 		END IF;
 	END LOOP;
 END $$;
@@ -1320,8 +1351,21 @@ BEGIN
 	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL)) e;
 END $$;
 
--- One look at a token: NULL, it is neither held nor queued; else whether it is held.  Starts its time again.
-CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- Does what there is to do at these names, if that grants this token; else it leaves nothing behind, as attempt().
+CREATE OR REPLACE FUNCTION _lock_election.come_to(k int2, names text[], tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.look_at(k, names);
+	IF NOT EXISTS (SELECT FROM _lock_election.hold x WHERE x.kind = k AND x.name = names[1] AND x.token = tok) THEN
+		RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998';
+	END IF;
+EXCEPTION WHEN SQLSTATE 'LE998' THEN NULL;
+END $$;
+
+-- One look at a token: NULL, it is neither held nor queued; else whether it is held.  renews: starts its time again; goes_on:
+-- this call has done so before, and keeps the row locked since.  Places are looked for first: they become holds, not the
+-- other way round.
+CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8, renews boolean, goes_on boolean) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := _lock_election.current_life();
 	n text;
@@ -1329,33 +1373,41 @@ DECLARE
 	p _lock_election.place;
 	held int4 := 0;
 BEGIN
-	PERFORM _lock_election.look_at(k, names);
+	IF EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = names[1] AND x.token = tok) THEN
+		PERFORM _lock_election.come_to(k, names, tok);
+	END IF;
 	FOREACH n IN ARRAY names LOOP
-		SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.ended IS NULL AND NOT x.evicted;
+		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
+			PERFORM _lock_election.check_role(k, n, p.role);
+		ELSE
+			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.ended IS NULL AND NOT x.evicted;
+			IF NOT FOUND THEN RETURN NULL; END IF;
 			PERFORM _lock_election.check_role(k, n, h.role);
 			IF _lock_election.may_be_over(h) THEN RETURN NULL; END IF;
 			IF h.lease IS NULL THEN
 				UPDATE _lock_election.hold x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok;
 			END IF;
 			held := held + 1;
-		ELSE
-			SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
-			IF NOT FOUND THEN RETURN NULL; END IF;
-			PERFORM _lock_election.check_role(k, n, p.role);
-			IF p.lease IS NULL THEN
-				IF _lock_election.ends(p.expires_at, p.life, p.ttl) <= clock_timestamp() THEN RETURN NULL; END IF;
-				PERFORM FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok FOR NO KEY UPDATE SKIP LOCKED;
-				IF FOUND THEN
-					UPDATE _lock_election.place x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.token = tok;
-				END IF;
-			ELSIF NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) THEN
-				RETURN NULL;
-			END IF;
 		END IF;
 	END LOOP;
-	UPDATE _lock_election.lease l SET life = number, expires_at = clock_timestamp() + l.ttl WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
-		AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp();
+	-- its lease lives, or is renewed: the row is locked from here on, so that nobody takes it for dead while we wait
+	IF coalesce(h.lease, p.lease) IS NULL THEN RETURN true; END IF;
+	IF renews THEN
+		PERFORM FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
+			AND (goes_on OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) FOR NO KEY UPDATE SKIP LOCKED;
+		IF FOUND THEN
+			UPDATE _lock_election.lease l SET life = number, expires_at = clock_timestamp() + l.ttl WHERE l.id = coalesce(h.lease, p.lease);
+		END IF;
+	END IF;
+	IF NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease)
+			AND (goes_on AND NOT l.named OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) THEN
+		-- it has gone with the place, which was granted since we have looked
+		IF p.token IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = p.name AND x.token = tok) THEN
+			RETURN _lock_election.look(k, names, tok, false, goes_on);
+		END IF;
+		RETURN NULL;
+	END IF;
 	RETURN held = cardinality(names);
 END $$;
 
@@ -1365,16 +1417,18 @@ DECLARE
 	pause float8 := 0.005;
 	most interval;
 	held boolean;
+	first boolean := true;
 BEGIN
 	PERFORM _lock_election.check_transaction(), _lock_election.check_token(k, tok);
 	wait := _lock_election.checked_wait(wait);
 	LOOP
-		held := _lock_election.look(k, names, tok);
+		held := _lock_election.look(k, names, tok, first OR clock_timestamp() - began >= wait, NOT first);
 		IF held IS NULL THEN
 			PERFORM _lock_election.fail('LE001', format('%s %s neither holds %s "%s" nor waits for it any more', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok,
 				_lock_election.word(k), names[1]));
 		END IF;
 		IF held OR clock_timestamp() - began >= wait THEN RETURN held; END IF;
+		first := false;
 		most := coalesce(most, _lock_election.lock_timeout());
 		IF clock_timestamp() - began >= most THEN PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout'); END IF;
 		PERFORM pg_sleep(least(pause, greatest(0, date_part('epoch', least(wait, most) - (clock_timestamp() - began)))));
@@ -1409,14 +1463,14 @@ BEGIN
 	IF new_ttl IS NOT NULL THEN new_ttl := _lock_election.checked_ttl(new_ttl); END IF;
 
 	-- 1. whose it is
-	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok;
-	IF NOT FOUND THEN
-		SELECT p.role INTO h.role FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = tok;
-		IF NOT FOUND THEN RETURN NULL; END IF;
+	SELECT p.role INTO h.role FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = tok;
+	IF FOUND THEN
 		PERFORM _lock_election.check_role(k, n, h.role);
 		PERFORM _lock_election.fail('55000', format('%s %s still waits for %s "%s"', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok, _lock_election.word(k), n), '',
 			CASE k WHEN 1 THEN 'await_lock() keeps a place.' ELSE 'await_leadership() keeps a candidacy.' END);
 	END IF;
+	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok;
+	IF NOT FOUND THEN RETURN NULL; END IF;
 	PERFORM _lock_election.check_role(k, n, h.role);
 	IF h.ended IS NOT NULL OR h.evicted THEN RETURN NULL; END IF;
 
@@ -1453,14 +1507,21 @@ DECLARE
 	h _lock_election.hold;
 	p _lock_election.place;
 	inside boolean;
-	until timestamptz := clock_timestamp() + '100 ms';
+	until timestamptz;
 	done boolean := false;
 BEGIN
-	inside := _lock_election.enter(k, ARRAY[n], '20 ms');
+	inside := _lock_election.enter(k, ARRAY[n], '100 ms');
+	until := clock_timestamp() + '100 ms';
 	LOOP
-		-- 1. a hold
-		SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
+		-- 1. a place, which may become a hold meanwhile, but not the other way round
+		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
+			PERFORM _lock_election.check_role(k, n, p.role);
+			done := _lock_election.end_place(p, how, p.lease = of_lease);
+		ELSE
+			-- 2. a hold
+			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
+			IF NOT FOUND THEN RETURN false; END IF;
 			PERFORM _lock_election.check_role(k, n, h.role);
 			IF _lock_election.may_be_over(h) THEN
 				IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); END IF;
@@ -1471,15 +1532,8 @@ BEGIN
 				RETURN true;
 			END IF;
 			done := _lock_election.end_hold(h, how, h.lease = of_lease);
-			EXIT WHEN done;
-		ELSE
-			-- 2. a place
-			SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
-			IF NOT FOUND THEN RETURN false; END IF;
-			PERFORM _lock_election.check_role(k, n, p.role);
-			done := _lock_election.end_place(p, how, p.lease = of_lease);
-			EXIT WHEN done;
 		END IF;
+		EXIT WHEN done;
 
 		-- 3. another transaction has its row: a renewal that is being made durable, or one that stands still
 		IF clock_timestamp() >= until THEN
@@ -1542,7 +1596,7 @@ BEGIN
 	PERFORM _lock_election.check_names(names, 1);
 	IF coalesce(token, 0) <= 0 THEN RETURN false; END IF;
 	PERFORM _lock_election.check_transaction();
-	PERFORM _lock_election.enter(1::int2, names, '20 ms');
+	PERFORM _lock_election.enter(1::int2, names, '100 ms');
 	-- a place leaves all queues at once
 	IF EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = names[1] AND p.token = $2) THEN
 		RETURN _lock_election.release(1::int2, names[1], token, NULL, false, 'released', NULL);
@@ -1561,7 +1615,7 @@ BEGIN
 		PERFORM _lock_election.fail('22023', format('there are %s names and %s tokens', cardinality(names), cardinality(tokens)), 'Each name has a token, which may be null.');
 	END IF;
 	PERFORM _lock_election.check_transaction();
-	IF cardinality(names) > 0 THEN PERFORM _lock_election.enter(1::int2, names, '20 ms'); END IF;
+	IF cardinality(names) > 0 THEN PERFORM _lock_election.enter(1::int2, names, '100 ms'); END IF;
 	FOR i IN 1 .. cardinality(names) LOOP
 		name := names[i];
 		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release(1::int2, names[i], tokens[i], NULL, false, 'released', NULL);
@@ -1962,7 +2016,7 @@ CREATE OR REPLACE FUNCTION lease_sync(lease bigint, call bigint, seen_incarnatio
 	wait interval DEFAULT '1 s')
 RETURNS TABLE (item integer, event text, kind text, name text, token bigint, queue_position bigint, owner text, reason text, sqlstate text, message text, detail text,
 	hint text, validity interval, incarnation bigint, news bigint, complete boolean, channel text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
 	asked _lock_election.item[] := '{}';
@@ -2223,6 +2277,9 @@ BEGIN
 	END IF;
 	IF NOT read_only THEN
 		INSERT INTO _lock_election.fence VALUES (k, pg_current_xact_id()::text::int8, tok, pg_backend_pid(), n);
+	END IF;
+	-- what earlier transactions have left; in a stricter isolation it could conflict with others who do the same
+	IF NOT read_only AND current_setting('transaction_isolation') = 'read committed' THEN
 		DELETE FROM _lock_election.fence f WHERE f.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.fence g
 			WHERE g.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::int8 LIMIT 2 FOR UPDATE SKIP LOCKED));
 	END IF;
@@ -2586,11 +2643,11 @@ BEGIN
 	PERFORM _lock_election.check_transaction(), _lock_election.current_life();
 	FOR q IN SELECT x.kind, x.name FROM (
 			SELECT h.kind, h.name FROM _lock_election.hold h WHERE CASE WHEN h.mode IS NULL THEN h.closed_until <= clock_timestamp() ELSE _lock_election.may_be_over(h) END
-			UNION SELECT p.kind, p.name FROM _lock_election.place p WHERE CASE WHEN p.lease IS NULL THEN _lock_election.ends(p.expires_at, p.life, p.ttl) <= clock_timestamp()
-				ELSE NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) END) x LIMIT most LOOP
+			UNION SELECT p.kind, p.name FROM _lock_election.place p
+				WHERE NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) x LIMIT most LOOP
 		IF pg_try_advisory_xact_lock(hashtextextended(q.name, 4802 + q.kind)) AND _lock_election.settle(q.kind, ARRAY[q.name]) THEN done := done + 1; END IF;
 		-- places behind the first one that were left by their clients
-		DELETE FROM _lock_election.place p WHERE p.kind = q.kind AND p.name = q.name AND p.members IS NULL AND p.lease IS NOT NULL
+		DELETE FROM _lock_election.place p WHERE p.kind = q.kind AND p.name = q.name AND p.members IS NULL
 			AND NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease);
 	END LOOP;
 	done := done + _lock_election.drop_leases(most);
@@ -2622,7 +2679,7 @@ BEGIN
 			CASE WHEN x.lease IS NULL OR x.evicted THEN _lock_election.ends(x.expires_at, x.life, x.ttl) WHEN NOT standby THEN _lock_election.ends(l.expires_at, l.life, l.ttl) END AS at
 		FROM _lock_election.hold x LEFT JOIN _lock_election.lease l ON l.id = x.lease),
 	p AS (SELECT x.*, l.named, (_lock_election.may_see(x.role, me)) AS mine,
-			CASE WHEN x.lease IS NULL THEN _lock_election.ends(x.expires_at, x.life, x.ttl) ELSE _lock_election.ends(l.expires_at, l.life, l.ttl) END AS at
+			_lock_election.ends(l.expires_at, l.life, l.ttl) AS at
 		FROM _lock_election.place x LEFT JOIN _lock_election.lease l ON l.id = x.lease WHERE NOT standby),
 	live AS (SELECT p.*, row_number() OVER (PARTITION BY p.kind, p.name ORDER BY p.token) AS rank FROM p WHERE p.at > clock_timestamp()),
 	n AS (SELECT live.kind, live.name, count(*) AS waiters FROM live GROUP BY live.kind, live.name)

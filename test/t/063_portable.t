@@ -48,7 +48,7 @@ sub in_time
 }
 
 subtest 'installation' => sub {
-	like(install($db, '-1'), qr/no schema for the functions|may not create functions/, 'an ordinary role may not create in public: the file says so');
+	like(install('twice', '-1'), qr/may not create functions in schema "public".*Create a schema of its own/s, 'a role with CREATE on the database alone may not create in public: the file says so');
 	one($node, 'CREATE SCHEMA locks AUTHORIZATION installer; GRANT USAGE ON SCHEMA locks TO PUBLIC', $db);
 	like(install($db), qr/has to run in one transaction/, 'without a transaction it does nothing');
 	is(install($db, '-1'), '', 'installed by the owner of the database');
@@ -132,7 +132,8 @@ subtest 'a hostile search_path' => sub {
 	$s->query("CREATE FUNCTION trap.never(text, text) RETURNS boolean LANGUAGE plpgsql AS \$\$ BEGIN RAISE EXCEPTION 'trap'; END \$\$; CREATE OPERATOR trap.= (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.never)");
 	$s->query('CREATE TABLE trap.hold (x int); CREATE TABLE trap.life (x int); CREATE TEMP TABLE lease (x int); CREATE TEMP TABLE config (x int)');
 	$s->query('SET search_path = pg_temp, trap, pg_catalog, locks');
-	is($s->query(q{SELECT locks.acquire_lock('h') IS NOT NULL, locks.release_lock('h', (SELECT token FROM lock_election.locks WHERE name LIKE 'h'))}), 't|t', 'changes nothing for locks');
+	my $token = $s->query(q{SELECT locks.acquire_lock('h')});
+	is($s->query("SELECT locks.release_lock('h', $token)") . $s->error, 't', 'changes nothing for locks');
 	my $lease = $s->query('SELECT locks.grant_lease()');
 	is($s->query("SELECT event FROM locks.lease_sync($lease, 1, items => '{1,try_candidate,h,NULL,o,me,2,enqueue_shared,h,NULL,o2,NULL}')"), "lease\ngranted\ngranted", 'nor for leases');
 	is($s->query("SELECT count(*) FROM lock_election.locks; SELECT locks.revoke_lease($lease)"), "2\nt", 'nor for views');

@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.lives (
 	started pg_catalog.timestamptz NOT NULL
 );
 
--- Leases.  named: by grant_lease(); else the common lease of several names that were acquired at once with a ttl.
+-- Leases.  named: by grant_lease(); else that of a place, or of several names that were acquired at once with a ttl.
 -- Renewals write this row and nothing else.  granted_in: the life in which it was granted.  call: of the newest renewal by
 -- lease_sync().
 CREATE TABLE IF NOT EXISTS _lock_election.lease (
@@ -61,6 +61,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.asked (
 
 -- Holds, a row a slot: an exclusive lock and a leader have slot 0, and the primary key refuses a second one.
 -- Slot -1, without a mode: the name is closed until then.
+-- acquired_in: the transaction of its client that has acquired it; 0: it was granted to a place.
 -- ended: how it has ended, where a fence keeps the row.
 CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	kind pg_catalog.int2 NOT NULL,
@@ -69,6 +70,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	lease pg_catalog.int8,
 	life pg_catalog.int8,
 	changed pg_catalog.int8 NOT NULL,
+	acquired_in pg_catalog.int8 NOT NULL DEFAULT 0,
 	told_call pg_catalog.int8 NOT NULL DEFAULT 0,
 	expires_at pg_catalog.timestamptz,
 	since pg_catalog.timestamptz NOT NULL,
@@ -92,15 +94,15 @@ CREATE TABLE IF NOT EXISTS _lock_election.hold (
 CREATE INDEX IF NOT EXISTS hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL;
 CREATE INDEX IF NOT EXISTS hold_evicted ON _lock_election.hold (lease) WHERE evicted;
 
--- Queue places, in the order of their tokens.  of_lease: its grant is announced on the channel of the lease.
+-- Queue places, in the order of their tokens.  One without a named lease has a lease of its own, so that whoever keeps it
+-- alive writes that lease's row, and is in nobody's way who grants the place.  ttl: of the hold that it becomes, where that
+-- does not hang on a named lease.  of_lease: its grant is announced on the channel of the lease.
 CREATE TABLE IF NOT EXISTS _lock_election.place (
 	kind pg_catalog.int2 NOT NULL,
 	token pg_catalog.int8 NOT NULL,
-	lease pg_catalog.int8,
-	life pg_catalog.int8,
+	lease pg_catalog.int8 NOT NULL,
 	changed pg_catalog.int8 NOT NULL,
 	told_call pg_catalog.int8 NOT NULL DEFAULT 0,
-	expires_at pg_catalog.timestamptz,
 	since pg_catalog.timestamptz NOT NULL,
 	ttl pg_catalog.interval,
 	role pg_catalog.oid NOT NULL,
@@ -116,7 +118,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.place (
 	client pg_catalog.inet,
 	PRIMARY KEY (kind, name, token)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX IF NOT EXISTS place_lease ON _lock_election.place (lease) WHERE lease IS NOT NULL;
+CREATE INDEX IF NOT EXISTS place_lease ON _lock_election.place (lease);
 
 -- Ends of holds and places of named leases that their clients have not asked for; some of the newest are kept.
 CREATE TABLE IF NOT EXISTS _lock_election.loss (

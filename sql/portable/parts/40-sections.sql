@@ -9,22 +9,28 @@ CREATE OR REPLACE FUNCTION _lock_election.section(k int2, n text) RETURNS int8 L
 	SELECT hashtextextended(n, 4802 + k)
 $$;
 
--- Enters the sections of these names, in the same order as everybody; false: not all of them in this time.
-CREATE OR REPLACE FUNCTION _lock_election.enter(k int2, names text[], patience interval) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- Enters the sections of these names, in the same order as everybody; false: not all of them in this time each.  Who has to
+-- wait does so in PostgreSQL's queue, first come, first served.
+CREATE OR REPLACE FUNCTION _lock_election.enter(k int2, names text[], patience interval) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-	until timestamptz;
-	pause float8;
+	limit_ms int4;
+	before text;
 	section int8;
 BEGIN
 	IF cardinality(names) = 1 AND pg_try_advisory_xact_lock(hashtextextended(names[1], 4802 + k)) THEN RETURN true; END IF;
-	until := clock_timestamp() + patience;
+	limit_ms := date_part('epoch', patience) * 1000;
 	FOR section IN SELECT DISTINCT hashtextextended(n, 4802 + k) FROM unnest(names) AS x(n) ORDER BY 1 LOOP
-		pause := 0.0005;
-		WHILE NOT pg_try_advisory_xact_lock(section) LOOP
-			IF clock_timestamp() >= until THEN RETURN false; END IF;
-			PERFORM pg_sleep(pause);
-			pause := least(pause * 1.5, 0.01);
-		END LOOP;
+		CONTINUE WHEN pg_try_advisory_xact_lock(section);
+		IF limit_ms <= 0 THEN RETURN false; END IF;
+		before := current_setting('lock_timeout');
+		BEGIN
+			PERFORM set_config('lock_timeout', limit_ms || 'ms', true);
+			PERFORM pg_advisory_xact_lock(section);
+			PERFORM set_config('lock_timeout', before, true);
+		EXCEPTION WHEN lock_not_available THEN
+			RETURN false;
+		END;
 	END LOOP;
 	RETURN true;
 END $$;

@@ -65,11 +65,12 @@ BEGIN
 	RETURN FOUND;
 END $$;
 
--- The lease of several names goes with the last of them.
+-- A lease without a name goes with the last that hangs on it.  One that is renewed just now is left to drop_leases().
 CREATE OR REPLACE FUNCTION _lock_election.drop_group(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	DELETE FROM _lock_election.lease l WHERE l.id = number AND NOT l.named
-		AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.lease = number) AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.lease = number);
+	PERFORM FROM _lock_election.lease l WHERE l.id = number AND NOT l.named AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.lease = number)
+		AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.lease = number) FOR UPDATE SKIP LOCKED;
+	IF FOUND THEN DELETE FROM _lock_election.lease l WHERE l.id = number; END IF;
 END $$;
 
 -- Whether a hold is over, by its own time, its lease, or because a fence alone keeps its row.
@@ -113,8 +114,7 @@ END $$;
 -- Whether a place is over.
 CREATE OR REPLACE FUNCTION _lock_election.place_is_over(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	IF p.lease IS NOT NULL THEN RETURN _lock_election.lease_is_over(p.lease); END IF;
-	RETURN _lock_election.ends(p.expires_at, p.life, p.ttl) <= clock_timestamp();
+	RETURN _lock_election.lease_is_over(p.lease);
 END $$;
 
 -- Lets the clients of those look that are first in the queues of these names, where nobody else will.
@@ -136,13 +136,11 @@ DECLARE
 	locked int8;
 BEGIN
 	SELECT count(*) INTO locked FROM (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names)
-		AND (how <> 'expired' OR x.lease IS NOT NULL OR _lock_election.ends(x.expires_at, x.life, x.ttl) <= clock_timestamp()) FOR UPDATE SKIP LOCKED) y;
+		FOR UPDATE SKIP LOCKED) y;
 	IF locked < cardinality(names) THEN RETURN false; END IF;
 	DELETE FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names);
-	IF p.lease IS NOT NULL THEN
-		IF NOT asked THEN PERFORM _lock_election.lose(p.lease, p.token, how); END IF;
-		PERFORM _lock_election.drop_group(p.lease);
-	END IF;
+	IF NOT asked THEN PERFORM _lock_election.lose(p.lease, p.token, how); END IF;
+	PERFORM _lock_election.drop_group(p.lease);
 	IF cardinality(names) > 1 THEN PERFORM _lock_election.nudge(p.kind, array_remove(names, p.name)); END IF;
 	RETURN true;
 END $$;

@@ -11,7 +11,8 @@ DECLARE
 BEGIN
 	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n LOOP
 		IF h.mode IS NULL THEN
-			IF h.closed_until <= clock_timestamp() THEN
+			PERFORM FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.closed_until <= clock_timestamp() FOR UPDATE SKIP LOCKED;
+			IF FOUND THEN
 				DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot;
 				changed := true;
 			END IF;
@@ -63,19 +64,29 @@ BEGIN
 	RETURN true;
 END $$;
 
--- A place becomes a hold, or several.
-CREATE OR REPLACE FUNCTION _lock_election.grant_place(p _lock_election.place) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- A place becomes a hold, or several.  False: its rows are ended just now.
+CREATE OR REPLACE FUNCTION _lock_election.grant_place(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := coalesce(p.members, ARRAY[p.name]);
 	number int8 := _lock_election.current_life();
 	h _lock_election.hold;
+	own boolean := p.ttl IS NOT NULL AND p.members IS NULL;
 BEGIN
+	IF (SELECT count(*) FROM (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names) FOR UPDATE SKIP LOCKED) y)
+		< cardinality(names) THEN
+		RETURN false;
+	END IF;
 	DELETE FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names);
 	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, permits, members, since, changed, pid, application, client)
-		SELECT p.kind, n, _lock_election.free_slot(p.kind, n, p.mode), p.token, p.mode, p.lease, p.ttl, CASE WHEN p.lease IS NULL THEN clock_timestamp() + p.ttl END, number,
+		SELECT p.kind, n, _lock_election.free_slot(p.kind, n, p.mode), p.token, p.mode, CASE WHEN NOT own THEN p.lease END, p.ttl,
+			CASE WHEN own THEN clock_timestamp() + p.ttl END, number,
 			p.role, p.owner, p.value, p.permits, p.members, clock_timestamp(), pg_current_xact_id()::text::int8, p.pid, p.application, p.client FROM unnest(names) AS x(n);
-	IF p.members IS NOT NULL THEN
-		UPDATE _lock_election.lease l SET expires_at = clock_timestamp() + l.ttl, life = number WHERE l.id = p.lease AND NOT l.named;
+	IF own THEN
+		PERFORM _lock_election.drop_group(p.lease);
+	ELSIF p.ttl IS NOT NULL THEN
+		-- several names: their lease begins again; where it is renewed just now it does so anyway
+		PERFORM FROM _lock_election.lease l WHERE l.id = p.lease FOR NO KEY UPDATE SKIP LOCKED;
+		IF FOUND THEN UPDATE _lock_election.lease l SET expires_at = clock_timestamp() + l.ttl, life = number WHERE l.id = p.lease; END IF;
 	END IF;
 	IF p.kind = 2 THEN
 		SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = p.name AND x.slot = 0;
@@ -84,6 +95,7 @@ BEGIN
 	PERFORM _lock_election.announce(p);
 	-- lease_sync() makes it durable
 	PERFORM set_config('lock_election.granted', 'yes', true);
+	RETURN true;
 END $$;
 
 -- Grants the readers that are first in the queue, up to the first writer, in one statement: there may be very many.  Only
@@ -94,10 +106,10 @@ DECLARE
 	tokens int8[];
 	first_slot int4 := _lock_election.free_slot(k, n, 'shared');
 BEGIN
-	SELECT array_agg(p.token) INTO tokens FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease
-		WHERE p.kind = k AND p.name = n AND p.mode = 'shared' AND p.members IS NULL AND l.life = number AND l.expires_at > clock_timestamp()
+	SELECT array_agg(y.token) INTO tokens FROM (SELECT p.token FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease
+		WHERE p.kind = k AND p.name = n AND p.mode = 'shared' AND p.ttl IS NULL AND p.members IS NULL AND l.life = number AND l.expires_at > clock_timestamp()
 			AND p.token < coalesce((SELECT min(w.token) FROM _lock_election.place w LEFT JOIN _lock_election.lease x ON x.id = w.lease WHERE w.kind = k AND w.name = n
-				AND NOT coalesce(w.mode = 'shared' AND w.members IS NULL AND x.life = number AND x.expires_at > clock_timestamp(), false)), 9223372036854775807);
+				AND NOT coalesce(w.mode = 'shared' AND w.ttl IS NULL AND w.members IS NULL AND x.life = number AND x.expires_at > clock_timestamp(), false)), 9223372036854775807) FOR UPDATE OF p SKIP LOCKED) y;
 	IF coalesce(cardinality(tokens), 0) < 2 OR NOT _lock_election.admits(k, n, 'shared', 0) THEN RETURN 0; END IF;
 	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, life, role, owner, value, permits, since, changed, pid, application, client)
 		SELECT k, n, first_slot - 1 + row_number() OVER (ORDER BY p.token), p.token, 'shared', p.lease, number, p.role, p.owner, p.value, 0, clock_timestamp(),
@@ -128,7 +140,7 @@ BEGIN
 			EXIT WHEN NOT _lock_election.end_place(p, 'expired', false);
 		ELSE
 			EXIT WHEN NOT _lock_election.can_be_granted(p);
-			PERFORM _lock_election.grant_place(p);
+			EXIT WHEN NOT _lock_election.grant_place(p);
 		END IF;
 		changed := true;
 	END LOOP;

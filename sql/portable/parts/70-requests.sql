@@ -56,7 +56,7 @@ BEGIN
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL AND NOT x.evicted AND x.role = r.role
 		AND CASE WHEN r.owner IS NOT NULL THEN x.owner = r.owner
 			WHEN r.lease IS NOT NULL THEN x.lease = r.lease AND x.owner IS NULL
-			ELSE x.owner IS NULL AND x.changed = pg_current_xact_id()::text::int8 END
+			ELSE x.owner IS NULL AND x.lease IS NULL AND x.acquired_in = pg_current_xact_id()::text::int8 END
 		ORDER BY x.slot LIMIT 1;
 	RETURN h;
 END $$;
@@ -176,18 +176,18 @@ BEGIN
 	-- 6. a hold, or a place
 	token := nextval('_lock_election.token');
 	granted := free;
-	IF several AND on_lease IS NULL THEN
+	IF on_lease IS NULL AND (several OR NOT free) THEN
 		on_lease := token;
 		INSERT INTO _lock_election.lease (id, ttl, expires_at, life, granted_in, role, named, owner)
 			VALUES (token, r.ttl, clock_timestamp() + r.ttl, number, number, r.role, false, r.owner);
 	END IF;
 	IF free THEN
 		FOREACH n IN ARRAY r.names LOOP
-			INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, permits, members, since, changed, told_call, pid, application, client)
+			INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, permits, members, since, changed, acquired_in, told_call, pid, application, client)
 				VALUES (r.kind, n, _lock_election.free_slot(r.kind, n, r.mode), token, r.mode, on_lease, CASE WHEN r.lease IS NULL THEN r.ttl END,
 					CASE WHEN on_lease IS NULL THEN clock_timestamp() + r.ttl END, number, r.role, r.owner, r.value, r.permits,
-					CASE WHEN several THEN r.names END, clock_timestamp(), pg_current_xact_id()::text::int8, coalesce(r.call, 0), pg_backend_pid(),
-					current_setting('application_name'), inet_client_addr());
+					CASE WHEN several THEN r.names END, clock_timestamp(), pg_current_xact_id()::text::int8, pg_current_xact_id()::text::int8,
+					coalesce(r.call, 0), pg_backend_pid(), current_setting('application_name'), inet_client_addr());
 		END LOOP;
 		IF r.kind = 2 THEN
 			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = r.names[1] AND x.slot = 0;
@@ -195,8 +195,8 @@ BEGIN
 		END IF;
 		queue_position := 0;
 	ELSE
-		INSERT INTO _lock_election.place (kind, name, token, mode, lease, ttl, expires_at, life, role, owner, value, permits, members, of_lease, since, changed, told_call, pid, application, client)
-			SELECT r.kind, x.n, decide.token, r.mode, on_lease, CASE WHEN r.lease IS NULL THEN r.ttl END, CASE WHEN on_lease IS NULL THEN clock_timestamp() + r.ttl END, number, r.role,
+		INSERT INTO _lock_election.place (kind, name, token, mode, lease, ttl, role, owner, value, permits, members, of_lease, since, changed, told_call, pid, application, client)
+			SELECT r.kind, x.n, decide.token, r.mode, on_lease, CASE WHEN r.lease IS NULL THEN r.ttl END, r.role,
 				r.owner, r.value, r.permits, CASE WHEN several THEN r.names END, r.of_lease, clock_timestamp(), pg_current_xact_id()::text::int8, coalesce(r.call, 0), pg_backend_pid(),
 				current_setting('application_name'), inet_client_addr() FROM unnest(r.names) AS x(n);
 		queue_position := _lock_election.rank(r.kind, r.names, token);
@@ -208,22 +208,27 @@ CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) R
 	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank FROM _lock_election.place p WHERE p.kind = k AND p.name = n.name AND p.token <= tok) r
 $$;
 
--- One attempt at a request.  Where it is refused and has changed nothing, its sections are left at once.
-CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- One attempt at a request.  Where it is refused it leaves nothing behind, not even its sections: the caller's transaction
+-- may stand still after it, or go on waiting.  What has to be done at these names is then the work of those who wait.
+CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-	changed boolean;
+	changed boolean := false;
 BEGIN
 	IF r.lease IS NOT NULL THEN PERFORM _lock_election.check_lease(r.lease, r.role); END IF;
 	PERFORM _lock_election.current_life();
-	IF _lock_election.enter(r.kind, r.names, patience) THEN
-		changed := _lock_election.settle(r.kind, r.names);
-		SELECT d.token, d.granted, d.queue_position INTO token, granted, queue_position FROM _lock_election.decide(r) d;
-		IF token IS NOT NULL OR changed THEN RETURN; END IF;
-	END IF;
-	RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998';
-EXCEPTION WHEN SQLSTATE 'LE998' THEN
-	token := NULL;
-	granted := false;
+	BEGIN
+		IF _lock_election.enter(r.kind, r.names, patience) THEN
+			changed := _lock_election.settle(r.kind, r.names);
+			SELECT d.token, d.granted, d.queue_position INTO token, granted, queue_position FROM _lock_election.decide(r) d;
+			IF token IS NOT NULL THEN RETURN; END IF;
+		END IF;
+		RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998';
+	EXCEPTION WHEN SQLSTATE 'LE998' THEN
+		token := NULL;
+		granted := false;
+	END;
+	IF changed THEN PERFORM _lock_election.nudge(r.kind, r.names); END IF;
 END $$;
 
 -- Whether an attempt is worth a section: nobody holds the name beside whom the request cannot, and nobody is before it.
@@ -263,7 +268,7 @@ BEGIN
 	PERFORM _lock_election.check_transaction();
 	LOOP
 		IF r.lease IS NOT NULL OR _lock_election.looks_free(r) THEN
-			SELECT a.token INTO token FROM _lock_election.attempt(r, least(coalesce(wait, '100 ms'), '100 ms') + '20 ms') a;
+			SELECT a.token INTO token FROM _lock_election.attempt(r, '200 ms') a;
 			IF token IS NOT NULL THEN RETURN token; END IF;
 		END IF;
 		IF clock_timestamp() - began >= wait THEN RETURN NULL; END IF;
@@ -286,7 +291,7 @@ BEGIN
 	r.place := true;
 	r.of_lease := coalesce(r.of_lease, false);
 	SELECT a.token, a.granted, a.queue_position INTO token, granted, queue_position
-		FROM _lock_election.attempt(r, least(coalesce(_lock_election.lock_timeout(), '1 s'), '1 s')) a;
+		FROM _lock_election.attempt(r, least(coalesce(_lock_election.lock_timeout(), '2 s'), '2 s')) a;
 	IF token IS NULL THEN
 		PERFORM _lock_election.fail('55P03', format('could not enter the queue of %s "%s"', _lock_election.word(r.kind), r.names[1]),
 			'Another transaction that has come to this name has not ended yet.', 'Acquire and release outside of long transactions.');

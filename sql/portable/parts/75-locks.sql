@@ -34,28 +34,36 @@ END $$;
 -- An exclusive lock or a term that nobody has anything to do with, with a ttl of its own or on a lease that was looked at:
 -- the most frequent case by far, in three steps.  NULL: it is another case, or somebody has the lock.
 --
---     1. A look without the section, so that a refused attempt does not keep it until the caller's COMMIT.
---     2. The section.
+--     1. A look without the section: who finds the lock held does not enter.
+--     2. The section, in a subtransaction: who is refused in it leaves it, and does not keep it to the caller's COMMIT.
 --     3. The row; the primary key refuses a second one.
+--
+-- Every name has its schema here, because a search_path of its own would cost as much as one of the statements.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
 	number pg_catalog.int8;
 	length pg_catalog.interval := pg_catalog.make_interval(secs => pg_catalog.date_part('epoch', ttl));
 BEGIN
-	-- every name has its schema here, because a search_path of its own would cost as much as one of the statements
 	SELECT l.life INTO number FROM _lock_election.life l, _lock_election.config c
 		WHERE l.one AND c.one AND l.born OPERATOR(pg_catalog.=) l.xmin AND c.max_locks_per_role OPERATOR(pg_catalog.=) 0
-			AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n);
-	IF NOT FOUND OR NOT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(n, 4802 OPERATOR(pg_catalog.+) k)) THEN RETURN NULL; END IF;
-	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, told_call, pid, application, client)
+			AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n)
+			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind OPERATOR(pg_catalog.=) k AND p.name OPERATOR(pg_catalog.=) n);
+	IF NOT FOUND THEN RETURN NULL; END IF;
+	IF NOT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(n, 4802 OPERATOR(pg_catalog.+) k)) THEN RETURN NULL; END IF;
+	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, acquired_in, told_call,
+			pid, application, client)
 		SELECT k, n, 0, pg_catalog.nextval('_lock_election.token'), 'exclusive', lease, length, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) length, number,
 			pg_catalog.to_regrole(pg_catalog.quote_ident(CASE WHEN pg_catalog.current_setting('role') OPERATOR(pg_catalog.=) 'none' THEN session_user::pg_catalog.text
-				ELSE pg_catalog.current_setting('role') END)), o, v, pg_catalog.clock_timestamp(), pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8, call,
+				ELSE pg_catalog.current_setting('role') END)), o, v, pg_catalog.clock_timestamp(), x.xact, x.xact, call,
 			pg_catalog.pg_backend_pid(), pg_catalog.current_setting('application_name'), pg_catalog.inet_client_addr()
+		FROM (SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8 AS xact) x
 		WHERE NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n)
 			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind OPERATOR(pg_catalog.=) k AND p.name OPERATOR(pg_catalog.=) n)
 		ON CONFLICT DO NOTHING RETURNING token INTO number;
+	IF NOT FOUND THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
 	RETURN number;
+EXCEPTION WHEN SQLSTATE 'LE998' THEN
+	RETURN NULL;
 END $$;
 
 CREATE OR REPLACE FUNCTION acquire_lock(name text, ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, mode text DEFAULT 'exclusive',
@@ -117,7 +125,7 @@ BEGIN
 	PERFORM _lock_election.check_transaction();
 	IF cardinality(names) = 0 THEN RETURN; END IF;
 	IF r.lease IS NOT NULL THEN PERFORM _lock_election.check_lease(r.lease, r.role); END IF;
-	IF r.place AND NOT _lock_election.enter(r.kind, names, '1 s') THEN
+	IF r.place AND NOT _lock_election.enter(r.kind, names, '2 s') THEN
 		PERFORM _lock_election.fail('55P03', 'could not enter the queues of these names', 'Another transaction that has come to one of them has not ended yet.');
 	END IF;
 	FOREACH n IN ARRAY names LOOP
@@ -126,7 +134,7 @@ BEGIN
 			PERFORM _lock_election.settle(r.kind, r.names);
 			RETURN QUERY SELECT n, d.token, d.granted, d.queue_position FROM _lock_election.decide(r) d;
 		ELSE
-			RETURN QUERY SELECT n, a.token, a.granted, a.queue_position FROM _lock_election.attempt(r, '50 ms') a;
+			RETURN QUERY SELECT n, a.token, a.granted, a.queue_position FROM _lock_election.attempt(r, '200 ms') a;
 		END IF;
 	END LOOP;
 END $$;
@@ -175,8 +183,21 @@ BEGIN
 	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL)) e;
 END $$;
 
--- One look at a token: NULL, it is neither held nor queued; else whether it is held.  Starts its time again.
-CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- Does what there is to do at these names, if that grants this token; else it leaves nothing behind, as attempt().
+CREATE OR REPLACE FUNCTION _lock_election.come_to(k int2, names text[], tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.look_at(k, names);
+	IF NOT EXISTS (SELECT FROM _lock_election.hold x WHERE x.kind = k AND x.name = names[1] AND x.token = tok) THEN
+		RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998';
+	END IF;
+EXCEPTION WHEN SQLSTATE 'LE998' THEN NULL;
+END $$;
+
+-- One look at a token: NULL, it is neither held nor queued; else whether it is held.  renews: starts its time again; goes_on:
+-- this call has done so before, and keeps the row locked since.  Places are looked for first: they become holds, not the
+-- other way round.
+CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8, renews boolean, goes_on boolean) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := _lock_election.current_life();
 	n text;
@@ -184,33 +205,41 @@ DECLARE
 	p _lock_election.place;
 	held int4 := 0;
 BEGIN
-	PERFORM _lock_election.look_at(k, names);
+	IF EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = names[1] AND x.token = tok) THEN
+		PERFORM _lock_election.come_to(k, names, tok);
+	END IF;
 	FOREACH n IN ARRAY names LOOP
-		SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.ended IS NULL AND NOT x.evicted;
+		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
+			PERFORM _lock_election.check_role(k, n, p.role);
+		ELSE
+			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.ended IS NULL AND NOT x.evicted;
+			IF NOT FOUND THEN RETURN NULL; END IF;
 			PERFORM _lock_election.check_role(k, n, h.role);
 			IF _lock_election.may_be_over(h) THEN RETURN NULL; END IF;
 			IF h.lease IS NULL THEN
 				UPDATE _lock_election.hold x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok;
 			END IF;
 			held := held + 1;
-		ELSE
-			SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
-			IF NOT FOUND THEN RETURN NULL; END IF;
-			PERFORM _lock_election.check_role(k, n, p.role);
-			IF p.lease IS NULL THEN
-				IF _lock_election.ends(p.expires_at, p.life, p.ttl) <= clock_timestamp() THEN RETURN NULL; END IF;
-				PERFORM FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok FOR NO KEY UPDATE SKIP LOCKED;
-				IF FOUND THEN
-					UPDATE _lock_election.place x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.token = tok;
-				END IF;
-			ELSIF NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) THEN
-				RETURN NULL;
-			END IF;
 		END IF;
 	END LOOP;
-	UPDATE _lock_election.lease l SET life = number, expires_at = clock_timestamp() + l.ttl WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
-		AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp();
+	-- its lease lives, or is renewed: the row is locked from here on, so that nobody takes it for dead while we wait
+	IF coalesce(h.lease, p.lease) IS NULL THEN RETURN true; END IF;
+	IF renews THEN
+		PERFORM FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
+			AND (goes_on OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) FOR NO KEY UPDATE SKIP LOCKED;
+		IF FOUND THEN
+			UPDATE _lock_election.lease l SET life = number, expires_at = clock_timestamp() + l.ttl WHERE l.id = coalesce(h.lease, p.lease);
+		END IF;
+	END IF;
+	IF NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease)
+			AND (goes_on AND NOT l.named OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) THEN
+		-- it has gone with the place, which was granted since we have looked
+		IF p.token IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = p.name AND x.token = tok) THEN
+			RETURN _lock_election.look(k, names, tok, false, goes_on);
+		END IF;
+		RETURN NULL;
+	END IF;
 	RETURN held = cardinality(names);
 END $$;
 
@@ -220,16 +249,18 @@ DECLARE
 	pause float8 := 0.005;
 	most interval;
 	held boolean;
+	first boolean := true;
 BEGIN
 	PERFORM _lock_election.check_transaction(), _lock_election.check_token(k, tok);
 	wait := _lock_election.checked_wait(wait);
 	LOOP
-		held := _lock_election.look(k, names, tok);
+		held := _lock_election.look(k, names, tok, first OR clock_timestamp() - began >= wait, NOT first);
 		IF held IS NULL THEN
 			PERFORM _lock_election.fail('LE001', format('%s %s neither holds %s "%s" nor waits for it any more', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok,
 				_lock_election.word(k), names[1]));
 		END IF;
 		IF held OR clock_timestamp() - began >= wait THEN RETURN held; END IF;
+		first := false;
 		most := coalesce(most, _lock_election.lock_timeout());
 		IF clock_timestamp() - began >= most THEN PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout'); END IF;
 		PERFORM pg_sleep(least(pause, greatest(0, date_part('epoch', least(wait, most) - (clock_timestamp() - began)))));
@@ -264,14 +295,14 @@ BEGIN
 	IF new_ttl IS NOT NULL THEN new_ttl := _lock_election.checked_ttl(new_ttl); END IF;
 
 	-- 1. whose it is
-	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok;
-	IF NOT FOUND THEN
-		SELECT p.role INTO h.role FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = tok;
-		IF NOT FOUND THEN RETURN NULL; END IF;
+	SELECT p.role INTO h.role FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = tok;
+	IF FOUND THEN
 		PERFORM _lock_election.check_role(k, n, h.role);
 		PERFORM _lock_election.fail('55000', format('%s %s still waits for %s "%s"', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok, _lock_election.word(k), n), '',
 			CASE k WHEN 1 THEN 'await_lock() keeps a place.' ELSE 'await_leadership() keeps a candidacy.' END);
 	END IF;
+	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok;
+	IF NOT FOUND THEN RETURN NULL; END IF;
 	PERFORM _lock_election.check_role(k, n, h.role);
 	IF h.ended IS NOT NULL OR h.evicted THEN RETURN NULL; END IF;
 
@@ -308,14 +339,21 @@ DECLARE
 	h _lock_election.hold;
 	p _lock_election.place;
 	inside boolean;
-	until timestamptz := clock_timestamp() + '100 ms';
+	until timestamptz;
 	done boolean := false;
 BEGIN
-	inside := _lock_election.enter(k, ARRAY[n], '20 ms');
+	inside := _lock_election.enter(k, ARRAY[n], '100 ms');
+	until := clock_timestamp() + '100 ms';
 	LOOP
-		-- 1. a hold
-		SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
+		-- 1. a place, which may become a hold meanwhile, but not the other way round
+		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
+			PERFORM _lock_election.check_role(k, n, p.role);
+			done := _lock_election.end_place(p, how, p.lease = of_lease);
+		ELSE
+			-- 2. a hold
+			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
+			IF NOT FOUND THEN RETURN false; END IF;
 			PERFORM _lock_election.check_role(k, n, h.role);
 			IF _lock_election.may_be_over(h) THEN
 				IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); END IF;
@@ -326,15 +364,8 @@ BEGIN
 				RETURN true;
 			END IF;
 			done := _lock_election.end_hold(h, how, h.lease = of_lease);
-			EXIT WHEN done;
-		ELSE
-			-- 2. a place
-			SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
-			IF NOT FOUND THEN RETURN false; END IF;
-			PERFORM _lock_election.check_role(k, n, p.role);
-			done := _lock_election.end_place(p, how, p.lease = of_lease);
-			EXIT WHEN done;
 		END IF;
+		EXIT WHEN done;
 
 		-- 3. another transaction has its row: a renewal that is being made durable, or one that stands still
 		IF clock_timestamp() >= until THEN
@@ -397,7 +428,7 @@ BEGIN
 	PERFORM _lock_election.check_names(names, 1);
 	IF coalesce(token, 0) <= 0 THEN RETURN false; END IF;
 	PERFORM _lock_election.check_transaction();
-	PERFORM _lock_election.enter(1::int2, names, '20 ms');
+	PERFORM _lock_election.enter(1::int2, names, '100 ms');
 	-- a place leaves all queues at once
 	IF EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = names[1] AND p.token = $2) THEN
 		RETURN _lock_election.release(1::int2, names[1], token, NULL, false, 'released', NULL);
@@ -416,7 +447,7 @@ BEGIN
 		PERFORM _lock_election.fail('22023', format('there are %s names and %s tokens', cardinality(names), cardinality(tokens)), 'Each name has a token, which may be null.');
 	END IF;
 	PERFORM _lock_election.check_transaction();
-	IF cardinality(names) > 0 THEN PERFORM _lock_election.enter(1::int2, names, '20 ms'); END IF;
+	IF cardinality(names) > 0 THEN PERFORM _lock_election.enter(1::int2, names, '100 ms'); END IF;
 	FOR i IN 1 .. cardinality(names) LOOP
 		name := names[i];
 		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release(1::int2, names[i], tokens[i], NULL, false, 'released', NULL);

@@ -184,7 +184,7 @@ CREATE OR REPLACE FUNCTION lease_sync(lease bigint, call bigint, seen_incarnatio
 	wait interval DEFAULT '1 s')
 RETURNS TABLE (item integer, event text, kind text, name text, token bigint, queue_position bigint, owner text, reason text, sqlstate text, message text, detail text,
 	hint text, validity interval, incarnation bigint, news bigint, complete boolean, channel text)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
 	asked _lock_election.item[] := '{}';

@@ -173,11 +173,11 @@ BEGIN
 	PERFORM _lock_election.check_transaction(), _lock_election.current_life();
 	FOR q IN SELECT x.kind, x.name FROM (
 			SELECT h.kind, h.name FROM _lock_election.hold h WHERE CASE WHEN h.mode IS NULL THEN h.closed_until <= clock_timestamp() ELSE _lock_election.may_be_over(h) END
-			UNION SELECT p.kind, p.name FROM _lock_election.place p WHERE CASE WHEN p.lease IS NULL THEN _lock_election.ends(p.expires_at, p.life, p.ttl) <= clock_timestamp()
-				ELSE NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) END) x LIMIT most LOOP
+			UNION SELECT p.kind, p.name FROM _lock_election.place p
+				WHERE NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) x LIMIT most LOOP
 		IF pg_try_advisory_xact_lock(hashtextextended(q.name, 4802 + q.kind)) AND _lock_election.settle(q.kind, ARRAY[q.name]) THEN done := done + 1; END IF;
 		-- places behind the first one that were left by their clients
-		DELETE FROM _lock_election.place p WHERE p.kind = q.kind AND p.name = q.name AND p.members IS NULL AND p.lease IS NOT NULL
+		DELETE FROM _lock_election.place p WHERE p.kind = q.kind AND p.name = q.name AND p.members IS NULL
 			AND NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease);
 	END LOOP;
 	done := done + _lock_election.drop_leases(most);

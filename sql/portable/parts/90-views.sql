@@ -18,7 +18,7 @@ BEGIN
 			CASE WHEN x.lease IS NULL OR x.evicted THEN _lock_election.ends(x.expires_at, x.life, x.ttl) WHEN NOT standby THEN _lock_election.ends(l.expires_at, l.life, l.ttl) END AS at
 		FROM _lock_election.hold x LEFT JOIN _lock_election.lease l ON l.id = x.lease),
 	p AS (SELECT x.*, l.named, (_lock_election.may_see(x.role, me)) AS mine,
-			CASE WHEN x.lease IS NULL THEN _lock_election.ends(x.expires_at, x.life, x.ttl) ELSE _lock_election.ends(l.expires_at, l.life, l.ttl) END AS at
+			_lock_election.ends(l.expires_at, l.life, l.ttl) AS at
 		FROM _lock_election.place x LEFT JOIN _lock_election.lease l ON l.id = x.lease WHERE NOT standby),
 	live AS (SELECT p.*, row_number() OVER (PARTITION BY p.kind, p.name ORDER BY p.token) AS rank FROM p WHERE p.at > clock_timestamp()),
 	n AS (SELECT live.kind, live.name, count(*) AS waiters FROM live GROUP BY live.kind, live.name)
