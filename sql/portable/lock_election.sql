@@ -37,7 +37,7 @@
 
 DO $$
 BEGIN
-	PERFORM pg_catalog.set_config('lock_election.installing', 'yes', true);
+	PERFORM pg_catalog.set_config('_lock_election.installing', 'yes', true);
 END $$;
 
 DO $$
@@ -48,7 +48,7 @@ DECLARE
 	foreign_owner pg_catalog.text;
 BEGIN
 	-- 1. the server and the transaction
-	IF NOT COALESCE(pg_catalog.current_setting('lock_election.installing', true) OPERATOR(pg_catalog.=) 'yes', false) THEN
+	IF NOT COALESCE(pg_catalog.current_setting('_lock_election.installing', true) OPERATOR(pg_catalog.=) 'yes', false) THEN
 		RAISE EXCEPTION 'this file has to run in one transaction' USING ERRCODE = '25P01', HINT = 'Type: psql -1 -f lock_election.sql';
 	END IF;
 	IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) 130000
@@ -789,7 +789,7 @@ BEGIN
 	END IF;
 	PERFORM _lock_election.announce(p);
 	-- lease_sync() makes it durable
-	PERFORM set_config('lock_election.granted', 'yes', true);
+	PERFORM set_config('_lock_election.granted', 'yes', true);
 	RETURN true;
 END $$;
 
@@ -817,7 +817,7 @@ BEGIN
 			WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens) AND NOT p.of_lease;
 	END IF;
 	DELETE FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens);
-	PERFORM set_config('lock_election.granted', 'yes', true);
+	PERFORM set_config('_lock_election.granted', 'yes', true);
 	RETURN cardinality(tokens);
 END $$;
 
@@ -1101,14 +1101,14 @@ END $$;
 -- Whether an attempt is worth a section: nobody holds the name beside whom the request cannot, and nobody is before it.
 CREATE OR REPLACE FUNCTION _lock_election.looks_free(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-	n text;
+	n text := r.names[1];
 BEGIN
-	FOREACH n IN ARRAY r.names LOOP
+	IF cardinality(r.names) = 1 THEN
 		IF EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = n AND h.mode IS NOT NULL AND h.ended IS NULL AND 'exclusive' IN (h.mode, r.mode) AND 'permit' NOT IN (h.mode, r.mode)
 			AND NOT (h.role = r.role AND (h.owner = r.owner OR r.owner IS NULL)) AND NOT _lock_election.may_be_over(h)) THEN
 			RETURN false;
 		END IF;
-	END LOOP;
+	END IF;
 	RETURN true;
 END $$;
 -- As hold_is_over(), without a lock.
@@ -2146,7 +2146,7 @@ BEGIN
 	END IF;
 
 	-- 7. nobody waits for the disk where nothing has to last; with a synchronous standby everybody waits for that
-	IF NOT lasting AND current_setting('lock_election.granted', true) IS DISTINCT FROM 'yes' AND current_setting('synchronous_standby_names') = ''
+	IF NOT lasting AND current_setting('_lock_election.granted', true) IS DISTINCT FROM 'yes' AND current_setting('synchronous_standby_names') = ''
 		AND statement_timestamp() - transaction_timestamp() < interval '5 ms' THEN
 		PERFORM set_config('synchronous_commit', 'off', true);
 	END IF;
@@ -2488,9 +2488,10 @@ DECLARE
 BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction();
 	number := _lock_election.current_life();
-	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL AND NOT x.evicted LOOP
+	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL LOOP
 		CONTINUE WHEN _lock_election.may_be_over(h);
 		PERFORM _lock_election.check_force(k, n, h.role);
+		CONTINUE WHEN h.evicted;
 		-- a renewal that is under way is waited for: the time that its client will be told counts
 		PERFORM FROM _lock_election.lease l WHERE l.id = h.lease FOR SHARE;
 		UPDATE _lock_election.hold x SET evicted = true, changed = pg_current_xact_id()::text::int8, told_call = 0,
@@ -2567,7 +2568,7 @@ BEGIN
 		PERFORM _lock_election.fail('42501', format('permission denied to release all that role %s has', role), '', 'Only members of the role, or of pg_signal_backend, may.');
 	END IF;
 	PERFORM _lock_election.current_life();
-	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP counted := counted + _lock_election.end_lease(number, 'forced'); END LOOP;
+	-- 1. places, so that none of them is granted what the rest gives back
 	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
 		SELECT array_agg(DISTINCT x.name) INTO names FROM (SELECT y.name FROM _lock_election.hold y WHERE y.kind = k AND y.role = $1::oid
 			UNION SELECT y.name FROM _lock_election.place y WHERE y.kind = k AND y.role = $1::oid) x;
@@ -2576,6 +2577,13 @@ BEGIN
 		FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.kind = k AND x.role = $1::oid LOOP
 			IF _lock_election.end_place(p, 'forced', false) THEN counted := counted + 1; END IF;
 		END LOOP;
+	END LOOP;
+
+	-- 2. leases with what hangs on them, and the other holds
+	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP counted := counted + _lock_election.end_lease(number, 'forced'); END LOOP;
+	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
+		SELECT array_agg(DISTINCT x.name) INTO names FROM _lock_election.hold x WHERE x.kind = k AND x.role = $1::oid;
+		CONTINUE WHEN names IS NULL;
 		FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.role = $1::oid AND x.ended IS NULL LOOP
 			IF h.mode IS NULL THEN
 				DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = h.name AND x.slot = h.slot;

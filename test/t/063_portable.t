@@ -107,7 +107,7 @@ subtest 'rights' => sub {
 	is($o->query(q{SELECT owner IS NULL AND token IS NULL AND pid IS NULL FROM lock_election.locks WHERE kind = 'lock' AND name = 'r'}), 't', 'nor see whose it is');
 	is($o->query(q{SELECT candidate FROM current_leader('r')}), 'me', 'who leads is for everybody');
 	is($s->query("SELECT is_held('r', $token), is_leader('r', $term)"), 't|t', 'nothing has happened to it');
-	is($o->query(q{SET lock_election.granted = 'yes'; SET ROLE other; SELECT try_acquire_lock('r') IS NULL}), 't', 'settings change nothing');
+	is($o->query(q{SET _lock_election.granted = 'yes'; SET ROLE other; SELECT try_acquire_lock('r') IS NULL}), 't', 'settings change nothing');
 	$o->query('SET ROLE app');
 	like($o->error, qr/42501/, 'the role cannot be chosen');
 	one('GRANT app TO other');

@@ -9,7 +9,6 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my $seed = $ENV{LE_SEED} // int(rand(1_000_000));
-my $until = time + budget(25);
 my $node = new_node('main', extension => 0);
 my @engines = ('c', 'p');
 
@@ -55,7 +54,7 @@ sub compare
 	my ($i, $sql) = @_;
 	my ($c, $p) = both($i, $sql);
 
-	push @log, "$i: $sql\n      $c";
+	push @log, "$i: $sql\n      $c" if $sql !~ /ORDER BY (?:1|change)/;
 	return 1 if $c eq $p;
 	$different++;
 	diag "seed $seed: session $i: $sql\n  C:        $c\n  portable: $p\n" . join("\n", 'before:', @log[ ($#log > 15 ? $#log - 15 : 0) .. $#log ]) if $different <= 3;
@@ -117,15 +116,16 @@ my @statements = (
 		. pick('enqueue_candidate,e,NULL,t' . $call . ',w', 'release,' . pick(@names) . ',' . token() . ',NULL,NULL', 'resign,e,' . token() . ',NULL,NULL', 'proclaim,e,' . token() . ',NULL,q') . "}') WHERE event NOT IN ('lease', 'lost') ORDER BY item, token, name" },
 );
 
-# Both agree on all that is there.
+# Both agree on all that is there.  What was undone by a rollback has a history in C only.
 sub compare_state
 {
 	return compare(0, 'SELECT kind, name, mode, holds, owner, waiters, evicted FROM lock_election.locks ORDER BY 1, 2, 3, 4, 5')
 	  && compare(0, q{SELECT kind, name, queue_position, mode, role FROM lock_election.waiters ORDER BY 1, 2, 3})
-	  && compare(0, q{SELECT how, candidate, term FROM election_history('e') ORDER BY change});
+	  && compare(0, q{SELECT how, candidate, term FROM election_history('e') h WHERE NOT EXISTS (SELECT FROM election_history('e') u WHERE u.term = h.term AND u.how = 'undone') ORDER BY change});
 }
 
 my ($steps, $programs) = (0, 0);
+my $until = time + budget(60);
 while (time < $until && !$different)
 {
 	foreach my $role ('r1', 'r2')
@@ -165,5 +165,6 @@ while (time < $until && !$different)
 		last if $different || !compare_state();
 	}
 }
+cmp_ok($steps, '>', 20, "$steps steps were made");
 is($different, 0, "$steps steps of $programs programs have the same answers");
 done_testing();

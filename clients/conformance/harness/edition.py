@@ -24,7 +24,7 @@ def install(schema="public"):
         return "CREATE EXTENSION lock_election" + (f" SCHEMA {schema}" if schema != "public" else "")
     script = SCRIPT.read_text(encoding="utf-8")
     return (f"{_SCHEMA.format(schema=schema)}; SET LOCAL ROLE {INSTALLER}; SET LOCAL search_path = {schema};\n{script};\n"
-            "RESET ROLE; RESET search_path; RESET client_min_messages; RESET lock_election.installing")
+            "RESET ROLE; RESET search_path; RESET client_min_messages; RESET _lock_election.installing")
 
 
 def prepare():

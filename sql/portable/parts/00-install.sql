@@ -37,7 +37,7 @@
 
 DO $$
 BEGIN
-	PERFORM pg_catalog.set_config('lock_election.installing', 'yes', true);
+	PERFORM pg_catalog.set_config('_lock_election.installing', 'yes', true);
 END $$;
 
 DO $$
@@ -48,7 +48,7 @@ DECLARE
 	foreign_owner pg_catalog.text;
 BEGIN
 	-- 1. the server and the transaction
-	IF NOT COALESCE(pg_catalog.current_setting('lock_election.installing', true) OPERATOR(pg_catalog.=) 'yes', false) THEN
+	IF NOT COALESCE(pg_catalog.current_setting('_lock_election.installing', true) OPERATOR(pg_catalog.=) 'yes', false) THEN
 		RAISE EXCEPTION 'this file has to run in one transaction' USING ERRCODE = '25P01', HINT = 'Type: psql -1 -f lock_election.sql';
 	END IF;
 	IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) 130000

@@ -94,7 +94,7 @@ BEGIN
 	END IF;
 	PERFORM _lock_election.announce(p);
 	-- lease_sync() makes it durable
-	PERFORM set_config('lock_election.granted', 'yes', true);
+	PERFORM set_config('_lock_election.granted', 'yes', true);
 	RETURN true;
 END $$;
 
@@ -122,7 +122,7 @@ BEGIN
 			WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens) AND NOT p.of_lease;
 	END IF;
 	DELETE FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens);
-	PERFORM set_config('lock_election.granted', 'yes', true);
+	PERFORM set_config('_lock_election.granted', 'yes', true);
 	RETURN cardinality(tokens);
 END $$;
 

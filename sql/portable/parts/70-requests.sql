@@ -234,14 +234,14 @@ END $$;
 -- Whether an attempt is worth a section: nobody holds the name beside whom the request cannot, and nobody is before it.
 CREATE OR REPLACE FUNCTION _lock_election.looks_free(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-	n text;
+	n text := r.names[1];
 BEGIN
-	FOREACH n IN ARRAY r.names LOOP
+	IF cardinality(r.names) = 1 THEN
 		IF EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = n AND h.mode IS NOT NULL AND h.ended IS NULL AND 'exclusive' IN (h.mode, r.mode) AND 'permit' NOT IN (h.mode, r.mode)
 			AND NOT (h.role = r.role AND (h.owner = r.owner OR r.owner IS NULL)) AND NOT _lock_election.may_be_over(h)) THEN
 			RETURN false;
 		END IF;
-	END LOOP;
+	END IF;
 	RETURN true;
 END $$;
 -- As hold_is_over(), without a lock.

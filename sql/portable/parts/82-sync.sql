@@ -314,7 +314,7 @@ BEGIN
 	END IF;
 
 	-- 7. nobody waits for the disk where nothing has to last; with a synchronous standby everybody waits for that
-	IF NOT lasting AND current_setting('lock_election.granted', true) IS DISTINCT FROM 'yes' AND current_setting('synchronous_standby_names') = ''
+	IF NOT lasting AND current_setting('_lock_election.granted', true) IS DISTINCT FROM 'yes' AND current_setting('synchronous_standby_names') = ''
 		AND statement_timestamp() - transaction_timestamp() < interval '5 ms' THEN
 		PERFORM set_config('synchronous_commit', 'off', true);
 	END IF;

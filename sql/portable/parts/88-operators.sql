@@ -18,9 +18,10 @@ DECLARE
 BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction();
 	number := _lock_election.current_life();
-	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL AND NOT x.evicted LOOP
+	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL LOOP
 		CONTINUE WHEN _lock_election.may_be_over(h);
 		PERFORM _lock_election.check_force(k, n, h.role);
+		CONTINUE WHEN h.evicted;
 		-- a renewal that is under way is waited for: the time that its client will be told counts
 		PERFORM FROM _lock_election.lease l WHERE l.id = h.lease FOR SHARE;
 		UPDATE _lock_election.hold x SET evicted = true, changed = pg_current_xact_id()::text::int8, told_call = 0,
@@ -97,7 +98,7 @@ BEGIN
 		PERFORM _lock_election.fail('42501', format('permission denied to release all that role %s has', role), '', 'Only members of the role, or of pg_signal_backend, may.');
 	END IF;
 	PERFORM _lock_election.current_life();
-	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP counted := counted + _lock_election.end_lease(number, 'forced'); END LOOP;
+	-- 1. places, so that none of them is granted what the rest gives back
 	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
 		SELECT array_agg(DISTINCT x.name) INTO names FROM (SELECT y.name FROM _lock_election.hold y WHERE y.kind = k AND y.role = $1::oid
 			UNION SELECT y.name FROM _lock_election.place y WHERE y.kind = k AND y.role = $1::oid) x;
@@ -106,6 +107,13 @@ BEGIN
 		FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.kind = k AND x.role = $1::oid LOOP
 			IF _lock_election.end_place(p, 'forced', false) THEN counted := counted + 1; END IF;
 		END LOOP;
+	END LOOP;
+
+	-- 2. leases with what hangs on them, and the other holds
+	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP counted := counted + _lock_election.end_lease(number, 'forced'); END LOOP;
+	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
+		SELECT array_agg(DISTINCT x.name) INTO names FROM _lock_election.hold x WHERE x.kind = k AND x.role = $1::oid;
+		CONTINUE WHEN names IS NULL;
 		FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.role = $1::oid AND x.ended IS NULL LOOP
 			IF h.mode IS NULL THEN
 				DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = h.name AND x.slot = h.slot;
