@@ -231,18 +231,16 @@ BEGIN
 	IF changed THEN PERFORM _lock_election.nudge(r.kind, r.names); END IF;
 END $$;
 
--- Whether an attempt is worth a section: nobody holds the name beside whom the request cannot, and nobody is before it.
+-- Whether an attempt is worth a section: nobody holds the name beside whom the request cannot, or it is one more hold.
 CREATE OR REPLACE FUNCTION _lock_election.looks_free(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text := r.names[1];
 BEGIN
-	IF cardinality(r.names) = 1 THEN
-		IF EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = n AND h.mode IS NOT NULL AND h.ended IS NULL AND 'exclusive' IN (h.mode, r.mode) AND 'permit' NOT IN (h.mode, r.mode)
-			AND NOT (h.role = r.role AND (h.owner = r.owner OR r.owner IS NULL)) AND NOT _lock_election.may_be_over(h)) THEN
-			RETURN false;
-		END IF;
-	END IF;
-	RETURN true;
+	RETURN cardinality(r.names) > 1
+		OR NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = n AND h.mode IS NOT NULL AND h.ended IS NULL
+			AND 'exclusive' IN (h.mode, r.mode) AND 'permit' NOT IN (h.mode, r.mode) AND NOT _lock_election.may_be_over(h))
+		OR EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = n
+			AND CASE WHEN r.owner IS NOT NULL THEN h.role = r.role AND h.owner = r.owner ELSE h.acquired_in = pg_current_xact_id_if_assigned()::text::int8 END);
 END $$;
 -- As hold_is_over(), without a lock.
 CREATE OR REPLACE FUNCTION _lock_election.may_be_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
