@@ -293,6 +293,9 @@ $$;
 CREATE OR REPLACE FUNCTION _lock_election.fail(code text, message text, detail text DEFAULT '', hint text DEFAULT '') RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+	IF detail = '' AND hint = '' THEN RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message; END IF;
+	IF hint = '' THEN RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail; END IF;
+	IF detail = '' THEN RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, HINT = hint; END IF;
 	RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail, HINT = hint;
 END $$;
 
@@ -382,7 +385,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.checked_wait(wait interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	IF wait < '0' OR wait > '106751991 days' THEN
+	IF wait < '0' OR date_part('epoch', wait) >= 9223372036854.775 AND wait > '2562047788:00:54.775806' THEN
 		PERFORM _lock_election.out_of_range('wait', wait, 'from 0 on, or null to wait without limit');
 	END IF;
 	RETURN CASE WHEN wait > '1000 days' THEN NULL ELSE wait END;
@@ -403,7 +406,7 @@ CREATE OR REPLACE FUNCTION _lock_election.check_mode(mode text) RETURNS void LAN
 BEGIN
 	IF mode IS NULL THEN PERFORM _lock_election.fail('22023', 'mode must not be null'); END IF;
 	IF mode NOT IN ('exclusive', 'shared') THEN
-		PERFORM _lock_election.fail('22023', format('unknown mode "%s"', mode), 'A mode is "exclusive" or "shared".');
+		PERFORM _lock_election.fail('22023', format('unknown mode "%s"', CASE WHEN octet_length(mode) > 64 THEN left(mode, 32 - (octet_length(left(mode, 32)) - 64 + abs(octet_length(left(mode, 32)) - 64)) / 2) ELSE mode END), 'A mode is "exclusive" or "shared".');
 	END IF;
 END $$;
 
@@ -1580,7 +1583,7 @@ DECLARE
 BEGIN
 	PERFORM _lock_election.check_name(1::int2, name), _lock_election.check_transaction();
 	SELECT h.token INTO number FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.pid = pg_backend_pid() AND h.ended IS NULL AND h.mode IS NOT NULL
-		AND h.since >= (SELECT a.backend_start FROM pg_stat_get_activity(pg_backend_pid()) a) ORDER BY h.token DESC LIMIT 1;
+		AND h.since >= pg_postmaster_start_time() ORDER BY h.token DESC LIMIT 1;
 	IF NOT FOUND THEN RETURN false; END IF;
 	RETURN _lock_election.release(1::int2, name, number, NULL, false, 'released', NULL);
 END $$;

@@ -178,6 +178,9 @@ subtest 'transactions' => sub {
 	is($s->query(q{SELECT acquire_lock('own', owner => 'o') = acquire_lock('own', owner => 'o')}), 't', 'and by the same owner');
 	is($s->query(q{SELECT holds FROM lock_election.locks WHERE name = 'own'}), '2', 'counted');
 
+	$s->query(q{SELECT acquire_lock('named')});
+	is($s->query(q{SELECT release_lock('named'), release_lock('named')}), 't|f', 'a release without a token');
+
 	# in a transaction that has written lease_sync() would change what is not its own
 	my $lease = $s->query('SELECT grant_lease()');
 	$s->query("BEGIN; CREATE TEMP TABLE w (x int); SELECT lease_sync($lease, 1)");

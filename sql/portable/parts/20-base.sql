@@ -28,6 +28,9 @@ $$;
 CREATE OR REPLACE FUNCTION _lock_election.fail(code text, message text, detail text DEFAULT '', hint text DEFAULT '') RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+	IF detail = '' AND hint = '' THEN RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message; END IF;
+	IF hint = '' THEN RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail; END IF;
+	IF detail = '' THEN RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, HINT = hint; END IF;
 	RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail, HINT = hint;
 END $$;
 
@@ -117,7 +120,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.checked_wait(wait interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	IF wait < '0' OR wait > '106751991 days' THEN
+	IF wait < '0' OR date_part('epoch', wait) >= 9223372036854.775 AND wait > '2562047788:00:54.775806' THEN
 		PERFORM _lock_election.out_of_range('wait', wait, 'from 0 on, or null to wait without limit');
 	END IF;
 	RETURN CASE WHEN wait > '1000 days' THEN NULL ELSE wait END;
@@ -138,7 +141,7 @@ CREATE OR REPLACE FUNCTION _lock_election.check_mode(mode text) RETURNS void LAN
 BEGIN
 	IF mode IS NULL THEN PERFORM _lock_election.fail('22023', 'mode must not be null'); END IF;
 	IF mode NOT IN ('exclusive', 'shared') THEN
-		PERFORM _lock_election.fail('22023', format('unknown mode "%s"', mode), 'A mode is "exclusive" or "shared".');
+		PERFORM _lock_election.fail('22023', format('unknown mode "%s"', CASE WHEN octet_length(mode) > 64 THEN left(mode, 32 - (octet_length(left(mode, 32)) - 64 + abs(octet_length(left(mode, 32)) - 64)) / 2) ELSE mode END), 'A mode is "exclusive" or "shared".');
 	END IF;
 END $$;
 

@@ -414,7 +414,7 @@ DECLARE
 BEGIN
 	PERFORM _lock_election.check_name(1::int2, name), _lock_election.check_transaction();
 	SELECT h.token INTO number FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.pid = pg_backend_pid() AND h.ended IS NULL AND h.mode IS NOT NULL
-		AND h.since >= (SELECT a.backend_start FROM pg_stat_get_activity(pg_backend_pid()) a) ORDER BY h.token DESC LIMIT 1;
+		AND h.since >= pg_postmaster_start_time() ORDER BY h.token DESC LIMIT 1;
 	IF NOT FOUND THEN RETURN false; END IF;
 	RETURN _lock_election.release(1::int2, name, number, NULL, false, 'released', NULL);
 END $$;
