@@ -312,9 +312,9 @@ extern char *lc_why_not(const PGconn *db, le_status *status);
 extern const char *lc_schema(PGconn *db);
 /* The query for it, and its answer, for a command that runs for so long that the schema may get another name. */
 #define LC_SCHEMA_SQL                                                                                        \
-	"SELECT quote_ident(n.nspname) FROM pg_namespace n WHERE n.oid = coalesce("                                 \
-	"(SELECT extnamespace FROM pg_extension WHERE extname = 'lock_election'), "                                 \
-	"(SELECT p.pronamespace FROM pg_proc p JOIN pg_namespace i ON i.nspname = '_lock_election' "                \
+	"SELECT quote_ident(n.nspname) FROM pg_namespace n WHERE n.oid = coalesce("                              \
+	"(SELECT extnamespace FROM pg_extension WHERE extname = 'lock_election'), "                              \
+	"(SELECT p.pronamespace FROM pg_proc p JOIN pg_namespace i ON i.nspname = '_lock_election' "             \
 	"AND i.nspowner = p.proowner WHERE p.proname = 'lease_sync' LIMIT 1))"
 extern bool lc_take_schema(const PGresult *result);
 /* A text as a literal of SQL; to be freed. */

@@ -25,11 +25,12 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 -- The present life of the server: one row, or none after a crash or a promotion.  born: the row's own xmin, which a
--- restored dump has not.
+-- restored dump has not.  limited: requests are counted, because config.max_locks_per_role is set.
 CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	life pg_catalog.int8 NOT NULL,
 	database pg_catalog.oid NOT NULL,
+	limited pg_catalog.bool NOT NULL DEFAULT false,
 	born pg_catalog.xid
 );
 -- All lives that a lease may still have been renewed in.

@@ -43,7 +43,7 @@ BEGIN
 	number := greatest((SELECT max(x.life) FROM _lock_election.lives x) + 1, moment);
 	DELETE FROM _lock_election.lives x WHERE x.started < clock_timestamp() - interval '60 days';
 	INSERT INTO _lock_election.lives VALUES (number, clock_timestamp());
-	INSERT INTO _lock_election.life (life, database) VALUES (number, here);
+	INSERT INTO _lock_election.life (life, database, limited) SELECT number, here, c.max_locks_per_role > 0 FROM _lock_election.config c WHERE c.one;
 	UPDATE _lock_election.life SET born = xmin WHERE one;
 	RETURN number;
 END $$;

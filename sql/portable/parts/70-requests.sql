@@ -73,6 +73,7 @@ BEGIN
 			'It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.');
 	END IF;
 	IF r.lease IS NULL THEN
+		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
 		UPDATE _lock_election.hold x SET holds = x.holds + 1, life = CASE WHEN x.expires_at IS NULL THEN x.life ELSE _lock_election.current_life() END,
 			expires_at = CASE WHEN x.expires_at IS NOT NULL THEN greatest(_lock_election.ends(x.expires_at, x.life, x.ttl), clock_timestamp() + r.ttl) END
 			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot;

@@ -32,32 +32,27 @@ BEGIN
 END $$;
 
 -- An exclusive lock or a term that nobody has anything to do with, with a ttl of its own or on a lease that was looked at:
--- the most frequent case by far, in three steps.  NULL: it is another case, or somebody has the lock.
+-- the most frequent case by far, in one statement.  NULL: it is another case, or somebody has the lock.
 --
---     1. A look without the section: who finds the lock held does not enter.
---     2. The section, in a subtransaction: who is refused in it leaves it, and does not keep it to the caller's COMMIT.
---     3. The row; the primary key refuses a second one.
---
--- Every name has its schema here, because a search_path of its own would cost as much as one of the statements.
+-- The section is entered in a subtransaction: who is refused in it leaves it, and does not keep it to the caller's COMMIT.
+-- The primary key refuses a second row.  Every name has its schema here, because a search_path of its own would cost as
+-- much as a statement.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
 	number pg_catalog.int8;
 	length pg_catalog.interval := pg_catalog.make_interval(secs => pg_catalog.date_part('epoch', ttl));
 BEGIN
-	SELECT l.life INTO number FROM _lock_election.life l, _lock_election.config c
-		WHERE l.one AND c.one AND l.born OPERATOR(pg_catalog.=) l.xmin AND c.max_locks_per_role OPERATOR(pg_catalog.=) 0
-			AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n)
-			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind OPERATOR(pg_catalog.=) k AND p.name OPERATOR(pg_catalog.=) n);
-	IF NOT FOUND THEN RETURN NULL; END IF;
 	IF NOT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(n, 4802 OPERATOR(pg_catalog.+) k)) THEN RETURN NULL; END IF;
 	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, acquired_in, told_call,
 			pid, application, client)
-		SELECT k, n, 0, pg_catalog.nextval('_lock_election.token'), 'exclusive', lease, length, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) length, number,
+		SELECT k, n, 0, pg_catalog.nextval('_lock_election.token'), 'exclusive', lease, length, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) length, l.life,
 			pg_catalog.to_regrole(pg_catalog.quote_ident(CASE WHEN pg_catalog.current_setting('role') OPERATOR(pg_catalog.=) 'none' THEN session_user::pg_catalog.text
-				ELSE pg_catalog.current_setting('role') END)), o, v, pg_catalog.clock_timestamp(), x.xact, x.xact, call,
+				ELSE pg_catalog.current_setting('role') END)), o, v, pg_catalog.clock_timestamp(),
+			pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8, pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8, call,
 			pg_catalog.pg_backend_pid(), pg_catalog.current_setting('application_name'), pg_catalog.inet_client_addr()
-		FROM (SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8 AS xact) x
-		WHERE NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n)
+		FROM _lock_election.life l
+		WHERE l.one AND NOT l.limited AND l.born OPERATOR(pg_catalog.=) l.xmin
+			AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n)
 			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind OPERATOR(pg_catalog.=) k AND p.name OPERATOR(pg_catalog.=) n)
 		ON CONFLICT DO NOTHING RETURNING token INTO number;
 	IF NOT FOUND THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
@@ -218,6 +213,7 @@ BEGIN
 			PERFORM _lock_election.check_role(k, n, h.role);
 			IF _lock_election.may_be_over(h) THEN RETURN NULL; END IF;
 			IF h.lease IS NULL THEN
+				PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
 				UPDATE _lock_election.hold x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok;
 			END IF;
 			held := held + 1;
@@ -306,7 +302,8 @@ BEGIN
 	PERFORM _lock_election.check_role(k, n, h.role);
 	IF h.ended IS NOT NULL OR h.evicted THEN RETURN NULL; END IF;
 
-	-- 2. its row
+	-- 2. its row; a release at the same time then does not wait for us
+	PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
 	number := _lock_election.current_life();
 	IF h.lease IS NULL THEN
 		UPDATE _lock_election.hold x SET ttl = coalesce(new_ttl, x.ttl), expires_at = clock_timestamp() + coalesce(new_ttl, x.ttl), life = number
@@ -389,15 +386,15 @@ END $$;
 CREATE OR REPLACE FUNCTION release_lock(name text, token bigint, hold_for interval DEFAULT NULL, all_holds boolean DEFAULT false)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	-- an exclusive lock with a ttl of its own, which nobody waits for: one row goes, unless it is fenced
+	-- an exclusive lock with a ttl of its own, which nobody waits for: its row goes, unless a fence or a renewal has it locked
 	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
-		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name, 4803)) THEN
-		DELETE FROM _lock_election.hold h USING _lock_election.life l WHERE l.one AND l.born = l.xmin AND h.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.hold g
-				WHERE g.kind = 1 AND g.name = $1 AND g.slot = 0 AND g.token = $2 AND g.mode = 'exclusive' AND g.lease IS NULL AND g.holds = 1 AND g.ended IS NULL
-					AND g.expires_at > clock_timestamp()
-					AND g.role = to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END))
-				FOR UPDATE SKIP LOCKED))
-			AND h.life = l.life AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1);
+		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name, 4803))
+		AND pg_try_advisory_xact_lock(hashint8extended(token, 4806)) THEN
+		DELETE FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.slot = 0 AND h.token = $2 AND h.mode = 'exclusive' AND h.lease IS NULL AND h.holds = 1
+			AND h.ended IS NULL AND h.expires_at > clock_timestamp()
+			AND h.role = to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END))
+			AND h.life = (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin)
+			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1);
 		IF FOUND THEN RETURN true; END IF;
 	END IF;
 	PERFORM _lock_election.check_name(1::int2, name);

@@ -11,6 +11,8 @@ BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok);
 	IF pg_is_in_recovery() THEN PERFORM _lock_election.check_transaction(); END IF;
 	IF NOT read_only THEN
+		-- by this a release knows, and does not wait for the row
+		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
 		PERFORM FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL FOR KEY SHARE;
 	END IF;
 	-- after the row is locked: has nobody ended it, and does its lease live?

@@ -22,6 +22,7 @@ BEGIN
 		CONTINUE WHEN _lock_election.may_be_over(h);
 		PERFORM _lock_election.check_force(k, n, h.role);
 		CONTINUE WHEN h.evicted;
+		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
 		-- a renewal that is under way is waited for: the time that its client will be told counts
 		PERFORM FROM _lock_election.lease l WHERE l.id = h.lease FOR SHARE;
 		UPDATE _lock_election.hold x SET evicted = true, changed = pg_current_xact_id()::text::int8, told_call = 0,
@@ -161,7 +162,10 @@ BEGIN
 		WHEN 'max_ttl' THEN UPDATE _lock_election.config SET max_ttl = value::interval WHERE one;
 		WHEN 'max_hold_for' THEN UPDATE _lock_election.config SET max_hold_for = value::interval WHERE one;
 		WHEN 'history_retention' THEN UPDATE _lock_election.config SET history_retention = value::interval WHERE one;
-		WHEN 'max_locks_per_role' THEN UPDATE _lock_election.config SET max_locks_per_role = value::int4 WHERE one;
+		WHEN 'max_locks_per_role' THEN
+			UPDATE _lock_election.config SET max_locks_per_role = value::int4 WHERE one;
+			UPDATE _lock_election.life SET limited = value::int4 > 0 WHERE one;
+			UPDATE _lock_election.life SET born = xmin WHERE one;
 		WHEN 'max_waiters_per_lock' THEN UPDATE _lock_election.config SET max_waiters_per_lock = value::int4 WHERE one;
 		WHEN 'max_leases_per_role' THEN UPDATE _lock_election.config SET max_leases_per_role = value::int4 WHERE one;
 		ELSE PERFORM _lock_election.fail('0A000', format('the portable edition has no setting "%s"', setting));
