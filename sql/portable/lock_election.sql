@@ -1489,7 +1489,7 @@ BEGIN
 	IF l.named AND new_ttl IS NOT NULL THEN
 		PERFORM _lock_election.fail('22023', format('%s "%s" hangs on a named lease', _lock_election.word(k), n), 'It has the ttl of that.', 'Call keep_alive().');
 	END IF;
-	RETURN _lock_election.keep(h.lease, new_ttl);
+	RETURN _lock_election.keep(h.lease, new_ttl, 0);
 END $$;
 
 CREATE OR REPLACE FUNCTION renew_lock(name text, token bigint, ttl interval DEFAULT NULL)
@@ -1671,18 +1671,27 @@ END $$;
 -- --- leases: the functions of leases ------------------------------------------------------------------------------------
 
 -- Renews a lease and returns its ttl; NULL: it has ended.  Writes its row and nothing else, and waits for nobody who holds
--- a section.  While a life cannot begin, nothing expires: the lease is renewed without.
-CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- a section.  call: of lease_sync(), else 0.
+--
+--     1. While a life cannot begin, nothing expires: the lease is renewed without.
+--     2. The row is locked before the clock is read: who has found the lease over, and keeps its row locked to end what
+--        hangs on it, is seen then, however long this process did not run in between.
+--     3. A row that somebody else has locked is waited for only while the lease is not over: he renews it, or revokes it.
+CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval, call int8) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	got interval;
-	of_life int8;
+	of_life int8 := (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin);
 BEGIN
-	UPDATE _lock_election.lease x SET expires_at = clock_timestamp() + coalesce(new_ttl, x.ttl), ttl = coalesce(new_ttl, x.ttl) FROM _lock_election.life l
-		WHERE x.id = number AND l.one AND l.born = l.xmin AND x.life = l.life AND x.expires_at > clock_timestamp() RETURNING x.ttl INTO got;
-	IF FOUND THEN RETURN got; END IF;
-	of_life := _lock_election.begin_life('100 ms');
-	UPDATE _lock_election.lease x SET expires_at = clock_timestamp() + coalesce(new_ttl, x.ttl), ttl = coalesce(new_ttl, x.ttl), life = coalesce(of_life, x.life)
-		WHERE x.id = number AND _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp() RETURNING x.ttl INTO got;
+	IF of_life IS NULL THEN of_life := _lock_election.begin_life('100 ms'); END IF;
+	PERFORM FROM _lock_election.lease x WHERE x.id = number FOR NO KEY UPDATE SKIP LOCKED;
+	IF NOT FOUND THEN
+		IF NOT EXISTS (SELECT FROM _lock_election.lease x WHERE x.id = number AND _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp()) THEN RETURN NULL; END IF;
+		PERFORM FROM _lock_election.lease x WHERE x.id = number FOR NO KEY UPDATE;
+	END IF;
+	UPDATE _lock_election.lease x SET expires_at = clock_timestamp() + coalesce(new_ttl, x.ttl), ttl = coalesce(new_ttl, x.ttl), life = coalesce(of_life, x.life),
+			call = greatest(x.call, keep.call)
+		WHERE x.id = number AND (x.life = of_life AND x.expires_at > clock_timestamp() OR _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp())
+		RETURNING x.ttl INTO got;
 	RETURN got;
 END $$;
 
@@ -1751,7 +1760,7 @@ DECLARE
 	got interval;
 BEGIN
 	IF _lock_election.own_lease(lease) IS NULL THEN RETURN NULL; END IF;
-	got := _lock_election.keep(lease, NULL);
+	got := _lock_election.keep(lease, NULL, 0);
 	IF got IS NULL THEN RETURN NULL; END IF;
 	PERFORM _lock_election.look_for(lease);
 	RETURN least(got, (SELECT min(h.expires_at) - clock_timestamp() FROM _lock_election.hold h WHERE h.lease = $1 AND h.evicted AND h.expires_at > clock_timestamp()));
@@ -2083,7 +2092,7 @@ BEGIN
 		END IF;
 		before_call := l.call;
 		IF at - clock_timestamp() < l.ttl / 2 OR l.life IS DISTINCT FROM number THEN
-			validity := _lock_election.keep($1, NULL);
+			validity := _lock_election.keep($1, NULL, 0);
 		ELSE
 			validity := at - clock_timestamp();
 		END IF;
@@ -2091,10 +2100,7 @@ BEGIN
 		applied := FOUND AND before_call < $2;
 		lasting := true;
 	ELSIF $6 IS NOT NULL THEN
-		validity := NULL;
-		UPDATE _lock_election.lease x SET expires_at = clock_timestamp() + x.ttl, life = coalesce(number, x.life), call = greatest(x.call, $2)
-			WHERE x.id = $1 AND (x.life = number AND x.expires_at > clock_timestamp() OR _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp())
-			RETURNING x.ttl INTO validity;
+		validity := _lock_election.keep($1, NULL, $2);
 		IF validity IS NULL THEN
 			RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL, 'expired', NULL, NULL, NULL, NULL, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL;
 			RETURN;

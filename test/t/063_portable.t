@@ -256,6 +256,17 @@ subtest 'expiry, and tokens' => sub {
 	is($o->query(q{SELECT try_acquire_lock('e') IS NOT NULL}), 't', 'a place whose lease has ended is passed over');
 	one($node, q{SELECT force_release_role('app')}, $db);
 
+	# a renewal that comes too late because it had to wait for the row is none
+	$lease = $s->query(q{SELECT grant_lease('500 ms')});
+	my $slow = session($node, dbname => $db);
+	$slow->query("BEGIN; SELECT FROM _lock_election.lease WHERE id = $lease FOR NO KEY UPDATE");
+	$s->async("SELECT keep_alive($lease) IS NULL");
+	wait_for_sql($node, 'SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = \'Lock\' AND pid = ' . $s->pid, '1');
+	select undef, undef, undef, 0.6;
+	$slow->query('ROLLBACK');
+	is($s->wait, 't', 'a renewal counts when it has the row, not when it began');
+	$slow->quit;
+
 	# an observer is told of a leader that nobody wants to replace
 	$s->query(q{SELECT campaign('e', 'me', '100 ms')});
 	select undef, undef, undef, 0.15;

@@ -318,7 +318,7 @@ BEGIN
 	IF l.named AND new_ttl IS NOT NULL THEN
 		PERFORM _lock_election.fail('22023', format('%s "%s" hangs on a named lease', _lock_election.word(k), n), 'It has the ttl of that.', 'Call keep_alive().');
 	END IF;
-	RETURN _lock_election.keep(h.lease, new_ttl);
+	RETURN _lock_election.keep(h.lease, new_ttl, 0);
 END $$;
 
 CREATE OR REPLACE FUNCTION renew_lock(name text, token bigint, ttl interval DEFAULT NULL)

@@ -251,7 +251,7 @@ BEGIN
 		END IF;
 		before_call := l.call;
 		IF at - clock_timestamp() < l.ttl / 2 OR l.life IS DISTINCT FROM number THEN
-			validity := _lock_election.keep($1, NULL);
+			validity := _lock_election.keep($1, NULL, 0);
 		ELSE
 			validity := at - clock_timestamp();
 		END IF;
@@ -259,10 +259,7 @@ BEGIN
 		applied := FOUND AND before_call < $2;
 		lasting := true;
 	ELSIF $6 IS NOT NULL THEN
-		validity := NULL;
-		UPDATE _lock_election.lease x SET expires_at = clock_timestamp() + x.ttl, life = coalesce(number, x.life), call = greatest(x.call, $2)
-			WHERE x.id = $1 AND (x.life = number AND x.expires_at > clock_timestamp() OR _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp())
-			RETURNING x.ttl INTO validity;
+		validity := _lock_election.keep($1, NULL, $2);
 		IF validity IS NULL THEN
 			RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL, 'expired', NULL, NULL, NULL, NULL, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL;
 			RETURN;
