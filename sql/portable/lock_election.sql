@@ -386,7 +386,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.checked_wait(wait interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	IF wait < '0' OR date_part('epoch', wait) >= 9223372036854.775 AND wait > '2562047788:00:54.775806' THEN
+	IF wait < '0' OR date_part('epoch', wait) >= 9223372036854.775 AND wait > '106751991 days 04:00:54.775806' THEN
 		PERFORM _lock_election.out_of_range('wait', wait, 'from 0 on, or null to wait without limit');
 	END IF;
 	RETURN CASE WHEN wait > '1000 days' THEN NULL ELSE wait END;
@@ -511,6 +511,12 @@ BEGIN
 	IF number IS NULL THEN RETURN 'infinity'; END IF;
 	SELECT l.started INTO next FROM _lock_election.lives l WHERE l.life > of_life ORDER BY l.life LIMIT 1;
 	RETURN greatest(expires_at, next + ttl);
+END $$;
+
+-- How long that is from now; NULL: it does not end yet.
+CREATE OR REPLACE FUNCTION _lock_election.time_left(at timestamptz) RETURNS interval LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN CASE WHEN isfinite(at) THEN at - clock_timestamp() END;
 END $$;
 
 -- --- sections: the critical section of a name --------------------------------------------------------------------------
@@ -1783,7 +1789,7 @@ CREATE OR REPLACE FUNCTION lease_time_to_live(lease bigint)
 RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	IF _lock_election.own_lease(lease) IS NULL THEN RETURN NULL; END IF;
-	RETURN (SELECT _lock_election.ends(l.expires_at, l.life, l.ttl) - clock_timestamp() FROM _lock_election.lease l WHERE l.id = $1);
+	RETURN (SELECT _lock_election.time_left(_lock_election.ends(l.expires_at, l.life, l.ttl)) FROM _lock_election.lease l WHERE l.id = $1);
 END $$;
 
 CREATE OR REPLACE FUNCTION lease_holds(lease bigint)
@@ -2091,7 +2097,7 @@ BEGIN
 			RETURN;
 		END IF;
 		before_call := l.call;
-		IF at - clock_timestamp() < l.ttl / 2 OR l.life IS DISTINCT FROM number THEN
+		IF l.life IS DISTINCT FROM number OR at - clock_timestamp() < l.ttl / 2 THEN
 			validity := _lock_election.keep($1, NULL, 0);
 		ELSE
 			validity := at - clock_timestamp();
@@ -2229,7 +2235,7 @@ CREATE OR REPLACE FUNCTION current_leader(election text, OUT candidate text, OUT
 RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_name(2::int2, election);
-	RETURN QUERY SELECT x.value, x.token, x.since, x.at, CASE WHEN NOT pg_is_in_recovery() THEN x.at - clock_timestamp() END
+	RETURN QUERY SELECT x.value, x.token, x.since, x.at, CASE WHEN NOT pg_is_in_recovery() THEN _lock_election.time_left(x.at) END
 		FROM (SELECT h.value, h.token, h.since, h.ended, CASE WHEN h.lease IS NULL OR h.evicted THEN _lock_election.ends(h.expires_at, h.life, h.ttl)
 				WHEN NOT pg_is_in_recovery() THEN _lock_election.ends(l.expires_at, l.life, l.ttl) END AS at, h.lease, l.id
 			FROM _lock_election.hold h LEFT JOIN _lock_election.lease l ON l.id = h.lease WHERE h.kind = 2 AND h.name = $1 AND h.mode IS NOT NULL) x
@@ -2705,7 +2711,7 @@ BEGIN
 	n AS (SELECT live.kind, live.name, count(*) AS waiters FROM live GROUP BY live.kind, live.name)
 	SELECT _lock_election.word(h.kind), h.name, CASE WHEN h.mode IS NOT NULL THEN h.slot END, h.mode, CASE WHEN h.mine THEN h.owner END, CASE WHEN h.kind = 2 THEN h.value END, h.role,
 		CASE WHEN h.mine AND h.mode IS NOT NULL THEN h.token END, CASE WHEN h.mine AND h.named THEN h.lease END, CASE WHEN h.mode IS NOT NULL THEN h.holds END,
-		CASE WHEN h.mode IS NOT NULL THEN h.since END, h.at, CASE WHEN NOT standby THEN h.at - clock_timestamp() END, CASE WHEN NOT standby THEN coalesce(n.waiters, 0) END, h.closed_until, 0::int8,
+		CASE WHEN h.mode IS NOT NULL THEN h.since END, h.at, CASE WHEN NOT standby THEN _lock_election.time_left(h.at) END, CASE WHEN NOT standby THEN coalesce(n.waiters, 0) END, h.closed_until, 0::int8,
 		CASE WHEN h.mine AND h.mode IS NOT NULL THEN h.pid END, CASE WHEN h.kind = 2 AND h.mode IS NOT NULL THEN h.token END, CASE WHEN h.mine THEN h.application END, CASE WHEN h.mine THEN h.client END,
 		CASE WHEN h.mine AND h.mode IS NOT NULL AND NOT standby THEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = h.pid AND (a.backend_start IS NULL OR a.backend_start <= h.since)) END,
 		CASE WHEN h.mode IS NOT NULL THEN h.evicted END
@@ -2713,7 +2719,7 @@ BEGIN
 		WHERE h.ended IS NULL AND CASE WHEN h.mode IS NULL THEN h.closed_until > clock_timestamp() ELSE standby OR h.at > clock_timestamp() END
 	UNION ALL
 	SELECT _lock_election.word(live.kind), live.name, NULL, live.mode, CASE WHEN live.mine THEN live.owner END, CASE WHEN live.kind = 2 THEN live.value END, live.role,
-		CASE WHEN live.mine THEN live.token END, CASE WHEN live.mine AND live.named THEN live.lease END, 1, live.since, live.at, live.at - clock_timestamp(), NULL,
+		CASE WHEN live.mine THEN live.token END, CASE WHEN live.mine AND live.named THEN live.lease END, 1, live.since, live.at, _lock_election.time_left(live.at), NULL,
 		(SELECT c.closed_until FROM _lock_election.hold c WHERE c.kind = live.kind AND c.name = live.name AND c.slot = -1 AND c.closed_until > clock_timestamp()), live.rank,
 		CASE WHEN live.mine THEN live.pid END, NULL, CASE WHEN live.mine THEN live.application END, CASE WHEN live.mine THEN live.client END,
 		CASE WHEN live.mine THEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = live.pid AND (a.backend_start IS NULL OR a.backend_start <= live.since)) END, false
@@ -2726,7 +2732,7 @@ DECLARE
 	me oid := _lock_election.who();
 BEGIN
 	IF pg_is_in_recovery() THEN RETURN; END IF;
-	RETURN QUERY SELECT CASE WHEN x.mine THEN x.id END, CASE WHEN x.mine THEN x.owner END, x.role, x.ttl, x.at, x.at - clock_timestamp()
+	RETURN QUERY SELECT CASE WHEN x.mine THEN x.id END, CASE WHEN x.mine THEN x.owner END, x.role, x.ttl, x.at, _lock_election.time_left(x.at)
 		FROM (SELECT l.*, _lock_election.may_see(l.role, me) AS mine, _lock_election.ends(l.expires_at, l.life, l.ttl) AS at FROM _lock_election.lease l WHERE l.named) x
 		WHERE x.at > clock_timestamp();
 END $$;

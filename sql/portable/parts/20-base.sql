@@ -120,7 +120,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.checked_wait(wait interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	IF wait < '0' OR date_part('epoch', wait) >= 9223372036854.775 AND wait > '2562047788:00:54.775806' THEN
+	IF wait < '0' OR date_part('epoch', wait) >= 9223372036854.775 AND wait > '106751991 days 04:00:54.775806' THEN
 		PERFORM _lock_election.out_of_range('wait', wait, 'from 0 on, or null to wait without limit');
 	END IF;
 	RETURN CASE WHEN wait > '1000 days' THEN NULL ELSE wait END;

@@ -77,3 +77,9 @@ BEGIN
 	SELECT l.started INTO next FROM _lock_election.lives l WHERE l.life > of_life ORDER BY l.life LIMIT 1;
 	RETURN greatest(expires_at, next + ttl);
 END $$;
+
+-- How long that is from now; NULL: it does not end yet.
+CREATE OR REPLACE FUNCTION _lock_election.time_left(at timestamptz) RETURNS interval LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN CASE WHEN isfinite(at) THEN at - clock_timestamp() END;
+END $$;

@@ -113,7 +113,7 @@ CREATE OR REPLACE FUNCTION lease_time_to_live(lease bigint)
 RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	IF _lock_election.own_lease(lease) IS NULL THEN RETURN NULL; END IF;
-	RETURN (SELECT _lock_election.ends(l.expires_at, l.life, l.ttl) - clock_timestamp() FROM _lock_election.lease l WHERE l.id = $1);
+	RETURN (SELECT _lock_election.time_left(_lock_election.ends(l.expires_at, l.life, l.ttl)) FROM _lock_election.lease l WHERE l.id = $1);
 END $$;
 
 CREATE OR REPLACE FUNCTION lease_holds(lease bigint)

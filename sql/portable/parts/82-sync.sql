@@ -250,7 +250,7 @@ BEGIN
 			RETURN;
 		END IF;
 		before_call := l.call;
-		IF at - clock_timestamp() < l.ttl / 2 OR l.life IS DISTINCT FROM number THEN
+		IF l.life IS DISTINCT FROM number OR at - clock_timestamp() < l.ttl / 2 THEN
 			validity := _lock_election.keep($1, NULL, 0);
 		ELSE
 			validity := at - clock_timestamp();

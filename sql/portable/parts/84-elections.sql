@@ -69,7 +69,7 @@ CREATE OR REPLACE FUNCTION current_leader(election text, OUT candidate text, OUT
 RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_name(2::int2, election);
-	RETURN QUERY SELECT x.value, x.token, x.since, x.at, CASE WHEN NOT pg_is_in_recovery() THEN x.at - clock_timestamp() END
+	RETURN QUERY SELECT x.value, x.token, x.since, x.at, CASE WHEN NOT pg_is_in_recovery() THEN _lock_election.time_left(x.at) END
 		FROM (SELECT h.value, h.token, h.since, h.ended, CASE WHEN h.lease IS NULL OR h.evicted THEN _lock_election.ends(h.expires_at, h.life, h.ttl)
 				WHEN NOT pg_is_in_recovery() THEN _lock_election.ends(l.expires_at, l.life, l.ttl) END AS at, h.lease, l.id
 			FROM _lock_election.hold h LEFT JOIN _lock_election.lease l ON l.id = h.lease WHERE h.kind = 2 AND h.name = $1 AND h.mode IS NOT NULL) x

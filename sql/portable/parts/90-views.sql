@@ -24,7 +24,7 @@ BEGIN
 	n AS (SELECT live.kind, live.name, count(*) AS waiters FROM live GROUP BY live.kind, live.name)
 	SELECT _lock_election.word(h.kind), h.name, CASE WHEN h.mode IS NOT NULL THEN h.slot END, h.mode, CASE WHEN h.mine THEN h.owner END, CASE WHEN h.kind = 2 THEN h.value END, h.role,
 		CASE WHEN h.mine AND h.mode IS NOT NULL THEN h.token END, CASE WHEN h.mine AND h.named THEN h.lease END, CASE WHEN h.mode IS NOT NULL THEN h.holds END,
-		CASE WHEN h.mode IS NOT NULL THEN h.since END, h.at, CASE WHEN NOT standby THEN h.at - clock_timestamp() END, CASE WHEN NOT standby THEN coalesce(n.waiters, 0) END, h.closed_until, 0::int8,
+		CASE WHEN h.mode IS NOT NULL THEN h.since END, h.at, CASE WHEN NOT standby THEN _lock_election.time_left(h.at) END, CASE WHEN NOT standby THEN coalesce(n.waiters, 0) END, h.closed_until, 0::int8,
 		CASE WHEN h.mine AND h.mode IS NOT NULL THEN h.pid END, CASE WHEN h.kind = 2 AND h.mode IS NOT NULL THEN h.token END, CASE WHEN h.mine THEN h.application END, CASE WHEN h.mine THEN h.client END,
 		CASE WHEN h.mine AND h.mode IS NOT NULL AND NOT standby THEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = h.pid AND (a.backend_start IS NULL OR a.backend_start <= h.since)) END,
 		CASE WHEN h.mode IS NOT NULL THEN h.evicted END
@@ -32,7 +32,7 @@ BEGIN
 		WHERE h.ended IS NULL AND CASE WHEN h.mode IS NULL THEN h.closed_until > clock_timestamp() ELSE standby OR h.at > clock_timestamp() END
 	UNION ALL
 	SELECT _lock_election.word(live.kind), live.name, NULL, live.mode, CASE WHEN live.mine THEN live.owner END, CASE WHEN live.kind = 2 THEN live.value END, live.role,
-		CASE WHEN live.mine THEN live.token END, CASE WHEN live.mine AND live.named THEN live.lease END, 1, live.since, live.at, live.at - clock_timestamp(), NULL,
+		CASE WHEN live.mine THEN live.token END, CASE WHEN live.mine AND live.named THEN live.lease END, 1, live.since, live.at, _lock_election.time_left(live.at), NULL,
 		(SELECT c.closed_until FROM _lock_election.hold c WHERE c.kind = live.kind AND c.name = live.name AND c.slot = -1 AND c.closed_until > clock_timestamp()), live.rank,
 		CASE WHEN live.mine THEN live.pid END, NULL, CASE WHEN live.mine THEN live.application END, CASE WHEN live.mine THEN live.client END,
 		CASE WHEN live.mine THEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = live.pid AND (a.backend_start IS NULL OR a.backend_start <= live.since)) END, false
@@ -45,7 +45,7 @@ DECLARE
 	me oid := _lock_election.who();
 BEGIN
 	IF pg_is_in_recovery() THEN RETURN; END IF;
-	RETURN QUERY SELECT CASE WHEN x.mine THEN x.id END, CASE WHEN x.mine THEN x.owner END, x.role, x.ttl, x.at, x.at - clock_timestamp()
+	RETURN QUERY SELECT CASE WHEN x.mine THEN x.id END, CASE WHEN x.mine THEN x.owner END, x.role, x.ttl, x.at, _lock_election.time_left(x.at)
 		FROM (SELECT l.*, _lock_election.may_see(l.role, me) AS mine, _lock_election.ends(l.expires_at, l.life, l.ttl) AS at FROM _lock_election.lease l WHERE l.named) x
 		WHERE x.at > clock_timestamp();
 END $$;
