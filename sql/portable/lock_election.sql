@@ -127,7 +127,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 -- The present life of the server: one row, or none after a crash or a promotion.  born: the row's own xmin, which a
--- restored dump has not.  limited: requests are counted, because config.max_locks_per_role is set.
+-- restored dump has not; database: that of the row, which CREATE DATABASE .. TEMPLATE copies.  limited: requests are counted, because config.max_locks_per_role is set.
 CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	life pg_catalog.int8 NOT NULL,
@@ -1229,6 +1229,7 @@ BEGIN
 			pg_catalog.pg_backend_pid(), pg_catalog.current_setting('application_name'), pg_catalog.inet_client_addr()
 		FROM _lock_election.life l
 		WHERE l.one AND NOT l.limited AND l.born OPERATOR(pg_catalog.=) l.xmin
+			AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
 			AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n)
 			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind OPERATOR(pg_catalog.=) k AND p.name OPERATOR(pg_catalog.=) n)
 		ON CONFLICT DO NOTHING RETURNING token INTO number;
@@ -1686,7 +1687,8 @@ END $$;
 CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval, call int8) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	got interval;
-	of_life int8 := (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin);
+	of_life int8 := (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin
+		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
 BEGIN
 	IF of_life IS NULL THEN of_life := _lock_election.begin_life('100 ms'); END IF;
 	PERFORM FROM _lock_election.lease x WHERE x.id = number FOR NO KEY UPDATE SKIP LOCKED;
@@ -2068,11 +2070,12 @@ BEGIN
 	END IF;
 
 	-- 2. the lease
+	number := (SELECT y.life FROM _lock_election.life y WHERE y.one AND y.born = y.xmin
+		AND y.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
+	IF number IS NULL THEN number := _lock_election.begin_life('100 ms'); END IF;
 	SELECT x.* INTO l FROM _lock_election.lease x WHERE x.id = $1 AND x.named;
 	IF FOUND AND l.role <> _lock_election.who() THEN PERFORM _lock_election.fail('42501', format('lease %s belongs to another role', $1)); END IF;
 	before_call := l.call;
-	number := (SELECT y.life FROM _lock_election.life y WHERE y.one AND y.born = y.xmin);
-	IF number IS NULL THEN number := _lock_election.begin_life('100 ms'); END IF;
 	at := _lock_election.ends(l.expires_at, l.life, l.ttl);
 	IF l.id IS NULL OR at <= clock_timestamp() THEN
 		RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL,

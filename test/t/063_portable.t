@@ -356,6 +356,36 @@ SQL
 	is(one($node, q{SELECT count(*) FROM lock_election.locks} , $db) . one($node, q{SELECT count(*) FROM lock_election.waiters}, $db), '00', 'nothing is left');
 };
 
+# A copy of the database is another one: it has its rows, and nobody who holds anything.
+subtest 'copies' => sub {
+	my $s = as('app');
+	my $lease = $s->query(q{SELECT grant_lease('1 h')});
+	my $token = $s->query(q{SELECT acquire_lock('copied', '1 h')});
+	$s->query("SELECT acquire_lock('leased', lease => $lease)");
+	$s->quit;
+	one('CREATE DATABASE copy TEMPLATE app; ALTER DATABASE copy SET search_path = locks');
+	my $c = session($node, dbname => 'copy', user => 'app');
+	my $first = $c->query(q{SELECT acquire_lock('new', '1 h')});
+	is($c->query("SELECT keep_alive($lease) IS NULL"), 't', 'in a copy a lease has ended');
+	cmp_ok($c->query(q{SELECT try_acquire_lock('copied')}), '>', $token, 'a lock is free, with a higher token');
+	is($c->query("SELECT is_held('new', $first)"), 't', 'what was acquired in the copy before stays');
+	$c->quit;
+
+	# a dump that is restored
+	one('CREATE DATABASE restored; ALTER DATABASE restored SET search_path = locks');
+	my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump.sql';
+	system_or_bail('pg_dump', '-f', $dump, $node->connstr('app'));
+	system_or_bail('psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-d', $node->connstr('restored'), '-f', $dump);
+	$c = session($node, dbname => 'restored', user => 'app');
+	$first = $c->query(q{SELECT acquire_lock('new', '1 h')});
+	cmp_ok($first, '>', $token + 2**20, 'in a restored database tokens go on far above');
+	is($c->query(q{SELECT try_acquire_lock('copied') IS NOT NULL}), 't', 'and locks are free');
+	is($c->query("SELECT is_held('new', $first)"), 't', 'those of before stay');
+	$c->quit;
+	is(one($node, "SELECT locks.is_held('copied', $token)", $db), 't', 'nothing has happened to the database itself');
+	one($node, q{SELECT force_release_role('app')}, $db);
+};
+
 # Last: the server ends several times.
 subtest 'restarts and crashes' => sub {
 	my $s = as('app');

@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 
 -- The present life of the server: one row, or none after a crash or a promotion.  born: the row's own xmin, which a
--- restored dump has not.  limited: requests are counted, because config.max_locks_per_role is set.
+-- restored dump has not; database: that of the row, which CREATE DATABASE .. TEMPLATE copies.  limited: requests are counted, because config.max_locks_per_role is set.
 CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	life pg_catalog.int8 NOT NULL,

@@ -10,7 +10,8 @@
 CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval, call int8) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	got interval;
-	of_life int8 := (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin);
+	of_life int8 := (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin
+		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
 BEGIN
 	IF of_life IS NULL THEN of_life := _lock_election.begin_life('100 ms'); END IF;
 	PERFORM FROM _lock_election.lease x WHERE x.id = number FOR NO KEY UPDATE SKIP LOCKED;

@@ -221,11 +221,12 @@ BEGIN
 	END IF;
 
 	-- 2. the lease
+	number := (SELECT y.life FROM _lock_election.life y WHERE y.one AND y.born = y.xmin
+		AND y.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
+	IF number IS NULL THEN number := _lock_election.begin_life('100 ms'); END IF;
 	SELECT x.* INTO l FROM _lock_election.lease x WHERE x.id = $1 AND x.named;
 	IF FOUND AND l.role <> _lock_election.who() THEN PERFORM _lock_election.fail('42501', format('lease %s belongs to another role', $1)); END IF;
 	before_call := l.call;
-	number := (SELECT y.life FROM _lock_election.life y WHERE y.one AND y.born = y.xmin);
-	IF number IS NULL THEN number := _lock_election.begin_life('100 ms'); END IF;
 	at := _lock_election.ends(l.expires_at, l.life, l.ttl);
 	IF l.id IS NULL OR at <= clock_timestamp() THEN
 		RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL,
