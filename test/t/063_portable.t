@@ -214,7 +214,8 @@ subtest 'transactions that stand still' => sub {
 	in_time($o, q{SELECT count(*) FROM lock_election.locks WHERE name = 'x'}, '1', 'nor a view');
 	in_time($s, "SELECT release_lock('x', $token)", 't', 'nor the release');
 	$idle->query('COMMIT');
-	is(join(' ', sort split /\n/, $s->query("SELECT event FROM lease_sync($lease, " . ++$call . ", $first)")), 'granted lease', 'after it the first of the queue has the lock');
+	is($o->query(q{SELECT try_acquire_lock('x') IS NULL}), 't', 'after it nobody overtakes the places, though nobody has the lock');
+	is(join(' ', sort split /\n/, $s->query("SELECT event FROM lease_sync($lease, " . ++$call . ", $first)")), 'granted lease', 'and the first of the queue has it');
 	is($o->query("SELECT await_lock('x', $place)"), 'f', 'and the place of that transaction is the next');
 	$s->query("SELECT revoke_lease($lease)");
 	is($o->query("SELECT await_lock('x', $place, '1 s')"), 't', 'which is then granted');
