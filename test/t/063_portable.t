@@ -228,7 +228,14 @@ subtest 'transactions that stand still' => sub {
 	in_time($o, q{SELECT try_acquire_lock('y') IS NOT NULL}, 't', 'nor the next holder');
 	$idle->query('COMMIT');
 
-	# one that has ended an expired lock, and one that has revoked a lease
+	# nor does one that was refused in the section
+	$token = $s->query(q{SELECT acquire_permit('pp', 1)});
+	is($idle->query(q{BEGIN; SELECT acquire_permit('pp', 1, wait => '0') IS NULL}), 't', 'no permit is left');
+	in_time($s, "SELECT release_lock('pp', $token)", 't', 'nor does one for a permit');
+	in_time($o, q{SELECT acquire_permit('pp', 1, wait => '0') IS NOT NULL}, 't', 'which the next one has');
+	$idle->query('COMMIT');
+
+	# one that has ended an expired lock
 	$s->query(q{SELECT acquire_lock('z', '100 ms')});
 	select undef, undef, undef, 0.15;
 	$idle->query(q{BEGIN; SELECT acquire_lock('z')});
