@@ -247,6 +247,31 @@ subtest 'transactions that stand still' => sub {
 	$_->quit foreach $idle, $s, $o;
 };
 
+subtest 'hand-offs' => sub {
+	my ($s, $o, $w) = (as('app'), as('app'), as('app'));
+	my $token = $s->query(q{SELECT acquire_lock('w', '1 min')});
+	my $place = $o->query(q{SELECT token FROM enqueue_lock('w', '1 min')});
+
+	# one that waits for its place is in nobody's way
+	$o->async("SELECT await_lock('w', $place, '3 s')");
+	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND pid = } . $o->pid, '1');
+	my ($seconds, $second) = timed($w, q{SELECT token FROM enqueue_lock('w', '1 min')});
+	cmp_ok($seconds, '<', 1, 'another place is taken while one is awaited');
+	is($o->wait, 'f', 'which is not granted in time');
+	is($s->query("SELECT release_lock('w', $token)"), 't', 'released');
+	is($w->query(q{SELECT token FROM lock_election.locks WHERE name = 'w'}), $place, 'and handed on, though nobody has looked');
+	is($w->query("SELECT await_lock('w', $second)"), 'f', 'to the first of the queue');
+
+	# who comes after the end of a lease gives the lock to the place, and not to itself
+	$s->query(q{SELECT acquire_lock('v', '100 ms')});
+	$place = $s->query(q{SELECT token FROM enqueue_lock('v', '1 min')});
+	select undef, undef, undef, 0.15;
+	is($o->query(q{SELECT try_acquire_lock('v') IS NULL}), 't', 'an attempt behind a place is refused');
+	is($s->query("SELECT await_lock('v', $place)"), 't', 'the place has the lock');
+	one($node, q{SELECT force_release_role('app')}, $db);
+	$_->quit foreach $s, $o, $w;
+};
+
 subtest 'expiry, and tokens' => sub {
 	my ($s, $o) = (as('app'), as('app'));
 	my $old = $s->query(q{SELECT acquire_lock('e', '200 ms')});
