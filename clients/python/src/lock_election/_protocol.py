@@ -227,7 +227,8 @@ _LEARN = (
     "(SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'lock_election'),"
     " (SELECT CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {pid}"
     " AND pg_catalog.set_config('default_transaction_isolation', 'read committed', false) IS NOT NULL"
-    " AND pg_catalog.set_config('default_transaction_read_only', 'off', false) IS NULL THEN NULL ELSE p.pronamespace END"
+    " AND pg_catalog.set_config('default_transaction_read_only', 'off', false) IS NULL"
+    " THEN NULL ELSE p.pronamespace END"
     " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election'"
     " AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' LIMIT 1))"
 )
@@ -679,7 +680,8 @@ class Protocol(Request):
     def _learn(self) -> Job:
         """Where the extension is, and what else there is to know of a connection; prepares the statement."""
         self.prepared = ""
-        ((schema, database, standby, pid, notify),) = yield from self._send(_LEARN.replace("{pid}", self.told_pid or "0"), (), self.call)
+        learn = _LEARN.replace("{pid}", self.told_pid or "0")
+        ((schema, database, standby, pid, notify),) = yield from self._send(learn, (), self.call)
         if standby == "t":
             self.wire.avoid_host()
             raise Broken(errors.Unavailable("the server is a standby", "25006"))
