@@ -219,7 +219,7 @@ static const char info_sql[] =
 	" THEN NULL ELSE p.pronamespace END"
 	" FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) "
 	"'_lock_election'"
-	" AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' "
+	" AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_holds' "
 	"LIMIT 1))";
 
 /* What has to be known of the server, in one round trip. */

@@ -315,7 +315,7 @@ extern const char *lc_schema(PGconn *db);
 	"SELECT quote_ident(n.nspname) FROM pg_namespace n WHERE n.oid = coalesce("                              \
 	"(SELECT extnamespace FROM pg_extension WHERE extname = 'lock_election'), "                              \
 	"(SELECT p.pronamespace FROM pg_proc p JOIN pg_namespace i ON i.nspname = '_lock_election' "             \
-	"AND i.nspowner = p.proowner WHERE p.proname = 'lease_sync' LIMIT 1))"
+	"AND i.nspowner = p.proowner WHERE p.proname = 'lease_holds' LIMIT 1))"
 extern bool lc_take_schema(const PGresult *result);
 /* A text as a literal of SQL; to be freed. */
 extern char *lc_literal(PGconn *db, const char *text);

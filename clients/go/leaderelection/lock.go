@@ -100,7 +100,7 @@ func (l *Lock) prepare(ctx context.Context) error {
 		" FROM pg_catalog.pg_namespace n WHERE n.oid = COALESCE((SELECT e.extnamespace FROM pg_catalog.pg_extension e"+
 		" WHERE e.extname = 'lock_election'), (SELECT p.pronamespace FROM pg_catalog.pg_proc p"+
 		" JOIN pg_catalog.pg_namespace i ON i.nspname = '_lock_election' AND i.nspowner = p.proowner"+
-		" WHERE p.proname = 'lease_sync' LIMIT 1)))").Scan(&database, &in)
+		" WHERE p.proname = 'lease_holds' LIMIT 1)))").Scan(&database, &in)
 	if err == nil && in == nil {
 		err = fmt.Errorf("lock_election is not installed in database %q (CREATE EXTENSION lock_election)", database)
 	}

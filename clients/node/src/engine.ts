@@ -51,7 +51,7 @@ const learnServer = (pid: number | null): string =>
   " AND pg_catalog.set_config('default_transaction_isolation', 'read committed', false) IS NOT NULL" +
   " AND pg_catalog.set_config('default_transaction_read_only', 'off', false) IS NULL THEN NULL ELSE p.pronamespace END" +
   " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election'" +
-  " AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' LIMIT 1))"
+  " AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_holds' LIMIT 1))"
 
 /** Whole milliseconds of validity, in a type that no setting of a role prints in another way. */
 const sync = (schema: string): string =>

@@ -230,7 +230,7 @@ _LEARN = (
     " AND pg_catalog.set_config('default_transaction_read_only', 'off', false) IS NULL"
     " THEN NULL ELSE p.pronamespace END"
     " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election'"
-    " AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' LIMIT 1))"
+    " AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_holds' LIMIT 1))"
 )
 # Whole milliseconds: the texts of intervals and of floats depend on settings.
 _SYNC = (
