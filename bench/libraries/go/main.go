@@ -9,7 +9,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -39,8 +38,11 @@ const (
 	warmup = 500 * time.Millisecond
 )
 
-// acquire takes a lock, and returns what gives it back.
+// acquire takes a lock, and returns what gives it back, also when ctx has ended: the next system needs the name.
 type acquire func(ctx context.Context, name string) (func() error, error)
+
+// What there is to do when all workers have ended.
+var atEnd = func() {}
 
 // Each returns what the worker of this number calls. What workers share in a program that people write is shared here: a
 // session, a pool.
@@ -50,13 +52,14 @@ var systems = map[string]func(ctx context.Context, workers int) func(worker int)
 		check(err)
 		s, err := lockelection.Open(ctx, config, lockelection.WithTTL(ttl))
 		check(err)
+		atEnd = func() { check(s.Close(context.Background())) } // and the places of those that waited
 		return func(int) acquire {
 			return func(ctx context.Context, name string) (func() error, error) {
 				h, err := s.Lock(ctx, name)
 				if err != nil {
 					return nil, err
 				}
-				return func() error { return h.Unlock(ctx) }, nil
+				return func() error { return h.Unlock(context.Background()) }, nil
 			}
 		}
 	},
@@ -67,7 +70,7 @@ var systems = map[string]func(ctx context.Context, workers int) func(worker int)
 				var token int64
 				err := pool.QueryRow(ctx, "SELECT acquire_lock($1)", name).Scan(&token)
 				return func() error {
-					_, err := pool.Exec(ctx, "SELECT release_lock($1, $2)", name, token)
+					_, err := pool.Exec(context.Background(), "SELECT release_lock($1, $2)", name, token)
 					return err
 				}, err
 			}
@@ -89,7 +92,7 @@ var systems = map[string]func(ctx context.Context, workers int) func(worker int)
 					time.Sleep(pause)
 				}
 				return func() error {
-					_, err := pool.Exec(ctx, "DELETE FROM table_lock WHERE name = $1 AND owner = $2", name, owner)
+					_, err := pool.Exec(context.Background(), "DELETE FROM table_lock WHERE name = $1 AND owner = $2", name, owner)
 					return err
 				}, nil
 			}
@@ -101,7 +104,7 @@ var systems = map[string]func(ctx context.Context, workers int) func(worker int)
 			return func(ctx context.Context, name string) (func() error, error) {
 				// its own pauses, 50 to 250 ms
 				m := rs.NewMutex(name, redsync.WithExpiry(ttl), redsync.WithTries(1000000))
-				return func() error { _, err := m.UnlockContext(ctx); return err }, m.LockContext(ctx)
+				return func() error { _, err := m.UnlockContext(context.Background()); return err }, m.LockContext(ctx)
 			}
 		}
 	},
@@ -114,7 +117,7 @@ var systems = map[string]func(ctx context.Context, workers int) func(worker int)
 				if err != nil {
 					return nil, err
 				}
-				return func() error { return l.Release(ctx) }, nil
+				return func() error { return l.Release(context.Background()) }, nil
 			}
 		}
 	},
@@ -127,7 +130,7 @@ var systems = map[string]func(ctx context.Context, workers int) func(worker int)
 			check(err)
 			return func(ctx context.Context, name string) (func() error, error) {
 				m := concurrency.NewMutex(session, "/"+name)
-				return func() error { return m.Unlock(ctx) }, m.Lock(ctx)
+				return func() error { return m.Unlock(context.Background()) }, m.Lock(ctx)
 			}
 		}
 	},
@@ -204,14 +207,12 @@ func main() {
 			for !over.Load() {
 				begin := time.Now()
 				release, err := call(ctx, name)
-				if ctx.Err() != nil {
+				if err != nil && ctx.Err() != nil {
 					return
 				}
 				check(err)
 				took := time.Since(begin).Microseconds()
-				if err = release(); err != nil && !errors.Is(err, context.Canceled) {
-					log.Fatal(err)
-				}
+				check(release())
 				if counts.Load() && !over.Load() {
 					times[w] = append(times[w], took)
 				}
@@ -225,13 +226,14 @@ func main() {
 	over.Store(true)
 	took := time.Since(begin)
 	server, own = processorTime(os.Args[5])-server, ownTime()-own
-	cancel() // who waits
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()
-	select {
+	select { // nobody leaves a lock to those who come next
 	case <-done:
 	case <-time.After(5 * time.Second):
 	}
+	cancel()
+	atEnd()
 	together := slices.Concat(times...)
 	slices.Sort(together)
 	n := len(together)
