@@ -40,7 +40,7 @@ def start(tmp_path):
 
     def start(program, name):
         environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
-        command = [sys.executable, "-X", "dev", "-W", "error", "-c", program, name]
+        command = [sys.executable, "-u", "-X", "dev", "-W", "error", "-c", program, name]
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         started.append(subprocess.Popen(command, env=environment, cwd=tmp_path, text=True, **pipes))
         return started[-1]

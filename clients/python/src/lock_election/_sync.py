@@ -14,6 +14,7 @@ import queue
 import select
 import selectors
 import socket
+import sys
 import threading
 import time
 import weakref
@@ -388,6 +389,8 @@ class Session(SessionBase):
         """Runs the steps of a call in its thread. nested: in a handler of a signal it does not wait."""
         self._protocol.check_process()
         handler = self._mutex._is_owned()
+        if not handler and not nested and self._driver == threading.get_ident():
+            self._hand_over()  # what an interrupted call has left
         error: Optional[BaseException] = None
         try:
             while True:
@@ -474,6 +477,7 @@ class Session(SessionBase):
                 self._protocol.crashed(error)
             else:  # such as KeyboardInterrupt
                 self._protocol.broken(errors.Unavailable(f"the call was interrupted: {error!r}"))
+                self._job.close()  # type: ignore[union-attr]  # the interrupt may have come behind its step
                 raise
         self._job, self._driver = None, 0
         self._arm()
@@ -535,6 +539,8 @@ class Session(SessionBase):
                 if self._job is None:
                     self._job = protocol.next_job()
                     self._disarm()
+                if self._driver and not self._is_driven():
+                    self._driver = 0
                 mine = self._job is not None and not self._driver
                 if self._job is None:
                     self._arm()
@@ -547,6 +553,13 @@ class Session(SessionBase):
                 with self._mutex:
                     self._notified()
         self._free()
+
+    def _is_driven(self) -> bool:
+        """Is the driver still in its call? An interrupt may have come before it could hand its job over."""
+        frame = sys._current_frames().get(self._driver)
+        while frame is not None and frame.f_code is not Session._run.__code__:
+            frame = frame.f_back
+        return frame is not None
 
     def _work(self) -> None:
         """Runs the job here."""
