@@ -66,25 +66,39 @@ computes_more(Node *node, void *context)
 	return expression_tree_walker(node, computes_more, context);
 }
 
-/* The expression of a FROM that has one function, of whose rows nothing more is computed; NULL: another one. */
+/* What a statement may have beside the call. */
+typedef enum Beside
+{
+	BESIDE_NOTHING,
+	BESIDE_FROM,    /* the call may stand in FROM: its rows are sent after the call */
+	BESIDE_COMPUTED /* ... and its rows may be computed with, which may fail after the call */
+} Beside;
+
+/* The expression of a FROM that has one function, and nothing more of its rows than is allowed; NULL: another one. */
 static Node *
-only_function(const FunctionScan *scan)
+only_function(const FunctionScan *scan, Beside beside)
 {
 	const RangeTblFunction *function;
+	const ListCell *cell;
 
 	if (scan->scan.plan.qual != NIL || scan->scan.plan.initPlan != NIL || scan->funcordinality ||
 		list_length(scan->functions) != 1 || computes_more((Node *) scan->scan.plan.targetlist, NULL))
 		return NULL;
+	foreach (cell, scan->scan.plan.targetlist)
+	{
+		if (beside != BESIDE_COMPUTED && !IsA(lfirst_node(TargetEntry, cell)->expr, Var))
+			return NULL;
+	}
 	function = linitial_node(RangeTblFunction, scan->functions);
 	return function->funcexpr;
 }
 
 /*
  * The expression of a plan that is one Result without input and computes nothing else;
- * or, in_from, of one function in FROM.  NULL: another plan.
+ * or of one function in FROM, where that is allowed.  NULL: another plan.
  */
 static Node *
-only_target(const PlannedStmt *stmt, bool in_from)
+only_target(const PlannedStmt *stmt, Beside beside)
 {
 	Plan *plan;
 
@@ -92,8 +106,8 @@ only_target(const PlannedStmt *stmt, bool in_from)
 		stmt->rowMarks != NIL)
 		return NULL;
 	plan = stmt->planTree;
-	if (in_from && IsA(plan, FunctionScan))
-		return only_function((const FunctionScan *) plan);
+	if (beside != BESIDE_NOTHING && IsA(plan, FunctionScan))
+		return only_function((const FunctionScan *) plan, beside);
 	if (!IsA(plan, Result) || plan->lefttree != NULL || plan->righttree != NULL || plan->qual != NIL ||
 		plan->initPlan != NIL || ((Result *) plan)->resconstantqual != NULL ||
 		list_length(plan->targetlist) != 1)
@@ -123,12 +137,11 @@ only_active_snapshot(Snapshot snapshot)
 }
 
 /*
- * Does the client's statement consist of this call alone?  Then nothing else of
- * the statement can run after it.  in_from: as SELECT * FROM call() too, whose rows
- * are sent after the call.
+ * Does the client's statement consist of this call alone, or with what is allowed beside
+ * it?  Then nothing else of the statement can run after it.
  */
 static bool
-call_is_bare(FunctionCallInfo fcinfo, bool in_from)
+call_is_bare(FunctionCallInfo fcinfo, Beside beside)
 {
 	QueryDesc *query;
 	Node *call = fcinfo->flinfo->fn_expr;
@@ -150,14 +163,26 @@ call_is_bare(FunctionCallInfo fcinfo, bool in_from)
 	/* a deferred trigger runs outside of any other executor */
 	if (DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0)) != 0)
 		return false;
-	return only_target(query->plannedstmt, in_from) == call;
+	return only_target(query->plannedstmt, beside) == call;
+}
+
+static bool
+is_alone(FunctionCallInfo fcinfo, Beside beside)
+{
+	return !IsInTransactionBlock(true) && !le_transaction_has_run && le_transaction_ends_here() &&
+		   call_is_bare(fcinfo, beside);
 }
 
 bool
 le_call_is_alone(FunctionCallInfo fcinfo)
 {
-	return !IsInTransactionBlock(true) && !le_transaction_has_run && le_transaction_ends_here() &&
-		   call_is_bare(fcinfo, true);
+	return is_alone(fcinfo, BESIDE_FROM);
+}
+
+bool
+le_call_is_computed_with(FunctionCallInfo fcinfo)
+{
+	return is_alone(fcinfo, BESIDE_COMPUTED);
 }
 
 bool
@@ -165,7 +190,7 @@ le_snapshot_give_up(FunctionCallInfo fcinfo)
 {
 	Snapshot snapshot;
 
-	if (IsolationUsesXactSnapshot() || !call_is_bare(fcinfo, false))
+	if (IsolationUsesXactSnapshot() || !call_is_bare(fcinfo, BESIDE_NOTHING))
 		return false;
 	InvalidateCatalogSnapshot();
 	snapshot = le_running_query->desc->snapshot;

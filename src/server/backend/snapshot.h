@@ -12,6 +12,11 @@
  * in a transaction block, in a pipeline, and in a process without a client.
  */
 extern bool le_call_is_alone(FunctionCallInfo fcinfo);
+/*
+ * The same, or its rows are computed with by PostgreSQL's own immutable functions.  They may fail after the
+ * call: for a call whose effects stay then.
+ */
+extern bool le_call_is_computed_with(FunctionCallInfo fcinfo);
 
 /*
  * Give up the statement's snapshot for a wait, if the call is bare and

@@ -28,6 +28,7 @@
 #include "backend/session_mailbox.h"
 #include "backend/session_request.h"
 #include "backend/session_sync.h"
+#include "backend/snapshot.h"
 #include "shared/channel.h"
 #include "shared/compat.h"
 #include "shared/releases.h"
@@ -455,7 +456,8 @@ may_be_mailed(FunctionCallInfo fcinfo, const Call *call)
 {
 	Size size = 0;
 
-	if (call->sync.nitems == 0 || le_release_waits() || !le_release_is_final(fcinfo))
+	if (call->sync.nitems == 0 || le_release_waits() || TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
+		!le_call_is_computed_with(fcinfo))
 		return false;
 	for (uint32 i = 0; i < call->sync.nitems; i++)
 	{
