@@ -314,7 +314,7 @@ extern const char *lc_schema(PGconn *db);
 #define LC_SCHEMA_SQL                                                                                        \
 	"SELECT quote_ident(n.nspname) FROM pg_namespace n WHERE n.oid = coalesce("                              \
 	"(SELECT extnamespace FROM pg_extension WHERE extname = 'lock_election'), "                              \
-	"(SELECT p.pronamespace FROM pg_proc p JOIN pg_namespace i ON i.nspname = '_lock_election' "             \
+	"(SELECT p.pronamespace FROM pg_catalog.pg_proc p JOIN pg_namespace i ON i.nspname = '_lock_election' "  \
 	"AND i.nspowner = p.proowner WHERE p.proname = 'lease_holds' LIMIT 1))"
 extern bool lc_take_schema(const PGresult *result);
 /* A text as a literal of SQL; to be freed. */
