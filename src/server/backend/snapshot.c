@@ -223,7 +223,7 @@ le_snapshot_take(void)
 static bool
 xact_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited)
 {
-	return waited || le_transaction_has_snapshot || !call_is_bare(fcinfo, false);
+	return waited || le_transaction_has_snapshot || !call_is_bare(fcinfo, BESIDE_NOTHING);
 }
 
 bool
