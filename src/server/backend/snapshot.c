@@ -66,6 +66,20 @@ computes_more(Node *node, void *context)
 	return expression_tree_walker(node, computes_more, context);
 }
 
+/* Is each of them a column as it is? */
+static bool
+are_columns(const List *targets)
+{
+	const ListCell *cell;
+
+	foreach (cell, targets)
+	{
+		if (!IsA(lfirst_node(TargetEntry, cell)->expr, Var))
+			return false;
+	}
+	return true;
+}
+
 /* What a statement may have beside the call. */
 typedef enum Beside
 {
@@ -79,16 +93,13 @@ static Node *
 only_function(const FunctionScan *scan, Beside beside)
 {
 	const RangeTblFunction *function;
-	const ListCell *cell;
+	List *targets = scan->scan.plan.targetlist;
 
 	if (scan->scan.plan.qual != NIL || scan->scan.plan.initPlan != NIL || scan->funcordinality ||
-		list_length(scan->functions) != 1 || computes_more((Node *) scan->scan.plan.targetlist, NULL))
+		list_length(scan->functions) != 1)
 		return NULL;
-	foreach (cell, scan->scan.plan.targetlist)
-	{
-		if (beside != BESIDE_COMPUTED && !IsA(lfirst_node(TargetEntry, cell)->expr, Var))
-			return NULL;
-	}
+	if (beside == BESIDE_COMPUTED ? computes_more((Node *) targets, NULL) : !are_columns(targets))
+		return NULL;
 	function = linitial_node(RangeTblFunction, scan->functions);
 	return function->funcexpr;
 }

@@ -186,26 +186,26 @@ check_right(Oid lease_sync, LeSyncAction action, bool several)
 					errdetail("lease_sync() does for a role what the role may have done by itself.")));
 }
 
-/* The number of an item's text; NULL is none. */
+/* A text of an item, by the input function of a number's type; NULL is none. */
+static Datum
+read_as(PGFunction type_in, const LeText *text, const char *what)
+{
+	if (text->data == NULL)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be null", what)));
+	return DirectFunctionCall1(type_in, CStringGetDatum(pnstrdup(text->data, text->len)));
+}
+
 static int64
 read_number(const LeText *text, const char *what)
 {
-	char *copy;
-
-	if (text->data == NULL)
-		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be null", what)));
-	copy = pnstrdup(text->data, text->len);
-	return DatumGetInt64(DirectFunctionCall1(int8in, CStringGetDatum(copy)));
+	return DatumGetInt64(read_as(int8in, text, what));
 }
 
 /* The number that the client has given an item. */
 static int32
 read_item_number(const LeText *text)
 {
-	if (text->data == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("number of an item must not be null")));
-	return DatumGetInt32(DirectFunctionCall1(int4in, CStringGetDatum(pnstrdup(text->data, text->len))));
+	return DatumGetInt32(read_as(int4in, text, "number of an item"));
 }
 
 /* What cannot be a token becomes one that holds nothing. */
