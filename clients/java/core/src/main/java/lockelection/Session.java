@@ -618,6 +618,8 @@ final class Session {
 	private boolean useFor(long now) throws SQLException {
 		Lease first = lease;
 		for (Lease l : leases.values()) {
+			if (l == first)
+				continue;
 			// releases go first, whatever lease they are of: others may wait for them
 			int order = Long.compare(due(l), due(first));
 			if (order == 0)
