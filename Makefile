@@ -140,9 +140,12 @@ bad-night:
 test-clients:
 	@clients/test.sh
 
-# the portable edition, of its parts
+# The portable edition, of its parts; Go embeds what is in the module's own folder alone.
 portable:
-	@sql/portable/assemble >build/portable.sql && mv build/portable.sql sql/portable/lock_election.sql
+	@mkdir -p build
+	@sql/portable/assemble >build/portable.sql
+	@cp build/portable.sql clients/go/lock_election.sql
+	@mv build/portable.sql sql/portable/lock_election.sql
 
 clients:
 	@clients/build.sh

@@ -3,9 +3,14 @@
 --
 --     psql -1 -f lock_election.sql          as a role with CREATE on the database, not as the application's
 --
--- The functions go to the schema that is first in search_path and that the role may create in; choose another one with
--- PGOPTIONS='-c search_path=locks'.  Run again, the file does nothing, or upgrades an older version; it refuses a newer
--- one.  It is one transaction, as migration tools make it, and uses nothing but this:
+-- The functions go to the schema that the setting _lock_election.schema names, which is made if it is missing, and that
+-- everybody may use, or the role of _lock_election.grant alone:
+--
+--     PGOPTIONS='-c _lock_election.schema=locks' psql -1 -f lock_election.sql
+--
+-- Without the setting they go to the first schema of search_path.  Run again, the file does nothing, or upgrades an older
+-- version, which stays in its schema; it refuses a newer one.  It is one transaction, as migration tools make it, and uses
+-- nothing but this:
 --
 --     PostgreSQL 13 or newer, up to 19, PL/pgSQL, sequences, an UNLOGGED table that a crash and a promotion empty, transaction-level
 --     advisory locks, row locks with SKIP LOCKED, ON CONFLICT, NOTIFY.
@@ -35,25 +40,41 @@
 
 -- --- install: checks the server, the role and what is installed already -----------------------------------------------
 
+-- The version of this file, for the transaction that it runs in.
 DO $$
 BEGIN
-	PERFORM pg_catalog.set_config('_lock_election.installing', 'yes', true);
+	PERFORM pg_catalog.set_config('_lock_election.installing', '1', true);
 END $$;
 
 DO $$
 DECLARE
-	here pg_catalog.text := pg_catalog.current_schema();
+	version pg_catalog.int4 := NULLIF(pg_catalog.current_setting('_lock_election.installing', true), '');
+	wanted pg_catalog.name := NULLIF(pg_catalog.current_setting('_lock_election.schema', true), '');
+	grantee pg_catalog.name := NULLIF(pg_catalog.current_setting('_lock_election.grant', true), '');
+	here pg_catalog.text := COALESCE(wanted::pg_catalog.text, pg_catalog.current_schema());
 	found pg_catalog.int4;
 	place pg_catalog.text;
 	foreign_owner pg_catalog.text;
 BEGIN
 	-- 1. the server and the transaction
-	IF NOT COALESCE(pg_catalog.current_setting('_lock_election.installing', true) OPERATOR(pg_catalog.=) 'yes', false) THEN
+	IF version IS NULL THEN
 		RAISE EXCEPTION 'this file has to run in one transaction' USING ERRCODE = '25P01', HINT = 'Type: psql -1 -f lock_election.sql';
 	END IF;
 	IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) 130000
 		OR pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.>) 199999 THEN
 		RAISE EXCEPTION 'lock_election needs PostgreSQL 13 or newer, up to 19, and this is %', pg_catalog.current_setting('server_version') USING ERRCODE = '0A000';
+	END IF;
+	IF pg_catalog.pg_is_in_recovery() THEN
+		RAISE EXCEPTION 'this server is a standby, where nothing can be installed' USING ERRCODE = '25006',
+			HINT = 'Connect to the primary.';
+	END IF;
+	IF pg_catalog.current_setting('transaction_read_only')::pg_catalog.bool THEN
+		RAISE EXCEPTION 'transactions are read-only here, and nothing can be installed' USING ERRCODE = '25006',
+			HINT = 'Type: PGOPTIONS=''-c default_transaction_read_only=off'', if the server allows writing at all.';
+	END IF;
+	IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed' THEN
+		RAISE EXCEPTION 'this file has to run in READ COMMITTED' USING ERRCODE = '0A000',
+			HINT = 'Two installations at once might not see each other otherwise.';
 	END IF;
 	PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lock_election install', 4801));
 
@@ -73,21 +94,33 @@ BEGIN
 	-- 3. an older, the same, or a newer version; it stays in its schema
 	IF pg_catalog.to_regclass('_lock_election.edition') IS NOT NULL THEN
 		EXECUTE 'SELECT version FROM _lock_election.edition' INTO found;
-		IF found OPERATOR(pg_catalog.>) 1 THEN
-			RAISE EXCEPTION 'version % of the portable edition is installed, and this file is of version 1', found USING ERRCODE = '55000';
+		IF found OPERATOR(pg_catalog.>) version THEN
+			RAISE EXCEPTION 'version % of the portable edition is installed, and this is version %', found, version USING ERRCODE = '0A000',
+				HINT = 'Take the file of the newer release: it serves older clients, too.';
 		END IF;
 		SELECT n.nspname INTO place FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
 			WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' AND pg_catalog.pg_get_userbyid(p.proowner) OPERATOR(pg_catalog.=) current_user LIMIT 1;
 		here := COALESCE(place, here);
 	END IF;
+	IF (pg_catalog.to_regnamespace('lock_election') IS NULL OR pg_catalog.to_regnamespace('_lock_election') IS NULL
+			OR wanted IS NOT NULL AND place IS NULL AND pg_catalog.to_regnamespace(pg_catalog.quote_ident(wanted)) IS NULL)
+		AND NOT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE') THEN
+		RAISE EXCEPTION 'role "%" may not create schemas in database "%"', current_user, pg_catalog.current_database() USING ERRCODE = '42501',
+			HINT = pg_catalog.format('Run this file as the owner of the database, or as its owner type: GRANT CREATE ON DATABASE %I TO %I', pg_catalog.current_database(), current_user);
+	END IF;
 	IF here IS NULL OR here OPERATOR(pg_catalog.=) ANY ('{lock_election,_lock_election}'::pg_catalog.text[]) OR pg_catalog.starts_with(here, 'pg_') THEN
-		RAISE EXCEPTION 'there is no schema for the functions of lock_election' USING ERRCODE = '3F000',
-			HINT = pg_catalog.format('Name one that role %I may create in: PGOPTIONS=''-c search_path=locks''', current_user);
+		RAISE EXCEPTION 'there is no schema for the functions of lock_election' USING ERRCODE = '22023',
+			HINT = 'Name one, which is made if it is missing: lockctl install --schema locks, or PGOPTIONS=''-c _lock_election.schema=locks''';
+	END IF;
+	IF wanted IS NOT NULL AND place IS NULL AND pg_catalog.to_regnamespace(pg_catalog.quote_ident(wanted)) IS NULL THEN
+		EXECUTE pg_catalog.format('CREATE SCHEMA %I', wanted);
+		IF grantee IS NULL THEN EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO PUBLIC', wanted); END IF;
 	END IF;
 	IF NOT pg_catalog.has_schema_privilege(here, 'CREATE') THEN
 		RAISE EXCEPTION 'role "%" may not create functions in schema "%"', current_user, here USING ERRCODE = '42501',
-			HINT = 'Create a schema of its own and name it: PGOPTIONS=''-c search_path=locks''';
+			HINT = 'Name another one, which is made if it is missing: lockctl install --schema locks, or PGOPTIONS=''-c _lock_election.schema=locks''';
 	END IF;
+	IF grantee IS NOT NULL THEN EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO %I', here, grantee); END IF;
 
 	-- 4. the schemas of views and tables; the check of 2. has found nobody else's
 	IF pg_catalog.to_regnamespace('lock_election') IS NULL THEN CREATE SCHEMA lock_election; END IF;
@@ -108,7 +141,9 @@ GRANT USAGE ON SCHEMA lock_election TO PUBLIC;
 -- has told it, else 0.
 
 CREATE TABLE IF NOT EXISTS _lock_election.edition (version pg_catalog.int4 NOT NULL);
-INSERT INTO _lock_election.edition SELECT 1 WHERE NOT EXISTS (SELECT FROM _lock_election.edition);
+INSERT INTO _lock_election.edition SELECT 0 WHERE NOT EXISTS (SELECT FROM _lock_election.edition);
+UPDATE _lock_election.edition SET version = pg_catalog.current_setting('_lock_election.installing')::pg_catalog.int4
+	WHERE version OPERATOR(pg_catalog.<) pg_catalog.current_setting('_lock_election.installing')::pg_catalog.int4;
 
 CREATE SEQUENCE IF NOT EXISTS _lock_election.token AS pg_catalog.int8;
 
@@ -194,8 +229,6 @@ CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	client pg_catalog.inet,
 	PRIMARY KEY (kind, name, slot)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX IF NOT EXISTS hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL;
-CREATE INDEX IF NOT EXISTS hold_evicted ON _lock_election.hold (lease) WHERE evicted;
 
 -- Queue places, in the order of their tokens.  One without a named lease has a lease of its own, so that whoever keeps it
 -- alive writes that lease's row, and is in nobody's way who grants the place.  ttl: of the hold that it becomes, where that
@@ -221,7 +254,6 @@ CREATE TABLE IF NOT EXISTS _lock_election.place (
 	client pg_catalog.inet,
 	PRIMARY KEY (kind, name, token)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX IF NOT EXISTS place_lease ON _lock_election.place (lease);
 
 -- Ends of holds and places of named leases that their clients have not asked for; some of the newest are kept.
 CREATE TABLE IF NOT EXISTS _lock_election.loss (
@@ -244,7 +276,6 @@ CREATE TABLE IF NOT EXISTS _lock_election.history (
 	election pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
 	PRIMARY KEY (election, change)
 );
-CREATE INDEX IF NOT EXISTS history_age ON _lock_election.history (changed_at);
 
 -- What a transaction has fenced: seen by that transaction alone, and left behind when it has ended.
 CREATE TABLE IF NOT EXISTS _lock_election.fence (
@@ -254,7 +285,6 @@ CREATE TABLE IF NOT EXISTS _lock_election.fence (
 	pid pg_catalog.int4 NOT NULL,
 	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL
 );
-CREATE INDEX IF NOT EXISTS fence_transaction ON _lock_election.fence (transaction);
 
 -- The keys of compare_and_set().
 CREATE TABLE IF NOT EXISTS _lock_election.versioned (
@@ -263,6 +293,16 @@ CREATE TABLE IF NOT EXISTS _lock_election.versioned (
 	key pg_catalog.text COLLATE pg_catalog."C" PRIMARY KEY,
 	value pg_catalog.text
 ) WITH (fillfactor = 50);
+
+-- CREATE INDEX IF NOT EXISTS would wait for all who write, and stop those behind it, though there is nothing to do.
+DO $$
+BEGIN
+	IF pg_catalog.to_regclass('_lock_election.hold_lease') IS NULL THEN CREATE INDEX hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL; END IF;
+	IF pg_catalog.to_regclass('_lock_election.hold_evicted') IS NULL THEN CREATE INDEX hold_evicted ON _lock_election.hold (lease) WHERE evicted; END IF;
+	IF pg_catalog.to_regclass('_lock_election.place_lease') IS NULL THEN CREATE INDEX place_lease ON _lock_election.place (lease); END IF;
+	IF pg_catalog.to_regclass('_lock_election.history_age') IS NULL THEN CREATE INDEX history_age ON _lock_election.history (changed_at); END IF;
+	IF pg_catalog.to_regclass('_lock_election.fence_transaction') IS NULL THEN CREATE INDEX fence_transaction ON _lock_election.fence (transaction); END IF;
+END $$;
 
 -- --- base: small helpers ------------------------------------------------------------------------------------------------
 --
@@ -3069,4 +3109,4 @@ COMMENT ON COLUMN lock_election.leases.locks IS
 COMMENT ON COLUMN lock_election.leases.waiting IS
 'How many queue places and waits hang on it.';
 COMMENT ON SCHEMA lock_election IS 'Views of lock_election, and what operators call.';
-COMMENT ON SCHEMA _lock_election IS 'Tables and functions of the portable edition of lock_election, for its own functions alone.';
+COMMENT ON SCHEMA _lock_election IS 'The portable edition of lock_election, version 1: tables and functions for its own functions alone.';

@@ -49,7 +49,7 @@ sub in_time
 
 subtest 'installation' => sub {
 	one($node, 'REVOKE CREATE ON SCHEMA public FROM PUBLIC', 'twice'); # as from PostgreSQL 15 on
-	like(install('twice', '-1'), qr/may not create functions in schema "public".*Create a schema of its own/s, 'a role with CREATE on the database alone may not create in public: the file says so');
+	like(install('twice', '-1'), qr/may not create functions in schema "public".*Name another one/s, 'a role with CREATE on the database alone may not create in public: the file says so');
 	one($node, 'CREATE SCHEMA locks AUTHORIZATION installer; GRANT USAGE ON SCHEMA locks TO PUBLIC', $db);
 	like(install($db), qr/has to run in one transaction/, 'without a transaction it does nothing');
 	is(install($db, '-1'), '', 'installed by the owner of the database');

@@ -3,9 +3,14 @@
 --
 --     psql -1 -f lock_election.sql          as a role with CREATE on the database, not as the application's
 --
--- The functions go to the schema that is first in search_path and that the role may create in; choose another one with
--- PGOPTIONS='-c search_path=locks'.  Run again, the file does nothing, or upgrades an older version; it refuses a newer
--- one.  It is one transaction, as migration tools make it, and uses nothing but this:
+-- The functions go to the schema that the setting _lock_election.schema names, which is made if it is missing, and that
+-- everybody may use, or the role of _lock_election.grant alone:
+--
+--     PGOPTIONS='-c _lock_election.schema=locks' psql -1 -f lock_election.sql
+--
+-- Without the setting they go to the first schema of search_path.  Run again, the file does nothing, or upgrades an older
+-- version, which stays in its schema; it refuses a newer one.  It is one transaction, as migration tools make it, and uses
+-- nothing but this:
 --
 --     PostgreSQL 13 or newer, up to 19, PL/pgSQL, sequences, an UNLOGGED table that a crash and a promotion empty, transaction-level
 --     advisory locks, row locks with SKIP LOCKED, ON CONFLICT, NOTIFY.
@@ -35,25 +40,41 @@
 
 -- --- install: checks the server, the role and what is installed already -----------------------------------------------
 
+-- The version of this file, for the transaction that it runs in.
 DO $$
 BEGIN
-	PERFORM pg_catalog.set_config('_lock_election.installing', 'yes', true);
+	PERFORM pg_catalog.set_config('_lock_election.installing', '1', true);
 END $$;
 
 DO $$
 DECLARE
-	here pg_catalog.text := pg_catalog.current_schema();
+	version pg_catalog.int4 := NULLIF(pg_catalog.current_setting('_lock_election.installing', true), '');
+	wanted pg_catalog.name := NULLIF(pg_catalog.current_setting('_lock_election.schema', true), '');
+	grantee pg_catalog.name := NULLIF(pg_catalog.current_setting('_lock_election.grant', true), '');
+	here pg_catalog.text := COALESCE(wanted::pg_catalog.text, pg_catalog.current_schema());
 	found pg_catalog.int4;
 	place pg_catalog.text;
 	foreign_owner pg_catalog.text;
 BEGIN
 	-- 1. the server and the transaction
-	IF NOT COALESCE(pg_catalog.current_setting('_lock_election.installing', true) OPERATOR(pg_catalog.=) 'yes', false) THEN
+	IF version IS NULL THEN
 		RAISE EXCEPTION 'this file has to run in one transaction' USING ERRCODE = '25P01', HINT = 'Type: psql -1 -f lock_election.sql';
 	END IF;
 	IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) 130000
 		OR pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.>) 199999 THEN
 		RAISE EXCEPTION 'lock_election needs PostgreSQL 13 or newer, up to 19, and this is %', pg_catalog.current_setting('server_version') USING ERRCODE = '0A000';
+	END IF;
+	IF pg_catalog.pg_is_in_recovery() THEN
+		RAISE EXCEPTION 'this server is a standby, where nothing can be installed' USING ERRCODE = '25006',
+			HINT = 'Connect to the primary.';
+	END IF;
+	IF pg_catalog.current_setting('transaction_read_only')::pg_catalog.bool THEN
+		RAISE EXCEPTION 'transactions are read-only here, and nothing can be installed' USING ERRCODE = '25006',
+			HINT = 'Type: PGOPTIONS=''-c default_transaction_read_only=off'', if the server allows writing at all.';
+	END IF;
+	IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed' THEN
+		RAISE EXCEPTION 'this file has to run in READ COMMITTED' USING ERRCODE = '0A000',
+			HINT = 'Two installations at once might not see each other otherwise.';
 	END IF;
 	PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lock_election install', 4801));
 
@@ -73,21 +94,33 @@ BEGIN
 	-- 3. an older, the same, or a newer version; it stays in its schema
 	IF pg_catalog.to_regclass('_lock_election.edition') IS NOT NULL THEN
 		EXECUTE 'SELECT version FROM _lock_election.edition' INTO found;
-		IF found OPERATOR(pg_catalog.>) 1 THEN
-			RAISE EXCEPTION 'version % of the portable edition is installed, and this file is of version 1', found USING ERRCODE = '55000';
+		IF found OPERATOR(pg_catalog.>) version THEN
+			RAISE EXCEPTION 'version % of the portable edition is installed, and this is version %', found, version USING ERRCODE = '0A000',
+				HINT = 'Take the file of the newer release: it serves older clients, too.';
 		END IF;
 		SELECT n.nspname INTO place FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
 			WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' AND pg_catalog.pg_get_userbyid(p.proowner) OPERATOR(pg_catalog.=) current_user LIMIT 1;
 		here := COALESCE(place, here);
 	END IF;
+	IF (pg_catalog.to_regnamespace('lock_election') IS NULL OR pg_catalog.to_regnamespace('_lock_election') IS NULL
+			OR wanted IS NOT NULL AND place IS NULL AND pg_catalog.to_regnamespace(pg_catalog.quote_ident(wanted)) IS NULL)
+		AND NOT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE') THEN
+		RAISE EXCEPTION 'role "%" may not create schemas in database "%"', current_user, pg_catalog.current_database() USING ERRCODE = '42501',
+			HINT = pg_catalog.format('Run this file as the owner of the database, or as its owner type: GRANT CREATE ON DATABASE %I TO %I', pg_catalog.current_database(), current_user);
+	END IF;
 	IF here IS NULL OR here OPERATOR(pg_catalog.=) ANY ('{lock_election,_lock_election}'::pg_catalog.text[]) OR pg_catalog.starts_with(here, 'pg_') THEN
-		RAISE EXCEPTION 'there is no schema for the functions of lock_election' USING ERRCODE = '3F000',
-			HINT = pg_catalog.format('Name one that role %I may create in: PGOPTIONS=''-c search_path=locks''', current_user);
+		RAISE EXCEPTION 'there is no schema for the functions of lock_election' USING ERRCODE = '22023',
+			HINT = 'Name one, which is made if it is missing: lockctl install --schema locks, or PGOPTIONS=''-c _lock_election.schema=locks''';
+	END IF;
+	IF wanted IS NOT NULL AND place IS NULL AND pg_catalog.to_regnamespace(pg_catalog.quote_ident(wanted)) IS NULL THEN
+		EXECUTE pg_catalog.format('CREATE SCHEMA %I', wanted);
+		IF grantee IS NULL THEN EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO PUBLIC', wanted); END IF;
 	END IF;
 	IF NOT pg_catalog.has_schema_privilege(here, 'CREATE') THEN
 		RAISE EXCEPTION 'role "%" may not create functions in schema "%"', current_user, here USING ERRCODE = '42501',
-			HINT = 'Create a schema of its own and name it: PGOPTIONS=''-c search_path=locks''';
+			HINT = 'Name another one, which is made if it is missing: lockctl install --schema locks, or PGOPTIONS=''-c _lock_election.schema=locks''';
 	END IF;
+	IF grantee IS NOT NULL THEN EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO %I', here, grantee); END IF;
 
 	-- 4. the schemas of views and tables; the check of 2. has found nobody else's
 	IF pg_catalog.to_regnamespace('lock_election') IS NULL THEN CREATE SCHEMA lock_election; END IF;

@@ -6,7 +6,9 @@
 -- has told it, else 0.
 
 CREATE TABLE IF NOT EXISTS _lock_election.edition (version pg_catalog.int4 NOT NULL);
-INSERT INTO _lock_election.edition SELECT 1 WHERE NOT EXISTS (SELECT FROM _lock_election.edition);
+INSERT INTO _lock_election.edition SELECT 0 WHERE NOT EXISTS (SELECT FROM _lock_election.edition);
+UPDATE _lock_election.edition SET version = pg_catalog.current_setting('_lock_election.installing')::pg_catalog.int4
+	WHERE version OPERATOR(pg_catalog.<) pg_catalog.current_setting('_lock_election.installing')::pg_catalog.int4;
 
 CREATE SEQUENCE IF NOT EXISTS _lock_election.token AS pg_catalog.int8;
 
@@ -92,8 +94,6 @@ CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	client pg_catalog.inet,
 	PRIMARY KEY (kind, name, slot)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX IF NOT EXISTS hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL;
-CREATE INDEX IF NOT EXISTS hold_evicted ON _lock_election.hold (lease) WHERE evicted;
 
 -- Queue places, in the order of their tokens.  One without a named lease has a lease of its own, so that whoever keeps it
 -- alive writes that lease's row, and is in nobody's way who grants the place.  ttl: of the hold that it becomes, where that
@@ -119,7 +119,6 @@ CREATE TABLE IF NOT EXISTS _lock_election.place (
 	client pg_catalog.inet,
 	PRIMARY KEY (kind, name, token)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX IF NOT EXISTS place_lease ON _lock_election.place (lease);
 
 -- Ends of holds and places of named leases that their clients have not asked for; some of the newest are kept.
 CREATE TABLE IF NOT EXISTS _lock_election.loss (
@@ -142,7 +141,6 @@ CREATE TABLE IF NOT EXISTS _lock_election.history (
 	election pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
 	PRIMARY KEY (election, change)
 );
-CREATE INDEX IF NOT EXISTS history_age ON _lock_election.history (changed_at);
 
 -- What a transaction has fenced: seen by that transaction alone, and left behind when it has ended.
 CREATE TABLE IF NOT EXISTS _lock_election.fence (
@@ -152,7 +150,6 @@ CREATE TABLE IF NOT EXISTS _lock_election.fence (
 	pid pg_catalog.int4 NOT NULL,
 	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL
 );
-CREATE INDEX IF NOT EXISTS fence_transaction ON _lock_election.fence (transaction);
 
 -- The keys of compare_and_set().
 CREATE TABLE IF NOT EXISTS _lock_election.versioned (
@@ -161,3 +158,13 @@ CREATE TABLE IF NOT EXISTS _lock_election.versioned (
 	key pg_catalog.text COLLATE pg_catalog."C" PRIMARY KEY,
 	value pg_catalog.text
 ) WITH (fillfactor = 50);
+
+-- CREATE INDEX IF NOT EXISTS would wait for all who write, and stop those behind it, though there is nothing to do.
+DO $$
+BEGIN
+	IF pg_catalog.to_regclass('_lock_election.hold_lease') IS NULL THEN CREATE INDEX hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL; END IF;
+	IF pg_catalog.to_regclass('_lock_election.hold_evicted') IS NULL THEN CREATE INDEX hold_evicted ON _lock_election.hold (lease) WHERE evicted; END IF;
+	IF pg_catalog.to_regclass('_lock_election.place_lease') IS NULL THEN CREATE INDEX place_lease ON _lock_election.place (lease); END IF;
+	IF pg_catalog.to_regclass('_lock_election.history_age') IS NULL THEN CREATE INDEX history_age ON _lock_election.history (changed_at); END IF;
+	IF pg_catalog.to_regclass('_lock_election.fence_transaction') IS NULL THEN CREATE INDEX fence_transaction ON _lock_election.fence (transaction); END IF;
+END $$;

@@ -1,0 +1,3112 @@
+-- lock_election, the portable edition: the locks of the extension lock_election in plain SQL and PL/pgSQL, for servers
+-- where no C extension may be installed.
+--
+--     psql -1 -f lock_election.sql          as a role with CREATE on the database, not as the application's
+--
+-- The functions go to the schema that the setting _lock_election.schema names, which is made if it is missing, and that
+-- everybody may use, or the role of _lock_election.grant alone:
+--
+--     PGOPTIONS='-c _lock_election.schema=locks' psql -1 -f lock_election.sql
+--
+-- Without the setting they go to the first schema of search_path.  Run again, the file does nothing, or upgrades an older
+-- version, which stays in its schema; it refuses a newer one.  It is one transaction, as migration tools make it, and uses
+-- nothing but this:
+--
+--     PostgreSQL 13 or newer, up to 19, PL/pgSQL, sequences, an UNLOGGED table that a crash and a promotion empty, transaction-level
+--     advisory locks, row locks with SKIP LOCKED, ON CONFLICT, NOTIFY.
+--
+-- No superuser, extension, setting, background worker or cron job is needed.  docs/reference/editions.md says what
+-- differs from the C edition; docs/how-to/managed.md how to install it on managed services.
+--
+-- The parts of this file, which sql/portable/assemble puts together:
+--
+--     install    checks the server, the role and what is installed already
+--     tables     what is stored
+--     base       small helpers: whose call, whose rights, errors, arguments
+--     lives      crashes and promotions: leases begin anew once, tokens go on above all earlier ones
+--     sections   the critical section of a name
+--     ends       how holds, places and leases end
+--     queue      how a place is granted
+--     requests   acquire and enqueue
+--     locks      the functions of locks, permits and places
+--     leases     the functions of leases
+--     sync       lease_sync(), for client libraries
+--     elections  the functions of elections
+--     fences     fences, versions, advisory locks
+--     operators  evict, force, limits, reap
+--     views      views and health()
+--     rights     who may call what
+--     comments   those of the C edition, made from its script
+
+-- --- install: checks the server, the role and what is installed already -----------------------------------------------
+
+-- The version of this file, for the transaction that it runs in.
+DO $$
+BEGIN
+	PERFORM pg_catalog.set_config('_lock_election.installing', '1', true);
+END $$;
+
+DO $$
+DECLARE
+	version pg_catalog.int4 := NULLIF(pg_catalog.current_setting('_lock_election.installing', true), '');
+	wanted pg_catalog.name := NULLIF(pg_catalog.current_setting('_lock_election.schema', true), '');
+	grantee pg_catalog.name := NULLIF(pg_catalog.current_setting('_lock_election.grant', true), '');
+	here pg_catalog.text := COALESCE(wanted::pg_catalog.text, pg_catalog.current_schema());
+	found pg_catalog.int4;
+	place pg_catalog.text;
+	foreign_owner pg_catalog.text;
+BEGIN
+	-- 1. the server and the transaction
+	IF version IS NULL THEN
+		RAISE EXCEPTION 'this file has to run in one transaction' USING ERRCODE = '25P01', HINT = 'Type: psql -1 -f lock_election.sql';
+	END IF;
+	IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) 130000
+		OR pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.>) 199999 THEN
+		RAISE EXCEPTION 'lock_election needs PostgreSQL 13 or newer, up to 19, and this is %', pg_catalog.current_setting('server_version') USING ERRCODE = '0A000';
+	END IF;
+	IF pg_catalog.pg_is_in_recovery() THEN
+		RAISE EXCEPTION 'this server is a standby, where nothing can be installed' USING ERRCODE = '25006',
+			HINT = 'Connect to the primary.';
+	END IF;
+	IF pg_catalog.current_setting('transaction_read_only')::pg_catalog.bool THEN
+		RAISE EXCEPTION 'transactions are read-only here, and nothing can be installed' USING ERRCODE = '25006',
+			HINT = 'Type: PGOPTIONS=''-c default_transaction_read_only=off'', if the server allows writing at all.';
+	END IF;
+	IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed' THEN
+		RAISE EXCEPTION 'this file has to run in READ COMMITTED' USING ERRCODE = '0A000',
+			HINT = 'Two installations at once might not see each other otherwise.';
+	END IF;
+	PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lock_election install', 4801));
+
+	-- 2. the C edition, or somebody else's schemas
+	IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'lock_election') THEN
+		RAISE EXCEPTION 'the extension lock_election is installed in this database' USING ERRCODE = '42710',
+			HINT = 'The portable edition is for databases without it.';
+	END IF;
+	SELECT pg_catalog.pg_get_userbyid(nspowner) INTO foreign_owner FROM pg_catalog.pg_namespace
+		WHERE nspname OPERATOR(pg_catalog.=) ANY ('{lock_election,_lock_election}'::pg_catalog.name[])
+			AND pg_catalog.pg_get_userbyid(nspowner) OPERATOR(pg_catalog.<>) current_user LIMIT 1;
+	IF foreign_owner IS NOT NULL THEN
+		RAISE EXCEPTION 'schema lock_election belongs to role "%"', foreign_owner USING ERRCODE = '42501',
+			HINT = 'Run this file as that role.';
+	END IF;
+
+	-- 3. an older, the same, or a newer version; it stays in its schema
+	IF pg_catalog.to_regclass('_lock_election.edition') IS NOT NULL THEN
+		EXECUTE 'SELECT version FROM _lock_election.edition' INTO found;
+		IF found OPERATOR(pg_catalog.>) version THEN
+			RAISE EXCEPTION 'version % of the portable edition is installed, and this is version %', found, version USING ERRCODE = '0A000',
+				HINT = 'Take the file of the newer release: it serves older clients, too.';
+		END IF;
+		SELECT n.nspname INTO place FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
+			WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' AND pg_catalog.pg_get_userbyid(p.proowner) OPERATOR(pg_catalog.=) current_user LIMIT 1;
+		here := COALESCE(place, here);
+	END IF;
+	IF (pg_catalog.to_regnamespace('lock_election') IS NULL OR pg_catalog.to_regnamespace('_lock_election') IS NULL
+			OR wanted IS NOT NULL AND place IS NULL AND pg_catalog.to_regnamespace(pg_catalog.quote_ident(wanted)) IS NULL)
+		AND NOT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE') THEN
+		RAISE EXCEPTION 'role "%" may not create schemas in database "%"', current_user, pg_catalog.current_database() USING ERRCODE = '42501',
+			HINT = pg_catalog.format('Run this file as the owner of the database, or as its owner type: GRANT CREATE ON DATABASE %I TO %I', pg_catalog.current_database(), current_user);
+	END IF;
+	IF here IS NULL OR here OPERATOR(pg_catalog.=) ANY ('{lock_election,_lock_election}'::pg_catalog.text[]) OR pg_catalog.starts_with(here, 'pg_') THEN
+		RAISE EXCEPTION 'there is no schema for the functions of lock_election' USING ERRCODE = '22023',
+			HINT = 'Name one, which is made if it is missing: lockctl install --schema locks, or PGOPTIONS=''-c _lock_election.schema=locks''';
+	END IF;
+	IF wanted IS NOT NULL AND place IS NULL AND pg_catalog.to_regnamespace(pg_catalog.quote_ident(wanted)) IS NULL THEN
+		EXECUTE pg_catalog.format('CREATE SCHEMA %I', wanted);
+		IF grantee IS NULL THEN EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO PUBLIC', wanted); END IF;
+	END IF;
+	IF NOT pg_catalog.has_schema_privilege(here, 'CREATE') THEN
+		RAISE EXCEPTION 'role "%" may not create functions in schema "%"', current_user, here USING ERRCODE = '42501',
+			HINT = 'Name another one, which is made if it is missing: lockctl install --schema locks, or PGOPTIONS=''-c _lock_election.schema=locks''';
+	END IF;
+	IF grantee IS NOT NULL THEN EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO %I', here, grantee); END IF;
+
+	-- 4. the schemas of views and tables; the check of 2. has found nobody else's
+	IF pg_catalog.to_regnamespace('lock_election') IS NULL THEN CREATE SCHEMA lock_election; END IF;
+	IF pg_catalog.to_regnamespace('_lock_election') IS NULL THEN CREATE SCHEMA _lock_election; END IF;
+
+	-- 5. names without a schema mean that one, in this transaction
+	PERFORM pg_catalog.set_config('search_path', pg_catalog.quote_ident(here), true);
+	PERFORM pg_catalog.set_config('client_min_messages', 'warning', true);
+END $$;
+
+GRANT USAGE ON SCHEMA lock_election TO PUBLIC;
+
+-- --- tables: what is stored ---------------------------------------------------------------------------------------------
+--
+-- kind: 1 lock, 2 election.  Times are of the server's wall clock.  A hold or place has a ttl and expires_at of its own,
+-- or hangs on a lease.  life: in which life of the server its time was last set, see "lives".  changed: the transaction
+-- that entered, granted or evicted it, by which lease_sync() finds news.  told_call: the call of lease_sync() whose reply
+-- has told it, else 0.
+
+CREATE TABLE IF NOT EXISTS _lock_election.edition (version pg_catalog.int4 NOT NULL);
+INSERT INTO _lock_election.edition SELECT 0 WHERE NOT EXISTS (SELECT FROM _lock_election.edition);
+UPDATE _lock_election.edition SET version = pg_catalog.current_setting('_lock_election.installing')::pg_catalog.int4
+	WHERE version OPERATOR(pg_catalog.<) pg_catalog.current_setting('_lock_election.installing')::pg_catalog.int4;
+
+CREATE SEQUENCE IF NOT EXISTS _lock_election.token AS pg_catalog.int8;
+
+-- What lock_election.configure() sets: one row.  0 is no limit.
+CREATE TABLE IF NOT EXISTS _lock_election.config (
+	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
+	channel_key pg_catalog.text NOT NULL DEFAULT pg_catalog.gen_random_uuid()::pg_catalog.text,
+	notify pg_catalog.text NOT NULL DEFAULT 'all',
+	max_ttl pg_catalog.interval NOT NULL DEFAULT '24 days',
+	max_hold_for pg_catalog.interval NOT NULL DEFAULT '1 day',
+	history_retention pg_catalog.interval NOT NULL DEFAULT '7 days',
+	max_locks_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
+	max_waiters_per_lock pg_catalog.int4 NOT NULL DEFAULT 1000,
+	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
+
+-- The present life of the server: one row, or none after a crash or a promotion.  born: the row's own xmin, which a
+-- restored dump has not; database: that of the row, which CREATE DATABASE .. TEMPLATE copies.  limited: requests are counted, because config.max_locks_per_role is set.
+CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
+	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
+	life pg_catalog.int8 NOT NULL,
+	database pg_catalog.oid NOT NULL,
+	limited pg_catalog.bool NOT NULL DEFAULT false,
+	born pg_catalog.xid
+);
+-- All lives that a lease may still have been renewed in.
+CREATE TABLE IF NOT EXISTS _lock_election.lives (
+	life pg_catalog.int8 PRIMARY KEY,
+	started pg_catalog.timestamptz NOT NULL
+);
+
+-- Leases.  named: by grant_lease(); else that of a place, or of several names that were acquired at once with a ttl.
+-- Renewals write this row and nothing else.  granted_in: the life in which it was granted.  call: of the newest renewal by
+-- lease_sync().
+CREATE TABLE IF NOT EXISTS _lock_election.lease (
+	id pg_catalog.int8 PRIMARY KEY,
+	ttl pg_catalog.interval NOT NULL,
+	expires_at pg_catalog.timestamptz NOT NULL,
+	life pg_catalog.int8 NOT NULL,
+	granted_in pg_catalog.int8 NOT NULL,
+	call pg_catalog.int8 NOT NULL DEFAULT 0,
+	role pg_catalog.oid NOT NULL,
+	named pg_catalog.bool NOT NULL,
+	owner pg_catalog.text
+) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- The newest call of lease_sync() that has asked for something, a row a lease: so that an old call does nothing.
+CREATE TABLE IF NOT EXISTS _lock_election.asked (
+	lease pg_catalog.int8 PRIMARY KEY,
+	call pg_catalog.int8 NOT NULL
+) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- Holds, a row a slot: an exclusive lock and a leader have slot 0, and the primary key refuses a second one.
+-- Slot -1, without a mode: the name is closed until then.
+-- acquired_in: the transaction of its client that has acquired it; 0: it was granted to a place.
+-- ended: how it has ended, where a fence keeps the row.
+CREATE TABLE IF NOT EXISTS _lock_election.hold (
+	kind pg_catalog.int2 NOT NULL,
+	slot pg_catalog.int4 NOT NULL,
+	token pg_catalog.int8 NOT NULL,
+	lease pg_catalog.int8,
+	life pg_catalog.int8,
+	changed pg_catalog.int8 NOT NULL,
+	acquired_in pg_catalog.int8 NOT NULL DEFAULT 0,
+	told_call pg_catalog.int8 NOT NULL DEFAULT 0,
+	expires_at pg_catalog.timestamptz,
+	since pg_catalog.timestamptz NOT NULL,
+	closed_until pg_catalog.timestamptz,
+	ttl pg_catalog.interval,
+	role pg_catalog.oid NOT NULL,
+	holds pg_catalog.int4 NOT NULL DEFAULT 1,
+	permits pg_catalog.int4 NOT NULL DEFAULT 0,
+	pid pg_catalog.int4 NOT NULL,
+	evicted pg_catalog.bool NOT NULL DEFAULT false,
+	mode pg_catalog.text,
+	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
+	owner pg_catalog.text,
+	value pg_catalog.text,
+	members pg_catalog.text[],
+	ended pg_catalog.text,
+	application pg_catalog.text,
+	client pg_catalog.inet,
+	PRIMARY KEY (kind, name, slot)
+) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- Queue places, in the order of their tokens.  One without a named lease has a lease of its own, so that whoever keeps it
+-- alive writes that lease's row, and is in nobody's way who grants the place.  ttl: of the hold that it becomes, where that
+-- does not hang on a named lease.  of_lease: its grant is announced on the channel of the lease.
+CREATE TABLE IF NOT EXISTS _lock_election.place (
+	kind pg_catalog.int2 NOT NULL,
+	token pg_catalog.int8 NOT NULL,
+	lease pg_catalog.int8 NOT NULL,
+	changed pg_catalog.int8 NOT NULL,
+	told_call pg_catalog.int8 NOT NULL DEFAULT 0,
+	since pg_catalog.timestamptz NOT NULL,
+	ttl pg_catalog.interval,
+	role pg_catalog.oid NOT NULL,
+	permits pg_catalog.int4 NOT NULL DEFAULT 0,
+	pid pg_catalog.int4 NOT NULL,
+	of_lease pg_catalog.bool NOT NULL,
+	mode pg_catalog.text NOT NULL,
+	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
+	owner pg_catalog.text,
+	value pg_catalog.text,
+	members pg_catalog.text[],
+	application pg_catalog.text,
+	client pg_catalog.inet,
+	PRIMARY KEY (kind, name, token)
+) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- Ends of holds and places of named leases that their clients have not asked for; some of the newest are kept.
+CREATE TABLE IF NOT EXISTS _lock_election.loss (
+	lease pg_catalog.int8 NOT NULL,
+	token pg_catalog.int8 NOT NULL,
+	changed pg_catalog.int8 NOT NULL,
+	reason pg_catalog.text NOT NULL,
+	PRIMARY KEY (lease, token)
+);
+
+-- Changes of elections.
+CREATE TABLE IF NOT EXISTS _lock_election.history (
+	change pg_catalog.int8 NOT NULL,
+	term pg_catalog.int8 NOT NULL,
+	elected_at pg_catalog.timestamptz NOT NULL,
+	changed_at pg_catalog.timestamptz NOT NULL,
+	ended_at pg_catalog.timestamptz,
+	how pg_catalog.text NOT NULL,
+	candidate pg_catalog.text NOT NULL,
+	election pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
+	PRIMARY KEY (election, change)
+);
+
+-- What a transaction has fenced: seen by that transaction alone, and left behind when it has ended.
+CREATE TABLE IF NOT EXISTS _lock_election.fence (
+	kind pg_catalog.int2 NOT NULL,
+	transaction pg_catalog.int8 NOT NULL,
+	token pg_catalog.int8 NOT NULL,
+	pid pg_catalog.int4 NOT NULL,
+	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL
+);
+
+-- The keys of compare_and_set().
+CREATE TABLE IF NOT EXISTS _lock_election.versioned (
+	version pg_catalog.int8 NOT NULL,
+	role pg_catalog.name NOT NULL,
+	key pg_catalog.text COLLATE pg_catalog."C" PRIMARY KEY,
+	value pg_catalog.text
+) WITH (fillfactor = 50);
+
+-- CREATE INDEX IF NOT EXISTS would wait for all who write, and stop those behind it, though there is nothing to do.
+DO $$
+BEGIN
+	IF pg_catalog.to_regclass('_lock_election.hold_lease') IS NULL THEN CREATE INDEX hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL; END IF;
+	IF pg_catalog.to_regclass('_lock_election.hold_evicted') IS NULL THEN CREATE INDEX hold_evicted ON _lock_election.hold (lease) WHERE evicted; END IF;
+	IF pg_catalog.to_regclass('_lock_election.place_lease') IS NULL THEN CREATE INDEX place_lease ON _lock_election.place (lease); END IF;
+	IF pg_catalog.to_regclass('_lock_election.history_age') IS NULL THEN CREATE INDEX history_age ON _lock_election.history (changed_at); END IF;
+	IF pg_catalog.to_regclass('_lock_election.fence_transaction') IS NULL THEN CREATE INDEX fence_transaction ON _lock_election.fence (transaction); END IF;
+END $$;
+
+-- --- base: small helpers ------------------------------------------------------------------------------------------------
+--
+-- The functions of schema _lock_election are called by those that everybody may call, and by nobody else: these are
+-- SECURITY DEFINER with a search_path of pg_catalog alone, which holds for all that they call.
+
+-- The role whose call this is: the session's, or that of SET ROLE.  A SECURITY DEFINER function of the application does
+-- not change it, because ours cannot see who has called them otherwise.
+CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
+END $$;
+
+-- Whether the caller is a member of the role, or of another one that may do this.
+CREATE OR REPLACE FUNCTION _lock_election.is_mine(role oid, also text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	me oid := _lock_election.who();
+BEGIN
+	RETURN role = me OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = me AND r.rolsuper)
+		OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'MEMBER')
+		OR also IS NOT NULL AND pg_has_role(me, also, 'MEMBER');
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+	SELECT CASE k WHEN 1 THEN 'lock' ELSE 'election' END
+$$;
+
+-- Raises an error.
+CREATE OR REPLACE FUNCTION _lock_election.fail(code text, message text, detail text DEFAULT '', hint text DEFAULT '') RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF detail = '' AND hint = '' THEN RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message; END IF;
+	IF hint = '' THEN RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail; END IF;
+	IF detail = '' THEN RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, HINT = hint; END IF;
+	RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail, HINT = hint;
+END $$;
+
+-- Locks and terms are used by the very role that acquired them, as in the C edition: a member says SET ROLE first.
+CREATE OR REPLACE FUNCTION _lock_election.check_role(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF role IS DISTINCT FROM _lock_election.who() THEN
+		PERFORM _lock_election.fail('42501', format('%s "%s" is held by another role', _lock_election.word(k), n), '',
+			CASE k WHEN 1 THEN 'A lock belongs to the role that acquired it: SET ROLE to that, or use force_release_lock().'
+				ELSE 'An election belongs to the role that acquired it: SET ROLE to that, or use force_resign().' END);
+	END IF;
+END $$;
+
+-- Refuses where nothing can be decided: on a standby, and with a snapshot that is older than the section of the name.
+CREATE OR REPLACE FUNCTION _lock_election.check_transaction() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF pg_is_in_recovery() THEN
+		PERFORM _lock_election.fail('25006', 'cannot use the locks of lock_election during recovery', 'The server is a standby.', 'Connect to the primary.');
+	END IF;
+	IF current_setting('transaction_isolation') <> 'read committed' THEN
+		PERFORM _lock_election.fail('0A000', 'the portable edition of lock_election works in READ COMMITTED only',
+			'This transaction is ' || upper(current_setting('transaction_isolation')) || ': it cannot see what others have come to hold since it began.',
+			'BEGIN ISOLATION LEVEL READ COMMITTED, or SET default_transaction_isolation = ''read committed''.');
+	END IF;
+	IF current_setting('transaction_read_only') = 'on' THEN
+		PERFORM _lock_election.fail('25006', 'cannot use the locks of lock_election in a read-only transaction', 'The portable edition writes rows.', 'BEGIN READ WRITE.');
+	END IF;
+END $$;
+
+-- --- arguments: the same errors as the C edition's ---
+
+CREATE OR REPLACE FUNCTION _lock_election.check_text(what text, v text, most int4) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF v IS NULL THEN PERFORM _lock_election.fail('22023', what || ' must not be null'); END IF;
+	IF v = '' THEN PERFORM _lock_election.fail('22023', what || ' must not be empty', format('It is a text of 1 to %s bytes.', most)); END IF;
+	IF octet_length(v) > most THEN
+		PERFORM _lock_election.fail('22023', format('%s is too long: %s bytes', what, octet_length(v)), format('It is a text of 1 to %s bytes.', most));
+	END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.check_name(k int2, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF octet_length(n) BETWEEN 1 AND 255 THEN RETURN; END IF;
+	PERFORM _lock_election.check_text(CASE k WHEN 1 THEN 'name' ELSE 'election' END, n, 255);
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.check_token(k int2, token int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF token IS NULL THEN PERFORM _lock_election.fail('22023', CASE k WHEN 1 THEN 'token' ELSE 'term' END || ' must not be null'); END IF;
+END $$;
+
+-- An interval of hours, minutes and seconds alone, so that no time zone makes it longer or shorter.
+CREATE OR REPLACE FUNCTION _lock_election.exact(v interval) RETURNS interval LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN make_interval(secs => date_part('epoch', v));
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.out_of_range(what text, v interval, range text) RETURNS void LANGUAGE plpgsql
+SET IntervalStyle = 'postgres_verbose' SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.fail('22023', format('%s is out of range: %s', what, v), 'It is an interval ' || range || '.');
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.too_long(what text, v interval, most interval) RETURNS void LANGUAGE plpgsql
+SET IntervalStyle = 'postgres_verbose' SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.fail('53400', format('%s is too long for this server: %s', what, v), '', format('See lock_election.max_%s (%s).', what, most));
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.checked_ttl(ttl interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	most interval;
+BEGIN
+	IF ttl IS NULL THEN
+		PERFORM _lock_election.fail('0A000', 'ttl => NULL needs the C edition of lock_election', 'A function in SQL does not notice the end of a connection.',
+			'Name a ttl, and renew the lock.');
+	END IF;
+	IF NOT ttl BETWEEN '100 ms' AND '24 days' THEN
+		PERFORM _lock_election.out_of_range('ttl', ttl, 'from 100 milliseconds to 24 days');
+	END IF;
+	IF ttl > '1 hour' THEN
+		SELECT max_ttl INTO most FROM _lock_election.config WHERE one;
+		IF ttl > most THEN PERFORM _lock_election.too_long('ttl', ttl, most); END IF;
+	END IF;
+	RETURN make_interval(secs => date_part('epoch', ttl));
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.checked_wait(wait interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF wait < '0' OR date_part('epoch', wait) >= 9223372036854.775 AND wait > '106751991 days 04:00:54.775806' THEN
+		PERFORM _lock_election.out_of_range('wait', wait, 'from 0 on, or null to wait without limit');
+	END IF;
+	RETURN CASE WHEN wait > '1000 days' THEN NULL ELSE wait END;
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.checked_hold_for(hold_for interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	most interval;
+BEGIN
+	IF hold_for IS NULL OR hold_for = '0' THEN RETURN NULL; END IF;
+	IF NOT hold_for BETWEEN '0' AND '24 days' THEN PERFORM _lock_election.out_of_range('hold_for', hold_for, 'from 0 to 24 days'); END IF;
+	SELECT max_hold_for INTO most FROM _lock_election.config WHERE one;
+	IF hold_for > most THEN PERFORM _lock_election.too_long('hold_for', hold_for, most); END IF;
+	RETURN _lock_election.exact(hold_for);
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.check_mode(mode text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF mode IS NULL THEN PERFORM _lock_election.fail('22023', 'mode must not be null'); END IF;
+	IF mode NOT IN ('exclusive', 'shared') THEN
+		PERFORM _lock_election.fail('22023', format('unknown mode "%s"', CASE WHEN octet_length(mode) > 64 THEN left(mode, 32 - (octet_length(left(mode, 32)) - 64 + abs(octet_length(left(mode, 32)) - 64)) / 2) ELSE mode END), 'A mode is "exclusive" or "shared".');
+	END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.check_permits(permits int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF permits IS NULL THEN PERFORM _lock_election.fail('22023', 'permits must not be null', 'It is a number from 1 on.'); END IF;
+	IF permits NOT BETWEEN 1 AND 2147483647 THEN
+		PERFORM _lock_election.fail('22023', 'permits is out of range: ' || permits, 'It is a number from 1 on.');
+	END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.check_names(names text[], least_names int4) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	twice text;
+BEGIN
+	IF names IS NULL THEN PERFORM _lock_election.fail('22023', 'names must not be null'); END IF;
+	IF array_ndims(names) > 1 THEN PERFORM _lock_election.fail('22023', 'names must have one dimension only'); END IF;
+	IF NOT cardinality(names) BETWEEN least_names AND 1000 THEN
+		PERFORM _lock_election.fail('22023', format('names is out of range: %s names', cardinality(names)), format('It is an array of %s to 1000 names.', least_names));
+	END IF;
+	PERFORM _lock_election.check_text(format('names[%s]', i), n, 255) FROM unnest(names) WITH ORDINALITY AS x(n, i);
+	SELECT n INTO twice FROM unnest(names) AS x(n) GROUP BY n COLLATE "C", n HAVING count(*) > 1 ORDER BY n COLLATE "C" LIMIT 1;
+	IF FOUND THEN PERFORM _lock_election.fail('22023', format('names contains "%s" twice', twice)); END IF;
+END $$;
+
+-- --- lives: crashes and promotions --------------------------------------------------------------------------------------
+--
+-- A crash may lose what was not flushed, renewals above all, and a promotion what was not replicated.  Both empty the
+-- UNLOGGED table life.  The first call that finds it empty begins a life:
+--
+--     1. Tokens go on above all that may have been given out.
+--     2. A lease that was last renewed or granted in an earlier life is over no sooner than its ttl after the begin of
+--        the life that came next (ends()).  So each begins anew once, and a crash loop keeps none of them alive.
+--     3. The first renewal in a life is flushed, because it is what gives a lease the next beginning.
+--
+-- A token is a sequence's number.  Each life sets it to at least the milliseconds since 2025 times 2^12: below 2^53 for 69
+-- years, below the tokens of the C edition of the same moment, and above those of a life that was lost, as long as the
+-- clocks of the servers differ by less than that life has lasted.
+
+-- Begins a life, unless another transaction does: then NULL.
+CREATE OR REPLACE FUNCTION _lock_election.begin_life(patience interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	until timestamptz := clock_timestamp() + patience;
+	here oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+	moment int8 := floor((date_part('epoch', clock_timestamp()) - 1735689600) * 1000)::int8;
+	l record;
+	number int8;
+BEGIN
+	-- 1. alone
+	WHILE NOT pg_try_advisory_xact_lock(hashtextextended('lock_election life', 4801)) LOOP
+		IF clock_timestamp() >= until THEN RETURN NULL; END IF;
+		PERFORM pg_sleep(0.01);
+	END LOOP;
+	SELECT x.life, x.database = here AND x.born = x.xmin AS whole INTO l FROM _lock_election.life x WHERE x.one;
+	IF l.whole THEN RETURN l.life; END IF;
+
+	-- 2. a copy of another database has its rows, and none of its holders
+	IF l.life IS NOT NULL THEN
+		DELETE FROM _lock_election.hold;
+		DELETE FROM _lock_election.place;
+		DELETE FROM _lock_election.lease;
+		DELETE FROM _lock_election.life;
+	END IF;
+
+	-- 3. numbers go on
+	PERFORM setval('_lock_election.token', greatest((SELECT last_value FROM _lock_election.token) + (1 << 22),
+		(moment + 1) << 12));
+	number := greatest((SELECT max(x.life) FROM _lock_election.lives x) + 1, moment);
+	DELETE FROM _lock_election.lives x WHERE x.started < clock_timestamp() - interval '60 days';
+	INSERT INTO _lock_election.lives VALUES (number, clock_timestamp());
+	INSERT INTO _lock_election.life (life, database, limited) SELECT number, here, c.max_locks_per_role > 0 FROM _lock_election.config c WHERE c.one;
+	UPDATE _lock_election.life SET born = xmin WHERE one;
+	RETURN number;
+END $$;
+
+-- The present life.
+CREATE OR REPLACE FUNCTION _lock_election.current_life() RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	number int8;
+BEGIN
+	SELECT l.life INTO number FROM _lock_election.life l JOIN pg_database d ON d.oid = l.database
+		WHERE l.one AND l.born = l.xmin AND d.datname = current_database();
+	IF FOUND THEN RETURN number; END IF;
+	number := _lock_election.begin_life('2 s');
+	IF number IS NULL THEN
+		PERFORM _lock_election.fail('57P03', 'the locks of this database are not ready after a crash of the server',
+			'Another transaction has begun to make them ready, and has not ended yet.');
+	END IF;
+	RETURN number;
+END $$;
+
+-- When something ends that was set in a life, as of now; never, before the present life has begun.
+CREATE OR REPLACE FUNCTION _lock_election.ends(expires_at timestamptz, of_life int8, ttl interval) RETURNS timestamptz LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	number int8;
+	next timestamptz;
+BEGIN
+	IF pg_is_in_recovery() THEN RETURN expires_at; END IF;
+	SELECT l.life INTO number FROM _lock_election.life l WHERE l.one;
+	IF number = of_life THEN RETURN expires_at; END IF;
+	IF number IS NULL THEN RETURN 'infinity'; END IF;
+	SELECT l.started INTO next FROM _lock_election.lives l WHERE l.life > of_life ORDER BY l.life LIMIT 1;
+	RETURN greatest(expires_at, next + ttl);
+END $$;
+
+-- How long that is from now; NULL: it does not end yet.
+CREATE OR REPLACE FUNCTION _lock_election.time_left(at timestamptz) RETURNS interval LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN CASE WHEN isfinite(at) THEN at - clock_timestamp() END;
+END $$;
+
+-- --- sections: the critical section of a name --------------------------------------------------------------------------
+--
+-- What decides who holds a name runs in its section, a transaction-level advisory lock: it sees all that earlier sections
+-- have written.  A section lasts until the caller's COMMIT.  So that an idle transaction stops nobody else's work, nobody
+-- waits for a section without a limit: an attempt that cannot enter one is refused, as the name is being acquired or
+-- released in it; a release goes on without it; renewals and is_held() never need one.
+
+CREATE OR REPLACE FUNCTION _lock_election.section(k int2, n text) RETURNS int8 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+	SELECT hashtextextended(n, 4802 + k)
+$$;
+
+-- Enters the sections of these names, in the same order as everybody; false: not all of them in this time each.  Who has to
+-- wait does so in PostgreSQL's queue, first come, first served.
+CREATE OR REPLACE FUNCTION _lock_election.enter(k int2, names text[], patience interval) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	limit_ms int4;
+	before text;
+	section int8;
+BEGIN
+	IF cardinality(names) = 1 AND pg_try_advisory_xact_lock(hashtextextended(names[1], 4802 + k)) THEN RETURN true; END IF;
+	limit_ms := date_part('epoch', patience) * 1000;
+	FOR section IN SELECT DISTINCT hashtextextended(n, 4802 + k) FROM unnest(names) AS x(n) ORDER BY 1 LOOP
+		CONTINUE WHEN pg_try_advisory_xact_lock(section);
+		IF limit_ms <= 0 THEN RETURN false; END IF;
+		before := current_setting('lock_timeout');
+		BEGIN
+			PERFORM set_config('lock_timeout', limit_ms || 'ms', true);
+			PERFORM pg_advisory_xact_lock(section);
+			PERFORM set_config('lock_timeout', before, true);
+		EXCEPTION WHEN lock_not_available THEN
+			RETURN false;
+		END;
+	END LOOP;
+	RETURN true;
+END $$;
+
+-- --- ends: how holds, places and leases end -----------------------------------------------------------------------------
+--
+-- Nobody watches the clock: what is over is ended by whoever comes to the name next, waits for it, or calls reap().
+-- Before that, its row is locked: a renewal that is under way has it locked as well, so it is either seen or finds the
+-- row ended.  A fence has a hold's row locked FOR KEY SHARE: the row may be marked as ended, and cannot be deleted.
+
+-- The channel on which grants of a lease's places are announced.
+CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+	SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one
+$$;
+-- The channel of a lock or an election: the clients compute it as well.
+CREATE OR REPLACE FUNCTION _lock_election.channel(k int2, n text) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+	SELECT 'le_' || left(encode(sha256(convert_to(_lock_election.word(k) || ' ' || n, 'UTF8')), 'hex'), 32)
+$$;
+
+-- Whether grants (waiters) or changes of leaders (elections) are announced.
+CREATE OR REPLACE FUNCTION _lock_election.notifies(what text) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+	SELECT c.notify IN ('all', what) FROM _lock_election.config c WHERE c.one
+$$;
+
+-- Tells the client of a place that it has been granted, or has to look.
+CREATE OR REPLACE FUNCTION _lock_election.announce(p _lock_election.place) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF NOT _lock_election.notifies('waiters') THEN RETURN; END IF;
+	IF p.of_lease THEN
+		PERFORM pg_notify(_lock_election.lease_channel(p.lease), '');
+	ELSE
+		PERFORM pg_notify(_lock_election.channel(p.kind, coalesce(p.members[1], p.name)), format('{"event":"granted","token":"%s"}', p.token));
+	END IF;
+END $$;
+
+-- A change of an election: a row of its history, and a notification.
+CREATE OR REPLACE FUNCTION _lock_election.note(h _lock_election.hold, how text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	number int8 := nextval('_lock_election.token');
+	before int8;
+BEGIN
+	SELECT max(x.change) INTO before FROM _lock_election.history x WHERE x.election = h.name;
+	INSERT INTO _lock_election.history (election, change, how, candidate, term, elected_at, changed_at, ended_at)
+		VALUES (h.name, number, how, h.value, h.token, h.since, clock_timestamp(), CASE WHEN how NOT IN ('elected', 'proclaimed') THEN clock_timestamp() END);
+	IF _lock_election.notifies('elections') THEN
+		PERFORM pg_notify(_lock_election.channel(2::int2, h.name),
+			format('{"event":"%s","term":"%s","change":"%s","previous":"%s"}', how, h.token, number, coalesce(before, 0)));
+	END IF;
+END $$;
+
+-- Tells the client of a named lease of an end that it has not asked for; the newest 16 are kept.
+CREATE OR REPLACE FUNCTION _lock_election.lose(of_lease int8, tok int8, how text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	INSERT INTO _lock_election.loss (lease, token, changed, reason)
+		SELECT of_lease, tok, pg_current_xact_id()::text::int8, how FROM _lock_election.lease l WHERE l.id = of_lease AND l.named ON CONFLICT DO NOTHING;
+	DELETE FROM _lock_election.loss x WHERE x.lease = of_lease AND x.token IN (SELECT y.token FROM _lock_election.loss y
+		WHERE y.lease = of_lease ORDER BY y.changed DESC, y.token OFFSET 16);
+END $$;
+
+-- Whether a lease has ended; it cannot be renewed any more in the transactions that others have begun.
+CREATE OR REPLACE FUNCTION _lock_election.lease_is_over(number int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	l record;
+BEGIN
+	SELECT _lock_election.ends(x.expires_at, x.life, x.ttl) AS at INTO l FROM _lock_election.lease x WHERE x.id = number;
+	IF NOT FOUND THEN RETURN true; END IF;
+	IF l.at > clock_timestamp() THEN RETURN false; END IF;
+	PERFORM FROM _lock_election.lease x WHERE x.id = number AND _lock_election.ends(x.expires_at, x.life, x.ttl) <= clock_timestamp() FOR SHARE SKIP LOCKED;
+	RETURN FOUND;
+END $$;
+
+-- A lease without a name goes with the last that hangs on it.  One that is renewed just now is left to drop_leases().
+CREATE OR REPLACE FUNCTION _lock_election.drop_group(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM FROM _lock_election.lease l WHERE l.id = number AND NOT l.named AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.lease = number)
+		AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.lease = number) FOR UPDATE SKIP LOCKED;
+	IF FOUND THEN DELETE FROM _lock_election.lease l WHERE l.id = number; END IF;
+END $$;
+
+-- Whether a hold is over, by its own time, its lease, or because a fence alone keeps its row.
+CREATE OR REPLACE FUNCTION _lock_election.hold_is_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF h.ended IS NOT NULL THEN RETURN true; END IF;
+	IF h.expires_at IS NOT NULL AND _lock_election.ends(h.expires_at, h.life, h.ttl) <= clock_timestamp() THEN RETURN true; END IF;
+	RETURN h.lease IS NOT NULL AND _lock_election.lease_is_over(h.lease);
+END $$;
+
+-- Ends a hold.  asked: by its own client, who needs not be told.  False: its row is renewed, ended or fenced just now.
+CREATE OR REPLACE FUNCTION _lock_election.end_hold(h _lock_election.hold, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	expires boolean := how = 'expired' AND h.expires_at IS NOT NULL;
+	gone boolean;
+BEGIN
+	-- 1. the row: deleted, or marked while a fence stands
+	PERFORM FROM _lock_election.hold x WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token
+		AND (NOT expires OR x.ended IS NOT NULL OR _lock_election.ends(x.expires_at, x.life, x.ttl) <= clock_timestamp()) FOR UPDATE SKIP LOCKED;
+	gone := FOUND;
+	IF gone THEN
+		DELETE FROM _lock_election.hold x WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token;
+	ELSE
+		IF h.ended IS NOT NULL THEN RETURN false; END IF;
+		PERFORM FROM _lock_election.hold x WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL
+			AND (NOT expires OR _lock_election.ends(x.expires_at, x.life, x.ttl) <= clock_timestamp()) FOR NO KEY UPDATE SKIP LOCKED;
+		IF NOT FOUND THEN RETURN false; END IF;
+		UPDATE _lock_election.hold x SET ended = how, changed = pg_current_xact_id()::text::int8
+			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token;
+	END IF;
+
+	-- 2. who is told
+	IF h.ended IS NULL THEN
+		IF h.kind = 2 THEN PERFORM _lock_election.note(h, CASE WHEN how = 'expired' AND h.evicted THEN 'evicted' ELSE how END); END IF;
+		IF h.lease IS NOT NULL AND NOT asked THEN PERFORM _lock_election.lose(h.lease, h.token, CASE WHEN how = 'expired' AND h.evicted THEN 'evicted' ELSE how END); END IF;
+	END IF;
+	IF gone AND h.lease IS NOT NULL THEN PERFORM _lock_election.drop_group(h.lease); END IF;
+	RETURN true;
+END $$;
+
+-- Whether a place is over.
+CREATE OR REPLACE FUNCTION _lock_election.place_is_over(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN _lock_election.lease_is_over(p.lease);
+END $$;
+
+-- Lets the clients of those look that are first in the queues of these names, where nobody else will.
+CREATE OR REPLACE FUNCTION _lock_election.nudge(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	n text;
+	p _lock_election.place;
+BEGIN
+	FOREACH n IN ARRAY names LOOP
+		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n ORDER BY x.token LIMIT 1;
+		IF FOUND AND p.of_lease AND _lock_election.notifies('waiters') THEN PERFORM pg_notify(_lock_election.lease_channel(p.lease), ''); END IF;
+	END LOOP;
+END $$;
+
+-- Ends a place, in all of its queues.  False: it is renewed or ended just now.
+CREATE OR REPLACE FUNCTION _lock_election.end_place(p _lock_election.place, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	names text[] := coalesce(p.members, ARRAY[p.name]);
+	locked int8;
+BEGIN
+	SELECT count(*) INTO locked FROM (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names)
+		FOR UPDATE SKIP LOCKED) y;
+	IF locked < cardinality(names) THEN RETURN false; END IF;
+	DELETE FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names);
+	IF NOT asked THEN PERFORM _lock_election.lose(p.lease, p.token, how); END IF;
+	PERFORM _lock_election.drop_group(p.lease);
+	IF cardinality(names) > 1 THEN PERFORM _lock_election.nudge(p.kind, array_remove(names, p.name)); END IF;
+	RETURN true;
+END $$;
+
+-- --- queue: how a place is granted --------------------------------------------------------------------------------------
+--
+-- All of this runs in the section of the name.
+
+-- Ends what is over: holds, and places as far as they are first in the queue.  True: something has changed.
+CREATE OR REPLACE FUNCTION _lock_election.sweep(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	h _lock_election.hold;
+	p _lock_election.place;
+	changed boolean := false;
+BEGIN
+	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n LOOP
+		IF h.mode IS NULL THEN
+			PERFORM FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.closed_until <= clock_timestamp() FOR UPDATE SKIP LOCKED;
+			IF FOUND THEN
+				DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot;
+				changed := true;
+			END IF;
+		ELSIF _lock_election.hold_is_over(h) AND _lock_election.end_hold(h, coalesce(h.ended, 'expired'), false) THEN
+			changed := true;
+		END IF;
+	END LOOP;
+	FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.kind = k AND x.name = n ORDER BY x.token LOOP
+		EXIT WHEN NOT _lock_election.place_is_over(p);
+		changed := _lock_election.end_place(p, 'expired', false) OR changed;
+	END LOOP;
+	RETURN changed;
+END $$;
+
+-- Whether the holders of a name, and its being closed, admit one more in this mode; places do not count.
+CREATE OR REPLACE FUNCTION _lock_election.admits(k int2, n text, m text, p int4) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	f record;
+BEGIN
+	SELECT count(*) AS all_holds, count(*) FILTER (WHERE x.mode IS NULL) AS closed, count(*) FILTER (WHERE x.mode = 'exclusive') AS exclusive
+		INTO f FROM _lock_election.hold x WHERE x.kind = k AND x.name = n;
+	RETURN f.closed = 0 AND CASE m WHEN 'exclusive' THEN f.all_holds = 0 WHEN 'shared' THEN f.exclusive = 0 ELSE f.all_holds < p END;
+END $$;
+
+-- The slot of one more holder.
+CREATE OR REPLACE FUNCTION _lock_election.free_slot(k int2, n text, m text) RETURNS int4 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN CASE m WHEN 'exclusive' THEN 0
+		WHEN 'shared' THEN (SELECT coalesce(max(x.slot), -1) + 1 FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot >= 0)
+		ELSE (SELECT min(s) FROM generate_series(0, (SELECT count(*)::int4 FROM _lock_election.hold x WHERE x.kind = k AND x.name = n)) AS s
+			WHERE NOT EXISTS (SELECT FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = s)) END;
+END $$;
+
+-- Whether a place for several names can be granted: it is first in all their queues, and all of them admit it.
+CREATE OR REPLACE FUNCTION _lock_election.can_be_granted(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	n text;
+BEGIN
+	IF p.members IS NULL THEN RETURN _lock_election.admits(p.kind, p.name, p.mode, p.permits); END IF;
+	IF NOT _lock_election.enter(p.kind, p.members, '0') THEN RETURN false; END IF;
+	FOREACH n IN ARRAY p.members LOOP
+		IF n <> p.name THEN PERFORM _lock_election.sweep(p.kind, n); END IF;
+		IF EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.name = n AND x.token < p.token)
+			OR NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.name = n AND x.token = p.token)
+			OR NOT _lock_election.admits(p.kind, n, p.mode, p.permits) THEN
+			RETURN false;
+		END IF;
+	END LOOP;
+	RETURN true;
+END $$;
+
+-- A place becomes a hold, or several.  False: its rows are ended just now.
+CREATE OR REPLACE FUNCTION _lock_election.grant_place(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	names text[] := coalesce(p.members, ARRAY[p.name]);
+	number int8 := _lock_election.current_life();
+	h _lock_election.hold;
+	own boolean := p.ttl IS NOT NULL AND p.members IS NULL;
+BEGIN
+	IF (SELECT count(*) FROM (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names) FOR UPDATE SKIP LOCKED) y)
+		< cardinality(names) THEN
+		RETURN false;
+	END IF;
+	DELETE FROM _lock_election.place x WHERE x.kind = p.kind AND x.token = p.token AND x.name = ANY (names);
+	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, permits, members, since, changed, pid, application, client)
+		SELECT p.kind, n, _lock_election.free_slot(p.kind, n, p.mode), p.token, p.mode, CASE WHEN NOT own THEN p.lease END, p.ttl,
+			CASE WHEN own THEN clock_timestamp() + p.ttl END, number,
+			p.role, p.owner, p.value, p.permits, p.members, clock_timestamp(), pg_current_xact_id()::text::int8, p.pid, p.application, p.client FROM unnest(names) AS x(n);
+	IF own THEN
+		PERFORM _lock_election.drop_group(p.lease);
+	ELSIF p.ttl IS NOT NULL THEN
+		-- several names: their lease begins again; where it is renewed just now it does so anyway
+		PERFORM FROM _lock_election.lease l WHERE l.id = p.lease FOR NO KEY UPDATE SKIP LOCKED;
+		IF FOUND THEN UPDATE _lock_election.lease l SET expires_at = clock_timestamp() + l.ttl, life = number WHERE l.id = p.lease; END IF;
+	END IF;
+	IF p.kind = 2 THEN
+		SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = p.name AND x.slot = 0;
+		PERFORM _lock_election.note(h, 'elected');
+	END IF;
+	PERFORM _lock_election.announce(p);
+	-- lease_sync() makes it durable
+	PERFORM set_config('_lock_election.granted', 'yes', true);
+	RETURN true;
+END $$;
+
+-- Grants the readers that are first in the queue, up to the first writer, in one statement: there may be very many.  Only
+-- those that hang on a lease which lives for sure; how many they were.
+CREATE OR REPLACE FUNCTION _lock_election.grant_readers(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	number int8 := _lock_election.current_life();
+	tokens int8[];
+	first_slot int4 := _lock_election.free_slot(k, n, 'shared');
+BEGIN
+	SELECT array_agg(y.token) INTO tokens FROM (SELECT p.token FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease
+		WHERE p.kind = k AND p.name = n AND p.mode = 'shared' AND p.ttl IS NULL AND p.members IS NULL AND l.life = number AND l.expires_at > clock_timestamp()
+			AND p.token < coalesce((SELECT min(w.token) FROM _lock_election.place w LEFT JOIN _lock_election.lease x ON x.id = w.lease WHERE w.kind = k AND w.name = n
+				AND NOT coalesce(w.mode = 'shared' AND w.ttl IS NULL AND w.members IS NULL AND x.life = number AND x.expires_at > clock_timestamp(), false)), 9223372036854775807) FOR UPDATE OF p SKIP LOCKED) y;
+	IF coalesce(cardinality(tokens), 0) < 2 OR NOT _lock_election.admits(k, n, 'shared', 0) THEN RETURN 0; END IF;
+	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, life, role, owner, value, permits, since, changed, pid, application, client)
+		SELECT k, n, first_slot - 1 + row_number() OVER (ORDER BY p.token), p.token, 'shared', p.lease, number, p.role, p.owner, p.value, 0, clock_timestamp(),
+			pg_current_xact_id()::text::int8, p.pid, p.application, p.client
+		FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens);
+	IF _lock_election.notifies('waiters') THEN
+		PERFORM pg_notify(_lock_election.lease_channel(x.lease), '') FROM (SELECT DISTINCT p.lease FROM _lock_election.place p
+			WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens) AND p.of_lease) x;
+		PERFORM pg_notify(_lock_election.channel(k, n), format('{"event":"granted","token":"%s"}', p.token)) FROM _lock_election.place p
+			WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens) AND NOT p.of_lease;
+	END IF;
+	DELETE FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = ANY (tokens);
+	PERFORM set_config('_lock_election.granted', 'yes', true);
+	RETURN cardinality(tokens);
+END $$;
+
+-- Grants places, in their order, as far as they can be.  True: some were.
+CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	p _lock_election.place;
+	changed boolean := false;
+BEGIN
+	SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n ORDER BY x.token LIMIT 1;
+	IF NOT FOUND THEN RETURN false; END IF;
+	IF p.mode = 'shared' THEN changed := _lock_election.grant_readers(k, n) > 0; END IF;
+	FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.kind = k AND x.name = n ORDER BY x.token LOOP
+		IF _lock_election.place_is_over(p) THEN
+			EXIT WHEN NOT _lock_election.end_place(p, 'expired', false);
+		ELSE
+			EXIT WHEN NOT _lock_election.can_be_granted(p);
+			EXIT WHEN NOT _lock_election.grant_place(p);
+		END IF;
+		changed := true;
+	END LOOP;
+	RETURN changed;
+END $$;
+
+-- Both, for some names: what has to be done whenever somebody comes to them.
+CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[]) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	n text;
+	changed boolean := false;
+BEGIN
+	FOREACH n IN ARRAY names LOOP
+		changed := _lock_election.sweep(k, n) OR changed;
+		changed := _lock_election.serve(k, n) OR changed;
+	END LOOP;
+	RETURN changed;
+END $$;
+
+-- Looks at names without waiting for anybody: those whose section is busy are somebody else's work.
+CREATE OR REPLACE FUNCTION _lock_election.look_at(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	n text;
+BEGIN
+	FOREACH n IN ARRAY names LOOP
+		IF pg_try_advisory_xact_lock(hashtextextended(n, 4802 + k)) THEN PERFORM _lock_election.settle(k, ARRAY[n]); END IF;
+	END LOOP;
+END $$;
+
+-- --- requests: acquire and enqueue --------------------------------------------------------------------------------------
+--
+-- A request is for one name, or for several together; it is granted at once, takes a place in the queue, or is refused.
+
+-- An attempt, or a place, of these kinds; the arguments are checked.
+DO $$
+BEGIN
+	IF pg_catalog.to_regtype('_lock_election.request') IS NULL THEN
+		CREATE TYPE _lock_election.request AS (
+			kind pg_catalog.int2, names pg_catalog.text[], mode pg_catalog.text, permits pg_catalog.int4, ttl pg_catalog.interval,
+			owner pg_catalog.text, lease pg_catalog.int8, value pg_catalog.text,
+			-- as a place; its grant is announced on the channel of its lease; by this call of lease_sync()
+			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8,
+			-- who waits without a place: a number of the moment when it came, else NULL
+			ticket pg_catalog.int8, role pg_catalog.oid);
+	END IF;
+END $$;
+
+-- Refuses a lease that has ended or is another role's.  The row stays as long as this transaction.
+CREATE OR REPLACE FUNCTION _lock_election.check_lease(number int8, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	l record;
+BEGIN
+	SELECT x.role, _lock_election.ends(x.expires_at, x.life, x.ttl) AS at INTO l FROM _lock_election.lease x WHERE x.id = number AND x.named FOR KEY SHARE SKIP LOCKED;
+	IF NOT FOUND OR l.at <= clock_timestamp() THEN
+		PERFORM _lock_election.fail('LE001', format('lease %s does not exist, or has ended', number));
+	END IF;
+	IF l.role <> role THEN PERFORM _lock_election.fail('42501', format('lease %s belongs to another role', number)); END IF;
+END $$;
+
+-- Refuses a name that is used in another way.
+CREATE OR REPLACE FUNCTION _lock_election.check_use(r _lock_election.request, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	used record;
+BEGIN
+	SELECT x.mode, x.permits INTO used FROM (
+		(SELECT h.mode, h.permits FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = n AND h.mode IS NOT NULL LIMIT 1)
+		UNION ALL (SELECT p.mode, p.permits FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n LIMIT 1)) x LIMIT 1;
+	IF NOT FOUND THEN RETURN; END IF;
+	IF (used.mode = 'permit') <> (r.mode = 'permit') THEN
+		PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name is used for a lock or for permits, not for both at a time.');
+	END IF;
+	IF r.mode = 'permit' AND used.permits <> r.permits THEN
+		PERFORM _lock_election.fail('22023', format('"%s" is in use with %s permits, not %s', n, used.permits, r.permits), '',
+			'All users of a name state the same number; set_permits() changes it while the name is in use.');
+	END IF;
+END $$;
+
+-- The hold of a name that the request is one more hold of: of the same named owner; if it names none, of the same lease;
+-- if neither, of this very transaction.
+CREATE OR REPLACE FUNCTION _lock_election.own_hold(r _lock_election.request, n text) RETURNS _lock_election.hold LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	h _lock_election.hold;
+BEGIN
+	IF r.mode = 'permit' THEN RETURN NULL; END IF;
+	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL AND NOT x.evicted AND x.role = r.role
+		AND CASE WHEN r.owner IS NOT NULL THEN x.owner = r.owner
+			WHEN r.lease IS NOT NULL THEN x.lease = r.lease AND x.owner IS NULL
+			ELSE x.owner IS NULL AND x.lease IS NULL AND x.acquired_in = pg_current_xact_id()::text::int8 END
+		ORDER BY x.slot LIMIT 1;
+	RETURN h;
+END $$;
+
+-- One more hold: on a lease it is the same hold, else it is counted, and its time is no shorter.
+CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF r.mode = 'exclusive' AND h.mode = 'shared' THEN
+		PERFORM _lock_election.fail('22023', format('lock "%s" is held in mode shared by the same owner, which asks for exclusive', h.name), '',
+			'Release it first, or acquire it in mode exclusive from the start.');
+	END IF;
+	IF r.lease IS DISTINCT FROM (SELECT l.id FROM _lock_election.lease l WHERE l.id = h.lease AND l.named) THEN
+		PERFORM _lock_election.fail('22023', format('%s "%s" lives on another kind of lease', _lock_election.word(h.kind), h.name),
+			'It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.');
+	END IF;
+	IF r.lease IS NULL THEN
+		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
+		UPDATE _lock_election.hold x SET holds = x.holds + 1, life = CASE WHEN x.expires_at IS NULL THEN x.life ELSE _lock_election.current_life() END,
+			expires_at = CASE WHEN x.expires_at IS NOT NULL THEN greatest(_lock_election.ends(x.expires_at, x.life, x.ttl), clock_timestamp() + r.ttl) END
+			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot;
+		UPDATE _lock_election.lease l SET expires_at = greatest(l.expires_at, clock_timestamp() + r.ttl) WHERE l.id = h.lease AND NOT l.named;
+	END IF;
+	IF r.kind = 2 AND h.value IS DISTINCT FROM r.value THEN
+		UPDATE _lock_election.hold x SET value = r.value WHERE x.kind = 2 AND x.name = h.name AND x.slot = 0;
+		h.value := r.value;
+		PERFORM _lock_election.note(h, 'proclaimed');
+	END IF;
+END $$;
+
+-- Refuses what is beyond a limit of the role or of the queue.
+CREATE OR REPLACE FUNCTION _lock_election.check_limits(r _lock_election.request, waits boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	c _lock_election.config;
+	n text;
+BEGIN
+	SELECT x.* INTO c FROM _lock_election.config x WHERE x.one;
+	IF waits AND c.max_waiters_per_lock > 0 THEN
+		FOREACH n IN ARRAY r.names LOOP
+			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock THEN
+				PERFORM _lock_election.fail('53400', format('too many requests wait for %s "%s"', _lock_election.word(r.kind), n), '',
+					format('See lock_election.max_waiters_per_lock (%s).', c.max_waiters_per_lock));
+			END IF;
+		END LOOP;
+	END IF;
+	IF c.max_locks_per_role > 0 AND (SELECT count(*) FROM _lock_election.hold h WHERE h.role = r.role) + (SELECT count(*) FROM _lock_election.place p WHERE p.role = r.role)
+		+ cardinality(r.names) > c.max_locks_per_role THEN
+		PERFORM _lock_election.fail('53400', format('role "%s" has too many locks in this database', pg_get_userbyid(r.role)), '',
+			format('See lock_election.max_locks_per_role (%s).', c.max_locks_per_role));
+	END IF;
+END $$;
+
+-- Decides a request, in the sections of its names, which are swept.  No token: it was refused.
+CREATE OR REPLACE FUNCTION _lock_election.decide(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	n text;
+	h _lock_election.hold;
+	again _lock_election.hold;
+	own int4 := 0;
+	free boolean := true;
+	behind boolean;
+	several boolean := cardinality(r.names) > 1;
+	number int8 := _lock_election.current_life();
+	on_lease int8 := r.lease;
+BEGIN
+	granted := false;
+
+	-- 1. is a name used in another way?
+	FOREACH n IN ARRAY r.names LOOP PERFORM _lock_election.check_use(r, n); END LOOP;
+
+	-- 2. the same request once more
+	IF r.place AND r.lease IS NOT NULL AND r.mode <> 'permit' THEN
+		SELECT x.token, true INTO token, granted FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.ended IS NULL AND NOT x.evicted
+			AND x.owner IS NOT DISTINCT FROM r.owner AND (NOT several OR x.members @> r.names AND r.names @> x.members) LIMIT 1;
+		IF NOT FOUND THEN
+			SELECT x.token, false INTO token, granted FROM _lock_election.place x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.mode = r.mode
+				AND x.owner IS NOT DISTINCT FROM r.owner AND x.value IS NOT DISTINCT FROM r.value
+				AND (several AND x.members @> r.names AND r.names @> x.members OR NOT several AND x.members IS NULL) LIMIT 1;
+		END IF;
+		IF token IS NOT NULL THEN
+			queue_position := CASE WHEN granted THEN 0 ELSE _lock_election.rank(r.kind, r.names, token) END;
+			RETURN;
+		END IF;
+	END IF;
+
+	-- 3. one more hold
+	IF NOT r.place THEN
+		FOREACH n IN ARRAY r.names LOOP
+			h := _lock_election.own_hold(r, n);
+			IF h.token IS NOT NULL THEN
+				IF several AND own > 0 AND again.token <> h.token THEN EXIT; END IF;
+				own := own + 1;
+				again := h;
+			END IF;
+		END LOOP;
+		IF own > 0 THEN
+			IF own < cardinality(r.names) THEN
+				PERFORM _lock_election.fail('22023', format('lock "%s" is held by the same owner already', again.name),
+					'Several locks are acquired at once under one token; this one has another.', 'Release it first, or acquire all of them together from the start.');
+			END IF;
+			FOREACH n IN ARRAY r.names LOOP PERFORM _lock_election.hold_again(r, _lock_election.own_hold(r, n)); END LOOP;
+			token := again.token;
+			granted := true;
+			queue_position := 0;
+			RETURN;
+		END IF;
+	END IF;
+
+	-- 4. is it free, and nobody before us?
+	FOREACH n IN ARRAY r.names LOOP
+		behind := EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n AND (r.ticket IS NULL OR p.token < r.ticket));
+		free := free AND NOT behind AND _lock_election.admits(r.kind, n, r.mode, r.permits);
+	END LOOP;
+	IF NOT free AND NOT r.place THEN RETURN; END IF;
+
+	-- 5. limits
+	PERFORM _lock_election.check_limits(r, NOT free);
+
+	-- 6. a hold, or a place
+	token := nextval('_lock_election.token');
+	granted := free;
+	IF on_lease IS NULL AND (several OR NOT free) THEN
+		on_lease := token;
+		INSERT INTO _lock_election.lease (id, ttl, expires_at, life, granted_in, role, named, owner)
+			VALUES (token, r.ttl, clock_timestamp() + r.ttl, number, number, r.role, false, r.owner);
+	END IF;
+	IF free THEN
+		FOREACH n IN ARRAY r.names LOOP
+			INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, permits, members, since, changed, acquired_in, told_call, pid, application, client)
+				VALUES (r.kind, n, _lock_election.free_slot(r.kind, n, r.mode), token, r.mode, on_lease, CASE WHEN r.lease IS NULL THEN r.ttl END,
+					CASE WHEN on_lease IS NULL THEN clock_timestamp() + r.ttl END, number, r.role, r.owner, r.value, r.permits,
+					CASE WHEN several THEN r.names END, clock_timestamp(), pg_current_xact_id()::text::int8, pg_current_xact_id()::text::int8,
+					coalesce(r.call, 0), pg_backend_pid(), current_setting('application_name'), inet_client_addr());
+		END LOOP;
+		IF r.kind = 2 THEN
+			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = r.names[1] AND x.slot = 0;
+			PERFORM _lock_election.note(h, 'elected');
+		END IF;
+		queue_position := 0;
+	ELSE
+		INSERT INTO _lock_election.place (kind, name, token, mode, lease, ttl, role, owner, value, permits, members, of_lease, since, changed, told_call, pid, application, client)
+			SELECT r.kind, x.n, decide.token, r.mode, on_lease, CASE WHEN r.lease IS NULL THEN r.ttl END, r.role,
+				r.owner, r.value, r.permits, CASE WHEN several THEN r.names END, r.of_lease, clock_timestamp(), pg_current_xact_id()::text::int8, coalesce(r.call, 0), pg_backend_pid(),
+				current_setting('application_name'), inet_client_addr() FROM unnest(r.names) AS x(n);
+		queue_position := _lock_election.rank(r.kind, r.names, token);
+	END IF;
+END $$;
+
+-- The place's position in the queue, of several names in the longest one.
+CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) RETURNS int8 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank FROM _lock_election.place p WHERE p.kind = k AND p.name = n.name AND p.token <= tok) r
+$$;
+
+-- One attempt at a request.  Where it is refused it leaves nothing behind, not even its sections: the caller's transaction
+-- may stand still after it, or go on waiting.  What has to be done at these names is then the work of those who wait.
+CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	changed boolean := false;
+BEGIN
+	IF r.lease IS NOT NULL THEN PERFORM _lock_election.check_lease(r.lease, r.role); END IF;
+	PERFORM _lock_election.current_life();
+	BEGIN
+		IF _lock_election.enter(r.kind, r.names, patience) THEN
+			changed := _lock_election.settle(r.kind, r.names);
+			SELECT d.token, d.granted, d.queue_position INTO token, granted, queue_position FROM _lock_election.decide(r) d;
+			IF token IS NOT NULL THEN RETURN; END IF;
+		END IF;
+		RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998';
+	EXCEPTION WHEN SQLSTATE 'LE998' THEN
+		token := NULL;
+		granted := false;
+	END;
+	IF changed THEN PERFORM _lock_election.nudge(r.kind, r.names); END IF;
+END $$;
+
+-- Whether an attempt is worth a section: nobody holds the name beside whom the request cannot, or it is one more hold.
+CREATE OR REPLACE FUNCTION _lock_election.looks_free(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	n text := r.names[1];
+BEGIN
+	RETURN cardinality(r.names) > 1
+		OR NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = n AND h.mode IS NOT NULL AND h.ended IS NULL
+			AND 'exclusive' IN (h.mode, r.mode) AND 'permit' NOT IN (h.mode, r.mode) AND NOT _lock_election.may_be_over(h))
+		OR EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = n
+			AND CASE WHEN r.owner IS NOT NULL THEN h.role = r.role AND h.owner = r.owner ELSE h.acquired_in = pg_current_xact_id_if_assigned()::text::int8 END);
+END $$;
+-- As hold_is_over(), without a lock.
+CREATE OR REPLACE FUNCTION _lock_election.may_be_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN h.ended IS NOT NULL OR h.expires_at IS NOT NULL AND _lock_election.ends(h.expires_at, h.life, h.ttl) <= clock_timestamp()
+		OR h.lease IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = h.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp());
+END $$;
+
+-- How long a wait may last because of lock_timeout; NULL: without limit.
+CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+	SELECT nullif(current_setting('lock_timeout')::interval, '0')
+$$;
+
+-- Acquires, waiting at most so long.  Who waits has no place: it tries again and again, and neither overtakes places that
+-- came before it, nor waits for those that came after.
+CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	began timestamptz := clock_timestamp();
+	pause float8 := 0.002;
+	most interval;
+	token int8;
+BEGIN
+	PERFORM _lock_election.check_transaction();
+	LOOP
+		IF r.lease IS NOT NULL OR _lock_election.looks_free(r) THEN
+			SELECT a.token INTO token FROM _lock_election.attempt(r, '200 ms') a;
+			IF token IS NOT NULL THEN RETURN token; END IF;
+		END IF;
+		IF clock_timestamp() - began >= wait THEN RETURN NULL; END IF;
+		IF r.ticket IS NULL THEN
+			r.ticket := nextval('_lock_election.token');
+			most := _lock_election.lock_timeout();
+		END IF;
+		IF clock_timestamp() - began >= most THEN
+			PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout');
+		END IF;
+		PERFORM pg_sleep(least(pause, greatest(0, date_part('epoch', least(wait, most) - (clock_timestamp() - began)))));
+		pause := least(pause * 1.3, 0.1);
+	END LOOP;
+END $$;
+
+-- Takes a place, or is granted at once.
+CREATE OR REPLACE FUNCTION _lock_election.enqueue(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8, OUT channel text) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.check_transaction();
+	r.place := true;
+	r.of_lease := coalesce(r.of_lease, false);
+	SELECT a.token, a.granted, a.queue_position INTO token, granted, queue_position
+		FROM _lock_election.attempt(r, least(coalesce(_lock_election.lock_timeout(), '2 s'), '2 s')) a;
+	IF token IS NULL THEN
+		PERFORM _lock_election.fail('55P03', format('could not enter the queue of %s "%s"', _lock_election.word(r.kind), r.names[1]),
+			'Another transaction that has come to this name has not ended yet.', 'Acquire and release outside of long transactions.');
+	END IF;
+	channel := _lock_election.channel(r.kind, r.names[1]);
+END $$;
+
+-- --- locks: the functions of locks, permits and places ------------------------------------------------------------------
+
+-- A request, with its arguments checked.
+CREATE OR REPLACE FUNCTION _lock_election.make(k int2, names text[], mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	r _lock_election.request;
+BEGIN
+	IF mode = 'permit' THEN PERFORM _lock_election.check_permits(permits); ELSE PERFORM _lock_election.check_mode(mode); END IF;
+	IF k = 2 THEN PERFORM _lock_election.check_text('candidate', value, 4096); END IF;
+	IF owner IS NOT NULL THEN PERFORM _lock_election.check_text('owner', owner, 255); END IF;
+	r.kind := k;
+	r.names := names;
+	r.mode := mode;
+	r.permits := CASE WHEN mode = 'permit' THEN permits ELSE 0 END;
+	IF lease IS NULL THEN r.ttl := _lock_election.checked_ttl(ttl); END IF;
+	r.owner := owner;
+	r.lease := lease;
+	r.value := value;
+	r.place := false;
+	r.of_lease := false;
+	r.role := _lock_election.who();
+	RETURN r;
+END $$;
+
+-- For one name.
+CREATE OR REPLACE FUNCTION _lock_election.make_one(k int2, name text, mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.check_name(k, name);
+	RETURN _lock_election.make(k, ARRAY[name], mode, permits, ttl, owner, lease, value);
+END $$;
+
+-- An exclusive lock or a term that nobody has anything to do with, with a ttl of its own or on a lease that was looked at:
+-- the most frequent case by far, in one statement.  NULL: it is another case, or somebody has the lock.
+--
+-- The section is entered in a subtransaction: who is refused in it leaves it, and does not keep it to the caller's COMMIT.
+-- The primary key refuses a second row.  Every name has its schema here, because a search_path of its own would cost as
+-- much as a statement.
+CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8) RETURNS int8 LANGUAGE plpgsql AS $$
+DECLARE
+	number pg_catalog.int8;
+	length pg_catalog.interval := pg_catalog.make_interval(secs => pg_catalog.date_part('epoch', ttl));
+BEGIN
+	IF NOT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(n, 4802 OPERATOR(pg_catalog.+) k)) THEN RETURN NULL; END IF;
+	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, acquired_in, told_call,
+			pid, application, client)
+		SELECT k, n, 0, pg_catalog.nextval('_lock_election.token'), 'exclusive', lease, length, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) length, l.life,
+			pg_catalog.to_regrole(pg_catalog.quote_ident(CASE WHEN pg_catalog.current_setting('role') OPERATOR(pg_catalog.=) 'none' THEN session_user::pg_catalog.text
+				ELSE pg_catalog.current_setting('role') END)), o, v, pg_catalog.clock_timestamp(),
+			pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8, pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8, call,
+			pg_catalog.pg_backend_pid(), pg_catalog.current_setting('application_name'), pg_catalog.inet_client_addr()
+		FROM _lock_election.life l
+		WHERE l.one AND NOT l.limited AND l.born OPERATOR(pg_catalog.=) l.xmin
+			AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+			AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n)
+			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind OPERATOR(pg_catalog.=) k AND p.name OPERATOR(pg_catalog.=) n)
+		ON CONFLICT DO NOTHING RETURNING token INTO number;
+	IF NOT FOUND THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
+	RETURN number;
+EXCEPTION WHEN SQLSTATE 'LE998' THEN
+	RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION acquire_lock(name text, ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, mode text DEFAULT 'exclusive',
+	owner text DEFAULT NULL, lease bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+	token int8;
+BEGIN
+	IF mode = 'exclusive' AND lease IS NULL AND octet_length(name) BETWEEN 1 AND 255 AND (owner IS NULL OR octet_length(owner) BETWEEN 1 AND 255)
+		AND ttl BETWEEN '100 ms' AND '1 hour' AND (wait IS NULL OR wait BETWEEN '0' AND '1000 days') AND current_setting('transaction_isolation') = 'read committed'
+		AND current_setting('transaction_read_only') = 'off' THEN
+		token := _lock_election.acquire_free(1::int2, name, ttl, owner, NULL, NULL, 0);
+		IF token IS NOT NULL THEN RETURN token; END IF;
+	END IF;
+	PERFORM _lock_election.check_mode(mode);
+	wait := _lock_election.checked_wait(wait);
+	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name, mode, 0, ttl, owner, lease, NULL), wait);
+END $$;
+
+CREATE OR REPLACE FUNCTION try_acquire_lock(name text, ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+	token int8;
+BEGIN
+	IF mode = 'exclusive' AND lease IS NULL AND octet_length(name) BETWEEN 1 AND 255 AND (owner IS NULL OR octet_length(owner) BETWEEN 1 AND 255)
+		AND ttl BETWEEN '100 ms' AND '1 hour' AND current_setting('transaction_isolation') = 'read committed' AND current_setting('transaction_read_only') = 'off' THEN
+		token := _lock_election.acquire_free(1::int2, name, ttl, owner, NULL, NULL, 0);
+		IF token IS NOT NULL THEN RETURN token; END IF;
+	END IF;
+	PERFORM _lock_election.check_mode(mode);
+	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name, mode, 0, ttl, owner, lease, NULL), '0');
+END $$;
+
+CREATE OR REPLACE FUNCTION acquire_locks(names text[], ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, mode text DEFAULT 'exclusive',
+	owner text DEFAULT NULL, lease bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM _lock_election.check_names(names, 1), _lock_election.check_mode(mode);
+	wait := _lock_election.checked_wait(wait);
+	RETURN _lock_election.acquire(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL), wait);
+END $$;
+
+CREATE OR REPLACE FUNCTION acquire_permit(name text, permits integer, ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, owner text DEFAULT NULL, lease bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	wait := _lock_election.checked_wait(wait);
+	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name, 'permit', permits, ttl, owner, lease, NULL), wait);
+END $$;
+
+-- --- each for itself ---
+
+-- One request for each name, in the sections of all.
+CREATE OR REPLACE FUNCTION _lock_election.each(r _lock_election.request)
+RETURNS TABLE (name text, token int8, granted boolean, queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	names text[] := r.names;
+	n text;
+BEGIN
+	PERFORM _lock_election.check_transaction();
+	IF cardinality(names) = 0 THEN RETURN; END IF;
+	IF r.lease IS NOT NULL THEN PERFORM _lock_election.check_lease(r.lease, r.role); END IF;
+	IF r.place AND NOT _lock_election.enter(r.kind, names, '2 s') THEN
+		PERFORM _lock_election.fail('55P03', 'could not enter the queues of these names', 'Another transaction that has come to one of them has not ended yet.');
+	END IF;
+	FOREACH n IN ARRAY names LOOP
+		r.names := ARRAY[n];
+		IF r.place THEN
+			PERFORM _lock_election.settle(r.kind, r.names);
+			RETURN QUERY SELECT n, d.token, d.granted, d.queue_position FROM _lock_election.decide(r) d;
+		ELSE
+			RETURN QUERY SELECT n, a.token, a.granted, a.queue_position FROM _lock_election.attempt(r, '200 ms') a;
+		END IF;
+	END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION try_acquire_each(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
+RETURNS TABLE (name text, token bigint) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM _lock_election.check_names(names, 0), _lock_election.check_mode(mode);
+	RETURN QUERY SELECT e.name, e.token FROM _lock_election.each(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL)) e;
+END $$;
+
+CREATE OR REPLACE FUNCTION enqueue_each(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
+RETURNS TABLE (name text, token bigint, granted boolean, queue_position bigint, channel text)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+	r _lock_election.request;
+BEGIN
+	PERFORM _lock_election.check_names(names, 0), _lock_election.check_mode(mode);
+	r := _lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL);
+	r.place := true;
+	RETURN QUERY SELECT e.name, e.token, e.granted, e.queue_position, _lock_election.channel(1::int2, e.name) FROM _lock_election.each(r) e;
+END $$;
+
+-- --- places ---
+
+CREATE OR REPLACE FUNCTION enqueue_lock(name text, ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
+	OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text)
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM _lock_election.check_mode(mode);
+	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name, mode, 0, ttl, owner, lease, NULL)) e;
+END $$;
+
+CREATE OR REPLACE FUNCTION enqueue_permit(name text, permits integer, ttl interval DEFAULT '30 s', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
+	OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text)
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name, 'permit', permits, ttl, owner, lease, NULL)) e;
+END $$;
+
+CREATE OR REPLACE FUNCTION enqueue_locks(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
+	OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text)
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM _lock_election.check_names(names, 1), _lock_election.check_mode(mode);
+	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL)) e;
+END $$;
+
+-- Does what there is to do at these names, if that grants this token; else it leaves nothing behind, as attempt().
+CREATE OR REPLACE FUNCTION _lock_election.come_to(k int2, names text[], tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.look_at(k, names);
+	IF NOT EXISTS (SELECT FROM _lock_election.hold x WHERE x.kind = k AND x.name = names[1] AND x.token = tok) THEN
+		RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998';
+	END IF;
+EXCEPTION WHEN SQLSTATE 'LE998' THEN NULL;
+END $$;
+
+-- One look at a token: NULL, it is neither held nor queued; else whether it is held.  renews: starts its time again; goes_on:
+-- this call has done so before, and keeps the row locked since.  Places are looked for first: they become holds, not the
+-- other way round.
+CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8, renews boolean, goes_on boolean) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	number int8 := _lock_election.current_life();
+	n text;
+	h _lock_election.hold;
+	p _lock_election.place;
+	held int4 := 0;
+BEGIN
+	IF EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = names[1] AND x.token = tok) THEN
+		PERFORM _lock_election.come_to(k, names, tok);
+	END IF;
+	FOREACH n IN ARRAY names LOOP
+		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
+		IF FOUND THEN
+			PERFORM _lock_election.check_role(k, n, p.role);
+		ELSE
+			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.ended IS NULL AND NOT x.evicted;
+			IF NOT FOUND THEN RETURN NULL; END IF;
+			PERFORM _lock_election.check_role(k, n, h.role);
+			IF _lock_election.may_be_over(h) THEN RETURN NULL; END IF;
+			IF h.lease IS NULL THEN
+				PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
+				UPDATE _lock_election.hold x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok;
+			END IF;
+			held := held + 1;
+		END IF;
+	END LOOP;
+	-- its lease lives, or is renewed: the row is locked from here on, so that nobody takes it for dead while we wait
+	IF coalesce(h.lease, p.lease) IS NULL THEN RETURN true; END IF;
+	IF renews THEN
+		PERFORM FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
+			AND (goes_on OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) FOR NO KEY UPDATE SKIP LOCKED;
+		IF FOUND THEN
+			UPDATE _lock_election.lease l SET life = number, expires_at = clock_timestamp() + l.ttl WHERE l.id = coalesce(h.lease, p.lease);
+		END IF;
+	END IF;
+	IF NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease)
+			AND (goes_on AND NOT l.named OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) THEN
+		-- it has gone with the place, which was granted since we have looked
+		IF p.token IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = p.name AND x.token = tok) THEN
+			RETURN _lock_election.look(k, names, tok, false, goes_on);
+		END IF;
+		RETURN NULL;
+	END IF;
+	RETURN held = cardinality(names);
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.await(k int2, names text[], tok int8, wait interval) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	began timestamptz := clock_timestamp();
+	pause float8 := 0.005;
+	most interval;
+	held boolean;
+	first boolean := true;
+BEGIN
+	PERFORM _lock_election.check_transaction(), _lock_election.check_token(k, tok);
+	wait := _lock_election.checked_wait(wait);
+	LOOP
+		held := _lock_election.look(k, names, tok, first OR clock_timestamp() - began >= wait, NOT first);
+		IF held IS NULL THEN
+			PERFORM _lock_election.fail('LE001', format('%s %s neither holds %s "%s" nor waits for it any more', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok,
+				_lock_election.word(k), names[1]));
+		END IF;
+		IF held OR clock_timestamp() - began >= wait THEN RETURN held; END IF;
+		first := false;
+		most := coalesce(most, _lock_election.lock_timeout());
+		IF clock_timestamp() - began >= most THEN PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout'); END IF;
+		PERFORM pg_sleep(least(pause, greatest(0, date_part('epoch', least(wait, most) - (clock_timestamp() - began)))));
+		pause := least(pause * 1.3, 0.1);
+	END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION await_lock(name text, token bigint, wait interval DEFAULT '0')
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM _lock_election.check_name(1::int2, name);
+	RETURN _lock_election.await(1::int2, ARRAY[name], token, wait);
+END $$;
+
+CREATE OR REPLACE FUNCTION await_locks(names text[], token bigint, wait interval DEFAULT '0')
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM _lock_election.check_names(names, 1);
+	RETURN _lock_election.await(1::int2, names, token, wait);
+END $$;
+
+-- --- renewals: of a hold's own row, or its lease's, and without a section ---
+
+CREATE OR REPLACE FUNCTION _lock_election.renew(k int2, n text, tok int8, new_ttl interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	number int8;
+	h _lock_election.hold;
+	l record;
+	got interval;
+BEGIN
+	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok), _lock_election.check_transaction();
+	IF new_ttl IS NOT NULL THEN new_ttl := _lock_election.checked_ttl(new_ttl); END IF;
+
+	-- 1. whose it is
+	SELECT p.role INTO h.role FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = tok;
+	IF FOUND THEN
+		PERFORM _lock_election.check_role(k, n, h.role);
+		PERFORM _lock_election.fail('55000', format('%s %s still waits for %s "%s"', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok, _lock_election.word(k), n), '',
+			CASE k WHEN 1 THEN 'await_lock() keeps a place.' ELSE 'await_leadership() keeps a candidacy.' END);
+	END IF;
+	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok;
+	IF NOT FOUND THEN RETURN NULL; END IF;
+	PERFORM _lock_election.check_role(k, n, h.role);
+	IF h.ended IS NOT NULL OR h.evicted THEN RETURN NULL; END IF;
+
+	-- 2. its row; a release at the same time then does not wait for us
+	PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
+	number := _lock_election.current_life();
+	IF h.lease IS NULL THEN
+		UPDATE _lock_election.hold x SET ttl = coalesce(new_ttl, x.ttl), expires_at = clock_timestamp() + coalesce(new_ttl, x.ttl), life = number
+			WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok AND x.ended IS NULL AND NOT x.evicted
+				AND (x.life = number AND x.expires_at > clock_timestamp() OR _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp())
+			RETURNING x.ttl INTO got;
+		RETURN got;
+	END IF;
+
+	-- 3. its lease
+	SELECT x.named INTO l FROM _lock_election.lease x WHERE x.id = h.lease;
+	IF l.named AND new_ttl IS NOT NULL THEN
+		PERFORM _lock_election.fail('22023', format('%s "%s" hangs on a named lease', _lock_election.word(k), n), 'It has the ttl of that.', 'Call keep_alive().');
+	END IF;
+	RETURN _lock_election.keep(h.lease, new_ttl, 0);
+END $$;
+
+CREATE OR REPLACE FUNCTION renew_lock(name text, token bigint, ttl interval DEFAULT NULL)
+RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	RETURN _lock_election.renew(1::int2, name, token, ttl);
+END $$;
+
+-- --- releases ---
+
+-- Gives back a hold or a place of this token.
+CREATE OR REPLACE FUNCTION _lock_election.release(k int2, n text, tok int8, hold_for interval, all_holds boolean, how text, of_lease int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	me oid := _lock_election.who();
+	h _lock_election.hold;
+	p _lock_election.place;
+	inside boolean;
+	until timestamptz;
+	done boolean := false;
+BEGIN
+	inside := _lock_election.enter(k, ARRAY[n], '100 ms');
+	until := clock_timestamp() + '100 ms';
+	LOOP
+		-- 1. a place, which may become a hold meanwhile, but not the other way round
+		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
+		IF FOUND THEN
+			PERFORM _lock_election.check_role(k, n, p.role);
+			done := _lock_election.end_place(p, how, p.lease = of_lease);
+		ELSE
+			-- 2. a hold
+			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
+			IF NOT FOUND THEN RETURN false; END IF;
+			PERFORM _lock_election.check_role(k, n, h.role);
+			IF _lock_election.may_be_over(h) THEN
+				IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); END IF;
+				RETURN false;
+			END IF;
+			IF h.holds > 1 AND NOT coalesce(all_holds, false) THEN
+				UPDATE _lock_election.hold x SET holds = x.holds - 1 WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok;
+				RETURN true;
+			END IF;
+			done := _lock_election.end_hold(h, how, h.lease = of_lease);
+		END IF;
+		EXIT WHEN done;
+
+		-- 3. another transaction has its row: a renewal that is being made durable, or one that stands still
+		IF clock_timestamp() >= until THEN
+			PERFORM _lock_election.fail('55P03', format('could not release %s "%s"', _lock_election.word(k), n), 'Another transaction changes it, and has not ended yet.');
+		END IF;
+		PERFORM pg_sleep(0.002);
+	END LOOP;
+
+	-- 4. closed for a while
+	IF hold_for IS NOT NULL AND h.token IS NOT NULL AND h.since + hold_for > clock_timestamp() THEN
+		INSERT INTO _lock_election.hold (kind, name, slot, token, closed_until, since, changed, role, pid)
+			VALUES (k, n, -1, 0, h.since + hold_for, clock_timestamp(), pg_current_xact_id()::text::int8, me, pg_backend_pid())
+			ON CONFLICT (kind, name, slot) DO UPDATE SET closed_until = greatest(hold.closed_until, excluded.closed_until), role = excluded.role;
+	END IF;
+
+	-- 5. the next one; who cannot be served here is told to look, once this is committed
+	IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); ELSE PERFORM _lock_election.nudge(k, ARRAY[n]); END IF;
+	RETURN true;
+END $$;
+
+CREATE OR REPLACE FUNCTION release_lock(name text, token bigint, hold_for interval DEFAULT NULL, all_holds boolean DEFAULT false)
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	-- an exclusive lock with a ttl of its own, which nobody waits for: its row goes, unless a fence or a renewal has it locked
+	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
+		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name, 4803))
+		AND pg_try_advisory_xact_lock(hashint8extended(token, 4806)) THEN
+		DELETE FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.slot = 0 AND h.token = $2 AND h.mode = 'exclusive' AND h.lease IS NULL AND h.holds = 1
+			AND h.ended IS NULL AND h.expires_at > clock_timestamp()
+			AND h.role = to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END))
+			AND h.life = (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin)
+			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1);
+		IF FOUND THEN RETURN true; END IF;
+	END IF;
+	PERFORM _lock_election.check_name(1::int2, name);
+	hold_for := _lock_election.checked_hold_for(hold_for);
+	IF coalesce(token, 0) <= 0 THEN RETURN false; END IF;
+	PERFORM _lock_election.check_transaction();
+	RETURN _lock_election.release(1::int2, name, token, hold_for, all_holds, 'released', NULL);
+END $$;
+
+CREATE OR REPLACE FUNCTION release_lock(name text)
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+	number int8;
+BEGIN
+	PERFORM _lock_election.check_name(1::int2, name), _lock_election.check_transaction();
+	SELECT h.token INTO number FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.pid = pg_backend_pid() AND h.ended IS NULL AND h.mode IS NOT NULL
+		AND h.since >= pg_postmaster_start_time() ORDER BY h.token DESC LIMIT 1;
+	IF NOT FOUND THEN RETURN false; END IF;
+	RETURN _lock_election.release(1::int2, name, number, NULL, false, 'released', NULL);
+END $$;
+
+CREATE OR REPLACE FUNCTION release_locks(names text[], token bigint)
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+	n text;
+	every boolean := true;
+BEGIN
+	PERFORM _lock_election.check_names(names, 1);
+	IF coalesce(token, 0) <= 0 THEN RETURN false; END IF;
+	PERFORM _lock_election.check_transaction();
+	PERFORM _lock_election.enter(1::int2, names, '100 ms');
+	-- a place leaves all queues at once
+	IF EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = names[1] AND p.token = $2) THEN
+		RETURN _lock_election.release(1::int2, names[1], token, NULL, false, 'released', NULL);
+	END IF;
+	FOREACH n IN ARRAY names LOOP every := _lock_election.release(1::int2, n, token, NULL, false, 'released', NULL) AND every; END LOOP;
+	RETURN every;
+END $$;
+
+CREATE OR REPLACE FUNCTION release_each(names text[], tokens bigint[])
+RETURNS TABLE (name text, released boolean) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM _lock_election.check_names(names, 0);
+	IF tokens IS NULL THEN PERFORM _lock_election.fail('22023', 'tokens must not be null'); END IF;
+	IF array_ndims(tokens) > 1 THEN PERFORM _lock_election.fail('22023', 'tokens must have one dimension only'); END IF;
+	IF cardinality(names) <> cardinality(tokens) THEN
+		PERFORM _lock_election.fail('22023', format('there are %s names and %s tokens', cardinality(names), cardinality(tokens)), 'Each name has a token, which may be null.');
+	END IF;
+	PERFORM _lock_election.check_transaction();
+	IF cardinality(names) > 0 THEN PERFORM _lock_election.enter(1::int2, names, '100 ms'); END IF;
+	FOR i IN 1 .. cardinality(names) LOOP
+		name := names[i];
+		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release(1::int2, names[i], tokens[i], NULL, false, 'released', NULL);
+		RETURN NEXT;
+	END LOOP;
+END $$;
+
+-- --- looks ---
+
+CREATE OR REPLACE FUNCTION _lock_election.held(k int2, n text, tok int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	h _lock_election.hold;
+BEGIN
+	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok);
+	IF current_setting('transaction_read_only') = 'off' OR pg_is_in_recovery() OR current_setting('transaction_isolation') <> 'read committed' THEN
+		PERFORM _lock_election.check_transaction();
+	END IF;
+	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
+	RETURN FOUND AND NOT _lock_election.may_be_over(h);
+END $$;
+
+CREATE OR REPLACE FUNCTION is_held(name text, token bigint)
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	RETURN _lock_election.held(1::int2, name, token);
+END $$;
+
+CREATE OR REPLACE FUNCTION set_permits(name text, permits integer)
+RETURNS integer LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+	old int4;
+	r oid;
+BEGIN
+	PERFORM _lock_election.check_name(1::int2, name), _lock_election.check_permits(permits), _lock_election.check_transaction();
+	PERFORM _lock_election.current_life();
+	IF NOT _lock_election.enter(1::int2, ARRAY[name], '1 s') THEN
+		PERFORM _lock_election.fail('40001', format('the holders of "%s" have changed too often while their roles were read', name));
+	END IF;
+	PERFORM _lock_election.settle(1::int2, ARRAY[name]);
+	FOR r, old IN SELECT h.role, h.permits FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.mode = 'permit' LOOP
+		IF NOT _lock_election.is_mine(r, 'pg_signal_backend') THEN
+			PERFORM _lock_election.fail('42501', format('permission denied to change the permits of "%s"', name), '',
+				'Only members of all holders'' roles, or of pg_signal_backend, may.');
+		END IF;
+	END LOOP;
+	IF old IS NULL THEN RETURN NULL; END IF;
+	UPDATE _lock_election.hold h SET permits = $2 WHERE h.kind = 1 AND h.name = $1 AND h.mode = 'permit';
+	UPDATE _lock_election.place p SET permits = $2 WHERE p.kind = 1 AND p.name = $1 AND p.mode = 'permit';
+	PERFORM _lock_election.serve(1::int2, name);
+	RETURN old;
+END $$;
+
+-- --- leases: the functions of leases ------------------------------------------------------------------------------------
+
+-- Renews a lease and returns its ttl; NULL: it has ended.  Writes its row and nothing else, and waits for nobody who holds
+-- a section.  call: of lease_sync(), else 0.
+--
+--     1. While a life cannot begin, nothing expires: the lease is renewed without.
+--     2. The row is locked before the clock is read: who has found the lease over, and keeps its row locked to end what
+--        hangs on it, is seen then, however long this process did not run in between.
+--     3. A row that somebody else has locked is waited for only while the lease is not over: he renews it, or revokes it.
+CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval, call int8) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	got interval;
+	of_life int8 := (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin
+		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
+BEGIN
+	IF of_life IS NULL THEN of_life := _lock_election.begin_life('100 ms'); END IF;
+	PERFORM FROM _lock_election.lease x WHERE x.id = number FOR NO KEY UPDATE SKIP LOCKED;
+	IF NOT FOUND THEN
+		IF NOT EXISTS (SELECT FROM _lock_election.lease x WHERE x.id = number AND _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp()) THEN RETURN NULL; END IF;
+		PERFORM FROM _lock_election.lease x WHERE x.id = number FOR NO KEY UPDATE;
+	END IF;
+	UPDATE _lock_election.lease x SET expires_at = clock_timestamp() + coalesce(new_ttl, x.ttl), ttl = coalesce(new_ttl, x.ttl), life = coalesce(of_life, x.life),
+			call = greatest(x.call, keep.call)
+		WHERE x.id = number AND (x.life = of_life AND x.expires_at > clock_timestamp() OR _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp())
+		RETURNING x.ttl INTO got;
+	RETURN got;
+END $$;
+
+-- The role of a named lease that lives; an error if it is another role's.  NULL: there is none.
+CREATE OR REPLACE FUNCTION _lock_election.own_lease(number int8) RETURNS oid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	l record;
+BEGIN
+	IF number IS NULL THEN PERFORM _lock_election.fail('22023', 'lease must not be null'); END IF;
+	PERFORM _lock_election.check_transaction();
+	SELECT x.role, _lock_election.ends(x.expires_at, x.life, x.ttl) AS at INTO l FROM _lock_election.lease x WHERE x.id = number AND x.named;
+	IF NOT FOUND OR l.at <= clock_timestamp() THEN RETURN NULL; END IF;
+	IF l.role <> _lock_election.who() THEN PERFORM _lock_election.fail('42501', format('lease %s belongs to another role', number)); END IF;
+	RETURN l.role;
+END $$;
+
+CREATE OR REPLACE FUNCTION grant_lease(ttl interval DEFAULT '60 s', owner text DEFAULT NULL, wait interval DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+	me oid := _lock_election.who();
+	life int8;
+	number int8;
+	most int4;
+BEGIN
+	IF ttl IS NULL THEN PERFORM _lock_election.fail('22023', 'ttl must not be null', 'A lease has a ttl from 100 milliseconds to 24 days.'); END IF;
+	ttl := _lock_election.checked_ttl(ttl);
+	IF owner IS NOT NULL THEN PERFORM _lock_election.check_text('owner', owner, 255); END IF;
+	PERFORM _lock_election.checked_wait(wait), _lock_election.check_transaction();
+	life := _lock_election.current_life();
+	SELECT c.max_leases_per_role INTO most FROM _lock_election.config c WHERE c.one;
+	IF most > 0 AND (SELECT count(*) FROM _lock_election.lease l WHERE l.named AND l.role = me AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) >= most THEN
+		PERFORM _lock_election.fail('53400', format('role "%s" has too many leases in this database', pg_get_userbyid(me)), '', format('See lock_election.max_leases_per_role (%s).', most));
+	END IF;
+	-- a lease goes with its session; those that were left behind go with the next ones
+	number := nextval('_lock_election.token');
+	IF number % 8 = 0 THEN PERFORM _lock_election.drop_leases(20); END IF;
+	INSERT INTO _lock_election.lease (id, ttl, expires_at, life, granted_in, role, named, owner) VALUES (number, $1, clock_timestamp() + $1, life, life, me, true, $2);
+	INSERT INTO _lock_election.asked VALUES (number, 0);
+	RETURN number;
+END $$;
+
+-- Removes some leases that have ended and on which nothing hangs any more.
+CREATE OR REPLACE FUNCTION _lock_election.drop_leases(most int4) RETURNS int4 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	number int8;
+	done int4 := 0;
+BEGIN
+	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.expires_at < clock_timestamp() - interval '10 s' AND _lock_election.ends(l.expires_at, l.life, l.ttl) < clock_timestamp()
+		AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.lease = l.id) AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.lease = l.id)
+		LIMIT most FOR UPDATE SKIP LOCKED LOOP
+		PERFORM _lock_election.drop_lease(number);
+		done := done + 1;
+	END LOOP;
+	RETURN done;
+END $$;
+CREATE OR REPLACE FUNCTION _lock_election.drop_lease(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	DELETE FROM _lock_election.lease l WHERE l.id = number;
+	DELETE FROM _lock_election.asked a WHERE a.lease = number;
+	DELETE FROM _lock_election.loss x WHERE x.lease = number;
+END $$;
+
+CREATE OR REPLACE FUNCTION keep_alive(lease bigint)
+RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+	got interval;
+BEGIN
+	IF _lock_election.own_lease(lease) IS NULL THEN RETURN NULL; END IF;
+	got := _lock_election.keep(lease, NULL, 0);
+	IF got IS NULL THEN RETURN NULL; END IF;
+	PERFORM _lock_election.look_for(lease);
+	RETURN least(got, (SELECT min(h.expires_at) - clock_timestamp() FROM _lock_election.hold h WHERE h.lease = $1 AND h.evicted AND h.expires_at > clock_timestamp()));
+END $$;
+
+-- Looks at what the places of a lease wait for, as far as somebody may have to.
+CREATE OR REPLACE FUNCTION _lock_election.look_for(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	q record;
+BEGIN
+	FOR q IN SELECT p.kind, array_agg(DISTINCT p.name) AS names FROM _lock_election.place p WHERE p.lease = number
+		AND NOT EXISTS (SELECT FROM _lock_election.hold h LEFT JOIN _lock_election.lease l ON l.id = h.lease WHERE h.kind = p.kind AND h.name = p.name
+			AND h.mode = 'exclusive' AND h.ended IS NULL AND CASE WHEN h.lease IS NULL OR h.evicted THEN h.expires_at ELSE l.expires_at END > clock_timestamp())
+		GROUP BY p.kind LOOP
+		PERFORM _lock_election.look_at(q.kind, q.names);
+	END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION lease_time_to_live(lease bigint)
+RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	IF _lock_election.own_lease(lease) IS NULL THEN RETURN NULL; END IF;
+	RETURN (SELECT _lock_election.time_left(_lock_election.ends(l.expires_at, l.life, l.ttl)) FROM _lock_election.lease l WHERE l.id = $1);
+END $$;
+
+CREATE OR REPLACE FUNCTION lease_holds(lease bigint)
+RETURNS TABLE (kind text, name text, token bigint, granted boolean, queue_position bigint, channel text, owner text)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	IF _lock_election.own_lease(lease) IS NULL THEN PERFORM _lock_election.fail('LE001', format('lease %s does not exist, or has ended', lease)); END IF;
+	PERFORM _lock_election.look_for(lease);
+	RETURN QUERY SELECT _lock_election.word(h.kind), h.name, h.token, true, 0::int8, _lock_election.channel(h.kind, coalesce(h.members[1], h.name)), h.owner
+			FROM _lock_election.hold h WHERE h.lease = $1 AND h.ended IS NULL AND NOT h.evicted
+		UNION ALL SELECT _lock_election.word(p.kind), p.name, p.token, false, _lock_election.rank(p.kind, ARRAY[p.name], p.token),
+			CASE WHEN p.of_lease THEN _lock_election.lease_channel(p.lease) ELSE _lock_election.channel(p.kind, coalesce(p.members[1], p.name)) END, p.owner
+			FROM _lock_election.place p WHERE p.lease = $1;
+END $$;
+
+-- Ends a lease with all that hangs on it.
+CREATE OR REPLACE FUNCTION _lock_election.end_lease(number int8, how text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	h _lock_election.hold;
+	p _lock_election.place;
+	q record;
+	ended int8 := 0;
+BEGIN
+	-- 1. the row, so that nobody renews it or asks for more on it
+	PERFORM FROM _lock_election.lease l WHERE l.id = number FOR UPDATE;
+	IF NOT FOUND THEN RETURN 0; END IF;
+	INSERT INTO _lock_election.loss VALUES (number, number, pg_current_xact_id()::text::int8, how) ON CONFLICT DO NOTHING;
+
+	-- 2. what hangs on it, and who comes next
+	FOR q IN SELECT x.kind, array_agg(DISTINCT x.name) AS names FROM (SELECT y.kind, y.name FROM _lock_election.hold y WHERE y.lease = number
+		UNION SELECT y.kind, y.name FROM _lock_election.place y WHERE y.lease = number) x GROUP BY x.kind LOOP
+		PERFORM _lock_election.enter(q.kind, q.names, '50 ms');
+		FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.lease = number AND x.kind = q.kind LOOP
+			IF _lock_election.end_place(p, how, true) THEN ended := ended + 1; END IF;
+		END LOOP;
+		FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.lease = number AND x.kind = q.kind AND x.ended IS NULL LOOP
+			IF _lock_election.end_hold(h, how, true) THEN ended := ended + 1; END IF;
+		END LOOP;
+		PERFORM _lock_election.nudge(q.kind, q.names);
+		PERFORM _lock_election.look_at(q.kind, q.names);
+	END LOOP;
+	DELETE FROM _lock_election.lease l WHERE l.id = number;
+	DELETE FROM _lock_election.asked a WHERE a.lease = number;
+	DELETE FROM _lock_election.loss x WHERE x.lease = number AND x.token <> number;
+	RETURN ended + 1;
+END $$;
+
+CREATE OR REPLACE FUNCTION revoke_lease(lease bigint)
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	IF _lock_election.own_lease(lease) IS NULL THEN RETURN false; END IF;
+	PERFORM _lock_election.current_life();
+	RETURN _lock_election.end_lease(lease, 'revoked') > 0;
+END $$;
+
+-- --- sync: lease_sync(), for client libraries ---------------------------------------------------------------------------
+--
+-- In this order: the lease is renewed; the releases; the other items; the news.  docs/reference/lease-sync.md describes
+-- arguments and rows.  How the rules are kept:
+--
+--     renewal    A call without asks writes the lease's row and waits for no flush.  A call that asks for something has to
+--                be flushed with its grants, and would keep that row locked while it is: it locks the row FOR KEY SHARE
+--                only, renews nothing, and states what is left.  Where less than half of the ttl is left it renews too,
+--                so that a client that asks all the time keeps its lease.
+--     old calls  The newest call is kept in the lease's row by renewals, in table asked by calls that ask.  Calls that ask
+--                exclude each other by an advisory lock of the lease; a renewal that finds it taken tells no news.
+--     news       A number of news is the oldest transaction that was under way, and the call that has told it.  Told is
+--                what a transaction since that one has changed, but not what the client has got as a result.
+
+DO $$
+BEGIN
+	IF pg_catalog.to_regtype('_lock_election.told') IS NULL THEN
+		CREATE TYPE _lock_election.told AS (item pg_catalog.int4, event pg_catalog.text, kind pg_catalog.text, name pg_catalog.text, token pg_catalog.int8,
+			queue_position pg_catalog.int8, owner pg_catalog.text, reason pg_catalog.text, sqlstate pg_catalog.text, message pg_catalog.text, detail pg_catalog.text, hint pg_catalog.text);
+		-- An item; of several names one behind the other.
+		CREATE TYPE _lock_election.item AS (item pg_catalog.int4, action pg_catalog.text, names pg_catalog.text[], number pg_catalog.text, owner pg_catalog.text, value pg_catalog.text);
+	END IF;
+END $$;
+
+-- Reads the texts of the items.
+CREATE OR REPLACE FUNCTION _lock_election.read_items(texts text[]) RETURNS _lock_election.item[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	n int4 := coalesce(cardinality(texts), 0);
+	items _lock_election.item[] := '{}';
+	i _lock_election.item;
+	last _lock_election.item;
+BEGIN
+	IF n % 6 <> 0 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('Each item has 6 texts; there are %s.', n)); END IF;
+	IF n / 6 > 1000 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('There are %s; at most 1000 names are possible.', n / 6)); END IF;
+	FOR at IN 0 .. n / 6 - 1 LOOP
+		IF texts[at * 6 + 2] IS NULL THEN PERFORM _lock_election.fail('22023', 'items cannot be read', 'An action must not be null.'); END IF;
+		IF texts[at * 6 + 1] IS NULL THEN PERFORM _lock_election.fail('22023', 'number of an item must not be null'); END IF;
+		i := ROW(texts[at * 6 + 1]::int8::int4, texts[at * 6 + 2], ARRAY[texts[at * 6 + 3]], texts[at * 6 + 4], texts[at * 6 + 5], texts[at * 6 + 6]);
+		IF i.action NOT IN ('release', 'resign', 'try_lock', 'try_shared', 'try_permit', 'try_candidate', 'enqueue_lock', 'enqueue_shared', 'enqueue_permit',
+			'enqueue_candidate', 'proclaim') THEN
+			PERFORM _lock_election.fail('22023', 'items cannot be read', format('There is no action "%s".', left(i.action, 64)));
+		END IF;
+		IF last.item = i.item THEN
+			IF last.action <> i.action OR i.action NOT IN ('try_lock', 'try_shared', 'enqueue_lock', 'enqueue_shared') THEN
+				PERFORM _lock_election.fail('22023', 'items cannot be read', format('Item %s is there twice.', i.item));
+			END IF;
+			last.names := last.names || i.names;
+			items[cardinality(items)] := last;
+		ELSE
+			items := items || i;
+			last := i;
+		END IF;
+	END LOOP;
+	IF cardinality(items) > 128 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', 'At most 128 are possible.'); END IF;
+	RETURN items;
+END $$;
+
+-- What may not be called by itself may not be asked for here either.
+CREATE OR REPLACE FUNCTION _lock_election.check_right(me oid, action text, several boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	f text := CASE action WHEN 'release' THEN 'release_lock' WHEN 'resign' THEN 'resign' WHEN 'proclaim' THEN 'proclaim' WHEN 'try_permit' THEN 'acquire_permit'
+		WHEN 'try_candidate' THEN 'campaign' WHEN 'enqueue_permit' THEN 'enqueue_permit' WHEN 'enqueue_candidate' THEN 'enqueue_candidate'
+		ELSE CASE WHEN action LIKE 'try%' THEN 'acquire_lock' ELSE 'enqueue_lock' END || CASE WHEN several THEN 's' ELSE '' END END;
+BEGIN
+	PERFORM FROM pg_proc p WHERE p.proname = f AND p.pronargs > 1 AND EXISTS (SELECT FROM pg_namespace d WHERE d.nspname = '_lock_election' AND d.nspowner = p.proowner AND d.oid <> p.pronamespace)
+		AND NOT has_function_privilege(me, p.oid, 'EXECUTE');
+	IF FOUND THEN PERFORM _lock_election.fail('42501', 'permission denied for function ' || f, 'lease_sync() does for a role what the role may have done by itself.'); END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.item_number(number text, what text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF number IS NULL THEN PERFORM _lock_election.fail('22023', what || ' must not be null'); END IF;
+	RETURN number::int8;
+END $$;
+
+-- Carries one item out.
+CREATE OR REPLACE FUNCTION _lock_election.sync_item(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	t _lock_election.told;
+	k int2 := CASE WHEN i.action IN ('resign', 'proclaim', 'try_candidate', 'enqueue_candidate') THEN 2 ELSE 1 END;
+	r _lock_election.request;
+	h _lock_election.hold;
+	number int8;
+	hold_for interval;
+BEGIN
+	t.item := i.item;
+	t.kind := _lock_election.word(k);
+	t.name := i.names[1];
+	PERFORM _lock_election.check_right(me, i.action, cardinality(i.names) > 1);
+
+	-- 1. releases and proclaims
+	IF i.action IN ('release', 'resign') THEN
+		PERFORM _lock_election.check_name(k, t.name);
+		IF i.action = 'release' THEN hold_for := _lock_election.checked_hold_for(i.value::interval); END IF;
+		number := _lock_election.item_number(i.number, CASE k WHEN 1 THEN 'token' ELSE 'term' END);
+		t.event := CASE WHEN number > 0 AND _lock_election.release(k, t.name, number, hold_for, true, CASE k WHEN 1 THEN 'released' ELSE 'resigned' END, of_lease)
+			THEN 'released' ELSE 'not_held' END;
+		RETURN t;
+	END IF;
+	IF i.action = 'proclaim' THEN
+		t.event := CASE WHEN _lock_election.proclaim(t.name, _lock_election.item_number(i.number, 'term'), i.value) THEN 'proclaimed' ELSE 'not_held' END;
+		RETURN t;
+	END IF;
+
+	-- 2. requests
+	IF cardinality(i.names) > 1 THEN PERFORM _lock_election.check_names(i.names, 1); ELSE PERFORM _lock_election.check_name(k, t.name); END IF;
+	r := _lock_election.make(k, i.names, CASE WHEN i.action LIKE '%permit' THEN 'permit' WHEN i.action LIKE '%shared' THEN 'shared' ELSE 'exclusive' END,
+		CASE WHEN i.action LIKE '%permit' THEN _lock_election.item_number(i.number, 'permits') END, NULL, i.owner, of_lease, i.value);
+	r.place := i.action LIKE 'enqueue%';
+	r.of_lease := true;
+	r.call := call;
+	t.owner := i.owner;
+	IF cardinality(i.names) = 1 AND r.mode = 'exclusive' THEN
+		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, CASE k WHEN 2 THEN i.value END, of_lease, call);
+		IF t.token IS NOT NULL THEN
+			t.event := 'granted';
+			IF k = 2 THEN
+				SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = t.name AND x.slot = 0;
+				PERFORM _lock_election.note(h, 'elected');
+			END IF;
+			RETURN t;
+		END IF;
+	END IF;
+	IF k = 1 THEN r.value := NULL; END IF;
+	IF NOT _lock_election.enter(k, r.names, '200 ms') THEN
+		IF r.place THEN
+			PERFORM _lock_election.fail('55P03', format('could not enter the queue of %s "%s"', t.kind, t.name), 'Another transaction that has come to this name has not ended yet.');
+		END IF;
+		t.event := 'not_granted';
+		RETURN t;
+	END IF;
+	PERFORM _lock_election.settle(k, r.names);
+	SELECT d.token, CASE WHEN d.token IS NULL THEN 'not_granted' WHEN d.granted THEN 'granted' ELSE 'queued' END, nullif(d.queue_position, 0)
+		INTO t.token, t.event, t.queue_position FROM _lock_election.decide(r) d;
+	RETURN t;
+END $$;
+
+-- The same, with an error as its row: wrong data, a right, a limit, a state.
+CREATE OR REPLACE FUNCTION _lock_election.sync_item_alone(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	t _lock_election.told;
+BEGIN
+	RETURN _lock_election.sync_item(i, of_lease, call, me);
+EXCEPTION WHEN OTHERS THEN
+	IF NOT (SQLSTATE ~ '^(22|42|534|55|LE)') THEN RAISE; END IF;
+	GET STACKED DIAGNOSTICS t.sqlstate = RETURNED_SQLSTATE, t.message = MESSAGE_TEXT, t.detail = PG_EXCEPTION_DETAIL, t.hint = PG_EXCEPTION_HINT;
+	t.item := i.item;
+	t.event := 'error';
+	t.name := i.names[1];
+	t.detail := nullif(t.detail, '');
+	t.hint := nullif(t.hint, '');
+	RETURN t;
+END $$;
+
+-- All items, releases first: together, or, where one of them is an error, each for itself.
+CREATE OR REPLACE FUNCTION _lock_election.sync_items(items _lock_election.item[], of_lease int8, call int8) RETURNS _lock_election.told[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	me oid := _lock_election.who();
+	results _lock_election.told[];
+	i _lock_election.item;
+BEGIN
+	BEGIN
+		FOREACH i IN ARRAY items LOOP
+			IF i.action IN ('release', 'resign') THEN results := results || _lock_election.sync_item(i, of_lease, call, me); END IF;
+		END LOOP;
+		FOREACH i IN ARRAY items LOOP
+			IF i.action NOT IN ('release', 'resign') THEN results := results || _lock_election.sync_item(i, of_lease, call, me); END IF;
+		END LOOP;
+		RETURN results;
+	EXCEPTION WHEN OTHERS THEN
+		IF NOT (SQLSTATE ~ '^(22|42|534|55|LE)') THEN RAISE; END IF;
+	END;
+	results := NULL;
+	FOREACH i IN ARRAY items LOOP
+		IF i.action IN ('release', 'resign') THEN results := results || _lock_election.sync_item_alone(i, of_lease, call, me); END IF;
+	END LOOP;
+	FOREACH i IN ARRAY items LOOP
+		IF i.action NOT IN ('release', 'resign') THEN results := results || _lock_election.sync_item_alone(i, of_lease, call, me); END IF;
+	END LOOP;
+	RETURN results;
+END $$;
+
+CREATE OR REPLACE FUNCTION lease_sync(lease bigint, call bigint, seen_incarnation bigint DEFAULT NULL, seen_news bigint DEFAULT NULL, items text[] DEFAULT NULL,
+	wait interval DEFAULT '1 s')
+RETURNS TABLE (item integer, event text, kind text, name text, token bigint, queue_position bigint, owner text, reason text, sqlstate text, message text, detail text,
+	hint text, validity interval, incarnation bigint, news bigint, complete boolean, channel text)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+	asked _lock_election.item[] := '{}';
+	asks boolean := false;
+	lasting boolean := false;    -- something of this call has to be durable
+	before_call int8;
+	l _lock_election.lease;
+	number int8;
+	at timestamptz;
+	results _lock_election.told[];
+	told boolean;
+	seen_xact int8;
+	seen_call int8;
+	snapshot int8;
+	all_news boolean;
+	applied boolean := true;
+BEGIN
+	-- 1. the transaction, the arguments
+	IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+		PERFORM _lock_election.fail('25001', 'lease_sync() cannot run inside a transaction block');
+	END IF;
+	PERFORM _lock_election.check_transaction();
+	IF $2 IS NULL THEN PERFORM _lock_election.fail('22023', 'call must not be null'); END IF;
+	IF $1 IS NULL THEN PERFORM _lock_election.fail('22023', 'lease must not be null'); END IF;
+	PERFORM _lock_election.checked_wait($6);
+	IF $5 IS NOT NULL AND $5 <> '{}' THEN
+		asked := _lock_election.read_items($5);
+		SELECT bool_or(i.action NOT IN ('release', 'resign') OR i.value IS NOT NULL), bool_or(i.value IS NOT NULL) INTO asks, lasting FROM unnest(asked) i;
+	END IF;
+	IF $6 IS NULL THEN
+		IF cardinality(asked) = 0 OR EXISTS (SELECT FROM unnest(asked) i WHERE i.action NOT IN ('release', 'resign')) THEN
+			PERFORM _lock_election.fail('22023', 'wait must not be null', 'Only releases need not be waited for.');
+		END IF;
+	END IF;
+
+	-- 2. the lease
+	number := (SELECT y.life FROM _lock_election.life y WHERE y.one AND y.born = y.xmin
+		AND y.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
+	IF number IS NULL THEN number := _lock_election.begin_life('100 ms'); END IF;
+	SELECT x.* INTO l FROM _lock_election.lease x WHERE x.id = $1 AND x.named;
+	IF FOUND AND l.role <> _lock_election.who() THEN PERFORM _lock_election.fail('42501', format('lease %s belongs to another role', $1)); END IF;
+	before_call := l.call;
+	at := _lock_election.ends(l.expires_at, l.life, l.ttl);
+	IF l.id IS NULL OR at <= clock_timestamp() THEN
+		RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL,
+			coalesce((SELECT x.reason FROM _lock_election.loss x WHERE x.lease = $1 AND x.token = $1), 'expired'),
+			NULL, NULL, NULL, NULL, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL;
+		RETURN;
+	END IF;
+	lasting := lasting OR l.life IS DISTINCT FROM number OR cardinality(asked) > 0 AND l.ttl > '5 min';
+
+	-- 3. its renewal
+	IF asks THEN
+		told := false;
+		FOR i IN 1 .. 1000 LOOP
+			told := pg_try_advisory_xact_lock(hashtextextended('lease ' || $1, 4801));
+			EXIT WHEN told OR clock_timestamp() > statement_timestamp() + least($6, '1 s');
+			PERFORM pg_sleep(0.001);
+		END LOOP;
+		IF NOT told THEN PERFORM _lock_election.fail('55P03', format('another call of lease %s is under way', $1)); END IF;
+		SELECT x.* INTO l FROM _lock_election.lease x WHERE x.id = $1 FOR KEY SHARE;
+		IF NOT FOUND THEN
+			RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL, 'revoked', NULL, NULL, NULL, NULL, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL;
+			RETURN;
+		END IF;
+		before_call := l.call;
+		IF l.life IS DISTINCT FROM number OR at - clock_timestamp() < l.ttl / 2 THEN
+			validity := _lock_election.keep($1, NULL, 0);
+		ELSE
+			validity := at - clock_timestamp();
+		END IF;
+		UPDATE _lock_election.asked a SET call = $2 WHERE a.lease = $1 AND a.call < $2;
+		applied := FOUND AND before_call < $2;
+		lasting := true;
+	ELSIF $6 IS NOT NULL THEN
+		validity := _lock_election.keep($1, NULL, $2);
+		IF validity IS NULL THEN
+			RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL, 'expired', NULL, NULL, NULL, NULL, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL;
+			RETURN;
+		END IF;
+		applied := before_call < $2;
+		told := pg_try_advisory_xact_lock(hashtextextended('lease ' || $1, 4801));
+	END IF;
+	applied := applied AND ($3 = number OR $3 IS NULL AND l.granted_in = number OR $6 IS NULL);
+
+	-- 4. the items
+	IF applied AND cardinality(asked) > 0 THEN
+		results := _lock_election.sync_items(asked, $1, $2);
+	END IF;
+
+	-- 5. the news
+	IF told AND number IS NOT NULL THEN
+		snapshot := pg_snapshot_xmin(pg_current_snapshot())::text::int8;
+		PERFORM _lock_election.look_for($1);
+		incarnation := number;
+		news := (snapshot << 22) | ($2 & 4194303);
+		seen_xact := $4 >> 22;
+		seen_call := $2 - (($2 - $4) & 4194303);
+		all_news := $3 IS DISTINCT FROM number OR $4 IS NULL OR (SELECT count(*) FROM _lock_election.loss x WHERE x.lease = $1 AND x.changed >= seen_xact) >= 16;
+		complete := all_news;
+	ELSIF $6 IS NOT NULL THEN
+		incarnation := $3;
+		news := $4;
+	END IF;
+
+	-- 6. rows
+	event := 'lease';
+	IF $6 IS NOT NULL AND _lock_election.notifies('waiters') THEN channel := _lock_election.lease_channel($1); END IF;
+	RETURN NEXT;
+	IF results IS NOT NULL THEN
+		RETURN QUERY SELECT r.*, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL::text FROM unnest(results) r
+			ORDER BY (SELECT min(o) FROM unnest(asked) WITH ORDINALITY AS a(item, action, names, number, owner, value, o) WHERE a.item = r.item);
+	END IF;
+	IF all_news IS NOT NULL THEN
+		RETURN QUERY SELECT NULL::int4, CASE WHEN h.evicted THEN 'evicted' ELSE 'granted' END, _lock_election.word(h.kind), h.name, h.token, NULL::int8, h.owner, NULL, NULL, NULL, NULL, NULL,
+				NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL
+			FROM _lock_election.hold h WHERE h.lease = $1 AND h.mode IS NOT NULL AND h.ended IS NULL
+				AND (all_news OR h.changed >= seen_xact AND (h.told_call = 0 OR h.told_call > seen_call)) AND (h.told_call <> $2 OR h.changed <> coalesce(pg_current_xact_id_if_assigned()::text::int8, 0))
+			UNION ALL SELECT NULL, 'queued', _lock_election.word(p.kind), p.name, p.token, _lock_election.rank(p.kind, ARRAY[p.name], p.token), p.owner, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+			FROM _lock_election.place p WHERE p.lease = $1
+				AND (all_news OR p.changed >= seen_xact AND (p.told_call = 0 OR p.told_call > seen_call)) AND (p.told_call <> $2 OR p.changed <> coalesce(pg_current_xact_id_if_assigned()::text::int8, 0))
+			UNION ALL SELECT NULL, 'lost', NULL, NULL, x.token, NULL, NULL, x.reason, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+			FROM _lock_election.loss x WHERE x.lease = $1 AND (all_news OR x.changed >= seen_xact)
+			ORDER BY 5;
+	END IF;
+
+	-- 7. nobody waits for the disk where nothing has to last; with a synchronous standby everybody waits for that
+	IF NOT lasting AND current_setting('_lock_election.granted', true) IS DISTINCT FROM 'yes' AND current_setting('synchronous_standby_names') = ''
+		AND statement_timestamp() - transaction_timestamp() < interval '5 ms' THEN
+		PERFORM set_config('synchronous_commit', 'off', true);
+	END IF;
+END $$;
+
+-- --- elections: the functions of elections ------------------------------------------------------------------------------
+
+CREATE OR REPLACE FUNCTION campaign(election text, candidate text, ttl interval DEFAULT '15 s', wait interval DEFAULT NULL, owner text DEFAULT NULL, lease bigint DEFAULT NULL)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	wait := _lock_election.checked_wait(wait);
+	RETURN _lock_election.acquire(_lock_election.make_one(2::int2, election, 'exclusive', 0, ttl, owner, lease, candidate), wait);
+END $$;
+
+CREATE OR REPLACE FUNCTION enqueue_candidate(election text, candidate text, ttl interval DEFAULT '15 s', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
+	OUT term bigint, OUT elected boolean, OUT queue_position bigint, OUT channel text)
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	SELECT e.* INTO term, elected, queue_position, channel
+		FROM _lock_election.enqueue(_lock_election.make_one(2::int2, election, 'exclusive', 0, ttl, owner, lease, candidate)) e;
+END $$;
+
+CREATE OR REPLACE FUNCTION await_leadership(election text, term bigint, wait interval DEFAULT '0')
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM _lock_election.check_name(2::int2, election);
+	RETURN _lock_election.await(2::int2, ARRAY[election], term, wait);
+END $$;
+
+CREATE OR REPLACE FUNCTION renew_leadership(election text, term bigint, ttl interval DEFAULT NULL)
+RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	RETURN _lock_election.renew(2::int2, election, term, ttl);
+END $$;
+
+-- The row of the term is changed in place: no section is needed, the leader stays the same.
+CREATE OR REPLACE FUNCTION _lock_election.proclaim(n text, tok int8, v text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	h _lock_election.hold;
+BEGIN
+	PERFORM _lock_election.check_name(2::int2, n), _lock_election.check_token(2::int2, tok), _lock_election.check_text('candidate', v, 4096);
+	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = n AND x.slot = 0 AND x.token = tok AND x.ended IS NULL FOR NO KEY UPDATE;
+	IF NOT FOUND OR _lock_election.may_be_over(h) THEN RETURN false; END IF;
+	PERFORM _lock_election.check_role(2::int2, n, h.role);
+	UPDATE _lock_election.hold x SET value = v WHERE x.kind = 2 AND x.name = n AND x.slot = 0;
+	h.value := v;
+	PERFORM _lock_election.note(h, 'proclaimed');
+	RETURN true;
+END $$;
+
+CREATE OR REPLACE FUNCTION proclaim(election text, term bigint, candidate text)
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM _lock_election.check_transaction();
+	RETURN _lock_election.proclaim(election, term, candidate);
+END $$;
+
+CREATE OR REPLACE FUNCTION resign(election text, term bigint)
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM _lock_election.check_name(2::int2, election);
+	IF coalesce(term, 0) <= 0 THEN RETURN false; END IF;
+	PERFORM _lock_election.check_transaction();
+	RETURN _lock_election.release(2::int2, election, term, NULL, true, 'resigned', NULL);
+END $$;
+
+CREATE OR REPLACE FUNCTION is_leader(election text, term bigint)
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	RETURN _lock_election.held(2::int2, election, term);
+END $$;
+
+CREATE OR REPLACE FUNCTION current_leader(election text, OUT candidate text, OUT term bigint, OUT elected_at timestamptz, OUT expires_at timestamptz, OUT valid_for interval)
+RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM _lock_election.check_name(2::int2, election);
+	RETURN QUERY SELECT x.value, x.token, x.since, x.at, CASE WHEN NOT pg_is_in_recovery() THEN _lock_election.time_left(x.at) END
+		FROM (SELECT h.value, h.token, h.since, h.ended, CASE WHEN h.lease IS NULL OR h.evicted THEN _lock_election.ends(h.expires_at, h.life, h.ttl)
+				WHEN NOT pg_is_in_recovery() THEN _lock_election.ends(l.expires_at, l.life, l.ttl) END AS at, h.lease, l.id
+			FROM _lock_election.hold h LEFT JOIN _lock_election.lease l ON l.id = h.lease WHERE h.kind = 2 AND h.name = $1 AND h.mode IS NOT NULL) x
+		WHERE x.ended IS NULL AND (pg_is_in_recovery() OR (x.lease IS NULL OR x.id IS NOT NULL) AND x.at > clock_timestamp());
+END $$;
+
+CREATE OR REPLACE FUNCTION observe_election(election text)
+RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM _lock_election.check_name(2::int2, election);
+	RETURN _lock_election.channel(2::int2, election);
+END $$;
+
+-- Who reads it also ends a term that is over, where nobody else has.
+CREATE OR REPLACE FUNCTION election_history(election text, after bigint DEFAULT 0, OUT change bigint, OUT how text, OUT candidate text, OUT term bigint,
+	OUT elected_at timestamptz, OUT changed_at timestamptz, OUT ended_at timestamptz)
+RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM _lock_election.check_name(2::int2, election);
+	IF NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off' AND current_setting('transaction_isolation') = 'read committed'
+		AND EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = 2 AND h.name = $1 AND h.mode IS NOT NULL AND _lock_election.may_be_over(h)) THEN
+		PERFORM _lock_election.look_at(2::int2, ARRAY[election]);
+	END IF;
+	RETURN QUERY SELECT h.change, h.how, h.candidate, h.term, h.elected_at, h.changed_at, h.ended_at
+		FROM _lock_election.history h WHERE h.election = $1 AND h.change > coalesce($2, 0) ORDER BY h.change;
+END $$;
+
+-- --- fences, versions, advisory locks -----------------------------------------------------------------------------------
+
+-- A fence is a lock of the hold's row, FOR KEY SHARE, to the end of the (sub)transaction: nobody deletes the row before,
+-- and nobody is granted its slot.  Renewals are not in its way.  The row of table fence is for fence_guard().
+-- Where nothing can be written there is nothing to protect: a read-only transaction is only told whether the lock is held.
+CREATE OR REPLACE FUNCTION _lock_election.fence(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	h _lock_election.hold;
+	read_only boolean := current_setting('transaction_read_only') = 'on';
+BEGIN
+	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok);
+	IF pg_is_in_recovery() THEN PERFORM _lock_election.check_transaction(); END IF;
+	IF NOT read_only THEN
+		-- by this a release knows, and does not wait for the row
+		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
+		PERFORM FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL FOR KEY SHARE;
+	END IF;
+	-- after the row is locked: has nobody ended it, and does its lease live?
+	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
+	IF FOUND THEN PERFORM _lock_election.check_role(k, n, h.role); END IF;
+	IF h.token IS NULL OR _lock_election.may_be_over(h) THEN
+		IF current_setting('transaction_isolation') <> 'read committed' AND h.token IS NOT NULL THEN
+			PERFORM _lock_election.fail('40001', 'could not serialize access due to concurrent update', 'The time of the lock may have been renewed since this transaction began.');
+		END IF;
+		PERFORM _lock_election.fail('LE001', format('%s "%s" is not held by %s %s', _lock_election.word(k), n, CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok));
+	END IF;
+	IF NOT read_only THEN
+		INSERT INTO _lock_election.fence VALUES (k, pg_current_xact_id()::text::int8, tok, pg_backend_pid(), n);
+	END IF;
+	-- what earlier transactions have left; in a stricter isolation it could conflict with others who do the same
+	IF NOT read_only AND current_setting('transaction_isolation') = 'read committed' THEN
+		DELETE FROM _lock_election.fence f WHERE f.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.fence g
+			WHERE g.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::int8 LIMIT 2 FOR UPDATE SKIP LOCKED));
+	END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION fence_lock(name text, token bigint)
+RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM _lock_election.fence(1::int2, name, token);
+END $$;
+
+CREATE OR REPLACE FUNCTION fence_leader(election text, term bigint)
+RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	PERFORM _lock_election.fence(2::int2, election, term);
+END $$;
+
+CREATE OR REPLACE FUNCTION fence_guard()
+RETURNS trigger LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	word text := coalesce(TG_ARGV[1], 'lock');
+BEGIN
+	IF TG_WHEN <> 'BEFORE' THEN
+		PERFORM _lock_election.fail('39P01', format('trigger "%s" must be fired BEFORE: it calls fence_guard', TG_NAME));
+	END IF;
+	IF TG_NARGS NOT BETWEEN 1 AND 2 OR word NOT IN ('lock', 'election') THEN
+		PERFORM _lock_election.fail('22023', format('trigger "%s" must call fence_guard with one argument, the name of a lock, or with two, the name and "lock" or "election"', TG_NAME));
+	END IF;
+	IF octet_length(TG_ARGV[0]) NOT BETWEEN 1 AND 255 THEN
+		PERFORM _lock_election.fail('22023', format('trigger "%s" calls fence_guard with a name of %s bytes', TG_NAME, octet_length(TG_ARGV[0])), 'A name has 1 to 255 bytes.');
+	END IF;
+	-- rows of this very transaction: a rollback to a savepoint takes them back, and nobody else can have written them
+	IF NOT EXISTS (SELECT FROM _lock_election.fence f WHERE f.transaction = pg_current_xact_id_if_assigned()::text::int8 AND f.kind = CASE word WHEN 'lock' THEN 1 ELSE 2 END
+		AND f.name = TG_ARGV[0]) THEN
+		PERFORM _lock_election.fail('55000', format('cannot write to table "%s": this transaction has not fenced %s "%s"', TG_TABLE_NAME, word, TG_ARGV[0]), '',
+			format('Call %s in this transaction first.', CASE word WHEN 'election' THEN 'fence_leader(election, term)' ELSE 'fence_lock(name, token)' END));
+	END IF;
+	IF TG_LEVEL = 'STATEMENT' THEN RETURN NULL; END IF;
+	RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END;
+END $$;
+
+-- --- versions ---
+
+CREATE OR REPLACE FUNCTION compare_and_set(key text, expected_version bigint, value text)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+	v record;
+	number int8;
+BEGIN
+	PERFORM _lock_election.check_text('key', key, 255);
+	IF octet_length(value) > 4096 THEN
+		PERFORM _lock_election.fail('22023', format('value is too long: %s bytes', octet_length(value)), 'It is a text of 0 to 4096 bytes.');
+	END IF;
+	IF expected_version IS NULL THEN PERFORM _lock_election.fail('22023', 'expected_version must not be null'); END IF;
+	IF expected_version < 0 THEN
+		PERFORM _lock_election.fail('22023', format('expected_version is out of range: %s', expected_version), 'It is a version, or 0 for a key that does not exist.');
+	END IF;
+	IF expected_version = 0 THEN
+		INSERT INTO _lock_election.versioned AS x (key, version, role, value) VALUES ($1, 1, pg_get_userbyid(_lock_election.who()), $3)
+			ON CONFLICT DO NOTHING RETURNING x.version INTO number;
+		RETURN number;
+	END IF;
+	SELECT x.version, x.role INTO v FROM _lock_election.versioned x WHERE x.key = $1 FOR UPDATE;
+	IF NOT FOUND THEN RETURN NULL; END IF;
+	IF NOT _lock_election.is_mine(to_regrole(quote_ident(v.role)), CASE WHEN to_regrole('pg_write_all_data') IS NOT NULL THEN 'pg_write_all_data' END) IS NOT DISTINCT FROM true THEN
+		PERFORM _lock_election.fail('42501', format('permission denied to set key "%s"', key), 'It belongs to another role.');
+	END IF;
+	IF v.version <> expected_version THEN RETURN NULL; END IF;
+	UPDATE _lock_election.versioned x SET version = x.version + 1, value = $3 WHERE x.key = $1 RETURNING x.version INTO number;
+	RETURN number;
+END $$;
+
+CREATE OR REPLACE FUNCTION read_versioned(key text, OUT value text, OUT version bigint)
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+	v record;
+BEGIN
+	PERFORM _lock_election.check_text('key', key, 255);
+	SELECT x.version, x.role, x.value INTO v FROM _lock_election.versioned x WHERE x.key = $1;
+	version := 0;
+	IF NOT FOUND THEN RETURN; END IF;
+	IF NOT _lock_election.is_mine(to_regrole(quote_ident(v.role)), CASE WHEN to_regrole('pg_read_all_data') IS NOT NULL THEN 'pg_read_all_data' END) IS NOT DISTINCT FROM true THEN
+		PERFORM _lock_election.fail('42501', format('permission denied to read key "%s"', key), 'It belongs to another role.');
+	END IF;
+	version := v.version;
+	value := v.value;
+END $$;
+
+CREATE OR REPLACE FUNCTION version_guard()
+RETURNS trigger LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	col text := coalesce(TG_ARGV[0], 'version');
+	a record;
+	was int8;
+	now int8;
+BEGIN
+	IF TG_WHEN <> 'BEFORE' OR TG_LEVEL <> 'ROW' OR TG_OP <> 'UPDATE' THEN
+		PERFORM _lock_election.fail('39P01', format('trigger "%s" must be fired BEFORE UPDATE FOR EACH ROW: it calls version_guard', TG_NAME));
+	END IF;
+	IF TG_NARGS > 1 THEN
+		PERFORM _lock_election.fail('39P01', format('trigger "%s" must call version_guard with at most one argument, the name of a column', TG_NAME));
+	END IF;
+	SELECT x.atttypid, x.attgenerated INTO a FROM pg_attribute x WHERE x.attrelid = TG_RELID AND x.attname = col AND x.attnum > 0 AND NOT x.attisdropped;
+	IF NOT FOUND THEN
+		PERFORM _lock_election.fail('42703', format('column "%s" of table "%s" does not exist', col, TG_TABLE_NAME), format('Trigger "%s" calls version_guard with it.', TG_NAME));
+	END IF;
+	IF a.atttypid NOT IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype) THEN
+		PERFORM _lock_election.fail('42804', format('column "%s" of table "%s" cannot be a version', col, TG_TABLE_NAME), 'A version is a smallint, integer or bigint.');
+	END IF;
+	IF a.attgenerated <> '' THEN
+		PERFORM _lock_election.fail('428C9', format('column "%s" of table "%s" cannot be a version', col, TG_TABLE_NAME), 'It is a generated column.');
+	END IF;
+	was := (to_jsonb(OLD) ->> col)::int8;
+	now := (to_jsonb(NEW) ->> col)::int8;
+	IF was IS NULL OR now IS NULL THEN
+		PERFORM _lock_election.fail('22004', format('version "%s" of a row of table "%s" is null', col, TG_TABLE_NAME), '',
+			CASE WHEN now IS NULL THEN 'Set it to the version that was read.' ELSE 'Make the column NOT NULL DEFAULT 1.' END);
+	END IF;
+	IF was <> now THEN
+		PERFORM _lock_election.fail('40001', format('row of table "%s" was changed since it was read', TG_TABLE_NAME),
+			format('It has version %s, the update was made for %s.', was, now),
+			CASE WHEN now < was THEN 'Read the row again, and repeat the transaction.'
+				ELSE 'An update carries the version that was read; the trigger makes the next one of it.' END);
+	END IF;
+	IF now >= (CASE a.atttypid WHEN 'int2'::regtype THEN 32767 WHEN 'int4'::regtype THEN 2147483647 ELSE 9223372036854775807 END) THEN
+		PERFORM _lock_election.fail('22003', format('version "%s" is out of range', col));
+	END IF;
+	RETURN jsonb_populate_record(NEW, jsonb_build_object(col, now + 1));
+END $$;
+
+-- --- advisory locks ---
+
+CREATE OR REPLACE FUNCTION advisory_acquire(name text, wait interval DEFAULT NULL, shared boolean DEFAULT false, scope text DEFAULT 'session')
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	section int8;
+	ms int8;
+	before text := current_setting('lock_timeout');
+	standing boolean;
+BEGIN
+	PERFORM _lock_election.check_text('name', name, 255);
+	IF scope IS NULL THEN PERFORM _lock_election.fail('22023', 'scope must not be null'); END IF;
+	IF scope NOT IN ('session', 'transaction') THEN
+		PERFORM _lock_election.fail('22023', format('unknown scope "%s"', scope), 'A scope is "session" or "transaction".');
+	END IF;
+	IF shared IS NULL THEN PERFORM _lock_election.fail('22023', 'shared must not be null'); END IF;
+	wait := _lock_election.checked_wait(wait);
+	IF pg_is_in_recovery() THEN
+		PERFORM _lock_election.fail('25006', 'cannot use advisory locks during recovery', 'A lock of this standby would exclude nobody on the primary.', 'Connect to the primary.');
+	END IF;
+	section := hashtextextended(name, 4805);
+	standing := scope = 'session';
+
+	-- 1. at once
+	IF (CASE WHEN standing AND shared THEN pg_try_advisory_lock_shared(section) WHEN standing THEN pg_try_advisory_lock(section)
+		WHEN shared THEN pg_try_advisory_xact_lock_shared(section) ELSE pg_try_advisory_xact_lock(section) END) THEN
+		RETURN true;
+	END IF;
+	IF wait <= '0' THEN RETURN false; END IF;
+
+	-- 2. without a limit, or with a longer one than lock_timeout, which then ends the wait
+	ms := ceil(date_part('epoch', wait) * 1000);
+	IF wait IS NULL OR wait > '24 days' OR _lock_election.lock_timeout() <= wait THEN
+		PERFORM CASE WHEN standing AND shared THEN pg_advisory_lock_shared(section)::text WHEN standing THEN pg_advisory_lock(section)::text
+			WHEN shared THEN pg_advisory_xact_lock_shared(section)::text ELSE pg_advisory_xact_lock(section)::text END;
+		RETURN true;
+	END IF;
+
+	-- 3. with a limit of its own
+	BEGIN
+		PERFORM set_config('lock_timeout', ms || 'ms', true);
+		PERFORM CASE WHEN standing AND shared THEN pg_advisory_lock_shared(section)::text WHEN standing THEN pg_advisory_lock(section)::text
+			WHEN shared THEN pg_advisory_xact_lock_shared(section)::text ELSE pg_advisory_xact_lock(section)::text END;
+		PERFORM set_config('lock_timeout', before, true);
+		RETURN true;
+	EXCEPTION WHEN lock_not_available THEN
+		RETURN false;
+	END;
+END $$;
+
+CREATE OR REPLACE FUNCTION advisory_release(name text, shared boolean DEFAULT false)
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.check_text('name', name, 255);
+	IF shared IS NULL THEN PERFORM _lock_election.fail('22023', 'shared must not be null'); END IF;
+	RETURN CASE WHEN shared THEN pg_advisory_unlock_shared(hashtextextended(name, 4805)) ELSE pg_advisory_unlock(hashtextextended(name, 4805)) END;
+END $$;
+
+-- --- operators: evict, force, limits, reap ------------------------------------------------------------------------------
+
+-- Who may end another one's hold.
+CREATE OR REPLACE FUNCTION _lock_election.check_force(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF NOT _lock_election.is_mine(role, 'pg_signal_backend') THEN
+		PERFORM _lock_election.fail('42501', format('permission denied to end the holders of %s "%s"', _lock_election.word(k), n), '',
+			'Only members of the holder''s role, or of pg_signal_backend, may.');
+	END IF;
+END $$;
+
+-- An evicted hold has a time of its own from then on, that of its lease.
+CREATE OR REPLACE FUNCTION _lock_election.evict(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	h _lock_election.hold;
+	number int8;
+	counted int8 := 0;
+BEGIN
+	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction();
+	number := _lock_election.current_life();
+	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL LOOP
+		CONTINUE WHEN _lock_election.may_be_over(h);
+		PERFORM _lock_election.check_force(k, n, h.role);
+		CONTINUE WHEN h.evicted;
+		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
+		-- a renewal that is under way is waited for: the time that its client will be told counts
+		PERFORM FROM _lock_election.lease l WHERE l.id = h.lease FOR SHARE;
+		UPDATE _lock_election.hold x SET evicted = true, changed = pg_current_xact_id()::text::int8, told_call = 0,
+				ttl = coalesce(x.ttl, (SELECT l.ttl FROM _lock_election.lease l WHERE l.id = x.lease)),
+				life = CASE WHEN x.lease IS NULL THEN x.life ELSE (SELECT l.life FROM _lock_election.lease l WHERE l.id = x.lease) END,
+				expires_at = CASE WHEN x.lease IS NULL THEN x.expires_at ELSE (SELECT l.expires_at FROM _lock_election.lease l WHERE l.id = x.lease) END
+			WHERE x.kind = k AND x.token = h.token AND x.name = ANY (CASE WHEN h.members IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = h.lease AND l.named)
+				THEN h.members ELSE ARRAY[n] END) AND x.ended IS NULL AND NOT x.evicted;
+		IF FOUND THEN
+			counted := counted + 1;
+			RAISE LOG 'lock_election: % "%" is evicted by role %, token %', _lock_election.word(k), n, _lock_election.who()::regrole, h.token;
+		END IF;
+	END LOOP;
+	RETURN counted;
+END $$;
+
+CREATE OR REPLACE FUNCTION evict_lock(name text)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	RETURN _lock_election.evict(1::int2, name);
+END $$;
+CREATE OR REPLACE FUNCTION evict_leader(election text)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	RETURN _lock_election.evict(2::int2, election);
+END $$;
+
+CREATE OR REPLACE FUNCTION _lock_election.force(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	h _lock_election.hold;
+	counted int8 := 0;
+	inside boolean;
+BEGIN
+	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction();
+	PERFORM _lock_election.current_life();
+	inside := _lock_election.enter(k, ARRAY[n], '200 ms');
+	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.ended IS NULL LOOP
+		PERFORM _lock_election.check_force(k, n, h.role);
+		IF h.mode IS NULL THEN
+			DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot;
+		ELSIF NOT _lock_election.may_be_over(h) AND _lock_election.end_hold(h, 'forced', false) THEN
+			counted := counted + 1;
+			RAISE LOG 'lock_election: % "%" is released by role %, token %', _lock_election.word(k), n, _lock_election.who()::regrole, h.token;
+		END IF;
+	END LOOP;
+	IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); ELSE PERFORM _lock_election.nudge(k, ARRAY[n]); END IF;
+	RETURN counted;
+END $$;
+
+CREATE OR REPLACE FUNCTION force_release_lock(name text)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	RETURN _lock_election.force(1::int2, name);
+END $$;
+CREATE OR REPLACE FUNCTION force_resign(election text)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	RETURN _lock_election.force(2::int2, election);
+END $$;
+
+CREATE OR REPLACE FUNCTION force_release_role(role regrole)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+	number int8;
+	h _lock_election.hold;
+	p _lock_election.place;
+	names text[];
+	k int2;
+	counted int8 := 0;
+BEGIN
+	IF role IS NULL THEN PERFORM _lock_election.fail('22023', 'role must not be null'); END IF;
+	PERFORM _lock_election.check_transaction();
+	IF NOT _lock_election.is_mine(role, 'pg_signal_backend') THEN
+		PERFORM _lock_election.fail('42501', format('permission denied to release all that role %s has', role), '', 'Only members of the role, or of pg_signal_backend, may.');
+	END IF;
+	PERFORM _lock_election.current_life();
+	-- 1. places, so that none of them is granted what the rest gives back
+	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
+		SELECT array_agg(DISTINCT x.name) INTO names FROM (SELECT y.name FROM _lock_election.hold y WHERE y.kind = k AND y.role = $1::oid
+			UNION SELECT y.name FROM _lock_election.place y WHERE y.kind = k AND y.role = $1::oid) x;
+		CONTINUE WHEN names IS NULL;
+		PERFORM _lock_election.enter(k, names, '200 ms');
+		FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.kind = k AND x.role = $1::oid LOOP
+			IF _lock_election.end_place(p, 'forced', false) THEN counted := counted + 1; END IF;
+		END LOOP;
+	END LOOP;
+
+	-- 2. leases with what hangs on them, and the other holds
+	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP counted := counted + _lock_election.end_lease(number, 'forced'); END LOOP;
+	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
+		SELECT array_agg(DISTINCT x.name) INTO names FROM _lock_election.hold x WHERE x.kind = k AND x.role = $1::oid;
+		CONTINUE WHEN names IS NULL;
+		FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.role = $1::oid AND x.ended IS NULL LOOP
+			IF h.mode IS NULL THEN
+				DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = h.name AND x.slot = h.slot;
+			ELSIF _lock_election.end_hold(h, 'forced', false) THEN
+				counted := counted + 1;
+			END IF;
+		END LOOP;
+		PERFORM _lock_election.nudge(k, names);
+		PERFORM _lock_election.look_at(k, names);
+	END LOOP;
+	RAISE LOG 'lock_election: all of role % is released by role %: %', role, _lock_election.who()::regrole, counted;
+	RETURN counted;
+END $$;
+
+CREATE OR REPLACE FUNCTION advance_revision(min bigint)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+	lowest int8;
+BEGIN
+	IF min IS NULL THEN PERFORM _lock_election.fail('22023', 'min must not be null'); END IF;
+	IF min NOT BETWEEN 1 AND 9007199254740991 THEN
+		PERFORM _lock_election.fail('22023', format('min is out of range: %s', min), 'It is a number from 1 to 2^53 - 1.');
+	END IF;
+	PERFORM _lock_election.check_transaction();
+	PERFORM pg_advisory_xact_lock(hashtextextended('lock_election life', 4801));
+	lowest := (SELECT CASE WHEN t.is_called THEN t.last_value + 1 ELSE t.last_value END FROM _lock_election.token t);
+	IF min > lowest THEN
+		PERFORM setval('_lock_election.token', min, false);
+		lowest := min;
+	END IF;
+	-- a row, so that this transaction's commit is flushed with the number
+	UPDATE _lock_election.config c SET notify = c.notify WHERE c.one;
+	PERFORM set_config('synchronous_commit', 'on', true);
+	RETURN lowest;
+END $$;
+
+-- Sets what the settings of the C edition do, for everybody; to be called by the role that has installed.
+CREATE OR REPLACE FUNCTION lock_election.configure(setting text, value text)
+RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	CASE setting
+		WHEN 'notify' THEN
+			IF value NOT IN ('all', 'waiters', 'elections', 'none') THEN PERFORM _lock_election.fail('22023', format('invalid value for notify: "%s"', value)); END IF;
+			UPDATE _lock_election.config SET notify = value WHERE one;
+		WHEN 'max_ttl' THEN UPDATE _lock_election.config SET max_ttl = value::interval WHERE one;
+		WHEN 'max_hold_for' THEN UPDATE _lock_election.config SET max_hold_for = value::interval WHERE one;
+		WHEN 'history_retention' THEN UPDATE _lock_election.config SET history_retention = value::interval WHERE one;
+		WHEN 'max_locks_per_role' THEN
+			UPDATE _lock_election.config SET max_locks_per_role = value::int4 WHERE one;
+			UPDATE _lock_election.life SET limited = value::int4 > 0 WHERE one;
+			UPDATE _lock_election.life SET born = xmin WHERE one;
+		WHEN 'max_waiters_per_lock' THEN UPDATE _lock_election.config SET max_waiters_per_lock = value::int4 WHERE one;
+		WHEN 'max_leases_per_role' THEN UPDATE _lock_election.config SET max_leases_per_role = value::int4 WHERE one;
+		ELSE PERFORM _lock_election.fail('0A000', format('the portable edition has no setting "%s"', setting));
+	END CASE;
+END $$;
+COMMENT ON FUNCTION lock_election.configure(text, text) IS
+'Only in the portable edition: changes a setting for everybody: notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role; 0 is no limit. For the role that has installed the functions, and whom it grants it to. Errors: 0A000 no such setting, 22023 a bad value.';
+
+-- Nobody has to call it: what is over is ended by whoever comes to the name.  It keeps tables small where names are used
+-- once, and tells observers in time of leaders that nobody waits to replace.
+CREATE OR REPLACE FUNCTION lock_election.reap(most int DEFAULT 1000)
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+	q record;
+	done int8 := 0;
+BEGIN
+	PERFORM _lock_election.check_transaction(), _lock_election.current_life();
+	FOR q IN SELECT x.kind, x.name FROM (
+			SELECT h.kind, h.name FROM _lock_election.hold h WHERE CASE WHEN h.mode IS NULL THEN h.closed_until <= clock_timestamp() ELSE _lock_election.may_be_over(h) END
+			UNION SELECT p.kind, p.name FROM _lock_election.place p
+				WHERE NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) x LIMIT most LOOP
+		IF pg_try_advisory_xact_lock(hashtextextended(q.name, 4802 + q.kind)) AND _lock_election.settle(q.kind, ARRAY[q.name]) THEN done := done + 1; END IF;
+		-- places behind the first one that were left by their clients
+		DELETE FROM _lock_election.place p WHERE p.kind = q.kind AND p.name = q.name AND p.members IS NULL
+			AND NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease);
+	END LOOP;
+	done := done + _lock_election.drop_leases(most);
+	DELETE FROM _lock_election.loss x WHERE x.lease = x.token AND x.changed < pg_snapshot_xmin(pg_current_snapshot())::text::int8 - 1000000;
+	DELETE FROM _lock_election.fence f WHERE f.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::int8;
+	DELETE FROM _lock_election.history h USING _lock_election.config c WHERE c.history_retention > '0' AND h.changed_at < clock_timestamp() - c.history_retention;
+	RETURN done;
+END $$;
+COMMENT ON FUNCTION lock_election.reap(int) IS
+'Only in the portable edition: ends holds and places that are over, at most so many names, and removes leases and history that nobody needs any more; returns how many names and leases. Waits for nobody. For everyone; nobody has to call it.';
+
+-- --- views and health() -------------------------------------------------------------------------------------------------
+
+-- Whether the caller may see whose a hold is.
+CREATE OR REPLACE FUNCTION _lock_election.may_see(role oid, me oid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+	SELECT role = me OR pg_has_role(me, 'pg_read_all_stats', 'MEMBER') OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'MEMBER')
+$$;
+
+CREATE OR REPLACE FUNCTION lock_election.look(OUT kind text, OUT name text, OUT slot integer, OUT mode text, OUT owner text, OUT value text, OUT role oid, OUT token bigint, OUT lease bigint,
+	OUT holds integer, OUT since timestamptz, OUT expires_at timestamptz, OUT time_left interval, OUT waiters bigint, OUT closed_until timestamptz, OUT queue_position bigint, OUT pid integer,
+	OUT term bigint, OUT application_name text, OUT client_addr inet, OUT connected boolean, OUT evicted boolean)
+RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+	me oid := _lock_election.who();
+	standby boolean := pg_is_in_recovery();
+BEGIN
+	RETURN QUERY
+	WITH h AS (SELECT x.*, l.named, (_lock_election.may_see(x.role, me)) AS mine,
+			CASE WHEN x.lease IS NULL OR x.evicted THEN _lock_election.ends(x.expires_at, x.life, x.ttl) WHEN NOT standby THEN _lock_election.ends(l.expires_at, l.life, l.ttl) END AS at
+		FROM _lock_election.hold x LEFT JOIN _lock_election.lease l ON l.id = x.lease),
+	p AS (SELECT x.*, l.named, (_lock_election.may_see(x.role, me)) AS mine,
+			_lock_election.ends(l.expires_at, l.life, l.ttl) AS at
+		FROM _lock_election.place x LEFT JOIN _lock_election.lease l ON l.id = x.lease WHERE NOT standby),
+	live AS (SELECT p.*, row_number() OVER (PARTITION BY p.kind, p.name ORDER BY p.token) AS rank FROM p WHERE p.at > clock_timestamp()),
+	n AS (SELECT live.kind, live.name, count(*) AS waiters FROM live GROUP BY live.kind, live.name)
+	SELECT _lock_election.word(h.kind), h.name, CASE WHEN h.mode IS NOT NULL THEN h.slot END, h.mode, CASE WHEN h.mine THEN h.owner END, CASE WHEN h.kind = 2 THEN h.value END, h.role,
+		CASE WHEN h.mine AND h.mode IS NOT NULL THEN h.token END, CASE WHEN h.mine AND h.named THEN h.lease END, CASE WHEN h.mode IS NOT NULL THEN h.holds END,
+		CASE WHEN h.mode IS NOT NULL THEN h.since END, h.at, CASE WHEN NOT standby THEN _lock_election.time_left(h.at) END, CASE WHEN NOT standby THEN coalesce(n.waiters, 0) END, h.closed_until, 0::int8,
+		CASE WHEN h.mine AND h.mode IS NOT NULL THEN h.pid END, CASE WHEN h.kind = 2 AND h.mode IS NOT NULL THEN h.token END, CASE WHEN h.mine THEN h.application END, CASE WHEN h.mine THEN h.client END,
+		CASE WHEN h.mine AND h.mode IS NOT NULL AND NOT standby THEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = h.pid AND (a.backend_start IS NULL OR a.backend_start <= h.since)) END,
+		CASE WHEN h.mode IS NOT NULL THEN h.evicted END
+		FROM h LEFT JOIN n ON n.kind = h.kind AND n.name = h.name
+		WHERE h.ended IS NULL AND CASE WHEN h.mode IS NULL THEN h.closed_until > clock_timestamp() ELSE standby OR h.at > clock_timestamp() END
+	UNION ALL
+	SELECT _lock_election.word(live.kind), live.name, NULL, live.mode, CASE WHEN live.mine THEN live.owner END, CASE WHEN live.kind = 2 THEN live.value END, live.role,
+		CASE WHEN live.mine THEN live.token END, CASE WHEN live.mine AND live.named THEN live.lease END, 1, live.since, live.at, _lock_election.time_left(live.at), NULL,
+		(SELECT c.closed_until FROM _lock_election.hold c WHERE c.kind = live.kind AND c.name = live.name AND c.slot = -1 AND c.closed_until > clock_timestamp()), live.rank,
+		CASE WHEN live.mine THEN live.pid END, NULL, CASE WHEN live.mine THEN live.application END, CASE WHEN live.mine THEN live.client END,
+		CASE WHEN live.mine THEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = live.pid AND (a.backend_start IS NULL OR a.backend_start <= live.since)) END, false
+		FROM live;
+END $$;
+
+CREATE OR REPLACE FUNCTION lock_election.look_leases(OUT lease bigint, OUT owner text, OUT role oid, OUT ttl interval, OUT expires_at timestamptz, OUT time_left interval)
+RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+	me oid := _lock_election.who();
+BEGIN
+	IF pg_is_in_recovery() THEN RETURN; END IF;
+	RETURN QUERY SELECT CASE WHEN x.mine THEN x.id END, CASE WHEN x.mine THEN x.owner END, x.role, x.ttl, x.at, _lock_election.time_left(x.at)
+		FROM (SELECT l.*, _lock_election.may_see(l.role, me) AS mine, _lock_election.ends(l.expires_at, l.life, l.ttl) AS at FROM _lock_election.lease l WHERE l.named) x
+		WHERE x.at > clock_timestamp();
+END $$;
+
+CREATE OR REPLACE VIEW lock_election.locks AS
+SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
+	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.closed_until, l.waiters,
+	l.pid, l.application_name, l.client_addr, l.connected, l.evicted, '{}'::pg_catalog.int4[] AS fenced_by,
+	CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_xact_replay_timestamp() END AS replayed_at
+FROM lock_election.look() l
+WHERE l.queue_position OPERATOR(pg_catalog.=) 0;
+
+CREATE OR REPLACE VIEW lock_election.elections AS
+SELECT l.name AS election, l.value AS candidate, l.term, l.owner, l.role::pg_catalog.regrole AS role,
+	l.since AS elected_at, l.expires_at, l.time_left AS valid_for, l.waiters AS waiting,
+	l.pid, l.application_name, l.client_addr, l.connected, l.evicted, '{}'::pg_catalog.int4[] AS fenced_by,
+	CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_xact_replay_timestamp() END AS replayed_at
+FROM lock_election.look() l
+WHERE l.term IS NOT NULL;
+
+CREATE OR REPLACE VIEW lock_election.waiters AS
+WITH l AS MATERIALIZED (SELECT * FROM lock_election.look()),
+h AS MATERIALIZED (
+	SELECT l.kind, l.name, pg_catalog.array_agg(DISTINCT l.pid) AS pids
+	FROM l WHERE l.queue_position OPERATOR(pg_catalog.=) 0 AND l.connected
+	GROUP BY l.kind, l.name)
+SELECT w.kind, w.name, w.queue_position, w.mode, w.owner, w.role::pg_catalog.regrole AS role,
+	w.token, w.lease, w.since AS waiting_since, w.pid, w.application_name, w.client_addr, w.connected,
+	CASE WHEN w.closed_until IS NOT NULL THEN '{0}'::pg_catalog.int4[] ELSE '{}'::pg_catalog.int4[] END
+		OPERATOR(pg_catalog.||) COALESCE(h.pids, pg_catalog.array_remove(ARRAY[CASE
+			WHEN w.queue_position OPERATOR(pg_catalog.>) 1 THEN
+				pg_catalog.first_value(CASE WHEN w.connected THEN w.pid END)
+					OVER (PARTITION BY w.kind, w.name ORDER BY w.queue_position) END], NULL)) AS blocked_by,
+	w.closed_until
+FROM l w LEFT JOIN h ON h.kind OPERATOR(pg_catalog.=) w.kind AND h.name OPERATOR(pg_catalog.=) w.name
+WHERE w.queue_position OPERATOR(pg_catalog.>) 0
+ORDER BY w.kind, w.name, w.queue_position;
+
+CREATE OR REPLACE VIEW lock_election.leases AS
+WITH n AS MATERIALIZED (
+	SELECT l.lease, pg_catalog.count(*) FILTER (WHERE l.queue_position OPERATOR(pg_catalog.=) 0) AS holds,
+		pg_catalog.count(*) FILTER (WHERE l.queue_position OPERATOR(pg_catalog.>) 0) AS waits
+	FROM lock_election.look() l WHERE l.lease IS NOT NULL
+	GROUP BY l.lease)
+SELECT l.lease, l.owner, l.role::pg_catalog.regrole AS role, l.ttl, l.expires_at, l.time_left,
+	CASE WHEN l.lease IS NOT NULL THEN COALESCE(n.holds, 0) END AS locks,
+	CASE WHEN l.lease IS NOT NULL THEN COALESCE(n.waits, 0) END AS waiting
+FROM lock_election.look_leases() l LEFT JOIN n ON n.lease OPERATOR(pg_catalog.=) l.lease;
+
+CREATE OR REPLACE FUNCTION lock_election.health(OUT ok boolean, OUT problem text, OUT role text, OUT manager boolean, OUT loading boolean, OUT request_wait interval, OUT standby_confirms boolean,
+	OUT standby_wait interval, OUT incarnation bigint, OUT library_version text, OUT sql_version text, OUT replayed_at timestamptz, OUT cannot_write_since timestamptz, OUT blocked_by int4)
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+	sql_version := (SELECT 'portable ' || e.version FROM _lock_election.edition e);
+	role := CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE 'primary' END;
+	manager := false;
+	loading := false;
+	IF pg_is_in_recovery() THEN
+		replayed_at := pg_last_xact_replay_timestamp();
+		problem := 'the server is a standby';
+	ELSE
+		incarnation := (SELECT max(l.life) FROM _lock_election.lives l);
+		IF current_setting('default_transaction_read_only') = 'on' THEN problem := 'transactions are read-only here'; END IF;
+	END IF;
+	ok := problem IS NULL;
+END $$;
+
+-- --- rights: who may call what ------------------------------------------------------------------------------------------
+
+REVOKE ALL ON ALL TABLES IN SCHEMA _lock_election FROM PUBLIC;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA _lock_election FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA _lock_election FROM PUBLIC;
+REVOKE ALL ON SCHEMA _lock_election FROM PUBLIC;
+GRANT SELECT ON lock_election.locks, lock_election.elections, lock_election.waiters, lock_election.leases TO PUBLIC;
+-- not for everyone: there is no way back, or it holds for everybody
+REVOKE ALL ON FUNCTION advance_revision(bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION lock_election.configure(text, text) FROM PUBLIC;
+
+-- Nobody else may own one of these functions: he could change it, and it runs for everybody.
+DO $$
+DECLARE
+	alien pg_catalog.text;
+BEGIN
+	SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text INTO alien FROM pg_catalog.pg_proc p
+		WHERE p.pronamespace OPERATOR(pg_catalog.=) ANY (ARRAY['lock_election'::pg_catalog.regnamespace, '_lock_election'::pg_catalog.regnamespace]::pg_catalog.oid[])
+			AND p.proowner OPERATOR(pg_catalog.<>) (SELECT n.nspowner FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election')
+		LIMIT 1;
+	IF alien IS NULL THEN
+		SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text INTO alien FROM pg_catalog.pg_proc p
+			WHERE p.pronamespace OPERATOR(pg_catalog.=) (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) pg_catalog.current_schema()) AND p.prosecdef
+				AND pg_catalog.strpos(p.prosrc, '_lock_election.') OPERATOR(pg_catalog.>) 0
+				AND p.proowner OPERATOR(pg_catalog.<>) (SELECT n.nspowner FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election')
+			LIMIT 1;
+	END IF;
+	IF alien IS NOT NULL THEN
+		RAISE EXCEPTION 'function % belongs to another role', alien USING ERRCODE = '42501', HINT = 'Drop it, or install into another schema.';
+	END IF;
+	PERFORM _lock_election.begin_life('2 s');
+END $$;
+
+-- --- comments: those of the C edition ---
+
+COMMENT ON FUNCTION acquire_lock(pg_catalog.text, interval, interval, pg_catalog.text, pg_catalog.text, bigint) IS
+'Acquires a lock and returns its token, or NULL if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait). It is held until it is released or "ttl" has passed since the last renewal; ttl => NULL: as long as this connection lives; "lease": as long as that. "owner" says who asks: acquiring again by the same owner, or, where none is named, on the same lease, answers the same token. Undone if the transaction rolls back. Errors: 22023 bad argument, 55P03 lock_timeout, LE001 ended while it waited, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role.';
+COMMENT ON FUNCTION try_acquire_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
+'acquire_lock with wait => ''0'': the token, or NULL if somebody else holds the lock or is before us in the queue.';
+COMMENT ON FUNCTION acquire_locks(pg_catalog.text[], interval, interval, pg_catalog.text, pg_catalog.text, bigint) IS
+'Acquires several locks at once, as acquire_lock does one, and returns one token for all of them, or NULL, and none is held, if they were not granted within "wait". All queues are entered at one moment and nobody overtakes in any of them: no deadlock, whatever the order of the names. They share one TTL: renewing one renews all. At most 1000 names. Errors: 22023 bad argument, a name twice, or one that the same owner holds already; else as acquire_lock.';
+COMMENT ON FUNCTION release_locks(pg_catalog.text[], bigint) IS
+'Releases those of these locks that the token holds, as release_lock does one: true if it held all of them; false for a NULL token. Errors: 22023 bad argument, 42501 another role''s locks.';
+COMMENT ON FUNCTION try_acquire_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
+'try_acquire_lock for each of these names, by one request: a row a name, in the order given, with a token of its own, or NULL if it was not granted. Each lock has its own TTL; on a "lease" one keep_alive renews all. At most 1000 names; none: no rows. If one name is an error, or all together would exceed a limit of the role, nothing is acquired. Undone if the transaction rolls back. Errors: 22023 bad argument, or a name twice; else as acquire_lock.';
+COMMENT ON FUNCTION release_each(pg_catalog.text[], bigint[]) IS
+'release_lock for each of these names with the token that stands at its place in "tokens", by one request: a row a name, in the order given: true, or false if that token does not hold it; a NULL token holds nothing. At most 1000 names; none: no rows. It takes effect as release_lock does: at once if the call, as SELECT * FROM release_each(...) too, is a statement of its own, otherwise at commit. Errors: 22023 bad argument, a name twice, or not as many tokens as names; 42501 another role''s lock, and then none is released; else as release_lock.';
+COMMENT ON FUNCTION renew_lock(pg_catalog.text, bigint, interval) IS
+'Starts the lock''s TTL again, with another length if "ttl" is given, and returns the time that it is valid, counted from the moment when the call was sent: what a crash of the server at this moment would leave. That is the TTL; for less it is valid after a restart until the renewal''s row is flushed, and while nothing can be written. NULL if the lock is lost, or evicted (evict_lock). NULL is answered at once: from a primary that was cut off and replaced it does not mean that the new one has ended the lock. A lock that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s lock, 55000 a token that is still queued.';
+COMMENT ON FUNCTION release_lock(pg_catalog.text) IS
+'Releases the lock of this name that this connection acquired last: true, or false if it holds none. In a pool the connection is soon another worker''s: release by the token there. It takes effect as it does with a token. Errors: 22023 bad argument, 42501 another role''s lock.';
+COMMENT ON FUNCTION release_lock(pg_catalog.text, bigint, interval, boolean) IS
+'Releases a lock: true, or false if this token does not hold it; a NULL token holds nothing. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit. It waits for no flush: a crash of the server within the next moments may bring the lock back, held until its TTL ends. It does wait if the TTL is over 5 minutes, with "hold_for", with setting lock_election.durable_release, and for a synchronous standby. "hold_for": nobody is granted the lock until that long after it was acquired; at most lock_election.max_hold_for. A closed name counts for the role as a lock. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock, 53400 too many releases in open transactions, see max_locks_per_transaction.';
+COMMENT ON FUNCTION is_held(pg_catalog.text, bigint) IS
+'Whether this token holds the lock at this moment. With synchronous standbys a true is confirmed by them, as synchronous_commit asks for; a false is not: from a primary that was cut off and replaced it says nothing of the new one.';
+COMMENT ON FUNCTION evict_lock(pg_catalog.text) IS
+'Lets nobody renew the holders of a lock any more, and returns how many this call has evicted. An evicted holder still holds: until it releases the lock, or else until the time up to which it may work in any case (expires_at in view locks). So the next holder never works beside it; force_release_lock() would not wait. renew_lock() returns NULL for it and await_lock() raises LE001; keep_alive() renews its lease and all else that hangs on it, also where there is nothing else, but returns no more than the time that is left to the evicted holder, because a client believes it of all that it has; lease_holds() leaves it out; who asks for the lock again waits like everybody. Several names of one acquire_locks() with a ttl are one holder: all of them are evicted, though only one name is counted. An eviction lasts over crashes, like the lock. Waiters, places, closed names and what else hangs on a named lease stay as they are. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501, 55000 a holder is bound to its connection, which has to be ended instead; then nobody is evicted.';
+COMMENT ON FUNCTION force_release_lock(pg_catalog.text) IS
+'Ends the holders of a lock at once and returns how many there were. They may work on until they notice, beside the next one: evict_lock() waits for that. Opens a name that "hold_for" of release_lock has closed. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501.';
+COMMENT ON FUNCTION force_release_role(pg_catalog.regrole) IS
+'Ends all that a role has in this database: holders, places in queues and other waits, leases, leaderships and candidacies, and opens the names that it has closed; returns how many there were. A role that was dropped is told by its number, as the views show it. What a fence keeps ends with that. Take the role its right to come back before. For members of the role and of pg_signal_backend; logged. Errors: 42501, 22023 no role.';
+COMMENT ON FUNCTION advance_revision(bigint) IS
+'Makes the token of every request from now on at least "min" (queued requests keep theirs), and returns the lowest that the next one can be: "min", or more if this database was there already; then nothing is changed. Durable when it is answered, also with synchronous_commit = off; takes effect at once, is not undone by a rollback, and cannot be taken back. For a database that may have forgotten tokens that it has handed out: extension dropped and created within a minute, a volume rolled back together with its clock, a base backup restored in place, pg_resetwal. Superusers, and whom they grant it to. Errors: 22023 bad argument, 42501.';
+COMMENT ON FUNCTION enqueue_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
+'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock; but on a named lease the same request once more, by the same owner if it names one, answers the same token, so that it can be sent again when its answer was lost. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
+COMMENT ON FUNCTION enqueue_permit(pg_catalog.text, integer, interval, pg_catalog.text, bigint) IS
+'As enqueue_lock, for one of "permits" slots; to be awaited with await_lock. Every call takes a place of its own. Errors: 22023 also for another number of permits while the name is in use; else as enqueue_lock.';
+COMMENT ON FUNCTION enqueue_locks(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
+'As enqueue_lock, for several locks: one token, granted when it is first in all queues; nobody overtakes it in any, so a free lock may stay idle for it. "queue_position" is the one in the longest queue; the grant is announced once, on "channel", that of the first name. To be awaited with await_locks, and released with release_locks, which also leaves all queues. At most 1000 names. Errors: 22023 also for no names, or a name twice; else as enqueue_lock.';
+COMMENT ON FUNCTION enqueue_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
+'enqueue_lock for each of these names, by one request: a place a name, in the order given, each with a token of its own, to be awaited with await_lock and released with release_lock or release_each. At most 1000 names; none: no rows. If one name is an error, or all together would exceed a limit, no place is taken. Errors: 22023 bad argument, or a name twice; else as enqueue_lock.';
+COMMENT ON FUNCTION await_lock(pg_catalog.text, bigint, interval) IS
+'Whether this token of enqueue_lock is granted, after waiting for at most "wait" (NULL: without limit). Each call starts the TTL of the place, or of the lock, again; to leave the queue call release_lock. Errors: LE001 neither held nor queued any more, or evicted, 22023 bad argument, 42501 another role''s, 55P03 lock_timeout.';
+COMMENT ON FUNCTION await_locks(pg_catalog.text[], bigint, interval) IS
+'As await_lock, for a token of enqueue_locks: whether all of these locks are granted, after waiting for at most "wait". Errors: LE001 one of them neither held nor queued any more; else as await_lock.';
+COMMENT ON FUNCTION fence_lock(pg_catalog.text, bigint) IS
+'From here to the end of the (sub)transaction nobody else is granted this lock: neither the end of its TTL nor a release or an administrator hands it on before. What the transaction writes after this is written by the holder, or not at all. lock_election.fence_timeout bounds it. Errors: LE001 the token does not hold the lock (any more), 42501 another role''s lock, 22023 bad argument, 53400 too many fences in open transactions, see max_locks_per_transaction.';
+COMMENT ON FUNCTION fence_guard() IS
+'A trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE on a table of yours, with the name of a lock as its argument, or with the name of an election and ''election'': only a transaction that has fenced this lock, or its leader, may write. Errors: 55000 it has not, 39P01 not a BEFORE trigger, 22023 bad argument.';
+COMMENT ON FUNCTION acquire_permit(pg_catalog.text, integer, interval, interval, pg_catalog.text, bigint) IS
+'Acquires one of "permits" permits of this name, as acquire_lock does a lock, and returns its token, or NULL if none was granted within "wait". All that use the name at a time state the same number. Renewed and released like a lock. Errors: 22023 bad argument, or another number in use; 55P03, LE001, 53400 as acquire_lock.';
+COMMENT ON FUNCTION set_permits(pg_catalog.text, integer) IS
+'Changes the number of permits of a name that is in use, and returns what it was; NULL if the name is not in use. More permits let waiters in at once, fewer take effect as permits come back. For members of all holders'' roles and of pg_signal_backend. Errors: 22023 bad argument, 42501, 40001 others have come to hold it again and again meanwhile.';
+COMMENT ON FUNCTION grant_lease(interval, pg_catalog.text, interval) IS
+'Grants a lease and returns its number. Any number of locks and permits can hang on it (argument "lease"); they end with it. "wait" is for client libraries: so long the call waits until the lease is durable, NULL until it is; of a lease that is not durable yet lease_sync returns no validity. Errors: 22023 bad argument, 53400 the limit of lock_election.max_leases_per_role.';
+COMMENT ON FUNCTION keep_alive(bigint) IS
+'Starts the lease''s TTL again, for all that hangs on it but what is evicted (evict_lock), and returns for how long the lease is valid, counted from the moment when the call was sent: the TTL, or what a crash of the server would leave if that is less, as in renew_lock; and no more than is left to what is evicted. NULL if the lease has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
+COMMENT ON FUNCTION lease_sync(bigint, bigint, bigint, bigint, pg_catalog.text[], interval) IS
+'For client libraries: all that the client of a lease does with the server, in one call. It renews the lease, makes the releases, then the requests among "items", and returns what has become of each, and all that has become of what hangs on the lease since the news that the client has seen. The reference page lease_sync describes items, rows and rules. Takes effect at once, also if the transaction fails. Errors: 22023 arguments that cannot be read, 25001 in a transaction block, 42501 another role''s lease, and what keeps the lease from being renewed; an error of one item is a row.';
+COMMENT ON FUNCTION revoke_lease(bigint) IS
+'Ends the lease and all that hangs on it, at once, also in a transaction that rolls back; false if it had ended. Errors: 22023 bad argument, 42501 another role''s lease.';
+COMMENT ON FUNCTION lease_time_to_live(bigint) IS
+'The time that the lease has left; NULL if it has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
+COMMENT ON FUNCTION lease_holds(bigint) IS
+'All that hangs on the lease, a row a name: locks, permits and elections (kind: lock, election) that it holds, with queue_position 0, and its queue places and candidacies, with the position from 1. Several names of one acquire_locks or enqueue_locks have the same token. A grant to a place is announced on "channel"; of several names on that of the first, which is the one shown. owner: NULL if none was named. As durable as the answer of is_held; each row was true at some moment during the call. What the transaction of another connection may still roll back is not shown, nor what is evicted. Errors: LE001 no such lease, or it has ended, 22023 bad argument, 42501 another role''s lease, 40001 too much has ended while it was read.';
+COMMENT ON FUNCTION compare_and_set(pg_catalog.text, bigint, pg_catalog.text) IS
+'Sets the value of a key, of up to 4096 bytes, if its version is still the expected one (0: there is no such key yet), and returns the new version, which is one higher; NULL if the version differs. A row of this transaction, at its isolation level: another transaction that is setting the key is waited for. A key is never removed: set it to NULL. It belongs to the role that created it; members of that and of pg_write_all_data may set it. lock_election.max_keys_per_role bounds name, value and 150 bytes of each of a role''s keys, as they are now; not their older row versions, which stay on disk until VACUUM removes them. Errors: 22023 bad argument, 42501 another role''s key, 53400 a key that grows beyond that limit, 40001 a concurrent change under REPEATABLE READ or SERIALIZABLE, 25006 read only.';
+COMMENT ON FUNCTION read_versioned(pg_catalog.text) IS
+'The value of a key and its version; version 0 if there is no such key. For members of the role that created it and of pg_read_all_data. Errors: 22023 bad argument, 42501 another role''s key.';
+COMMENT ON FUNCTION version_guard() IS
+'A trigger BEFORE UPDATE FOR EACH ROW on a table of yours, with the name of a smallint, integer or bigint column as its argument (default: version): the new row has to carry the version that the row has now, and gets the next one. Errors: 40001 it carries another, 39P01 not such a trigger, 42703 no such column, 42804 another type, 428C9 a generated column, 22004 a version is null, 22003 no higher version.';
+COMMENT ON FUNCTION advisory_acquire(pg_catalog.text, interval, boolean, pg_catalog.text) IS
+'Acquires an advisory lock of PostgreSQL by name: true, or false if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait; to the millisecond, over 24 days: without limit). scope ''session'': until advisory_release, as often as acquired, or the end of the connection, whatever becomes of the transaction; ''transaction'': to the end of the (sub)transaction. The names have keys apart from those of pg_advisory_lock; two names that hash alike exclude each other. Errors: 22023 bad argument, 25006 a standby (see lock_election.advisory_on_standby), 55P03 lock_timeout, 40P01 deadlock, 53200 see max_locks_per_transaction.';
+COMMENT ON FUNCTION advisory_release(pg_catalog.text, boolean) IS
+'Releases an advisory lock of scope ''session'', at once, once: true; false, with a WARNING as from pg_advisory_unlock, if this connection does not hold it in this mode. pg_advisory_unlock_all and DISCARD ALL release it as well. Errors: 22023 bad argument.';
+COMMENT ON FUNCTION campaign(pg_catalog.text, pg_catalog.text, interval, interval, pg_catalog.text, bigint) IS
+'Waits to be elected and returns the term, or NULL if it was not elected within "wait" (NULL: wait without limit, ''0'': do not wait). Candidates are elected in the order in which they came. "candidate" is the text that everybody sees, of 1 to 4096 bytes. The leader stays for "ttl" from now and from each renewal; ttl => NULL: as long as this connection lives. The same named owner or lease again while it leads: a proclaim, and the same term. Undone if the transaction rolls back, but not what was proclaimed. Errors: 22023 bad argument, 55P03 lock_timeout, LE001 ended while it waited, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role.';
+COMMENT ON FUNCTION enqueue_candidate(pg_catalog.text, pg_catalog.text, interval, pg_catalog.text, bigint) IS
+'Becomes a candidate and returns at once: the term, whether it is elected already, else the position in the queue (from 1), and the channel on which its election is announced (LISTEN). The candidacy lasts for "ttl" from now and from each await_leadership, or as long as "lease"; ttl NULL: as long as this connection. Undone if the transaction rolls back. Every call is a candidacy of its own, also of the leader. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
+COMMENT ON FUNCTION await_leadership(pg_catalog.text, bigint, interval) IS
+'Whether this term of enqueue_candidate is elected, after waiting for at most "wait" (NULL: without limit). Each call starts the TTL again; to withdraw call resign. Errors: LE001 neither leader nor candidate any more, 22023 bad argument, 42501 another role''s, 55P03 lock_timeout.';
+COMMENT ON FUNCTION proclaim(pg_catalog.text, bigint, pg_catalog.text) IS
+'Changes the text that everybody sees of the leader, without a new election: true; false, and nothing is changed, if this term does not lead (any more). Durable when it is answered; takes effect at once, and is not undone by a rollback. Errors: 22023 bad argument, 42501 another role''s election.';
+COMMENT ON FUNCTION renew_leadership(pg_catalog.text, bigint, interval) IS
+'Starts the TTL of the leader again, with another length if "ttl" is given, and returns the time that the term is valid, counted from the moment when the call was sent; NULL if it is lost, as from renew_lock. A term that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s election, 55000 a term that is still queued.';
+COMMENT ON FUNCTION resign(pg_catalog.text, bigint) IS
+'Ends a leadership, or a candidacy: true, or false if this term, or NULL, is neither. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit, so that the next leader sees what this one has written. It waits for no flush: a crash of the server within the next moments may bring the leader back, or the candidate, which is then elected if its turn comes, and leads until its TTL ends. It does wait if the TTL is over 5 minutes, with setting lock_election.durable_release, and for a synchronous standby. Errors: 22023 bad argument, 42501 another role''s election.';
+COMMENT ON FUNCTION current_leader(pg_catalog.text) IS
+'The leader of an election, for everybody; no row if there is none. A leader that it has shown does not vanish in a crash (unless his term is bound to his connection). expires_at: when the term ends if nobody renews it, infinity if it is bound to a connection. valid_for: how long that is from now; NULL if the term is bound to a connection, and on a standby. There the leader is the one that has been replayed, and expires_at is as of the election or the last proclaim, which renewals move without telling (NULL: the term hangs on a named lease). Errors: 22023 bad argument.';
+COMMENT ON FUNCTION is_leader(pg_catalog.text, bigint) IS
+'Whether this term leads at this moment. What is_held says of true and false holds here as well.';
+COMMENT ON FUNCTION fence_leader(pg_catalog.text, bigint) IS
+'From here to the end of the (sub)transaction nobody else is elected: what the transaction writes after this is written by the leader, or not at all. As fence_lock. Errors: LE001 the term does not lead (any more), 42501 another role''s election, 22023 bad argument, 53400 too many fences in open transactions, see max_locks_per_transaction.';
+COMMENT ON FUNCTION evict_leader(pg_catalog.text) IS
+'Lets nobody renew the leader of an election any more, and returns 1, or 0 if there is none, or it was evicted before. As evict_lock: he leads until he resigns, or else until the time up to which he may act as leader in any case, and may proclaim meanwhile. election_history() then has "evicted", or "resigned". For members of the leader''s role and of pg_signal_backend; logged. Errors: 42501, 55000 the term is bound to a connection, which has to be ended instead.';
+COMMENT ON FUNCTION force_resign(pg_catalog.text) IS
+'Ends the leadership of an election at once and returns 1, or 0 if there was no leader. He may act as leader until he notices, beside the next one: evict_leader() waits for that. For members of the leader''s role and of pg_signal_backend; logged. Errors: 42501.';
+COMMENT ON FUNCTION observe_election(pg_catalog.text) IS
+'The channel to LISTEN on, always the same for an election: a notification for every new leader, proclaim and end of a term. The payload is JSON: event (as "how" of election_history), term, change, and previous, the change before of this election ("0": not known). A client that has seen another one before, or none, reads election_history(). Errors: 22023 bad argument.';
+COMMENT ON FUNCTION election_history(pg_catalog.text, bigint) IS
+'Every change of an election after this one, in order and without gaps: a term begins (elected), its candidate text changes (proclaimed), or it ends (resigned, expired, revoked, forced, evicted, undone with its transaction, disconnected). For everyone, also on a standby: what has been replayed. Kept for lock_election.history_retention. Errors: 22023 bad argument.';
+COMMENT ON FUNCTION lock_election.look() IS
+'Every holder (queue_position 0) and waiter, and every name that is closed (no mode); under the views locks, elections and waiters.';
+COMMENT ON FUNCTION lock_election.look_leases() IS
+'Every named lease; under the view leases.';
+COMMENT ON FUNCTION lock_election.health() IS
+'How lock_election is here, for load balancers, probes and monitors. Asks no other process and never waits: also on a standby, and while the manager loads or is stopped. For everyone. ok: nothing is known to keep a client from getting a lock of this database on this server. problem: the first thing that does; NULL if ok. role: primary or standby. manager: one serves this database. loading: it reads its tables; requests wait for that. request_wait: the longest that a call has now been waiting for the manager to take its request; not one that waits for its turn because it is much work, nor one whose caller has given up: ok and problem tell of a manager that does not take those. standby_confirms: as many synchronous standbys as synchronous_standby_names asks for are connected, and nobody has waited for them for 2 s, or given that up without their having confirmed it since; NULL: none is defined. standby_wait: for how long they have now left a call of this database without their confirmation, one that has given up included; for their replay (synchronous_commit = remote_apply) it counts only where the caller waits for that too. incarnation: as in view manager. library_version, sql_version: of the library that the server runs (NULL: it is not preloaded), and of the extension in this database. replayed_at: on a standby, when the last transaction that it has replayed was committed; NULL on a primary. cannot_write_since: since when the manager cannot write its tables, because they are locked, the disk is full, no transaction id is left, or of another error: locks are renewed and looked at, but none is granted, released or expires; NULL: it can, or nobody has needed it to since. blocked_by: the process that has locked the tables, or waits to; NULL: none was seen.';
+COMMENT ON VIEW lock_election.locks IS
+'Every held lock and every leader, and every name that is closed. Owner, token, lease, connection and client are shown to members of the role and of pg_read_all_stats. On a standby as of when the row was written, which a renewal does not do.';
+COMMENT ON COLUMN lock_election.locks.kind IS
+'lock or election: two spaces of names.';
+COMMENT ON COLUMN lock_election.locks.name IS
+'Of the lock, or election.';
+COMMENT ON COLUMN lock_election.locks.slot IS
+'Number of the slot in its lock, from 0. NULL: nobody holds it, it is closed.';
+COMMENT ON COLUMN lock_election.locks.mode IS
+'exclusive, shared or permit. NULL: nobody holds it.';
+COMMENT ON COLUMN lock_election.locks.owner IS
+'The named owner; NULL: the connection, or not for you.';
+COMMENT ON COLUMN lock_election.locks.role IS
+'The role that holds it; of a closed name, the role that left it so.';
+COMMENT ON COLUMN lock_election.locks.token IS
+'The holder''s token, or term.';
+COMMENT ON COLUMN lock_election.locks.lease IS
+'The named lease that it hangs on; NULL: none.';
+COMMENT ON COLUMN lock_election.locks.holds IS
+'How often it was acquired and is still to be released.';
+COMMENT ON COLUMN lock_election.locks.acquired_at IS
+'When it was granted.';
+COMMENT ON COLUMN lock_election.locks.expires_at IS
+'When its lease ends if nobody renews it; infinity: with its connection; on a standby NULL if it hangs on a named lease.';
+COMMENT ON COLUMN lock_election.locks.time_left IS
+'The same as a duration. NULL: as long as its connection, and on a standby.';
+COMMENT ON COLUMN lock_election.locks.closed_until IS
+'Nobody is granted the name before, because of hold_for or lock_election.expiry_grace; force_release_lock() opens it. NULL: it is open.';
+COMMENT ON COLUMN lock_election.locks.waiters IS
+'How many requests wait for the lock. NULL on a standby.';
+COMMENT ON COLUMN lock_election.locks.pid IS
+'Process of the connection that acquired it; kept when that has ended, so that another process may have the number by now: see connected.';
+COMMENT ON COLUMN lock_election.locks.application_name IS
+'application_name of that connection at that moment.';
+COMMENT ON COLUMN lock_election.locks.client_addr IS
+'Address of its client; NULL: a local connection.';
+COMMENT ON COLUMN lock_election.locks.connected IS
+'Whether that connection is still open. NULL: not known, as on a standby.';
+COMMENT ON COLUMN lock_election.locks.evicted IS
+'Whether evict_lock() or evict_leader() has evicted it: it ends at expires_at, or before. NULL: nobody holds it.';
+COMMENT ON COLUMN lock_election.locks.fenced_by IS
+'Processes whose transactions have fenced it: it cannot be handed on before they end.';
+COMMENT ON COLUMN lock_election.locks.replayed_at IS
+'On a standby: when the last transaction that it has replayed was committed. An old moment means that the standby is behind, or that the primary has had nothing to commit. NULL on a primary.';
+COMMENT ON VIEW lock_election.elections IS
+'Every election that has a leader. Owner, connection and fenced_by are shown to members of its role and of pg_read_all_stats.';
+COMMENT ON COLUMN lock_election.elections.election IS
+'Its name.';
+COMMENT ON COLUMN lock_election.elections.candidate IS
+'The leader''s text.';
+COMMENT ON COLUMN lock_election.elections.term IS
+'Its term.';
+COMMENT ON COLUMN lock_election.elections.owner IS
+'The named owner; NULL: the connection, or not for you.';
+COMMENT ON COLUMN lock_election.elections.role IS
+'The leader''s role.';
+COMMENT ON COLUMN lock_election.elections.elected_at IS
+'When the term began.';
+COMMENT ON COLUMN lock_election.elections.expires_at IS
+'When the term ends if nobody renews it; infinity: with its connection; on a standby as of the last write, and NULL on a named lease.';
+COMMENT ON COLUMN lock_election.elections.valid_for IS
+'The same as a duration. NULL: as long as its connection, and on a standby.';
+COMMENT ON COLUMN lock_election.elections.waiting IS
+'How many candidates come after it. NULL on a standby.';
+COMMENT ON COLUMN lock_election.elections.pid IS
+'Process of the connection that acquired it; kept when that has ended, so that another process may have the number by now: see connected.';
+COMMENT ON COLUMN lock_election.elections.application_name IS
+'application_name of that connection at that moment.';
+COMMENT ON COLUMN lock_election.elections.client_addr IS
+'Address of its client; NULL: a local connection.';
+COMMENT ON COLUMN lock_election.elections.connected IS
+'Whether that connection is still open. NULL: not known, as on a standby.';
+COMMENT ON COLUMN lock_election.elections.evicted IS
+'Whether evict_leader() has evicted the leader: the term ends at expires_at, or before.';
+COMMENT ON COLUMN lock_election.elections.fenced_by IS
+'Processes whose transactions have fenced it: nobody else is elected before they end.';
+COMMENT ON COLUMN lock_election.elections.replayed_at IS
+'On a standby: when the last transaction that it has replayed was committed. An old moment means that the standby is behind, or that the primary has had nothing to commit. NULL on a primary.';
+COMMENT ON VIEW lock_election.waiters IS
+'Every request that waits, in the order of the grants: blocked calls and queue places. Owner, token, lease, connection and client are shown to members of its role and of pg_read_all_stats. Empty on a standby.';
+COMMENT ON COLUMN lock_election.waiters.kind IS
+'lock or election.';
+COMMENT ON COLUMN lock_election.waiters.name IS
+'What it waits for.';
+COMMENT ON COLUMN lock_election.waiters.queue_position IS
+'From 1; the first is granted next.';
+COMMENT ON COLUMN lock_election.waiters.mode IS
+'exclusive, shared or permit.';
+COMMENT ON COLUMN lock_election.waiters.owner IS
+'The named owner; NULL: the connection, or not for you.';
+COMMENT ON COLUMN lock_election.waiters.role IS
+'The role that waits.';
+COMMENT ON COLUMN lock_election.waiters.token IS
+'The token that it will have.';
+COMMENT ON COLUMN lock_election.waiters.lease IS
+'The named lease that it hangs on; NULL: none.';
+COMMENT ON COLUMN lock_election.waiters.waiting_since IS
+'When it entered the queue.';
+COMMENT ON COLUMN lock_election.waiters.pid IS
+'Process of the connection that asked for it; kept when that has ended, so that another process may have the number by now: see connected.';
+COMMENT ON COLUMN lock_election.waiters.application_name IS
+'application_name of that connection at that moment.';
+COMMENT ON COLUMN lock_election.waiters.client_addr IS
+'Address of its client; NULL: a local connection.';
+COMMENT ON COLUMN lock_election.waiters.connected IS
+'Whether that connection is still open. NULL: not known, as on a standby.';
+COMMENT ON COLUMN lock_election.waiters.blocked_by IS
+'Processes that hold the lock, or, where nobody does, the one that is first in the queue, as far as they are connected and you may see them; 0: the name is closed, see closed_until.';
+COMMENT ON COLUMN lock_election.waiters.closed_until IS
+'Nobody is granted the name before; NULL: it is open.';
+COMMENT ON VIEW lock_election.leases IS
+'Every named lease. Its number and owner are shown to members of its role and of pg_read_all_stats. Empty on a standby.';
+COMMENT ON COLUMN lock_election.leases.lease IS
+'Its number.';
+COMMENT ON COLUMN lock_election.leases.owner IS
+'The named owner; NULL: none, or not for you.';
+COMMENT ON COLUMN lock_election.leases.role IS
+'The role that it belongs to.';
+COMMENT ON COLUMN lock_election.leases.ttl IS
+'How long it lasts after each keep_alive().';
+COMMENT ON COLUMN lock_election.leases.expires_at IS
+'When it ends if nobody keeps it alive.';
+COMMENT ON COLUMN lock_election.leases.time_left IS
+'The same as a duration.';
+COMMENT ON COLUMN lock_election.leases.locks IS
+'How many locks and leaderships hang on it.';
+COMMENT ON COLUMN lock_election.leases.waiting IS
+'How many queue places and waits hang on it.';
+COMMENT ON SCHEMA lock_election IS 'Views of lock_election, and what operators call.';
+COMMENT ON SCHEMA _lock_election IS 'The portable edition of lock_election, version 1: tables and functions for its own functions alone.';
