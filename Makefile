@@ -310,7 +310,7 @@ CLIENT_PQ_LIBS ?= $(shell pkg-config --libs libpq 2>/dev/null || echo -L$$(pg_co
 CLIENT_PC      = sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(CLIENT_VERSION)|; \
                  s|@PQ_CFLAGS@|$(CLIENT_PQ)|; s|@PQ_LIBS@|$(CLIENT_PQ_LIBS)|'
 CLIENT_FLAGS   = -std=c11 -D_GNU_SOURCE -g -O2 -fno-omit-frame-pointer -pthread $(WARNINGS) $(CLIENT_PQ) -Isrc/client \
-                 -DLE_RELEASE='"$(CLIENT_VERSION)"' -MMD -MP
+                 -I$(CLIENT_DIR) -DLE_RELEASE='"$(CLIENT_VERSION)"' -MMD -MP
 CLIENT_NAMES   = $(patsubst src/client/%.c,%,$(sort $(wildcard src/client/*.c)))
 CLIENT_TESTS   = $(patsubst test/client/%.c,%,$(sort $(wildcard test/client/*.c)))
 SCDOC         ?= $(shell command -v scdoc)
@@ -329,6 +329,12 @@ $(CLIENT_DIR)/lib/%.o: src/client/%.c
 	$(CC) $(CLIENT_FLAGS) -fPIC -fvisibility=hidden $(CFLAGS) -c -o $@ $<
 # It tells the version.
 $(CLIENT_DIR)/lib/error.o $(foreach kind,plain address thread,$(CLIENT_DIR)/$(kind)/lib/error.o): META.json
+# It carries the portable edition.
+$(CLIENT_DIR)/lib/install.o $(foreach kind,plain address thread,$(CLIENT_DIR)/$(kind)/lib/install.o): \
+	$(CLIENT_DIR)/portable.inc
+$(CLIENT_DIR)/portable.inc: sql/portable/lock_election.sql
+	@mkdir -p $(@D)
+	sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $< >$@
 $(CLIENT_LIB): $(CLIENT_NAMES:%=$(CLIENT_DIR)/lib/%.o) src/client/symbols.map
 	$(CC) -shared -pthread -Wl,-soname,$(CLIENT_SONAME) -Wl,--version-script=src/client/symbols.map -Wl,-z,defs \
 		$(LDFLAGS) \

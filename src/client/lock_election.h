@@ -579,4 +579,28 @@ LE_API le_status le_stop(le_runner *runner, le_error *error);
  */
 LE_API int le_shard(const char *name, const char *const *shards, int n);
 
+/* --- the portable edition --- */
+
+/*
+ * Installs the portable edition of lock_election, the one without C, in the
+ * database of a connection of the application's own, or upgrades an older
+ * version, in one transaction.  Does nothing where this version is there
+ * already, whoever calls.  The role needs CREATE on the database, and owns all
+ * locks afterwards: it should not be the application's.
+ *
+ * schema: for the functions, made if it is missing; NULL: the first one of
+ * search_path.  An edition that is installed stays in its schema.  grantee: the
+ * role that may use the schema; NULL: everybody may use one that is made.
+ *
+ * Waits for the server as PQexec does.  LE_DENIED no CREATE, or another role's;
+ * LE_UNAVAILABLE a standby, or a read-only session; LE_INVALID yours has an open
+ * transaction, or there is no schema for the functions; LE_FAILED a newer version
+ * is there, or the extension in C, or the server cannot run it; LE_UNKNOWN it may
+ * be installed: call again.
+ */
+LE_API le_status le_install(PGconn *yours, const char *schema, const char *grantee, le_error *error);
+
+/* What it runs: the file lock_election.sql, for tools that run it themselves.  Local. */
+LE_API const char *le_install_script(void);
+
 #endif /* LOCK_ELECTION_H */

@@ -10,7 +10,8 @@
 
 static const char general[] =
 	"lockctl runs a command under a lock, or as the leader of an election, and shows and changes\n"
-	"the locks of a PostgreSQL database that has the extension lock_election.\n"
+	"the locks of a PostgreSQL database that has lock_election: the extension, or the portable\n"
+	"edition, which \"lockctl install\" installs.\n"
 	"\n"
 	"Usage: lockctl [OPTION]... COMMAND ...\n"
 	"\n"
@@ -27,6 +28,8 @@ static const char general[] =
 	"  shard [NAME]...                                 print the server of each name, or all servers\n"
 	"Mend:\n"
 	"  release --force NAME                            take the lock from its holders\n"
+	"Install:\n"
+	"  install                                         the portable edition, or a newer version of it\n"
 	"\n"
 	"Options:\n"
 	"  -h, --host=HOST          server, or several with commas; else PGHOST, ...\n"
@@ -150,6 +153,17 @@ static const struct
 			   "Looks for what is wrong with the installation, and for a wait that has lasted for long, and "
 			   "tells what to\n"
 			   "type. Exit 1: something is wrong.\n"},
+	{"install",
+	 "Usage: lockctl install [--schema=NAME] [--grant=ROLE]\n"
+	 "       lockctl install --print\n"
+	 "\n"
+	 "Installs the portable edition of lock_election, which needs no superuser and no extension, or\n"
+	 "upgrades an older version, in one transaction. The role needs CREATE on the database; it owns\n"
+	 "all locks, and should not be the application's.\n"
+	 "\n"
+	 "      --schema=NAME   for the functions; made if it is missing. Else the first of search_path\n"
+	 "      --grant=ROLE    lets this role use the schema, instead of everybody\n"
+	 "      --print         print the SQL, for psql -1 -f or a migration tool\n"},
 	{"shard", "Usage: lockctl --shards=FILE shard [NAME]...\n"
 			  "\n"
 			  "Prints for each name of a lock or election the shard that it belongs to; without names all\n"

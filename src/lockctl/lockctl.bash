@@ -26,6 +26,7 @@ _lockctl_options()
 		release) echo --hold-for --force --now --election ;;
 		lease) echo --ttl --owner --once ;;
 		watch | top) echo --interval --count ;;
+		install) echo --schema --grant --print ;;
 		'') echo --host --port --username --dbname --shards --shard --output --quiet --verbose --version ;;
 	esac
 	echo --help
@@ -55,7 +56,7 @@ _lockctl()
 				if [ "$words" -gt 0 ]; then _lockctl_command $((i + 1)); return; fi ;;
 			-h | -p | -U | -d | -S | -N) connection+=("$word" "${COMP_WORDS[i + 1]-}"); ((++i)) ;;
 			--host=* | --port=* | --username=* | --dbname=* | --shards=* | --shard=*) connection+=("$word") ;;
-			-[oEw] | -[!-]*[Ew] | --and | --ttl | --wait | --permits | --hold-for | --grace | --at-most | --http | --conflict-exit-code) ((++i)) ;;
+			-[oEw] | -[!-]*[Ew] | --and | --ttl | --wait | --permits | --hold-for | --grace | --at-most | --http | --schema | --grant | --conflict-exit-code) ((++i)) ;;
 			-*) ;;
 			*)
 				if [ -n "$command" ]; then
@@ -83,11 +84,11 @@ _lockctl()
 		return
 	fi
 	case $command in
-		'') COMPREPLY=($(compgen -W 'lock elect acquire renew release held lease locks waiters elections status watch top doctor shard help' -- "$cur")) ;;
+		'') COMPREPLY=($(compgen -W 'lock elect acquire renew release held lease locks waiters elections status watch top doctor shard install help' -- "$cur")) ;;
 		lease) [ "$prev" != lease ] || COMPREPLY=($(compgen -W 'grant keep-alive revoke ttl list' -- "$cur")) ;;
 		elect | elections) _lockctl_words < <(_lockctl_names elections election) ;;
 		lock | acquire | renew | release | held | locks | waiters | watch) _lockctl_words < <(_lockctl_names locks name) ;;
-		help) COMPREPLY=($(compgen -W 'lock elect acquire renew release held lease locks waiters elections status watch top doctor shard' -- "$cur")) ;;
+		help) COMPREPLY=($(compgen -W 'lock elect acquire renew release held lease locks waiters elections status watch top doctor shard install' -- "$cur")) ;;
 	esac
 }
 

@@ -363,6 +363,8 @@ extern int lc_watch(int argc, char **argv);
 extern int lc_top(int argc, char **argv);
 /* Looks for what is wrong. */
 extern int lc_doctor(int argc, char **argv);
+/* Installs or upgrades the portable edition. */
+extern int lc_install(int argc, char **argv);
 /* Which server a name belongs to. */
 extern int lc_shard(int argc, char **argv);
 

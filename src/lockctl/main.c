@@ -19,11 +19,22 @@ static const struct
 {
 	const char *name;
 	int (*run)(int argc, char **argv);
-} commands[] = {
-	{"lock", lc_lock},       {"elect", lc_elect},         {"acquire", lc_acquire},    {"renew", lc_renew},
-	{"release", lc_release}, {"held", lc_held},           {"lease", lc_lease},        {"locks", lc_locks},
-	{"waiters", lc_waiters}, {"elections", lc_elections}, {"status", lc_show_status}, {"watch", lc_watch},
-	{"top", lc_top},         {"doctor", lc_doctor},       {"shard", lc_shard}};
+} commands[] = {{"lock", lc_lock},
+				{"elect", lc_elect},
+				{"acquire", lc_acquire},
+				{"renew", lc_renew},
+				{"release", lc_release},
+				{"held", lc_held},
+				{"lease", lc_lease},
+				{"locks", lc_locks},
+				{"waiters", lc_waiters},
+				{"elections", lc_elections},
+				{"status", lc_show_status},
+				{"watch", lc_watch},
+				{"top", lc_top},
+				{"doctor", lc_doctor},
+				{"shard", lc_shard},
+				{"install", lc_install}};
 
 static const struct option options[] = {{"host", required_argument, NULL, 'h'},
 										{"port", required_argument, NULL, 'p'},

@@ -1,0 +1,119 @@
+/*
+ * install.c
+ *		Installs or upgrades the portable edition, which the library carries.
+ */
+#include "lockctl.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct install_options
+{
+	const char *schema, *grantee;
+	bool print;
+} install_options;
+
+static install_options
+parse(int argc, char **argv)
+{
+	enum
+	{
+		OPT_SCHEMA = LC_OPT_HELP + 1,
+		OPT_GRANT,
+		OPT_PRINT
+	};
+	static const struct option options[] = {{"schema", required_argument, NULL, OPT_SCHEMA},
+											{"grant", required_argument, NULL, OPT_GRANT},
+											{"print", no_argument, NULL, OPT_PRINT},
+											LC_HELP_OPTION,
+											{NULL, 0, NULL, 0}};
+	install_options o = {0};
+	int option;
+
+	optind = 0;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, ":" LC_GLOBAL_OPTIONS, options, NULL)) != -1)
+	{
+		if (option == OPT_SCHEMA)
+			o.schema = optarg;
+		else if (option == OPT_GRANT)
+			o.grantee = optarg;
+		else if (option == OPT_PRINT)
+			o.print = true;
+		else if (!lc_take_global(option, optarg))
+			lc_bad_option(option, argv[optind - 1]);
+	}
+	if (optind < argc)
+		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
+	if ((o.schema != NULL && o.schema[0] == '\0') || (o.grantee != NULL && o.grantee[0] == '\0'))
+		lc_usage("the name of a schema or role is empty");
+	if (o.print && (o.schema != NULL || o.grantee != NULL))
+		lc_usage("--print does not go with --schema and --grant: psql sets them, see lockctl(1)");
+	return o;
+}
+
+/* The version in the database, to be freed; "" where there is none. */
+static char *
+version(PGconn *db)
+{
+	PGresult *result =
+		lc_query(db, "SELECT substring(obj_description(oid, 'pg_namespace') FROM 'version (\\d+)') "
+					 "FROM pg_catalog.pg_namespace WHERE nspname = '_lock_election'");
+	char *text = lc_copy(PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "");
+
+	PQclear(result);
+	return text;
+}
+
+/* Calls without the schema find the functions only where it is on the path. */
+static void
+tell_path(PGconn *db, const char *schema)
+{
+	char *literal = lc_literal(db, schema);
+	PGresult *result = lc_query(db,
+								"SELECT %s::regnamespace::name = ANY (current_schemas(false)), "
+								"quote_ident(current_database()), current_setting('search_path')",
+								literal);
+
+	if (PQgetvalue(result, 0, 0)[0] != 't')
+		lc_notice("libraries and lockctl find that schema; for calls in SQL type: ALTER DATABASE %s SET "
+				  "search_path = %s, %s",
+				  PQgetvalue(result, 0, 1), PQgetvalue(result, 0, 2), schema);
+	PQclear(result);
+	free(literal);
+}
+
+int
+lc_install(int argc, char **argv)
+{
+	install_options o = parse(argc, argv);
+	char *before, *after;
+	PGconn *db;
+	le_status status;
+	le_error error;
+
+	if (o.print)
+	{
+		fputs(le_install_script(), stdout);
+		lc_flush();
+		return 0;
+	}
+	db = lc_connect(true);
+	before = version(db);
+	status = le_install(db, o.schema, o.grantee, &error);
+	if (status != LE_OK)
+		lc_die(lc_exit_code(status), "%s", error.message);
+	after = version(db);
+	lc_notice("the portable edition, version %s, %s database \"%s\", its functions in schema %s", after,
+			  strcmp(before, after) == 0 ? "was there already, in"
+			  : before[0] == '\0'        ? "is installed in"
+										 : "has replaced an older one in",
+			  PQdb(db), lc_schema(db));
+	tell_path(db, lc_schema(db));
+	free(before);
+	free(after);
+	PQfinish(db);
+	return 0;
+}
