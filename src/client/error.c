@@ -137,7 +137,7 @@ bool
 le_error_passes(const le_error *error)
 {
 	if (error->status == LE_UNAVAILABLE)
-		return !le_error_is(error, "55000 42883 3F000");
+		return !le_error_is(error, LE_NOT_INSTALLED);
 	return error->status == LE_UNKNOWN || strncmp(error->sqlstate, "XX", 2) == 0 ||
 		   (strncmp(error->sqlstate, "40", 2) == 0 && error->status != LE_DEADLOCK);
 }

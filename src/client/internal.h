@@ -56,6 +56,9 @@
 
 #define LE_NEVER INT64_MAX
 
+/* SQLSTATEs of a server without the extension. */
+#define LE_NOT_INSTALLED "55000 42883 3F000"
+
 /* The first pause between two tries; each one is twice as long as the one before. */
 #define LE_RETRY_FIRST (50 * LE_MS_NS)
 /* After an error of the server that passes. */

@@ -149,9 +149,10 @@ runner_main(void *arg)
 		le_lock(s);
 		if (status == LE_OK || r->stopping)
 			continue;
-		if (s->closing || status == LE_INVALID || status == LE_DENIED || status == LE_FAILED)
+		if (s->closing || status == LE_INVALID || status == LE_DENIED ||
+			le_error_is(&error, LE_NOT_INSTALLED))
 		{
-			/* another try does not mend it */
+			/* another try does not mend it; of the last ones, lock_election is not installed */
 			r->error = error;
 			r->stopping = true;
 		}

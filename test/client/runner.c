@@ -4,6 +4,8 @@
  */
 #include "client.h"
 
+#include <dirent.h>
+
 static PGconn *db;
 
 /* --- signals --- */
@@ -162,6 +164,48 @@ lost_lease(void)
 	is_status(le_stop(runner, &error), LE_OK, "stopped");
 	is_int(a.lost, 1, "which is no loss");
 	le_close(a.session, -1, NULL);
+}
+
+/* How many threads there are. */
+static int
+threads(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	int n = 0;
+
+	while (readdir(tasks) != NULL)
+		n++;
+	closedir(tasks);
+	return n;
+}
+
+/* The session cannot be opened again: what passes is tried again, what does not ends the runner. */
+static void
+lost_for_a_while(void)
+{
+	record a = {.session = open_session(6000)};
+	int before = threads();
+	le_runner *runner = run(&a, "a");
+	PGconn *mine = PQconnectdb(conninfo);
+
+	query(db, "ALTER FUNCTION grant_lease RENAME TO real_grant_lease; CREATE SEQUENCE tries;"
+			  " CREATE FUNCTION grant_lease(interval, text, interval) RETURNS bigint LANGUAGE plpgsql AS $$"
+			  "BEGIN IF nextval('tries') > 2 THEN RETURN real_grant_lease($1, $2, $3); END IF;"
+			  " RAISE 'not now' USING ERRCODE = CASE currval('tries') WHEN 1 THEN 'XX000' ELSE '40001' END;"
+			  " END$$");
+	eventually(a.running == 1, "leads");
+	query(mine, "SELECT revoke_lease(%" PRId64 ")", le_lease(a.session));
+	eventually(a.elected == 2, "leads again, over errors that pass");
+	is_int(atoi(query(db, "SELECT last_value FROM tries")), 3, "each of which was met");
+
+	query(db, "DROP FUNCTION grant_lease");
+	query(mine, "SELECT revoke_lease(%" PRId64 ")", le_lease(a.session));
+	eventually(threads() == before, "where lock_election is not installed any more the runner ends");
+	is_status(le_stop(runner, &error), LE_FAILED, "which is told");
+	ok(strcmp(error.sqlstate, "42883") == 0, "with the reason");
+	query(db, "DROP SEQUENCE tries; ALTER FUNCTION real_grant_lease RENAME TO grant_lease");
+	le_close(a.session, -1, NULL);
+	PQfinish(mine);
 }
 
 static void
@@ -429,6 +473,7 @@ tests(void)
 	db = connect_db();
 	order();
 	lost_lease();
+	lost_for_a_while();
 	stop_early();
 	watchdog();
 	observers();
