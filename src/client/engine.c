@@ -14,6 +14,8 @@
 #define LINGER LE_SEC_NS
 /* A notification to ourselves comes with the answer; this is patience. */
 #define TEST_PATIENCE (300 * LE_MS_NS)
+/* LISTEN that failed is sent again after this: what was in its way may have passed. */
+#define LISTEN_AGAIN (5 * LE_SEC_NS)
 
 /* The other end has closed the connection: it ends a wait for nothing else. */
 #ifdef POLLRDHUP
@@ -77,7 +79,7 @@ wants_channel(const le_session *s)
 static int64_t
 listen_due(const le_session *s)
 {
-	return !s->deaf && (s->relisten || s->listens != wants_channel(s)) ? s->listen_at : LE_NEVER;
+	return s->relisten || s->listens != wants_channel(s) ? s->listen_at : LE_NEVER;
 }
 
 /* When nobody may wait any more, where that is not wanted without LISTEN. */
@@ -250,7 +252,14 @@ listen(le_session *s)
 	result = le_exec(s, sql.data, -1, NULL);
 	le_lock(s);
 	s->deaf = PQresultStatus(result) != PGRES_COMMAND_OK;
-	s->listens &= !s->deaf;
+	if (s->deaf)
+	{
+		/* also what it has listened to is not certain: all of it is sent again, with a new test */
+		s->listens = s->heard = false;
+		s->relisten = true;
+		s->tested_at = 0;
+		s->listen_at = le_add(le_now_ns(), LISTEN_AGAIN);
+	}
 	s->look |= s->waiting > 0; /* what came before */
 	le_observers_due(s, NULL);
 	PQclear(result);
@@ -278,6 +287,7 @@ connect_session(le_session *s)
 		s->heard = s->listens = false;
 		s->relisten = !le_link_empty(&s->observers);
 		s->deaf = s->options.listen < 0 || (s->options.listen == 0 && s->net.pooled);
+		s->listen_at = s->deaf ? LE_NEVER : 0;
 		le_observers_due(s, NULL);
 	}
 	else
@@ -363,6 +373,58 @@ step(le_session *s)
 	}
 }
 
+/* Locked at entry and exit, not in between.  False: the server refuses it. */
+static bool
+revoke_lease(le_session *s)
+{
+	char lease[24];
+	PGresult *result;
+
+	snprintf(lease, sizeof(lease), "%lld", (long long) atomic_load(&s->lease));
+	s->busy = true;
+	le_unlock(s);
+	result = le_exec(s, "SELECT @extschema@.revoke_lease($1)", 1, (const char *const[]){lease});
+	le_lock(s);
+	s->revoked = PQresultStatus(result) == PGRES_TUPLES_OK;
+	PQclear(result);
+	if (!s->revoked)
+		le_failed(s, &s->net.error);
+	le_give(s);
+	return s->revoked || le_error_passes(&s->trouble);
+}
+
+/*
+ * Sends the releases that are left, then revokes the lease, unless that stays.
+ * Goes on after a failure, until the limit of the close.
+ */
+static void
+wind_up(le_session *s)
+{
+	while (!s->lease_gone && !s->revoked && le_now_ns() < s->close_until)
+	{
+		bool gives = !le_link_empty(&s->lists[LE_GIVES]) || (s->orphan && s->bare);
+		bool later = s->later_at < s->close_until;
+		int64_t pause = 0;
+		int failures = s->failures;
+
+		if (s->orphan && !gives && !later)
+			return;
+		if (s->net.conn == NULL)
+			connect_session(s);
+		else if (gives || (later && s->later_at <= le_now_ns()))
+			le_turn(s);
+		else if (later)
+			pause = s->later_at;
+		else if (!revoke_lease(s))
+			return;
+		if (s->failures > failures)
+			pause = le_add(le_now_ns(), LE_PAUSE);
+		le_sooner(&pause, s->close_until);
+		while (le_now_ns() < pause)
+			wait_changed(s, pause);
+	}
+}
+
 /*
  * What is given back goes before the lease, if that stays, or the name is to be
  * closed for a while; all else goes with it.
@@ -370,32 +432,22 @@ step(le_session *s)
 static void
 shut_down(le_session *s)
 {
-	bool has_lease = atomic_load(&s->lease) != 0 && !s->lease_gone;
-	char lease[24];
-	PGresult *result = NULL;
-
 	while (s->busy)
 		wait_changed(s, LE_NEVER);
-	if (has_lease && s->net.conn == NULL && le_now_ns() < s->close_until)
-		connect_session(s);
-	le_foreach (le_hold, hold, &s->lists[LE_GIVES])
+	for (int i = LE_GIVES; i <= LE_LATER; i++)
 	{
-		if (!s->orphan && hold->hold_for_ms == 0)
-			le_hold_done(hold);
+		le_foreach (le_hold, hold, &s->lists[i])
+		{
+			if (!s->orphan && hold->hold_for_ms == 0)
+				le_hold_done(hold);
+		}
 	}
-	s->failures = 0;
-	while (has_lease && (!le_link_empty(&s->lists[LE_GIVES]) || (s->orphan && s->bare)) &&
-		   s->net.conn != NULL && le_now_ns() < s->close_until && s->failures == 0)
-		le_turn(s);
+	if (atomic_load(&s->lease) != 0)
+		wind_up(s);
 	s->busy = true;
 	le_unlock(s);
-	snprintf(lease, sizeof(lease), "%lld", (long long) atomic_load(&s->lease));
-	if (!s->orphan && has_lease)
-		result = le_exec(s, "SELECT @extschema@.revoke_lease($1)", 1, (const char *const[]){lease});
 	le_disconnect(s);
 	le_lock(s);
-	s->revoked = PQresultStatus(result) == PGRES_TUPLES_OK;
-	PQclear(result);
 	/* the holds that are left are the application's alone */
 	for (int i = 0; i < LE_LISTS; i++)
 	{

@@ -229,6 +229,7 @@ session_close(le_session *s, bool orphan, int64_t until, le_error *error)
 	s->orphan = orphan;
 	s->close_until = until;
 	until = le_add(until, 10 * LE_MS_NS);
+	s->revoked = !s->connected && !le_is_alive(s); /* no connection is made for a lease that ends by itself */
 	le_end(s, "", "the session was closed");
 	pthread_cond_broadcast(&s->changed);
 	pthread_cond_broadcast(&s->to_tell);

@@ -423,6 +423,99 @@ lingers(void)
 	le_close(s, -1, NULL);
 }
 
+/* LISTEN fails after it has worked: that is known at once; and it works again some seconds later. */
+static void
+deaf_for_a_while(void)
+{
+	le_options o = options_of(600000);
+	le_hold *held, *waits;
+	le_session *s;
+
+	o.listen = 1;
+	s = open_with(&o);
+	held = must_lock(other, "x");
+	listens.seen = unlistens.seen = 0;
+	waits = enqueue(s, "x");
+	eventually(listens.seen == 1, "a session listens");
+	le_release(held, 0, NULL);
+	is_status(le_await(waits, PATIENCE, &error), LE_OK, "and hears");
+	eventually(unlistens.seen == 2, "then no more");
+	le_release(waits, 0, NULL);
+
+	held = must_lock(other, "x");
+	listens.seen = 0;
+	listens.refuse = true;
+	waits = enqueue(s, "x");
+	is_status(le_await(waits, PATIENCE / 2, &error), LE_UNAVAILABLE, "where LISTEN fails, nobody waits");
+	le_drop(waits);
+	le_close(s, -1, NULL);
+
+	o.listen = 0;
+	s = open_with(&o);
+	listens.seen = 0;
+	listens.refuse = true;
+	waits = enqueue(s, "x");
+	eventually(!listens.refuse, "where it may look instead");
+	turns.seen = 0;
+	eventually(turns.seen > 3, "it looks");
+	eventually(listens.seen == 2, "and listens again after a while");
+	eventually(turns.at < le_now() - 10 * 250, "from then on it looks no more");
+	le_release(held, 0, NULL);
+	is_status(le_await(waits, PATIENCE, &error), LE_OK, "and hears");
+	le_release(waits, 0, NULL);
+	le_close(s, -1, NULL);
+}
+
+/* --- the end --- */
+
+static void *
+mend_soon(void *arg)
+{
+	PGconn *conn = connect_db();
+
+	(void) arg;
+	eventually_quietly(turns.seen >= 3);
+	query(conn, "UPDATE told SET fails = false");
+	PQfinish(conn);
+	return NULL;
+}
+
+/* What fails at the first try is tried again, within the limit. */
+static void
+closed(void)
+{
+	le_session *s = open_session(40000);
+	int64_t lease = le_lease(s);
+	le_hold *held = must_lock(s, "x"), *next;
+	pthread_t thread;
+
+	query(db, "UPDATE told SET fails = true");
+	turns.seen = 0;
+	le_drop(held);
+	pthread_create(&thread, NULL, mend_soon, NULL);
+	le_orphan(s);
+	pthread_join(thread, NULL);
+	is_status(lock(other, "x", 0, &next), LE_OK, "what was released before le_orphan is free");
+	le_release(next, 0, NULL);
+	query(db, "SELECT revoke_lease(%" PRId64 ")", lease);
+
+	s = open_session(40000);
+	revokes.seen = 0;
+	revokes.cut = true;
+	is_status(le_close(s, -1, &error), LE_OK, "a lease is revoked by the second try");
+	is_int(revokes.seen, 2, "over another connection");
+
+	s = open_session(40000);
+	lease = le_lease(s);
+	revokes.fails = true;
+	revokes.seen = 0;
+	revokes.least = INT64_MAX;
+	is_status(le_close(s, 1000, &error), LE_UNKNOWN, "what the server cannot do within the limit");
+	ok(revokes.seen > 2 && revokes.least >= CALL_PAUSE - 1, "is tried with pauses");
+	revokes.fails = false;
+	query(db, "SELECT revoke_lease(%" PRId64 ")", lease);
+}
+
 static void
 tests(void)
 {
@@ -448,6 +541,8 @@ tests(void)
 	observes(-1);
 	deaf();
 	lingers();
+	deaf_for_a_while();
+	closed();
 	le_close(other, -1, NULL);
 	is_int(atoi(query(db, "SELECT count(*) FROM lock_election.look()")), 0, "nothing is left");
 	PQfinish(db);

@@ -30,9 +30,11 @@ static statement grants = {.text = "grant_lease"}, turns = {.text = "lease_sync"
 				 candidacies = {.text = "enqueue_candidate"}, permits = {.text = "enqueue_permit"},
 				 releases = {.text = "\7release"}, leaders = {.text = "current_leader("},
 				 histories = {.text = "election_history("}, notifies = {.text = "NOTIFY le_"},
-				 unlistens = {.text = "UNLISTEN"}, of_n12 = {.text = "n12"};
-static statement *const statements[] = {&grants,   &turns,   &listens,   &places,   &candidacies, &permits,
-										&releases, &leaders, &histories, &notifies, &unlistens,   &of_n12};
+				 unlistens = {.text = "UNLISTEN"}, revokes = {.text = "revoke_lease"},
+				 of_n12 = {.text = "n12"};
+static statement *const statements[] = {&grants,    &turns,    &listens, &places,    &candidacies,
+										&permits,   &releases, &leaders, &histories, &notifies,
+										&unlistens, &revokes,  &of_n12};
 #define N_STATEMENTS (sizeof(statements) / sizeof(statements[0]))
 
 /* The test's own connection, which does not count. */
