@@ -23,7 +23,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes ();
 
-our @EXPORT = qw(new_node node_conf session budget one error_of unreadable_commits manager_pid replace_manager stop_asleep wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time times_asleep stop_kind stop_walwriter can_silence add_host silence_host);
+our @EXPORT = qw(new_node node_conf install_portable session budget one error_of unreadable_commits manager_pid replace_manager stop_asleep wal_receiver wait_for_sql wait_until waiting wait_for_waiters shorten nothing_left cpu_time times_asleep stop_kind stop_walwriter can_silence add_host silence_host);
 
 # Most of what is asked needs no psql. Where there is no server, that may end before it has read its input; IPC::Run, which
 # still writes, dies of that. Tests ask servers that are down, so it is an answer like any other here.
@@ -144,10 +144,13 @@ SQL
 #   conf => text       appended to postgresql.conf
 #   faults => 1        of the build with fault points, see shared/fault.c; their controls are in database postgres
 #   install => path    of another installation: the folder with its bin and lib
+#   portable => 1      with the portable edition in database postgres, and without the library
 #   start => 0, extension => 0    leave that step to the test
 sub new_node
 {
 	my ($name, %opts) = @_;
+
+	@opts{qw(extension conf)} = (0, "shared_preload_libraries = ''\n" . ($opts{conf} // '')) if $opts{portable};
 	my $path = $opts{install} // ($opts{faults} ? $ENV{LE_FAULTS_TREE} : undef);
 	my @install = defined $path ? (install_path => $path) : ();
 	my $node = PostgreSQL::Test::Cluster->new($name, @install);
@@ -159,7 +162,20 @@ sub new_node
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION lock_election') if $opts{extension} // 1;
 	$node->safe_psql('postgres', fault_functions()) if $opts{faults};
+	install_portable($node, 'postgres') if $opts{portable};
 	return $node;
+}
+
+# The portable edition, by an ordinary role, into schema public; the assembled file or another one.
+sub install_portable
+{
+	my ($node, $dbname, $file) = @_;
+
+	$node->safe_psql($dbname, q{DO $$ BEGIN CREATE ROLE installer LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$});
+	$node->safe_psql($dbname, qq{GRANT CREATE ON DATABASE $dbname TO installer; GRANT CREATE ON SCHEMA public TO installer});
+	PostgreSQL::Test::Utils::system_or_bail('psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-1', '-o', '/dev/null',
+		'-d', $node->connstr($dbname) . q{ user='installer'}, '-f', $file // 'sql/portable/lock_election.sql');
+	return;
 }
 
 # Waits until the code returns true; false when the time is over.

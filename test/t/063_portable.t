@@ -6,7 +6,7 @@ use warnings;
 use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
+use Time::HiRes qw(sleep time);
 
 my $file = 'sql/portable/lock_election.sql';
 my $node = new_node('main', extension => 0, conf => "shared_preload_libraries = ''\nfsync = on\n");
@@ -269,6 +269,37 @@ subtest 'hand-offs' => sub {
 	is($o->query(q{SELECT try_acquire_lock('v') IS NULL}), 't', 'an attempt behind a place is refused');
 	is($s->query("SELECT await_lock('v', $place)"), 't', 'the place has the lock');
 	one($node, q{SELECT force_release_role('app')}, $db);
+
+	# who waits without a place does not overtake one, which has a lower token than it would get
+	my ($a, $b) = split /\|/, $s->query(q{SELECT acquire_lock('a', '1 min'), acquire_lock('b', '1 min')});
+	$w->async(q{SELECT acquire_lock('a', '1 min', wait => '1 min')});
+	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND pid = } . $w->pid, '1');
+	$place = $o->query(q{SELECT token FROM enqueue_locks('{a,b}', '1 min')});
+	$s->query("SELECT release_lock('a', $a)");
+	ok(!wait_until(sub { $w->ready }, 1), 'it waits for a place that came later, and for several names of which one is not free');
+	$s->query("SELECT release_lock('b', $b)");
+	is($o->query("SELECT await_locks('{a,b}', $place), release_locks('{a,b}', $place)"), 't|t', 'which is granted');
+	cmp_ok($w->wait, '>', $place, 'and then has a higher token');
+	one($node, q{SELECT force_release_role('app')}, $db);
+
+	# a wait for several names may be longer than their ttl
+	$token = $s->query(q{SELECT acquire_lock('a', '1 min')});
+	$place = $o->query(q{SELECT token FROM enqueue_locks('{a,b}', '3 s')});
+	$o->async("SELECT await_locks('{a,b}', $place, '1 min'), renew_lock('a', $place, '1 min') IS NOT NULL");
+	sleep 4;
+	$s->query("SELECT release_lock('a', $token)");
+	is($o->wait . $o->error, 't|t', 'the time of several names begins when a wait that is longer has ended');
+	one($node, q{SELECT force_release_role('app')}, $db);
+
+	# who is granted a place in a transaction that stands still, and is told that it waits, would lose the hold without a word
+	$token = $s->query(q{SELECT acquire_lock('g', '1 min')});
+	$place = $o->query(q{SELECT token FROM enqueue_lock('g', '1 min')});
+	$s->query("BEGIN; SELECT release_lock('g', $token)");
+	$o->query("SELECT await_lock('g', $place)");
+	like($o->error, qr/55P03.*has not ended yet/s, 'a place that is being granted is not kept meanwhile');
+	$s->query('COMMIT');
+	is($o->query("SELECT await_lock('g', $place)"), 't', 'and granted then');
+	one($node, q{SELECT force_release_role('app')}, $db);
 	$_->quit foreach $s, $o, $w;
 };
 
@@ -313,7 +344,7 @@ subtest 'fences' => sub {
 	my ($s, $o, $w) = (as('app'), as('app'), as('app'));
 	my $table = one($node, q{CREATE TABLE public.t (v text); GRANT ALL ON public.t TO PUBLIC;
 		CREATE TRIGGER g BEFORE INSERT OR DELETE ON public.t FOR EACH ROW EXECUTE FUNCTION locks.fence_guard('f')}, $db);
-	my $token = $s->query(q{SELECT acquire_lock('f', '300 ms')});
+	my $token = $s->query(q{SELECT acquire_lock('f', '1 min')});
 
 	$s->query(q{INSERT INTO t VALUES ('none')});
 	like($s->error, qr/55000/, 'the guard refuses a write without a fence');

@@ -414,11 +414,15 @@ acquired(const Call *call)
 	}
 }
 
-/* There is no manager, or no synchronous standby, or this is a standby by now: the server cannot tell. */
+/*
+ * There is no manager, or no synchronous standby, or this is a standby by now, or, in the portable edition, another
+ * transaction has not ended yet: the server cannot tell.
+ */
 static bool
 tells_nothing(const Call *call)
 {
-	return strcmp(call->answer, "57P03") == 0 || strcmp(call->answer, "25006") == 0;
+	return strcmp(call->answer, "57P03") == 0 || strcmp(call->answer, "25006") == 0 ||
+		   strcmp(call->answer, "55P03") == 0;
 }
 
 static void

@@ -10,9 +10,7 @@ BEGIN
 			kind pg_catalog.int2, names pg_catalog.text[], mode pg_catalog.text, permits pg_catalog.int4, ttl pg_catalog.interval,
 			owner pg_catalog.text, lease pg_catalog.int8, value pg_catalog.text,
 			-- as a place; its grant is announced on the channel of its lease; by this call of lease_sync()
-			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8,
-			-- who waits without a place: a number of the moment when it came, else NULL
-			ticket pg_catalog.int8, role pg_catalog.oid);
+			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8, role pg_catalog.oid);
 	END IF;
 END $$;
 
@@ -166,7 +164,7 @@ BEGIN
 
 	-- 4. is it free, and nobody before us?
 	FOREACH n IN ARRAY r.names LOOP
-		behind := EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n AND (r.ticket IS NULL OR p.token < r.ticket));
+		behind := EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n);
 		free := free AND NOT behind AND _lock_election.admits(r.kind, n, r.mode, r.permits);
 	END LOOP;
 	IF NOT free AND NOT r.place THEN RETURN; END IF;
@@ -255,8 +253,8 @@ CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUA
 	SELECT nullif(current_setting('lock_timeout')::interval, '0')
 $$;
 
--- Acquires, waiting at most so long.  Who waits has no place: it tries again and again, and neither overtakes places that
--- came before it, nor waits for those that came after.
+-- Acquires, waiting at most so long.  Who waits has no place: it tries again and again, and overtakes no place, because the
+-- place's token is lower than the one that it would get.
 CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	began timestamptz := clock_timestamp();
@@ -271,10 +269,7 @@ BEGIN
 			IF token IS NOT NULL THEN RETURN token; END IF;
 		END IF;
 		IF clock_timestamp() - began >= wait THEN RETURN NULL; END IF;
-		IF r.ticket IS NULL THEN
-			r.ticket := nextval('_lock_election.token');
-			most := _lock_election.lock_timeout();
-		END IF;
+		most := coalesce(most, _lock_election.lock_timeout());
 		IF clock_timestamp() - began >= most THEN
 			PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout');
 		END IF;

@@ -200,6 +200,7 @@ DECLARE
 	h _lock_election.hold;
 	p _lock_election.place;
 	held int4 := 0;
+	until timestamptz := clock_timestamp() + '2 s';
 BEGIN
 	IF EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = names[1] AND x.token = tok) THEN
 		PERFORM _lock_election.come_to(k, names, tok);
@@ -212,7 +213,8 @@ BEGIN
 			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.ended IS NULL AND NOT x.evicted;
 			IF NOT FOUND THEN RETURN NULL; END IF;
 			PERFORM _lock_election.check_role(k, n, h.role);
-			IF _lock_election.may_be_over(h) THEN RETURN NULL; END IF;
+			IF _lock_election.may_be_over(h) AND NOT (goes_on AND h.expires_at IS NULL
+				AND EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = h.lease AND NOT l.named)) THEN RETURN NULL; END IF;
 			IF h.lease IS NULL THEN
 				PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
 				UPDATE _lock_election.hold x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok;
@@ -222,12 +224,23 @@ BEGIN
 	END LOOP;
 	-- its lease lives, or is renewed: the row is locked from here on, so that nobody takes it for dead while we wait
 	IF coalesce(h.lease, p.lease) IS NULL THEN RETURN true; END IF;
-	IF renews THEN
-		PERFORM FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
-			AND (goes_on OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) FOR NO KEY UPDATE SKIP LOCKED;
-		IF FOUND THEN
-			UPDATE _lock_election.lease l SET life = number, expires_at = clock_timestamp() + l.ttl WHERE l.id = coalesce(h.lease, p.lease);
-		END IF;
+	IF renews OR held > 0 THEN
+		LOOP
+			PERFORM FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
+				AND (goes_on OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) FOR NO KEY UPDATE SKIP LOCKED;
+			IF FOUND THEN
+				UPDATE _lock_election.lease l SET life = number, expires_at = clock_timestamp() + l.ttl WHERE l.id = coalesce(h.lease, p.lease);
+				EXIT;
+			END IF;
+			EXIT WHEN NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
+				AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp());
+			-- it is being granted: the time of the hold has begun, and would not be renewed by what is said here
+			IF clock_timestamp() >= until THEN
+				PERFORM _lock_election.fail('55P03', format('could not keep the place in the queue of %s "%s"', _lock_election.word(k), names[1]),
+					'Another transaction grants or ends it, and has not ended yet.');
+			END IF;
+			PERFORM pg_sleep(0.002);
+		END LOOP;
 	END IF;
 	IF NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease)
 			AND (goes_on AND NOT l.named OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) THEN
