@@ -927,9 +927,7 @@ BEGIN
 			kind pg_catalog.int2, names pg_catalog.text[], mode pg_catalog.text, permits pg_catalog.int4, ttl pg_catalog.interval,
 			owner pg_catalog.text, lease pg_catalog.int8, value pg_catalog.text,
 			-- as a place; its grant is announced on the channel of its lease; by this call of lease_sync()
-			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8,
-			-- who waits without a place: a number of the moment when it came, else NULL
-			ticket pg_catalog.int8, role pg_catalog.oid);
+			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8, role pg_catalog.oid);
 	END IF;
 END $$;
 
@@ -1083,7 +1081,7 @@ BEGIN
 
 	-- 4. is it free, and nobody before us?
 	FOREACH n IN ARRAY r.names LOOP
-		behind := EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n AND (r.ticket IS NULL OR p.token < r.ticket));
+		behind := EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n);
 		free := free AND NOT behind AND _lock_election.admits(r.kind, n, r.mode, r.permits);
 	END LOOP;
 	IF NOT free AND NOT r.place THEN RETURN; END IF;
@@ -1172,8 +1170,8 @@ CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUA
 	SELECT nullif(current_setting('lock_timeout')::interval, '0')
 $$;
 
--- Acquires, waiting at most so long.  Who waits has no place: it tries again and again, and neither overtakes places that
--- came before it, nor waits for those that came after.
+-- Acquires, waiting at most so long.  Who waits has no place: it tries again and again, and overtakes no place, because the
+-- place's token is lower than the one that it would get.
 CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	began timestamptz := clock_timestamp();
@@ -1188,10 +1186,7 @@ BEGIN
 			IF token IS NOT NULL THEN RETURN token; END IF;
 		END IF;
 		IF clock_timestamp() - began >= wait THEN RETURN NULL; END IF;
-		IF r.ticket IS NULL THEN
-			r.ticket := nextval('_lock_election.token');
-			most := _lock_election.lock_timeout();
-		END IF;
+		most := coalesce(most, _lock_election.lock_timeout());
 		IF clock_timestamp() - began >= most THEN
 			PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout');
 		END IF;
@@ -1417,6 +1412,7 @@ DECLARE
 	h _lock_election.hold;
 	p _lock_election.place;
 	held int4 := 0;
+	until timestamptz := clock_timestamp() + '2 s';
 BEGIN
 	IF EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = names[1] AND x.token = tok) THEN
 		PERFORM _lock_election.come_to(k, names, tok);
@@ -1429,7 +1425,8 @@ BEGIN
 			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.ended IS NULL AND NOT x.evicted;
 			IF NOT FOUND THEN RETURN NULL; END IF;
 			PERFORM _lock_election.check_role(k, n, h.role);
-			IF _lock_election.may_be_over(h) THEN RETURN NULL; END IF;
+			IF _lock_election.may_be_over(h) AND NOT (goes_on AND h.expires_at IS NULL
+				AND EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = h.lease AND NOT l.named)) THEN RETURN NULL; END IF;
 			IF h.lease IS NULL THEN
 				PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
 				UPDATE _lock_election.hold x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok;
@@ -1439,12 +1436,23 @@ BEGIN
 	END LOOP;
 	-- its lease lives, or is renewed: the row is locked from here on, so that nobody takes it for dead while we wait
 	IF coalesce(h.lease, p.lease) IS NULL THEN RETURN true; END IF;
-	IF renews THEN
-		PERFORM FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
-			AND (goes_on OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) FOR NO KEY UPDATE SKIP LOCKED;
-		IF FOUND THEN
-			UPDATE _lock_election.lease l SET life = number, expires_at = clock_timestamp() + l.ttl WHERE l.id = coalesce(h.lease, p.lease);
-		END IF;
+	IF renews OR held > 0 THEN
+		LOOP
+			PERFORM FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
+				AND (goes_on OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) FOR NO KEY UPDATE SKIP LOCKED;
+			IF FOUND THEN
+				UPDATE _lock_election.lease l SET life = number, expires_at = clock_timestamp() + l.ttl WHERE l.id = coalesce(h.lease, p.lease);
+				EXIT;
+			END IF;
+			EXIT WHEN NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
+				AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp());
+			-- it is being granted: the time of the hold has begun, and would not be renewed by what is said here
+			IF clock_timestamp() >= until THEN
+				PERFORM _lock_election.fail('55P03', format('could not keep the place in the queue of %s "%s"', _lock_election.word(k), names[1]),
+					'Another transaction grants or ends it, and has not ended yet.');
+			END IF;
+			PERFORM pg_sleep(0.002);
+		END LOOP;
 	END IF;
 	IF NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease)
 			AND (goes_on AND NOT l.named OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) THEN
