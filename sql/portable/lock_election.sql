@@ -1180,6 +1180,8 @@ DECLARE
 	token int8;
 BEGIN
 	PERFORM _lock_election.check_transaction();
+	-- after a crash nothing is over before a life has begun, and attempts that only look would begin none
+	PERFORM _lock_election.current_life();
 	LOOP
 		IF r.lease IS NOT NULL OR _lock_election.looks_free(r) THEN
 			SELECT a.token INTO token FROM _lock_election.attempt(r, '200 ms') a;
@@ -1190,7 +1192,7 @@ BEGIN
 		IF clock_timestamp() - began >= most THEN
 			PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout');
 		END IF;
-		PERFORM pg_sleep(least(pause, greatest(0, date_part('epoch', least(wait, most) - (clock_timestamp() - began)))));
+		PERFORM pg_sleep(least(pause, date_part('epoch', least(wait, most) - (clock_timestamp() - began))));
 		pause := least(pause * 1.3, 0.1);
 	END LOOP;
 END $$;
@@ -1485,7 +1487,7 @@ BEGIN
 		first := false;
 		most := coalesce(most, _lock_election.lock_timeout());
 		IF clock_timestamp() - began >= most THEN PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout'); END IF;
-		PERFORM pg_sleep(least(pause, greatest(0, date_part('epoch', least(wait, most) - (clock_timestamp() - began)))));
+		PERFORM pg_sleep(least(pause, date_part('epoch', least(wait, most) - (clock_timestamp() - began))));
 		pause := least(pause * 1.3, 0.1);
 	END LOOP;
 END $$;

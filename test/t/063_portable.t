@@ -262,6 +262,16 @@ subtest 'hand-offs' => sub {
 	is($w->query(q{SELECT token FROM lock_election.locks WHERE name = 'w'}), $place, 'and handed on, though nobody has looked');
 	is($w->query("SELECT await_lock('w', $second)"), 'f', 'to the first of the queue');
 
+	# whoever waits without a limit sleeps in between
+	$w->async("SELECT await_lock('w', $second, NULL)");
+	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND pid = } . $w->pid, '1');
+	$s->async(q{SELECT acquire_lock('w')});
+	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND pid = } . $s->pid, '1');
+	is($o->query("SELECT release_lock('w', $place)"), 't', 'released');
+	is($w->wait, 't', 'the next place has it');
+	$w->query("SELECT release_lock('w', $second)");
+	like($s->wait, qr/^\d+$/, 'and then who has no place');
+
 	# who comes after the end of a lease gives the lock to the place, and not to itself
 	$s->query(q{SELECT acquire_lock('v', '100 ms')});
 	$place = $s->query(q{SELECT token FROM enqueue_lock('v', '1 min')});
@@ -499,8 +509,16 @@ subtest 'restarts and crashes' => sub {
 	cmp_ok($left->('c'), '>', 50, 'a renewal gives it the next beginning');
 	is($s->query("SELECT is_held('c', $token)"), 't', 'still held');
 
+	# whoever comes first, also to a name that is held
+	$s->query(q{SELECT acquire_lock('short', '100 ms')});
+	$s->quit;
+	$node->stop('immediate');
+	$node->start;
+	$s = as('app');
+	is($s->query(q{SELECT acquire_lock('short', wait => '20 s') IS NOT NULL}), 't', 'who waits for a lock that was held is granted it when its time is over');
+
 	# a standby that is promoted is a life, too
-	is(one($node, 'SELECT count(*) FROM _lock_election.lives', $db), '4', 'a life for each crash');
+	is(one($node, 'SELECT count(*) FROM _lock_election.lives', $db), '5', 'a life for each crash');
 	$s->quit;
 };
 

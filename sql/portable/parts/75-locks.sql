@@ -273,7 +273,7 @@ BEGIN
 		first := false;
 		most := coalesce(most, _lock_election.lock_timeout());
 		IF clock_timestamp() - began >= most THEN PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout'); END IF;
-		PERFORM pg_sleep(least(pause, greatest(0, date_part('epoch', least(wait, most) - (clock_timestamp() - began)))));
+		PERFORM pg_sleep(least(pause, date_part('epoch', least(wait, most) - (clock_timestamp() - began))));
 		pause := least(pause * 1.3, 0.1);
 	END LOOP;
 END $$;
