@@ -71,7 +71,7 @@ at_transaction_end(XactEvent event, void *arg)
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	db = le_database_find(MyDatabaseId, created);
 	if (db != NULL && created)
-		le_database_want(db);
+		le_database_created(db);
 	if (db != NULL && dropped)
 	{
 		pg_atomic_write_u32(&db->recheck, 1);

@@ -389,6 +389,13 @@ review_entry(LeDatabase *db, LeTime now)
 	if (target->tracked)
 		note_exit(target, db->exit, now);
 
+	/* those that found no extension, or tables that whoever created it had locked, say nothing of it */
+	if (db->created)
+	{
+		target->retry_at = now;
+		target->backoff_us = LE_BACKOFF_MIN;
+	}
+
 	/* 5. start one, or give the entry back */
 	if (may_start(target, db, now))
 		return true;

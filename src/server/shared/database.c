@@ -38,7 +38,7 @@ le_database_init(LeDatabase *db)
 	Assert(db->state == LE_DB_FREE && !OidIsValid(db->dboid) && !db->leave && db->reserved_by == 0);
 	Assert(db->attached == 0 && db->worker_pid == 0 && db->notifier_pid == 0);
 	db->exit = LE_EXIT_NONE;
-	db->wanted = false;
+	db->wanted = db->created = false;
 	db->manager_proc = -1;
 	db->notifier_proc = -1;
 
@@ -243,6 +243,7 @@ le_database_starting(LeDatabase *db)
 {
 	set_state(db, LE_DB_IDLE, LE_DB_STARTING);
 	db->wanted = false; /* a session that wants a manager from now on wants another one */
+	db->created = false;
 	db->exit = LE_EXIT_NONE;
 	assert_entry(db);
 }
@@ -304,6 +305,13 @@ le_database_want(LeDatabase *db)
 	Assert(db->state != LE_DB_FREE);
 
 	db->wanted = true;
+}
+
+void
+le_database_created(LeDatabase *db)
+{
+	le_database_want(db);
+	db->created = true;
 }
 
 void

@@ -126,6 +126,7 @@ typedef struct LeDatabase
 	LeDbState state;
 	LeDbExit exit;
 	bool wanted;        /* somebody waits for a manager */
+	bool created;       /* the extension was created since the last worker began: no back-off */
 	bool leave;         /* the worker is asked to leave */
 	int reserved_by;    /* pid of a backend that keeps a manager from starting
 						* (DROP DATABASE and the like); 0: nobody */
@@ -209,6 +210,9 @@ extern void le_database_stopped(LeDatabase *db, LeDbExit why);
 
 /* Somebody waits for a manager. */
 extern void le_database_want(LeDatabase *db);
+
+/* The extension was created: somebody wants a manager, whatever those before it have found. */
+extern void le_database_created(LeDatabase *db);
 
 /*
  * Keep managers from starting, for process pid.  The worker that is there stays,
