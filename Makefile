@@ -229,6 +229,19 @@ $(OBJS): build/stamp
 build/stamp: ;
 -include $(OBJS:.o=.d)
 
+# The portable edition, and the moves to and from it: beside the extension's own scripts, in a folder of their own.
+PORTABLE     = $(addprefix sql/portable/,lock_election.sql to_extension.sql from_extension.sql)
+PORTABLE_DIR = $(DESTDIR)$(datadir)/extension/$(EXTENSION)
+.PHONY: install-portable uninstall-portable
+install: install-portable
+install-portable:
+	$(MKDIR_P) '$(PORTABLE_DIR)'
+	$(INSTALL_DATA) $(PORTABLE) '$(PORTABLE_DIR)/'
+uninstall: uninstall-portable
+uninstall-portable:
+	rm -f $(addprefix '$(PORTABLE_DIR)'/,$(notdir $(PORTABLE)))
+	[ ! -d '$(PORTABLE_DIR)' ] || rmdir --ignore-fail-on-non-empty '$(PORTABLE_DIR)'
+
 installcheck: | build/regress build/isolation
 build/regress:
 	mkdir -p $@

@@ -157,7 +157,9 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 	history_retention pg_catalog.interval NOT NULL DEFAULT '7 days',
 	max_locks_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
 	max_waiters_per_lock pg_catalog.int4 NOT NULL DEFAULT 1000,
-	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0
+	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
+	-- of a database that came from the C edition: by how much its tokens were ahead of the clock
+	tokens_ahead pg_catalog.int8 NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 
@@ -485,7 +487,8 @@ END $$;
 --
 -- A token is a sequence's number.  Each life sets it to at least the milliseconds since 2025 times 2^12: below 2^53 for 69
 -- years, below the tokens of the C edition of the same moment, and above those of a life that was lost, as long as the
--- clocks of the servers differ by less than that life has lasted.
+-- clocks of the servers differ by less than that life has lasted.  After a move from the C edition it is config.tokens_ahead
+-- more.
 
 -- Begins a life, unless another transaction does: then NULL.
 CREATE OR REPLACE FUNCTION _lock_election.begin_life(patience interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -514,7 +517,7 @@ BEGIN
 
 	-- 3. numbers go on
 	PERFORM setval('_lock_election.token', greatest((SELECT last_value FROM _lock_election.token) + (1 << 22),
-		(moment + 1) << 12));
+		((moment + 1) << 12) + (SELECT c.tokens_ahead FROM _lock_election.config c WHERE c.one)));
 	number := greatest((SELECT max(x.life) FROM _lock_election.lives x) + 1, moment);
 	DELETE FROM _lock_election.lives x WHERE x.started < clock_timestamp() - interval '60 days';
 	INSERT INTO _lock_election.lives VALUES (number, clock_timestamp());

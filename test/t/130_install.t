@@ -55,6 +55,8 @@ foreach my $scdoc ('', 'cat')
 my @args = ("DESTDIR=$dir/server", '-o', 'all', '-o', 'lock_election.so');
 make('install', @args);
 like(files("$dir/server"), qr{^(?=.*/lock_election\.so\b)(?=.*/lock_election\.control\b).*/lock_election--\d[\d.]*\.sql\b}, 'the extension');
+like(files("$dir/server"), qr{(?=.*/extension/lock_election/lock_election\.sql\b)(?=.*/extension/lock_election/to_extension\.sql\b).*/extension/lock_election/from_extension\.sql\b},
+	'the portable edition, and the scripts that move to and from it');
 make('uninstall', @args);
 is(files("$dir/server"), '', 'all of it goes');
 done_testing();

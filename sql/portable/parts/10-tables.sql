@@ -22,7 +22,9 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 	history_retention pg_catalog.interval NOT NULL DEFAULT '7 days',
 	max_locks_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
 	max_waiters_per_lock pg_catalog.int4 NOT NULL DEFAULT 1000,
-	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0
+	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
+	-- of a database that came from the C edition: by how much its tokens were ahead of the clock
+	tokens_ahead pg_catalog.int8 NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 

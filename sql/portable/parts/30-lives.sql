@@ -10,7 +10,8 @@
 --
 -- A token is a sequence's number.  Each life sets it to at least the milliseconds since 2025 times 2^12: below 2^53 for 69
 -- years, below the tokens of the C edition of the same moment, and above those of a life that was lost, as long as the
--- clocks of the servers differ by less than that life has lasted.
+-- clocks of the servers differ by less than that life has lasted.  After a move from the C edition it is config.tokens_ahead
+-- more.
 
 -- Begins a life, unless another transaction does: then NULL.
 CREATE OR REPLACE FUNCTION _lock_election.begin_life(patience interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -39,7 +40,7 @@ BEGIN
 
 	-- 3. numbers go on
 	PERFORM setval('_lock_election.token', greatest((SELECT last_value FROM _lock_election.token) + (1 << 22),
-		(moment + 1) << 12));
+		((moment + 1) << 12) + (SELECT c.tokens_ahead FROM _lock_election.config c WHERE c.one)));
 	number := greatest((SELECT max(x.life) FROM _lock_election.lives x) + 1, moment);
 	DELETE FROM _lock_election.lives x WHERE x.started < clock_timestamp() - interval '60 days';
 	INSERT INTO _lock_election.lives VALUES (number, clock_timestamp());
