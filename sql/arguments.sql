@@ -1,6 +1,7 @@
 -- What the functions for locks take and refuse, and what they answer in one session. Tokens differ from run to run and
 -- are never shown.
 \set VERBOSITY default
+\set SHOW_CONTEXT never
 SET timezone = 'UTC';
 
 -- "state: message | detail | hint: hint" of what a statement raises, or its value
@@ -146,6 +147,7 @@ SELECT renew_lock('r', :t, '10 s') BETWEEN '9 s' AND '10 s' AS shorter;
 SELECT renew_lock('r', :t) BETWEEN '9 s' AND '10 s' AS kept;
 SELECT release_lock('r');
 
+-- { C edition: locks that are bound to the connection
 -- bound to the connection
 SELECT acquire_lock('b', ttl => NULL) AS t \gset
 SELECT time_left FROM lock_election.locks;
@@ -154,6 +156,7 @@ SELECT outcome(format('SELECT renew_lock(''b'', %s, ''1 s'')', :t));
 \c -
 SELECT acquire_lock('b', wait => '30 s') IS NOT NULL AS gone;
 SELECT release_lock('b');
+-- }
 
 -- --- holds of a named owner ---
 
@@ -175,11 +178,15 @@ SELECT release_lock('h', :t, all_holds => true);
 SELECT count(*) FROM lock_election.locks;
 -- a lock with a ttl does not become one of the connection, nor the other way round
 SELECT acquire_lock('h', owner => 'o') IS NOT NULL AS acquired;
+-- { C edition: bound to the connection
 SELECT outcome('SELECT acquire_lock(''h'', ttl => NULL, owner => ''o'')');
+-- }
 SELECT release_lock('h');
+-- { C edition: bound to the connection
 SELECT acquire_lock('h', ttl => NULL, owner => 'o') IS NOT NULL AS acquired;
 SELECT outcome('SELECT acquire_lock(''h'', owner => ''o'')');
 SELECT release_lock('h');
+-- }
 
 -- --- shared and exclusive ---
 
@@ -255,6 +262,7 @@ SELECT release_lock('job2', :t, hold_for => '0');
 SELECT try_acquire_lock('job2') IS NOT NULL AS acquired;
 SELECT release_lock('job2');
 
+-- { C edition: read-only transactions; tables that the manager alone writes
 -- --- READ ONLY transactions ---
 
 BEGIN READ ONLY;
@@ -292,6 +300,7 @@ DELETE FROM _lock_election.slot;
 UPDATE _lock_election.meta SET incarnation = 1;
 RESET session_replication_role;
 SELECT count(*) FROM _lock_election.meta;
+-- }
 
 -- --- the next revision ---
 
@@ -303,10 +312,13 @@ SELECT advance_revision(8725724278030337);
 SELECT advance_revision(1) AS next \gset
 SELECT advance_revision(:next) = :next AS unchanged, advance_revision(:next + 100) = :next + 100 AS raised,
 	advance_revision(:next) = :next + 100 AS never_lower, acquire_lock('advanced') >= :next + 100 AS token;
+-- { C edition: read-only transactions
 BEGIN READ ONLY;
 SELECT advance_revision(:next + 1000) = :next + 1000 AS raised;
 ROLLBACK;
 SELECT advance_revision(1) >= :next + 1000 AS not_undone, release_lock('advanced') AS released;
+-- }
+SELECT release_lock('advanced') IS NOT NULL AS released;
 
 -- --- other roles ---
 
@@ -322,10 +334,12 @@ SELECT owner, token = :t AS token, pid IS NOT NULL AS pid FROM lock_election.loc
 SET ROLE regress_le_other;
 SELECT kind, name, slot, mode, owner, role, token, lease, holds, acquired_at IS NOT NULL AS acquired_at,
 	time_left > '59 min' AS time_left, waiters, pid FROM lock_election.locks;
+-- { C edition: the manager's views
 SELECT count(*) FROM lock_election.waiters;
 SELECT pid IS NOT NULL AS pid FROM lock_election.manager;
 SELECT grants > 0 AS grants FROM lock_election.stat;
 SELECT lock_election.stat_reset();
+-- }
 SELECT advance_revision(1);
 SELECT count(*) FROM _lock_election.slot;
 SELECT count(*) FROM _lock_election.meta;
@@ -389,6 +403,7 @@ SELECT force_release_lock('x');
 SET ROLE regress_le_holder;
 SELECT acquire_lock('y', mode => 'shared') AS t \gset
 RESET ROLE;
+-- { C edition: bound to the connection
 SELECT acquire_lock('y', mode => 'shared', ttl => NULL) AS bound \gset
 SELECT replace(replace(outcome('SELECT evict_lock(''y'')'), :'bound', 'TOKEN'), pg_backend_pid()::text, 'PID');
 SELECT name, evicted FROM lock_election.locks;
@@ -399,6 +414,8 @@ SELECT renew_lock('y', :t);
 RESET ROLE;
 SELECT token = :t AS first, evicted FROM lock_election.locks ORDER BY 1;
 SELECT force_release_lock('y');
+-- }
+SELECT force_release_lock('y') IS NOT NULL AS forced;
 
 DROP ROLE regress_le_member, regress_le_holder, regress_le_other, regress_le_stats, regress_le_signal;
 SELECT count(*) FROM lock_election.locks;

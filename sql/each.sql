@@ -1,5 +1,6 @@
 -- try_acquire_each, enqueue_each, release_each: each name for itself, by one request
 \set VERBOSITY terse
+\set SHOW_CONTEXT never
 \pset null null
 -- a row a name, in the order given; what is held already is not granted to another owner
 SELECT name, token IS NOT NULL AS granted FROM try_acquire_each('{b,a,c}');
@@ -30,6 +31,7 @@ SELECT * FROM release_each('{r2,none,r1,r3}', ARRAY[
 SELECT name, token = (SELECT token FROM t WHERE t.name = l.name) AS kept FROM lock_election.locks AS l WHERE name LIKE 'r%' ORDER BY name;
 SELECT count(*) FILTER (WHERE released) AS released FROM t, LATERAL release_each(ARRAY[t.name], ARRAY[t.token]);
 SELECT count(*) FROM lock_election.locks WHERE name LIKE 'r%';
+-- { C edition: a release takes effect at the end of its statement, or at the commit; view stat
 -- alone in its statement it takes effect at once; beside anything else at the statement's end
 SELECT token AS t FROM try_acquire_each('{r1}') \gset
 SELECT released, is_held(name, :t) FROM release_each('{r1}', ARRAY[:t]);
@@ -46,6 +48,7 @@ SELECT checks - :before AS checks FROM lock_election.stat;
 SELECT release_lock('r1'), release_lock('r1', 1), release_locks('{r1}', 1);
 SELECT checks - :before AS checks FROM lock_election.stat;
 COMMIT;
+-- }
 -- a place is left as well
 SELECT r.released FROM enqueue_each('{a}', owner => 'leaves') AS e, LATERAL release_each(ARRAY[e.name], ARRAY[e.token]) AS r;
 SELECT count(*) FROM lock_election.waiters WHERE owner = 'leaves';
@@ -59,6 +62,7 @@ SELECT count(token) FROM try_acquire_each('{t2,t3}');
 ROLLBACK TO s;
 SELECT name FROM lock_election.locks WHERE name LIKE 't%' ORDER BY name;
 COMMIT;
+-- { C edition: so does a release in a transaction, and asking again takes it back
 BEGIN;
 SELECT array_agg(token ORDER BY name) AS t FROM lock_election.locks WHERE name LIKE 't%' \gset
 SELECT * FROM release_each('{t1,t2}', :'t');
@@ -94,6 +98,7 @@ SELECT token = :once AS same FROM try_acquire_each('{k4}', lease => :lease);
 COMMIT;
 SELECT await_lock('k1', :place), is_held('k2', :held), is_held('k3', :also), is_held('k4', :once);
 SELECT revoke_lease(:lease);
+-- }
 
 -- an answer that cannot be sent releases nothing
 SELECT token AS t FROM try_acquire_each(ARRAY[U&'\3042']) \gset

@@ -1,6 +1,7 @@
 -- What the functions for leases and permits take and refuse, and what they answer in one session. Numbers of leases and
 -- tokens differ from run to run and are never shown.
 \set VERBOSITY default
+\set SHOW_CONTEXT never
 SET timezone = 'UTC';
 
 -- "state: message | detail | hint: hint" of what a statement raises, or its value; the lease's number is not shown
@@ -62,6 +63,7 @@ SELECT ttl, octet_length(owner) FROM lock_election.leases;
 SELECT keep_alive(lease => :l), revoke_lease(lease => :l), lease_time_to_live(lease => :l);
 SELECT revoke_lease(grant_lease('100 ms')) IS NOT NULL AS shortest;
 
+-- { C edition: leases are granted and revoked at once
 -- at once, also in a transaction that rolls back
 BEGIN;
 SELECT grant_lease('1 h') AS l \gset
@@ -69,6 +71,9 @@ SELECT grant_lease('1 h') AS l2 \gset
 SELECT revoke_lease(:l2);
 ROLLBACK;
 SELECT keep_alive(:l), keep_alive(:l2);
+SELECT revoke_lease(:l);
+-- }
+SELECT grant_lease('1 h') AS l \gset
 
 -- --- locks on a lease ---
 
@@ -88,7 +93,10 @@ SELECT try_acquire_lock('x') IS NULL AS without_lease;
 -- a lock's renewal is the lease's; it has no ttl of its own
 SELECT renew_lock('x', :t);
 SELECT outcome_of(format('SELECT renew_lock(''x'', %s, ''1 h'')', :t));
+-- { C edition: a release takes effect at the end of its statement
 SELECT is_held('x', :t), release_lock('x', :t), is_held('x', :t), is_held('y', :t2);
+-- }
+SELECT release_lock('x', :t) IS NOT NULL AS released;
 SELECT release_lock('y', :t2, all_holds => true);
 SELECT count(*) FROM lock_election.locks;
 SELECT revoke_lease(:l);
@@ -124,6 +132,7 @@ SELECT acquire_permit('q', 2147483647) AS q \gset
 SELECT set_permits('q', 1), release_lock('q');
 -- renewed and released like a lock
 SELECT renew_lock('p', :p), renew_lock('p', :p, '2 min'), is_held('p', :p);
+-- { C edition: so it does for a permit; locks that are bound to the connection
 SELECT release_lock('p', :p), release_lock('p', :p), is_held('p', :p), is_held('p', :p2);
 SELECT acquire_permit('p', 2, ttl => NULL) AS p \gset
 SELECT set_permits('p', 5), set_permits('p', 1);
@@ -132,6 +141,8 @@ SELECT acquire_permit('p', 1, wait => '0') AS fewer;
 SELECT release_lock('p'), acquire_permit('p', 1, wait => '0') AS still_held;
 SELECT force_release_lock('p');
 SELECT outcome_of('SELECT acquire_permit(''p'', 7) IS NOT NULL') AS unused, release_lock('p');
+-- }
+SELECT force_release_lock('p') IS NOT NULL AS forced;
 
 -- on a lease: each of them counts
 SELECT grant_lease() AS l \gset
@@ -151,6 +162,7 @@ ROLLBACK TO s;
 SELECT count(*) FROM lock_election.locks;
 ROLLBACK;
 SELECT count(*) FROM lock_election.locks;
+-- { C edition: read-only transactions; tables that the manager alone writes
 BEGIN READ ONLY;
 SELECT grant_lease() AS l \gset
 SELECT acquire_permit('p', 2, lease => :l) IS NOT NULL AS acquired, set_permits('p', 3);
@@ -163,6 +175,7 @@ INSERT INTO _lock_election.lease VALUES (1, 1, 1, 'infinity', 10);
 UPDATE _lock_election.lease SET ttl = 1;
 DELETE FROM _lock_election.lease;
 TRUNCATE _lock_election.lease;
+-- }
 
 -- --- other roles ---
 

@@ -14,12 +14,12 @@ WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted;
 BEGIN;
 SELECT advisory_acquire('survives') AND advisory_acquire('ends', scope => 'transaction') AND pg_try_advisory_lock(1) AND pg_try_advisory_lock(1, 1) AS ignored \gset
 COMMIT;
-SELECT string_agg(objsubid::text, ' ' ORDER BY objsubid) AS after_commit FROM held \gset
+SELECT count(*) AS after_commit FROM held \gset
 SELECT advisory_acquire('more'), advisory_acquire('more'), advisory_acquire('more', shared => true) \gset ignored_
 BEGIN;
 SELECT advisory_acquire('x', scope => 'transaction') AS x \gset
 SELECT pg_advisory_unlock_all() AS ignored \gset
-SELECT string_agg(objsubid || ' ' || (key = hashtextextended('x', 0)), ' ') AS after_unlock_all FROM held \gset
+SELECT count(*) AS after_unlock_all FROM held \gset
 COMMIT;
 SELECT count(*) AS after_commit2 FROM held \gset
 SELECT advisory_acquire('more'), advisory_acquire('more') \gset ignored_
@@ -29,8 +29,7 @@ SELECT advisory_acquire('discarded', '0') AS after_discard2 \gset
 BEGIN;
 SELECT advisory_acquire('undone', scope => 'transaction') AND advisory_acquire('kept') AS ignored \gset
 ROLLBACK;
-SELECT string_agg(key::text, ' ') = (SELECT string_agg(hashtextextended(n, 0)::text, ' ') FROM unnest('{discarded,kept}'::text[]) n)
-	OR string_agg(key::text, ' ') = (SELECT string_agg(hashtextextended(n, 0)::text, ' ') FROM unnest('{kept,discarded}'::text[]) n) AS after_rollback FROM held \gset
+SELECT count(*) AS after_rollback FROM held \gset
 BEGIN READ ONLY;
 SELECT advisory_acquire('ro', scope => 'transaction') AND advisory_release('kept') AS read_only \gset
 COMMIT;
@@ -57,8 +56,10 @@ SELECT is_empty('SELECT * FROM held', 'nothing is held');
 
 SELECT is(advisory_release('a'), false, 'not held');
 SELECT is(advisory_acquire('a'), true, 'acquired');
+-- { C edition: a key space of its own; the portable edition's is that of PostgreSQL's functions
 SELECT results_eq('SELECT mode, key, objsubid FROM held', $$VALUES ('ExclusiveLock', hashtextextended('a', 0), 19525::smallint)$$,
 	'pg_locks shows the hash of the name, and our key space');
+-- }
 SELECT is(advisory_acquire('a', '0'), true, 'again');
 SELECT is(advisory_release('a', true), false, 'not in the other mode');
 SELECT is(advisory_release('a'), true, 'released once');
@@ -70,14 +71,16 @@ SELECT is(advisory_acquire('a', shared => true) AND advisory_acquire('a', '1 s')
 SELECT results_eq('SELECT mode FROM held ORDER BY 1', $$VALUES ('ExclusiveLock'), ('ShareLock')$$, 'are two locks');
 SELECT is(advisory_release('a', shared => true) AND advisory_release('a', shared => NULL), true, 'each is released');
 SELECT is(advisory_acquire(repeat('ä', 127)), true, 'any name');
+-- { C edition: a key space of its own
 SELECT is(key, hashtextextended(repeat('ä', 127), 0), 'hashed by its bytes') FROM held;
+-- }
 SELECT is(advisory_release(repeat('ä', 127)), true, 'released');
 
 SAVEPOINT s;
 SELECT is(advisory_acquire('survives'), true, 'in a subtransaction');
 SELECT is(advisory_acquire('ends', scope => 'transaction'), true, 'both scopes');
 ROLLBACK TO s;
-SELECT results_eq('SELECT key FROM held', $$VALUES (hashtextextended('survives', 0))$$, 'a rollback ends the scope ''transaction'' alone');
+SELECT is((SELECT count(*) FROM held), 1::bigint, 'a rollback ends the scope ''transaction'' alone');
 SELECT is(advisory_acquire('both', scope => 'transaction'), true, 'for the transaction');
 SELECT is(advisory_release('both'), false, 'that cannot be released');
 SELECT is(advisory_acquire('both'), true, 'and for the session');
@@ -92,12 +95,12 @@ SELECT is(pg_advisory_unlock(hashtextextended('survives', 0)), false, 'nor can i
 
 -- --- ends, from above ---
 
-SELECT is(:'after_commit'::text, '1 2 19525', 'a commit ends the scope ''transaction'' alone');
-SELECT is(:'after_unlock_all'::text, '19525 true', 'pg_advisory_unlock_all ends those of the session, all of them');
+SELECT is(:'after_commit'::text, '3', 'a commit ends the scope ''transaction'' alone');
+SELECT is(:'after_unlock_all'::text, '1', 'pg_advisory_unlock_all ends those of the session, all of them');
 SELECT is(:'after_commit2'::text, '0', 'and the commit the last');
 SELECT is(:'after_discard'::text, '0', 'DISCARD ALL ends them all');
 SELECT is(:'after_discard2'::text, 't', 'and one can go on');
-SELECT is(:'after_rollback'::text, 't', 'a rollback ends the scope ''transaction'' alone');
+SELECT is(:'after_rollback'::text, '2', 'a rollback ends the scope ''transaction'' alone');
 SELECT is(:'read_only'::text, 't', 'in a READ ONLY transaction');
 SELECT * FROM finish();
 ROLLBACK;

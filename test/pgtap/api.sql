@@ -10,12 +10,16 @@ SELECT no_plan();
 
 CREATE TEMP VIEW ours AS
 SELECT d.classid, d.objid FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
-WHERE e.extname = 'lock_election' AND d.deptype = 'e';
+WHERE e.extname = 'lock_election' AND d.deptype = 'e'
+-- the portable edition's are known by who has installed them
+UNION ALL SELECT 'pg_proc'::regclass, p.oid FROM pg_proc p WHERE p.pronamespace IN ('public'::regnamespace, 'lock_election'::regnamespace) AND p.proowner = 
+	(SELECT n.nspowner FROM pg_namespace n WHERE n.nspname = '_lock_election') AND NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'lock_election');
 CREATE TEMP VIEW our_functions AS
 SELECT p.* FROM pg_proc p JOIN ours o ON o.classid = 'pg_proc'::regclass AND o.objid = p.oid;
 
 -- --- settings ---
 
+-- { C edition: settings
 SELECT results_eq(
 	$$SELECT replace(name, 'lock_election.', '') COLLATE "default", concat_ws(' ', boot_val, unit, min_val, max_val, enumvals::text), context FROM pg_settings
 	  WHERE name LIKE 'lock_election.%' AND context <> 'internal' ORDER BY name COLLATE "C"$$,
@@ -41,6 +45,7 @@ SELECT results_eq(
 SELECT is((SELECT string_agg(name, ' ' ORDER BY name) FROM pg_settings WHERE name LIKE 'lock_election.%' AND context = 'internal'),
 	'lock_election.release lock_election.version', 'and what tells the version');
 SELECT throws_ok('SET lock_election.notified = 1', '42602', NULL, 'there are no others');
+-- }
 
 -- --- signatures ---
 
@@ -99,10 +104,12 @@ SELECT results_eq(
 	'the functions, their arguments with names, types and defaults, and what they return');
 SELECT is(provolatile, 'v'::"char", proname || ' is volatile') FROM our_functions WHERE prorettype <> 'trigger'::regtype AND proname <> 'role_oid' ORDER BY proname;
 SELECT is(proparallel, 'u'::"char", proname || ' is parallel unsafe') FROM our_functions WHERE proname <> 'role_oid' ORDER BY proname;
+-- { C edition: functions in C, with the rights of the caller
 SELECT is(prosecdef, false, proname || ' is no security definer') FROM our_functions ORDER BY proname;
 SELECT is(proisstrict, false, proname || ' answers to null arguments itself') FROM our_functions WHERE proname <> 'role_oid' ORDER BY proname;
 SELECT is(l.lanname, 'c'::name, proname || ' is written in C: no search_path can change it')
 FROM our_functions p JOIN pg_language l ON l.oid = p.prolang ORDER BY proname;
+-- }
 
 -- --- comments ---
 
@@ -114,17 +121,18 @@ WHERE relnamespace = 'lock_election'::regnamespace AND relkind = 'v' ORDER BY re
 -- --- rights ---
 
 SELECT results_eq(
-	$$SELECT proname::text COLLATE "default" FROM our_functions WHERE has_function_privilege('public', oid, 'EXECUTE') ORDER BY 1$$,
+	$$SELECT proname::text COLLATE "default" FROM our_functions WHERE has_function_privilege('public', oid, 'EXECUTE')
+	  AND proname NOT IN ('counters', 'histograms', 'manager_info', 'reap') ORDER BY 1$$, -- of one edition alone
 	$$VALUES ('acquire_lock'), ('acquire_locks'), ('acquire_permit'), ('advisory_acquire'), ('advisory_release'), ('await_leadership'), ('await_lock'), ('await_locks'), ('campaign'),
-	('compare_and_set'), ('counters'), ('current_leader'), ('election_history'), ('enqueue_candidate'), ('enqueue_each'), ('enqueue_lock'), ('enqueue_locks'), ('enqueue_permit'), ('evict_leader'), ('evict_lock'), ('fence_guard'), ('fence_leader'), ('fence_lock'),
-	('force_release_lock'), ('force_release_role'), ('force_resign'), ('grant_lease'), ('health'), ('histograms'), ('is_held'), ('is_leader'), ('keep_alive'), ('lease_holds'), ('lease_sync'), ('lease_time_to_live'), ('look'), ('look_leases'),
-	('manager_info'), ('observe_election'), ('proclaim'), ('read_versioned'), ('release_each'), ('release_lock'), ('release_lock'), ('release_locks'), ('renew_leadership'), ('renew_lock'), ('resign'),
+	('compare_and_set'), ('current_leader'), ('election_history'), ('enqueue_candidate'), ('enqueue_each'), ('enqueue_lock'), ('enqueue_locks'), ('enqueue_permit'), ('evict_leader'), ('evict_lock'), ('fence_guard'), ('fence_leader'), ('fence_lock'),
+	('force_release_lock'), ('force_release_role'), ('force_resign'), ('grant_lease'), ('health'), ('is_held'), ('is_leader'), ('keep_alive'), ('lease_holds'), ('lease_sync'), ('lease_time_to_live'), ('look'), ('look_leases'),
+	('observe_election'), ('proclaim'), ('read_versioned'), ('release_each'), ('release_lock'), ('release_lock'), ('release_locks'), ('renew_leadership'), ('renew_lock'), ('resign'),
 	('revoke_lease'), ('set_permits'), ('try_acquire_each'), ('try_acquire_lock'), ('version_guard')$$,
 	'functions for everyone: these and no others');
 SELECT results_eq(
 	$$SELECT relname::text COLLATE "default" FROM pg_class WHERE relnamespace IN ('lock_election'::regnamespace, '_lock_election'::regnamespace) AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
-	  AND has_table_privilege('public', oid, 'SELECT') ORDER BY 1$$,
-	$$VALUES ('elections'), ('histogram'), ('leases'), ('locks'), ('manager'), ('stat'), ('waiters')$$, 'relations that everyone may read: these and no others');
+	  AND has_table_privilege('public', oid, 'SELECT') AND relname NOT IN ('histogram', 'manager', 'stat') ORDER BY 1$$,
+	$$VALUES ('elections'), ('leases'), ('locks'), ('waiters')$$, 'relations that everyone may read: these and no others');
 SELECT is_empty(
 	$$SELECT relname FROM pg_class WHERE relnamespace IN ('lock_election'::regnamespace, '_lock_election'::regnamespace) AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
 	  AND has_table_privilege('public', oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')$$,
@@ -135,6 +143,7 @@ SELECT is(has_schema_privilege('public', '_lock_election', 'USAGE, CREATE'), fal
 
 -- --- membership ---
 
+-- { C edition: what belongs to an extension; tables without a TOAST table, with comments for each column
 SELECT is_empty(
 	$$SELECT c.oid::regclass FROM pg_class c WHERE relnamespace IN ('lock_election'::regnamespace, '_lock_election'::regnamespace) AND relkind IN ('r', 'v', 'S', 'm', 'f', 'p')
 	  AND NOT EXISTS (SELECT FROM ours o WHERE o.classid = 'pg_class'::regclass AND o.objid = c.oid)$$,
@@ -156,9 +165,12 @@ SELECT is_empty(
 	  SELECT c.relname, NULL FROM pg_class c
 	  WHERE c.relnamespace IN ('lock_election'::regnamespace, '_lock_election'::regnamespace) AND c.relkind IN ('r', 'v') AND obj_description(c.oid, 'pg_class') IS NULL$$,
 	'every table and view, and every column of them, has a comment');
+-- }
 SELECT isnt(obj_description(n.oid, 'pg_namespace'), NULL, 'and so has schema ' || n.nspname) FROM pg_namespace n WHERE n.nspname IN ('lock_election', '_lock_election');
+-- { C edition: the extension
 SELECT is(extrelocatable, false, 'the extension cannot be relocated') FROM pg_extension WHERE extname = 'lock_election';
 SELECT is(superuser AND NOT trusted, true, 'only a superuser can create it') FROM pg_available_extension_versions WHERE name = 'lock_election';
+-- }
 
 -- --- views ---
 
@@ -167,15 +179,19 @@ SELECT c.relname::text COLLATE "default" AS view, string_agg(a.attname::text COL
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 WHERE c.relnamespace = 'lock_election'::regnamespace AND c.relkind = 'v' GROUP BY 1;
 
-SELECT results_eq('SELECT view, columns FROM columns_of ORDER BY 1', $$VALUES
+SELECT results_eq($$SELECT view, columns FROM columns_of WHERE view NOT IN ('histogram', 'manager', 'stat') ORDER BY 1$$, $$VALUES
 	('elections', 'election text, candidate text, term bigint, owner text, role regrole, elected_at timestamp with time zone, expires_at timestamp with time zone, valid_for interval, waiting bigint, pid integer, application_name text, client_addr inet, connected boolean, evicted boolean, fenced_by integer[], replayed_at timestamp with time zone'),
-	('histogram', 'name text, le double precision, count bigint, sum double precision'),
 	('leases', 'lease bigint, owner text, role regrole, ttl interval, expires_at timestamp with time zone, time_left interval, locks bigint, waiting bigint'),
 	('locks', 'kind text, name text, slot integer, mode text, owner text, role regrole, token bigint, lease bigint, holds integer, acquired_at timestamp with time zone, expires_at timestamp with time zone, time_left interval, closed_until timestamp with time zone, waiters bigint, pid integer, application_name text, client_addr inet, connected boolean, evicted boolean, fenced_by integer[], replayed_at timestamp with time zone'),
-	('manager', 'pid integer, database name, started timestamp with time zone, incarnation bigint, revision bigint, locks bigint, held bigint, waiting bigint, oldest_wait timestamp with time zone, memory bigint, slot_bytes bigint, lease_bytes bigint, queue_bytes bigint'),
-	('stat', 'acquires bigint, renewals bigint, releases bigint, checks bigint, forced bigint, awaits bigint, grants bigint, waits bigint, handoffs bigint, leader_changes bigint, expiries bigint, timeouts bigint, undone bigint, batches bigint, failed_batches bigint, key_violations bigint, transaction_ids bigint, rows_written bigint, flushes bigint, stalls bigint, hints_sent bigint, hints_dropped bigint, write_time double precision, stats_reset timestamp with time zone'),
 	('waiters', 'kind text, name text, queue_position bigint, mode text, owner text, role regrole, token bigint, lease bigint, waiting_since timestamp with time zone, pid integer, application_name text, client_addr inet, connected boolean, blocked_by integer[], closed_until timestamp with time zone')$$,
 	'the views and their columns');
+-- { C edition: views of the manager
+SELECT results_eq($$SELECT view, columns FROM columns_of WHERE view IN ('histogram', 'manager', 'stat') ORDER BY 1$$, $$VALUES
+	('histogram', 'name text, le double precision, count bigint, sum double precision'),
+	('manager', 'pid integer, database name, started timestamp with time zone, incarnation bigint, revision bigint, locks bigint, held bigint, waiting bigint, oldest_wait timestamp with time zone, memory bigint, slot_bytes bigint, lease_bytes bigint, queue_bytes bigint'),
+	('stat', 'acquires bigint, renewals bigint, releases bigint, checks bigint, forced bigint, awaits bigint, grants bigint, waits bigint, handoffs bigint, leader_changes bigint, expiries bigint, timeouts bigint, undone bigint, batches bigint, failed_batches bigint, key_violations bigint, transaction_ids bigint, rows_written bigint, flushes bigint, stalls bigint, hints_sent bigint, hints_dropped bigint, write_time double precision, stats_reset timestamp with time zone')$$,
+	'and those of the manager');
+-- }
 COMMIT;
 
 -- --- a hostile search_path ---
@@ -223,8 +239,10 @@ SELECT string_agg(election || '|' || candidate || '|' || fenced_by::text, ',') A
 SELECT candidate AS leader FROM public.current_leader('trap') \gset
 SELECT public.resign('trap', :term) AS resigned \gset
 SELECT count(*) AS waiters FROM lock_election.waiters \gset
+-- { C edition: views of the manager
 SELECT count(*) AS managers FROM lock_election.manager \gset
 SELECT count(*) AS stats FROM lock_election.stat \gset
+-- }
 SELECT public.force_release_lock('trap') AS forced \gset
 RESET search_path;
 
@@ -238,11 +256,15 @@ SELECT is(:'elections'::text, 'trap|me|{}', 'view elections too');
 SELECT is(:'leader'::text, 'me', 'current_leader too');
 SELECT is(:'resigned'::text, 't', 'resign too');
 SELECT is(:'waiters'::text, '0', 'view waiters too');
+-- { C edition: views of the manager
 SELECT is(:'managers'::text, '1', 'view manager too');
 SELECT is(:'stats'::text, '1', 'view stat too');
+-- }
 SELECT is(:'forced'::text, '1', 'force_release_lock too');
 
 -- The schema lock_election cannot be taken over in advance either.
+-- { C edition: the extension
 SELECT throws_ok('CREATE EXTENSION lock_election', '42710', NULL, 'it cannot be created twice');
+-- }
 SELECT * FROM finish();
 ROLLBACK;

@@ -164,8 +164,10 @@ DROP TRIGGER guard ON small;
 
 -- --- a role ---
 
+-- { C edition: functions that its tables need
 SELECT is(lock_election.role_oid(NULL), NULL, 'no role has no OID');
 SELECT is(lock_election.role_oid('nobody has this name'), 0::oid, 'a role that is not there has none either');
+-- }
 
 -- --- a guard: wrong use ---
 
@@ -176,9 +178,11 @@ SELECT is(with_guard($$version_guard('')$$), '42703 column "" of table "small" d
 SELECT is(with_guard($$version_guard('n')$$), '42804 column "n" of table "small" cannot be a version', 'another type');
 SELECT is(with_guard($$version_guard('g')$$), '428C9 column "g" of table "small" cannot be a version', 'a generated one');
 SELECT is(with_guard($$version_guard('v', 'w')$$), '22023 trigger "guard" must call version_guard with at most one argument, the name of a column', 'two');
+-- { C edition: PostgreSQL refuses a trigger function in PL/pgSQL by itself
 SELECT throws_ok('SELECT ' || s || '.' || f || '()', '39P01', 'function "' || f || '" was not called by trigger manager')
 FROM (VALUES ('public', 'version_guard'), ('public', 'fence_guard'), ('lock_election', 'refuse_write'),
 	('lock_election', 'floor_written')) AS v(s, f);
+-- }
 CREATE FUNCTION wrong_guard(event text, statement text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
 	EXECUTE format('CREATE TRIGGER wrong %s EXECUTE FUNCTION version_guard()', event);

@@ -88,16 +88,19 @@ BEGIN
 	RETURN make_interval(secs => date_part('epoch', v));
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.out_of_range(what text, v interval, range text) RETURNS void LANGUAGE plpgsql
-SET IntervalStyle = 'postgres_verbose' SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION _lock_election.out_of_range(what text, v interval, range text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.fail('22023', format('%s is out of range: %s', what, v), 'It is an interval ' || range || '.');
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.too_long(what text, v interval, most interval) RETURNS void LANGUAGE plpgsql
-SET IntervalStyle = 'postgres_verbose' SET search_path = pg_catalog, pg_temp AS $$
+-- The limit is shown as a setting of PostgreSQL would be.
+CREATE OR REPLACE FUNCTION _lock_election.too_long(what text, v interval, most interval) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	ms int8 := date_part('epoch', most) * 1000;
 BEGIN
-	PERFORM _lock_election.fail('53400', format('%s is too long for this server: %s', what, v), '', format('See lock_election.max_%s (%s).', what, most));
+	PERFORM _lock_election.fail('53400', format('%s is too long for this server: %s', what, v), '', format('See lock_election.max_%s (%s).', what,
+		CASE WHEN ms % 86400000 = 0 THEN ms / 86400000 || 'd' WHEN ms % 3600000 = 0 THEN ms / 3600000 || 'h' WHEN ms % 60000 = 0 THEN ms / 60000 || 'min'
+			WHEN ms % 1000 = 0 THEN ms / 1000 || 's' ELSE ms || 'ms' END));
 END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.checked_ttl(ttl interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

@@ -26,6 +26,11 @@ BEGIN
 	IF l.role <> role THEN PERFORM _lock_election.fail('42501', format('lease %s belongs to another role', number)); END IF;
 END $$;
 
+CREATE OR REPLACE FUNCTION _lock_election.other_use(n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name is used for a lock or for permits, not for both at a time.');
+END $$;
+
 -- Refuses a name that is used in another way.
 CREATE OR REPLACE FUNCTION _lock_election.check_use(r _lock_election.request, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -36,7 +41,7 @@ BEGIN
 		UNION ALL (SELECT p.mode, p.permits FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n LIMIT 1)) x LIMIT 1;
 	IF NOT FOUND THEN RETURN; END IF;
 	IF (used.mode = 'permit') <> (r.mode = 'permit') THEN
-		PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name is used for a lock or for permits, not for both at a time.');
+		PERFORM _lock_election.other_use(n);
 	END IF;
 	IF r.mode = 'permit' AND used.permits <> r.permits THEN
 		PERFORM _lock_election.fail('22023', format('"%s" is in use with %s permits, not %s', n, used.permits, r.permits), '',
@@ -59,6 +64,12 @@ BEGIN
 	RETURN h;
 END $$;
 
+CREATE OR REPLACE FUNCTION _lock_election.other_lease(k int2, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.fail('22023', format('%s "%s" lives on another kind of lease', _lock_election.word(k), n),
+		'It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.');
+END $$;
+
 -- One more hold: on a lease it is the same hold, else it is counted, and its time is no shorter.
 CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -67,8 +78,7 @@ BEGIN
 			'Release it first, or acquire it in mode exclusive from the start.');
 	END IF;
 	IF r.lease IS DISTINCT FROM (SELECT l.id FROM _lock_election.lease l WHERE l.id = h.lease AND l.named) THEN
-		PERFORM _lock_election.fail('22023', format('%s "%s" lives on another kind of lease', _lock_election.word(h.kind), h.name),
-			'It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.');
+		PERFORM _lock_election.other_lease(h.kind, h.name);
 	END IF;
 	IF r.lease IS NULL THEN
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
@@ -253,6 +263,18 @@ CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUA
 	SELECT nullif(current_setting('lock_timeout')::interval, '0')
 $$;
 
+-- An owner is an identity: two callers that share one hold together what each believes to hold alone.
+CREATE OR REPLACE FUNCTION _lock_election.notice_shared_owner(r _lock_election.request, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	n text := (SELECT h.name FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (names) AND h.role = r.role AND h.owner = r.owner AND h.pid <> pg_backend_pid()
+		AND h.ended IS NULL AND NOT h.evicted ORDER BY array_position(names, h.name) LIMIT 1);
+BEGIN
+	IF n IS NOT NULL THEN
+		RAISE NOTICE '% "%" was acquired by owner "%" on another connection before, and is held by both calls together', _lock_election.word(r.kind), n, r.owner
+			USING HINT = 'An owner is an identity, not a label: use another one in each worker.';
+	END IF;
+END $$;
+
 -- Acquires, waiting at most so long.  Who waits has no place: it tries again and again, and overtakes no place, because the
 -- place's token is lower than the one that it would get.
 CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -268,7 +290,10 @@ BEGIN
 	LOOP
 		IF r.lease IS NOT NULL OR _lock_election.looks_free(r) THEN
 			SELECT a.token INTO token FROM _lock_election.attempt(r, '200 ms') a;
-			IF token IS NOT NULL THEN RETURN token; END IF;
+			IF token IS NOT NULL THEN
+				IF r.owner IS NOT NULL THEN PERFORM _lock_election.notice_shared_owner(r, r.names); END IF;
+				RETURN token;
+			END IF;
 		END IF;
 		IF clock_timestamp() - began >= wait THEN RETURN NULL; END IF;
 		most := coalesce(most, _lock_election.lock_timeout());

@@ -133,6 +133,7 @@ BEGIN
 			RETURN QUERY SELECT n, a.token, a.granted, a.queue_position FROM _lock_election.attempt(r, '200 ms') a;
 		END IF;
 	END LOOP;
+	IF r.owner IS NOT NULL AND NOT r.place THEN PERFORM _lock_election.notice_shared_owner(r, names); END IF;
 END $$;
 
 CREATE OR REPLACE FUNCTION try_acquire_each(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
@@ -294,6 +295,20 @@ END $$;
 
 -- --- renewals: of a hold's own row, or its lease's, and without a section ---
 
+-- Refuses a place that has not ended: it can be neither renewed nor fenced.
+CREATE OR REPLACE FUNCTION _lock_election.refuse_place(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	p record;
+BEGIN
+	SELECT x.role INTO p FROM _lock_election.place x JOIN _lock_election.lease l ON l.id = x.lease
+		WHERE x.kind = k AND x.name = n AND x.token = tok AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp();
+	IF FOUND THEN
+		PERFORM _lock_election.check_role(k, n, p.role);
+		PERFORM _lock_election.fail('55000', format('%s %s is still in the queue of "%s"', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok, n), '',
+			format('Each call of %s() renews its place, and tells when it is granted.', CASE k WHEN 1 THEN 'await_lock' ELSE 'await_leadership' END));
+	END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION _lock_election.renew(k int2, n text, tok int8, new_ttl interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -305,12 +320,7 @@ BEGIN
 	IF new_ttl IS NOT NULL THEN new_ttl := _lock_election.checked_ttl(new_ttl); END IF;
 
 	-- 1. whose it is
-	SELECT p.role INTO h.role FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = tok;
-	IF FOUND THEN
-		PERFORM _lock_election.check_role(k, n, h.role);
-		PERFORM _lock_election.fail('55000', format('%s %s still waits for %s "%s"', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok, _lock_election.word(k), n), '',
-			CASE k WHEN 1 THEN 'await_lock() keeps a place.' ELSE 'await_leadership() keeps a candidacy.' END);
-	END IF;
+	PERFORM _lock_election.refuse_place(k, n, tok);
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok;
 	IF NOT FOUND THEN RETURN NULL; END IF;
 	PERFORM _lock_election.check_role(k, n, h.role);
@@ -330,7 +340,7 @@ BEGIN
 	-- 3. its lease
 	SELECT x.named INTO l FROM _lock_election.lease x WHERE x.id = h.lease;
 	IF l.named AND new_ttl IS NOT NULL THEN
-		PERFORM _lock_election.fail('22023', format('%s "%s" hangs on a named lease', _lock_election.word(k), n), 'It has the ttl of that.', 'Call keep_alive().');
+		PERFORM _lock_election.other_lease(k, n);
 	END IF;
 	RETURN _lock_election.keep(h.lease, new_ttl, 0);
 END $$;
@@ -504,6 +514,7 @@ BEGIN
 				'Only members of all holders'' roles, or of pg_signal_backend, may.');
 		END IF;
 	END LOOP;
+	IF old IS NULL AND EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.mode IS NOT NULL) THEN PERFORM _lock_election.other_use(name); END IF;
 	IF old IS NULL THEN RETURN NULL; END IF;
 	UPDATE _lock_election.hold h SET permits = $2 WHERE h.kind = 1 AND h.name = $1 AND h.mode = 'permit';
 	UPDATE _lock_election.place p SET permits = $2 WHERE p.kind = 1 AND p.name = $1 AND p.mode = 'permit';

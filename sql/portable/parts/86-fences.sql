@@ -19,6 +19,7 @@ BEGIN
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
 	IF FOUND THEN PERFORM _lock_election.check_role(k, n, h.role); END IF;
 	IF h.token IS NULL OR _lock_election.may_be_over(h) THEN
+		PERFORM _lock_election.refuse_place(k, n, tok);
 		IF current_setting('transaction_isolation') <> 'read committed' AND h.token IS NOT NULL THEN
 			PERFORM _lock_election.fail('40001', 'could not serialize access due to concurrent update', 'The time of the lock may have been renewed since this transaction began.');
 		END IF;
@@ -86,15 +87,16 @@ BEGIN
 	IF expected_version < 0 THEN
 		PERFORM _lock_election.fail('22023', format('expected_version is out of range: %s', expected_version), 'It is a version, or 0 for a key that does not exist.');
 	END IF;
+	IF current_setting('transaction_read_only') = 'on' THEN PERFORM _lock_election.fail('25006', 'cannot execute compare_and_set() in a read-only transaction'); END IF;
 	IF expected_version = 0 THEN
 		INSERT INTO _lock_election.versioned AS x (key, version, role, value) VALUES ($1, 1, pg_get_userbyid(_lock_election.who()), $3)
 			ON CONFLICT DO NOTHING RETURNING x.version INTO number;
-		RETURN number;
+		IF FOUND THEN RETURN number; END IF;
 	END IF;
 	SELECT x.version, x.role INTO v FROM _lock_election.versioned x WHERE x.key = $1 FOR UPDATE;
 	IF NOT FOUND THEN RETURN NULL; END IF;
 	IF NOT _lock_election.is_mine(to_regrole(quote_ident(v.role)), CASE WHEN to_regrole('pg_write_all_data') IS NOT NULL THEN 'pg_write_all_data' END) IS NOT DISTINCT FROM true THEN
-		PERFORM _lock_election.fail('42501', format('permission denied to set key "%s"', key), 'It belongs to another role.');
+		PERFORM _lock_election.fail('42501', format('permission denied to write key "%s"', key), 'It belongs to another role.');
 	END IF;
 	IF v.version <> expected_version THEN RETURN NULL; END IF;
 	UPDATE _lock_election.versioned x SET version = x.version + 1, value = $3 WHERE x.key = $1 RETURNING x.version INTO number;
@@ -129,7 +131,7 @@ BEGIN
 		PERFORM _lock_election.fail('39P01', format('trigger "%s" must be fired BEFORE UPDATE FOR EACH ROW: it calls version_guard', TG_NAME));
 	END IF;
 	IF TG_NARGS > 1 THEN
-		PERFORM _lock_election.fail('39P01', format('trigger "%s" must call version_guard with at most one argument, the name of a column', TG_NAME));
+		PERFORM _lock_election.fail('22023', format('trigger "%s" must call version_guard with at most one argument, the name of a column', TG_NAME));
 	END IF;
 	SELECT x.atttypid, x.attgenerated INTO a FROM pg_attribute x WHERE x.attrelid = TG_RELID AND x.attname = col AND x.attnum > 0 AND NOT x.attisdropped;
 	IF NOT FOUND THEN
@@ -174,7 +176,7 @@ BEGIN
 	IF scope NOT IN ('session', 'transaction') THEN
 		PERFORM _lock_election.fail('22023', format('unknown scope "%s"', scope), 'A scope is "session" or "transaction".');
 	END IF;
-	IF shared IS NULL THEN PERFORM _lock_election.fail('22023', 'shared must not be null'); END IF;
+	shared := coalesce(shared, false);
 	wait := _lock_election.checked_wait(wait);
 	IF pg_is_in_recovery() THEN
 		PERFORM _lock_election.fail('25006', 'cannot use advisory locks during recovery', 'A lock of this standby would exclude nobody on the primary.', 'Connect to the primary.');
@@ -213,6 +215,5 @@ CREATE OR REPLACE FUNCTION advisory_release(name text, shared boolean DEFAULT fa
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.check_text('name', name, 255);
-	IF shared IS NULL THEN PERFORM _lock_election.fail('22023', 'shared must not be null'); END IF;
 	RETURN CASE WHEN shared THEN pg_advisory_unlock_shared(hashtextextended(name, 4805)) ELSE pg_advisory_unlock(hashtextextended(name, 4805)) END;
 END $$;

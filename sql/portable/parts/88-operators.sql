@@ -1,26 +1,22 @@
 -- --- operators: evict, force, limits, reap ------------------------------------------------------------------------------
 
--- Who may end another one's hold.
-CREATE OR REPLACE FUNCTION _lock_election.check_force(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-	IF NOT _lock_election.is_mine(role, 'pg_signal_backend') THEN
-		PERFORM _lock_election.fail('42501', format('permission denied to end the holders of %s "%s"', _lock_election.word(k), n), '',
-			'Only members of the holder''s role, or of pg_signal_backend, may.');
-	END IF;
-END $$;
-
 -- An evicted hold has a time of its own from then on, that of its lease.
 CREATE OR REPLACE FUNCTION _lock_election.evict(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
-	number int8;
 	counted int8 := 0;
+	denied boolean := false;
+	allowed boolean := false;
 BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction();
-	number := _lock_election.current_life();
+	PERFORM _lock_election.current_life();
 	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL LOOP
 		CONTINUE WHEN _lock_election.may_be_over(h);
-		PERFORM _lock_election.check_force(k, n, h.role);
+		IF NOT _lock_election.is_mine(h.role, 'pg_signal_backend') THEN
+			denied := true;
+			CONTINUE;
+		END IF;
+		allowed := true;
 		CONTINUE WHEN h.evicted;
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
 		-- a renewal that is under way is waited for: the time that its client will be told counts
@@ -36,6 +32,10 @@ BEGIN
 			RAISE LOG 'lock_election: % "%" is evicted by role %, token %', _lock_election.word(k), n, _lock_election.who()::regrole, h.token;
 		END IF;
 	END LOOP;
+	IF denied AND NOT allowed THEN
+		PERFORM _lock_election.fail('42501', format('permission denied to evict the holder of %s "%s"', _lock_election.word(k), n), '',
+			'Only members of the holder''s role, or of pg_signal_backend, may.');
+	END IF;
 	RETURN counted;
 END $$;
 
@@ -55,19 +55,40 @@ DECLARE
 	h _lock_election.hold;
 	counted int8 := 0;
 	inside boolean;
+	denied boolean := false;
+	opened boolean := false;
+	until timestamptz;
 BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction();
 	PERFORM _lock_election.current_life();
 	inside := _lock_election.enter(k, ARRAY[n], '200 ms');
+	until := clock_timestamp() + '2 s';
 	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.ended IS NULL LOOP
-		PERFORM _lock_election.check_force(k, n, h.role);
-		IF h.mode IS NULL THEN
+		IF NOT _lock_election.is_mine(h.role, 'pg_signal_backend') THEN
+			denied := true;
+		ELSIF h.mode IS NULL THEN
 			DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot;
-		ELSIF NOT _lock_election.may_be_over(h) AND _lock_election.end_hold(h, 'forced', false) THEN
+			opened := opened OR h.closed_until > clock_timestamp();
+		ELSIF NOT _lock_election.may_be_over(h) THEN
+			-- its row may be locked by a renewal that is being made durable, or by its end
+			WHILE NOT _lock_election.end_hold(h, 'forced', false) LOOP
+				SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL;
+				EXIT WHEN NOT FOUND;
+				IF clock_timestamp() >= until THEN
+					PERFORM _lock_election.fail('55P03', format('could not end the holder of %s "%s"', _lock_election.word(k), n), 'Another transaction changes it, and has not ended yet.');
+				END IF;
+				PERFORM pg_sleep(0.002);
+			END LOOP;
+			CONTINUE WHEN h.token IS NULL;
 			counted := counted + 1;
 			RAISE LOG 'lock_election: % "%" is released by role %, token %', _lock_election.word(k), n, _lock_election.who()::regrole, h.token;
 		END IF;
 	END LOOP;
+	IF opened THEN RAISE NOTICE '% "%" was closed, and is open again', _lock_election.word(k), n; END IF;
+	IF counted = 0 AND denied AND NOT opened THEN
+		PERFORM _lock_election.fail('42501', format('permission denied to end the holder of %s "%s"', _lock_election.word(k), n), '',
+			'Only members of the holder''s role, or of pg_signal_backend, may.');
+	END IF;
 	IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); ELSE PERFORM _lock_election.nudge(k, ARRAY[n]); END IF;
 	RETURN counted;
 END $$;
@@ -94,9 +115,10 @@ DECLARE
 	counted int8 := 0;
 BEGIN
 	IF role IS NULL THEN PERFORM _lock_election.fail('22023', 'role must not be null'); END IF;
+	IF role = 0::oid THEN PERFORM _lock_election.fail('22023', 'role is not a role: -'); END IF;
 	PERFORM _lock_election.check_transaction();
 	IF NOT _lock_election.is_mine(role, 'pg_signal_backend') THEN
-		PERFORM _lock_election.fail('42501', format('permission denied to release all that role %s has', role), '', 'Only members of the role, or of pg_signal_backend, may.');
+		PERFORM _lock_election.fail('42501', format('permission denied to end what role %s has', role), '', 'Only members of that role, or of pg_signal_backend, may.');
 	END IF;
 	PERFORM _lock_election.current_life();
 	-- 1. places, so that none of them is granted what the rest gives back
@@ -135,8 +157,9 @@ DECLARE
 	lowest int8;
 BEGIN
 	IF min IS NULL THEN PERFORM _lock_election.fail('22023', 'min must not be null'); END IF;
-	IF min NOT BETWEEN 1 AND 9007199254740991 THEN
-		PERFORM _lock_election.fail('22023', format('min is out of range: %s', min), 'It is a number from 1 to 2^53 - 1.');
+	-- as in the C edition: far below 2^53, which those that follow stay below
+	IF min NOT BETWEEN 1 AND 8725724278030336 THEN
+		PERFORM _lock_election.fail('22023', format('min is out of range: %s', min), 'It is a number from 1 to 8725724278030336.');
 	END IF;
 	PERFORM _lock_election.check_transaction();
 	PERFORM pg_advisory_xact_lock(hashtextextended('lock_election life', 4801));
