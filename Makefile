@@ -21,8 +21,9 @@
 #   make reference         writes the pages of docs/reference that are made from the catalog; make client-table: the one
 #                          that is made from clients/conformance/recorded.json
 #   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch
-#   make mutants-random [N=100] [SEED=1] [WHERE=core|server|client|lockctl]      faults that a machine chooses; how many
-#                                   survive.  make mutants-coverage: records which tests reach which line, for that
+#   make mutants-random [N=100] [SEED=1] [WHERE=core|server|client|lockctl|portable]      faults that a machine chooses;
+#                                   how many survive.  make mutants-coverage: records which tests reach which line, for
+#                                   that
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: an hour
 #   make client, make lockctl, make install-client [PREFIX=/usr/local] [DESTDIR=]      the C library, needs libpq;

@@ -8,8 +8,10 @@ use Digest::SHA qw(sha256_hex);
 use JSON::PP;
 use LeMutants qw(slurp);
 use LeMutate;
+use LeMutateSql;
 use LeObjects;
 use LeTrialCore;
+use LeTrialPortable;
 use LeTrialServer;
 use Time::HiRes qw(time);
 
@@ -21,7 +23,8 @@ my $again = $ENV{AGAIN} // '';
 
 $| = 1;
 
-my %text = map { $_ => slurp($_) } grep { $_ !~ $LeMutate::NOT_THESE } glob("src/$where/*.c src/$where/*/*.c");
+my $is_sql = $where eq 'portable';
+my %text = map { $_ => slurp($_) } grep { $_ !~ $LeMutate::NOT_THESE } glob($is_sql ? 'sql/portable/parts/*.sql' : "src/$where/*.c src/$where/*/*.c");
 my $sources = substr(sha256_hex(map { "$_\n$text{$_}" } sort keys %text), 0, 16);
 
 # --- state --------------------------------------------------------------------------------------------------------
@@ -65,8 +68,8 @@ sub read_equivalent
 
 sub draw
 {
-	my $next = draw_sites($seed, map { sites($_, $text{$_}) } sort keys %text);
-	my $objects = new_objects($ENV{TMPDIR} // '/tmp');
+	my $next = draw_sites($seed, map { $is_sql ? sql_sites($_, $text{$_}) : sites($_, $text{$_}) } sort keys %text);
+	my $objects = $is_sql ? undef : new_objects($ENV{TMPDIR} // '/tmp');
 	my @counted;
 
 	for (my $i = 1; @counted < $n; $i++)
@@ -78,7 +81,7 @@ sub draw
 		$site->{key} = site_key($site, $text);
 		if (!$d)
 		{
-			my ($verdict, $digest) = verdict($objects, $site, $text);
+			my ($verdict, $digest) = $is_sql ? portable_verdict($site, $text) : verdict($objects, $site, $text);
 
 			$d = $drawn{$i} = { draw => $i, key => $site->{key}, file => $site->{file}, operator => $site->{operator},
 				verdict => $verdict, object => $digest };
@@ -86,7 +89,7 @@ sub draw
 		}
 		$d->{key} eq $site->{key} or die "draw $i was another one: remove the state\n";
 		$d->{used} = 1;
-		know_object($objects, $site->{file}, $text, $d->{object});
+		know_object($objects, $site->{file}, $text, $d->{object}) unless $is_sql;
 		push @counted, $site if $d->{verdict} eq 'counts';
 	}
 	return @counted;
@@ -132,6 +135,7 @@ sub try_all
 		if ($pid == 0)
 		{
 			while (sysread($next, my $i, 4)) { try_one($sites[ unpack('N', $i) ], $worker); }
+			stop_portable() if $is_sql;
 			exit(0);
 		}
 		push @workers, $pid;
@@ -179,6 +183,7 @@ sub report
 
 read_state();
 my @sites = draw();
+stop_portable() if $is_sql;
 my %equivalent = read_equivalent();
 my @todo = grep { my $t = $tried{ $_->{key} }; !$t || $again && !$t->{caught} && !$equivalent{ $_->{key} } } @sites;
 
@@ -191,6 +196,7 @@ if (!$ENV{REPORT})
 		my $dir = prepare_core($ENV{LE_OUT});
 		$try = sub { my ($site, $text, $worker) = @_; return try_core($site, $text, $dir, $worker); };
 	}
+	elsif ($is_sql) { $try = \&try_portable; }
 	else
 	{
 		prepare_server();

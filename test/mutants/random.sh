@@ -2,8 +2,9 @@
 # Seeds faults that a machine chooses (LeMutate.pm has the operators), one at a time, into a copy of the sources, and
 # runs the tests that could notice: for the core its unit tests and the simulator; for the rest the test files that
 # have reached the line (coverage.sh has recorded that), the quickest first, until one fails; for the client then the
-# clients' conformance suite.
-#   WHERE        core, server, client or lockctl
+# clients' conformance suite.  For the portable edition (LeMutateSql.pm has its operators) that is the contract of the C
+# edition in SQL, then its own tests.
+#   WHERE        core, server, client, lockctl or portable
 #   N, SEED      so many mutants that count, by that seed: the same for the same sources
 #   JOBS         so many at a time
 #   AGAIN=1      tries those that have survived once more, on tests that are new, have changed, or were beyond MOST
@@ -18,8 +19,8 @@ set -eu
 cd "$(dirname "$0")/../.."
 export WHERE=${WHERE:-core} SEED=${SEED:-1} N=${N:-100} LE_JOBS=${JOBS:-2}
 case $WHERE in
-	core | server | client | lockctl) ;;
-	*) echo "WHERE is core, server, client or lockctl" >&2; exit 1 ;;
+	core | server | client | lockctl | portable) ;;
+	*) echo "WHERE is core, server, client, lockctl or portable" >&2; exit 1 ;;
 esac
 out=$PWD/build/mutants-random
 mkdir -p "$out"
@@ -39,10 +40,20 @@ if [ "$WHERE" = core ]; then
 	report
 fi
 
-[ -e build/mutants-coverage/src ] || test/mutants/coverage.sh
+[ "$WHERE" = portable ] || [ -e build/mutants-coverage/src ] || test/mutants/coverage.sh
 jobs=$LE_JOBS
 . test/common.sh
 . test/mutants/trees.sh
+if [ "$WHERE" = portable ]; then
+	le_prepare
+	le_test_env
+	mutants_trees "$jobs"
+	# the account may not be able to read the checkout
+	cp "$LE_STATE" "$LE_TMP/state"
+	LE_ENV+=(LE_BUDGET=0.2 LE_JOBS="$jobs" LE_STATE="$LE_TMP/state")
+	le_run perl test/mutants/random.pl
+	report
+fi
 # The library's own tests run it under sanitizers: what a mutant leaks, or reads too far, is seen there alone.
 kind=plain
 goals=(core-tests torture-programs lockctl lockctl-address client-tests)

@@ -1,0 +1,140 @@
+# Trials of a mutant of the portable edition: the contract in a fresh database of one running server, then its own tests.
+package LeTrialPortable;
+
+use strict;
+use warnings;
+
+use Digest::SHA qw(sha256_hex);
+use Exporter 'import';
+use IPC::Run ();
+use LeMutants;
+use LeMutate;
+use LePortable;
+use LeTrial;
+
+our @EXPORT = qw(portable_verdict try_portable stop_portable);
+
+# Those with servers of their own, and how long each may take.
+my @tests = ([ 'test/t/063_portable.t', 240 ], [ 'test/t/064_portable_differs.t', 120 ]);
+my %server;    # of each worker
+my $databases = 0;
+
+sub run_ok { my @command = @_; my $out = ''; IPC::Run::run(\@command, '<', \undef, '>&', \$out) or die "@command: $out"; return $out; }
+
+# A server of this worker, and its socket's directory.
+sub server
+{
+	my ($worker) = @_;
+
+	return $server{$worker} if $server{$worker};
+	my $dir = "$ENV{LE_RUN}/work/mutants$worker";
+	run_ok('cp', '-RPp', $ENV{INITDB_TEMPLATE}, $dir);
+	open(my $conf, '>>', "$dir/postgresql.conf") or die $!;
+	print $conf "listen_addresses = ''\nunix_socket_directories = '$dir'\nport = 5432\nfsync = off\nshared_buffers = 16MB\nlog_min_messages = panic\nstatement_timeout = 20s\n";
+	close $conf;
+	run_ok('pg_ctl', '-D', $dir, '-l', "$dir/log", '-w', '-s', 'start');
+	run_ok('psql', '-XAtq', '-d', "host=$dir dbname=postgres", '-c', 'CREATE ROLE installer LOGIN');
+	return $server{$worker} = $dir;
+}
+
+sub stop_portable
+{
+	foreach my $dir (values %server) { IPC::Run::run([ 'pg_ctl', '-D', $dir, '-m', 'immediate', '-s', 'stop' ]); }
+	%server = ();
+	return;
+}
+
+# A database with the file, and its connection string; undef: it cannot be installed.
+sub database_with
+{
+	my ($worker, $sql) = @_;
+	my $dir = server($worker);
+	my $db = 'm' . ++$databases;
+	my $postgres = "host=$dir dbname=postgres";
+	my $out = '';
+
+	run_ok('psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $postgres, '-c', "CREATE DATABASE $db", '-c', "GRANT CREATE ON DATABASE $db TO installer");
+	run_ok('psql', '-XAtq', '-d', "host=$dir dbname=$db", '-c', 'GRANT CREATE ON SCHEMA public TO installer');
+	return ("host=$dir dbname=$db", $db) if IPC::Run::run([ 'psql', '-XAtq', '-1', '-v', 'ON_ERROR_STOP=1', '-d', "host=$dir dbname=$db user=installer", '-f', '-' ], '<', \$sql, '>&', \$out);
+	drop($worker, $db);
+	return;
+}
+
+# With the roles that its tests have left behind.
+sub drop
+{
+	my ($worker, $db) = @_;
+
+	my $postgres = "host=$server{$worker} dbname=postgres";
+	run_ok('psql', '-XAtq', '-d', $postgres, '-c', "DROP DATABASE $db WITH (FORCE)");
+	my @roles = split /\n/, run_ok('psql', '-XAtq', '-d', $postgres, '-c', q{SELECT quote_ident(rolname) FROM pg_roles WHERE oid >= 16384 AND rolname <> 'installer'});
+	run_ok('psql', '-XAtq', '-d', $postgres, '-c', 'DROP ROLE ' . join ', ', @roles) if @roles;
+	return;
+}
+
+# What the parts make with the fault in one of them.
+sub assembled
+{
+	my ($site, $text) = @_;
+
+	spew($site->{file}, mutated($site, $text));
+	my $sql = run_ok('sql/portable/assemble');
+	spew($site->{file}, $text);
+	return $sql;
+}
+
+sub portable_verdict
+{
+	my ($site, $text) = @_;
+	my $sql = assembled($site, $text);
+	my ($connstr, $db) = database_with(0, $sql) or return ('not compiled', '');
+
+	drop(0, $db);
+	return ('counts', sha256_hex($sql));
+}
+
+sub broken_contract
+{
+	my ($worker, $sql) = @_;
+
+	foreach my $file (contract_files())
+	{
+		my ($connstr, $db) = database_with($worker, $sql) or return 'cannot be installed';
+		my ($first) = split /\n/, eval { local $SIG{ALRM} = sub { die "timed out\n" }; alarm 90; my $broken = contract_broken($connstr, $file); alarm 0; $broken } // $@;
+
+		alarm 0;
+		drop($worker, $db);
+		return "$file: $first" if defined $first;
+	}
+	return;
+}
+
+# What has caught it, or undef.
+sub try_portable
+{
+	my ($site, $text, $worker, $passed) = @_;
+
+	enter_tree($worker);
+	my $sql = assembled($site, $text);
+	my $broken = broken_contract($worker, $sql);
+	return $broken if $broken;
+
+	my $file = 'sql/portable/lock_election.sql';
+	my $original = slurp($file);
+	my $caught;
+	spew($site->{file}, mutated($site, $text));
+	spew($file, $sql);
+	foreach my $t (grep { !$passed->{ $_->[0] } } @tests)
+	{
+		local $ENV{LE_SEED} = 1;
+		my ($ok, $failed) = run_test($t->[0], 20, $t->[1]);
+
+		if (!$ok) { $caught = "$t->[0]: $failed"; last; }
+		$passed->{ $t->[0] } = 1;
+	}
+	spew($site->{file}, $text);
+	spew($file, $original);
+	return $caught;
+}
+
+1;
