@@ -2,7 +2,7 @@
  * doctor.c
  *		Looks for what is wrong, and tells what to type.
  */
-#include "lockctl.h"
+#include "doctor.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -23,120 +23,14 @@
 /* A server that is further ahead or behind confuses those who read its times; no lock depends on it. */
 #define CLOCK_SECONDS 5.0
 
-typedef struct patient
-{
-	PGconn *db;
-	bool primary, installed, preloaded;
-	bool denied; /* the last query was: the role has no right to see this */
-	int bad;
-	int rows;
-} patient;
-
-typedef enum finding
-{
-	GOOD,
-	ODD, /* works, and may not be what is wanted */
-	BAD
-} finding;
-
-static void
-json(const char *key, const char *text)
-{
-	char *value = lc_json(text);
-
-	printf("\"%s\":%s", key, value);
-	free(value);
-}
-
-static void
-csv(const char *text, const char *end)
-{
-	putchar('"');
-	for (; *text != '\0'; text++)
-		printf(*text == '"' ? "\"\"" : "%c", *text);
-	printf("\"%s", end);
-}
-
-/* advice: what to type, or "". */
-static void
-find(patient *p, finding what, const char *check, const char *advice, const char *format, ...)
-{
-	static const char *const names[] = {"ok", "note", "WRONG"};
-	char *buffer, *text;
-	va_list args;
-
-	va_start(args, format);
-	buffer = lc_vformat(format, args);
-	va_end(args);
-	text = lc_line(buffer);
-	free(buffer);
-	if (lc_globals.output == LC_JSON)
-	{
-		fputs(p->rows++ > 0 ? ",\n {" : "[{", stdout);
-		json("check", check);
-		putchar(',');
-		json("result", names[what]);
-		putchar(',');
-		json("text", text);
-		putchar(',');
-		json("advice", advice);
-		putchar('}');
-	}
-	else if (lc_globals.output == LC_CSV)
-	{
-		if (p->rows++ == 0)
-			puts("check,result,text,advice");
-		csv(check, ",");
-		csv(names[what], ",");
-		csv(text, ",");
-		csv(advice, "\n");
-	}
-	else
-	{
-		char *shown = lc_printable(text), *todo = lc_printable(advice);
-
-		printf("%-6s %-12s %s\n", names[what], check, shown);
-		if (todo[0] != '\0')
-			printf("       %-12s -> %s\n", "", todo);
-		free(shown);
-		free(todo);
-	}
-	free(text);
-	if (what == BAD)
-		p->bad++;
-}
-
 #define GRANT_VIEWS                                                                                          \
 	"GRANT USAGE ON SCHEMA lock_election, SELECT ON its views and EXECUTE ON its FUNCTIONS to the role: "    \
 	"docs/operation/shared-server.md has the list"
 
-/* Not that something is wrong, but that this role is not to know. */
-static bool
-is_denied(const PGresult *result)
-{
-	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-
-	return state != NULL && strcmp(state, "42501") == 0;
-}
-
-/* The first value of a query; "" where there is none, or an error. To be freed. */
-static char *
-ask(patient *p, const char *query)
-{
-	PGresult *result = PQexec(p->db, query);
-	char *value =
-		PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "";
-
-	value = lc_copy(value);
-	p->denied = is_denied(result);
-	PQclear(result);
-	return value;
-}
-
 static bool
 connect(patient *p)
 {
-	char *in_recovery;
+	char *in_recovery, *portable;
 	le_status status;
 
 	p->db = lc_connect_any("lockctl doctor", "5");
@@ -144,24 +38,36 @@ connect(patient *p)
 	{
 		char *why = lc_why_not(p->db, &status);
 
-		find(p, BAD, "connection",
-			 "set -h, -p, -U, -d or PGHOST, PGPORT, PGUSER, PGDATABASE, and look at the server's log", "%s",
-			 why);
+		lc_find(p, BAD, "connection",
+				"set -h, -p, -U, -d or PGHOST, PGPORT, PGUSER, PGDATABASE, and look at the server's log",
+				"%s", why);
 		free(why);
 		return false;
 	}
-	in_recovery = ask(p, "SELECT pg_is_in_recovery()");
+	in_recovery = lc_ask(p, "SELECT pg_is_in_recovery()");
 	p->primary = strcmp(in_recovery, "f") == 0;
 	free(in_recovery);
-	find(p, GOOD, "connection", "", "database \"%s\" on %s, port %s, as %s", PQdb(p->db), PQhost(p->db),
-		 PQport(p->db), PQuser(p->db));
-	if (PQserverVersion(p->db) < 150000)
-		find(p, BAD, "server", "upgrade the server", "version %s; 15 or newer is needed",
-			 PQparameterStatus(p->db, "server_version"));
+	lc_find(p, GOOD, "connection", "", "database \"%s\" on %s, port %s, as %s", PQdb(p->db), PQhost(p->db),
+			PQport(p->db), PQuser(p->db));
+	portable =
+		lc_ask(p, "SELECT true FROM (" LC_SCHEMA_SQL ") s WHERE NOT EXISTS (SELECT FROM pg_extension WHERE "
+				  "extname = 'lock_election')");
+	p->portable = portable[0] != '\0';
+	free(portable);
+	if (PQserverVersion(p->db) < 150000 && !p->portable)
+		lc_find(p, BAD, "server", "upgrade the server", "version %s; 15 or newer is needed",
+				PQparameterStatus(p->db, "server_version"));
 	else
-		find(p, GOOD, "server", "", "version %s, a %s", PQparameterStatus(p->db, "server_version"),
-			 p->primary ? "primary" : "standby");
+		lc_find(p, GOOD, "server", "", "version %s, a %s", PQparameterStatus(p->db, "server_version"),
+				p->primary ? "primary" : "standby");
 	return true;
+}
+
+/* Can it be asked about locks? */
+static bool
+answers(const patient *p)
+{
+	return p->portable || (p->installed && p->preloaded);
 }
 
 /* --- library and extension --- */
@@ -169,20 +75,21 @@ connect(patient *p)
 static void
 check_preload(patient *p)
 {
-	char *databases = ask(p, "SELECT current_setting('lock_election.max_databases', true)");
-	char *list = ask(p, "SELECT setting FROM pg_settings WHERE name = 'shared_preload_libraries'");
+	char *databases = lc_ask(p, "SELECT current_setting('lock_election.max_databases', true)");
+	char *list = lc_ask(p, "SELECT setting FROM pg_settings WHERE name = 'shared_preload_libraries'");
 
 	p->preloaded = databases[0] != '\0';
 	if (p->preloaded)
-		find(p, GOOD, "preload", "", "shared_preload_libraries has lock_election");
+		lc_find(p, GOOD, "preload", "", "shared_preload_libraries has lock_election");
 	else if (strstr(list, "lock_election") != NULL)
-		find(p, BAD, "preload", "restart the server",
-			 "lock_election is in shared_preload_libraries, and was not loaded");
+		lc_find(p, BAD, "preload", "restart the server",
+				"lock_election is in shared_preload_libraries, and was not loaded");
 	else
-		find(p, BAD, "preload",
-			 "ALTER SYSTEM SET shared_preload_libraries = 'lock_election' (after what is there already), and "
-			 "restart the server",
-			 "lock_election is not in shared_preload_libraries%s%s", list[0] != '\0' ? ": " : "", list);
+		lc_find(
+			p, BAD, "preload",
+			"ALTER SYSTEM SET shared_preload_libraries = 'lock_election' (after what is there already), and "
+			"restart the server",
+			"lock_election is not in shared_preload_libraries%s%s", list[0] != '\0' ? ": " : "", list);
 	free(databases);
 	free(list);
 }
@@ -190,41 +97,48 @@ check_preload(patient *p)
 static void
 check_extension(patient *p)
 {
-	char *installed = ask(p, "SELECT extversion FROM pg_extension WHERE extname = 'lock_election'");
+	char *installed = lc_ask(p, "SELECT extversion FROM pg_extension WHERE extname = 'lock_election'");
 	char *available =
-		ask(p, "SELECT default_version FROM pg_available_extensions WHERE name = 'lock_election'");
-	char *library = ask(p, "SELECT current_setting('lock_election.version', true)");
+		lc_ask(p, "SELECT default_version FROM pg_available_extensions WHERE name = 'lock_election'");
+	char *library = lc_ask(p, "SELECT current_setting('lock_election.version', true)");
 	char *functions;
 
 	p->installed = installed[0] != '\0';
 	if (!p->installed && available[0] == '\0')
-		find(p, BAD, "extension", "install the package postgresql-NN-lock-election on the server's machine",
-			 "the server does not have its files");
+		lc_find(p, BAD, "extension",
+				"install the package postgresql-NN-lock-election on the server's machine; or, where that "
+				"cannot be, the "
+				"portable edition: lockctl install",
+				"the server does not have its files");
 	else if (!p->installed)
-		find(p, BAD, "extension", "CREATE EXTENSION lock_election, as a superuser",
-			 "not installed in database \"%s\"", PQdb(p->db));
+		lc_find(p, BAD, "extension",
+				"CREATE EXTENSION lock_election, as a superuser; or lockctl install for the portable edition",
+				"not installed in database \"%s\"", PQdb(p->db));
 	else if (library[0] != '\0' && available[0] != '\0' && strcmp(library, available) != 0)
-		find(p, ODD, "extension", "restart the server; then call lockctl doctor again",
-			 "version %s; the server has the files of %s, and still runs the library of %s", installed,
-			 available, library);
+		lc_find(p, ODD, "extension", "restart the server; then call lockctl doctor again",
+				"version %s; the server has the files of %s, and still runs the library of %s", installed,
+				available, library);
 	else if (available[0] != '\0' && strverscmp(installed, available) > 0)
-		find(p, ODD, "extension", "install the newer package on the server's machine, and restart the server",
-			 "version %s; the server has the files of %s, which are older", installed, available);
+		lc_find(p, ODD, "extension",
+				"install the newer package on the server's machine, and restart the server",
+				"version %s; the server has the files of %s, which are older", installed, available);
 	else if (available[0] != '\0' && strcmp(installed, available) != 0)
-		find(p, ODD, "extension", "ALTER EXTENSION lock_election UPDATE",
-			 "version %s; the server has the files of %s", installed, available);
+		lc_find(p, ODD, "extension", "ALTER EXTENSION lock_election UPDATE",
+				"version %s; the server has the files of %s", installed, available);
 	else
-		find(p, GOOD, "extension", "", "version %s", installed);
-	functions = ask(p, "SELECT count(DISTINCT p.proname) FROM pg_proc p JOIN pg_extension e ON "
-					   "e.extnamespace = p.pronamespace "
-					   "WHERE e.extname = 'lock_election' AND p.proname IN ('enqueue_lock', 'enqueue_locks', "
-					   "'enqueue_permit')");
+		lc_find(p, GOOD, "extension", "", "version %s", installed);
+	functions =
+		lc_ask(p, "SELECT count(DISTINCT p.proname) FROM pg_proc p JOIN pg_extension e ON "
+				  "e.extnamespace = p.pronamespace "
+				  "WHERE e.extname = 'lock_election' AND p.proname IN ('enqueue_lock', 'enqueue_locks', "
+				  "'enqueue_permit')");
 	if (p->installed && atoi(functions) < 3)
-		find(p, BAD, "client",
-			 "sudo make install, restart the server, and ALTER EXTENSION lock_election UPDATE",
-			 "the extension is too old for lockctl %s: permits and several locks do not work", le_version());
+		lc_find(p, BAD, "client",
+				"sudo make install, restart the server, and ALTER EXTENSION lock_election UPDATE",
+				"the extension is too old for lockctl %s: permits and several locks do not work",
+				le_version());
 	else
-		find(p, GOOD, "client", "", "lockctl %s", le_version());
+		lc_find(p, GOOD, "client", "", "lockctl %s", le_version());
 	free(functions);
 	free(library);
 	free(installed);
@@ -241,33 +155,36 @@ check_manager(patient *p)
 
 	if (!p->installed || !p->preloaded)
 		return;
-	manager = ask(p, "SELECT format('process %s since %s, %s', pid, date_trunc('second', started), "
-					 "pg_size_pretty(memory)) FROM lock_election.manager");
+	manager = lc_ask(p, "SELECT format('process %s since %s, %s', pid, date_trunc('second', started), "
+						"pg_size_pretty(memory)) FROM lock_election.manager");
 	denied = p->denied;
-	workers = ask(p, "SELECT current_setting('max_worker_processes')");
+	workers = lc_ask(p, "SELECT current_setting('max_worker_processes')");
 	/* the kinds of other roles' processes are told to these members alone */
-	used = ask(p, "SELECT CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE') THEN count(*)::text ELSE 'an "
+	used =
+		lc_ask(p, "SELECT CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE') THEN count(*)::text ELSE 'an "
 				  "unknown number' END FROM pg_stat_activity WHERE backend_type NOT IN ('client backend', "
 				  "'autovacuum launcher', "
 				  "'autovacuum worker', 'background writer', 'checkpointer', 'walwriter', 'walsender', "
 				  "'walreceiver', 'startup', "
 				  "'archiver', 'logger', 'walsummarizer', 'slotsync worker', 'io worker')");
 	if (!p->primary)
-		find(p, GOOD, "manager", "", "none on a standby: locks are taken on the primary");
+		lc_find(p, GOOD, "manager", "", "none on a standby: locks are taken on the primary");
 	else if (denied)
-		find(p, ODD, "manager", GRANT_VIEWS, "%s may not look at view lock_election.manager", PQuser(p->db));
+		lc_find(p, ODD, "manager", GRANT_VIEWS, "%s may not look at view lock_election.manager",
+				PQuser(p->db));
 	else if (manager[0] == '\0')
-		find(p, BAD, "manager",
-			 "ALTER SYSTEM SET max_worker_processes = 16 or lock_election.max_databases higher, and restart; "
-			 "then look at the server's log",
-			 "none runs for database \"%s\"; %s of %s worker processes are used", PQdb(p->db), used, workers);
+		lc_find(
+			p, BAD, "manager",
+			"ALTER SYSTEM SET max_worker_processes = 16 or lock_election.max_databases higher, and restart; "
+			"then look at the server's log",
+			"none runs for database \"%s\"; %s of %s worker processes are used", PQdb(p->db), used, workers);
 	else
-		find(p, GOOD, "manager", "", "%s", manager);
+		lc_find(p, GOOD, "manager", "", "%s", manager);
 	if (atoi(workers) - atoi(used) < 1)
-		find(p, ODD, "workers", "ALTER SYSTEM SET max_worker_processes = 16, and restart the server",
-			 "%s of %s worker processes are used: none is left for one more database", used, workers);
+		lc_find(p, ODD, "workers", "ALTER SYSTEM SET max_worker_processes = 16, and restart the server",
+				"%s of %s worker processes are used: none is left for one more database", used, workers);
 	else
-		find(p, GOOD, "workers", "", "%s of %s worker processes are used", used, workers);
+		lc_find(p, GOOD, "workers", "", "%s of %s worker processes are used", used, workers);
 	free(manager);
 	free(workers);
 	free(used);
@@ -291,11 +208,11 @@ tell_problem(patient *p, const PGresult *result)
 					  ? lc_copy("")
 					  : lc_format(" (a request has waited for %s, a standby for %s)", request, standby);
 
-	find(p, p->primary ? BAD : GOOD, "health",
-		 !p->primary             ? ""
-		 : blocked_by[0] != '\0' ? end
-								 : "look at the lines below, and at the server's log",
-		 "%s%s", PQgetvalue(result, 0, 1), waits);
+	lc_find(p, p->primary ? BAD : GOOD, "health",
+			!p->primary             ? ""
+			: blocked_by[0] != '\0' ? end
+									: "look at the lines below, and at the server's log",
+			"%s%s", PQgetvalue(result, 0, 1), waits);
 	free(end);
 	free(waits);
 }
@@ -306,18 +223,19 @@ check_health(patient *p)
 {
 	PGresult *result;
 
-	if (!p->installed || !p->preloaded)
+	if (!answers(p))
 		return;
 	result = PQexec(p->db,
 					"SELECT ok, problem, request_wait, standby_wait, blocked_by FROM lock_election.health()");
-	if (is_denied(result))
-		find(p, BAD, "health", GRANT_VIEWS,
-			 "%s may not call lock_election.health(), which tells whether locks are granted", PQuser(p->db));
+	if (lc_is_denied(result))
+		lc_find(p, BAD, "health", GRANT_VIEWS,
+				"%s may not call lock_election.health(), which tells whether locks are granted",
+				PQuser(p->db));
 	else if (PQresultStatus(result) != PGRES_TUPLES_OK)
-		find(p, ODD, "health", "ALTER EXTENSION lock_election UPDATE", "the extension cannot tell: %s",
-			 PQresultErrorMessage(result));
+		lc_find(p, ODD, "health", "ALTER EXTENSION lock_election UPDATE", "the extension cannot tell: %s",
+				PQresultErrorMessage(result));
 	else if (PQgetvalue(result, 0, 0)[0] == 't')
-		find(p, GOOD, "health", "", "locks are granted here");
+		lc_find(p, GOOD, "health", "", "locks are granted here");
 	else
 		tell_problem(p, result);
 	PQclear(result);
@@ -328,22 +246,23 @@ static void
 check_rights(patient *p)
 {
 	static const char refused[] =
-		"SELECT string_agg(DISTINCT f.proname, ', ' ORDER BY f.proname) FROM pg_proc f JOIN pg_extension e "
-		"ON e.extnamespace = f.pronamespace WHERE e.extname = 'lock_election' AND (f.proname "
+		"SELECT string_agg(DISTINCT f.proname, ', ' ORDER BY f.proname) FROM pg_proc f WHERE f.pronamespace "
+		"= "
+		"(" LC_SCHEMA_OID_SQL ") AND (f.proname "
 		"IN ('grant_lease', 'keep_alive', 'lease_holds', 'revoke_lease', 'is_held', 'acquire_lock', "
 		"'enqueue_lock', 'await_lock') OR f.proname = 'release_lock' AND f.pronargs = 4) AND NOT "
 		"(has_function_privilege(f.oid, 'EXECUTE') AND has_schema_privilege(f.pronamespace, 'USAGE'))";
 	char *functions;
 
-	if (!p->installed || !p->preloaded || !p->primary)
+	if (!answers(p) || !p->primary)
 		return;
-	functions = ask(p, refused);
+	functions = lc_ask(p, refused);
 	if (functions[0] != '\0')
-		find(p, ODD, "rights",
-			 "GRANT EXECUTE ON FUNCTION .. TO its role, see docs/operation/shared-server.md",
-			 "lockctl and the clients cannot lock as %s, who may not call %s", PQuser(p->db), functions);
+		lc_find(p, ODD, "rights",
+				"GRANT EXECUTE ON FUNCTION .. TO its role, see docs/operation/shared-server.md",
+				"lockctl and the clients cannot lock as %s, who may not call %s", PQuser(p->db), functions);
 	else
-		find(p, GOOD, "rights", "", "%s may call what a lock needs", PQuser(p->db));
+		lc_find(p, GOOD, "rights", "", "%s may call what a lock needs", PQuser(p->db));
 	free(functions);
 }
 
@@ -381,26 +300,27 @@ check_waits(patient *p)
 	PGresult *result;
 	char *leader;
 
-	if (!p->installed || !p->preloaded || !p->primary)
+	if (!answers(p) || !p->primary)
 		return;
 	/* in a transaction, so that behind a pool the timeout stays with this statement */
 	PQclear(PQexec(p->db, "BEGIN; SET LOCAL statement_timeout = '" VIEW_TIMEOUT "'"));
 	result = PQexec(p->db, waits);
-	leader = ask(p, leaders);
+	leader = lc_ask(p, leaders);
 	PQclear(PQexec(p->db, "ROLLBACK"));
-	if (is_denied(result))
-		find(p, ODD, "waits", GRANT_VIEWS, "%s may not look at view lock_election.waiters", PQuser(p->db));
+	if (lc_is_denied(result))
+		lc_find(p, ODD, "waits", GRANT_VIEWS, "%s may not look at view lock_election.waiters", PQuser(p->db));
 	else if (PQresultStatus(result) != PGRES_TUPLES_OK)
-		find(p, BAD, "waits",
-			 "look at the manager's process, at the server's log, and at docs/operation/high-availability.md",
-			 "the manager does not tell who waits: %s", PQresultErrorMessage(result));
+		lc_find(
+			p, BAD, "waits",
+			"look at the manager's process, at the server's log, and at docs/operation/high-availability.md",
+			"the manager does not tell who waits: %s", PQresultErrorMessage(result));
 	else if (PQntuples(result) > 0)
-		find(p, ODD, "waits", PQgetvalue(result, 0, 1), "%s", PQgetvalue(result, 0, 0));
+		lc_find(p, ODD, "waits", PQgetvalue(result, 0, 1), "%s", PQgetvalue(result, 0, 0));
 	else
-		find(p, GOOD, "waits", "", "nobody has waited for a lock for more than " LONG_WAIT);
+		lc_find(p, GOOD, "waits", "", "nobody has waited for a lock for more than " LONG_WAIT);
 	if (leader[0] != '\0')
-		find(p, ODD, "leaders", "if it runs no more: lockctl release --force --now --election NAME", "%s",
-			 leader);
+		lc_find(p, ODD, "leaders", "if it runs no more: lockctl release --force --now --election NAME", "%s",
+				leader);
 	PQclear(result);
 	free(leader);
 }
@@ -433,19 +353,19 @@ check_counters(patient *p)
 		return;
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
 	{
-		char *n = ask(p, checks[i].query), text[200];
+		char *n = lc_ask(p, checks[i].query), text[200];
 
 		snprintf(text, sizeof(text), checks[i].text, n);
 		if (p->denied && !found)
-			find(p, ODD, "counters", GRANT_VIEWS,
-				 "%s may not look at views lock_election.manager and lock_election.stat", PQuser(p->db));
+			lc_find(p, ODD, "counters", GRANT_VIEWS,
+					"%s may not look at views lock_election.manager and lock_election.stat", PQuser(p->db));
 		if (n[0] != '\0')
-			find(p, checks[i].what, "counters", checks[i].advice, "%s", text);
+			lc_find(p, checks[i].what, "counters", checks[i].advice, "%s", text);
 		found = found || n[0] != '\0' || p->denied;
 		free(n);
 	}
 	if (!found)
-		find(p, GOOD, "counters", "", "no failed batch, no stall since the counters were reset");
+		lc_find(p, GOOD, "counters", "", "no failed batch, no stall since the counters were reset");
 }
 
 /* --- what may surprise --- */
@@ -453,21 +373,24 @@ check_counters(patient *p)
 static void
 check_settings(patient *p)
 {
-	char *fsync = ask(p, "SHOW fsync"), *commit = ask(p, "SHOW synchronous_commit");
-	char *notify = ask(p, "SELECT current_setting('lock_election.notify', true)");
+	char *fsync = lc_ask(p, "SHOW fsync"), *commit = lc_ask(p, "SHOW synchronous_commit");
+	char *notify = lc_ask(p, "SELECT current_setting('lock_election.notify', true)");
 
 	if (strcmp(fsync, "on") != 0)
-		find(p, BAD, "settings", "ALTER SYSTEM SET fsync = on",
-			 "fsync is off: a crash can lose locks, and all other data");
+		lc_find(p, BAD, "settings", "ALTER SYSTEM SET fsync = on",
+				"fsync is off: a crash can lose locks, and all other data");
 	if (strcmp(commit, "off") == 0)
-		find(p, ODD, "settings", "ALTER SYSTEM SET lock_election.min_durability = 'local'",
-			 "synchronous_commit is off: a crash can lose the newest locks");
+		lc_find(p, ODD, "settings",
+				p->portable
+					? "SET synchronous_commit = on, or RESET it for the role, the database or the server"
+					: "ALTER SYSTEM SET lock_election.min_durability = 'local'",
+				"synchronous_commit is off: a crash can lose the newest locks");
 	if (notify[0] != '\0' && (strcmp(notify, "none") == 0 || strcmp(notify, "elections") == 0))
-		find(p, ODD, "settings", "ALTER SYSTEM SET lock_election.notify = 'all'",
-			 "lock_election.notify is %s: waiters ask again and again instead of being told", notify);
+		lc_find(p, ODD, "settings", "ALTER SYSTEM SET lock_election.notify = 'all'",
+				"lock_election.notify is %s: waiters ask again and again instead of being told", notify);
 	if (strcmp(fsync, "on") == 0 && strcmp(commit, "off") != 0)
-		find(p, GOOD, "settings", "", "fsync on, synchronous_commit %s, notify %s", commit,
-			 notify[0] != '\0' ? notify : "unknown");
+		lc_find(p, GOOD, "settings", "", "fsync on, synchronous_commit %s%s%s", commit,
+				notify[0] != '\0' ? ", notify " : "", notify);
 	free(fsync);
 	free(commit);
 	free(notify);
@@ -476,22 +399,23 @@ check_settings(patient *p)
 static void
 check_replication(patient *p)
 {
-	char *standbys = ask(p, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'");
-	char *names = ask(p, "SHOW synchronous_standby_names");
+	char *standbys = lc_ask(p, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'");
+	char *names = lc_ask(p, "SHOW synchronous_standby_names");
 	char *synchronous =
-		ask(p, "SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')");
+		lc_ask(p, "SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')");
 
 	if (!p->primary)
-		find(p, ODD, "replication", "connect with target_session_attrs=primary",
-			 "this is a standby: it shows locks, and grants none");
+		lc_find(p, ODD, "replication", "connect with target_session_attrs=primary",
+				"this is a standby: it shows locks, and grants none");
 	else if (atoi(standbys) > 0 && names[0] == '\0')
-		find(p, ODD, "replication", "ALTER SYSTEM SET synchronous_standby_names = '*', and pg_reload_conf()",
-			 "%s standbys, none is synchronous: a failover can lose the newest locks", standbys);
+		lc_find(p, ODD, "replication",
+				"ALTER SYSTEM SET synchronous_standby_names = '*', and pg_reload_conf()",
+				"%s standbys, none is synchronous: a failover can lose the newest locks", standbys);
 	else if (names[0] != '\0' && atoi(synchronous) == 0)
-		find(p, BAD, "replication", "start the standby, or ALTER SYSTEM RESET synchronous_standby_names",
-			 "synchronous_standby_names is set, and none is connected: nothing is granted");
+		lc_find(p, BAD, "replication", "start the standby, or ALTER SYSTEM RESET synchronous_standby_names",
+				"synchronous_standby_names is set, and none is connected: nothing is granted");
 	else
-		find(p, GOOD, "replication", "", "%s standbys, %s synchronous", standbys, synchronous);
+		lc_find(p, GOOD, "replication", "", "%s standbys, %s synchronous", standbys, synchronous);
 	free(standbys);
 	free(names);
 	free(synchronous);
@@ -505,19 +429,19 @@ check_clock(patient *p)
 	char *text;
 
 	clock_gettime(CLOCK_REALTIME, &before);
-	text = ask(p, "SELECT extract(epoch FROM clock_timestamp())");
+	text = lc_ask(p, "SELECT extract(epoch FROM clock_timestamp())");
 	clock_gettime(CLOCK_REALTIME, &after);
 	server = strtod(text, NULL);
 	difference = server - ((double) before.tv_sec + (double) after.tv_sec +
 						   ((double) before.tv_nsec + (double) after.tv_nsec) / 1e9) /
 							  2;
 	if (difference > CLOCK_SECONDS || difference < -CLOCK_SECONDS)
-		find(p, ODD, "clock", "timedatectl set-ntp true, on both machines",
-			 "the server's clock differs by %.1f s from this machine's; no lock depends on it, but times "
-			 "mislead",
-			 difference);
+		lc_find(p, ODD, "clock", "timedatectl set-ntp true, on both machines",
+				"the server's clock differs by %.1f s from this machine's; no lock depends on it, but times "
+				"mislead",
+				difference);
 	else
-		find(p, GOOD, "clock", "", "differs by %ld ms from the server's", lround(difference * 1000));
+		lc_find(p, GOOD, "clock", "", "differs by %ld ms from the server's", lround(difference * 1000));
 	free(text);
 }
 
@@ -531,8 +455,13 @@ lc_doctor(int argc, char **argv)
 		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
 	if (connect(&p))
 	{
-		check_preload(&p);
-		check_extension(&p);
+		if (p.portable)
+			lc_check_portable(&p);
+		else
+		{
+			check_preload(&p);
+			check_extension(&p);
+		}
 		check_health(&p);
 		check_manager(&p);
 		check_rights(&p);

@@ -311,12 +311,28 @@ extern char *lc_why_not(const PGconn *db, le_status *status);
 /* The schema of the extension's functions, quoted. Ends the program where there is none. */
 extern const char *lc_schema(PGconn *db);
 /* The query for it, and its answer, for a command that runs for so long that the schema may get another name. */
-#define LC_SCHEMA_SQL                                                                                        \
-	"SELECT quote_ident(n.nspname) FROM pg_namespace n WHERE n.oid = coalesce("                              \
-	"(SELECT extnamespace FROM pg_extension WHERE extname = 'lock_election'), "                              \
+#define LC_SCHEMA_OID_SQL                                                                                    \
+	"SELECT coalesce((SELECT extnamespace FROM pg_extension WHERE extname = 'lock_election'), "              \
 	"(SELECT p.pronamespace FROM pg_catalog.pg_proc p JOIN pg_namespace i ON i.nspname = '_lock_election' "  \
 	"AND i.nspowner = p.proowner WHERE p.proname = 'lease_holds' LIMIT 1))"
+#define LC_SCHEMA_SQL                                                                                        \
+	"SELECT quote_ident(n.nspname) FROM pg_namespace n WHERE n.oid = (" LC_SCHEMA_OID_SQL ")"
 extern bool lc_take_schema(const PGresult *result);
+/* Of a database that has locks: are they those of the portable edition? */
+extern bool lc_is_portable(PGconn *db);
+/*
+ * What there is to count in the portable edition, in one row.  Rates are those of its tables: what was rolled back
+ * is counted, and what lease_sync() renews together is one renewal.
+ */
+#define LC_PORTABLE_STAT                                                                                     \
+	"SELECT l.held, w.waiting, w.oldest_wait, t.grants, t.releases, t.renewals, t.waits, t.dead_rows, "      \
+	"t.tables FROM (SELECT count(*) FILTER (WHERE mode IS NOT NULL) AS held FROM lock_election.locks) l, "   \
+	"(SELECT count(*) AS waiting, min(waiting_since) FILTER (WHERE kind = 'lock') AS oldest_wait FROM "      \
+	"lock_election.waiters) w, (SELECT sum(n_tup_ins) FILTER (WHERE relname = 'hold') AS grants, "           \
+	"sum(n_tup_del) FILTER (WHERE relname = 'hold') AS releases, sum(n_tup_upd) FILTER (WHERE relname = "    \
+	"'lease') AS renewals, sum(n_tup_ins) FILTER (WHERE relname = 'place') AS waits, sum(n_dead_tup) AS "    \
+	"dead_rows, sum(pg_total_relation_size(relid))::bigint AS tables FROM pg_catalog.pg_stat_all_tables "    \
+	"WHERE schemaname = '_lock_election') t"
 /* A text as a literal of SQL; to be freed. */
 extern char *lc_literal(PGconn *db, const char *text);
 /* Runs a query and ends the program if it fails. */

@@ -91,6 +91,16 @@ lc_connect(bool primary)
 	return db;
 }
 
+bool
+lc_is_portable(PGconn *db)
+{
+	PGresult *result = lc_query(db, "SELECT FROM pg_catalog.pg_extension WHERE extname = 'lock_election'");
+	bool portable = PQntuples(result) == 0;
+
+	PQclear(result);
+	return portable;
+}
+
 static char *schema; /* of the extension, quoted; NULL: not known */
 
 bool
@@ -113,8 +123,8 @@ lc_schema(PGconn *db)
 	result = lc_query(db, "%s", LC_SCHEMA_SQL);
 	if (!lc_take_schema(result))
 		lc_die(LC_EXIT_SERVER,
-			   "database \"%s\" has no locks: as a superuser type CREATE EXTENSION lock_election; see "
-			   "lockctl doctor",
+			   "database \"%s\" has no locks: as a superuser type CREATE EXTENSION lock_election, or lockctl "
+			   "install; see lockctl doctor",
 			   PQdb(db));
 	PQclear(result);
 	return schema;

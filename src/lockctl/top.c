@@ -83,7 +83,8 @@ typedef struct top
 	int view, sort, scroll;
 	int64_t rows; /* of the view, as far as is known */
 	double last[NRATES], rate[NRATES], at;
-	bool has_rates;
+	bool has_rates, portable;
+	bool counted[NRATES]; /* the portable edition counts some of them */
 	int64_t locks, waiting, memory;
 	double oldest; /* seconds of the oldest wait for a lock */
 	int manager;
@@ -206,6 +207,7 @@ take_rates(top *t, const PGresult *result)
 	{
 		double now = number(result, 0, rates[i].column);
 
+		t->counted[i] = PQfnumber(result, rates[i].column) >= 0;
 		if (t->has_rates)
 			t->rate[i] = now >= t->last[i] ? (now - t->last[i]) / passed : 0;
 		t->last[i] = now;
@@ -226,12 +228,16 @@ look(top *t, int height)
 		"extract(epoch FROM clock_timestamp() - m.oldest_wait) AS oldest, "
 		"extract(epoch FROM clock_timestamp()) AS at "
 		"FROM lock_election.stat s, lock_election.manager m";
+	static const char portable[] =
+		"SELECT s.*, s.tables AS manager_memory, extract(epoch FROM clock_timestamp() - "
+		"s.oldest_wait) AS oldest, extract(epoch FROM clock_timestamp()) AS at "
+		"FROM (" LC_PORTABLE_STAT ") s";
 	const view *v = &views[t->view];
 	char text[1024];
 	PGresult *result;
 
 	t->message[0] = '\0';
-	if (!connected(t) || (result = query(t, stat)) == NULL)
+	if (!connected(t) || (result = query(t, t->portable ? portable : stat)) == NULL)
 		return false;
 	if (PQntuples(result) == 1)
 		take_rates(t, result);
@@ -334,7 +340,9 @@ draw_rates(const top *t)
 	{
 		char one[60];
 
-		snprintf(one, sizeof(one), "%s%s %.*f", i > 0 ? "  " : "per second: ", rates[i].title,
+		if (!t->counted[i])
+			continue;
+		snprintf(one, sizeof(one), "%s%s %.*f", n > 0 ? "  " : "per second: ", rates[i].title,
 				 t->rate[i] < 100 ? 1 : 0, t->rate[i]);
 		if ((int) (n + strlen(one)) > COLS || n + strlen(one) >= sizeof(text))
 			break;
@@ -347,14 +355,16 @@ static void
 draw(const top *t)
 {
 	const view *v = &views[t->view];
-	char text[600], clock[16], oldest[32];
+	char text[600], clock[16], oldest[32], manager[32] = "portable edition";
 	time_t now = time(NULL);
 	struct tm tm;
 
 	erase();
 	strftime(clock, sizeof(clock), "%H:%M:%S", localtime_r(&now, &tm));
-	snprintf(text, sizeof(text), "%s  locks %lld  waiters %lld  oldest %s  manager %d, %lld kB  %s@%s", clock,
-			 (long long) t->locks, (long long) t->waiting, span_of(oldest, t->oldest), t->manager,
+	if (!t->portable)
+		snprintf(manager, sizeof(manager), "manager %d", t->manager);
+	snprintf(text, sizeof(text), "%s  locks %lld  waiters %lld  oldest %s  %s, %lld kB  %s@%s", clock,
+			 (long long) t->locks, (long long) t->waiting, span_of(oldest, t->oldest), manager,
 			 (long long) t->memory / 1024, t->db != NULL ? PQdb(t->db) : "",
 			 t->db != NULL && PQhost(t->db) != NULL ? PQhost(t->db) : "");
 	put(0, 0, COLS, false, text);
@@ -467,7 +477,10 @@ print_line(const top *t, int64_t line)
 		printf("{\"locks\":%lld,\"waiters\":%lld,\"oldest\":%.1f", (long long) t->locks,
 			   (long long) t->waiting, t->oldest);
 		for (int i = 0; i < NRATES; i++)
-			printf(",\"%s\":%.1f", rates[i].title, t->rate[i]);
+		{
+			if (t->counted[i])
+				printf(",\"%s\":%.1f", rates[i].title, t->rate[i]);
+		}
 		puts("}");
 		return;
 	}
@@ -476,13 +489,19 @@ print_line(const top *t, int64_t line)
 		printf(lc_globals.output == LC_CSV ? "locks,waiters,oldest" : "%9s %9s %9s", "locks", "waiters",
 			   "oldest");
 		for (int i = 0; i < NRATES; i++)
-			printf(lc_globals.output == LC_CSV ? ",%s" : " %9s", rates[i].title);
+		{
+			if (t->counted[i])
+				printf(lc_globals.output == LC_CSV ? ",%s" : " %9s", rates[i].title);
+		}
 		putchar('\n');
 	}
 	printf(lc_globals.output == LC_CSV ? "%lld,%lld,%.1f" : "%9lld %9lld %9.1f", (long long) t->locks,
 		   (long long) t->waiting, t->oldest);
 	for (int i = 0; i < NRATES; i++)
-		printf(lc_globals.output == LC_CSV ? ",%.1f" : " %9.1f", t->rate[i]);
+	{
+		if (t->counted[i])
+			printf(lc_globals.output == LC_CSV ? ",%.1f" : " %9.1f", t->rate[i]);
+	}
 	putchar('\n');
 }
 
@@ -542,6 +561,7 @@ lc_top(int argc, char **argv)
 		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
 	t.db = lc_connect(false);
 	lc_schema(t.db);
+	t.portable = lc_is_portable(t.db);
 	t.signal_fd = lc_signals_fd();
 	t.screen = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && lc_globals.output == LC_TABLE &&
 			   newterm(NULL, stdout, stdin) != NULL;

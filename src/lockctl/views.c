@@ -94,7 +94,7 @@ lc_elections(int argc, char **argv)
 int
 lc_show_status(int argc, char **argv)
 {
-	static const char query[] = "SELECT m.*, s.* FROM lock_election.manager m, lock_election.stat s";
+	const char *query = "SELECT m.*, s.* FROM lock_election.manager m, lock_election.stat s";
 	PGresult *manager;
 	PGconn *db;
 
@@ -103,10 +103,17 @@ lc_show_status(int argc, char **argv)
 		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
 	db = lc_connect(false);
 	lc_schema(db);
-	manager = lc_query(db, "SELECT FROM lock_election.manager");
-	if (PQntuples(manager) == 0)
-		lc_die(LC_EXIT_SERVER, "no manager runs for database \"%s\"; see lockctl doctor", PQdb(db));
-	PQclear(manager);
+	if (lc_is_portable(db))
+		query =
+			"SELECT h.sql_version AS edition, h.role, h.ok, h.problem, s.* FROM lock_election.health() h, "
+			"(" LC_PORTABLE_STAT ") s";
+	else
+	{
+		manager = lc_query(db, "SELECT FROM lock_election.manager");
+		if (PQntuples(manager) == 0)
+			lc_die(LC_EXIT_SERVER, "no manager runs for database \"%s\"; see lockctl doctor", PQdb(db));
+		PQclear(manager);
+	}
 	if (lc_globals.output == LC_TABLE)
 		lc_print(db, false,
 				 "SELECT key AS name, value FROM json_each_text((SELECT row_to_json(q) FROM (%s) q))", query);

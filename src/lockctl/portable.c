@@ -1,0 +1,203 @@
+/*
+ * portable.c
+ *		What doctor looks at where there is the portable edition: its version, its
+ *		owner, and the tables that its calls write and nobody watches.
+ */
+#include "doctor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A transaction that has acquired or enqueued keeps others from the name until its end. */
+#define STANDS_STILL "30 s"
+
+/* Dead rows of a table, of which each look at it reads some. */
+#define DEAD_ROWS "20000"
+
+/* What has ended, and nobody has come to its name. */
+#define OVER_FOR  "10 min"
+#define OVER_ROWS 1000
+
+/* The first number behind this text; -1: there is none. */
+static long
+number_after(const char *text, const char *what)
+{
+	const char *at = strstr(text, what);
+
+	return at != NULL ? strtol(at + strlen(what), NULL, 10) : -1;
+}
+
+static void
+check_version(patient *p)
+{
+	static const char comment[] =
+		"COMMENT ON SCHEMA _lock_election IS 'The portable edition of lock_election, version ";
+	char *text = lc_ask(p, "SELECT obj_description(oid, 'pg_namespace') FROM pg_catalog.pg_namespace "
+						   "WHERE nspname = '_lock_election'");
+	char *place =
+		lc_ask(p, "SELECT format('functions in schema %s, owned by role %s', quote_ident(f.nspname), "
+				  "quote_ident(pg_get_userbyid(n.nspowner))) FROM pg_catalog.pg_namespace n JOIN "
+				  "pg_catalog.pg_proc p ON p.proowner = n.nspowner AND p.proname = 'lease_holds' JOIN "
+				  "pg_catalog.pg_namespace f ON f.oid = p.pronamespace WHERE n.nspname = '_lock_election'");
+	long installed = number_after(text, "version "), ours = number_after(le_install_script(), comment);
+
+	if (installed < 0)
+		lc_find(p, ODD, "edition", "lockctl install, as its owner", "portable, of unknown version, %s",
+				place);
+	else if (installed < ours)
+		lc_find(p, ODD, "edition", "lockctl install, as its owner",
+				"portable, version %ld, and lockctl has %ld; %s", installed, ours, place);
+	else if (installed > ours)
+		lc_find(p, ODD, "edition", "install a newer lockctl",
+				"portable, version %ld, and lockctl knows %ld; %s", installed, ours, place);
+	else
+		lc_find(p, GOOD, "edition", "", "portable, version %ld, %s", installed, place);
+	free(text);
+	free(place);
+}
+
+/* Its owner reads and writes all locks, and so does each role that may become the owner. */
+static void
+check_owner(patient *p)
+{
+	char *super =
+		lc_ask(p, "SELECT pg_get_userbyid(r.oid) FROM pg_catalog.pg_roles r JOIN pg_catalog.pg_namespace n "
+				  "ON n.nspowner = r.oid WHERE n.nspname = '_lock_election' AND r.rolsuper");
+	char *members =
+		lc_ask(p, "SELECT string_agg(quote_ident(r.rolname), ', ' ORDER BY r.rolname) FROM "
+				  "pg_catalog.pg_roles r JOIN pg_catalog.pg_namespace n ON n.nspowner <> r.oid AND "
+				  "pg_has_role(r.oid, n.nspowner, 'MEMBER') WHERE n.nspname = '_lock_election' AND NOT "
+				  "r.rolsuper");
+
+	if (super[0] != '\0')
+		lc_find(p, ODD, "owner", "install it as an ordinary role, in a database that has no locks",
+				"role %s is a superuser: all calls run with its rights", super);
+	if (members[0] != '\0')
+		lc_find(p, ODD, "owner", "REVOKE the owner's role from them",
+				"members of the owner's role may change all locks: %s", members);
+	if (super[0] == '\0' && members[0] == '\0')
+		lc_find(p, GOOD, "owner", "", "an ordinary role, and no other one is a member of it");
+	free(super);
+	free(members);
+}
+
+static void
+check_path(patient *p)
+{
+	char *schema = lc_ask(p, LC_SCHEMA_SQL);
+	char *found = lc_ask(
+		p, "SELECT n.nspname FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_proc f ON f.pronamespace = "
+		   "n.oid AND f.proname = 'lease_holds' JOIN pg_catalog.pg_namespace i ON i.nspowner = f.proowner "
+		   "AND i.nspname = '_lock_election' WHERE n.nspname = ANY (current_schemas(false))");
+	char *level = lc_ask(p, "SHOW default_transaction_isolation");
+	char *advice =
+		lc_format("ALTER DATABASE .. SET search_path = .., %s, or write %s.acquire_lock(..)", schema, schema);
+
+	if (found[0] == '\0')
+		lc_find(p, ODD, "search_path", advice,
+				"schema %s is not on it: libraries and lockctl find it, calls in SQL do not", schema);
+	else
+		lc_find(p, GOOD, "search_path", "", "has schema %s", schema);
+	if (strcmp(level, "read committed") != 0)
+		lc_find(
+			p, ODD, "isolation",
+			"ALTER DATABASE .. RESET default_transaction_isolation, or BEGIN ISOLATION LEVEL READ "
+			"COMMITTED before a call",
+			"transactions are %s by default: most calls in SQL are refused there, those of libraries are not",
+			level);
+	free(schema);
+	free(found);
+	free(level);
+	free(advice);
+}
+
+/* Transactions that stand still, with rows of holds or places that they have written. */
+static void
+check_transactions(patient *p)
+{
+	static const char query[] =
+		"SELECT a.pid, format('process %s of role %s has stood still for %s in a transaction that has "
+		"acquired or "
+		"enqueued: nobody else is granted these names', a.pid, quote_ident(a.usename), date_trunc('second', "
+		"clock_timestamp() - a.state_change)) FROM pg_catalog.pg_stat_activity a WHERE a.datname = "
+		"current_database() "
+		"AND a.state LIKE 'idle in transaction%' AND a.state_change < clock_timestamp() - interval "
+		"'" STANDS_STILL "' "
+		"AND EXISTS (SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_class c ON c.oid = l.relation JOIN "
+		"pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE l.pid = a.pid AND l.mode = "
+		"'RowExclusiveLock' AND "
+		"n.nspname = '_lock_election' AND c.relname IN ('hold', 'place')) ORDER BY a.state_change LIMIT 1";
+	PGresult *result = PQexec(p->db, query);
+	char *all = lc_ask(p, "SELECT pg_has_role('pg_read_all_stats', 'USAGE')");
+
+	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0)
+	{
+		char *advice =
+			lc_format("SELECT pg_terminate_backend(%s), and see idle_in_transaction_session_timeout",
+					  PQgetvalue(result, 0, 0));
+
+		lc_find(p, ODD, "transactions", advice, "%s", PQgetvalue(result, 0, 1));
+		free(advice);
+	}
+	else if (all[0] == 't')
+		lc_find(p, GOOD, "transactions", "", "none with locks has stood still for more than " STANDS_STILL);
+	else
+		lc_find(p, GOOD, "transactions", "",
+				"none of %s has stood still with locks; others only members of "
+				"pg_read_all_stats may see",
+				PQuser(p->db));
+	PQclear(result);
+	free(all);
+}
+
+/* Each renewal leaves a dead row. */
+static void
+check_rows(patient *p)
+{
+	char *autovacuum = lc_ask(p, "SHOW autovacuum");
+	char *dead = lc_ask(
+		p,
+		"SELECT format('%s rows of table _lock_election.%s are dead, and %s are live', n_dead_tup, relname, "
+		"n_live_tup) FROM pg_catalog.pg_stat_all_tables WHERE schemaname = '_lock_election' AND n_dead_tup "
+		"> " DEAD_ROWS " AND n_dead_tup > 4 * n_live_tup ORDER BY n_dead_tup DESC LIMIT 1");
+	char *over = lc_ask(
+		p,
+		"SELECT (SELECT count(*) FROM _lock_election.lease WHERE expires_at < now() - interval '" OVER_FOR
+		"') + (SELECT count(*) FROM _lock_election.hold WHERE expires_at < now() - interval '" OVER_FOR "')");
+	bool denied = p->denied;
+
+	if (strcmp(autovacuum, "on") != 0)
+		lc_find(p, BAD, "autovacuum", "ALTER SYSTEM SET autovacuum = on, and pg_reload_conf()",
+				"it is off: each renewal leaves a dead row, and calls become slower and slower");
+	if (dead[0] != '\0')
+		lc_find(p, ODD, "rows",
+				"end what keeps them: transactions that are open for long, unused replication slots, and "
+				"prepared transactions",
+				"%s", dead);
+	if (atol(over) > OVER_ROWS)
+		lc_find(p, ODD, "rows",
+				"SELECT lock_election.reap(), each minute by pg_cron or a job: docs/how-to/managed.md",
+				"%s holds and leases have been over for more than " OVER_FOR
+				", and nobody has come to their names",
+				over);
+	else if (dead[0] == '\0')
+		lc_find(p, GOOD, "rows", "",
+				denied ? "few are dead; how many are over only their owner may see"
+					   : "few are dead, and few are over that nobody has removed");
+	free(autovacuum);
+	free(dead);
+	free(over);
+}
+
+void
+lc_check_portable(patient *p)
+{
+	check_version(p);
+	check_owner(p);
+	check_path(p);
+	if (!p->primary)
+		return;
+	check_transactions(p);
+	check_rows(p);
+}

@@ -1,0 +1,97 @@
+/*
+ * report.c
+ *		What doctor asks, and how it prints what it has found.
+ */
+#include "doctor.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void
+json(const char *key, const char *text)
+{
+	char *value = lc_json(text);
+
+	printf("\"%s\":%s", key, value);
+	free(value);
+}
+
+static void
+csv(const char *text, const char *end)
+{
+	putchar('"');
+	for (; *text != '\0'; text++)
+		printf(*text == '"' ? "\"\"" : "%c", *text);
+	printf("\"%s", end);
+}
+
+void
+lc_find(patient *p, finding what, const char *check, const char *advice, const char *format, ...)
+{
+	static const char *const names[] = {"ok", "note", "WRONG"};
+	char *buffer, *text;
+	va_list args;
+
+	va_start(args, format);
+	buffer = lc_vformat(format, args);
+	va_end(args);
+	text = lc_line(buffer);
+	free(buffer);
+	if (lc_globals.output == LC_JSON)
+	{
+		fputs(p->rows++ > 0 ? ",\n {" : "[{", stdout);
+		json("check", check);
+		putchar(',');
+		json("result", names[what]);
+		putchar(',');
+		json("text", text);
+		putchar(',');
+		json("advice", advice);
+		putchar('}');
+	}
+	else if (lc_globals.output == LC_CSV)
+	{
+		if (p->rows++ == 0)
+			puts("check,result,text,advice");
+		csv(check, ",");
+		csv(names[what], ",");
+		csv(text, ",");
+		csv(advice, "\n");
+	}
+	else
+	{
+		char *shown = lc_printable(text), *todo = lc_printable(advice);
+
+		printf("%-6s %-12s %s\n", names[what], check, shown);
+		if (todo[0] != '\0')
+			printf("       %-12s -> %s\n", "", todo);
+		free(shown);
+		free(todo);
+	}
+	free(text);
+	if (what == BAD)
+		p->bad++;
+}
+
+bool
+lc_is_denied(const PGresult *result)
+{
+	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+
+	return state != NULL && strcmp(state, "42501") == 0;
+}
+
+char *
+lc_ask(patient *p, const char *query)
+{
+	PGresult *result = PQexec(p->db, query);
+	char *value =
+		PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "";
+
+	value = lc_copy(value);
+	p->denied = lc_is_denied(result);
+	PQclear(result);
+	return value;
+}

@@ -1,0 +1,177 @@
+# lockctl on the portable edition: every command as an ordinary role has it, a crontab's line from two machines, what doctor
+# finds there, and what top and status show.
+# Promises: M
+# Needs: lockctl
+use strict;
+use warnings;
+use LeCtl;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', extension => 0, conf => "shared_preload_libraries = ''\nfsync = on\nautovacuum_naptime = 1min\n");
+ctl_node($node);
+my ($rc, $out, $err);
+
+one('CREATE ROLE installer LOGIN; CREATE ROLE app LOGIN; GRANT CREATE ON DATABASE postgres TO installer');
+my $installer = { env => { PGUSER => 'installer' } };
+my $app = { env => { PGUSER => 'app' } };
+
+subtest 'before it is there' => sub {
+	is(join('', (ctl($app, qw(lock --try x -- echo ran)))[0, 1]), '69', 'nothing runs');
+	($rc, $out) = ctl($app, 'doctor');
+	is($rc, 1, 'doctor finds that');
+	like($out, qr/lockctl install/, 'and says what to type');
+	like((ctl($app, 'locks'))[2], qr/or lockctl install/, 'so do commands');
+};
+
+is(ctl($installer, qw(install --schema locks)), 0, 'installed');
+one('ALTER ROLE CURRENT_USER SET search_path = locks, public');
+
+subtest 'run something alone' => sub {
+	foreach my $case (
+		[qw(lock --try x -- echo ran)], [qw(lock --wait 60 --and y x -- echo ran)], [qw(lock --try --shared x -- echo ran)], [qw(lock --try --permits 2 x -- echo ran)],
+		[qw(lock --ttl 60 --hold-for 1ms --try x -- echo ran)], [qw(elect --try x me -- echo ran)])
+	{
+		is(join('', ctl($app, @$case)), "0ran\n", "lockctl @$case");
+	}
+	is(ctl($app, qw(lock x -- sh -c), 'exit 7'), 7, 'the exit code is that of the command');
+
+	# the line of the first page, on two machines, one of which is late
+	my ($line) = slurp_file('README.md') =~ m{^0 3 \* \* \* +\S*lockctl (lock .*) -- \S+report$}m;
+	is(join('', ctl($app, split(' ', $line), '--', 'echo', 'ran')), "0ran\n", 'the line of the crontab');
+	is(join('', ctl($app, split(' ', $line), '--', 'echo', 'ran')), '3', 'once');
+	is(join('', (ctl({ env => { PGUSER => (getpwuid $>)[0] } }, qw(-q release --force --now nightly)))[0]), '0', 'an operator opens the name');
+
+	# one that is killed leaves its lock to the one that waits, when its time is over
+	my ($file, $first, $second) = two();
+	$first->kill('KILL');
+	$first->wait;
+	one_after_the_other($file, $second);
+	is(ctl($app, qw(lock --wait 1 --ttl 3s z -- true)), 0, 'a lock that is free again');
+};
+
+subtest 'a command that cannot keep its lock' => sub {
+	my ($file, $first, $second) = two();
+	one("SELECT evict_lock('$contended')");
+	is($first->wait, 4, 'it is ended');
+	one_after_the_other($file, $second);
+};
+
+subtest 'single steps' => sub {
+	chomp(my $token = (ctl($app, qw(acquire s --ttl 1h)))[1]);
+	like($token, qr/^\d+$/, 'acquire');
+	is(ctl($app, 'held', 's', $token), 0, 'held');
+	is(ctl($app, 'renew', 's', $token), 0, 'renew');
+	is(ctl($app, qw(acquire s --try)), 3, 'refused');
+	is(ctl($app, 'release', 's', $token), 0, 'release');
+	is(ctl($app, 'held', 's', $token), 4, 'held no more');
+	chomp(my $lease = (ctl($app, qw(lease grant)))[1]);
+	is(ctl($app, 'lease', @$_, $lease), 0, "lease @$_") foreach ['ttl'], [ 'keep-alive', '--once' ];
+	like((ctl($app, qw(lease list)))[1], qr/$lease/, 'lease list');
+	is(ctl($app, qw(acquire s --lease), $lease), 0, 'a lock of the lease');
+	is(ctl($app, qw(lease revoke), $lease), 0, 'revoke');
+	is(ctl($app, 'locks', 's'), 1, 'which ends it');
+	is(ctl($app, qw(acquire s --ttl 1h)), 0, 'acquired');
+	is(ctl($app, qw(-q release --force s)), 0, 'release --force, of its own');
+	is(ctl($app, qw(-q release --force --now s)), 0, 'at once');
+};
+
+subtest 'looking' => sub {
+	my $listener = start_ctl($app, qw(elect -l beat));
+	my $leader = start_ctl($app, qw(elect beat me -- sleep 1000));
+	my $holder = start_ctl($app, qw(lock seen -- sleep 1000));
+	wait_held($_) foreach qw(beat seen);
+	my $waiter = start_ctl($app, qw(lock seen -- true));
+	wait_waiting('seen');
+	foreach my $case (['locks'], ['waiters'], ['elections'], ['status'], [qw(watch --count 1)], [qw(locks seen)], [qw(waiters seen)], [qw(elections beat)])
+	{
+		foreach my $format (qw(table json csv))
+		{
+			($rc, $out, $err) = ctl($app, '-o', $format, @$case);
+			is($rc . $err, '0', "@$case as $format");
+			isnt($out, '', 'shows something');
+		}
+	}
+	like((ctl($app, qw(-o json status)))[1], qr/^\{"edition":"portable \d+","role":"primary","ok":true.*"held":2,"waiting":1,/, 'status counts');
+	ok(wait_until(sub { $listener->out =~ /me/ }), 'a listener is told who leads');
+	($rc, $out, $err) = ctl($app, qw(-o csv top --count 1 --interval 100ms));
+	like("$rc$err$out", qr/^0locks,waiters,oldest,grants,releases,renewals,waits\n2,1,[\d.]+,[\d.]+,[\d.]+,[\d.]+,[\d.]+\n\z/, 'top has what is counted');
+	like((ctl($app, qw(-o json top --count 1 --interval 100ms)))[1], qr/^\{"locks":2,"waiters":1,"oldest":[\d.]+,"grants":[\d.]+,"releases":[\d.]+,"renewals":[\d.]+,"waits":[\d.]+\}\n\z/, 'as JSON');
+	foreach my $c ($waiter, $holder, $leader, $listener)
+	{
+		$c->kill('TERM');
+		$c->wait;
+	}
+	nothing_left($node);
+};
+
+# What it says of one check.
+sub checked
+{
+	my ($check, @as) = @_;
+	my $text = (ctl(@as ? @as : $app, 'doctor'))[1];
+
+	return join '', $text =~ /^(?:ok|note|WRONG) +$check .*\n(?: .*\n)*/mg;
+}
+
+subtest 'doctor' => sub {
+	($rc, $out, $err) = ctl($app, 'doctor');
+	is($rc . $err, '0', 'finds nothing wrong') or diag($out);
+	is(join(' ', $out =~ /^(?:note|WRONG) +(\w+)/mg), 'search_path', 'and the path worth a note');
+	is(checked('edition'), "ok     edition      portable, version 1, functions in schema locks, owned by role installer\n", 'the version');
+	like(checked('search_path'), qr/schema locks is not on it.*\n.*ALTER DATABASE/, 'what to type');
+	is(ctl($app, '-o', $_, 'doctor'), 0, "as $_") foreach qw(json csv);
+
+	one('ALTER DATABASE postgres SET search_path = locks, public; ALTER ROLE app SET default_transaction_isolation = serializable');
+	like(checked('search_path'), qr/^ok .* has schema locks/, 'it is on the path');
+	like(checked('isolation'), qr/^note .*serializable by default/, 'another isolation level');
+	one('ALTER ROLE app RESET ALL; GRANT installer TO app; REVOKE USAGE ON SCHEMA locks FROM PUBLIC');
+	like(checked('owner'), qr/^note .* may change all locks: app/, 'who is a member of its owner');
+	one('REVOKE installer FROM app');
+	like(checked('rights'), qr/^note .*cannot lock as app/, 'who may not use the schema');
+	one('GRANT USAGE ON SCHEMA locks TO PUBLIC; ALTER ROLE installer SUPERUSER');
+	like(checked('owner'), qr/^note .*installer is a superuser/, 'an owner with too many rights');
+	one('ALTER ROLE installer NOSUPERUSER');
+
+	one(q{COMMENT ON SCHEMA _lock_election IS 'The portable edition of lock_election, version 0: older'});
+	like(checked('edition'), qr/^note .*version 0, and lockctl has 1;.*\n.*lockctl install/, 'an older version');
+	is(ctl($installer, 'install'), 0, 'installed');
+	like(checked('edition'), qr/^ok /, 'helps');
+	one(q{COMMENT ON SCHEMA _lock_election IS 'The portable edition of lock_election, version 7: newer'});
+	like(checked('edition'), qr/^note .*newer lockctl/s, 'a newer one');
+	one('COMMENT ON SCHEMA _lock_election IS NULL');
+	like(checked('edition'), qr/^note .*unknown version/, 'none');
+	is(ctl($installer, 'install'), 0, 'installed');
+
+	one('ALTER ROLE app SET default_transaction_read_only = on');
+	like(checked('health'), qr/^WRONG .*read-only/, 'a role that cannot write');
+	one('ALTER ROLE app RESET ALL');
+	$node->append_conf('postgresql.conf', "autovacuum = off\nsynchronous_standby_names = 'nobody'\nsynchronous_commit = local\n");
+	$node->reload;
+	wait_for_sql($node, 'SHOW autovacuum', 'off');
+	like(checked('autovacuum'), qr/^WRONG .*each renewal leaves/, 'autovacuum is off');
+	like(checked('replication'), qr/^WRONG .*none is connected/, 'a standby that is waited for is not there');
+	$node->append_conf('postgresql.conf', "autovacuum = on\nsynchronous_standby_names = ''\nsynchronous_commit = on\n");
+	$node->reload;
+	wait_for_sql($node, 'SHOW autovacuum', 'on');
+
+	# rows that are over, and rows that are dead
+	one(q{INSERT INTO _lock_election.lease SELECT i, '1 s', now() - interval '1 day', life, life, 0, 'app'::regrole, true FROM generate_series(1, 1001) i, _lock_election.life});
+	like(checked('rows', $installer), qr/^note .*1001 holds and leases.*\n.*reap/, 'what nobody removes');
+	like(checked('rows'), qr/^ok .*only their owner/, 'as far as the role may see it');
+	is(one('SELECT lock_election.reap(2000) > 1000'), 't', 'reap() removes them');
+	like(checked('rows', $installer), qr/^ok /, 'and helps');
+
+	# for longer than doctor finds usual
+	my $s = session($node, user => 'app');
+	$s->query(q{BEGIN; SELECT acquire_lock('still')});
+	like(checked('transactions'), qr/^ok /, 'a transaction that has just begun');
+	one(q{GRANT pg_read_all_stats TO installer});
+	my $long = sub { return checked('transactions', $installer) =~ /^note .*stood still.*\n.*pg_terminate_backend\(@{[$s->pid]}\)/; };
+	ok(wait_until($long, undef, 2), 'one that stands still keeps others from the name');
+	$s->quit;
+};
+
+nothing_left($node);
+done_testing();
