@@ -22,6 +22,7 @@ from ._errors import NotInstalled as NotInstalled
 from ._errors import OutcomeUnknown as OutcomeUnknown
 from ._errors import ServerError as ServerError
 from ._errors import Unavailable as Unavailable
+from ._install import install_script as install_script
 from ._protocol import Leader as Leader
 from ._sync import Election as Election
 from ._sync import Hold as Hold
@@ -30,5 +31,6 @@ from ._sync import Session as Session
 from ._sync import Term as Term
 from ._sync import Watch as Watch
 from ._sync import connect as connect
+from ._sync import install as install
 
 __version__ = "1.0.0"

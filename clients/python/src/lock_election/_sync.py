@@ -20,8 +20,10 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, TypeVar
 
+import psycopg
+
 from . import _errors as errors
-from . import _goodbye
+from . import _goodbye, _install
 from ._base import (
     DEFAULT,
     ByClock,
@@ -667,3 +669,22 @@ def connect(conninfo: str = "", *, ttl: Duration = 30.0, name: Optional[str] = N
     Unavailable, NotInstalled, AccessDenied, LimitExceeded, InvalidRequest.
     """
     return Session(conninfo, ttl, name)
+
+
+def install(connection: psycopg.Connection[Any], schema: Optional[str] = None, *, grant: Optional[str] = None) -> None:
+    """Installs the portable edition of lock_election, the one without C, or upgrades it, in one transaction.
+
+    Does nothing where this version is there already, whoever calls. The role needs CREATE on the database, and owns all
+    locks afterwards: it should not be the application's.
+
+    connection: of psycopg, without an open transaction; it is as before afterwards.
+    schema: for the functions, made if it is missing; the first one of search_path otherwise. An edition that is installed
+    stays in its schema.
+    grant: the role that may use the schema; everybody may use one that is made otherwise.
+
+    AccessDenied: no CREATE, or another role has installed. InvalidRequest: there is no such schema. ServerError: a newer
+    version is there, or the extension, or the server cannot run it. Unavailable: a standby, or a read-only session.
+    OutcomeUnknown: it may be installed, call again.
+    """
+    with contextlib.suppress(StopIteration):  # it never waits
+        _install.install(connection, schema, grant, _settled).send(None)

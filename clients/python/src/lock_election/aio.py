@@ -31,8 +31,10 @@ from typing import (
     TypeVar,
 )
 
+import psycopg
+
 from . import _errors as errors
-from . import _goodbye
+from . import _goodbye, _install
 from ._base import (
     DEFAULT,
     ByClock,
@@ -515,3 +517,10 @@ def _left(until: float, now: float) -> Optional[float]:
 def connect(conninfo: str = "", *, ttl: Duration = 30.0, name: Optional[str] = None) -> Session:
     """As lock_election.connect(): `session = await connect()`, or `async with connect() as session`."""
     return Session(conninfo, ttl, name)
+
+
+async def install(
+    connection: psycopg.AsyncConnection[Any], schema: Optional[str] = None, *, grant: Optional[str] = None
+) -> None:
+    """As lock_election.install(), over an AsyncConnection of psycopg."""
+    await _install.install(connection, schema, grant, _settled)
