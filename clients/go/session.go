@@ -370,7 +370,7 @@ func (s *Session) expire() {
 		if l := s.leases[n]; l.id != 0 && now >= s.deadline(l) {
 			err := fmt.Errorf("%w: the lease could not be renewed in time", ErrLost)
 			if s.trouble != nil && s.failures > 0 { // and not of a failure before the last renewal
-				err = fmt.Errorf("%w (%w)", err, s.trouble)
+				err = fmt.Errorf("%w: %w", err, s.trouble)
 			}
 			s.lose(l, err)
 		}

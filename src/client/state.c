@@ -95,8 +95,7 @@ le_check_deadline(le_session *s)
 	if (atomic_load(&s->withheld))
 		le_end(s, "", "the lease has ended: the application has not reported progress");
 	else
-		le_end(s, "", "the lease has ended: it could not be renewed in time%s%s%s", troubled ? " (" : "",
-			   s->trouble.message, troubled ? ")" : "");
+		le_end(s, "", "the lease could not be renewed in time%s%s", troubled ? ": " : "", s->trouble.message);
 	return true;
 }
 

@@ -405,7 +405,7 @@ lose(le_hold *hold, const char *reason, bool evicted)
 	if (evicted)
 		le_error_set(&error, LE_LOST, "LE001", "it was evicted");
 	else
-		le_error_set(&error, LE_LOST, "LE001", "the server has ended it (%s)", reason);
+		le_error_set(&error, LE_LOST, "LE001", "the server has ended it: %s", reason);
 	if (state != LE_HOLD_OVER)
 		le_hold_over(hold, &error);
 	if (!evicted && hold->n == 1)
@@ -509,7 +509,7 @@ take_reply(le_session *s, Turn *t, const PGresult *result)
 	if (is_event(head, "gone"))
 	{
 		s->lease_gone = true;
-		le_end(s, "LE001", "the server has ended the lease (%s)", value(head, LE_COLUMN_REASON));
+		le_end(s, "LE001", "the server has ended the lease: %s", value(head, LE_COLUMN_REASON));
 		return;
 	}
 	if (value(head, LE_COLUMN_INCARNATION) != NULL)

@@ -1,5 +1,5 @@
 # The page on clients is what its generator makes of the recorded run; and the generator finds a scenario without a row, a
-# feature that nothing shows, and a test that is not there.
+# feature that nothing shows, and a test that is not there. All clients word a loss as the protocol does.
 # Promises: -
 # Needs: python3
 use strict;
@@ -78,5 +78,17 @@ is($error, '', 'records are merged');
 is($merged,
 	"{'c': 'old', 'go': 'new'} {'a': {'c': 'passed', 'go': 'passed'}, 'b': {'c': 'passed', 'go': 'passed'}}",
 	'client by client, and only what is complete');
+
+# The texts that rule 10.4 has, or how they begin where their ends are put together.
+my ($rule) = slurp_file('docs/reference/client-protocol.md') =~ /^- \*\*10\.4\*\* (.*?)(?=^- |^$)/ms;
+my @texts = $rule =~ /`([^`]+)`/g;
+is(scalar(@texts), 4, 'a loss is told in one of four texts');
+foreach my $sources ('src/client/*.c', 'clients/python/src/lock_election/*.py', 'clients/go/*.go', 'clients/node/src/*.ts',
+	'clients/java/core/src/main/java/lockelection/*.java')
+{
+	my $code = join '', map { slurp_file($_) } grep { !/_test\.go$/ } glob $sources;
+	my @missing = grep { index($code, substr($_, 0, 20)) < 0 } @texts;
+	is("@missing", '', "$sources: has them");
+}
 
 done_testing();

@@ -177,7 +177,7 @@ export class Engine implements Host {
     for (const lease of this.#leases.values()) {
       if (lease.id === '' || lease.left() > 0) continue
       const why = this.state === 'suspended' ? `: ${this.#trouble}` : ''
-      this.end(lease, new LockLostError(`the TTL has passed since the last renewal that was answered${why}`))
+      this.end(lease, new LockLostError(`the lease could not be renewed in time${why}`))
     }
   }
 

@@ -504,4 +504,4 @@ function ended (what: string, why?: string | null): LockLostError {
   return new LockLostError(`the server has ended ${what}${why == null ? '' : `: ${why}`}`, 'LE001')
 }
 
-function evicted (): LockLostError { return new LockLostError('the server has evicted it: it is renewed no more', 'LE001') }
+function evicted (): LockLostError { return new LockLostError('it was evicted', 'LE001') }

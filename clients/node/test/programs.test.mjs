@@ -76,7 +76,7 @@ test('a leader of three', async () => {
   const third = await next(two.filter(replica => replica !== second))
   const said = second.lines.length
   second.child.kill('SIGCONT')
-  await second.prints(/^lost: the TTL has passed/, said)
+  await second.prints(/^lost: the lease could not be renewed in time/, said)
   if (own) await restart()
   third.child.kill('SIGTERM')
   await third.exits()

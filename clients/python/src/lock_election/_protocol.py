@@ -400,7 +400,7 @@ class Protocol(Request):
         now = self.clock()
         for lease in list(self.leases.values()):
             if lease.state is LIVE and now >= lease.deadline:
-                self.end_lease(lease, errors.LockLost("no renewal was answered before the deadline" + self.why()))
+                self.end_lease(lease, errors.LockLost("the lease could not be renewed in time" + self.why()))
 
     def end_lease(self, lease: Lease, error: Error, gone: bool = False) -> None:
         """Ends all that hangs on it; the session's own ends the session. gone: the server has ended it already."""

@@ -362,11 +362,11 @@ final class Lease {
 			case "evicted":
 				if (hold != null) { // the application gives it back, when its work has stopped
 					hold.evicted |= hold.view == View.HELD;
-					finish(hold, LockException.of(Status.LOST, hold.request + " is renewed no more: evicted"));
+					finish(hold, LockException.of(Status.LOST, "it was evicted"));
 					return;
 				}
 				if (asked != null) // before its grant was known: it is given back at once
-					finish(asked, LockException.of(Status.LOST, asked.request + " is renewed no more: evicted"));
+					finish(asked, LockException.of(Status.LOST, "it was evicted"));
 				break;
 			default:
 				break;

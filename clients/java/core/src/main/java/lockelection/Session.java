@@ -462,7 +462,7 @@ final class Session {
 	private void checkDeadlines() {
 		for (Lease l : List.copyOf(leases.values())) {
 			if (l.life() <= 0)
-				lose(l, LockException.of(Status.LOST, "no renewal has succeeded before the deadline" + why()), false);
+				lose(l, LockException.of(Status.LOST, "the lease could not be renewed in time" + why()), false);
 		}
 	}
 
