@@ -16,6 +16,7 @@ from harness.agent import Failure
 from harness.arena import HERE, ROOT, absent, build, capabilities, read_agents, read_scenarios
 
 AGENTS = read_agents()
+PATIENCE = 900  # seconds: a test that waits in vain has noticed the fault
 FAILED = re.compile(r"FAIL|not ok|Tests run:.*Failures: [1-9]")  # and not: it could not be built, or there is no such test
 
 
@@ -82,8 +83,12 @@ class Trial:
         own = AGENTS[self.mutant["client"]].get("own", "").replace("{tests}", self.mutant["tests"])
         for test in self.mutant["own"].split():
             env = {**os.environ, "PGHOST": "127.0.0.1", "PGPORT": str(server.port), "PGUSER": "postgres"}
-            done = subprocess.run([*shlex.split(own), test], cwd=self.root, env=env, capture_output=True,
-                                  text=True, check=False)
+            try:
+                done = subprocess.run([*shlex.split(own), test], cwd=self.root, env=env, capture_output=True,
+                                      text=True, check=False, timeout=PATIENCE)
+            except subprocess.TimeoutExpired:
+                said.append(f"{test} does not end")
+                continue
             output = done.stdout + done.stderr
             if done.returncode != 0:
                 assert FAILED.search(output), f"{test} cannot be run: {output}"

@@ -256,7 +256,7 @@ func (s *Session) reply(t *turn) {
 		s.requeue(l, t.items)
 		return
 	} else if head[colEvent] == "gone" {
-		s.lose(l, fmt.Errorf("%w: the server has ended the lease (%s)", ErrLost, head[colReason]))
+		s.lose(l, fmt.Errorf("%w: the server has ended the lease: %s", ErrLost, head[colReason]))
 		s.requeue(l, t.items)
 		return
 	}
@@ -312,7 +312,7 @@ func (s *Session) result(l *lease, i *item, row []string, token int64) bool {
 		i.again, l.look = true, true
 		return false
 	case event == "pending":
-		i.pending, l.look = true, true
+		i.pending = true
 	case i.gives():
 		s.gaveBack(i, event == "released")
 	case event == "proclaimed":
@@ -369,7 +369,7 @@ func (s *Session) news(l *lease, row []string, token int64) {
 	h, granted := l.byToken[token], row[colEvent] == "granted"
 	switch {
 	case row[colEvent] == "lost" && h != nil:
-		s.finish(h, fmt.Errorf("%w: the server has ended it (%s)", ErrLost, row[colReason]))
+		s.finish(h, fmt.Errorf("%w: the server has ended it: %s", ErrLost, row[colReason]))
 	case row[colEvent] == "lost":
 	case row[colEvent] == "evicted" && h != nil:
 		h.evicted = h.evicted || h.state.Load() == stateHeld // it may be told again, or for another of its names

@@ -318,7 +318,7 @@ class SessionTest {
 		server.restart();
 		pass(4000);
 		assertEquals(1, losses.get());
-		assertEquals(Status.LOST, place.decided.join().status());
+		assertEquals(Status.LOST, place.decided.getNow(null).status());
 		assertTrue(other.isValid());
 	}
 
@@ -373,7 +373,7 @@ class SessionTest {
 		server.release(holder);
 		server.evict(hold.token);
 		pass(6000);
-		assertEquals(Status.LOST, hold.decided.join().status());
+		assertEquals(Status.LOST, hold.decided.getNow(null).status());
 		assertFalse(server.isHeld("a"));
 	}
 
@@ -437,7 +437,7 @@ class SessionTest {
 		server.loseAnswer = sql -> false;
 		pass(200);
 		assertTrue(server.rows.isEmpty());
-		assertEquals(Status.CANCELED, hold.decided.join().status());
+		assertEquals(Status.CANCELED, hold.decided.getNow(null).status());
 	}
 
 	@Test
@@ -467,7 +467,7 @@ class SessionTest {
 		pass(300);
 		assertEquals(2, server.count("release a"));
 		assertTrue(hold.released.isDone());
-		assertEquals(null, hold.released.join());
+		assertNull(hold.released.join());
 	}
 
 	@Test
@@ -476,7 +476,7 @@ class SessionTest {
 		server.loseAnswer = sql -> sql.contains("release") && server.connections == 1;
 		session.release(hold, Duration.ofSeconds(1));
 		pass(300);
-		assertEquals(Status.UNKNOWN, hold.released.join().status());
+		assertEquals(Status.UNKNOWN, hold.released.getNow(null).status());
 	}
 
 	@Test
@@ -531,7 +531,7 @@ class SessionTest {
 		server.refusal = "53400";
 		Hold hold = session.submit(Request.exclusive("a").ttl(Duration.ofMillis(1000)), false);
 		settle();
-		assertEquals(Status.LIMIT, hold.decided.join().status());
+		assertEquals(Status.LIMIT, hold.decided.getNow(null).status());
 		assertEquals(limit, session.callMillis());
 	}
 
@@ -703,7 +703,7 @@ class SessionTest {
 		List<Hold> holds = new ArrayList<>();
 		together(() -> List.of("a", "refused", "b").forEach(name -> holds.add(submit(name))));
 		assertTrue(holds.get(0).isValid() && holds.get(2).isValid());
-		assertEquals(Status.INVALID, holds.get(1).decided.join().status());
+		assertEquals(Status.INVALID, holds.get(1).decided.getNow(null).status());
 		assertEquals(1, server.count("enqueue_lock refused"));
 	}
 
@@ -715,7 +715,7 @@ class SessionTest {
 		together(() -> List.of("a", "unreadable", "b").forEach(name -> holds.add(submit(name))));
 		pass(500);
 		assertTrue(holds.get(0).isValid() && holds.get(2).isValid());
-		assertEquals(Status.INVALID, holds.get(1).decided.join().status());
+		assertEquals(Status.INVALID, holds.get(1).decided.getNow(null).status());
 		assertEquals(State.CONNECTED, session.state());
 	}
 
@@ -802,7 +802,7 @@ class SessionTest {
 			holds.forEach(hold -> hold.impatient = true);
 		});
 		assertTrue(holds.get(0).isValid());
-		assertEquals(Status.NOT_ACQUIRED, holds.get(1).decided.join().status());
+		assertEquals(Status.NOT_ACQUIRED, holds.get(1).decided.getNow(null).status());
 		assertEquals(1, server.rows.values().stream().filter(row -> row.name.equals("b")).count());
 	}
 }
