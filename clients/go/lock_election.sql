@@ -157,7 +157,9 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 	history_retention pg_catalog.interval NOT NULL DEFAULT '7 days',
 	max_locks_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
 	max_waiters_per_lock pg_catalog.int4 NOT NULL DEFAULT 1000,
-	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0
+	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
+	-- of a database that came from the C edition: by how much its tokens were ahead of the clock
+	tokens_ahead pg_catalog.int8 NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 
@@ -394,16 +396,19 @@ BEGIN
 	RETURN make_interval(secs => date_part('epoch', v));
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.out_of_range(what text, v interval, range text) RETURNS void LANGUAGE plpgsql
-SET IntervalStyle = 'postgres_verbose' SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION _lock_election.out_of_range(what text, v interval, range text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.fail('22023', format('%s is out of range: %s', what, v), 'It is an interval ' || range || '.');
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.too_long(what text, v interval, most interval) RETURNS void LANGUAGE plpgsql
-SET IntervalStyle = 'postgres_verbose' SET search_path = pg_catalog, pg_temp AS $$
+-- The limit is shown as a setting of PostgreSQL would be.
+CREATE OR REPLACE FUNCTION _lock_election.too_long(what text, v interval, most interval) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	ms int8 := date_part('epoch', most) * 1000;
 BEGIN
-	PERFORM _lock_election.fail('53400', format('%s is too long for this server: %s', what, v), '', format('See lock_election.max_%s (%s).', what, most));
+	PERFORM _lock_election.fail('53400', format('%s is too long for this server: %s', what, v), '', format('See lock_election.max_%s (%s).', what,
+		CASE WHEN ms % 86400000 = 0 THEN ms / 86400000 || 'd' WHEN ms % 3600000 = 0 THEN ms / 3600000 || 'h' WHEN ms % 60000 = 0 THEN ms / 60000 || 'min'
+			WHEN ms % 1000 = 0 THEN ms / 1000 || 's' ELSE ms || 'ms' END));
 END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.checked_ttl(ttl interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -485,7 +490,8 @@ END $$;
 --
 -- A token is a sequence's number.  Each life sets it to at least the milliseconds since 2025 times 2^12: below 2^53 for 69
 -- years, below the tokens of the C edition of the same moment, and above those of a life that was lost, as long as the
--- clocks of the servers differ by less than that life has lasted.
+-- clocks of the servers differ by less than that life has lasted.  After a move from the C edition it is config.tokens_ahead
+-- more.
 
 -- Begins a life, unless another transaction does: then NULL.
 CREATE OR REPLACE FUNCTION _lock_election.begin_life(patience interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -514,7 +520,7 @@ BEGIN
 
 	-- 3. numbers go on
 	PERFORM setval('_lock_election.token', greatest((SELECT last_value FROM _lock_election.token) + (1 << 22),
-		(moment + 1) << 12));
+		((moment + 1) << 12) + (SELECT c.tokens_ahead FROM _lock_election.config c WHERE c.one)));
 	number := greatest((SELECT max(x.life) FROM _lock_election.lives x) + 1, moment);
 	DELETE FROM _lock_election.lives x WHERE x.started < clock_timestamp() - interval '60 days';
 	INSERT INTO _lock_election.lives VALUES (number, clock_timestamp());
@@ -943,6 +949,11 @@ BEGIN
 	IF l.role <> role THEN PERFORM _lock_election.fail('42501', format('lease %s belongs to another role', number)); END IF;
 END $$;
 
+CREATE OR REPLACE FUNCTION _lock_election.other_use(n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name is used for a lock or for permits, not for both at a time.');
+END $$;
+
 -- Refuses a name that is used in another way.
 CREATE OR REPLACE FUNCTION _lock_election.check_use(r _lock_election.request, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -953,7 +964,7 @@ BEGIN
 		UNION ALL (SELECT p.mode, p.permits FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n LIMIT 1)) x LIMIT 1;
 	IF NOT FOUND THEN RETURN; END IF;
 	IF (used.mode = 'permit') <> (r.mode = 'permit') THEN
-		PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name is used for a lock or for permits, not for both at a time.');
+		PERFORM _lock_election.other_use(n);
 	END IF;
 	IF r.mode = 'permit' AND used.permits <> r.permits THEN
 		PERFORM _lock_election.fail('22023', format('"%s" is in use with %s permits, not %s', n, used.permits, r.permits), '',
@@ -976,6 +987,12 @@ BEGIN
 	RETURN h;
 END $$;
 
+CREATE OR REPLACE FUNCTION _lock_election.other_lease(k int2, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.fail('22023', format('%s "%s" lives on another kind of lease', _lock_election.word(k), n),
+		'It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.');
+END $$;
+
 -- One more hold: on a lease it is the same hold, else it is counted, and its time is no shorter.
 CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -984,8 +1001,7 @@ BEGIN
 			'Release it first, or acquire it in mode exclusive from the start.');
 	END IF;
 	IF r.lease IS DISTINCT FROM (SELECT l.id FROM _lock_election.lease l WHERE l.id = h.lease AND l.named) THEN
-		PERFORM _lock_election.fail('22023', format('%s "%s" lives on another kind of lease', _lock_election.word(h.kind), h.name),
-			'It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.');
+		PERFORM _lock_election.other_lease(h.kind, h.name);
 	END IF;
 	IF r.lease IS NULL THEN
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
@@ -1170,6 +1186,18 @@ CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUA
 	SELECT nullif(current_setting('lock_timeout')::interval, '0')
 $$;
 
+-- An owner is an identity: two callers that share one hold together what each believes to hold alone.
+CREATE OR REPLACE FUNCTION _lock_election.notice_shared_owner(r _lock_election.request, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	n text := (SELECT h.name FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (names) AND h.role = r.role AND h.owner = r.owner AND h.pid <> pg_backend_pid()
+		AND h.ended IS NULL AND NOT h.evicted ORDER BY array_position(names, h.name) LIMIT 1);
+BEGIN
+	IF n IS NOT NULL THEN
+		RAISE NOTICE '% "%" was acquired by owner "%" on another connection before, and is held by both calls together', _lock_election.word(r.kind), n, r.owner
+			USING HINT = 'An owner is an identity, not a label: use another one in each worker.';
+	END IF;
+END $$;
+
 -- Acquires, waiting at most so long.  Who waits has no place: it tries again and again, and overtakes no place, because the
 -- place's token is lower than the one that it would get.
 CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1180,17 +1208,22 @@ DECLARE
 	token int8;
 BEGIN
 	PERFORM _lock_election.check_transaction();
+	-- after a crash nothing is over before a life has begun, and attempts that only look would begin none
+	PERFORM _lock_election.current_life();
 	LOOP
 		IF r.lease IS NOT NULL OR _lock_election.looks_free(r) THEN
 			SELECT a.token INTO token FROM _lock_election.attempt(r, '200 ms') a;
-			IF token IS NOT NULL THEN RETURN token; END IF;
+			IF token IS NOT NULL THEN
+				IF r.owner IS NOT NULL THEN PERFORM _lock_election.notice_shared_owner(r, r.names); END IF;
+				RETURN token;
+			END IF;
 		END IF;
 		IF clock_timestamp() - began >= wait THEN RETURN NULL; END IF;
 		most := coalesce(most, _lock_election.lock_timeout());
 		IF clock_timestamp() - began >= most THEN
 			PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout');
 		END IF;
-		PERFORM pg_sleep(least(pause, greatest(0, date_part('epoch', least(wait, most) - (clock_timestamp() - began)))));
+		PERFORM pg_sleep(least(pause, date_part('epoch', least(wait, most) - (clock_timestamp() - began))));
 		pause := least(pause * 1.3, 0.1);
 	END LOOP;
 END $$;
@@ -1345,6 +1378,7 @@ BEGIN
 			RETURN QUERY SELECT n, a.token, a.granted, a.queue_position FROM _lock_election.attempt(r, '200 ms') a;
 		END IF;
 	END LOOP;
+	IF r.owner IS NOT NULL AND NOT r.place THEN PERFORM _lock_election.notice_shared_owner(r, names); END IF;
 END $$;
 
 CREATE OR REPLACE FUNCTION try_acquire_each(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
@@ -1485,7 +1519,7 @@ BEGIN
 		first := false;
 		most := coalesce(most, _lock_election.lock_timeout());
 		IF clock_timestamp() - began >= most THEN PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout'); END IF;
-		PERFORM pg_sleep(least(pause, greatest(0, date_part('epoch', least(wait, most) - (clock_timestamp() - began)))));
+		PERFORM pg_sleep(least(pause, date_part('epoch', least(wait, most) - (clock_timestamp() - began))));
 		pause := least(pause * 1.3, 0.1);
 	END LOOP;
 END $$;
@@ -1506,6 +1540,20 @@ END $$;
 
 -- --- renewals: of a hold's own row, or its lease's, and without a section ---
 
+-- Refuses a place that has not ended: it can be neither renewed nor fenced.
+CREATE OR REPLACE FUNCTION _lock_election.refuse_place(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	p record;
+BEGIN
+	SELECT x.role INTO p FROM _lock_election.place x JOIN _lock_election.lease l ON l.id = x.lease
+		WHERE x.kind = k AND x.name = n AND x.token = tok AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp();
+	IF FOUND THEN
+		PERFORM _lock_election.check_role(k, n, p.role);
+		PERFORM _lock_election.fail('55000', format('%s %s is still in the queue of "%s"', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok, n), '',
+			format('Each call of %s() renews its place, and tells when it is granted.', CASE k WHEN 1 THEN 'await_lock' ELSE 'await_leadership' END));
+	END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION _lock_election.renew(k int2, n text, tok int8, new_ttl interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -1517,12 +1565,7 @@ BEGIN
 	IF new_ttl IS NOT NULL THEN new_ttl := _lock_election.checked_ttl(new_ttl); END IF;
 
 	-- 1. whose it is
-	SELECT p.role INTO h.role FROM _lock_election.place p WHERE p.kind = k AND p.name = n AND p.token = tok;
-	IF FOUND THEN
-		PERFORM _lock_election.check_role(k, n, h.role);
-		PERFORM _lock_election.fail('55000', format('%s %s still waits for %s "%s"', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok, _lock_election.word(k), n), '',
-			CASE k WHEN 1 THEN 'await_lock() keeps a place.' ELSE 'await_leadership() keeps a candidacy.' END);
-	END IF;
+	PERFORM _lock_election.refuse_place(k, n, tok);
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok;
 	IF NOT FOUND THEN RETURN NULL; END IF;
 	PERFORM _lock_election.check_role(k, n, h.role);
@@ -1542,7 +1585,7 @@ BEGIN
 	-- 3. its lease
 	SELECT x.named INTO l FROM _lock_election.lease x WHERE x.id = h.lease;
 	IF l.named AND new_ttl IS NOT NULL THEN
-		PERFORM _lock_election.fail('22023', format('%s "%s" hangs on a named lease', _lock_election.word(k), n), 'It has the ttl of that.', 'Call keep_alive().');
+		PERFORM _lock_election.other_lease(k, n);
 	END IF;
 	RETURN _lock_election.keep(h.lease, new_ttl, 0);
 END $$;
@@ -1716,6 +1759,7 @@ BEGIN
 				'Only members of all holders'' roles, or of pg_signal_backend, may.');
 		END IF;
 	END LOOP;
+	IF old IS NULL AND EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.mode IS NOT NULL) THEN PERFORM _lock_election.other_use(name); END IF;
 	IF old IS NULL THEN RETURN NULL; END IF;
 	UPDATE _lock_election.hold h SET permits = $2 WHERE h.kind = 1 AND h.name = $1 AND h.mode = 'permit';
 	UPDATE _lock_election.place p SET permits = $2 WHERE p.kind = 1 AND p.name = $1 AND p.mode = 'permit';
@@ -2335,6 +2379,7 @@ BEGIN
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
 	IF FOUND THEN PERFORM _lock_election.check_role(k, n, h.role); END IF;
 	IF h.token IS NULL OR _lock_election.may_be_over(h) THEN
+		PERFORM _lock_election.refuse_place(k, n, tok);
 		IF current_setting('transaction_isolation') <> 'read committed' AND h.token IS NOT NULL THEN
 			PERFORM _lock_election.fail('40001', 'could not serialize access due to concurrent update', 'The time of the lock may have been renewed since this transaction began.');
 		END IF;
@@ -2402,15 +2447,16 @@ BEGIN
 	IF expected_version < 0 THEN
 		PERFORM _lock_election.fail('22023', format('expected_version is out of range: %s', expected_version), 'It is a version, or 0 for a key that does not exist.');
 	END IF;
+	IF current_setting('transaction_read_only') = 'on' THEN PERFORM _lock_election.fail('25006', 'cannot execute compare_and_set() in a read-only transaction'); END IF;
 	IF expected_version = 0 THEN
 		INSERT INTO _lock_election.versioned AS x (key, version, role, value) VALUES ($1, 1, pg_get_userbyid(_lock_election.who()), $3)
 			ON CONFLICT DO NOTHING RETURNING x.version INTO number;
-		RETURN number;
+		IF FOUND THEN RETURN number; END IF;
 	END IF;
 	SELECT x.version, x.role INTO v FROM _lock_election.versioned x WHERE x.key = $1 FOR UPDATE;
 	IF NOT FOUND THEN RETURN NULL; END IF;
 	IF NOT _lock_election.is_mine(to_regrole(quote_ident(v.role)), CASE WHEN to_regrole('pg_write_all_data') IS NOT NULL THEN 'pg_write_all_data' END) IS NOT DISTINCT FROM true THEN
-		PERFORM _lock_election.fail('42501', format('permission denied to set key "%s"', key), 'It belongs to another role.');
+		PERFORM _lock_election.fail('42501', format('permission denied to write key "%s"', key), 'It belongs to another role.');
 	END IF;
 	IF v.version <> expected_version THEN RETURN NULL; END IF;
 	UPDATE _lock_election.versioned x SET version = x.version + 1, value = $3 WHERE x.key = $1 RETURNING x.version INTO number;
@@ -2445,7 +2491,7 @@ BEGIN
 		PERFORM _lock_election.fail('39P01', format('trigger "%s" must be fired BEFORE UPDATE FOR EACH ROW: it calls version_guard', TG_NAME));
 	END IF;
 	IF TG_NARGS > 1 THEN
-		PERFORM _lock_election.fail('39P01', format('trigger "%s" must call version_guard with at most one argument, the name of a column', TG_NAME));
+		PERFORM _lock_election.fail('22023', format('trigger "%s" must call version_guard with at most one argument, the name of a column', TG_NAME));
 	END IF;
 	SELECT x.atttypid, x.attgenerated INTO a FROM pg_attribute x WHERE x.attrelid = TG_RELID AND x.attname = col AND x.attnum > 0 AND NOT x.attisdropped;
 	IF NOT FOUND THEN
@@ -2490,7 +2536,7 @@ BEGIN
 	IF scope NOT IN ('session', 'transaction') THEN
 		PERFORM _lock_election.fail('22023', format('unknown scope "%s"', scope), 'A scope is "session" or "transaction".');
 	END IF;
-	IF shared IS NULL THEN PERFORM _lock_election.fail('22023', 'shared must not be null'); END IF;
+	shared := coalesce(shared, false);
 	wait := _lock_election.checked_wait(wait);
 	IF pg_is_in_recovery() THEN
 		PERFORM _lock_election.fail('25006', 'cannot use advisory locks during recovery', 'A lock of this standby would exclude nobody on the primary.', 'Connect to the primary.');
@@ -2529,33 +2575,28 @@ CREATE OR REPLACE FUNCTION advisory_release(name text, shared boolean DEFAULT fa
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.check_text('name', name, 255);
-	IF shared IS NULL THEN PERFORM _lock_election.fail('22023', 'shared must not be null'); END IF;
 	RETURN CASE WHEN shared THEN pg_advisory_unlock_shared(hashtextextended(name, 4805)) ELSE pg_advisory_unlock(hashtextextended(name, 4805)) END;
 END $$;
 
 -- --- operators: evict, force, limits, reap ------------------------------------------------------------------------------
 
--- Who may end another one's hold.
-CREATE OR REPLACE FUNCTION _lock_election.check_force(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-	IF NOT _lock_election.is_mine(role, 'pg_signal_backend') THEN
-		PERFORM _lock_election.fail('42501', format('permission denied to end the holders of %s "%s"', _lock_election.word(k), n), '',
-			'Only members of the holder''s role, or of pg_signal_backend, may.');
-	END IF;
-END $$;
-
 -- An evicted hold has a time of its own from then on, that of its lease.
 CREATE OR REPLACE FUNCTION _lock_election.evict(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
-	number int8;
 	counted int8 := 0;
+	denied boolean := false;
+	allowed boolean := false;
 BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction();
-	number := _lock_election.current_life();
+	PERFORM _lock_election.current_life();
 	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL LOOP
 		CONTINUE WHEN _lock_election.may_be_over(h);
-		PERFORM _lock_election.check_force(k, n, h.role);
+		IF NOT _lock_election.is_mine(h.role, 'pg_signal_backend') THEN
+			denied := true;
+			CONTINUE;
+		END IF;
+		allowed := true;
 		CONTINUE WHEN h.evicted;
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
 		-- a renewal that is under way is waited for: the time that its client will be told counts
@@ -2571,6 +2612,10 @@ BEGIN
 			RAISE LOG 'lock_election: % "%" is evicted by role %, token %', _lock_election.word(k), n, _lock_election.who()::regrole, h.token;
 		END IF;
 	END LOOP;
+	IF denied AND NOT allowed THEN
+		PERFORM _lock_election.fail('42501', format('permission denied to evict the holder of %s "%s"', _lock_election.word(k), n), '',
+			'Only members of the holder''s role, or of pg_signal_backend, may.');
+	END IF;
 	RETURN counted;
 END $$;
 
@@ -2590,19 +2635,40 @@ DECLARE
 	h _lock_election.hold;
 	counted int8 := 0;
 	inside boolean;
+	denied boolean := false;
+	opened boolean := false;
+	until timestamptz;
 BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction();
 	PERFORM _lock_election.current_life();
 	inside := _lock_election.enter(k, ARRAY[n], '200 ms');
+	until := clock_timestamp() + '2 s';
 	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.ended IS NULL LOOP
-		PERFORM _lock_election.check_force(k, n, h.role);
-		IF h.mode IS NULL THEN
+		IF NOT _lock_election.is_mine(h.role, 'pg_signal_backend') THEN
+			denied := true;
+		ELSIF h.mode IS NULL THEN
 			DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot;
-		ELSIF NOT _lock_election.may_be_over(h) AND _lock_election.end_hold(h, 'forced', false) THEN
+			opened := opened OR h.closed_until > clock_timestamp();
+		ELSIF NOT _lock_election.may_be_over(h) THEN
+			-- its row may be locked by a renewal that is being made durable, or by its end
+			WHILE NOT _lock_election.end_hold(h, 'forced', false) LOOP
+				SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL;
+				EXIT WHEN NOT FOUND;
+				IF clock_timestamp() >= until THEN
+					PERFORM _lock_election.fail('55P03', format('could not end the holder of %s "%s"', _lock_election.word(k), n), 'Another transaction changes it, and has not ended yet.');
+				END IF;
+				PERFORM pg_sleep(0.002);
+			END LOOP;
+			CONTINUE WHEN h.token IS NULL;
 			counted := counted + 1;
 			RAISE LOG 'lock_election: % "%" is released by role %, token %', _lock_election.word(k), n, _lock_election.who()::regrole, h.token;
 		END IF;
 	END LOOP;
+	IF opened THEN RAISE NOTICE '% "%" was closed, and is open again', _lock_election.word(k), n; END IF;
+	IF counted = 0 AND denied AND NOT opened THEN
+		PERFORM _lock_election.fail('42501', format('permission denied to end the holder of %s "%s"', _lock_election.word(k), n), '',
+			'Only members of the holder''s role, or of pg_signal_backend, may.');
+	END IF;
 	IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); ELSE PERFORM _lock_election.nudge(k, ARRAY[n]); END IF;
 	RETURN counted;
 END $$;
@@ -2629,9 +2695,10 @@ DECLARE
 	counted int8 := 0;
 BEGIN
 	IF role IS NULL THEN PERFORM _lock_election.fail('22023', 'role must not be null'); END IF;
+	IF role = 0::oid THEN PERFORM _lock_election.fail('22023', 'role is not a role: -'); END IF;
 	PERFORM _lock_election.check_transaction();
 	IF NOT _lock_election.is_mine(role, 'pg_signal_backend') THEN
-		PERFORM _lock_election.fail('42501', format('permission denied to release all that role %s has', role), '', 'Only members of the role, or of pg_signal_backend, may.');
+		PERFORM _lock_election.fail('42501', format('permission denied to end what role %s has', role), '', 'Only members of that role, or of pg_signal_backend, may.');
 	END IF;
 	PERFORM _lock_election.current_life();
 	-- 1. places, so that none of them is granted what the rest gives back
@@ -2670,8 +2737,9 @@ DECLARE
 	lowest int8;
 BEGIN
 	IF min IS NULL THEN PERFORM _lock_election.fail('22023', 'min must not be null'); END IF;
-	IF min NOT BETWEEN 1 AND 9007199254740991 THEN
-		PERFORM _lock_election.fail('22023', format('min is out of range: %s', min), 'It is a number from 1 to 2^53 - 1.');
+	-- as in the C edition: far below 2^53, which those that follow stay below
+	IF min NOT BETWEEN 1 AND 8725724278030336 THEN
+		PERFORM _lock_election.fail('22023', format('min is out of range: %s', min), 'It is a number from 1 to 8725724278030336.');
 	END IF;
 	PERFORM _lock_election.check_transaction();
 	PERFORM pg_advisory_xact_lock(hashtextextended('lock_election life', 4801));
