@@ -26,7 +26,7 @@ build_python()
 	tools=$(grep -E '^(build|hatchling)==' clients/python/tests/requirements.txt)
 	"$python" -m venv "$work/venv"
 	"$work/venv/bin/pip" install -q --disable-pip-version-check $tools
-	cp -r clients/python "$work/python"
+	cp -rL clients/python "$work/python"
 	(cd "$work" && venv/bin/python -m build --no-isolation --outdir "$out" python >"$work/log") || {
 		cat "$work/log" >&2
 		exit 1
@@ -55,10 +55,10 @@ build_java()
 		without java mvn
 		return
 	fi
-	mkdir "$work/java"
-	tar -C clients/java --exclude=target -cf - . | tar -C "$work/java" -xf -
+	mkdir "$work/sources"
+	tar --exclude=target -cf - clients/java sql/portable/lock_election.sql | tar -C "$work/sources" -xf -
 	rm -rf "$out/maven"
-	mvn -B -q -T1 -Dstyle.color=never ${LE_MAVEN:+-o -Dmaven.repo.local="$LE_MAVEN"} -f "$work/java" -DskipTests \
+	mvn -B -q -T1 -Dstyle.color=never ${LE_MAVEN:+-o -Dmaven.repo.local="$LE_MAVEN"} -f "$work/sources/clients/java" -DskipTests \
 		-pl .,core,shedlock,spring -DaltDeploymentRepository="build::file://$out/maven" \
 		package javadoc:jar deploy:deploy >"$work/log" || { cat "$work/log" >&2; exit 1; }
 	find "$out/maven" -name 'lock-election*.jar' ! -name '*-tests.jar' -exec cp {} "$out" \;
@@ -71,9 +71,9 @@ build_node()
 		without node npm
 		return
 	fi
-	mkdir "$work/repository" "$work/repository/clients"
-	cp LICENSE "$work/repository"
-	tar -C clients --exclude=node_modules --exclude=dist -cf - node | tar -C "$work/repository/clients" -xf -
+	mkdir "$work/repository"
+	tar --exclude=node_modules --exclude=dist -cf - LICENSE clients/node sql/portable/lock_election.sql |
+		tar -C "$work/repository" -xf -
 	cd "$work/repository/clients/node"
 	npm install --loglevel=error --no-package-lock --no-fund --no-audit --ignore-scripts >"$work/log" &&
 		npm run --silent build >>"$work/log" &&

@@ -12,7 +12,7 @@ export interface Queryable {
   query: (text: string) => Promise<{ rows: any[] }>
 }
 
-function literal (text: string): string { return `E'${text.replace(/\\/g, '\\\\').replace(/'/g, "''")}'` }
+export function literal (text: string): string { return `E'${text.replace(/\\/g, '\\\\').replace(/'/g, "''")}'` }
 
 /** A lock, a permit or several locks that are held. */
 export class Hold {
