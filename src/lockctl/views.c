@@ -68,7 +68,7 @@ lc_locks(int argc, char **argv)
 				"acquired_at, "
 				"date_trunc('milliseconds', coalesce(time_left, closed_until - clock_timestamp())) AS "
 				"time_left, waiters, "
-				"pid, connected",
+				"pid, connected, evicted",
 				"name", "kind, name, slot");
 }
 
@@ -87,7 +87,7 @@ lc_elections(int argc, char **argv)
 {
 	return show(parse(argc, argv), "elections",
 				"election, candidate, term, date_trunc('second', elected_at) AS elected_at, "
-				"date_trunc('milliseconds', valid_for) AS valid_for, waiting",
+				"date_trunc('milliseconds', valid_for) AS valid_for, waiting, evicted",
 				"election", "election");
 }
 

@@ -66,18 +66,18 @@ CREATE VIEW lock_election.stat AS
 	FROM fake.look('stat') n, fake.stat s, fake.counter c WHERE c.looks @> n;
 CREATE TABLE locks (looks int8range DEFAULT '[,]', kind text DEFAULT 'lock', name text, slot int DEFAULT 0,
 	mode text DEFAULT 'exclusive', owner text, role text DEFAULT 'somebody', token bigint, pid int, connected bool,
-	age interval, time_left interval, closed interval, waiters int DEFAULT 0);
+	age interval, time_left interval, closed interval, waiters int DEFAULT 0, evicted bool DEFAULT false);
 CREATE VIEW lock_election.locks AS
 	SELECT kind, name, slot, mode, owner, role, token, pid, connected, fake.clock_timestamp() - age AS acquired_at, time_left,
-		fake.clock_timestamp() + closed AS closed_until, waiters
+		fake.clock_timestamp() + closed AS closed_until, waiters, evicted
 	FROM fake.look('locks') n, fake.locks WHERE looks @> n;
 CREATE TABLE waiters (kind text DEFAULT 'lock', name text, mode text DEFAULT 'exclusive', owner text, age interval,
 	queue_position int, pid int, connected bool, blocked_by bigint[]);
 CREATE VIEW lock_election.waiters AS
 	SELECT kind, name, mode, owner, fake.clock_timestamp() - age AS waiting_since, queue_position, pid, connected, blocked_by FROM fake.waiters;
-CREATE TABLE elections (election text, candidate text, owner text, term bigint, age interval, valid_for interval, waiting int);
+CREATE TABLE elections (election text, candidate text, owner text, term bigint, age interval, valid_for interval, waiting int, evicted bool DEFAULT false);
 CREATE VIEW lock_election.elections AS
-	SELECT election, candidate, owner, term, fake.clock_timestamp() - age AS elected_at, valid_for, waiting FROM fake.elections;
+	SELECT election, candidate, owner, term, fake.clock_timestamp() - age AS elected_at, valid_for, waiting, evicted FROM fake.elections;
 
 -- All is well.
 CREATE FUNCTION well() RETURNS void LANGUAGE sql AS $$
@@ -572,26 +572,27 @@ subtest 'tables' => sub {
 	my $x = 'x' x 40;
 	my $wide = '日' x 30;
 	my @locks = (
-		q{DELETE FROM locks WHERE name > 'lock 04'}, q{UPDATE locks SET token = 12345, pid = 7, connected = true WHERE name ~ '03'});
+		q{DELETE FROM locks WHERE name > 'lock 04'}, q{UPDATE locks SET token = 12345, pid = 7, connected = true, evicted = true WHERE name ~ '03'},
+		q{UPDATE locks SET evicted = NULL WHERE name ~ '04'}, q{UPDATE elections SET evicted = true WHERE election = 'boss'});
 
 	state(@state, @locks);
 	is((ctl('locks', 'lock 03'))[1], <<"TABLE", 'one lock');
-kind  name     mode    owner @{[ ' ' x 62 ]} token  acquired_at             time_left  waiters  pid  connected
-lock  lock 03  shared  $long  12345  2026-01-01 11:58:24+00  01:39:59         3    7  t
+kind  name     mode    owner @{[ ' ' x 62 ]} token  acquired_at             time_left  waiters  pid  connected  evicted
+lock  lock 03  shared  $long  12345  2026-01-01 11:58:24+00  01:39:59         3    7  t          t
 TABLE
 	is((ctl('-v', 'locks', 'lock 03'))[1], <<"TABLE", 'with all that there is');
-kind  name     slot  mode    owner @{[ ' ' x 62 ]} role      token  pid  connected  acquired_at               time_left  closed_until  waiters
-lock  lock 03     0  shared  $long  somebody  12345    7  t          2026-01-01 11:58:24.1+00  01:39:59                       3
+kind  name     slot  mode    owner @{[ ' ' x 62 ]} role      token  pid  connected  acquired_at               time_left  closed_until  waiters  evicted
+lock  lock 03     0  shared  $long  somebody  12345    7  t          2026-01-01 11:58:24.1+00  01:39:59                       3  t
 TABLE
 	my $in_name = ' ' x 63;
 	my $in_owner = ' ' x 60;
 	is((ctl('locks'))[1], <<"TABLE", 'letters of two columns');
-kind    name   $in_name mode       owner   $in_owner token  acquired_at             time_left   waiters  pid  connected
-lock    lock 01$x@{[ ' ' x 22 ]}  exclusive  owner 1 $in_owner        2026-01-01 11:57:22+00  99:59:59          1       
-lock    lock 02 é$wide  exclusive  owner 2 $in_owner        2025-12-28 08:00:05+00  01:40:00          2       
-lock    lock 03$in_name shared     $long  12345  2026-01-01 11:58:24+00  01:39:59          3    7  t
-lock    lock 04$in_name closed             $in_owner                                00:02:41.7        0       
-permit  lock 00$in_name exclusive          $in_owner                                                  0       
+kind    name   $in_name mode       owner   $in_owner token  acquired_at             time_left   waiters  pid  connected  evicted
+lock    lock 01$x@{[ ' ' x 22 ]}  exclusive  owner 1 $in_owner        2026-01-01 11:57:22+00  99:59:59          1                  f
+lock    lock 02 é$wide  exclusive  owner 2 $in_owner        2025-12-28 08:00:05+00  01:40:00          2                  f
+lock    lock 03$in_name shared     $long  12345  2026-01-01 11:58:24+00  01:39:59          3    7  t          t
+lock    lock 04$in_name closed             $in_owner                                00:02:41.7        0                  
+permit  lock 00$in_name exclusive          $in_owner                                                  0                  f
 TABLE
 	is((ctl('waiters'))[1], <<'TABLE', 'waiters');
 kind  name     position  mode       owner  waiting_since           pid  connected  blocked_by
@@ -605,9 +606,9 @@ TABLE
 	like($in_utf8, qr/^lock  éxyé    /m, 'two letters');
 	is((ctl({ env => { PGCLIENTENCODING => 'LATIN1' } }, 'waiters'))[1], $in_utf8 =~ s/é/\xe9/gr, 'in another encoding than the terminal has');
 	is((ctl('elections'))[1], <<'TABLE', 'elections');
-election  candidate   term  elected_at              valid_for  waiting
-boss      the leader     5  2026-01-01 11:56:44+00  00:00:09         2
-chief     she            6  2026-01-01 11:55:04+00  00:00:08         0
+election  candidate   term  elected_at              valid_for  waiting  evicted
+boss      the leader     5  2026-01-01 11:56:44+00  00:00:09         2  t
+chief     she            6  2026-01-01 11:55:04+00  00:00:08         0  f
 TABLE
 	# what the server says of an error, and the code of its kind; in CSV it comes behind the head
 	one(q{CREATE FUNCTION fails(code text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'it fails' USING ERRCODE = code, HINT = 'no'; END $$});
@@ -649,7 +650,7 @@ subtest 'watch' => sub {
 	# since when: by the clock, which goes on
 	one(q{CREATE OR REPLACE VIEW lock_election.locks AS SELECT kind, name, slot, mode, owner, role, token, pid, connected,
 		timestamptz '2026-01-01' + CASE WHEN n = 4 AND name = 'c' THEN 2 * age ELSE age END AS acquired_at, time_left, NULL::timestamptz AS closed_until,
-		CASE WHEN n = 4 THEN waiters + 1 ELSE waiters END AS waiters FROM fake.look('locks') n, fake.locks WHERE looks @> n});
+		CASE WHEN n = 4 THEN waiters + 1 ELSE waiters END AS waiters, evicted FROM fake.look('locks') n, fake.locks WHERE looks @> n});
 	my @events = (
 		[ held => 'election', 'e', 'me', 0 ], [ held => 'lock', 'a, "b"', '', 1 ], [ held => 'permit', 'p', 'me', 0 ],
 		[ held => 'permit', 'q', 'me', 0 ], [ held => 'permit', 'q', 'you', 0 ],
@@ -669,7 +670,7 @@ subtest 'watch' => sub {
 	one('ALTER SEQUENCE looks RESTART');
 	my @json = split /^/, (ctl('-o', 'json', @watch))[1];
 	is(scalar @json, @events, 'as JSON');
-	like($json[5], qr/^\{"event":"granted","at":"\Q$at[1]\E","lock":\{"kind":"lock","name":"b",.*"waiters":0\}\}$/, 'one of them');
+	like($json[5], qr/^\{"event":"granted","at":"\Q$at[1]\E","lock":\{"kind":"lock","name":"b",.*"waiters":0,"evicted":false\}\}$/, 'one of them');
 	one('ALTER SEQUENCE looks RESTART');
 	is((ctl(@watch, 'c'))[1] =~ s/.*  (granted)/$1/gr, "granted  lock     c  me  0 waiting\ngranted  lock     c  me  1 waiting\n", 'one name');
 	is(ctl('watch', 'c', 'd'), 64, 'not two');
