@@ -134,6 +134,40 @@ def test_forced_release_is_told(session, name, db):
     assert session.state == "connected"
 
 
+def test_without_threads_no_session_is_opened_and_a_loss_is_told_by_the_event(name, db, monkeypatch):
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if thread.name.startswith("lock_election"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with lock_election.connect(ttl=30) as session:
+        holds = [session.lock(name + end, on_lost=lambda _: None).acquire() for end in "abc"]
+        open_files = len(os.listdir("/proc/self/fd"))
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        gc.disable()
+        try:
+            with pytest.raises(RuntimeError):
+                lock_election.connect(ttl=4)
+            assert len(os.listdir("/proc/self/fd")) == open_files
+        finally:
+            gc.enable()
+        db.execute("SELECT force_release_lock(%s)", (name + "a",))
+        with session._mutex:
+            session._protocol.main.renew_at = 0.0
+        session._wake()
+        assert holds[0].lost.wait(10)
+        assert session.state == "connected"
+        assert [hold.valid for hold in holds] == [False, True, True]
+        db.execute("SELECT force_release_lock(%s)", (name + "b",))
+        with session._mutex:
+            session._protocol.main.renew_at = 0.0
+        session._wake()
+        assert holds[1].lost.wait(10)
+        assert holds[2].valid
+
+
 def test_several_are_lost_with_one_of_them(session, name, db):
     with session.lock([name + "a", name + "b"]) as hold:
         db.execute("SELECT force_release_lock(%s)", (name + "b",))

@@ -132,7 +132,10 @@ def _ended(ref: weakref.ref[Hold], lost: threading.Event, on_lost: OnLost) -> No
     lost.set()
     hold = ref()
     if on_lost is not None and hold is not None and hold._claim.state is LOST:
-        threading.Thread(target=on_lost, args=(hold,), name="lock_election-lost", daemon=True).start()
+        try:
+            threading.Thread(target=on_lost, args=(hold,), name="lock_election-lost", daemon=True).start()
+        except RuntimeError as error:  # no more threads: the loss is told by lost alone, and that of other holds too
+            log.error("on_lost is not called of %r: %s", hold, error)
 
 
 class Term(Hold):
@@ -273,11 +276,11 @@ class Session(SessionBase):
         self._woken = 0  # how often a caller's wait was ended
         try:
             self._start(self._wake)
+            self._thread = _goodbye.Thread(target=self._main, name="lock_election", daemon=True)
+            self._thread.start()
         except BaseException:
             self._free()
             raise
-        self._thread = _goodbye.Thread(target=self._main, name="lock_election", daemon=True)
-        self._thread.start()
         try:
             self._run(self._opened(NEVER))
         except BaseException:
