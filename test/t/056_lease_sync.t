@@ -384,6 +384,22 @@ subtest 'where it may not be called' => sub {
 	is(short(sync($d, [ [ 1, 'try_lock', 'a' ], [ 2, 'enqueue_lock', 'b' ], [ 3, 'enqueue_lock', 'c' ], [ 3, 'enqueue_lock', 'd' ], [ 4, 'try_permit', 'p', 1 ] ])),
 		'1:error:42501 2:granted:b 3:error:42501 4:granted:p', 'rights are those of the single functions');
 	one('GRANT EXECUTE ON FUNCTION acquire_lock, enqueue_locks TO PUBLIC');
+	foreach my $case (
+		[ 'release_lock(text, bigint, interval, boolean)', [ 1, 'release', 'x', 1 ] ],
+		[ resign => [ 1, 'resign', 'x', 1 ] ], [ proclaim => [ 1, 'proclaim', 'x', 1, undef, 'text' ] ],
+		[ acquire_lock => [ 1, 'try_shared', 'x' ] ], [ acquire_permit => [ 1, 'try_permit', 'x', 1 ] ],
+		[ campaign => [ 1, 'try_candidate', 'x', undef, undef, 'text' ] ],
+		[ acquire_locks => [ 1, 'try_lock', 'x' ], [ 1, 'try_lock', 'y' ] ], [ enqueue_lock => [ 1, 'enqueue_lock', 'x' ] ],
+		[ enqueue_lock => [ 1, 'enqueue_shared', 'x' ] ], [ enqueue_permit => [ 1, 'enqueue_permit', 'x', 1 ] ],
+		[ enqueue_candidate => [ 1, 'enqueue_candidate', 'x', undef, undef, 'text' ] ],
+		[ enqueue_locks => [ 1, 'enqueue_shared', 'x' ], [ 1, 'enqueue_shared', 'y' ] ])
+	{
+		my ($function, @items) = @$case;
+
+		one("REVOKE EXECUTE ON FUNCTION $function FROM PUBLIC");
+		is(short(sync($d, \@items)), '1:error:42501', "without $function no $items[0][1]");
+		one("GRANT EXECUTE ON FUNCTION $function TO PUBLIC");
+	}
 	$_->quit foreach $s, $other;
 	one(q{SELECT force_release_role('stranger')});
 	end_all();

@@ -170,7 +170,7 @@ single_of(LeSyncAction action, bool several)
 	}
 }
 
-/* Error 42501 where the role may not call that function. */
+/* Error 42501 where the role may not call that function, or there is none. */
 static void
 check_right(Oid lease_sync, LeSyncAction action, bool several)
 {
@@ -179,7 +179,7 @@ check_right(Oid lease_sync, LeSyncAction action, bool several)
 								  PointerGetDatum(buildoidvector(single->args, single->nargs)),
 								  ObjectIdGetDatum(get_func_namespace(lease_sync)), 0);
 
-	if (!OidIsValid(function) || le_may_execute(function))
+	if (OidIsValid(function) && le_may_execute(function))
 		return;
 	ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					errmsg("permission denied for function %s", single->name),
