@@ -130,7 +130,8 @@ static const struct
 	 "       lockctl lease list\n"
 	 "\n"
 	 "Exit 4: the lease has ended.\n"},
-	{"locks", "Usage: lockctl locks [NAME]\n\nPrints who holds which locks. Exit 1: nothing of that name.\n"},
+	{"locks", "Usage: lockctl locks [NAME]\n\nPrints who holds which locks, and which holders are evicted "
+			  "(release --force).\nExit 1: nothing of that name.\n"},
 	{"waiters", "Usage: lockctl waiters [NAME]\n\nPrints who waits, in the order of the grants. Exit 1: "
 				"nobody for that name.\n"},
 	{"elections", "Usage: lockctl elections [NAME]\n\nPrints who leads. Exit 1: nobody in that election.\n"},
