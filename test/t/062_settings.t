@@ -17,7 +17,7 @@ my $s = session($node);
 my %settings = (
 	none => [],
 	(map { s/ = '(.*)'/ $1/r => [$_] } "statement_timeout = '300ms'", "lock_timeout = '100ms'", "idle_in_transaction_session_timeout = '200ms'",
-		"idle_session_timeout = '300ms'", "transaction_timeout = '300ms'", "search_path = ''", "default_transaction_isolation = 'serializable'",
+		"idle_session_timeout = '1s'", "transaction_timeout = '300ms'", "search_path = ''", "default_transaction_isolation = 'serializable'",
 		"default_transaction_isolation = 'repeatable read'", "default_transaction_read_only = 'on'", "role = 'other'", "client_encoding = 'LATIN1'",
 		"client_encoding = 'SJIS'", "client_encoding = 'SQL_ASCII'", "datestyle = 'SQL, DMY'", "datestyle = 'German'", "intervalstyle = 'iso_8601'",
 		"intervalstyle = 'sql_standard'", "intervalstyle = 'postgres_verbose'", "timezone = 'Asia/Kathmandu'", "bytea_output = 'escape'",

@@ -393,14 +393,14 @@ sub run_python
 		skip 'no psycopg', 1 if $rc != 0;
 		if ($block->{text} =~ /^import lock_election/m)
 		{
-			($out, $rc) = shell("PYTHONPATH=clients/python/src timeout 60 python3 '" . write_file('example.py', $block->{text}) . "'", $src);
+			($out, $rc) = shell("PYTHONPATH=clients/python/src timeout 300 python3 '" . write_file('example.py', $block->{text}) . "'", $src);
 			is($rc, 0, "$title: a program with the library") or diag($out);
 			return;
 		}
 		# somebody else is first, for longer than any time-out of the program
 		my ($before, $log) = (-s $node->logfile);
 		$node->safe_psql('postgres', q{SELECT campaign('scheduler', 'other', ttl => '7 s'), acquire_lock('invoices', ttl => '7 s')});
-		($out, $rc) = shell("timeout 60 python3 '" . write_file($name, $block->{text}) . "'", $work);
+		($out, $rc) = shell("timeout 300 python3 '" . write_file($name, $block->{text}) . "'", $work);
 		$log = substr(slurp_file($node->logfile), $before);
 		like($log, qr/execute .*SELECT (?:campaign|acquire_lock)\(.*execute .*SELECT renew_\w+\(/s, "$title: $name renews at once after its wait");
 		is($rc, 0, "$title: $name") or diag($out);
