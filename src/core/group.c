@@ -359,11 +359,13 @@ le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 		const LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->names[i], cmd->token);
 
 		reply->which = i;
-		if (entry == NULL || entry->state == LE_STATE_LAPSED || entry->evicted ||
+		if (entry == NULL || entry->state == LE_STATE_LAPSED ||
 			(entry->state == LE_STATE_QUEUED && !entry->place))
 			reply->status = LE_LOST;
 		else if (entry->role != cmd->role)
 			reply->status = LE_DENIED;
+		else if (entry->evicted)
+			reply->status = LE_LOST;
 		if (reply->status != LE_OK)
 		{
 			(void) le_session_touch(core, cmd->session, cmd->sessno, cmd->xact, now);

@@ -399,10 +399,12 @@ m_await_group(Model *m, const LeCommand *cmd, LeTime now, LeReply *reply)
 		const MEntry *e =
 			m_find(m, (uint8_t) cmd->kind, sim_text_id(cmd->names[reply->which].data), cmd->token);
 
-		if (e == NULL || e->lapsed || e->evicted || (!e->held && !e->place))
+		if (e == NULL || e->lapsed || (!e->held && !e->place))
 			reply->status = LE_LOST;
 		else if (e->role != cmd->role)
 			reply->status = LE_DENIED;
+		else if (e->evicted)
+			reply->status = LE_LOST;
 		if (reply->status != LE_OK)
 		{
 			m_touch(m, cmd, now);
