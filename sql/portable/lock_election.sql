@@ -318,14 +318,14 @@ BEGIN
 	RETURN to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
 END $$;
 
--- Whether the caller is a member of the role, or of another one that may do this.
+-- Whether the caller has the privileges of the role, or of another one that may do this.
 CREATE OR REPLACE FUNCTION _lock_election.is_mine(role oid, also text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
 BEGIN
 	RETURN role = me OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = me AND r.rolsuper)
-		OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'MEMBER')
-		OR also IS NOT NULL AND pg_has_role(me, also, 'MEMBER');
+		OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'USAGE')
+		OR also IS NOT NULL AND pg_has_role(me, also, 'USAGE');
 END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -657,6 +657,13 @@ BEGIN
 		WHERE y.lease = of_lease ORDER BY y.changed DESC, y.token OFFSET 16);
 END $$;
 
+-- Whether a lease lives; without a lock.
+CREATE OR REPLACE FUNCTION _lock_election.lease_lives(number int8) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = number
+		AND (l.expires_at > clock_timestamp() OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()));
+END $$;
+
 -- Whether a lease has ended; it cannot be renewed any more in the transactions that others have begun.
 CREATE OR REPLACE FUNCTION _lock_election.lease_is_over(number int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -972,18 +979,16 @@ BEGIN
 	END IF;
 END $$;
 
--- The hold of a name that the request is one more hold of: of the same named owner; if it names none, of the same lease;
--- if neither, of this very transaction.
+-- The hold of a name that the request is one more hold of: of the same named owner, rather on the same lease; if it names
+-- none, of the same lease, or else of this very transaction.
 CREATE OR REPLACE FUNCTION _lock_election.own_hold(r _lock_election.request, n text) RETURNS _lock_election.hold LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 BEGIN
 	IF r.mode = 'permit' THEN RETURN NULL; END IF;
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL AND NOT x.evicted AND x.role = r.role
-		AND CASE WHEN r.owner IS NOT NULL THEN x.owner = r.owner
-			WHEN r.lease IS NOT NULL THEN x.lease = r.lease AND x.owner IS NULL
-			ELSE x.owner IS NULL AND x.lease IS NULL AND x.acquired_in = pg_current_xact_id()::text::int8 END
-		ORDER BY x.slot LIMIT 1;
+		AND CASE WHEN r.owner IS NOT NULL THEN x.owner = r.owner ELSE x.owner IS NULL AND (x.lease = r.lease OR x.acquired_in = pg_current_xact_id()::text::int8) END
+		ORDER BY r.lease IS NOT DISTINCT FROM (SELECT l.id FROM _lock_election.lease l WHERE l.id = x.lease AND l.named) DESC, x.token DESC LIMIT 1;
 	RETURN h;
 END $$;
 
@@ -993,7 +998,7 @@ BEGIN
 		'It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.');
 END $$;
 
--- One more hold: on a lease it is the same hold, else it is counted, and its time is no shorter.
+-- One more hold: on a lease, and of an election, it is the same hold, else it is counted; its time is no shorter.
 CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF r.mode = 'exclusive' AND h.mode = 'shared' THEN
@@ -1005,7 +1010,7 @@ BEGIN
 	END IF;
 	IF r.lease IS NULL THEN
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
-		UPDATE _lock_election.hold x SET holds = x.holds + 1, life = CASE WHEN x.expires_at IS NULL THEN x.life ELSE _lock_election.current_life() END,
+		UPDATE _lock_election.hold x SET holds = x.holds + CASE x.kind WHEN 1 THEN 1 ELSE 0 END, life = CASE WHEN x.expires_at IS NULL THEN x.life ELSE _lock_election.current_life() END,
 			expires_at = CASE WHEN x.expires_at IS NOT NULL THEN greatest(_lock_election.ends(x.expires_at, x.life, x.ttl), clock_timestamp() + r.ttl) END
 			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot;
 		UPDATE _lock_election.lease l SET expires_at = greatest(l.expires_at, clock_timestamp() + r.ttl) WHERE l.id = h.lease AND NOT l.named;
@@ -1026,7 +1031,8 @@ BEGIN
 	SELECT x.* INTO c FROM _lock_election.config x WHERE x.one;
 	IF waits AND c.max_waiters_per_lock > 0 THEN
 		FOREACH n IN ARRAY r.names LOOP
-			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock THEN
+			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock
+				AND (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n AND _lock_election.lease_lives(p.lease)) >= c.max_waiters_per_lock THEN
 				PERFORM _lock_election.fail('53400', format('too many requests wait for %s "%s"', _lock_election.word(r.kind), n), '',
 					format('See lock_election.max_waiters_per_lock (%s).', c.max_waiters_per_lock));
 			END IF;
@@ -1057,19 +1063,29 @@ BEGIN
 	-- 1. is a name used in another way?
 	FOREACH n IN ARRAY r.names LOOP PERFORM _lock_election.check_use(r, n); END LOOP;
 
-	-- 2. the same request once more
+	-- 2. the same request once more: of one name what is held comes first, of several the place
 	IF r.place AND r.lease IS NOT NULL AND r.mode <> 'permit' THEN
-		SELECT x.token, true INTO token, granted FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.ended IS NULL AND NOT x.evicted
-			AND x.owner IS NOT DISTINCT FROM r.owner AND (NOT several OR x.members @> r.names AND r.names @> x.members) LIMIT 1;
-		IF NOT FOUND THEN
+		IF NOT several THEN
+			SELECT x.token, true INTO token, granted FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.ended IS NULL AND NOT x.evicted
+				AND x.owner IS NOT DISTINCT FROM r.owner ORDER BY x.token DESC LIMIT 1;
+		END IF;
+		IF token IS NULL THEN
 			SELECT x.token, false INTO token, granted FROM _lock_election.place x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.mode = r.mode
 				AND x.owner IS NOT DISTINCT FROM r.owner AND x.value IS NOT DISTINCT FROM r.value
-				AND (several AND x.members @> r.names AND r.names @> x.members OR NOT several AND x.members IS NULL) LIMIT 1;
+				AND (several AND x.members @> r.names AND r.names @> x.members OR NOT several AND x.members IS NULL) ORDER BY x.token LIMIT 1;
+		END IF;
+		IF token IS NULL AND several THEN
+			SELECT x.token, true INTO token, granted FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = ANY (r.names) AND x.lease = r.lease AND x.ended IS NULL AND NOT x.evicted
+				AND x.owner IS NOT DISTINCT FROM r.owner GROUP BY x.token HAVING count(*) = cardinality(r.names) ORDER BY x.token LIMIT 1;
 		END IF;
 		IF token IS NOT NULL THEN
 			queue_position := CASE WHEN granted THEN 0 ELSE _lock_election.rank(r.kind, r.names, token) END;
+			IF granted THEN
+				PERFORM _lock_election.hold_again(r, x) FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = ANY (r.names) AND x.token = decide.token;
+			END IF;
 			RETURN;
 		END IF;
+		granted := false;
 	END IF;
 
 	-- 3. one more hold
@@ -1137,7 +1153,8 @@ END $$;
 
 -- The place's position in the queue, of several names in the longest one.
 CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) RETURNS int8 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank FROM _lock_election.place p WHERE p.kind = k AND p.name = n.name AND p.token <= tok) r
+	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank FROM _lock_election.place p WHERE p.kind = k AND p.name = n.name AND p.token <= tok
+		AND _lock_election.lease_lives(p.lease)) r
 $$;
 
 -- One attempt at a request.  Where it is refused it leaves nothing behind, not even its sections: the caller's transaction
@@ -1178,7 +1195,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _lock_election.may_be_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN h.ended IS NOT NULL OR h.expires_at IS NOT NULL AND _lock_election.ends(h.expires_at, h.life, h.ttl) <= clock_timestamp()
-		OR h.lease IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = h.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp());
+		OR h.lease IS NOT NULL AND NOT _lock_election.lease_lives(h.lease);
 END $$;
 
 -- How long a wait may last because of lock_timeout; NULL: without limit.
@@ -1258,7 +1275,8 @@ BEGIN
 	r.names := names;
 	r.mode := mode;
 	r.permits := CASE WHEN mode = 'permit' THEN permits ELSE 0 END;
-	IF lease IS NULL THEN r.ttl := _lock_election.checked_ttl(ttl); END IF;
+	IF lease IS NULL OR ttl IS NOT NULL THEN r.ttl := _lock_election.checked_ttl(ttl); END IF;
+	IF lease IS NOT NULL THEN r.ttl := NULL; END IF;
 	r.owner := owner;
 	r.lease := lease;
 	r.value := value;
@@ -1454,13 +1472,14 @@ BEGIN
 	FOREACH n IN ARRAY names LOOP
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
+			IF NOT goes_on AND NOT _lock_election.lease_lives(p.lease) THEN RETURN NULL; END IF;
 			PERFORM _lock_election.check_role(k, n, p.role);
 		ELSE
-			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.ended IS NULL AND NOT x.evicted;
-			IF NOT FOUND THEN RETURN NULL; END IF;
-			PERFORM _lock_election.check_role(k, n, h.role);
-			IF _lock_election.may_be_over(h) AND NOT (goes_on AND h.expires_at IS NULL
+			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
+			IF NOT FOUND OR _lock_election.may_be_over(h) AND NOT (goes_on AND h.ended IS NULL AND h.expires_at IS NULL
 				AND EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = h.lease AND NOT l.named)) THEN RETURN NULL; END IF;
+			PERFORM _lock_election.check_role(k, n, h.role);
+			IF h.evicted THEN RETURN NULL; END IF;
 			IF h.lease IS NULL THEN
 				PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
 				UPDATE _lock_election.hold x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok;
@@ -1540,14 +1559,13 @@ END $$;
 
 -- --- renewals: of a hold's own row, or its lease's, and without a section ---
 
--- Refuses a place that has not ended: it can be neither renewed nor fenced.
+-- Refuses the token of a place where that of a holder is meant.
 CREATE OR REPLACE FUNCTION _lock_election.refuse_place(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p record;
 BEGIN
-	SELECT x.role INTO p FROM _lock_election.place x JOIN _lock_election.lease l ON l.id = x.lease
-		WHERE x.kind = k AND x.name = n AND x.token = tok AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp();
-	IF FOUND THEN
+	SELECT x.role, x.lease INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
+	IF FOUND AND _lock_election.lease_lives(p.lease) THEN
 		PERFORM _lock_election.check_role(k, n, p.role);
 		PERFORM _lock_election.fail('55000', format('%s %s is still in the queue of "%s"', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok, n), '',
 			format('Each call of %s() renews its place, and tells when it is granted.', CASE k WHEN 1 THEN 'await_lock' ELSE 'await_leadership' END));
@@ -1566,10 +1584,10 @@ BEGIN
 
 	-- 1. whose it is
 	PERFORM _lock_election.refuse_place(k, n, tok);
-	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok;
-	IF NOT FOUND THEN RETURN NULL; END IF;
+	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
+	IF NOT FOUND OR _lock_election.may_be_over(h) THEN RETURN NULL; END IF;
 	PERFORM _lock_election.check_role(k, n, h.role);
-	IF h.ended IS NOT NULL OR h.evicted THEN RETURN NULL; END IF;
+	IF h.evicted THEN RETURN NULL; END IF;
 
 	-- 2. its row; a release at the same time then does not wait for us
 	PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
@@ -1614,17 +1632,21 @@ BEGIN
 		-- 1. a place, which may become a hold meanwhile, but not the other way round
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
+			IF NOT _lock_election.lease_lives(p.lease) THEN
+				IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); END IF;
+				RETURN false;
+			END IF;
 			PERFORM _lock_election.check_role(k, n, p.role);
 			done := _lock_election.end_place(p, how, p.lease = of_lease);
 		ELSE
 			-- 2. a hold
 			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
 			IF NOT FOUND THEN RETURN false; END IF;
-			PERFORM _lock_election.check_role(k, n, h.role);
 			IF _lock_election.may_be_over(h) THEN
 				IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); END IF;
 				RETURN false;
 			END IF;
+			PERFORM _lock_election.check_role(k, n, h.role);
 			IF h.holds > 1 AND NOT coalesce(all_holds, false) THEN
 				UPDATE _lock_election.hold x SET holds = x.holds - 1 WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok;
 				RETURN true;
@@ -1649,6 +1671,7 @@ BEGIN
 
 	-- 5. the next one; who cannot be served here is told to look, once this is committed
 	IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); ELSE PERFORM _lock_election.nudge(k, ARRAY[n]); END IF;
+	IF p.members IS NOT NULL THEN PERFORM _lock_election.look_at(k, p.members); END IF;
 	RETURN true;
 END $$;
 
@@ -1689,6 +1712,7 @@ CREATE OR REPLACE FUNCTION release_locks(names text[], token bigint)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	n text;
+	place record;
 	every boolean := true;
 BEGIN
 	PERFORM _lock_election.check_names(names, 1);
@@ -1696,8 +1720,9 @@ BEGIN
 	PERFORM _lock_election.check_transaction();
 	PERFORM _lock_election.enter(1::int2, names, '100 ms');
 	-- a place leaves all queues at once
-	IF EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = names[1] AND p.token = $2) THEN
-		RETURN _lock_election.release(1::int2, names[1], token, NULL, false, 'released', NULL);
+	SELECT p.name, p.members INTO place FROM _lock_election.place p WHERE p.kind = 1 AND p.name = ANY (names) AND p.token = $2 LIMIT 1;
+	IF FOUND THEN
+		RETURN _lock_election.release(1::int2, place.name, token, NULL, false, 'released', NULL) AND names <@ coalesce(place.members, ARRAY[place.name]);
 	END IF;
 	FOREACH n IN ARRAY names LOOP every := _lock_election.release(1::int2, n, token, NULL, false, 'released', NULL) AND every; END LOOP;
 	RETURN every;
@@ -1705,6 +1730,9 @@ END $$;
 
 CREATE OR REPLACE FUNCTION release_each(names text[], tokens bigint[])
 RETURNS TABLE (name text, released boolean) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+	members text[];
+	left_queues text[] := '{}';
 BEGIN
 	PERFORM _lock_election.check_names(names, 0);
 	IF tokens IS NULL THEN PERFORM _lock_election.fail('22023', 'tokens must not be null'); END IF;
@@ -1716,7 +1744,13 @@ BEGIN
 	IF cardinality(names) > 0 THEN PERFORM _lock_election.enter(1::int2, names, '100 ms'); END IF;
 	FOR i IN 1 .. cardinality(names) LOOP
 		name := names[i];
-		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release(1::int2, names[i], tokens[i], NULL, false, 'released', NULL);
+		-- a place for several names leaves all queues at once
+		SELECT p.members INTO members FROM _lock_election.place p WHERE p.kind = 1 AND p.name = names[i] AND p.token = tokens[i];
+		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release(1::int2, names[i], tokens[i], NULL, false, 'released', NULL)
+			OR coalesce(left_queues @> ARRAY[tokens[i] || ' ' || name], false);
+		IF released AND members IS NOT NULL THEN
+			left_queues := left_queues || ARRAY(SELECT tokens[i] || ' ' || m FROM unnest(members) m);
+		END IF;
 		RETURN NEXT;
 	END LOOP;
 END $$;
@@ -1744,8 +1778,7 @@ END $$;
 CREATE OR REPLACE FUNCTION set_permits(name text, permits integer)
 RETURNS integer LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-	old int4;
-	r oid;
+	used record;
 BEGIN
 	PERFORM _lock_election.check_name(1::int2, name), _lock_election.check_permits(permits), _lock_election.check_transaction();
 	PERFORM _lock_election.current_life();
@@ -1753,18 +1786,19 @@ BEGIN
 		PERFORM _lock_election.fail('40001', format('the holders of "%s" have changed too often while their roles were read', name));
 	END IF;
 	PERFORM _lock_election.settle(1::int2, ARRAY[name]);
-	FOR r, old IN SELECT h.role, h.permits FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.mode = 'permit' LOOP
-		IF NOT _lock_election.is_mine(r, 'pg_signal_backend') THEN
-			PERFORM _lock_election.fail('42501', format('permission denied to change the permits of "%s"', name), '',
-				'Only members of all holders'' roles, or of pg_signal_backend, may.');
-		END IF;
-	END LOOP;
-	IF old IS NULL AND EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.mode IS NOT NULL) THEN PERFORM _lock_election.other_use(name); END IF;
-	IF old IS NULL THEN RETURN NULL; END IF;
+	IF EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.ended IS NULL AND NOT _lock_election.is_mine(h.role, 'pg_signal_backend')) THEN
+		PERFORM _lock_election.fail('42501', format('permission denied to change the permits of "%s"', name), '',
+			'Only members of all holders'' roles, or of pg_signal_backend, may.');
+	END IF;
+	SELECT x.mode, x.permits INTO used FROM (
+		(SELECT h.mode, h.permits FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.mode IS NOT NULL LIMIT 1)
+		UNION ALL (SELECT p.mode, p.permits FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1 LIMIT 1)) x LIMIT 1;
+	IF NOT FOUND THEN RETURN NULL; END IF;
+	IF used.mode <> 'permit' THEN PERFORM _lock_election.other_use(name); END IF;
 	UPDATE _lock_election.hold h SET permits = $2 WHERE h.kind = 1 AND h.name = $1 AND h.mode = 'permit';
 	UPDATE _lock_election.place p SET permits = $2 WHERE p.kind = 1 AND p.name = $1 AND p.mode = 'permit';
 	PERFORM _lock_election.serve(1::int2, name);
-	RETURN old;
+	RETURN used.permits;
 END $$;
 
 -- --- leases: the functions of leases ------------------------------------------------------------------------------------
@@ -2039,7 +2073,12 @@ BEGIN
 		RETURN t;
 	END IF;
 	IF i.action = 'proclaim' THEN
-		t.event := CASE WHEN _lock_election.proclaim(t.name, _lock_election.item_number(i.number, 'term'), i.value) THEN 'proclaimed' ELSE 'not_held' END;
+		t.token := _lock_election.item_number(i.number, 'term');
+		t.event := 'proclaimed';
+		IF NOT _lock_election.proclaim(t.name, t.token, i.value) THEN
+			t.event := 'not_held';
+			t.token := NULL;
+		END IF;
 		RETURN t;
 	END IF;
 
@@ -2087,7 +2126,6 @@ EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS t.sqlstate = RETURNED_SQLSTATE, t.message = MESSAGE_TEXT, t.detail = PG_EXCEPTION_DETAIL, t.hint = PG_EXCEPTION_HINT;
 	t.item := i.item;
 	t.event := 'error';
-	t.name := i.names[1];
 	t.detail := nullif(t.detail, '');
 	t.hint := nullif(t.hint, '');
 	RETURN t;
@@ -2130,6 +2168,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_pat
 DECLARE
 	asked _lock_election.item[] := '{}';
 	asks boolean := false;
+	mailed boolean := false;     -- releases that nobody waits for: they renew nothing
 	lasting boolean := false;    -- something of this call has to be durable
 	before_call int8;
 	l _lock_election.lease;
@@ -2150,16 +2189,17 @@ BEGIN
 	PERFORM _lock_election.check_transaction();
 	IF $2 IS NULL THEN PERFORM _lock_election.fail('22023', 'call must not be null'); END IF;
 	IF $1 IS NULL THEN PERFORM _lock_election.fail('22023', 'lease must not be null'); END IF;
-	PERFORM _lock_election.checked_wait($6);
+	IF $1 < 1 THEN PERFORM _lock_election.fail('22023', format('lease is out of range: %s', $1), 'It is the number of a lease.'); END IF;
+	IF $2 < 1 THEN PERFORM _lock_election.fail('22023', format('call is out of range: %s', $2), 'Each call has a higher number.'); END IF;
 	IF $5 IS NOT NULL AND $5 <> '{}' THEN
 		asked := _lock_election.read_items($5);
-		SELECT bool_or(i.action NOT IN ('release', 'resign') OR i.value IS NOT NULL), bool_or(i.value IS NOT NULL) INTO asks, lasting FROM unnest(asked) i;
+		SELECT bool_or(i.action NOT IN ('release', 'resign') OR i.value IS NOT NULL), bool_or(i.value IS NOT NULL),
+				bool_and(i.action = 'release' AND i.value IS NULL) AND $6 IS NULL INTO asks, lasting, mailed FROM unnest(asked) i;
 	END IF;
-	IF $6 IS NULL THEN
-		IF cardinality(asked) = 0 OR EXISTS (SELECT FROM unnest(asked) i WHERE i.action NOT IN ('release', 'resign')) THEN
-			PERFORM _lock_election.fail('22023', 'wait must not be null', 'Only releases need not be waited for.');
-		END IF;
+	IF $6 IS NULL AND EXISTS (SELECT FROM unnest(asked) i WHERE i.action NOT IN ('release', 'resign')) THEN
+		PERFORM _lock_election.fail('22023', 'wait must not be null', 'Only releases need not be waited for.');
 	END IF;
+	PERFORM _lock_election.checked_wait($6);
 
 	-- 2. the lease
 	number := (SELECT y.life FROM _lock_election.life y WHERE y.one AND y.born = y.xmin
@@ -2182,7 +2222,7 @@ BEGIN
 		told := false;
 		FOR i IN 1 .. 1000 LOOP
 			told := pg_try_advisory_xact_lock(hashtextextended('lease ' || $1, 4801));
-			EXIT WHEN told OR clock_timestamp() > statement_timestamp() + least($6, '1 s');
+			EXIT WHEN told OR clock_timestamp() > statement_timestamp() + least(coalesce($6, '1 s'), '1 s');
 			PERFORM pg_sleep(0.001);
 		END LOOP;
 		IF NOT told THEN PERFORM _lock_election.fail('55P03', format('another call of lease %s is under way', $1)); END IF;
@@ -2200,7 +2240,7 @@ BEGIN
 		UPDATE _lock_election.asked a SET call = $2 WHERE a.lease = $1 AND a.call < $2;
 		applied := FOUND AND before_call < $2;
 		lasting := true;
-	ELSIF $6 IS NOT NULL THEN
+	ELSIF NOT mailed THEN
 		validity := _lock_election.keep($1, NULL, $2);
 		IF validity IS NULL THEN
 			RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL, 'expired', NULL, NULL, NULL, NULL, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL;
@@ -2209,7 +2249,7 @@ BEGIN
 		applied := before_call < $2;
 		told := pg_try_advisory_xact_lock(hashtextextended('lease ' || $1, 4801));
 	END IF;
-	applied := applied AND ($3 = number OR $3 IS NULL AND l.granted_in = number OR $6 IS NULL);
+	applied := applied AND ($3 = number OR $3 IS NULL AND l.granted_in = number OR mailed);
 
 	-- 4. the items
 	IF applied AND cardinality(asked) > 0 THEN
@@ -2226,14 +2266,14 @@ BEGIN
 		seen_call := $2 - (($2 - $4) & 4194303);
 		all_news := $3 IS DISTINCT FROM number OR $4 IS NULL OR (SELECT count(*) FROM _lock_election.loss x WHERE x.lease = $1 AND x.changed >= seen_xact) >= 16;
 		complete := all_news;
-	ELSIF $6 IS NOT NULL THEN
+	ELSIF NOT mailed THEN
 		incarnation := $3;
 		news := $4;
 	END IF;
 
 	-- 6. rows
 	event := 'lease';
-	IF $6 IS NOT NULL AND _lock_election.notifies('waiters') THEN channel := _lock_election.lease_channel($1); END IF;
+	IF NOT mailed AND _lock_election.notifies('waiters') THEN channel := _lock_election.lease_channel($1); END IF;
 	RETURN NEXT;
 	IF results IS NOT NULL THEN
 		RETURN QUERY SELECT r.*, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL::text FROM unnest(results) r
@@ -2244,7 +2284,7 @@ BEGIN
 				NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL
 			FROM _lock_election.hold h WHERE h.lease = $1 AND h.mode IS NOT NULL AND h.ended IS NULL
 				AND (all_news OR h.changed >= seen_xact AND (h.told_call = 0 OR h.told_call > seen_call)) AND (h.told_call <> $2 OR h.changed <> coalesce(pg_current_xact_id_if_assigned()::text::int8, 0))
-			UNION ALL SELECT NULL, 'queued', _lock_election.word(p.kind), p.name, p.token, _lock_election.rank(p.kind, ARRAY[p.name], p.token), p.owner, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+			UNION ALL SELECT NULL, 'queued', _lock_election.word(p.kind), p.name, p.token, NULL, p.owner, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 			FROM _lock_election.place p WHERE p.lease = $1
 				AND (all_news OR p.changed >= seen_xact AND (p.told_call = 0 OR p.told_call > seen_call)) AND (p.told_call <> $2 OR p.changed <> coalesce(pg_current_xact_id_if_assigned()::text::int8, 0))
 			UNION ALL SELECT NULL, 'lost', NULL, NULL, x.token, NULL, NULL, x.reason, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
@@ -2296,7 +2336,12 @@ DECLARE
 BEGIN
 	PERFORM _lock_election.check_name(2::int2, n), _lock_election.check_token(2::int2, tok), _lock_election.check_text('candidate', v, 4096);
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = n AND x.slot = 0 AND x.token = tok AND x.ended IS NULL FOR NO KEY UPDATE;
-	IF NOT FOUND OR _lock_election.may_be_over(h) THEN RETURN false; END IF;
+	IF NOT FOUND THEN
+		SELECT x.role INTO h.role FROM _lock_election.place x WHERE x.kind = 2 AND x.name = n AND x.token = tok AND _lock_election.lease_lives(x.lease);
+		IF FOUND THEN PERFORM _lock_election.check_role(2::int2, n, h.role); END IF;
+		RETURN false;
+	END IF;
+	IF _lock_election.may_be_over(h) THEN RETURN false; END IF;
 	PERFORM _lock_election.check_role(2::int2, n, h.role);
 	UPDATE _lock_election.hold x SET value = v WHERE x.kind = 2 AND x.name = n AND x.slot = 0;
 	h.value := v;
@@ -2377,12 +2422,13 @@ BEGIN
 	END IF;
 	-- after the row is locked: has nobody ended it, and does its lease live?
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
-	IF FOUND THEN PERFORM _lock_election.check_role(k, n, h.role); END IF;
-	IF h.token IS NULL OR _lock_election.may_be_over(h) THEN
-		PERFORM _lock_election.refuse_place(k, n, tok);
+	IF FOUND AND NOT _lock_election.may_be_over(h) THEN
+		PERFORM _lock_election.check_role(k, n, h.role);
+	ELSE
 		IF current_setting('transaction_isolation') <> 'read committed' AND h.token IS NOT NULL THEN
 			PERFORM _lock_election.fail('40001', 'could not serialize access due to concurrent update', 'The time of the lock may have been renewed since this transaction began.');
 		END IF;
+		IF h.token IS NULL THEN PERFORM _lock_election.refuse_place(k, n, tok); END IF;
 		PERFORM _lock_election.fail('LE001', format('%s "%s" is not held by %s %s', _lock_election.word(k), n, CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok));
 	END IF;
 	IF NOT read_only THEN
@@ -2580,24 +2626,30 @@ END $$;
 
 -- --- operators: evict, force, limits, reap ------------------------------------------------------------------------------
 
+-- Refuses who may end none of the holders.
+CREATE OR REPLACE FUNCTION _lock_election.deny(k int2, n text, what text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.fail('42501', format('permission denied to %s the holder of %s "%s"', what, _lock_election.word(k), n), '',
+		'Only members of the holder''s role, or of pg_signal_backend, may.');
+END $$;
+
 -- An evicted hold has a time of its own from then on, that of its lease.
 CREATE OR REPLACE FUNCTION _lock_election.evict(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 	counted int8 := 0;
 	denied boolean := false;
-	allowed boolean := false;
+	managed boolean := false;
 BEGIN
-	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction();
-	PERFORM _lock_election.current_life();
-	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL LOOP
-		CONTINUE WHEN _lock_election.may_be_over(h);
+	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction(), _lock_election.current_life();
+	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n LOOP
+		CONTINUE WHEN CASE WHEN h.mode IS NULL THEN h.closed_until <= clock_timestamp() ELSE _lock_election.may_be_over(h) END;
 		IF NOT _lock_election.is_mine(h.role, 'pg_signal_backend') THEN
 			denied := true;
 			CONTINUE;
 		END IF;
-		allowed := true;
-		CONTINUE WHEN h.evicted;
+		managed := true;
+		CONTINUE WHEN h.mode IS NULL OR h.evicted;
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
 		-- a renewal that is under way is waited for: the time that its client will be told counts
 		PERFORM FROM _lock_election.lease l WHERE l.id = h.lease FOR SHARE;
@@ -2612,10 +2664,7 @@ BEGIN
 			RAISE LOG 'lock_election: % "%" is evicted by role %, token %', _lock_election.word(k), n, _lock_election.who()::regrole, h.token;
 		END IF;
 	END LOOP;
-	IF denied AND NOT allowed THEN
-		PERFORM _lock_election.fail('42501', format('permission denied to evict the holder of %s "%s"', _lock_election.word(k), n), '',
-			'Only members of the holder''s role, or of pg_signal_backend, may.');
-	END IF;
+	IF denied AND NOT managed THEN PERFORM _lock_election.deny(k, n, 'evict'); END IF;
 	RETURN counted;
 END $$;
 
@@ -2635,21 +2684,22 @@ DECLARE
 	h _lock_election.hold;
 	counted int8 := 0;
 	inside boolean;
-	denied boolean := false;
 	opened boolean := false;
+	denied boolean := false;
 	until timestamptz;
 BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction();
 	PERFORM _lock_election.current_life();
 	inside := _lock_election.enter(k, ARRAY[n], '200 ms');
 	until := clock_timestamp() + '2 s';
-	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.ended IS NULL LOOP
+	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n LOOP
+		CONTINUE WHEN CASE WHEN h.mode IS NULL THEN h.closed_until <= clock_timestamp() ELSE _lock_election.may_be_over(h) END;
 		IF NOT _lock_election.is_mine(h.role, 'pg_signal_backend') THEN
 			denied := true;
 		ELSIF h.mode IS NULL THEN
 			DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot;
-			opened := opened OR h.closed_until > clock_timestamp();
-		ELSIF NOT _lock_election.may_be_over(h) THEN
+			opened := true;
+		ELSE
 			-- its row may be locked by a renewal that is being made durable, or by its end
 			WHILE NOT _lock_election.end_hold(h, 'forced', false) LOOP
 				SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL;
@@ -2665,10 +2715,7 @@ BEGIN
 		END IF;
 	END LOOP;
 	IF opened THEN RAISE NOTICE '% "%" was closed, and is open again', _lock_election.word(k), n; END IF;
-	IF counted = 0 AND denied AND NOT opened THEN
-		PERFORM _lock_election.fail('42501', format('permission denied to end the holder of %s "%s"', _lock_election.word(k), n), '',
-			'Only members of the holder''s role, or of pg_signal_backend, may.');
-	END IF;
+	IF denied AND counted = 0 AND NOT opened THEN PERFORM _lock_election.deny(k, n, 'end'); END IF;
 	IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); ELSE PERFORM _lock_election.nudge(k, ARRAY[n]); END IF;
 	RETURN counted;
 END $$;
@@ -2691,7 +2738,10 @@ DECLARE
 	h _lock_election.hold;
 	p _lock_election.place;
 	names text[];
+	locks text[];
+	elections text[];
 	k int2;
+	lives boolean;
 	counted int8 := 0;
 BEGIN
 	IF role IS NULL THEN PERFORM _lock_election.fail('22023', 'role must not be null'); END IF;
@@ -2701,32 +2751,35 @@ BEGIN
 		PERFORM _lock_election.fail('42501', format('permission denied to end what role %s has', role), '', 'Only members of that role, or of pg_signal_backend, may.');
 	END IF;
 	PERFORM _lock_election.current_life();
-	-- 1. places, so that none of them is granted what the rest gives back
+	-- 1. where it is, and places, so that none of them is granted what the rest gives back
 	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
-		SELECT array_agg(DISTINCT x.name) INTO names FROM (SELECT y.name FROM _lock_election.hold y WHERE y.kind = k AND y.role = $1::oid
+		SELECT coalesce(array_agg(DISTINCT x.name), '{}') INTO names FROM (SELECT y.name FROM _lock_election.hold y WHERE y.kind = k AND y.role = $1::oid
 			UNION SELECT y.name FROM _lock_election.place y WHERE y.kind = k AND y.role = $1::oid) x;
-		CONTINUE WHEN names IS NULL;
+		IF k = 1 THEN locks := names; ELSE elections := names; END IF;
 		PERFORM _lock_election.enter(k, names, '200 ms');
 		FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.kind = k AND x.role = $1::oid LOOP
-			IF _lock_election.end_place(p, 'forced', false) THEN counted := counted + 1; END IF;
+			lives := _lock_election.lease_lives(p.lease);
+			IF _lock_election.end_place(p, 'forced', false) AND lives THEN counted := counted + 1; END IF;
 		END LOOP;
 	END LOOP;
 
 	-- 2. leases with what hangs on them, and the other holds
-	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP counted := counted + _lock_election.end_lease(number, 'forced'); END LOOP;
-	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
-		SELECT array_agg(DISTINCT x.name) INTO names FROM _lock_election.hold x WHERE x.kind = k AND x.role = $1::oid;
-		CONTINUE WHEN names IS NULL;
-		FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.role = $1::oid AND x.ended IS NULL LOOP
-			IF h.mode IS NULL THEN
-				DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = h.name AND x.slot = h.slot;
-			ELSIF _lock_election.end_hold(h, 'forced', false) THEN
-				counted := counted + 1;
-			END IF;
-		END LOOP;
-		PERFORM _lock_election.nudge(k, names);
-		PERFORM _lock_election.look_at(k, names);
+	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP
+		IF _lock_election.lease_lives(number) THEN counted := counted + 1; END IF;
+		PERFORM _lock_election.end_lease(number, 'forced');
 	END LOOP;
+	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.role = $1::oid AND x.ended IS NULL LOOP
+		IF h.mode IS NULL THEN
+			DELETE FROM _lock_election.hold x WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot;
+			IF h.closed_until > clock_timestamp() THEN counted := counted + 1; END IF;
+		ELSIF NOT _lock_election.may_be_over(h) AND _lock_election.end_hold(h, 'forced', false) THEN
+			counted := counted + 1;
+		END IF;
+	END LOOP;
+
+	-- 3. who comes next
+	PERFORM _lock_election.nudge(1::int2, locks), _lock_election.nudge(2::int2, elections);
+	PERFORM _lock_election.look_at(1::int2, locks), _lock_election.look_at(2::int2, elections);
 	RAISE LOG 'lock_election: all of role % is released by role %: %', role, _lock_election.who()::regrole, counted;
 	RETURN counted;
 END $$;
@@ -2808,7 +2861,7 @@ COMMENT ON FUNCTION lock_election.reap(int) IS
 
 -- Whether the caller may see whose a hold is.
 CREATE OR REPLACE FUNCTION _lock_election.may_see(role oid, me oid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT role = me OR pg_has_role(me, 'pg_read_all_stats', 'MEMBER') OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'MEMBER')
+	SELECT role = me OR pg_has_role(me, 'pg_read_all_stats', 'USAGE') OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'USAGE')
 $$;
 
 CREATE OR REPLACE FUNCTION lock_election.look(OUT kind text, OUT name text, OUT slot integer, OUT mode text, OUT owner text, OUT value text, OUT role oid, OUT token bigint, OUT lease bigint,
@@ -2827,22 +2880,24 @@ BEGIN
 			_lock_election.ends(l.expires_at, l.life, l.ttl) AS at
 		FROM _lock_election.place x LEFT JOIN _lock_election.lease l ON l.id = x.lease WHERE NOT standby),
 	live AS (SELECT p.*, row_number() OVER (PARTITION BY p.kind, p.name ORDER BY p.token) AS rank FROM p WHERE p.at > clock_timestamp()),
+	c AS (SELECT x.kind, x.name, x.closed_until FROM _lock_election.hold x WHERE x.mode IS NULL AND x.closed_until > clock_timestamp()),
 	n AS (SELECT live.kind, live.name, count(*) AS waiters FROM live GROUP BY live.kind, live.name)
 	SELECT _lock_election.word(h.kind), h.name, CASE WHEN h.mode IS NOT NULL THEN h.slot END, h.mode, CASE WHEN h.mine THEN h.owner END, CASE WHEN h.kind = 2 THEN h.value END, h.role,
 		CASE WHEN h.mine AND h.mode IS NOT NULL THEN h.token END, CASE WHEN h.mine AND h.named THEN h.lease END, CASE WHEN h.mode IS NOT NULL THEN h.holds END,
-		CASE WHEN h.mode IS NOT NULL THEN h.since END, h.at, CASE WHEN NOT standby THEN _lock_election.time_left(h.at) END, CASE WHEN NOT standby THEN coalesce(n.waiters, 0) END, h.closed_until, 0::int8,
+		CASE WHEN h.mode IS NOT NULL THEN h.since END, h.at, CASE WHEN NOT standby THEN _lock_election.time_left(h.at) END, CASE WHEN NOT standby THEN coalesce(n.waiters, 0) END, c.closed_until, 0::int8,
 		CASE WHEN h.mine AND h.mode IS NOT NULL THEN h.pid END, CASE WHEN h.kind = 2 AND h.mode IS NOT NULL THEN h.token END, CASE WHEN h.mine THEN h.application END, CASE WHEN h.mine THEN h.client END,
 		CASE WHEN h.mine AND h.mode IS NOT NULL AND NOT standby THEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = h.pid AND (a.backend_start IS NULL OR a.backend_start <= h.since)) END,
 		CASE WHEN h.mode IS NOT NULL THEN h.evicted END
-		FROM h LEFT JOIN n ON n.kind = h.kind AND n.name = h.name
-		WHERE h.ended IS NULL AND CASE WHEN h.mode IS NULL THEN h.closed_until > clock_timestamp() ELSE standby OR h.at > clock_timestamp() END
+		FROM h LEFT JOIN n ON n.kind = h.kind AND n.name = h.name LEFT JOIN c ON c.kind = h.kind AND c.name = h.name
+		WHERE h.ended IS NULL AND CASE WHEN h.mode IS NULL THEN c.closed_until IS NOT NULL AND NOT EXISTS (SELECT FROM h o
+			WHERE o.kind = h.kind AND o.name = h.name AND o.mode IS NOT NULL AND o.ended IS NULL AND (standby OR o.at > clock_timestamp())) ELSE standby OR h.at > clock_timestamp() END
 	UNION ALL
 	SELECT _lock_election.word(live.kind), live.name, NULL, live.mode, CASE WHEN live.mine THEN live.owner END, CASE WHEN live.kind = 2 THEN live.value END, live.role,
 		CASE WHEN live.mine THEN live.token END, CASE WHEN live.mine AND live.named THEN live.lease END, 1, live.since, live.at, _lock_election.time_left(live.at), NULL,
-		(SELECT c.closed_until FROM _lock_election.hold c WHERE c.kind = live.kind AND c.name = live.name AND c.slot = -1 AND c.closed_until > clock_timestamp()), live.rank,
+		c.closed_until, live.rank,
 		CASE WHEN live.mine THEN live.pid END, NULL, CASE WHEN live.mine THEN live.application END, CASE WHEN live.mine THEN live.client END,
 		CASE WHEN live.mine THEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = live.pid AND (a.backend_start IS NULL OR a.backend_start <= live.since)) END, false
-		FROM live;
+		FROM live LEFT JOIN c ON c.kind = live.kind AND c.name = live.name;
 END $$;
 
 CREATE OR REPLACE FUNCTION lock_election.look_leases(OUT lease bigint, OUT owner text, OUT role oid, OUT ttl interval, OUT expires_at timestamptz, OUT time_left interval)

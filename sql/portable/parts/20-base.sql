@@ -10,14 +10,14 @@ BEGIN
 	RETURN to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
 END $$;
 
--- Whether the caller is a member of the role, or of another one that may do this.
+-- Whether the caller has the privileges of the role, or of another one that may do this.
 CREATE OR REPLACE FUNCTION _lock_election.is_mine(role oid, also text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
 BEGIN
 	RETURN role = me OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = me AND r.rolsuper)
-		OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'MEMBER')
-		OR also IS NOT NULL AND pg_has_role(me, also, 'MEMBER');
+		OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'USAGE')
+		OR also IS NOT NULL AND pg_has_role(me, also, 'USAGE');
 END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$

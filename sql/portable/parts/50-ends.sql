@@ -53,6 +53,13 @@ BEGIN
 		WHERE y.lease = of_lease ORDER BY y.changed DESC, y.token OFFSET 16);
 END $$;
 
+-- Whether a lease lives; without a lock.
+CREATE OR REPLACE FUNCTION _lock_election.lease_lives(number int8) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = number
+		AND (l.expires_at > clock_timestamp() OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()));
+END $$;
+
 -- Whether a lease has ended; it cannot be renewed any more in the transactions that others have begun.
 CREATE OR REPLACE FUNCTION _lock_election.lease_is_over(number int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

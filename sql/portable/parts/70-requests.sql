@@ -49,18 +49,16 @@ BEGIN
 	END IF;
 END $$;
 
--- The hold of a name that the request is one more hold of: of the same named owner; if it names none, of the same lease;
--- if neither, of this very transaction.
+-- The hold of a name that the request is one more hold of: of the same named owner, rather on the same lease; if it names
+-- none, of the same lease, or else of this very transaction.
 CREATE OR REPLACE FUNCTION _lock_election.own_hold(r _lock_election.request, n text) RETURNS _lock_election.hold LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 BEGIN
 	IF r.mode = 'permit' THEN RETURN NULL; END IF;
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL AND NOT x.evicted AND x.role = r.role
-		AND CASE WHEN r.owner IS NOT NULL THEN x.owner = r.owner
-			WHEN r.lease IS NOT NULL THEN x.lease = r.lease AND x.owner IS NULL
-			ELSE x.owner IS NULL AND x.lease IS NULL AND x.acquired_in = pg_current_xact_id()::text::int8 END
-		ORDER BY x.slot LIMIT 1;
+		AND CASE WHEN r.owner IS NOT NULL THEN x.owner = r.owner ELSE x.owner IS NULL AND (x.lease = r.lease OR x.acquired_in = pg_current_xact_id()::text::int8) END
+		ORDER BY r.lease IS NOT DISTINCT FROM (SELECT l.id FROM _lock_election.lease l WHERE l.id = x.lease AND l.named) DESC, x.token DESC LIMIT 1;
 	RETURN h;
 END $$;
 
@@ -70,7 +68,7 @@ BEGIN
 		'It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.');
 END $$;
 
--- One more hold: on a lease it is the same hold, else it is counted, and its time is no shorter.
+-- One more hold: on a lease, and of an election, it is the same hold, else it is counted; its time is no shorter.
 CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF r.mode = 'exclusive' AND h.mode = 'shared' THEN
@@ -82,7 +80,7 @@ BEGIN
 	END IF;
 	IF r.lease IS NULL THEN
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
-		UPDATE _lock_election.hold x SET holds = x.holds + 1, life = CASE WHEN x.expires_at IS NULL THEN x.life ELSE _lock_election.current_life() END,
+		UPDATE _lock_election.hold x SET holds = x.holds + CASE x.kind WHEN 1 THEN 1 ELSE 0 END, life = CASE WHEN x.expires_at IS NULL THEN x.life ELSE _lock_election.current_life() END,
 			expires_at = CASE WHEN x.expires_at IS NOT NULL THEN greatest(_lock_election.ends(x.expires_at, x.life, x.ttl), clock_timestamp() + r.ttl) END
 			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot;
 		UPDATE _lock_election.lease l SET expires_at = greatest(l.expires_at, clock_timestamp() + r.ttl) WHERE l.id = h.lease AND NOT l.named;
@@ -103,7 +101,8 @@ BEGIN
 	SELECT x.* INTO c FROM _lock_election.config x WHERE x.one;
 	IF waits AND c.max_waiters_per_lock > 0 THEN
 		FOREACH n IN ARRAY r.names LOOP
-			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock THEN
+			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock
+				AND (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n AND _lock_election.lease_lives(p.lease)) >= c.max_waiters_per_lock THEN
 				PERFORM _lock_election.fail('53400', format('too many requests wait for %s "%s"', _lock_election.word(r.kind), n), '',
 					format('See lock_election.max_waiters_per_lock (%s).', c.max_waiters_per_lock));
 			END IF;
@@ -134,19 +133,29 @@ BEGIN
 	-- 1. is a name used in another way?
 	FOREACH n IN ARRAY r.names LOOP PERFORM _lock_election.check_use(r, n); END LOOP;
 
-	-- 2. the same request once more
+	-- 2. the same request once more: of one name what is held comes first, of several the place
 	IF r.place AND r.lease IS NOT NULL AND r.mode <> 'permit' THEN
-		SELECT x.token, true INTO token, granted FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.ended IS NULL AND NOT x.evicted
-			AND x.owner IS NOT DISTINCT FROM r.owner AND (NOT several OR x.members @> r.names AND r.names @> x.members) LIMIT 1;
-		IF NOT FOUND THEN
+		IF NOT several THEN
+			SELECT x.token, true INTO token, granted FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.ended IS NULL AND NOT x.evicted
+				AND x.owner IS NOT DISTINCT FROM r.owner ORDER BY x.token DESC LIMIT 1;
+		END IF;
+		IF token IS NULL THEN
 			SELECT x.token, false INTO token, granted FROM _lock_election.place x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.mode = r.mode
 				AND x.owner IS NOT DISTINCT FROM r.owner AND x.value IS NOT DISTINCT FROM r.value
-				AND (several AND x.members @> r.names AND r.names @> x.members OR NOT several AND x.members IS NULL) LIMIT 1;
+				AND (several AND x.members @> r.names AND r.names @> x.members OR NOT several AND x.members IS NULL) ORDER BY x.token LIMIT 1;
+		END IF;
+		IF token IS NULL AND several THEN
+			SELECT x.token, true INTO token, granted FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = ANY (r.names) AND x.lease = r.lease AND x.ended IS NULL AND NOT x.evicted
+				AND x.owner IS NOT DISTINCT FROM r.owner GROUP BY x.token HAVING count(*) = cardinality(r.names) ORDER BY x.token LIMIT 1;
 		END IF;
 		IF token IS NOT NULL THEN
 			queue_position := CASE WHEN granted THEN 0 ELSE _lock_election.rank(r.kind, r.names, token) END;
+			IF granted THEN
+				PERFORM _lock_election.hold_again(r, x) FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = ANY (r.names) AND x.token = decide.token;
+			END IF;
 			RETURN;
 		END IF;
+		granted := false;
 	END IF;
 
 	-- 3. one more hold
@@ -214,7 +223,8 @@ END $$;
 
 -- The place's position in the queue, of several names in the longest one.
 CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) RETURNS int8 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank FROM _lock_election.place p WHERE p.kind = k AND p.name = n.name AND p.token <= tok) r
+	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank FROM _lock_election.place p WHERE p.kind = k AND p.name = n.name AND p.token <= tok
+		AND _lock_election.lease_lives(p.lease)) r
 $$;
 
 -- One attempt at a request.  Where it is refused it leaves nothing behind, not even its sections: the caller's transaction
@@ -255,7 +265,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _lock_election.may_be_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN h.ended IS NOT NULL OR h.expires_at IS NOT NULL AND _lock_election.ends(h.expires_at, h.life, h.ttl) <= clock_timestamp()
-		OR h.lease IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = h.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp());
+		OR h.lease IS NOT NULL AND NOT _lock_election.lease_lives(h.lease);
 END $$;
 
 -- How long a wait may last because of lock_timeout; NULL: without limit.

@@ -13,7 +13,8 @@ BEGIN
 	r.names := names;
 	r.mode := mode;
 	r.permits := CASE WHEN mode = 'permit' THEN permits ELSE 0 END;
-	IF lease IS NULL THEN r.ttl := _lock_election.checked_ttl(ttl); END IF;
+	IF lease IS NULL OR ttl IS NOT NULL THEN r.ttl := _lock_election.checked_ttl(ttl); END IF;
+	IF lease IS NOT NULL THEN r.ttl := NULL; END IF;
 	r.owner := owner;
 	r.lease := lease;
 	r.value := value;
@@ -209,13 +210,14 @@ BEGIN
 	FOREACH n IN ARRAY names LOOP
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
+			IF NOT goes_on AND NOT _lock_election.lease_lives(p.lease) THEN RETURN NULL; END IF;
 			PERFORM _lock_election.check_role(k, n, p.role);
 		ELSE
-			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.ended IS NULL AND NOT x.evicted;
-			IF NOT FOUND THEN RETURN NULL; END IF;
-			PERFORM _lock_election.check_role(k, n, h.role);
-			IF _lock_election.may_be_over(h) AND NOT (goes_on AND h.expires_at IS NULL
+			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
+			IF NOT FOUND OR _lock_election.may_be_over(h) AND NOT (goes_on AND h.ended IS NULL AND h.expires_at IS NULL
 				AND EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = h.lease AND NOT l.named)) THEN RETURN NULL; END IF;
+			PERFORM _lock_election.check_role(k, n, h.role);
+			IF h.evicted THEN RETURN NULL; END IF;
 			IF h.lease IS NULL THEN
 				PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
 				UPDATE _lock_election.hold x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok;
@@ -295,14 +297,13 @@ END $$;
 
 -- --- renewals: of a hold's own row, or its lease's, and without a section ---
 
--- Refuses a place that has not ended: it can be neither renewed nor fenced.
+-- Refuses the token of a place where that of a holder is meant.
 CREATE OR REPLACE FUNCTION _lock_election.refuse_place(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p record;
 BEGIN
-	SELECT x.role INTO p FROM _lock_election.place x JOIN _lock_election.lease l ON l.id = x.lease
-		WHERE x.kind = k AND x.name = n AND x.token = tok AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp();
-	IF FOUND THEN
+	SELECT x.role, x.lease INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
+	IF FOUND AND _lock_election.lease_lives(p.lease) THEN
 		PERFORM _lock_election.check_role(k, n, p.role);
 		PERFORM _lock_election.fail('55000', format('%s %s is still in the queue of "%s"', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok, n), '',
 			format('Each call of %s() renews its place, and tells when it is granted.', CASE k WHEN 1 THEN 'await_lock' ELSE 'await_leadership' END));
@@ -321,10 +322,10 @@ BEGIN
 
 	-- 1. whose it is
 	PERFORM _lock_election.refuse_place(k, n, tok);
-	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok;
-	IF NOT FOUND THEN RETURN NULL; END IF;
+	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
+	IF NOT FOUND OR _lock_election.may_be_over(h) THEN RETURN NULL; END IF;
 	PERFORM _lock_election.check_role(k, n, h.role);
-	IF h.ended IS NOT NULL OR h.evicted THEN RETURN NULL; END IF;
+	IF h.evicted THEN RETURN NULL; END IF;
 
 	-- 2. its row; a release at the same time then does not wait for us
 	PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
@@ -369,17 +370,21 @@ BEGIN
 		-- 1. a place, which may become a hold meanwhile, but not the other way round
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
+			IF NOT _lock_election.lease_lives(p.lease) THEN
+				IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); END IF;
+				RETURN false;
+			END IF;
 			PERFORM _lock_election.check_role(k, n, p.role);
 			done := _lock_election.end_place(p, how, p.lease = of_lease);
 		ELSE
 			-- 2. a hold
 			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
 			IF NOT FOUND THEN RETURN false; END IF;
-			PERFORM _lock_election.check_role(k, n, h.role);
 			IF _lock_election.may_be_over(h) THEN
 				IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); END IF;
 				RETURN false;
 			END IF;
+			PERFORM _lock_election.check_role(k, n, h.role);
 			IF h.holds > 1 AND NOT coalesce(all_holds, false) THEN
 				UPDATE _lock_election.hold x SET holds = x.holds - 1 WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok;
 				RETURN true;
@@ -404,6 +409,7 @@ BEGIN
 
 	-- 5. the next one; who cannot be served here is told to look, once this is committed
 	IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); ELSE PERFORM _lock_election.nudge(k, ARRAY[n]); END IF;
+	IF p.members IS NOT NULL THEN PERFORM _lock_election.look_at(k, p.members); END IF;
 	RETURN true;
 END $$;
 
@@ -444,6 +450,7 @@ CREATE OR REPLACE FUNCTION release_locks(names text[], token bigint)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
 	n text;
+	place record;
 	every boolean := true;
 BEGIN
 	PERFORM _lock_election.check_names(names, 1);
@@ -451,8 +458,9 @@ BEGIN
 	PERFORM _lock_election.check_transaction();
 	PERFORM _lock_election.enter(1::int2, names, '100 ms');
 	-- a place leaves all queues at once
-	IF EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = names[1] AND p.token = $2) THEN
-		RETURN _lock_election.release(1::int2, names[1], token, NULL, false, 'released', NULL);
+	SELECT p.name, p.members INTO place FROM _lock_election.place p WHERE p.kind = 1 AND p.name = ANY (names) AND p.token = $2 LIMIT 1;
+	IF FOUND THEN
+		RETURN _lock_election.release(1::int2, place.name, token, NULL, false, 'released', NULL) AND names <@ coalesce(place.members, ARRAY[place.name]);
 	END IF;
 	FOREACH n IN ARRAY names LOOP every := _lock_election.release(1::int2, n, token, NULL, false, 'released', NULL) AND every; END LOOP;
 	RETURN every;
@@ -460,6 +468,9 @@ END $$;
 
 CREATE OR REPLACE FUNCTION release_each(names text[], tokens bigint[])
 RETURNS TABLE (name text, released boolean) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+	members text[];
+	left_queues text[] := '{}';
 BEGIN
 	PERFORM _lock_election.check_names(names, 0);
 	IF tokens IS NULL THEN PERFORM _lock_election.fail('22023', 'tokens must not be null'); END IF;
@@ -471,7 +482,13 @@ BEGIN
 	IF cardinality(names) > 0 THEN PERFORM _lock_election.enter(1::int2, names, '100 ms'); END IF;
 	FOR i IN 1 .. cardinality(names) LOOP
 		name := names[i];
-		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release(1::int2, names[i], tokens[i], NULL, false, 'released', NULL);
+		-- a place for several names leaves all queues at once
+		SELECT p.members INTO members FROM _lock_election.place p WHERE p.kind = 1 AND p.name = names[i] AND p.token = tokens[i];
+		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release(1::int2, names[i], tokens[i], NULL, false, 'released', NULL)
+			OR coalesce(left_queues @> ARRAY[tokens[i] || ' ' || name], false);
+		IF released AND members IS NOT NULL THEN
+			left_queues := left_queues || ARRAY(SELECT tokens[i] || ' ' || m FROM unnest(members) m);
+		END IF;
 		RETURN NEXT;
 	END LOOP;
 END $$;
@@ -499,8 +516,7 @@ END $$;
 CREATE OR REPLACE FUNCTION set_permits(name text, permits integer)
 RETURNS integer LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-	old int4;
-	r oid;
+	used record;
 BEGIN
 	PERFORM _lock_election.check_name(1::int2, name), _lock_election.check_permits(permits), _lock_election.check_transaction();
 	PERFORM _lock_election.current_life();
@@ -508,16 +524,17 @@ BEGIN
 		PERFORM _lock_election.fail('40001', format('the holders of "%s" have changed too often while their roles were read', name));
 	END IF;
 	PERFORM _lock_election.settle(1::int2, ARRAY[name]);
-	FOR r, old IN SELECT h.role, h.permits FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.mode = 'permit' LOOP
-		IF NOT _lock_election.is_mine(r, 'pg_signal_backend') THEN
-			PERFORM _lock_election.fail('42501', format('permission denied to change the permits of "%s"', name), '',
-				'Only members of all holders'' roles, or of pg_signal_backend, may.');
-		END IF;
-	END LOOP;
-	IF old IS NULL AND EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.mode IS NOT NULL) THEN PERFORM _lock_election.other_use(name); END IF;
-	IF old IS NULL THEN RETURN NULL; END IF;
+	IF EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.ended IS NULL AND NOT _lock_election.is_mine(h.role, 'pg_signal_backend')) THEN
+		PERFORM _lock_election.fail('42501', format('permission denied to change the permits of "%s"', name), '',
+			'Only members of all holders'' roles, or of pg_signal_backend, may.');
+	END IF;
+	SELECT x.mode, x.permits INTO used FROM (
+		(SELECT h.mode, h.permits FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.mode IS NOT NULL LIMIT 1)
+		UNION ALL (SELECT p.mode, p.permits FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1 LIMIT 1)) x LIMIT 1;
+	IF NOT FOUND THEN RETURN NULL; END IF;
+	IF used.mode <> 'permit' THEN PERFORM _lock_election.other_use(name); END IF;
 	UPDATE _lock_election.hold h SET permits = $2 WHERE h.kind = 1 AND h.name = $1 AND h.mode = 'permit';
 	UPDATE _lock_election.place p SET permits = $2 WHERE p.kind = 1 AND p.name = $1 AND p.mode = 'permit';
 	PERFORM _lock_election.serve(1::int2, name);
-	RETURN old;
+	RETURN used.permits;
 END $$;

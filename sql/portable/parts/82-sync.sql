@@ -98,7 +98,12 @@ BEGIN
 		RETURN t;
 	END IF;
 	IF i.action = 'proclaim' THEN
-		t.event := CASE WHEN _lock_election.proclaim(t.name, _lock_election.item_number(i.number, 'term'), i.value) THEN 'proclaimed' ELSE 'not_held' END;
+		t.token := _lock_election.item_number(i.number, 'term');
+		t.event := 'proclaimed';
+		IF NOT _lock_election.proclaim(t.name, t.token, i.value) THEN
+			t.event := 'not_held';
+			t.token := NULL;
+		END IF;
 		RETURN t;
 	END IF;
 
@@ -146,7 +151,6 @@ EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS t.sqlstate = RETURNED_SQLSTATE, t.message = MESSAGE_TEXT, t.detail = PG_EXCEPTION_DETAIL, t.hint = PG_EXCEPTION_HINT;
 	t.item := i.item;
 	t.event := 'error';
-	t.name := i.names[1];
 	t.detail := nullif(t.detail, '');
 	t.hint := nullif(t.hint, '');
 	RETURN t;
@@ -189,6 +193,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_pat
 DECLARE
 	asked _lock_election.item[] := '{}';
 	asks boolean := false;
+	mailed boolean := false;     -- releases that nobody waits for: they renew nothing
 	lasting boolean := false;    -- something of this call has to be durable
 	before_call int8;
 	l _lock_election.lease;
@@ -209,16 +214,17 @@ BEGIN
 	PERFORM _lock_election.check_transaction();
 	IF $2 IS NULL THEN PERFORM _lock_election.fail('22023', 'call must not be null'); END IF;
 	IF $1 IS NULL THEN PERFORM _lock_election.fail('22023', 'lease must not be null'); END IF;
-	PERFORM _lock_election.checked_wait($6);
+	IF $1 < 1 THEN PERFORM _lock_election.fail('22023', format('lease is out of range: %s', $1), 'It is the number of a lease.'); END IF;
+	IF $2 < 1 THEN PERFORM _lock_election.fail('22023', format('call is out of range: %s', $2), 'Each call has a higher number.'); END IF;
 	IF $5 IS NOT NULL AND $5 <> '{}' THEN
 		asked := _lock_election.read_items($5);
-		SELECT bool_or(i.action NOT IN ('release', 'resign') OR i.value IS NOT NULL), bool_or(i.value IS NOT NULL) INTO asks, lasting FROM unnest(asked) i;
+		SELECT bool_or(i.action NOT IN ('release', 'resign') OR i.value IS NOT NULL), bool_or(i.value IS NOT NULL),
+				bool_and(i.action = 'release' AND i.value IS NULL) AND $6 IS NULL INTO asks, lasting, mailed FROM unnest(asked) i;
 	END IF;
-	IF $6 IS NULL THEN
-		IF cardinality(asked) = 0 OR EXISTS (SELECT FROM unnest(asked) i WHERE i.action NOT IN ('release', 'resign')) THEN
-			PERFORM _lock_election.fail('22023', 'wait must not be null', 'Only releases need not be waited for.');
-		END IF;
+	IF $6 IS NULL AND EXISTS (SELECT FROM unnest(asked) i WHERE i.action NOT IN ('release', 'resign')) THEN
+		PERFORM _lock_election.fail('22023', 'wait must not be null', 'Only releases need not be waited for.');
 	END IF;
+	PERFORM _lock_election.checked_wait($6);
 
 	-- 2. the lease
 	number := (SELECT y.life FROM _lock_election.life y WHERE y.one AND y.born = y.xmin
@@ -241,7 +247,7 @@ BEGIN
 		told := false;
 		FOR i IN 1 .. 1000 LOOP
 			told := pg_try_advisory_xact_lock(hashtextextended('lease ' || $1, 4801));
-			EXIT WHEN told OR clock_timestamp() > statement_timestamp() + least($6, '1 s');
+			EXIT WHEN told OR clock_timestamp() > statement_timestamp() + least(coalesce($6, '1 s'), '1 s');
 			PERFORM pg_sleep(0.001);
 		END LOOP;
 		IF NOT told THEN PERFORM _lock_election.fail('55P03', format('another call of lease %s is under way', $1)); END IF;
@@ -259,7 +265,7 @@ BEGIN
 		UPDATE _lock_election.asked a SET call = $2 WHERE a.lease = $1 AND a.call < $2;
 		applied := FOUND AND before_call < $2;
 		lasting := true;
-	ELSIF $6 IS NOT NULL THEN
+	ELSIF NOT mailed THEN
 		validity := _lock_election.keep($1, NULL, $2);
 		IF validity IS NULL THEN
 			RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL, 'expired', NULL, NULL, NULL, NULL, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL;
@@ -268,7 +274,7 @@ BEGIN
 		applied := before_call < $2;
 		told := pg_try_advisory_xact_lock(hashtextextended('lease ' || $1, 4801));
 	END IF;
-	applied := applied AND ($3 = number OR $3 IS NULL AND l.granted_in = number OR $6 IS NULL);
+	applied := applied AND ($3 = number OR $3 IS NULL AND l.granted_in = number OR mailed);
 
 	-- 4. the items
 	IF applied AND cardinality(asked) > 0 THEN
@@ -285,14 +291,14 @@ BEGIN
 		seen_call := $2 - (($2 - $4) & 4194303);
 		all_news := $3 IS DISTINCT FROM number OR $4 IS NULL OR (SELECT count(*) FROM _lock_election.loss x WHERE x.lease = $1 AND x.changed >= seen_xact) >= 16;
 		complete := all_news;
-	ELSIF $6 IS NOT NULL THEN
+	ELSIF NOT mailed THEN
 		incarnation := $3;
 		news := $4;
 	END IF;
 
 	-- 6. rows
 	event := 'lease';
-	IF $6 IS NOT NULL AND _lock_election.notifies('waiters') THEN channel := _lock_election.lease_channel($1); END IF;
+	IF NOT mailed AND _lock_election.notifies('waiters') THEN channel := _lock_election.lease_channel($1); END IF;
 	RETURN NEXT;
 	IF results IS NOT NULL THEN
 		RETURN QUERY SELECT r.*, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL::text FROM unnest(results) r
@@ -303,7 +309,7 @@ BEGIN
 				NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL
 			FROM _lock_election.hold h WHERE h.lease = $1 AND h.mode IS NOT NULL AND h.ended IS NULL
 				AND (all_news OR h.changed >= seen_xact AND (h.told_call = 0 OR h.told_call > seen_call)) AND (h.told_call <> $2 OR h.changed <> coalesce(pg_current_xact_id_if_assigned()::text::int8, 0))
-			UNION ALL SELECT NULL, 'queued', _lock_election.word(p.kind), p.name, p.token, _lock_election.rank(p.kind, ARRAY[p.name], p.token), p.owner, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+			UNION ALL SELECT NULL, 'queued', _lock_election.word(p.kind), p.name, p.token, NULL, p.owner, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 			FROM _lock_election.place p WHERE p.lease = $1
 				AND (all_news OR p.changed >= seen_xact AND (p.told_call = 0 OR p.told_call > seen_call)) AND (p.told_call <> $2 OR p.changed <> coalesce(pg_current_xact_id_if_assigned()::text::int8, 0))
 			UNION ALL SELECT NULL, 'lost', NULL, NULL, x.token, NULL, NULL, x.reason, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL

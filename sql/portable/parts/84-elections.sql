@@ -35,7 +35,12 @@ DECLARE
 BEGIN
 	PERFORM _lock_election.check_name(2::int2, n), _lock_election.check_token(2::int2, tok), _lock_election.check_text('candidate', v, 4096);
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = n AND x.slot = 0 AND x.token = tok AND x.ended IS NULL FOR NO KEY UPDATE;
-	IF NOT FOUND OR _lock_election.may_be_over(h) THEN RETURN false; END IF;
+	IF NOT FOUND THEN
+		SELECT x.role INTO h.role FROM _lock_election.place x WHERE x.kind = 2 AND x.name = n AND x.token = tok AND _lock_election.lease_lives(x.lease);
+		IF FOUND THEN PERFORM _lock_election.check_role(2::int2, n, h.role); END IF;
+		RETURN false;
+	END IF;
+	IF _lock_election.may_be_over(h) THEN RETURN false; END IF;
 	PERFORM _lock_election.check_role(2::int2, n, h.role);
 	UPDATE _lock_election.hold x SET value = v WHERE x.kind = 2 AND x.name = n AND x.slot = 0;
 	h.value := v;

@@ -17,12 +17,13 @@ BEGIN
 	END IF;
 	-- after the row is locked: has nobody ended it, and does its lease live?
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
-	IF FOUND THEN PERFORM _lock_election.check_role(k, n, h.role); END IF;
-	IF h.token IS NULL OR _lock_election.may_be_over(h) THEN
-		PERFORM _lock_election.refuse_place(k, n, tok);
+	IF FOUND AND NOT _lock_election.may_be_over(h) THEN
+		PERFORM _lock_election.check_role(k, n, h.role);
+	ELSE
 		IF current_setting('transaction_isolation') <> 'read committed' AND h.token IS NOT NULL THEN
 			PERFORM _lock_election.fail('40001', 'could not serialize access due to concurrent update', 'The time of the lock may have been renewed since this transaction began.');
 		END IF;
+		IF h.token IS NULL THEN PERFORM _lock_election.refuse_place(k, n, tok); END IF;
 		PERFORM _lock_election.fail('LE001', format('%s "%s" is not held by %s %s', _lock_election.word(k), n, CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok));
 	END IF;
 	IF NOT read_only THEN

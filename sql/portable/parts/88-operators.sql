@@ -1,23 +1,29 @@
 -- --- operators: evict, force, limits, reap ------------------------------------------------------------------------------
 
+-- Refuses who may end none of the holders.
+CREATE OR REPLACE FUNCTION _lock_election.deny(k int2, n text, what text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	PERFORM _lock_election.fail('42501', format('permission denied to %s the holder of %s "%s"', what, _lock_election.word(k), n), '',
+		'Only members of the holder''s role, or of pg_signal_backend, may.');
+END $$;
+
 -- An evicted hold has a time of its own from then on, that of its lease.
 CREATE OR REPLACE FUNCTION _lock_election.evict(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
 	counted int8 := 0;
 	denied boolean := false;
-	allowed boolean := false;
+	managed boolean := false;
 BEGIN
-	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction();
-	PERFORM _lock_election.current_life();
-	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.mode IS NOT NULL AND x.ended IS NULL LOOP
-		CONTINUE WHEN _lock_election.may_be_over(h);
+	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction(), _lock_election.current_life();
+	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n LOOP
+		CONTINUE WHEN CASE WHEN h.mode IS NULL THEN h.closed_until <= clock_timestamp() ELSE _lock_election.may_be_over(h) END;
 		IF NOT _lock_election.is_mine(h.role, 'pg_signal_backend') THEN
 			denied := true;
 			CONTINUE;
 		END IF;
-		allowed := true;
-		CONTINUE WHEN h.evicted;
+		managed := true;
+		CONTINUE WHEN h.mode IS NULL OR h.evicted;
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
 		-- a renewal that is under way is waited for: the time that its client will be told counts
 		PERFORM FROM _lock_election.lease l WHERE l.id = h.lease FOR SHARE;
@@ -32,10 +38,7 @@ BEGIN
 			RAISE LOG 'lock_election: % "%" is evicted by role %, token %', _lock_election.word(k), n, _lock_election.who()::regrole, h.token;
 		END IF;
 	END LOOP;
-	IF denied AND NOT allowed THEN
-		PERFORM _lock_election.fail('42501', format('permission denied to evict the holder of %s "%s"', _lock_election.word(k), n), '',
-			'Only members of the holder''s role, or of pg_signal_backend, may.');
-	END IF;
+	IF denied AND NOT managed THEN PERFORM _lock_election.deny(k, n, 'evict'); END IF;
 	RETURN counted;
 END $$;
 
@@ -55,21 +58,22 @@ DECLARE
 	h _lock_election.hold;
 	counted int8 := 0;
 	inside boolean;
-	denied boolean := false;
 	opened boolean := false;
+	denied boolean := false;
 	until timestamptz;
 BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_transaction();
 	PERFORM _lock_election.current_life();
 	inside := _lock_election.enter(k, ARRAY[n], '200 ms');
 	until := clock_timestamp() + '2 s';
-	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.ended IS NULL LOOP
+	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.name = n LOOP
+		CONTINUE WHEN CASE WHEN h.mode IS NULL THEN h.closed_until <= clock_timestamp() ELSE _lock_election.may_be_over(h) END;
 		IF NOT _lock_election.is_mine(h.role, 'pg_signal_backend') THEN
 			denied := true;
 		ELSIF h.mode IS NULL THEN
 			DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot;
-			opened := opened OR h.closed_until > clock_timestamp();
-		ELSIF NOT _lock_election.may_be_over(h) THEN
+			opened := true;
+		ELSE
 			-- its row may be locked by a renewal that is being made durable, or by its end
 			WHILE NOT _lock_election.end_hold(h, 'forced', false) LOOP
 				SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL;
@@ -85,10 +89,7 @@ BEGIN
 		END IF;
 	END LOOP;
 	IF opened THEN RAISE NOTICE '% "%" was closed, and is open again', _lock_election.word(k), n; END IF;
-	IF counted = 0 AND denied AND NOT opened THEN
-		PERFORM _lock_election.fail('42501', format('permission denied to end the holder of %s "%s"', _lock_election.word(k), n), '',
-			'Only members of the holder''s role, or of pg_signal_backend, may.');
-	END IF;
+	IF denied AND counted = 0 AND NOT opened THEN PERFORM _lock_election.deny(k, n, 'end'); END IF;
 	IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); ELSE PERFORM _lock_election.nudge(k, ARRAY[n]); END IF;
 	RETURN counted;
 END $$;
@@ -111,7 +112,10 @@ DECLARE
 	h _lock_election.hold;
 	p _lock_election.place;
 	names text[];
+	locks text[];
+	elections text[];
 	k int2;
+	lives boolean;
 	counted int8 := 0;
 BEGIN
 	IF role IS NULL THEN PERFORM _lock_election.fail('22023', 'role must not be null'); END IF;
@@ -121,32 +125,35 @@ BEGIN
 		PERFORM _lock_election.fail('42501', format('permission denied to end what role %s has', role), '', 'Only members of that role, or of pg_signal_backend, may.');
 	END IF;
 	PERFORM _lock_election.current_life();
-	-- 1. places, so that none of them is granted what the rest gives back
+	-- 1. where it is, and places, so that none of them is granted what the rest gives back
 	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
-		SELECT array_agg(DISTINCT x.name) INTO names FROM (SELECT y.name FROM _lock_election.hold y WHERE y.kind = k AND y.role = $1::oid
+		SELECT coalesce(array_agg(DISTINCT x.name), '{}') INTO names FROM (SELECT y.name FROM _lock_election.hold y WHERE y.kind = k AND y.role = $1::oid
 			UNION SELECT y.name FROM _lock_election.place y WHERE y.kind = k AND y.role = $1::oid) x;
-		CONTINUE WHEN names IS NULL;
+		IF k = 1 THEN locks := names; ELSE elections := names; END IF;
 		PERFORM _lock_election.enter(k, names, '200 ms');
 		FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.kind = k AND x.role = $1::oid LOOP
-			IF _lock_election.end_place(p, 'forced', false) THEN counted := counted + 1; END IF;
+			lives := _lock_election.lease_lives(p.lease);
+			IF _lock_election.end_place(p, 'forced', false) AND lives THEN counted := counted + 1; END IF;
 		END LOOP;
 	END LOOP;
 
 	-- 2. leases with what hangs on them, and the other holds
-	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP counted := counted + _lock_election.end_lease(number, 'forced'); END LOOP;
-	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
-		SELECT array_agg(DISTINCT x.name) INTO names FROM _lock_election.hold x WHERE x.kind = k AND x.role = $1::oid;
-		CONTINUE WHEN names IS NULL;
-		FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.kind = k AND x.role = $1::oid AND x.ended IS NULL LOOP
-			IF h.mode IS NULL THEN
-				DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = h.name AND x.slot = h.slot;
-			ELSIF _lock_election.end_hold(h, 'forced', false) THEN
-				counted := counted + 1;
-			END IF;
-		END LOOP;
-		PERFORM _lock_election.nudge(k, names);
-		PERFORM _lock_election.look_at(k, names);
+	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP
+		IF _lock_election.lease_lives(number) THEN counted := counted + 1; END IF;
+		PERFORM _lock_election.end_lease(number, 'forced');
 	END LOOP;
+	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.role = $1::oid AND x.ended IS NULL LOOP
+		IF h.mode IS NULL THEN
+			DELETE FROM _lock_election.hold x WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot;
+			IF h.closed_until > clock_timestamp() THEN counted := counted + 1; END IF;
+		ELSIF NOT _lock_election.may_be_over(h) AND _lock_election.end_hold(h, 'forced', false) THEN
+			counted := counted + 1;
+		END IF;
+	END LOOP;
+
+	-- 3. who comes next
+	PERFORM _lock_election.nudge(1::int2, locks), _lock_election.nudge(2::int2, elections);
+	PERFORM _lock_election.look_at(1::int2, locks), _lock_election.look_at(2::int2, elections);
 	RAISE LOG 'lock_election: all of role % is released by role %: %', role, _lock_election.who()::regrole, counted;
 	RETURN counted;
 END $$;

@@ -2,7 +2,7 @@
 
 -- Whether the caller may see whose a hold is.
 CREATE OR REPLACE FUNCTION _lock_election.may_see(role oid, me oid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT role = me OR pg_has_role(me, 'pg_read_all_stats', 'MEMBER') OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'MEMBER')
+	SELECT role = me OR pg_has_role(me, 'pg_read_all_stats', 'USAGE') OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'USAGE')
 $$;
 
 CREATE OR REPLACE FUNCTION lock_election.look(OUT kind text, OUT name text, OUT slot integer, OUT mode text, OUT owner text, OUT value text, OUT role oid, OUT token bigint, OUT lease bigint,
@@ -21,22 +21,24 @@ BEGIN
 			_lock_election.ends(l.expires_at, l.life, l.ttl) AS at
 		FROM _lock_election.place x LEFT JOIN _lock_election.lease l ON l.id = x.lease WHERE NOT standby),
 	live AS (SELECT p.*, row_number() OVER (PARTITION BY p.kind, p.name ORDER BY p.token) AS rank FROM p WHERE p.at > clock_timestamp()),
+	c AS (SELECT x.kind, x.name, x.closed_until FROM _lock_election.hold x WHERE x.mode IS NULL AND x.closed_until > clock_timestamp()),
 	n AS (SELECT live.kind, live.name, count(*) AS waiters FROM live GROUP BY live.kind, live.name)
 	SELECT _lock_election.word(h.kind), h.name, CASE WHEN h.mode IS NOT NULL THEN h.slot END, h.mode, CASE WHEN h.mine THEN h.owner END, CASE WHEN h.kind = 2 THEN h.value END, h.role,
 		CASE WHEN h.mine AND h.mode IS NOT NULL THEN h.token END, CASE WHEN h.mine AND h.named THEN h.lease END, CASE WHEN h.mode IS NOT NULL THEN h.holds END,
-		CASE WHEN h.mode IS NOT NULL THEN h.since END, h.at, CASE WHEN NOT standby THEN _lock_election.time_left(h.at) END, CASE WHEN NOT standby THEN coalesce(n.waiters, 0) END, h.closed_until, 0::int8,
+		CASE WHEN h.mode IS NOT NULL THEN h.since END, h.at, CASE WHEN NOT standby THEN _lock_election.time_left(h.at) END, CASE WHEN NOT standby THEN coalesce(n.waiters, 0) END, c.closed_until, 0::int8,
 		CASE WHEN h.mine AND h.mode IS NOT NULL THEN h.pid END, CASE WHEN h.kind = 2 AND h.mode IS NOT NULL THEN h.token END, CASE WHEN h.mine THEN h.application END, CASE WHEN h.mine THEN h.client END,
 		CASE WHEN h.mine AND h.mode IS NOT NULL AND NOT standby THEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = h.pid AND (a.backend_start IS NULL OR a.backend_start <= h.since)) END,
 		CASE WHEN h.mode IS NOT NULL THEN h.evicted END
-		FROM h LEFT JOIN n ON n.kind = h.kind AND n.name = h.name
-		WHERE h.ended IS NULL AND CASE WHEN h.mode IS NULL THEN h.closed_until > clock_timestamp() ELSE standby OR h.at > clock_timestamp() END
+		FROM h LEFT JOIN n ON n.kind = h.kind AND n.name = h.name LEFT JOIN c ON c.kind = h.kind AND c.name = h.name
+		WHERE h.ended IS NULL AND CASE WHEN h.mode IS NULL THEN c.closed_until IS NOT NULL AND NOT EXISTS (SELECT FROM h o
+			WHERE o.kind = h.kind AND o.name = h.name AND o.mode IS NOT NULL AND o.ended IS NULL AND (standby OR o.at > clock_timestamp())) ELSE standby OR h.at > clock_timestamp() END
 	UNION ALL
 	SELECT _lock_election.word(live.kind), live.name, NULL, live.mode, CASE WHEN live.mine THEN live.owner END, CASE WHEN live.kind = 2 THEN live.value END, live.role,
 		CASE WHEN live.mine THEN live.token END, CASE WHEN live.mine AND live.named THEN live.lease END, 1, live.since, live.at, _lock_election.time_left(live.at), NULL,
-		(SELECT c.closed_until FROM _lock_election.hold c WHERE c.kind = live.kind AND c.name = live.name AND c.slot = -1 AND c.closed_until > clock_timestamp()), live.rank,
+		c.closed_until, live.rank,
 		CASE WHEN live.mine THEN live.pid END, NULL, CASE WHEN live.mine THEN live.application END, CASE WHEN live.mine THEN live.client END,
 		CASE WHEN live.mine THEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = live.pid AND (a.backend_start IS NULL OR a.backend_start <= live.since)) END, false
-		FROM live;
+		FROM live LEFT JOIN c ON c.kind = live.kind AND c.name = live.name;
 END $$;
 
 CREATE OR REPLACE FUNCTION lock_election.look_leases(OUT lease bigint, OUT owner text, OUT role oid, OUT ttl interval, OUT expires_at timestamptz, OUT time_left interval)
