@@ -158,6 +158,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 	max_locks_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
 	max_waiters_per_lock pg_catalog.int4 NOT NULL DEFAULT 1000,
 	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
+	max_keys_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
+	max_history_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
 	-- of a database that came from the C edition: by how much its tokens were ahead of the clock
 	tokens_ahead pg_catalog.int8 NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
@@ -273,6 +275,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.history (
 	elected_at pg_catalog.timestamptz NOT NULL,
 	changed_at pg_catalog.timestamptz NOT NULL,
 	ended_at pg_catalog.timestamptz,
+	role pg_catalog.oid NOT NULL,
 	how pg_catalog.text NOT NULL,
 	candidate pg_catalog.text NOT NULL,
 	election pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
@@ -303,6 +306,8 @@ BEGIN
 	IF pg_catalog.to_regclass('_lock_election.hold_evicted') IS NULL THEN CREATE INDEX hold_evicted ON _lock_election.hold (lease) WHERE evicted; END IF;
 	IF pg_catalog.to_regclass('_lock_election.place_lease') IS NULL THEN CREATE INDEX place_lease ON _lock_election.place (lease); END IF;
 	IF pg_catalog.to_regclass('_lock_election.history_age') IS NULL THEN CREATE INDEX history_age ON _lock_election.history (changed_at); END IF;
+	IF pg_catalog.to_regclass('_lock_election.history_role') IS NULL THEN CREATE INDEX history_role ON _lock_election.history (role); END IF;
+	IF pg_catalog.to_regclass('_lock_election.versioned_role') IS NULL THEN CREATE INDEX versioned_role ON _lock_election.versioned (role); END IF;
 	IF pg_catalog.to_regclass('_lock_election.fence_transaction') IS NULL THEN CREATE INDEX fence_transaction ON _lock_election.fence (transaction); END IF;
 END $$;
 
@@ -545,6 +550,18 @@ BEGIN
 	RETURN number;
 END $$;
 
+-- The present life, for a renewal; NULL while another transaction begins one, which may stand still: nothing expires
+-- meanwhile, and the renewal is made without.
+CREATE OR REPLACE FUNCTION _lock_election.life_of_renewal() RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	number int8;
+BEGIN
+	SELECT l.life INTO number FROM _lock_election.life l JOIN pg_database d ON d.oid = l.database
+		WHERE l.one AND l.born = l.xmin AND d.datname = current_database();
+	IF FOUND THEN RETURN number; END IF;
+	RETURN _lock_election.begin_life('100 ms');
+END $$;
+
 -- When something ends that was set in a life, as of now; never, before the present life has begun.
 CREATE OR REPLACE FUNCTION _lock_election.ends(expires_at timestamptz, of_life int8, ttl interval) RETURNS timestamptz LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -640,8 +657,8 @@ DECLARE
 	before int8;
 BEGIN
 	SELECT max(x.change) INTO before FROM _lock_election.history x WHERE x.election = h.name;
-	INSERT INTO _lock_election.history (election, change, how, candidate, term, elected_at, changed_at, ended_at)
-		VALUES (h.name, number, how, h.value, h.token, h.since, clock_timestamp(), CASE WHEN how NOT IN ('elected', 'proclaimed') THEN clock_timestamp() END);
+	INSERT INTO _lock_election.history (election, change, role, how, candidate, term, elected_at, changed_at, ended_at)
+		VALUES (h.name, number, h.role, how, h.value, h.token, h.since, clock_timestamp(), CASE WHEN how NOT IN ('elected', 'proclaimed') THEN clock_timestamp() END);
 	IF _lock_election.notifies('elections') THEN
 		PERFORM pg_notify(_lock_election.channel(2::int2, h.name),
 			format('{"event":"%s","term":"%s","change":"%s","previous":"%s"}', how, h.token, number, coalesce(before, 0)));
@@ -959,6 +976,19 @@ END $$;
 CREATE OR REPLACE FUNCTION _lock_election.other_use(n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name is used for a lock or for permits, not for both at a time.');
+END $$;
+
+-- Refuses a request or a proclaim of a role whose elections have a history that is too long.  A role has no more than the
+-- whole table, whose size costs nothing to ask for.
+CREATE OR REPLACE FUNCTION _lock_election.check_history(role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	most int8 := (SELECT c.max_history_per_role FROM _lock_election.config c WHERE c.one);
+BEGIN
+	IF most > 0 AND pg_table_size('_lock_election.history') >= most
+		AND (SELECT sum(octet_length(x.election) + octet_length(x.candidate) + 150) FROM _lock_election.history x WHERE x.role = $1) >= most THEN
+		PERFORM _lock_election.fail('53400', format('the history of the elections of role "%s" is too long in this database', pg_get_userbyid(role)), '',
+			format('See lock_election.max_history_per_role (%s).', pg_size_pretty(most)));
+	END IF;
 END $$;
 
 -- Refuses a name that is used in another way.
@@ -1283,6 +1313,7 @@ BEGIN
 	r.place := false;
 	r.of_lease := false;
 	r.role := _lock_election.who();
+	IF k = 2 THEN PERFORM _lock_election.check_history(r.role); END IF;
 	RETURN r;
 END $$;
 
@@ -1591,9 +1622,9 @@ BEGIN
 
 	-- 2. its row; a release at the same time then does not wait for us
 	PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
-	number := _lock_election.current_life();
+	number := _lock_election.life_of_renewal();
 	IF h.lease IS NULL THEN
-		UPDATE _lock_election.hold x SET ttl = coalesce(new_ttl, x.ttl), expires_at = clock_timestamp() + coalesce(new_ttl, x.ttl), life = number
+		UPDATE _lock_election.hold x SET ttl = coalesce(new_ttl, x.ttl), expires_at = clock_timestamp() + coalesce(new_ttl, x.ttl), life = coalesce(number, x.life)
 			WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok AND x.ended IS NULL AND NOT x.evicted
 				AND (x.life = number AND x.expires_at > clock_timestamp() OR _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp())
 			RETURNING x.ttl INTO got;
@@ -2343,6 +2374,7 @@ BEGIN
 	END IF;
 	IF _lock_election.may_be_over(h) THEN RETURN false; END IF;
 	PERFORM _lock_election.check_role(2::int2, n, h.role);
+	PERFORM _lock_election.check_history(h.role);
 	UPDATE _lock_election.hold x SET value = v WHERE x.kind = 2 AND x.name = n AND x.slot = 0;
 	h.value := v;
 	PERFORM _lock_election.note(h, 'proclaimed');
@@ -2416,8 +2448,8 @@ BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok);
 	IF pg_is_in_recovery() THEN PERFORM _lock_election.check_transaction(); END IF;
 	IF NOT read_only THEN
-		-- by this a release knows, and does not wait for the row
-		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
+		-- by this a release knows, and does not wait for the row; by the second one views tell who fences
+		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806)), pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4807));
 		PERFORM FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL FOR KEY SHARE;
 	END IF;
 	-- after the row is locked: has nobody ended it, and does its lease live?
@@ -2479,6 +2511,19 @@ END $$;
 
 -- --- versions ---
 
+-- Refuses a key of a role that grows by so many bytes beyond the limit.  A role has no more than the whole table, whose size
+-- costs nothing to ask for.
+CREATE OR REPLACE FUNCTION _lock_election.check_keys(role name, more int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	most int8 := (SELECT c.max_keys_per_role FROM _lock_election.config c WHERE c.one);
+BEGIN
+	IF most > 0 AND more > 0 AND pg_table_size('_lock_election.versioned') + more > most
+		AND (SELECT coalesce(sum(octet_length(x.key) + coalesce(octet_length(x.value), 0) + 150), 0) FROM _lock_election.versioned x WHERE x.role = $1) + more > most THEN
+		PERFORM _lock_election.fail('53400', format('the keys of role "%s" take too much room in this database', role), '',
+			format('See lock_election.max_keys_per_role (%s).', pg_size_pretty(most)));
+	END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION compare_and_set(key text, expected_version bigint, value text)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
@@ -2495,16 +2540,18 @@ BEGIN
 	END IF;
 	IF current_setting('transaction_read_only') = 'on' THEN PERFORM _lock_election.fail('25006', 'cannot execute compare_and_set() in a read-only transaction'); END IF;
 	IF expected_version = 0 THEN
+		PERFORM _lock_election.check_keys(pg_get_userbyid(_lock_election.who()), octet_length(key) + coalesce(octet_length(value), 0) + 150);
 		INSERT INTO _lock_election.versioned AS x (key, version, role, value) VALUES ($1, 1, pg_get_userbyid(_lock_election.who()), $3)
 			ON CONFLICT DO NOTHING RETURNING x.version INTO number;
 		IF FOUND THEN RETURN number; END IF;
 	END IF;
-	SELECT x.version, x.role INTO v FROM _lock_election.versioned x WHERE x.key = $1 FOR UPDATE;
+	SELECT x.version, x.role, coalesce(octet_length(x.value), 0) AS bytes INTO v FROM _lock_election.versioned x WHERE x.key = $1 FOR UPDATE;
 	IF NOT FOUND THEN RETURN NULL; END IF;
 	IF NOT _lock_election.is_mine(to_regrole(quote_ident(v.role)), CASE WHEN to_regrole('pg_write_all_data') IS NOT NULL THEN 'pg_write_all_data' END) IS NOT DISTINCT FROM true THEN
 		PERFORM _lock_election.fail('42501', format('permission denied to write key "%s"', key), 'It belongs to another role.');
 	END IF;
 	IF v.version <> expected_version THEN RETURN NULL; END IF;
+	PERFORM _lock_election.check_keys(v.role, coalesce(octet_length(value), 0) - v.bytes);
 	UPDATE _lock_election.versioned x SET version = x.version + 1, value = $3 WHERE x.key = $1 RETURNING x.version INTO number;
 	RETURN number;
 END $$;
@@ -2810,25 +2857,44 @@ END $$;
 -- Sets what the settings of the C edition do, for everybody; to be called by the role that has installed.
 CREATE OR REPLACE FUNCTION lock_election.configure(setting text, value text)
 RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+	good boolean;
 BEGIN
+	IF setting IS NULL THEN PERFORM _lock_election.fail('22023', 'setting must not be null'); END IF;
+	BEGIN
+		good := CASE WHEN setting = 'notify' THEN value IN ('all', 'waiters', 'elections', 'none')
+			WHEN setting = 'max_ttl' THEN value::interval BETWEEN '100 ms' AND '24 days'
+			WHEN setting = 'max_hold_for' THEN value::interval BETWEEN '0' AND '24 days'
+			WHEN setting = 'history_retention' THEN value::interval >= '0'
+			WHEN setting IN ('max_locks_per_role', 'max_waiters_per_lock', 'max_leases_per_role') THEN value::int4 >= 0
+			WHEN setting IN ('max_keys_per_role', 'max_history_per_role') THEN pg_size_bytes(value) >= 0 END;
+	EXCEPTION WHEN data_exception THEN
+		good := false;
+	END;
+	IF value IS NULL OR NOT good THEN PERFORM _lock_election.fail('22023', format('invalid value for %s: %s', setting, coalesce('"' || value || '"', 'null'))); END IF;
 	CASE setting
-		WHEN 'notify' THEN
-			IF value NOT IN ('all', 'waiters', 'elections', 'none') THEN PERFORM _lock_election.fail('22023', format('invalid value for notify: "%s"', value)); END IF;
-			UPDATE _lock_election.config SET notify = value WHERE one;
-		WHEN 'max_ttl' THEN UPDATE _lock_election.config SET max_ttl = value::interval WHERE one;
-		WHEN 'max_hold_for' THEN UPDATE _lock_election.config SET max_hold_for = value::interval WHERE one;
-		WHEN 'history_retention' THEN UPDATE _lock_election.config SET history_retention = value::interval WHERE one;
+		WHEN 'notify' THEN UPDATE _lock_election.config SET notify = value WHERE one;
+		WHEN 'max_ttl' THEN UPDATE _lock_election.config SET max_ttl = _lock_election.exact(value::interval) WHERE one;
+		WHEN 'max_hold_for' THEN UPDATE _lock_election.config SET max_hold_for = _lock_election.exact(value::interval) WHERE one;
+		WHEN 'history_retention' THEN UPDATE _lock_election.config SET history_retention = _lock_election.exact(value::interval) WHERE one;
 		WHEN 'max_locks_per_role' THEN
 			UPDATE _lock_election.config SET max_locks_per_role = value::int4 WHERE one;
 			UPDATE _lock_election.life SET limited = value::int4 > 0 WHERE one;
 			UPDATE _lock_election.life SET born = xmin WHERE one;
 		WHEN 'max_waiters_per_lock' THEN UPDATE _lock_election.config SET max_waiters_per_lock = value::int4 WHERE one;
 		WHEN 'max_leases_per_role' THEN UPDATE _lock_election.config SET max_leases_per_role = value::int4 WHERE one;
-		ELSE PERFORM _lock_election.fail('0A000', format('the portable edition has no setting "%s"', setting));
+		WHEN 'max_keys_per_role' THEN UPDATE _lock_election.config SET max_keys_per_role = pg_size_bytes(value) WHERE one;
+		WHEN 'max_history_per_role' THEN UPDATE _lock_election.config SET max_history_per_role = pg_size_bytes(value) WHERE one;
+		ELSE PERFORM _lock_election.fail('0A000', format('the portable edition has no setting "%s"', setting), '', CASE setting
+			WHEN 'fence_timeout' THEN 'A function in SQL ends nobody''s connection: bound the transactions that fence, by statement_timeout and idle_in_transaction_session_timeout.'
+			WHEN 'expiry_grace' THEN 'Name a longer ttl.'
+			WHEN 'durable_release' THEN 'A release is as durable as its commit.'
+			WHEN 'min_durability' THEN 'Locks are as durable as synchronous_commit makes their commit.'
+			ELSE '' END);
 	END CASE;
 END $$;
 COMMENT ON FUNCTION lock_election.configure(text, text) IS
-'Only in the portable edition: changes a setting for everybody: notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role; 0 is no limit. For the role that has installed the functions, and whom it grants it to. Errors: 0A000 no such setting, 22023 a bad value.';
+'Only in the portable edition: changes a setting for everybody: notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role, max_keys_per_role, max_history_per_role; 0 is no limit. For the role that has installed the functions, and whom it grants it to. Errors: 0A000 no such setting, 22023 a bad value.';
 
 -- Nobody has to call it: what is over is ended by whoever comes to the name.  It keeps tables small where names are used
 -- once, and tells observers in time of leaders that nobody waits to replace.
@@ -2911,20 +2977,33 @@ BEGIN
 		WHERE x.at > clock_timestamp();
 END $$;
 
+-- fenced_by: who holds the advisory lock of a fence; nobody looks where it is not asked for.
 CREATE OR REPLACE VIEW lock_election.locks AS
 SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
 	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.closed_until, l.waiters,
-	l.pid, l.application_name, l.client_addr, l.connected, l.evicted, '{}'::pg_catalog.int4[] AS fenced_by,
+	l.pid, l.application_name, l.client_addr, l.connected, l.evicted, COALESCE(f.pids, '{}') AS fenced_by,
 	CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_xact_replay_timestamp() END AS replayed_at
-FROM lock_election.look() l
+FROM lock_election.look() l LEFT JOIN (
+	SELECT (a.classid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32) OPERATOR(pg_catalog.|) a.objid::pg_catalog.int8 AS key,
+		pg_catalog.array_agg(DISTINCT a.pid) AS pids
+	FROM pg_catalog.pg_locks a
+	WHERE a.locktype OPERATOR(pg_catalog.=) 'advisory' AND a.objsubid OPERATOR(pg_catalog.=) 1 AND a.granted
+		AND a.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+	GROUP BY 1) f ON f.key OPERATOR(pg_catalog.=) pg_catalog.hashint8extended(l.token, 4807)
 WHERE l.queue_position OPERATOR(pg_catalog.=) 0;
 
 CREATE OR REPLACE VIEW lock_election.elections AS
 SELECT l.name AS election, l.value AS candidate, l.term, l.owner, l.role::pg_catalog.regrole AS role,
 	l.since AS elected_at, l.expires_at, l.time_left AS valid_for, l.waiters AS waiting,
-	l.pid, l.application_name, l.client_addr, l.connected, l.evicted, '{}'::pg_catalog.int4[] AS fenced_by,
+	l.pid, l.application_name, l.client_addr, l.connected, l.evicted, COALESCE(f.pids, '{}') AS fenced_by,
 	CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_xact_replay_timestamp() END AS replayed_at
-FROM lock_election.look() l
+FROM lock_election.look() l LEFT JOIN (
+	SELECT (a.classid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32) OPERATOR(pg_catalog.|) a.objid::pg_catalog.int8 AS key,
+		pg_catalog.array_agg(DISTINCT a.pid) AS pids
+	FROM pg_catalog.pg_locks a
+	WHERE a.locktype OPERATOR(pg_catalog.=) 'advisory' AND a.objsubid OPERATOR(pg_catalog.=) 1 AND a.granted
+		AND a.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+	GROUP BY 1) f ON f.key OPERATOR(pg_catalog.=) pg_catalog.hashint8extended(l.token, 4807)
 WHERE l.term IS NOT NULL;
 
 CREATE OR REPLACE VIEW lock_election.waiters AS

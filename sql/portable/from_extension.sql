@@ -222,8 +222,8 @@ BEGIN
 			a.parts[3], CASE WHEN a.parts[2] ~ '^[0-9a-f]*[.:][0-9a-f.:]+$' THEN a.parts[2]::inet END
 		FROM moving_queue q LEFT JOIN moving_lease l ON l.id = q.lease, LATERAL (SELECT regexp_match(q.acquirer, '^(\d{1,9}) (\S+) (.*)$') AS parts) a
 		WHERE q.lease = 0 OR l.id IS NOT NULL;
-	INSERT INTO _lock_election.history (change, term, elected_at, changed_at, ended_at, how, candidate, election)
-		SELECT h.change, h.term, h.elected_at, h.at, CASE WHEN h.how > 2 THEN h.at END, hows[h.how], h.candidate, h.election FROM moving_history h;
+	INSERT INTO _lock_election.history (change, role, term, elected_at, changed_at, ended_at, how, candidate, election)
+		SELECT h.change, h.role, h.term, h.elected_at, h.at, CASE WHEN h.how > 2 THEN h.at END, hows[h.how], h.candidate, h.election FROM moving_history h;
 	-- a key of a role that has gone, whose name may be another one's now, is for superusers
 	INSERT INTO _lock_election.versioned (version, role, key, value)
 		SELECT v.version, CASE WHEN v.role_oid = to_regrole(quote_ident(v.role)) THEN v.role ELSE (SELECT r.rolname FROM pg_roles r WHERE r.oid = 10) END, v.key, v.value FROM moving_version v;
@@ -255,11 +255,13 @@ BEGIN
 			WHEN 'history_retention' THEN UPDATE _lock_election.config SET history_retention = make_interval(mins => item.setting::int4) WHERE one;
 			WHEN 'max_waiters_per_lock' THEN UPDATE _lock_election.config SET max_waiters_per_lock = item.setting::int4 WHERE one;
 			WHEN 'max_leases_per_role' THEN UPDATE _lock_election.config SET max_leases_per_role = item.setting::int4 WHERE one;
+			WHEN 'max_keys_per_role' THEN UPDATE _lock_election.config SET max_keys_per_role = item.setting::int8 * 1048576 WHERE one;
+			WHEN 'max_history_per_role' THEN UPDATE _lock_election.config SET max_history_per_role = item.setting::int8 * 1048576 WHERE one;
 			WHEN 'max_locks_per_role' THEN
 				UPDATE _lock_election.config SET max_locks_per_role = item.setting::int4 WHERE one;
 				UPDATE _lock_election.life SET limited = item.setting::int4 > 0 WHERE one;
 				UPDATE _lock_election.life SET born = xmin WHERE one;
-			WHEN 'expiry_grace', 'fence_timeout', 'max_history_per_role', 'max_keys_per_role', 'max_memory_per_role', 'min_durability', 'advisory_on_standby', 'durable_release' THEN
+			WHEN 'expiry_grace', 'fence_timeout', 'max_memory_per_role', 'min_durability', 'advisory_on_standby', 'durable_release' THEN
 				RAISE WARNING 'the portable edition has no setting %', item.name USING DETAIL = format('It was %s.', item.setting);
 			ELSE NULL;
 		END CASE;

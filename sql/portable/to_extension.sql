@@ -156,8 +156,8 @@ BEGIN
 	ANALYZE moving_lease, moving_hold;
 	DELETE FROM moving_lease l WHERE l.ends_at <= moment;
 	-- terms that have ended, and nobody has noticed
-	INSERT INTO _lock_election_portable.history (election, change, how, candidate, term, elected_at, changed_at, ended_at)
-		SELECT h.name, nextval('_lock_election_portable.token'), CASE WHEN h.evicted THEN 'evicted' ELSE 'expired' END, h.value, h.token, h.since, moment, moment
+	INSERT INTO _lock_election_portable.history (election, change, role, how, candidate, term, elected_at, changed_at, ended_at)
+		SELECT h.name, nextval('_lock_election_portable.token'), h.role, CASE WHEN h.evicted THEN 'evicted' ELSE 'expired' END, h.value, h.token, h.since, moment, moment
 		FROM moving_hold h WHERE h.kind = 2 AND h.mode IS NOT NULL AND h.ended IS NULL
 			AND (h.ends_at <= moment OR h.lease IS NOT NULL AND NOT EXISTS (SELECT FROM moving_lease l WHERE l.id = h.lease));
 	DELETE FROM moving_hold h WHERE h.ended IS NOT NULL OR h.ends_at <= moment OR h.closed_until <= moment
@@ -246,7 +246,7 @@ BEGIN
 			array_position('{exclusive,shared,permit}'::text[], p.mode), p.name, p.owner, p.value, left(regexp_replace(format('%s %s %s', p.pid, coalesce(host(p.client), '-'), p.application), '[^ -~]', '?', 'g'), 127)
 		FROM moving_place p JOIN moving_lease l ON l.id = p.lease;
 	INSERT INTO _lock_election.history (change, term, elected_at, at, role, how, election, candidate)
-		SELECT h.change, h.term, h.elected_at, h.changed_at, 0, coalesce(array_position(hows, h.how), array_position(hows, 'expired')), h.election, h.candidate
+		SELECT h.change, h.term, h.elected_at, h.changed_at, h.role, coalesce(array_position(hows, h.how), array_position(hows, 'expired')), h.election, h.candidate
 		FROM _lock_election_portable.history h;
 	INSERT INTO _lock_election.versioned (version, role, key, value) SELECT v.version, v.role, v.key, v.value FROM _lock_election_portable.versioned v;
 	INSERT INTO _lock_election.incarnation_floor VALUES (newest >> 28);
@@ -278,10 +278,11 @@ BEGIN
 	END LOOP;
 
 	-- 11. settings, which no transaction can change in the extension
-	FOR item IN SELECT * FROM (SELECT unnest('{notify,max_ttl,max_hold_for,history_retention,max_locks_per_role,max_waiters_per_lock,max_leases_per_role}'::text[]) AS name,
+	FOR item IN SELECT * FROM (SELECT unnest('{notify,max_ttl,max_hold_for,history_retention,max_locks_per_role,max_waiters_per_lock,max_leases_per_role,max_keys_per_role,max_history_per_role}'::text[]) AS name,
 				unnest(ARRAY[c.notify, extract(epoch FROM c.max_ttl)::int || 's', extract(epoch FROM c.max_hold_for)::int || 's', (extract(epoch FROM c.history_retention) / 60)::int || 'min',
-					c.max_locks_per_role::text, c.max_waiters_per_lock::text, c.max_leases_per_role::text]) AS value,
-				unnest('{all,2073600s,86400s,10080min,0,1000,0}'::text[]) AS usual FROM _lock_election_portable.config c) x WHERE x.value <> x.usual LOOP
+					c.max_locks_per_role::text, c.max_waiters_per_lock::text, c.max_leases_per_role::text,
+					ceil(c.max_keys_per_role / 1048576.0)::text || 'MB', ceil(c.max_history_per_role / 1048576.0)::text || 'MB']) AS value,
+				unnest('{all,2073600s,86400s,10080min,0,1000,0,256MB,256MB}'::text[]) AS usual FROM _lock_election_portable.config c) x WHERE x.value <> x.usual LOOP
 		RAISE WARNING 'the portable edition has %=%', item.name, item.value USING HINT = format('Type: ALTER SYSTEM SET lock_election.%s = %L', item.name, item.value);
 	END LOOP;
 

@@ -373,6 +373,18 @@ subtest 'fences' => sub {
 	like($w->error, qr/LE001/, 'who has lost it cannot fence');
 	$w->query('ROLLBACK');
 
+	# who fences
+	$token = $s->query(q{SELECT acquire_lock('f3', '1 min')});
+	my $term = $s->query(q{SELECT campaign('f3', 'me', '1 min')});
+	$w->query("BEGIN; SELECT fence_lock('f3', $token); SELECT fence_leader('f3', $term); SAVEPOINT a; SELECT renew_lock('f3', $token)");
+	my $fenced_by = q{SELECT l.fenced_by, e.fenced_by FROM lock_election.locks l JOIN lock_election.elections e ON e.election = l.name WHERE l.name = 'f3' AND l.kind = 'lock'};
+	is($s->query($fenced_by), sprintf('{%d}|{%d}', ($w->pid) x 2), 'the views tell who fences');
+	is(one($node, "SET SESSION AUTHORIZATION other; $fenced_by", $db), '{}|{}', 'but not another role');
+	$w->query('COMMIT');
+	$w->query("BEGIN; SAVEPOINT a; SELECT fence_lock('f3', $token); ROLLBACK TO a; SELECT renew_lock('f3', $token)");
+	is($s->query($fenced_by), '{}|{}', 'as long as it does');
+	$w->query("ROLLBACK; SELECT release_lock('f3', $token), resign('f3', $term)");
+
 	# a release and a force beside a fence
 	$token = $s->query(q{SELECT acquire_lock('f2', '1 min')});
 	$w->query("BEGIN; SELECT fence_lock('f2', $token)");
@@ -389,6 +401,49 @@ subtest 'fences' => sub {
 	is(one($node, q{SELECT string_agg(v, ' ') FROM public.t}, $db), 'fenced', 'so much was written');
 	one($node, q{SELECT force_release_role('app'); DROP TABLE public.t}, $db);
 	$_->quit foreach $s, $o, $w;
+};
+
+# What lock_election.configure() sets holds for everybody; what cannot be set is refused.
+subtest 'settings' => sub {
+	my ($s, $o) = (as('app'), as('other'));
+	# no compression makes it shorter
+	my $long = sub { return "(SELECT left(string_agg(md5(i || '$_[0]'), ''), 4000) FROM generate_series(1, 128) i)"; };
+	my $configure = sub { my ($setting, $value) = @_; return error_of($node, "SELECT lock_election.configure('$setting', $value)", dbname => $db, user => 'installer'); };
+
+	foreach my $bad ([ 'notify', q{'some'} ], [ 'notify', 'NULL' ], [ 'max_ttl', q{'25 days'} ], [ 'max_ttl', q{'1 ms'} ], [ 'max_hold_for', q{'-1 s'} ], [ 'history_retention', q{'x'} ],
+		[ 'max_locks_per_role', q{'-1'} ], [ 'max_leases_per_role', q{'many'} ], [ 'max_keys_per_role', q{'1 furlong'} ], [ 'max_keys_per_role', q{'-1 MB'} ])
+	{
+		like($configure->(@$bad), qr/22023: invalid value for $bad->[0]/, "refused: @$bad");
+	}
+	like($configure->('fence_timeout', q{'1 min'}), qr/0A000: .*"fence_timeout".*HINT: .*idle_in_transaction_session_timeout/s, 'what PL/pgSQL cannot do is refused, with what to do');
+	like($configure->('no_such', q{'1'}), qr/0A000/, 'and what there is not');
+
+	# keys: the whole table first, then those of the role
+	$configure->('max_keys_per_role', q{'20 kB'});
+	$s->query("SELECT compare_and_set('k$_', 0, " . $long->("k$_") . ')') foreach 1 .. 4;
+	is($s->error, '', 'keys within the limit');
+	$s->query(q{SELECT compare_and_set('k5', 0, } . $long->('k5') . ')');
+	like($s->error, qr/53400: the keys of role "app" take too much room.*HINT: .*max_keys_per_role \(20 kB\)/s, 'and beyond it');
+	is($s->query(q{SELECT compare_and_set('k4', 1, repeat('v', 4096))}), '2', 'one that grows within it');
+	is($s->query(q{SELECT compare_and_set('k1', 1, NULL), compare_and_set('k5', 0, } . $long->('k5') . ')'), '2|1', 'one that shrinks makes room');
+	is($o->query(q{SELECT compare_and_set('o', 0, } . $long->('o') . ')'), '1', 'another role has room of its own');
+	$configure->('max_keys_per_role', q{'0'});
+	is($s->query(q{SELECT compare_and_set('k6', 0, } . $long->('k6') . ')'), '1', '0 is no limit');
+
+	# the history of elections
+	$configure->('max_history_per_role', q{'30 kB'});
+	$s->query("SELECT resign('h', campaign('h', " . $long->($_) . '))') foreach 1 .. 4;
+	is($s->error, '', 'elections within the limit');
+	my $term = $s->query(q{SELECT campaign('h', 'c')});
+	like($s->error, qr/53400: the history of the elections of role "app" is too long.*HINT: .*max_history_per_role \(30 kB\)/s, 'and beyond it');
+	$term = $o->query(q{SELECT campaign('h', 'c')});
+	like($term, qr/^\d+$/, 'of that role alone');
+	is($s->query(q{SELECT try_acquire_lock('h') IS NOT NULL}), 't', 'locks have no history');
+	$configure->('max_history_per_role', q{'1 kB'});
+	is($o->query("SELECT proclaim('h', $term, repeat('d', 1000)), proclaim('h', $term, repeat('e', 1000))") . ($o->error =~ /(53400)/)[0], '53400', 'a proclaim is a change as well');
+	$configure->($_, q{'256 MB'}) foreach 'max_history_per_role', 'max_keys_per_role';
+	one($node, q{SELECT force_release_role('app'), force_release_role('other'); DELETE FROM _lock_election.versioned; DELETE FROM _lock_election.history}, $db);
+	$_->quit foreach $s, $o;
 };
 
 # Many sessions together: a lock is held by one at a time, readers are never beside a writer, permits are not exceeded.
@@ -519,7 +574,22 @@ subtest 'restarts and crashes' => sub {
 
 	# a standby that is promoted is a life, too
 	is(one($node, 'SELECT count(*) FROM _lock_election.lives', $db), '5', 'a life for each crash');
+	# the first transaction after a crash stands still
 	$s->quit;
+	$node->stop('immediate');
+	$node->start;
+	my ($idle, $o) = (as('app'), as('app'));
+	$s = as('app');
+	my $place = $idle->query(q{BEGIN; SELECT acquire_lock('first')});
+	$o->query(q{SELECT try_acquire_lock('second')});
+	like($o->error, qr/57P03: the locks of this database are not ready after a crash/, 'until the first transaction has ended nobody else is granted anything, and is told so');
+	like($s->query("SELECT keep_alive($lease)"), qr/00:01:00/, 'a lease is renewed meanwhile');
+	is($s->query("SELECT is_held('c', $token)"), 't', 'and held');
+	like($s->query("SELECT renew_lock('own', $own)") . $s->error, qr/^00:01:00$/, 'so is a lock');
+	$idle->query('ROLLBACK');
+	is($o->query(q{SELECT try_acquire_lock('second') IS NOT NULL}), 't', 'then they are');
+	is(one($node, 'SELECT count(*) FROM _lock_election.lives', $db), '5', 'in one life');
+	$_->quit foreach $s, $o, $idle;
 };
 
 done_testing();

@@ -97,10 +97,10 @@ sub compare_state
 	my $sql = <<"SQL";
 SELECT string_agg(s, E'\\n' ORDER BY s COLLATE "C") FROM (
 	SELECT concat_ws(' ', 'hold', kind, name, mode, holds, coalesce(owner, '-'), waiters, evicted, coalesce(role::text, '-'), coalesce(token::text, '-'),
-		coalesce(lease::text, '-'), closed_until IS NOT NULL, time_left > '50 min') AS s FROM lock_election.locks
+		coalesce(lease::text, '-'), closed_until IS NOT NULL, time_left > '50 min', cardinality(fenced_by)) AS s FROM lock_election.locks
 	UNION ALL SELECT concat_ws(' ', 'place', kind, name, queue_position, mode, coalesce(owner, '-'), role, coalesce(token::text, '-'), coalesce(lease::text, '-'), closed_until IS NOT NULL)
 		FROM lock_election.waiters
-	UNION ALL SELECT concat_ws(' ', 'election', election, candidate, term, coalesce(owner, '-'), role, waiting, evicted) FROM lock_election.elections
+	UNION ALL SELECT concat_ws(' ', 'election', election, candidate, term, coalesce(owner, '-'), role, waiting, evicted, cardinality(fenced_by)) FROM lock_election.elections
 	UNION ALL SELECT concat_ws(' ', 'lease', lease, coalesce(owner, '-'), role, ttl, locks, waiting) FROM lock_election.leases) x
 SQL
 	my $history = "SELECT how, candidate, term, ended_at IS NOT NULL FROM election_history('$program->{election}') h

@@ -23,6 +23,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 	max_locks_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
 	max_waiters_per_lock pg_catalog.int4 NOT NULL DEFAULT 1000,
 	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
+	max_keys_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
+	max_history_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
 	-- of a database that came from the C edition: by how much its tokens were ahead of the clock
 	tokens_ahead pg_catalog.int8 NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
@@ -138,6 +140,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.history (
 	elected_at pg_catalog.timestamptz NOT NULL,
 	changed_at pg_catalog.timestamptz NOT NULL,
 	ended_at pg_catalog.timestamptz,
+	role pg_catalog.oid NOT NULL,
 	how pg_catalog.text NOT NULL,
 	candidate pg_catalog.text NOT NULL,
 	election pg_catalog.text COLLATE pg_catalog."C" NOT NULL,
@@ -168,5 +171,7 @@ BEGIN
 	IF pg_catalog.to_regclass('_lock_election.hold_evicted') IS NULL THEN CREATE INDEX hold_evicted ON _lock_election.hold (lease) WHERE evicted; END IF;
 	IF pg_catalog.to_regclass('_lock_election.place_lease') IS NULL THEN CREATE INDEX place_lease ON _lock_election.place (lease); END IF;
 	IF pg_catalog.to_regclass('_lock_election.history_age') IS NULL THEN CREATE INDEX history_age ON _lock_election.history (changed_at); END IF;
+	IF pg_catalog.to_regclass('_lock_election.history_role') IS NULL THEN CREATE INDEX history_role ON _lock_election.history (role); END IF;
+	IF pg_catalog.to_regclass('_lock_election.versioned_role') IS NULL THEN CREATE INDEX versioned_role ON _lock_election.versioned (role); END IF;
 	IF pg_catalog.to_regclass('_lock_election.fence_transaction') IS NULL THEN CREATE INDEX fence_transaction ON _lock_election.fence (transaction); END IF;
 END $$;

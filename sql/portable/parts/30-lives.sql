@@ -65,6 +65,18 @@ BEGIN
 	RETURN number;
 END $$;
 
+-- The present life, for a renewal; NULL while another transaction begins one, which may stand still: nothing expires
+-- meanwhile, and the renewal is made without.
+CREATE OR REPLACE FUNCTION _lock_election.life_of_renewal() RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	number int8;
+BEGIN
+	SELECT l.life INTO number FROM _lock_election.life l JOIN pg_database d ON d.oid = l.database
+		WHERE l.one AND l.born = l.xmin AND d.datname = current_database();
+	IF FOUND THEN RETURN number; END IF;
+	RETURN _lock_election.begin_life('100 ms');
+END $$;
+
 -- When something ends that was set in a life, as of now; never, before the present life has begun.
 CREATE OR REPLACE FUNCTION _lock_election.ends(expires_at timestamptz, of_life int8, ttl interval) RETURNS timestamptz LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

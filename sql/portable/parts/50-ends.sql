@@ -36,8 +36,8 @@ DECLARE
 	before int8;
 BEGIN
 	SELECT max(x.change) INTO before FROM _lock_election.history x WHERE x.election = h.name;
-	INSERT INTO _lock_election.history (election, change, how, candidate, term, elected_at, changed_at, ended_at)
-		VALUES (h.name, number, how, h.value, h.token, h.since, clock_timestamp(), CASE WHEN how NOT IN ('elected', 'proclaimed') THEN clock_timestamp() END);
+	INSERT INTO _lock_election.history (election, change, role, how, candidate, term, elected_at, changed_at, ended_at)
+		VALUES (h.name, number, h.role, how, h.value, h.token, h.since, clock_timestamp(), CASE WHEN how NOT IN ('elected', 'proclaimed') THEN clock_timestamp() END);
 	IF _lock_election.notifies('elections') THEN
 		PERFORM pg_notify(_lock_election.channel(2::int2, h.name),
 			format('{"event":"%s","term":"%s","change":"%s","previous":"%s"}', how, h.token, number, coalesce(before, 0)));

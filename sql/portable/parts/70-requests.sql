@@ -31,6 +31,19 @@ BEGIN
 	PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name is used for a lock or for permits, not for both at a time.');
 END $$;
 
+-- Refuses a request or a proclaim of a role whose elections have a history that is too long.  A role has no more than the
+-- whole table, whose size costs nothing to ask for.
+CREATE OR REPLACE FUNCTION _lock_election.check_history(role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	most int8 := (SELECT c.max_history_per_role FROM _lock_election.config c WHERE c.one);
+BEGIN
+	IF most > 0 AND pg_table_size('_lock_election.history') >= most
+		AND (SELECT sum(octet_length(x.election) + octet_length(x.candidate) + 150) FROM _lock_election.history x WHERE x.role = $1) >= most THEN
+		PERFORM _lock_election.fail('53400', format('the history of the elections of role "%s" is too long in this database', pg_get_userbyid(role)), '',
+			format('See lock_election.max_history_per_role (%s).', pg_size_pretty(most)));
+	END IF;
+END $$;
+
 -- Refuses a name that is used in another way.
 CREATE OR REPLACE FUNCTION _lock_election.check_use(r _lock_election.request, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

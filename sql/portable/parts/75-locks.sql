@@ -21,6 +21,7 @@ BEGIN
 	r.place := false;
 	r.of_lease := false;
 	r.role := _lock_election.who();
+	IF k = 2 THEN PERFORM _lock_election.check_history(r.role); END IF;
 	RETURN r;
 END $$;
 
@@ -329,9 +330,9 @@ BEGIN
 
 	-- 2. its row; a release at the same time then does not wait for us
 	PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
-	number := _lock_election.current_life();
+	number := _lock_election.life_of_renewal();
 	IF h.lease IS NULL THEN
-		UPDATE _lock_election.hold x SET ttl = coalesce(new_ttl, x.ttl), expires_at = clock_timestamp() + coalesce(new_ttl, x.ttl), life = number
+		UPDATE _lock_election.hold x SET ttl = coalesce(new_ttl, x.ttl), expires_at = clock_timestamp() + coalesce(new_ttl, x.ttl), life = coalesce(number, x.life)
 			WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok AND x.ended IS NULL AND NOT x.evicted
 				AND (x.life = number AND x.expires_at > clock_timestamp() OR _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp())
 			RETURNING x.ttl INTO got;

@@ -42,6 +42,7 @@ BEGIN
 	END IF;
 	IF _lock_election.may_be_over(h) THEN RETURN false; END IF;
 	PERFORM _lock_election.check_role(2::int2, n, h.role);
+	PERFORM _lock_election.check_history(h.role);
 	UPDATE _lock_election.hold x SET value = v WHERE x.kind = 2 AND x.name = n AND x.slot = 0;
 	h.value := v;
 	PERFORM _lock_election.note(h, 'proclaimed');

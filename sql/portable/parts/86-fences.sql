@@ -11,8 +11,8 @@ BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok);
 	IF pg_is_in_recovery() THEN PERFORM _lock_election.check_transaction(); END IF;
 	IF NOT read_only THEN
-		-- by this a release knows, and does not wait for the row
-		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
+		-- by this a release knows, and does not wait for the row; by the second one views tell who fences
+		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806)), pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4807));
 		PERFORM FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL FOR KEY SHARE;
 	END IF;
 	-- after the row is locked: has nobody ended it, and does its lease live?
@@ -74,6 +74,19 @@ END $$;
 
 -- --- versions ---
 
+-- Refuses a key of a role that grows by so many bytes beyond the limit.  A role has no more than the whole table, whose size
+-- costs nothing to ask for.
+CREATE OR REPLACE FUNCTION _lock_election.check_keys(role name, more int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	most int8 := (SELECT c.max_keys_per_role FROM _lock_election.config c WHERE c.one);
+BEGIN
+	IF most > 0 AND more > 0 AND pg_table_size('_lock_election.versioned') + more > most
+		AND (SELECT coalesce(sum(octet_length(x.key) + coalesce(octet_length(x.value), 0) + 150), 0) FROM _lock_election.versioned x WHERE x.role = $1) + more > most THEN
+		PERFORM _lock_election.fail('53400', format('the keys of role "%s" take too much room in this database', role), '',
+			format('See lock_election.max_keys_per_role (%s).', pg_size_pretty(most)));
+	END IF;
+END $$;
+
 CREATE OR REPLACE FUNCTION compare_and_set(key text, expected_version bigint, value text)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
@@ -90,16 +103,18 @@ BEGIN
 	END IF;
 	IF current_setting('transaction_read_only') = 'on' THEN PERFORM _lock_election.fail('25006', 'cannot execute compare_and_set() in a read-only transaction'); END IF;
 	IF expected_version = 0 THEN
+		PERFORM _lock_election.check_keys(pg_get_userbyid(_lock_election.who()), octet_length(key) + coalesce(octet_length(value), 0) + 150);
 		INSERT INTO _lock_election.versioned AS x (key, version, role, value) VALUES ($1, 1, pg_get_userbyid(_lock_election.who()), $3)
 			ON CONFLICT DO NOTHING RETURNING x.version INTO number;
 		IF FOUND THEN RETURN number; END IF;
 	END IF;
-	SELECT x.version, x.role INTO v FROM _lock_election.versioned x WHERE x.key = $1 FOR UPDATE;
+	SELECT x.version, x.role, coalesce(octet_length(x.value), 0) AS bytes INTO v FROM _lock_election.versioned x WHERE x.key = $1 FOR UPDATE;
 	IF NOT FOUND THEN RETURN NULL; END IF;
 	IF NOT _lock_election.is_mine(to_regrole(quote_ident(v.role)), CASE WHEN to_regrole('pg_write_all_data') IS NOT NULL THEN 'pg_write_all_data' END) IS NOT DISTINCT FROM true THEN
 		PERFORM _lock_election.fail('42501', format('permission denied to write key "%s"', key), 'It belongs to another role.');
 	END IF;
 	IF v.version <> expected_version THEN RETURN NULL; END IF;
+	PERFORM _lock_election.check_keys(v.role, coalesce(octet_length(value), 0) - v.bytes);
 	UPDATE _lock_election.versioned x SET version = x.version + 1, value = $3 WHERE x.key = $1 RETURNING x.version INTO number;
 	RETURN number;
 END $$;

@@ -184,25 +184,44 @@ END $$;
 -- Sets what the settings of the C edition do, for everybody; to be called by the role that has installed.
 CREATE OR REPLACE FUNCTION lock_election.configure(setting text, value text)
 RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+	good boolean;
 BEGIN
+	IF setting IS NULL THEN PERFORM _lock_election.fail('22023', 'setting must not be null'); END IF;
+	BEGIN
+		good := CASE WHEN setting = 'notify' THEN value IN ('all', 'waiters', 'elections', 'none')
+			WHEN setting = 'max_ttl' THEN value::interval BETWEEN '100 ms' AND '24 days'
+			WHEN setting = 'max_hold_for' THEN value::interval BETWEEN '0' AND '24 days'
+			WHEN setting = 'history_retention' THEN value::interval >= '0'
+			WHEN setting IN ('max_locks_per_role', 'max_waiters_per_lock', 'max_leases_per_role') THEN value::int4 >= 0
+			WHEN setting IN ('max_keys_per_role', 'max_history_per_role') THEN pg_size_bytes(value) >= 0 END;
+	EXCEPTION WHEN data_exception THEN
+		good := false;
+	END;
+	IF value IS NULL OR NOT good THEN PERFORM _lock_election.fail('22023', format('invalid value for %s: %s', setting, coalesce('"' || value || '"', 'null'))); END IF;
 	CASE setting
-		WHEN 'notify' THEN
-			IF value NOT IN ('all', 'waiters', 'elections', 'none') THEN PERFORM _lock_election.fail('22023', format('invalid value for notify: "%s"', value)); END IF;
-			UPDATE _lock_election.config SET notify = value WHERE one;
-		WHEN 'max_ttl' THEN UPDATE _lock_election.config SET max_ttl = value::interval WHERE one;
-		WHEN 'max_hold_for' THEN UPDATE _lock_election.config SET max_hold_for = value::interval WHERE one;
-		WHEN 'history_retention' THEN UPDATE _lock_election.config SET history_retention = value::interval WHERE one;
+		WHEN 'notify' THEN UPDATE _lock_election.config SET notify = value WHERE one;
+		WHEN 'max_ttl' THEN UPDATE _lock_election.config SET max_ttl = _lock_election.exact(value::interval) WHERE one;
+		WHEN 'max_hold_for' THEN UPDATE _lock_election.config SET max_hold_for = _lock_election.exact(value::interval) WHERE one;
+		WHEN 'history_retention' THEN UPDATE _lock_election.config SET history_retention = _lock_election.exact(value::interval) WHERE one;
 		WHEN 'max_locks_per_role' THEN
 			UPDATE _lock_election.config SET max_locks_per_role = value::int4 WHERE one;
 			UPDATE _lock_election.life SET limited = value::int4 > 0 WHERE one;
 			UPDATE _lock_election.life SET born = xmin WHERE one;
 		WHEN 'max_waiters_per_lock' THEN UPDATE _lock_election.config SET max_waiters_per_lock = value::int4 WHERE one;
 		WHEN 'max_leases_per_role' THEN UPDATE _lock_election.config SET max_leases_per_role = value::int4 WHERE one;
-		ELSE PERFORM _lock_election.fail('0A000', format('the portable edition has no setting "%s"', setting));
+		WHEN 'max_keys_per_role' THEN UPDATE _lock_election.config SET max_keys_per_role = pg_size_bytes(value) WHERE one;
+		WHEN 'max_history_per_role' THEN UPDATE _lock_election.config SET max_history_per_role = pg_size_bytes(value) WHERE one;
+		ELSE PERFORM _lock_election.fail('0A000', format('the portable edition has no setting "%s"', setting), '', CASE setting
+			WHEN 'fence_timeout' THEN 'A function in SQL ends nobody''s connection: bound the transactions that fence, by statement_timeout and idle_in_transaction_session_timeout.'
+			WHEN 'expiry_grace' THEN 'Name a longer ttl.'
+			WHEN 'durable_release' THEN 'A release is as durable as its commit.'
+			WHEN 'min_durability' THEN 'Locks are as durable as synchronous_commit makes their commit.'
+			ELSE '' END);
 	END CASE;
 END $$;
 COMMENT ON FUNCTION lock_election.configure(text, text) IS
-'Only in the portable edition: changes a setting for everybody: notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role; 0 is no limit. For the role that has installed the functions, and whom it grants it to. Errors: 0A000 no such setting, 22023 a bad value.';
+'Only in the portable edition: changes a setting for everybody: notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role, max_keys_per_role, max_history_per_role; 0 is no limit. For the role that has installed the functions, and whom it grants it to. Errors: 0A000 no such setting, 22023 a bad value.';
 
 -- Nobody has to call it: what is over is ended by whoever comes to the name.  It keeps tables small where names are used
 -- once, and tells observers in time of leaders that nobody waits to replace.

@@ -52,20 +52,33 @@ BEGIN
 		WHERE x.at > clock_timestamp();
 END $$;
 
+-- fenced_by: who holds the advisory lock of a fence; nobody looks where it is not asked for.
 CREATE OR REPLACE VIEW lock_election.locks AS
 SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
 	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.closed_until, l.waiters,
-	l.pid, l.application_name, l.client_addr, l.connected, l.evicted, '{}'::pg_catalog.int4[] AS fenced_by,
+	l.pid, l.application_name, l.client_addr, l.connected, l.evicted, COALESCE(f.pids, '{}') AS fenced_by,
 	CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_xact_replay_timestamp() END AS replayed_at
-FROM lock_election.look() l
+FROM lock_election.look() l LEFT JOIN (
+	SELECT (a.classid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32) OPERATOR(pg_catalog.|) a.objid::pg_catalog.int8 AS key,
+		pg_catalog.array_agg(DISTINCT a.pid) AS pids
+	FROM pg_catalog.pg_locks a
+	WHERE a.locktype OPERATOR(pg_catalog.=) 'advisory' AND a.objsubid OPERATOR(pg_catalog.=) 1 AND a.granted
+		AND a.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+	GROUP BY 1) f ON f.key OPERATOR(pg_catalog.=) pg_catalog.hashint8extended(l.token, 4807)
 WHERE l.queue_position OPERATOR(pg_catalog.=) 0;
 
 CREATE OR REPLACE VIEW lock_election.elections AS
 SELECT l.name AS election, l.value AS candidate, l.term, l.owner, l.role::pg_catalog.regrole AS role,
 	l.since AS elected_at, l.expires_at, l.time_left AS valid_for, l.waiters AS waiting,
-	l.pid, l.application_name, l.client_addr, l.connected, l.evicted, '{}'::pg_catalog.int4[] AS fenced_by,
+	l.pid, l.application_name, l.client_addr, l.connected, l.evicted, COALESCE(f.pids, '{}') AS fenced_by,
 	CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_xact_replay_timestamp() END AS replayed_at
-FROM lock_election.look() l
+FROM lock_election.look() l LEFT JOIN (
+	SELECT (a.classid::pg_catalog.int8 OPERATOR(pg_catalog.<<) 32) OPERATOR(pg_catalog.|) a.objid::pg_catalog.int8 AS key,
+		pg_catalog.array_agg(DISTINCT a.pid) AS pids
+	FROM pg_catalog.pg_locks a
+	WHERE a.locktype OPERATOR(pg_catalog.=) 'advisory' AND a.objsubid OPERATOR(pg_catalog.=) 1 AND a.granted
+		AND a.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+	GROUP BY 1) f ON f.key OPERATOR(pg_catalog.=) pg_catalog.hashint8extended(l.token, 4807)
 WHERE l.term IS NOT NULL;
 
 CREATE OR REPLACE VIEW lock_election.waiters AS
