@@ -14,7 +14,7 @@
 static bool
 forces(const LeCommand *cmd, uint32_t role)
 {
-	return cmd->any_role || cmd->role == role;
+	return cmd->any_role || cmd->role == role || le_command_manages(cmd, role);
 }
 
 /* --- forced ends of a name --- */

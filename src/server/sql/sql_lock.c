@@ -689,35 +689,19 @@ report_fenced(const LeCommand *cmd, const Holders *holders)
 Datum
 le_force(FunctionCallInfo fcinfo, LeKind kind)
 {
-	LeText name = le_arg_name(fcinfo, kind);
-	LeCommand cmd = {.kind = kind, .name = name};
+	LeCommand cmd = {.kind = kind, .name = le_arg_name(fcinfo, kind), .role = GetUserId()};
 	Holders holders = {0};
-	int64 ended = 0;
+	int64 ended;
 	bool reopened = false;
-	ListCell *lc;
 
-	/* 1. who holds it? */
-	le_page_each(kind, name, collect_holder, &holders);
-
-	/* 2. a member of pg_signal_backend ends all holders */
-	if (has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
-	{
-		cmd.any_role = true;
-		ended = force(&cmd, &reopened);
-		report_fenced(&cmd, &holders);
-		PG_RETURN_INT64(ended);
-	}
-
-	/* 3. others those of their roles; a role that holds nothing may have closed the name */
-	holders.roles = list_append_unique_oid(holders.roles, GetUserId());
-	foreach (lc, holders.roles)
-	{
-		cmd.role = lfirst_oid(lc);
-		if (has_privs_of_role(GetUserId(), cmd.role))
-			ended += force(&cmd, &reopened);
-		else
-			holders.denied = true;
-	}
+	/*
+	 * All in one command: the next holder may be of a role that held the lock as
+	 * well, and stays.  A role that holds nothing may have closed the name.
+	 */
+	collect_rights(&cmd, &holders);
+	if (cmd.any_role)
+		le_page_each(kind, cmd.name, collect_holder, &holders);
+	ended = force(&cmd, &reopened);
 	if (ended == 0 && !reopened && holders.denied)
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						errmsg("permission denied to end the holder of %s", le_named(kind, cmd.name)),
