@@ -27,8 +27,9 @@ sub run_psql
 {
 	my ($connstr, $sql, @options) = @_;
 	my $out = '';
+	local $SIG{PIPE} = 'IGNORE'; # it may end before it has read everything
 
-	IPC::Run::run([ 'psql', '-X', @options, '-d', $connstr ], '<', \$sql, '>&', \$out);
+	eval { IPC::Run::run([ 'psql', '-X', @options, '-d', $connstr ], '<', \$sql, '>&', \$out); 1 } or $out .= "ERROR:  $@";
 	return $out;
 }
 

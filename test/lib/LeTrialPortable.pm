@@ -15,7 +15,7 @@ use LeTrial;
 our @EXPORT = qw(portable_verdict try_portable stop_portable);
 
 # Those with servers of their own, and how long each may take.
-my @tests = ([ 'test/t/063_portable.t', 240 ], [ 'test/t/064_portable_differs.t', 120 ]);
+my @tests = ([ 'test/t/068_portable_sync.t', 120 ], [ 'test/t/063_portable.t', 240 ], [ 'test/t/064_portable_differs.t', 120 ]);
 my %server;    # of each worker
 my $databases = 0;
 
@@ -55,7 +55,8 @@ sub database_with
 
 	run_ok('psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $postgres, '-c', "CREATE DATABASE $db", '-c', "GRANT CREATE ON DATABASE $db TO installer");
 	run_ok('psql', '-XAtq', '-d', "host=$dir dbname=$db", '-c', 'GRANT CREATE ON SCHEMA public TO installer');
-	return ("host=$dir dbname=$db", $db) if IPC::Run::run([ 'psql', '-XAtq', '-1', '-v', 'ON_ERROR_STOP=1', '-d', "host=$dir dbname=$db user=installer", '-f', '-' ], '<', \$sql, '>&', \$out);
+	spew("$dir/mutant.sql", $sql);
+	return ("host=$dir dbname=$db", $db) if IPC::Run::run([ 'psql', '-XAtq', '-1', '-v', 'ON_ERROR_STOP=1', '-d', "host=$dir dbname=$db user=installer", '-f', "$dir/mutant.sql" ], '>&', \$out);
 	drop($worker, $db);
 	return;
 }

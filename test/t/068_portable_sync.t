@@ -1,0 +1,377 @@
+# The portable edition, for clients: lease_sync() item by item, what it tells and when; limits; what is announced; what reap()
+# removes; what views show.  Quick checks without sleeps: they are there to notice small faults.
+# Promises: M, Q, G
+use strict;
+use warnings;
+use LeSync;
+use LeTest;
+use Test::More;
+
+my $node = new_node('main', portable => 1);
+
+one('CREATE ROLE app LOGIN; CREATE ROLE other LOGIN; CREATE ROLE watcher LOGIN IN ROLE pg_read_all_stats');
+
+sub as { return session($node, user => $_[0] // 'app'); }
+
+# All roles give back what they have; nothing of it may be left, in no table.
+sub end_all
+{
+	my ($name) = @_;
+
+	one("SELECT force_release_role('$_')") foreach 'app', 'other';
+	one('SELECT force_release_role(current_user::regrole)');
+	one('SELECT lock_election.reap()');
+	return is(one('SELECT (SELECT count(*) FROM _lock_election.hold), (SELECT count(*) FROM _lock_election.place), (SELECT count(*) FROM _lock_election.lease), (SELECT count(*) FROM _lock_election.asked)'),
+		'0|0|0|0', "$name: nothing is left");
+}
+
+sub token_of { my ($rows, $i) = @_; return $rows->[ $i // 0 ]{token}; }
+
+# What a statement raises: its SQLSTATE and message.
+sub error_text { my ($s, $sql) = @_; $s->query($sql); return $s->error =~ /ERROR:  (.*)/ ? $1 : ''; }
+
+# Notifications that a session has got: channel and payload of each.
+sub notified
+{
+	my ($s) = @_;
+	return map { /asynchronous notification "(\w+)"(?: with payload "(.*)")? received/i ? [ $1, $2 // '' ] : () } split /\n/, $s->query('SELECT 1');
+}
+
+subtest 'items and news' => sub {
+	my ($s, $o) = (as(), as());
+	my $c = client($s);
+
+	is(short(sync($c)), '', 'a new lease has no news');
+	is("@{ $c->{last} }{ 'event', 'validity', 'complete' }", 'lease 00:00:30 t', 'the row of the lease');
+	is($c->{last}{incarnation}, one('SELECT incarnation FROM lock_election.health()'), 'the incarnation is the life');
+	like($c->{last}{channel}, qr/^le_[0-9a-f]{32}$/, 'it has a channel');
+	my $held = $o->query(q{SELECT acquire_lock('b')});
+	my $rows = sync($c, [ [ 1, 'try_lock', 'a', undef, 'me#1' ], [ 2, 'try_lock', 'b', undef, 'me#2' ], [ 3, 'enqueue_lock', 'b', undef, 'me#3' ], [ 4, 'try_candidate', 'e', undef, 'me#4', 'here' ],
+			[ 5, 'try_shared', 's', undef, 'me#5' ], [ 6, 'try_permit', 'p', 2, 'me#6' ], [ 7, 'enqueue_permit', 'p', 2, 'me#7' ], [ 8, 'enqueue_permit', 'p', 2, 'me#8' ], [ 9, 'enqueue_shared', 's', undef, 'me#9' ],
+			[ 10, 'enqueue_candidate', 'e', undef, 'me#10', 'next' ] ]);
+	is(short($rows), '1:granted:a 2:not_granted:b 3:queued:b 4:granted:e 5:granted:s 6:granted:p 7:granted:p 8:queued:p 9:granted:s 10:queued:e', 'each item has its own result');
+	is(join(' ', map { $_->{kind} } @$rows), 'lock lock lock election lock lock lock lock lock election', 'its kind');
+	is(join(' ', map { $_->{queue_position} // '-' } @$rows), '- - 1 - - - - 1 - 1', 'its place');
+	is(join(' ', map { $_->{owner} } @$rows), join(' ', map { "me#$_" } 1 .. 10), 'and its owner');
+	is(one("SELECT string_agg(name || ' ' || mode || ' ' || owner || ' ' || coalesce(value, '-'), ', ' ORDER BY token) FROM _lock_election.hold WHERE lease = $c->{lease}"),
+		'a exclusive me#1 -, e exclusive me#4 here, s shared me#5 -, p permit me#6 -, p permit me#7 -, s shared me#9 -', 'so it is stored');
+	is(short(sync($c)), '', 'nothing has happened since');
+	is($c->{last}{complete}, 'f', 'and that is not all that there is');
+
+	# what happens to it
+	$o->query("SELECT release_lock('b', $held)");
+	my $news = sync($c);
+	is(short($news), '-:granted:b', 'a place that was granted is news');
+	is("@{ $news->[0] }{ 'token', 'owner', 'kind' }", token_of($rows, 2) . ' me#3 lock', 'of that place');
+	is(short(sync($c)), '', 'told once');
+	one(q{SELECT force_release_lock('b')});
+	$news = sync($c);
+	is(short($news), '-:lost:forced', 'so is a loss, with its reason');
+	is(token_of($news), token_of($rows, 2), 'and its token');
+	is(short(sync($c)), '', 'once');
+	is(short(sync($c, [ [ 1, 'release', 'p', token_of($rows, 5) ], [ 2, 'proclaim', 'e', token_of($rows, 3), undef, 'there' ] ])), '1:released:p 2:proclaimed:e -:granted:p', 'a release grants the next place');
+	sync($c); # what a call itself has granted is told by the next one as well
+	is(one(q{SELECT candidate FROM current_leader('e')}), 'there', 'who leads has another text');
+	is(short(sync($c, [ [ 3, 'resign', 'e', token_of($rows, 3) ] ])), '3:released:e -:granted:e', 'and so does the end of a term');
+	sync($c);
+	is(one(q{SELECT string_agg(how || ' ' || candidate, ', ' ORDER BY change) FROM election_history('e')}), 'elected here, proclaimed there, resigned there, elected next', 'its history');
+	is(short(sync($c, [ [ 1, 'release', 'a', token_of($rows, 0) ], [ 2, 'release', 'a', token_of($rows, 0) ], [ 3, 'resign', 'a', 1 ], [ 4, 'release', 'a', 0 ], [ 5, 'proclaim', 'e', 1, undef, 'x' ] ])),
+		'1:released:a 2:not_held:a 3:not_held:a 4:not_held:a 5:not_held:e', 'what is not held is told');
+	is(short(sync($c)), '', 'what the client has released is no news');
+
+	# from the beginning
+	$c->{incarnation} = undef;
+	is(join(' ', sort split / /, short(sync($c))), '-:granted:e -:granted:p -:granted:p -:granted:s -:granted:s -:lost:forced', 'without what it has seen it is told everything');
+	is($c->{last}{complete}, 't', 'and that this is all');
+	$c->{news} = undef;
+	is(scalar(@{ sync($c) }), 6, 'or without the number of its news');
+	is(short(sync($c)), '', 'then nothing');
+	is($s->query("SELECT revoke_lease($c->{lease})"), 't', 'the lease is revoked');
+	sync($c);
+	is("$c->{last}{event} $c->{last}{reason}", 'gone revoked', 'and a call says so');
+	sync($c, [ [ 1, 'try_lock', 'a' ] ]);
+	is("$c->{last}{event} $c->{last}{reason}", 'gone revoked', 'also one that asks');
+	is(one('SELECT count(*) FROM lock_election.locks'), '0', 'nothing hangs on it');
+	$_->quit foreach $s, $o;
+	end_all('items and news');
+};
+
+subtest 'old calls' => sub {
+	my ($s, $late) = (as(), as());
+	my $c = client($s);
+
+	sync($c);
+	my $old = call_sql($c, [ [ 1, 'try_permit', 'p', 9, 'me#1' ] ]);
+	is(short(sync($c, [ [ 1, 'try_permit', 'p', 9, 'me#1' ] ])), '1:granted:p', 'a call is sent again under a new number');
+	is(short(read_rows({ %$c }, $late->query($old))), '-:granted:p', 'the old one tells what there is');
+	$s->query($old);
+	is(one('SELECT count(*) FROM lock_election.locks'), '1', 'and does nothing');
+	my $renewal = call_sql($c);
+	sync($c);
+	$old = call_sql({ %$c, call => $c->{call} - 2 }, [ [ 1, 'try_permit', 'p', 9 ] ]);
+	$late->query($old);
+	is(one('SELECT count(*) FROM lock_election.locks'), '1', 'nor one that is older than a renewal');
+
+	# of another life
+	my $other = { %$c, incarnation => $c->{incarnation} - 1 };
+	is(short(sync($other, [ [ 2, 'try_permit', 'p', 9 ] ])), '-:granted:p', 'nor one that has seen another life: it is told everything');
+	is($other->{last}{complete}, 't', 'all');
+	$c->{call} = $other->{call};
+	$other = { %$c, incarnation => undef };
+	is(short(sync($other, [ [ 2, 'try_permit', 'p', 9 ] ])), '2:granted:p -:granted:p', 'a client that has seen nothing of a lease of this life may ask');
+	$c->{call} = $other->{call};
+	is(short(sync({ %$c, incarnation => 1, call => $c->{call} }, [ [ 3, 'release', 'p', 1 ] ], 'NULL')), '3:not_held:p', 'releases that nobody waits for are made in any life');
+	is($c->{call}, $other->{call}, 'a copy does not count');
+	$_->quit foreach $s, $late;
+	end_all('old calls');
+};
+
+subtest 'errors' => sub {
+	my ($s, $o) = (as(), as('other'));
+	my $c = client($s);
+	my $long = 'x' x 256;
+
+	one(q{SELECT acquire_permit('p', 3)});
+	my $rows = sync($c, [ [ 1, 'try_lock', 'a' ], [ 2, 'try_lock', '' ], [ 3, 'try_lock', $long ], [ 4, 'try_permit', 'q', 0 ], [ 5, 'try_lock', 'p' ], [ 6, 'release', 'a', 'x1' ], [ 7, 'release', 'a', 5, undef, '100 days' ],
+			[ 8, 'try_lock', 'b', undef, $long ], [ 9, 'try_candidate', 'e' ], [ 10, 'try_lock', 'c' ], [ 11, 'try_lock', 'd' ], [ 11, 'try_lock', 'd' ], [ 12, 'release', 'a' ], [ 13, 'try_permit', 'q' ], [ 14, 'resign', 'e' ], [ 15, 'proclaim', 'e', undef, undef, 'x' ] ]);
+	$rows = [ map { { %$_, name => undef } } @$rows ];
+	is(short($rows), '1:granted 2:error:22023 3:error:22023 4:error:22023 5:error:22023 6:error:22P02 7:error:22023 8:error:22023 9:error:22023 10:granted 11:error:22023 12:error:22023 13:error:22023 14:error:22023 15:error:22023',
+		'an item that is wrong is an error of its own');
+	is(join(' | ', map { $rows->[$_]{message} } 11, 12, 13, 14), 'token must not be null | permits must not be null | term must not be null | term must not be null', 'with its message');
+	like($rows->[4]{message}, qr/"p" is in use in another way/, 'that of a single call');
+	like($rows->[4]{detail}, qr/not for both/, 'and its detail');
+	ok(!defined $rows->[1]{hint} && !defined $rows->[4]{hint}, 'and no hint where there is none');
+
+	my %bad = (q{'{1,try_lock}'} => 'items cannot be read', q{'{2147483648,try_lock,a,NULL,NULL,NULL}'} => 'integer out of range', q{'{1,steal,a,NULL,NULL,NULL}'} => 'items cannot be read', q{'{1,NULL,a,NULL,NULL,NULL}'} => 'items cannot be read',
+		q{'{NULL,try_lock,a,NULL,NULL,NULL}'} => 'number of an item must not be null', q{'{1,try_permit,a,1,NULL,NULL,1,try_permit,b,1,NULL,NULL}'} => 'items cannot be read',
+		q{'{1,try_lock,a,NULL,NULL,NULL,1,try_shared,b,NULL,NULL,NULL}'} => 'items cannot be read');
+	foreach my $items (sort keys %bad)
+	{
+		like(error_text($s, 'SELECT * FROM lease_sync(' . $c->{lease} . ', ' . ++$c->{call} . ", NULL, NULL, $items)"), qr/$bad{$items}/, "cannot be read: $items");
+	}
+	my $many = sub { return "(SELECT array_agg(x) FROM generate_series(1, $_[0]) AS i, LATERAL unnest(ARRAY[i::text, 'release', 'n' || i, '1', NULL, NULL]) AS x)"; };
+	is($s->query('SELECT count(*) FROM lease_sync(' . $c->{lease} . ', ' . ++$c->{call} . ', NULL, NULL, ' . $many->(128) . ") WHERE event = 'not_held'"), '128', '128 items are possible');
+	like(error_text($s, 'SELECT * FROM lease_sync(' . $c->{lease} . ', ' . ++$c->{call} . ', NULL, NULL, ' . $many->(129) . ')'), qr/items cannot be read/, 'not 129');
+	is(short(sync($c, [ map { [ 1, 'try_lock', "m$_" ] } 1 .. 1000 ])), '1:granted:m1', 'of a thousand names');
+	like(error_text($s, call_sql($c, [ map { [ 1, 'try_lock', "k$_" ] } 1 .. 1001 ])), qr/items cannot be read/, 'not of one more');
+
+	# where it may not be called
+	foreach my $call ([ "BEGIN; CREATE TEMP TABLE w (x int); SELECT lease_sync($c->{lease}, 1000)", qr/25001/ ], [ "SELECT lease_sync($c->{lease}, NULL)", qr/22023.*call must not be null/ ],
+		[ 'SELECT lease_sync(NULL, 1)', qr/22023.*lease must not be null/ ], [ call_sql($c, [ [ 1, 'try_lock', 'z' ] ], 'NULL'), qr/22023.*wait must not be null/ ], [ call_sql($c, [], 'NULL'), qr/22023.*wait must not be null/ ],
+		[ call_sql($c, [], q{'-1 s'}), qr/22023.*wait is out of range/ ])
+	{
+		$s->query($call->[0]);
+		like($s->error, $call->[1], 'refused: ' . substr($call->[0], 0, 60));
+		$s->query('ROLLBACK');
+	}
+	like(error_text($o, call_sql($c)), qr/42501.*belongs to another role/, "another role's lease");
+
+	# rights are those of the single functions
+	one(q{REVOKE EXECUTE ON FUNCTION acquire_lock, enqueue_locks, release_lock(text, bigint, interval, boolean), campaign, proclaim, acquire_permit, enqueue_candidate, resign, enqueue_permit(text, int, interval, text, bigint) FROM PUBLIC});
+	my $d = client($o);
+	is(join(' ', map { "$_->{item}:$_->{event}:" . ($_->{message} // '') } @{ sync($d, [ [ 1, 'try_lock', 'r' ], [ 2, 'enqueue_lock', 'r' ], [ 3, 'enqueue_lock', 'r1' ], [ 3, 'enqueue_lock', 'r2' ], [ 4, 'try_permit', 'rp', 1 ], [ 5, 'release', 'r', 1 ],
+			[ 6, 'try_candidate', 're', undef, undef, 'x' ], [ 7, 'proclaim', 're', 1, undef, 'x' ], [ 8, 'enqueue_candidate', 're', undef, undef, 'x' ], [ 9, 'resign', 're', 1 ], [ 10, 'try_lock', 'r3' ], [ 10, 'try_lock', 'r4' ], [ 11, 'try_shared', 'r5' ], [ 12, 'enqueue_permit', 'rp', 1 ], [ 13, 'enqueue_shared', 'r6' ] ]) }),
+		join(' ', '1:error:permission denied for function acquire_lock', '2:granted:', '3:error:permission denied for function enqueue_locks', '4:error:permission denied for function acquire_permit', '5:error:permission denied for function release_lock',
+			'6:error:permission denied for function campaign', '7:error:permission denied for function proclaim', '8:error:permission denied for function enqueue_candidate', '9:error:permission denied for function resign', '10:granted:',
+			'11:error:permission denied for function acquire_lock', '12:error:permission denied for function enqueue_permit', '13:granted:'), 'what a role may not call it may not ask for');
+	one(q{GRANT EXECUTE ON FUNCTION acquire_lock, enqueue_locks, release_lock(text, bigint, interval, boolean), campaign, proclaim, acquire_permit, enqueue_candidate, resign, enqueue_permit(text, int, interval, text, bigint) TO PUBLIC});
+	one(q{SELECT force_release_lock('p')});
+	$_->quit foreach $s, $o;
+	end_all('errors');
+};
+
+subtest 'several names' => sub {
+	my ($s, $o) = (as(), as());
+	my $c = client($s);
+	my $held = $o->query(q{SELECT acquire_lock('y', '1 min')});
+	my $rows = sync($c, [ [ 1, 'enqueue_lock', 'x', undef, 'me#1' ], [ 1, 'enqueue_lock', 'y', undef, 'me#1' ], [ 2, 'try_lock', 'v' ], [ 2, 'try_lock', 'w' ], [ 3, 'enqueue_shared', 'r' ], [ 3, 'enqueue_shared', 's' ] ]);
+
+	is(short($rows), '1:queued:x 2:granted:v 3:granted:r', 'a row an item');
+	is($o->query(q{SELECT try_acquire_lock('x') IS NULL}), 't', 'a name of a place of several is not free');
+	is(one(q{SELECT string_agg(name || queue_position, ' ' ORDER BY name) FROM lock_election.waiters}), 'x1 y1', 'it waits in both queues');
+	my $next = $o->query(q{SELECT token FROM enqueue_lock('x', '1 min')});
+	is(one(q{SELECT string_agg(name || queue_position, ' ' ORDER BY name, queue_position) FROM lock_election.waiters}), 'x1 x2 y1', 'another one behind it');
+	$o->query("SELECT release_lock('y', $held)");
+	is(short(sync($c)), '-:granted:x -:granted:y', 'both are granted together');
+	is(one(q{SELECT count(DISTINCT token) FROM lock_election.locks WHERE name IN ('x', 'y')}), '1', 'under one token');
+	is(short(sync($c, [ [ 4, 'release', 'x', token_of($rows) ] ])), '4:released:x', 'one is given back');
+	is($o->query("SELECT await_lock('x', $next)"), 't', 'and handed on');
+	is($s->query("SELECT is_held('y', " . token_of($rows) . ')'), 't', 'the other one is held');
+
+	# a place of several leaves all queues at once; who was behind it is served
+	my $group = $s->query(q{SELECT token FROM enqueue_locks('{x,q}', '1 min')});
+	my $behind = $o->query(q{SELECT token FROM enqueue_lock('q', '1 min')});
+	is($o->query("SELECT await_lock('q', $behind)"), 'f', 'it waits behind a place of several');
+	is($s->query("SELECT release_locks('{x,q}', $group)"), 't', 'which is given back');
+	is($o->query("SELECT await_lock('q', $behind)"), 't', 'and is served then');
+
+	# two of several in different orders
+	my ($one, $two) = ($s->query(q{SELECT token FROM enqueue_locks('{g,h}', '1 min')}), $o->query(q{SELECT token FROM enqueue_locks('{h,g}', '1 min')}));
+	is($o->query("SELECT await_locks('{h,g}', $two)"), 'f', 'the second one waits');
+	is($s->query("SELECT release_lock('g', $one)"), 't', 'one name is free');
+	is($o->query("SELECT await_locks('{h,g}', $two)"), 'f', 'that is not enough');
+	is($s->query("SELECT release_lock('h', $one)") . $o->query("SELECT await_locks('{h,g}', $two)"), 'tt', 'both are');
+	is($o->query("SELECT renew_lock('g', $two, '2 min'), await_locks('{g,h}', $two)"), '00:02:00|t', 'they share one time');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name IN ('g', 'h') AND time_left > '1 min 30 s'}), '2', 'which is renewed for both');
+	$_->quit foreach $s, $o;
+	end_all('several names');
+};
+
+subtest 'eviction' => sub {
+	my ($s, $o) = (as(), as());
+	my $c = client($s);
+	my $rows = sync($c, [ [ 1, 'try_lock', 'a', undef, 'me#1' ], [ 2, 'try_candidate', 'e', undef, 'me#2', 'here' ] ]);
+	my $own = $o->query(q{SELECT acquire_lock('own', '1 min')});
+	my $place = $o->query(q{SELECT token FROM enqueue_lock('a', '1 min')});
+
+	is(one(q{SELECT evict_lock('a'), evict_lock('a'), evict_leader('e'), evict_lock('own')}), '1|0|1|1', 'evicted once');
+	my $news = sync($c);
+	is(short($news), '-:evicted:a -:evicted:e', 'is news');
+	is($news->[0]{token}, token_of($rows), 'of that hold');
+	is(short(sync($c)), '', 'told once');
+	is($s->query('SELECT is_held(' . q{'a', } . token_of($rows) . '), is_leader(' . q{'e', } . token_of($rows, 1) . ')'), 't|t', 'it is held until it is given back');
+	is(one(q{SELECT string_agg(name, ' ' ORDER BY name) FROM lock_election.locks WHERE evicted}), 'a e own', 'as the view shows');
+	is($o->query("SELECT renew_lock('own', $own) IS NULL"), 't', 'nor is one renewed that has a time of its own');
+	is($o->query("SELECT await_lock('a', $place)"), 'f', 'the next one waits');
+	is($s->query("SELECT lease_holds($c->{lease}) IS NULL"), '', 'the lease does not have it any more');
+	is($s->query("SELECT keep_alive($c->{lease}) <= '30 s'"), 't', 'nor is more than its time confirmed');
+	is(short(sync($c, [ [ 3, 'release', 'a', token_of($rows) ], [ 4, 'resign', 'e', token_of($rows, 1) ] ])), '3:released:a 4:released:e', 'it is given back');
+	is($o->query("SELECT await_lock('a', $place)"), 't', 'and the next one has it');
+	$_->quit foreach $s, $o;
+	end_all('eviction');
+};
+
+subtest 'announcements' => sub {
+	my ($s, $o, $listener) = (as(), as(), as());
+	my $c = client($s);
+	my $held = $o->query(q{SELECT acquire_lock('a')});
+
+	sync($c, [ [ 1, 'enqueue_lock', 'a', undef, 'me#1' ] ]);
+	my $lease_channel = $c->{last}{channel};
+	my ($place, $channel) = split /\|/, $s->query(q{SELECT token, channel FROM enqueue_lock('a')});
+	my $observed = $s->query(q{SELECT observe_election('e')});
+	isnt($channel, $lease_channel, 'a place without the lease has the channel of the lock');
+	$listener->query("LISTEN $_") foreach $lease_channel, $channel, $observed;
+	$o->query("SELECT release_lock('a', $held)");
+	is_deeply([ notified($listener) ], [ [ $lease_channel, '' ] ], 'a grant is announced on the channel of its lease');
+	my $token = token_of(sync($c));
+	sync($c, [ [ 2, 'release', 'a', $token ] ]);
+	is_deeply([ notified($listener) ], [ [ $channel, qq({"event":"granted","token":"$place"}) ] ], 'or on that of the lock, with its token');
+	my $term = $s->query(q{SELECT campaign('e', 'me')});
+	$s->query("SELECT proclaim('e', $term, 'you'), resign('e', $term)");
+	my @told = map { $_->[1] =~ /"event":"(\w+)","term":"$term","change":"(\d+)","previous":"(\d+)"/ ? [ $1, $2, $3 ] : () } notified($listener);
+	is(join(' ', map { $_->[0] } @told), 'elected proclaimed resigned', 'changes of an election are announced');
+	is("$told[1][2] $told[2][2]", "$told[0][1] $told[1][1]", 'each with the one before it');
+
+	one(q{SELECT lock_election.configure('notify', 'elections')});
+	$place = $s->query(q{SELECT token FROM enqueue_lock('a')});
+	$s->query(q{SELECT force_release_lock('a'); SELECT campaign('e', 'me')});
+	is(join(' ', map { $_->[0] } notified($listener)), $observed, 'notify = elections');
+	sync($c);
+	is($c->{last}{channel}, undef, 'then a lease has no channel');
+	one(q{SELECT lock_election.configure('notify', 'waiters')});
+	$s->query(q{SELECT token FROM enqueue_lock('a'); SELECT force_release_lock('a'); SELECT force_resign('e')});
+	is(join(' ', map { $_->[0] } notified($listener)), $channel, 'notify = waiters');
+	one(q{SELECT lock_election.configure('notify', 'none')});
+	$s->query(q{SELECT token FROM enqueue_lock('a'); SELECT force_release_lock('a'); SELECT campaign('e', 'me')});
+	is(join(' ', map { $_->[0] } notified($listener)), '', 'notify = none');
+	one(q{SELECT lock_election.configure('notify', 'all')});
+	$_->quit foreach $s, $o, $listener;
+	end_all('announcements');
+};
+
+subtest 'limits' => sub {
+	my $s = as();
+	my $limit = sub { my ($name, $value) = @_; one("SELECT lock_election.configure('$name', '$value')"); };
+
+	like(error_text(session($node), q{SELECT lock_election.configure('nothing', '1')}), qr/0A000.*no setting "nothing"/, 'there is no other setting');
+	like(error_text(session($node), q{SELECT lock_election.configure('notify', 'some')}), qr/22023.*invalid value for notify: "some"/, 'nor any value');
+	$limit->('max_locks_per_role', 3);
+	my $lease = $s->query('SELECT grant_lease()');
+	is($s->query(q{SELECT count(t) FROM (SELECT acquire_lock('l' || i) AS t FROM generate_series(1, 2) i) x}), '2', 'up to a limit');
+	$s->query(q{SELECT enqueue_lock('l1')});
+	like(error_text($s, q{SELECT acquire_lock('l4')}), qr/53400.*role "app" has too many locks in this database/, 'places count as well');
+	like(error_text($s, "SELECT acquire_lock('l4', lease => $lease)"), qr/53400/, 'also on a lease');
+	like(short(sync({ s => $s, lease => $lease, call => 0 }, [ [ 1, 'try_lock', 'l4' ] ])), qr/1:error:.*53400/, 'and for lease_sync()');
+	$limit->('max_locks_per_role', 0);
+	is($s->query(q{SELECT acquire_lock('l4') IS NOT NULL}), 't', '0 is no limit');
+	$limit->('max_waiters_per_lock', 1);
+	like(error_text($s, q{SELECT enqueue_lock('l1')}), qr/53400.*too many requests wait for lock "l1"/, 'a queue has a limit');
+	is($s->query(q{SELECT granted FROM enqueue_lock('l5')}), 't', 'that does not stop who need not wait');
+	$limit->('max_waiters_per_lock', 2);
+	is($s->query(q{SELECT queue_position FROM enqueue_lock('l1')}), '2', 'a higher one');
+	$limit->('max_waiters_per_lock', 1000);
+	$limit->('max_leases_per_role', 1);
+	like(error_text($s, 'SELECT grant_lease()'), qr/53400.*role "app" has too many leases/, 'so have leases');
+	like(as('other')->query('SELECT grant_lease()'), qr/^\d+$/, 'a limit a role');
+	$limit->('max_leases_per_role', 2);
+	like($s->query('SELECT grant_lease()'), qr/^\d+$/, 'a higher one');
+	$limit->('max_leases_per_role', 0);
+	$limit->('max_ttl', '2 h');
+	like(error_text($s, q{SELECT acquire_lock('t', '3 h')}), qr/53400.*ttl is too long for this server: 03:00:00/, 'and a ttl');
+	is($s->query(q{SELECT acquire_lock('t', '2 h') IS NOT NULL}), 't', 'which may be as long');
+	$limit->('max_ttl', '24 days');
+	$limit->('max_hold_for', '1 h');
+	my $token = $s->query(q{SELECT acquire_lock('h')});
+	like(error_text($s, "SELECT release_lock('h', $token, hold_for => '2 h')"), qr/53400.*hold_for is too long/, 'and a closed name');
+	is($s->query("SELECT release_lock('h', $token, hold_for => '1 h')"), 't', 'which may be as long');
+	is($s->query(q{SELECT try_acquire_lock('h') IS NULL}), 't', 'it is closed');
+	is(one(q{SELECT closed_until - clock_timestamp() BETWEEN '59 min' AND '1 h', mode IS NULL FROM lock_election.locks WHERE name = 'h'}), 't|t', 'as the view shows');
+	$limit->('max_hold_for', '1 day');
+	$s->quit;
+	end_all('limits');
+};
+
+subtest 'what reap() ends' => sub {
+	my $s = as();
+	my $old = sub { one("UPDATE _lock_election.$_ SET expires_at = clock_timestamp() - interval '1 min'") foreach 'lease', 'hold'; };
+	my $lease = $s->query('SELECT grant_lease()');
+
+	$s->query("SELECT acquire_lock('on', lease => $lease), acquire_lock('own'), enqueue_lock('own'), enqueue_locks('{own,on}')");
+	$s->query(q{SELECT campaign('reaped', 'me'), acquire_locks('{x,y}')});
+	is(one('SELECT lock_election.reap()'), '0', 'nothing that lives');
+	is(one('SELECT (SELECT count(*) FROM _lock_election.hold), (SELECT count(*) FROM _lock_election.place)'), '5|3', 'all of it is there');
+	$old->();
+	is($s->query(q{SELECT count(*) FROM lock_election.locks}) . $s->query(q{SELECT count(*) FROM lock_election.waiters}) . $s->query('SELECT count(*) FROM lock_election.leases'), '000', 'what is over is not shown');
+	is(one('SELECT lock_election.reap(1), (SELECT count(*) FROM _lock_election.hold) >= 3'), '1|t', 'so many names at most');
+	one('SELECT lock_election.reap() FROM generate_series(1, 3)');
+	is(one('SELECT (SELECT count(*) FROM _lock_election.hold), (SELECT count(*) FROM _lock_election.place), (SELECT count(*) FROM _lock_election.lease)'), '0|0|0', 'all that is over');
+	is(one(q{SELECT string_agg(how, ' ' ORDER BY change) FROM election_history('reaped')}), 'elected expired', 'an election has a row of it');
+	one(q{UPDATE _lock_election.history SET changed_at = changed_at - interval '8 days'});
+	one(q{SELECT lock_election.configure('history_retention', '0'), lock_election.reap()});
+	is(one(q{SELECT count(*) FROM election_history('reaped')}), '2', 'which stays without a limit');
+	one(q{SELECT lock_election.configure('history_retention', '9 days'), lock_election.reap()});
+	is(one(q{SELECT count(*) FROM election_history('reaped')}), '2', 'as long as its time');
+	one(q{SELECT lock_election.configure('history_retention', '7 days')});
+	one(q{SELECT lock_election.reap()});
+	is(one(q{SELECT count(*) FROM election_history('reaped')}), '0', 'and no longer');
+	$s->quit;
+	end_all('reap');
+};
+
+subtest 'views' => sub {
+	my ($s, $o, $w) = (as(), as('other'), as('watcher'));
+	my $c = client($s);
+	sync($c, [ [ 1, 'try_lock', 'v', undef, 'me' ], [ 2, 'try_candidate', 'e', undef, 'me', 'here' ] ]);
+	$o->query(q{SELECT enqueue_lock('v', '1 min', owner => 'you'), enqueue_candidate('e', 'there', '1 min'), enqueue_lock('free', '1 min')});
+	my $own = q{SELECT kind, name, mode, owner, token IS NOT NULL, lease IS NOT NULL, holds, waiters, pid IS NOT NULL, connected FROM lock_election.locks WHERE name IN ('v', 'e') ORDER BY kind DESC};
+
+	is($s->query($own), "lock|v|exclusive|me|t|t|1|1|t|t\nelection|e|exclusive|me|t|t|1|1|t|t", 'who holds sees it');
+	is($w->query($own), $s->query($own), 'and who may read all statistics');
+	is($o->query($own), "lock|v|exclusive||f|f|1|1|f|\nelection|e|exclusive||f|f|1|1|f|", 'others do not see whose it is');
+	my $waiters = q{SELECT kind, name, queue_position, mode, owner, token IS NOT NULL, blocked_by = ARRAY[%d] FROM lock_election.waiters ORDER BY kind DESC};
+	is($o->query(sprintf $waiters, $s->pid), "lock|v|1|exclusive|you|t|f\nelection|e|1|exclusive||t|f", 'who waits sees itself');
+	is($w->query(sprintf $waiters, $s->pid), "lock|v|1|exclusive|you|t|t\nelection|e|1|exclusive||t|t", 'and a watcher whom it waits for');
+	is($s->query(q{SELECT owner, ttl, time_left <= ttl, locks, waiting FROM lock_election.leases}), '|00:00:30|t|2|0', 'a lease');
+	is($o->query(q{SELECT lease, ttl, locks FROM lock_election.leases}), '|00:00:30|', 'of another role');
+	is($o->query(q{SELECT election, candidate, term IS NOT NULL, owner, waiting FROM lock_election.elections}), 'e|here|t||1', 'who leads is for everybody');
+	is($s->query("SELECT string_agg(kind || name || granted, ' ' ORDER BY name) FROM lease_holds($c->{lease})"), 'electionetrue lockvtrue', 'what a lease has');
+	is($s->query("SELECT lease_time_to_live($c->{lease}) BETWEEN '20 s' AND '30 s'"), 't', 'and for how long');
+	is($s->query('SELECT ok, problem, role, manager, loading, sql_version FROM lock_election.health()'), 't||primary|f|f|portable 1', 'the server is well');
+	is($s->query('SET default_transaction_read_only = on; SELECT ok, problem FROM lock_election.health()'), 'f|transactions are read-only here', 'unless it cannot write');
+	$_->quit foreach $s, $o, $w;
+	end_all('views');
+};
+
+$node->stop;
+done_testing();
