@@ -34,6 +34,8 @@ sub server
 	close $conf;
 	run_ok('pg_ctl', '-D', $dir, '-l', "$dir/log", '-w', '-s', 'start');
 	run_ok('psql', '-XAtq', '-d', "host=$dir dbname=postgres", '-c', 'CREATE ROLE installer LOGIN');
+	# what all databases begin with
+	run_ok('psql', '-XAtq', '-d', "host=$dir dbname=template1", '-c', 'CREATE EXTENSION pgtap', '-c', 'GRANT CREATE ON SCHEMA public TO installer');
 	return $server{$worker} = $dir;
 }
 
@@ -54,7 +56,6 @@ sub database_with
 	my $out = '';
 
 	run_ok('psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $postgres, '-c', "CREATE DATABASE $db", '-c', "GRANT CREATE ON DATABASE $db TO installer");
-	run_ok('psql', '-XAtq', '-d', "host=$dir dbname=$db", '-c', 'GRANT CREATE ON SCHEMA public TO installer');
 	spew("$dir/mutant.sql", $sql);
 	return ("host=$dir dbname=$db", $db) if IPC::Run::run([ 'psql', '-XAtq', '-1', '-v', 'ON_ERROR_STOP=1', '-d', "host=$dir dbname=$db user=installer", '-f', "$dir/mutant.sql" ], '>&', \$out);
 	drop($worker, $db);
@@ -94,20 +95,24 @@ sub portable_verdict
 	return ('counts', sha256_hex($sql));
 }
 
+# Installed once, and copied for each part of the contract.
 sub broken_contract
 {
 	my ($worker, $sql) = @_;
+	my (undef, $base) = database_with($worker, $sql) or return 'cannot be installed';
+	my $copy = "${base}_copy";
+	my $broken;
 
 	foreach my $file (contract_files())
 	{
-		my ($connstr, $db) = database_with($worker, $sql) or return 'cannot be installed';
-		my ($first) = split /\n/, eval { local $SIG{ALRM} = sub { die "timed out\n" }; alarm 90; my $broken = contract_broken($connstr, $file); alarm 0; $broken } // $@;
-
+		run_ok('psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', "host=$server{$worker} dbname=postgres", '-c', "CREATE DATABASE $copy TEMPLATE $base");
+		$broken = eval { local $SIG{ALRM} = sub { die "timed out\n" }; alarm 120; my $b = contract_broken("host=$server{$worker} dbname=$copy", $file); alarm 0; $b } // $@;
 		alarm 0;
-		drop($worker, $db);
-		return "$file: $first" if defined $first;
+		drop($worker, $copy);
+		if ($broken) { $broken = "$file: " . (split /\n/, $broken)[0]; last; }
 	}
-	return;
+	drop($worker, $base);
+	return $broken;
 }
 
 # What has caught it, or undef.

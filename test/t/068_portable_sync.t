@@ -217,6 +217,21 @@ subtest 'several names' => sub {
 	end_all('several names');
 };
 
+subtest 'counts' => sub {
+	my $s = as();
+	my $token = $s->query(q{SELECT acquire_locks('{x,y}', owner => 'o')});
+
+	is($s->query(q{SELECT acquire_locks('{y,x}', owner => 'o')}), $token, 'several once more are the same');
+	is($s->query("SELECT release_locks('{x,y}', $token), is_held('x', $token), is_held('y', $token)"), 't|t|t', 'each release takes one hold of each');
+	is($s->query("SELECT release_locks('{x,y}', $token), is_held('x', $token), release_locks('{x,y}', $token)"), 't|f|f', 'and the last one ends them');
+	$s->query(q{SELECT acquire_locks('{x,y}'), acquire_lock('z'), grant_lease(), enqueue_lock('z'), enqueue_locks('{x,q}')});
+	$s->query(q{SELECT release_lock('c', acquire_lock('c'), hold_for => '1 h')});
+	is($s->query(q{SELECT force_release_role('app')}), '6', 'what a role has: three holds, two places, a lease; not the leases of places');
+	is($s->query(q{SELECT try_acquire_lock('c') IS NOT NULL, force_release_role('app')}), 't|1', 'nor a name that it has closed, which is open again');
+	$s->quit;
+	end_all('counts');
+};
+
 subtest 'eviction' => sub {
 	my ($s, $o) = (as(), as());
 	my $c = client($s);
