@@ -60,11 +60,11 @@ BEGIN
 		RAISE EXCEPTION 'the portable edition is not for a superuser: "%"', current_setting('move.owner') USING ERRCODE = '42501',
 			DETAIL = 'Its functions have the rights of their owner.', HINT = 'Name an ordinary role with CREATE on the database: psql -v owner=installer -f from_extension.sql';
 	END IF;
-	PERFORM set_config('lock_timeout', '2s', true);
+	PERFORM set_config('lock_timeout', '2s', true), set_config('jit', 'off', true);
 	CREATE TEMPORARY TABLE moving_place ON COMMIT DROP AS SELECT place AS schema;
 
 	-- 2. what cannot move: looked for first, so that a refusal disturbs nobody, and once more where nothing changes any more
-	CREATE FUNCTION pg_temp.refuse_what_cannot_move(at_last boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $check$
+	CREATE OR REPLACE FUNCTION pg_temp.refuse_what_cannot_move(at_last boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $check$
 	DECLARE
 		here oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
 		until timestamptz := clock_timestamp() + interval '2 s';
@@ -140,13 +140,13 @@ BEGIN
 	END IF;
 
 	-- 5. rights, and the triggers of others
-	CREATE TEMPORARY TABLE moving_right (kind, name, types, acl) ON COMMIT DROP AS
-		SELECT 'FUNCTION', format('%I.%I', p.pronamespace::regnamespace::text, p.proname), p.proargtypes::oid[], p.proacl FROM pg_proc p
+	CREATE TEMPORARY TABLE moving_right (kind, schema, name, types, acl) ON COMMIT DROP AS
+		SELECT 'FUNCTION', n.nspname, p.proname, p.proargtypes::oid[], p.proacl FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
 			JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lock_election'
 			WHERE p.proacl IS NOT NULL
-		UNION ALL SELECT 'TABLE', format('lock_election.%I', c.relname), NULL, c.relacl FROM pg_class c
+		UNION ALL SELECT 'TABLE', 'lock_election', c.relname, NULL, c.relacl FROM pg_class c
 			WHERE c.relnamespace = 'lock_election'::regnamespace AND c.relname IN ('locks', 'waiters', 'elections', 'leases') AND c.relacl IS NOT NULL
-		UNION ALL SELECT 'SCHEMA', 'lock_election', NULL, n.nspacl FROM pg_namespace n WHERE n.nspname = 'lock_election' AND n.nspacl IS NOT NULL;
+		UNION ALL SELECT 'SCHEMA', 'lock_election', NULL, NULL, n.nspacl FROM pg_namespace n WHERE n.nspname = 'lock_election' AND n.nspacl IS NOT NULL;
 	CREATE TEMPORARY TABLE moving_owner ON COMMIT DROP AS SELECT e.extowner AS owner FROM pg_extension e WHERE e.extname = 'lock_election';
 	CREATE TEMPORARY TABLE moving_trigger (relation, name, definition, enabled, comment) ON COMMIT DROP AS
 		SELECT t.tgrelid::regclass::text, t.tgname, pg_get_triggerdef(t.oid), t.tgenabled, obj_description(t.oid, 'pg_trigger')
@@ -159,8 +159,6 @@ BEGIN
 	-- 6. the extension goes
 	BEGIN
 		DROP EXTENSION lock_election;
-		DROP SCHEMA IF EXISTS lock_election;
-		DROP SCHEMA IF EXISTS _lock_election;
 	EXCEPTION WHEN dependent_objects_still_exist THEN
 		GET STACKED DIAGNOSTICS what = PG_EXCEPTION_DETAIL;
 		RAISE EXCEPTION 'other objects depend on functions or views of lock_election' USING ERRCODE = '2BP01', DETAIL = what,
@@ -207,20 +205,20 @@ BEGIN
 			pg_current_xact_id()::text::int8, CASE WHEN s.evicted THEN least(moment + make_interval(secs => s.time_left / 1000000.0), s.expires_at)
 				WHEN s.lease = 0 THEN moment + make_interval(secs => s.time_left / 1000000.0) END,
 			s.acquired_at, CASE WHEN s.lease = 0 OR s.evicted OR NOT l.named THEN make_interval(secs => s.ttl / 1000000.0) END, s.role, s.holds,
-			CASE s.mode WHEN 3 THEN s.permits ELSE 0 END, coalesce(a.parts[1]::int4, 0), s.evicted, modes[s.mode], s.name, s.owner, s.value,
+			CASE s.mode WHEN 3 THEN s.permits ELSE 0 END, coalesce(a.pid::int4, 0), s.evicted, modes[s.mode], s.name, s.owner, s.value,
 			CASE WHEN s.members > 1 OR NOT l.named THEN (SELECT array_agg(m.name ORDER BY m.name) FROM moving_slot m WHERE m.kind = s.kind AND m.token = s.token) END,
-			a.parts[3], CASE WHEN a.parts[2] ~ '^[0-9a-f]*[.:][0-9a-f.:]+$' THEN a.parts[2]::inet END
-		FROM moving_slot s LEFT JOIN moving_lease l ON l.id = s.lease, LATERAL (SELECT regexp_match(s.acquirer, '^(\d{1,9}) (\S+) (.*)$') AS parts) a
+			substr(s.acquirer, length(split_part(s.acquirer, ' ', 1)) + length(split_part(s.acquirer, ' ', 2)) + 3), a.address::inet
+		FROM moving_slot s LEFT JOIN moving_lease l ON l.id = s.lease, LATERAL (SELECT nullif(split_part(s.acquirer, ' ', 1), '') AS pid, nullif(nullif(split_part(s.acquirer, ' ', 2), '-'), '') AS address) a
 		WHERE s.lease = 0 OR l.id IS NOT NULL;
 	INSERT INTO _lock_election.hold (kind, name, slot, token, closed_until, since, changed, role, pid)
 		SELECT c.kind, c.name, -1, 0, c.closed_until, moment, pg_current_xact_id()::text::int8, c.role, 0 FROM moving_closed c;
 	INSERT INTO _lock_election.place (kind, token, lease, changed, since, ttl, role, permits, pid, of_lease, mode, name, owner, value, members, application, client)
 		SELECT q.kind, q.token, CASE q.lease WHEN 0 THEN q.token ELSE q.lease END, pg_current_xact_id()::text::int8, q.entered_at,
-			CASE WHEN NOT coalesce(l.named, false) THEN make_interval(secs => q.ttl / 1000000.0) END, q.role, CASE q.mode WHEN 3 THEN q.permits ELSE 0 END, coalesce(a.parts[1]::int4, 0),
+			CASE WHEN NOT coalesce(l.named, false) THEN make_interval(secs => q.ttl / 1000000.0) END, q.role, CASE q.mode WHEN 3 THEN q.permits ELSE 0 END, coalesce(a.pid::int4, 0),
 			coalesce(l.named, false), modes[q.mode], q.name, q.owner, q.value,
 			CASE WHEN q.member > 0 THEN (SELECT array_agg(m.name ORDER BY m.member) FROM moving_queue m WHERE m.kind = q.kind AND m.token = q.token) END,
-			a.parts[3], CASE WHEN a.parts[2] ~ '^[0-9a-f]*[.:][0-9a-f.:]+$' THEN a.parts[2]::inet END
-		FROM moving_queue q LEFT JOIN moving_lease l ON l.id = q.lease, LATERAL (SELECT regexp_match(q.acquirer, '^(\d{1,9}) (\S+) (.*)$') AS parts) a
+			substr(q.acquirer, length(split_part(q.acquirer, ' ', 1)) + length(split_part(q.acquirer, ' ', 2)) + 3), a.address::inet
+		FROM moving_queue q LEFT JOIN moving_lease l ON l.id = q.lease, LATERAL (SELECT nullif(split_part(q.acquirer, ' ', 1), '') AS pid, nullif(nullif(split_part(q.acquirer, ' ', 2), '-'), '') AS address) a
 		WHERE q.lease = 0 OR l.id IS NOT NULL;
 	INSERT INTO _lock_election.history (change, role, term, elected_at, changed_at, ended_at, how, candidate, election)
 		SELECT h.change, h.role, h.term, h.elected_at, h.at, CASE WHEN h.how > 2 THEN h.at END, hows[h.how], h.candidate, h.election FROM moving_history h;
@@ -229,8 +227,9 @@ BEGIN
 		SELECT v.version, CASE WHEN v.role_oid = to_regrole(quote_ident(v.role)) THEN v.role ELSE (SELECT r.rolname FROM pg_roles r WHERE r.oid = 10) END, v.key, v.value FROM moving_version v;
 
 	-- 9. the rights and triggers again
-	FOR item IN SELECT r.kind, CASE WHEN p.oid IS NULL THEN r.name ELSE p.oid::regprocedure::text END AS name, r.acl FROM moving_right r
-			LEFT JOIN pg_proc p ON r.kind = 'FUNCTION' AND format('%I.%I', p.pronamespace::regnamespace::text, p.proname) = r.name AND p.proargtypes::oid[] = r.types
+	FOR item IN SELECT r.kind, r.acl, CASE r.kind WHEN 'FUNCTION' THEN p.oid::regprocedure::text WHEN 'TABLE' THEN format('%I.%I', r.schema, r.name) ELSE quote_ident(r.schema) END AS name
+			FROM moving_right r LEFT JOIN (pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace)
+				ON r.kind = 'FUNCTION' AND n.nspname = r.schema AND p.proname = r.name AND p.proargtypes::oid[] = r.types
 			WHERE r.kind <> 'FUNCTION' OR p.oid IS NOT NULL LOOP
 		EXECUTE format('REVOKE ALL ON %s %s FROM PUBLIC', item.kind, item.name);
 		SELECT string_agg(format('GRANT %s ON %s %s TO %s%s', a.privilege_type, item.kind, item.name, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END,

@@ -70,7 +70,7 @@ BEGIN
 	-- 2. nobody else comes to the tables: calls wait from here on, and end with 57014 before this transaction does
 	ALTER SCHEMA _lock_election RENAME TO _lock_election_portable;
 	ALTER SCHEMA lock_election RENAME TO lock_election_portable;
-	PERFORM set_config('lock_timeout', '100ms', true), set_config('deadlock_timeout', '50ms', true);
+	PERFORM set_config('lock_timeout', '100ms', true), set_config('deadlock_timeout', '50ms', true), set_config('jit', 'off', true);
 	SELECT coalesce(array_agg(DISTINCT t.tgrelid::regclass::text), '{}') INTO lockable FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
 		WHERE p.pronamespace = place_oid AND p.proname IN ('fence_guard', 'version_guard') AND p.proowner = old_owner AND t.tgparentid = 0;
 	FOREACH target IN ARRAY lockable || ARRAY(SELECT format('_lock_election_portable.%I', o) FROM unnest(old_tables) o) LOOP
@@ -173,24 +173,23 @@ BEGIN
 	IF newest >> 28 > most_incarnation - 1000 THEN
 		RAISE EXCEPTION 'the tokens of the portable edition are too high for the extension: %', newest USING ERRCODE = '54000';
 	END IF;
-	IF EXISTS (SELECT FROM moving_hold h WHERE octet_length(h.name) NOT BETWEEN 1 AND 255 OR h.kind NOT IN (1, 2) OR octet_length(h.owner) > 255 OR octet_length(h.value) > 4096
+	IF EXISTS (SELECT FROM moving_hold h WHERE octet_length(h.name) NOT BETWEEN 1 AND 255 OR h.kind NOT IN (1, 2) OR octet_length(h.application) > 63 OR octet_length(h.owner) > 255 OR octet_length(h.value) > 4096
 			OR h.mode IS NOT NULL AND (h.mode NOT IN ('exclusive', 'shared', 'permit') OR h.token <= 0 OR h.slot < 0 OR h.holds <= 0 OR h.ttl <= '0'
 				OR h.mode = 'exclusive' AND h.slot <> 0 OR h.mode = 'permit' AND h.permits <= 0 OR h.lease IS NULL AND (h.ttl IS NULL OR h.expires_at IS NULL)))
-		OR EXISTS (SELECT FROM moving_place p WHERE octet_length(p.name) NOT BETWEEN 1 AND 255 OR p.kind NOT IN (1, 2) OR octet_length(p.owner) > 255 OR octet_length(p.value) > 4096
+		OR EXISTS (SELECT FROM moving_place p WHERE octet_length(p.name) NOT BETWEEN 1 AND 255 OR p.kind NOT IN (1, 2) OR octet_length(p.application) > 63 OR octet_length(p.owner) > 255 OR octet_length(p.value) > 4096
 			OR p.mode NOT IN ('exclusive', 'shared', 'permit') OR p.token <= 0 OR p.ttl <= '0' OR p.mode = 'permit' AND p.permits <= 0)
 		OR EXISTS (SELECT FROM moving_lease l WHERE l.id <= 0 OR l.ttl <= '0' OR octet_length(l.owner) > 255) THEN
 		RAISE EXCEPTION 'a row of the portable edition has been changed' USING ERRCODE = '55000', HINT = 'End what it is of with force_release_lock(), force_resign() or revoke_lease().';
 	END IF;
 
 	-- 7. rights, and the triggers of others
-	CREATE TEMPORARY TABLE moving_right (kind, name, types, acl) ON COMMIT DROP AS
-		SELECT 'FUNCTION', format('%I.%I', CASE p.pronamespace WHEN place_oid THEN place ELSE 'lock_election' END, p.proname),
-				p.proargtypes::oid[], p.proacl FROM pg_proc p
+	CREATE TEMPORARY TABLE moving_right (kind, schema, name, types, acl) ON COMMIT DROP AS
+		SELECT 'FUNCTION', CASE p.pronamespace WHEN place_oid THEN place ELSE 'lock_election' END, p.proname, p.proargtypes::oid[], p.proacl FROM pg_proc p
 			WHERE p.pronamespace IN (place_oid, 'lock_election_portable'::regnamespace) AND p.proowner = old_owner AND p.proacl IS NOT NULL
 				AND p.prosecdef AND strpos(p.prosrc, '_lock_election.') > 0
-		UNION ALL SELECT 'TABLE', format('lock_election.%I', c.relname), NULL, c.relacl FROM pg_class c
+		UNION ALL SELECT 'TABLE', 'lock_election', c.relname, NULL, c.relacl FROM pg_class c
 			WHERE c.relnamespace = 'lock_election_portable'::regnamespace AND c.relkind = 'v' AND c.relacl IS NOT NULL
-		UNION ALL SELECT 'SCHEMA', 'lock_election', NULL, n.nspacl FROM pg_namespace n WHERE n.nspname = 'lock_election_portable' AND n.nspacl IS NOT NULL;
+		UNION ALL SELECT 'SCHEMA', 'lock_election', NULL, NULL, n.nspacl FROM pg_namespace n WHERE n.nspname = 'lock_election_portable' AND n.nspacl IS NOT NULL;
 	CREATE TEMPORARY TABLE moving_trigger (relation, name, definition, enabled, comment) ON COMMIT DROP AS
 		SELECT t.tgrelid::regclass::text, t.tgname, pg_get_triggerdef(t.oid), t.tgenabled, obj_description(t.oid, 'pg_trigger')
 		FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
@@ -231,7 +230,7 @@ BEGIN
 		SELECT h.token, h.since, extract(epoch FROM coalesce(l.ttl, h.ttl)) * 1000000, CASE WHEN h.ends_at IS NULL THEN 0 ELSE extract(epoch FROM x.time_left) * 1000000 END,
 			CASE WHEN h.lease IS NULL OR h.evicted AND NOT l.named THEN 0 ELSE h.lease END, 0, h.role, h.slot, h.holds, h.permits, h.kind,
 			array_position('{exclusive,shared,permit}'::text[], h.mode), CASE WHEN h.ends_at IS NOT NULL THEN moment + x.time_left END,
-			h.name, h.owner, h.value, left(regexp_replace(format('%s %s %s', h.pid, coalesce(host(h.client), '-'), h.application), '[^ -~]', '?', 'g'), 127), h.evicted
+			h.name, h.owner, h.value, left(format('%s %s %s', h.pid, coalesce(host(h.client), '-'), h.application), 127), h.evicted
 		FROM moving_hold h LEFT JOIN moving_lease l ON l.id = h.lease, LATERAL (SELECT CASE WHEN NOT isfinite(h.ends_at) THEN h.ttl
 			WHEN h.evicted THEN h.ends_at - moment ELSE least(h.ttl, greatest(h.ends_at - moment, '5 min')) END AS time_left) x
 		WHERE h.mode IS NOT NULL;
@@ -243,7 +242,7 @@ BEGIN
 		SELECT p.token, p.since, extract(epoch FROM coalesce(p.ttl, p.lease_ttl)) * 1000000,
 			CASE WHEN p.named OR p.members IS NOT NULL THEN 0 ELSE extract(epoch FROM l.time_left) * 1000000 END,
 			CASE WHEN p.named OR p.members IS NOT NULL THEN p.lease ELSE 0 END, 0, p.role, p.permits, 1, coalesce(array_position(p.members, p.name), 0), p.kind,
-			array_position('{exclusive,shared,permit}'::text[], p.mode), p.name, p.owner, p.value, left(regexp_replace(format('%s %s %s', p.pid, coalesce(host(p.client), '-'), p.application), '[^ -~]', '?', 'g'), 127)
+			array_position('{exclusive,shared,permit}'::text[], p.mode), p.name, p.owner, p.value, left(format('%s %s %s', p.pid, coalesce(host(p.client), '-'), p.application), 127)
 		FROM moving_place p JOIN moving_lease l ON l.id = p.lease;
 	INSERT INTO _lock_election.history (change, term, elected_at, at, role, how, election, candidate)
 		SELECT h.change, h.term, h.elected_at, h.changed_at, h.role, coalesce(array_position(hows, h.how), array_position(hows, 'expired')), h.election, h.candidate
@@ -260,8 +259,9 @@ BEGIN
 	ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_row;
 
 	-- 10. the rights and triggers again
-	FOR item IN SELECT r.kind, CASE WHEN p.oid IS NULL THEN r.name ELSE p.oid::regprocedure::text END AS name, r.acl FROM moving_right r
-			LEFT JOIN pg_proc p ON r.kind = 'FUNCTION' AND format('%I.%I', p.pronamespace::regnamespace, p.proname) = r.name AND p.proargtypes::oid[] = r.types
+	FOR item IN SELECT r.kind, r.acl, CASE r.kind WHEN 'FUNCTION' THEN p.oid::regprocedure::text WHEN 'TABLE' THEN format('%I.%I', r.schema, r.name) ELSE quote_ident(r.schema) END AS name
+			FROM moving_right r LEFT JOIN (pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace)
+				ON r.kind = 'FUNCTION' AND n.nspname = r.schema AND p.proname = r.name AND p.proargtypes::oid[] = r.types
 			WHERE r.kind <> 'FUNCTION' OR p.oid IS NOT NULL LOOP
 		EXECUTE format('REVOKE ALL ON %s %s FROM PUBLIC', item.kind, item.name);
 		SELECT string_agg(format('GRANT %s ON %s %s TO %s%s', a.privilege_type, item.kind, item.name, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END,

@@ -397,6 +397,27 @@ unlike($seen, qr/^lost/m, 'no connection was lost');
 is(say_in('SELECT count(*) FROM (SELECT token <= lag(token) OVER (ORDER BY number) AS falls FROM public.seen) x WHERE falls'), '0', 'their tokens have risen');
 
 
+# --- names that need quotes ---
+
+subtest 'quotes' => sub {
+	one('CREATE ROLE "Some Owner" LOGIN; CREATE ROLE "A Guest" LOGIN; CREATE DATABASE quotes OWNER "Some Owner"');
+	one($node, 'CREATE SCHEMA "My Locks" AUTHORIZATION "Some Owner"; GRANT USAGE ON SCHEMA "My Locks" TO PUBLIC', 'quotes');
+	is(script('lock_election.sql', db => 'quotes', user => 'Some Owner', options => ['-1'], settings => '-c search_path="My\\ Locks"'), '', 'installed');
+	one($node, q{SET search_path = "My Locks"; REVOKE ALL ON FUNCTION advisory_release(text, boolean) FROM PUBLIC; GRANT EXECUTE ON FUNCTION advisory_release(text, boolean) TO "A Guest";
+		CREATE TABLE public."A Table" (); CREATE TRIGGER "A Guard" BEFORE INSERT ON public."A Table" EXECUTE FUNCTION fence_guard('it''s')}, 'quotes');
+	my $rights = sub { return one($node, q{SET search_path = "My Locks"; SELECT has_function_privilege(r, 'advisory_release(text, boolean)', 'EXECUTE') FROM unnest('{A Guest,app}'::text[]) r;
+		SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgrelid = 'public."A Table"'::regclass}, 'quotes'); };
+	my $before = $rights->();
+	like($before, qr/^t\nf\nCREATE TRIGGER "A Guard".*'it''s'/, 'a right and a trigger');
+	my $token = one($node, q{SELECT "My Locks".acquire_lock('it''s', '1 h')}, 'quotes');
+	like(script('to_extension.sql', db => 'quotes'), qr/moved/, 'there');
+	is($rights->(), $before, 'they are there');
+	is(one($node, qq{SELECT "My Locks".is_held('it''s', $token)}, 'quotes'), 't', 'the lock, too');
+	like(script('from_extension.sql', db => 'quotes', options => [ '-v', 'owner=Some Owner' ]), qr/moved/, 'and back');
+	is($rights->(), $before, 'they are there');
+	is(one($node, qq{SELECT "My Locks".is_held('it''s', $token)}, 'quotes'), 't', 'the lock, too');
+};
+
 # --- what is refused on the way back; afterwards the extension works ---
 
 like(to_extension(), qr/moved/, 'to the extension, once more');
