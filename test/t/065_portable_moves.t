@@ -410,12 +410,21 @@ subtest 'quotes' => sub {
 	my $before = $rights->();
 	like($before, qr/^t\nf\nCREATE TRIGGER "A Guard".*'it''s'/, 'a right and a trigger');
 	my $token = one($node, q{SELECT "My Locks".acquire_lock('it''s', '1 h')}, 'quotes');
+	my $ahead = one($node, q{SELECT "My Locks".advance_revision((1::bigint << 50) + 5)}, 'quotes');
 	like(script('to_extension.sql', db => 'quotes'), qr/moved/, 'there');
+	my $higher = one($node, q{SELECT "My Locks".acquire_lock('higher', '1 h')}, 'quotes');
+	cmp_ok($higher, '>', $ahead, 'tokens that are far ahead stay there');
 	is($rights->(), $before, 'they are there');
 	is(one($node, qq{SELECT "My Locks".is_held('it''s', $token)}, 'quotes'), 't', 'the lock, too');
 	like(script('from_extension.sql', db => 'quotes', options => [ '-v', 'owner=Some Owner' ]), qr/moved/, 'and back');
 	is($rights->(), $before, 'they are there');
 	is(one($node, qq{SELECT "My Locks".is_held('it''s', $token)}, 'quotes'), 't', 'the lock, too');
+
+	# also where the sequence is lost with a life
+	one($node, q{SELECT setval('_lock_election.token', 1); TRUNCATE _lock_election.life}, 'quotes');
+	my $last = one($node, q{SELECT "My Locks".acquire_lock('highest', '1 h')}, 'quotes');
+	cmp_ok($last, '>', $higher, 'tokens stay ahead');
+	cmp_ok($last, '<', 2**53, 'below 2^53');
 };
 
 # --- what is refused on the way back; afterwards the extension works ---
@@ -497,6 +506,10 @@ foreach my $file ('from_extension.sql', 'to_extension.sql')
 		# before the commit
 		my $run = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr($db), '-f', changed($file, 'SELECT pg_sleep(3600)') ], '>', \my $out, '2>', \my $err);
 		wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query = 'SELECT pg_sleep(3600);'}, '1', dbname => 'postgres');
+		# nobody is told anything that the move does not know
+		my $s = as('app');
+		is($s->query("SET lock_timeout = '1 s'; SELECT renew_lock('${prefix}x', $t->{x})"), '', 'meanwhile no renewal is answered');
+		like($s->error, qr/55P03|57P03/, 'but with an error');
 		crash();
 		$run->finish;
 		is(say_in(q{SELECT count(*) FROM pg_extension WHERE extname = 'lock_election'}), $edition, 'a crash before the commit: not moved');
@@ -517,9 +530,45 @@ foreach my $file ('from_extension.sql', 'to_extension.sql')
 	};
 }
 
-# --- copies of the portable edition that came from the extension ---
+# --- leases over crashes, and copies ---
 
 like(from_extension(), qr/moved/, 'to the portable edition, once more');
+subtest 'leases that begin again' => sub {
+	my $t = furnish('c ');
+	my $state = state_of('c ', $t);
+	my $age = sub { say_in(q{UPDATE _lock_election.lease SET expires_at = expires_at - interval '2 h'; UPDATE _lock_election.hold SET expires_at = expires_at - interval '2 h'}); };
+
+	$age->();
+	crash();
+	like(to_extension(), qr/moved/, 'moved right after a crash');
+	is(state_of('c ', $t), $state, 'all is there, as nothing could be renewed');
+	like(from_extension(), qr/moved/, 'and back');
+	$age->();
+	crash();
+	is(say_in(q{SELECT locks.try_acquire_lock('c x') IS NULL}), 't', 'somebody comes after a crash');
+	like(to_extension(), qr/moved/, 'then it is moved');
+	is(state_of('c ', $t), $state, 'all is there');
+	like(from_extension(), qr/moved/, 'and back');
+	is(state_of('c ', $t), $state, 'still');
+	$age->();
+	like(to_extension(), qr/moved to the extension: 0 holds, 0 places, 0 leases/, 'what is over does not move');
+	is(say_in(q{SELECT string_agg(how, ' ') FROM locks.election_history('c boss', } . $t->{term} . ')'), 'elected proclaimed expired', 'and its term has ended');
+	like(from_extension(), qr/moved/, 'back');
+};
+
+subtest 'a copy' => sub {
+	my $s = as('app');
+	my $token = $s->query(q{SELECT acquire_lock('copied', '1 h')});
+	$s->quit;
+	one('CREATE DATABASE copy TEMPLATE app');
+	like(to_extension(db => 'copy'), qr/moved to the extension: 0 holds/, 'a copy has none of its holders');
+	cmp_ok(one($node, q{SELECT locks.acquire_lock('copied', '1 h')}, 'copy'), '>', $token, 'a lock of it is free, with a higher token');
+	is(say_in("SELECT locks.is_held('copied', $token)"), 't', 'nothing has happened to the database itself');
+	one('DROP DATABASE copy WITH (FORCE)');
+};
+
+# --- copies of the portable edition that came from the extension ---
+
 subtest 'dumps' => sub {
 	my $s = as('app');
 	my $token = $s->query(q{SELECT acquire_lock('dumped', '1 h')});
