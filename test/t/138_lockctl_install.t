@@ -23,11 +23,18 @@ one($node, 'REVOKE CREATE ON SCHEMA public FROM PUBLIC', $_) foreach qw(app gran
 subtest 'a role with CREATE on the database alone' => sub {
 	is(ctl(@installer, 'install'), 69, 'it may not create in public');
 	like((ctl(@installer, 'install'))[2], qr/may not create functions in schema "public".*lockctl install --schema locks/, 'and is told what to type');
-	($rc, $out, $err) = ctl(@installer, qw(install --schema locks));
+	# as README has it; the second command is the database owner's
+	my ($first, $second) = slurp_file('README.md') =~ /^lockctl (install .*)\npsql -c '(ALTER DATABASE .*)'$/m or die 'no commands';
+	($rc, $out, $err) = ctl(@installer, split ' ', $first);
 	is($rc . $out, '0', 'with a schema it installs') or diag($err);
 	like($err, qr/version 1, is installed in database "app", its functions in schema locks\n.*ALTER DATABASE app SET search_path = "\$user", public, locks\n\z/, 'and says what to type next');
 	($rc, $out, $err) = ctl($in->('app', 'app'), qw(lock --try x -- echo ran));
 	is("$rc$out", "0ran\n", 'anybody may lock');
+	one($second);
+	my $s = session($node, dbname => 'app', user => 'app');
+	like($s->query(q{SELECT acquire_lock('x')}), qr/^\d+$/, 'also in SQL');
+	$s->quit;
+	one($node, q{SELECT force_release_lock('x')}, 'app');
 
 	# again, by whomever: programs call it when they start
 	foreach my $role (qw(installer app))
