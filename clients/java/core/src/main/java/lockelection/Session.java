@@ -161,7 +161,7 @@ final class Session {
 		for (Runnable call : now) {
 			try {
 				executor.execute(call);
-			} catch (RejectedExecutionException e) {
+			} catch (RejectedExecutionException | OutOfMemoryError e) { // the latter where there are no more threads
 				call.run();
 			}
 		}

@@ -14,6 +14,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
@@ -775,6 +776,26 @@ class SessionTest {
 		}).start();
 		Db.until(() -> hold.impatient || result.isDone());
 		return result;
+	}
+
+	@Test
+	void whatTheExecutorCannotRunIsToldAllTheSame() {
+		List<Error> ways = new ArrayList<>(List.of(new OutOfMemoryError("unable to create native thread")));
+		session = new Session(server, new Options().ttl(Duration.ofMillis(TTL)).name("test"), task -> {
+			if (ways.isEmpty())
+				throw new RejectedExecutionException();
+			throw ways.remove(0);
+		}, clock);
+		session.open();
+		AtomicInteger losses = new AtomicInteger();
+		for (String name : List.of("a", "b")) {
+			Hold hold = held(name);
+			hold.onLost(losses::incrementAndGet);
+			server.force(hold.token);
+		}
+		pass(TTL / 2);
+		assertEquals(2, losses.get());
+		assertEquals(State.CONNECTED, session.state());
 	}
 
 	@Test
