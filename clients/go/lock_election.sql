@@ -333,8 +333,9 @@ BEGIN
 		OR also IS NOT NULL AND pg_has_role(me, also, 'USAGE');
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT CASE k WHEN 1 THEN 'lock' ELSE 'election' END
+-- Without a search_path of its own it becomes part of the statements that call it; one with is planned for each call of them.
+CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+	SELECT CASE WHEN k OPERATOR(pg_catalog.=) 1 THEN 'lock' ELSE 'election' END
 $$;
 
 -- Raises an error.
@@ -625,19 +626,22 @@ END $$;
 -- Before that, its row is locked: a renewal that is under way has it locked as well, so it is either seen or finds the
 -- row ended.  A fence has a hold's row locked FOR KEY SHARE: the row may be marked as ended, and cannot be deleted.
 
--- The channel on which grants of a lease's places are announced.
-CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one
-$$;
+-- The channel on which grants of a lease's places are announced.  These are in PL/pgSQL because it keeps their plans.
+CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN (SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one);
+END $$;
 -- The channel of a lock or an election: the clients compute it as well.
-CREATE OR REPLACE FUNCTION _lock_election.channel(k int2, n text) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT 'le_' || left(encode(sha256(convert_to(_lock_election.word(k) || ' ' || n, 'UTF8')), 'hex'), 32)
-$$;
+CREATE OR REPLACE FUNCTION _lock_election.channel(k int2, n text) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN 'le_' || left(encode(sha256(convert_to(_lock_election.word(k) || ' ' || n, 'UTF8')), 'hex'), 32);
+END $$;
 
 -- Whether grants (waiters) or changes of leaders (elections) are announced.
-CREATE OR REPLACE FUNCTION _lock_election.notifies(what text) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT c.notify IN ('all', what) FROM _lock_election.config c WHERE c.one
-$$;
+CREATE OR REPLACE FUNCTION _lock_election.notifies(what text) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN (SELECT c.notify IN ('all', what) FROM _lock_election.config c WHERE c.one);
+END $$;
 
 -- Tells the client of a place that it has been granted, or has to look.
 CREATE OR REPLACE FUNCTION _lock_election.announce(p _lock_election.place) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1229,9 +1233,10 @@ BEGIN
 END $$;
 
 -- How long a wait may last because of lock_timeout; NULL: without limit.
-CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT nullif(current_setting('lock_timeout')::interval, '0')
-$$;
+CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN nullif(current_setting('lock_timeout')::interval, '0');
+END $$;
 
 -- An owner is an identity: two callers that share one hold together what each believes to hold alone.
 CREATE OR REPLACE FUNCTION _lock_election.notice_shared_owner(r _lock_election.request, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1835,19 +1840,21 @@ END $$;
 -- --- leases: the functions of leases ------------------------------------------------------------------------------------
 
 -- Renews a lease and returns its ttl; NULL: it has ended.  Writes its row and nothing else, and waits for nobody who holds
--- a section.  call: of lease_sync(), else 0.
+-- a section.  call: of lease_sync(), else 0.  of_life: the present life, where the caller has looked it up.
 --
 --     1. While a life cannot begin, nothing expires: the lease is renewed without.
 --     2. The row is locked before the clock is read: who has found the lease over, and keeps its row locked to end what
 --        hangs on it, is seen then, however long this process did not run in between.
 --     3. A row that somebody else has locked is waited for only while the lease is not over: he renews it, or revokes it.
-CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval, call int8) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval, call int8, of_life int8 DEFAULT NULL) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	got interval;
-	of_life int8 := (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin
-		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
 BEGIN
-	IF of_life IS NULL THEN of_life := _lock_election.begin_life('100 ms'); END IF;
+	IF of_life IS NULL THEN
+		of_life := (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin
+			AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
+		IF of_life IS NULL THEN of_life := _lock_election.begin_life('100 ms'); END IF;
+	END IF;
 	PERFORM FROM _lock_election.lease x WHERE x.id = number FOR NO KEY UPDATE SKIP LOCKED;
 	IF NOT FOUND THEN
 		IF NOT EXISTS (SELECT FROM _lock_election.lease x WHERE x.id = number AND _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp()) THEN RETURN NULL; END IF;
@@ -1936,6 +1943,7 @@ CREATE OR REPLACE FUNCTION _lock_election.look_for(number int8) RETURNS void LAN
 DECLARE
 	q record;
 BEGIN
+	IF NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.lease = number) THEN RETURN; END IF;
 	FOR q IN SELECT p.kind, array_agg(DISTINCT p.name) AS names FROM _lock_election.place p WHERE p.lease = number
 		AND NOT EXISTS (SELECT FROM _lock_election.hold h LEFT JOIN _lock_election.lease l ON l.id = h.lease WHERE h.kind = p.kind AND h.name = p.name
 			AND h.mode = 'exclusive' AND h.ended IS NULL AND CASE WHEN h.lease IS NULL OR h.evicted THEN h.expires_at ELSE l.expires_at END > clock_timestamp())
@@ -2099,6 +2107,16 @@ BEGIN
 		PERFORM _lock_election.check_name(k, t.name);
 		IF i.action = 'release' THEN hold_for := _lock_election.checked_hold_for(i.value::interval); END IF;
 		number := _lock_election.item_number(i.number, CASE k WHEN 1 THEN 'token' ELSE 'term' END);
+		-- an exclusive lock of this lease, which nobody waits for: its row goes, unless a fence has it locked
+		IF k = 1 AND hold_for IS NULL AND number > 0 AND pg_try_advisory_xact_lock(hashtextextended(t.name, 4803))
+			AND pg_try_advisory_xact_lock(hashint8extended(number, 4806)) THEN
+			DELETE FROM _lock_election.hold x WHERE x.kind = 1 AND x.name = t.name AND x.slot = 0 AND x.token = number AND x.mode = 'exclusive' AND x.lease = of_lease
+				AND x.role = me AND x.ended IS NULL AND NOT x.evicted AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = t.name);
+			IF FOUND THEN
+				t.event := 'released';
+				RETURN t;
+			END IF;
+		END IF;
 		t.event := CASE WHEN number > 0 AND _lock_election.release(k, t.name, number, hold_for, true, CASE k WHEN 1 THEN 'released' ELSE 'resigned' END, of_lease)
 			THEN 'released' ELSE 'not_held' END;
 		RETURN t;
@@ -2113,22 +2131,28 @@ BEGIN
 		RETURN t;
 	END IF;
 
-	-- 2. requests
+	-- 2. requests: that which is made most often and granted at once; then any
+	t.owner := i.owner;
+	IF k = 1 AND i.action IN ('try_lock', 'enqueue_lock') AND cardinality(i.names) = 1 AND octet_length(t.name) BETWEEN 1 AND 255
+		AND (i.owner IS NULL OR octet_length(i.owner) BETWEEN 1 AND 255) THEN
+		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, NULL, of_lease, call);
+		IF t.token IS NOT NULL THEN
+			t.event := 'granted';
+			RETURN t;
+		END IF;
+	END IF;
 	IF cardinality(i.names) > 1 THEN PERFORM _lock_election.check_names(i.names, 1); ELSE PERFORM _lock_election.check_name(k, t.name); END IF;
 	r := _lock_election.make(k, i.names, CASE WHEN i.action LIKE '%permit' THEN 'permit' WHEN i.action LIKE '%shared' THEN 'shared' ELSE 'exclusive' END,
 		CASE WHEN i.action LIKE '%permit' THEN _lock_election.item_number(i.number, 'permits') END, NULL, i.owner, of_lease, i.value);
 	r.place := i.action LIKE 'enqueue%';
 	r.of_lease := true;
 	r.call := call;
-	t.owner := i.owner;
-	IF cardinality(i.names) = 1 AND r.mode = 'exclusive' THEN
-		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, CASE k WHEN 2 THEN i.value END, of_lease, call);
+	IF k = 2 THEN
+		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, i.value, of_lease, call);
 		IF t.token IS NOT NULL THEN
 			t.event := 'granted';
-			IF k = 2 THEN
-				SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = t.name AND x.slot = 0;
-				PERFORM _lock_election.note(h, 'elected');
-			END IF;
+			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = t.name AND x.slot = 0;
+			PERFORM _lock_election.note(h, 'elected');
 			RETURN t;
 		END IF;
 	END IF;
@@ -2217,7 +2241,9 @@ BEGIN
 	IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
 		PERFORM _lock_election.fail('25001', 'lease_sync() cannot run inside a transaction block');
 	END IF;
-	PERFORM _lock_election.check_transaction();
+	IF pg_is_in_recovery() OR current_setting('transaction_isolation') <> 'read committed' OR current_setting('transaction_read_only') = 'on' THEN
+		PERFORM _lock_election.check_transaction();
+	END IF;
 	IF $2 IS NULL THEN PERFORM _lock_election.fail('22023', 'call must not be null'); END IF;
 	IF $1 IS NULL THEN PERFORM _lock_election.fail('22023', 'lease must not be null'); END IF;
 	IF $1 < 1 THEN PERFORM _lock_election.fail('22023', format('lease is out of range: %s', $1), 'It is the number of a lease.'); END IF;
@@ -2230,7 +2256,7 @@ BEGIN
 	IF $6 IS NULL AND EXISTS (SELECT FROM unnest(asked) i WHERE i.action NOT IN ('release', 'resign')) THEN
 		PERFORM _lock_election.fail('22023', 'wait must not be null', 'Only releases need not be waited for.');
 	END IF;
-	PERFORM _lock_election.checked_wait($6);
+	IF $6 NOT BETWEEN '0' AND '1000 days' THEN PERFORM _lock_election.checked_wait($6); END IF;
 
 	-- 2. the lease
 	number := (SELECT y.life FROM _lock_election.life y WHERE y.one AND y.born = y.xmin
@@ -2239,7 +2265,7 @@ BEGIN
 	SELECT x.* INTO l FROM _lock_election.lease x WHERE x.id = $1 AND x.named;
 	IF FOUND AND l.role <> _lock_election.who() THEN PERFORM _lock_election.fail('42501', format('lease %s belongs to another role', $1)); END IF;
 	before_call := l.call;
-	at := _lock_election.ends(l.expires_at, l.life, l.ttl);
+	at := CASE WHEN l.life = number THEN l.expires_at ELSE _lock_election.ends(l.expires_at, l.life, l.ttl) END;
 	IF l.id IS NULL OR at <= clock_timestamp() THEN
 		RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL,
 			coalesce((SELECT x.reason FROM _lock_election.loss x WHERE x.lease = $1 AND x.token = $1), 'expired'),
@@ -2264,7 +2290,7 @@ BEGIN
 		END IF;
 		before_call := l.call;
 		IF l.life IS DISTINCT FROM number OR at - clock_timestamp() < l.ttl / 2 THEN
-			validity := _lock_election.keep($1, NULL, 0);
+			validity := _lock_election.keep($1, NULL, 0, number);
 		ELSE
 			validity := at - clock_timestamp();
 		END IF;
@@ -2272,7 +2298,7 @@ BEGIN
 		applied := FOUND AND before_call < $2;
 		lasting := true;
 	ELSIF NOT mailed THEN
-		validity := _lock_election.keep($1, NULL, $2);
+		validity := _lock_election.keep($1, NULL, $2, number);
 		IF validity IS NULL THEN
 			RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL, 'expired', NULL, NULL, NULL, NULL, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL;
 			RETURN;
@@ -2306,7 +2332,9 @@ BEGIN
 	event := 'lease';
 	IF NOT mailed AND _lock_election.notifies('waiters') THEN channel := _lock_election.lease_channel($1); END IF;
 	RETURN NEXT;
-	IF results IS NOT NULL THEN
+	IF cardinality(results) = 1 THEN
+		RETURN QUERY SELECT r.*, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL::text FROM unnest(results) r;
+	ELSIF results IS NOT NULL THEN
 		RETURN QUERY SELECT r.*, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL::text FROM unnest(results) r
 			ORDER BY (SELECT min(o) FROM unnest(asked) WITH ORDINALITY AS a(item, action, names, number, owner, value, o) WHERE a.item = r.item);
 	END IF;

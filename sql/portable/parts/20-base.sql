@@ -20,8 +20,9 @@ BEGIN
 		OR also IS NOT NULL AND pg_has_role(me, also, 'USAGE');
 END $$;
 
-CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT CASE k WHEN 1 THEN 'lock' ELSE 'election' END
+-- Without a search_path of its own it becomes part of the statements that call it; one with is planned for each call of them.
+CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+	SELECT CASE WHEN k OPERATOR(pg_catalog.=) 1 THEN 'lock' ELSE 'election' END
 $$;
 
 -- Raises an error.

@@ -4,19 +4,22 @@
 -- Before that, its row is locked: a renewal that is under way has it locked as well, so it is either seen or finds the
 -- row ended.  A fence has a hold's row locked FOR KEY SHARE: the row may be marked as ended, and cannot be deleted.
 
--- The channel on which grants of a lease's places are announced.
-CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one
-$$;
+-- The channel on which grants of a lease's places are announced.  These are in PL/pgSQL because it keeps their plans.
+CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN (SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one);
+END $$;
 -- The channel of a lock or an election: the clients compute it as well.
-CREATE OR REPLACE FUNCTION _lock_election.channel(k int2, n text) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT 'le_' || left(encode(sha256(convert_to(_lock_election.word(k) || ' ' || n, 'UTF8')), 'hex'), 32)
-$$;
+CREATE OR REPLACE FUNCTION _lock_election.channel(k int2, n text) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN 'le_' || left(encode(sha256(convert_to(_lock_election.word(k) || ' ' || n, 'UTF8')), 'hex'), 32);
+END $$;
 
 -- Whether grants (waiters) or changes of leaders (elections) are announced.
-CREATE OR REPLACE FUNCTION _lock_election.notifies(what text) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT c.notify IN ('all', what) FROM _lock_election.config c WHERE c.one
-$$;
+CREATE OR REPLACE FUNCTION _lock_election.notifies(what text) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN (SELECT c.notify IN ('all', what) FROM _lock_election.config c WHERE c.one);
+END $$;
 
 -- Tells the client of a place that it has been granted, or has to look.
 CREATE OR REPLACE FUNCTION _lock_election.announce(p _lock_election.place) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

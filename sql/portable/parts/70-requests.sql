@@ -282,9 +282,10 @@ BEGIN
 END $$;
 
 -- How long a wait may last because of lock_timeout; NULL: without limit.
-CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT nullif(current_setting('lock_timeout')::interval, '0')
-$$;
+CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN nullif(current_setting('lock_timeout')::interval, '0');
+END $$;
 
 -- An owner is an identity: two callers that share one hold together what each believes to hold alone.
 CREATE OR REPLACE FUNCTION _lock_election.notice_shared_owner(r _lock_election.request, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

@@ -1,19 +1,21 @@
 -- --- leases: the functions of leases ------------------------------------------------------------------------------------
 
 -- Renews a lease and returns its ttl; NULL: it has ended.  Writes its row and nothing else, and waits for nobody who holds
--- a section.  call: of lease_sync(), else 0.
+-- a section.  call: of lease_sync(), else 0.  of_life: the present life, where the caller has looked it up.
 --
 --     1. While a life cannot begin, nothing expires: the lease is renewed without.
 --     2. The row is locked before the clock is read: who has found the lease over, and keeps its row locked to end what
 --        hangs on it, is seen then, however long this process did not run in between.
 --     3. A row that somebody else has locked is waited for only while the lease is not over: he renews it, or revokes it.
-CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval, call int8) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval, call int8, of_life int8 DEFAULT NULL) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	got interval;
-	of_life int8 := (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin
-		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
 BEGIN
-	IF of_life IS NULL THEN of_life := _lock_election.begin_life('100 ms'); END IF;
+	IF of_life IS NULL THEN
+		of_life := (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin
+			AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
+		IF of_life IS NULL THEN of_life := _lock_election.begin_life('100 ms'); END IF;
+	END IF;
 	PERFORM FROM _lock_election.lease x WHERE x.id = number FOR NO KEY UPDATE SKIP LOCKED;
 	IF NOT FOUND THEN
 		IF NOT EXISTS (SELECT FROM _lock_election.lease x WHERE x.id = number AND _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp()) THEN RETURN NULL; END IF;
@@ -102,6 +104,7 @@ CREATE OR REPLACE FUNCTION _lock_election.look_for(number int8) RETURNS void LAN
 DECLARE
 	q record;
 BEGIN
+	IF NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.lease = number) THEN RETURN; END IF;
 	FOR q IN SELECT p.kind, array_agg(DISTINCT p.name) AS names FROM _lock_election.place p WHERE p.lease = number
 		AND NOT EXISTS (SELECT FROM _lock_election.hold h LEFT JOIN _lock_election.lease l ON l.id = h.lease WHERE h.kind = p.kind AND h.name = p.name
 			AND h.mode = 'exclusive' AND h.ended IS NULL AND CASE WHEN h.lease IS NULL OR h.evicted THEN h.expires_at ELSE l.expires_at END > clock_timestamp())

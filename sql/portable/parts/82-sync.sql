@@ -93,6 +93,16 @@ BEGIN
 		PERFORM _lock_election.check_name(k, t.name);
 		IF i.action = 'release' THEN hold_for := _lock_election.checked_hold_for(i.value::interval); END IF;
 		number := _lock_election.item_number(i.number, CASE k WHEN 1 THEN 'token' ELSE 'term' END);
+		-- an exclusive lock of this lease, which nobody waits for: its row goes, unless a fence has it locked
+		IF k = 1 AND hold_for IS NULL AND number > 0 AND pg_try_advisory_xact_lock(hashtextextended(t.name, 4803))
+			AND pg_try_advisory_xact_lock(hashint8extended(number, 4806)) THEN
+			DELETE FROM _lock_election.hold x WHERE x.kind = 1 AND x.name = t.name AND x.slot = 0 AND x.token = number AND x.mode = 'exclusive' AND x.lease = of_lease
+				AND x.role = me AND x.ended IS NULL AND NOT x.evicted AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = t.name);
+			IF FOUND THEN
+				t.event := 'released';
+				RETURN t;
+			END IF;
+		END IF;
 		t.event := CASE WHEN number > 0 AND _lock_election.release(k, t.name, number, hold_for, true, CASE k WHEN 1 THEN 'released' ELSE 'resigned' END, of_lease)
 			THEN 'released' ELSE 'not_held' END;
 		RETURN t;
@@ -107,22 +117,28 @@ BEGIN
 		RETURN t;
 	END IF;
 
-	-- 2. requests
+	-- 2. requests: that which is made most often and granted at once; then any
+	t.owner := i.owner;
+	IF k = 1 AND i.action IN ('try_lock', 'enqueue_lock') AND cardinality(i.names) = 1 AND octet_length(t.name) BETWEEN 1 AND 255
+		AND (i.owner IS NULL OR octet_length(i.owner) BETWEEN 1 AND 255) THEN
+		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, NULL, of_lease, call);
+		IF t.token IS NOT NULL THEN
+			t.event := 'granted';
+			RETURN t;
+		END IF;
+	END IF;
 	IF cardinality(i.names) > 1 THEN PERFORM _lock_election.check_names(i.names, 1); ELSE PERFORM _lock_election.check_name(k, t.name); END IF;
 	r := _lock_election.make(k, i.names, CASE WHEN i.action LIKE '%permit' THEN 'permit' WHEN i.action LIKE '%shared' THEN 'shared' ELSE 'exclusive' END,
 		CASE WHEN i.action LIKE '%permit' THEN _lock_election.item_number(i.number, 'permits') END, NULL, i.owner, of_lease, i.value);
 	r.place := i.action LIKE 'enqueue%';
 	r.of_lease := true;
 	r.call := call;
-	t.owner := i.owner;
-	IF cardinality(i.names) = 1 AND r.mode = 'exclusive' THEN
-		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, CASE k WHEN 2 THEN i.value END, of_lease, call);
+	IF k = 2 THEN
+		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, i.value, of_lease, call);
 		IF t.token IS NOT NULL THEN
 			t.event := 'granted';
-			IF k = 2 THEN
-				SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = t.name AND x.slot = 0;
-				PERFORM _lock_election.note(h, 'elected');
-			END IF;
+			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = t.name AND x.slot = 0;
+			PERFORM _lock_election.note(h, 'elected');
 			RETURN t;
 		END IF;
 	END IF;
@@ -211,7 +227,9 @@ BEGIN
 	IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
 		PERFORM _lock_election.fail('25001', 'lease_sync() cannot run inside a transaction block');
 	END IF;
-	PERFORM _lock_election.check_transaction();
+	IF pg_is_in_recovery() OR current_setting('transaction_isolation') <> 'read committed' OR current_setting('transaction_read_only') = 'on' THEN
+		PERFORM _lock_election.check_transaction();
+	END IF;
 	IF $2 IS NULL THEN PERFORM _lock_election.fail('22023', 'call must not be null'); END IF;
 	IF $1 IS NULL THEN PERFORM _lock_election.fail('22023', 'lease must not be null'); END IF;
 	IF $1 < 1 THEN PERFORM _lock_election.fail('22023', format('lease is out of range: %s', $1), 'It is the number of a lease.'); END IF;
@@ -224,7 +242,7 @@ BEGIN
 	IF $6 IS NULL AND EXISTS (SELECT FROM unnest(asked) i WHERE i.action NOT IN ('release', 'resign')) THEN
 		PERFORM _lock_election.fail('22023', 'wait must not be null', 'Only releases need not be waited for.');
 	END IF;
-	PERFORM _lock_election.checked_wait($6);
+	IF $6 NOT BETWEEN '0' AND '1000 days' THEN PERFORM _lock_election.checked_wait($6); END IF;
 
 	-- 2. the lease
 	number := (SELECT y.life FROM _lock_election.life y WHERE y.one AND y.born = y.xmin
@@ -233,7 +251,7 @@ BEGIN
 	SELECT x.* INTO l FROM _lock_election.lease x WHERE x.id = $1 AND x.named;
 	IF FOUND AND l.role <> _lock_election.who() THEN PERFORM _lock_election.fail('42501', format('lease %s belongs to another role', $1)); END IF;
 	before_call := l.call;
-	at := _lock_election.ends(l.expires_at, l.life, l.ttl);
+	at := CASE WHEN l.life = number THEN l.expires_at ELSE _lock_election.ends(l.expires_at, l.life, l.ttl) END;
 	IF l.id IS NULL OR at <= clock_timestamp() THEN
 		RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL,
 			coalesce((SELECT x.reason FROM _lock_election.loss x WHERE x.lease = $1 AND x.token = $1), 'expired'),
@@ -258,7 +276,7 @@ BEGIN
 		END IF;
 		before_call := l.call;
 		IF l.life IS DISTINCT FROM number OR at - clock_timestamp() < l.ttl / 2 THEN
-			validity := _lock_election.keep($1, NULL, 0);
+			validity := _lock_election.keep($1, NULL, 0, number);
 		ELSE
 			validity := at - clock_timestamp();
 		END IF;
@@ -266,7 +284,7 @@ BEGIN
 		applied := FOUND AND before_call < $2;
 		lasting := true;
 	ELSIF NOT mailed THEN
-		validity := _lock_election.keep($1, NULL, $2);
+		validity := _lock_election.keep($1, NULL, $2, number);
 		IF validity IS NULL THEN
 			RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL, 'expired', NULL, NULL, NULL, NULL, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL;
 			RETURN;
@@ -300,7 +318,9 @@ BEGIN
 	event := 'lease';
 	IF NOT mailed AND _lock_election.notifies('waiters') THEN channel := _lock_election.lease_channel($1); END IF;
 	RETURN NEXT;
-	IF results IS NOT NULL THEN
+	IF cardinality(results) = 1 THEN
+		RETURN QUERY SELECT r.*, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL::text FROM unnest(results) r;
+	ELSIF results IS NOT NULL THEN
 		RETURN QUERY SELECT r.*, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL::text FROM unnest(results) r
 			ORDER BY (SELECT min(o) FROM unnest(asked) WITH ORDINALITY AS a(item, action, names, number, owner, value, o) WHERE a.item = r.item);
 	END IF;
