@@ -4,7 +4,7 @@
 #   TORTURE_SECONDS   for how long; default 20
 #   TORTURE_CLIENTS   lockctl processes at a time; default 12
 #   TORTURE_SEED      of the random choices
-#   LE_EDITION        portable: on the portable edition, which has no manager; 139_lockctl_portable.t
+#   LE_EDITION        portable: on the portable edition, which has no manager; 144_portable_lockctl_torture.t
 # Promises: M, T
 # Needs: lockctl, torture
 use strict;
