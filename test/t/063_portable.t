@@ -315,10 +315,10 @@ subtest 'hand-offs' => sub {
 
 subtest 'expiry, and tokens' => sub {
 	my ($s, $o) = (as('app'), as('app'));
-	my $old = $s->query(q{SELECT acquire_lock('e', '200 ms')});
+	my $old = $s->query(q{SELECT acquire_lock('e', '2 s')});
 
 	is($o->query(q{SELECT try_acquire_lock('e') IS NULL}), 't', 'held');
-	my $new = $o->query(q{SELECT acquire_lock('e', wait => '5 s')});
+	my $new = $o->query(q{SELECT acquire_lock('e', wait => '1 min')});
 	cmp_ok($new, '>', $old, 'the next one has a higher token');
 	cmp_ok($new, '<', 2**53, 'below 2^53');
 	is($s->query("SELECT renew_lock('e', $old) IS NULL, is_held('e', $old), release_lock('e', $old)"), 't|f|f', 'the first one has lost it');
@@ -333,12 +333,12 @@ subtest 'expiry, and tokens' => sub {
 	one($node, q{SELECT force_release_role('app')}, $db);
 
 	# a renewal that comes too late because it had to wait for the row is none
-	$lease = $s->query(q{SELECT grant_lease('500 ms')});
+	$lease = $s->query(q{SELECT grant_lease('2 s')});
 	my $slow = session($node, dbname => $db);
 	$slow->query("BEGIN; SELECT FROM _lock_election.lease WHERE id = $lease FOR NO KEY UPDATE");
 	$s->async("SELECT keep_alive($lease) IS NULL");
 	wait_for_sql($node, 'SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = \'Lock\' AND pid = ' . $s->pid, '1');
-	select undef, undef, undef, 0.6;
+	select undef, undef, undef, 2.1;
 	$slow->query('ROLLBACK');
 	is($s->wait, 't', 'a renewal counts when it has the row, not when it began');
 	$slow->quit;

@@ -86,7 +86,7 @@ subtest 'what waits for the disk' => sub {
 		'the functions for SQL never lower it');
 
 	# a grant to a place, by a call that only renews
-	$token = $o->query(q{SELECT acquire_lock('h', '200 ms')});
+	$token = $o->query(q{SELECT acquire_lock('h', '2 s')});
 	$s->query($sync->('1,enqueue_lock,h,NULL,o3,NULL'));
 	wait_for_sql($node, q{SELECT count(*) FROM lock_election.locks WHERE name = 'h'}, '0');
 	is(commits_as($s, $sync->()), 'local', 'a renewal that grants a place makes it durable');

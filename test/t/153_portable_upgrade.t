@@ -61,7 +61,7 @@ $holder->query(q{SELECT compare_and_set('key', 0, 'value')});
 
 # one that stands still after an enqueue, and one that is in a wait
 $idle->query(q{BEGIN; SELECT enqueue_lock('idle', '1 h')});
-$waiter->async("SELECT await_lock('held', $place, '60 s')");
+$waiter->async("SELECT await_lock('held', $place, '10 min')");
 wait_for_sql($node, 'SELECT count(*) FROM pg_stat_activity WHERE wait_event = \'PgSleep\' AND pid = ' . $waiter->pid, '1');
 
 # many who acquire, renew, read and release all the time, until they are told to stop
