@@ -69,6 +69,27 @@ func TestUnitLostAtDeadline(t *testing.T) {
 	})
 }
 
+// What fails when a session is closed is tried again: a release that closes a name for a while, and the revocation.
+func TestUnitCloseTriesAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		s, tries := f.open(), 0
+		h := f.lock(s, "x")
+		f.reacts(func(function string, _ []string, call *fakeCall) [][]string {
+			if call != nil && !call.has("release") {
+				return nil
+			} else if tries++; tries == 3 || tries == 6 {
+				return nil
+			}
+			return [][]string{} // hangs up
+		})
+		go h.Unlock(t.Context(), HoldFor(time.Minute))
+		synctest.Wait()
+		expect(t, "close", s.Close(t.Context()), nil)
+		expect(t, "tries", tries, 6)
+		expect(t, "releases", len(f.sent("release x")), 3)
+	})
+}
+
 // A caller that makes the call itself is told the loss at the deadline, although no reply comes.
 func TestUnitLostInACall(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fake) {

@@ -310,8 +310,7 @@ func (s *Session) listen(now time.Duration, next *time.Duration) bool {
 	return true
 }
 
-// shutDown gives back what has to be closed for a while, and revokes the leases. After a loss no connection is made for
-// that: what is left ends by itself.
+// shutDown gives back what has to be closed for a while, and revokes the leases.
 func (s *Session) shutDown() {
 	for s.busy && s.half == nil {
 		s.free.Wait()
@@ -322,22 +321,9 @@ func (s *Session) shutDown() {
 	if s.half != nil {
 		s.resume()
 	}
-	if s.closeAt != 0 && s.wire == nil && s.ctx.Err() == nil {
-		s.connect()
-	}
-	s.revoked = true
+	s.failures, s.revoked = 0, true
 	for _, l := range s.leases {
-		for s.wire != nil && len(l.queue) > 0 && l.id != 0 && s.failures == 0 && s.set.now() < s.closeAt {
-			for _, i := range l.queue {
-				i.at = 0
-			}
-			s.make(s.begin(l), (*wire).sync, 0)
-		}
-		err := error(ErrUnavailable)
-		if s.wire != nil && l.id != 0 {
-			_, err = s.exec(l, "SELECT %s.revoke_lease($1)", itoa(l.id))
-		}
-		s.revoked = s.revoked && (err == nil || l.id == 0)
+		s.revoked = (l.id == 0 || s.windUp(l)) && s.revoked
 		l.over = true
 		s.drop(l, s.err)
 	}
@@ -348,6 +334,33 @@ func (s *Session) shutDown() {
 		s.mu.Lock()
 	}
 	s.cancel()
+}
+
+// windUp tries again, also over another connection, until the time of Close. After a loss no connection is made for
+// that: what is left ends by itself.
+func (s *Session) windUp(l *lease) (revoked bool) {
+	for s.wire != nil || s.closeAt != 0 {
+		gives, failures := s.closeAt != 0 && len(l.queue) > 0, s.failures
+		var err error
+		if s.wire == nil {
+			err = s.connect()
+		} else if gives {
+			for _, i := range l.queue {
+				i.at = 0
+			}
+			s.make(s.begin(l), (*wire).sync, 0)
+		} else if _, err = s.exec(l, "SELECT %s.revoke_lease($1)", itoa(l.id)); err == nil || !passes(err) {
+			return err == nil
+		}
+		if s.set.now() >= s.closeAt || s.ctx.Err() != nil {
+			return false
+		} else if err != nil || s.failures > failures || gives && len(l.queue) > 0 {
+			s.mu.Unlock()
+			time.Sleep(firstRetry)
+			s.mu.Lock()
+		}
+	}
+	return false
 }
 
 // --- calls that wait for one answer ---
