@@ -484,7 +484,7 @@ mend_soon(void *arg)
 static void
 closed(void)
 {
-	le_session *s = open_session(40000);
+	le_session *s = open_session(600000); /* the lease does not end by itself meanwhile */
 	int64_t lease = le_lease(s);
 	le_hold *held = must_lock(s, "x"), *next;
 	pthread_t thread;
