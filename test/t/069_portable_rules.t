@@ -174,6 +174,7 @@ subtest 'a standby' => sub {
 	my $token = $s->query("SELECT acquire_lock('s', lease => $lease)");
 	my $own = $s->query(q{SELECT acquire_lock('own', '1 min')});
 	$s->query(q{SELECT enqueue_lock('own', '1 h')});
+	$s->quit; # a server that is started keeps its input open
 	$node->backup('b');
 	my $standby = PostgreSQL::Test::Cluster->new('standby');
 	$standby->init_from_backup($node, 'b', has_streaming => 1);
@@ -181,6 +182,7 @@ subtest 'a standby' => sub {
 
 	# all that is read is there, nothing is decided
 	my $r = session($standby, user => 'app');
+	$s = as('app');
 	my $last = $s->query(q{SELECT acquire_lock('last', '1 min')});
 	$node->wait_for_catchup('standby');
 	is($r->query('SELECT name FROM lock_election.locks ORDER BY name') . $r->error, "last\nown\ns", 'it shows the locks');
