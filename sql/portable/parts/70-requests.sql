@@ -234,10 +234,13 @@ BEGIN
 	END IF;
 END $$;
 
--- The place's position in the queue, of several names in the longest one.
+-- The place's position in the queue, of several names in the longest one.  Those that are over do not count; there may be
+-- thousands, so that no function is called for one that lives.
 CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) RETURNS int8 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank FROM _lock_election.place p WHERE p.kind = k AND p.name = n.name AND p.token <= tok
-		AND _lock_election.lease_lives(p.lease)) r
+	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank
+		FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease
+		WHERE p.kind = k AND p.name = n.name AND p.token <= tok
+			AND (l.expires_at > clock_timestamp() OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) r
 $$;
 
 -- One attempt at a request.  Where it is refused it leaves nothing behind, not even its sections: the caller's transaction
