@@ -106,9 +106,8 @@ check_extension(patient *p)
 	p->installed = installed[0] != '\0';
 	if (!p->installed && available[0] == '\0')
 		lc_find(p, BAD, "extension",
-				"install the package postgresql-NN-lock-election on the server's machine; or, where that "
-				"cannot be, the "
-				"portable edition: lockctl install",
+				"install the package postgresql-NN-lock-election on the server's machine; or lockctl "
+				"install for the portable edition",
 				"the server does not have its files");
 	else if (!p->installed)
 		lc_find(p, BAD, "extension",
@@ -390,7 +389,7 @@ check_settings(patient *p)
 				"lock_election.notify is %s: waiters ask again and again instead of being told", notify);
 	if (strcmp(fsync, "on") == 0 && strcmp(commit, "off") != 0)
 		lc_find(p, GOOD, "settings", "", "fsync on, synchronous_commit %s%s%s", commit,
-				notify[0] != '\0' ? ", notify " : "", notify);
+				p->portable ? "" : ", notify ", p->portable || notify[0] != '\0' ? notify : "unknown");
 	free(fsync);
 	free(commit);
 	free(notify);

@@ -94,8 +94,10 @@ lc_connect(bool primary)
 bool
 lc_is_portable(PGconn *db)
 {
-	PGresult *result = lc_query(db, "SELECT FROM pg_catalog.pg_extension WHERE extname = 'lock_election'");
-	bool portable = PQntuples(result) == 0;
+	PGresult *result =
+		lc_query(db, "SELECT FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_proc p ON p.proowner = "
+					 "n.nspowner AND p.proname = 'lease_holds' WHERE n.nspname = '_lock_election'");
+	bool portable = PQntuples(result) > 0;
 
 	PQclear(result);
 	return portable;

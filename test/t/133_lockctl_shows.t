@@ -165,11 +165,11 @@ subtest 'doctor' => sub {
 	}
 	state(q{DELETE FROM pg_extension WHERE extversion = '1.1'});
 	doctor_says(1, 'not created', %nothing_more,
-		extension => line('WRONG', 'extension', 'not installed in database "postgres"', 'CREATE EXTENSION lock_election, as a superuser'));
+		extension => line('WRONG', 'extension', 'not installed in database "postgres"', 'CREATE EXTENSION lock_election, as a superuser; or lockctl install for the portable edition'));
 	state(q{DELETE FROM pg_extension WHERE extversion = '1.1'}, q{DELETE FROM pg_available_extensions WHERE name = 'lock_election'});
 	doctor_says(1, 'not there', %nothing_more,
 		extension => line('WRONG', 'extension', 'the server does not have its files',
-			q{install the package postgresql-NN-lock-election on the server's machine}));
+			q{install the package postgresql-NN-lock-election on the server's machine; or lockctl install for the portable edition}));
 	foreach my $case (
 		# created, files, library
 		[ '1.1', '1.2', '1.1', 'the server has the files of 1.2, and still runs the library of 1.1', 'restart the server; then call lockctl doctor again' ],
