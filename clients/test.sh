@@ -4,7 +4,8 @@
 #
 #   PARTS="conformance python go java node kubernetes"    the conformance suite, the clients' own tests, and the pods of
 #                                   examples/kubernetes; "mutants": are faults noticed that are seeded into a client?
-#   ENGINE=portable                 the suite runs on the portable edition (sql/portable), not on the C extension
+#   ENGINE=portable                 on the portable edition (sql/portable), not on the C extension; of the clients' own
+#                                   tests those alone that run the programs of READMEs and examples, and Spring's
 #   CLIENTS="c python go java node"    whom the conformance suite tests, and the mutants are of
 #   SCENARIOS="cut or each"         which scenarios, as pytest's -k
 #   SEEDS="1 2"                     of the random runs; default: one new seed
@@ -56,6 +57,15 @@ maven()
 
 if [ -n "${LE_RUN:-}" ]; then
 	failed=()
+	python_tests=(clients/python/tests)
+	node_tests=(npm test --silent --prefix clients/node)
+	if [ "${ENGINE:-c}" = portable ]; then
+		python_tests=(clients/python/tests/test_{readme,examples}.py)
+		node_tests=(env -C clients/node node --test test/programs.test.mjs)
+		GO_FLAGS="-run Readme|Example ${GO_FLAGS:-}"
+		MAVEN_FLAGS="-Dtest=ReadmeTest,ExamplesTest,*RegistryTest,*AutoConfigurationTest
+			-Dsurefire.failIfNoSpecifiedTests=false ${MAVEN_FLAGS:-}"
+	fi
 	if [ -n "${LE_NODE:-}" ]; then
 		part "node: build" npm run --silent --prefix clients/node build
 	fi
@@ -67,6 +77,7 @@ if [ -n "${LE_RUN:-}" ]; then
 	if has "$PARTS" mutants; then
 		part mutants pytest -p no:cacheprovider -p no:asyncio -q -ra ${PYTEST_FLAGS:-} clients/conformance/mutants.py
 	fi
+	[ "${ENGINE:-c}" = c ] || PARTS=${PARTS/kubernetes/}
 	if [[ $PARTS =~ python|go|java|node|kubernetes ]]; then
 		. test/lib/server.sh
 		server_start clients "
@@ -78,7 +89,7 @@ if [ -n "${LE_RUN:-}" ]; then
 	fi
 	if has "$PARTS" python; then
 		if [ -d clients/python/tests ]; then
-			part python pytest -p no:cacheprovider -q -ra ${PYTEST_FLAGS:-} clients/python/tests
+			part python pytest -p no:cacheprovider -q -ra ${PYTEST_FLAGS:-} "${python_tests[@]}"
 		else
 			echo "== python: skipped, there is no clients/python/tests" >&2
 		fi
@@ -92,7 +103,7 @@ if [ -n "${LE_RUN:-}" ]; then
 		part java maven ${MAVEN_FLAGS:-} verify
 	fi
 	if has "$PARTS" node && [ -n "${LE_NODE:-}" ]; then
-		part node npm test --silent --prefix clients/node
+		part node "${node_tests[@]}"
 	fi
 	if has "$PARTS" kubernetes; then
 		if unshare --user --map-root-user --net --mount --pid --fork --mount-proc true 2>/dev/null; then

@@ -73,7 +73,7 @@ sub ctl_network_node
 	my $server = new_node('main', start => 0, conf => "listen_addresses = '*'\n");
 	$server->append_conf('pg_hba.conf', 'host all all 10.97.0.0/24 trust');
 	$server->start;
-	$server->safe_psql('postgres', 'CREATE EXTENSION lock_election');
+	LeTest::install_in($server, 'postgres');
 	ctl_node($server);
 	return $server;
 }

@@ -139,6 +139,21 @@ CREATE FUNCTION fault_forget_standbys() RETURNS void LANGUAGE c STRICT AS 'lock_
 SQL
 }
 
+# The extension, or, with ENGINE=portable, the portable edition: by an ordinary role, with its functions in public.
+my $portable = ($ENV{ENGINE} // 'c') eq 'portable';
+
+sub install_in
+{
+	my ($node, $dbname) = @_;
+	my $file = 'sql/portable/lock_election.sql';
+
+	return $node->safe_psql($dbname, 'CREATE EXTENSION lock_election') if !$portable;
+	$node->safe_psql('postgres', q{DO $$ BEGIN CREATE ROLE installer LOGIN; EXCEPTION WHEN duplicate_object THEN END $$});
+	$node->safe_psql($dbname, "GRANT CREATE ON DATABASE $dbname TO installer; GRANT CREATE ON SCHEMA public TO installer");
+	system_or_bail('psql', '-XAtq1', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-d', $node->connstr($dbname) . ' user=installer', '-f', $file);
+	return;
+}
+
 # A running cluster with the extension in database postgres; LE_CONF in the environment comes last in its configuration.
 #   init => [...]      arguments of PostgreSQL::Test::Cluster->init, e.g. allows_streaming => 1
 #   conf => text       appended to postgresql.conf
@@ -157,10 +172,10 @@ sub new_node
 
 	push @nodes, $node;
 	$node->init(@{ $opts{init} // [] });
-	$node->append_conf('postgresql.conf', node_conf() . ($opts{conf} // '') . ($ENV{LE_CONF} // ''));
+	$node->append_conf('postgresql.conf', node_conf() . ($portable ? "shared_preload_libraries = ''\n" : '') . ($opts{conf} // '') . ($ENV{LE_CONF} // ''));
 	return $node unless $opts{start} // 1;
 	$node->start;
-	$node->safe_psql('postgres', 'CREATE EXTENSION lock_election') if $opts{extension} // 1;
+	install_in($node, 'postgres') if $opts{extension} // 1;
 	$node->safe_psql('postgres', fault_functions()) if $opts{faults};
 	install_portable($node, 'postgres') if $opts{portable};
 	return $node;

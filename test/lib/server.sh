@@ -2,6 +2,8 @@
 # It listens on a socket in a directory of its own, so any port is free; one that is free elsewhere too reads better.
 #
 #   server_start NAME 'more lines of postgresql.conf'    afterwards psql and pgbench connect to it
+#
+# ENGINE=portable: with the portable edition, which an ordinary role has installed, and without the library.
 
 server_start()
 {
@@ -13,7 +15,7 @@ server_start()
 	PGPORT=$(perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1")->sockport')
 	export PGPORT
 	cat >>"$dir/data/postgresql.conf" <<-CONF
-		shared_preload_libraries = 'lock_election'
+		shared_preload_libraries = '$([ "${ENGINE:-c}" = portable ] || echo lock_election)'
 		listen_addresses = ''
 		unix_socket_directories = '$dir'
 		port = $PGPORT
@@ -22,5 +24,12 @@ server_start()
 	CONF
 	SERVER_LOG=$dir/server.log
 	pg_ctl -D "$dir/data" -l "$SERVER_LOG" -w -s start || { tail -n 20 "$SERVER_LOG" >&2; return 1; }
-	psql -Xqc 'CREATE EXTENSION lock_election'
+	if [ "${ENGINE:-c}" = portable ]; then
+		psql -Xq -c 'CREATE ROLE installer LOGIN' -c 'GRANT CREATE ON DATABASE postgres TO installer' &&
+			PGUSER=installer PGOPTIONS='-c _lock_election.schema=locks' psql -Xq1 -v ON_ERROR_STOP=1 -o /dev/null \
+				-f sql/portable/lock_election.sql &&
+			psql -Xqc 'ALTER DATABASE postgres SET search_path = "$user", public, locks'
+	else
+		psql -Xqc 'CREATE EXTENSION lock_election'
+	fi
 }

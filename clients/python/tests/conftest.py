@@ -8,6 +8,8 @@ import uuid
 import psycopg
 import pytest
 
+import lock_election
+
 SESSIONS = "FROM pg_stat_activity WHERE application_name = 'lock_election' AND datname = current_database()"
 
 
@@ -18,8 +20,14 @@ def database():
         admin.execute(f"CREATE DATABASE {name}")
         before = os.environ.get("PGDATABASE")
         os.environ["PGDATABASE"] = name
-        with psycopg.connect(autocommit=True) as own:
-            own.execute("CREATE EXTENSION lock_election")
+        if os.environ.get("ENGINE") == "portable":
+            admin.execute(f"GRANT CREATE ON DATABASE {name} TO installer")
+            admin.execute(f'ALTER DATABASE {name} SET search_path = "$user", public, locks')
+            with psycopg.connect(user="installer") as own:
+                lock_election.install(own, "locks")
+        else:
+            with psycopg.connect(autocommit=True) as own:
+                own.execute("CREATE EXTENSION lock_election")
         yield name
         if before is None:
             del os.environ["PGDATABASE"]
