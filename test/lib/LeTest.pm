@@ -139,7 +139,7 @@ CREATE FUNCTION fault_forget_standbys() RETURNS void LANGUAGE c STRICT AS 'lock_
 SQL
 }
 
-# The extension, or, with ENGINE=portable, the portable edition: by an ordinary role, with its functions in public.
+# The extension, or, with ENGINE=portable, which some tests of lockctl pass as well, the portable edition: by an ordinary role, with its functions in public.
 my $portable = ($ENV{ENGINE} // 'c') eq 'portable';
 
 sub install_in
