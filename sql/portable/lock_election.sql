@@ -319,8 +319,12 @@ END $$;
 -- The role whose call this is: the session's, or that of SET ROLE.  A SECURITY DEFINER function of the application does
 -- not change it, because ours cannot see who has called them otherwise.
 CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	me oid := to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
 BEGIN
-	RETURN to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
+	-- after SET ROLE: as null it would be nobody's equal, and nobody's contrary
+	IF me IS NULL THEN PERFORM _lock_election.fail('42704', format('role "%s" does not exist any more', current_setting('role'))); END IF;
+	RETURN me;
 END $$;
 
 -- Whether the caller has the privileges of the role, or of another one that may do this.
@@ -2627,8 +2631,8 @@ BEGIN
 	IF a.attgenerated <> '' THEN
 		PERFORM _lock_election.fail('428C9', format('column "%s" of table "%s" cannot be a version', col, TG_TABLE_NAME), 'It is a generated column.');
 	END IF;
-	was := (to_jsonb(OLD) ->> col)::int8;
-	now := (to_jsonb(NEW) ->> col)::int8;
+	-- nothing but this column: other ones may have types with functions of their owner, which would have our rights
+	EXECUTE format('SELECT ($1).%1$I, ($2).%1$I', col) INTO was, now USING OLD, NEW;
 	IF was IS NULL OR now IS NULL THEN
 		PERFORM _lock_election.fail('22004', format('version "%s" of a row of table "%s" is null', col, TG_TABLE_NAME), '',
 			CASE WHEN now IS NULL THEN 'Set it to the version that was read.' ELSE 'Make the column NOT NULL DEFAULT 1.' END);

@@ -6,8 +6,12 @@
 -- The role whose call this is: the session's, or that of SET ROLE.  A SECURITY DEFINER function of the application does
 -- not change it, because ours cannot see who has called them otherwise.
 CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	me oid := to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
 BEGIN
-	RETURN to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
+	-- after SET ROLE: as null it would be nobody's equal, and nobody's contrary
+	IF me IS NULL THEN PERFORM _lock_election.fail('42704', format('role "%s" does not exist any more', current_setting('role'))); END IF;
+	RETURN me;
 END $$;
 
 -- Whether the caller has the privileges of the role, or of another one that may do this.

@@ -159,8 +159,8 @@ BEGIN
 	IF a.attgenerated <> '' THEN
 		PERFORM _lock_election.fail('428C9', format('column "%s" of table "%s" cannot be a version', col, TG_TABLE_NAME), 'It is a generated column.');
 	END IF;
-	was := (to_jsonb(OLD) ->> col)::int8;
-	now := (to_jsonb(NEW) ->> col)::int8;
+	-- nothing but this column: other ones may have types with functions of their owner, which would have our rights
+	EXECUTE format('SELECT ($1).%1$I, ($2).%1$I', col) INTO was, now USING OLD, NEW;
 	IF was IS NULL OR now IS NULL THEN
 		PERFORM _lock_election.fail('22004', format('version "%s" of a row of table "%s" is null', col, TG_TABLE_NAME), '',
 			CASE WHEN now IS NULL THEN 'Set it to the version that was read.' ELSE 'Make the column NOT NULL DEFAULT 1.' END);

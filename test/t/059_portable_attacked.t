@@ -1,0 +1,71 @@
+# The portable edition, attacked: an ordinary role that wants the rights of the one that has installed it, or what is another
+# role's; transactions that end a hold while another one renews it; rights, names and settings that nobody has thought of.
+# Promises: M, D, A
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = new_node('main', extension => 0, conf => "shared_preload_libraries = ''\nfsync = on\n");
+my $db = 'app';
+
+one('CREATE ROLE installer LOGIN; CREATE ROLE app LOGIN; CREATE ROLE evil LOGIN; CREATE DATABASE app OWNER installer');
+one('ALTER DATABASE app SET search_path = locks, public');
+
+# psql with the file, as the documents have it; what it writes.
+sub install
+{
+	my ($dbname, $on, $schema) = @_;
+	my $out = '';
+
+	local $ENV{PGOPTIONS} = '-c _lock_election.schema=' . ($schema // 'locks');
+	IPC::Run::run([ 'psql', '-XAtq', '-1', '-v', 'ON_ERROR_STOP=1', '-d', ($on // $node)->connstr($dbname) . " user='installer'", '-f', 'sql/portable/lock_election.sql' ], '>&', \$out);
+	return $out;
+}
+
+sub as { my ($role, %opts) = @_; return session($node, dbname => $db, user => $role, %opts); }
+
+# Whether this session waits for another one's row or lock.
+sub wait_for_lock { return wait_for_sql($node, "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = " . $_[0]->pid); }
+
+is(install($db), '', 'installed');
+
+# Functions of ours that have its rights must run none of the caller's.
+subtest 'the rights of the installer' => sub {
+	my $s = as('evil');
+
+	# a type whose conversions tell who runs them, in a temporary schema, which everybody has
+	$s->query(<<'SQL');
+CREATE TYPE pg_temp.trap AS ENUM ('a');
+CREATE FUNCTION pg_temp.sprung(pg_temp.trap) RETURNS json LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'sprung by %', current_user; RETURN '1'; END $$;
+CREATE CAST (pg_temp.trap AS json) WITH FUNCTION pg_temp.sprung(pg_temp.trap);
+CREATE FUNCTION pg_temp.checked(text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'checked by %', current_user; RETURN true; END $$;
+CREATE DOMAIN pg_temp.checking AS text CHECK (pg_temp.checked(VALUE));
+CREATE TEMP TABLE baited (id int, "a ""version" bigint NOT NULL DEFAULT 1, trap pg_temp.trap DEFAULT 'a', checking pg_temp.checking);
+CREATE TRIGGER version BEFORE UPDATE ON baited FOR EACH ROW EXECUTE FUNCTION locks.version_guard('a "version');
+INSERT INTO baited VALUES (1);
+SQL
+	is($s->query('UPDATE baited SET id = 2 RETURNING "a ""version"') . $s->error, '2', 'version_guard() counts, and runs no function of the types of other columns');
+
+	# a role that has gone is nobody
+	my $victim = as('app');
+	my $token = $victim->query(q{SELECT acquire_lock('v', '1 hour')});
+	my $lease = $victim->query(q{SELECT grant_lease('1 hour')});
+	$victim->query(qq{SELECT acquire_permit('vp', 3, '1 hour', lease => $lease)});
+	one('CREATE ROLE ghost; GRANT ghost TO evil');
+	$s->query('SET ROLE ghost');
+	one('DROP ROLE ghost');
+	foreach my $sql (q{evict_lock('v')}, q{force_release_lock('v')}, q{force_release_role('app')}, "revoke_lease($lease)", "keep_alive($lease)", "lease_holds($lease)", "lease_time_to_live($lease)",
+		"lease_sync($lease, 1)", "acquire_lock('w', lease => $lease)", q{set_permits('vp', 1)}, "release_lock('v', $token)", "renew_lock('v', $token)", "fence_lock('v', $token)")
+	{
+		is($s->query("SELECT locks.$sql"), '', "a session whose role was dropped may not: $sql");
+		like($s->error, qr/role "ghost" does not exist any more|42501/, 'and is told so');
+	}
+	is($victim->query("SELECT is_held('v', $token), lease_time_to_live($lease) > '0'"), 't|t', 'nothing has happened');
+	$_->quit foreach $s, $victim;
+	one($node, q{SELECT locks.force_release_role('app')}, $db);
+};
+
+$node->stop;
+done_testing();
