@@ -1050,7 +1050,9 @@ BEGIN
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
 		UPDATE _lock_election.hold x SET holds = x.holds + CASE x.kind WHEN 1 THEN 1 ELSE 0 END, life = CASE WHEN x.expires_at IS NULL THEN x.life ELSE _lock_election.current_life() END,
 			expires_at = CASE WHEN x.expires_at IS NOT NULL THEN greatest(_lock_election.ends(x.expires_at, x.life, x.ttl), clock_timestamp() + r.ttl) END
-			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot;
+			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL AND NOT x.evicted;
+		-- somebody has ended it without the section, and this update has waited for him
+		IF NOT FOUND THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
 		UPDATE _lock_election.lease l SET expires_at = greatest(l.expires_at, clock_timestamp() + r.ttl) WHERE l.id = h.lease AND NOT l.named;
 	END IF;
 	IF r.kind = 2 AND h.value IS DISTINCT FROM r.value THEN
@@ -1525,7 +1527,10 @@ BEGIN
 			IF h.evicted THEN RETURN NULL; END IF;
 			IF h.lease IS NULL THEN
 				PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
-				UPDATE _lock_election.hold x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok;
+				UPDATE _lock_election.hold x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok
+					AND x.ended IS NULL AND NOT x.evicted AND _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp();
+				-- somebody has ended it whose transaction this update has waited for
+				IF NOT FOUND THEN RETURN NULL; END IF;
 			END IF;
 			held := held + 1;
 		END IF;
@@ -1691,10 +1696,12 @@ BEGIN
 			END IF;
 			PERFORM _lock_election.check_role(k, n, h.role);
 			IF h.holds > 1 AND NOT coalesce(all_holds, false) THEN
-				UPDATE _lock_election.hold x SET holds = x.holds - 1 WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok;
-				RETURN true;
+				UPDATE _lock_election.hold x SET holds = x.holds - 1 WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok AND x.holds > 1 AND x.ended IS NULL;
+				IF FOUND THEN RETURN true; END IF;
+				CONTINUE;    -- another release was first
+			ELSE
+				done := _lock_election.end_hold(h, how, h.lease = of_lease);
 			END IF;
-			done := _lock_election.end_hold(h, how, h.lease = of_lease);
 		END IF;
 		EXIT WHEN done;
 

@@ -67,5 +67,40 @@ SQL
 	one($node, q{SELECT locks.force_release_role('app')}, $db);
 };
 
+# A hold that is ended while its holder, or its release, waits for the transaction that does it.
+subtest 'ended by an open transaction' => sub {
+	my ($s, $o) = (as('app'), as('app'));
+	my ($token) = split /\|/, $s->query(q{SELECT token FROM enqueue_lock('e', '1 min')});
+
+	$o->query(q{BEGIN; SELECT force_release_lock('e')});
+	$s->async("SELECT await_lock('e', $token)");
+	wait_for_lock($s);
+	$o->query('COMMIT');
+	is($s->wait // '', '', 'await_lock() waits for who ends the lock');
+	like($s->error, qr/LE001/, 'and does not say that it is held');
+
+	# in the section of another one, so that nobody else can enter it
+	foreach my $case ([ 'force_release_lock(%1$s)', 'acquire_lock(%1$s, owner => \'me\', wait => \'0\') IS NOT DISTINCT FROM %2$s', 'f', 'a hold more' ],
+		[ 'release_lock(%1$s, %2$s)', 'release_lock(%1$s, %2$s)', 't', 'the release of the last of two holds' ])
+	{
+		my ($ends, $waits, $wanted, $what) = @$case;
+		my $idle = as('app');
+
+		$token = $s->query(q{SELECT acquire_lock('f', '1 min', owner => 'me')});
+		$s->query(q{SELECT acquire_lock('f', owner => 'me')}) if $ends =~ /^release/;
+		$idle->query(q{BEGIN; SELECT release_lock('f', 1)});
+		$o->query('BEGIN; SELECT ' . sprintf($ends, q{'f'}, $token));
+		$idle->query('COMMIT');
+		$s->async('SELECT ' . sprintf($waits, q{'f'}, $token));
+		wait_for_lock($s);
+		$o->query('COMMIT');
+		is($s->wait . $s->error, $wanted, "$what, while the first end is not committed");
+		is($o->query("SELECT is_held('f', $token)"), 'f', 'nobody has that lock');
+		one($node, q{SELECT locks.force_release_lock('f')}, $db);
+		$idle->quit;
+	}
+	$_->quit foreach $s, $o;
+};
+
 $node->stop;
 done_testing();

@@ -95,7 +95,9 @@ BEGIN
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
 		UPDATE _lock_election.hold x SET holds = x.holds + CASE x.kind WHEN 1 THEN 1 ELSE 0 END, life = CASE WHEN x.expires_at IS NULL THEN x.life ELSE _lock_election.current_life() END,
 			expires_at = CASE WHEN x.expires_at IS NOT NULL THEN greatest(_lock_election.ends(x.expires_at, x.life, x.ttl), clock_timestamp() + r.ttl) END
-			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot;
+			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL AND NOT x.evicted;
+		-- somebody has ended it without the section, and this update has waited for him
+		IF NOT FOUND THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
 		UPDATE _lock_election.lease l SET expires_at = greatest(l.expires_at, clock_timestamp() + r.ttl) WHERE l.id = h.lease AND NOT l.named;
 	END IF;
 	IF r.kind = 2 AND h.value IS DISTINCT FROM r.value THEN
