@@ -1986,32 +1986,40 @@ BEGIN
 			FROM _lock_election.place p WHERE p.lease = $1;
 END $$;
 
--- Ends a lease with all that hangs on it.
-CREATE OR REPLACE FUNCTION _lock_election.end_lease(number int8, how text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- Ends a lease with all that hangs on it.  Its row may be locked by a transaction of its role that stands still: that is not
+-- waited for long, and a forced end goes on without the row.
+CREATE OR REPLACE FUNCTION _lock_election.end_lease(number int8, how text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
 	h _lock_election.hold;
 	p _lock_election.place;
 	q record;
 	ended int8 := 0;
+	mine boolean;
 BEGIN
 	-- 1. the row, so that nobody renews it or asks for more on it
-	PERFORM FROM _lock_election.lease l WHERE l.id = number FOR UPDATE;
-	IF NOT FOUND THEN RETURN 0; END IF;
-	INSERT INTO _lock_election.loss VALUES (number, number, pg_current_xact_id()::text::int8, how) ON CONFLICT DO NOTHING;
+	PERFORM FROM _lock_election.lease l WHERE l.id = number FOR UPDATE SKIP LOCKED;
+	mine := FOUND;
+	IF NOT mine AND how <> 'forced' THEN
+		PERFORM FROM _lock_election.lease l WHERE l.id = number FOR UPDATE;
+		IF NOT FOUND THEN RETURN 0; END IF;
+		mine := true;
+	END IF;
+	IF mine THEN INSERT INTO _lock_election.loss VALUES (number, number, pg_current_xact_id()::text::int8, how) ON CONFLICT DO NOTHING; END IF;
 
 	-- 2. what hangs on it, and who comes next
 	FOR q IN SELECT x.kind, array_agg(DISTINCT x.name) AS names FROM (SELECT y.kind, y.name FROM _lock_election.hold y WHERE y.lease = number
 		UNION SELECT y.kind, y.name FROM _lock_election.place y WHERE y.lease = number) x GROUP BY x.kind LOOP
 		PERFORM _lock_election.enter(q.kind, q.names, '50 ms');
 		FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.lease = number AND x.kind = q.kind LOOP
-			IF _lock_election.end_place(p, how, true) THEN ended := ended + 1; END IF;
+			IF _lock_election.end_place(p, how, mine) THEN ended := ended + 1; END IF;
 		END LOOP;
 		FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.lease = number AND x.kind = q.kind AND x.ended IS NULL LOOP
-			IF _lock_election.end_hold(h, how, true) THEN ended := ended + 1; END IF;
+			IF _lock_election.end_hold(h, how, mine) THEN ended := ended + 1; END IF;
 		END LOOP;
 		PERFORM _lock_election.nudge(q.kind, q.names);
 		PERFORM _lock_election.look_at(q.kind, q.names);
 	END LOOP;
+	IF NOT mine THEN RETURN ended; END IF;
 	DELETE FROM _lock_election.lease l WHERE l.id = number;
 	DELETE FROM _lock_election.asked a WHERE a.lease = number;
 	DELETE FROM _lock_election.loss x WHERE x.lease = number AND x.token <> number;
@@ -2723,7 +2731,7 @@ BEGIN
 END $$;
 
 -- An evicted hold has a time of its own from then on, that of its lease.
-CREATE OR REPLACE FUNCTION _lock_election.evict(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION _lock_election.evict(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
 	h _lock_election.hold;
 	counted int8 := 0;

@@ -102,5 +102,26 @@ subtest 'ended by an open transaction' => sub {
 	$_->quit foreach $s, $o;
 };
 
+# A transaction that has used its lease or lock, and stands still.
+subtest 'in the way of operators' => sub {
+	my ($idle, $op) = (as('app'), session($node, dbname => $db));
+	my $lease = $idle->query(q{SELECT grant_lease('1 hour')});
+	my $token = $idle->query(qq{SELECT acquire_lock('g', lease => $lease)});
+
+	$idle->query("BEGIN; SELECT acquire_lock('h', lease => $lease), keep_alive($lease)");
+	is($op->query(q{SELECT locks.evict_lock('g')}), '', 'an eviction does not wait for ever');
+	like($op->error, qr/55P03/, 'but says so');
+	is($op->query(q{SELECT locks.force_release_role('app')}) . $op->error, '1', 'all of the role is ended as far as can be');
+	is($op->query("SELECT locks.is_held('g', $token), locks.try_acquire_lock('g') IS NOT NULL"), 'f|t', 'its lock is the next one\'s');
+	my $own = as('app');
+	is($own->query("SELECT revoke_lease($lease)"), '', 'nor does the end of the lease');
+	like($own->error, qr/55P03/, 'but says so');
+	$idle->query('COMMIT');
+	is($op->query(q{SELECT locks.force_release_role('app')}) . $op->error, '2', 'the rest once the transaction has ended');
+	is($own->query("SELECT event, reason FROM lease_sync($lease, 1)"), 'gone|forced', 'and its client is told');
+	$_->quit foreach $idle, $op, $own;
+	one($node, q{SELECT locks.force_release_lock('g')}, $db);
+};
+
 $node->stop;
 done_testing();
