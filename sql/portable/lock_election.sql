@@ -1305,6 +1305,9 @@ BEGIN
 END $$;
 
 -- --- locks: the functions of locks, permits and places ------------------------------------------------------------------
+--
+-- A name is COLLATE "C" from here on, whatever column it came from: that of the tables, and the same section for the same
+-- bytes.  An array is a slice of itself, by which its elements are counted from 1.
 
 -- A request, with its arguments checked.
 CREATE OR REPLACE FUNCTION _lock_election.make(k int2, names text[], mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
@@ -1379,12 +1382,12 @@ BEGIN
 	IF mode = 'exclusive' AND lease IS NULL AND octet_length(name) BETWEEN 1 AND 255 AND (owner IS NULL OR octet_length(owner) BETWEEN 1 AND 255)
 		AND ttl BETWEEN '100 ms' AND '1 hour' AND (wait IS NULL OR wait BETWEEN '0' AND '1000 days') AND current_setting('transaction_isolation') = 'read committed'
 		AND current_setting('transaction_read_only') = 'off' THEN
-		token := _lock_election.acquire_free(1::int2, name, ttl, owner, NULL, NULL, 0);
+		token := _lock_election.acquire_free(1::int2, name COLLATE "C", ttl, owner, NULL, NULL, 0);
 		IF token IS NOT NULL THEN RETURN token; END IF;
 	END IF;
 	PERFORM _lock_election.check_mode(mode);
 	wait := _lock_election.checked_wait(wait);
-	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name, mode, 0, ttl, owner, lease, NULL), wait);
+	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name COLLATE "C", mode, 0, ttl, owner, lease, NULL), wait);
 END $$;
 
 CREATE OR REPLACE FUNCTION try_acquire_lock(name text, ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
@@ -1394,11 +1397,11 @@ DECLARE
 BEGIN
 	IF mode = 'exclusive' AND lease IS NULL AND octet_length(name) BETWEEN 1 AND 255 AND (owner IS NULL OR octet_length(owner) BETWEEN 1 AND 255)
 		AND ttl BETWEEN '100 ms' AND '1 hour' AND current_setting('transaction_isolation') = 'read committed' AND current_setting('transaction_read_only') = 'off' THEN
-		token := _lock_election.acquire_free(1::int2, name, ttl, owner, NULL, NULL, 0);
+		token := _lock_election.acquire_free(1::int2, name COLLATE "C", ttl, owner, NULL, NULL, 0);
 		IF token IS NOT NULL THEN RETURN token; END IF;
 	END IF;
 	PERFORM _lock_election.check_mode(mode);
-	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name, mode, 0, ttl, owner, lease, NULL), '0');
+	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name COLLATE "C", mode, 0, ttl, owner, lease, NULL), '0');
 END $$;
 
 CREATE OR REPLACE FUNCTION acquire_locks(names text[], ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, mode text DEFAULT 'exclusive',
@@ -1407,14 +1410,14 @@ RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET se
 BEGIN
 	PERFORM _lock_election.check_names(names, 1), _lock_election.check_mode(mode);
 	wait := _lock_election.checked_wait(wait);
-	RETURN _lock_election.acquire(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL), wait);
+	RETURN _lock_election.acquire(_lock_election.make(1::int2, names[:] COLLATE "C", mode, 0, ttl, owner, lease, NULL), wait);
 END $$;
 
 CREATE OR REPLACE FUNCTION acquire_permit(name text, permits integer, ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, owner text DEFAULT NULL, lease bigint DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	wait := _lock_election.checked_wait(wait);
-	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name, 'permit', permits, ttl, owner, lease, NULL), wait);
+	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name COLLATE "C", 'permit', permits, ttl, owner, lease, NULL), wait);
 END $$;
 
 -- --- each for itself ---
@@ -1448,7 +1451,7 @@ CREATE OR REPLACE FUNCTION try_acquire_each(names text[], ttl interval DEFAULT '
 RETURNS TABLE (name text, token bigint) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 0), _lock_election.check_mode(mode);
-	RETURN QUERY SELECT e.name, e.token FROM _lock_election.each(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL)) e;
+	RETURN QUERY SELECT e.name, e.token FROM _lock_election.each(_lock_election.make(1::int2, names[:] COLLATE "C", mode, 0, ttl, owner, lease, NULL)) e;
 END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_each(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
@@ -1458,7 +1461,7 @@ DECLARE
 	r _lock_election.request;
 BEGIN
 	PERFORM _lock_election.check_names(names, 0), _lock_election.check_mode(mode);
-	r := _lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL);
+	r := _lock_election.make(1::int2, names[:] COLLATE "C", mode, 0, ttl, owner, lease, NULL);
 	r.place := true;
 	RETURN QUERY SELECT e.name, e.token, e.granted, e.queue_position, _lock_election.channel(1::int2, e.name) FROM _lock_election.each(r) e;
 END $$;
@@ -1470,14 +1473,14 @@ CREATE OR REPLACE FUNCTION enqueue_lock(name text, ttl interval DEFAULT '30 s', 
 RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_mode(mode);
-	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name, mode, 0, ttl, owner, lease, NULL)) e;
+	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name COLLATE "C", mode, 0, ttl, owner, lease, NULL)) e;
 END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_permit(name text, permits integer, ttl interval DEFAULT '30 s', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
 	OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text)
 RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name, 'permit', permits, ttl, owner, lease, NULL)) e;
+	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name COLLATE "C", 'permit', permits, ttl, owner, lease, NULL)) e;
 END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_locks(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
@@ -1485,7 +1488,7 @@ CREATE OR REPLACE FUNCTION enqueue_locks(names text[], ttl interval DEFAULT '30 
 RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 1), _lock_election.check_mode(mode);
-	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL)) e;
+	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names[:] COLLATE "C", mode, 0, ttl, owner, lease, NULL)) e;
 END $$;
 
 -- Does what there is to do at these names, if that grants this token; else it leaves nothing behind, as attempt().
@@ -1594,15 +1597,15 @@ END $$;
 CREATE OR REPLACE FUNCTION await_lock(name text, token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	PERFORM _lock_election.check_name(1::int2, name);
-	RETURN _lock_election.await(1::int2, ARRAY[name], token, wait);
+	PERFORM _lock_election.check_name(1::int2, name COLLATE "C");
+	RETURN _lock_election.await(1::int2, ARRAY[name COLLATE "C"], token, wait);
 END $$;
 
 CREATE OR REPLACE FUNCTION await_locks(names text[], token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 1);
-	RETURN _lock_election.await(1::int2, names, token, wait);
+	RETURN _lock_election.await(1::int2, names[:] COLLATE "C", token, wait);
 END $$;
 
 -- --- renewals: of a hold's own row, or its lease's, and without a section ---
@@ -1659,7 +1662,7 @@ END $$;
 CREATE OR REPLACE FUNCTION renew_lock(name text, token bigint, ttl interval DEFAULT NULL)
 RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	RETURN _lock_election.renew(1::int2, name, token, ttl);
+	RETURN _lock_election.renew(1::int2, name COLLATE "C", token, ttl);
 END $$;
 
 -- --- releases ---
@@ -1730,20 +1733,20 @@ RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET s
 BEGIN
 	-- an exclusive lock with a ttl of its own, which nobody waits for: its row goes, unless a fence or a renewal has it locked
 	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
-		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name, 4803))
+		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name COLLATE "C", 4803))
 		AND pg_try_advisory_xact_lock(hashint8extended(token, 4806)) THEN
-		DELETE FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.slot = 0 AND h.token = $2 AND h.mode = 'exclusive' AND h.lease IS NULL AND h.holds = 1
+		DELETE FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.slot = 0 AND h.token = $2 AND h.mode = 'exclusive' AND h.lease IS NULL AND h.holds = 1
 			AND h.ended IS NULL AND h.expires_at > clock_timestamp()
 			AND h.role = to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END))
 			AND h.life = (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin)
-			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1);
+			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1 COLLATE "C");
 		IF FOUND THEN RETURN true; END IF;
 	END IF;
-	PERFORM _lock_election.check_name(1::int2, name);
+	PERFORM _lock_election.check_name(1::int2, name COLLATE "C");
 	hold_for := _lock_election.checked_hold_for(hold_for);
 	IF coalesce(token, 0) <= 0 THEN RETURN false; END IF;
 	PERFORM _lock_election.check_transaction();
-	RETURN _lock_election.release(1::int2, name, token, hold_for, all_holds, 'released', NULL);
+	RETURN _lock_election.release(1::int2, name COLLATE "C", token, hold_for, all_holds, 'released', NULL);
 END $$;
 
 CREATE OR REPLACE FUNCTION release_lock(name text)
@@ -1751,11 +1754,11 @@ RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET s
 DECLARE
 	number int8;
 BEGIN
-	PERFORM _lock_election.check_name(1::int2, name), _lock_election.check_transaction();
-	SELECT h.token INTO number FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.pid = pg_backend_pid() AND h.ended IS NULL AND h.mode IS NOT NULL
+	PERFORM _lock_election.check_name(1::int2, name COLLATE "C"), _lock_election.check_transaction();
+	SELECT h.token INTO number FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.pid = pg_backend_pid() AND h.ended IS NULL AND h.mode IS NOT NULL
 		AND h.since >= pg_postmaster_start_time() ORDER BY h.token DESC LIMIT 1;
 	IF NOT FOUND THEN RETURN false; END IF;
-	RETURN _lock_election.release(1::int2, name, number, NULL, false, 'released', NULL);
+	RETURN _lock_election.release(1::int2, name COLLATE "C", number, NULL, false, 'released', NULL);
 END $$;
 
 CREATE OR REPLACE FUNCTION release_locks(names text[], token bigint)
@@ -1766,15 +1769,16 @@ DECLARE
 	every boolean := true;
 BEGIN
 	PERFORM _lock_election.check_names(names, 1);
+	names := names[:];
 	IF coalesce(token, 0) <= 0 THEN RETURN false; END IF;
 	PERFORM _lock_election.check_transaction();
-	PERFORM _lock_election.enter(1::int2, names, '100 ms');
+	PERFORM _lock_election.enter(1::int2, names COLLATE "C", '100 ms');
 	-- a place leaves all queues at once
-	SELECT p.name, p.members INTO place FROM _lock_election.place p WHERE p.kind = 1 AND p.name = ANY (names) AND p.token = $2 LIMIT 1;
+	SELECT p.name, p.members INTO place FROM _lock_election.place p WHERE p.kind = 1 AND p.name = ANY (names COLLATE "C") AND p.token = $2 LIMIT 1;
 	IF FOUND THEN
-		RETURN _lock_election.release(1::int2, place.name, token, NULL, false, 'released', NULL) AND names <@ coalesce(place.members, ARRAY[place.name]);
+		RETURN _lock_election.release(1::int2, place.name, token, NULL, false, 'released', NULL) AND names COLLATE "C" <@ coalesce(place.members, ARRAY[place.name]);
 	END IF;
-	FOREACH n IN ARRAY names LOOP every := _lock_election.release(1::int2, n, token, NULL, false, 'released', NULL) AND every; END LOOP;
+	FOREACH n IN ARRAY names LOOP every := _lock_election.release(1::int2, n COLLATE "C", token, NULL, false, 'released', NULL) AND every; END LOOP;
 	RETURN every;
 END $$;
 
@@ -1791,13 +1795,15 @@ BEGIN
 		PERFORM _lock_election.fail('22023', format('there are %s names and %s tokens', cardinality(names), cardinality(tokens)), 'Each name has a token, which may be null.');
 	END IF;
 	PERFORM _lock_election.check_transaction();
-	IF cardinality(names) > 0 THEN PERFORM _lock_election.enter(1::int2, names, '100 ms'); END IF;
+	names := names[:];
+	tokens := tokens[:];
+	IF cardinality(names) > 0 THEN PERFORM _lock_election.enter(1::int2, names COLLATE "C", '100 ms'); END IF;
 	FOR i IN 1 .. cardinality(names) LOOP
 		name := names[i];
 		-- a place for several names leaves all queues at once
-		SELECT p.members INTO members FROM _lock_election.place p WHERE p.kind = 1 AND p.name = names[i] AND p.token = tokens[i];
-		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release(1::int2, names[i], tokens[i], NULL, false, 'released', NULL)
-			OR coalesce(left_queues @> ARRAY[tokens[i] || ' ' || name], false);
+		SELECT p.members INTO members FROM _lock_election.place p WHERE p.kind = 1 AND p.name = names[i] COLLATE "C" AND p.token = tokens[i];
+		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release(1::int2, names[i] COLLATE "C", tokens[i], NULL, false, 'released', NULL)
+			OR coalesce(left_queues @> ARRAY[tokens[i] || ' ' || name COLLATE "C"], false);
 		IF released AND members IS NOT NULL THEN
 			left_queues := left_queues || ARRAY(SELECT tokens[i] || ' ' || m FROM unnest(members) m);
 		END IF;
@@ -1822,7 +1828,7 @@ END $$;
 CREATE OR REPLACE FUNCTION is_held(name text, token bigint)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	RETURN _lock_election.held(1::int2, name, token);
+	RETURN _lock_election.held(1::int2, name COLLATE "C", token);
 END $$;
 
 CREATE OR REPLACE FUNCTION set_permits(name text, permits integer)
@@ -1830,24 +1836,24 @@ RETURNS integer LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET s
 DECLARE
 	used record;
 BEGIN
-	PERFORM _lock_election.check_name(1::int2, name), _lock_election.check_permits(permits), _lock_election.check_transaction();
+	PERFORM _lock_election.check_name(1::int2, name COLLATE "C"), _lock_election.check_permits(permits), _lock_election.check_transaction();
 	PERFORM _lock_election.current_life();
-	IF NOT _lock_election.enter(1::int2, ARRAY[name], '1 s') THEN
+	IF NOT _lock_election.enter(1::int2, ARRAY[name COLLATE "C"], '1 s') THEN
 		PERFORM _lock_election.fail('40001', format('the holders of "%s" have changed too often while their roles were read', name));
 	END IF;
-	PERFORM _lock_election.settle(1::int2, ARRAY[name]);
-	IF EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.ended IS NULL AND NOT _lock_election.is_mine(h.role, 'pg_signal_backend')) THEN
+	PERFORM _lock_election.settle(1::int2, ARRAY[name COLLATE "C"]);
+	IF EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.ended IS NULL AND NOT _lock_election.is_mine(h.role, 'pg_signal_backend')) THEN
 		PERFORM _lock_election.fail('42501', format('permission denied to change the permits of "%s"', name), '',
 			'Only members of all holders'' roles, or of pg_signal_backend, may.');
 	END IF;
 	SELECT x.mode, x.permits INTO used FROM (
-		(SELECT h.mode, h.permits FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.mode IS NOT NULL LIMIT 1)
-		UNION ALL (SELECT p.mode, p.permits FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1 LIMIT 1)) x LIMIT 1;
+		(SELECT h.mode, h.permits FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.mode IS NOT NULL LIMIT 1)
+		UNION ALL (SELECT p.mode, p.permits FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1 COLLATE "C" LIMIT 1)) x LIMIT 1;
 	IF NOT FOUND THEN RETURN NULL; END IF;
 	IF used.mode <> 'permit' THEN PERFORM _lock_election.other_use(name); END IF;
-	UPDATE _lock_election.hold h SET permits = $2 WHERE h.kind = 1 AND h.name = $1 AND h.mode = 'permit';
-	UPDATE _lock_election.place p SET permits = $2 WHERE p.kind = 1 AND p.name = $1 AND p.mode = 'permit';
-	PERFORM _lock_election.serve(1::int2, name);
+	UPDATE _lock_election.hold h SET permits = $2 WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.mode = 'permit';
+	UPDATE _lock_election.place p SET permits = $2 WHERE p.kind = 1 AND p.name = $1 COLLATE "C" AND p.mode = 'permit';
+	PERFORM _lock_election.serve(1::int2, name COLLATE "C");
 	RETURN used.permits;
 END $$;
 
@@ -2066,6 +2072,7 @@ DECLARE
 	i _lock_election.item;
 	last _lock_election.item;
 BEGIN
+	texts := texts[:];    -- from 1 on
 	IF n % 6 <> 0 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('Each item has 6 texts; there are %s.', n)); END IF;
 	IF n / 6 > 1000 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('There are %s; at most 1000 names are possible.', n / 6)); END IF;
 	FOR at IN 0 .. n / 6 - 1 LOOP
@@ -2386,7 +2393,7 @@ CREATE OR REPLACE FUNCTION campaign(election text, candidate text, ttl interval 
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	wait := _lock_election.checked_wait(wait);
-	RETURN _lock_election.acquire(_lock_election.make_one(2::int2, election, 'exclusive', 0, ttl, owner, lease, candidate), wait);
+	RETURN _lock_election.acquire(_lock_election.make_one(2::int2, election COLLATE "C", 'exclusive', 0, ttl, owner, lease, candidate), wait);
 END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_candidate(election text, candidate text, ttl interval DEFAULT '15 s', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
@@ -2394,20 +2401,20 @@ CREATE OR REPLACE FUNCTION enqueue_candidate(election text, candidate text, ttl 
 RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	SELECT e.* INTO term, elected, queue_position, channel
-		FROM _lock_election.enqueue(_lock_election.make_one(2::int2, election, 'exclusive', 0, ttl, owner, lease, candidate)) e;
+		FROM _lock_election.enqueue(_lock_election.make_one(2::int2, election COLLATE "C", 'exclusive', 0, ttl, owner, lease, candidate)) e;
 END $$;
 
 CREATE OR REPLACE FUNCTION await_leadership(election text, term bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	PERFORM _lock_election.check_name(2::int2, election);
-	RETURN _lock_election.await(2::int2, ARRAY[election], term, wait);
+	PERFORM _lock_election.check_name(2::int2, election COLLATE "C");
+	RETURN _lock_election.await(2::int2, ARRAY[election COLLATE "C"], term, wait);
 END $$;
 
 CREATE OR REPLACE FUNCTION renew_leadership(election text, term bigint, ttl interval DEFAULT NULL)
 RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	RETURN _lock_election.renew(2::int2, election, term, ttl);
+	RETURN _lock_election.renew(2::int2, election COLLATE "C", term, ttl);
 END $$;
 
 -- The row of the term is changed in place: no section is needed, the leader stays the same.
@@ -2435,40 +2442,40 @@ CREATE OR REPLACE FUNCTION proclaim(election text, term bigint, candidate text)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_transaction();
-	RETURN _lock_election.proclaim(election, term, candidate);
+	RETURN _lock_election.proclaim(election COLLATE "C", term, candidate);
 END $$;
 
 CREATE OR REPLACE FUNCTION resign(election text, term bigint)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	PERFORM _lock_election.check_name(2::int2, election);
+	PERFORM _lock_election.check_name(2::int2, election COLLATE "C");
 	IF coalesce(term, 0) <= 0 THEN RETURN false; END IF;
 	PERFORM _lock_election.check_transaction();
-	RETURN _lock_election.release(2::int2, election, term, NULL, true, 'resigned', NULL);
+	RETURN _lock_election.release(2::int2, election COLLATE "C", term, NULL, true, 'resigned', NULL);
 END $$;
 
 CREATE OR REPLACE FUNCTION is_leader(election text, term bigint)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	RETURN _lock_election.held(2::int2, election, term);
+	RETURN _lock_election.held(2::int2, election COLLATE "C", term);
 END $$;
 
 CREATE OR REPLACE FUNCTION current_leader(election text, OUT candidate text, OUT term bigint, OUT elected_at timestamptz, OUT expires_at timestamptz, OUT valid_for interval)
 RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	PERFORM _lock_election.check_name(2::int2, election);
+	PERFORM _lock_election.check_name(2::int2, election COLLATE "C");
 	RETURN QUERY SELECT x.value, x.token, x.since, x.at, CASE WHEN NOT pg_is_in_recovery() THEN _lock_election.time_left(x.at) END
 		FROM (SELECT h.value, h.token, h.since, h.ended, CASE WHEN h.lease IS NULL OR h.evicted THEN _lock_election.ends(h.expires_at, h.life, h.ttl)
 				WHEN NOT pg_is_in_recovery() THEN _lock_election.ends(l.expires_at, l.life, l.ttl) END AS at, h.lease, l.id
-			FROM _lock_election.hold h LEFT JOIN _lock_election.lease l ON l.id = h.lease WHERE h.kind = 2 AND h.name = $1 AND h.mode IS NOT NULL) x
+			FROM _lock_election.hold h LEFT JOIN _lock_election.lease l ON l.id = h.lease WHERE h.kind = 2 AND h.name = $1 COLLATE "C" AND h.mode IS NOT NULL) x
 		WHERE x.ended IS NULL AND (pg_is_in_recovery() OR (x.lease IS NULL OR x.id IS NOT NULL) AND x.at > clock_timestamp());
 END $$;
 
 CREATE OR REPLACE FUNCTION observe_election(election text)
 RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	PERFORM _lock_election.check_name(2::int2, election);
-	RETURN _lock_election.channel(2::int2, election);
+	PERFORM _lock_election.check_name(2::int2, election COLLATE "C");
+	RETURN _lock_election.channel(2::int2, election COLLATE "C");
 END $$;
 
 -- Who reads it also ends a term that is over, where nobody else has.
@@ -2476,13 +2483,13 @@ CREATE OR REPLACE FUNCTION election_history(election text, after bigint DEFAULT 
 	OUT elected_at timestamptz, OUT changed_at timestamptz, OUT ended_at timestamptz)
 RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	PERFORM _lock_election.check_name(2::int2, election);
+	PERFORM _lock_election.check_name(2::int2, election COLLATE "C");
 	IF NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off' AND current_setting('transaction_isolation') = 'read committed'
-		AND EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = 2 AND h.name = $1 AND h.mode IS NOT NULL AND _lock_election.may_be_over(h)) THEN
-		PERFORM _lock_election.look_at(2::int2, ARRAY[election]);
+		AND EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = 2 AND h.name = $1 COLLATE "C" AND h.mode IS NOT NULL AND _lock_election.may_be_over(h)) THEN
+		PERFORM _lock_election.look_at(2::int2, ARRAY[election COLLATE "C"]);
 	END IF;
 	RETURN QUERY SELECT h.change, h.how, h.candidate, h.term, h.elected_at, h.changed_at, h.ended_at
-		FROM _lock_election.history h WHERE h.election = $1 AND h.change > coalesce($2, 0) ORDER BY h.change;
+		FROM _lock_election.history h WHERE h.election = $1 COLLATE "C" AND h.change > coalesce($2, 0) ORDER BY h.change;
 END $$;
 
 -- --- fences, versions, advisory locks -----------------------------------------------------------------------------------
@@ -2526,13 +2533,13 @@ END $$;
 CREATE OR REPLACE FUNCTION fence_lock(name text, token bigint)
 RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	PERFORM _lock_election.fence(1::int2, name, token);
+	PERFORM _lock_election.fence(1::int2, name COLLATE "C", token);
 END $$;
 
 CREATE OR REPLACE FUNCTION fence_leader(election text, term bigint)
 RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	PERFORM _lock_election.fence(2::int2, election, term);
+	PERFORM _lock_election.fence(2::int2, election COLLATE "C", term);
 END $$;
 
 CREATE OR REPLACE FUNCTION fence_guard()
@@ -2595,14 +2602,14 @@ BEGIN
 			ON CONFLICT DO NOTHING RETURNING x.version INTO number;
 		IF FOUND THEN RETURN number; END IF;
 	END IF;
-	SELECT x.version, x.role, coalesce(octet_length(x.value), 0) AS bytes INTO v FROM _lock_election.versioned x WHERE x.key = $1 FOR UPDATE;
+	SELECT x.version, x.role, coalesce(octet_length(x.value), 0) AS bytes INTO v FROM _lock_election.versioned x WHERE x.key = $1 COLLATE "C" FOR UPDATE;
 	IF NOT FOUND THEN RETURN NULL; END IF;
 	IF NOT _lock_election.is_mine(to_regrole(quote_ident(v.role)), CASE WHEN to_regrole('pg_write_all_data') IS NOT NULL THEN 'pg_write_all_data' END) IS NOT DISTINCT FROM true THEN
 		PERFORM _lock_election.fail('42501', format('permission denied to write key "%s"', key), 'It belongs to another role.');
 	END IF;
 	IF v.version <> expected_version THEN RETURN NULL; END IF;
 	PERFORM _lock_election.check_keys(v.role, coalesce(octet_length(value), 0) - v.bytes);
-	UPDATE _lock_election.versioned x SET version = x.version + 1, value = $3 WHERE x.key = $1 RETURNING x.version INTO number;
+	UPDATE _lock_election.versioned x SET version = x.version + 1, value = $3 WHERE x.key = $1 COLLATE "C" RETURNING x.version INTO number;
 	RETURN number;
 END $$;
 
@@ -2612,7 +2619,7 @@ DECLARE
 	v record;
 BEGIN
 	PERFORM _lock_election.check_text('key', key, 255);
-	SELECT x.version, x.role, x.value INTO v FROM _lock_election.versioned x WHERE x.key = $1;
+	SELECT x.version, x.role, x.value INTO v FROM _lock_election.versioned x WHERE x.key = $1 COLLATE "C";
 	version := 0;
 	IF NOT FOUND THEN RETURN; END IF;
 	IF NOT _lock_election.is_mine(to_regrole(quote_ident(v.role)), CASE WHEN to_regrole('pg_read_all_data') IS NOT NULL THEN 'pg_read_all_data' END) IS NOT DISTINCT FROM true THEN
@@ -2684,7 +2691,7 @@ BEGIN
 	IF pg_is_in_recovery() THEN
 		PERFORM _lock_election.fail('25006', 'cannot use advisory locks during recovery', 'A lock of this standby would exclude nobody on the primary.', 'Connect to the primary.');
 	END IF;
-	section := hashtextextended(name, 4805);
+	section := hashtextextended(name COLLATE "C", 4805);
 	standing := scope = 'session';
 
 	-- 1. at once
@@ -2718,7 +2725,7 @@ CREATE OR REPLACE FUNCTION advisory_release(name text, shared boolean DEFAULT fa
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.check_text('name', name, 255);
-	RETURN CASE WHEN shared THEN pg_advisory_unlock_shared(hashtextextended(name, 4805)) ELSE pg_advisory_unlock(hashtextextended(name, 4805)) END;
+	RETURN CASE WHEN shared THEN pg_advisory_unlock_shared(hashtextextended(name COLLATE "C", 4805)) ELSE pg_advisory_unlock(hashtextextended(name COLLATE "C", 4805)) END;
 END $$;
 
 -- --- operators: evict, force, limits, reap ------------------------------------------------------------------------------
@@ -2768,12 +2775,12 @@ END $$;
 CREATE OR REPLACE FUNCTION evict_lock(name text)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	RETURN _lock_election.evict(1::int2, name);
+	RETURN _lock_election.evict(1::int2, name COLLATE "C");
 END $$;
 CREATE OR REPLACE FUNCTION evict_leader(election text)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	RETURN _lock_election.evict(2::int2, election);
+	RETURN _lock_election.evict(2::int2, election COLLATE "C");
 END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.force(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2820,12 +2827,12 @@ END $$;
 CREATE OR REPLACE FUNCTION force_release_lock(name text)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	RETURN _lock_election.force(1::int2, name);
+	RETURN _lock_election.force(1::int2, name COLLATE "C");
 END $$;
 CREATE OR REPLACE FUNCTION force_resign(election text)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	RETURN _lock_election.force(2::int2, election);
+	RETURN _lock_election.force(2::int2, election COLLATE "C");
 END $$;
 
 CREATE OR REPLACE FUNCTION force_release_role(role regrole)

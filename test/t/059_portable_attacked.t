@@ -123,5 +123,46 @@ subtest 'in the way of operators' => sub {
 	one($node, q{SELECT locks.force_release_lock('g')}, $db);
 };
 
+# Names of columns with a collation of their own, and arrays that do not begin at 1.
+subtest 'names' => sub {
+	my $s = as('app');
+	my @collations = grep { one($node, "SELECT count(*) FROM pg_collation WHERE collname = '$_'", $db) } 'und-x-icu';
+
+	one($node, q{CREATE COLLATION blunt (PROVIDER = icu, LOCALE = '@colStrength=primary', DETERMINISTIC = false)}, $db) if @collations;
+	push @collations, 'blunt' if @collations;
+	foreach my $collation (@collations)
+	{
+		my $t = as('app');
+
+		is($s->query(q{SELECT acquire_lock('other') IS NOT NULL}), 't', 'there are rows');
+		$t->query(qq{CREATE TEMP TABLE n (n text COLLATE "$collation"); INSERT INTO n VALUES ('Name')});
+		my $token = $t->query('SELECT acquire_lock(n) FROM n');
+		like($token . $t->error, qr/^\d+$/, "collation $collation: acquired");
+		is($s->query(q{SELECT try_acquire_lock('Name') IS NULL, try_acquire_lock('name') IS NOT NULL}), 't|t', 'the lock of these very bytes');
+		is($t->query("SELECT is_held(n, $token), renew_lock(n, $token), try_acquire_lock(n) IS NULL, fence_lock(n, $token), evict_lock(n), release_lock(n, $token) FROM n") . $t->error,
+			't|00:00:30|t||1|t', 'all functions of one lock');
+		is($t->query(q{SELECT (enqueue_lock(n)).granted, force_release_lock(n) FROM n}) . $t->error, 't|1', 'of places');
+		is($t->query(q{SELECT release_locks(ARRAY[n], acquire_locks(ARRAY[n])), (try_acquire_each(ARRAY[n])).name, (enqueue_each(ARRAY[n])).granted, force_release_lock(n) FROM n}) . $t->error,
+			't|Name|f|1', 'of several');
+		one($node, q{SELECT locks.force_release_role('app')}, $db);
+		$s->query(q{SELECT acquire_lock('other')});
+		is($t->query(q{SELECT acquire_permit(n, 2) > 0, set_permits(n, 3), (enqueue_permit(n, 3)).granted, force_release_lock(n) FROM n}) . $t->error, 't|2|t|2', 'of permits');
+		is($t->query(q{SELECT is_leader(n, t), renew_leadership(n, t), proclaim(n, t, 'you'), (SELECT candidate FROM current_leader(n)), length(observe_election(n)), fence_leader(n, t), resign(n, t),
+			(SELECT count(*) FROM election_history(n)) FROM (SELECT n, campaign(n, 'me') AS t FROM n OFFSET 0) x}) . $t->error, 't|00:00:15|t|you|35||t|3', 'of elections');
+		is($t->query(q{SELECT compare_and_set(n, 0, n), compare_and_set(n, 1, n), (read_versioned(n)).value, advisory_acquire(n), advisory_release(n) FROM n}) . $t->error, '1|2|Name|t|t', 'of keys');
+		one($node, q{SELECT locks.force_release_role('app'); DELETE FROM _lock_election.versioned; DELETE FROM _lock_election.history}, $db);
+		$t->quit;
+	}
+
+	my $token = $s->query(q{SELECT acquire_locks('[5:6]={b1,b2}', '1 min')});
+	is($s->query(qq{SELECT await_locks('[7:8]={b1,b2}', $token), release_locks('[0:1]={b1,b2}', $token)}) . $s->error, 't|t', 'the elements of an array count, whatever their numbers');
+	is($s->query(q{SELECT count(token) FROM try_acquire_each('[-1:0]={b1,b2}')}), '2', 'also in requests for each');
+	is($s->query(q{SELECT name, released FROM release_each('[3:4]={b1,b2}', ('[5:6]={0,0}'::bigint[])[5:5] || (SELECT token FROM lock_election.locks WHERE name = 'b2'))}), "b1|f\nb2|t", 'and in releases');
+	my $lease = $s->query('SELECT grant_lease()');
+	is($s->query("SELECT event FROM lease_sync($lease, 1, items => '[0:5]={1,try_lock,b2,NULL,NULL,NULL}')") . $s->error, "lease\ngranted", 'and in items');
+	one($node, q{SELECT locks.force_release_role('app')}, $db);
+	$s->quit;
+};
+
 $node->stop;
 done_testing();

@@ -1,4 +1,7 @@
 -- --- locks: the functions of locks, permits and places ------------------------------------------------------------------
+--
+-- A name is COLLATE "C" from here on, whatever column it came from: that of the tables, and the same section for the same
+-- bytes.  An array is a slice of itself, by which its elements are counted from 1.
 
 -- A request, with its arguments checked.
 CREATE OR REPLACE FUNCTION _lock_election.make(k int2, names text[], mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
@@ -73,12 +76,12 @@ BEGIN
 	IF mode = 'exclusive' AND lease IS NULL AND octet_length(name) BETWEEN 1 AND 255 AND (owner IS NULL OR octet_length(owner) BETWEEN 1 AND 255)
 		AND ttl BETWEEN '100 ms' AND '1 hour' AND (wait IS NULL OR wait BETWEEN '0' AND '1000 days') AND current_setting('transaction_isolation') = 'read committed'
 		AND current_setting('transaction_read_only') = 'off' THEN
-		token := _lock_election.acquire_free(1::int2, name, ttl, owner, NULL, NULL, 0);
+		token := _lock_election.acquire_free(1::int2, name COLLATE "C", ttl, owner, NULL, NULL, 0);
 		IF token IS NOT NULL THEN RETURN token; END IF;
 	END IF;
 	PERFORM _lock_election.check_mode(mode);
 	wait := _lock_election.checked_wait(wait);
-	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name, mode, 0, ttl, owner, lease, NULL), wait);
+	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name COLLATE "C", mode, 0, ttl, owner, lease, NULL), wait);
 END $$;
 
 CREATE OR REPLACE FUNCTION try_acquire_lock(name text, ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
@@ -88,11 +91,11 @@ DECLARE
 BEGIN
 	IF mode = 'exclusive' AND lease IS NULL AND octet_length(name) BETWEEN 1 AND 255 AND (owner IS NULL OR octet_length(owner) BETWEEN 1 AND 255)
 		AND ttl BETWEEN '100 ms' AND '1 hour' AND current_setting('transaction_isolation') = 'read committed' AND current_setting('transaction_read_only') = 'off' THEN
-		token := _lock_election.acquire_free(1::int2, name, ttl, owner, NULL, NULL, 0);
+		token := _lock_election.acquire_free(1::int2, name COLLATE "C", ttl, owner, NULL, NULL, 0);
 		IF token IS NOT NULL THEN RETURN token; END IF;
 	END IF;
 	PERFORM _lock_election.check_mode(mode);
-	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name, mode, 0, ttl, owner, lease, NULL), '0');
+	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name COLLATE "C", mode, 0, ttl, owner, lease, NULL), '0');
 END $$;
 
 CREATE OR REPLACE FUNCTION acquire_locks(names text[], ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, mode text DEFAULT 'exclusive',
@@ -101,14 +104,14 @@ RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET se
 BEGIN
 	PERFORM _lock_election.check_names(names, 1), _lock_election.check_mode(mode);
 	wait := _lock_election.checked_wait(wait);
-	RETURN _lock_election.acquire(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL), wait);
+	RETURN _lock_election.acquire(_lock_election.make(1::int2, names[:] COLLATE "C", mode, 0, ttl, owner, lease, NULL), wait);
 END $$;
 
 CREATE OR REPLACE FUNCTION acquire_permit(name text, permits integer, ttl interval DEFAULT '30 s', wait interval DEFAULT NULL, owner text DEFAULT NULL, lease bigint DEFAULT NULL)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	wait := _lock_election.checked_wait(wait);
-	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name, 'permit', permits, ttl, owner, lease, NULL), wait);
+	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name COLLATE "C", 'permit', permits, ttl, owner, lease, NULL), wait);
 END $$;
 
 -- --- each for itself ---
@@ -142,7 +145,7 @@ CREATE OR REPLACE FUNCTION try_acquire_each(names text[], ttl interval DEFAULT '
 RETURNS TABLE (name text, token bigint) LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 0), _lock_election.check_mode(mode);
-	RETURN QUERY SELECT e.name, e.token FROM _lock_election.each(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL)) e;
+	RETURN QUERY SELECT e.name, e.token FROM _lock_election.each(_lock_election.make(1::int2, names[:] COLLATE "C", mode, 0, ttl, owner, lease, NULL)) e;
 END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_each(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL)
@@ -152,7 +155,7 @@ DECLARE
 	r _lock_election.request;
 BEGIN
 	PERFORM _lock_election.check_names(names, 0), _lock_election.check_mode(mode);
-	r := _lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL);
+	r := _lock_election.make(1::int2, names[:] COLLATE "C", mode, 0, ttl, owner, lease, NULL);
 	r.place := true;
 	RETURN QUERY SELECT e.name, e.token, e.granted, e.queue_position, _lock_election.channel(1::int2, e.name) FROM _lock_election.each(r) e;
 END $$;
@@ -164,14 +167,14 @@ CREATE OR REPLACE FUNCTION enqueue_lock(name text, ttl interval DEFAULT '30 s', 
 RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_mode(mode);
-	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name, mode, 0, ttl, owner, lease, NULL)) e;
+	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name COLLATE "C", mode, 0, ttl, owner, lease, NULL)) e;
 END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_permit(name text, permits integer, ttl interval DEFAULT '30 s', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
 	OUT token bigint, OUT granted boolean, OUT queue_position bigint, OUT channel text)
 RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name, 'permit', permits, ttl, owner, lease, NULL)) e;
+	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make_one(1::int2, name COLLATE "C", 'permit', permits, ttl, owner, lease, NULL)) e;
 END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_locks(names text[], ttl interval DEFAULT '30 s', mode text DEFAULT 'exclusive', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
@@ -179,7 +182,7 @@ CREATE OR REPLACE FUNCTION enqueue_locks(names text[], ttl interval DEFAULT '30 
 RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 1), _lock_election.check_mode(mode);
-	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names, mode, 0, ttl, owner, lease, NULL)) e;
+	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names[:] COLLATE "C", mode, 0, ttl, owner, lease, NULL)) e;
 END $$;
 
 -- Does what there is to do at these names, if that grants this token; else it leaves nothing behind, as attempt().
@@ -288,15 +291,15 @@ END $$;
 CREATE OR REPLACE FUNCTION await_lock(name text, token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	PERFORM _lock_election.check_name(1::int2, name);
-	RETURN _lock_election.await(1::int2, ARRAY[name], token, wait);
+	PERFORM _lock_election.check_name(1::int2, name COLLATE "C");
+	RETURN _lock_election.await(1::int2, ARRAY[name COLLATE "C"], token, wait);
 END $$;
 
 CREATE OR REPLACE FUNCTION await_locks(names text[], token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
 	PERFORM _lock_election.check_names(names, 1);
-	RETURN _lock_election.await(1::int2, names, token, wait);
+	RETURN _lock_election.await(1::int2, names[:] COLLATE "C", token, wait);
 END $$;
 
 -- --- renewals: of a hold's own row, or its lease's, and without a section ---
@@ -353,7 +356,7 @@ END $$;
 CREATE OR REPLACE FUNCTION renew_lock(name text, token bigint, ttl interval DEFAULT NULL)
 RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	RETURN _lock_election.renew(1::int2, name, token, ttl);
+	RETURN _lock_election.renew(1::int2, name COLLATE "C", token, ttl);
 END $$;
 
 -- --- releases ---
@@ -424,20 +427,20 @@ RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET s
 BEGIN
 	-- an exclusive lock with a ttl of its own, which nobody waits for: its row goes, unless a fence or a renewal has it locked
 	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
-		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name, 4803))
+		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name COLLATE "C", 4803))
 		AND pg_try_advisory_xact_lock(hashint8extended(token, 4806)) THEN
-		DELETE FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.slot = 0 AND h.token = $2 AND h.mode = 'exclusive' AND h.lease IS NULL AND h.holds = 1
+		DELETE FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.slot = 0 AND h.token = $2 AND h.mode = 'exclusive' AND h.lease IS NULL AND h.holds = 1
 			AND h.ended IS NULL AND h.expires_at > clock_timestamp()
 			AND h.role = to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END))
 			AND h.life = (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin)
-			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1);
+			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1 COLLATE "C");
 		IF FOUND THEN RETURN true; END IF;
 	END IF;
-	PERFORM _lock_election.check_name(1::int2, name);
+	PERFORM _lock_election.check_name(1::int2, name COLLATE "C");
 	hold_for := _lock_election.checked_hold_for(hold_for);
 	IF coalesce(token, 0) <= 0 THEN RETURN false; END IF;
 	PERFORM _lock_election.check_transaction();
-	RETURN _lock_election.release(1::int2, name, token, hold_for, all_holds, 'released', NULL);
+	RETURN _lock_election.release(1::int2, name COLLATE "C", token, hold_for, all_holds, 'released', NULL);
 END $$;
 
 CREATE OR REPLACE FUNCTION release_lock(name text)
@@ -445,11 +448,11 @@ RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET s
 DECLARE
 	number int8;
 BEGIN
-	PERFORM _lock_election.check_name(1::int2, name), _lock_election.check_transaction();
-	SELECT h.token INTO number FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.pid = pg_backend_pid() AND h.ended IS NULL AND h.mode IS NOT NULL
+	PERFORM _lock_election.check_name(1::int2, name COLLATE "C"), _lock_election.check_transaction();
+	SELECT h.token INTO number FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.pid = pg_backend_pid() AND h.ended IS NULL AND h.mode IS NOT NULL
 		AND h.since >= pg_postmaster_start_time() ORDER BY h.token DESC LIMIT 1;
 	IF NOT FOUND THEN RETURN false; END IF;
-	RETURN _lock_election.release(1::int2, name, number, NULL, false, 'released', NULL);
+	RETURN _lock_election.release(1::int2, name COLLATE "C", number, NULL, false, 'released', NULL);
 END $$;
 
 CREATE OR REPLACE FUNCTION release_locks(names text[], token bigint)
@@ -460,15 +463,16 @@ DECLARE
 	every boolean := true;
 BEGIN
 	PERFORM _lock_election.check_names(names, 1);
+	names := names[:];
 	IF coalesce(token, 0) <= 0 THEN RETURN false; END IF;
 	PERFORM _lock_election.check_transaction();
-	PERFORM _lock_election.enter(1::int2, names, '100 ms');
+	PERFORM _lock_election.enter(1::int2, names COLLATE "C", '100 ms');
 	-- a place leaves all queues at once
-	SELECT p.name, p.members INTO place FROM _lock_election.place p WHERE p.kind = 1 AND p.name = ANY (names) AND p.token = $2 LIMIT 1;
+	SELECT p.name, p.members INTO place FROM _lock_election.place p WHERE p.kind = 1 AND p.name = ANY (names COLLATE "C") AND p.token = $2 LIMIT 1;
 	IF FOUND THEN
-		RETURN _lock_election.release(1::int2, place.name, token, NULL, false, 'released', NULL) AND names <@ coalesce(place.members, ARRAY[place.name]);
+		RETURN _lock_election.release(1::int2, place.name, token, NULL, false, 'released', NULL) AND names COLLATE "C" <@ coalesce(place.members, ARRAY[place.name]);
 	END IF;
-	FOREACH n IN ARRAY names LOOP every := _lock_election.release(1::int2, n, token, NULL, false, 'released', NULL) AND every; END LOOP;
+	FOREACH n IN ARRAY names LOOP every := _lock_election.release(1::int2, n COLLATE "C", token, NULL, false, 'released', NULL) AND every; END LOOP;
 	RETURN every;
 END $$;
 
@@ -485,13 +489,15 @@ BEGIN
 		PERFORM _lock_election.fail('22023', format('there are %s names and %s tokens', cardinality(names), cardinality(tokens)), 'Each name has a token, which may be null.');
 	END IF;
 	PERFORM _lock_election.check_transaction();
-	IF cardinality(names) > 0 THEN PERFORM _lock_election.enter(1::int2, names, '100 ms'); END IF;
+	names := names[:];
+	tokens := tokens[:];
+	IF cardinality(names) > 0 THEN PERFORM _lock_election.enter(1::int2, names COLLATE "C", '100 ms'); END IF;
 	FOR i IN 1 .. cardinality(names) LOOP
 		name := names[i];
 		-- a place for several names leaves all queues at once
-		SELECT p.members INTO members FROM _lock_election.place p WHERE p.kind = 1 AND p.name = names[i] AND p.token = tokens[i];
-		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release(1::int2, names[i], tokens[i], NULL, false, 'released', NULL)
-			OR coalesce(left_queues @> ARRAY[tokens[i] || ' ' || name], false);
+		SELECT p.members INTO members FROM _lock_election.place p WHERE p.kind = 1 AND p.name = names[i] COLLATE "C" AND p.token = tokens[i];
+		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release(1::int2, names[i] COLLATE "C", tokens[i], NULL, false, 'released', NULL)
+			OR coalesce(left_queues @> ARRAY[tokens[i] || ' ' || name COLLATE "C"], false);
 		IF released AND members IS NOT NULL THEN
 			left_queues := left_queues || ARRAY(SELECT tokens[i] || ' ' || m FROM unnest(members) m);
 		END IF;
@@ -516,7 +522,7 @@ END $$;
 CREATE OR REPLACE FUNCTION is_held(name text, token bigint)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	RETURN _lock_election.held(1::int2, name, token);
+	RETURN _lock_election.held(1::int2, name COLLATE "C", token);
 END $$;
 
 CREATE OR REPLACE FUNCTION set_permits(name text, permits integer)
@@ -524,23 +530,23 @@ RETURNS integer LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET s
 DECLARE
 	used record;
 BEGIN
-	PERFORM _lock_election.check_name(1::int2, name), _lock_election.check_permits(permits), _lock_election.check_transaction();
+	PERFORM _lock_election.check_name(1::int2, name COLLATE "C"), _lock_election.check_permits(permits), _lock_election.check_transaction();
 	PERFORM _lock_election.current_life();
-	IF NOT _lock_election.enter(1::int2, ARRAY[name], '1 s') THEN
+	IF NOT _lock_election.enter(1::int2, ARRAY[name COLLATE "C"], '1 s') THEN
 		PERFORM _lock_election.fail('40001', format('the holders of "%s" have changed too often while their roles were read', name));
 	END IF;
-	PERFORM _lock_election.settle(1::int2, ARRAY[name]);
-	IF EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.ended IS NULL AND NOT _lock_election.is_mine(h.role, 'pg_signal_backend')) THEN
+	PERFORM _lock_election.settle(1::int2, ARRAY[name COLLATE "C"]);
+	IF EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.ended IS NULL AND NOT _lock_election.is_mine(h.role, 'pg_signal_backend')) THEN
 		PERFORM _lock_election.fail('42501', format('permission denied to change the permits of "%s"', name), '',
 			'Only members of all holders'' roles, or of pg_signal_backend, may.');
 	END IF;
 	SELECT x.mode, x.permits INTO used FROM (
-		(SELECT h.mode, h.permits FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 AND h.mode IS NOT NULL LIMIT 1)
-		UNION ALL (SELECT p.mode, p.permits FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1 LIMIT 1)) x LIMIT 1;
+		(SELECT h.mode, h.permits FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.mode IS NOT NULL LIMIT 1)
+		UNION ALL (SELECT p.mode, p.permits FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1 COLLATE "C" LIMIT 1)) x LIMIT 1;
 	IF NOT FOUND THEN RETURN NULL; END IF;
 	IF used.mode <> 'permit' THEN PERFORM _lock_election.other_use(name); END IF;
-	UPDATE _lock_election.hold h SET permits = $2 WHERE h.kind = 1 AND h.name = $1 AND h.mode = 'permit';
-	UPDATE _lock_election.place p SET permits = $2 WHERE p.kind = 1 AND p.name = $1 AND p.mode = 'permit';
-	PERFORM _lock_election.serve(1::int2, name);
+	UPDATE _lock_election.hold h SET permits = $2 WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.mode = 'permit';
+	UPDATE _lock_election.place p SET permits = $2 WHERE p.kind = 1 AND p.name = $1 COLLATE "C" AND p.mode = 'permit';
+	PERFORM _lock_election.serve(1::int2, name COLLATE "C");
 	RETURN used.permits;
 END $$;

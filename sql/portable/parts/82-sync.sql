@@ -30,6 +30,7 @@ DECLARE
 	i _lock_election.item;
 	last _lock_election.item;
 BEGIN
+	texts := texts[:];    -- from 1 on
 	IF n % 6 <> 0 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('Each item has 6 texts; there are %s.', n)); END IF;
 	IF n / 6 > 1000 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('There are %s; at most 1000 names are possible.', n / 6)); END IF;
 	FOR at IN 0 .. n / 6 - 1 LOOP

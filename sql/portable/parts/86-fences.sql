@@ -39,13 +39,13 @@ END $$;
 CREATE OR REPLACE FUNCTION fence_lock(name text, token bigint)
 RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	PERFORM _lock_election.fence(1::int2, name, token);
+	PERFORM _lock_election.fence(1::int2, name COLLATE "C", token);
 END $$;
 
 CREATE OR REPLACE FUNCTION fence_leader(election text, term bigint)
 RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	PERFORM _lock_election.fence(2::int2, election, term);
+	PERFORM _lock_election.fence(2::int2, election COLLATE "C", term);
 END $$;
 
 CREATE OR REPLACE FUNCTION fence_guard()
@@ -108,14 +108,14 @@ BEGIN
 			ON CONFLICT DO NOTHING RETURNING x.version INTO number;
 		IF FOUND THEN RETURN number; END IF;
 	END IF;
-	SELECT x.version, x.role, coalesce(octet_length(x.value), 0) AS bytes INTO v FROM _lock_election.versioned x WHERE x.key = $1 FOR UPDATE;
+	SELECT x.version, x.role, coalesce(octet_length(x.value), 0) AS bytes INTO v FROM _lock_election.versioned x WHERE x.key = $1 COLLATE "C" FOR UPDATE;
 	IF NOT FOUND THEN RETURN NULL; END IF;
 	IF NOT _lock_election.is_mine(to_regrole(quote_ident(v.role)), CASE WHEN to_regrole('pg_write_all_data') IS NOT NULL THEN 'pg_write_all_data' END) IS NOT DISTINCT FROM true THEN
 		PERFORM _lock_election.fail('42501', format('permission denied to write key "%s"', key), 'It belongs to another role.');
 	END IF;
 	IF v.version <> expected_version THEN RETURN NULL; END IF;
 	PERFORM _lock_election.check_keys(v.role, coalesce(octet_length(value), 0) - v.bytes);
-	UPDATE _lock_election.versioned x SET version = x.version + 1, value = $3 WHERE x.key = $1 RETURNING x.version INTO number;
+	UPDATE _lock_election.versioned x SET version = x.version + 1, value = $3 WHERE x.key = $1 COLLATE "C" RETURNING x.version INTO number;
 	RETURN number;
 END $$;
 
@@ -125,7 +125,7 @@ DECLARE
 	v record;
 BEGIN
 	PERFORM _lock_election.check_text('key', key, 255);
-	SELECT x.version, x.role, x.value INTO v FROM _lock_election.versioned x WHERE x.key = $1;
+	SELECT x.version, x.role, x.value INTO v FROM _lock_election.versioned x WHERE x.key = $1 COLLATE "C";
 	version := 0;
 	IF NOT FOUND THEN RETURN; END IF;
 	IF NOT _lock_election.is_mine(to_regrole(quote_ident(v.role)), CASE WHEN to_regrole('pg_read_all_data') IS NOT NULL THEN 'pg_read_all_data' END) IS NOT DISTINCT FROM true THEN
@@ -197,7 +197,7 @@ BEGIN
 	IF pg_is_in_recovery() THEN
 		PERFORM _lock_election.fail('25006', 'cannot use advisory locks during recovery', 'A lock of this standby would exclude nobody on the primary.', 'Connect to the primary.');
 	END IF;
-	section := hashtextextended(name, 4805);
+	section := hashtextextended(name COLLATE "C", 4805);
 	standing := scope = 'session';
 
 	-- 1. at once
@@ -231,5 +231,5 @@ CREATE OR REPLACE FUNCTION advisory_release(name text, shared boolean DEFAULT fa
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.check_text('name', name, 255);
-	RETURN CASE WHEN shared THEN pg_advisory_unlock_shared(hashtextextended(name, 4805)) ELSE pg_advisory_unlock(hashtextextended(name, 4805)) END;
+	RETURN CASE WHEN shared THEN pg_advisory_unlock_shared(hashtextextended(name COLLATE "C", 4805)) ELSE pg_advisory_unlock(hashtextextended(name COLLATE "C", 4805)) END;
 END $$;

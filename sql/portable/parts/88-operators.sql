@@ -45,12 +45,12 @@ END $$;
 CREATE OR REPLACE FUNCTION evict_lock(name text)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	RETURN _lock_election.evict(1::int2, name);
+	RETURN _lock_election.evict(1::int2, name COLLATE "C");
 END $$;
 CREATE OR REPLACE FUNCTION evict_leader(election text)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	RETURN _lock_election.evict(2::int2, election);
+	RETURN _lock_election.evict(2::int2, election COLLATE "C");
 END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.force(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -97,12 +97,12 @@ END $$;
 CREATE OR REPLACE FUNCTION force_release_lock(name text)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	RETURN _lock_election.force(1::int2, name);
+	RETURN _lock_election.force(1::int2, name COLLATE "C");
 END $$;
 CREATE OR REPLACE FUNCTION force_resign(election text)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	RETURN _lock_election.force(2::int2, election);
+	RETURN _lock_election.force(2::int2, election COLLATE "C");
 END $$;
 
 CREATE OR REPLACE FUNCTION force_release_role(role regrole)
