@@ -1071,15 +1071,21 @@ BEGIN
 	SELECT x.* INTO c FROM _lock_election.config x WHERE x.one;
 	IF waits AND c.max_waiters_per_lock > 0 THEN
 		FOREACH n IN ARRAY r.names LOOP
+			-- those that were left by their clients do not count, and stand behind one that waits
 			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock
-				AND (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n AND _lock_election.lease_lives(p.lease)) >= c.max_waiters_per_lock THEN
+				AND (SELECT count(*) FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease WHERE p.kind = r.kind AND p.name = n
+					AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) >= c.max_waiters_per_lock THEN
 				PERFORM _lock_election.fail('53400', format('too many requests wait for %s "%s"', _lock_election.word(r.kind), n), '',
 					format('See lock_election.max_waiters_per_lock (%s).', c.max_waiters_per_lock));
 			END IF;
 		END LOOP;
 	END IF;
 	IF c.max_locks_per_role > 0 AND (SELECT count(*) FROM _lock_election.hold h WHERE h.role = r.role) + (SELECT count(*) FROM _lock_election.place p WHERE p.role = r.role)
-		+ cardinality(r.names) > c.max_locks_per_role THEN
+		+ cardinality(r.names) > c.max_locks_per_role
+		AND (SELECT count(*) FROM _lock_election.hold h WHERE h.role = r.role AND CASE WHEN h.mode IS NULL THEN h.closed_until > clock_timestamp() ELSE NOT _lock_election.may_be_over(h) END)
+			+ (SELECT count(*) FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease WHERE p.role = r.role
+				AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())
+			+ cardinality(r.names) > c.max_locks_per_role THEN
 		PERFORM _lock_election.fail('53400', format('role "%s" has too many locks in this database', pg_get_userbyid(r.role)), '',
 			format('See lock_election.max_locks_per_role (%s).', c.max_locks_per_role));
 	END IF;
@@ -2959,6 +2965,8 @@ CREATE OR REPLACE FUNCTION lock_election.reap(most int DEFAULT 1000)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
 	q record;
+	w _lock_election.place;
+	changed boolean;
 	done int8 := 0;
 BEGIN
 	PERFORM _lock_election.check_transaction(), _lock_election.current_life();
@@ -2966,10 +2974,14 @@ BEGIN
 			SELECT h.kind, h.name FROM _lock_election.hold h WHERE CASE WHEN h.mode IS NULL THEN h.closed_until <= clock_timestamp() ELSE _lock_election.may_be_over(h) END
 			UNION SELECT p.kind, p.name FROM _lock_election.place p
 				WHERE NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) x LIMIT most LOOP
-		IF pg_try_advisory_xact_lock(hashtextextended(q.name, 4802 + q.kind)) AND _lock_election.settle(q.kind, ARRAY[q.name]) THEN done := done + 1; END IF;
+		CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtextextended(q.name, 4802 + q.kind));
+		changed := _lock_election.settle(q.kind, ARRAY[q.name]);
 		-- places behind the first one that were left by their clients
-		DELETE FROM _lock_election.place p WHERE p.kind = q.kind AND p.name = q.name AND p.members IS NULL
-			AND NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease);
+		FOR w IN SELECT x.* FROM _lock_election.place x WHERE x.kind = q.kind AND x.name = q.name LOOP
+			CONTINUE WHEN NOT _lock_election.place_is_over(w);
+			changed := _lock_election.end_place(w, 'expired', false) OR changed;
+		END LOOP;
+		IF changed THEN done := done + 1; END IF;
 	END LOOP;
 	done := done + _lock_election.drop_leases(most);
 	DELETE FROM _lock_election.loss x WHERE x.lease = x.token AND x.changed < pg_snapshot_xmin(pg_current_snapshot())::text::int8 - 1000000;

@@ -164,5 +164,29 @@ subtest 'names' => sub {
 	$s->quit;
 };
 
+# Places that nobody keeps alive, behind one that somebody does.
+subtest 'a queue full of the dead' => sub {
+	my $s = as('app');
+	my $count = q{SELECT count(*) FROM lock_election.waiters WHERE name = 'q'};
+
+	one($node, q{SELECT lock_election.configure('max_waiters_per_lock', '3')}, $db);
+	$s->query(q{SELECT acquire_lock('q', '1 hour'), enqueue_lock('q', '1 hour'), enqueue_lock('q', '100 ms'), enqueue_lock('q', '100 ms')});
+	wait_for_sql($node, $count, '1', dbname => $db);
+	is($s->query(q{SELECT (enqueue_lock('q', '1 hour')).granted}) . $s->error, 'f', 'the dead are no waiters, for the limit');
+	is(one($node, q{SELECT lock_election.reap() > 0; SELECT count(*) FROM _lock_election.place WHERE name = 'q'}, $db), "t\n2", 'and reap() removes them');
+	$s->query(q{SELECT enqueue_lock('q', '1 hour')});
+	is($s->query(q{SELECT enqueue_lock('q', '1 hour')}) . ($s->error =~ /53400/ ? 'refused' : $s->error), 'refused', 'the living are limited');
+
+	# nor do locks that are over count for the limit of their role
+	one($node, q{SELECT locks.force_release_role('app'), lock_election.configure('max_locks_per_role', '2')}, $db);
+	$s->query(q{SELECT acquire_lock('o1', '100 ms'), acquire_lock('o2', '100 ms')});
+	wait_for_sql($node, q{SELECT count(*) FROM lock_election.locks}, '0', dbname => $db);
+	is($s->query(q{SELECT acquire_lock('o3') > 0, acquire_lock('o4') > 0}) . $s->error, 't|t', 'what is over is no lock');
+	is($s->query(q{SELECT acquire_lock('o5')}) . ($s->error =~ /53400/ ? 'refused' : $s->error), 'refused', 'what is held is');
+	one($node, q{SELECT lock_election.configure('max_locks_per_role', '0')}, $db);
+	one($node, q{SELECT lock_election.configure('max_waiters_per_lock', '1000'), locks.force_release_role('app')}, $db);
+	$s->quit;
+};
+
 $node->stop;
 done_testing();

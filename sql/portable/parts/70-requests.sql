@@ -116,15 +116,21 @@ BEGIN
 	SELECT x.* INTO c FROM _lock_election.config x WHERE x.one;
 	IF waits AND c.max_waiters_per_lock > 0 THEN
 		FOREACH n IN ARRAY r.names LOOP
+			-- those that were left by their clients do not count, and stand behind one that waits
 			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock
-				AND (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n AND _lock_election.lease_lives(p.lease)) >= c.max_waiters_per_lock THEN
+				AND (SELECT count(*) FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease WHERE p.kind = r.kind AND p.name = n
+					AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) >= c.max_waiters_per_lock THEN
 				PERFORM _lock_election.fail('53400', format('too many requests wait for %s "%s"', _lock_election.word(r.kind), n), '',
 					format('See lock_election.max_waiters_per_lock (%s).', c.max_waiters_per_lock));
 			END IF;
 		END LOOP;
 	END IF;
 	IF c.max_locks_per_role > 0 AND (SELECT count(*) FROM _lock_election.hold h WHERE h.role = r.role) + (SELECT count(*) FROM _lock_election.place p WHERE p.role = r.role)
-		+ cardinality(r.names) > c.max_locks_per_role THEN
+		+ cardinality(r.names) > c.max_locks_per_role
+		AND (SELECT count(*) FROM _lock_election.hold h WHERE h.role = r.role AND CASE WHEN h.mode IS NULL THEN h.closed_until > clock_timestamp() ELSE NOT _lock_election.may_be_over(h) END)
+			+ (SELECT count(*) FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease WHERE p.role = r.role
+				AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())
+			+ cardinality(r.names) > c.max_locks_per_role THEN
 		PERFORM _lock_election.fail('53400', format('role "%s" has too many locks in this database', pg_get_userbyid(r.role)), '',
 			format('See lock_election.max_locks_per_role (%s).', c.max_locks_per_role));
 	END IF;

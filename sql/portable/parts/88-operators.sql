@@ -229,6 +229,8 @@ CREATE OR REPLACE FUNCTION lock_election.reap(most int DEFAULT 1000)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
 	q record;
+	w _lock_election.place;
+	changed boolean;
 	done int8 := 0;
 BEGIN
 	PERFORM _lock_election.check_transaction(), _lock_election.current_life();
@@ -236,10 +238,14 @@ BEGIN
 			SELECT h.kind, h.name FROM _lock_election.hold h WHERE CASE WHEN h.mode IS NULL THEN h.closed_until <= clock_timestamp() ELSE _lock_election.may_be_over(h) END
 			UNION SELECT p.kind, p.name FROM _lock_election.place p
 				WHERE NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) x LIMIT most LOOP
-		IF pg_try_advisory_xact_lock(hashtextextended(q.name, 4802 + q.kind)) AND _lock_election.settle(q.kind, ARRAY[q.name]) THEN done := done + 1; END IF;
+		CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtextextended(q.name, 4802 + q.kind));
+		changed := _lock_election.settle(q.kind, ARRAY[q.name]);
 		-- places behind the first one that were left by their clients
-		DELETE FROM _lock_election.place p WHERE p.kind = q.kind AND p.name = q.name AND p.members IS NULL
-			AND NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease);
+		FOR w IN SELECT x.* FROM _lock_election.place x WHERE x.kind = q.kind AND x.name = q.name LOOP
+			CONTINUE WHEN NOT _lock_election.place_is_over(w);
+			changed := _lock_election.end_place(w, 'expired', false) OR changed;
+		END LOOP;
+		IF changed THEN done := done + 1; END IF;
 	END LOOP;
 	done := done + _lock_election.drop_leases(most);
 	DELETE FROM _lock_election.loss x WHERE x.lease = x.token AND x.changed < pg_snapshot_xmin(pg_current_snapshot())::text::int8 - 1000000;
