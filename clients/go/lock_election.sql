@@ -55,6 +55,7 @@ DECLARE
 	found pg_catalog.int4;
 	place pg_catalog.text;
 	foreign_owner pg_catalog.text;
+	theirs pg_catalog.text;
 BEGIN
 	-- 1. the server and the transaction
 	IF version IS NULL THEN
@@ -83,15 +84,16 @@ BEGIN
 		RAISE EXCEPTION 'the extension lock_election is installed in this database' USING ERRCODE = '42710',
 			HINT = 'The portable edition is for databases without it.';
 	END IF;
-	SELECT pg_catalog.pg_get_userbyid(nspowner) INTO foreign_owner FROM pg_catalog.pg_namespace
+	SELECT pg_catalog.pg_get_userbyid(nspowner), nspname INTO foreign_owner, theirs FROM pg_catalog.pg_namespace
 		WHERE nspname OPERATOR(pg_catalog.=) ANY ('{lock_election,_lock_election}'::pg_catalog.name[])
 			AND pg_catalog.pg_get_userbyid(nspowner) OPERATOR(pg_catalog.<>) current_user LIMIT 1;
 	IF foreign_owner IS NOT NULL THEN
-		RAISE EXCEPTION 'schema lock_election belongs to role "%"', foreign_owner USING ERRCODE = '42501',
-			HINT = 'Run this file as that role.';
+		RAISE EXCEPTION 'schema % belongs to role "%"', theirs, foreign_owner USING ERRCODE = '42501',
+			HINT = 'If that role has installed lock_election, run this file as that role. If not, drop the schema: who owns it could change what is in it.';
 	END IF;
 
 	-- 3. an older, the same, or a newer version; it stays in its schema
+	PERFORM pg_catalog.set_config('_lock_election.new', CASE WHEN pg_catalog.to_regclass('_lock_election.edition') IS NULL THEN 'yes' ELSE 'no' END, true);
 	IF pg_catalog.to_regclass('_lock_election.edition') IS NOT NULL THEN
 		EXECUTE 'SELECT version FROM _lock_election.edition' INTO found;
 		IF found OPERATOR(pg_catalog.>) version THEN
@@ -115,6 +117,14 @@ BEGIN
 	IF wanted IS NOT NULL AND place IS NULL AND pg_catalog.to_regnamespace(pg_catalog.quote_ident(wanted)) IS NULL THEN
 		EXECUTE pg_catalog.format('CREATE SCHEMA %I', wanted);
 		IF grantee IS NULL THEN EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO PUBLIC', wanted); END IF;
+	END IF;
+	SELECT r.rolname INTO foreign_owner FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) n.nspowner
+		WHERE place IS NULL AND n.nspname OPERATOR(pg_catalog.=) here AND NOT r.rolsuper AND r.rolname OPERATOR(pg_catalog.<>) ALL (ARRAY[current_user, 'pg_database_owner'])
+			AND r.oid OPERATOR(pg_catalog.<>) (SELECT d.datdba FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+			AND ((SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname OPERATOR(pg_catalog.=) current_user) OR NOT pg_catalog.pg_has_role(current_user, r.oid, 'USAGE'));
+	IF foreign_owner IS NOT NULL THEN
+		RAISE EXCEPTION 'schema "%" belongs to role "%", which could replace functions in it', here, foreign_owner USING ERRCODE = '42501',
+			HINT = 'Name another one, which is made if it is missing: lockctl install --schema locks, or PGOPTIONS=''-c _lock_election.schema=locks''';
 	END IF;
 	IF NOT pg_catalog.has_schema_privilege(here, 'CREATE') THEN
 		RAISE EXCEPTION 'role "%" may not create functions in schema "%"', current_user, here USING ERRCODE = '42501',
@@ -3128,6 +3138,27 @@ REVOKE ALL ON ALL TABLES IN SCHEMA _lock_election FROM PUBLIC;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA _lock_election FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA _lock_election FROM PUBLIC;
 REVOKE ALL ON SCHEMA _lock_election FROM PUBLIC;
+DO $$
+DECLARE
+	grantee pg_catalog.name;
+BEGIN
+	-- what ALTER DEFAULT PRIVILEGES has given when they were made
+	FOR grantee IN SELECT DISTINCT pg_catalog.pg_get_userbyid(a.grantee) FROM (
+			SELECT n.nspacl AS acl, n.nspowner AS owner FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'
+			UNION ALL SELECT c.relacl, c.relowner FROM pg_catalog.pg_class c WHERE c.relnamespace OPERATOR(pg_catalog.=) '_lock_election'::pg_catalog.regnamespace
+			UNION ALL SELECT p.proacl, p.proowner FROM pg_catalog.pg_proc p WHERE p.pronamespace OPERATOR(pg_catalog.=) '_lock_election'::pg_catalog.regnamespace) x,
+		LATERAL pg_catalog.aclexplode(x.acl) a WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, x.owner]) LOOP
+		EXECUTE pg_catalog.format('REVOKE ALL ON ALL TABLES IN SCHEMA _lock_election FROM %1$I; REVOKE ALL ON ALL SEQUENCES IN SCHEMA _lock_election FROM %1$I;'
+			' REVOKE ALL ON ALL FUNCTIONS IN SCHEMA _lock_election FROM %1$I; REVOKE ALL ON SCHEMA _lock_election FROM %1$I', grantee);
+	END LOOP;
+	IF pg_catalog.current_setting('_lock_election.new') OPERATOR(pg_catalog.=) 'yes' THEN
+		FOR grantee IN SELECT DISTINCT pg_catalog.pg_get_userbyid(a.grantee) FROM pg_catalog.pg_proc p, LATERAL pg_catalog.aclexplode(p.proacl) a
+			WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY['advance_revision(bigint)'::pg_catalog.regprocedure, 'lock_election.configure(text,text)'::pg_catalog.regprocedure]::pg_catalog.oid[])
+				AND a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, p.proowner]) LOOP
+			EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION advance_revision(bigint), lock_election.configure(text, text) FROM %I', grantee);
+		END LOOP;
+	END IF;
+END $$;
 GRANT SELECT ON lock_election.locks, lock_election.elections, lock_election.waiters, lock_election.leases TO PUBLIC;
 -- not for everyone: there is no way back, or it holds for everybody
 REVOKE ALL ON FUNCTION advance_revision(bigint) FROM PUBLIC;
@@ -3144,8 +3175,10 @@ BEGIN
 		LIMIT 1;
 	IF alien IS NULL THEN
 		SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text INTO alien FROM pg_catalog.pg_proc p
-			WHERE p.pronamespace OPERATOR(pg_catalog.=) (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) pg_catalog.current_schema()) AND p.prosecdef
-				AND pg_catalog.strpos(p.prosrc, '_lock_election.') OPERATOR(pg_catalog.>) 0
+			WHERE p.pronamespace OPERATOR(pg_catalog.=) (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) pg_catalog.current_schema())
+				-- one of ours, or one of the same name, which a call could mean instead
+				AND EXISTS (SELECT FROM pg_catalog.pg_proc o WHERE o.pronamespace OPERATOR(pg_catalog.=) p.pronamespace AND o.proname OPERATOR(pg_catalog.=) p.proname
+					AND o.prosecdef AND pg_catalog.strpos(o.prosrc, '_lock_election.') OPERATOR(pg_catalog.>) 0)
 				AND p.proowner OPERATOR(pg_catalog.<>) (SELECT n.nspowner FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election')
 			LIMIT 1;
 	END IF;

@@ -188,5 +188,42 @@ subtest 'a queue full of the dead' => sub {
 	$s->quit;
 };
 
+# Rights and objects that are there before the installation.
+subtest 'installed where somebody has been' => sub {
+	one('CREATE DATABASE given OWNER installer; CREATE DATABASE squatted OWNER installer; GRANT CREATE ON DATABASE squatted TO evil');
+	one($node, q{ALTER DEFAULT PRIVILEGES FOR ROLE installer GRANT ALL ON TABLES TO evil; ALTER DEFAULT PRIVILEGES FOR ROLE installer GRANT ALL ON SEQUENCES TO evil;
+		ALTER DEFAULT PRIVILEGES FOR ROLE installer GRANT ALL ON FUNCTIONS TO evil; ALTER DEFAULT PRIVILEGES FOR ROLE installer GRANT ALL ON SCHEMAS TO evil}, 'given');
+	is(install('given'), '', 'installed by a role with default privileges');
+	my $s = session($node, dbname => 'given', user => 'evil');
+	foreach my $sql ('SELECT * FROM _lock_election.hold', 'DELETE FROM _lock_election.lease', q{SELECT nextval('_lock_election.token')}, 'SELECT _lock_election.who()', 'CREATE TABLE _lock_election.x ()',
+		'SELECT locks.advance_revision(1)', q{SELECT lock_election.configure('notify', 'none')})
+	{
+		$s->query($sql);
+		like($s->error, qr/42501/, "they do not hold for: $sql");
+	}
+	is($s->query(q{SELECT locks.release_lock('x', locks.acquire_lock('x'))}), 't', 'locks are for all');
+	one($node, 'GRANT EXECUTE ON FUNCTION lock_election.configure(text, text) TO evil', 'given');
+	is(install('given'), '', 'once more');
+	is($s->query(q{SELECT lock_election.configure('notify', 'none')}) . $s->error, '', 'a right that was given since is kept');
+	$s->quit;
+
+	$s = session($node, dbname => 'squatted', user => 'evil');
+	foreach my $schema ('_lock_election', 'lock_election')
+	{
+		$s->query("CREATE SCHEMA $schema");
+		like(install('squatted'), qr/schema $schema belongs to role "evil".*drop the schema/s, "$schema is somebody else's");
+		$s->query("DROP SCHEMA $schema");
+	}
+	$s->query('CREATE SCHEMA locks; GRANT ALL ON SCHEMA locks TO installer');
+	like(install('squatted'), qr/schema "locks" belongs to role "evil", which could replace functions/, 'so is the schema of the functions');
+	$s->query('DROP SCHEMA locks');
+	one($node, 'CREATE SCHEMA locks; GRANT CREATE, USAGE ON SCHEMA locks TO installer, evil', 'squatted');
+	$s->query(q{CREATE FUNCTION locks.acquire_lock(text, text) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'});
+	like(install('squatted'), qr/function (?:locks\.)?acquire_lock\(text,text\) belongs to another role/, 'and a function that calls could mean instead of ours');
+	$s->query('DROP FUNCTION locks.acquire_lock(text, text)');
+	is(install('squatted'), '', 'installed without them');
+	$s->quit;
+};
+
 $node->stop;
 done_testing();

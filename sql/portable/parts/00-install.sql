@@ -55,6 +55,7 @@ DECLARE
 	found pg_catalog.int4;
 	place pg_catalog.text;
 	foreign_owner pg_catalog.text;
+	theirs pg_catalog.text;
 BEGIN
 	-- 1. the server and the transaction
 	IF version IS NULL THEN
@@ -83,15 +84,16 @@ BEGIN
 		RAISE EXCEPTION 'the extension lock_election is installed in this database' USING ERRCODE = '42710',
 			HINT = 'The portable edition is for databases without it.';
 	END IF;
-	SELECT pg_catalog.pg_get_userbyid(nspowner) INTO foreign_owner FROM pg_catalog.pg_namespace
+	SELECT pg_catalog.pg_get_userbyid(nspowner), nspname INTO foreign_owner, theirs FROM pg_catalog.pg_namespace
 		WHERE nspname OPERATOR(pg_catalog.=) ANY ('{lock_election,_lock_election}'::pg_catalog.name[])
 			AND pg_catalog.pg_get_userbyid(nspowner) OPERATOR(pg_catalog.<>) current_user LIMIT 1;
 	IF foreign_owner IS NOT NULL THEN
-		RAISE EXCEPTION 'schema lock_election belongs to role "%"', foreign_owner USING ERRCODE = '42501',
-			HINT = 'Run this file as that role.';
+		RAISE EXCEPTION 'schema % belongs to role "%"', theirs, foreign_owner USING ERRCODE = '42501',
+			HINT = 'If that role has installed lock_election, run this file as that role. If not, drop the schema: who owns it could change what is in it.';
 	END IF;
 
 	-- 3. an older, the same, or a newer version; it stays in its schema
+	PERFORM pg_catalog.set_config('_lock_election.new', CASE WHEN pg_catalog.to_regclass('_lock_election.edition') IS NULL THEN 'yes' ELSE 'no' END, true);
 	IF pg_catalog.to_regclass('_lock_election.edition') IS NOT NULL THEN
 		EXECUTE 'SELECT version FROM _lock_election.edition' INTO found;
 		IF found OPERATOR(pg_catalog.>) version THEN
@@ -115,6 +117,14 @@ BEGIN
 	IF wanted IS NOT NULL AND place IS NULL AND pg_catalog.to_regnamespace(pg_catalog.quote_ident(wanted)) IS NULL THEN
 		EXECUTE pg_catalog.format('CREATE SCHEMA %I', wanted);
 		IF grantee IS NULL THEN EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO PUBLIC', wanted); END IF;
+	END IF;
+	SELECT r.rolname INTO foreign_owner FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) n.nspowner
+		WHERE place IS NULL AND n.nspname OPERATOR(pg_catalog.=) here AND NOT r.rolsuper AND r.rolname OPERATOR(pg_catalog.<>) ALL (ARRAY[current_user, 'pg_database_owner'])
+			AND r.oid OPERATOR(pg_catalog.<>) (SELECT d.datdba FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+			AND ((SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname OPERATOR(pg_catalog.=) current_user) OR NOT pg_catalog.pg_has_role(current_user, r.oid, 'USAGE'));
+	IF foreign_owner IS NOT NULL THEN
+		RAISE EXCEPTION 'schema "%" belongs to role "%", which could replace functions in it', here, foreign_owner USING ERRCODE = '42501',
+			HINT = 'Name another one, which is made if it is missing: lockctl install --schema locks, or PGOPTIONS=''-c _lock_election.schema=locks''';
 	END IF;
 	IF NOT pg_catalog.has_schema_privilege(here, 'CREATE') THEN
 		RAISE EXCEPTION 'role "%" may not create functions in schema "%"', current_user, here USING ERRCODE = '42501',

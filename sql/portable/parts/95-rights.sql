@@ -4,6 +4,27 @@ REVOKE ALL ON ALL TABLES IN SCHEMA _lock_election FROM PUBLIC;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA _lock_election FROM PUBLIC;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA _lock_election FROM PUBLIC;
 REVOKE ALL ON SCHEMA _lock_election FROM PUBLIC;
+DO $$
+DECLARE
+	grantee pg_catalog.name;
+BEGIN
+	-- what ALTER DEFAULT PRIVILEGES has given when they were made
+	FOR grantee IN SELECT DISTINCT pg_catalog.pg_get_userbyid(a.grantee) FROM (
+			SELECT n.nspacl AS acl, n.nspowner AS owner FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'
+			UNION ALL SELECT c.relacl, c.relowner FROM pg_catalog.pg_class c WHERE c.relnamespace OPERATOR(pg_catalog.=) '_lock_election'::pg_catalog.regnamespace
+			UNION ALL SELECT p.proacl, p.proowner FROM pg_catalog.pg_proc p WHERE p.pronamespace OPERATOR(pg_catalog.=) '_lock_election'::pg_catalog.regnamespace) x,
+		LATERAL pg_catalog.aclexplode(x.acl) a WHERE a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, x.owner]) LOOP
+		EXECUTE pg_catalog.format('REVOKE ALL ON ALL TABLES IN SCHEMA _lock_election FROM %1$I; REVOKE ALL ON ALL SEQUENCES IN SCHEMA _lock_election FROM %1$I;'
+			' REVOKE ALL ON ALL FUNCTIONS IN SCHEMA _lock_election FROM %1$I; REVOKE ALL ON SCHEMA _lock_election FROM %1$I', grantee);
+	END LOOP;
+	IF pg_catalog.current_setting('_lock_election.new') OPERATOR(pg_catalog.=) 'yes' THEN
+		FOR grantee IN SELECT DISTINCT pg_catalog.pg_get_userbyid(a.grantee) FROM pg_catalog.pg_proc p, LATERAL pg_catalog.aclexplode(p.proacl) a
+			WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY['advance_revision(bigint)'::pg_catalog.regprocedure, 'lock_election.configure(text,text)'::pg_catalog.regprocedure]::pg_catalog.oid[])
+				AND a.grantee OPERATOR(pg_catalog.<>) ALL (ARRAY[0::pg_catalog.oid, p.proowner]) LOOP
+			EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION advance_revision(bigint), lock_election.configure(text, text) FROM %I', grantee);
+		END LOOP;
+	END IF;
+END $$;
 GRANT SELECT ON lock_election.locks, lock_election.elections, lock_election.waiters, lock_election.leases TO PUBLIC;
 -- not for everyone: there is no way back, or it holds for everybody
 REVOKE ALL ON FUNCTION advance_revision(bigint) FROM PUBLIC;
@@ -20,8 +41,10 @@ BEGIN
 		LIMIT 1;
 	IF alien IS NULL THEN
 		SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text INTO alien FROM pg_catalog.pg_proc p
-			WHERE p.pronamespace OPERATOR(pg_catalog.=) (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) pg_catalog.current_schema()) AND p.prosecdef
-				AND pg_catalog.strpos(p.prosrc, '_lock_election.') OPERATOR(pg_catalog.>) 0
+			WHERE p.pronamespace OPERATOR(pg_catalog.=) (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) pg_catalog.current_schema())
+				-- one of ours, or one of the same name, which a call could mean instead
+				AND EXISTS (SELECT FROM pg_catalog.pg_proc o WHERE o.pronamespace OPERATOR(pg_catalog.=) p.pronamespace AND o.proname OPERATOR(pg_catalog.=) p.proname
+					AND o.prosecdef AND pg_catalog.strpos(o.prosrc, '_lock_election.') OPERATOR(pg_catalog.>) 0)
 				AND p.proowner OPERATOR(pg_catalog.<>) (SELECT n.nspowner FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election')
 			LIMIT 1;
 	END IF;
