@@ -535,6 +535,10 @@ BEGIN
 		DELETE FROM _lock_election.hold;
 		DELETE FROM _lock_election.place;
 		DELETE FROM _lock_election.lease;
+		DELETE FROM _lock_election.asked;
+		-- these tell transactions of the other database, whose numbers come again here
+		DELETE FROM _lock_election.loss;
+		DELETE FROM _lock_election.fence;
 		DELETE FROM _lock_election.life;
 	END IF;
 

@@ -225,5 +225,17 @@ subtest 'installed where somebody has been' => sub {
 	$s->quit;
 };
 
+# What a transaction has fenced is told by its number, which comes again in a copy that goes to another server.
+subtest 'a copy' => sub {
+	my $s = as('app');
+	my $token = $s->query(q{SELECT acquire_lock('c')});
+
+	$s->query("SELECT fence_lock('c', $token)");
+	$s->quit;
+	is(one($node, 'SELECT count(*) > 0 FROM _lock_election.fence', $db), 't', 'a fence leaves a row');
+	one('CREATE DATABASE copy TEMPLATE app');
+	is(one($node, q{SELECT locks.try_acquire_lock('c') IS NOT NULL; SELECT count(*) FROM _lock_election.fence}, 'copy'), "t\n0", 'in a copy it has gone');
+};
+
 $node->stop;
 done_testing();
