@@ -2398,6 +2398,8 @@ BEGIN
 			UNION ALL SELECT NULL, 'lost', NULL, NULL, x.token, NULL, NULL, x.reason, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 			FROM _lock_election.loss x WHERE x.lease = $1 AND (all_news OR x.changed >= seen_xact)
 			ORDER BY 5;
+		-- whoever has granted it may have committed with synchronous_commit = off
+		lasting := lasting OR FOUND;
 	END IF;
 
 	-- 7. nobody waits for the disk where nothing has to last; with a synchronous standby everybody waits for that

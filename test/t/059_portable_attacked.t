@@ -237,5 +237,23 @@ subtest 'a copy' => sub {
 	is(one($node, q{SELECT locks.try_acquire_lock('c') IS NOT NULL; SELECT count(*) FROM _lock_election.fence}, 'copy'), "t\n0", 'in a copy it has gone');
 };
 
+# A lock that was granted by a transaction that does not wait for the disk, and told to a client that does.
+subtest 'told is durable' => sub {
+	my ($s, $o) = (as('app'), as('app'));
+
+	$node->append_conf('postgresql.conf', "wal_writer_delay = 10000\n");
+	$node->reload;
+	my $lease = $s->query(q{SELECT grant_lease('1 hour')});
+	my $token = $o->query(q{SELECT acquire_lock('d', '1 hour')});
+	my $seen = $s->query("SELECT incarnation || ', ' || news FROM lease_sync($lease, 1, items => '{1,enqueue_lock,d,NULL,NULL,NULL}') LIMIT 1");
+	$seen = $s->query("SELECT incarnation || ', ' || news FROM lease_sync($lease, 2, $seen) LIMIT 1");
+	is($o->query("SET synchronous_commit = off; SELECT release_lock('d', $token)"), 't', 'released, perhaps not on disk');
+	is($s->query("SELECT event FROM lease_sync($lease, 3, $seen)"), "lease\ngranted", 'the next one is told');
+	$_->kill foreach $s, $o;
+	$node->stop('immediate');
+	$node->start;
+	is(one($node, q{SELECT lease FROM lock_election.locks WHERE name = 'd'}, $db), $lease, 'and has it after a crash');
+};
+
 $node->stop;
 done_testing();
