@@ -155,8 +155,10 @@ BEGIN
 	CREATE INDEX ON moving_hold (kind, name);
 	ANALYZE moving_lease, moving_hold;
 	DELETE FROM moving_lease l WHERE l.ends_at <= moment;
-	-- terms that have ended, and nobody has noticed
-	INSERT INTO _lock_election_portable.history (election, change, role, how, candidate, term, elected_at, changed_at, ended_at)
+	-- terms that have ended, and nobody has noticed; not in the old table, where triggers and defaults would run
+	CREATE TEMPORARY TABLE moving_history (election, change, role, how, candidate, term, elected_at, changed_at, ended_at) ON COMMIT DROP AS
+		SELECT h.election, h.change, h.role, h.how, h.candidate, h.term, h.elected_at, h.changed_at, h.ended_at FROM _lock_election_portable.history h;
+	INSERT INTO moving_history
 		SELECT h.name, nextval('_lock_election_portable.token'), h.role, CASE WHEN h.evicted THEN 'evicted' ELSE 'expired' END, h.value, h.token, h.since, moment, moment
 		FROM moving_hold h WHERE h.kind = 2 AND h.mode IS NOT NULL AND h.ended IS NULL
 			AND (h.ends_at <= moment OR h.lease IS NOT NULL AND NOT EXISTS (SELECT FROM moving_lease l WHERE l.id = h.lease));
@@ -169,7 +171,7 @@ BEGIN
 	-- 6. numbers that the extension could not read; the newest of all
 	SELECT s.last_value INTO newest FROM _lock_election_portable.token s;
 	SELECT greatest(newest, (SELECT max(h.token) FROM _lock_election_portable.hold h), (SELECT max(p.token) FROM _lock_election_portable.place p),
-		(SELECT max(l.id) FROM _lock_election_portable.lease l), (SELECT max(h.change) FROM _lock_election_portable.history h)) INTO newest;
+		(SELECT max(l.id) FROM _lock_election_portable.lease l), (SELECT max(h.change) FROM moving_history h)) INTO newest;
 	IF newest >> 28 > most_incarnation - 1000 THEN
 		RAISE EXCEPTION 'the tokens of the portable edition are too high for the extension: %', newest USING ERRCODE = '54000';
 	END IF;
@@ -246,7 +248,7 @@ BEGIN
 		FROM moving_place p JOIN moving_lease l ON l.id = p.lease;
 	INSERT INTO _lock_election.history (change, term, elected_at, at, role, how, election, candidate)
 		SELECT h.change, h.term, h.elected_at, h.changed_at, h.role, coalesce(array_position(hows, h.how), array_position(hows, 'expired')), h.election, h.candidate
-		FROM _lock_election_portable.history h;
+		FROM moving_history h;
 	INSERT INTO _lock_election.versioned (version, role, key, value) SELECT v.version, v.role, v.key, v.value FROM _lock_election_portable.versioned v;
 	INSERT INTO _lock_election.incarnation_floor VALUES (newest >> 28);
 	ALTER TABLE _lock_election.slot ENABLE ALWAYS TRIGGER refuse_write;
@@ -290,7 +292,7 @@ BEGIN
 	PERFORM pg_notify('le_' || left(encode(sha256(convert_to(c.channel_key || p.lease, 'UTF8')), 'hex'), 32), '')
 		FROM _lock_election_portable.config c, (SELECT DISTINCT p.lease FROM moving_place p WHERE p.named) p;
 	SELECT format('%s holds, %s places, %s leases, %s changes of elections and %s versions', (SELECT count(*) FROM moving_hold h WHERE h.mode IS NOT NULL),
-		(SELECT count(*) FROM moving_place), (SELECT count(*) FROM moving_lease l WHERE l.named), (SELECT count(*) FROM _lock_election_portable.history),
+		(SELECT count(*) FROM moving_place), (SELECT count(*) FROM moving_lease l WHERE l.named), (SELECT count(*) FROM moving_history),
 		(SELECT count(*) FROM _lock_election_portable.versioned)) INTO counts;
 	SELECT string_agg(c.oid::regclass::text, ', ') INTO found FROM pg_class c WHERE c.relnamespace = '_lock_election_portable'::regnamespace AND c.relname = ANY (old_tables);
 	EXECUTE 'DROP TABLE ' || found;

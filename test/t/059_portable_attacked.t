@@ -255,5 +255,33 @@ subtest 'told is durable' => sub {
 	is(one($node, q{SELECT lease FROM lock_election.locks WHERE name = 'd'}, $db), $lease, 'and has it after a crash');
 };
 
+# Tables that their owner has changed, and a superuser who moves them.
+subtest 'a move' => sub {
+	my $moving = new_node('moving', extension => 0);
+	my $err;
+
+	one($moving, 'CREATE ROLE installer LOGIN; GRANT CREATE ON DATABASE postgres TO installer');
+	is(install('postgres', $moving, 'Odd'), '', 'installed, into a schema whose name has to be quoted');
+	one($moving, 'REVOKE EXECUTE ON FUNCTION "Odd".evict_lock(text) FROM PUBLIC; GRANT EXECUTE ON FUNCTION "Odd".evict_lock(text) TO pg_monitor');
+	my $s = session($moving, user => 'installer');
+	$s->query(<<'SQL');
+CREATE FUNCTION "Odd".sprung() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'sprung by %', current_user; RETURN NEW; END $$;
+CREATE FUNCTION "Odd".made() RETURNS int LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'sprung by %', current_user; RETURN 1; END $$;
+SELECT "Odd".campaign('m', 'me', '100 ms');
+CREATE TRIGGER trap BEFORE INSERT OR UPDATE OR DELETE ON _lock_election.history FOR EACH ROW EXECUTE FUNCTION "Odd".sprung();
+ALTER TABLE _lock_election.history ADD trap int;
+ALTER TABLE _lock_election.history ALTER trap SET DEFAULT "Odd".made();
+SQL
+	is($s->error, '', 'traps are set');
+	$s->quit;
+	wait_for_sql($moving, 'SELECT expires_at < clock_timestamp() FROM _lock_election.hold');
+	IPC::Run::run([ 'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-d', $moving->connstr('postgres'), '-f', 'sql/portable/to_extension.sql' ], '>&', \$err);
+	like($err, qr/moved to the extension/, 'moved');
+	unlike($err, qr/sprung/, 'nothing of them has run');
+	is(one($moving, q{SELECT string_agg(how, ' ' ORDER BY change) FROM "Odd".election_history('m')}), 'elected expired', 'the end of the term is told');
+	is(one($moving, q{SELECT has_function_privilege('installer', '"Odd".evict_lock(text)', 'EXECUTE'), has_function_privilege('pg_monitor', '"Odd".evict_lock(text)', 'EXECUTE')}), 'f|t', 'rights have moved');
+	$moving->stop;
+};
+
 $node->stop;
 done_testing();
