@@ -581,14 +581,17 @@ BEGIN
 	RETURN _lock_election.begin_life('100 ms');
 END $$;
 
--- When something ends that was set in a life, as of now; never, before the present life has begun.
+-- When something ends that was set in a life, as of now; never, before the present life has begun.  In a restored dump all
+-- has ended, also before the first call begins its life.
 CREATE OR REPLACE FUNCTION _lock_election.ends(expires_at timestamptz, of_life int8, ttl interval) RETURNS timestamptz LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
+	restored boolean;
 	next timestamptz;
 BEGIN
 	IF pg_is_in_recovery() THEN RETURN expires_at; END IF;
-	SELECT l.life INTO number FROM _lock_election.life l WHERE l.one;
+	SELECT l.life, l.born IS DISTINCT FROM l.xmin INTO number, restored FROM _lock_election.life l WHERE l.one;
+	IF restored THEN RETURN '-infinity'; END IF;
 	IF number = of_life THEN RETURN expires_at; END IF;
 	IF number IS NULL THEN RETURN 'infinity'; END IF;
 	SELECT l.started INTO next FROM _lock_election.lives l WHERE l.life > of_life ORDER BY l.life LIMIT 1;

@@ -503,15 +503,23 @@ subtest 'copies' => sub {
 	# a dump that is restored
 	one('CREATE DATABASE restored; ALTER DATABASE restored SET search_path = locks');
 	my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump.sql';
+	my $term = one($node, q{SELECT locks.campaign('led', 'x', '1 h')}, $db);
 	system_or_bail('pg_dump', '-f', $dump, $node->connstr('app'));
 	system_or_bail('psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-d', $node->connstr('restored'), '-f', $dump);
 	$c = session($node, dbname => 'restored', user => 'app');
+	is($c->query(q{SELECT count(*) FROM lock_election.locks}) . $c->query(q{SELECT count(*) FROM current_leader('led')}) . $c->query(q{SELECT count(*) FROM lock_election.leases}),
+		'000', 'in a restored database nobody holds anything, also before anybody has acquired');
+	is($c->query("SELECT is_held('copied', $token)") . $c->query("SELECT is_leader('led', $term)"), 'ff', 'not for those who ask with a token');
+	$c->query("SELECT fence_lock('copied', $token)");
+	like($c->error, qr/LE001/, 'who have no fence');
+	is($c->query("SELECT release_lock('copied', $token)"), 'f', 'and nothing to release');
 	$first = $c->query(q{SELECT acquire_lock('new', '1 h')});
 	cmp_ok($first, '>', $token + 2**20, 'in a restored database tokens go on far above');
 	is($c->query(q{SELECT try_acquire_lock('copied') IS NOT NULL}), 't', 'and locks are free');
 	is($c->query("SELECT is_held('new', $first)"), 't', 'those of before stay');
 	$c->quit;
 	is(one($node, "SELECT locks.is_held('copied', $token)", $db), 't', 'nothing has happened to the database itself');
+	one($node, "SELECT locks.resign('led', $term)", $db);
 	one($node, q{SELECT force_release_role('app')}, $db);
 };
 
