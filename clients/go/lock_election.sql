@@ -1460,6 +1460,13 @@ BEGIN
 	END IF;
 	FOREACH n IN ARRAY names LOOP
 		r.names := ARRAY[n];
+		IF NOT r.place AND r.mode = 'exclusive' AND r.lease IS NULL THEN
+			token := _lock_election.acquire_free(r.kind, n, r.ttl, r.owner, NULL, NULL, 0);
+			IF token IS NOT NULL THEN
+				RETURN QUERY SELECT n, token, true, 0::int8;
+				CONTINUE;
+			END IF;
+		END IF;
 		IF r.place THEN
 			PERFORM _lock_election.settle(r.kind, r.names);
 			RETURN QUERY SELECT n, d.token, d.granted, d.queue_position FROM _lock_election.decide(r) d;
@@ -1751,19 +1758,25 @@ BEGIN
 	RETURN true;
 END $$;
 
+-- An exclusive lock with a ttl of its own, which nobody waits for, in one statement: its row goes, unless a fence or a renewal has
+-- it locked.  False: it is another case.
+CREATE OR REPLACE FUNCTION _lock_election.release_free(n text, tok int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF NOT (pg_try_advisory_xact_lock(hashtextextended(n, 4803)) AND pg_try_advisory_xact_lock(hashint8extended(tok, 4806))) THEN RETURN false; END IF;
+	DELETE FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = n AND h.slot = 0 AND h.token = tok AND h.mode = 'exclusive' AND h.lease IS NULL AND h.holds = 1
+		AND h.ended IS NULL AND h.expires_at > clock_timestamp()
+		AND h.role = to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END))
+		AND h.life = (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin)
+		AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = n);
+	RETURN FOUND;
+END $$;
+
 CREATE OR REPLACE FUNCTION release_lock(name text, token bigint, hold_for interval DEFAULT NULL, all_holds boolean DEFAULT false)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	-- an exclusive lock with a ttl of its own, which nobody waits for: its row goes, unless a fence or a renewal has it locked
 	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
-		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name COLLATE "C", 4803))
-		AND pg_try_advisory_xact_lock(hashint8extended(token, 4806)) THEN
-		DELETE FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.slot = 0 AND h.token = $2 AND h.mode = 'exclusive' AND h.lease IS NULL AND h.holds = 1
-			AND h.ended IS NULL AND h.expires_at > clock_timestamp()
-			AND h.role = to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END))
-			AND h.life = (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin)
-			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1 COLLATE "C");
-		IF FOUND THEN RETURN true; END IF;
+		AND current_setting('transaction_read_only') = 'off' AND _lock_election.release_free(name COLLATE "C", token) THEN
+		RETURN true;
 	END IF;
 	PERFORM _lock_election.check_name(1::int2, name COLLATE "C");
 	hold_for := _lock_election.checked_hold_for(hold_for);
@@ -1823,6 +1836,11 @@ BEGIN
 	IF cardinality(names) > 0 THEN PERFORM _lock_election.enter(1::int2, names COLLATE "C", '100 ms'); END IF;
 	FOR i IN 1 .. cardinality(names) LOOP
 		name := names[i];
+		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release_free(names[i] COLLATE "C", tokens[i]);
+		IF released THEN
+			RETURN NEXT;
+			CONTINUE;
+		END IF;
 		-- a place for several names leaves all queues at once
 		SELECT p.members INTO members FROM _lock_election.place p WHERE p.kind = 1 AND p.name = names[i] COLLATE "C" AND p.token = tokens[i];
 		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release(1::int2, names[i] COLLATE "C", tokens[i], NULL, false, 'released', NULL)
