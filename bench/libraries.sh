@@ -11,6 +11,7 @@
 #                          redis-semaphore; redisson
 #   WORKLOADS="..."        own/WORKERS: each worker a name of its own; hot/WORKERS: all the same; processes/N: N processes
 #                          with a worker each, all the same name
+#   ENGINE=portable        lock_election is the portable edition, not the C extension
 #   FLUSHES="0 1000"       by how many microseconds flushes are longer
 #   ROUNDS=3 DURATION=2    and the seconds of each measurement
 #   TMPDIR                 where the data lie; a file system in memory would measure no flushes
@@ -185,6 +186,7 @@ for FLUSH_US in $FLUSHES; do
 	for server in $(printf '%s\n' "${servers[@]}" | sort -u); do
 		"start_$server"
 	done
+	[ "${ENGINE:-}" != portable ] || export PGDATABASE=portable
 	[ -z "${redis_port[redis]:-}" ] || export REDIS_URL="redis://:$password@127.0.0.1:${redis_port[redis]}"
 	for workload in $WORKLOADS; do
 		for ((round = 1; round <= ROUNDS; round++)); do

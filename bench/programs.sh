@@ -62,7 +62,7 @@ build_zookeeper()
 server_of()
 {
 	case $1 in
-		lock_election* | table | advisory | select1) echo postgres ;;
+		lock_election* | portable | table | advisory | select1) echo postgres ;;
 		*) echo "$1" ;;
 	esac
 }
@@ -96,6 +96,15 @@ choose_systems()
 	done
 }
 
+# The portable edition has a database of its own beside each: both editions in one are refused.
+database_of()
+{
+	case $1 in
+		portable) [ "$PGDATABASE" = postgres ] && echo portable || echo "portable-$PGDATABASE" ;;
+		*) echo "$PGDATABASE" ;;
+	esac
+}
+
 # client SYSTEM WORKLOAD CLIENTS SECONDS ...: becomes the system's program, so it has to be called in the background
 client()
 {
@@ -103,6 +112,7 @@ client()
 	shift
 	case $system in
 		lock_election-async) PGOPTIONS='-c synchronous_commit=off' exec "$dir/bin/postgres" "$@" system=lock_election ;;
+		portable) PGDATABASE=$(database_of portable) exec "$dir/bin/postgres" "$@" system=lock_election ;;
 		lock_election | table | advisory | select1) exec "$dir/bin/postgres" "$@" system="$system" ;;
 		redis* | valkey) REDISPORT=${redis_port[$system]} REDISPASSWORD=$password exec "$dir/bin/redis" "$@" ;;
 		etcd) exec "$PEERS_DIR/etcd/client" "$@" ;;

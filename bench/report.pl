@@ -150,7 +150,7 @@ sub table
 }
 
 my %rank;
-@rank{ 'lock_election', 'lock_election-async', 'table', 'advisory', 'select1', 'etcd', 'zookeeper', 'redis', 'valkey', 'redis-everysec', 'redis-memory' } = 0 .. 10;
+@rank{ 'lock_election', 'lock_election-async', 'portable', 'table', 'advisory', 'select1', 'etcd', 'zookeeper', 'redis', 'valkey', 'redis-everysec', 'redis-memory' } = 0 .. 11;
 
 sub by_system
 {
@@ -161,7 +161,7 @@ sub costs
 {
 	my ($shared) = @_;
 	my $text = "## Memory and WAL\n\n| what | system | |\n|---|---|---:|\n";
-	for my $key (grep { /^(?:held )?pairs\|(?:lock_election|lock_election-async|table)\|/ } @order)
+	for my $key (grep { /^(?:held )?pairs\|(?:lock_election|lock_election-async|portable|table)\|/ } @order)
 	{
 		my ($workload, $system, $clients) = my @key = split(/\|/, $key);
 		my @wal = figures(@key, 'wal');
@@ -177,7 +177,7 @@ sub costs
 		for (['memory', $system eq $us ? 'of the manager, by its own count' : 'of the server'], ['anonymous', 'of the process, by the kernel'], ['disk', 'on disk'])
 		{
 			my ($bytes) = figures(@key, $_->[0]);
-			next if $system eq 'table' && $_->[0] ne 'disk' || $system ne $us && $_->[0] eq 'anonymous';
+			next if $system =~ m{^(?:portable|table)$} && $_->[0] ne 'disk' || $system ne $us && $_->[0] eq 'anonymous';
 			$text .= sprintf("| bytes a held lock, %s | %s | %s |\n", $_->[1], $system, number($bytes / $held));
 		}
 	}

@@ -4,7 +4,7 @@
 # beneath; with QUICK, SYSTEMS or WORKLOADS to build/bench.
 #
 #   PEERS=install          installs what is missing for the peers, see packages.sh; without it they are skipped
-#   SYSTEMS="..."          lock_election lock_election-async table advisory select1 etcd zookeeper redis valkey
+#   SYSTEMS="..."          lock_election lock_election-async portable table advisory select1 etcd zookeeper redis valkey
 #                          redis-everysec redis-memory
 #   WORKLOADS="..."        pairs each hot try renew crash resign queue snapshot databases busy held
 #   FLUSH_US=1000          each server's flushes take so many microseconds longer, as on a disk in a cloud
@@ -56,7 +56,7 @@ CRASH_TTL_MS=2000
 WORKLOADS=${WORKLOADS:-pairs each hot try renew crash resign queue snapshot databases busy held}
 FLUSH_US=${FLUSH_US:-}
 READERS=32
-SYSTEMS=${SYSTEMS:-lock_election lock_election-async table advisory select1 etcd zookeeper redis valkey redis-everysec redis-memory}
+SYSTEMS=${SYSTEMS:-lock_election lock_election-async portable table advisory select1 etcd zookeeper redis valkey redis-everysec redis-memory}
 dir=$LE_RUN/work/bench
 results=$dir/results
 mkdir -p "$results" "$dir/bin"

@@ -77,6 +77,14 @@ up_or_fail()
 	until_up 60 "${server_pid[$name]}" "$@" || { tail -n 20 "$dir/$name.log" >&2; echo "$name did not start" >&2; return 1; }
 }
 
+# install_portable DATABASE: a new database with the portable edition, and a table by hand beside it
+install_portable()
+{
+	PGDATABASE=postgres psql -Xqc "CREATE DATABASE \"$1\""
+	PGDATABASE=$1 psql -Xq -v ON_ERROR_STOP=1 -1 -f sql/portable/lock_election.sql
+	PGDATABASE=$1 psql -Xq -v ON_ERROR_STOP=1 -c "$TABLE_LOCK" -c "SELECT lock_election.configure('max_waiters_per_lock', '0')" -c "SELECT release_lock('first', acquire_lock('first'))" >/dev/null
+}
+
 # The first start is without a network: the password comes before the port. It is md5, because SCRAM takes long enough to
 # delay the start of a hundred connections by a second.
 start_postgres()
@@ -103,6 +111,7 @@ start_postgres()
 	export PGHOST=127.0.0.1
 	server_pid[postgres]=$(head -n 1 "$PGDATA_DIR/postmaster.pid")
 	psql -Xq -v ON_ERROR_STOP=1 -c "$TABLE_LOCK" -c "SELECT release_lock('first', acquire_lock('first'))" >/dev/null
+	install_portable portable
 }
 
 # start_redis_with PROGRAM NAME LINES: an instance with these lines of configuration

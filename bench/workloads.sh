@@ -108,7 +108,7 @@ sql()
 wal_position()
 {
 	case $1 in
-		lock_election* | table) sql "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')" ;;
+		lock_election* | portable | table) sql "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')" ;;
 	esac
 }
 
@@ -129,7 +129,7 @@ workload_pairs()
 	section "acquire and release one of $NAMES random names"
 	for ((round = 1; round <= ROUNDS; round++)); do
 		for c in $PAIRS_CLIENTS; do
-			for s in $(among lock_election table etcd zookeeper redis valkey $(extra_systems "$c")); do
+			for s in $(among lock_election portable table etcd zookeeper redis valkey $(extra_systems "$c")); do
 				measure pairs "$s" "$c"
 			done
 		done
@@ -143,7 +143,7 @@ workload_each()
 	section "100 random names in one call"
 	for ((round = 1; round <= ROUNDS; round++)); do
 		for c in $EACH_CLIENTS; do
-			for s in $(among lock_election table etcd redis valkey); do
+			for s in $(among lock_election portable table etcd redis valkey); do
 				measure each "$s" "$c"
 			done
 			for s in $(among lock_election); do
@@ -159,7 +159,7 @@ workload_hot()
 	section "one hot lock"
 	for ((round = 1; round <= ROUNDS; round++)); do
 		for c in $HOT_CLIENTS; do
-			for s in $(among lock_election table advisory etcd zookeeper redis valkey); do
+			for s in $(among lock_election portable table advisory etcd zookeeper redis valkey); do
 				measure hot "$s" "$c"
 			done
 		done
@@ -180,25 +180,25 @@ measure_rounds()
 workload_try()
 {
 	section "attempts at a lock that somebody else holds"
-	measure_rounds try $CLIENTS "lock_election table advisory select1 etcd zookeeper redis valkey"
+	measure_rounds try $CLIENTS "lock_election portable table advisory select1 etcd zookeeper redis valkey"
 }
 
 workload_renew()
 {
 	section "renewals"
-	measure_rounds renew $CLIENTS "lock_election table select1 etcd zookeeper redis valkey"
+	measure_rounds renew $CLIENTS "lock_election portable table select1 etcd zookeeper redis valkey"
 }
 
 workload_crash()
 {
 	section "leaders that die"
-	DURATION=1 measure_rounds crash $CLIENTS "lock_election table advisory etcd zookeeper redis valkey" crash ttl=$CRASH_TTL_MS
+	DURATION=1 measure_rounds crash $CLIENTS "lock_election portable table advisory etcd zookeeper redis valkey" crash ttl=$CRASH_TTL_MS
 }
 
 workload_resign()
 {
 	section "leaders that resign"
-	measure_rounds resign 2 "lock_election table advisory etcd zookeeper redis valkey"
+	measure_rounds resign 2 "lock_election portable table advisory etcd zookeeper redis valkey"
 }
 
 workload_queue()
@@ -207,7 +207,7 @@ workload_queue()
 	section "a queue of $QUEUED candidates"
 	for ((round = 1; round <= ROUNDS; round++)); do
 		for n in $FEW_QUEUED "$QUEUED"; do
-			for s in $(among lock_election etcd zookeeper); do
+			for s in $(among lock_election portable etcd zookeeper); do
 				measure "queue $n" "$s" $QUEUE_CLIENTS queue queued="$n" limit="$QUEUE_SECONDS"
 			done
 		done
@@ -221,10 +221,10 @@ workload_snapshot()
 	section "beside a transaction that holds a snapshot for $SNAPSHOT_SECONDS s"
 	for ((round = 1; round <= ROUNDS; round++)); do
 		for w in pairs hot; do
-			for s in $(among lock_election table); do
+			for s in $(among lock_election portable table); do
 				sql 'TRUNCATE table_lock'
-				sql VACUUM
-				psql -XAtq -c "SELECT pg_sleep($WARMUP + $BEFORE_SECONDS)" -c 'BEGIN ISOLATION LEVEL REPEATABLE READ' \
+				PGDATABASE=$(database_of "$s") sql VACUUM
+				PGDATABASE=$(database_of "$s") psql -XAtq -c "SELECT pg_sleep($WARMUP + $BEFORE_SECONDS)" -c 'BEGIN ISOLATION LEVEL REPEATABLE READ' \
 					-c 'SELECT count(*) FROM pg_class' -c "SELECT pg_sleep($SNAPSHOT_SECONDS + 1)" >/dev/null &
 				snapshot=$!
 				measure "snapshot $w" "$s" $CLIENTS $w per_second=1
@@ -281,7 +281,7 @@ holder_pid()
 {
 	case $1 in
 		lock_election) sql 'SELECT pid FROM lock_election.manager' ;;
-		table) echo "${server_pid[postgres]}" ;;
+		portable | table) echo "${server_pid[postgres]}" ;;
 		*) echo "${server_pid[$1]}" ;;
 	esac
 }
@@ -289,7 +289,7 @@ holder_pid()
 disk_usage()
 {
 	case $1 in
-		lock_election | table) sql 'SELECT pg_database_size(current_database())' ;;
+		lock_election | portable | table) PGDATABASE=$(database_of "$1") sql 'SELECT pg_database_size(current_database())' ;;
 		*) du -sB1 "$dir/$1" | cut -f 1 ;;
 	esac
 }
@@ -299,7 +299,7 @@ memory_of()
 {
 	case $1 in
 		lock_election) sql 'SELECT memory FROM lock_election.manager' ;;
-		table) echo 0 ;;
+		portable | table) echo 0 ;;
 		*) anonymous_memory "$(holder_pid "$1")" ;;
 	esac
 }
@@ -338,15 +338,16 @@ workload_held()
 		sql 'CREATE EXTENSION lock_election'
 		sql "$TABLE_LOCK"
 		sql "SELECT release_lock('first', acquire_lock('first'))" >/dev/null
+		install_portable "$(database_of portable)"
 		;;
 	esac
 	mkfifo "$dir/holding"
 	exec 9<>"$dir/holding"
-	for s in $(among lock_election table etcd zookeeper redis valkey); do
+	for s in $(among lock_election portable table etcd zookeeper redis valkey); do
 		hold "$s"
 	done
 	for ((round = 1; round <= ROUNDS; round++)); do
-		for s in $(among lock_election table etcd zookeeper redis valkey); do
+		for s in $(among lock_election portable table etcd zookeeper redis valkey); do
 			measure "held pairs" "$s" $CLIENTS pairs
 		done
 	done
