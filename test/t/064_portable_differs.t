@@ -357,6 +357,7 @@ my @once = (
 	[ 'a place where a holder is meant', q{0: SELECT try_acquire_lock('a', '1 h')}, q{1: SELECT * FROM enqueue_lock('a', '1 h')}, '1: BEGIN', q{1: SELECT fence_lock('a', T1)}, '1: ROLLBACK', '2: BEGIN',
 		q{2: SELECT fence_lock('a', T1)}, '2: ROLLBACK', q{1: SELECT renew_lock('a', T1)}, q{2: SELECT renew_lock('a', T1)}, q{0: SELECT campaign('e', 'x', '1 h')},
 		q{1: SELECT * FROM enqueue_candidate('e', 'y', '1 h')}, q{1: SELECT proclaim('e', T3, 'z')}, q{2: SELECT proclaim('e', T3, 'z')} ],
+	[ 'an election that is rolled back', '0: BEGIN', q{0: SELECT campaign('e', 'x', '1 h')}, q{0: SELECT * FROM enqueue_candidate('e', 'z', '1 h')}, '0: ROLLBACK', q{1: SELECT campaign('e', 'y', '1 h')} ],
 	[ 'a leader is one, however often', q{0: SELECT campaign('e', 'x', '1 h', owner => 'o')}, q{0: SELECT campaign('e', 'y', '1 h', owner => 'o')} ],
 	[ 'a key of another role', q{0: SELECT compare_and_set('once', 0, 'v')}, q{2: SELECT compare_and_set('once', 0, 'v')}, q{2: SELECT compare_and_set('once', 1, 'v')}, q{1: SELECT compare_and_set('once', 0, 'v')} ],
 	[ 'permits of what is used in another way', q{0: SELECT set_permits('a', 3)}, q{0: SELECT try_acquire_lock('a', '1 h')}, q{0: SELECT set_permits('a', 3)}, q{2: SELECT set_permits('a', 3)},
