@@ -38,6 +38,16 @@ sub try_tests
 	return (undef, $late // 'SURVIVED');
 }
 
+# The portable edition, of its parts, one of which has changed.
+sub assemble
+{
+	my ($file) = @_;
+
+	return if $file !~ m{^sql/portable/parts/};
+	spew('sql/portable/lock_election.sql', scalar `sql/portable/assemble`);
+	return;
+}
+
 sub try_mutant
 {
 	my ($m) = @_;
@@ -48,11 +58,13 @@ sub try_mutant
 	eval {
 		spew($m->{file}, mutate($m, $original));
 		copy_to_faults($m->{file});
+		assemble($m->{file});
 		($test, $message) = try_tests($m);
 	};
 	($test, $message) = (undef, "ERROR: $@") if $@;
 	spew($m->{file}, $original);
 	copy_to_faults($m->{file});
+	assemble($m->{file});
 	my $result = { %$m, caught => $test, message => $message, seconds => time - $from };
 	say_line(sprintf('%-9s %-32s %5.1f s  %s', $test ? 'caught' : 'NOT', $m->{name}, $result->{seconds},
 		$test ? "$test: $message" : $message));
