@@ -5,10 +5,6 @@
 -- waits for a section without a limit: an attempt that cannot enter one is refused, as the name is being acquired or
 -- released in it; a release goes on without it; renewals and is_held() never need one.
 
-CREATE OR REPLACE FUNCTION _lock_election.section(k int2, n text) RETURNS int8 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT hashtextextended(n, 4802 + k)
-$$;
-
 -- Enters the sections of these names, in the same order as everybody; false: not all of them in this time each.  Who has to
 -- wait does so in PostgreSQL's queue, first come, first served.
 CREATE OR REPLACE FUNCTION _lock_election.enter(k int2, names text[], patience interval) RETURNS boolean
