@@ -74,13 +74,13 @@ def test_one_role(empty):
 
 
 def test_errors(empty, database):
-    with pytest.raises(lock_election.AccessDenied, match='may not create functions in schema "public"|no schema'):
+    with pytest.raises(lock_election.AccessDenied, match='may not create functions in schema "public"'):
         install(empty)
     with psycopg.connect(empty) as connection:
         connection.execute("SELECT")
         with pytest.raises(lock_election.InvalidRequest, match="open transaction"):
             lock_election.install(connection)
-        with pytest.raises(lock_election.InvalidRequest, match="asyncio|AsyncConnection"):
+        with pytest.raises(lock_election.InvalidRequest, match="connection of asyncio"):
             asyncio.run(wrong_flavour(empty))
     with pytest.raises(lock_election.Unavailable, match="closed"):
         lock_election.install(connection)
@@ -92,7 +92,7 @@ def test_errors(empty, database):
     with psycopg.connect(empty, autocommit=True) as connection:
         connection.execute("UPDATE _lock_election.edition SET version = 99")
         connection.execute("COMMENT ON SCHEMA _lock_election IS NULL")
-        with pytest.raises(lock_election.ServerError, match="version 99 .* newer release"):
+        with pytest.raises(lock_election.ServerError, match=r"version 99 .* newer release"):
             lock_election.install(connection)
         connection.execute("SELECT")
 

@@ -681,13 +681,13 @@ def install(connection: psycopg.Connection[Any], schema: Optional[str] = None, *
     locks afterwards: it should not be the application's.
 
     connection: of psycopg, without an open transaction; it is as before afterwards.
-    schema: for the functions, made if it is missing; the first one of search_path otherwise. An edition that is installed
-    stays in its schema.
+    schema: for the functions, made if it is missing; the first one of search_path otherwise. An edition that is
+    installed stays in its schema.
     grant: the role that may use the schema; everybody may use one that is made otherwise.
 
-    AccessDenied: no CREATE, or another role has installed. InvalidRequest: there is no such schema. ServerError: a newer
-    version is there, or the extension, or the server cannot run it. Unavailable: a standby, or a read-only session.
-    OutcomeUnknown: it may be installed, call again.
+    AccessDenied: no CREATE, or another role has installed. InvalidRequest: a transaction is open, or no schema is there.
+    ServerError: a newer version is there, or the extension, or the server cannot run it. Unavailable: a standby, or a
+    read-only session. OutcomeUnknown: it may be installed, call again.
     """
     with contextlib.suppress(StopIteration):  # it never waits
         _install.install(connection, schema, grant, _settled).send(None)
