@@ -26,8 +26,9 @@ build_python()
 	tools=$(grep -E '^(build|hatchling)==' clients/python/tests/requirements.txt)
 	"$python" -m venv "$work/venv"
 	"$work/venv/bin/pip" install -q --disable-pip-version-check $tools
-	cp -rL clients/python "$work/python"
-	(cd "$work" && venv/bin/python -m build --no-isolation --outdir "$out" python >"$work/log") || {
+	mkdir "$work/checkout"
+	tar -cf - clients/python sql/portable/lock_election.sql | tar -C "$work/checkout" -xf -
+	(cd "$work" && venv/bin/python -m build --no-isolation --outdir "$out" checkout/clients/python >"$work/log") || {
 		cat "$work/log" >&2
 		exit 1
 	}

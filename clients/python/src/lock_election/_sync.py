@@ -685,7 +685,7 @@ def install(connection: psycopg.Connection[Any], schema: Optional[str] = None, *
     installed stays in its schema.
     grant: the role that may use the schema; everybody may use one that is made otherwise.
 
-    AccessDenied: no CREATE, or another role has installed. InvalidRequest: a transaction is open, or no schema is there.
+    AccessDenied: no CREATE, or another role has installed. InvalidRequest: a transaction is open, or no schema.
     ServerError: a newer version is there, or the extension, or the server cannot run it. Unavailable: a standby, or a
     read-only session. OutcomeUnknown: it may be installed, call again.
     """
