@@ -611,10 +611,6 @@ END $$;
 -- waits for a section without a limit: an attempt that cannot enter one is refused, as the name is being acquired or
 -- released in it; a release goes on without it; renewals and is_held() never need one.
 
-CREATE OR REPLACE FUNCTION _lock_election.section(k int2, n text) RETURNS int8 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-	SELECT hashtextextended(n, 4802 + k)
-$$;
-
 -- Enters the sections of these names, in the same order as everybody; false: not all of them in this time each.  Who has to
 -- wait does so in PostgreSQL's queue, first come, first served.
 CREATE OR REPLACE FUNCTION _lock_election.enter(k int2, names text[], patience interval) RETURNS boolean
@@ -1774,9 +1770,16 @@ END $$;
 CREATE OR REPLACE FUNCTION release_lock(name text, token bigint, hold_for interval DEFAULT NULL, all_holds boolean DEFAULT false)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
+	-- as release_free(), whose call would cost a twentieth of a pair
 	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
-		AND current_setting('transaction_read_only') = 'off' AND _lock_election.release_free(name COLLATE "C", token) THEN
-		RETURN true;
+		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name COLLATE "C", 4803))
+		AND pg_try_advisory_xact_lock(hashint8extended(token, 4806)) THEN
+		DELETE FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.slot = 0 AND h.token = $2 AND h.mode = 'exclusive' AND h.lease IS NULL AND h.holds = 1
+			AND h.ended IS NULL AND h.expires_at > clock_timestamp()
+			AND h.role = to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END))
+			AND h.life = (SELECT l.life FROM _lock_election.life l WHERE l.one AND l.born = l.xmin)
+			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = 1 AND p.name = $1 COLLATE "C");
+		IF FOUND THEN RETURN true; END IF;
 	END IF;
 	PERFORM _lock_election.check_name(1::int2, name COLLATE "C");
 	hold_for := _lock_election.checked_hold_for(hold_for);
