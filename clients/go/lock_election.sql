@@ -1,12 +1,12 @@
 -- lock_election, the portable edition: the locks of the extension lock_election in plain SQL and PL/pgSQL, for servers
 -- where no C extension may be installed.
 --
---     psql -1 -f lock_election.sql          as a role with CREATE on the database, not as the application's
+--     psql -1 -v ON_ERROR_STOP=1 -f lock_election.sql      as a role with CREATE on the database, not as the application's
 --
 -- The functions go to the schema that the setting _lock_election.schema names, which is made if it is missing, and that
 -- everybody may use, or the role of _lock_election.grant alone:
 --
---     PGOPTIONS='-c _lock_election.schema=locks' psql -1 -f lock_election.sql
+--     psql -1 -v ON_ERROR_STOP=1 -c "SET LOCAL _lock_election.schema = 'locks'" -f lock_election.sql
 --
 -- Without the setting they go to the first schema of search_path.  Run again, the file does nothing, or upgrades an older
 -- version, which stays in its schema; it refuses a newer one.  It is one transaction, as migration tools make it, and uses
@@ -59,7 +59,7 @@ DECLARE
 BEGIN
 	-- 1. the server and the transaction
 	IF version IS NULL THEN
-		RAISE EXCEPTION 'this file has to run in one transaction' USING ERRCODE = '25P01', HINT = 'Type: psql -1 -f lock_election.sql';
+		RAISE EXCEPTION 'this file has to run in one transaction' USING ERRCODE = '25P01', HINT = 'Type: psql -1 -v ON_ERROR_STOP=1 -f lock_election.sql';
 	END IF;
 	IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) 130000
 		OR pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.>) 199999 THEN
@@ -112,7 +112,7 @@ BEGIN
 	END IF;
 	IF here IS NULL OR here OPERATOR(pg_catalog.=) ANY ('{lock_election,_lock_election}'::pg_catalog.text[]) OR pg_catalog.starts_with(here, 'pg_') THEN
 		RAISE EXCEPTION 'there is no schema for the functions of lock_election' USING ERRCODE = '22023',
-			HINT = 'Name one, which is made if it is missing: lockctl install --schema locks, or PGOPTIONS=''-c _lock_election.schema=locks''';
+			HINT = 'Name one, which is made if it is missing: lockctl install --schema locks, the argument of install() in the libraries, or before this file: SET LOCAL _lock_election.schema = ''locks''';
 	END IF;
 	IF wanted IS NOT NULL AND place IS NULL AND pg_catalog.to_regnamespace(pg_catalog.quote_ident(wanted)) IS NULL THEN
 		EXECUTE pg_catalog.format('CREATE SCHEMA %I', wanted);
@@ -128,7 +128,7 @@ BEGIN
 	END IF;
 	IF NOT pg_catalog.has_schema_privilege(here, 'CREATE') THEN
 		RAISE EXCEPTION 'role "%" may not create functions in schema "%"', current_user, here USING ERRCODE = '42501',
-			HINT = 'Name another one, which is made if it is missing: lockctl install --schema locks, or PGOPTIONS=''-c _lock_election.schema=locks''';
+			HINT = 'Name another one, which is made if it is missing: lockctl install --schema locks, the argument of install() in the libraries, or before this file: SET LOCAL _lock_election.schema = ''locks''';
 	END IF;
 	IF grantee IS NOT NULL THEN EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO %I', here, grantee); END IF;
 
@@ -2993,7 +2993,7 @@ BEGIN
 			WHEN 'expiry_grace' THEN 'Name a longer ttl.'
 			WHEN 'durable_release' THEN 'A release is as durable as its commit.'
 			WHEN 'min_durability' THEN 'Locks are as durable as synchronous_commit makes their commit.'
-			ELSE '' END);
+			ELSE 'It has notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role, max_keys_per_role and max_history_per_role.' END);
 	END CASE;
 END $$;
 COMMENT ON FUNCTION lock_election.configure(text, text) IS
@@ -3452,3 +3452,25 @@ COMMENT ON COLUMN lock_election.leases.waiting IS
 'How many queue places and waits hang on it.';
 COMMENT ON SCHEMA lock_election IS 'Views of lock_election, and what operators call.';
 COMMENT ON SCHEMA _lock_election IS 'The portable edition of lock_election, version 1: tables and functions for its own functions alone.';
+
+-- --- outside of a transaction: what was made goes, and the last message says why ---
+
+DO $$
+DECLARE
+	f pg_catalog.regprocedure;
+BEGIN
+	IF pg_catalog.to_regclass('_lock_election.edition') IS NOT NULL THEN RETURN; END IF;
+	FOR f IN SELECT p.oid FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
+		WHERE n.nspname OPERATOR(pg_catalog.=) pg_catalog.current_schema() AND pg_catalog.pg_get_userbyid(p.proowner) OPERATOR(pg_catalog.=) current_user
+			AND p.prosecdef AND pg_catalog.strpos(p.prosrc, '_lock_election.') OPERATOR(pg_catalog.>) 0
+	LOOP
+		EXECUTE pg_catalog.format('DROP FUNCTION %s', f);
+	END LOOP;
+END $$;
+DO $$
+BEGIN
+	IF NULLIF(pg_catalog.current_setting('_lock_election.installing', true), '') IS NULL THEN
+		RAISE EXCEPTION 'the installation has failed: this file has to run in one transaction' USING ERRCODE = '25P01',
+			HINT = 'Type: psql -1 -v ON_ERROR_STOP=1 -f lock_election.sql';
+	END IF;
+END $$;

@@ -52,6 +52,11 @@ subtest 'installation' => sub {
 	like(install('twice', '-1'), qr/may not create functions in schema "public".*Name another one/s, 'a role with CREATE on the database alone may not create in public: the file says so');
 	one($node, 'CREATE SCHEMA locks AUTHORIZATION installer; GRANT USAGE ON SCHEMA locks TO PUBLIC', $db);
 	like(install($db), qr/has to run in one transaction/, 'without a transaction it does nothing');
+	one($node, 'CREATE SCHEMA half AUTHORIZATION installer', $db);
+	like(install($db, '-v', 'ON_ERROR_STOP=0', '-c', 'SET search_path = half'), qr/has to run in one transaction\nHINT:.*psql -1 -v ON_ERROR_STOP=1.*\n.*\n\z/,
+		'nor if psql goes on after errors: the last one says why');
+	is(one($node, q{SELECT count(*) FROM pg_proc WHERE pronamespace = 'half'::regnamespace}, $db), '0', 'and no function is left');
+	one($node, 'DROP SCHEMA half', $db);
 	is(install($db, '-1'), '', 'installed by the owner of the database');
 	my $before = one($node, q{SELECT md5(string_agg(oid || prosrc, ',' ORDER BY oid)) FROM pg_proc WHERE pronamespace IN ('locks'::regnamespace, '_lock_election'::regnamespace)}, $db);
 	my $life = one($node, 'SELECT life FROM _lock_election.life', $db);
@@ -483,6 +488,15 @@ SQL
 	cmp_ok(one($node, 'SELECT count(*) FROM public.seen', $db), '>', 20, 'and have had the locks');
 	is(one($node, 'SELECT count(*) - count(DISTINCT (name, token)) FROM public.seen', $db), '0', 'each time with another token');
 	is(one($node, q{SELECT count(*) FROM lock_election.locks} , $db) . one($node, q{SELECT count(*) FROM lock_election.waiters}, $db), '00', 'nothing is left');
+};
+
+subtest 'settings' => sub {
+	my $s = as('installer');
+	$s->query(q{SELECT lock_election.configure('max_tll', '1 h')});
+	like($s->error, qr/no setting "max_tll"\nDETAIL:.*\bmax_ttl\b/, 'a setting that does not exist: the error lists those that do');
+	$s->query(q{SELECT lock_election.configure('max_ttl', NULL)});
+	like($s->error, qr/value must not be null/, 'no value');
+	$s->quit;
 };
 
 # A copy of the database is another one: it has its rows, and nobody who holds anything.

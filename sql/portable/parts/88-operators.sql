@@ -217,7 +217,7 @@ BEGIN
 			WHEN 'expiry_grace' THEN 'Name a longer ttl.'
 			WHEN 'durable_release' THEN 'A release is as durable as its commit.'
 			WHEN 'min_durability' THEN 'Locks are as durable as synchronous_commit makes their commit.'
-			ELSE '' END);
+			ELSE 'It has notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role, max_keys_per_role and max_history_per_role.' END);
 	END CASE;
 END $$;
 COMMENT ON FUNCTION lock_election.configure(text, text) IS
