@@ -51,10 +51,12 @@ var kinds = []struct {
 	{ErrUnavailable, "57 53 08 25006 55P03 58 3D000"},
 }
 
+const toInstall = "CREATE EXTENSION lock_election, or lockctl install for the portable edition"
+
 // What to type about an SQLSTATE.
 var advice = map[string]string{
-	"42883": " (CREATE EXTENSION lock_election)",
-	"3F000": " (CREATE EXTENSION lock_election)",
+	"42883": " (" + toInstall + ")",
+	"3F000": " (" + toInstall + ")",
 	"55000": " (add it to shared_preload_libraries, and restart the server)",
 }
 

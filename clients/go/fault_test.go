@@ -320,7 +320,7 @@ func TestNoServer(t *testing.T) {
 		if err == nil {
 			s.Close(ctx)
 		}
-		absent := `lock_election is not installed in database "template1" (CREATE EXTENSION lock_election)`
+		absent := `lock_election is not installed in database "template1" (CREATE EXTENSION lock_election, or lockctl install for the portable edition)`
 		if c.want == lockelection.ErrNotInstalled && err.Error() != absent {
 			t.Error(err)
 		}

@@ -114,7 +114,7 @@ func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (
 	up.Store(true)
 	if err == nil && w.schema == "" {
 		w.close()
-		err = fmt.Errorf("%w in database %q (CREATE EXTENSION lock_election)", ErrNotInstalled, cmp.Or(c.Database, c.User))
+		err = fmt.Errorf("%w in database %q (%s)", ErrNotInstalled, cmp.Or(c.Database, c.User), toInstall)
 	}
 	return w, explain(withoutConfig(err))
 }

@@ -102,7 +102,8 @@ func (l *Lock) prepare(ctx context.Context) error {
 		" JOIN pg_catalog.pg_namespace i ON i.nspname = '_lock_election' AND i.nspowner = p.proowner"+
 		" WHERE p.proname = 'lease_holds' LIMIT 1)))").Scan(&database, &in)
 	if err == nil && in == nil {
-		err = fmt.Errorf("lock_election is not installed in database %q (CREATE EXTENSION lock_election)", database)
+		err = fmt.Errorf("lock_election is not installed in database %q"+
+			" (CREATE EXTENSION lock_election, or lockctl install for the portable edition)", database)
 	}
 	if err == nil {
 		l.read = fmt.Sprintf("SELECT value, version FROM %s.read_versioned($1)", *in)

@@ -51,7 +51,7 @@ func TestNotInstalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	absent := `lock_election is not installed in database "template1" (CREATE EXTENSION lock_election)`
+	absent := `lock_election is not installed in database "template1" (CREATE EXTENSION lock_election, or lockctl install for the portable edition)`
 	if _, _, err := lock(pool, "x", "a").Get(t.Context()); err == nil || err.Error() != absent {
 		t.Fatal(err)
 	}

@@ -65,9 +65,10 @@ const rules: Array<[RegExp, ErrorCode, Reaction]> = [
   [/^XX/, 'failed', 'later']
 ]
 
+const install = 'CREATE EXTENSION lock_election, or lockctl install for the portable edition'
 const advice: Record<string, string> = {
-  42883: 'CREATE EXTENSION lock_election',
-  '3F000': 'CREATE EXTENSION lock_election',
+  42883: install,
+  '3F000': install,
   55000: 'add lock_election to shared_preload_libraries, and restart the server'
 }
 
@@ -89,7 +90,7 @@ export function isMoved (error: unknown): error is LockElectionError {
 
 export function notInstalled (database: string, sqlstate?: string): LockElectionError {
   return new LockElectionError('not_installed',
-    `lock_election is not installed in database "${database}" (CREATE EXTENSION lock_election)`, sqlstate)
+    `lock_election is not installed in database "${database}" (${install})`, sqlstate)
 }
 
 /** An error message of the server; null: the error is the driver's or the network's. */

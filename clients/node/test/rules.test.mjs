@@ -603,7 +603,7 @@ test('8.1, 8.2 where the extension is not there any more callers are told, and r
     await assert.rejects(session.acquire('y'), { code: 'not_installed', sqlstate: missing, message: /CREATE EXTENSION/ })
     server.schema = null
     await assert.rejects(session.acquire('y'), {
-      code: 'not_installed', message: 'lock_election is not installed in database "app" (CREATE EXTENSION lock_election)'
+      code: 'not_installed', message: 'lock_election is not installed in database "app" (CREATE EXTENSION lock_election, or lockctl install for the portable edition)'
     })
     await time.pass(12_000)
     assert.deepEqual([hold.valid, states.at(-1)], [true, 'suspended'])

@@ -383,7 +383,7 @@ test('errors of connecting are told at once', async () => {
     code: 'unavailable', sqlstate: '3D000', message: 'database "nowhere" does not exist'
   })
   await assert.rejects(LockElection.connect({ database: 'template1' }), {
-    code: 'not_installed', message: 'lock_election is not installed in database "template1" (CREATE EXTENSION lock_election)'
+    code: 'not_installed', message: 'lock_election is not installed in database "template1" (CREATE EXTENSION lock_election, or lockctl install for the portable edition)'
   })
   await assert.rejects(LockElection.connect({ user: 'nobody at all' }), code('denied'))
   await assert.rejects(LockElection.connect({ ttl: 1 }), code('invalid'))

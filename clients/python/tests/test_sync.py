@@ -730,7 +730,10 @@ def test_connecting_fails_at_once():
         lock_election.connect("host=no-such-host.invalid")
     with pytest.raises(lock_election.NotInstalled) as told:
         lock_election.connect("dbname=template1")
-    assert str(told.value) == 'lock_election is not installed in database "template1" (CREATE EXTENSION lock_election)'
+    assert str(told.value) == (
+        'lock_election is not installed in database "template1" '
+        "(CREATE EXTENSION lock_election, or lockctl install for the portable edition)"
+    )
     with pytest.raises(lock_election.Unavailable, match='database "no_such_database" does not exist') as told:
         lock_election.connect("dbname=no_such_database")
     assert type(told.value) is lock_election.Unavailable

@@ -69,10 +69,8 @@ _KINDS = {
     Unavailable: ("25006", "3D000", "55P03", "40001", "08", "53", "57", "58", "XX"),
 }
 
-INSTALL = (
-    "lock_election is not there: CREATE EXTENSION lock_election in this database, "
-    "with shared_preload_libraries = 'lock_election' in postgresql.conf"
-)
+INSTALL = "CREATE EXTENSION lock_election, or lockctl install for the portable edition"
+PRELOAD = "add lock_election to shared_preload_libraries, and restart the server"
 
 
 def of_server(sqlstate: str, message: str, hint: Optional[str] = None) -> Error:
@@ -81,7 +79,7 @@ def of_server(sqlstate: str, message: str, hint: Optional[str] = None) -> Error:
     if hint:
         message = f"{message} ({hint})"
     elif kind is NotInstalled:
-        message = f"{message} ({INSTALL})"
+        message = f"{message} ({PRELOAD if sqlstate == '55000' else INSTALL})"
     return kind(message, sqlstate)
 
 

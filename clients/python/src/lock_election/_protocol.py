@@ -687,7 +687,7 @@ class Protocol(Request):
             raise Broken(errors.Unavailable("the server is a standby", "25006"))
         if schema is None:
             told = f'lock_election is not installed in database "{database}"'
-            raise errors.of_server("3F000", told, "CREATE EXTENSION lock_election")
+            raise errors.of_server("3F000", told, errors.INSTALL)
         self.schema, self.notify, self.pooled = schema, notify or "", pid != self.told_pid
         if not self.pooled:  # a pooler may send each call to another backend
             name = f"lock_election_sync_{next(self.numbers)}"

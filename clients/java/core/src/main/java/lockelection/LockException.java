@@ -80,7 +80,7 @@ public class LockException extends RuntimeException {
 		if (status == Status.NOT_INSTALLED)
 			message += state.equals("55000") || state.equals("58P01")
 					? " (add lock_election to shared_preload_libraries, and restart the server)"
-					: " (CREATE EXTENSION lock_election)";
+					: " (CREATE EXTENSION lock_election, or lockctl install for the portable edition)";
 		return of(status, state, message, cause);
 	}
 

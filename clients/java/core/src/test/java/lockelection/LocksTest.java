@@ -322,7 +322,8 @@ class LocksTest {
 		assertEquals(Status.UNAVAILABLE, statusOf(() -> LockElection.connect("jdbc:postgresql://127.0.0.1:1/x")));
 		assertEquals(Status.NOT_INSTALLED, statusOf(() -> LockElection.connect(Db.URL.replaceAll("/\\w+\\?", "/template1?"))));
 		assertEquals(Status.UNAVAILABLE, statusOf(() -> LockElection.connect(Db.URL.replaceAll("/\\w+\\?", "/none?"))));
-		assertEquals("lock_election is not installed in database \"template1\" (CREATE EXTENSION lock_election)",
+		assertEquals("lock_election is not installed in database \"template1\" "
+				+ "(CREATE EXTENSION lock_election, or lockctl install for the portable edition)",
 				assertThrows(LockException.class, () -> LockElection.connect(Db.URL.replaceAll("/\\w+\\?", "/template1?")))
 						.getMessage());
 	}
