@@ -2988,12 +2988,13 @@ BEGIN
 		WHEN 'max_leases_per_role' THEN UPDATE _lock_election.config SET max_leases_per_role = value::int4 WHERE one;
 		WHEN 'max_keys_per_role' THEN UPDATE _lock_election.config SET max_keys_per_role = pg_size_bytes(value) WHERE one;
 		WHEN 'max_history_per_role' THEN UPDATE _lock_election.config SET max_history_per_role = pg_size_bytes(value) WHERE one;
-		ELSE PERFORM _lock_election.fail('0A000', format('the portable edition has no setting "%s"', setting), '', CASE setting
+		ELSE PERFORM _lock_election.fail('0A000', format('the portable edition has no setting "%s"', setting),
+			'It has notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role, max_keys_per_role and max_history_per_role.', CASE setting
 			WHEN 'fence_timeout' THEN 'A function in SQL ends nobody''s connection: bound the transactions that fence, by statement_timeout and idle_in_transaction_session_timeout.'
 			WHEN 'expiry_grace' THEN 'Name a longer ttl.'
 			WHEN 'durable_release' THEN 'A release is as durable as its commit.'
 			WHEN 'min_durability' THEN 'Locks are as durable as synchronous_commit makes their commit.'
-			ELSE 'It has notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role, max_keys_per_role and max_history_per_role.' END);
+			ELSE '' END);
 	END CASE;
 END $$;
 COMMENT ON FUNCTION lock_election.configure(text, text) IS
