@@ -338,12 +338,12 @@ subtest 'expiry, and tokens' => sub {
 	one($node, q{SELECT force_release_role('app')}, $db);
 
 	# a renewal that comes too late because it had to wait for the row is none
-	$lease = $s->query(q{SELECT grant_lease('2 s')});
+	$lease = $s->query(q{SELECT grant_lease('5 s')});
 	my $slow = session($node, dbname => $db);
 	$slow->query("BEGIN; SELECT FROM _lock_election.lease WHERE id = $lease FOR NO KEY UPDATE");
 	$s->async("SELECT keep_alive($lease) IS NULL");
 	wait_for_sql($node, 'SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = \'Lock\' AND pid = ' . $s->pid, '1');
-	select undef, undef, undef, 2.1;
+	select undef, undef, undef, 5.1;
 	$slow->query('ROLLBACK');
 	is($s->wait, 't', 'a renewal counts when it has the row, not when it began');
 	$slow->quit;
