@@ -48,9 +48,9 @@ END $$;
 
 DO $$
 DECLARE
-	version pg_catalog.int4 := NULLIF(pg_catalog.current_setting('_lock_election.installing', true), '');
-	wanted pg_catalog.name := NULLIF(pg_catalog.current_setting('_lock_election.schema', true), '');
-	grantee pg_catalog.name := NULLIF(pg_catalog.current_setting('_lock_election.grant', true), '');
+	version pg_catalog.int4 := CASE WHEN pg_catalog.current_setting('_lock_election.installing', true) OPERATOR(pg_catalog.<>) '' THEN pg_catalog.current_setting('_lock_election.installing') END;
+	wanted pg_catalog.name := CASE WHEN pg_catalog.current_setting('_lock_election.schema', true) OPERATOR(pg_catalog.<>) '' THEN pg_catalog.current_setting('_lock_election.schema') END;
+	grantee pg_catalog.name := CASE WHEN pg_catalog.current_setting('_lock_election.grant', true) OPERATOR(pg_catalog.<>) '' THEN pg_catalog.current_setting('_lock_election.grant') END;
 	here pg_catalog.text := COALESCE(wanted::pg_catalog.text, pg_catalog.current_schema());
 	found pg_catalog.int4;
 	place pg_catalog.text;
@@ -89,7 +89,7 @@ BEGIN
 			AND pg_catalog.pg_get_userbyid(nspowner) OPERATOR(pg_catalog.<>) current_user LIMIT 1;
 	IF foreign_owner IS NOT NULL THEN
 		RAISE EXCEPTION 'schema % belongs to role "%"', theirs, foreign_owner USING ERRCODE = '42501',
-			HINT = 'If that role has installed lock_election, run this file as that role. If not, drop the schema: who owns it could change what is in it.';
+			HINT = 'Run this file as that role, if it has installed lock_election. If not, drop the schema: its owner could change what is in it.';
 	END IF;
 
 	-- 3. an older, the same, or a newer version; it stays in its schema

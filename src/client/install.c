@@ -83,8 +83,8 @@ le_install(PGconn *yours, const char *schema, const char *grantee, le_error *err
 	if (done)
 	{
 		free(ask(yours,
-				 "SELECT pg_catalog.set_config('_lock_election.schema', $1, true)"
-				 " || pg_catalog.set_config('_lock_election.grant', $2, true)",
+				 "SELECT pg_catalog.set_config('_lock_election.schema', $1, true),"
+				 " pg_catalog.set_config('_lock_election.grant', $2, true)",
 				 2, values, &why));
 		done = why.status == LE_OK && run(yours, script, &why) && run(yours, "COMMIT", &why);
 	}

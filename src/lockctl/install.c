@@ -58,9 +58,10 @@ parse(int argc, char **argv)
 static char *
 version(PGconn *db)
 {
-	PGresult *result =
-		lc_query(db, "SELECT substring(obj_description(oid, 'pg_namespace') FROM 'version (\\d+)') "
-					 "FROM pg_catalog.pg_namespace WHERE nspname = '_lock_election'");
+	PGresult *result = lc_query(
+		db,
+		"SELECT pg_catalog.substring(pg_catalog.obj_description(n.oid, 'pg_namespace'), 'version ([0-9]+)') "
+		"FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'");
 	char *text = lc_copy(PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "");
 
 	PQclear(result);
@@ -72,10 +73,13 @@ static void
 tell_path(PGconn *db, const char *schema)
 {
 	char *literal = lc_literal(db, schema);
-	PGresult *result = lc_query(db,
-								"SELECT %s::regnamespace::name = ANY (current_schemas(false)), "
-								"quote_ident(current_database()), current_setting('search_path')",
-								literal);
+	PGresult *result = lc_query(
+		db,
+		"SELECT (SELECT n.nspname FROM pg_catalog.pg_namespace n WHERE n.oid OPERATOR(pg_catalog.=) "
+		"%s::pg_catalog.regnamespace) OPERATOR(pg_catalog.=) ANY (pg_catalog.current_schemas(false)), "
+		"pg_catalog.quote_ident(pg_catalog.current_database()), "
+		"pg_catalog.current_setting('search_path')",
+		literal);
 
 	if (PQgetvalue(result, 0, 0)[0] != 't')
 		lc_notice("libraries and lockctl find that schema; for calls in SQL type: ALTER DATABASE %s SET "

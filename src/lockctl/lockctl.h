@@ -312,11 +312,13 @@ extern char *lc_why_not(const PGconn *db, le_status *status);
 extern const char *lc_schema(PGconn *db);
 /* The query for it, and its answer, for a command that runs for so long that the schema may get another name. */
 #define LC_SCHEMA_OID_SQL                                                                                    \
-	"SELECT coalesce((SELECT extnamespace FROM pg_extension WHERE extname = 'lock_election'), "              \
-	"(SELECT p.pronamespace FROM pg_catalog.pg_proc p JOIN pg_namespace i ON i.nspname = '_lock_election' "  \
-	"AND i.nspowner = p.proowner WHERE p.proname = 'lease_holds' LIMIT 1))"
+	"SELECT COALESCE((SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname "                 \
+	"OPERATOR(pg_catalog.=) 'lock_election'), (SELECT p.pronamespace FROM pg_catalog.pg_proc p JOIN "        \
+	"pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election' AND i.nspowner "         \
+	"OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_holds' LIMIT 1))"
 #define LC_SCHEMA_SQL                                                                                        \
-	"SELECT quote_ident(n.nspname) FROM pg_namespace n WHERE n.oid = (" LC_SCHEMA_OID_SQL ")"
+	"SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_namespace n WHERE n.oid "                   \
+	"OPERATOR(pg_catalog.=) (" LC_SCHEMA_OID_SQL ")"
 extern bool lc_take_schema(const PGresult *result);
 /* Of a database that has locks: are they those of the portable edition? */
 extern bool lc_is_portable(PGconn *db);

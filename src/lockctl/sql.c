@@ -95,8 +95,9 @@ bool
 lc_is_portable(PGconn *db)
 {
 	PGresult *result =
-		lc_query(db, "SELECT FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_proc p ON p.proowner = "
-					 "n.nspowner AND p.proname = 'lease_holds' WHERE n.nspname = '_lock_election'");
+		lc_query(db, "SELECT FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_proc p ON p.proowner "
+					 "OPERATOR(pg_catalog.=) n.nspowner AND p.proname OPERATOR(pg_catalog.=) 'lease_holds' "
+					 "WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'");
 	bool portable = PQntuples(result) > 0;
 
 	PQclear(result);

@@ -1,8 +1,11 @@
 # The portable edition, attacked: an ordinary role that wants the rights of the one that has installed it, or what is another
 # role's; transactions that end a hold while another one renews it; rights, names and settings that nobody has thought of.
 # Promises: M, D, A
+# Needs: lockctl
 use strict;
 use warnings;
+use LeCtl;
+use LeShadows;
 use LeTest;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -281,6 +284,47 @@ SQL
 	is(one($moving, q{SELECT string_agg(how, ' ' ORDER BY change) FROM "Odd".election_history('m')}), 'elected expired', 'the end of the term is told');
 	is(one($moving, q{SELECT has_function_privilege('installer', '"Odd".evict_lock(text)', 'EXECUTE'), has_function_privilege('pg_monitor', '"Odd".evict_lock(text)', 'EXECUTE')}), 'f|t', 'rights have moved');
 	$moving->stop;
+};
+
+# A role that may create objects in a schema of search_path has some there with the names of PostgreSQL's own.
+subtest 'shadows' => sub {
+	one('CREATE DATABASE shadowed OWNER installer');
+	make_shadows($node, 'shadowed', 'public', 'text,name,bigint,integer,smallint,boolean,oid,interval,inet,timestamp with time zone,regrole');
+	ctl_node($node);
+	my $from = -s $node->logfile;
+	my ($code, $out, $err) = ctl({ env => { PGUSER => 'installer', PGDATABASE => 'shadowed' } }, qw(install --schema locks));
+
+	is($code, 0, 'installed beside them') or diag($err);
+	is(shadows_that_ran($node, $from), '', 'which runs none');
+	one('ALTER DATABASE shadowed SET search_path = public, pg_catalog');
+	is((ctl({ env => { PGUSER => 'installer', PGDATABASE => 'shadowed' } }, 'install'))[0], 0, 'also where they are found before PostgreSQL\'s own');
+	is(install('shadowed'), '', 'and by psql');
+	is(shadows_that_ran($node, $from), '', 'runs none');
+	is(depends_on_shadows($node, 'shadowed'), '', 'nothing that it has made refers to one');
+
+	$node->psql('shadowed', <<'SQL', extra_params => [ '-U', 'app' ], stdout => \$out, stderr => \$err);
+SELECT locks.acquire_lock('a', '1 min', owner => 'o', lease => locks.grant_lease('1 h', 'me'));
+SELECT locks.enqueue_lock('a', '1 min'), locks.enqueue_locks('{a,b}', '1 min', 'shared', 'o');
+SELECT locks.release_lock('c', locks.acquire_lock('c'), hold_for => '1 h'), locks.enqueue_lock('c', '1 min');
+SELECT locks.enqueue_permit('p', 2, '1 min'), locks.acquire_permit('p', 2), locks.set_permits('p', 1);
+SELECT locks.campaign('e', 'alice', '1 h'), locks.enqueue_candidate('e', 'bob', '1 h'), locks.current_leader('e'), locks.election_history('e', 0), locks.observe_election('e');
+SELECT locks.compare_and_set('k', 0, 'x'), locks.compare_and_set('k', 1, 'y'), locks.read_versioned('k'), locks.advisory_acquire('a', '0', true), locks.advisory_release('a', true);
+CREATE TEMP TABLE guarded (version pg_catalog.int4, v pg_catalog.text);
+CREATE TRIGGER version BEFORE UPDATE ON guarded FOR EACH ROW EXECUTE FUNCTION locks.version_guard();
+CREATE TRIGGER fence BEFORE UPDATE ON guarded FOR EACH STATEMENT EXECUTE FUNCTION locks.fence_guard('f');
+INSERT INTO guarded VALUES (1, 'x');
+BEGIN;
+SELECT locks.fence_lock('f', locks.acquire_lock('f'));
+UPDATE guarded SET v = 'y';
+COMMIT;
+SELECT locks.grant_lease() AS lease \gset
+SELECT event FROM locks.lease_sync(:lease, 1, items => '{1,try_candidate,h,NULL,o,me,2,enqueue_shared,a,NULL,o2,NULL,3,release,z,1,NULL,NULL}');
+SELECT locks.evict_lock('a'), lock_election.reap(), lock_election.health();
+SELECT * FROM lock_election.locks; SELECT * FROM lock_election.waiters; SELECT * FROM lock_election.elections; SELECT * FROM lock_election.leases;
+SELECT locks.force_release_role('app');
+SQL
+	is($err, '', 'everything is used');
+	is(shadows_that_ran($node, $from), '', 'which runs none');
 };
 
 $node->stop;
