@@ -238,10 +238,11 @@ learn_server(le_session *s)
 	else if (PQgetvalue(result, 0, 1)[0] == 't')
 		le_error_set(&net->error, LE_UNAVAILABLE, "25006", "the server is a standby");
 	else if (PQgetisnull(result, 0, 0))
-		le_error_set(&net->error, LE_UNAVAILABLE, "3F000",
-					 "lock_election is not installed in database \"%s\" (CREATE EXTENSION lock_election, or lockctl "
-					 "install for the portable edition)",
-					 PQdb(net->conn));
+		le_error_set(
+			&net->error, LE_UNAVAILABLE, "3F000",
+			"lock_election is not installed in database \"%s\" (CREATE EXTENSION lock_election, or lockctl "
+			"install for the portable edition)",
+			PQdb(net->conn));
 	else if ((schema = le_copy(PQgetvalue(result, 0, 0))) == NULL)
 		le_no_memory(&net->error);
 	else
