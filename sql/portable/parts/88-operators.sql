@@ -116,6 +116,7 @@ DECLARE
 	elections text[];
 	k int2;
 	lives boolean;
+	ended int8;
 	counted int8 := 0;
 BEGIN
 	IF role IS NULL THEN PERFORM _lock_election.fail('22023', 'role must not be null'); END IF;
@@ -139,8 +140,10 @@ BEGIN
 
 	-- 2. leases with what hangs on them, and the other holds
 	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP
-		IF _lock_election.lease_lives(number) THEN counted := counted + 1; END IF;
-		PERFORM _lock_election.end_lease(number, 'forced');
+		-- as one with what hangs on it, unless its row is in use: then that alone
+		lives := _lock_election.lease_lives(number);
+		ended := _lock_election.end_lease(number, 'forced');
+		IF lives THEN counted := counted + CASE WHEN EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = number) THEN ended ELSE 1 END; END IF;
 	END LOOP;
 	FOR h IN SELECT x.* FROM _lock_election.hold x WHERE x.role = $1::oid AND x.ended IS NULL LOOP
 		IF h.mode IS NULL THEN
