@@ -94,10 +94,11 @@ lc_connect(bool primary)
 bool
 lc_is_portable(PGconn *db)
 {
-	PGresult *result =
-		lc_query(db, "SELECT FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_proc p ON p.proowner "
-					 "OPERATOR(pg_catalog.=) n.nspowner AND p.proname OPERATOR(pg_catalog.=) 'lease_holds' "
-					 "WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'");
+	PGresult *result = lc_query(
+		db,
+		"SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) "
+		"c.relnamespace WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election' AND c.relname "
+		"OPERATOR(pg_catalog.=) 'edition'");
 	bool portable = PQntuples(result) > 0;
 
 	PQclear(result);

@@ -188,7 +188,8 @@ lost_for_a_while(void)
 	le_runner *runner = run(&a, "a");
 	PGconn *mine = PQconnectdb(conninfo);
 
-	query(db, "ALTER FUNCTION grant_lease RENAME TO real_grant_lease; CREATE SEQUENCE tries;"
+	query(db, "ALTER FUNCTION grant_lease RENAME TO real_grant_lease; CREATE SEQUENCE tries; GRANT USAGE ON "
+			  "SEQUENCE tries TO PUBLIC;"
 			  " CREATE FUNCTION grant_lease(interval, text, interval) RETURNS bigint LANGUAGE plpgsql AS $$"
 			  "BEGIN IF nextval('tries') > 2 THEN RETURN real_grant_lease($1, $2, $3); END IF;"
 			  " RAISE 'not now' USING ERRCODE = CASE currval('tries') WHEN 1 THEN 'XX000' ELSE '40001' END;"
