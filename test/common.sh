@@ -295,7 +295,7 @@ le_private_tree()
 	ln -s "$inc" "$root$inc"
 	find "$share" -mindepth 1 -maxdepth 1 ! -name extension -exec ln -s -t "$root$share" {} +
 	ln -s "$share"/extension/* "$root$share/extension/"
-	rm -f "$root$pkglib"/lock_election* "$root$share"/extension/lock_election*
+	rm -rf "$root$pkglib"/lock_election* "$root$share"/extension/lock_election*
 	case "$("$bin/pg_config" --pkglibdir) $("$bin/pg_config" --sharedir)" in
 		"$root$pkglib $root$share") ;;
 		*) le_die "PostgreSQL $PG_MAJOR does not work from another place: $("$bin/pg_config" --pkglibdir)" ;;

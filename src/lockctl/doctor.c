@@ -49,9 +49,7 @@ connect(patient *p)
 	free(in_recovery);
 	lc_find(p, GOOD, "connection", "", "database \"%s\" on %s, port %s, as %s", PQdb(p->db), PQhost(p->db),
 			PQport(p->db), PQuser(p->db));
-	portable =
-		lc_ask(p, "SELECT true FROM (" LC_SCHEMA_SQL ") s WHERE NOT EXISTS (SELECT FROM pg_extension WHERE "
-				  "extname = 'lock_election')");
+	portable = lc_ask(p, LC_PORTABLE_SQL);
 	p->portable = portable[0] != '\0';
 	free(portable);
 	if (PQserverVersion(p->db) < 150000 && !p->portable)

@@ -320,7 +320,11 @@ extern const char *lc_schema(PGconn *db);
 	"SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_namespace n WHERE n.oid "                   \
 	"OPERATOR(pg_catalog.=) (" LC_SCHEMA_OID_SQL ")"
 extern bool lc_take_schema(const PGresult *result);
-/* Of a database that has locks: are they those of the portable edition? */
+/* A row where the portable edition is installed: of a table that the C edition has not. */
+#define LC_PORTABLE_SQL                                                                                      \
+	"SELECT true FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) " \
+	"c.relnamespace WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election' AND c.relname "                  \
+	"OPERATOR(pg_catalog.=) 'edition'"
 extern bool lc_is_portable(PGconn *db);
 /*
  * What there is to count in the portable edition, in one row.  Rates are those of its tables: what was rolled back

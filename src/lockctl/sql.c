@@ -94,11 +94,7 @@ lc_connect(bool primary)
 bool
 lc_is_portable(PGconn *db)
 {
-	PGresult *result = lc_query(
-		db,
-		"SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) "
-		"c.relnamespace WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election' AND c.relname "
-		"OPERATOR(pg_catalog.=) 'edition'");
+	PGresult *result = lc_query(db, LC_PORTABLE_SQL);
 	bool portable = PQntuples(result) > 0;
 
 	PQclear(result);

@@ -133,7 +133,7 @@ SKIP: {
 	skip 'no other minor release is offered here', 2 unless $ENV{LE_OTHER_MINOR};
 	my $tree = $ENV{LE_OTHER_MINOR};
 	copy("$libraries/lock_election.so", "$tree/lib") or die "copy: $!";
-	foreach my $file (glob("$share/extension/lock_election*"))
+	foreach my $file (grep { -f } glob("$share/extension/lock_election*"))
 	{
 		copy($file, "$tree/../../../share/postgresql/$major/extension") or die "copy: $!";
 	}

@@ -70,11 +70,19 @@ subtest 'what waits for the disk' => sub {
 	my $lease = $s->query(q{SELECT grant_lease('1 min')});
 	my $long = $s->query(q{SELECT grant_lease('1 h')});
 	my $call = 0;
-	my $sync = sub { my ($items, $of) = @_; $call++; return 'SELECT event FROM lease_sync(' . ($of // $lease) . ", $call" . ($items ? ", items => '{$items}'" : '') . ')'; };
+	my $sync = sub {
+		my ($items, $of, $seen) = @_;
+
+		$call++;
+		return 'SELECT event FROM lease_sync(' . ($of // $lease) . ", $call" . ($seen ? ", $seen" : '') . ($items ? ", items => '{$items}'" : '') . ')';
+	};
+	# what a client has seen that knows all
+	my $seen = sub { $call++; return $s->query("SELECT incarnation || ', ' || news FROM lease_sync($lease, $call) LIMIT 1"); };
 	my $token = $s->query(q{SELECT acquire_lock('d', '1 min', lease => } . "$lease)");
 
-	is(commits_as($s, $sync->()), 'off', 'a call that only renews waits for no flush');
-	is(commits_as($s, $sync->("1,release,d,$token,NULL,NULL")), 'off', 'nor one that releases');
+	is(commits_as($s, $sync->()), 'on', 'a call that tells of a grant waits for its flush');
+	is(commits_as($s, $sync->(undef, undef, $seen->())), 'off', 'one that only renews waits for none');
+	is(commits_as($s, $sync->("1,release,d,$token,NULL,NULL", undef, $seen->())), 'off', 'nor one that releases');
 	is(commits_as($s, $sync->("1,release,d,$token,NULL,1 s")), 'on', 'one that closes a name does');
 	is(commits_as($s, $sync->('1,try_lock,d,NULL,o,NULL')), 'on', 'and one that acquires');
 	is(commits_as($s, $sync->('1,enqueue_lock,e,NULL,o,NULL')), 'on', 'or enqueues');

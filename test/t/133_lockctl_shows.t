@@ -19,6 +19,9 @@ my ($rc, $out, $err);
 $node->safe_psql('postgres', <<'SQL');
 CREATE SCHEMA fake;
 CREATE SCHEMA lock_election;
+-- by which lockctl finds the schema of the functions, in the catalog itself
+CREATE SCHEMA _lock_election;
+CREATE FUNCTION fake.lease_holds() RETURNS void LANGUAGE sql AS '';
 SET search_path = fake, pg_catalog;
 CREATE TABLE setting (name text PRIMARY KEY, value text);
 CREATE FUNCTION current_setting(wanted text) RETURNS text LANGUAGE sql AS $$ SELECT value FROM fake.setting WHERE name = wanted $$;
