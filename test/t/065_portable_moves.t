@@ -51,11 +51,11 @@ sub furnish
 	my $get = sub { my ($key, $sql) = @_; $t{$key} = $s->query($sql); die "$sql: " . $s->error if $t{$key} !~ /^\d/; return $t{$key}; };
 
 	# locks of all modes, each with a time of its own
-	$get->(x => "SELECT acquire_lock('${prefix}x', '1 min', owner => 'o1')");
-	$get->(again => "SELECT acquire_lock('${prefix}x', '1 min', owner => 'o1')");
+	$get->(x => "SELECT acquire_lock('${prefix}x', '4 min', owner => 'o1')");
+	$get->(again => "SELECT acquire_lock('${prefix}x', '4 min', owner => 'o1')");
 	$get->("shared$_" => "SELECT acquire_lock('${prefix}shared', '1 h', mode => 'shared', owner => 'r$_')") foreach 1, 2;
-	$get->("permit$_" => "SELECT acquire_permit('${prefix}permit', 2, '1 min')") foreach 1, 2;
-	$get->(group => "SELECT acquire_locks('{${prefix}g1,${prefix}g2}', '1 min')");
+	$get->("permit$_" => "SELECT acquire_permit('${prefix}permit', 2, '4 min')") foreach 1, 2;
+	$get->(group => "SELECT acquire_locks('{${prefix}g1,${prefix}g2}', '4 min')");
 
 	# on a lease
 	$get->(lease => q{SELECT grant_lease('10 min', 'a session')});
@@ -64,17 +64,17 @@ sub furnish
 	$get->(leased_term => "SELECT campaign('${prefix}leased', 'me', lease => $t{lease})");
 
 	# places, of another client too
-	$get->(place1 => "SELECT token FROM enqueue_lock('${prefix}x', '1 min', owner => 'p1')");
-	$t{place2} = $o->query("SELECT token FROM enqueue_lock('${prefix}x', '1 min', owner => 'p2')");
+	$get->(place1 => "SELECT token FROM enqueue_lock('${prefix}x', '4 min', owner => 'p1')");
+	$t{place2} = $o->query("SELECT token FROM enqueue_lock('${prefix}x', '4 min', owner => 'p2')");
 	$get->(place3 => "SELECT token FROM enqueue_lock('${prefix}x', lease => $t{lease})");
-	$get->(place_group => "SELECT token FROM enqueue_locks('{${prefix}g1,${prefix}h1}', '1 min')");
-	$get->(place_permit => "SELECT token FROM enqueue_permit('${prefix}permit', 2, '1 min')");
+	$get->(place_group => "SELECT token FROM enqueue_locks('{${prefix}g1,${prefix}h1}', '4 min')");
+	$get->(place_permit => "SELECT token FROM enqueue_permit('${prefix}permit', 2, '4 min')");
 
 	# an election with a past, and one whose leader has gone and nobody has noticed
-	$s->query("SELECT resign('${prefix}boss', campaign('${prefix}boss', 'first', '1 min'))");
-	$get->(term => "SELECT campaign('${prefix}boss', 'alice', '1 min')");
+	$s->query("SELECT resign('${prefix}boss', campaign('${prefix}boss', 'first', '4 min'))");
+	$get->(term => "SELECT campaign('${prefix}boss', 'alice', '4 min')");
 	$s->query("SELECT proclaim('${prefix}boss', $t{term}, 'Alice')");
-	$get->(candidate => "SELECT term FROM enqueue_candidate('${prefix}boss', 'bob', '1 min')");
+	$get->(candidate => "SELECT term FROM enqueue_candidate('${prefix}boss', 'bob', '4 min')");
 
 	# closed, one with a holder left; evicted
 	$s->query("SELECT release_lock('${prefix}closed', acquire_lock('${prefix}closed'), hold_for => '1 h')");
@@ -122,9 +122,10 @@ sub holds
 			't|t|t', 'a closed name, a term');
 		is($s->query("SELECT is_held('${prefix}x', $t->{x}), is_held('${prefix}g2', $t->{group}), is_held('${prefix}permit', $t->{permit2}), is_leader('${prefix}boss', $t->{term}), is_held('${prefix}x', $t->{place1})"),
 			't|t|t|t|f', 'they are held');
-		is($s->query("SELECT renew_lock('${prefix}x', $t->{x}), renew_lock('${prefix}shared', $t->{shared2}), renew_lock('${prefix}permit', $t->{permit1}), renew_lock('${prefix}g1', $t->{group}),
+		# of a lease that began before a crash the next one leaves a little less
+		is($s->query("SELECT renew_lock('${prefix}x', $t->{x}), renew_lock('${prefix}shared', $t->{shared2}), renew_lock('${prefix}permit', $t->{permit1}), renew_lock('${prefix}g1', $t->{group}) BETWEEN '3 min 50 s' AND '4 min',
 			renew_leadership('${prefix}boss', $t->{term}), await_lock('${prefix}x', $t->{place1}), await_lock('${prefix}x', $t->{place3}), await_locks('{${prefix}g1,${prefix}h1}', $t->{place_group})"),
-			'00:01:00|01:00:00|00:01:00|00:01:00|00:01:00|f|f|f', 'and renewed');
+			'00:04:00|01:00:00|00:04:00|t|00:04:00|f|f|f', 'and renewed');
 		is($s->query("SELECT renew_lock('${prefix}evicted', $t->{evicted}), renew_lock('${prefix}evicted lease', $t->{evicted_lease}), renew_lock('${prefix}e2', $t->{evicted_group})"), '||', 'but not what was evicted');
 		is($s->query("SELECT keep_alive($t->{lease}) BETWEEN '8 min' AND '10 min'"), 't', 'the lease is kept alive, for as long as what was evicted holds');
 		is($s->query("SELECT string_agg(kind || ' ' || name || ' ' || granted, ', ' ORDER BY kind, name) FROM lease_holds($t->{lease})"),
