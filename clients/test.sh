@@ -11,7 +11,8 @@
 #   SEEDS="1 2"                     of the random runs; default: one new seed
 #   OPTIONAL=1                      where the suite's own Python packages cannot be had, nothing is tested
 #   SHARE=5                         of five scenarios one, which the seed chooses, and shorter random runs
-#   RECORD=1                        clients/conformance/recorded.json is written anew, from which "make client-table" makes
+#   RECORD=1                        clients/conformance/recorded.json, with ENGINE=portable recorded-portable.json, is
+#                                   written anew, from which "make client-table" makes
 #                                   docs/reference/clients.md: those clients that have passed all that they support
 #   PYTEST_FLAGS, GO_FLAGS, MAVEN_FLAGS     for pytest, go test and mvn, such as -v, or -Dtest=LocksTest
 #   PG_MAJOR                        PostgreSQL's major version; default: the distribution's
@@ -253,9 +254,10 @@ for file in "$LE_TMP"/src/build/conformance/{results.json,*.log}; do
 	cp "$file" "$LE_ROOT/build/conformance/"
 	le_say "written: build/conformance/${file##*/}"
 done
-if [ -n "${RECORD:-}" ] && [ -e "$LE_TMP/src/build/conformance/recorded.json" ]; then
-	cp "$LE_TMP/src/build/conformance/recorded.json" "$LE_ROOT/clients/conformance/recorded.json"
-	le_say "written: clients/conformance/recorded.json"
+record=recorded$([ "${ENGINE:-c}" = c ] || echo "-$ENGINE").json
+if [ -n "${RECORD:-}" ] && [ -e "$LE_TMP/src/build/conformance/$record" ]; then
+	cp "$LE_TMP/src/build/conformance/$record" "$LE_ROOT/clients/conformance/$record"
+	le_say "written: clients/conformance/$record"
 fi
 keep_compiled
 exit $rc

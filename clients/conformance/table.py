@@ -11,6 +11,8 @@ from pathlib import Path
 
 CLIENTS = {"c": "C", "go": "Go", "java": "Java", "node": "Node.js", "python": "Python"}
 OTHERS = {"lockctl": "lockctl", "sql": "SQL"}
+# A recorded run of the suite for each edition of the server; the rows of features are of the first.
+EDITIONS = {"recorded.json": "C", "recorded-portable.json": "portable"}
 
 HEAD = """# What each client can do
 
@@ -33,13 +35,14 @@ class Suite:
         here = root / "clients/conformance"
         self.root = root
         self.features = tomllib.loads((here / "features.toml").read_text(encoding="utf-8"))
-        self.record = json.loads((here / "recorded.json").read_text(encoding="utf-8"))
+        self.records = {name: json.loads((here / name).read_text(encoding="utf-8")) for name in EDITIONS}
+        self.record = self.records["recorded.json"]
         self.scenarios = [name for path in sorted((here / "scenarios").glob("*.toml"))
                           for name in tomllib.loads(path.read_text(encoding="utf-8"))]
 
-    def tags(self, client):
+    def tags(self, client, name="recorded.json"):
         """A client, in each of its modes."""
-        return [tag for tag in sorted(self.record["runs"]) if tag.partition("-")[0] == client]
+        return [tag for tag in sorted(self.records[name]["runs"]) if tag.partition("-")[0] == client]
 
     def results(self, feature, client):
         return [self.record["scenarios"].get(name, {}).get(tag)
@@ -57,12 +60,10 @@ class Suite:
         shown = {name for feature in self.features.values() for name in feature["scenarios"]}
         yield from (f"scenario {name} has no row in features.toml" for name in self.scenarios if name not in shown)
         yield from (f"features.toml: there is no scenario {name}" for name in sorted(shown - set(self.scenarios)))
-        for client in CLIENTS:
-            if not self.tags(client):
-                yield f"recorded.json has no run of {client}"
-        for name, entry in self.record["scenarios"].items():
-            yield from (f"recorded.json: {tag} has {result} {name}" for tag, result in entry.items()
-                        if result not in ("passed", "not supported"))
+        for file, record in self.records.items():
+            yield from (f"{file} has no run of {client}" for client in CLIENTS if not self.tags(client, file))
+            yield from (f"{file}: {tag} has {result} {name}" for name, entry in record["scenarios"].items()
+                        for tag, result in entry.items() if result not in ("passed", "not supported"))
         for name, feature in self.features.items():
             if set(feature) - {"words", "scenarios", *OTHERS}:
                 yield f"features.toml, {name}: what is {sorted(set(feature) - {'words', 'scenarios', *OTHERS})}?"
@@ -83,13 +84,14 @@ class Suite:
         yield HEAD
         yield from self.table(["", *columns.values()], (
             [feature["words"], *(self.cell(feature, column) for column in columns)] for feature in self.features.values()))
-        yield "\nThe run:\n"
-        yield from self.table(["client", "version", "PostgreSQL", "day", "scenarios passed", "not supported"], (
-            [f"{CLIENTS[client]}{tag[len(client):].replace('-', ', ')}", run["version"], run["postgresql"], run["date"],
-             f"{results.count('passed')} of {len(self.scenarios)}", str(results.count("not supported"))]
-            for client in CLIENTS for tag in self.tags(client)
-            for run in [self.record["runs"][tag]]
-            for results in [[self.record["scenarios"].get(name, {}).get(tag) for name in self.scenarios]]))
+        yield "\nThe runs, on each [edition](editions.md) of the server:\n"
+        titles = ["client", "version", "edition", "PostgreSQL", "day", "scenarios passed", "not supported"]
+        yield from self.table(titles, (
+            [f"{CLIENTS[client]}{tag[len(client):].replace('-', ', ')}", run["version"], edition, run["postgresql"],
+             run["date"], f"{results.count('passed')} of {len(self.scenarios)}", str(results.count("not supported"))]
+            for file, edition in EDITIONS.items() for client in CLIENTS for tag in self.tags(client, file)
+            for run in [self.records[file]["runs"][tag]]
+            for results in [[self.records[file]["scenarios"].get(name, {}).get(tag) for name in self.scenarios]]))
         yield MIDDLE
         yield from self.table(["", "scenarios", *OTHERS.values()], (
             [feature["words"], ", ".join(feature["scenarios"]),

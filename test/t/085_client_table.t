@@ -25,6 +25,7 @@ my @wrong = (
 	[ 'a test that is not there', 'features.toml', sub { $_[0] =~ s/010_waits/010_gone/r }, 'features.toml, lock, sql: there is no test test/t/010_gone.t' ],
 	[ 'a word that is wrong', 'features.toml', sub { $_[0] =~ s/^lockctl =/lockclt =/mr }, q{features.toml, lock: what is ['lockclt']?} ],
 	[ 'a client without a run', 'recorded.json', sub { $_[0] =~ s/^ +"go": .*\n//mr }, 'recorded.json has no run of go' ],
+	[ 'a client without a run on the portable edition', 'recorded-portable.json', sub { $_[0] =~ s/^ +"go": .*\n//mr }, 'recorded-portable.json has no run of go' ],
 	[ 'a feature that no client has passed', 'recorded.json', sub { $_[0] =~ s/^( +"fork": .*)/$1 =~ s{"passed"}{"not supported"}gr/emr }, 'features.toml, fork: no client has passed its scenarios' ],
 	[ 'a scenario that was failed', 'recorded.json', sub { $_[0] =~ s/^( +"fork": .*)"passed"/$1"failed"/mr }, 'recorded.json: python-sync has failed fork' ],
 );
@@ -36,7 +37,7 @@ foreach my $case (@wrong)
 
 	make_path("$dir/$here");
 	symlink(getcwd() . '/test', "$dir/test") or die $!;
-	system_or_bail('cp', '-r', "$suite/$_", "$dir/$here") foreach qw(features.toml recorded.json scenarios);
+	system_or_bail('cp', '-r', "$suite/$_", "$dir/$here") foreach qw(features.toml recorded.json recorded-portable.json scenarios);
 	my $old = -e "$dir/$here/$file" ? slurp_file("$dir/$here/$file") : '';
 	my $new = $change->($old);
 	isnt($new, $old, "$name: is made");

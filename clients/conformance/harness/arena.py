@@ -221,9 +221,10 @@ class Arena:
 
     def write_record(self):
         """Writes the recorded run anew, with the clients that have passed all they can."""
-        old = json.loads((HERE / "recorded.json").read_text(encoding="utf-8")) if (HERE / "recorded.json").exists() else {}
+        name = "recorded-portable.json" if edition.PORTABLE else "recorded.json"
+        old = json.loads((HERE / name).read_text(encoding="utf-8")) if (HERE / name).exists() else {}
         postgresql = self.do(self.shared.sql("SELECT split_part(current_setting('server_version'), ' ', 1)"))
-        self.save("recorded.json", record.text_of(record.merge(old, self.results, read_scenarios(), postgresql)))
+        self.save(name, record.text_of(record.merge(old, self.results, read_scenarios(), postgresql)))
 
     def close(self):
         self.save("results.json", json.dumps(self.results, indent=1) + "\n")
