@@ -56,6 +56,8 @@ DECLARE
 	place pg_catalog.text;
 	foreign_owner pg_catalog.text;
 	theirs pg_catalog.text;
+	-- not by PGOPTIONS, which poolers do not take
+	how_to_name CONSTANT pg_catalog.text := 'which is made if it is missing: lockctl install --schema locks, the argument of install() in the libraries, or before this file: SET LOCAL _lock_election.schema = ''locks''';
 BEGIN
 	-- 1. the server and the transaction
 	IF version IS NULL THEN
@@ -112,7 +114,7 @@ BEGIN
 	END IF;
 	IF here IS NULL OR here OPERATOR(pg_catalog.=) ANY ('{lock_election,_lock_election}'::pg_catalog.text[]) OR pg_catalog.starts_with(here, 'pg_') THEN
 		RAISE EXCEPTION 'there is no schema for the functions of lock_election' USING ERRCODE = '22023',
-			HINT = 'Name one, which is made if it is missing: lockctl install --schema locks, the argument of install() in the libraries, or before this file: SET LOCAL _lock_election.schema = ''locks''';
+			HINT = 'Name one, ' OPERATOR(pg_catalog.||) how_to_name;
 	END IF;
 	IF wanted IS NOT NULL AND place IS NULL AND pg_catalog.to_regnamespace(pg_catalog.quote_ident(wanted)) IS NULL THEN
 		EXECUTE pg_catalog.format('CREATE SCHEMA %I', wanted);
@@ -124,11 +126,11 @@ BEGIN
 			AND ((SELECT me.rolsuper FROM pg_catalog.pg_roles me WHERE me.rolname OPERATOR(pg_catalog.=) current_user) OR NOT pg_catalog.pg_has_role(current_user, r.oid, 'USAGE'));
 	IF foreign_owner IS NOT NULL THEN
 		RAISE EXCEPTION 'schema "%" belongs to role "%", which could replace functions in it', here, foreign_owner USING ERRCODE = '42501',
-			HINT = 'Name another one, which is made if it is missing: lockctl install --schema locks, or PGOPTIONS=''-c _lock_election.schema=locks''';
+			HINT = 'Name another one, ' OPERATOR(pg_catalog.||) how_to_name;
 	END IF;
 	IF NOT pg_catalog.has_schema_privilege(here, 'CREATE') THEN
 		RAISE EXCEPTION 'role "%" may not create functions in schema "%"', current_user, here USING ERRCODE = '42501',
-			HINT = 'Name another one, which is made if it is missing: lockctl install --schema locks, the argument of install() in the libraries, or before this file: SET LOCAL _lock_election.schema = ''locks''';
+			HINT = 'Name another one, ' OPERATOR(pg_catalog.||) how_to_name;
 	END IF;
 	IF grantee IS NOT NULL THEN EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO %I', here, grantee); END IF;
 
