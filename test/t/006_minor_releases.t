@@ -96,7 +96,7 @@ foreach my $name (sort keys %headers)
 my %brought = map { $_ => 1 } qw(AllocSetContextCreateInternal BufferBlocks CheckXidAlive DirectFunctionCall1Coll
   DirectFunctionCall3Coll ExceptionalCondition HeapTupleHeaderGetDatum LocalBufferBlockPointers MainLWLockArray PG_exception_stack
   PostmasterIsAliveInternal ProcessInterrupts RangeVarGetRelidExtended RelationGetNumberOfBlocksInFork SnapshotSelfData
-  XactIsoLevel bsysscan cancel_before_shmem_exit errcontext_msg errfinish errmsg_internal errstart errstart_cold
+  XactIsoLevel bsysscan cancel_before_shmem_exit errcontext_msg errfinish errmsg_internal errstart errstart_cold expression_tree_walker_impl
   list_make1_impl my_wait_event_info pg_detoast_datum pg_detoast_datum_packed pg_qsort pg_re_throw pg_snprintf
   postmaster_possibly_dead pqsignal_be set_errcontext_domain slot_getsomeattrs_int);
 

@@ -46,6 +46,16 @@ sub shows
 
 sub keys_to { my ($name, @keys) = @_; return tmux('send-keys', '-t', $name, @keys); }
 
+# What is on the screen afterwards is of what comes next.
+sub clear
+{
+	my ($name) = @_;
+
+	keys_to($name, 'clear', 'Enter');
+	ok(wait_until(sub { screen($name) =~ /\Aprompt> ?\n*\z/ }), 'a clear screen') or diag(screen($name));
+	return;
+}
+
 sub is_open { return system("$tmux -S $dir/s has-session -t $_[0] 2>/dev/null") == 0; }
 
 subtest 'top' => sub {
@@ -169,7 +179,7 @@ subtest 'Ctrl-C ends a loop, and a script' => sub {
 	open_shell('loop');
 	foreach my $how ([ $loop, 'a loop' ], [ "bash $dir/script", 'a script' ], [ "bash $dir/script | cat", 'in a pipeline' ])
 	{
-		keys_to('loop', 'clear', 'Enter');
+		clear('loop');
 		keys_to('loop', '-l', $how->[0]);
 		keys_to('loop', 'Enter');
 		wait_held('x');
@@ -187,7 +197,7 @@ subtest 'a command in the background' => sub {
 	# with a long TTL nothing but the terminal wakes lockctl
 	foreach my $ttl ('2s', '1h')
 	{
-		keys_to('back', 'clear', 'Enter');
+		clear('back');
 		keys_to('back', qq{$lockctl lock x --ttl $ttl -- sh -c "echo pid:\\\$\\\$; read line; trap 'echo again' CONT; echo got:\\\$line; while :; do sleep 0.1; done" &}, 'Enter');
 		wait_held('x');
 		shows('back', qr/it wants the terminal$/m, 'it wants to read');
@@ -219,7 +229,7 @@ subtest 'Ctrl-Z of a script, and in a pipeline' => sub {
 	open_shell('stop');
 	foreach my $command ("bash $dir/stop", "$lock | cat")
 	{
-		keys_to('stop', 'clear', 'Enter');
+		clear('stop');
 		keys_to('stop', '-l', $command);
 		keys_to('stop', 'Enter');
 		shows('stop', qr/^\d+$/m, $command);
@@ -236,7 +246,7 @@ subtest 'Ctrl-Z of a script, and in a pipeline' => sub {
 		shows('stop', qr/^rc:130$/m, 'Ctrl-C ends it');
 		unlike(screen('stop'), qr/^end of script/m, 'and the script');
 	}
-	keys_to('stop', 'clear', 'Enter');
+	clear('stop');
 	keys_to('stop', '-l', $lock);
 	keys_to('stop', 'Enter');
 	shows('stop', qr/^\d+$/m, 'once more');
