@@ -348,7 +348,8 @@ subtest 'what reap() ends' => sub {
 	is(one('SELECT (SELECT count(*) FROM _lock_election.hold), (SELECT count(*) FROM _lock_election.place)'), '5|3', 'all of it is there');
 	$old->();
 	is($s->query(q{SELECT count(*) FROM lock_election.locks}) . $s->query(q{SELECT count(*) FROM lock_election.waiters}) . $s->query('SELECT count(*) FROM lock_election.leases'), '000', 'what is over is not shown');
-	is(one('SELECT lock_election.reap(1), (SELECT count(*) FROM _lock_election.hold) >= 3'), '1|t', 'so many names at most');
+	# which name comes first is not said, nor whether its lease is the last that hangs on it
+	is(one('SELECT lock_election.reap(1) IN (1, 2), (SELECT count(*) FROM _lock_election.hold) >= 3'), 't|t', 'so many names at most, and leases');
 	one('SELECT lock_election.reap() FROM generate_series(1, 3)');
 	is(one('SELECT (SELECT count(*) FROM _lock_election.hold), (SELECT count(*) FROM _lock_election.place), (SELECT count(*) FROM _lock_election.lease)'), '0|0|0', 'all that is over');
 	is(one(q{SELECT string_agg(how, ' ' ORDER BY change) FROM election_history('reaped')}), 'elected expired', 'an election has a row of it');
