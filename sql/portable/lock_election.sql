@@ -639,6 +639,57 @@ BEGIN
 	RETURN true;
 END $$;
 
+-- --- lines: those who wait without a place ---
+--
+-- A place is a row, which others see once it is committed.  A call that waits inside of its own statement has none: these
+-- stand in PostgreSQL's queue of one more advisory lock, the gate of the name.  The first one alone tries again and again.
+-- It has an arrival, which it takes from the sequence of the tokens when it has become the first, and which will be its
+-- token: places with a lower token go before it, and those with a higher one behind it, so that tokens rise from grant to
+-- grant.  Others read it in pg_locks, where it is the second half of an advisory lock.  All of them last until the end of the
+-- transaction, or of the subtransaction of who gives up, as the section does.
+
+-- The lower half of a number, as an argument of an advisory lock.
+CREATE OR REPLACE FUNCTION _lock_election.low(v int8) RETURNS int4 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN (v & 4294967295) - CASE WHEN v & 2147483648 <> 0 THEN 4294967296 ELSE 0 END;
+END $$;
+
+-- Whether somebody waits in the line of this name.  To be called in its section: nobody becomes the first before that ends.
+CREATE OR REPLACE FUNCTION _lock_election.has_line(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN NOT pg_try_advisory_xact_lock_shared(hashtextextended(n, 4808 + k));
+END $$;
+
+-- Whether the first in the line of this name has come before this token; also where it has not told its arrival yet.
+CREATE OR REPLACE FUNCTION _lock_election.is_behind_line(k int2, n text, token int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN _lock_election.has_line(k, n)
+		AND coalesce((SELECT bool_or((token - l.objid::int8) & 4294967295 < 2147483648) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 2
+			AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+			AND l.classid = (hashtextextended(n, 4810 + k) & 4294967295)::oid), true);
+END $$;
+
+-- Stands in the lines of these names until it is the first in all of them, and takes its arrival.  NULL: not before this
+-- moment.
+CREATE OR REPLACE FUNCTION _lock_election.stand_in_line(k int2, names text[], until timestamptz) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	before text := current_setting('lock_timeout');
+	gate int8;
+	arrival int8;
+BEGIN
+	FOR gate IN SELECT DISTINCT hashtextextended(n, 4808 + k) FROM unnest(names) AS x(n) ORDER BY 1 LOOP
+		CONTINUE WHEN pg_try_advisory_xact_lock(gate);
+		PERFORM set_config('lock_timeout', CASE WHEN until IS NULL THEN 0 ELSE least(greatest(date_part('epoch', until - clock_timestamp()) * 1000, 1), 2147483647) END::int4 || 'ms', true);
+		PERFORM pg_advisory_xact_lock(gate);
+	END LOOP;
+	PERFORM set_config('lock_timeout', before, true);
+	arrival := nextval('_lock_election.token');
+	PERFORM pg_advisory_xact_lock(_lock_election.low(hashtextextended(n, 4810 + k)), _lock_election.low(arrival)) FROM unnest(names) AS x(n);
+	RETURN arrival;
+EXCEPTION WHEN lock_not_available THEN
+	RETURN NULL;
+END $$;
+
 -- --- ends: how holds, places and leases end -----------------------------------------------------------------------------
 --
 -- Nobody watches the clock: what is over is ended by whoever comes to the name next, waits for it, or calls reap().
@@ -853,7 +904,8 @@ BEGIN
 	IF NOT _lock_election.enter(p.kind, p.members, '0') THEN RETURN false; END IF;
 	FOREACH n IN ARRAY p.members LOOP
 		IF n <> p.name THEN PERFORM _lock_election.sweep(p.kind, n); END IF;
-		IF EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.name = n AND x.token < p.token)
+		IF n <> p.name AND _lock_election.is_behind_line(p.kind, n, p.token)
+			OR EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.name = n AND x.token < p.token)
 			OR NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.name = n AND x.token = p.token)
 			OR NOT _lock_election.admits(p.kind, n, p.mode, p.permits) THEN
 			RETURN false;
@@ -924,19 +976,23 @@ BEGIN
 	RETURN cardinality(tokens);
 END $$;
 
--- Grants places, in their order, as far as they can be.  True: some were.
-CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- Grants places, in their order, as far as they can be, and as far as they have come before the first one in the line, who
+-- names its arrival where it is the caller.  True: some were.
+CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text, arrival int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p _lock_election.place;
+	has_line boolean;
 	changed boolean := false;
 BEGIN
 	SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n ORDER BY x.token LIMIT 1;
 	IF NOT FOUND THEN RETURN false; END IF;
-	IF p.mode = 'shared' THEN changed := _lock_election.grant_readers(k, n) > 0; END IF;
+	has_line := arrival IS NOT NULL OR _lock_election.has_line(k, n);
+	IF p.mode = 'shared' AND NOT has_line THEN changed := _lock_election.grant_readers(k, n) > 0; END IF;
 	FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.kind = k AND x.name = n ORDER BY x.token LOOP
 		IF _lock_election.place_is_over(p) THEN
 			EXIT WHEN NOT _lock_election.end_place(p, 'expired', false);
 		ELSE
+			EXIT WHEN has_line AND coalesce(p.token > arrival, _lock_election.is_behind_line(k, n, p.token));
 			EXIT WHEN NOT _lock_election.can_be_granted(p);
 			EXIT WHEN NOT _lock_election.grant_place(p);
 		END IF;
@@ -946,14 +1002,14 @@ BEGIN
 END $$;
 
 -- Both, for some names: what has to be done whenever somebody comes to them.
-CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[]) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[], arrival int8 DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
 	changed boolean := false;
 BEGIN
 	FOREACH n IN ARRAY names LOOP
 		changed := _lock_election.sweep(k, n) OR changed;
-		changed := _lock_election.serve(k, n) OR changed;
+		changed := _lock_election.serve(k, n, arrival) OR changed;
 	END LOOP;
 	RETURN changed;
 END $$;
@@ -980,7 +1036,9 @@ BEGIN
 			kind pg_catalog.int2, names pg_catalog.text[], mode pg_catalog.text, permits pg_catalog.int4, ttl pg_catalog.interval,
 			owner pg_catalog.text, lease pg_catalog.int8, value pg_catalog.text,
 			-- as a place; its grant is announced on the channel of its lease; by this call of lease_sync()
-			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8, role pg_catalog.oid);
+			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8, role pg_catalog.oid,
+			-- of one who is the first in the lines
+			arrival pg_catalog.int8);
 	END IF;
 END $$;
 
@@ -1174,8 +1232,8 @@ BEGIN
 
 	-- 4. is it free, and nobody before us?
 	FOREACH n IN ARRAY r.names LOOP
-		behind := EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n);
-		free := free AND NOT behind AND _lock_election.admits(r.kind, n, r.mode, r.permits);
+		behind := EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n AND (r.arrival IS NULL OR p.token < r.arrival));
+		free := free AND NOT behind AND _lock_election.admits(r.kind, n, r.mode, r.permits) AND (r.arrival IS NOT NULL OR NOT _lock_election.has_line(r.kind, n));
 	END LOOP;
 	IF NOT free AND NOT r.place THEN RETURN; END IF;
 
@@ -1183,7 +1241,7 @@ BEGIN
 	PERFORM _lock_election.check_limits(r, NOT free);
 
 	-- 6. a hold, or a place
-	token := nextval('_lock_election.token');
+	token := coalesce(r.arrival, nextval('_lock_election.token'));
 	granted := free;
 	IF on_lease IS NULL AND (several OR NOT free) THEN
 		on_lease := token;
@@ -1232,7 +1290,7 @@ BEGIN
 	PERFORM _lock_election.current_life();
 	BEGIN
 		IF _lock_election.enter(r.kind, r.names, patience) THEN
-			changed := _lock_election.settle(r.kind, r.names);
+			changed := _lock_election.settle(r.kind, r.names, r.arrival);
 			SELECT d.token, d.granted, d.queue_position INTO token, granted, queue_position FROM _lock_election.decide(r) d;
 			IF token IS NOT NULL THEN RETURN; END IF;
 		END IF;
@@ -1280,34 +1338,60 @@ BEGIN
 	END IF;
 END $$;
 
--- Acquires, waiting at most so long.  Who waits has no place: it tries again and again, and overtakes no place, because the
--- place's token is lower than the one that it would get.
+-- An attempt where it can succeed.
+CREATE OR REPLACE FUNCTION _lock_election.attempt_if_free(r _lock_election.request) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	token int8;
+BEGIN
+	IF r.lease IS NOT NULL OR _lock_election.looks_free(r) THEN SELECT a.token INTO token FROM _lock_election.attempt(r, '200 ms') a; END IF;
+	RETURN token;
+END $$;
+
+-- Waits for a request in the lines of its names until this moment, or without limit.  The subtransaction gives the lines
+-- back where it fails, is cancelled, or gives up: then NULL.
+CREATE OR REPLACE FUNCTION _lock_election.acquire_in_line(r _lock_election.request, until timestamptz) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	token int8;
+	first_since timestamptz;
+BEGIN
+	r.arrival := _lock_election.stand_in_line(r.kind, r.names, until);
+	IF r.arrival IS NULL THEN RETURN NULL; END IF;
+	first_since := clock_timestamp();
+	LOOP
+		token := _lock_election.attempt_if_free(r);
+		IF token IS NOT NULL THEN RETURN token; END IF;
+		IF clock_timestamp() >= until THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
+		-- a twentieth of the time that it has taken so far, from one millisecond on
+		PERFORM pg_sleep(least(greatest(date_part('epoch', clock_timestamp() - first_since) / 20, 0.001), 0.1, date_part('epoch', until - clock_timestamp())));
+	END LOOP;
+EXCEPTION WHEN SQLSTATE 'LE998' THEN
+	RETURN NULL;
+END $$;
+
+-- Acquires, waiting at most so long.
 CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	began timestamptz := clock_timestamp();
-	pause float8 := 0.002;
 	most interval;
 	token int8;
 BEGIN
 	PERFORM _lock_election.check_transaction();
 	-- after a crash nothing is over before a life has begun, and attempts that only look would begin none
 	PERFORM _lock_election.current_life();
-	LOOP
-		IF r.lease IS NOT NULL OR _lock_election.looks_free(r) THEN
-			SELECT a.token INTO token FROM _lock_election.attempt(r, '200 ms') a;
-			IF token IS NOT NULL THEN
-				IF r.owner IS NOT NULL THEN PERFORM _lock_election.notice_shared_owner(r, r.names); END IF;
-				RETURN token;
-			END IF;
+	token := _lock_election.attempt_if_free(r);
+	IF token IS NULL AND (wait IS NULL OR wait > '0') THEN
+		most := _lock_election.lock_timeout();
+		WHILE token IS NULL AND coalesce(clock_timestamp() < began + least(wait, most), true) LOOP
+			token := _lock_election.acquire_in_line(r, began + least(wait, most));
+		END LOOP;
+		IF token IS NULL THEN
+			-- places that have come after it may be first now
+			PERFORM _lock_election.nudge(r.kind, r.names);
+			IF most < wait OR wait IS NULL THEN PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout'); END IF;
 		END IF;
-		IF clock_timestamp() - began >= wait THEN RETURN NULL; END IF;
-		most := coalesce(most, _lock_election.lock_timeout());
-		IF clock_timestamp() - began >= most THEN
-			PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout');
-		END IF;
-		PERFORM pg_sleep(least(pause, date_part('epoch', least(wait, most) - (clock_timestamp() - began))));
-		pause := least(pause * 1.3, 0.1);
-	END LOOP;
+	END IF;
+	IF token IS NOT NULL AND r.owner IS NOT NULL THEN PERFORM _lock_election.notice_shared_owner(r, r.names); END IF;
+	RETURN token;
 END $$;
 
 -- Takes a place, or is granted at once.
@@ -1375,21 +1459,23 @@ DECLARE
 	length pg_catalog.interval := pg_catalog.make_interval(secs => pg_catalog.date_part('epoch', ttl));
 BEGIN
 	IF NOT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(n, 4802 OPERATOR(pg_catalog.+) k)) THEN RETURN NULL; END IF;
-	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, acquired_in, told_call,
-			pid, application, client)
-		SELECT k, n, 0, pg_catalog.nextval('_lock_election.token'), 'exclusive', lease, length, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) length, l.life,
-			pg_catalog.to_regrole(pg_catalog.quote_ident(CASE WHEN pg_catalog.current_setting('role') OPERATOR(pg_catalog.=) 'none' THEN session_user::pg_catalog.text
-				ELSE pg_catalog.current_setting('role') END)), o, v, pg_catalog.clock_timestamp(),
-			pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8, pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8, call,
-			pg_catalog.pg_backend_pid(), pg_catalog.current_setting('application_name'), pg_catalog.inet_client_addr()
-		FROM _lock_election.life l
-		WHERE l.one AND NOT l.limited AND l.born OPERATOR(pg_catalog.=) l.xmin
-			AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
-			AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n)
-			AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind OPERATOR(pg_catalog.=) k AND p.name OPERATOR(pg_catalog.=) n)
-		ON CONFLICT DO NOTHING RETURNING token INTO number;
-	IF NOT FOUND THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
-	RETURN number;
+	IF pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended(n, 4808 OPERATOR(pg_catalog.+) k)) THEN
+		INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, acquired_in, told_call,
+				pid, application, client)
+			SELECT k, n, 0, pg_catalog.nextval('_lock_election.token'), 'exclusive', lease, length, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) length, l.life,
+				pg_catalog.to_regrole(pg_catalog.quote_ident(CASE WHEN pg_catalog.current_setting('role') OPERATOR(pg_catalog.=) 'none' THEN session_user::pg_catalog.text
+					ELSE pg_catalog.current_setting('role') END)), o, v, pg_catalog.clock_timestamp(),
+				pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8, pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8, call,
+				pg_catalog.pg_backend_pid(), pg_catalog.current_setting('application_name'), pg_catalog.inet_client_addr()
+			FROM _lock_election.life l
+			WHERE l.one AND NOT l.limited AND l.born OPERATOR(pg_catalog.=) l.xmin
+				AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+				AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n)
+				AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind OPERATOR(pg_catalog.=) k AND p.name OPERATOR(pg_catalog.=) n)
+			ON CONFLICT DO NOTHING RETURNING token INTO number;
+		IF FOUND THEN RETURN number; END IF;
+	END IF;
+	RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998';
 EXCEPTION WHEN SQLSTATE 'LE998' THEN
 	RETURN NULL;
 END $$;
@@ -1899,7 +1985,7 @@ BEGIN
 	IF used.mode <> 'permit' THEN PERFORM _lock_election.other_use(name); END IF;
 	UPDATE _lock_election.hold h SET permits = $2 WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.mode = 'permit';
 	UPDATE _lock_election.place p SET permits = $2 WHERE p.kind = 1 AND p.name = $1 COLLATE "C" AND p.mode = 'permit';
-	PERFORM _lock_election.serve(1::int2, name COLLATE "C");
+	PERFORM _lock_election.serve(1::int2, name COLLATE "C", NULL);
 	RETURN used.permits;
 END $$;
 
@@ -3060,7 +3146,20 @@ BEGIN
 	p AS (SELECT x.*, l.named, (_lock_election.may_see(x.role, me)) AS mine,
 			_lock_election.ends(l.expires_at, l.life, l.ttl) AS at
 		FROM _lock_election.place x LEFT JOIN _lock_election.lease l ON l.id = x.lease WHERE NOT standby),
-	live AS (SELECT p.*, row_number() OVER (PARTITION BY p.kind, p.name ORDER BY p.token) AS rank FROM p WHERE p.at > clock_timestamp()),
+	-- those in line are known by the gate alone, so that a name is not found that nobody holds or queues for; waitstart came with PostgreSQL 14
+	line AS (SELECT k.kind, k.name, l.pid, a.usesysid, a.query_start, a.application_name, a.client_addr, (_lock_election.may_see(a.usesysid, me)) AS mine,
+			coalesce((SELECT s.last_value - ((s.last_value - f.objid::int8) & 4294967295) FROM _lock_election.token s, pg_locks f
+				WHERE f.locktype = 'advisory' AND f.objsubid = 2 AND f.pid = l.pid AND f.database = l.database
+					AND f.classid = (hashtextextended(k.name, 4810 + k.kind) & 4294967295)::oid LIMIT 1), 9223372036854775807) AS arrival, to_jsonb(l) ->> 'waitstart' AS waitstart
+		FROM pg_locks l JOIN (SELECT h.kind, h.name FROM h UNION SELECT p.kind, p.name FROM p) k
+			ON (l.classid::int8 << 32) | l.objid::int8 = hashtextextended(k.name, 4808 + k.kind)
+		JOIN pg_stat_activity a ON a.pid = l.pid
+		WHERE NOT standby AND l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ExclusiveLock'
+			AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())),
+	live AS (SELECT q.*, row_number() OVER (PARTITION BY q.kind, q.name ORDER BY q.came, q.waitstart, q.pid) AS rank FROM (
+		SELECT p.kind, p.name, p.token AS came, NULL AS waitstart, p.token, p.mode, p.owner, p.value, p.role, p.lease, p.named, p.since, p.at, p.pid, p.application, p.client, p.mine FROM p WHERE p.at > clock_timestamp()
+		UNION ALL SELECT line.kind, line.name, line.arrival, line.waitstart, NULL, NULL, NULL, NULL, line.usesysid, NULL, false, line.query_start, NULL, line.pid, line.application_name, line.client_addr,
+			line.mine FROM line) q),
 	c AS (SELECT x.kind, x.name, x.closed_until FROM _lock_election.hold x WHERE x.mode IS NULL AND x.closed_until > clock_timestamp()),
 	n AS (SELECT live.kind, live.name, count(*) AS waiters FROM live GROUP BY live.kind, live.name)
 	SELECT _lock_election.word(h.kind), h.name, CASE WHEN h.mode IS NOT NULL THEN h.slot END, h.mode, CASE WHEN h.mine THEN h.owner END, CASE WHEN h.kind = 2 THEN h.value END, h.role,

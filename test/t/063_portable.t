@@ -271,7 +271,7 @@ subtest 'hand-offs' => sub {
 	$w->async("SELECT await_lock('w', $second, NULL)");
 	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND pid = } . $w->pid, '1');
 	$s->async(q{SELECT acquire_lock('w')});
-	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND pid = } . $s->pid, '1');
+	waiting($s);
 	is($o->query("SELECT release_lock('w', $place)"), 't', 'released');
 	is($w->wait, 't', 'the next place has it');
 	$w->query("SELECT release_lock('w', $second)");
@@ -285,16 +285,21 @@ subtest 'hand-offs' => sub {
 	is($s->query("SELECT await_lock('v', $place)"), 't', 'the place has the lock');
 	one($node, q{SELECT force_release_role('app')}, $db);
 
-	# who waits without a place does not overtake one, which has a lower token than it would get
+	# who waits in SQL overtakes no place that came before it, and is overtaken by none that came later
 	my ($a, $b) = split /\|/, $s->query(q{SELECT acquire_lock('a', '1 min'), acquire_lock('b', '1 min')});
+	my $first = $s->query(q{SELECT token FROM enqueue_locks('{a,b}', '1 min')});
 	$w->async(q{SELECT acquire_lock('a', '1 min', wait => '1 min')});
-	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND pid = } . $w->pid, '1');
+	waiting($w);
 	$place = $o->query(q{SELECT token FROM enqueue_locks('{a,b}', '1 min')});
 	$s->query("SELECT release_lock('a', $a)");
-	ok(!wait_until(sub { $w->ready }, 1), 'it waits for a place that came later, and for several names of which one is not free');
+	ok(!wait_until(sub { $w->ready }, 1), 'it waits for the place for several names, of which one is not free');
 	$s->query("SELECT release_lock('b', $b)");
-	is($o->query("SELECT await_locks('{a,b}', $place), release_locks('{a,b}', $place)"), 't|t', 'which is granted');
-	cmp_ok($w->wait, '>', $place, 'and then has a higher token');
+	is($s->query("SELECT await_locks('{a,b}', $first), release_locks('{a,b}', $first)"), 't|t', 'which is granted');
+	my $got = $w->wait;
+	ok($first < $got && $got < $place, 'and then has a higher token, which is lower than that of the next place');
+	is($o->query("SELECT await_locks('{a,b}', $place)"), 'f', 'which waits for it');
+	$w->query("SELECT release_lock('a', $got)");
+	is($o->query("SELECT await_locks('{a,b}', $place)"), 't', 'until it is released');
 	one($node, q{SELECT force_release_role('app')}, $db);
 
 	# a wait for several names may be longer than their ttl

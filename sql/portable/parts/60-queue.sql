@@ -55,7 +55,8 @@ BEGIN
 	IF NOT _lock_election.enter(p.kind, p.members, '0') THEN RETURN false; END IF;
 	FOREACH n IN ARRAY p.members LOOP
 		IF n <> p.name THEN PERFORM _lock_election.sweep(p.kind, n); END IF;
-		IF EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.name = n AND x.token < p.token)
+		IF n <> p.name AND _lock_election.is_behind_line(p.kind, n, p.token)
+			OR EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.name = n AND x.token < p.token)
 			OR NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = p.kind AND x.name = n AND x.token = p.token)
 			OR NOT _lock_election.admits(p.kind, n, p.mode, p.permits) THEN
 			RETURN false;
@@ -126,19 +127,23 @@ BEGIN
 	RETURN cardinality(tokens);
 END $$;
 
--- Grants places, in their order, as far as they can be.  True: some were.
-CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+-- Grants places, in their order, as far as they can be, and as far as they have come before the first one in the line, who
+-- names its arrival where it is the caller.  True: some were.
+CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text, arrival int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p _lock_election.place;
+	has_line boolean;
 	changed boolean := false;
 BEGIN
 	SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n ORDER BY x.token LIMIT 1;
 	IF NOT FOUND THEN RETURN false; END IF;
-	IF p.mode = 'shared' THEN changed := _lock_election.grant_readers(k, n) > 0; END IF;
+	has_line := arrival IS NOT NULL OR _lock_election.has_line(k, n);
+	IF p.mode = 'shared' AND NOT has_line THEN changed := _lock_election.grant_readers(k, n) > 0; END IF;
 	FOR p IN SELECT x.* FROM _lock_election.place x WHERE x.kind = k AND x.name = n ORDER BY x.token LOOP
 		IF _lock_election.place_is_over(p) THEN
 			EXIT WHEN NOT _lock_election.end_place(p, 'expired', false);
 		ELSE
+			EXIT WHEN has_line AND coalesce(p.token > arrival, _lock_election.is_behind_line(k, n, p.token));
 			EXIT WHEN NOT _lock_election.can_be_granted(p);
 			EXIT WHEN NOT _lock_election.grant_place(p);
 		END IF;
@@ -148,14 +153,14 @@ BEGIN
 END $$;
 
 -- Both, for some names: what has to be done whenever somebody comes to them.
-CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[]) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[], arrival int8 DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
 	changed boolean := false;
 BEGIN
 	FOREACH n IN ARRAY names LOOP
 		changed := _lock_election.sweep(k, n) OR changed;
-		changed := _lock_election.serve(k, n) OR changed;
+		changed := _lock_election.serve(k, n, arrival) OR changed;
 	END LOOP;
 	RETURN changed;
 END $$;

@@ -10,7 +10,9 @@ BEGIN
 			kind pg_catalog.int2, names pg_catalog.text[], mode pg_catalog.text, permits pg_catalog.int4, ttl pg_catalog.interval,
 			owner pg_catalog.text, lease pg_catalog.int8, value pg_catalog.text,
 			-- as a place; its grant is announced on the channel of its lease; by this call of lease_sync()
-			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8, role pg_catalog.oid);
+			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8, role pg_catalog.oid,
+			-- of one who is the first in the lines
+			arrival pg_catalog.int8);
 	END IF;
 END $$;
 
@@ -204,8 +206,8 @@ BEGIN
 
 	-- 4. is it free, and nobody before us?
 	FOREACH n IN ARRAY r.names LOOP
-		behind := EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n);
-		free := free AND NOT behind AND _lock_election.admits(r.kind, n, r.mode, r.permits);
+		behind := EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n AND (r.arrival IS NULL OR p.token < r.arrival));
+		free := free AND NOT behind AND _lock_election.admits(r.kind, n, r.mode, r.permits) AND (r.arrival IS NOT NULL OR NOT _lock_election.has_line(r.kind, n));
 	END LOOP;
 	IF NOT free AND NOT r.place THEN RETURN; END IF;
 
@@ -213,7 +215,7 @@ BEGIN
 	PERFORM _lock_election.check_limits(r, NOT free);
 
 	-- 6. a hold, or a place
-	token := nextval('_lock_election.token');
+	token := coalesce(r.arrival, nextval('_lock_election.token'));
 	granted := free;
 	IF on_lease IS NULL AND (several OR NOT free) THEN
 		on_lease := token;
@@ -262,7 +264,7 @@ BEGIN
 	PERFORM _lock_election.current_life();
 	BEGIN
 		IF _lock_election.enter(r.kind, r.names, patience) THEN
-			changed := _lock_election.settle(r.kind, r.names);
+			changed := _lock_election.settle(r.kind, r.names, r.arrival);
 			SELECT d.token, d.granted, d.queue_position INTO token, granted, queue_position FROM _lock_election.decide(r) d;
 			IF token IS NOT NULL THEN RETURN; END IF;
 		END IF;
@@ -310,34 +312,60 @@ BEGIN
 	END IF;
 END $$;
 
--- Acquires, waiting at most so long.  Who waits has no place: it tries again and again, and overtakes no place, because the
--- place's token is lower than the one that it would get.
+-- An attempt where it can succeed.
+CREATE OR REPLACE FUNCTION _lock_election.attempt_if_free(r _lock_election.request) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	token int8;
+BEGIN
+	IF r.lease IS NOT NULL OR _lock_election.looks_free(r) THEN SELECT a.token INTO token FROM _lock_election.attempt(r, '200 ms') a; END IF;
+	RETURN token;
+END $$;
+
+-- Waits for a request in the lines of its names until this moment, or without limit.  The subtransaction gives the lines
+-- back where it fails, is cancelled, or gives up: then NULL.
+CREATE OR REPLACE FUNCTION _lock_election.acquire_in_line(r _lock_election.request, until timestamptz) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	token int8;
+	first_since timestamptz;
+BEGIN
+	r.arrival := _lock_election.stand_in_line(r.kind, r.names, until);
+	IF r.arrival IS NULL THEN RETURN NULL; END IF;
+	first_since := clock_timestamp();
+	LOOP
+		token := _lock_election.attempt_if_free(r);
+		IF token IS NOT NULL THEN RETURN token; END IF;
+		IF clock_timestamp() >= until THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
+		-- a twentieth of the time that it has taken so far, from one millisecond on
+		PERFORM pg_sleep(least(greatest(date_part('epoch', clock_timestamp() - first_since) / 20, 0.001), 0.1, date_part('epoch', until - clock_timestamp())));
+	END LOOP;
+EXCEPTION WHEN SQLSTATE 'LE998' THEN
+	RETURN NULL;
+END $$;
+
+-- Acquires, waiting at most so long.
 CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	began timestamptz := clock_timestamp();
-	pause float8 := 0.002;
 	most interval;
 	token int8;
 BEGIN
 	PERFORM _lock_election.check_transaction();
 	-- after a crash nothing is over before a life has begun, and attempts that only look would begin none
 	PERFORM _lock_election.current_life();
-	LOOP
-		IF r.lease IS NOT NULL OR _lock_election.looks_free(r) THEN
-			SELECT a.token INTO token FROM _lock_election.attempt(r, '200 ms') a;
-			IF token IS NOT NULL THEN
-				IF r.owner IS NOT NULL THEN PERFORM _lock_election.notice_shared_owner(r, r.names); END IF;
-				RETURN token;
-			END IF;
+	token := _lock_election.attempt_if_free(r);
+	IF token IS NULL AND (wait IS NULL OR wait > '0') THEN
+		most := _lock_election.lock_timeout();
+		WHILE token IS NULL AND coalesce(clock_timestamp() < began + least(wait, most), true) LOOP
+			token := _lock_election.acquire_in_line(r, began + least(wait, most));
+		END LOOP;
+		IF token IS NULL THEN
+			-- places that have come after it may be first now
+			PERFORM _lock_election.nudge(r.kind, r.names);
+			IF most < wait OR wait IS NULL THEN PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout'); END IF;
 		END IF;
-		IF clock_timestamp() - began >= wait THEN RETURN NULL; END IF;
-		most := coalesce(most, _lock_election.lock_timeout());
-		IF clock_timestamp() - began >= most THEN
-			PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout');
-		END IF;
-		PERFORM pg_sleep(least(pause, date_part('epoch', least(wait, most) - (clock_timestamp() - began))));
-		pause := least(pause * 1.3, 0.1);
-	END LOOP;
+	END IF;
+	IF token IS NOT NULL AND r.owner IS NOT NULL THEN PERFORM _lock_election.notice_shared_owner(r, r.names); END IF;
+	RETURN token;
 END $$;
 
 -- Takes a place, or is granted at once.

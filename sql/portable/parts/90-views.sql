@@ -20,7 +20,20 @@ BEGIN
 	p AS (SELECT x.*, l.named, (_lock_election.may_see(x.role, me)) AS mine,
 			_lock_election.ends(l.expires_at, l.life, l.ttl) AS at
 		FROM _lock_election.place x LEFT JOIN _lock_election.lease l ON l.id = x.lease WHERE NOT standby),
-	live AS (SELECT p.*, row_number() OVER (PARTITION BY p.kind, p.name ORDER BY p.token) AS rank FROM p WHERE p.at > clock_timestamp()),
+	-- those in line are known by the gate alone, so that a name is not found that nobody holds or queues for; waitstart came with PostgreSQL 14
+	line AS (SELECT k.kind, k.name, l.pid, a.usesysid, a.query_start, a.application_name, a.client_addr, (_lock_election.may_see(a.usesysid, me)) AS mine,
+			coalesce((SELECT s.last_value - ((s.last_value - f.objid::int8) & 4294967295) FROM _lock_election.token s, pg_locks f
+				WHERE f.locktype = 'advisory' AND f.objsubid = 2 AND f.pid = l.pid AND f.database = l.database
+					AND f.classid = (hashtextextended(k.name, 4810 + k.kind) & 4294967295)::oid LIMIT 1), 9223372036854775807) AS arrival, to_jsonb(l) ->> 'waitstart' AS waitstart
+		FROM pg_locks l JOIN (SELECT h.kind, h.name FROM h UNION SELECT p.kind, p.name FROM p) k
+			ON (l.classid::int8 << 32) | l.objid::int8 = hashtextextended(k.name, 4808 + k.kind)
+		JOIN pg_stat_activity a ON a.pid = l.pid
+		WHERE NOT standby AND l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ExclusiveLock'
+			AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())),
+	live AS (SELECT q.*, row_number() OVER (PARTITION BY q.kind, q.name ORDER BY q.came, q.waitstart, q.pid) AS rank FROM (
+		SELECT p.kind, p.name, p.token AS came, NULL AS waitstart, p.token, p.mode, p.owner, p.value, p.role, p.lease, p.named, p.since, p.at, p.pid, p.application, p.client, p.mine FROM p WHERE p.at > clock_timestamp()
+		UNION ALL SELECT line.kind, line.name, line.arrival, line.waitstart, NULL, NULL, NULL, NULL, line.usesysid, NULL, false, line.query_start, NULL, line.pid, line.application_name, line.client_addr,
+			line.mine FROM line) q),
 	c AS (SELECT x.kind, x.name, x.closed_until FROM _lock_election.hold x WHERE x.mode IS NULL AND x.closed_until > clock_timestamp()),
 	n AS (SELECT live.kind, live.name, count(*) AS waiters FROM live GROUP BY live.kind, live.name)
 	SELECT _lock_election.word(h.kind), h.name, CASE WHEN h.mode IS NOT NULL THEN h.slot END, h.mode, CASE WHEN h.mine THEN h.owner END, CASE WHEN h.kind = 2 THEN h.value END, h.role,

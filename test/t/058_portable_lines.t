@@ -1,0 +1,224 @@
+# The portable edition: calls that wait without a place stand in a line.  Their order among each other and among places, whom
+# they keep waiting, and what they leave when they end in another way.
+# Promises: F, M
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Cluster;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $node = new_node('main', portable => 1);
+
+# The advisory locks of whoever waits, or has waited.
+sub advisory { return one(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database IS NOT NULL}); }
+
+# Begins a call that waits, and comes back when it stands in the line.
+sub stand
+{
+	my ($sql) = @_;
+	my $s = session($node);
+
+	$s->async($sql);
+	waiting($s);
+	return $s;
+}
+
+sub hold { my ($s, $name) = @_; return $s->query("SELECT acquire_lock('$name', '1 h')"); }
+
+# A place, which is looked for no more.
+sub place { my ($s, $name) = @_; return $s->query("SELECT token FROM enqueue_lock('$name', '1 h')"); }
+
+sub current_user { return one('SELECT current_user'); }
+
+subtest 'first come, first served' => sub {
+	my $h = session($node);
+	my $token = hold($h, 'order');
+	my @line = map { stand(q{SELECT acquire_lock('order', '1 h')}) } 1 .. 10;
+	my ($turn, $before) = (0, $token);
+
+	is($h->query("SELECT release_lock('order', $token)"), 't', 'ten stand in line');
+	while (my $s = shift @line)
+	{
+		my $got = $s->wait;
+
+		$turn++;
+		die "turn $turn: token $got after $before" if $got <= $before;
+		$before = $got;
+		# time enough for another one, if it could
+		is($h->query(q{SELECT pg_sleep(0.15); SELECT try_acquire_lock('order') IS NULL}), "\nt", "turn $turn") if $turn % 4 == 1;
+		die "turn $turn: two at a time" if grep { $_->ready } @line;
+		is($s->query("SELECT release_lock('order', $got)"), 't');
+		is($h->query(q{SELECT try_acquire_lock('order') IS NULL}), 't', 'an attempt overtakes nobody') if @line;
+		$s->quit;
+	}
+	is(advisory(), 0, 'nothing is left');
+	$h->quit;
+};
+
+subtest 'among places' => sub {
+	my ($h, $p) = (session($node), session($node));
+	my $token = hold($h, 'mixed');
+	my (@order, @tokens);
+
+	# P1 W1 P2 W2 P3
+	my $p1 = place($p, 'mixed');
+	my $w1 = stand(q{SELECT acquire_lock('mixed', '1 h')});
+	my $p2 = place($p, 'mixed');
+	my $w2 = stand(q{SELECT acquire_lock('mixed', '1 h')});
+	my $p3 = place($p, 'mixed');
+	my %names = (p1 => $p1, p2 => $p2, p3 => $p3);
+	is(one(q{SELECT string_agg(CASE pid WHEN } . $w1->pid . q{ THEN 'w1' WHEN } . $w2->pid . qq{ THEN 'w2' ELSE 'p' END || ' ' || coalesce(token = ANY ('{$p1,$p2,$p3}'), false) || ' ' || role, ', '
+		ORDER BY queue_position) FROM lock_election.waiters WHERE name = 'mixed'}), join(', ', map { "$_ " . current_user() } 'p true', 'w1 false', 'p true', 'p true', 'w2 false'), 'all of them are shown');
+	is(one(q{SELECT waiters FROM lock_election.locks WHERE name = 'mixed'}), 5, 'and counted');
+	my $holder = sub { return one(q{SELECT coalesce(max(token), 0) FROM lock_election.locks WHERE name = 'mixed'}); };
+
+	$h->query("SELECT release_lock('mixed', $token)");
+	foreach my $turn (1 .. 5)
+	{
+		wait_for_sql($node, q{SELECT count(*) = 1 FROM lock_election.locks WHERE name = 'mixed'});
+		my $now = $holder->();
+		my ($who) = grep { $names{$_} == $now } sort keys %names;
+
+		# places are granted by who releases; a call tries again soon
+		$who //= !grep({ $_ eq 'w1' } @order) ? do { is($w1->wait, $now, 'the token that is told'); 'w1' } : do { is($w2->wait, $now, 'the token that is told'); 'w2' };
+		push @order, $who;
+		push @tokens, $now;
+		one("SELECT release_lock('mixed', $now)");
+	}
+	is("@order", 'p1 w1 p2 p3 w2', 'the first of the line is among places as of when it became that');
+	is_deeply(\@tokens, [ sort { $a <=> $b } @tokens ], 'tokens rise');
+	is(advisory(), 0, 'nothing is left');
+	$_->quit foreach $h, $p, $w1, $w2;
+};
+
+subtest 'a stream of places' => sub {
+	my ($h, $p) = (session($node), session($node));
+	my $token = hold($h, 'stream');
+	my $w = stand(q{SELECT acquire_lock('stream', '1 h')});
+	my $places = 0;
+
+	foreach my $n (1 .. 50)
+	{
+		place($p, 'stream');
+		$places++;
+		$p->query("SELECT release_lock('stream', $token)");
+		wait_for_sql($node, q{SELECT count(*) = 1 FROM lock_election.locks WHERE name = 'stream'});
+		last if $w->ready;
+		$token = one(q{SELECT token FROM lock_election.locks WHERE name = 'stream'});
+	}
+	is($places, 1, 'keeps nobody waiting');
+	one("SELECT release_lock('stream', " . $w->wait . ')');
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'stream'}), 1, 'and goes on behind him');
+	$_->quit foreach $h, $p, $w;
+};
+
+subtest 'several names, permits, readers, elections' => sub {
+	my ($h, $p) = (session($node), session($node));
+	my ($a, $b) = (hold($h, 'a'), hold($h, 'b'));
+	my $w = stand(q{SELECT acquire_locks('{b,a}', '1 h')}, 2);
+	my $one = stand(q{SELECT acquire_lock('a', '1 h')});
+	my ($place) = split /\|/, $p->query(q{SELECT token, granted FROM enqueue_locks('{b,c}', '1 h')});
+
+	$h->query("SELECT release_lock('a', $a)");
+	is($h->query(q{SELECT pg_sleep(0.3); SELECT try_acquire_lock('a') IS NULL}), "\nt", 'who waits for two keeps the free one from others that came later');
+	ok(!$one->ready && !$w->ready, 'also from those in the line');
+	$h->query("SELECT release_lock('b', $b)");
+	my $got = $w->wait;
+	like($got, qr/^\d+$/, 'both at once');
+	is($p->query("SELECT await_locks('{b,c}', $place)"), 'f', 'a place for several waits for who came before it at one of them');
+	one("SELECT release_locks('{a,b}', $got)");
+	like($one->wait, qr/^\d+$/, 'the next at one');
+	is($p->query("SELECT await_locks('{b,c}', $place)"), 't', 'the next at the other');
+	$_->quit foreach $w, $one;
+
+	my $permit = $h->query(q{SELECT acquire_permit('two', 1, '1 h')});
+	my @line = map { stand(q{SELECT acquire_permit('two', 1, '1 h')}) } 1 .. 2;
+	$h->query("SELECT release_lock('two', $permit)");
+	$permit = $line[0]->wait;
+	ok(!$line[1]->ready, 'permits');
+	one("SELECT release_lock('two', $permit)");
+	like($line[1]->wait, qr/^\d+$/, 'one after another');
+	$_->quit foreach @line;
+
+	my $writer = hold($h, 'read');
+	my @readers = map { stand(q{SELECT acquire_lock('read', '1 h', mode => 'shared')}) } 1 .. 3;
+	my $second = stand(q{SELECT acquire_lock('read', '1 h')});
+	my $late = stand(q{SELECT acquire_lock('read', '1 h', mode => 'shared')});
+	$h->query("SELECT release_lock('read', $writer)");
+	my @tokens = map { $_->wait } @readers;
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'read' AND mode = 'shared'}), 3, 'readers together');
+	is($h->query(q{SELECT pg_sleep(0.3); SELECT try_acquire_lock('read', mode => 'shared') IS NULL}), "\nt", 'none overtakes a writer');
+	ok(!$second->ready && !$late->ready, 'in the line either');
+	one("SELECT release_lock('read', $_)") foreach @tokens;
+	$writer = $second->wait;
+	ok(!$late->ready, 'a writer alone');
+	one("SELECT release_lock('read', $writer)");
+	like($late->wait, qr/^\d+$/, 'and the reader behind it');
+	$_->quit foreach @readers, $second, $late;
+
+	my $term = $h->query(q{SELECT campaign('boss', 'h', '1 h')});
+	my @candidates = map { stand("SELECT campaign('boss', 'c$_', '1 h')") } 1 .. 2;
+	$h->query("SELECT resign('boss', $term)");
+	$term = $candidates[0]->wait;
+	ok(!$candidates[1]->ready, 'candidates');
+	one("SELECT resign('boss', $term)");
+	like($candidates[1]->wait, qr/^\d+$/, 'as well');
+	is(advisory(), 0, 'nothing is left');
+	$_->quit foreach @candidates, $h, $p;
+};
+
+subtest 'who goes away' => sub {
+	my $h = session($node);
+	my $token = hold($h, 'away');
+	my @line = map { stand(q{SELECT acquire_lock('away', '1 h')}) } 1 .. 4;
+
+	# the first and the third are cancelled and ended, the second's wait is over
+	my $timed = session($node);
+	my $began = time;
+	is($timed->query(q{SET lock_timeout = '1 h'; SELECT acquire_lock('away', '1 h', wait => '400 ms') IS NULL; SHOW lock_timeout}), "t\n1h", 'a wait that is over');
+	cmp_ok(time - $began, '>=', 0.4, 'not before its time');
+	is($timed->query(q{SET lock_timeout = '300 ms'; SELECT acquire_lock('away', '1 h')}), '', 'lock_timeout');
+	like($timed->error, qr/55P03.*canceling statement due to lock timeout/, 'the error of PostgreSQL');
+	is($timed->query(q{SET lock_timeout = '400 ms'; SELECT acquire_lock('away', '1 h', wait => '50 ms') IS NULL; SHOW lock_timeout}), "t\n400ms", 'the shorter of both');
+	is($timed->query(q{BEGIN; SELECT acquire_lock('away', '1 h', wait => '50 ms') IS NULL}), 't', 'in a transaction that goes on');
+	is(one('SELECT count(*) FROM pg_locks WHERE pid = ' . $timed->pid . q{ AND locktype = 'advisory'}), 0, 'no lock is left');
+	$timed->query('ROLLBACK; RESET lock_timeout');
+	one('SELECT pg_cancel_backend(' . $line[0]->pid . ')');
+	$line[0]->wait;
+	like($line[0]->error, qr/57014/, 'the first is cancelled');
+	one('SELECT pg_terminate_backend(' . $line[2]->pid . ')');
+	$line[2]->wait;
+	$line[2]->quit;
+	$h->query("SELECT release_lock('away', $token)");
+	my $second = $line[1]->wait;
+	ok(!$line[3]->ready, 'the second holds it');
+
+	# a place behind a call, on a free name: the call gives up, and what waits behind it is told
+	my $client = session($node);
+	my $place = place($client, 'away');
+	one("SELECT release_lock('away', $second)");
+	my $fourth = $line[3]->wait;
+	one("SELECT release_lock('away', $fourth)");
+	is($client->query("SELECT await_lock('away', $place)"), 't', 'a place behind them is granted');
+	one("SELECT release_lock('away', $place)");
+	is(advisory(), 0, 'nothing is left');
+	$_->quit foreach $h, $timed, $client, @line[ 0, 1, 3 ];
+};
+
+subtest 'two that wait for each other' => sub {
+	my ($x, $y) = map { session($node) } 1 .. 2;
+
+	$x->query(q{BEGIN; SELECT acquire_lock('left', '1 h')});
+	$y->query(q{BEGIN; SELECT acquire_lock('right', '1 h')});
+	$x->async(q{SELECT acquire_lock('right', '1 h')});
+	wait_for_sql($node, 'SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND pid = ' . $x->pid);
+	$y->async(q{SELECT acquire_lock('left', '1 h')});
+	my @errors = map { $_->wait; $_->error } $y, $x;
+	is(scalar(grep { /40P01/ } @errors), 1, 'one of them is told so') or diag explain \@errors;
+	$_->query('ROLLBACK') foreach $x, $y;
+	is(one(q{SELECT count(*) FROM lock_election.locks WHERE name IN ('left', 'right')}), 0, 'nothing is left');
+	$_->quit foreach $x, $y;
+};
+
+done_testing();
