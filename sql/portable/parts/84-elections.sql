@@ -1,7 +1,7 @@
 -- --- elections: the functions of elections ------------------------------------------------------------------------------
 
 CREATE OR REPLACE FUNCTION campaign(election text, candidate text, ttl interval DEFAULT '15 s', wait interval DEFAULT NULL, owner text DEFAULT NULL, lease bigint DEFAULT NULL)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
 	wait := _lock_election.checked_wait(wait);
 	RETURN _lock_election.acquire(_lock_election.make_one(2::int2, election COLLATE "C", 'exclusive', 0, ttl, owner, lease, candidate), wait);
@@ -9,21 +9,21 @@ END $$;
 
 CREATE OR REPLACE FUNCTION enqueue_candidate(election text, candidate text, ttl interval DEFAULT '15 s', owner text DEFAULT NULL, lease bigint DEFAULT NULL,
 	OUT term bigint, OUT elected boolean, OUT queue_position bigint, OUT channel text)
-RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
 	SELECT e.* INTO term, elected, queue_position, channel
 		FROM _lock_election.enqueue(_lock_election.make_one(2::int2, election COLLATE "C", 'exclusive', 0, ttl, owner, lease, candidate)) e;
 END $$;
 
 CREATE OR REPLACE FUNCTION await_leadership(election text, term bigint, wait interval DEFAULT '0')
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
 	PERFORM _lock_election.check_name(2::int2, election COLLATE "C");
 	RETURN _lock_election.await(2::int2, ARRAY[election COLLATE "C"], term, wait);
 END $$;
 
 CREATE OR REPLACE FUNCTION renew_leadership(election text, term bigint, ttl interval DEFAULT NULL)
-RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+RETURNS interval LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
 	RETURN _lock_election.renew(2::int2, election COLLATE "C", term, ttl);
 END $$;
@@ -50,14 +50,14 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION proclaim(election text, term bigint, candidate text)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
 	PERFORM _lock_election.check_transaction();
 	RETURN _lock_election.proclaim(election COLLATE "C", term, candidate);
 END $$;
 
 CREATE OR REPLACE FUNCTION resign(election text, term bigint)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
 	PERFORM _lock_election.check_name(2::int2, election COLLATE "C");
 	IF coalesce(term, 0) <= 0 THEN RETURN false; END IF;
@@ -66,13 +66,13 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION is_leader(election text, term bigint)
-RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
 	RETURN _lock_election.held(2::int2, election COLLATE "C", term);
 END $$;
 
 CREATE OR REPLACE FUNCTION current_leader(election text, OUT candidate text, OUT term bigint, OUT elected_at timestamptz, OUT expires_at timestamptz, OUT valid_for interval)
-RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1 SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
 	PERFORM _lock_election.check_name(2::int2, election COLLATE "C");
 	RETURN QUERY SELECT x.value, x.token, x.since, x.at, CASE WHEN NOT pg_is_in_recovery() THEN _lock_election.time_left(x.at) END
@@ -83,7 +83,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION observe_election(election text)
-RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
 	PERFORM _lock_election.check_name(2::int2, election COLLATE "C");
 	RETURN _lock_election.channel(2::int2, election COLLATE "C");
@@ -92,7 +92,7 @@ END $$;
 -- Who reads it also ends a term that is over, where nobody else has.
 CREATE OR REPLACE FUNCTION election_history(election text, after bigint DEFAULT 0, OUT change bigint, OUT how text, OUT candidate text, OUT term bigint,
 	OUT elected_at timestamptz, OUT changed_at timestamptz, OUT ended_at timestamptz)
-RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
 	PERFORM _lock_election.check_name(2::int2, election COLLATE "C");
 	IF NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off' AND current_setting('transaction_isolation') = 'read committed'

@@ -37,13 +37,13 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION fence_lock(name text, token bigint)
-RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
 	PERFORM _lock_election.fence(1::int2, name COLLATE "C", token);
 END $$;
 
 CREATE OR REPLACE FUNCTION fence_leader(election text, term bigint)
-RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
 	PERFORM _lock_election.fence(2::int2, election COLLATE "C", term);
 END $$;
@@ -88,7 +88,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION compare_and_set(key text, expected_version bigint, value text)
-RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
 	v record;
 	number int8;
@@ -120,7 +120,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION read_versioned(key text, OUT value text, OUT version bigint)
-RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
 	v record;
 BEGIN
