@@ -220,7 +220,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.asked (
 CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	kind pg_catalog.int2 NOT NULL,
 	slot pg_catalog.int4 NOT NULL,
-	token pg_catalog.int8 NOT NULL,
+	token pg_catalog.int8 NOT NULL DEFAULT pg_catalog.nextval('_lock_election.token'),
 	lease pg_catalog.int8,
 	life pg_catalog.int8,
 	changed pg_catalog.int8 NOT NULL,
@@ -1452,19 +1452,20 @@ END $$;
 --
 -- The section is entered in a subtransaction: who is refused in it leaves it, and does not keep it to the caller's COMMIT.
 -- The primary key refuses a second row.  Every name has its schema here, because a search_path of its own would cost as
--- much as a statement.
+-- much as a statement.  The token is the column's default, and the time a variable: with a volatile function in it the SELECT
+-- would be a plan of its own below the INSERT.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
 	number pg_catalog.int8;
 	length pg_catalog.interval := pg_catalog.make_interval(secs => pg_catalog.date_part('epoch', ttl));
+	moment pg_catalog.timestamptz := pg_catalog.clock_timestamp();
 BEGIN
 	IF NOT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(n, 4802 OPERATOR(pg_catalog.+) k)) THEN RETURN NULL; END IF;
 	IF pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended(n, 4808 OPERATOR(pg_catalog.+) k)) THEN
-		INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, acquired_in, told_call,
-				pid, application, client)
-			SELECT k, n, 0, pg_catalog.nextval('_lock_election.token'), 'exclusive', lease, length, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) length, l.life,
+		INSERT INTO _lock_election.hold (kind, name, slot, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, acquired_in, told_call, pid, application, client)
+			SELECT k, n, 0, 'exclusive', lease, length, moment OPERATOR(pg_catalog.+) length, l.life,
 				pg_catalog.to_regrole(pg_catalog.quote_ident(CASE WHEN pg_catalog.current_setting('role') OPERATOR(pg_catalog.=) 'none' THEN session_user::pg_catalog.text
-					ELSE pg_catalog.current_setting('role') END)), o, v, pg_catalog.clock_timestamp(),
+					ELSE pg_catalog.current_setting('role') END)), o, v, moment,
 				pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8, pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8, call,
 				pg_catalog.pg_backend_pid(), pg_catalog.current_setting('application_name'), pg_catalog.inet_client_addr()
 			FROM _lock_election.life l
@@ -1472,7 +1473,7 @@ BEGIN
 				AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
 				AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind OPERATOR(pg_catalog.=) k AND h.name OPERATOR(pg_catalog.=) n)
 				AND NOT EXISTS (SELECT FROM _lock_election.place p WHERE p.kind OPERATOR(pg_catalog.=) k AND p.name OPERATOR(pg_catalog.=) n)
-			ON CONFLICT DO NOTHING RETURNING token INTO number;
+			RETURNING token INTO number;
 		IF FOUND THEN RETURN number; END IF;
 	END IF;
 	RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998';
@@ -3191,7 +3192,8 @@ BEGIN
 		WHERE x.at > clock_timestamp();
 END $$;
 
--- fenced_by: who holds the advisory lock of a fence; nobody looks where it is not asked for.
+-- fenced_by: who holds the advisory lock of a fence; nobody looks where it is not asked for.  Twice the same, because one
+-- view that reads another is locked in the other order by an upgrade.
 CREATE OR REPLACE VIEW lock_election.locks AS
 SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
 	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.closed_until, l.waiters,

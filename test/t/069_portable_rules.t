@@ -72,6 +72,10 @@ subtest 'cancels' => sub {
 
 subtest 'what waits for the disk' => sub {
 	my ($s, $o) = (as('app'), as('app'));
+	my $busy = $o->query(q{SELECT acquire_lock('busy', '1 min')});
+	is($s->query(q{BEGIN; SELECT try_acquire_lock('busy') IS NULL, acquire_lock('busy', wait => '50 ms') IS NULL, pg_current_xact_id_if_assigned() IS NULL; COMMIT}), 't|t|t',
+		'an attempt at a lock that is held writes nothing');
+	$o->query("SELECT release_lock('busy', $busy)");
 	my $lease = $s->query(q{SELECT grant_lease('1 min')});
 	my $long = $s->query(q{SELECT grant_lease('1 h')});
 	my $call = 0;

@@ -73,7 +73,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.asked (
 CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	kind pg_catalog.int2 NOT NULL,
 	slot pg_catalog.int4 NOT NULL,
-	token pg_catalog.int8 NOT NULL,
+	token pg_catalog.int8 NOT NULL DEFAULT pg_catalog.nextval('_lock_election.token'),
 	lease pg_catalog.int8,
 	life pg_catalog.int8,
 	changed pg_catalog.int8 NOT NULL,

@@ -65,7 +65,8 @@ BEGIN
 		WHERE x.at > clock_timestamp();
 END $$;
 
--- fenced_by: who holds the advisory lock of a fence; nobody looks where it is not asked for.
+-- fenced_by: who holds the advisory lock of a fence; nobody looks where it is not asked for.  Twice the same, because one
+-- view that reads another is locked in the other order by an upgrade.
 CREATE OR REPLACE VIEW lock_election.locks AS
 SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
 	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.closed_until, l.waiters,
