@@ -191,11 +191,13 @@ le_open(const le_options *options, le_session **session, le_error *error)
 	s->net_started = le_start_thread(&s->net_thread, le_net_main, s);
 	s->dispatch_started = s->net_started && le_start_thread(&s->dispatch_thread, le_dispatch_main, s);
 	s->refs += s->net_started + s->dispatch_started;
-	le_error_set(&s->error, LE_NO_MEMORY, "", "could not start a thread");
+	if (!s->dispatch_started)
+		le_error_set(&s->error, LE_NO_MEMORY, "", "could not start a thread");
 	while (s->dispatch_started && !s->opened)
 		le_cond_wait(&s->changed, &s->lock, LE_NEVER);
 	why = s->error;
-	if (s->dispatch_started && atomic_load(&s->state) == LE_CONNECTED)
+	/* its connection may have ended again since it was opened */
+	if (s->dispatch_started && le_is_alive(s))
 		*session = s;
 	le_unlock(s);
 	if (*session != NULL)

@@ -454,6 +454,23 @@ closing(void)
 
 /* Waits that end by nothing but a wake-up, or their time. */
 static _Atomic bool patient;
+/* The wait of le_open, behind whose end the connection ends, and no other one can be made. */
+static _Thread_local bool cuts;
+
+static void
+cut(pthread_mutex_t *lock)
+{
+	le_session *s = (le_session *) ((char *) lock - offsetof(le_session, lock));
+
+	if (!s->opened)
+		return;
+	cuts = false;
+	le_unlock(s);
+	query(db, "UPDATE pg_database SET datallowconn = false");
+	query(db, "SELECT pg_terminate_backend(%d)", PQbackendPID(s->net.conn));
+	eventually(atomic_load(&s->state) == LE_SUSPENDED, "the connection ends when le_open has not returned yet");
+	le_lock(s);
+}
 
 extern void __real_le_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until);
 extern void __wrap_le_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until);
@@ -467,6 +484,8 @@ __wrap_le_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
 	if (!patient)
 	{
 		__real_le_cond_wait(cond, lock, until);
+		if (cuts)
+			cut(lock);
 		return;
 	}
 	clock_gettime(CLOCK_MONOTONIC, &t);
@@ -510,6 +529,23 @@ let_go_first(void)
 	le_close(s, -1, NULL);
 }
 
+/* A session whose connection has ended by the time that le_open returns it. */
+static void
+opened_and_cut(void)
+{
+	le_options o = options_of(600000);
+	le_session *s = NULL;
+
+	said = "the database takes no connections";
+	cuts = true;
+	is_status(le_open(&o, &s, &error), LE_OK, "a session that was opened is given");
+	ok(s != NULL && le_get_state(s) == LE_SUSPENDED, "though its connection has ended");
+	query(db, "UPDATE pg_database SET datallowconn = true WHERE datname <> 'template0'");
+	eventually(s != NULL && le_get_state(s) == LE_CONNECTED, "it makes another one");
+	le_close(s, -1, NULL);
+	said = NULL;
+}
+
 static void
 tests(void)
 {
@@ -524,6 +560,7 @@ tests(void)
 	refused_runner();
 	closing();
 	let_go_first();
+	opened_and_cut();
 	PQfinish(db);
 	messages();
 	impossible_text();
