@@ -62,6 +62,8 @@ build_node()
 	local dir=$LE_TMP/peers/node
 	PEERS=install peer node bench/libraries/node/package.json &&
 		cp -r clients/node "$dir/lock-election" &&
+		ln -s "$PWD/sql" "$LE_TMP/peers/sql" && # which it finds as in the source tree
+		node "$dir/lock-election/scripts/script.mjs" &&
 		"$dir/node_modules/.bin/tsc" -p "$dir/lock-election" &&
 		ln -s ../lock-election "$dir/node_modules" &&
 		cp bench/libraries/node/bench.mjs "$dir" &&

@@ -107,6 +107,8 @@ func (s *Session) begin(l *lease) *turn {
 	now, limit := s.set.now(), s.limit(l)
 	t := &turn{lease: l, sent: now, limit: time.Now().Add(limit), silent: now < l.renewAt && l.waiting == 0 && !l.look}
 	names, blocked, most := 0, false, mostItems
+	// requests wait for the disk, and so would releases in the same call; those who release are in time for the next one
+	l.apart = !l.apart && slices.ContainsFunc(l.queue, func(i *item) bool { return i.gives() && i.at <= now })
 	if l.bare {
 		most = 0
 	} else if l.alone > 0 {
@@ -121,7 +123,7 @@ func (s *Session) begin(l *lease) *turn {
 				s.forget(i.h) // nobody wants it any more
 			}
 			return !l.bare
-		case i.at > now || len(t.items) >= most || names > maxNames || blocked && !i.gives():
+		case i.at > now || len(t.items) >= most || names > maxNames || (blocked || l.apart) && !i.gives():
 			blocked = blocked || !i.gives()
 			return false
 		case i.h != nil && !i.gives():

@@ -166,11 +166,16 @@ take_items(le_session *s, Turn *t)
 		t->silent &= hold->hold_for_ms == 0;
 		le_link_append(&s->lists[LE_HELD], &hold->link);
 	}
+	/*
+	 * Requests wait for the disk, and so would releases in the same call; those who release are
+	 * in time for the next one.
+	 */
+	s->apart = !s->apart && t->n > 0;
 	names = t->n;
 	le_foreach (le_hold, hold, &s->lists[LE_ASKS])
 	{
 		names += hold->n;
-		if (t->n == most || names > LE_NAMES_MAX || t->sent_at < s->ask_at)
+		if (s->apart || t->n == most || names > LE_NAMES_MAX || t->sent_at < s->ask_at)
 			break;
 		if (!is_wanted(hold))
 			le_hold_done(hold);

@@ -468,7 +468,8 @@ cut(pthread_mutex_t *lock)
 	le_unlock(s);
 	query(db, "UPDATE pg_database SET datallowconn = false");
 	query(db, "SELECT pg_terminate_backend(%d)", PQbackendPID(s->net.conn));
-	eventually(atomic_load(&s->state) == LE_SUSPENDED, "the connection ends when le_open has not returned yet");
+	eventually(atomic_load(&s->state) == LE_SUSPENDED,
+			   "the connection ends when le_open has not returned yet");
 	le_lock(s);
 }
 

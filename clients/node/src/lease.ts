@@ -155,6 +155,8 @@ export class Lease {
   #withheld = false
   /** So many items travel alone, to find the one that the server cannot read. */
   #alone = 0
+  /** The last call has left requests behind, for its releases. */
+  #apart = false
   #failures = 0
   /** Of the last renewal that was answered. */
   #sent: Stamp
@@ -294,6 +296,8 @@ export class Lease {
     this.#alone = Math.max(this.#alone - most, 0)
     let names = 0
     let blocked = false
+    // Requests wait for the disk, and so would releases in the same call; those who release are in time for the next one.
+    this.#apart = !this.#apart && this.queue.some(item => gives(item) && (item.at ?? now) <= now)
     this.queue = this.queue.filter(item => {
       const { action, claim, number = null, owner = null, value = null } = item
       if (!this.#bare && (item.over === true || (claim?.ask === item && claim.state === 'over'))) {
@@ -302,7 +306,7 @@ export class Lease {
       }
       names += item.names.length
       const waits = items.length >= most || (item.at ?? now) > now || (names > MOST_NAMES && items.length > 0) ||
-        (blocked && !gives(item))
+        ((blocked || this.#apart) && !gives(item))
       blocked ||= waits && !gives(item)
       if (waits) return true
       items.push(item)

@@ -113,6 +113,7 @@ class Lease(Request):
     incarnation: Optional[str] = None  # what the newest reply has told, as the next two
     news: Optional[str] = None
     channel: Optional[str] = None
+    apart: bool = False  # the last call has left requests behind, for its releases
     unsure: bool = False  # a call has no answer: read the news before anything is asked for again
     trouble: bool = False  # the server has refused a call as a whole
     claims: Dict[str, Claim] = field(default_factory=dict)  # by owner text; all that are not DONE
@@ -776,12 +777,14 @@ class Protocol(Request):
             claim.sent += room > 0
             if claim.alone or room <= 0:
                 break
+        # requests wait for the disk, and so would releases in the same call; those who release are in time for the next one
+        lease.apart = bool(flight) and not lease.apart
         for op in lease.ops:
             if len(flight) < ITEMS and not (op.alone and flight):
                 add(op, op.item[1] or "", op.item[0], *op.item[2:])
                 op.sent = waits = True
         names = len(flight)
-        for claim in [] if lease.unsure else lease.asks:
+        for claim in [] if lease.unsure or lease.apart else lease.asks:
             names += len(claim.names)
             if flight and (claim.alone or names > NAMES or len(flight) == ITEMS):
                 break

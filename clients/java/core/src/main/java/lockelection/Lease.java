@@ -66,6 +66,8 @@ final class Lease {
 	private boolean bare;
 	/** So many items travel alone, to find the one that the server cannot read. */
 	private int alone;
+	/** The last call has left requests behind, for its releases. */
+	private boolean apart;
 
 	Lease(Session session, Duration ttl) {
 		this.session = session;
@@ -157,11 +159,13 @@ final class Lease {
 		int most = bare ? 0 : alone > 0 ? 1 : MOST_ITEMS;
 		int names = 0;
 		boolean blocked = false;
+		// requests wait for the disk, and so would releases in the same call; those who release are in time for the next one
+		apart = !apart && queue.stream().anyMatch(item -> !item.asks() && item.notBefore <= lastAt);
 		for (Iterator<Item> i = queue.iterator(); i.hasNext() && turn.items.size() < most;) {
 			Item item = i.next();
 			boolean unwanted = item.asks() && item.hold.view == View.OVER;
 			names += unwanted ? 0 : item.names.size();
-			if (!unwanted && (item.notBefore > lastAt || blocked && item.asks() || names > MOST_NAMES)) {
+			if (!unwanted && (item.notBefore > lastAt || (blocked || apart) && item.asks() || names > MOST_NAMES)) {
 				blocked |= item.asks();
 				continue;
 			}
