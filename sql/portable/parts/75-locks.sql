@@ -39,7 +39,8 @@ END $$;
 -- An exclusive lock or a term that nobody has anything to do with, with a ttl of its own or on a lease that was looked at:
 -- the most frequent case by far, in one statement.  NULL: it is another case, or somebody has the lock.
 --
--- The section is entered in a subtransaction: who is refused in it leaves it, and does not keep it to the caller's COMMIT.
+-- Where somebody stands in line it does not enter the section, in which the holder may be about to release.  It enters it in a
+-- subtransaction: who is refused leaves it, and does not keep it to the caller's COMMIT.
 -- The primary key refuses a second row.  Every name has its schema here, because a search_path of its own would cost as
 -- much as a statement.  The token is the column's default, and the time a variable: with a volatile function in it the SELECT
 -- would be a plan of its own below the INSERT.
@@ -49,8 +50,8 @@ DECLARE
 	length pg_catalog.interval := pg_catalog.make_interval(secs => pg_catalog.date_part('epoch', ttl));
 	moment pg_catalog.timestamptz := pg_catalog.clock_timestamp();
 BEGIN
-	IF NOT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(n, 4802 OPERATOR(pg_catalog.+) k)) THEN RETURN NULL; END IF;
-	IF pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended(n, 4808 OPERATOR(pg_catalog.+) k)) THEN
+	IF NOT pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended(n, 4808 OPERATOR(pg_catalog.+) k)) THEN RETURN NULL; END IF;
+	IF pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(n, 4802 OPERATOR(pg_catalog.+) k)) THEN
 		INSERT INTO _lock_election.hold (kind, name, slot, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, acquired_in, told_call, pid, application, client)
 			SELECT k, n, 0, 'exclusive', lease, length, moment OPERATOR(pg_catalog.+) length, l.life,
 				pg_catalog.to_regrole(pg_catalog.quote_ident(CASE WHEN pg_catalog.current_setting('role') OPERATOR(pg_catalog.=) 'none' THEN session_user::pg_catalog.text
