@@ -108,7 +108,7 @@ func (s *Session) begin(l *lease) *turn {
 	t := &turn{lease: l, sent: now, limit: time.Now().Add(limit), silent: now < l.renewAt && l.waiting == 0 && !l.look}
 	names, blocked, most := 0, false, mostItems
 	// requests wait for the disk, and so would releases in the same call; those who release are in time for the next one
-	l.apart = !l.apart && slices.ContainsFunc(l.queue, func(i *item) bool { return i.gives() && i.at <= now })
+	l.apart = !l.apart && !l.bare && slices.ContainsFunc(l.queue, func(i *item) bool { return i.gives() && i.at <= now })
 	if l.bare {
 		most = 0
 	} else if l.alone > 0 {

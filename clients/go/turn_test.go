@@ -201,6 +201,32 @@ func TestUnitReleasesFirstOfAllLeases(t *testing.T) {
 	})
 }
 
+// Requests wait for the disk, so releases go before them; but a request is left behind by one call only.
+func TestUnitReleasesFirst(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fake) {
+		f.reacts(func(_ string, _ []string, call *fakeCall) [][]string {
+			if call != nil && (call.has("try_lock slow") || call.has("release a")) {
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		s := f.open()
+		a, b := f.lock(s, "a"), f.lock(s, "b")
+		before := len(f.sent("sync"))
+		go s.TryLock(t.Context(), "slow")
+		synctest.Wait()
+		go a.Unlock(t.Context())
+		go s.TryLock(t.Context(), "c")
+		synctest.Wait()
+		time.Sleep(1500 * time.Millisecond) // the release of a is under way
+		go b.Unlock(t.Context())
+		synctest.Wait()
+		time.Sleep(5 * time.Second)
+		expect(t, "calls", strings.Join(f.sent("sync")[before:before+3], "\n"),
+			"sync | try_lock slow\nsync | release a 21\nsync | try_lock c | release b 22")
+	})
+}
+
 // A reply holds back the news of a grant that is not durable yet. The server may send no notification of it: the next call
 // follows at once.
 func TestUnitNewsHeldBack(t *testing.T) {

@@ -297,7 +297,7 @@ export class Lease {
     let names = 0
     let blocked = false
     // Requests wait for the disk, and so would releases in the same call; those who release are in time for the next one.
-    this.#apart = !this.#apart && this.queue.some(item => gives(item) && (item.at ?? now) <= now)
+    this.#apart = !this.#apart && !this.#bare && this.queue.some(item => gives(item) && (item.at ?? now) <= now)
     this.queue = this.queue.filter(item => {
       const { action, claim, number = null, owner = null, value = null } = item
       if (!this.#bare && (item.over === true || (claim?.ask === item && claim.state === 'over'))) {

@@ -160,7 +160,7 @@ final class Lease {
 		int names = 0;
 		boolean blocked = false;
 		// requests wait for the disk, and so would releases in the same call; those who release are in time for the next one
-		apart = !apart && queue.stream().anyMatch(item -> !item.asks() && item.notBefore <= lastAt);
+		apart = !apart && !bare && queue.stream().anyMatch(item -> !item.asks() && item.notBefore <= lastAt);
 		for (Iterator<Item> i = queue.iterator(); i.hasNext() && turn.items.size() < most;) {
 			Item item = i.next();
 			boolean unwanted = item.asks() && item.hold.view == View.OVER;

@@ -700,6 +700,23 @@ class SessionTest {
 	}
 
 	@Test
+	void releasesGoBeforeRequests() {
+		List<Hold> holds = new ArrayList<>();
+		together(() -> List.of("a", "b").forEach(name -> holds.add(submit(name))));
+		int before = server.statements.size();
+		together(() -> {
+			holds.add(submit("c"));
+			session.drop(holds.get(0));
+			session.drop(holds.get(1));
+		});
+		assertTrue(holds.get(2).isValid());
+		List<String> calls = new ArrayList<>(server.statements.subList(before, server.statements.size()));
+		calls.removeIf(call -> !call.contains("|"));
+		assertTrue(calls.get(0).contains("release a") && calls.get(0).contains("release b"), calls.toString());
+		assertEquals("sync | enqueue_lock c", calls.get(1));
+	}
+
+	@Test
 	void whatIsRefusedIsOneRequestsAlone() {
 		List<Hold> holds = new ArrayList<>();
 		together(() -> List.of("a", "refused", "b").forEach(name -> holds.add(submit(name))));
