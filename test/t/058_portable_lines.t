@@ -16,8 +16,8 @@ sub advisory { return one(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advi
 # Begins a call that waits, and comes back when it stands in the line.
 sub stand
 {
-	my ($sql) = @_;
-	my $s = session($node);
+	my ($sql, %opts) = @_;
+	my $s = session($node, %opts);
 
 	$s->async($sql);
 	waiting($s);
@@ -92,6 +92,37 @@ subtest 'among places' => sub {
 	$_->quit foreach $h, $p, $w1, $w2;
 };
 
+# The installer is no member of pg_read_all_stats: what PostgreSQL does not show to him it may show to the reader.
+subtest 'since when they wait' => sub {
+	my $h = session($node);
+	my $token = hold($h, 'since');
+	my $before = one('SELECT clock_timestamp()');
+
+	one('CREATE ROLE worker LOGIN; CREATE ROLE stranger');
+	my @line = map { stand(q{SELECT acquire_lock('since', '1 h')}, user => 'worker') } 1 .. 2;
+	my $seen = sub {
+		my ($role) = @_;
+		my $reader = session($node);
+		my $rows = $reader->query("SET ROLE $role; " . qq{SELECT string_agg(coalesce(pid::text, '-') || ' ' || coalesce((waiting_since BETWEEN '$before' AND clock_timestamp())::text, '-'), ', '
+			ORDER BY queue_position) FROM lock_election.waiters WHERE name = 'since'});
+
+		$reader->quit;
+		return $rows;
+	};
+	my $all = join ', ', map { $_->pid . ' true' } @line;
+
+	is($seen->('NONE'), $all, 'a member of pg_read_all_stats');
+	is($seen->('worker'), $all, 'the role itself');
+	is($seen->('stranger'), '- -, - true', 'anybody else: not of the first');
+	$h->query("SELECT release_lock('since', $token)");
+	foreach my $s (@line)
+	{
+		one("SELECT force_release_lock('since')") if $s->wait;
+		$s->quit;
+	}
+	$h->quit;
+};
+
 subtest 'a stream of places' => sub {
 	my ($h, $p) = (session($node), session($node));
 	my $token = hold($h, 'stream');
@@ -116,7 +147,7 @@ subtest 'a stream of places' => sub {
 subtest 'several names, permits, readers, elections' => sub {
 	my ($h, $p) = (session($node), session($node));
 	my ($a, $b) = (hold($h, 'a'), hold($h, 'b'));
-	my $w = stand(q{SELECT acquire_locks('{b,a}', '1 h')}, 2);
+	my $w = stand(q{SELECT acquire_locks('{b,a}', '1 h')});
 	my $one = stand(q{SELECT acquire_lock('a', '1 h')});
 	my ($place) = split /\|/, $p->query(q{SELECT token, granted FROM enqueue_locks('{b,c}', '1 h')});
 

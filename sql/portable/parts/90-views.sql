@@ -20,8 +20,9 @@ BEGIN
 	p AS (SELECT x.*, l.named, (_lock_election.may_see(x.role, me)) AS mine,
 			_lock_election.ends(l.expires_at, l.life, l.ttl) AS at
 		FROM _lock_election.place x LEFT JOIN _lock_election.lease l ON l.id = x.lease WHERE NOT standby),
-	-- those in line are known by the gate alone, so that a name is not found that nobody holds or queues for; waitstart came with PostgreSQL 14
-	line AS (SELECT k.kind, k.name, l.pid, a.usesysid, a.query_start, a.application_name, a.client_addr, (_lock_election.may_see(a.usesysid, me)) AS mine,
+	-- Blocked calls are known by their gate alone, so that a name is not found that nobody holds or queues for.  waitstart
+	-- came with PostgreSQL 14, and the first in the line has none: view waiters reads it, and the address, as its reader.
+	line AS (SELECT k.kind, k.name, l.pid, a.usesysid, a.application_name, (_lock_election.may_see(a.usesysid, me)) AS mine,
 			coalesce((SELECT s.last_value - ((s.last_value - f.objid::int8) & 4294967295) FROM _lock_election.token s, pg_locks f
 				WHERE f.locktype = 'advisory' AND f.objsubid = 2 AND f.pid = l.pid AND f.database = l.database
 					AND f.classid = (hashtextextended(k.name, 4810 + k.kind) & 4294967295)::oid LIMIT 1), 9223372036854775807) AS arrival, to_jsonb(l) ->> 'waitstart' AS waitstart
@@ -32,7 +33,7 @@ BEGIN
 			AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())),
 	live AS (SELECT q.*, row_number() OVER (PARTITION BY q.kind, q.name ORDER BY q.came, q.waitstart, q.pid) AS rank FROM (
 		SELECT p.kind, p.name, p.token AS came, NULL AS waitstart, p.token, p.mode, p.owner, p.value, p.role, p.lease, p.named, p.since, p.at, p.pid, p.application, p.client, p.mine FROM p WHERE p.at > clock_timestamp()
-		UNION ALL SELECT line.kind, line.name, line.arrival, line.waitstart, NULL, NULL, NULL, NULL, line.usesysid, NULL, false, line.query_start, NULL, line.pid, line.application_name, line.client_addr,
+		UNION ALL SELECT line.kind, line.name, line.arrival, line.waitstart, NULL, NULL, NULL, NULL, line.usesysid, NULL, false, line.waitstart::timestamptz, NULL, line.pid, line.application_name, NULL,
 			line.mine FROM line) q),
 	c AS (SELECT x.kind, x.name, x.closed_until FROM _lock_election.hold x WHERE x.mode IS NULL AND x.closed_until > clock_timestamp()),
 	n AS (SELECT live.kind, live.name, count(*) AS waiters FROM live GROUP BY live.kind, live.name)
@@ -50,7 +51,7 @@ BEGIN
 		CASE WHEN live.mine THEN live.token END, CASE WHEN live.mine AND live.named THEN live.lease END, 1, live.since, live.at, _lock_election.time_left(live.at), NULL,
 		c.closed_until, live.rank,
 		CASE WHEN live.mine THEN live.pid END, NULL, CASE WHEN live.mine THEN live.application END, CASE WHEN live.mine THEN live.client END,
-		CASE WHEN live.mine THEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = live.pid AND (a.backend_start IS NULL OR a.backend_start <= live.since)) END, false
+		CASE WHEN live.mine THEN EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = live.pid AND (live.at IS NULL OR a.backend_start IS NULL OR a.backend_start <= live.since)) END, false
 		FROM live LEFT JOIN c ON c.kind = live.kind AND c.name = live.name;
 END $$;
 
@@ -95,6 +96,8 @@ FROM lock_election.look() l LEFT JOIN (
 	GROUP BY 1) f ON f.key OPERATOR(pg_catalog.=) pg_catalog.hashint8extended(l.token, 4807)
 WHERE l.term IS NOT NULL;
 
+-- PostgreSQL shows when a statement began, and from where, to members of its role and of pg_read_all_stats: the reader may
+-- be one where the installer, whose rights look() has, is none.  Blocked calls are those that have no end.
 CREATE OR REPLACE VIEW lock_election.waiters AS
 WITH l AS MATERIALIZED (SELECT * FROM lock_election.look()),
 h AS MATERIALIZED (
@@ -102,7 +105,7 @@ h AS MATERIALIZED (
 	FROM l WHERE l.queue_position OPERATOR(pg_catalog.=) 0 AND l.connected
 	GROUP BY l.kind, l.name)
 SELECT w.kind, w.name, w.queue_position, w.mode, w.owner, w.role::pg_catalog.regrole AS role,
-	w.token, w.lease, w.since AS waiting_since, w.pid, w.application_name, w.client_addr, w.connected,
+	w.token, w.lease, COALESCE(w.since, a.query_start) AS waiting_since, w.pid, w.application_name, COALESCE(w.client_addr, a.client_addr) AS client_addr, w.connected,
 	CASE WHEN w.closed_until IS NOT NULL THEN '{0}'::pg_catalog.int4[] ELSE '{}'::pg_catalog.int4[] END
 		OPERATOR(pg_catalog.||) COALESCE(h.pids, pg_catalog.array_remove(ARRAY[CASE
 			WHEN w.queue_position OPERATOR(pg_catalog.>) 1 THEN
@@ -110,6 +113,7 @@ SELECT w.kind, w.name, w.queue_position, w.mode, w.owner, w.role::pg_catalog.reg
 					OVER (PARTITION BY w.kind, w.name ORDER BY w.queue_position) END], NULL)) AS blocked_by,
 	w.closed_until
 FROM l w LEFT JOIN h ON h.kind OPERATOR(pg_catalog.=) w.kind AND h.name OPERATOR(pg_catalog.=) w.name
+	LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) w.pid AND w.expires_at IS NULL
 WHERE w.queue_position OPERATOR(pg_catalog.>) 0
 ORDER BY w.kind, w.name, w.queue_position;
 
