@@ -237,6 +237,23 @@ subtest 'who goes away' => sub {
 	$_->quit foreach $h, $timed, $client, @line[ 0, 1, 3 ];
 };
 
+# client_connection_check_interval came with PostgreSQL 14, and needs poll() to tell of a closed connection, as on Linux.
+subtest 'clients that are killed' => sub {
+	plan skip_all => 'PostgreSQL cannot check connections here' if one(q{SELECT count(*) FROM pg_settings WHERE name = 'client_connection_check_interval'}) == 0;
+	my $h = session($node);
+	my $token = hold($h, 'killed');
+	my @line = map { stand(q{SELECT acquire_lock('killed', '1 h')}, connstr => q{options='-c client_connection_check_interval=20ms'}) } 1 .. 3;
+
+	$line[$_]->kill foreach 0, 1;
+	wait_for_sql($node, q{SELECT count(*) = 1 FROM lock_election.waiters WHERE name = 'killed'});
+	is(one(q{SELECT pid FROM lock_election.waiters WHERE name = 'killed'}), $line[2]->pid, 'the first in the line and the second leave it');
+	$h->query("SELECT release_lock('killed', $token)");
+	$token = $line[2]->wait;
+	is(one("SELECT release_lock('killed', $token)"), 't', 'who is alive is granted it');
+	is(advisory(), 0, 'nothing is left');
+	$_->quit foreach $h, $line[2];
+};
+
 subtest 'two that wait for each other' => sub {
 	my ($x, $y) = map { session($node) } 1 .. 2;
 
