@@ -122,6 +122,17 @@ subtest 'doctor' => sub {
 	like(checked('search_path'), qr/schema locks is not on it.*\n.*ALTER DATABASE/, 'what to type');
 	is(ctl($app, '-o', $_, 'doctor'), 0, "as $_") foreach qw(json csv);
 
+	my $waits = session($node, user => 'app');
+	$waits->query(q{SELECT locks.acquire_lock('since', '1 h', owner => 'other')});
+	$waits->async(q{SELECT locks.acquire_lock('since', '1 h')});
+	wait_for_sql($node, q{SELECT count(*) = 1 FROM lock_election.waiters WHERE name = 'since'});
+	is(checked('waits'), "ok     waits        nobody has waited for a lock for more than 30 s\n", 'who may see since when a call waits');
+	like(checked('waits', { env => { PGUSER => 'installer' } }), qr/^ok .*; since when some wait only members of their role/, 'who may not');
+	one('SELECT pg_cancel_backend(' . $waits->pid . ')');
+	$waits->wait;
+	one(q{SELECT force_release_lock('since')});
+	$waits->quit;
+
 	one('ALTER DATABASE postgres SET search_path = locks, public; ALTER ROLE app SET default_transaction_isolation = serializable');
 	like(checked('search_path'), qr/^ok .* has schema locks/, 'it is on the path');
 	like(checked('isolation'), qr/^note .*serializable by default/, 'another isolation level');
