@@ -78,12 +78,15 @@ tell_path(PGconn *db, const char *schema)
 		"SELECT (SELECT n.nspname FROM pg_catalog.pg_namespace n WHERE n.oid OPERATOR(pg_catalog.=) "
 		"%s::pg_catalog.regnamespace) OPERATOR(pg_catalog.=) ANY (pg_catalog.current_schemas(false)), "
 		"pg_catalog.quote_ident(pg_catalog.current_database()), "
-		"pg_catalog.current_setting('search_path')",
+		"pg_catalog.current_setting('search_path'), "
+		"(SELECT pg_catalog.pg_has_role(d.datdba, 'USAGE') FROM pg_catalog.pg_database d "
+		"WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())",
 		literal);
 
 	if (PQgetvalue(result, 0, 0)[0] != 't')
-		lc_notice("libraries and lockctl find that schema; for calls in SQL type: ALTER DATABASE %s SET "
+		lc_notice("libraries and lockctl find that schema; for calls in SQL %s: ALTER DATABASE %s SET "
 				  "search_path = %s, %s",
+				  PQgetvalue(result, 0, 3)[0] == 't' ? "type" : "the owner of the database types",
 				  PQgetvalue(result, 0, 1), PQgetvalue(result, 0, 2), schema);
 	PQclear(result);
 	free(literal);

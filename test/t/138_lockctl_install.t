@@ -27,7 +27,10 @@ subtest 'a role with CREATE on the database alone' => sub {
 	my ($first, $second) = slurp_file('README.md') =~ /^lockctl (install .*)\npsql -c '(ALTER DATABASE .*)'$/m or die 'no commands';
 	($rc, $out, $err) = ctl(@installer, split ' ', $first);
 	is($rc . $out, '0', 'with a schema it installs') or diag($err);
-	like($err, qr/version 1, is installed in database "app", its functions in schema locks\n.*ALTER DATABASE app SET search_path = "\$user", public, locks\n\z/, 'and says what to type next');
+	like($err, qr/version 1, is installed in database "app", its functions in schema locks\n.*the owner of the database types: ALTER DATABASE app SET search_path = "\$user", public, locks\n\z/, 'and says what is next');
+	one('ALTER DATABASE app OWNER TO installer');
+	like((ctl(@installer, 'install'))[2], qr/for calls in SQL type: ALTER DATABASE app /, 'who may do that');
+	one('ALTER DATABASE app OWNER TO CURRENT_USER');
 	($rc, $out, $err) = ctl($in->('app', 'app'), qw(lock --try x -- echo ran));
 	is("$rc$out", "0ran\n", 'anybody may lock');
 	one($second);
