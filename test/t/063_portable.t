@@ -53,7 +53,7 @@ subtest 'installation' => sub {
 	one($node, 'CREATE SCHEMA locks AUTHORIZATION installer; GRANT USAGE ON SCHEMA locks TO PUBLIC', $db);
 	like(install($db), qr/has to run in one transaction/, 'without a transaction it does nothing');
 	one($node, 'CREATE SCHEMA half AUTHORIZATION installer', $db);
-	like(install($db, '-v', 'ON_ERROR_STOP=0', '-c', 'SET search_path = half'), qr/has to run in one transaction\nHINT:.*psql -1 -v ON_ERROR_STOP=1.*\n.*\n\z/,
+	like(install($db, '-v', 'ON_ERROR_STOP=0', '-c', 'SET search_path = half'), qr/has to run in one transaction\nHINT:.*psql -q -1 -v ON_ERROR_STOP=1.*\n.*\n\z/,
 		'nor if psql goes on after errors: the last one says why');
 	is(one($node, q{SELECT count(*) FROM pg_proc WHERE pronamespace = 'half'::regnamespace}, $db), '0', 'and no function is left');
 	one($node, 'DROP SCHEMA half', $db);

@@ -1,12 +1,12 @@
 -- lock_election, the portable edition: the locks of the extension lock_election in plain SQL and PL/pgSQL, for servers
 -- where no C extension may be installed.
 --
---     psql -1 -v ON_ERROR_STOP=1 -f lock_election.sql      as a role with CREATE on the database, not as the application's
+--     psql -q -1 -v ON_ERROR_STOP=1 -f lock_election.sql      as a role with CREATE on the database, not as the application's
 --
 -- The functions go to the schema that the setting _lock_election.schema names, which is made if it is missing, and that
 -- everybody may use, or the role of _lock_election.grant alone:
 --
---     psql -1 -v ON_ERROR_STOP=1 -c "SET LOCAL _lock_election.schema = 'locks'" -f lock_election.sql
+--     psql -q -1 -v ON_ERROR_STOP=1 -c "SET LOCAL _lock_election.schema = 'locks'" -f lock_election.sql
 --
 -- Without the setting they go to the first schema of search_path.  Run again, the file does nothing, or upgrades an older
 -- version, which stays in its schema; it refuses a newer one.  It is one transaction, as migration tools make it, and uses
@@ -61,7 +61,7 @@ DECLARE
 BEGIN
 	-- 1. the server and the transaction
 	IF version IS NULL THEN
-		RAISE EXCEPTION 'this file has to run in one transaction' USING ERRCODE = '25P01', HINT = 'Type: psql -1 -v ON_ERROR_STOP=1 -f lock_election.sql';
+		RAISE EXCEPTION 'this file has to run in one transaction' USING ERRCODE = '25P01', HINT = 'Type: psql -q -1 -v ON_ERROR_STOP=1 -f lock_election.sql';
 	END IF;
 	IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) 130000
 		OR pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.>) 199999 THEN
