@@ -777,7 +777,7 @@ class Protocol(Request):
             claim.sent += room > 0
             if claim.alone or room <= 0:
                 break
-        # requests wait for the disk, and so would releases in the same call; those who release are in time for the next one
+        # requests wait for the disk, and so would releases in the same call; who releases is in time for the next one
         lease.apart = bool(flight) and not lease.apart
         for op in lease.ops:
             if len(flight) < ITEMS and not (op.alone and flight):
