@@ -1004,7 +1004,7 @@ test('who is alone pays one call; releases are mailed where nobody waits; those 
   assert.deepEqual(new Set(server.log).size, 2)
 })
 
-test('what is asked for while a call is under way goes with the next one, releases first of all', async () => {
+test('what is asked for while a call is under way goes with the next one, behind a call with the releases', async () => {
   const { time, server, session } = await start()
   const hold = await session.acquire('x')
   server.plan(/try_lock/, 100)
@@ -1014,7 +1014,8 @@ test('what is asked for while a call is under way goes with the next one, releas
   await time.pass(150)
   await Promise.all([tried, ...others])
   assert.deepEqual(server.sent(/lease_sync/).slice(1), ['lease_sync(try_lock y) prepared',
-    'lease_sync(enqueue_lock z, release x, enqueue_shared a, enqueue_shared b, enqueue_permit p, enqueue_candidate e me) prepared'])
+    'lease_sync(release x) prepared mailed',
+    'lease_sync(enqueue_lock z, enqueue_shared a, enqueue_shared b, enqueue_permit p, enqueue_candidate e me) prepared'])
 })
 
 test('a lock that goes from one hold of a session to another one costs one call', async () => {
