@@ -668,13 +668,14 @@ BEGIN
 	RETURN CASE WHEN pg_try_advisory_lock_shared(gate) THEN NOT pg_advisory_unlock_shared(gate) ELSE true END;
 END $$;
 
--- Whether the first in the line of this name has come before this token; also where it has not told its arrival yet.
+-- Whether the first in the line of this name has come before this token: it tells its arrival twice, and the later one counts.
+-- Who has told none may still wait in the line of another name, and comes after all the places that there are by now.
 CREATE OR REPLACE FUNCTION _lock_election.is_behind_line(k int2, n text, token int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN _lock_election.has_line(k, n)
-		AND coalesce((SELECT bool_or((token - l.objid::int8) & 4294967295 < 2147483648) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 2
+		AND coalesce((SELECT bool_and((token - l.objid::int8) & 4294967295 < 2147483648) FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 2
 			AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-			AND l.classid = (hashtextextended(n, 4810 + k) & 4294967295)::oid), true);
+			AND l.classid = (hashtextextended(n, 4810 + k) & 4294967295)::oid), false);
 END $$;
 
 -- Stands in the lines of these names until it is the first in all of them, and takes its arrival.  NULL: not before this
@@ -691,8 +692,11 @@ BEGIN
 		PERFORM pg_advisory_xact_lock(gate);
 	END LOOP;
 	PERFORM set_config('lock_timeout', before, true);
-	arrival := nextval('_lock_election.token');
-	PERFORM pg_advisory_xact_lock(_lock_election.low(hashtextextended(n, 4810 + k)), _lock_election.low(arrival)) FROM unnest(names) AS x(n);
+	-- places go before it until it has told a number, so that the number which counts is one that comes after their tokens
+	FOR turn IN 1 .. 2 LOOP
+		arrival := nextval('_lock_election.token');
+		PERFORM pg_advisory_xact_lock(_lock_election.low(hashtextextended(n, 4810 + k)), _lock_election.low(arrival)) FROM unnest(names) AS x(n);
+	END LOOP;
 	RETURN arrival;
 EXCEPTION WHEN lock_not_available THEN
 	RETURN NULL;

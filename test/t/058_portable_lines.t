@@ -199,6 +199,29 @@ subtest 'several names, permits, readers, elections' => sub {
 	$_->quit foreach @candidates, $h, $p;
 };
 
+subtest 'who is the first at one name only' => sub {
+	my ($h, $p) = (session($node), session($node));
+	# a call for both comes to the line of the first one of these first
+	my ($x, $y) = split /\n/, one(q{SELECT n FROM unnest('{x,y}'::text[]) n ORDER BY hashtextextended(n COLLATE "C", 4809)});
+	my %tokens = map { ($_ => hold($h, $_)) } $x, $y;
+	my ($place) = split /\|/, $p->query(q{SELECT token FROM enqueue_locks('{x,y}', '1 h')});
+	my $one = stand("SELECT acquire_lock('$y', '1 h')");
+	my $both = stand(q{SELECT acquire_locks('{x,y}', '1 h')});
+	my ($late) = split /\|/, $p->query(q{SELECT token FROM enqueue_locks('{x,y}', '1 h')});
+
+	$h->query("SELECT release_lock('$_', $tokens{$_})") foreach $x, $y;
+	is($p->query("SELECT await_locks('{x,y}', $place, '10 s')"), 't', 'keeps no place waiting that has come before those for whom it waits');
+	one("SELECT release_locks('{x,y}', $place)");
+	my $second = $one->wait;
+	cmp_ok($second, '>', $place, 'the first at the other name is the next');
+	ok(!$both->ready, 'alone');
+	one("SELECT release_lock('$y', $second)");
+	is($p->query("SELECT await_locks('{x,y}', $late, '10 s')"), 't', 'nor one that has come before it was the first at both');
+	one("SELECT release_locks('{x,y}', $late)");
+	cmp_ok($both->wait, '>', $late, 'it is the last, and its token too');
+	$_->quit foreach $h, $p, $one, $both;
+};
+
 subtest 'who goes away' => sub {
 	my $h = session($node);
 	my $token = hold($h, 'away');
