@@ -222,6 +222,22 @@ subtest 'who is the first at one name only' => sub {
 	$_->quit foreach $h, $p, $one, $both;
 };
 
+subtest 'one more hold' => sub {
+	my ($h, $x) = (session($node), session($node));
+	my $token = $h->query(q{SELECT acquire_lock('more', '1 h', owner => 'o')});
+	my $w = stand(q{SELECT acquire_lock('more', '1 h')});
+
+	# somebody comes to the name, and stands still for longer than an attempt has patience
+	$x->query(q{BEGIN; SELECT token FROM enqueue_lock('more', '1 h')});
+	$h->async(q{SELECT acquire_lock('more', '1 h', owner => 'o')});
+	wait_for_sql($node, q{SELECT clock_timestamp() - query_start > '1 s' FROM pg_stat_activity WHERE pid = } . $h->pid);
+	$x->query('ROLLBACK');
+	is($h->wait(20), $token, 'does not stand behind somebody who waits for the first one');
+	one("SELECT release_lock('more', $token, all_holds => true)");
+	cmp_ok($w->wait, '>', $token, 'who is the next');
+	$_->quit foreach $h, $x, $w;
+};
+
 subtest 'who goes away' => sub {
 	my $h = session($node);
 	my $token = hold($h, 'away');

@@ -276,6 +276,14 @@ BEGIN
 	IF changed THEN PERFORM _lock_election.nudge(r.kind, r.names); END IF;
 END $$;
 
+-- Whether the request looks like one more hold of what its owner, its lease or this transaction holds.
+CREATE OR REPLACE FUNCTION _lock_election.looks_held(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN r.mode <> 'permit' AND EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (r.names) AND h.role = r.role AND h.mode IS NOT NULL
+		AND NOT h.evicted AND CASE WHEN r.owner IS NOT NULL THEN h.owner = r.owner
+			ELSE h.owner IS NULL AND (h.lease = r.lease OR h.acquired_in = pg_current_xact_id_if_assigned()::text::int8) END AND NOT _lock_election.may_be_over(h));
+END $$;
+
 -- Whether an attempt is worth a section: nobody holds a name beside whom the request cannot, it is not closed, and nobody
 -- stands in line before the request; or it is one more hold.
 CREATE OR REPLACE FUNCTION _lock_election.looks_free(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -286,8 +294,7 @@ BEGIN
 		AND (r.arrival IS NOT NULL OR NOT EXISTS (SELECT FROM unnest(r.names) AS x(n) WHERE _lock_election.sees_line(r.kind, n))) THEN
 		RETURN true;
 	END IF;
-	RETURN EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (r.names)
-		AND CASE WHEN r.owner IS NOT NULL THEN h.role = r.role AND h.owner = r.owner ELSE h.acquired_in = pg_current_xact_id_if_assigned()::text::int8 END);
+	RETURN _lock_election.looks_held(r);
 END $$;
 -- As hold_is_over(), without a lock.
 CREATE OR REPLACE FUNCTION _lock_election.may_be_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -367,7 +374,13 @@ BEGIN
 	IF token IS NULL AND (wait IS NULL OR wait > '0') THEN
 		most := _lock_election.lock_timeout();
 		WHILE token IS NULL AND coalesce(clock_timestamp() < began + least(wait, most), true) LOOP
-			token := _lock_election.acquire_in_line(r, began + least(wait, most));
+			-- those in the line may wait for its own hold: it tries again when the section is free
+			IF _lock_election.looks_held(r) THEN
+				PERFORM pg_sleep(0.005);
+				token := _lock_election.attempt_if_free(r);
+			ELSE
+				token := _lock_election.acquire_in_line(r, began + least(wait, most));
+			END IF;
 		END LOOP;
 		IF token IS NULL THEN
 			-- places that have come after it may be first now
