@@ -308,4 +308,37 @@ subtest 'two that wait for each other' => sub {
 	$_->quit foreach $x, $y;
 };
 
+# A place is granted between two of the statements that look at it: the second one waits until then.
+subtest 'a place that is granted while it is looked at' => sub {
+	my ($h, $p, $gate) = map { session($node) } 1 .. 3;
+	my $definition = one(q{SELECT pg_get_functiondef('_lock_election.lease_lives'::regproc)});
+
+	foreach my $case ([ q{SELECT await_lock('seen', %s)}, 'await_lock' ], [ q{SELECT release_lock('seen', %s)}, 'release_lock' ])
+	{
+		my ($sql, $what) = @$case;
+		my $token = hold($h, 'seen');
+		my $place = place($p, 'seen');
+
+		$gate->query('SELECT pg_advisory_lock(58)');
+		# release_lock goes on without the section when it cannot enter it
+		$gate->query(q{BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('seen', 4803))}) if $what eq 'release_lock';
+		one(q{CREATE OR REPLACE FUNCTION _lock_election.lease_lives(number int8) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+			BEGIN
+				IF pg_backend_pid() = } . $p->pid . q{ THEN PERFORM pg_advisory_lock_shared(58), pg_advisory_unlock_shared(58); END IF;
+				RETURN EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = number AND l.expires_at > clock_timestamp());
+			END $$});
+		$p->async(sprintf $sql, $place);
+		wait_for_sql($node, q{SELECT count(*) > 0 FROM pg_locks WHERE objid = 58 AND NOT granted AND pid = } . $p->pid);
+		$gate->query('COMMIT') if $what eq 'release_lock';
+		$h->query("SELECT release_lock('seen', $token)");
+		is(one(q{SELECT token FROM lock_election.locks WHERE name = 'seen'}), $place, "$what: granted");
+		$gate->query('SELECT pg_advisory_unlock(58)');
+		is($p->wait, 't', 'and not taken for lost');
+		one($definition);
+		one("SELECT release_lock('seen', $place)");
+		is(one(q{SELECT count(*) FROM lock_election.locks WHERE name = 'seen'}), 0, 'it is released');
+	}
+	$_->quit foreach $h, $p, $gate;
+};
+
 done_testing();

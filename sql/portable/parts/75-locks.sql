@@ -225,7 +225,13 @@ BEGIN
 	FOREACH n IN ARRAY names LOOP
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
-			IF NOT goes_on AND NOT _lock_election.lease_lives(p.lease) THEN RETURN NULL; END IF;
+			IF NOT goes_on AND NOT _lock_election.lease_lives(p.lease) THEN
+				-- a lease of its own has gone with the place, which was granted since we have looked
+				IF NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok) THEN
+					RETURN _lock_election.look(k, names, tok, renews, goes_on);
+				END IF;
+				RETURN NULL;
+			END IF;
 			PERFORM _lock_election.check_role(k, n, p.role);
 		ELSE
 			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
@@ -389,6 +395,8 @@ BEGIN
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
 			IF NOT _lock_election.lease_lives(p.lease) THEN
+				-- a lease of its own has gone with the place, which was granted since we have looked
+				CONTINUE WHEN NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok);
 				IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); END IF;
 				RETURN false;
 			END IF;
