@@ -116,7 +116,9 @@ func (s *Session) begin(l *lease) *turn {
 		l.alone--
 	}
 	l.queue = slices.DeleteFunc(l.queue, func(i *item) bool {
-		names += len(i.names)
+		if i.gives() || !l.apart {
+			names += len(i.names)
+		}
 		switch {
 		case !i.gives() && i.h.over():
 			if !l.bare {

@@ -411,3 +411,25 @@ func TestUnitAskWhileListening(t *testing.T) {
 		<-granted
 	})
 }
+
+// Releases go first, whatever many names the requests before them ask for.
+func TestUnitReleasesBeforeManyNames(t *testing.T) {
+	s := &Session{set: options{now: func() time.Duration { return time.Second }}}
+	l := newLease(time.Minute)
+	l.queue = []*item{
+		{action: "enqueue_lock", names: make([]string, maxNames), h: &Hold{}},
+		{action: "enqueue_lock", names: []string{"x"}, h: &Hold{}},
+		{action: "release", names: []string{"y"}},
+	}
+	actions := func() (actions string) {
+		for _, i := range s.begin(l).items {
+			actions += i.action + " "
+		}
+		return
+	}
+	expect(t, "first call", actions(), "release ")
+	expect(t, "second call", actions(), "enqueue_lock ")
+	l.queue = append(l.queue, &item{action: "release", names: []string{"z"}})
+	expect(t, "third call", actions(), "release ")
+	expect(t, "fourth call", actions(), "enqueue_lock ")
+}

@@ -304,7 +304,7 @@ export class Lease {
         if (claim !== undefined) this.#done(claim)
         return false
       }
-      names += item.names.length
+      if (gives(item) || !this.#apart) names += item.names.length
       const waits = items.length >= most || (item.at ?? now) > now || (names > MOST_NAMES && items.length > 0) ||
         ((blocked || this.#apart) && !gives(item))
       blocked ||= waits && !gives(item)

@@ -164,7 +164,7 @@ final class Lease {
 		for (Iterator<Item> i = queue.iterator(); i.hasNext() && turn.items.size() < most;) {
 			Item item = i.next();
 			boolean unwanted = item.asks() && item.hold.view == View.OVER;
-			names += unwanted ? 0 : item.names.size();
+			names += unwanted || apart && item.asks() ? 0 : item.names.size();
 			if (!unwanted && (item.notBefore > lastAt || (blocked || apart) && item.asks() || names > MOST_NAMES)) {
 				blocked |= item.asks();
 				continue;
