@@ -1367,7 +1367,7 @@ BEGIN
 	IF r.lease IS NULL AND NOT _lock_election.looks_free(r) THEN RETURN NULL; END IF;
 	-- who stands in no line has tried that before
 	IF r.arrival IS NOT NULL AND r.kind = 1 AND r.mode = 'exclusive' AND r.lease IS NULL AND cardinality(r.names) = 1 THEN
-		token := _lock_election.acquire_free(r.kind, r.names[1], r.ttl, r.owner, NULL, NULL, 0);
+		token := _lock_election.acquire_free(r.kind, r.names[1], r.ttl, r.owner, NULL, NULL, 0, true);
 	END IF;
 	IF token IS NULL THEN SELECT a.token INTO token FROM _lock_election.attempt(r, '200 ms') a; END IF;
 	RETURN token;
@@ -1486,18 +1486,19 @@ END $$;
 -- An exclusive lock or a term that nobody has anything to do with, with a ttl of its own or on a lease that was looked at:
 -- the most frequent case by far, in one statement.  NULL: it is another case, or somebody has the lock.
 --
--- Where somebody stands in line it does not enter the section, in which the holder may be about to release.  It enters it in a
--- subtransaction: who is refused leaves it, and does not keep it to the caller's COMMIT.
+-- first: the caller is the first in line.  Where somebody else stands there it does not enter the section, in which the holder
+-- may be about to release.  It enters it in a subtransaction: who is refused leaves it, and does not keep it to the caller's
+-- COMMIT.
 -- The primary key refuses a second row.  Every name has its schema here, because a search_path of its own would cost as
 -- much as a statement.  The token is the column's default, and the time a variable: with a volatile function in it the SELECT
 -- would be a plan of its own below the INSERT.
-CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8) RETURNS int8 LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8, first boolean) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
 	number pg_catalog.int8;
 	length pg_catalog.interval := pg_catalog.make_interval(secs => pg_catalog.date_part('epoch', ttl));
 	moment pg_catalog.timestamptz := pg_catalog.clock_timestamp();
 BEGIN
-	IF NOT pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended(n, 4808 OPERATOR(pg_catalog.+) k)) THEN RETURN NULL; END IF;
+	IF NOT (first OR pg_catalog.pg_try_advisory_xact_lock_shared(pg_catalog.hashtextextended(n, 4808 OPERATOR(pg_catalog.+) k))) THEN RETURN NULL; END IF;
 	IF pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(n, 4802 OPERATOR(pg_catalog.+) k)) THEN
 		INSERT INTO _lock_election.hold (kind, name, slot, mode, lease, ttl, expires_at, life, role, owner, value, since, changed, acquired_in, told_call, pid, application, client)
 			SELECT k, n, 0, 'exclusive', lease, length, moment OPERATOR(pg_catalog.+) length, l.life,
@@ -1527,7 +1528,7 @@ BEGIN
 	IF mode = 'exclusive' AND lease IS NULL AND octet_length(name) BETWEEN 1 AND 255 AND (owner IS NULL OR octet_length(owner) BETWEEN 1 AND 255)
 		AND ttl BETWEEN '100 ms' AND '1 hour' AND (wait IS NULL OR wait BETWEEN '0' AND '1000 days') AND current_setting('transaction_isolation') = 'read committed'
 		AND current_setting('transaction_read_only') = 'off' THEN
-		token := _lock_election.acquire_free(1::int2, name COLLATE "C", ttl, owner, NULL, NULL, 0);
+		token := _lock_election.acquire_free(1::int2, name COLLATE "C", ttl, owner, NULL, NULL, 0, false);
 		IF token IS NOT NULL THEN RETURN token; END IF;
 	END IF;
 	PERFORM _lock_election.check_mode(mode);
@@ -1542,7 +1543,7 @@ DECLARE
 BEGIN
 	IF mode = 'exclusive' AND lease IS NULL AND octet_length(name) BETWEEN 1 AND 255 AND (owner IS NULL OR octet_length(owner) BETWEEN 1 AND 255)
 		AND ttl BETWEEN '100 ms' AND '1 hour' AND current_setting('transaction_isolation') = 'read committed' AND current_setting('transaction_read_only') = 'off' THEN
-		token := _lock_election.acquire_free(1::int2, name COLLATE "C", ttl, owner, NULL, NULL, 0);
+		token := _lock_election.acquire_free(1::int2, name COLLATE "C", ttl, owner, NULL, NULL, 0, false);
 		IF token IS NOT NULL THEN RETURN token; END IF;
 	END IF;
 	PERFORM _lock_election.check_mode(mode);
@@ -1583,7 +1584,7 @@ BEGIN
 	FOREACH n IN ARRAY names LOOP
 		r.names := ARRAY[n];
 		IF NOT r.place AND r.mode = 'exclusive' AND r.lease IS NULL THEN
-			token := _lock_election.acquire_free(r.kind, n, r.ttl, r.owner, NULL, NULL, 0);
+			token := _lock_election.acquire_free(r.kind, n, r.ttl, r.owner, NULL, NULL, 0, false);
 			IF token IS NOT NULL THEN
 				RETURN QUERY SELECT n, token, true, 0::int8;
 				CONTINUE;
@@ -2342,7 +2343,7 @@ BEGIN
 	t.owner := i.owner;
 	IF k = 1 AND i.action IN ('try_lock', 'enqueue_lock') AND cardinality(i.names) = 1 AND octet_length(t.name) BETWEEN 1 AND 255
 		AND (i.owner IS NULL OR octet_length(i.owner) BETWEEN 1 AND 255) THEN
-		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, NULL, of_lease, call);
+		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, NULL, of_lease, call, false);
 		IF t.token IS NOT NULL THEN
 			t.event := 'granted';
 			RETURN t;
@@ -2355,7 +2356,7 @@ BEGIN
 	r.of_lease := true;
 	r.call := call;
 	IF k = 2 THEN
-		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, i.value, of_lease, call);
+		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, i.value, of_lease, call, false);
 		IF t.token IS NOT NULL THEN
 			t.event := 'granted';
 			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = t.name AND x.slot = 0;

@@ -122,7 +122,7 @@ BEGIN
 	t.owner := i.owner;
 	IF k = 1 AND i.action IN ('try_lock', 'enqueue_lock') AND cardinality(i.names) = 1 AND octet_length(t.name) BETWEEN 1 AND 255
 		AND (i.owner IS NULL OR octet_length(i.owner) BETWEEN 1 AND 255) THEN
-		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, NULL, of_lease, call);
+		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, NULL, of_lease, call, false);
 		IF t.token IS NOT NULL THEN
 			t.event := 'granted';
 			RETURN t;
@@ -135,7 +135,7 @@ BEGIN
 	r.of_lease := true;
 	r.call := call;
 	IF k = 2 THEN
-		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, i.value, of_lease, call);
+		t.token := _lock_election.acquire_free(k, t.name, NULL, i.owner, i.value, of_lease, call, false);
 		IF t.token IS NOT NULL THEN
 			t.event := 'granted';
 			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = 2 AND x.name = t.name AND x.slot = 0;
