@@ -105,7 +105,7 @@ CREATE OR REPLACE FUNCTION _lock_election.grant_readers(k int2, n text) RETURNS 
 DECLARE
 	number int8 := _lock_election.current_life();
 	tokens int8[];
-	first_slot int4 := _lock_election.free_slot(k, n, 'shared');
+	first_slot int4;
 BEGIN
 	IF NOT _lock_election.admits(k, n, 'shared', 0) THEN RETURN 0; END IF;
 	SELECT array_agg(y.token) INTO tokens FROM (SELECT p.token FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease
@@ -113,6 +113,7 @@ BEGIN
 			AND p.token < coalesce((SELECT min(w.token) FROM _lock_election.place w LEFT JOIN _lock_election.lease x ON x.id = w.lease WHERE w.kind = k AND w.name = n
 				AND NOT coalesce(w.mode = 'shared' AND w.ttl IS NULL AND w.members IS NULL AND x.life = number AND x.expires_at > clock_timestamp(), false)), 9223372036854775807) FOR UPDATE OF p SKIP LOCKED) y;
 	IF coalesce(cardinality(tokens), 0) < 2 THEN RETURN 0; END IF;
+	first_slot := _lock_election.free_slot(k, n, 'shared');
 	INSERT INTO _lock_election.hold (kind, name, slot, token, mode, lease, life, role, owner, value, permits, since, changed, pid, application, client)
 		SELECT k, n, first_slot - 1 + row_number() OVER (ORDER BY p.token), p.token, 'shared', p.lease, number, p.role, p.owner, p.value, 0, clock_timestamp(),
 			pg_current_xact_id()::text::int8, p.pid, p.application, p.client
