@@ -11,9 +11,9 @@
 #   SEEDS="1 2"                     of the random runs; default: one new seed
 #   OPTIONAL=1                      where the suite's own Python packages cannot be had, nothing is tested
 #   SHARE=5                         of five scenarios one, which the seed chooses, and shorter random runs
-#   RECORD=1                        clients/conformance/recorded.json, with ENGINE=portable recorded-portable.json, is
-#                                   written anew, from which "make client-table" makes
-#                                   docs/reference/clients.md: those clients that have passed all that they support
+#   RECORD=1                        replaces the results in clients/conformance/recorded.json, with ENGINE=portable in
+#                                   recorded-portable.json, of each client that has passed all that it supports;
+#                                   "make client-table" makes docs/reference/clients.md from them
 #   PYTEST_FLAGS, GO_FLAGS, MAVEN_FLAGS     for pytest, go test and mvn, such as -v, or -Dtest=LocksTest
 #   PG_MAJOR                        PostgreSQL's major version; default: the distribution's
 #

@@ -131,7 +131,7 @@ type lease struct {
 	look              bool             // there may be news
 	bare              bool             // the next call has no items
 	alone             int              // so many items travel alone, to find the one that the server cannot read
-	apart             bool             // the last call has left requests behind, for its releases
+	apart             bool             // the last call had releases, and left requests to the next one
 }
 
 func newLease(ttl time.Duration) *lease {

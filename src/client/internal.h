@@ -292,7 +292,7 @@ struct le_session
 	char seen[2][24];         /* incarnation and news of the newest reply; "": none */
 	bool look;                /* there may be news */
 	bool bare;                /* news have to be read before anything is asked for again */
-	bool apart;               /* the last call has left requests behind, for its releases */
+	bool apart;               /* the last call had releases, and left requests to the next one */
 	int alone;                /* so many items travel alone, to find the one that the server cannot read */
 	int64_t ask_at, later_at; /* not before */
 	int waiting;              /* places */

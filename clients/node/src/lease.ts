@@ -155,7 +155,7 @@ export class Lease {
   #withheld = false
   /** So many items travel alone, to find the one that the server cannot read. */
   #alone = 0
-  /** The last call has left requests behind, for its releases. */
+  /** The last call had releases, and left requests to the next one. */
   #apart = false
   #failures = 0
   /** Of the last renewal that was answered. */

@@ -113,7 +113,7 @@ class Lease(Request):
     incarnation: Optional[str] = None  # what the newest reply has told, as the next two
     news: Optional[str] = None
     channel: Optional[str] = None
-    apart: bool = False  # the last call has left requests behind, for its releases
+    apart: bool = False  # the last call had releases, and left requests to the next one
     unsure: bool = False  # a call has no answer: read the news before anything is asked for again
     trouble: bool = False  # the server has refused a call as a whole
     claims: Dict[str, Claim] = field(default_factory=dict)  # by owner text; all that are not DONE

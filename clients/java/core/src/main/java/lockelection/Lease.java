@@ -66,7 +66,7 @@ final class Lease {
 	private boolean bare;
 	/** So many items travel alone, to find the one that the server cannot read. */
 	private int alone;
-	/** The last call has left requests behind, for its releases. */
+	/** The last call had releases, and left requests to the next one. */
 	private boolean apart;
 
 	Lease(Session session, Duration ttl) {
