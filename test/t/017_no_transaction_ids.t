@@ -57,6 +57,29 @@ asking($holder);
 go_on('outage-looked');
 is($holder->wait, '00:00:04', 'the next one is not refused') or diag $holder->error;
 
+# It rings when it has been answered already, so its mailbox is looked at again; the next renewal, which has its time before
+# that look, is posted after it.
+stop_at('request-before-ring', $holder->pid);
+$holder->async("SELECT renew_lock('mine', $mine)") for 1, 2;
+stopped('request-before-ring');
+stop_at('outage-looked');
+stopped('outage-looked');
+go_on('outage-looked');
+stop_at('manager-took');
+stop_at('request-timed', $holder->pid);
+go_on('request-before-ring');
+stopped($_) foreach 'manager-took', 'request-timed';
+stop_at('outage-looked');
+go_on('manager-took');
+stopped('outage-looked');
+go_on('request-timed');
+asking($holder);
+go_on('outage-looked');
+foreach my $renewal ('one that is answered before it rings', 'one that is posted after the look')
+{
+	is($holder->wait, '00:00:04', "$renewal is not refused") or diag $holder->error;
+}
+
 one(q{SELECT pg_drop_replication_slot('keeps')});
 $node->psql($_, 'VACUUM FREEZE') foreach qw(postgres template1);
 wait_until(

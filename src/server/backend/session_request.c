@@ -138,8 +138,10 @@ post(LeRequestType type, uint32 number)
 	box->sqlstate = 0;
 	box->revision = 0;
 	pg_atomic_write_u32(&box->note, 0);
+	LE_FAULT_NOFAIL("request-timed");
 	pg_write_barrier();
 	pg_atomic_write_u32(&box->posted, number);
+	LE_FAULT_NOFAIL("request-before-ring");
 	le_ring(box);
 }
 

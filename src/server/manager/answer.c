@@ -190,32 +190,40 @@ le_assert_procs(const uint32 *procs, int n)
  * has given that up if there is mail.
  */
 void
+le_answer_failed_one(uint32 proc, uint32 number, const ErrorData *error)
+{
+	LeMailbox *box = mailbox_of(proc);
+	uint32 mail = pg_atomic_read_u32(&box->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
+	bool waits = box->revision != 0;
+	bool mailed;
+
+	/* its session was answered, and asks for something else: it has rung, or will */
+	if (pg_atomic_read_u32(&box->posted) != number)
+		return;
+
+	/* not for an asynchronous release alone: its session may be reading an answer here */
+	if (le_mailbox_has_async(proc))
+		mail &= ~LE_MAIL_RELEASED;
+	/* where the extension is gone, le_leave_dropped() tells that */
+	mailed = le_mgr.core_state != CORE_DROPPED && (mail != 0 || pg_atomic_read_u64(&box->undo) != 0);
+	if (pg_atomic_read_u32(&box->answered) != number && !waits)
+		le_answer_error(proc, error->sqlerrcode, error_text(error));
+	else if (mailed)
+		put_error(box, error->sqlerrcode, error_text(error));
+	if (mailed)
+	{
+		pg_write_barrier();
+		pg_atomic_fetch_or_u32(&box->note, LE_NOTE_UNREAD);
+		le_wake((int) proc);
+	}
+}
+
+void
 le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 {
 	le_assert_procs(procs, n);
 	for (int i = 0; i < n; i++)
-	{
-		LeMailbox *box = mailbox_of(procs[i]);
-		uint32 mail = pg_atomic_read_u32(&box->mail) & (LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
-		bool waits = box->revision != 0;
-		bool mailed;
-
-		/* not for an asynchronous release alone: its session may be reading an answer here */
-		if (le_mailbox_has_async(procs[i]))
-			mail &= ~LE_MAIL_RELEASED;
-		/* where the extension is gone, le_leave_dropped() tells that */
-		mailed = le_mgr.core_state != CORE_DROPPED && (mail != 0 || pg_atomic_read_u64(&box->undo) != 0);
-		if (is_unanswered(box) && !waits)
-			le_answer_error(procs[i], error->sqlerrcode, error_text(error));
-		else if (mailed)
-			put_error(box, error->sqlerrcode, error_text(error));
-		if (mailed)
-		{
-			pg_write_barrier();
-			pg_atomic_fetch_or_u32(&box->note, LE_NOTE_UNREAD);
-			le_wake((int) procs[i]);
-		}
-	}
+		le_answer_failed_one(procs[i], pg_atomic_read_u32(&mailbox_of(procs[i])->posted), error);
 	le_mailboxes_retry_later();
 }
 

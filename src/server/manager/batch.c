@@ -568,6 +568,7 @@ le_batch_init(LeDatabase *db)
 	pg_atomic_write_u64(&db->outage_since, 0);
 	pg_atomic_write_u64(&db->outage_failed_at, 0);
 	le_mgr.taken = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
+	le_mgr.looked = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.fresh = MemoryContextAllocZero(TopMemoryContext, n * sizeof(uint32));
 	le_mgr.mails = MemoryContextAllocZero(TopMemoryContext, 2 * n * sizeof(Mail));
 	le_mgr.answers = MemoryContextAllocZero(TopMemoryContext, n * sizeof(CommitAnswer));

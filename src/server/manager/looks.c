@@ -162,6 +162,8 @@ le_take_looks(Batch *batch)
 		LeReply gone = {.status = LE_NOT_HELD};
 		bool looks;
 
+		le_mgr.looked[proc] = pg_atomic_read_u32(&box->posted);
+		pg_read_barrier();
 		if (!is_unanswered(box) || mail_ends_wait(box))
 			continue;
 		pg_read_barrier();

@@ -149,6 +149,7 @@ typedef struct Manager
 	LeTime life_began;      /* on the core's clock */
 
 	uint32 *taken;       /* by proc number: the request last taken */
+	uint32 *looked;      /* and the newest one there, when a batch with looks_only came to it */
 	LeTime retry_at;     /* look at all mailboxes again; 0: no need */
 	LeTime expire_after; /* back-off of what has no request to blame */
 	Outage outage;
@@ -371,6 +372,8 @@ extern void le_answer_deadlock(uint32 proc, const StringInfoData *detail);
 
 /* Refuse to these mailboxes what could not be written.  May not fail: an error is being handled. */
 extern void le_answer_failed(const uint32 *procs, int n, const ErrorData *error);
+/* The same for one mailbox, if its newest request is still that of this number. */
+extern void le_answer_failed_one(uint32 proc, uint32 number, const ErrorData *error);
 
 /* For assertions: none of these mailboxes is there twice. */
 #ifdef USE_ASSERT_CHECKING
@@ -412,10 +415,10 @@ extern void le_outage_note(const ErrorData *error);
 extern bool le_request_looks(const LeMailbox *box);
 
 /*
- * In an outage, after a batch with looks_only that began then: refuse those requests of its mailboxes that have waited
- * long enough.
+ * In an outage, after a batch with looks_only: refuse the requests that it has left, if they have waited for long
+ * enough.
  */
-extern void le_outage_refuse(const Batch *batch, LeTime looked);
+extern void le_outage_refuse(const Batch *batch);
 
 /* In an outage: answer calls whose own wait is over; or one that is given up. */
 extern void le_outage_end_calls(void);

@@ -252,25 +252,21 @@ le_request_looks(const LeMailbox *box)
 }
 
 void
-le_outage_refuse(const Batch *batch, LeTime looked)
+le_outage_refuse(const Batch *batch)
 {
 	LeTime now = le_clock();
 
 	for (int i = 0; i < batch->n; i++)
 	{
-		LeMailbox *box = mailbox_of(batch->procs[i]);
+		uint32 proc = batch->procs[i], number = le_mgr.looked[proc];
+		LeMailbox *box = mailbox_of(proc);
 		LeTime waits_since = le_mgr.outage.since;
 
-		if (is_unanswered(box))
-		{
-			/* its session was answered just now, and asks again: it has rung */
-			pg_read_barrier();
-			if (box->posted_at > looked)
-				continue;
+		/* one that has come since then has not been looked at, though it may have its time from before */
+		if (pg_atomic_read_u32(&box->answered) != number)
 			waits_since = Max(waits_since, box->posted_at);
-		}
 		if (le_mgr.outage.failed || now - waits_since >= WRITE_LIMIT)
-			le_answer_failed(&batch->procs[i], 1, &reason);
+			le_answer_failed_one(proc, number, &reason);
 	}
 
 	/* those that still wait, and mail, with the next try */

@@ -72,13 +72,12 @@ static void
 serve_looks(const Batch *all)
 {
 	ErrorData *error;
-	LeTime began = le_clock();
 
 	Assert(le_mgr.outage.since != 0);
 	if (run_looks(all, &error))
 	{
 		LE_FAULT_NOFAIL("outage-looked");
-		le_outage_refuse(all, began);
+		le_outage_refuse(all);
 	}
 	else
 		le_answer_failed(all->procs, all->n, error);
@@ -94,10 +93,9 @@ refuse_but_looks(const Batch *batch, const ErrorData *failure, ErrorData **error
 	uint32 number = pg_atomic_read_u32(&mailbox_of(batch->procs[0])->posted);
 	bool ok = run_looks(batch, error);
 
-	/* unless its session was answered, and asks for something else */
 	Assert(batch->n == 1);
-	if (pg_atomic_read_u32(&mailbox_of(batch->procs[0])->posted) == number)
-		le_answer_failed(batch->procs, batch->n, failure);
+	le_answer_failed_one(batch->procs[0], number, failure);
+	le_mailboxes_retry_later();
 	return ok;
 }
 
