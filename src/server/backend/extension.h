@@ -5,10 +5,10 @@
 #ifndef LE_EXTENSION_H
 #define LE_EXTENSION_H
 
-/* From _PG_init; once per process. */
+/* Called from _PG_init, once per process. */
 extern void le_extension_init(void);
 
-/* Has this transaction, or a subtransaction of it that lives, created the extension? */
+/* Has this transaction, or a subtransaction of it that has not rolled back, created the extension? */
 extern bool le_created_in_this_transaction(void);
 
 #endif /* LE_EXTENSION_H */

@@ -1,17 +1,17 @@
 /*
  * backend/session_acquirer.h
- *		The connection that acquires, as a text that is kept with what it holds:
- *		for people who look, also when the connection is gone.
+ *		Describes the connection that acquires, as a text that is kept with its holders and waiters
+ *		for human readers, even after the connection has ended.
  */
 #ifndef LE_SESSION_ACQUIRER_H
 #define LE_SESSION_ACQUIRER_H
 
 #include "core/command.h"
 
-/* Of this session, as of now; to be copied before the next call. */
+/* Returns the text for this session as of now.  Valid until the next call. */
 extern LeText le_acquirer_self(void);
 
-/* The parts of such a text, as copies; pid 0: it is not such a text.  NULL: that part is not there. */
+/* The parts of such a text, as copies.  pid is 0 if the text cannot be parsed; an absent part is NULL. */
 typedef struct LeAcquirerParts
 {
 	int pid;

@@ -1,6 +1,6 @@
 /*
  * backend/session_fence.h
- *		Fences: a transaction holds a lock's holder in place.
+ *		Fences, by which a transaction keeps a holder in place.
  */
 #ifndef LE_SESSION_FENCE_H
 #define LE_SESSION_FENCE_H
@@ -8,19 +8,22 @@
 #include "shared/fence_lock.h"
 
 /*
- * Hold the fence of a token until the end of the transaction: while it is
- * held, the manager neither ends nor replaces this holder.  Check afterwards
- * that the token still is a holder: before that the fence means nothing.
+ * Holds the fence of a token until the end of the transaction.  While it is held, the manager
+ * neither ends nor replaces this holder.  The caller must check afterwards that the token still is
+ * a holder: until then the fence means nothing.
  */
 extern void le_fence_take(int64 token);
 
-/* The check has found that the token holds this name: note it for fence_guard(). */
+/* Notes for fence_guard() that the check has found this token to hold this name. */
 extern void le_fence_note(LeKind kind, LeText name, int64 token);
 
-/* Does this transaction hold, at this moment, a fence of this name?  Token 0: of any holder. */
+/* Does this transaction hold a fence of this name at this moment?  Token 0: of any holder. */
 extern bool le_fence_is_mine(LeKind kind, LeText name, int64 token);
 
-/* Ends of (sub)transactions, from backend/xact.c after their locks are gone.  May not fail. */
+/*
+ * Called at the ends of (sub)transactions by backend/xact.c, after their locks are released.  Must
+ * not fail.
+ */
 extern void le_fence_sub_aborted(SubTransactionId subxact);
 extern void le_fence_top_ended(void);
 

@@ -10,66 +10,71 @@
 #include "shared/shmem.h"
 
 /*
- * Send a command and wait for its answer.  Fills in session, transaction and
- * request number.  May be cancelled, at any time; what it was about to get is
- * then undone with the (sub)transaction.  Errors that the manager answers are
- * raised here.  "snapshot_kept": the wait holds a snapshot, say so in the log
- * after a minute.  Of several names, cmd->name becomes the one that the answer
- * is about.
+ * Sends a command and waits for the reply.  Fills in session, transaction and request number.  May
+ * be cancelled at any time; a grant that was under way is then undone with the (sub)transaction.
+ * Raises the errors that the manager replies with.  "snapshot_kept": the wait holds a snapshot, so
+ * log that after a minute.  For several names, cmd->name becomes the one that the reply is about.
  */
 extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
 
 /*
- * The same for a command without a wait of its own: waits until "until", a moment of le_clock(), for the answer to
- * be durable, and returns whether it is.
+ * Does the same for a command without a wait of its own, but waits for the reply to become durable
+ * only until "until", a moment of le_clock().  Returns whether it is durable.
  */
 extern bool le_request_until(LeCommand *cmd, LeReply *reply, LeTime until);
 
 /*
- * The same for a command that asks for each of its names: answers has room for all
- * of them, and is filled if the reply is LE_OK.  cmd->each is set, and there is a
- * name.  The wait holds its snapshot, for it is no longer than one batch.
+ * Does the same for a command with "each", which asks for each of its names: answers has room for
+ * all of them, and is filled if the reply is LE_OK.  There must be at least one name.  The wait
+ * keeps its snapshot, because it lasts no longer than one batch.
  */
 extern void le_request_each(LeCommand *cmd, LeReply *reply, LeEachAnswer *answers);
 
-/* The leader of an election; the candidate lasts until the next request. */
+/* The leader of an election; candidate is valid until the next request. */
 typedef struct LeLeader
 {
 	TimestampTz since;
 	LeText candidate;
 } LeLeader;
 
-/* A CHECK of the holder of the command's name; the reply has the term. */
+/* Sends a CHECK of the holder of the command's name; the reply has the term. */
 extern void le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader);
 
-/* The LSN of the newest change of an election that can be seen now, in the reply. */
+/* Gets the LSN of the newest visible change of an election, in the reply. */
 extern void le_request_changes(LeReply *reply);
 
-/* A page of the live state, see shared/page_format.h, from a cursor on. */
+/* Asks for a page of the live state, beginning at a cursor, see shared/page_format.h. */
 typedef struct LePageRequest
 {
 	LeKind kind;
-	LeText name; /* data NULL: all */
+	LeText name; /* data NULL: all names */
 	LePageCursor from;
 } LePageRequest;
 
 /*
- * Returns the page, which lasts until the next request, and moves the cursor to where
- * the next one begins.
+ * Returns the page, which is valid until the next request, and moves the cursor to where the next
+ * one begins.
  */
 extern LeText le_request_page(LePageRequest *page);
 
 /*
- * One request of a lease_sync(), see backend/session_sync.c.  Waits until "until", a moment of le_clock(),
- * for its answer to be durable.  An error that the manager answers is not raised.
+ * Sends one request of a lease_sync(), see backend/session_sync.c.  Waits until "until", a moment
+ * of le_clock(), for the reply to become durable.  Does not raise an error that the manager replies
+ * with.
  */
 extern void le_request_sync(LeSync *sync, LeTime until);
 
-/* Raise an error that the manager has answered; the hint that goes with it, or NULL. */
+/*
+ * le_raise_answer() raises an error that the manager replied with; le_answer_hint() returns the
+ * hint that goes with it, or NULL.
+ */
 extern void le_raise_answer(int sqlstate, const char *message);
 extern const char *le_answer_hint(int sqlstate);
 
-/* Has the manager done all that this session has sent it?  And the wait for that, which may be cancelled. */
+/*
+ * Has the manager processed everything that this session has sent?  le_mailbox_await_quiet() waits
+ * for that, and may be cancelled.
+ */
 extern bool le_mailbox_is_quiet(void);
 extern void le_mailbox_await_quiet(void);
 

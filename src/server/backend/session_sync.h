@@ -8,8 +8,8 @@
 #include "backend/sync_body.h"
 
 /*
- * Carry a call out.  The transaction is none that could undo it: nothing of it is undone.  Errors: what
- * keeps the lease from being renewed.
+ * Carries out a call.  The transaction's rollback undoes nothing of it.  Raises an error if the
+ * lease cannot be renewed.
  */
 extern void le_sync(LeSync *sync);
 

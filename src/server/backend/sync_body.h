@@ -1,6 +1,6 @@
 /*
  * backend/sync_body.h
- *		A lease_sync(), as a session sends it, and what it is told.
+ *		A lease_sync() call as a session sends it, and its results.
  */
 #ifndef LE_SYNC_BODY_H
 #define LE_SYNC_BODY_H
@@ -14,43 +14,43 @@
 typedef struct LeSyncSpec
 {
 	LeSyncAction action;
-	int64 number; /* token; of permits their number */
+	int64 number; /* token, or the number of permits */
 	LeTime hold_for;
 	LeText name;
-	LeText owner; /* data NULL: none, as of value */
+	LeText owner; /* data NULL: none; the same for value */
 	LeText value;
-	bool more; /* the next one is another name of this request */
+	bool more; /* the next item is another name of this request */
 } LeSyncSpec;
 
-/* A call, and what it was told. */
+/* A call and its results. */
 typedef struct LeSync
 {
 	/* the call */
 	int64 lease;
 	Oid role;
 	int64 call;
-	int64 incarnation; /* 0: no news were seen */
+	int64 incarnation; /* of the news seen so far; 0 = none */
 	uint64 seen;
-	uint64 begun; /* told.begun of the page before; 0: this is the first one */
-	LeTime wait;  /* so long for what the reply rests on to be durable */
+	uint64 begun; /* told.begun of the previous page; 0 = this is the first one */
+	LeTime wait;  /* longest wait for the reply to become durable */
 	const LeSyncSpec *items;
 	uint32 nitems;
 
-	/* what it was told */
+	/* results */
 	bool answered;
-	LeReply renewal;  /* its status is LE_OK, LE_NO_LEASE with how the lease has ended, or LE_DENIED */
-	LeTime validity;  /* what a crash would leave of the lease, from the sending on; 0: that is not certain */
-	LeReply *results; /* of each item, if told.applied; there is room for all */
-	LeSyncTold told;  /* incarnation and seen: of the last page of news */
-	StringInfoData news; /* LeNewsItem, in the order of their numbers */
-	bool durable;        /* results and news are */
-	int sqlstate;        /* not 0: no item was carried out, and why */
+	LeReply renewal;     /* status is LE_OK, LE_DENIED, or LE_NO_LEASE with how the lease ended */
+	LeTime validity;     /* time left after a crash, from when the call was sent; 0 = uncertain */
+	LeReply *results;    /* one per item, valid if told.applied; the caller provides the room */
+	LeSyncTold told;     /* incarnation and seen are those of the last page of news */
+	StringInfoData news; /* LeNewsItem, in order of their numbers */
+	bool durable;        /* results and news are durable */
+	int sqlstate;        /* if not 0, no item was carried out, for this reason */
 	char *message;
 } LeSync;
 
-/* Put the body of the request behind the "at" bytes of the payload that are taken. */
+/* Puts the body of the request into the payload, after its first "at" bytes, which are in use. */
 extern void le_sync_put(LeMailbox *box, const LeSync *sync, uint32 at);
-/* The request is answered: read what it was told, apart from validity and durable. */
+/* Reads the results from the reply, except validity and durable. */
 extern void le_sync_read(const LeMailbox *box, LeSync *sync);
 
 #endif /* LE_SYNC_BODY_H */

@@ -1,11 +1,11 @@
 /*
  * backend/xact.h
- *		What transactions do to locks: undo of acquires, ends of fences.
+ *		What the ends of transactions do to locks: they undo acquires and end fences.
  */
 #ifndef LE_XACT_H
 #define LE_XACT_H
 
-/* From _PG_init; once per process. */
+/* Called from _PG_init, once per process. */
 extern void le_xact_init(void);
 
 #endif /* LE_XACT_H */
