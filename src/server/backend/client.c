@@ -1,20 +1,19 @@
 /*
  * backend/client.c
- *		The client's socket: is the client still there?
+ *		Checks on the client's socket whether the client is still connected.
  *
- * A client whose process ends closes its socket.  A host that falls silent
- * does not; two settings of the socket are there for that:
+ * A client whose process ends closes its socket.  A host that falls silent does not; two settings
+ * of the socket detect that:
  *
- *	-	Keepalive probes find it while the connection is idle: set while a call
- *		waits, and for as long as a lock is bound to the connection.
- *	-	No probe is sent while a packet is unacknowledged, such as the grant to a
- *		host that fell silent while it waited.  There TCP_USER_TIMEOUT ends the
- *		connection.  It would also end the connection of a client that reads slowly,
- *		so it is set only while a call waits, and from the grant of a lock that is
- *		bound to the connection to the next statement.
+ *	-	Keepalive probes detect it while the connection is idle.  They are set while a call waits,
+ *		and for as long as a lock is bound to the connection.
+ *	-	No probe is sent while a packet is unacknowledged, such as the grant to a host that fell
+ *		silent while it waited.  Then TCP_USER_TIMEOUT ends the connection.  It would also end the
+ *		connection of a client that reads slowly, so it is set only while a call waits, and from the
+ *		grant of a lock that is bound to the connection until the next statement.
  *
- * Where tcp_keepalives_* or tcp_user_timeout are set, they stay as they are: an
- * administrator knows the network better.
+ * Where tcp_keepalives_* or tcp_user_timeout are set, they are left alone: an administrator knows
+ * the network better.
  */
 #include "postgres.h"
 
@@ -26,7 +25,7 @@
 #include "backend/session_mailbox.h"
 #include "shared/compat.h"
 
-/* A silent host is noticed in 4 + 3 * 2 = 10 s. */
+/* Detect a silent host after 4 + 3 * 2 = 10 s. */
 #define KEEPALIVE_IDLE     4
 #define KEEPALIVE_INTERVAL 2
 #define KEEPALIVE_COUNT    3
@@ -36,11 +35,11 @@ static bool in_wait = false;
 static bool holding = false;   /* a lock is bound to the connection */
 static bool answering = false; /* the client may not have read its grant yet */
 
-/* Set on the socket at present. */
+/* Currently set on the socket. */
 static bool probes = false;
 static bool user_timeout = false;
 
-/* Keepalive probes, unless the server's settings ask for others. */
+/* Switches keepalive probes on or off, unless the server's settings ask for others. */
 static void
 set_probes(bool on)
 {
@@ -54,7 +53,7 @@ set_probes(bool on)
 	(void) pq_setkeepalivescount(on ? KEEPALIVE_COUNT : tcp_keepalives_count, MyProcPort);
 }
 
-/* TCP_USER_TIMEOUT, unless the server sets one. */
+/* Switches TCP_USER_TIMEOUT on or off, unless the server sets one. */
 static void
 set_user_timeout(bool on)
 {
@@ -78,7 +77,7 @@ apply(void)
 	set_user_timeout(in_wait || answering);
 }
 
-/* The check does not read, so it loses nothing. */
+/* pq_check_connection() does not read from the socket, so no data is lost. */
 void
 le_client_look(void)
 {

@@ -1,7 +1,6 @@
 /*
  * backend/durability.c
- *		A session waits until an answer is as durable as synchronous_commit
- *		asks for.
+ *		Makes a session wait until a reply is as durable as synchronous_commit asks for.
  */
 #include "postgres.h"
 
@@ -25,7 +24,7 @@
 #include "shared/settings.h"
 #include "shared/shmem.h"
 
-static volatile sig_atomic_t wait_over = false; /* of le_confirmed_by() */
+static volatile sig_atomic_t wait_over = false; /* the timeout of le_confirmed_by() has fired */
 
 bool
 le_needs_flush(void)
@@ -56,9 +55,9 @@ raise_no_standby(void)
 }
 
 /*
- * Does this command need a standby, whatever is defined, because of
- * lock_election.min_durability = remote?  One that only gives back, or looks, goes on
- * without: nobody relies on it.
+ * Does this command need a standby, even if none is defined, because of
+ * lock_election.min_durability = remote?  Commands that only release or read do not: nobody relies
+ * on their result.
  */
 static bool
 must_have_standby(LeCommandType type)
@@ -88,7 +87,7 @@ le_check_standby_defined(LeCommandType type)
 		raise_no_standby();
 }
 
-/* Is there no standby to wait for, and none needed? */
+/* Is there no standby to wait for, and none required? */
 static bool
 does_without_standby(void)
 {
@@ -96,7 +95,7 @@ does_without_standby(void)
 		   !(le_my_mailbox->type == LE_REQUEST_COMMAND && must_have_standby(le_my_mailbox->command.type));
 }
 
-/* synchronous_commit, or what lock_election.min_durability raises it to. */
+/* Returns synchronous_commit, or the higher level that lock_election.min_durability asks for. */
 static int
 commit_level(void)
 {
@@ -104,7 +103,7 @@ commit_level(void)
 												  : synchronous_commit;
 }
 
-/* The kind of PostgreSQL's wait for standbys, by the level that is asked for. */
+/* Returns the kind of PostgreSQL's wait for standbys that matches commit_level(). */
 static int
 sync_rep_mode(void)
 {
@@ -128,8 +127,8 @@ waits_for_none(int mode)
 }
 
 /*
- * PostgreSQL's own wait, at the level that is asked for.  health() sees for how long
- * it lasts.  May not fail: COMMIT waits here as well.
+ * Runs PostgreSQL's own wait at commit_level().  Notes in the mailbox since when, for health().
+ * Must not fail: COMMIT waits here, too.
  */
 static void
 wait_at_level(XLogRecPtr lsn)
@@ -148,7 +147,7 @@ wait_at_level(XLogRecPtr lsn)
 	pg_atomic_write_u64(&le_my_mailbox->confirming_since, 0);
 }
 
-/* What it warns of when it is cancelled is for the caller to say. */
+/* Waits without PostgreSQL's warning about a cancelled wait: the caller reports that itself. */
 static void
 wait_in_silence(XLogRecPtr lsn)
 {
@@ -162,9 +161,10 @@ wait_in_silence(XLogRecPtr lsn)
 }
 
 /*
- * A wait that began then was given up: clients whose limits are shorter than health()'s
- * would hide from it that nothing is confirmed.  The first one that is still not confirmed
- * is kept; but not one for the replay, which says nothing to most, in the place of another.
+ * Records a wait that was given up.  Otherwise clients whose timeouts are shorter than health()'s
+ * would hide from it that nothing is confirmed.  Keeps the first record that is still unconfirmed,
+ * but replaces it if it is a wait for replay and this one is not: a slow replay matters little to
+ * most users.
  */
 static void
 note_given_up(XLogRecPtr lsn, int mode, LeTime since)
@@ -188,7 +188,7 @@ note_given_up(XLogRecPtr lsn, int mode, LeTime since)
 	LWLockRelease(SyncRepLock);
 }
 
-/* Wait, which may be cancelled; returns whether it was confirmed. */
+/* Waits, unless cancelled.  Returns whether the standbys confirmed the LSN. */
 static bool
 wait_confirmed(XLogRecPtr lsn, int mode)
 {
@@ -204,7 +204,7 @@ wait_confirmed(XLogRecPtr lsn, int mode)
 	return confirmed;
 }
 
-/* The detail of a wait for standbys that was cancelled: what holds on this server. */
+/* Returns the detail for a cancelled wait for standbys: what is true on this server. */
 static int
 unconfirmed_detail(void)
 {
@@ -230,8 +230,8 @@ unconfirmed_detail(void)
 }
 
 /*
- * Wait until the synchronous standbys have confirmed this LSN; an error, if the wait
- * is cancelled.  A grant that is not confirmed is given back by the rollback.
+ * Waits until the synchronous standbys have confirmed this LSN.  Raises an error if the wait is
+ * cancelled; the rollback then releases an unconfirmed grant.
  */
 static void
 wait_for_standbys(XLogRecPtr lsn)
@@ -243,9 +243,8 @@ wait_for_standbys(XLogRecPtr lsn)
 		return;
 
 	/*
-	 * 1. wait.  PostgreSQL's wait cannot be interrupted, but ends when it is
-	 * cancelled.  Then it warns that the transaction has been committed locally:
-	 * true of a commit alone.
+	 * 1. wait.  PostgreSQL's wait cannot be interrupted, but ends when it is cancelled.  Then it
+	 * warns that the transaction has been committed locally, which is true only of a commit.
 	 */
 	HOLD_INTERRUPTS();
 	confirmed = wait_confirmed(lsn, mode);
@@ -263,7 +262,7 @@ wait_for_standbys(XLogRecPtr lsn)
 					unconfirmed_detail()));
 }
 
-/* A wait for standbys is over: it ends as if it were cancelled. */
+/* Timeout handler: ends the wait for standbys as if it were cancelled. */
 static void
 end_wait(void)
 {
@@ -291,7 +290,7 @@ le_confirmed_by(uint64_t lsn, LeTime until)
 	confirmed = wait_confirmed((XLogRecPtr) lsn, mode);
 	disable_timeout(timeout, false);
 
-	/* PostgreSQL's wait has taken the cancel, unless it was over at the same moment */
+	/* PostgreSQL's wait has consumed the cancel, unless the wait ended at the same moment */
 	if (wait_over)
 		QueryCancelPending = false;
 	RESUME_INTERRUPTS();
@@ -353,7 +352,7 @@ le_warn_committed(int sqlstate, const char *message, const char *detail, const c
 	}
 	PG_CATCH();
 	{
-		/* the error has begun to end the transaction */
+		/* undo what the error has already changed to end the transaction */
 		InterruptHoldoffCount = interrupts;
 		MemoryContextSwitchTo(context);
 		FlushErrorState();

@@ -1,11 +1,10 @@
 /*
  * backend/extension.c
- *		CREATE EXTENSION and DROP EXTENSION: the launcher or the manager is
- *		woken, once the transaction has committed.
+ *		Wakes up the launcher or the manager after CREATE EXTENSION or DROP EXTENSION has committed.
  *
- * What a transaction has to do at its end is kept in "pending" and done by a
- * transaction callback: that runs after ERROR and FATAL too, and at a commit
- * others can already see what the transaction has done.
+ * What a transaction has to do at its end is kept in "pending" and done by a transaction callback.
+ * The callback also runs after ERROR and FATAL, and at a commit others can already see the
+ * transaction's changes.
  */
 #include "postgres.h"
 
@@ -33,17 +32,16 @@ LE_FUNCTION(le_floor_written);
 
 static object_access_hook_type prev_object_access = NULL;
 
-/* To be done at the end of this transaction. */
+/* Work to do at the end of this transaction. */
 static struct
 {
-	SubTransactionId created; /* the first that created the extension */
-	SubTransactionId
-		dropped; /* the first that dropped it, or raised its incarnation: the manager has to look */
+	SubTransactionId created; /* first one that created the extension */
+	SubTransactionId dropped; /* first one that dropped it or raised its incarnation */
 } pending;
 
 /*
- * The extension may have been created or dropped in this database: want a manager, or
- * have the one that runs look.  May not fail: the transaction is over.
+ * Asks for a manager if the extension was created; has a running manager look again if it was
+ * dropped or its incarnation was raised.  Must not fail: the transaction has ended.
  */
 static void
 at_transaction_end(XactEvent event, void *arg)
@@ -56,7 +54,7 @@ at_transaction_end(XactEvent event, void *arg)
 	if (!created && !dropped)
 		return;
 
-	/* who commits it later could not wake anybody */
+	/* the session that commits it later could not wake up anybody */
 	if (event == XACT_EVENT_PRE_PREPARE)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -84,8 +82,8 @@ at_transaction_end(XactEvent event, void *arg)
 }
 
 /*
- * Forget what the subtransaction created and dropped, and those inside it, which have higher
- * numbers.  May not fail: an abort.
+ * Forgets what the subtransaction created and dropped, and those inside it, which have higher
+ * numbers.  Must not fail: an abort is under way.
  */
 static void
 at_subtransaction_end(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
@@ -104,7 +102,7 @@ le_created_in_this_transaction(void)
 	return pending.created != InvalidSubTransactionId;
 }
 
-/* The first subtransaction that does something keeps its number. */
+/* Notes the current subtransaction, unless an earlier one is already noted. */
 static void
 note(SubTransactionId *first)
 {
@@ -113,7 +111,7 @@ note(SubTransactionId *first)
 	Assert(*first >= TopSubTransactionId);
 }
 
-/* Is it ours, of an extension whose row the command that is running has made? */
+/* Is this our extension?  The current command has just created its row. */
 static bool
 is_our_new_extension(Oid extension)
 {
@@ -149,9 +147,8 @@ le_object_access(ObjectAccessType access, Oid class_id, Oid object, int sub, voi
 }
 
 /*
- * lock_election.floor_written(), a trigger: a restore has brought the
- * incarnation of the dumped database.  A manager that runs already has to
- * start again above it.
+ * lock_election.floor_written(), a trigger: a restore has written the incarnation of the dumped
+ * database.  A manager that is already running must restart above it.
  */
 PGDLLEXPORT Datum
 le_floor_written(PG_FUNCTION_ARGS)

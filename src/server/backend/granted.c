@@ -1,6 +1,6 @@
 /*
  * backend/granted.c
- *		What this session was granted last: see backend/granted.h.
+ *		Remembers this session's latest grants: see backend/granted.h.
  */
 #include "postgres.h"
 
@@ -11,16 +11,16 @@
 #include "backend/xactstate.h"
 #include "shared/shmem.h"
 
-/* Most sessions hold one lock at a time, some a few. */
+/* Number of remembered grants: most sessions hold one lock at a time, some a few. */
 #define GRANTS 8
 
 typedef struct Grant
 {
-	uint64 session; /* as in its mailbox: DISCARD ALL begins another one */
+	uint64 session; /* as in its mailbox; DISCARD ALL begins a new one */
 	int64 token;    /* 0: none */
 	Oid role;
-	LeTime ends_at;         /* by le_clock(); the manager's time may only be behind that */
-	uint32 epoch, epoch_is; /* index of its epoch, and the value at the grant */
+	LeTime ends_at;         /* by le_clock(); not after the manager's deadline */
+	uint32 epoch, epoch_is; /* index of its epoch, and the epoch's value at the grant */
 	uint16 name_len;
 	char name[LE_MAX_NAME];
 } Grant;
@@ -29,9 +29,9 @@ static Grant grants[GRANTS];
 static int newest = 0;
 
 /*
- * Is it one lock with a lease of its own, which ends by itself within a few minutes?
- * The release of another lock may have something to wait for, or ends in another way.
- * The TTL decides, as in le_entry_ends_soon(): after a wait less than the TTL is left.
+ * Is this a grant of one lock with a lease of its own that expires by itself within a few minutes?
+ * The release of any other lock may have to wait for something, or works differently.  The TTL
+ * decides, as in le_entry_ends_soon(): after a wait, less than the TTL is left.
  */
 static bool
 is_plain(const LeCommand *cmd, const LeReply *reply)
@@ -63,7 +63,10 @@ le_granted_note(const LeCommand *cmd, const LeReply *reply)
 	memcpy(grant->name, cmd->name.data, cmd->name.len);
 }
 
-/* The grant of the token and name that cmd releases; NULL: none is remembered, or cmd has no token. */
+/*
+ * Returns the grant of the token and name that cmd releases; NULL if it is not remembered, or cmd
+ * has no token.
+ */
 static Grant *
 find(const LeCommand *cmd)
 {
@@ -78,7 +81,10 @@ find(const LeCommand *cmd)
 	return NULL;
 }
 
-/* Held as of the last command that the manager applied.  Only while one runs: nobody else raises epochs. */
+/*
+ * Was it held after the last command that the manager applied?  Only valid while a manager is
+ * running, because nobody else raises epochs.
+ */
 static bool
 is_held(const Grant *grant)
 {

@@ -1,13 +1,13 @@
 /*
  * backend/guard.c
- *		Refuses what others want to add to the extension's tables: indexes,
- *		triggers, rules, columns, constraints, and references to them; and to make
- *		them unlogged, as a crash would empty them.
+ *		Rejects commands that add something to the extension's tables: indexes, triggers, rules,
+ *		columns, constraints, and foreign keys that reference them.  Rejects making the tables
+ *		unlogged, too, because a crash would empty them.
  *
- * The store writes below the executor.  It would pass triggers and rules over,
- * and foreign keys with them, and leave unknown indexes behind.  pg_repack, for
- * one, relies on a trigger: it would lose what is written while it runs.  To
- * drop such a thing, made while the library was not loaded, is allowed.
+ * The store writes below the executor.  It would bypass triggers and rules, and with them foreign
+ * keys, and would not maintain unknown indexes.  pg_repack, for example, relies on a trigger: it
+ * would lose whatever is written while it runs.  Dropping such an object, created while the library
+ * was not loaded, is allowed.
  */
 #include "postgres.h"
 
@@ -21,7 +21,7 @@
 
 #include "backend/guard.h"
 
-/* The table of the extension that has this name; InvalidOid: another one. */
+/* Returns the table of the extension that has this name, or InvalidOid. */
 static Oid
 our_table(const RangeVar *name)
 {
@@ -34,7 +34,7 @@ our_table(const RangeVar *name)
 	return oid;
 }
 
-/* An error if the name is that of a table of the extension. */
+/* Raises an error if this is a table of the extension. */
 static void
 refuse(const RangeVar *name, const char *what)
 {
@@ -66,12 +66,12 @@ refuse_unlogged(const RangeVar *name)
 static void
 guard_constraint(const Node *node)
 {
-	/* only a foreign key has such a table */
+	/* only a foreign key has a pktable */
 	if (IsA(node, Constraint))
 		refuse(((const Constraint *) node)->pktable, "references");
 }
 
-/* In a new table, or a new column. */
+/* Checks the elements of a new table, or the constraints of a new column. */
 static void
 guard_elements(const List *elements)
 {
@@ -88,7 +88,7 @@ guard_elements(const List *elements)
 	}
 }
 
-/* ALTER TABLE: new columns, new constraints, and references in either; and SET UNLOGGED. */
+/* Checks ALTER TABLE: new columns, new constraints, references in either, and SET UNLOGGED. */
 static void
 guard_alter(const AlterTableStmt *stmt)
 {

@@ -1,6 +1,6 @@
 /*
  * backend/newest.c
- *		The newest item of each name in a list of the transaction.
+ *		An index of the newest item of each name in a list of the transaction.
  */
 #include "postgres.h"
 
@@ -9,13 +9,13 @@
 
 #include "backend/newest.h"
 
-/* Items that an index has room for at first; it grows. */
+/* Initial capacity of an index; it grows. */
 #define FEW_ITEMS 8
 
 typedef struct Newest
 {
 	uint64 hash;
-	void *item; /* NULL: a rollback has taken all of them off */
+	void *item; /* NULL: a rollback has removed all of them */
 	char status;
 } Newest;
 

@@ -4,18 +4,18 @@
  *
  * A release takes these steps:
  *
- *	1.	le_pending_add() lists it.  The caller has fenced the token before: not even
- *		the TTL hands the lock on.  (A statement that is alone in its transaction and
- *		releases a lock that it has proved to hold takes no fence, and its commit
- *		waits for nothing: backend/granted.h.)
- *	2.	A rollback to a savepoint takes it off the list (le_pending_sub_aborted); so
- *		does acquiring again (le_pending_cancel).
- *	3.	le_pending_prepare(), before the commit: memory, and a mailbox without
- *		earlier releases.  An error here still rolls back.
- *	4.	le_pending_top_ended(), after the commit: the manager gets the list by mail,
- *		see shared/releases.h.  From then on the releases are made, whatever becomes
- *		of this process and of the manager; only a stop of the server loses them, and
- *		then each lock is held until its TTL ends.
+ *	1.	le_pending_add() lists it.  The caller has already fenced the token, so that not even the
+ *		expiry of the TTL hands the lock on.  (A statement that is alone in its transaction and
+ *		releases a lock that it is known to hold takes no fence, and its commit does not wait:
+ *		backend/granted.h.)
+ *	2.	A rollback to a savepoint removes it from the list (le_pending_sub_aborted); so does
+ *		acquiring again (le_pending_cancel).
+ *	3.	le_pending_prepare(), before the commit, gets memory, and a mailbox without earlier
+ *		releases.  An error here still rolls back.
+ *	4.	le_pending_top_ended(), after the commit, mails the list to the manager, see
+ *		shared/releases.h.  From then on the releases will be made, whatever happens to this process
+ *		and to the manager; only a stop of the server loses them, and then each lock is held until
+ *		its TTL expires.
  */
 #include "postgres.h"
 
@@ -41,37 +41,37 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* A commit looks this often whether there is a manager. */
+/* How often a waiting commit checks whether a manager is running. */
 #define LOOK_MS 100
 
-/* Each item is found in two ways. */
+/* The two ways to find an item. */
 typedef enum Way
 {
-	BY_TOKEN, /* and name: several locks that were acquired at once have one token */
+	BY_TOKEN, /* and name, because several locks that were acquired at once have one token */
 	BY_NAME   /* and kind, whatever the token */
 } Way;
 
 #define WAYS 2
 
 /*
- * A release deferred to the commit or, if cancel is set, a re-acquire that
- * takes back the older releases of this token and name.
+ * A release deferred to the commit or, if cancel is set, a re-acquire that withdraws the older
+ * releases of this token and name.
  */
 typedef struct LePending
 {
-	struct LePending *older;       /* of the transaction */
-	struct LePending *alike[WAYS]; /* the next older item that has the same hash */
-	int64 total;                   /* holds of the token and name that are to be released, as of this item */
+	struct LePending *older;       /* next older item of the transaction */
+	struct LePending *alike[WAYS]; /* next older item with the same hash */
+	int64 total;                   /* holds of the token and name to be released, as of this item */
 	SubTransactionId subxact;
 	bool cancel;
-	bool cancelled; /* by a newer item; known in drop_cancelled() alone */
+	bool cancelled; /* by a newer item; only set in drop_cancelled() */
 	bool unnamed;   /* an unnamed holder of this connection */
 	LeKind kind;
 	Oid role;
 	uint32 holds;
 	LeTime hold_for_us;
 	int64 token;
-	int64 lease; /* that of the client which releases; 0 */
+	int64 lease; /* lease of the client that releases, or 0 */
 	uint64 hash[WAYS];
 	uint32 name_len;
 	char name[FLEXIBLE_ARRAY_MEMBER];
@@ -83,9 +83,9 @@ static bool any_cancel = false;   /* one of them may have cancel set */
 /* by the hash of each way */
 static LeNewest newest[WAYS];
 
-/* The segment that le_pending_prepare() has made for more releases than a mailbox has room for. */
+/* Segment that le_pending_prepare() has made for releases that do not fit into the mailbox. */
 static dsm_handle prepared = DSM_HANDLE_INVALID;
-static bool is_closed = false; /* le_pending_prepare() has been called: nothing may be added */
+static bool is_closed = false; /* le_pending_prepare() was called: nothing may be added */
 
 static bool is_async = false; /* all releases are asynchronous */
 
@@ -95,7 +95,7 @@ is_named(const LePending *p, LeText name)
 	return p->name_len == name.len && memcmp(p->name, name.data, name.len) == 0;
 }
 
-/* The newest item of this token and name; NULL: none. */
+/* Returns the newest item of this token and name, or NULL. */
 static LePending *
 find_token(int64 token, LeText name)
 {
@@ -106,7 +106,7 @@ find_token(int64 token, LeText name)
 	return p;
 }
 
-/* A new item of the list, of the current subtransaction; an error once the commit has begun. */
+/* Adds an item to the list, for the current subtransaction.  Raises an error once the commit has begun. */
 static LePending *
 pending_new(LeKind kind, int64 token, LeText name, uint32 holds)
 {
@@ -116,7 +116,7 @@ pending_new(LeKind kind, int64 token, LeText name, uint32 holds)
 		elog(ERROR, "cannot release a lock while its transaction commits");
 	Assert(token > 0 && name.len <= LE_MAX_NAME);
 
-	/* 1. what may fail */
+	/* 1. all that may fail */
 	before = find_token(token, name);
 	p = MemoryContextAllocZero(TopTransactionContext, offsetof(LePending, name) + name.len);
 	p->subxact = GetCurrentSubTransactionId();
@@ -150,7 +150,7 @@ le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for_us, uint32
 	LePending *p;
 	LOCKTAG tag PG_USED_FOR_ASSERTS_ONLY = le_fence_tag(token);
 
-	/* step 1 above: nobody takes the lock away before the commit, or its end is on its way already */
+	/* step 1 above: the lock cannot be taken away before the commit, or its release is already under way */
 	Assert(le_lock_held_by_me(&tag, ShareLock) || pg_atomic_read_u32(&le_my_mailbox->releasing) != 0);
 	Assert(holds > 0 && hold_for_us >= 0);
 	p = pending_new(kind, token, name, holds);
@@ -165,10 +165,10 @@ le_pending_begin_async(void)
 {
 	Assert(le_pending_is_free());
 
-	/* however the transaction ends, le_pending_top_ended() ends this */
+	/* le_pending_top_ended() ends this, however the transaction ends */
 	le_xact.is_touched = true;
 
-	/* a full barrier: the manager that leaves clears running before it looks at releasing */
+	/* a full barrier: an exiting manager clears running before it looks at releasing */
 	(void) pg_atomic_exchange_u32(&le_my_mailbox->releasing, 1);
 	is_async = pg_atomic_read_u32(&le_my_database()->running) != 0;
 	if (!is_async)
@@ -229,7 +229,7 @@ le_pending_own(LeKind kind, LeText name)
 {
 	const LePending *p = le_newest(newest[BY_NAME], le_newest_hash(name, (uint64) kind));
 
-	/* a token whose releases were taken back counts none; those of its releases that were not are newer */
+	/* skip tokens whose releases were all withdrawn; releases listed after that are newer items */
 	for (; p != NULL; p = p->alike[BY_NAME])
 	{
 		if (!p->cancel && p->unnamed && p->kind == kind && is_named(p, name) &&
@@ -241,7 +241,7 @@ le_pending_own(LeKind kind, LeText name)
 
 /* --- before the commit --- */
 
-/* The next older item of the same token and name; NULL: none. */
+/* Returns the next older item of the same token and name, or NULL. */
 static LePending *
 find_older(const LePending *p)
 {
@@ -253,8 +253,9 @@ find_older(const LePending *p)
 }
 
 /*
- * Take off the releases that an acquire has taken back, and the items that did it.
- * Newest first: whatever is older than a cancel, and of its token and name, goes.
+ * Removes the releases that an acquire has withdrawn, and the items that withdrew them.  Goes from
+ * the newest item to the oldest: all items older than a cancel, and of its token and name, are
+ * removed.
  */
 static void
 drop_cancelled(void)
@@ -286,7 +287,7 @@ pending_size(void)
 	return size;
 }
 
-/* Writes the releases as shared/releases.h lays them out. */
+/* Writes the releases in the format of shared/releases.h. */
 static void
 fill(char *to)
 {
@@ -336,7 +337,7 @@ le_pending_prepare(void)
 	if (size <= LE_RELEASES_SIZE)
 		return;
 
-	/* a segment that outlives this process, and belongs to the holder of its handle */
+	/* the segment outlives this process, and belongs to whoever has its handle */
 	segment = dsm_create(size, 0);
 	fill(dsm_segment_address(segment));
 	prepared = dsm_segment_handle(segment);
@@ -346,7 +347,7 @@ le_pending_prepare(void)
 
 /* --- after it --- */
 
-/* The releases go into the mailbox, which le_pending_prepare() has found empty.  May not fail. */
+/* Puts the releases into the mailbox, which le_pending_prepare() has found empty.  Must not fail. */
 static void
 post(void)
 {
@@ -380,8 +381,8 @@ post(void)
 }
 
 /*
- * Take the releases back if the last manager has left because there is no extension
- * any more.  While no manager is starting, nobody else looks at the mail.
+ * Withdraws the releases if the last manager has exited because the extension no longer exists.
+ * While no manager is starting, nobody else reads the mail.  Returns whether it did.
  */
 static bool
 withdraw_if_gone(void)
@@ -421,16 +422,16 @@ warn_late(const char *detail)
 }
 
 /*
- * Wait until the manager has applied the releases.  May not fail, nor be interrupted:
- * the transaction is committed.  So a manager that is away, or cannot write, is not
- * waited for without end; it finds the mail when it can.  The wait ends when
+ * Waits until the manager has applied the releases.  Must neither fail nor be interrupted: the
+ * transaction is committed.  So the wait for a manager that is not running, or cannot write, is
+ * limited; that manager finds the mail later.  The wait ends when
  *
- *	1.	the releases are made: the commit goes on to wait for what they rest on;
- *	2.	the manager says that it cannot write: a warning with its reason;
- *	3.	there is no extension any more: a warning;
- *	4.	LE_RELEASE_TIMEOUT is over: a warning.
+ *	1.	the releases are made: the commit then waits for their durability;
+ *	2.	the manager reports that it cannot write: a warning with its reason;
+ *	3.	the extension no longer exists: a warning;
+ *	4.	LE_RELEASE_TIMEOUT has passed: a warning.
  *
- * Returns the LSN that the releases rest on; 0: none.
+ * Returns the LSN that the releases depend on, or 0.
  */
 static uint64
 wait_for_manager(void)

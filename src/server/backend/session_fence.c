@@ -1,25 +1,25 @@
 /*
  * backend/session_fence.c
- *		Fences: a transaction holds a lock's holder in place.
+ *		Fences, by which a transaction keeps a holder in place.
  *
- * A fence is a share lock of PostgreSQL's own lock manager, held to the end of
- * the (sub)transaction.  The manager ends no holder while there is one; it looks for
- * the lock, and takes none.  That is enough, by this order:
+ * A fence is a share lock of PostgreSQL's own lock manager, held to the end of the
+ * (sub)transaction.  The manager does not end a holder while it has a fence; it looks for the
+ * fence's lock, but does not take it.  That is safe because of this order:
  *
- *	1.	le_fence_take() takes the lock.
- *	2.	Its caller then asks the manager whether the token holds the name.  The
- *		manager answers that after the batch in which it may have looked before 1.
- *	3.	le_fence_note() remembers the name, for the guards of tables.  The note lives
- *		as long as the lock.
+ *	1.	le_fence_take() takes the fence's lock.
+ *	2.	Its caller then asks the manager whether the token holds the name.  The manager replies
+ *		after any batch in which it may have looked before step 1.
+ *	3.	le_fence_note() notes the name, for the guards of tables.  The note lives as long as the
+ *		lock.
  *
- * A fence takes an entry of PostgreSQL's lock table, which is everybody's.  One entry
- * for all fences of a transaction would not do.  The manager asks about a token, also
- * after its own restart, and then nothing but that table says what is fenced: an entry
- * without the token would keep the locks of all others as well.  So fences are bounded:
+ * A fence takes an entry of PostgreSQL's lock table, which all sessions share.  One entry for all
+ * fences of a transaction would not be enough: the manager looks for the fences of one token, even
+ * after its own restart, when only that table says what is fenced.  An entry without the token
+ * would keep everybody else's holders in place, too.  So fences are limited:
  *
- *	-	max_locks_per_transaction of them are the transaction's own share of the table.
- *		It gets them whatever others have.
- *	-	The fences of all transactions that have more than that take half of the table.
+ *	-	max_locks_per_transaction of them are the transaction's own share of the table.  It can
+ *		always take these.
+ *	-	The fences of all transactions that have more than that may take half of the table.
  */
 #include "postgres.h"
 
@@ -39,7 +39,7 @@
 typedef struct LeFence
 {
 	struct LeFence *older;
-	struct LeFence *alike; /* the next older one whose name has the same hash */
+	struct LeFence *alike; /* next older fence whose name has the same hash */
 	SubTransactionId subxact;
 	LeKind kind;
 	int64 token;
@@ -48,7 +48,7 @@ typedef struct LeFence
 	char name[FLEXIBLE_ARRAY_MEMBER];
 } LeFence;
 
-/* How many tokens were fenced in a subtransaction, and after its commit in those that it was in. */
+/* Number of tokens fenced in a subtransaction, including those of committed subtransactions within it. */
 typedef struct LeFenceCount
 {
 	struct LeFenceCount *older;
@@ -61,17 +61,20 @@ static LeFence *fences = NULL;
 static LeNewest newest = NULL; /* of fences, by their hash */
 static LeFenceCount *counts = NULL;
 
-/* Of many_fences those that are this transaction's: none, or all that counts has. */
+/* This transaction's part of many_fences: none, or all that are in counts. */
 static int my_many_fences = 0;
 
-/* Half of the lock table: for transactions that have more fences than max_locks_per_transaction. */
+/*
+ * Returns half of the lock table: the limit for transactions with more than
+ * max_locks_per_transaction fences.
+ */
 static int64
 max_fences(void)
 {
 	return (int64) max_locks_per_xact * MaxBackends / 2;
 }
 
-/* Moves this transaction's part of many_fences to what it has to be for so many fences. */
+/* Updates this transaction's part of many_fences for this number of its fences. */
 static void
 share_fences(int count)
 {
@@ -93,7 +96,7 @@ count_fences(void)
 	return count;
 }
 
-/* An error if there is no room for so many fences of this transaction. */
+/* Raises an error if there is no room for this number of fences of this transaction. */
 static void
 check_room(int count)
 {
@@ -119,7 +122,7 @@ check_room(int count)
 				 max_locks_per_xact)));
 }
 
-/* One more fence of the current subtransaction. */
+/* Counts one more fence of the current subtransaction. */
 static void
 count_fence(void)
 {
@@ -147,7 +150,7 @@ le_fence_take(int64 token)
 	if (!le_lock_held_by_me(&tag, ShareLock))
 		count_fence();
 
-	/* counted before it is taken: the manager looks only where there is one */
+	/* count it before it is taken: the manager looks for fences only if there are any */
 	le_xact_fencing();
 	(void) LockAcquire(&tag, ShareLock, false, false);
 	Assert(counts != NULL && counts->count > 0);

@@ -1,6 +1,6 @@
 /*
  * backend/session_mailbox.c
- *		A session's mailbox in shared memory: taking it and giving it back.
+ *		Takes a session's mailbox in shared memory, and gives it back.
  */
 #include "postgres.h"
 
@@ -20,13 +20,13 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* How long other databases may take to give an entry back. */
+/* Longest wait for another database to give its entry back. */
 #define ENTRY_TIMEOUT (5 * LE_SECOND)
 
-/* How often an exit looks whether what it has left is done; the manager also wakes it. */
+/* How often an exiting session checks whether its locks are ended; the manager also wakes it up. */
 #define END_PERIOD (10 * LE_MS)
 
-/* An exit waits no longer for what it leaves to the manager. */
+/* Longest wait of an exiting session for the manager. */
 #define LONGEST_EXIT (5 * LE_SECOND)
 
 LeMailbox *le_my_mailbox = NULL;
@@ -39,8 +39,8 @@ le_my_database(void)
 }
 
 /*
- * A session that leaves much to end waits for that itself: else the next connection
- * would, which gets the same mailbox.  May not fail: the process exits.
+ * Waits until the manager has ended what this session leaves, if that is much; otherwise the next
+ * connection, which gets the same mailbox, would have to wait.  Must not fail: the process exits.
  */
 static void
 wait_for_end(LeMailbox *box, uint64 session)
@@ -60,9 +60,8 @@ wait_for_end(LeMailbox *box, uint64 session)
 }
 
 /*
- * The backend exits: leave the mailbox to the manager.  This comes after its last
- * transaction was aborted and before its PGPROC goes.  May not fail: a callback of
- * shared memory's exit.
+ * Leaves the mailbox to the manager when the backend exits.  Runs after its last transaction was
+ * aborted and before its PGPROC is freed.  Must not fail: it is an on_shmem_exit() callback.
  */
 static void
 session_exit(int code, Datum arg)
@@ -96,7 +95,7 @@ le_check_can_attach(void)
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION), errmsg("cannot use locks during recovery"),
 				 errhint("Locks live on the primary server; the views can be read on a standby.")));
 
-	/* a worker's transaction commits by itself, whatever becomes of ours */
+	/* a parallel worker's transaction commits by itself, independently of ours */
 	PreventCommandIfParallelMode("lock functions");
 	if (le_created_in_this_transaction())
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -113,8 +112,10 @@ raise_no_entry(void)
 					errhint("Raise lock_election.max_databases and restart the server.")));
 }
 
-/* Entries are also in use by the launcher, which looks whether a database has
- * the extension, and by a command that needs a database for itself. */
+/*
+ * Will an entry be free soon?  Entries are also used by the launcher, which checks whether a
+ * database has the extension, and by a command that needs a database for itself.
+ */
 static bool
 entry_will_be_free(void)
 {
@@ -129,9 +130,10 @@ entry_will_be_free(void)
 }
 
 /*
- * Take this backend's mailbox of its database, if there is an entry and the mailbox is free:
- * the session before, of this database and proc number, may have left something that the
- * manager has not read.  Then ring it, once (*rung), while the entry cannot be freed.
+ * Takes this backend's mailbox of its database, if there is an entry and the mailbox is free: the
+ * previous session with this database and proc number may have left something that the manager has
+ * not read.  In that case links the mailbox and wakes up the manager, once (*rung), while the entry
+ * cannot be freed.
  *
  * Returns the mailbox, or NULL; *db is the entry, or NULL; *passing: an entry will be free soon.
  */
@@ -164,7 +166,7 @@ try_attach(LeDatabase **db, bool *passing, bool *rung)
 	return box;
 }
 
-/* If what the session before has left cannot be written now, the manager says so. */
+/* Raises the manager's error if it cannot write now what the previous session left. */
 static void
 check_predecessor(LeMailbox *box)
 {
@@ -175,7 +177,7 @@ check_predecessor(LeMailbox *box)
 	}
 }
 
-/* NULL: the caller's own wait was over before the mailbox was free. */
+/* Waits until the mailbox is free, and takes it.  Returns NULL if the caller's own wait ended first. */
 static LeMailbox *
 wait_for_mailbox(LeWait *wait)
 {
@@ -217,11 +219,11 @@ le_attach(LeWait *wait)
 	/* 1. what a process needs to sleep and to flush */
 	le_wait_events_init(LE_WAIT_LOCK);
 
-	/* the process that had this number before may have died asleep */
+	/* the previous process with this number may have died asleep */
 	le_sleep_reset();
 	le_flush_attach();
 
-	/* 2. the mailbox, which is empty: so its initialisation, or the manager, has left it */
+	/* 2. the mailbox, which is empty, as its initialisation or the manager has left it */
 	box = wait_for_mailbox(wait);
 	if (box == NULL)
 		return LE_WAIT_OVER;
@@ -230,7 +232,7 @@ le_attach(LeWait *wait)
 	Assert(pg_atomic_read_u32(&box->open_xact) == 0 && pg_atomic_read_u32(&box->releasing) == 0);
 	Assert(pg_atomic_read_u64(&box->confirming_since) == 0);
 
-	/* 3. it is this session's once its number stands in it */
+	/* 3. it belongs to this session once the session's number is in it */
 	box->pid = MyProcPid;
 	pg_atomic_write_u32(&box->bound, 0);
 	me->generation++;
@@ -262,8 +264,8 @@ le_session_reset(void)
 /* --- its mail --- */
 
 /*
- * The new mail includes one that is not read yet: no acquire begins before that is
- * read, and rollbacks go from the inside to the outside.
+ * The new mail includes one that is not read yet: no acquire begins before that one is read, and
+ * rollbacks proceed from inner to outer subtransactions.
  */
 void
 le_mail_undo(uint32 xact, uint32 first)

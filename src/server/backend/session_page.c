@@ -1,7 +1,6 @@
 /*
  * backend/session_page.c
- *		A session reads the live state, page by page.  The manager's half is
- *		manager/fillpage.c.
+ *		Reads the live state, page by page.  The manager's half is manager/fillpage.c.
  */
 #include "postgres.h"
 
@@ -11,7 +10,10 @@
 #include "shared/page_format.h"
 #include "shared/shmem.h"
 
-/* Call back for each item of a page, which is copied: the callback may make requests of its own. */
+/*
+ * Calls back for each item of a page.  The page is copied, so the callback may make requests of its
+ * own.  Returns the last item, or NULL.
+ */
 static const LePageItem *
 each_item(LeText page, char *copy, LePageCallback callback, void *arg)
 {

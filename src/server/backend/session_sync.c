@@ -1,14 +1,14 @@
 /*
  * backend/session_sync.c
- *		The backend's side of lease_sync(): see manager/sync.c for the manager's.
+ *		The backend's side of lease_sync(); the manager's is in manager/sync.c.
  *
- *	1.	One request renews the lease, carries the items out, and brings a page of news.
- *		More pages are asked for by calls without items.
- *	2.	If the manager refuses the request because nothing can be written, the lease is
- *		renewed by a request without items, and they are told the error.
- *	3.	What the replies rest on is waited for, for "wait" at most.  Where that is not
- *		enough, the client is told nothing of what is not durable yet: results are
- *		pending, and the news come again with a later call.
+ *	1.	One request renews the lease, carries out the items, and returns a page of news.  Further
+ *		pages are requested by calls without items.
+ *	2.	If the manager rejects the request because nothing can be written, a request without items
+ *		renews the lease, and the items get the error as their result.
+ *	3.	The call waits for at most "wait" until everything that it replies is durable.  If that is
+ *		not enough, it reports nothing that is not durable yet: results are pending, and the news
+ *		come again with a later call.
  */
 #include "postgres.h"
 
@@ -17,8 +17,8 @@
 #include "shared/shmem.h"
 
 /*
- * The lease was not renewed because of what was asked for: renew it alone.  If that is refused too,
- * it is the caller's error.
+ * Renews the lease without the items, because the request with them failed.  If that fails too, it
+ * is the caller's error.
  */
 static void
 renew_alone(LeSync *sync, LeTime until)
@@ -40,8 +40,9 @@ renew_alone(LeSync *sync, LeTime until)
 }
 
 /*
- * All pages of news behind the first.  Of what cannot be read now, or is not durable, the client is told
- * by a later call; and of all, where they begin anew again and again, because so much is lost meanwhile.
+ * Reads all pages of news after the first.  News that cannot be read now, or are not durable, are
+ * left to a later call; so are all news if losses keep occurring, so that the pages begin again and
+ * again until the time is up.
  */
 static void
 read_more(LeSync *sync, LeTime until)
@@ -82,7 +83,7 @@ le_sync(LeSync *sync)
 	if (sync->renewal.status == LE_OK)
 		read_more(sync, until);
 
-	/* a client that is told which of its holders are evicted need not take all others for them */
+	/* a client that knows which of its holders are evicted need not assume that all others are */
 	if (sync->durable && sync->validity > 0)
 		sync->validity = Max(sync->validity, sync->renewal.valid_lease);
 }
