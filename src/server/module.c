@@ -1,6 +1,6 @@
 /*
  * module.c
- *		The library is loaded: settings, shared memory, hooks, the launcher.
+ *		Loads the library: settings, shared memory, hooks, the launcher.
  */
 #include "postgres.h"
 
@@ -19,11 +19,11 @@ PG_MODULE_MAGIC;
 
 extern PGDLLEXPORT void _PG_init(void);
 
-/* PostgreSQL has loaded the library. */
+/* Called by PostgreSQL when it has loaded the library. */
 void
 _PG_init(void)
 {
-	/* elsewhere every function that needs shared memory says what to add to postgresql.conf */
+	/* otherwise every function that needs shared memory reports what to add to postgresql.conf */
 	le_settings_define_everywhere();
 	if (!process_shared_preload_libraries_in_progress)
 		return;

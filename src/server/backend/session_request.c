@@ -1,7 +1,6 @@
 /*
  * backend/session_request.c
- *		A session sends a request to its manager, and waits for the answer in
- *		every way a wait can end.
+ *		Sends a request to the manager and waits for the reply, in every way a wait can end.
  */
 #include "postgres.h"
 
@@ -31,23 +30,26 @@
 #include "shared/sleep.h"
 #include "shared/words.h"
 
-/* How often a wait asks whether it is part of a deadlock. */
+/* How often a wait asks the manager to search for a deadlock. */
 #define BLOCKED_EVERY (1 * LE_SECOND)
 
-/* A caller whose own wait has been over for so long rings once more. */
+/* Grace period after a caller's timeout before it wakes up the manager again. */
 #define RING_AFTER (1 * LE_SECOND)
 
-/* A wait that holds a snapshot is logged after this long. */
+/* Log a wait that holds a snapshot after this long. */
 #define SNAPSHOT_LOG_AFTER (60 * LE_SECOND)
 
-/* Must the releases of an earlier commit have been taken as well? */
+/* Must the manager have taken the releases of an earlier commit, too? */
 typedef enum Releases
 {
 	RELEASES_TAKEN,
 	RELEASES_MAY_WAIT
 } Releases;
 
-/* The last request is answered, and no rollback is unread: step 1 of the protocol in shared/shmem.h. */
+/*
+ * Has the last request been answered, and is no rollback unread?  Step 1 of the protocol in
+ * shared/shmem.h.
+ */
 static bool
 mailbox_is_quiet(Releases releases)
 {
@@ -63,7 +65,7 @@ le_mailbox_is_quiet(void)
 	return mailbox_is_quiet(RELEASES_TAKEN);
 }
 
-/* Appends a text to the payload, of which *len bytes are taken. */
+/* Appends a text to the payload, of which *len bytes are in use. */
 static LeTextSpan
 put_text(LeText text, uint32 *len)
 {
@@ -77,21 +79,21 @@ put_text(LeText text, uint32 *len)
 	return span;
 }
 
-/* What is sent.  A page has no command of its own; then cmd is blank. */
+/* A request to send.  A page has no command of its own; then cmd is blank. */
 typedef struct Sent
 {
 	LeRequestType type;
 	LeCommand *cmd;
 	const LePageRequest *page; /* PAGE */
-	LeEachAnswer *answers;     /* of a command with "each" */
+	LeEachAnswer *answers;     /* for a command with "each" */
 	LeSync *sync;              /* SYNC */
-	LeTime until;  /* when the wait for its durability ends; 0: it has no end, and it is no SYNC */
-	bool *durable; /* ... is it durable then? */
+	LeTime until;              /* end of the wait for durability; 0 = unlimited, not for SYNC */
+	bool *durable;             /* ... set to whether it is durable then */
 	bool snapshot_kept;
 } Sent;
 
 /*
- * Fills in a request with a command: its texts go into the payload, then its body, where it fits.
+ * Fills in a request with a command: puts its texts into the payload, then its body, if that fits.
  */
 static void
 put_command(const Sent *sent, uint32 number)
@@ -119,7 +121,10 @@ put_command(const Sent *sent, uint32 number)
 		le_sync_put(box, sent->sync, len);
 }
 
-/* Steps 1 and 2 of the protocol: the mailbox was quiet, and what belongs to this type has been put into it. */
+/*
+ * Posts a request: steps 1 and 2 of the protocol.  The mailbox was quiet, and the caller has filled
+ * in the members for this type of request.
+ */
 static void
 post(LeRequestType type, uint32 number)
 {
@@ -127,7 +132,7 @@ post(LeRequestType type, uint32 number)
 
 	Assert(mailbox_is_quiet(RELEASES_MAY_WAIT) && type >= LE_REQUEST_COMMAND && type <= LE_REQUEST_SYNC);
 
-	/* a manager that leaves would wait for a release */
+	/* an exiting manager would wait for a release */
 	Assert(pg_atomic_read_u32(&box->releasing) == 0);
 	Assert(pg_atomic_read_u32(&le_shared->processes[le_my_proc()].present) != 0);
 	box->type = type;
@@ -145,7 +150,7 @@ post(LeRequestType type, uint32 number)
 	le_ring(box);
 }
 
-/* Pass on the manager's notes to a request that waits. */
+/* Passes the manager's notes for a waiting request on to the client. */
 static void
 read_notes(const LeCommand *cmd)
 {
@@ -178,14 +183,14 @@ log_kept_snapshot(const LeCommand *cmd)
 						  cmd->kind == LE_KIND_ELECTION ? "campaign" : "acquire_lock")));
 }
 
-/* Does the call have a wait of its own, after which it is answered without the lock? */
+/* Does the call have a wait of its own, after which it returns without the lock? */
 static bool
 has_own_wait(const LeCommand *cmd)
 {
 	return (cmd->type == LE_CMD_ACQUIRE && !cmd->enqueue) || cmd->type == LE_CMD_AWAIT;
 }
 
-/* As PostgreSQL does for its own locks: at deadlock_timeout, and when it is over. */
+/* Logs a wait as PostgreSQL does for its own locks: at deadlock_timeout, and when the wait ends. */
 static void
 log_wait(const LeCommand *cmd, LeTime started_at, bool over)
 {
@@ -199,14 +204,14 @@ log_wait(const LeCommand *cmd, LeTime started_at, bool over)
 }
 
 /*
- * Is it time to do without an answer?  A manager that lives answers when the
- * caller's own wait is over; one that is stuck does not.  Asked in each turn of
- * the wait, so once a second at least.  After the end of that wait:
+ * Should the call give up waiting for the reply?  A working manager replies when the caller's own
+ * wait ends; one that is stuck does not.  Called in each turn of the wait, at least once a second.
+ * After the end of that wait:
  *
- *	1.	RING_AFTER: the mailbox is rung once more (*rung), so that a manager that
- *		lives takes it.
- *	2.	LE_TAKE_GRACE: the call gives up if the mailbox is still linked.
- *	3.	LE_ANSWER_GRACE: it gives up.
+ *	1.	RING_AFTER: wakes up the manager once more (*rung), so that a working manager takes the
+ *		request.
+ *	2.	LE_TAKE_GRACE: gives up if the mailbox is still linked.
+ *	3.	LE_ANSWER_GRACE: gives up.
  */
 static bool
 gave_no_answer(const LeWait *wait, LeTime now, bool *rung)
@@ -222,10 +227,9 @@ gave_no_answer(const LeWait *wait, LeTime now, bool *rung)
 }
 
 /*
- * Wait for the answer to this request.  In each turn: do without it, if the
- * manager is stuck; ask for a search for deadlocks; say in the log that it takes
- * long; read notes; flush for others, if this session is named the flusher; sleep.
- * LE_WAIT_OVER: there is none.
+ * Waits for the reply to this request.  In each turn: gives up if the manager is stuck; asks for a
+ * search for deadlocks; logs a long wait; reads notes; flushes for others, if this session was
+ * named the flusher; sleeps.  Returns LE_WAIT_OVER if there is no reply.
  */
 static LeWaitEnd
 wait_for_answer(uint32 number, const Sent *sent, LeWait *wait)
@@ -241,11 +245,11 @@ wait_for_answer(uint32 number, const Sent *sent, LeWait *wait)
 	{
 		LeTime now = le_clock();
 
-		/* 1. is it time to do without? */
+		/* 1. give up? */
 		if (gave_no_answer(wait, now, &rung))
 			return LE_WAIT_OVER;
 
-		/* 2. deadlocks, and what the log says of a long wait */
+		/* 2. search for deadlocks, and log a long wait */
 		if (rung)
 			next_check_at = LE_NEVER;
 		else if (now >= next_check_at)
@@ -282,13 +286,13 @@ wait_for_answer(uint32 number, const Sent *sent, LeWait *wait)
 }
 
 /*
- * All that has to be put back however a wait ends without its answer: step 2 of
- * what undoes it, see backend/xact.c.  May not fail: called for ERROR and FATAL.
+ * Resets everything that a wait has set up, if it ends without a reply: step 2 of the list of what
+ * undoes it, see backend/xact.c.  Must not fail: called for ERROR and FATAL.
  */
 static void
 wait_cleanup(int code, Datum arg)
 {
-	/* the request is the manager's, but nobody waits for its answer */
+	/* the manager still has the request, but nobody waits for its reply */
 	if (le_my_mailbox != NULL)
 		pg_atomic_write_u32(&le_my_mailbox->given_up, pg_atomic_read_u32(&le_my_mailbox->posted));
 	le_flush_leave();
@@ -312,7 +316,7 @@ le_raise_answer(int sqlstate, const char *message)
 	ereport(ERROR, (errcode(sqlstate), errmsg("%s", message), hint != NULL ? errhint("%s", hint) : 0));
 }
 
-/* The manager has answered with an error, or noted one: raise it. */
+/* Raises the error that the manager has replied with or noted, if any. */
 static void
 raise_answer(void)
 {
@@ -323,7 +327,7 @@ raise_answer(void)
 	message = pstrdup(le_my_mailbox->message);
 	if (le_my_mailbox->sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED)
 	{
-		/* one line for each of the cycle */
+		/* one line for each member of the cycle */
 		char *detail = pnstrdup(le_my_mailbox->payload + le_my_mailbox->answer_at, le_my_mailbox->answer_len);
 
 		pgstat_report_deadlock();
@@ -338,8 +342,8 @@ raise_answer(void)
 }
 
 /*
- * Wait until the manager has read what this session has sent before.  Raises the manager's error if
- * it cannot apply that.
+ * Waits until the manager has read what this session has sent before.  Raises the manager's error
+ * if it cannot apply that.
  */
 static LeWaitEnd
 wait_until_quiet(LeWait *wait, Releases releases)
@@ -376,12 +380,12 @@ le_mailbox_await_quiet(void)
 						errdetail("The lock_election manager does not run, or cannot write.")));
 }
 
-/* A renewal waits so long for the flush of its row, at most; and for this part of what it is valid for. */
+/* Longest wait of a renewal for the flush of its row: this long, and 1 / RAISE_PART of its validity. */
 #define RAISE_PATIENCE (500 * LE_MS)
 #define RAISE_PART     10
 #define RAISE_PERIOD   (2 * LE_MS)
 
-/* Wait until the row of a renewal is flushed; without that it is valid for less. */
+/* Waits until the row of a renewal is flushed; if it is not, the renewal is valid for less. */
 static void
 wait_for_raise(LeWait *wait)
 {
@@ -403,8 +407,9 @@ wait_for_raise(LeWait *wait)
 }
 
 /*
- * Step 5 for a lease_sync(): the flush, until the caller's wait is over.  Without it the lease is valid for
- * what its row before has left, if there is one.  The standbys are waited for later, as for all answers.
+ * Step 5 of send_and_wait() for a lease_sync(): waits for the flush until the caller's wait ends.
+ * Without the flush the lease is valid only for what its previous row leaves, if there is one.  The
+ * wait for standbys comes later, as for all replies.
  */
 static void
 wait_for_sync(const Sent *sent, LeWait *wait)
@@ -430,14 +435,14 @@ wait_for_sync(const Sent *sent, LeWait *wait)
 }
 
 /*
- * All of a request that may raise an error or wait:
+ * Does all of a request that may raise an error or wait:
  *
  *	1.	Take this session's mailbox, and wait until it is quiet.
  *	2.	Number the request, if a rollback can undo it.
  *	3.	Fill it in and post it.
- *	4.	Wait for the answer.  Without one (LE_WAIT_OVER) the manager is to undo what
- *		the request may still get.
- *	5.	Wait until the answer is flushed; a renewal for a while only.
+ *	4.	Wait for the reply.  Without one (LE_WAIT_OVER), tell the manager to undo whatever the
+ *		request may still get.
+ *	5.	Wait until the reply is flushed; for a renewal, only for a while.
  */
 static LeWaitEnd
 send_and_wait(const Sent *sent, LeWait *wait)
@@ -448,7 +453,7 @@ send_and_wait(const Sent *sent, LeWait *wait)
 	Assert((sent->page != NULL) == (sent->type == LE_REQUEST_PAGE));
 	Assert((sent->sync != NULL) == (sent->type == LE_REQUEST_SYNC));
 
-	/* 1.  a request may follow a release that nobody waits for: the manager takes that first */
+	/* 1. A request may follow a release that nobody waits for: the manager takes that first. */
 	if (le_attach(wait) == LE_WAIT_OVER ||
 		wait_until_quiet(wait, le_my_mailbox->releases.async ? RELEASES_MAY_WAIT : RELEASES_TAKEN) ==
 			LE_WAIT_OVER)
@@ -466,7 +471,7 @@ send_and_wait(const Sent *sent, LeWait *wait)
 	if (pg_atomic_read_u32(&le_my_database()->running) == 0)
 		le_want_manager(le_my_database());
 
-	/* 3.  numbers go round, in each mailbox */
+	/* 3. Numbers wrap around, in each mailbox. */
 	number = pg_atomic_read_u32(&le_my_mailbox->posted) + 1;
 	LE_FAULT("request-before-post");
 	if (sent->page != NULL)
@@ -479,7 +484,7 @@ send_and_wait(const Sent *sent, LeWait *wait)
 	}
 	else
 		put_command(sent, number);
-	Assert(pg_atomic_read_u32(&le_shared->processes[le_my_proc()].present) == 0); /* the last wait has left */
+	Assert(pg_atomic_read_u32(&le_shared->processes[le_my_proc()].present) == 0); /* left the last wait */
 	le_flush_enter();
 	post(sent->type, number);
 	LE_FAULT("request-posted");
@@ -511,8 +516,8 @@ send_and_wait(const Sent *sent, LeWait *wait)
 }
 
 /*
- * Send a request, wait for its answer, and put back what the wait has set, however
- * it ends.  LE_WAIT_OVER: the manager has not answered within the call's own wait.
+ * Sends a request, waits for its reply, and resets what the wait has set up, however it ends.
+ * Returns LE_WAIT_OVER if the manager has not replied within the call's own wait.
  */
 static LeWaitEnd
 request(const Sent *sent)
@@ -531,12 +536,12 @@ request(const Sent *sent)
 	le_wait_begin(&wait, has_own_wait(cmd) ? cmd->wait : LE_WAIT_FOREVER,
 				  has_own_wait(cmd) && cmd->wait != 0);
 
-	/* 2. ask; an error or an exit goes through wait_cleanup() */
+	/* 2. ask; an error or an exit runs wait_cleanup() */
 	PG_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
 	{
 		end = send_and_wait(sent, &wait);
 
-		/* a client that died while it waited gets nothing: the exit undoes the grant */
+		/* a client that died while it waited gets no grant: the exit undoes it */
 		if (end == LE_WAIT_DONE && le_my_mailbox->reply.waited)
 		{
 			LE_FAULT("request-granted");
@@ -552,7 +557,7 @@ request(const Sent *sent)
 		return LE_WAIT_OVER;
 	}
 
-	/* 3. the answer, which may be an error */
+	/* 3. the reply, which may be an error */
 	le_flush_leave();
 	if (sent->answers != NULL)
 		memcpy(sent->answers, le_body_mine(le_my_mailbox), cmd->nnames * sizeof(LeEachAnswer));
@@ -568,7 +573,7 @@ request(const Sent *sent)
 	return LE_WAIT_DONE;
 }
 
-/* A command for one name, or for several together; or for each of them, with their answers. */
+/* Sends a command for one name, or for several together; or for each of them, with a result for each. */
 static void
 request_command(LeCommand *cmd, LeReply *reply, LeEachAnswer *answers, bool snapshot_kept)
 {

@@ -1,15 +1,14 @@
 /*
  * backend/snapshot.c
- *		Waiting without a snapshot, where that is provably safe.
+ *		Lets a call wait without a snapshot, where that is provably safe.
  *
- * A snapshot that is held keeps VACUUM from removing rows, and CREATE INDEX
- * CONCURRENTLY from finishing, in the whole database.  A statement that
- * consists of nothing but our own call does not need its snapshot any more
- * once the arguments are evaluated, and those are when the call begins.
+ * While a snapshot is held, VACUUM cannot remove rows, and CREATE INDEX CONCURRENTLY cannot finish,
+ * in the whole database.  A statement that consists of nothing but our own call no longer needs its
+ * snapshot once its arguments are evaluated, and they are when the call begins.
  *
- * The test is narrow on purpose.  A query around the call (through a
- * function, a cursor, EXPLAIN, a trigger) may go on reading with its snapshot
- * after the wait, and would miss rows that VACUUM has removed in between.
+ * The test is narrow on purpose.  A query around the call (through a function, a cursor, EXPLAIN, a
+ * trigger) may go on reading with its snapshot after the wait, and would miss rows that VACUUM has
+ * removed in between.
  */
 #include "postgres.h"
 
@@ -32,7 +31,7 @@
 #include "backend/snapshot.h"
 #include "backend/statement.h"
 
-/* Is it a function that may read, fail at will or call others: one that is not PostgreSQL's own and immutable? */
+/* May this function read, fail or call others?  True unless it is PostgreSQL's own and immutable. */
 static bool
 is_mutable_or_foreign(Oid function, void *context)
 {
@@ -40,8 +39,8 @@ is_mutable_or_foreign(Oid function, void *context)
 }
 
 /*
- * Does a target list compute anything of its rows but by PostgreSQL's own immutable functions?  Client
- * libraries turn an interval of a row into a number by these.
+ * Does a target list apply anything but PostgreSQL's own immutable functions to its rows?  Client
+ * libraries convert an interval of a row to a number with these.
  */
 static bool
 computes_more(Node *node, void *context)
@@ -66,7 +65,7 @@ computes_more(Node *node, void *context)
 	return expression_tree_walker(node, computes_more, context);
 }
 
-/* Is each of them a column as it is? */
+/* Is each target a plain column? */
 static bool
 are_columns(const List *targets)
 {
@@ -80,15 +79,15 @@ are_columns(const List *targets)
 	return true;
 }
 
-/* What a statement may have beside the call. */
+/* What a statement may contain besides the call. */
 typedef enum Beside
 {
 	BESIDE_NOTHING,
-	BESIDE_FROM,    /* the call may stand in FROM: its rows are sent after the call */
-	BESIDE_COMPUTED /* ... and its rows may be computed with, which may fail after the call */
+	BESIDE_FROM,    /* the call may be in FROM: its rows are sent after the call */
+	BESIDE_COMPUTED /* ... and expressions may use its rows, which may fail after the call */
 } Beside;
 
-/* The expression of a FROM that has one function, and nothing more of its rows than is allowed; NULL: another one. */
+/* Returns the expression of a FROM with one function, whose rows are used only as allowed; otherwise NULL. */
 static Node *
 only_function(const FunctionScan *scan, Beside beside)
 {
@@ -105,8 +104,8 @@ only_function(const FunctionScan *scan, Beside beside)
 }
 
 /*
- * The expression of a plan that is one Result without input and computes nothing else;
- * or of one function in FROM, where that is allowed.  NULL: another plan.
+ * Returns the expression of a plan that is one Result without input and computes nothing else; or
+ * of one function in FROM, where that is allowed.  Returns NULL for any other plan.
  */
 static Node *
 only_target(const PlannedStmt *stmt, Beside beside)
@@ -127,9 +126,8 @@ only_target(const PlannedStmt *stmt, Beside beside)
 }
 
 /*
- * Is it the only snapshot on the stack?  Code that runs outside of a portal
- * (the fast path, input functions, the planner) may open cursors, but it has a
- * snapshot of its own there.
+ * Is this the only snapshot on the stack?  Code that runs outside of a portal (the fast path, input
+ * functions, the planner) may open cursors, but it then has a snapshot of its own.
  */
 static bool
 only_active_snapshot(Snapshot snapshot)
@@ -148,8 +146,8 @@ only_active_snapshot(Snapshot snapshot)
 }
 
 /*
- * Does the client's statement consist of this call alone, or with what is allowed beside
- * it?  Then nothing else of the statement can run after it.
+ * Does the client's statement consist of this call alone, or with what "beside" allows?  Then
+ * nothing else of the statement can run after it.
  */
 static bool
 call_is_bare(FunctionCallInfo fcinfo, Beside beside)
@@ -207,9 +205,8 @@ le_snapshot_give_up(FunctionCallInfo fcinfo)
 	snapshot = le_running_query->desc->snapshot;
 
 	/*
-	 * It is the only one on the stack.  It also has to be there once,
-	 * registered by the query and its executor state alone, and no other one
-	 * registered.
+	 * It is the only snapshot on the stack.  It must also be there only once, registered only by
+	 * the query and its executor state, with no other snapshot registered.
 	 */
 	if (snapshot->active_count != 1 || snapshot->regd_count > 2 || !ThereAreNoPriorRegisteredSnapshots())
 		return false;
@@ -227,9 +224,9 @@ le_snapshot_take(void)
 }
 
 /*
- * REPEATABLE READ and stricter: all reads of the transaction are as of its
- * first statement.  If that is this one and nobody was waited for, its
- * snapshot is as new as the call, and the gap is the time that the call took.
+ * REPEATABLE READ and stricter: all reads of the transaction are as of its first statement.  If
+ * this statement is the first, and the call did not wait, the snapshot is as old as the call, and
+ * can only miss changes made during the call.
  */
 static bool
 xact_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited)

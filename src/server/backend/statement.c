@@ -1,12 +1,11 @@
 /*
  * backend/statement.c
- *		The statements of this session: how deep utility commands are nested,
- *		which queries run, whether the transaction has more of them, commands that
- *		are refused, and DISCARD ALL.
+ *		Tracks the statements of this session: how deep utility commands are nested, which queries
+ *		are running, and whether the transaction has more statements.  Rejects some commands, and
+ *		handles DISCARD ALL.
  *
- * backend/snapshot.c needs this to prove that a waiting statement can give its
- * snapshot up, and that nothing comes before or after a call in its
- * transaction.
+ * backend/snapshot.c needs this to prove that a waiting statement can give up its snapshot, and
+ * that nothing comes before or after a call in its transaction.
  */
 #include "postgres.h"
 
@@ -32,11 +31,11 @@ bool le_transaction_has_run = false;
 bool le_transaction_has_snapshot = false;
 bool le_statement_warned = false;
 
-/* A statement that reads tables, bound and not run. */
+/* A statement that reads tables and is bound, but has not run. */
 typedef struct LeBound
 {
 	struct LeBound *older;
-	const QueryDesc *desc; /* to be compared only: it may be gone */
+	const QueryDesc *desc; /* only for comparison: it may have been freed */
 } LeBound;
 
 static LeBound *bound = NULL; /* in TopTransactionContext */
@@ -47,14 +46,13 @@ static ExecutorRun_hook_type prev_executor_run = NULL;
 static ExecutorFinish_hook_type prev_executor_finish = NULL;
 static ExecutorEnd_hook_type prev_executor_end = NULL;
 
-/* The type of a message of the protocol that ends an implicit transaction. */
+/* Type of the protocol message that ends an implicit transaction. */
 #define MESSAGE_SYNC 'S'
 
 /*
- * A message of the simple protocol is a transaction, unless it has several
- * statements: then it is a transaction block.  In the extended protocol the
- * transaction lasts until Sync.  A client that sends one statement sends Sync
- * in the same packet; in a pipeline another message comes first.
+ * A message of the simple protocol is a transaction, unless it has several statements: then it is a
+ * transaction block.  In the extended protocol the transaction lasts until Sync.  A client that
+ * sends one statement sends Sync in the same packet; in a pipeline another message comes first.
  */
 bool
 le_transaction_ends_here(void)
@@ -62,14 +60,13 @@ le_transaction_ends_here(void)
 	if (whereToSendOutput != DestRemote || MyProcPort == NULL || ActivePortal == NULL)
 		return false;
 
-	/* the portal of the simple protocol is the one that pg_cursors hides */
+	/* pg_cursors hides only the portal of the simple protocol */
 	return !ActivePortal->visible || le_next_message() == MESSAGE_SYNC;
 }
 
 /*
- * The end of a client's statement; one within another does not count.  Nor does the
- * ROLLBACK of a transaction that has failed: transaction_ended() came when it failed,
- * and does not come again.
+ * Notes the end of a client's statement; a nested one does not count.  Neither does the ROLLBACK of
+ * a failed transaction: transaction_ended() ran when it failed, and does not run again.
  */
 static void
 statement_ended(bool has_snapshot)
@@ -103,7 +100,7 @@ le_bound_statement_reads(void)
 	return bound != NULL;
 }
 
-/* The statement runs, or is dropped: it is bound no longer. */
+/* Removes a statement from the bound ones, because it runs or is dropped. */
 static void
 bound_remove(const QueryDesc *desc)
 {
@@ -119,7 +116,7 @@ bound_remove(const QueryDesc *desc)
 	}
 }
 
-/* Around each utility command: the guard of the tables, the nesting, and DISCARD ALL. */
+/* Runs around each utility command: guards the tables, counts the nesting, and handles DISCARD ALL. */
 static void
 le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 					 ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *env,
@@ -153,12 +150,12 @@ le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	}
 	PG_END_TRY();
 
-	/* DISCARD ALL drops cached plans: node may be gone. */
+	/* DISCARD ALL drops cached plans, so node may be freed */
 	if (discard_all && le_shared != NULL)
 		le_session_reset();
 }
 
-/* The client has bound a statement, or is about to run it: which of the two is not known yet. */
+/* Notes that the client has bound a statement, or is about to run it: which of the two is not known yet. */
 static void
 le_executor_start(QueryDesc *queryDesc, int flags)
 {
@@ -187,7 +184,7 @@ le_executor_end(QueryDesc *queryDesc)
 		standard_ExecutorEnd(queryDesc);
 }
 
-/* Around each query: the list of those that run. */
+/* Runs around each query: keeps the list of running queries. */
 static void
 le_executor_run(LE_EXECUTOR_RUN_ARGS)
 {
@@ -212,7 +209,7 @@ le_executor_run(LE_EXECUTOR_RUN_ARGS)
 	PG_END_TRY();
 }
 
-/* The query has read all; its AFTER triggers run. */
+/* Runs when the query has read all its rows, around its AFTER triggers. */
 static void
 le_executor_finish(QueryDesc *queryDesc)
 {
@@ -234,7 +231,7 @@ le_executor_finish(QueryDesc *queryDesc)
 	PG_END_TRY();
 }
 
-/* May not fail: the transaction is over. */
+/* Forgets the transaction's statements.  Must not fail: the transaction has ended. */
 static void
 transaction_ended(XactEvent event, void *arg)
 {

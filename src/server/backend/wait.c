@@ -1,9 +1,9 @@
 /*
  * backend/wait.c
- *		What bounds the waits of one call, whatever it is that it waits for: its
- *		mailbox, what it has sent before, or an answer.
+ *		The limits of all waits of one call, whatever it waits for: its mailbox, its earlier
+ *		requests, or a reply.
  *
- * Nothing here relies on a manager that works.
+ * Nothing here relies on a working manager.
  */
 #include "postgres.h"
 
@@ -17,23 +17,22 @@
 #include "shared/sleep.h"
 
 /*
- * A caller waits this long for a manager to start, unless its own wait is
- * shorter.  Even a try waits for the shorter time: a manager that restarts is
- * back sooner.
+ * Longest wait for a manager to start, unless the caller's own wait is shorter.  Even a call that
+ * does not wait allows MIN_PATIENCE: a manager that restarts is back sooner.
  */
 #define PATIENCE     (5 * LE_SECOND)
 #define MIN_PATIENCE (1 * LE_SECOND)
 
-/* How often a wait looks at the client's socket. */
+/* How often a wait checks the client's socket. */
 #define CLIENT_PERIOD (1 * LE_SECOND)
 
-/* How often it looks for a manager, where there is none. */
+/* How often it checks for a manager, if none is running. */
 #define ABSENT_PERIOD (10 * LE_MS)
 
 /*
- * How often a wait looks by itself, though the manager wakes nearly all: in this time, then in
- * this part of the time that it has lasted.  Thousands may wait for a manager that is stopped,
- * or loads.
+ * How often a wait checks by itself, although the manager wakes up nearly all waiters: every
+ * POLL_PERIOD at first, later every 1 / POLL_PART of the time waited.  Thousands of sessions may
+ * wait for a manager that is stopped or loading.
  */
 #define POLL_PERIOD (10 * LE_MS)
 #define POLL_PART   8
@@ -56,7 +55,7 @@ le_wait_begin(LeWait *wait, LeTime at_most_us, bool for_lock)
 	wait->absent_us = 0;
 	wait->patience_us = at_most_us < 0 ? PATIENCE : Min(PATIENCE, Max(at_most_us, MIN_PATIENCE));
 
-	/* a call that waits for nobody has the time that a manager needs */
+	/* a call that does not wait for holders gets the time that a manager needs */
 	if (!for_lock)
 		timeout_us = Max(timeout_us, LE_TAKE_GRACE);
 	Assert(wait->patience_us >= MIN_PATIENCE && wait->patience_us <= PATIENCE && wait->limit_at >= now);
@@ -82,7 +81,7 @@ le_want_manager(LeDatabase *db)
 	le_wake_launcher();
 }
 
-/* Error 57P03, with the cause that can be seen in the entry of the database. */
+/* Raises error 57P03, with the cause that is visible in the database's entry. */
 static void
 raise_no_manager(LeTime patience_us)
 {
@@ -138,9 +137,9 @@ le_raise_if_no_manager(const LeWait *wait)
 }
 
 /*
- * Counts the time without a manager, and raises the error once the call's patience
- * is over.  Time in which a manager loads does not count: it may have very many
- * locks, and all their waiters wait for it.
+ * Counts the time without a manager, and raises the error once the call's patience is exhausted.
+ * Time in which a manager loads does not count: it may have very many locks, and all their waiters
+ * wait for it.
  */
 static void
 check_manager(LeWait *wait, LeDatabase *db, LeTime now)
@@ -152,7 +151,7 @@ check_manager(LeWait *wait, LeDatabase *db, LeTime now)
 	}
 	if (pg_atomic_read_u32(&db->loading) != 0)
 	{
-		/* nor does the turn in which it has ended */
+		/* the turn in which loading ends does not count, either */
 		wait->absent_at = 0;
 		return;
 	}
@@ -173,7 +172,7 @@ le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until)
 	/* a wait can be cancelled */
 	Assert(!LWLockHeldByMe(le_shared->lock) && InterruptHoldoffCount == 0 && CritSectionCount == 0);
 
-	/* 1. lock_timeout, as ProcessInterrupts() does; a signal is not needed here */
+	/* 1. lock_timeout, as ProcessInterrupts() handles it; no signal is needed here */
 	if (now >= wait->lock_timeout_at)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE), errmsg("canceling statement due to lock timeout")));
@@ -190,7 +189,7 @@ le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until)
 	if (db != NULL)
 		check_manager(wait, db, now);
 
-	/* 4. sleep: the caller looks at what it waits for after this */
+	/* 4. sleep; afterwards the caller checks what it waits for */
 	until = Min(until, Min(wait->next_look_at, wait->lock_timeout_at));
 	if (db != NULL && pg_atomic_read_u32(&db->running) == 0)
 	{
@@ -209,6 +208,6 @@ le_wait_poll(LeWait *wait, LeDatabase *db)
 {
 	LeTime now = le_clock();
 
-	/* nobody announces that an entry is free */
+	/* nobody is woken up when an entry becomes free */
 	le_wait_turn(wait, db, now + (db != NULL ? poll_period(wait, now) : POLL_PERIOD));
 }

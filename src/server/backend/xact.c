@@ -2,40 +2,37 @@
  * backend/xact.c
  *		What the ends of transactions do to locks.
  *
- * An acquire takes effect at once, and is undone with its (sub)transaction.  A
- * release in a transaction is kept by backend/pending.c, and posted once the
- * transaction's own locks of PostgreSQL are gone: so the next holder cannot see
- * data as they were before.  Both happen in a resource-release callback, the only
- * place that comes after those locks.
+ * An acquire takes effect at once, and is undone with its (sub)transaction.  A release in a
+ * transaction is kept by backend/pending.c, and posted after the transaction's own PostgreSQL locks
+ * are released, so that the next holder cannot see data from before the transaction.  Both happen
+ * in a resource-release callback, the only place that runs after those locks are released.
  *
- * What undoes a wait that is cancelled, function by function:
+ * A cancelled wait is undone by these functions:
  *
- *	1.	le_wait_turn() in backend/wait.c raises the error: a cancel, a timeout, a
- *		lost client.  The request stays posted, and may still be granted.
- *	2.	wait_cleanup() in backend/session_request.c runs, for ERROR and FATAL
- *		alike: nobody waits for the answer any more (given_up), le_flush_leave()
- *		names another flusher, le_client_wait_over() stops the probes of the
- *		socket, le_names_done() drops the names of the request.
- *	3.	PostgreSQL aborts the transaction, or the subtransaction: sub_xact_event()
- *		notes which one.  It releases its locks, and calls resources_released(),
- *		which calls top_ended() or sub_aborted() below.
- *	4.	sub_aborted() asks le_xact_forget_acquires() in backend/xactstate.c for the
- *		first acquire that is void; for top_ended() that is number 1.  le_mail_undo()
- *		in backend/session_mailbox.c mails the number and rings the manager.
- *	5.	The manager takes the mail before the request (manager/take.c).
- *		le_apply_undo() in core/sessions.c ends the waiter, or the holder if the
- *		grant was quicker.  A place that was taken before stays, and only its wait ends;
- *		a holder that is fenced lapses.  A request that is void and not taken yet is
- *		answered unread.
- *	6.	Once its batch is committed the manager clears the mail (manager/batch.c).
- *		Until then mailbox_is_quiet() in backend/session_request.c keeps the next
- *		request of the session from being posted.
+ *	1.	le_wait_turn() in backend/wait.c raises the error: a cancel, a timeout, a lost client.  The
+ *		request stays posted, and may still be granted.
+ *	2.	wait_cleanup() in backend/session_request.c runs, for ERROR and FATAL alike: it notes that
+ *		nobody waits for the reply (given_up), le_flush_leave() names another flusher,
+ *		le_client_wait_over() stops the probes of the socket, le_body_done() frees the body of the
+ *		request.
+ *	3.	PostgreSQL aborts the transaction, or the subtransaction: sub_xact_event() notes which one.
+ *		It releases its locks, and calls resources_released(), which calls top_ended() or
+ *		sub_aborted() below.
+ *	4.	sub_aborted() asks le_xact_forget_acquires() in backend/xactstate.c for the first acquire
+ *		that is void; for top_ended() that is number 1.  le_mail_undo() in backend/session_mailbox.c
+ *		mails the number and wakes up the manager.
+ *	5.	The manager takes the mail before the request (manager/take.c).  le_apply_undo() in
+ *		core/sessions.c ends the waiter, or the holder if the grant came first.  A place that was
+ *		taken earlier stays, and only its wait ends; a fenced holder lapses.  A void request that is
+ *		not taken yet is answered without being read.
+ *	6.	Once its batch is committed, the manager clears the mail (manager/batch.c).  Until then
+ *		mailbox_is_quiet() in backend/session_request.c keeps the next request of the session from
+ *		being posted.
  *
- * Two other waits end by parts of this.  A call whose own wait is over, and which
- * a stuck manager does not answer, mails the undo of its own acquire
- * (send_and_wait(), step 4) and goes on.  A process that exits aborts its
- * transaction first; session_exit() in backend/session_mailbox.c then mails the
- * end of the session, which also ends what is bound to the connection.
+ * Two other waits end by parts of this.  A call whose own wait has ended, and to which a stuck
+ * manager does not reply, mails the undo of its own acquire (send_and_wait(), step 4) and goes on.
+ * A process that exits aborts its transaction first; session_exit() in backend/session_mailbox.c
+ * then mails the end of the session, which also ends what is bound to the connection.
  */
 #include "postgres.h"
 
@@ -53,24 +50,23 @@
 #include "shared/fault.h"
 #include "shared/shmem.h"
 
-/* The subtransaction that rolls back, from its event to the release of its locks. */
+/* Subtransaction that is rolling back, from its event to the release of its locks. */
 static SubTransactionId aborting = InvalidSubTransactionId;
 
 /*
- * The transaction is over, and its locks are released.  May not fail: it is
- * committed, or its abort is under way.  The order matters:
+ * Called when the transaction has ended and its PostgreSQL locks are released.  Must not fail: the
+ * transaction is committed, or its abort is under way.  The order matters:
  *
- *	1.	Forget what it was.  The callback comes once for each resource owner, and
+ *	1.	Forget the state of the transaction.  The callback runs once for each resource owner, and
  *		only the first call does anything.
- *	2.	After a rollback, mail the undo of its acquires.  Before open_xact is
- *		cleared: a manager that starts meanwhile takes uncommitted holds of a
- *		transaction that is not open for committed ones.
- *	3.	Count its fence no more, before the manager is told to look.
- *	4.	After a commit, post its releases and wait for them.  Its fences are gone
- *		with its locks, so a TTL may end one of the holders before; that is a
- *		release as well.
- *	5.	Mail the end of the fence, last: the manager then finds releases and fences
- *		as this transaction leaves them, and grants what was kept by either.
+ *	2.	After a rollback, mail the undo of its acquires.  This comes before open_xact is cleared: a
+ *		manager that starts meanwhile treats uncommitted holds of a transaction that is not open as
+ *		committed.
+ *	3.	Stop counting its fence, before the manager is told to look.
+ *	4.	After a commit, post its releases and wait for them.  Its fences are gone with its locks, so
+ *		one of the holders may expire first; that is a release as well.
+ *	5.	Mail the end of the fence, last: the manager then finds releases and fences as this
+ *		transaction leaves them, and grants locks that either of them had kept.
  *	6.	Wait for the standbys.  Nobody waits for this session meanwhile.
  */
 static void
@@ -133,8 +129,8 @@ top_ended(bool is_commit)
 }
 
 /*
- * The subtransaction has rolled back, and its locks are released: its releases and
- * fences are forgotten, its acquires undone.  May not fail: an abort is under way.
+ * Forgets the releases and fences of a subtransaction that has rolled back and released its locks,
+ * and undoes its acquires.  Must not fail: an abort is under way.
  */
 static void
 sub_aborted(void)
@@ -156,7 +152,10 @@ sub_aborted(void)
 		le_mail(LE_MAIL_FENCE_ENDED);
 }
 
-/* PostgreSQL releases what a resource owner has.  May not fail: it does so in commits and aborts. */
+/*
+ * Called when PostgreSQL releases the resources of a resource owner.  Must not fail: it does that
+ * in commits and aborts.
+ */
 static void
 resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
 {
@@ -171,12 +170,13 @@ resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level
 }
 
 /*
- * An abort's event comes before its locks are released.  May not fail.
+ * Notes the subtransaction of an abort, whose event comes before its locks are released.  Must not
+ * fail.
  *
- * A commit changes nothing: what a subtransaction has done keeps its number.  Numbers only grow.  So of
- * the subtransactions that are open later, those that it was in have lower numbers, all others
- * higher ones; and each list has what was done since a subtransaction began at its head.
- * A rollback of subtransaction S undoes just what has a number from S on.
+ * A commit changes nothing: the items of a subtransaction keep its number.  Numbers only grow.  So
+ * among the subtransactions that are open later, those that enclosed it have lower numbers, and all
+ * others higher ones; and the head of each list holds the items since a subtransaction began.  A
+ * rollback of subtransaction S therefore undoes exactly the items with numbers from S on.
  */
 static void
 sub_xact_event(SubXactEvent event, SubTransactionId subxact, SubTransactionId parent, void *arg)
@@ -185,7 +185,7 @@ sub_xact_event(SubXactEvent event, SubTransactionId subxact, SubTransactionId pa
 		aborting = subxact;
 }
 
-/* Before a commit, while an error still turns it into a rollback. */
+/* Runs before a commit, while an error still turns it into a rollback. */
 static void
 xact_event(XactEvent event, void *arg)
 {
