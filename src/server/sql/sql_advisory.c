@@ -2,11 +2,10 @@
  * sql/sql_advisory.c
  *		Locks of PostgreSQL's own lock manager, by name.
  *
- * An advisory lock as pg_advisory_lock() takes it, but in a key space of its
- * own: whatever keys the application uses, the two do not meet.  Neither
- * shared memory nor a manager is needed, so these work without
- * shared_preload_libraries, and on a standby, if lock_election.advisory_on_standby
- * asks for that.
+ * An advisory lock like those of pg_advisory_lock(), but in a key space of its own: it never
+ * conflicts with the keys that the application uses.  These locks need neither shared memory nor a
+ * manager, so they work without shared_preload_libraries, and on a standby if
+ * lock_election.advisory_on_standby is set.
  */
 #include "postgres.h"
 
@@ -27,8 +26,8 @@ LE_FUNCTION(le_advisory_acquire);
 LE_FUNCTION(le_advisory_release);
 
 /*
- * What pg_locks shows as objsubid.  pg_advisory_lock() has 1 for one key of 64
- * bits and 2 for two of 32; fences are no advisory locks, but LOCKTAG_USERLOCK.
+ * The objsubid that pg_locks shows.  pg_advisory_lock() uses 1 for one 64-bit key and 2 for two
+ * 32-bit keys; fences are not advisory locks, but LOCKTAG_USERLOCK.
  */
 #define ADVISORY_SPACE 0x4C45 /* 19525, "LE" */
 
@@ -50,8 +49,8 @@ shared_arg(FunctionCallInfo fcinfo, int number)
 }
 
 /*
- * What lock_timeout would have to be for this wait, in milliseconds; 0: the
- * wait has no limit, or the caller's own lock_timeout ends it before.
+ * Returns the lock_timeout for this wait, in milliseconds; 0 if the wait has no limit, or the
+ * caller's own lock_timeout ends it first.
  */
 static int
 wait_timeout_ms(LeTime wait_us)
@@ -65,20 +64,19 @@ wait_timeout_ms(LeTime wait_us)
 }
 
 /*
- * Waits in PostgreSQL's queue, for no longer than "timeout_ms" if that is not 0;
- * its deadlock detector, and whatever else ends a wait there, apply.  The
- * caller has none of this lock and mode yet, or it would not have to wait.
+ * Waits in PostgreSQL's queue for at most timeout_ms; 0 = no limit.  Its deadlock detector applies,
+ * and everything else that ends a wait there.  The caller does not hold this lock in this mode yet,
+ * or it would not have to wait.  Returns whether the lock is held.
  *
- * LockTimeout is the setting's variable; only the sleep reads it.  The error
- * is caught without a subtransaction, because nothing but the lock manager's
- * wait can be half done, and LockErrorCleanup() ends that.
+ * LockTimeout is the setting's variable; only the sleep reads it.  The error is caught without a
+ * subtransaction, because only the lock manager's wait can be half done, and LockErrorCleanup()
+ * ends that.
  *
- * A timeout, or a cancel, may come in the same moment as the grant.  Then the
- * interrupt is still to be served after LockAcquire() has returned, and would
- * hit whatever the caller does next; or an error is raised although the lock is
- * had, which for one of the session nothing would ever release.  So interrupts
- * are served here, and what counts is whether the lock is held: a timeout gives
- * way to the grant, and any other error gives it back.
+ * A timeout or a cancel may arrive at the same moment as the grant.  Then the interrupt may still
+ * be pending when LockAcquire() returns, and would hit whatever the caller does next; or an error
+ * is raised although the lock is held, and a session-level lock would never be released.  So
+ * interrupts are handled here, and the result depends on whether the lock is held: after a timeout
+ * the grant is kept, after any other error it is released.
  */
 static bool
 wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout_ms)
@@ -96,7 +94,7 @@ wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout_ms)
 		CHECK_FOR_INTERRUPTS();
 	}
 
-	/* 2. an error: keep the lock if that was a timeout beside the grant, else give it back */
+	/* 2. an error: keep the lock if it was a timeout, else release it */
 	PG_CATCH();
 	{
 		LockTimeout = user_timeout;
@@ -119,8 +117,9 @@ wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout_ms)
 }
 
 /*
- * A standby's lock excludes nobody on the primary.  A proxy that sends SELECT to any
- * server would let two in, and neither would know.
+ * Raises an error on a standby, unless the setting allows it.  A standby's lock excludes nobody on
+ * the primary: behind a proxy that sends SELECT to any server, two clients would both get the lock
+ * without noticing.
  */
 static void
 check_server(void)

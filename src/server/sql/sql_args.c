@@ -1,6 +1,6 @@
 /*
  * sql/sql_args.c
- *		Arguments of the SQL functions: checked, and turned into a command.
+ *		Checks the arguments of the SQL functions, and turns them into a command.
  */
 #include "postgres.h"
 
@@ -37,7 +37,7 @@ bad_null(const char *argument)
 	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("%s must not be null", argument)));
 }
 
-/* The same text, if it has 1 to max bytes. */
+/* Returns the text if it has 1 to max bytes; otherwise raises an error. */
 static LeText
 sized(LeText value, const char *argument, uint32 max)
 {
@@ -89,7 +89,7 @@ le_check_duplicates(const LeText *names, int n)
 	}
 }
 
-/* An array that is not null, of one dimension or empty, and its length. */
+/* Returns an array that is not null, with at most one dimension, and its length. */
 static ArrayType *
 required_array(FunctionCallInfo fcinfo, int number, const char *argument, int *length)
 {
@@ -134,14 +134,14 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 	}
 	le_check_duplicates(names, n);
 
-	/* 3. as a command has them */
+	/* 3. put them into the command */
 	cmd->names = names;
 	cmd->nnames = (uint32) n;
 	if (n > 0)
 		cmd->name = names[0];
 }
 
-/* What nobody holds anything by; 0 would mean the connection's own. */
+/* A token that never holds anything; 0 would mean the connection's own. */
 #define NO_TOKEN INT64CONST(-1)
 
 static int64
@@ -278,7 +278,7 @@ interval_text(Interval *interval)
 	return DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(interval)));
 }
 
-/* An interval in microseconds; a month has 30 days.  Errors: not finite, or out of range. */
+/* Returns an interval in microseconds; a month has 30 days.  Errors: not finite, or out of range. */
 static LeTime
 duration(Interval *interval, const char *argument, LeTime min_us, LeTime max_us, const char *range)
 {
@@ -293,7 +293,7 @@ duration(Interval *interval, const char *argument, LeTime min_us, LeTime max_us,
 	return us;
 }
 
-/* The same duration, unless it is longer than this setting allows: then an error. */
+/* Returns the duration; raises an error if it is longer than this setting allows. */
 static LeTime
 limited(Interval *interval, LeTime us, const char *argument, const char *setting, int max_ms)
 {

@@ -1,6 +1,6 @@
 /*
  * sql/sql_args.h
- *		Arguments of the SQL functions: checked, and turned into a command.
+ *		Checks the arguments of the SQL functions, and turns them into a command.
  */
 #ifndef LE_SQL_ARGS_H
 #define LE_SQL_ARGS_H
@@ -15,50 +15,53 @@
 #define ERRCODE_LE_LOST MAKE_SQLSTATE('L', 'E', '0', '0', '1')
 
 /*
- * Each raises 22023 with the argument's name, its value and the allowed
- * range.  "number" is the argument's.
+ * Each of these raises 22023 with the argument's name, its value and the allowed range.  "number"
+ * is the index of the argument.
  */
 extern LeText le_arg_text(FunctionCallInfo fcinfo, int number, const char *argument, uint32 max);
-/* The same of a text that is no argument of its own; data NULL: null. */
+/* Checks a text that is not an argument of its own; data NULL: null. */
 extern LeText le_check_text(LeText value, const char *argument, uint32 max);
 extern LeText le_arg_owner(FunctionCallInfo fcinfo, int number);
 extern int32 le_arg_permits(FunctionCallInfo fcinfo, int number);
 extern int64 le_arg_token(FunctionCallInfo fcinfo, int number, const char *argument);
 extern void le_arg_check_value(FunctionCallInfo fcinfo, int number);
 
-/* A number from min to max; "range" is the detail that says so. */
+/* Reads a number from min to max; "range" is the error detail that states the range. */
 extern int64 le_arg_number(FunctionCallInfo fcinfo, int number, const char *argument, int64 min, int64 max,
 						   const char *range);
 
-/* Is the argument the first of two words?  Anything but the two is an error. */
+/* Is the argument the first of two words?  Any other word is an error. */
 extern bool le_arg_is_first(FunctionCallInfo fcinfo, int number, const char *argument, const char *first,
 							const char *second);
 
-/* The first argument: the name of a lock or election. */
+/* Reads the first argument: the name of a lock or election. */
 extern LeText le_arg_name(FunctionCallInfo fcinfo, LeKind kind);
 
-/* The first argument: names of several locks.  A command with "each" may have none. */
+/* Reads the first argument: names of several locks.  A command with "each" may have none. */
 extern void le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd);
 
-/* Tokens of n names: an array as long.  NULL, and what cannot be a token, become -1, which holds nothing. */
+/*
+ * Reads the tokens of n names: an array of n elements.  NULL, and numbers that cannot be tokens,
+ * become -1, which never holds anything.
+ */
 extern int64 *le_arg_tokens(FunctionCallInfo fcinfo, int number, uint32 n);
 
-/* The first two arguments: name and token, or election and term. */
+/* Reads the first two arguments: name and token, or election and term. */
 extern void le_arg_holder(FunctionCallInfo fcinfo, LeCommand *cmd);
 
-/* Durations.  A TTL that is NULL becomes if_null. */
+/* Read durations.  A TTL that is NULL becomes if_null. */
 extern LeTime le_arg_ttl(FunctionCallInfo fcinfo, int number, LeTime if_null);
 extern LeTime le_arg_wait(FunctionCallInfo fcinfo, int number);
 extern LeTime le_arg_hold_for(FunctionCallInfo fcinfo, int number);
 
-/* hold_for as a text; data NULL: none. */
+/* Reads hold_for from a text; data NULL: 0. */
 extern LeTime le_check_hold_for(LeText value);
-/* A number of permits. */
+/* Checks a number of permits. */
 extern int32 le_check_permits(int64 permits);
-/* No name is there twice. */
+/* Raises an error if a name occurs twice. */
 extern void le_check_duplicates(const LeText *names, int n);
 
-/* A duration as an interval of SQL. */
+/* Returns a duration as an SQL interval. */
 extern Datum le_interval_datum(LeTime duration_us);
 
 #endif /* LE_SQL_ARGS_H */

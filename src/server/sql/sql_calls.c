@@ -1,17 +1,17 @@
 /*
  * sql/sql_calls.c
- *		SQL functions that ask the same of a lock, of several, of a permit and of
- *		an election: a line each.
+ *		SQL functions that do the same for a lock, for several locks, for a permit and for an
+ *		election: one line each.
  *
- * Each has the name of its C function without the prefix; what they mean is said in
- * the comments of the extension script.
+ * Each has the name of its C function without the prefix; the comments of the extension script say
+ * what they mean.
  */
 #include "postgres.h"
 
 #include "shared/compat.h"
 #include "sql/sql.h"
 
-/* acquire; LeAsk has the arguments */
+/* acquire; see LeAsk for the arguments */
 LE_SQL_CALL(le_acquire_lock, le_acquire(fcinfo, LE_ASK_LOCK))
 LE_SQL_CALL(le_try_acquire_lock, le_acquire(fcinfo, LE_ASK_LOCK))
 LE_SQL_CALL(le_acquire_locks, le_acquire(fcinfo, LE_ASK_LOCKS))
@@ -33,7 +33,7 @@ LE_SQL_CALL(le_await_leadership, le_await(fcinfo, LE_ASK_LEADER))
 LE_SQL_CALL(le_renew_lock, le_renew(fcinfo, LE_KIND_LOCK))
 LE_SQL_CALL(le_renew_leadership, le_renew(fcinfo, LE_KIND_ELECTION))
 
-/* is it held, fence it: name, token */
+/* check whether it is held, fence it: name, token */
 LE_SQL_CALL(le_is_held, le_held(fcinfo, LE_KIND_LOCK))
 LE_SQL_CALL(le_is_leader, le_held(fcinfo, LE_KIND_ELECTION))
 LE_SQL_CALL(le_fence_lock, le_fence(fcinfo, LE_KIND_LOCK))

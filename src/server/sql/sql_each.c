@@ -1,7 +1,7 @@
 /*
  * sql/sql_each.c
- *		The SQL functions for many locks, each for itself, by one request: a row for
- *		each name, in the order of the names; or whether all were released.
+ *		SQL functions for many locks, independent of each other, with one request.  They return a
+ *		row for each name, in the order of the names; or whether all were released.
  */
 #include "postgres.h"
 
@@ -28,9 +28,9 @@ LE_FUNCTION(le_release_locks);
 /* --- acquire --- */
 
 /*
- * Those that this very transaction is to release become one more hold of what the
- * release leaves, as le_acquire() has it.  NULL: there is none, or a lease asks.  Of a
- * named owner the manager does not look at them: no name waits here.
+ * Finds the locks that this transaction is going to release: the acquire becomes one more hold of
+ * these, as in le_acquire().  Returns NULL if there are none, or if the request is for a lease.
+ * The manager ignores them for a named owner.
  */
 static const int64 *
 pending_of_each(const LeCommand *cmd)
@@ -53,18 +53,18 @@ pending_of_each(const LeCommand *cmd)
 }
 
 /*
- * Reads the arguments into an empty command, and asks for each name.  The answers,
- * one a name, are durable when this returns; errors are raised.
+ * Reads the arguments into an empty command, and asks for each name.  Returns one result for each
+ * name, all durable; errors are raised.
  */
 static LeEachAnswer *
 acquire_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
 	LeEachAnswer *answers;
 	LeReply reply;
-	int granted = -1; /* the first that was not held before */
+	int granted = -1; /* the first one that was not held before */
 	bool told_owner = false;
 
-	/* 1. ask; nothing has to be asked for no names */
+	/* 1. send the request, unless there are no names */
 	cmd->type = LE_CMD_ACQUIRE;
 	cmd->each = true;
 	cmd->role = GetUserId();
@@ -78,7 +78,7 @@ acquire_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 	le_check_reply(cmd, &reply);
 	if (reply.status != LE_OK)
 	{
-		/* the manager did not answer in time: nothing was granted */
+		/* the manager did not reply in time: nothing was granted */
 		Assert(reply.status == LE_NOT_GRANTED);
 		for (uint32 i = 0; i < cmd->nnames; i++)
 			answers[i] = (LeEachAnswer){.status = LE_NOT_GRANTED};
@@ -86,12 +86,12 @@ acquire_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 	}
 	le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
 
-	/* 2. what single calls do after a grant */
+	/* 2. do what single calls do after a grant */
 	for (uint32 i = 0; i < cmd->nnames; i++)
 	{
 		LeEachAnswer *answer = &answers[i];
 
-		/* on a lease nothing is counted: asking again takes back what was to be released */
+		/* a lease does not count holds: acquiring again withdraws pending releases */
 		if (cmd->lease != 0 && (answer->status == LE_OK || answer->status == LE_QUEUED))
 			le_pending_cancel(answer->token, cmd->names[i]);
 		if (answer->status != LE_OK)
@@ -159,10 +159,10 @@ le_enqueue_each(PG_FUNCTION_ARGS)
 /* --- release --- */
 
 /*
- * At the commit, as release_at_commit() in sql_lock.c does one: the fences come before the
- * second look, from which on nobody can take the locks away before the transaction
- * ends.  Then answers are those of that look, but of what is not held, or is to be
- * released already.
+ * Releases at the commit, as release_at_commit() in sql_lock.c does for one lock: the fences are
+ * taken before the second check, so that from then on nobody can take the locks away before the
+ * transaction ends.  The results are those of the second check, except for locks that are not held
+ * or are already to be released.
  */
 static void
 release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
@@ -171,7 +171,7 @@ release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 	bool any = false;
 	LeReply reply;
 
-	/* 1. the fences of what is held, with a hold that is not to be released already */
+	/* 1. take the fences of the locks that have a hold which is not already to be released */
 	cmd->type = LE_CMD_CHECK;
 	le_request_each(cmd, &reply, answers);
 	le_check_reply(cmd, &reply);
@@ -184,7 +184,7 @@ release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 			le_fence_take(answers[i].token);
 	}
 
-	/* 2. the second look */
+	/* 2. the second check */
 	if (any)
 	{
 		le_request_each(cmd, &reply, answers);
@@ -192,7 +192,7 @@ release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 		le_wait_durable_fenced(cmd, &reply);
 	}
 
-	/* 3. they are to be released */
+	/* 3. list their releases */
 	for (uint32 i = 0; i < cmd->nnames; i++)
 	{
 		if (!held[i] || (answers[i].status != LE_OK && answers[i].status != LE_QUEUED))
@@ -205,7 +205,7 @@ release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 	}
 }
 
-/* Release each name of a command, at once or at the commit; the caller has read the arguments. */
+/* Releases each name of a command, at once or at the commit; the caller has read the arguments. */
 static LeEachAnswer *
 release_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
@@ -227,7 +227,7 @@ release_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 	return answers;
 }
 
-/* The client is sent the names, which may have no place in its encoding. */
+/* Raises an error if a name cannot be sent to the client, because its encoding lacks a character. */
 static void
 check_can_send(const LeCommand *cmd)
 {
@@ -245,7 +245,7 @@ le_release_each(PG_FUNCTION_ARGS)
 	le_arg_names(fcinfo, &cmd);
 	cmd.tokens = le_arg_tokens(fcinfo, 1, cmd.nnames);
 
-	/* what is released at once is not undone by an error: first what may be one */
+	/* an error does not undo immediate releases, so first do what may raise one */
 	InitMaterializedSRF(fcinfo, 0);
 	check_can_send(&cmd);
 	if (cmd.nnames == 0)

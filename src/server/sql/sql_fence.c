@@ -1,6 +1,6 @@
 /*
  * sql/sql_fence.c
- *		The SQL functions for fences: of a transaction, and of a table.
+ *		SQL functions for fences, and for guards of tables.
  */
 #include "postgres.h"
 
@@ -21,7 +21,10 @@ LE_FUNCTION(le_fence_guard);
 
 /* --- fences --- */
 
-/* Does the token hold the lock, and may the caller fence it?  If not, an error that says what has become of it. */
+/*
+ * Raises an error that says how the token has ended, unless the token holds the lock and the caller
+ * may fence it.
+ */
 static void
 check_holder(LeCommand *cmd, LeReply *reply)
 {
@@ -52,11 +55,11 @@ le_fence(FunctionCallInfo fcinfo, LeKind kind)
 						  errmsg("a fence ends with its transaction, which is this statement alone"),
 						  errhint("Fence and write in one transaction block.")));
 
-	/* its TTL may have ended since: that takes nothing from this transaction */
+	/* its TTL may have expired since; that does not affect this transaction's fence */
 	if (le_fence_is_mine(cmd.kind, cmd.name, cmd.token))
 		PG_RETURN_VOID();
 
-	/* first the right to fence it, then the fence, then what it rests on */
+	/* first check the right to fence it, then take the fence, then check that it still holds */
 	check_holder(&cmd, &reply);
 	LE_FAULT("fence-before-lock");
 	le_fence_take(cmd.token);
@@ -72,7 +75,7 @@ le_fence(FunctionCallInfo fcinfo, LeKind kind)
 
 /* --- guards of tables --- */
 
-/* The name of the lock or election that the trigger's arguments give, and which of the two it is. */
+/* Returns the name of the lock or election in the trigger's arguments, and its kind. */
 static LeText
 guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 {
@@ -80,7 +83,7 @@ guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 	Trigger *trigger;
 	LeText name;
 
-	/* 1. as a trigger before a statement or row */
+	/* 1. it must be called as a trigger before a statement or row */
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 						errmsg("function \"%s\" was not called by trigger manager", "fence_guard")));
@@ -127,7 +130,7 @@ le_fence_guard(PG_FUNCTION_ARGS)
 																		  ? "fence_leader(election, term)"
 																		  : "fence_lock(name, token)")));
 
-	/* a statement has neither row */
+	/* in a statement trigger both rows are NULL */
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple
 																	  : trigger->tg_trigtuple);
 }

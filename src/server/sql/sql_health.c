@@ -1,11 +1,10 @@
 /*
  * sql/sql_health.c
- *		How lock_election is on this server and in this database.
+ *		Reports the state of lock_election on this server and in this database.
  *
- * For load balancers, probes and monitors, which ask all the time and must get
- * an answer when nothing else gets one.  So this asks no other process and takes
- * no lock of shared memory: it reads what others write there.  What it reads may
- * be a moment old.
+ * Load balancers, probes and monitors call this all the time, and must get a result even when
+ * nothing else works.  So this asks no other process and takes no lock in shared memory: it reads
+ * what others write there, and may be slightly out of date.
  */
 #include "postgres.h"
 
@@ -29,10 +28,10 @@
 
 LE_FUNCTION(le_health);
 
-/* The manager, or a standby, that has somebody wait for so long is not well. */
+/* A manager or standby that keeps somebody waiting for this long is reported as a problem. */
 #define TOO_LONG (2 * LE_SECOND)
 
-/* So long after its end an outage in which batches have failed still counts: not all may be able to write again. */
+/* An outage with failed batches is reported until this long after its end: some writes may still fail. */
 #define OUTAGE_HOLD (10 * LE_SECOND)
 
 typedef struct Health
@@ -42,18 +41,21 @@ typedef struct Health
 	bool loading;
 	bool standby_defined;
 	bool standby_confirms;
-	LeTime untaken_us;      /* how long the manager has left a request lying */
-	LeTime request_wait_us; /* the same of one that its caller waits for */
-	LeTime standby_wait_us; /* the longest wait for a standby */
-	int64 incarnation;      /* 0: not known */
+	LeTime untaken_us;      /* age of the oldest request that the manager has not taken */
+	LeTime request_wait_us; /* the same, for requests whose callers still wait */
+	LeTime standby_wait_us; /* longest wait for a standby */
+	int64 incarnation;      /* 0 = unknown */
 
-	/* nothing can be written */
-	TimestampTz outage_since; /* 0: it can */
+	/* an outage: nothing can be written */
+	TimestampTz outage_since; /* 0: no outage */
 	uint32 outage_sqlstate;
-	uint32 outage_pid; /* of a process that has locked the tables; 0: not known */
+	uint32 outage_pid; /* process that has locked the tables; 0 = unknown */
 } Health;
 
-/* Without the lock that guards it: an entry that changes meanwhile is seen before or after that. */
+/*
+ * Returns this database's entry, without the lock that protects it: an entry that changes meanwhile
+ * is seen before or after the change.
+ */
 static LeDatabase *
 entry_without_lock(void)
 {
@@ -68,11 +70,10 @@ entry_without_lock(void)
 }
 
 /*
- * How long a request has been posted that the manager has neither answered nor put
- * into a queue, nor deferred: heavy requests wait for their turns.  A request that
- * leaves the queue just now is about to be answered: so "answered" is read last.
- * Requests whose callers have given up count for untaken_us: all callers may be
- * quicker than TOO_LONG, and the manager hangs nevertheless.
+ * Measures how long a request has been posted that the manager has neither answered, nor queued,
+ * nor deferred (heavy requests wait for their turns).  A request that has just left the queue is
+ * about to be answered, so "answered" is read last.  Requests whose callers have given up count for
+ * untaken_us: even if no caller waits for TOO_LONG, the manager may be stuck.
  */
 static void
 look_at_request(LeMailbox *box, LeTime now, Health *health)
@@ -93,8 +94,8 @@ look_at_request(LeMailbox *box, LeTime now, Health *health)
 }
 
 /*
- * A wait for a standby to replay the WAL counts only for callers that would wait for that
- * as well: the standby's readers can make it as long as they like.
+ * Does a wait for a standby count?  A wait for replay counts only for callers that would wait for
+ * replay, too: the standby's readers can delay replay as long as they like.
  */
 static bool
 counts(bool for_replay)
@@ -102,7 +103,7 @@ counts(bool for_replay)
 	return !for_replay || synchronous_commit == SYNCHRONOUS_COMMIT_REMOTE_APPLY;
 }
 
-/* How long this session has been waiting for a standby. */
+/* Returns how long this session has been waiting for a standby. */
 static LeTime
 standby_wait(LeMailbox *box, LeTime now)
 {
@@ -112,7 +113,7 @@ standby_wait(LeMailbox *box, LeTime now)
 	return since != 0 && counts(*(volatile bool *) &box->confirming_replay) ? now - since : 0;
 }
 
-/* For how long nothing has been confirmed for somebody who has given up to wait for it. */
+/* Returns how long nothing has been confirmed for a session that has given up waiting for it. */
 static LeTime
 given_up_wait(LeDatabase *db, LeTime now)
 {
@@ -127,7 +128,7 @@ given_up_wait(LeDatabase *db, LeTime now)
 	return counts(mode == SYNC_REP_WAIT_APPLY) ? now - since : 0;
 }
 
-/* An outage of the manager, see manager/outage.c. */
+/* Reads an outage of the manager, see manager/outage.c. */
 static void
 look_at_outage(LeDatabase *db, LeTime now, Health *health)
 {
@@ -141,7 +142,7 @@ look_at_outage(LeDatabase *db, LeTime now, Health *health)
 		health->outage_since = GetCurrentTimestamp() - (now - failed_at);
 }
 
-/* Reads all that health() tells; see the head of this file for why without locks. */
+/* Reads everything that health() reports; the head of this file says why without locks. */
 static void
 look(Health *health)
 {
@@ -169,20 +170,26 @@ look(Health *health)
 			health->standby_wait_us = Max(health->standby_wait_us, standby_wait(box, now));
 		}
 
-		/* where none is defined, none is to confirm it any more */
+		/* where no standby is defined, none needs to confirm it any more */
 		if (health->standby_defined)
 			health->standby_wait_us = Max(health->standby_wait_us, given_up_wait(db, now));
 		look_at_outage(db, now, health);
 	}
 	Assert(health->request_wait_us <= health->untaken_us);
 
-	/* 2. as many synchronous standbys as synchronous_standby_names asks for, and none that others wait for in vain */
+	/*
+	 * 2. there are as many synchronous standbys as synchronous_standby_names asks for, and they
+	 * confirm in time
+	 */
 	if (health->standby_defined && SyncRepConfig != NULL)
 		health->standby_confirms = SyncRepGetCandidateStandbys(&standbys) >= SyncRepConfig->num_sync &&
 								   health->standby_wait_us < TOO_LONG;
 }
 
-/* What keeps the manager from writing: nothing is granted or given back, but held on to. */
+/*
+ * Returns what keeps the manager from writing.  Meanwhile nothing is granted or released, and
+ * holders stay.
+ */
 static const char *
 outage_problem(const Health *health)
 {
@@ -206,7 +213,7 @@ outage_problem(const Health *health)
 	}
 }
 
-/* The first thing that keeps a client from getting a lock here; NULL: nothing that can be seen. */
+/* Returns the first visible reason why a client cannot get a lock here, or NULL. */
 static const char *
 problem(const Health *health)
 {

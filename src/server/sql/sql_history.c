@@ -1,6 +1,6 @@
 /*
  * sql/sql_history.c
- *		The SQL functions for those who observe an election.
+ *		SQL functions for observers of an election.
  */
 #include "postgres.h"
 
@@ -31,12 +31,12 @@ le_observe_election(PG_FUNCTION_ARGS)
 	char channel[LE_CHANNEL_SIZE];
 
 	if (le_shared == NULL)
-		le_check_can_attach(); /* says what is wrong */
+		le_check_can_attach(); /* raises the error */
 	le_channel_name(LE_KIND_ELECTION, le_arg_name(fcinfo, LE_KIND_ELECTION), channel);
 	PG_RETURN_TEXT_P(cstring_to_text(channel));
 }
 
-/* A row of election_history(): change, how, candidate, term, elected_at, changed_at, ended_at. */
+/* Adds a row of election_history(): change, how, candidate, term, elected_at, changed_at, ended_at. */
 static void
 put_change(void *arg, const LeStoredChange *change)
 {
@@ -54,8 +54,8 @@ put_change(void *arg, const LeStoredChange *change)
 }
 
 /*
- * What was read is committed, but perhaps not flushed or replicated yet.  The
- * manager answers after the batch that wrote it, and knows where it ends.
+ * Waits until the rows read are durable: they are committed, but perhaps not flushed or replicated
+ * yet.  The manager replies after the batch that wrote them, and knows the LSN of its end.
  */
 static void
 wait_until_durable(void)
@@ -73,7 +73,7 @@ le_election_history(PG_FUNCTION_ARGS)
 	LeText election;
 
 	if (le_shared == NULL)
-		le_check_can_attach(); /* says what is wrong */
+		le_check_can_attach(); /* raises the error */
 	election = le_arg_name(fcinfo, LE_KIND_ELECTION);
 	InitMaterializedSRF(fcinfo, 0);
 	le_store_scan_history(election, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT64(1), put_change, fcinfo->resultinfo);

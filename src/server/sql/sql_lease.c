@@ -1,6 +1,6 @@
 /*
  * sql/sql_lease.c
- *		The SQL functions for leases and permits.
+ *		SQL functions for leases and permits.
  */
 #include "postgres.h"
 
@@ -59,7 +59,7 @@ le_grant_lease(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(reply.lease);
 }
 
-/* A command on the lease of the first argument. */
+/* Returns a command for the lease of the first argument. */
 static LeCommand
 lease_command(FunctionCallInfo fcinfo, LeCommandType type)
 {
@@ -68,13 +68,16 @@ lease_command(FunctionCallInfo fcinfo, LeCommandType type)
 	return (LeCommand){.type = type, .lease = PG_GETARG_INT64(0), .role = GetUserId()};
 }
 
-/* Send it; false: there is no such lease (any more). */
+/*
+ * Sends a command for the lease of the first argument.  Returns false if there is no such lease
+ * (any more).
+ */
 static bool
 lease_request(FunctionCallInfo fcinfo, LeCommandType type, LeReply *reply)
 {
 	LeCommand cmd = lease_command(fcinfo, type);
 
-	/* a lease with thousands of locks ends in steps, by itself: wait for the last of them */
+	/* a lease with thousands of locks ends in steps, by itself: wait for the last one */
 	do
 	{
 		le_request(&cmd, reply, false);
@@ -119,10 +122,10 @@ le_lease_time_to_live(PG_FUNCTION_ARGS)
 	return le_interval_datum(le_valid_for(&reply));
 }
 
-/* How often lease_holds() begins again. */
+/* How often lease_holds() and set_permits() start again. */
 #define MAX_RESTARTS 20
 
-/* A row of lease_holds(): kind, name, token, granted, queue_position, channel, owner. */
+/* Adds a row of lease_holds(): kind, name, token, granted, queue_position, channel, owner. */
 static void
 put_hold(void *arg, const LePageItem *item)
 {
@@ -145,8 +148,8 @@ put_hold(void *arg, const LePageItem *item)
 }
 
 /*
- * lease_holds(lease).  The lease is still there at the last page; and each page is waited for,
- * as it rests on rows of its own.
+ * lease_holds(lease).  The lease still exists at the last page.  Waits for the durability of each
+ * page, because each depends on rows of its own.
  */
 Datum
 le_lease_holds(PG_FUNCTION_ARGS)
@@ -193,7 +196,7 @@ le_set_permits(PG_FUNCTION_ARGS)
 	cmd.permits = le_arg_permits(fcinfo, 1);
 	do
 	{
-		/* 1. the rights: once, and again where another role has come to the name since */
+		/* 1. the rights: once, and again if another role has acquired the name since */
 		if (look && !le_may_manage(&cmd))
 			ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 							errmsg("permission denied to change the permits of \"%.*s\"", (int) cmd.name.len,
@@ -219,7 +222,7 @@ le_set_permits(PG_FUNCTION_ARGS)
 			before = reply.permits;
 		le_wait_durable(&reply, "permits", cmd.name);
 
-		/* 3. the rows of very many holders */
+		/* 3. the next step, if there are very many holders */
 		cmd.from = reply.next;
 	} while (look || cmd.from != 0);
 	PG_RETURN_INT32(before);

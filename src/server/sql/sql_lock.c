@@ -1,7 +1,7 @@
 /*
  * sql/sql_lock.c
- *		What the SQL functions for locks do; those for permits and elections call it
- *		as well, see sql/sql_calls.c.
+ *		Implements the SQL functions for locks, and in part those for permits and elections, see
+ *		sql/sql_calls.c.
  */
 #include "postgres.h"
 
@@ -40,7 +40,7 @@ LE_FUNCTION(le_advance_revision);
 
 /* --- errors --- */
 
-/* Error LE001 of a token, or of a wait, that has ended. */
+/* Raises LE001: a token, or a wait, has ended. */
 static void
 raise_lost(const LeCommand *cmd, const LeReply *reply)
 {
@@ -52,7 +52,7 @@ raise_lost(const LeCommand *cmd, const LeReply *reply)
 	le_raise_lost_token(cmd, reply);
 }
 
-/* detail: NULL if nothing is known of it */
+/* Raises LE001: the lease does not exist.  detail: how it ended, or NULL if that is unknown. */
 static void
 raise_no_lease(int64 lease, const char *detail)
 {
@@ -68,7 +68,7 @@ le_raise_other_lease(int64 lease)
 					errmsg("lease " INT64_FORMAT " belongs to another role", lease)));
 }
 
-/* Error 42501: the caller is not the role that acquired. */
+/* Raises 42501: the caller is not the role that acquired. */
 static void
 raise_other_role(const LeCommand *cmd)
 {
@@ -81,11 +81,11 @@ raise_other_role(const LeCommand *cmd)
 					 election ? "An election" : "A lock", election ? "force_resign" : "force_release_lock")));
 }
 
-/* A holder that is sought by its token. */
+/* A search for a holder by its token. */
 typedef struct Sought
 {
 	int64 token;
-	int pid; /* of the connection that acquired; 0: not known */
+	int pid; /* of the connection that acquired; 0 = unknown */
 } Sought;
 
 static void
@@ -100,7 +100,7 @@ note_pid(void *arg, const LePageItem *item)
 	sought->pid = acquirer.pid;
 }
 
-/* Error 55000: a holder has no deadline that could be waited for.  Nobody was evicted. */
+/* Raises 55000: a holder has no deadline, so it cannot be evicted.  Nobody was evicted. */
 static void
 raise_bound(const LeCommand *cmd, const LeReply *reply)
 {
@@ -117,7 +117,7 @@ raise_bound(const LeCommand *cmd, const LeReply *reply)
 				 : errhint("It ends with its connection.")));
 }
 
-/* Errors 22023: a name used in two ways at a time, one case for each answer of the core. */
+/* Raises 22023: a name is used in two ways at a time.  One case for each status of the core. */
 static void
 raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 {
@@ -173,7 +173,7 @@ raise_role_limit(const LeCommand *cmd, const char *what, const char *setting, in
 					errhint("See lock_election.%s (%d).", setting, value)));
 }
 
-/* Errors 53400: one case for each limit. */
+/* Raises 53400, with one case for each limit. */
 static void
 raise_limit(const LeCommand *cmd, const LeReply *reply)
 {
@@ -225,13 +225,13 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 {
 	switch (reply->status)
 	{
-		/* answers, which the caller reads */
+		/* results for the caller */
 		case LE_OK:
 		case LE_NOT_GRANTED:
 		case LE_NOT_HELD:
 			return;
 
-		/* the caller does not have the token, lease or right that it believes to have */
+		/* the caller does not have the token, lease or right that it needs */
 		case LE_LOST:
 			raise_lost(cmd, reply);
 			return;
@@ -273,7 +273,7 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 void
 le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
 {
-	/* a statement may acquire many; what is held already is not granted now */
+	/* a statement may acquire many; a lock that is already held is not granted now */
 	if (le_statement_warned || reply->reentrant || !le_snapshot_is_stale(fcinfo, reply->waited))
 		return;
 	le_statement_warned = true;
@@ -287,7 +287,10 @@ le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeRepl
 			 "Acquire it in a statement of its own, in READ COMMITTED or before the transaction begins.")));
 }
 
-/* An owner is an identity: two callers that share one hold together what each believes to hold alone. */
+/*
+ * An owner is an identity: two callers with the same owner both hold a lock that each believes to
+ * hold alone.
+ */
 void
 le_notice_shared_owner(const LeCommand *cmd)
 {
@@ -298,14 +301,14 @@ le_notice_shared_owner(const LeCommand *cmd)
 			 errhint("An owner is an identity, not a label: use another one in each worker.")));
 }
 
-/* The number of a lease, 0 if null; LE001 for a number that no lease can have. */
+/* Returns the number of a lease, or 0 if null.  Raises LE001 for a number that no lease can have. */
 static int64
 lease_arg(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number))
 		return 0;
 
-	/* 0 would mean none */
+	/* 0 would mean that there is no lease */
 	if (PG_GETARG_INT64(number) <= 0)
 		raise_no_lease(PG_GETARG_INT64(number), NULL);
 	return PG_GETARG_INT64(number);
@@ -352,7 +355,7 @@ le_wait_for(FunctionCallInfo fcinfo, LeCommand *cmd, LeReply *reply)
 
 	le_request(cmd, reply, cmd->wait != 0 && !gave_up);
 
-	/* a place that is still there is worth as much as a grant */
+	/* a place in the queue must be as durable as a grant */
 	if (reply->status == LE_OK || reply->status == LE_QUEUED)
 		le_wait_durable(reply, le_kind_word(cmd->kind), cmd->name);
 	if (gave_up)
@@ -372,9 +375,9 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 	le_arg_ask(fcinfo, ask, &cmd);
 
 	/*
-	 * 1. Is this transaction to release this connection's own lock?  Then this
-	 * acquire is one more hold of it, which the release leaves at the commit.  Each
-	 * permit is a holder of its own.
+	 * 1. Is this transaction going to release this connection's own lock?  Then this acquire is one
+	 * more hold of it, which remains after the release at the commit.  This does not apply to
+	 * permits: each permit is a holder of its own.
 	 */
 	if (cmd.owner.data == NULL && cmd.lease == 0 && cmd.mode != LE_MODE_PERMIT)
 		cmd.reenter = le_pending_own(cmd.kind, cmd.name);
@@ -384,7 +387,7 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 			cmd.reenter = 0;
 	}
 
-	/* 2. ask for the lock, and wait for it */
+	/* 2. request the lock, and wait for it */
 	gave_up = le_wait_for(fcinfo, &cmd, &reply);
 	if (reply.status != LE_OK)
 		PG_RETURN_NULL();
@@ -392,7 +395,7 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 	if (reply.shared_owner)
 		le_notice_shared_owner(&cmd);
 
-	/* 3. on a lease, or by a leader, holds are not counted: this acquire takes pending releases back */
+	/* 3. leases and leaders do not count holds: this acquire withdraws pending releases */
 	if (cmd.lease != 0 || cmd.kind == LE_KIND_ELECTION)
 		le_pending_cancel_all(&cmd, reply.token);
 
@@ -423,8 +426,8 @@ le_renew(FunctionCallInfo fcinfo, LeKind kind)
 /* --- release --- */
 
 /*
- * Nothing of this transaction can follow, and nothing in it needs the lock's
- * protection until a commit: the release may take effect at once.
+ * True if nothing of this transaction can follow, and nothing in it needs the lock's protection
+ * until a commit: then the release may take effect at once.
  */
 bool
 le_release_is_final(FunctionCallInfo fcinfo)
@@ -440,9 +443,9 @@ le_wait_durable_fenced(const LeCommand *cmd, LeReply *reply)
 }
 
 /*
- * The token of a holder, or a queue place, with a hold that is not to be
- * released already; the newest holder of this connection if the command names
- * none.  0: there is none.
+ * Returns the token of a holder, or a queue place, that has a hold which is not already to be
+ * released; the newest holder of this connection if the command names none.  Returns 0 if there is
+ * none.
  */
 static int64
 find_to_release(LeCommand *cmd)
@@ -465,8 +468,8 @@ find_to_release(LeCommand *cmd)
 }
 
 /*
- * Release at commit.  The fence comes before the second look: from then on
- * nobody can take the lock away before the transaction ends.
+ * Releases at commit.  The fence is taken before the second check: from then on nobody can take the
+ * lock away before the transaction ends.
  */
 static bool
 release_at_commit(LeCommand *cmd)
@@ -485,7 +488,7 @@ release_at_commit(LeCommand *cmd)
 		return false;
 	le_wait_durable_fenced(cmd, &reply);
 
-	/* all that there are now: one that is acquired after this is kept */
+	/* all current holds; one that is acquired after this is kept */
 	if (cmd->all_holds)
 		holds = Max(1, (int64) reply.holds - le_pending_count(cmd->token, cmd->name));
 	le_pending_add(cmd->token, cmd->kind, cmd->name, cmd->hold_for, (uint32) holds, reply.own_session);
@@ -515,10 +518,10 @@ le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
 }
 
 /*
- * release_lock(name): what this connection holds.
- * release_lock(name, token, hold_for, all_holds): a NULL token holds nothing.
- * A try that failed may have been released: that must not end what another
- * user of a pooled connection holds.
+ * release_lock(name): releases the lock of this connection.
+ *
+ * release_lock(name, token, hold_for, all_holds): a NULL token holds nothing.  A caller whose try
+ * failed may pass its NULL: that must not release a lock of another user of a pooled connection.
  */
 Datum
 le_release_lock(PG_FUNCTION_ARGS)
@@ -537,7 +540,7 @@ le_release_lock(PG_FUNCTION_ARGS)
 	return le_release(fcinfo, &cmd);
 }
 
-/* --- looking, and an administrator's means --- */
+/* --- checks, and an administrator's functions --- */
 
 Datum
 le_held(FunctionCallInfo fcinfo, LeKind kind)
@@ -553,18 +556,21 @@ le_held(FunctionCallInfo fcinfo, LeKind kind)
 	PG_RETURN_BOOL(reply.status == LE_OK && le_durable_in_time(&reply));
 }
 
-#define MAX_FENCED 16 /* holders that a notice is given about */
+#define MAX_FENCED 16 /* most holders that notices name */
 
 typedef struct Holders
 {
-	bool denied;  /* for one of these roles */
-	bool managed; /* the caller has the right for another one */
-	List *roles;  /* of the holders, each once */
+	bool denied;  /* the caller has no right for some of these roles */
+	bool managed; /* the caller has the right for some of these roles */
+	List *roles;  /* roles of the holders, without duplicates */
 	int ntokens;
 	int64 tokens[MAX_FENCED];
 } Holders;
 
-/* The role of a holder, and its token if the caller may end it: for le_force(), le_evict() and le_may_manage(). */
+/*
+ * Collects the role of a holder, and its token if the caller may end it: for le_force(), le_evict()
+ * and le_may_manage().
+ */
 static void
 collect_holder(void *arg, const LePageItem *item)
 {
@@ -580,7 +586,7 @@ collect_holder(void *arg, const LePageItem *item)
 }
 
 /*
- * What the command may do with the holders of its name: it goes into the command, for members of
+ * Puts the caller's rights on the holders of a name into the command: for members of
  * pg_signal_backend as any_role, else as the roles of holders that the caller has the right for.
  */
 static void
@@ -623,8 +629,8 @@ le_may_manage(LeCommand *cmd)
 }
 
 /*
- * Ends or evicts all that cmd asks for: in steps, where it is thousands of holders.  *reopened
- * becomes true if a name that was closed is open again.
+ * Ends or evicts everything that cmd names, in steps if there are thousands of holders.  Sets
+ * *reopened if a closed name is open again.
  */
 static int64
 end_all(LeCommand *cmd, const char *what, LeText name, bool *reopened)
@@ -646,7 +652,7 @@ end_all(LeCommand *cmd, const char *what, LeText name, bool *reopened)
 	return ended;
 }
 
-/* End the holders of one name, of cmd's role or of any role; *reopened as in end_all(). */
+/* Ends the holders of one name that cmd may end.  *reopened as in end_all(). */
 static int64
 force(LeCommand *cmd, bool *reopened)
 {
@@ -670,7 +676,7 @@ force(LeCommand *cmd, bool *reopened)
 	return ended;
 }
 
-/* Name the transactions that fence a holder and so delay its end, and say how to end them. */
+/* Reports the transactions that fence a holder and so delay its end, and how to end them. */
 static void
 report_fenced(const LeCommand *cmd, const Holders *holders)
 {
@@ -695,8 +701,8 @@ le_force(FunctionCallInfo fcinfo, LeKind kind)
 	bool reopened = false;
 
 	/*
-	 * All in one command: the next holder may be of a role that held the lock as
-	 * well, and stays.  A role that holds nothing may have closed the name.
+	 * Do it all in one command, so that the next holder stays, even if its role is one that held
+	 * the lock before.  A role that holds nothing may have closed the name.
 	 */
 	collect_rights(&cmd, &holders);
 	if (cmd.any_role)
@@ -710,7 +716,7 @@ le_force(FunctionCallInfo fcinfo, LeKind kind)
 	PG_RETURN_INT64(ended);
 }
 
-/* evict_lock(name), evict_leader(election): all holders that the caller has the right for, or none */
+/* evict_lock(name), evict_leader(election): evicts all holders that the caller has the right for, or none */
 Datum
 le_evict(FunctionCallInfo fcinfo, LeKind kind)
 {
@@ -733,7 +739,7 @@ le_evict(FunctionCallInfo fcinfo, LeKind kind)
 	PG_RETURN_INT64(evicted);
 }
 
-/* force_release_role(role): also of one that has been dropped, by its OID */
+/* force_release_role(role): also for a dropped role, by its OID */
 Datum
 le_force_release_role(PG_FUNCTION_ARGS)
 {

@@ -1,7 +1,7 @@
 /*
  * sql/sql_lost.c
- *		The detail of an error LE001: what has become of a token, and, for those
- *		who may know it, who holds the lock now.
+ *		Composes the detail of an error LE001: how a token has ended, and, for callers that may know
+ *		it, who holds the lock now.
  */
 #include "postgres.h"
 
@@ -13,17 +13,17 @@
 #include "sql/sql_args.h"
 #include "sql/sql.h"
 
-/* The holder that the detail names. */
+/* The holder that the detail names, and the number of holders. */
 typedef struct Holder
 {
-	int64 asked;     /* token of the command */
-	bool still_held; /* by that token, which was evicted */
+	int64 asked;     /* the command's token */
+	bool still_held; /* by the command's token, which was evicted */
 	int holders;
-	int64 token; /* 0: none that the caller may know */
+	int64 token; /* 0 = none that the caller may know */
 	LeAcquirerParts acquirer;
 } Holder;
 
-/* Count the holders, and keep one that the caller may know. */
+/* Counts the holders, and keeps one that the caller may know. */
 static void
 note_holder(void *arg, const LePageItem *item)
 {
@@ -40,7 +40,7 @@ note_holder(void *arg, const LePageItem *item)
 	le_acquirer_parse(le_page_texts(item).acquirer, &holder->acquirer);
 }
 
-/* The first sentence: how the token has ended, and when. */
+/* Appends the first sentence: how the token ended, and when. */
 static void
 put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 {
@@ -50,7 +50,7 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 
 	switch ((LeEnd) reply->ending)
 	{
-		/* by its client */
+		/* ended by its client */
 		case LE_END_RELEASED:
 			appendStringInfo(detail, _("It was released %.1f s ago."), ago);
 			break;
@@ -58,7 +58,7 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 			appendStringInfo(detail, _("It expired %.1f s ago: it was not renewed in time."), ago);
 			break;
 
-		/* by others */
+		/* ended by others */
 		case LE_END_REVOKED:
 			appendStringInfo(detail,
 							 reply->status == LE_NO_LEASE ? _("It was revoked %.1f s ago.")
@@ -86,7 +86,7 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 	}
 }
 
-/* The second sentence: who holds the lock now. */
+/* Appends the second sentence: who holds the lock now. */
 static void
 put_holder(StringInfo detail, LeKind kind, const Holder *holder)
 {
@@ -111,8 +111,8 @@ put_holder(StringInfo detail, LeKind kind, const Holder *holder)
 }
 
 /*
- * False: the manager did not say.  That the lock is lost is what matters; the
- * caller raises it, which ends the transaction as this error would have.
+ * Reads the holders of the lock.  Returns false if the manager raised an error: the caller's own
+ * error, that the lock is lost, matters more, and ends the transaction just as this one would have.
  */
 static bool
 find_holder(const LeCommand *cmd, Holder *holder)
@@ -150,7 +150,7 @@ le_lost_detail(const LeCommand *cmd, const LeReply *reply)
 void
 le_raise_lost_token(const LeCommand *cmd, const LeReply *reply)
 {
-	/* not inside of ereport(): it may flush an error */
+	/* not inside ereport(): it may flush an error */
 	const char *detail = le_lost_detail(cmd, reply);
 	const char *word = le_token_word(cmd->kind), *named = le_named(cmd->kind, cmd->name);
 

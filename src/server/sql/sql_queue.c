@@ -1,6 +1,6 @@
 /*
  * sql/sql_queue.c
- *		The SQL functions for those who wait without blocking a connection.
+ *		SQL functions that wait without blocking a connection.
  */
 #include "postgres.h"
 
@@ -35,7 +35,7 @@ le_enqueue(FunctionCallInfo fcinfo, LeAsk ask)
 	granted = reply.status == LE_OK;
 	Assert(reply.token > 0 && (granted || (reply.status == LE_QUEUED && reply.position > 0)));
 
-	/* on a lease nothing is counted: asking again takes back what was to be released */
+	/* a lease does not count holds: enqueueing again withdraws pending releases */
 	if (cmd.lease != 0)
 		le_pending_cancel_all(&cmd, reply.token);
 	if (granted)
@@ -49,7 +49,7 @@ le_enqueue(FunctionCallInfo fcinfo, LeAsk ask)
 	return le_tuple_datum(fcinfo, &tuple);
 }
 
-/* Wait for a grant to the token of a place or a holder. */
+/* Waits for a grant to the token of a place or a holder. */
 Datum
 le_await(FunctionCallInfo fcinfo, LeAsk ask)
 {

@@ -12,7 +12,7 @@
 #include "shared/library_version.h"
 #include "sql/sql.h"
 
-/* Of one version, the library's row and its SQL declaration have the same columns. */
+/* Does the row have the declared columns?  It may differ only if library and SQL have different versions. */
 static inline pg_attribute_unused() bool has_all_columns(const LeTuple *tuple, const TupleDesc desc)
 {
 	return tuple->n == desc->natts || le_version_advice() != NULL;

@@ -1,12 +1,12 @@
 /*
  * sql/sql_sync.c
- *		lease_sync(): all that the client of a lease does with the server, in one call.
+ *		lease_sync(): everything that the client of a lease does with the server, in one call.
  *
- *	1.	Read the items.  One that is wrong, or that the role has no right for, is an error
- *		of that item; what cannot be read as items at all is an error of the call.
+ *	1.	Read the items.  An item that is wrong, or for which the role lacks the right, gets an error
+ *		of its own; if the items cannot be read at all, the call fails.
  *	2.	Releases that nobody waits for are mailed with the commit, as release_lock() does it.
- *		All else is asked for (backend/session_sync.h).
- *	3.	Rows: the lease, each item, the news.
+ *		Everything else is sent to the manager (backend/session_sync.h).
+ *	3.	Return the rows: the lease, each item, the news.
  */
 #include "postgres.h"
 
@@ -39,7 +39,7 @@
 
 LE_FUNCTION(le_lease_sync);
 
-/* So long a call that does not want to wait does it all the same, where its releases have to last. */
+/* Longest wait of a call with a NULL wait whose releases must be durable. */
 #define WAIT_OF_RELEASES (1 * LE_SECOND)
 
 /* The texts of an item, in this order. */
@@ -54,12 +54,12 @@ enum
 	TEXTS
 };
 
-/* An item of the caller's: a request, with its number, and what is wrong with it. */
+/* An item of the call, with its number and its error, if any. */
 typedef struct Asked
 {
 	int32 number;
 	uint32 first; /* its first LeSyncSpec */
-	uint32 names; /* how many it has; 0: it was not sent */
+	uint32 names; /* number of its specs; 0 = it was not sent */
 	ErrorData *error;
 } Asked;
 
@@ -106,7 +106,7 @@ read_action(LeText word)
 	return LE_SYNC_ACTIONS;
 }
 
-/* Has the action a name in common with others: may it be asked for several at once? */
+/* May the action be requested for several names at once? */
 static bool
 takes_several(LeSyncAction action)
 {
@@ -115,8 +115,8 @@ takes_several(LeSyncAction action)
 }
 
 /*
- * The function that does the same for one name, or for several.  Who may not call that may not have it done
- * here either.
+ * The function that does the same as an item, for one name or for several.  A role that may not
+ * call that function must not get the same done here.
  */
 typedef struct Single
 {
@@ -170,7 +170,7 @@ single_of(LeSyncAction action, bool several)
 	}
 }
 
-/* Error 42501 where the role may not call that function, or there is none. */
+/* Raises 42501 if the role may not call that function, or it does not exist. */
 static void
 check_right(Oid lease_sync, LeSyncAction action, bool several)
 {
@@ -186,7 +186,7 @@ check_right(Oid lease_sync, LeSyncAction action, bool several)
 					errdetail("lease_sync() does for a role what the role may have done by itself.")));
 }
 
-/* A text of an item, by the input function of a number's type; NULL is none. */
+/* Converts a text of an item with a type's input function.  Raises an error if it is null. */
 static Datum
 read_as(PGFunction type_in, const LeText *text, const char *what)
 {
@@ -201,14 +201,14 @@ read_number(const LeText *text, const char *what)
 	return DatumGetInt64(read_as(int8in, text, what));
 }
 
-/* The number that the client has given an item. */
+/* Reads the number that the client has given an item. */
 static int32
 read_item_number(const LeText *text)
 {
 	return DatumGetInt32(read_as(int4in, text, "number of an item"));
 }
 
-/* What cannot be a token becomes one that holds nothing. */
+/* Reads a token.  A number that cannot be a token becomes one that never holds anything. */
 static int64
 read_token(const LeText *text, const char *what)
 {
@@ -217,7 +217,10 @@ read_token(const LeText *text, const char *what)
 	return token > 0 ? token : -1;
 }
 
-/* Check the texts of an item, and turn them into what is sent.  Errors are those of single calls. */
+/*
+ * Checks the texts of an item, and converts them to the form that is sent.  Raises the same errors
+ * as single calls.
+ */
 static void
 read_item(const LeText *texts, LeSyncSpec *spec)
 {
@@ -254,8 +257,8 @@ read_item(const LeText *texts, LeSyncSpec *spec)
 }
 
 /*
- * Is it an error of an item: wrong data, a right, a limit, a state?  All else concerns the session, as the end of
- * the backend does.
+ * Is this an error of an item: wrong data, a right, a limit, a state?  All other errors concern the
+ * session, such as the end of the backend.
  */
 static bool
 is_of_item(int sqlstate)
@@ -271,7 +274,7 @@ is_of_item(int sqlstate)
 	return false;
 }
 
-/* In PG_CATCH: the error, for the row of an item. */
+/* In PG_CATCH: returns the error for the row of an item, or re-throws it. */
 static ErrorData *
 caught(MemoryContext context)
 {
@@ -285,7 +288,7 @@ caught(MemoryContext context)
 	return error;
 }
 
-/* Of several names of a request none is there twice. */
+/* Raises an error if a name occurs twice among several names of a request. */
 static void
 check_names(const LeSyncSpec *specs, uint32 n)
 {
@@ -299,7 +302,7 @@ check_names(const LeSyncSpec *specs, uint32 n)
 	le_check_duplicates(names, (int) n);
 }
 
-/* Read one item with n names, whose texts are in a row, into specs. */
+/* Reads one item with n names, whose texts follow each other, into specs.  Returns its error, or NULL. */
 static ErrorData *
 try_read(Oid lease_sync, const LeText *texts, LeSyncSpec *specs, uint32 n)
 {
@@ -324,7 +327,7 @@ try_read(Oid lease_sync, const LeText *texts, LeSyncSpec *specs, uint32 n)
 	return error;
 }
 
-/* The array as texts; NULL is a text without data. */
+/* Returns the elements of the array; NULL becomes a text without data. */
 static LeText *
 texts_of(ArrayType *array, int *n)
 {
@@ -346,10 +349,7 @@ texts_of(ArrayType *array, int *n)
 	return texts;
 }
 
-/*
- * Read the items.  Rows with the same number and action, one behind the other, are one request for several
- * names.
- */
+/* Reads the items.  Consecutive rows with the same number and action are one request for several names. */
 static void
 read_items(FunctionCallInfo fcinfo, int argument, Call *call)
 {
@@ -385,7 +385,7 @@ read_items(FunctionCallInfo fcinfo, int argument, Call *call)
 			if (next > i && (other[TEXT_ITEM].data == NULL || other[TEXT_ACTION].data == NULL ||
 							 read_item_number(&other[TEXT_ITEM]) != item->number))
 				break;
-			/* an item before this one, which was an error, may have been read into it */
+			/* an earlier item that had an error may have left its texts here */
 			specs[next - i] = (LeSyncSpec){.action = read_action(other[TEXT_ACTION])};
 			if (next > i && (specs[next - i].action != specs[0].action || !takes_several(specs[0].action)))
 				bad_items(psprintf("Item %d is there twice.", item->number));
@@ -403,15 +403,15 @@ read_items(FunctionCallInfo fcinfo, int argument, Call *call)
 
 /* --- 2. releases that nobody waits for --- */
 
-/* A session keeps a lease alive, or a few. */
+/* Number of remembered leases: a session keeps one lease alive, or a few. */
 #define LEASES 8
 
-/* Leases whose news this session was told last: nothing on them was lost until then. */
+/* Leases whose news this session was told last, when nothing on them had been lost. */
 static struct
 {
 	int64 lease;
-	uint64 session; /* as in the mailbox: DISCARD ALL begins another one */
-	uint32 losses;  /* LE_EPOCH_LOSSES; 0: it is not known */
+	uint64 session; /* as in the mailbox; DISCARD ALL begins a new one */
+	uint32 losses;  /* LE_EPOCH_LOSSES; 0 = unknown */
 } known[LEASES];
 
 static void
@@ -430,8 +430,8 @@ note_told(const LeSync *sync)
 }
 
 /*
- * Is all that this session knows of the lease still so, as of the last command that the manager
- * applied?  Only while one runs: nobody else counts losses.
+ * Is everything that this session knows of the lease still true, as of the last command that the
+ * manager applied?  Only valid while a manager is running, because nobody else counts losses.
  */
 static bool
 has_lost_nothing(int64 lease)
@@ -448,8 +448,8 @@ has_lost_nothing(int64 lease)
 }
 
 /*
- * Are all items releases, of locks, that can be mailed with this commit?  A resign is not mailed: observers read the
- * history, which does not have it until the manager has made it.
+ * Are all items releases of locks that can be mailed with this commit?  A resign is not mailed,
+ * because observers read the history, which lacks it until the manager has applied it.
  */
 static bool
 may_be_mailed(FunctionCallInfo fcinfo, const Call *call)
@@ -471,8 +471,9 @@ may_be_mailed(FunctionCallInfo fcinfo, const Call *call)
 }
 
 /*
- * Mail them.  False: something may have been lost, there is no manager, or something is left to do from before.
- * As in le_granted_take() it is looked at after the manager has been told that a release may be on its way.
+ * Mails the releases.  Returns false if something may have been lost, no manager is running, or
+ * earlier work is unfinished.  As in le_granted_take(), the check comes after the manager was told
+ * that a release may be on its way.
  */
 static bool
 mail_releases(const Call *call)
@@ -495,7 +496,7 @@ mail_releases(const Call *call)
 
 /* --- 3. rows --- */
 
-/* A row: its columns, as SQL declares them. */
+/* A row, with its columns as SQL declares them. */
 typedef struct Row
 {
 	const Asked *item;
@@ -503,7 +504,7 @@ typedef struct Row
 	const char *kind;
 	LeText name;
 	int64 token;
-	int64 queue_position; /* 0: none */
+	int64 queue_position; /* 0 = none */
 	LeText owner;
 	const char *reason;
 	const ErrorData *error;
@@ -534,7 +535,7 @@ put_row(ReturnSetInfo *rsinfo, const Row *row)
 	le_tuple_add_string(&tuple, error != NULL ? error->detail : NULL);
 	le_tuple_add_string(&tuple, error != NULL ? error->hint : NULL);
 
-	/* of the lease, if the manager was asked */
+	/* columns of the lease, if the manager was asked */
 	if (told != NULL && le_notify & LE_NOTIFY_WAITERS)
 		le_channel_of_lease(row->sync->lease, channel);
 	le_tuple_add_if(&tuple, validity > 0, validity > 0 ? le_interval_datum(validity) : 0);
@@ -546,7 +547,7 @@ put_row(ReturnSetInfo *rsinfo, const Row *row)
 	le_tuple_put(rsinfo, &tuple);
 }
 
-/* The error of an item that the manager has refused, as a single call would have it; NULL: it is none. */
+/* Returns the error of an item that the manager has rejected, as a single call would raise it, or NULL. */
 static ErrorData *
 refusal(const LeSyncSpec *spec, const LeSync *sync, const LeReply *result)
 {
@@ -576,7 +577,7 @@ refusal(const LeSyncSpec *spec, const LeSync *sync, const LeReply *result)
 	return error;
 }
 
-/* What has become of an item that was carried out. */
+/* Returns the outcome of an item that was carried out. */
 static const char *
 event_of(const LeSyncSpec *spec, const LeReply *result)
 {
@@ -589,7 +590,7 @@ event_of(const LeSyncSpec *spec, const LeReply *result)
 	return result->status == LE_QUEUED ? "queued" : result->status == LE_OK ? "granted" : "not_granted";
 }
 
-/* Has it been carried out, without being as durable yet as what it tells has to be? */
+/* Was the item carried out, but is not yet as durable as its result must be? */
 static bool
 is_pending(const LeSyncSpec *spec, const LeSync *sync, const LeReply *result)
 {
@@ -658,7 +659,7 @@ put_rows(ReturnSetInfo *rsinfo, Call *call)
 {
 	LeSync *sync = &call->sync;
 
-	/* what is not durable is news for a later call */
+	/* news that are not durable are left to a later call */
 	if (!sync->durable)
 	{
 		sync->told.seen = sync->told.from_start ? 0 : sync->seen;
@@ -696,7 +697,7 @@ le_lease_sync(PG_FUNCTION_ARGS)
 	read_items(fcinfo, 4, &call);
 	InitMaterializedSRF(fcinfo, 0);
 
-	/* releases alone, and nobody waits, unless they have to last */
+	/* releases alone, with a NULL wait: they are mailed, unless they must be durable */
 	sync->wait = WAIT_OF_RELEASES;
 	if (PG_ARGISNULL(5))
 	{
@@ -716,7 +717,7 @@ le_lease_sync(PG_FUNCTION_ARGS)
 	else
 		sync->wait = Min(le_arg_wait(fcinfo, 5), LE_MAX_TTL);
 
-	/* all else */
+	/* everything else */
 	le_sync(sync);
 	note_told(sync);
 	if (sync->renewal.status == LE_DENIED)

@@ -1,10 +1,9 @@
 /*
  * sql/sql_version.c
- *		The SQL functions for optimistic versions: of keys, and of the rows of a
- *		table.
+ *		SQL functions for optimistic versions of keys, and of the rows of a table.
  *
- * Both are plain transactional rows of the caller's own transaction, so nothing
- * here needs the manager, or shared_preload_libraries.
+ * Both are plain transactional rows of the caller's own transaction, so nothing here needs the
+ * manager or shared_preload_libraries.
  */
 #include "postgres.h"
 
@@ -28,7 +27,7 @@ LE_FUNCTION(le_read_versioned);
 LE_FUNCTION(le_version_guard);
 LE_FUNCTION(le_role_oid);
 
-/* Bytes that a row takes beside key and value, about. */
+/* Approximate size of a row without key and value, in bytes. */
 #define ROW_OF_KEY 150
 
 /* --- keys --- */
@@ -43,8 +42,8 @@ le_role_oid(PG_FUNCTION_ARGS)
 }
 
 /*
- * A key is its creator's as a table would be: for the members of that role, and
- * of the predefined role for all data.
+ * Raises 42501 unless the caller has the right to the key.  A key belongs to its creator, as a
+ * table would: it is for members of that role, and of the predefined role for all data.
  */
 static void
 check_key(LeText key, const LeVersioned *row, Oid all_data, const char *what)
@@ -60,9 +59,8 @@ check_key(LeText key, const LeVersioned *row, Oid all_data, const char *what)
 /*
  * compare_and_set(key, expected_version, value)
  *
- * A version that is not the expected one in this statement's snapshot never
- * will be again.  One that is may have a writer: the second statement waits for
- * that, and looks again.
+ * If the version in this statement's snapshot is not the expected one, it never will be again.  If
+ * it is, the row may have a writer: the second statement waits for that writer, and checks again.
  */
 Datum
 le_compare_and_set(PG_FUNCTION_ARGS)
@@ -82,7 +80,7 @@ le_compare_and_set(PG_FUNCTION_ARGS)
 	PreventCommandDuringRecovery("compare_and_set()");
 	PreventCommandIfReadOnly("compare_and_set()");
 
-	/* 2. the row as this statement sees it, the right to write it, and the limit */
+	/* 2. read the row as this statement sees it, check the right to write it, and the size limit */
 	le_version_read(PG_GETARG_DATUM(0), &row);
 	check_key(key, &row, ROLE_PG_WRITE_ALL_DATA, "write");
 	if (row.version != expected)
@@ -94,7 +92,7 @@ le_compare_and_set(PG_FUNCTION_ARGS)
 		le_version_check_size(
 			row.role, more - (row.value_is_null ? 0 : (int64) VARSIZE_ANY_EXHDR(DatumGetPointer(row.value))));
 
-	/* 3. write it, if nobody has done so meanwhile */
+	/* 3. write it, unless somebody else has meanwhile */
 	if (expected == 0)
 		version = le_version_insert(PG_GETARG_DATUM(0), value, value_is_null, GetUserId());
 	else
@@ -121,7 +119,7 @@ le_read_versioned(PG_FUNCTION_ARGS)
 
 /* --- rows of a table --- */
 
-/* An error unless version_guard() is called as its documentation says. */
+/* Raises an error unless version_guard() is called as its documentation says. */
 static void
 check_trigger(FunctionCallInfo fcinfo)
 {
@@ -144,7 +142,10 @@ check_trigger(FunctionCallInfo fcinfo)
 					trigger->tg_trigger->tgname)));
 }
 
-/* By name in the very table that is written: partitions number theirs apart. */
+/*
+ * Returns the version column, found by name in the table that is written: partitions may number
+ * their columns differently.
+ */
 static Form_pg_attribute
 version_column(const TriggerData *trigger)
 {
@@ -153,7 +154,7 @@ version_column(const TriggerData *trigger)
 	int number = SPI_fnumber(trigger->tg_relation->rd_att, name);
 	Form_pg_attribute column;
 
-	if (number <= 0) /* none, or one of the system's */
+	if (number <= 0) /* no such column, or a system column */
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("column \"%s\" of table \"%s\" does not exist", name, table),
@@ -170,7 +171,7 @@ version_column(const TriggerData *trigger)
 	return column;
 }
 
-/* The version of a row, old or new; an error if it is null. */
+/* Returns the version of a row, old or new; raises an error if it is null. */
 static int64
 row_version(const TriggerData *trigger, HeapTuple tuple, const FormData_pg_attribute *column)
 {
@@ -188,7 +189,7 @@ row_version(const TriggerData *trigger, HeapTuple tuple, const FormData_pg_attri
 	return column->atttypid == INT4OID ? DatumGetInt32(version) : DatumGetInt64(version);
 }
 
-/* One more, as a value of the column; an error if that has no more. */
+/* Returns the next version, as a value of the column's type; raises an error if it is out of range. */
 static Datum
 next_version(int64 version, const FormData_pg_attribute *column)
 {
@@ -208,8 +209,8 @@ next_version(int64 version, const FormData_pg_attribute *column)
 /*
  * version_guard('column'), BEFORE UPDATE of a row
  *
- * Under READ COMMITTED an update that had to wait comes here with the newest
- * old row, because PostgreSQL locks the row before it fires the trigger.
+ * Under READ COMMITTED an update that had to wait gets here with the newest old row, because
+ * PostgreSQL locks the row before it fires the trigger.
  */
 Datum
 le_version_guard(PG_FUNCTION_ARGS)
@@ -222,7 +223,7 @@ le_version_guard(PG_FUNCTION_ARGS)
 	Datum next;
 	bool isnull = false;
 
-	/* 1. the versions of the old and the new row */
+	/* 1. check that the old and the new row have the same version */
 	check_trigger(fcinfo);
 	column = version_column(trigger);
 	old_version = row_version(trigger, trigger->tg_trigtuple, column);
@@ -238,7 +239,7 @@ le_version_guard(PG_FUNCTION_ARGS)
 										   : errhint("An update carries the version that was read; the "
 													 "trigger makes the next one of it.")));
 
-	/* 2. the next one */
+	/* 2. set the next version */
 	number = column->attnum;
 	next = next_version(old_version, column);
 	return PointerGetDatum(heap_modify_tuple_by_cols(trigger->tg_newtuple, trigger->tg_relation->rd_att, 1,

@@ -1,10 +1,9 @@
 /*
  * sql/sql_views.c
- *		Functions under the views of schema lock_election.
+ *		Functions behind the views of schema lock_election.
  *
- * Names and states are for everyone, and so are who leads and in which term.
- * Who holds (owner, token, connection) is for the role itself and for members
- * of pg_read_all_stats.
+ * Everyone may see names and states, and also leaders and their terms.  Details of a holder (owner,
+ * token, connection) are for members of its role and of pg_read_all_stats.
  */
 #include "postgres.h"
 
@@ -38,11 +37,11 @@ LE_FUNCTION(le_stat);
 LE_FUNCTION(le_histogram);
 LE_FUNCTION(le_stat_reset);
 
-/* A row of look(): a holder, a waiter, or a name that is closed and that nobody holds (token 0). */
+/* A row of look(): a holder, a waiter, or a name that is closed and not held (token 0). */
 typedef struct Shown
 {
-	LePageItem item; /* its lengths are not used; without a slot, lease or time left as it says there */
-	bool live;       /* on a primary: who waits behind it, and whether its connection is open, is known */
+	LePageItem item; /* lengths are unused; absent slot, lease and time left as in LePageItem */
+	bool live;       /* on a primary: the number of waiters, and whether its connection is open, are known */
 	LePageTexts texts;
 } Shown;
 
@@ -62,7 +61,7 @@ session_is_there(uint64 session)
 		   le_mailbox(le_my_database(), proc)->session == session;
 }
 
-/* Forms the row, in the order of look()'s columns; what the caller may not see stays NULL. */
+/* Forms a row of look(), in the order of its columns; details that the caller may not see are NULL. */
 static void
 put_shown(ReturnSetInfo *rsinfo, const Shown *shown)
 {
@@ -79,7 +78,7 @@ put_shown(ReturnSetInfo *rsinfo, const Shown *shown)
 	Assert(held || item->closed_until != 0);
 	Assert(item->position == 0 || (held && item->slot < 0));
 
-	/* 1. who acquired it, if the text says so: a row may have been written by hand */
+	/* 1. the acquirer, if the text can be parsed: a row may have been written by hand */
 	if (details)
 		le_acquirer_parse(shown->texts.acquirer, &acquirer);
 	has_addr = acquirer.client_addr != NULL && (inet_pton(AF_INET, acquirer.client_addr, &net) == 1 ||
@@ -113,7 +112,7 @@ put_shown(ReturnSetInfo *rsinfo, const Shown *shown)
 	le_tuple_put(rsinfo, &tuple);
 }
 
-/* On a primary: an item of a page that the manager has filled. */
+/* On a primary: adds an item of a page that the manager has filled. */
 static void
 put_live(void *arg, const LePageItem *item)
 {
@@ -122,7 +121,7 @@ put_live(void *arg, const LePageItem *item)
 	put_shown(arg, &shown);
 }
 
-/* On a standby: what has been replayed, with nobody's time running. */
+/* On a standby: adds a replayed row; no time is running there. */
 static void
 put_stored(void *arg, const LeStoredEntry *slot)
 {
@@ -160,7 +159,7 @@ le_look_sql(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* A row of look_leases(): lease, owner, role, ttl, expires_at, time_left. */
+/* Adds a row of look_leases(): lease, owner, role, ttl, expires_at, time_left. */
 static void
 put_lease(void *arg, const LePageItem *lease)
 {
@@ -176,7 +175,7 @@ put_lease(void *arg, const LePageItem *lease)
 	le_tuple_put(arg, &tuple);
 }
 
-/* look_leases(): every named lease; none on a standby, where no time runs */
+/* look_leases(): every named lease; none on a standby, where no time is running */
 Datum
 le_look_leases_sql(PG_FUNCTION_ARGS)
 {
@@ -186,14 +185,14 @@ le_look_leases_sql(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* This database's entry; NULL: none (yet). */
+/* Returns this database's entry, or NULL if there is none (yet). */
 static LeDatabase *
 my_entry(void)
 {
 	LeDatabase *db;
 
 	if (le_shared == NULL)
-		le_check_can_attach(); /* says what is wrong */
+		le_check_can_attach(); /* raises the error */
 	LWLockAcquire(le_shared->lock, LW_SHARED);
 	db = le_database_find(MyDatabaseId, false);
 	LWLockRelease(le_shared->lock);
@@ -206,7 +205,10 @@ add_counter(LeTuple *tuple, pg_atomic_uint64 *counter)
 	le_tuple_add(tuple, Int64GetDatum((int64) pg_atomic_read_u64(counter)));
 }
 
-/* manager(): OUT pid, started, incarnation, revision, locks, held, waiting, oldest_wait, memory, and sizes of tables */
+/*
+ * manager(): OUT pid, started, incarnation, revision, locks, held, waiting, oldest_wait, memory,
+ * and sizes of tables
+ */
 Datum
 le_manager_info(PG_FUNCTION_ARGS)
 {
@@ -252,7 +254,7 @@ le_stat(PG_FUNCTION_ARGS)
 	add_counter(&tuple, &counters->requests[LE_CMD_FORCE]);
 	add_counter(&tuple, &counters->requests[LE_CMD_AWAIT]);
 
-	/* 2. what became of them */
+	/* 2. their outcomes */
 	add_counter(&tuple, &counters->grants);
 	add_counter(&tuple, &counters->waits);
 	add_counter(&tuple, &counters->handoffs);
@@ -276,7 +278,7 @@ le_stat(PG_FUNCTION_ARGS)
 	return le_tuple_datum(fcinfo, &tuple);
 }
 
-/* Cumulative, as Prometheus wants them. */
+/* Adds the rows of a histogram, cumulative as in Prometheus. */
 static void
 put_histogram(ReturnSetInfo *rsinfo, const char *name, LeDurationCounters *durations)
 {
