@@ -1,11 +1,10 @@
 /*
  * store/historyrows.c
- *		The history of elections: a row for each change, written with the batch
- *		that makes it, never changed, and deleted when it is old.
+ *		The history of elections: a row for each change, written with the batch that makes the
+ *		change, never updated, and deleted when it is old.
  *
- * Rows are added by one process, in the order of their numbers, and each batch
- * is committed before the next is begun: who sees a change sees all changes
- * before it.
+ * One process adds the rows, in the order of their numbers, and each batch is committed before the
+ * next one begins: a reader that sees a change sees all changes before it.
  */
 #include "postgres.h"
 
@@ -26,7 +25,7 @@
 
 /* --- writing --- */
 
-/* Add the row of a change. */
+/* Adds the row of a change. */
 static void
 write_change(const LeChange *change, const LeClock *clock)
 {
@@ -73,7 +72,7 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 	Assert(pages > 0 && *from % pages == 0);
 	le_make_visibility_map(rel);
 
-	/* the scan ends where the table does, and is empty behind it */
+	/* the scan stops at the end of the table, and finds nothing beyond it */
 	ItemPointerSet(&min, *from, FirstOffsetNumber);
 	ItemPointerSet(&max, *from + pages - 1, MaxOffsetNumber);
 	scan = le_beginscan_tidrange(rel, GetActiveSnapshot(), &min, &max);
@@ -82,7 +81,7 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 		ItemPointerData tid = row->tts_tid;
 		LeStoredChange change = {0};
 
-		/* a row is met once in each pass */
+		/* each pass sees a row once */
 		Assert(ItemPointerGetBlockNumber(&tid) - *from < pages);
 		le_table_read(&le_history_table, row, &change);
 		seen(change.role, change.number, le_store_history_bytes(change.election.len, change.candidate.len),

@@ -8,7 +8,7 @@
 
 /* --- writing --- */
 
-/* False: the row was changed by somebody else. */
+/* Writes the row of a lease.  Returns false if somebody else has changed it. */
 static bool
 put_lease(const LeCore *core, LeLease *lease, const LeClock *clock)
 {
@@ -34,7 +34,7 @@ le_store_write_leases(LeCore *core, const LeClock *clock)
 	{
 		bool done;
 
-		/* nothing of one that came and went within the batch */
+		/* skip a lease that began and ended within the batch */
 		if (lease->ended && !lease->row.on_disk)
 			continue;
 		done = lease->ended ? le_table_delete(&le_lease_table, &lease->row) : put_lease(core, lease, clock);

@@ -2,8 +2,8 @@
  * store/placerows.c
  *		The rows of queue places.
  *
- * A place has a row from when it enters the queue until it is granted, when a
- * slot's row takes over in the same transaction, or ends.
+ * A place has a row from when it enters the queue until it ends, or is granted: then the row of a
+ * slot takes over in the same transaction.
  */
 #include "postgres.h"
 
@@ -16,7 +16,7 @@
 
 /* --- writing --- */
 
-/* False: the row was changed by somebody else. */
+/* Writes the row of a place.  Returns false if somebody else has changed it. */
 static bool
 put_place(const LeCore *core, LeEntry *entry, const LeClock *clock)
 {
@@ -39,7 +39,7 @@ le_store_write_places(LeCore *core, const LeClock *clock)
 
 		if (!queued && !entry->waiter->row.on_disk)
 			continue;
-		/* one that is there already has another hold */
+		/* a row that exists already has one more hold */
 		if (!(queued ? put_place(core, entry, clock) : le_table_delete(&le_queue_table, &entry->waiter->row)))
 			le_store_row_changed(&le_queue_table, psprintf("queue place " INT64_FORMAT, entry->token));
 		rows++;
@@ -49,7 +49,7 @@ le_store_write_places(LeCore *core, const LeClock *clock)
 
 /* --- loading --- */
 
-/* Where the row of a token is. */
+/* TID of the row of a token. */
 typedef struct Place
 {
 	int64 token;
@@ -64,7 +64,7 @@ compare_token(const void *a, const void *b)
 	return (ta > tb) - (ta < tb);
 }
 
-/* Load all places in the order of their tokens: a queue is in that order. */
+/* Loads all places in the order of their tokens, which is the order of a queue. */
 bool
 le_store_load_places(LeCore *core, LeCore *failed)
 {
@@ -73,7 +73,7 @@ le_store_load_places(LeCore *core, LeCore *failed)
 	Place *places;
 	int n;
 
-	/* where they are */
+	/* find them */
 	initStringInfo(&found);
 	le_rows_begin(&rows, &le_queue_table, failed);
 	while (le_rows_next(&rows))
@@ -88,7 +88,7 @@ le_store_load_places(LeCore *core, LeCore *failed)
 	places = (Place *) found.data;
 	qsort(places, n, sizeof(Place), compare_token);
 
-	/* load them, unless one was not there: then all will be read */
+	/* load them, unless one was missing: then all will be read again */
 	for (int i = 0; i < n && !rows.lost; i++)
 	{
 		LeStoredEntry place = {0};

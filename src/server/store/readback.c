@@ -1,20 +1,17 @@
 /*
  * store/readback.c
- *		Reading the rows of a table: all of them, or those whose TIDs are known.
+ *		Reads the rows of a table: all of them, or those whose TIDs are known.
  *
- * A table may hold very many dead versions: while somebody keeps an old
- * snapshot, nothing removes them.  A manager that starts reads all of the
- * table.  After a failed batch it does not have to: the rows are where they
- * were before.  These are
+ * A table may hold very many dead versions: while somebody keeps an old snapshot, nothing removes
+ * them.  A manager that starts reads the whole table.  After a failed batch it need not: the rows
+ * are where they were before.  These are
  *
- *	-	the rows that the core of that batch knows.  Where the batch may have
- *		written a row (it is dirty), nothing may be there;
- *
+ *	-	the rows that the core of that batch knows.  Where the batch may have written a row (it is
+ *		dirty), there may be none;
  *	-	the rows that the batch has updated or deleted (StoreTable.left).
  *
- * If one of them is not there, somebody else has written, and everything is
- * read.  So it is where the key or the TID of a row has shown that
- * (StoreTable.known).
+ * If one of them is missing, somebody else has written, and everything is read.  The same applies
+ * if the key or the TID of a row has shown that (StoreTable.known).
  */
 #include "postgres.h"
 
@@ -36,7 +33,7 @@ le_store_begin_batch(void)
 
 /* --- where the rows are --- */
 
-/* In the order of the TIDs; of two with the same one the first is the one that has to be there. */
+/* Orders by TID; of two spots with the same TID, the one whose row must be there comes first. */
 static int
 compare_spots(const void *a, const void *b)
 {
@@ -82,7 +79,7 @@ le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed)
 	rows->table = table;
 	rows->rel = le_table_open_to_load(table);
 
-	/* rewritten while we waited for its lock: an older snapshot sees none of the rows */
+	/* if it was rewritten while we waited for its lock, an older snapshot sees none of the rows */
 	PopActiveSnapshot();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	if (table->file != file)
@@ -111,7 +108,7 @@ le_rows_next(LeRows *rows)
 		Assert(rows->next == 1 || spot[-1].locator <= spot->locator);
 		if (rows->next > 1 && spot->locator == spot[-1].locator)
 		{
-			Assert(spot[-1].sure); /* the batch has left it */
+			Assert(spot[-1].sure); /* the batch has updated or deleted it */
 			continue;
 		}
 		le_table_tid(spot->locator, &tid);

@@ -1,22 +1,20 @@
 /*
  * store/shrink.c
- *		A table that is mostly dead rows is written anew.
+ *		Rewrites a table that consists mostly of dead rows.
  *
- * While somebody keeps an old snapshot, VACUUM removes no dead row, and the
- * tables grow with each batch.  What it does remove later leaves the table as
- * large as it was: vacuum_truncate is off, for the manager would wait for that.
- * A manager that starts reads all of it.
+ * While somebody keeps an old snapshot, VACUUM cannot remove dead rows, and the tables grow with
+ * each batch.  When it removes them later, the table stays as large as it was: vacuum_truncate is
+ * off, because the manager would have to wait for a truncation.  A manager that starts reads the
+ * whole table.
  *
- * So the manager copies the rows that it can see to a new table, and lets
- * PostgreSQL swap the files of the two and build the key, as REFRESH MATERIALIZED
- * VIEW does: so the key is checked once more.  It is one transaction; a crash, or an
- * error, leaves the old file.  Nobody is waited for: the lock is taken if it is free,
- * or the next time.
+ * So the manager copies the visible rows to a new table, and lets PostgreSQL swap the files of the
+ * two and build the key's index, as REFRESH MATERIALIZED VIEW does; that checks the key once more.
+ * All this is one transaction; a crash, or an error, leaves the old file.  The manager waits for
+ * nobody: it takes the lock if it is free, or tries again the next time.
  *
- * Old snapshots are no obstacle, as nothing reads these tables to learn of the
- * past: the rows are frozen, so each snapshot sees the new ones.  VACUUM FULL would
- * copy all dead rows that an old snapshot may see.  For logical decoding nothing has
- * happened, as with VACUUM FULL.
+ * Old snapshots do not prevent this, because nobody reads these tables for their past: the rows are
+ * frozen, so each snapshot sees the new ones.  VACUUM FULL would copy all dead rows that an old
+ * snapshot may see.  Logical decoding sees no changes, as with VACUUM FULL.
  */
 #include "postgres.h"
 
@@ -31,29 +29,29 @@
 #include "shared/fault.h"
 #include "store/table.h"
 
-/* A table of 64 MB is soon read. */
+/* Smaller tables than this, 64 MB, are read quickly. */
 #define SHRINK_PAGES 8192
-/* Worth it with so many pages for each row. */
+/* Fewest pages per row that make a rewrite worthwhile. */
 #define PAGES_A_ROW 4
-/* More take the manager too long to copy. */
+/* Most rows to copy; more would take the manager too long. */
 #define SHRINK_ROWS 100000
 
 static StoreTable *const tables[LE_DB_TABLES] = {&le_slot_table, &le_lease_table, &le_queue_table};
 
-/* Where the rows of a table are once the transaction is committed. */
+/* New places of the rows of each table, valid once the transaction is committed. */
 static struct
 {
-	LeRelFileNumber file; /* InvalidOid: as it was */
-	LeSpot *spots;        /* the new ones */
+	LeRelFileNumber file; /* new file; InvalidOid = not rewritten */
+	LeSpot *spots;        /* rows with their new locators */
 	uint32 n;
 } moved[LE_DB_TABLES];
 
 /* --- copying --- */
 
 /*
- * Copy all rows that can be seen, in the order of their TIDs: no scan that joins
- * another one, and begins where that is.  Those of the core are met in that order; a
- * row that it does not know is copied as well, for whoever loads it.
+ * Copies all visible rows, in the order of their TIDs.  The scan is not synchronized: a
+ * synchronized one may begin in the middle.  The core's rows are in the same order; a row that the
+ * core does not know is copied, too, for the next load.
  */
 static int
 copy_rows(StoreTable *table, Relation from, Relation to, LeSpot *spots, uint32 n)
@@ -77,13 +75,13 @@ copy_rows(StoreTable *table, Relation from, Relation to, LeSpot *spots, uint32 n
 	Assert(next <= n && next <= rows);
 	if (next < n)
 	{
-		table->known = false; /* or each look would copy the table, in vain */
+		table->known = false; /* otherwise each check would copy the table, in vain */
 		le_store_row_changed(table, "an entry");
 	}
 	return rows;
 }
 
-/* The table is locked by us alone; it is closed.  Returns its pages. */
+/* Rewrites a table that only this process has locked, and closes it.  Returns its new number of pages. */
 static BlockNumber
 rewrite(LeCore *core, int i, Relation rel)
 {
@@ -105,7 +103,7 @@ rewrite(LeCore *core, int i, Relation rel)
 	Assert(moved[i].file != table->file);
 	LE_FAULT("shrink-copied");
 	pgstat_count_truncate(rel);
-	pgstat_force_next_flush(); /* or the next commit forgets it */
+	pgstat_force_next_flush(); /* otherwise the next commit forgets it */
 	table_close(copy, NoLock);
 	table_close(rel, NoLock);
 	le_finish_heap_swap(table->oid, copy_oid, RecentXmin, ReadNextMultiXactId(), persistence);
@@ -115,9 +113,9 @@ rewrite(LeCore *core, int i, Relation rel)
 	return pages;
 }
 
-/* --- looking --- */
+/* --- checking --- */
 
-/* NULL: somebody has it. */
+/* Opens the table, or returns NULL if somebody has locked it. */
 static Relation
 open_if_free(const StoreTable *table)
 {
@@ -126,7 +124,10 @@ open_if_free(const StoreTable *table)
 	return try_table_open(table->oid, NoLock);
 }
 
-/* Few rows on many pages; and the rows are where the core has them, not where others have rewritten them. */
+/*
+ * Does the table have few rows on many pages?  The rows must also be where the core has them, in a
+ * table that nobody else has rewritten.
+ */
 static bool
 is_worth_it(LeCore *core, const StoreTable *table, Relation rel, BlockNumber pages)
 {

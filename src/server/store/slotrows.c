@@ -1,11 +1,10 @@
 /*
  * store/slotrows.c
- *		The rows of _lock_election.slot: who holds what, and names that are closed.
+ *		The rows of _lock_election.slot: holders, and closed names.
  *
- * The core says which slots are dirty, and where the row of each is: its own,
- * one that was an idle lock's (see core/recycle.c), or none yet.  That no lock has
- * two holders is seen to by the core, and checked by PostgreSQL: the unique key
- * (kind, name, slot).
+ * The core says which slots are dirty, and where the row of each is: its own, one that was an idle
+ * lock's (see core/recycle.c), or none yet.  The core ensures that no lock has two holders, and
+ * PostgreSQL checks it with the unique key (kind, name, slot).
  */
 #include "postgres.h"
 
@@ -19,14 +18,14 @@
 
 /* --- writing --- */
 
-/* The moment until which a name is closed; 0: it is open. */
+/* Returns the moment until which a name is closed, or 0 if it is open. */
 static int64
 closed_until(LeTime until, const LeClock *clock)
 {
 	return until > clock->now ? le_store_to_wall(clock, until) : 0;
 }
 
-/* The row of a slot: free, held, or held until a fence lets go of it. */
+/* Returns the row of a slot: free, held, or held only by a fence. */
 static LeStoredEntry
 row_of(const LeCore *core, const LeSlot *slot, const LeClock *clock)
 {
@@ -53,7 +52,7 @@ row_of(const LeCore *core, const LeSlot *slot, const LeClock *clock)
 		}
 		else if (le_entry_has_own_time(holder))
 		{
-			/* the deadline as of now: a renewal writes nothing */
+			/* the current deadline: a renewal does not write it */
 			row.expires_at = le_store_to_wall(clock, holder->deadline);
 		}
 	}
@@ -92,7 +91,7 @@ le_store_write_slots(LeCore *core, const LeClock *clock)
 
 /* --- reading --- */
 
-/* Read a row; texts point into it. */
+/* Reads a row; texts point into it. */
 static LeStoredEntry
 read_slot(TupleTableSlot *tuple)
 {
@@ -100,7 +99,7 @@ read_slot(TupleTableSlot *tuple)
 
 	le_table_read(&le_slot_table, tuple, &row);
 
-	/* of a holder that has ended, and is only fenced, the time left is negative: how it has ended */
+	/* a negative time left says how a holder has ended that is only fenced */
 	if (row.time_left < 0)
 	{
 		row.end = row.time_left < -(LeTime) LE_END_REPLACED ? LE_END_REPLACED : (LeEnd) -row.time_left;
@@ -123,7 +122,7 @@ le_store_load_slots(LeCore *core, LeCore *failed)
 		int64 newest;
 		LeLoadStatus status = le_core_load_slot(core, &row, &newest);
 
-		/* nothing but a load sees what somebody else has written into the table */
+		/* only a load notices what somebody else has written into the table */
 		if (status == LE_LOADED_RIVAL)
 			ereport(WARNING, (errcode(ERRCODE_DATA_CORRUPTED),
 							  errmsg("\"%.*s\" has two holders in table \"_lock_election.slot\"",

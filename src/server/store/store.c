@@ -1,14 +1,13 @@
 /*
  * store/store.c
- *		Which tables they are, the small ones among them, and who may write.
+ *		Defines the tables, reads and writes the small ones, and controls who may write.
  *
- * The store is the durable record of the locks, and the only code that
- * touches the tables: store/table.c writes one row, store/slotrows.c and its like
- * write and read the rows of one table, store/write.c calls them for a batch.  The
- * columns of all these tables are listed below.  The store decides nothing: the core
- * says what has changed, and that is written.  It neither starts nor commits transactions,
- * and it remembers nothing that a rollback could make wrong: after one, the
- * caller throws the core with all its locators away and loads anew.
+ * The store is the durable record of the locks, and the only code that accesses the tables:
+ * store/table.c writes one row, store/slotrows.c and its siblings write and read the rows of one
+ * table, store/write.c calls them for a batch.  The columns of all these tables are listed below.
+ * The store decides nothing: it writes what the core has marked as changed.  It neither starts nor
+ * commits transactions, and it keeps no state that a rollback could make wrong: after a rollback,
+ * the caller throws away the core with all its locators and loads again.
  */
 #include "postgres.h"
 
@@ -106,7 +105,7 @@ static const StoreColumn meta_columns[] = {
 
 static const StoreColumn floor_columns[] = {COLUMN(LeMeta, floor, INT8OID)};
 
-/* The columns of each unique key, from 1. */
+/* Columns of each unique key, numbered from 1. */
 static const AttrNumber slot_key[] = {12, 16, 8}; /* kind, name, slot */
 static const AttrNumber lease_key[] = {1};        /* id */
 static const AttrNumber queue_key[] = {1, 11};    /* token, member */
@@ -144,12 +143,12 @@ le_store_find(void)
 	le_store_schema = get_namespace_oid(STORE_SCHEMA, true);
 	for (int i = 0; i < lengthof(tables); i++)
 	{
-		/* there may be a table of that name that is not the extension's, or none */
+		/* there may be no such table, or one that is not the extension's */
 		tables[i]->oid = get_relname_relid(tables[i]->name, le_store_schema);
 		all = all && getExtensionOfObject(RelationRelationId, tables[i]->oid) == extension;
 	}
 
-	/* nobody reads or writes some of them */
+	/* use all of the tables or none */
 	for (int i = 0; !all && i < lengthof(tables); i++)
 		tables[i]->oid = InvalidOid;
 	return all;
@@ -174,13 +173,13 @@ le_store_lock(void)
 		   ConditionalLockRelationOid(le_queue_table.oid, RowExclusiveLock);
 }
 
-/* The table "slot" that this process has claimed. */
+/* OID of the table "slot" that this process has claimed. */
 static Oid claimed = InvalidOid;
 
 /*
- * Two managers would undo each other's work row by row, until the unique key
- * ends it.  This lock keeps the second one away for as long as this process
- * lives: an abort leaves it alone, as it is of the method of advisory locks.
+ * Keeps a second manager away for as long as this process lives.  Without this lock, two managers
+ * would undo each other's work row by row, until the unique key stopped them.  An abort does not
+ * release it, because it uses the lock method of advisory locks.
  */
 void
 le_store_claim(void)
@@ -194,7 +193,7 @@ le_store_claim(void)
 	(void) LockAcquire(&tag, ExclusiveLock, true, false);
 	claimed = le_slot_table.oid;
 
-	/* see what another manager has written while this one waited */
+	/* see what another manager has written during the wait */
 	PopActiveSnapshot();
 	PushActiveSnapshot(GetTransactionSnapshot());
 }
@@ -209,8 +208,8 @@ le_store_is_claimed(void)
 /* --- the small tables --- */
 
 /*
- * Tables without an index, which are written when a manager takes an incarnation
- * only.  A snapshot of its own lets a scan see what this transaction wrote.
+ * A table without an index, which is written only when a manager takes an incarnation.  Its own
+ * snapshot lets a scan see what this transaction wrote.
  */
 typedef struct SmallTable
 {
@@ -221,7 +220,10 @@ typedef struct SmallTable
 	TableScanDesc scan;
 } SmallTable;
 
-/* Open a small table, and begin a scan of it.  An index on it is an error: small_write() would not enter rows. */
+/*
+ * Opens a small table, and begins a scan of it.  Raises an error if it has an index, because
+ * small_write() would not maintain it.
+ */
 static void
 small_open(SmallTable *small, StoreTable *table, LOCKMODE lockmode)
 {
@@ -237,7 +239,7 @@ small_open(SmallTable *small, StoreTable *table, LOCKMODE lockmode)
 	small->scan = table_beginscan_strat(small->rel, small->snapshot, 0, NULL, true, true);
 }
 
-/* The next row; its columns are read into the fields that they stand for. */
+/* Reads the columns of the next row into their fields.  Returns false after the last row. */
 static bool
 small_next(SmallTable *small, LeMeta *fields)
 {
@@ -256,7 +258,7 @@ small_close(SmallTable *table)
 	table_close(table->rel, NoLock);
 }
 
-/* Put these fields in the place of the first row; delete all others. */
+/* Replaces the first row by these fields, and deletes all others. */
 static void
 small_write(SmallTable *table, const LeMeta *fields)
 {
@@ -304,9 +306,9 @@ le_store_read_meta(LeMeta *meta)
 }
 
 /*
- * The floor is what pg_dump carries: one row, the current incarnation.  A higher
- * one has been restored since the manager read it, and stays: the manager has been
- * told to start again above it.
+ * Writes the floor, which pg_dump carries: one row, the current incarnation.  A higher floor stays:
+ * it was restored after the manager had read the floor, and the manager has been told to restart
+ * above it.
  */
 static void
 write_floor(int64 incarnation)
@@ -324,7 +326,7 @@ write_floor(int64 incarnation)
 }
 
 #ifdef USE_ASSERT_CHECKING
-/* What the next manager reads is what was written. */
+/* Asserts that the next manager will read what was written. */
 static void
 assert_meta(const LeMeta *meta)
 {
@@ -372,12 +374,12 @@ le_store_write_life(const LeMeta *meta)
 	return true;
 }
 
-/* --- everybody else --- */
+/* --- writes of others --- */
 
 /*
- * lock_election.refuse_write(), the trigger of the tables above.  A publication
- * FOR ALL TABLES has them as well; what a subscription brings is passed over,
- * as an error would end the replication of all other tables.
+ * lock_election.refuse_write(), the trigger of the tables above.  A publication FOR ALL TABLES
+ * includes them; changes from a subscription are silently ignored, because an error would stop the
+ * replication of all other tables.
  */
 PGDLLEXPORT Datum
 le_refuse_write(PG_FUNCTION_ARGS)

@@ -1,25 +1,28 @@
 /*
  * store/store.h
- *		The durable record: the only code that touches the tables.
+ *		The durable record: the only code that accesses the tables.
  *
- *	Table	one of schema _lock_election: slot, lease and queue have the state, history the
- *			changes of elections; meta and incarnation_floor have one row each.
- *	Row		one object of the core: a slot, a lease, a queue place.  The core keeps the row's
- *			TID (LeRow.locator) and says whether it is dirty; the store writes what is dirty
- *			and decides nothing.
- *	Slot	room for one holder of a lock: most locks have one, locks with permits several.  Its
- *			row stays while the lock lives, and is given to another lock after that
- *			(core/recycle.c).  A PostgreSQL "tuple table slot" is called tuple here.
- *	Page	a block of a table, as in PostgreSQL.  (A page of the live state is shared/page_format.h.)
+ * Terms:
+ *
+ *	-	Table: a table of schema _lock_election.  slot, lease and queue have the state, history the
+ *		changes of elections; meta and incarnation_floor have one row each.
+ *	-	Row: the row of one object of the core: a slot, a lease, a queue place.  The core keeps the
+ *		row's TID (LeRow.locator) and whether it is dirty; the store writes dirty rows and decides
+ *		nothing.
+ *	-	Slot: room for one holder of a lock; most locks have one, locks with permits several.  Its
+ *		row stays while the lock lives, and is given to another lock after that (core/recycle.c).  A
+ *		PostgreSQL "tuple table slot" is called tuple here.
+ *	-	Page: a block of a table, as in PostgreSQL.  (shared/page_format.h has pages of the live
+ *		state.)
  *
  * A batch is one transaction of the manager, and writes in this order: slots, leases, places,
  * changes of elections (le_store_write()), the incarnation if it is a new one
- * (le_store_write_meta()).  Nothing is answered before its commit; how far its record is
- * flushed is told at le_txn_commit() in manager/txn.c.
+ * (le_store_write_meta()).  The manager does not reply before the commit; see le_txn_commit() in
+ * manager/txn.c for how far the commit's record is flushed.
  *
- * All functions run in the manager, inside a transaction, and raise errors as
- * usual; the caller throws the batch away then.  What they allocate is left to
- * the memory context that the caller resets.  le_store_find() comes first.
+ * All functions run in the manager, inside a transaction, and raise errors as usual; the caller
+ * then throws the batch away.  Their allocations stay in the memory context that the caller resets.
+ * le_store_find() must be called first.
  */
 #ifndef LE_STORE_H
 #define LE_STORE_H
@@ -31,88 +34,90 @@
 /* The row of _lock_election.meta. */
 typedef struct LeMeta
 {
-	Oid database; /* another one: this is a copy */
+	Oid database; /* if not this database, this is a copy */
 	int64 incarnation;
-	int64 taken_at; /* TimestampTz: when it was taken */
+	int64 taken_at; /* TimestampTz: when the incarnation was taken */
 	uint32 timeline;
 	uint64 boot; /* LeShared.boot of the last manager */
-	int64 floor; /* highest incarnation that a dump carried */
+	int64 floor; /* highest incarnation restored from a dump */
 
 	/* of the last manager, see core/life.h */
 	uint32 life;   /* number of its life */
 	uint32 uptime; /* ticks */
-	LeText lives;  /* numbers of it and of those before, as in LeLife.starts */
+	LeText lives;  /* numbers of that life and of earlier ones, as in LeLife.starts */
 } LeMeta;
 
-/*
- * Look the tables up.  False: the extension is not installed in this
- * database (any more).
- */
+/* Looks up the tables.  Returns false if the extension is not installed in this database (any more). */
 extern bool le_store_find(void);
 
 /*
- * Be the one process that writes them; 55P03 if another one still is.  Renews
- * the active snapshot, which has to be the only one.
+ * Claims the tables, as the one process that writes them; 55P03 if another one still does.  Renews
+ * the active snapshot, which must be the only one.
  */
 extern void le_store_claim(void);
 
-/* Has this process claimed the tables that le_store_find() has found?  Not after DROP and CREATE EXTENSION. */
+/*
+ * Has this process claimed the tables that le_store_find() has found?  False after DROP and CREATE
+ * EXTENSION.
+ */
 extern bool le_store_is_claimed(void);
 
 /*
- * Lock the tables that a load reads, as a batch may write any of them, for the rest of the transaction.  Waits for
- * nobody.  False: somebody else has locked one of them, or waits to.
+ * Locks the tables that a load reads, since a batch may write any of them, for the rest of the
+ * transaction.  Does not wait: returns false if somebody else has locked one of them, or waits to.
  */
 extern bool le_store_lock(void);
 /* Is this one of the tables? */
 extern bool le_store_has_table(Oid table);
 
 /*
- * Open the tables that are to be written and take the locks for that.  False:
- * they were rewritten, or dropped and created, since they were loaded: reload.
- * Errors with 55P03 if somebody else keeps a lock for longer than
- * lock_timeout.
+ * Opens the tables that are to be written and locks them for that.  Returns false if they were
+ * rewritten, or dropped and created, since they were loaded: reload.  Raises 55P03 if somebody else
+ * keeps a lock for longer than lock_timeout.
  */
 extern bool le_store_open(LeCore *core);
 extern void le_store_close(void);
 
-/* The one row of table meta. */
+/* Read or write the one row of table meta. */
 extern void le_store_read_meta(LeMeta *meta);
 extern void le_store_write_meta(const LeMeta *meta);
-/* The same without what pg_dump carries, which has not changed.  False: somebody has locked the table. */
+/*
+ * Writes meta without the incarnation_floor, which pg_dump carries and which has not changed.
+ * Returns false if somebody has locked the table.
+ */
 extern bool le_store_write_life(const LeMeta *meta);
 
 /*
- * Load all rows into a core, in the order that core/load.h wants.  failed: the core of the
- * batch that failed; NULL: a manager starts.  False: the rows are not where that core has
- * left them, so they have to be read once more, all of them, into another core.  A row that
- * the core refuses is an error.  Renews the active snapshot, as le_store_claim() does.
+ * Loads all rows into a core, in the order that core/load.h wants.  failed: the core of the batch
+ * that failed; NULL = a manager starts.  Returns false if the rows are not where that core has left
+ * them: then all must be read again, into another core.  Raises an error for a row that the core
+ * rejects.  Renews the active snapshot, as le_store_claim() does.
  */
 extern bool le_store_load(LeCore *core, LeCore *failed);
 
-/* A batch begins, and all before it were committed: what it leaves is counted from here. */
+/*
+ * Called when a batch begins, after all earlier ones were committed.  Starts the record of the rows
+ * that the batch updates or deletes.
+ */
 extern void le_store_begin_batch(void);
 
-/*
- * Write all dirty slots, places and leases; returns the number of rows.  Wants
- * le_store_open().
- */
+/* Writes all dirty slots, places and leases.  Returns the number of rows.  Requires le_store_open(). */
 extern int le_store_write(LeCore *core, LeTime now);
 
 /*
- * Write those of the tables slot, lease and queue anew that are mostly dead rows, see
- * store/shrink.c, and tell how large each is; one that somebody has locked stays as it
- * is.  To be called between two batches; the core is that of the tables.
- * le_store_shrunk() tells it, once that is committed, where its rows are; until then
- * they are kept in context.  That one sets locators alone.
- * May not fail: rows would be written where they were before.
+ * Rewrites those of the tables slot, lease and queue that consist mostly of dead rows, see
+ * store/shrink.c, and puts the size of each into bytes; a table that somebody has locked is left
+ * alone.  Called between two batches; the core is that of the tables.  After the commit,
+ * le_store_shrunk() tells the core where its rows are; until then the new locators are kept in
+ * context.  le_store_shrunk() only sets locators, and must not fail: rows would be written to their
+ * old places.
  */
 extern void le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes);
 extern void le_store_shrunk(void);
 
 /*
- * The history of elections, see store/historyrows.c.  In any backend, in order,
- * under the active snapshot: the changes of an election after one of them.
+ * The history of elections, see store/historyrows.c.  le_store_scan_history() reads the changes of
+ * an election after a given one, in order, in any backend, under the active snapshot.
  */
 typedef struct LeStoredChange
 {
@@ -121,7 +126,7 @@ typedef struct LeStoredChange
 	TimestampTz elected_at;
 	TimestampTz at;
 	LeHow how;
-	Oid role; /* of the leader: whose allowance it takes */
+	Oid role; /* the leader's role, whose limit the row counts for */
 	LeText election;
 	LeText candidate;
 } LeStoredChange;
@@ -129,27 +134,27 @@ typedef struct LeStoredChange
 extern void le_store_scan_history(LeText election, int64 after,
 								  void (*callback)(void *arg, const LeStoredChange *change), void *arg);
 
-/* About what a row of the history takes on the disk. */
+/* Approximate size of a row of the history on disk, in bytes. */
 #define LE_HISTORY_ROW 120
 
 static inline int64
 le_store_history_bytes(uint32 election_len, uint32 candidate_len)
 {
-	/* the name is in the index as well */
+	/* the name is in the index, too */
 	return LE_HISTORY_ROW + 2 * (int64) election_len + candidate_len;
 }
 
 /*
- * Delete what is older on so many pages, from that page on, which moves to
- * where to go on the next time; 0: that was the last page.  Tells of each row on
- * them whose it is, and whether it was deleted.
+ * Deletes older rows on the given number of pages, beginning at page *from, and sets *from to where
+ * to go on the next time; 0 = that was the last page.  Reports each row on these pages: its role,
+ * and whether it was deleted.
  */
 typedef void (*LeHistorySeen)(Oid role, int64 change, int64 bytes, bool deleted);
 extern void le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistorySeen seen);
 
 /*
- * Called for every slot in the table that is held or closed, in any backend, under the active
- * snapshot: what a standby can show.
+ * Calls back for every slot in the table that is held or closed, in any backend, under the active
+ * snapshot, to show it on a standby.
  */
 extern void le_store_scan(void (*callback)(void *arg, const LeStoredEntry *row), void *arg);
 

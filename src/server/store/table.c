@@ -1,21 +1,17 @@
 /*
  * store/table.c
- *		One table of the store: opening it, and writing its rows.
+ *		Opens one table of the store, and writes its rows.
  *
- * This is the hot path, and below the executor: no SQL text, no operators
- * looked up by name, no triggers (those refuse everybody else).
+ * This is the hot path, and works below the executor: no SQL text, no operators looked up by name,
+ * no triggers (those reject all other writers).
  *
- * - The key is checked by PostgreSQL whenever a row takes one: by an insert, or
- *	 by an update of a row that had another key.  An update that leaves the key
- *	 alone is HOT, or enters its new version in the index without a check: else
- *	 it would have to step over all dead versions with that key.
- *
- * - An update by TID does not read the page the way a scan does, which is
- *	 where PostgreSQL removes dead versions on the fly.  So a page without room
- *	 is pruned here, and a busy row stays on its page.
- *
- * - A row fits into a page and no column can be toasted; no table has a TOAST
- *	 table.
+ *	-	PostgreSQL checks the key whenever a row takes a key: by an insert, or by an update of a row
+ *		that had another key.  An update that keeps the key is HOT, or enters its new version in the
+ *		index without a check; a check would have to step over all dead versions with that key.
+ *	-	An update by TID does not read the page the way a scan does, during which PostgreSQL removes
+ *		dead versions on the fly.  So a page without room is pruned here, and a busy row stays on
+ *		its page.
+ *	-	A row fits into a page and no column can be toasted; no table has a TOAST table.
  */
 #include "postgres.h"
 
@@ -50,15 +46,15 @@ le_table_wrong(Relation rel)
 }
 
 /*
- * What is written below the executor has to have exactly this shape; but SQL of
- * another version has fewer columns, or more: shared/library_version.h.
+ * Raises an error unless the table has exactly the expected shape, because rows are written below
+ * the executor.  SQL of another version may have fewer columns, or more: shared/library_version.h.
  */
 static void
 check_columns(const StoreTable *table, Relation rel)
 {
 	TupleDesc desc = RelationGetDescr(rel);
 
-	/* a crash would empty it, and all locks were free */
+	/* a crash would empty an unlogged table, and free all locks */
 	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
 		le_table_wrong(rel);
 
@@ -85,7 +81,7 @@ is_key_column(const StoreTable *table, Relation index, int i)
 		   index->rd_indcollation[i] == (is_text ? C_COLLATION_OID : InvalidOid);
 }
 
-/* The key, or the copy of it that REINDEX CONCURRENTLY builds. */
+/* Is the index the key's, or the copy of it that REINDEX CONCURRENTLY builds? */
 static bool
 is_key(const StoreTable *table, Relation index)
 {
@@ -101,7 +97,7 @@ is_key(const StoreTable *table, Relation index)
 	return true;
 }
 
-/* Open the indexes when the first key is to be entered; many batches enter none. */
+/* Opens the indexes when the first key is to be entered; many batches enter none. */
 static void
 open_indexes(StoreTable *table)
 {
@@ -168,9 +164,8 @@ le_table_open(StoreTable *table)
 }
 
 /*
- * Somebody who keeps a strong lock on the table makes this fail with 55P03:
- * the lock manager itself applies the caller's lock_timeout, to the table, and
- * to a row that somebody has locked.
+ * Fails with 55P03 if somebody keeps a strong lock on the table: the lock manager itself applies
+ * the caller's lock_timeout, to the table, and to a row that somebody has locked.
  */
 bool
 le_table_open_loaded(StoreTable *table)
@@ -188,7 +183,7 @@ le_table_open_loaded(StoreTable *table)
 	return true;
 }
 
-/* The locks stay until the end of the transaction. */
+/* The locks last until the end of the transaction. */
 void
 le_table_close(StoreTable *table)
 {
@@ -203,7 +198,7 @@ le_table_close(StoreTable *table)
 
 /* --- the key --- */
 
-/* The bigint in the first column, such as a token, of the row that has this key; 0: none. */
+/* Returns the bigint in the first column, such as a token, of the row that has this key, or 0. */
 static int64
 find_key_row(StoreTable *table, Relation index, const Datum *keys)
 {
@@ -221,7 +216,7 @@ find_key_row(StoreTable *table, Relation index, const Datum *keys)
 		ScanKeyInit(&scankeys[i], table->key[i], BTEqualStrategyNumber, get_opcode(equal), keys[i]);
 	}
 
-	/* also a row that somebody is writing; not the one that was just written */
+	/* find rows that are still being written, too, but not the one just written */
 	InitDirtySnapshot(dirty);
 	scan = systable_beginscan(table->rel, RelationGetRelid(index), true, &dirty, table->nkey, scankeys);
 	while (first == 0 && HeapTupleIsValid(tuple = systable_getnext(scan)))
@@ -236,8 +231,8 @@ find_key_row(StoreTable *table, Relation index, const Datum *keys)
 }
 
 /*
- * Another row seems to have this key.  PostgreSQL waits for whoever is writing
- * that row, looks again, and raises the error, which does not tell whose tokens they are.
+ * Called when another row seems to have this key.  PostgreSQL waits for the writer of that row,
+ * checks again, and raises the error, which does not include the tokens: log them here.
  */
 static void
 check_again(StoreTable *table, int i, Datum *keys, bool *nulls, Datum first)
@@ -252,7 +247,7 @@ check_again(StoreTable *table, int i, Datum *keys, bool *nulls, Datum first)
 						UNIQUE_CHECK_EXISTING, false, table->infos[i]);
 }
 
-/* Enter the row that was written in the index. */
+/* Enters the row just written in the index. */
 static void
 enter_key(StoreTable *table, const Datum *values, bool takes_key)
 {
@@ -277,14 +272,14 @@ enter_key(StoreTable *table, const Datum *values, bool takes_key)
 
 /* --- rows --- */
 
-/* A batch is one command: it does not read what it writes. */
+/* Command id of a batch, which is one command: it does not read what it writes. */
 #define BATCH_COMMAND FirstCommandId
 
 /*
- * Before an update or delete by TID: is there a row at all, and is there room
- * for its next version of this length?  The page is read without a lock, as
- * heap_page_prune_opt() does; nobody but us makes it fuller, and our own row
- * does not go away.
+ * Prepares a page for an update or delete by TID: checks that the row exists, and prunes the page
+ * if there is no room for its next version of this length.  The page is read without a lock, as
+ * heap_page_prune_opt() does; nobody but the manager makes it fuller, and its own row does not
+ * disappear.  Returns whether the row exists.
  */
 static bool
 prepare_page(Relation rel, const ItemPointerData *tid, Size len)
@@ -300,7 +295,7 @@ prepare_page(Relation rel, const ItemPointerData *tid, Size len)
 	return there;
 }
 
-/* This row is about to be updated or deleted: remember where it was, see store/readback.c. */
+/* Notes where a row was that is about to be updated or deleted, see store/readback.c. */
 static void
 note_left_spot(StoreTable *table, const LeRow *row)
 {
@@ -318,7 +313,7 @@ note_left_spot(StoreTable *table, const LeRow *row)
 	table->left[table->nleft++] = row->locator;
 }
 
-/* False: the row was changed by somebody else. */
+/* Updates a row.  Returns false if somebody else has changed it. */
 static bool
 update(StoreTable *table, const LeRow *row, Size len, LeUpdateIndexes *update_indexes)
 {
@@ -396,7 +391,6 @@ le_store_row_changed(StoreTable *table, const char *whose)
 			 errdetail("Table \"%s.%s\" is written by lock_election alone.", STORE_SCHEMA, table->name)));
 }
 
-/* The manager has not written this row. */
 void
 le_store_invalid_row(Relation rel, const TupleTableSlot *tuple)
 {
@@ -408,10 +402,10 @@ le_store_invalid_row(Relation rel, const TupleTableSlot *tuple)
 
 /* --- the fields of a row --- */
 
-/* Uncommitted holds that a row can tell; more count as committed at a load. */
+/* Most uncommitted holds that a row can store; further ones count as committed at a load. */
 #define MAX_UNCOMMITTED 64
 
-/* A field that is a number, of two, four or eight bytes. */
+/* Returns a numeric field of two, four or eight bytes. */
 static int64
 get_number(const StoreColumn *column, const void *field)
 {
@@ -419,7 +413,7 @@ get_number(const StoreColumn *column, const void *field)
 		return *(const uint16 *) field;
 	if (column->size == sizeof(int64))
 		return *(const int64 *) field;
-	return *(const uint32 *) field; /* its 32 bits are what the column has */
+	return *(const uint32 *) field; /* the column has the same 32 bits */
 }
 
 static void

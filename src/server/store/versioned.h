@@ -9,26 +9,26 @@
 
 typedef struct LeVersioned
 {
-	int64 version; /* 0: there is no such key */
-	Oid role;      /* whose it is; InvalidOid: there is no such role any more */
+	int64 version; /* 0 = there is no such key */
+	Oid role;      /* role of the key; InvalidOid = that role no longer exists */
 	bool value_is_null;
 	Datum value; /* text */
 } LeVersioned;
 
 /*
- * All of them are statements of the caller's transaction, each with the
- * snapshot that a statement of its isolation level has.  "key" is a text.
+ * All of these are statements of the caller's transaction, each with the snapshot of a statement at
+ * its isolation level.  "key" is a text.
  */
 extern void le_version_read(Datum key, LeVersioned *row);
 
 /*
- * May the keys of this role take so many bytes more?  53400: no.  They are summed
- * up where the table is larger than what one role may have, and once for each
- * megabyte that this session writes.
+ * Raises 53400 if the keys of this role may not take "more" bytes more.  Adds up their sizes only
+ * if the table is larger than the limit of one role, and once for each megabyte that this session
+ * writes.
  */
 extern void le_version_check_size(Oid role, int64 more);
 
-/* The new version; 0: somebody else was first. */
+/* Return the new version, or 0 if somebody else was first. */
 extern int64 le_version_insert(Datum key, Datum value, bool value_is_null, Oid role);
 extern int64 le_version_update(Datum key, int64 expected, Datum value, bool value_is_null);
 

@@ -1,10 +1,10 @@
 /*
  * store/write.c
- *		All tables of the state together: writing a batch, and loading.
+ *		Writes a batch to all tables of the state, and loads them.
  *
- * A batch writes slots, leases, places and changes of elections, in this order, in one
- * transaction; manager/batch.c writes meta in the same one.  The core has decided all of
- * it: the store writes what is dirty.
+ * A batch writes slots, leases, places and changes of elections, in this order, in one transaction;
+ * manager/batch.c writes meta in the same transaction.  The store only writes what the core has
+ * marked as dirty.
  */
 #include "postgres.h"
 
@@ -35,7 +35,10 @@ le_store_close(void)
 }
 
 #ifdef USE_ASSERT_CHECKING
-/* What is dirty was written: what goes on has a row, and what has ended has none. */
+/*
+ * Asserts that all dirty rows were written: objects that go on have a row, objects that have ended
+ * have none.
+ */
 static void
 assert_written(const LeCore *core)
 {
@@ -80,7 +83,7 @@ le_store_load(LeCore *core, LeCore *failed)
 		!le_store_load_places(core, failed))
 		return false;
 
-	/* nothing can fail any more */
+	/* nothing can fail from here on */
 	le_lease_table.known = le_slot_table.known = le_queue_table.known = true;
 	return true;
 }
