@@ -12,7 +12,7 @@ extern bool le_needs_flush(void);
 /* Must they be on a standby, if there are synchronous ones? */
 extern bool le_needs_standby(void);
 
-/* Does a release wait until it is flushed or on a standby?  If not, it can be asynchronous. */
+/* Must a release be flushed, or confirmed by a standby, before its call or commit returns? */
 extern bool le_release_waits(void);
 
 /*

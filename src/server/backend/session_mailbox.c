@@ -216,7 +216,7 @@ le_attach(LeWait *wait)
 	if (le_my_mailbox != NULL)
 		return LE_WAIT_DONE;
 
-	/* 1. what a process needs to sleep and to flush */
+	/* 1. set up sleeping and flushing */
 	le_wait_events_init(LE_WAIT_LOCK);
 
 	/* the previous process with this number may have died asleep */

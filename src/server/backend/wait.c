@@ -91,7 +91,7 @@ raise_no_manager(LeTime patience_us)
 	LeDbExit why = LE_EXIT_NONE;
 	LeDatabase *db;
 
-	/* 1. what the entry says */
+	/* 1. read the database's entry */
 	LWLockAcquire(le_shared->lock, LW_SHARED);
 	launcher = le_shared->launcher_pid != 0;
 	db = le_database_find(MyDatabaseId, false);

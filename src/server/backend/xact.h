@@ -1,6 +1,6 @@
 /*
  * backend/xact.h
- *		What the ends of transactions do to locks: they undo acquires and end fences.
+ *		Undoes acquires, posts releases and ends fences at the ends of transactions.
  */
 #ifndef LE_XACT_H
 #define LE_XACT_H

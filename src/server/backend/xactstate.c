@@ -1,6 +1,6 @@
 /*
  * backend/xactstate.c
- *		What the current transaction has done to locks so far.
+ *		Tracks what the current transaction has done to locks.
  */
 #include "postgres.h"
 

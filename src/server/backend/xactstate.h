@@ -1,6 +1,7 @@
 /*
  * backend/xactstate.h
- *		What the current transaction has done to locks so far.  backend/xact.c ends it.
+ *		Tracks what the current transaction has done to locks.  backend/xact.c resets this at its
+ *		end.
  */
 #ifndef LE_XACTSTATE_H
 #define LE_XACTSTATE_H

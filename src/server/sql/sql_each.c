@@ -245,7 +245,7 @@ le_release_each(PG_FUNCTION_ARGS)
 	le_arg_names(fcinfo, &cmd);
 	cmd.tokens = le_arg_tokens(fcinfo, 1, cmd.nnames);
 
-	/* an error does not undo immediate releases, so first do what may raise one */
+	/* an error does not undo immediate releases, so do everything first that may raise one */
 	InitMaterializedSRF(fcinfo, 0);
 	check_can_send(&cmd);
 	if (cmd.nnames == 0)

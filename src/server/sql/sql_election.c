@@ -56,7 +56,7 @@ le_resign(PG_FUNCTION_ARGS)
 	return le_release(fcinfo, &cmd);
 }
 
-/* --- who leads --- */
+/* --- the current leader --- */
 
 typedef struct Leader
 {

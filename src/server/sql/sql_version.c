@@ -92,7 +92,7 @@ le_compare_and_set(PG_FUNCTION_ARGS)
 		le_version_check_size(
 			row.role, more - (row.value_is_null ? 0 : (int64) VARSIZE_ANY_EXHDR(DatumGetPointer(row.value))));
 
-	/* 3. write it, unless somebody else has meanwhile */
+	/* 3. write it, unless somebody else was first */
 	if (expected == 0)
 		version = le_version_insert(PG_GETARG_DATUM(0), value, value_is_null, GetUserId());
 	else

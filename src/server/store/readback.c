@@ -23,7 +23,7 @@
 
 #include "store/table.h"
 
-/* --- what a batch leaves --- */
+/* --- rows that a batch leaves behind --- */
 
 void
 le_store_begin_batch(void)
