@@ -1,6 +1,6 @@
 /*
  * backend/client.h
- *		The client's socket: is the client still there?
+ *		Checks on the client's socket whether the client is still connected.
  */
 #ifndef LE_CLIENT_H
 #define LE_CLIENT_H

@@ -1,6 +1,6 @@
 /*
  * backend/extension.h
- *		CREATE EXTENSION and DROP EXTENSION, as a session sees them.
+ *		A session's side of CREATE EXTENSION and DROP EXTENSION.
  */
 #ifndef LE_EXTENSION_H
 #define LE_EXTENSION_H

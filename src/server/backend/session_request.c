@@ -529,7 +529,7 @@ request(const Sent *sent)
 	Assert(IsTransactionState() && CritSectionCount == 0);
 	Assert(!sent->snapshot_kept || has_own_wait(cmd));
 
-	/* 1. may this session ask? */
+	/* 1. may this session send it? */
 	le_check_can_attach();
 	if (sent->type == LE_REQUEST_COMMAND || sent->type == LE_REQUEST_SYNC)
 		le_check_standby_defined(cmd->type);
