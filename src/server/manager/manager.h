@@ -1,21 +1,25 @@
 /*
  * manager/manager.h
- *		The manager of one database: its state, and what its files do for each other.
+ *		The manager of one database: its state, and the functions that its files share.
  *
- *	manager.c	the process: start, loop, sleep, leave
- *	replay.c	runs batches, and does again what one has failed to do
- *	batch.c		one batch: apply, write, answer
- *	take.c		who is served in which order; requests and mail are applied to the core
- *	apply.c		one command; sync.c: the parts of a lease_sync()
- *	answer.c	which mailboxes have something for the manager, and answers to them
- *	memory.c	the core's memory, and its limit
+ *	manager.c	the process: start, main loop, sleep, exit
+ *	replay.c	runs batches, and repeats a failed batch mailbox by mailbox
+ *	batch.c		one batch: apply, write, reply
+ *	take.c		order of service; applies requests and mail to the core
+ *	apply.c		applies one command
+ *	sync.c		applies one lease_sync()
+ *	answer.c	finds mailboxes with work, and replies to them
+ *	memory.c	memory of the core, and its limit
  *	reload.c	builds the core from the tables: at the start, and after a failed batch
- *	outage.c	what is done while nothing can be written; looks.c: what is served then
+ *	outage.c	handles the time in which nothing can be written
+ *	looks.c		serves the requests that need not write, during an outage
  *	txn.c		transactions
- *	leave.c		what is left to do before the process ends
- *	chores.c	what is done between batches: fences, the history, the size of the tables
- *	deadlock.c	cycles of connections that wait for each other
- *	fillpage.c, publish.c, hints.c	what others are shown and told
+ *	leave.c		work to be done before the process exits
+ *	chores.c	work between batches: overdue fences, history, size of the tables
+ *	deadlock.c	finds cycles of connections that wait for each other
+ *	fillpage.c	pages of the live state, for views
+ *	publish.c	counters, for views
+ *	hints.c		hints, for the notifier
  */
 #ifndef LE_MANAGER_H
 #define LE_MANAGER_H
@@ -35,132 +39,135 @@
 #include "shared/sleep.h"
 #include "store/store.h"
 
-/* Entries that are granted or ended in one batch, where it can be cut into steps. */
+/* Upper limit of entries granted or ended in one batch, where its work can be cut into steps. */
 #define WORK_A_BATCH     200
 #define WORK_BACKING_OFF 50
 /*
- * After a batch with heavy work only light work is served, for BACKOFF_TIMES times as long as it took and
- * BACKOFF_AT_MOST (us) at most.
+ * After a batch with heavy work, only light work is served for BACKOFF_TIMES times as long as the batch took,
+ * but for at most BACKOFF_AT_MOST.
  */
 #define BACKOFF_TIMES   2
 #define BACKOFF_AT_MOST (100 * LE_MS)
-/* Items that expire in one batch at most. */
+/* Upper limit of items that expire in one batch. */
 #define EXPIRE_A_BATCH 1000
-/* Back-off after a failure that no request caused. */
+/* Time before a retry after a failure that no request caused. */
 #define RETRY_AFTER (1 * LE_SECOND)
-/* While there are deadlines, the manager wakes this often: to notice a pause. */
+/* While there are deadlines, the manager wakes up at least this often, so that it notices a pause. */
 #define HEARTBEAT (1 * LE_SECOND)
 
-/* An answer that goes out after the commit. */
+/* A reply that is sent after the commit. */
 typedef struct CommitAnswer
 {
 	uint32 proc;
 	uint32 number;
-	bool confirm; /* a standby has to see it too, though it may write nothing */
+	bool confirm; /* a standby must have received it, even if it wrote nothing */
 	LeReply reply;
 } CommitAnswer;
 
-/* A mailbox's mail as it was read: what of it is not applied by this batch is taken off again. */
+/*
+ * The mail of one mailbox as this batch read it.  Mail that the batch does not apply is removed from here
+ * again, and stays in the mailbox.
+ */
 typedef struct Mail
 {
 	uint32 proc;
 	uint32 flags;
 	uint64 undo;
-	bool async;         /* nobody waits for these releases */
-	bool released;      /* with something that has to last */
-	uint32 released_to; /* so far its releases are applied */
+	bool async;         /* asynchronous releases: no COMMIT waits for them */
+	bool released;      /* its COMMIT has to wait for the flush of a release */
+	uint32 released_to; /* bytes of its releases that are applied */
 } Mail;
 
 /*
- * One batch.  Who starts it says what to do; le_batch_run() resets the rest, which
- * take.c and batch.c fill in.
+ * One batch.  The caller of le_batch_run() fills in the first part; le_batch_run() resets the rest, and
+ * take.c and batch.c fill it in.
  */
 typedef struct Batch
 {
-	/* what to do */
-	uint32 *procs;     /* mailboxes to serve, see the order in take.c; there is room for all */
-	int n;             /* of them */
-	LeTime horizon;    /* by le_clock(): all that was posted until then is in procs */
-	LeTime rung_until; /* by le_clock(): what is posted later is for the next batch */
-	bool expire;       /* end what was due at the horizon, after all else */
-	bool async_only;   /* asynchronous releases alone: so a replay begins */
-	bool looks_only;   /* what need not write alone: in an outage */
+	/* --- filled in by the caller --- */
+	uint32 *procs;     /* mailboxes to serve, see the order in take.c; has room for all mailboxes */
+	int n;             /* length of procs */
+	LeTime horizon;    /* by le_clock(): everything posted until then is in procs */
+	LeTime rung_until; /* by le_clock(): requests posted later wait for the next batch */
+	bool expire;       /* at the end, expire everything that was due at the horizon */
+	bool async_only;   /* asynchronous releases only: the first part of a replay */
+	bool looks_only;   /* only requests that need not write: in an outage */
 
-	/* what it does */
+	/* --- filled in by the batch --- */
 	LeTime began_at;   /* by le_clock() */
-	LeTime now;        /* the same moment by the core's clock */
+	LeTime now;        /* the same moment on the core's clock */
 	bool backing_off;  /* heavy work is deferred */
-	bool heavy;        /* it has done heavy work */
-	bool files_differ; /* the tables are not those that were loaded: nothing was written */
-	bool begun;        /* its transaction */
-	bool locked;       /* it has locked the tables against all that keeps it from writing */
+	bool heavy;        /* heavy work has been done */
+	bool files_differ; /* the tables are not the loaded ones, so nothing was written */
+	bool begun;        /* its transaction is open */
+	bool locked;       /* it has locked the tables, so no lock of others can keep it from writing */
 	bool applied;      /* the core may be ahead of the tables */
-	bool explained;    /* it has failed as nothing at all can be written */
+	bool explained;    /* it failed because nothing at all can be written */
 	CommitAnswer *answers;
 	int nanswers;
 	Mail *mails;
 	int nmails;
-	uint32 *fresh; /* procs whose request was taken in it */
+	uint32 *fresh; /* procs whose request this batch has taken */
 	int nfresh;
 } Batch;
 
-/* How a batch has ended. */
+/* The result of a batch. */
 typedef enum BatchEnd
 {
 	BATCH_DONE,
-	BATCH_LOCKED,      /* no trace, and the core is as it was: somebody has locked the tables */
-	BATCH_FAILED,      /* no trace, or all it has done; the core needs a reload */
-	BATCH_UNWRITABLE,  /* the same, but for no fault of a request: nothing can be written */
-	BATCH_FILES_DIFFER /* the same, but for no fault of a request: after a reload it can be run again */
+	BATCH_LOCKED,      /* nothing was applied: another session has locked the tables */
+	BATCH_FAILED,      /* rolled back, or failed after its replies; the core needs a reload */
+	BATCH_UNWRITABLE,  /* the same, but no request is to blame: nothing can be written */
+	BATCH_FILES_DIFFER /* the same, but no request is to blame: can be run again after a reload */
 } BatchEnd;
 
-/* While nothing can be written: see manager/outage.c.  Times are of le_clock(). */
+/* State of an outage, in which nothing can be written: see manager/outage.c.  Times are by le_clock(). */
 typedef struct Outage
 {
-	LeTime since;      /* 0: there is none */
-	LeTime core_since; /* on the core's clock */
-	bool failed;       /* a batch has failed, so that a try may cost a load: not only locked tables */
-	LeTime try_at;     /* when to try again, even if nobody rings */
+	LeTime since;      /* 0: no outage */
+	LeTime core_since; /* the same moment on the core's clock */
+	bool failed;       /* a batch has failed, so a retry may cost a load: not only locked tables */
+	LeTime try_at;     /* when to retry, even if no session wakes the manager up */
 } Outage;
 
 /* State of the core in memory. */
 typedef enum CoreState
 {
-	CORE_STALE,   /* nothing before the next load: a batch has failed, or there was none yet */
-	CORE_LOADED,  /* it agrees with the tables, but for the requests that wait in mailboxes */
-	CORE_SERVING, /* these are in it, too */
-	CORE_DROPPED  /* nothing any more: the extension was dropped */
+	CORE_STALE,   /* unusable until the next load: a batch has failed, or nothing was loaded yet */
+	CORE_LOADED,  /* agrees with the tables, but lacks the requests that wait in mailboxes */
+	CORE_SERVING, /* has these requests as well */
+	CORE_DROPPED  /* unusable for good: the extension was dropped */
 } CoreState;
 
 typedef struct Manager
 {
 	LeDatabase *db;
 	LeCore *core;
-	CoreState core_state; /* set_core_state() changes it */
+	CoreState core_state; /* changed only by set_core_state() */
 	MemoryContext core_context;
 	MemoryContext batch_context;
 	LeMeta meta;
-	XLogRecPtr changes_lsn; /* of the newest changes of elections */
-	XLogRecPtr loaded_lsn;  /* of the load that has made the core: no other has the same */
-	int64 incarnation;      /* of this manager, as clients of leases hear of it: no other has the same */
-	LeStats seen;           /* core's counters already published */
-	LePause pause;          /* of le_clock(), what does not count */
-	LeLife life;            /* this one, and those before: see core/life.h */
+	XLogRecPtr changes_lsn; /* LSN of the newest changes of elections */
+	XLogRecPtr loaded_lsn;  /* LSN of the load that built the core; differs for each load */
+	int64 incarnation;      /* of this manager, as told to clients of leases; differs for each manager */
+	LeStats seen;           /* the core's counters as last published */
+	LePause pause;          /* pauses, which the core's clock leaves out of le_clock() */
+	LeLife life;            /* this manager's life and earlier ones: see core/life.h */
 	LeTime life_began;      /* on the core's clock */
 
-	uint32 *taken;       /* by proc number: the request last taken */
-	uint32 *looked;      /* and the newest one there, when a batch with looks_only came to it */
-	LeTime retry_at;     /* look at all mailboxes again; 0: no need */
-	LeTime expire_after; /* back-off of what has no request to blame */
+	uint32 *taken;       /* by proc number: number of the request last taken */
+	uint32 *looked;      /* by proc number: newest request when a looks_only batch saw the mailbox */
+	LeTime retry_at;     /* when to look at all mailboxes again; 0: no need */
+	LeTime expire_after; /* no expiry before then: back-off after a failure that no request caused */
 	Outage outage;
 
-	uint32 *deferred; /* procs with heavy work that no batch had room for, in the order of their turns */
+	uint32 *deferred; /* procs whose heavy work no batch had room for, in the order of their turns */
 	int ndeferred;
-	LeTime backoff_until;  /* deferred work waits until then */
-	LeTime light_seen_at;  /* begin of the last batch with light work */
-	LeTime heavy_began_at; /* begin of the last batch with heavy work */
+	LeTime backoff_until;  /* heavy work is deferred until then */
+	LeTime light_seen_at;  /* start of the last batch with light work */
+	LeTime heavy_began_at; /* start of the last batch with heavy work */
 
-	/* room for what a batch remembers */
+	/* memory for the lists of a batch */
 	CommitAnswer *answers;
 	Mail *mails;
 	uint32 *fresh;
@@ -168,14 +175,14 @@ typedef struct Manager
 
 extern Manager le_mgr;
 
-/* Does the core agree with the tables? */
+/* Returns whether the core agrees with the tables. */
 static inline bool
 core_is_loaded(void)
 {
 	return le_mgr.core_state == CORE_LOADED || le_mgr.core_state == CORE_SERVING;
 }
 
-/* The one place that changes it. */
+/* Sets core_state; the only place that changes it. */
 static inline void
 set_core_state(CoreState to)
 {
@@ -186,14 +193,14 @@ set_core_state(CoreState to)
 	le_mgr.core_state = to;
 }
 
-/* The core's time: le_clock() without pauses. */
+/* Returns the core's time: le_clock() without pauses. */
 static inline LeTime
 core_now(void)
 {
 	return le_pause_time(&le_mgr.pause, le_clock());
 }
 
-/* For how long this manager has run until then, on the core's clock, which pauses set back; without outages. */
+/* Returns how long this manager has run until "now", on the core's clock.  Outages do not count. */
 static inline LeTime
 uptime(LeTime now)
 {
@@ -209,7 +216,7 @@ mailbox_of(uint32 proc)
 	return le_mailbox(le_mgr.db, proc);
 }
 
-/* Its newest request has no answer yet; take.c says whether it was taken. */
+/* Returns whether the newest request of a mailbox is unanswered; take.c knows whether it was taken. */
 static inline bool
 is_unanswered(LeMailbox *box)
 {
@@ -217,8 +224,8 @@ is_unanswered(LeMailbox *box)
 }
 
 /*
- * Has mail come that ends the session, or all or some of its transaction?  A session posts no
- * request over that, so nobody waits for the answer of one that is there.
+ * Returns whether there is mail that ends the session, or all or part of its transaction.  A session posts no
+ * request while such mail is unread, so nobody waits for the reply to a request that is still there.
  */
 static inline bool
 mail_ends_wait(LeMailbox *box)
@@ -234,27 +241,29 @@ extern PGDLLEXPORT void le_manager_main(Datum arg);
 /* --- manager/replay.c --- */
 
 /*
- * Apply what these mailboxes ask for, end what is due, write, answer.  procs has room for
- * all mailboxes.  May not fail, as nobody else would answer: what cannot be written is
- * answered with the error.
+ * Serves these mailboxes in one or more batches.  procs must have room for all mailboxes.  Must not fail,
+ * because nobody else would reply: a request that cannot be written gets the error as its reply.
  */
 extern void le_serve(uint32 *procs, int n);
 
 /* --- manager/batch.c --- */
 
-/* Once, when the manager starts. */
+/* Initializes le_mgr, once, when the manager starts. */
 extern void le_batch_init(LeDatabase *db);
 
-/* One batch: apply, write, answer.  Unless it is BATCH_DONE, *error says why. */
+/*
+ * Runs one batch: applies, writes, replies.  Unless the result is BATCH_DONE, *error says why; after
+ * BATCH_LOCKED it may be NULL.
+ */
 extern BatchEnd le_batch_run(Batch *batch, ErrorData **error);
 
 /*
- * Has the manager run without a pause until now, asleep or not?  A pause moves all
- * deadlines.  slept_until: when it meant to wake up; 0: it did not sleep.
+ * Detects that the manager was suspended, and if so moves all deadlines by the length of the pause.
+ * slept_until: when the manager meant to wake up, 0 if it did not sleep.  procs: mailboxes that have rung.
  */
 extern void le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n);
 
-/* When to wake up, by le_clock(), and what for. */
+/* When to wake up, by le_clock(), and why. */
 typedef struct Wakeup
 {
 	LeTime at;
@@ -268,333 +277,371 @@ wake_earlier(Wakeup *wakeup, LeTime at, const char *why)
 		*wakeup = (Wakeup){at, why};
 }
 
-/* Are there releases that a batch has answered and not written? */
+/* Returns whether a batch has answered releases without writing them. */
 extern bool le_batch_has_later(void);
 
-/* When to run a batch even if nobody rings. */
+/* Returns when to run a batch even if no session wakes the manager up. */
 extern Wakeup le_batch_next_wakeup(void);
 
 /* --- manager/take.c --- */
 
 /*
- * Before a batch: put the mailboxes whose heavy work was deferred in front of the others, if
- * their turn has come.
+ * Called before a batch: puts deferred mailboxes in front of the others, unless the manager is backing off.
  */
 extern void le_take_deferred(Batch *batch);
 
-/* Before a batch: add all that have rung by now, each once. */
+/* Called before a batch: adds all mailboxes that have rung by now, each at most once. */
 extern void le_take_rung(Batch *batch);
 
 /*
- * In a batch: take the requests that waited before the core was loaded, in their old
- * order.  Nothing is granted before all of them are back.
+ * Called in a batch: takes the requests that waited before the core was loaded, in their old order.  Nothing
+ * is granted before all of them are back.
  */
 extern void le_take_waiting(Batch *batch);
 
-/* In a batch: take the mail and the requests of its mailboxes, and apply them. */
+/* Called in a batch: takes the mail and the requests of its mailboxes, and applies them. */
 extern void le_take(Batch *batch);
 
 /*
- * In a batch: take the request of a mailbox, if there is a new one, and apply or answer it.  An error fails
- * the batch, and untake() in batch.c gives the request back.
+ * Called in a batch: takes the request of a mailbox, if there is a new one, and applies or answers it.  An
+ * error fails the batch, and untake() in batch.c gives the request back.
  */
 extern void le_take_request(Batch *batch, uint32 proc);
 
-/* After a batch, if its work was heavy: serve only light work for a while.  May not fail: it runs after a commit. */
+/*
+ * Called after a batch: if its work was heavy, serves only light work for a while.  Must not fail: it runs
+ * after a commit.
+ */
 extern void le_take_back_off(const Batch *batch);
 
-/* Is heavy work deferred now? */
+/* Returns whether heavy work is deferred now. */
 extern bool le_take_is_backing_off(void);
 
 /* --- manager/apply.c --- */
 
 /*
- * Apply a command to one name or none.  A renewal that has to write, in a batch that has not expected that,
- * locks the tables now; if they cannot be locked, it is valid for less.
+ * Applies a command that has at most one name.  A renewal may turn out to need a write in a batch that did
+ * not expect one: then the tables are locked now, and if that is not possible, the renewal is valid for less
+ * time.
  */
 extern void le_apply_one(Batch *batch, const LeCommand *cmd, LeReply *reply);
 
 /* --- manager/sync.c --- */
 
-/* In a batch: renew the lease of a lease_sync(), before anything expires; then carry all of it out. */
+/*
+ * Renews the lease of a lease_sync(), before anything expires; and later in the batch, carries out the call.
+ */
 extern void le_sync_renew(Batch *batch, uint32 proc);
 extern void le_sync_take(Batch *batch, uint32 proc);
 
 /* --- manager/looks.c --- */
 
-/* Before a batch: may it have to write?  Renewals tell that only when they are applied. */
+/*
+ * Returns whether a batch may have to write.  Renewals that have to write are found only when they are
+ * applied.
+ */
 extern bool le_take_may_write(const Batch *batch);
 
-/* In a batch with looks_only: take the requests that need not write, and apply them. */
+/* Called in a batch with looks_only: takes the requests that need not write, and applies them. */
 extern void le_take_looks(Batch *batch);
 
 /* --- manager/answer.c --- */
 
-/* All mailboxes of this database with something in them, rung or not. */
+/*
+ * Puts all mailboxes of this database that have a request or mail, rung or not, into procs.  Returns their
+ * number.
+ */
 extern int le_mailboxes_with_work(uint32 *procs);
 
-/* Has its mailbox an asynchronous release? */
+/* Returns whether the mailbox has an asynchronous release. */
 extern bool le_mailbox_has_async(uint32 proc);
 /*
- * Look at all mailboxes again after RETRY_AFTER; another failure before that does not put it
- * off.  May not fail: an error is being handled.
+ * Makes the manager look at all mailboxes again after RETRY_AFTER; further failures before that do not delay
+ * it.  Must not fail: an error is being handled.
  */
 extern void le_mailboxes_retry_later(void);
 
 /*
- * Answers.  They are given after a commit, and in handlers of errors: none of these functions
- * allocates or raises anything.
+ * Replies.  They are sent after a commit, and in error handlers: none of these functions allocates memory or
+ * raises an error.
  */
 
 /*
- * Answer the request with this number, if it is still waited for.  as_of: what the reply tells of the
- * time left was so then, by le_clock().  May not fail.
+ * Answers the request with this number, if it is still waited for.  as_of: the moment, by le_clock(), for
+ * which the reply states the time left.  Must not fail.
  */
 extern void le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of);
 
 /*
- * The same with the commit of this batch: the reply rests on what it writes.  confirm: a standby has to
- * see it, though it may write nothing.
+ * The same, at the commit of this batch, because the reply rests on rows that the batch writes.  confirm: a
+ * standby must have received it, even if the request wrote nothing.
  */
 extern void le_answer_at_commit(Batch *batch, uint32 proc, uint32 number, const LeReply *reply, bool confirm);
 
-/* Answer the newest request of this proc, for which nobody waits any more.  May not fail. */
+/* Answers the newest request of this proc, for which nobody waits any more.  Must not fail. */
 extern void le_answer_withdrawn(uint32 proc);
 
-/* Answer the newest request of this proc with an error.  May not fail. */
+/* Answers the newest request of this proc with an error.  Must not fail. */
 extern void le_answer_error(uint32 proc, int sqlstate, const char *message);
 
 /*
- * This process waits for itself and gives up: detail has a line for each process of the cycle.
- * May not fail.
+ * Answers the request of a process that waits for itself with a deadlock error.  detail has a line for each
+ * process of the cycle.  Must not fail.
  */
 extern void le_answer_deadlock(uint32 proc, const StringInfoData *detail);
 
-/* Refuse to these mailboxes what could not be written.  May not fail: an error is being handled. */
+/* Replies with the error to the mailboxes of a failed batch.  Must not fail: an error is being handled. */
 extern void le_answer_failed(const uint32 *procs, int n, const ErrorData *error);
-/* The same for one mailbox, if its newest request is still that of this number. */
+/* The same for one mailbox, if its newest request is still the one with this number. */
 extern void le_answer_failed_one(uint32 proc, uint32 number, const ErrorData *error);
 
-/* For assertions: none of these mailboxes is there twice. */
+/* Asserts that each of these mailboxes is listed once. */
 #ifdef USE_ASSERT_CHECKING
 extern void le_assert_procs(const uint32 *procs, int n);
 #else
 #define le_assert_procs(procs, n) ((void) 0)
 #endif
 
-/* Tell the session how many locks are bound to it.  May not fail. */
+/* Tells the session how many locks are bound to it.  Must not fail. */
 extern void le_publish_bound(LeMailbox *box);
 
-/* Does this answer have to wait for a standby?  May not fail. */
+/* Returns whether this reply has to wait for a standby.  Must not fail. */
 extern bool le_answer_needs_standby(const LeMailbox *box, const LeReply *reply);
 
-/* May this release return before its record is flushed?  May not fail. */
+/* Returns whether this release may return before its record is flushed.  Must not fail. */
 extern bool le_answer_may_return(const LeReply *reply, bool durable_release, bool need_standby);
 
 /* --- manager/outage.c --- */
 
 /*
- * An outage begins, or goes on: the tables are locked, or could not be locked because of this error, unless that is
- * NULL; a batch has failed with this error.
+ * Begins or continues an outage.  Locked: the tables are locked, or if error is not NULL, could not be locked
+ * because of that error.  Failed: a batch has failed with this error.
  */
 extern void le_outage_locked(const ErrorData *error);
 extern void le_outage_failed(const ErrorData *error);
-/* A batch was written, or its tables locked where that was all. */
+/*
+ * Ends the outage, if there is one: a batch was written, or if locks were the only reason, it locked its
+ * tables.
+ */
 extern void le_outage_over(void);
 
-/* May a batch be run that writes?  In an outage this may write the row of meta, to see. */
+/*
+ * Returns whether a batch that writes may be run.  In an outage it may write the row of table meta to find
+ * out.
+ */
 extern bool le_outage_allows_batch(void);
 
-/* Does this error, of a transaction that has an id or not, say that nothing at all can be written? */
+/*
+ * Returns whether this error means that nothing at all can be written.  has_xid: its transaction has an id.
+ */
 extern bool le_outage_explains(const ErrorData *error, bool has_xid);
 
-/* A batch has failed, and others may not: health() tells it all the same, if the server is why. */
+/*
+ * Records the error of a failed batch for health(), if the server is the cause, even if other batches may
+ * succeed.
+ */
 extern void le_outage_note(const ErrorData *error);
 
-/* Does this request look, or renew, and nothing else? */
+/* Returns whether this request only looks or renews. */
 extern bool le_request_looks(const LeMailbox *box);
 
 /*
- * In an outage, after a batch with looks_only: refuse the requests that it has left, if they have waited for long
- * enough.
+ * Called in an outage, after a batch with looks_only: refuses the requests that the batch has left and that
+ * have waited long enough.
  */
 extern void le_outage_refuse(const Batch *batch);
 
-/* In an outage: answer calls whose own wait is over; or one that is given up. */
+/* Called in an outage: answers calls whose own wait has timed out, or one call that is given up. */
 extern void le_outage_end_calls(void);
 extern void le_outage_withdraw(uint32 proc);
-/* In the first batch that may write: the core is told of them. */
+/* Called in the first batch that may write: tells the core which calls were answered in the outage. */
 extern void le_outage_end_waits(LeTime now);
 
 /* --- manager/reload.c --- */
 
 /*
- * Load the state for the first time.  False: the extension is not installed
- * here.  Errors are for the caller: the worker starts again.
+ * Loads the state for the first time.  Returns false if the extension is not installed in this database.  May
+ * raise an error, which ends the worker; another one is started.
  */
 extern bool le_load_first(void);
 
-/* Is this transaction of a session open still, or rolled back with the mail unread? */
+/* Returns whether this transaction of a session is still open, or rolled back and its mail unread. */
 extern bool le_load_uncommitted(void *arg, uint64 session, uint32 xact);
 
-/* Set the limits of a core as the settings are now. */
+/* Sets the limits of a core according to the current settings. */
 extern void le_load_limits(LeCore *core, int work);
 
-/* Load again after a failed batch; false: *error says why it is not possible. */
+/*
+ * Loads the state again after a failed batch.  If that is not possible, returns false, and *error says why.
+ */
 extern bool le_load_again(ErrorData **error);
 
 /* --- manager/memory.c --- */
 
-/* Allocate and free for a core: LeEnv. */
+/* Memory of a core; alloc and free are functions of LeEnv. */
 extern MemoryContext le_memory_new_context(void);
 extern void *le_memory_alloc(void *arg, size_t size);
 extern void le_memory_free(void *arg, void *p);
 
-/* What the state takes, in bytes. */
+/* Returns the memory that the state takes, in bytes. */
 extern Size le_memory_used(void);
 
-/* Reserve what the command may add.  LE_LIMIT_MEMORY, LE_LIMIT_HISTORY: there is no room for it. */
+/*
+ * Reserves memory for whatever the command may add.  Returns LE_LIMIT_MEMORY or LE_LIMIT_HISTORY if there is
+ * no room for it.
+ */
 extern LeStatus le_memory_reserve(const LeCommand *cmd);
 
-/* After a load: warn if the state takes more than that. */
+/* Called after a load: warns if the state takes more memory than the limit. */
 extern void le_memory_warn(void);
 
 /* --- manager/txn.c --- */
 
-/* Begin a transaction; commit it, with or without a flush: where it ends in the WAL. */
+/* Begin a transaction; and commit it, with or without a flush.  The commit returns its end in the WAL. */
 extern void le_txn_begin(void);
 extern XLogRecPtr le_txn_commit(bool flush);
 /*
- * Lock the tables, so that what is written from now on does not have to wait, and can be written as far as locks
- * go.  Returns at once; false: somebody else has locked one of them, or waits to.
+ * Locks the tables, so that no lock of others can block or delay the writes of this batch.  Returns at once;
+ * false if another session has locked one of the tables, or waits to.
  */
 extern bool le_txn_lock_tables(Batch *batch);
 /*
- * In PG_CATCH, in a transaction or not: log the error, or not, and leave no trace of
- * the work.  Returns the error, in the batch's context.
+ * Called in PG_CATCH, in a transaction or not: logs the error if asked to, and rolls back.  Returns a copy of
+ * the error, in the batch's memory context.
  */
 extern ErrorData *le_txn_failed(bool log);
 /*
- * Log a record that means nothing; its end is behind all that was written before.  May not fail: it
- * runs after a commit.
+ * Writes a WAL record without effect, and returns its LSN, which is behind everything that was written
+ * before.  Must not fail: it runs after a commit.
  */
 extern XLogRecPtr le_txn_log_nothing(void);
 
 /*
- * Work in a transaction, which it commits itself.  May not fail, as no request is to blame: an
- * error of the work is logged, and undoes it.
+ * Runs "work" in a transaction, which "work" commits.  Must not fail, because no request is to blame: an
+ * error in "work" is logged and rolled back.
  */
 extern void le_txn_chore(void (*work)(void));
 
 /* --- manager/leave.c --- */
 
-/* The extension was dropped: end every wait with an error.  May not fail: nobody else tells them. */
+/*
+ * Ends every wait with an error because the extension was dropped.  Must not fail: the waiters would never be
+ * woken up.
+ */
 extern void le_leave_dropped(void);
 
 /*
- * The manager leaves in order: make all releases that sessions have answered.  slept_until:
- * see le_batch_check_stall().
+ * Carries out all asynchronous releases before the manager exits.  slept_until: see le_batch_check_stall().
  */
 extern void le_leave_in_order(uint32 *procs, LeTime slept_until);
 
 /*
- * It leaves before it takes anything more, as the next manager's tokens are to be higher: write the
- * releases that are answered.  Should that fail, such a lock is held until its TTL ends.
+ * Writes the releases that were answered unwritten, and takes nothing more, because the next manager's tokens
+ * must be higher.  If that fails, each of these locks stays held until its TTL ends.
  */
 extern void le_leave_serving_nobody(uint32 *procs);
 
 /* --- manager/chores.c --- */
 
 /*
- * Terminate the connections that fence, for longer than
- * lock_election.fence_timeout, a holder that has ended.
+ * Terminates connections that have fenced a holder for longer than lock_election.fence_timeout after its end.
  */
 extern void le_fence_end_overdue(LeCore *core, LeTime now);
 
 /*
- * Look how large the tables are, for the view, and write one anew that is mostly
- * dead rows.  May not fail or wait, as locks come first: an error is logged.  Returns when
- * to call it again, by le_clock().
+ * Measures the tables, for the view, and rewrites one that consists mostly of dead rows.  Must not fail or
+ * wait, because locks come first: an error is logged.  Returns when to call it again, by le_clock().
  */
 extern LeTime le_shrink_tend(void);
 
-/* A manager has loaded its state: its changes, those of the load included, are numbered from this one on. */
+/*
+ * Starts the count of the history: all changes of this manager, those of its load included, have numbers from
+ * next_change on.
+ */
 extern void le_history_begin(int64_t next_change);
 
-/* A batch is about to write its changes of elections: memory for what le_history_written() counts. */
+/* Called before a batch writes its changes of elections: allocates memory for le_history_written(). */
 extern void le_history_reserve(LeCore *core);
 
-/* A batch has written its changes of elections.  May not fail: le_history_reserve() has been called for them. */
+/*
+ * Counts the changes of elections that a batch has written.  Must not fail: le_history_reserve() was called
+ * before.
+ */
 extern void le_history_written(LeCore *core);
 
-/* May this command lead to more history of its role (lock_election.max_history_per_role)? */
+/* Returns whether the history of the command's role has room (lock_election.max_history_per_role). */
 extern bool le_history_admits(const LeCommand *cmd);
 
 /*
- * Delete some rows older than lock_election.history_retention, if it is time for
- * that.  May not fail, as locks come first: an error is logged.  Returns when to call it
- * again, by le_clock().
+ * Deletes some rows older than lock_election.history_retention, if it is time for that.  Must not fail,
+ * because locks come first: an error is logged.  Returns when to call it again, by le_clock().
  */
 extern LeTime le_history_tend(void);
 
 /*
- * Record for how long this manager has run, while there is a lease that the next one would charge with
- * that (core/life.h).  May not fail, as locks come first: an error is logged.  Returns when to call it
- * again, by le_clock().
+ * Records how long this manager has run, as long as there is a lease that the next manager would charge with
+ * that time (core/life.h).  Must not fail, because locks come first: an error is logged.  Returns when to
+ * call it again, by le_clock().
  */
 extern LeTime le_life_tend(void);
 
 /* --- manager/deadlock.c --- */
 
-/* This process asks whether it waits for itself. */
+/* Notes that this process asks whether it waits for itself. */
 extern void le_deadlock_ask(uint32 proc);
 
-/* When to search for all who have asked; LE_NEVER: nobody has. */
+/* Returns when to search for deadlocks; LE_NEVER if no process has asked. */
 extern LeTime le_deadlock_next_search(void);
 
-/* Search for all who have asked; one process of each cycle gets an error, see le_answer_deadlock(). */
+/*
+ * Searches from all processes that have asked.  One process of each cycle gets an error, see
+ * le_answer_deadlock().
+ */
 extern void le_deadlock_search(const LeCore *core);
 
 /* --- manager/fillpage.c --- */
 
-/* LE_REQUEST_PAGE: put a page into the mailbox, and where the next one begins. */
+/* LE_REQUEST_PAGE: puts a page into the mailbox, and the position where the next page begins. */
 extern void le_page_fill(const LeCore *core, LeMailbox *box, LeTime now);
 
 /*
- * LE_REQUEST_LEADER: a CHECK of the leader's term, so that it is answered with
- * its batch.  First find the term, then put the leader into the mailbox as he is at that
- * moment, behind the election's name: the request can be read again.
+ * LE_REQUEST_LEADER is a CHECK of the leader's term, so that it is answered with its batch.  First find the
+ * term; then put the leader of that moment into the mailbox, behind the election's name, so that the request
+ * can be read again.
  */
 extern void le_page_find_leader(const LeCore *core, LeCommand *cmd);
 extern void le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTime now);
 
 /*
- * LEASE_HOLDS, which was applied: put a page into the mailbox, behind the name of its
- * cursor, and what the page rests on into the reply.
+ * LEASE_HOLDS, after it was applied: puts a page into the mailbox, behind the name of its cursor, and the LSN
+ * that the page rests on into the reply.
  */
 extern void le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTime now,
 							  LeReply *reply);
 
 /* --- manager/publish.c --- */
 
-/* Put the core's counters where the views read them.  May not fail: it runs after a commit. */
+/*
+ * Copies the core's counters to shared memory, where the views read them.  Must not fail: it runs after a
+ * commit.
+ */
 extern void le_publish(void);
 
 /* --- manager/hints.c --- */
 
 /*
- * The batch is committed, with the end of its record at this LSN: announce what it
- * granted.  May not fail or wait, as a hint must not cost an answer.
+ * Announces the grants of a committed batch.  lsn: the end of its commit record.  Must not fail or wait,
+ * because a hint must not delay a reply.
  */
 extern void le_hints_of_batch(LeCore *core, XLogRecPtr lsn);
 
 /*
- * Start a notifier if there is something to send and none runs.  Returns when to
- * look again, by le_clock().
+ * Starts a notifier if there is something to send and none runs.  Returns when to call it again, by
+ * le_clock().
  */
 extern LeTime le_hints_tend(void);
 
-/* The manager leaves: end its notifier.  May not fail: the process ends. */
+/* Ends the manager's notifier.  Must not fail: the process is exiting. */
 extern void le_hints_leave(void);
 
 #endif /* LE_MANAGER_H */
