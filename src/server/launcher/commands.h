@@ -1,11 +1,11 @@
 /*
  * launcher/commands.h
- *		Commands that need a database without sessions.
+ *		Commands that need a database without other sessions.
  */
 #ifndef LE_COMMANDS_H
 #define LE_COMMANDS_H
 
-/* From _PG_init; once per process. */
+/* Called from _PG_init, once per process. */
 extern void le_commands_init(void);
 
 #endif /* LE_COMMANDS_H */

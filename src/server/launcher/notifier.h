@@ -1,7 +1,7 @@
 /*
  * launcher/notifier.h
- *		The notifier of one database: a background worker that makes a NOTIFY
- *		of each hint.
+ *		The notifier of one database: a background worker that sends a NOTIFY
+ *		for each hint.
  */
 #ifndef LE_NOTIFIER_H
 #define LE_NOTIFIER_H

@@ -18,8 +18,8 @@
 extern void le_channel_name(LeKind kind, LeText name, char *channel);
 
 /*
- * The channel on which the client of a lease is told that there are news.  Nobody can guess it: it
- * changes with each start of the server.
+ * The channel on which the client of a lease is told that there are news.  It cannot be guessed, and changes
+ * with each start of the server.
  */
 extern void le_channel_of_lease(int64_t lease, char *channel);
 

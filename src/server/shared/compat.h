@@ -1,6 +1,6 @@
 /*
  * shared/compat.h
- *		Every difference between PostgreSQL 15, 16, 17, 18 and 19.
+ *		All differences between PostgreSQL 15, 16, 17, 18 and 19.
  */
 #ifndef LE_COMPAT_H
 #define LE_COMPAT_H
@@ -33,9 +33,9 @@
 #endif
 
 /*
- * A package is built with the headers of one minor release, and loaded by others.  Macros
- * and inline functions of the newer ones call what the older ones do not have: palloc_array()
- * calls palloc_mul(), and heap_getattr() heap_datum_check() since 15.20.
+ * A package is built with the headers of one minor release, and loaded by others.  Macros and inline
+ * functions of newer minor releases call functions that older ones do not have: since 15.20 palloc_array()
+ * calls palloc_mul(), and heap_getattr() calls heap_datum_check().
  */
 #undef palloc_array
 #undef palloc0_array
@@ -43,7 +43,7 @@
 #define palloc0_array(type, count)              ((type *) palloc0(mul_size(sizeof(type), (count))))
 #define le_getattr(tuple, attnum, desc, isnull) SPI_getbinval((tuple), (desc), (attnum), (isnull))
 
-/* 16 says more exactly which indexes an update needs; ours hold keys, not summaries */
+/* 16 distinguishes which indexes an update needs; ours hold keys, not summaries */
 #if PG_VERSION_NUM >= 160000
 typedef TU_UpdateIndexes LeUpdateIndexes;
 #define le_updates_keys(update_indexes) ((update_indexes) == TU_All)
@@ -59,7 +59,7 @@ typedef bool LeUpdateIndexes;
 #define le_database_owner(dboid, role) pg_database_ownercheck((dboid), (role))
 #endif
 
-/* 16 renames the relfilenode's number */
+/* 16 renames relfilenode numbers */
 #if PG_VERSION_NUM >= 160000
 #define le_relfilenumber(rel) ((rel)->rd_locator.relNumber)
 typedef RelFileNumber LeRelFileNumber;
@@ -68,14 +68,14 @@ typedef RelFileNumber LeRelFileNumber;
 typedef Oid LeRelFileNumber;
 #endif
 
-/* 18 runs a portal once, and does not ask */
+/* 18 drops the argument "run_once" of PortalRun(): a portal always runs once */
 #if PG_VERSION_NUM >= 180000
 #define le_run_portal(portal, dest) ((void) PortalRun((portal), FETCH_ALL, false, (dest), (dest), NULL))
 #else
 #define le_run_portal(portal, dest) ((void) PortalRun((portal), FETCH_ALL, false, true, (dest), (dest), NULL))
 #endif
 
-/* 17 gives every process a number of its own */
+/* 17 gives every process its own number */
 #if PG_VERSION_NUM >= 170000
 #include "storage/procnumber.h"
 #define le_my_proc() ((int) MyProcNumber)
@@ -84,7 +84,7 @@ typedef Oid LeRelFileNumber;
 #endif
 #define le_proc(n) (&ProcGlobal->allProcs[n])
 
-/* 17 drops the other number, which transactions were known by */
+/* 17 drops the backend id, which identified transactions */
 #if PG_VERSION_NUM >= 170000
 #include "storage/procarray.h"
 #define le_vxid_proc(vxid) ProcNumberGetProc((vxid).procNumber)
@@ -93,14 +93,14 @@ typedef Oid LeRelFileNumber;
 #define le_vxid_proc(vxid) BackendIdGetProc((vxid).backendId)
 #endif
 
-/* 17 can also ask for a stronger lock */
+/* 17 can also check for a stronger lock */
 #if PG_VERSION_NUM >= 170000
 #define le_lock_held_by_me(tag, mode) LockHeldByMe((tag), (mode), false)
 #else
 #define le_lock_held_by_me(tag, mode) LockHeldByMe((tag), (mode))
 #endif
 
-/* 19 has the kind of each process, 18 marks the clients, the others mark who is none */
+/* 19 has the kind of each process, 18 marks clients, older releases mark the other processes */
 #if PG_VERSION_NUM >= 190000
 #define le_proc_is_client(proc) ((proc)->backendType == B_BACKEND)
 #elif PG_VERSION_NUM >= 180000
@@ -117,16 +117,15 @@ typedef Oid LeRelFileNumber;
 #define le_interval_infinite(interval) false
 #endif
 
-/* 16 declares the hooks of settings elsewhere, such as assign_synchronous_commit() */
+/* 16 declares the hooks of settings, such as assign_synchronous_commit(), elsewhere */
 #if PG_VERSION_NUM >= 160000
 #include "utils/guc_hooks.h"
 #endif
 
 /*
- * Are there synchronous standbys to wait for?  A byte in shared memory says so.
- * It was a bool; 15.13, 16.9 and 17.5 made flags of it, in the same place.  The
- * headers know only what the minor release that built us did, so the version
- * of the running server decides.
+ * Whether there are synchronous standbys to wait for is in a byte of shared memory.  It was a bool; 15.13,
+ * 16.9 and 17.5 turned it into flags, at the same position.  The headers describe only the minor release that
+ * the library was built with, so the version of the running server decides.
  */
 #ifdef SYNC_STANDBY_DEFINED
 #define LE_SYNC_STANDBYS offsetof(WalSndCtlData, sync_standbys_status)
@@ -143,7 +142,10 @@ le_sync_standbys_are_flags(int version)
 		   (version >= 160009 && version < 170000) || (version >= 150013 && version < 160000);
 }
 
-/* Are there synchronous standbys to wait for?  Reads the byte as the running server means it. */
+/*
+ * Returns whether there are synchronous standbys to wait for.  Interprets the byte as the running server
+ * does.
+ */
 static inline bool
 le_sync_standbys_defined(void)
 {
@@ -155,15 +157,14 @@ le_sync_standbys_defined(void)
 	if (!le_sync_standbys_are_flags(version))
 		return standbys != 0;
 
-	/* at the start of a server, until the checkpointer has looked, as PostgreSQL does */
+	/* until the checkpointer of a starting server has set the flags, do as PostgreSQL does */
 	if ((standbys & LE_SYNC_STANDBYS_KNOWN) == 0)
 		return SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
 	return (standbys & LE_SYNC_STANDBYS_DEFINED) != 0;
 }
 
 /*
- * Of libpq/libpq.h, which needs the headers of all the libraries that the
- * server was built with.
+ * Declarations from libpq/libpq.h, which needs the headers of all libraries that the server was built with.
  */
 struct Port;
 extern bool pq_check_connection(void);
@@ -176,7 +177,7 @@ extern void pq_startmsgread(void);
 extern void pq_endmsgread(void);
 extern int pq_peekbyte(void);
 
-/* 17 counts the bytes */
+/* 17 returns the number of bytes */
 #if PG_VERSION_NUM >= 170000
 extern ssize_t pq_buffer_remaining_data(void);
 #define le_buffer_has_data() (pq_buffer_remaining_data() > 0)
@@ -185,7 +186,9 @@ extern bool pq_buffer_has_data(void);
 #define le_buffer_has_data() pq_buffer_has_data()
 #endif
 
-/* The type of the client's next message, if that is here already; else 0.  It stays unread. */
+/*
+ * Returns the type of the client's next message if it has arrived already, else 0.  The message stays unread.
+ */
 static inline int
 le_next_message(void)
 {
@@ -199,7 +202,7 @@ le_next_message(void)
 	return type;
 }
 
-/* 17 has wait events of extensions' own */
+/* 17 lets extensions define their own wait events */
 #if PG_VERSION_NUM >= 170000
 #include "utils/wait_event.h"
 #define le_new_wait_event(name) WaitEventExtensionNew(name)
@@ -213,7 +216,7 @@ le_next_message(void)
 	extern PGDLLEXPORT Datum name(PG_FUNCTION_ARGS);                                                         \
 	PG_FUNCTION_INFO_V1(name)
 
-/* The same, with all that it does: this call. */
+/* The same, with a body: this call. */
 #define LE_SQL_CALL(name, call)                                                                              \
 	LE_FUNCTION(name);                                                                                       \
 	Datum name(PG_FUNCTION_ARGS)                                                                             \
@@ -221,14 +224,14 @@ le_next_message(void)
 		return call;                                                                                         \
 	}
 
-/* 19 has a set of the tables that a statement writes, the others a list */
+/* 19 has a set of the tables that a statement writes, older releases have a list */
 #if PG_VERSION_NUM >= 190000
 #define le_statement_writes(stmt, index) bms_is_member((index), (stmt)->resultRelationRelids)
 #else
 #define le_statement_writes(stmt, index) list_member_int((stmt)->resultRelations, (index))
 #endif
 
-/* 18 says it before the declaration instead of after it */
+/* 18 puts the attribute before the declaration instead of after it */
 #if PG_VERSION_NUM >= 180000
 #define LE_NORETURN pg_noreturn
 #else
@@ -244,7 +247,7 @@ le_next_message(void)
 #define LE_EXECUTOR_RUN_PASS queryDesc, direction, count, execute_once
 #endif
 
-/* 19 has signal handlers with a second argument, and its own way to say that a signal is ignored */
+/* 19 passes a second argument to signal handlers, and has its own name for ignoring a signal */
 #if PG_VERSION_NUM >= 190000
 #define LE_SIGNAL_PASS postgres_signal_arg, pg_siginfo
 #else
@@ -254,7 +257,7 @@ le_next_message(void)
 #define PG_SIG_IGN SIG_IGN
 #endif
 
-/* 19 has a level for each kind of process */
+/* 19 has a log level for each kind of process */
 #if PG_VERSION_NUM >= 190000
 #define le_log_min_messages (log_min_messages[MyBackendType])
 #else
@@ -262,8 +265,8 @@ le_next_message(void)
 #endif
 
 /*
- * 19 has options for writing rows, and flags for scans.  A command waits for
- * whoever is writing the same row; the functions return what has become of it.
+ * 19 has options for writing rows, and flags for scans.  These functions wait for a transaction that is
+ * writing the same row; their result says what has become of the row.
  */
 #if PG_VERSION_NUM >= 190000
 #define le_tuple_update(rel, tid, tuple, command, failure, lockmode, update_indexes)                         \
@@ -284,10 +287,9 @@ le_next_message(void)
 #endif
 
 /*
- * 19 wants the visibility map of each page that it prunes, in a scan as well, and
- * makes it where there is none.  On a full disk it cannot, and the table could not
- * be read.  So a table gets its map while there is room: one page of the map is for
- * more than BLCKSZ pages of the table.
+ * 19 needs the visibility map of each page that it prunes, also in a scan, and creates the map if there is
+ * none.  On a full disk it cannot, and the table could not be read.  So a table gets its map while there is
+ * room: one page of the map covers more than BLCKSZ pages of the table.
  */
 static inline void
 le_make_visibility_map(Relation rel)
@@ -302,7 +304,7 @@ le_make_visibility_map(Relation rel)
 #endif
 }
 
-/* The page is about to be written: so the table is not one that is only read. */
+/* Prunes a page that is about to be written, so the table is not one that is only read. */
 static inline void
 le_prune_page(Relation rel, Buffer buffer)
 {
@@ -317,7 +319,7 @@ le_prune_page(Relation rel, Buffer buffer)
 #endif
 }
 
-/* 19 has make_new_heap() elsewhere, too, and lets others build the indexes of what was swapped */
+/* 19 declares make_new_heap() elsewhere, and can leave the indexes of swapped tables to the caller */
 #if PG_VERSION_NUM >= 190000
 #include "commands/repack.h"
 #define le_finish_heap_swap(table, copy, frozen_xid, cutoff_multi, persistence)                              \
@@ -329,7 +331,7 @@ le_prune_page(Relation rel, Buffer buffer)
 	finish_heap_swap((table), (copy), false, false, true, true, (frozen_xid), (cutoff_multi), (persistence))
 #endif
 
-/* May this user call the function? */
+/* Returns whether the current user may call the function. */
 static inline bool
 le_may_execute(Oid function)
 {

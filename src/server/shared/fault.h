@@ -1,11 +1,11 @@
 /*
  * shared/fault.h
- *		Fault points: named places where a test can make the server sleep, wait,
- *		fail or die.  They exist only in a build for tests (make LE_FAULTS=1).
+ *		Fault points: named points in the code where a test can make the server
+ *		sleep, wait, fail or die.  They exist only in a build for tests (make LE_FAULTS=1).
  *
- * LE_FAULT() marks a place where the code around it expects an ERROR.
- * LE_FAULT_NOFAIL() marks one in code that must not fail once it has begun: there a
- * process can be late or be killed, and an error that the test asks for is left out.
+ * LE_FAULT() marks a point where the surrounding code expects an ERROR.  LE_FAULT_NOFAIL() marks a point in
+ * code that must not fail once it has begun: there a process can be delayed or killed, and an error that the
+ * test asks for is ignored.
  */
 #ifndef LE_FAULT_H
 #define LE_FAULT_H
@@ -15,11 +15,11 @@
 #include "core/command.h"
 #include "shared/compat.h"
 
-/* While shared memory is made: room for the table of points, and the table there. */
+/* Called while shared memory is created: the size of the table of points, and the table itself. */
 extern Size le_fault_size(void);
 extern void le_fault_init(void *memory, bool found);
 
-/* This process passes the point of that name. */
+/* Called when this process passes the point of that name. */
 extern void le_fault_point(const char *name, bool can_fail);
 
 /* The worker of shared/fault_worker.c. */
@@ -29,7 +29,7 @@ extern PGDLLEXPORT LE_NORETURN void le_fault_worker_main(Datum arg);
 #define LE_FAULT_NOFAIL(name)   le_fault_point((name), false)
 #define LE_FAULT_SIZE()         le_fault_size()
 #define LE_FAULT_INIT(p, found) le_fault_init((p), (found))
-/* A broken invariant of the state aborts the process. */
+/* Aborts the process if an invariant of the core's state is violated. */
 #define LE_FAULT_CHECK(core) le_core_check(core)
 
 #else

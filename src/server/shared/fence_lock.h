@@ -1,6 +1,6 @@
 /*
  * shared/fence_lock.h
- *		The lock that a fence is, and who holds it.
+ *		The lock of PostgreSQL that a fence consists of, and its holders.
  */
 #ifndef LE_FENCE_LOCK_H
 #define LE_FENCE_LOCK_H
@@ -10,18 +10,18 @@
 
 #include "core/command.h"
 
-/* The lock of a token's fence: shared by the transactions that fence. */
+/* Returns the lock of a token's fence: the transactions that fence hold it in share mode. */
 extern LOCKTAG le_fence_tag(int64 token);
 
-/* The token whose fence this lock is, in this database; 0: it is no fence. */
+/* Returns the token whose fence this lock is, in this database; 0 if it is no fence. */
 extern int64 le_fence_token(const LOCKTAG *tag);
 
-/* Does anybody hold this token's fence? */
+/* Returns whether any transaction holds this token's fence. */
 extern bool le_fence_held(int64 token);
 
 /*
- * The process ids of the transactions that hold the fence.  Sends each of them this
- * signal, 0: none.  None can be gone before that, so no other process is hit.
+ * Returns the process ids of the transactions that hold the fence, and sends each of them this signal (0:
+ * none).  A process cannot end before it gets the signal, so no other process is hit.
  */
 extern List *le_fence_pids(int64 token, int signo);
 

@@ -1,36 +1,32 @@
 /*
  * shared/flush.h
- *		Who flushes the WAL for the answers that rest on it.
+ *		Flushing the WAL for the replies that rest on it.
  *
- * The manager never sleeps in a flush: it commits without one.  An answer that a
- * crash must not take back is then in its mailbox, and its session still sleeps:
+ * The manager never sleeps in a flush: it commits without one.  A reply that a crash must not take back is
+ * then in its mailbox, and its session still sleeps:
  *
- *	1.	The manager notes the LSN that the answer rests on, raises "wanted" to it, and
- *		links the process into the stack of those that wait for a flush.  There is
- *		one stack for the server, as there is one WAL.
- *	2.	At the end of the batch, unless a flush is under way, the manager names one of
- *		them the flusher, and wakes that one alone.
- *	3.	The flusher flushes the WAL up to "wanted".  It takes from the stack those that
- *		this was enough for, which may have come during the flush, and wakes them.
- *		If others are left, it first names one of them the next flusher; else there
- *		is none.
- *	4.	Only a process that is there can be named: it is "present" from the posting of
- *		its request until it has its answer, or has given up waiting.  Then it first
- *		says that it is not present, and then looks whether it is the flusher;
- *		the process that names it does the opposite.  So one of the two sees it,
- *		and names another.
+ *	1.	The manager notes the LSN that the reply rests on, raises "wanted" to it, and links the process into
+ *		the stack of those that wait for a flush.  There is one stack for the server, as there is one WAL.
+ *	2.	At the end of the batch, unless a flush is under way, the manager names one of them the flusher, and
+ *		wakes up that one alone.
+ *	3.	The flusher flushes the WAL up to "wanted".  It takes from the stack all processes for which this was
+ *		enough, which includes some that came during the flush, and wakes them up.  If others are left, it
+ *		first names one of them the next flusher; otherwise there is none.
+ *	4.	Only a process that is "present" can be named: from the posting of its request until it has its reply,
+ *		or has given up waiting.  A process that leaves first clears "present", and then looks whether it is
+ *		the flusher; the process that names it first names it, and then looks whether it is present.  So one
+ *		of the two notices, and names another one.
  *
- * Nothing but time rests on this: each session looks itself how far the WAL is
- * flushed before it believes its answer.  After LE_FLUSH_PATIENCE it flushes
- * itself and relieves the flusher, which may be stopped; the manager does that as
- * well, for those that do not know that they have an answer.
+ * Correctness does not depend on any of this, only time does: each session checks by itself how far the WAL
+ * is flushed before it believes its reply.  After LE_FLUSH_PATIENCE it flushes by itself and replaces the
+ * flusher, which may have been stopped; the manager does so as well, for sessions that do not know yet that
+ * they have a reply.
  *
- * How long a flusher waits for others first is in shared/flush_delay.h.  Answers
- * before their flush fail test/t/029_crash.t and 032_durable_answers.t.
+ * How long a flusher waits for others first is in shared/flush_delay.h.  If replies are read before their
+ * flush, test/t/029_crash.t and 032_durable_answers.t fail.
  *
- * A process of its own that flushes was not faster beyond the noise of the
- * measurements.  It would take one more of max_worker_processes, and one more
- * switch of processes for a single client.
+ * A dedicated flusher process was not measurably faster.  It would take one more of max_worker_processes, and
+ * one more process switch for a single client.
  */
 #ifndef LE_FLUSH_H
 #define LE_FLUSH_H
@@ -43,10 +39,10 @@
 #define LE_FLUSH_PATIENCE (100 * LE_MS)
 
 /*
- * A renewal never depends on the disk.  One that has written its row says for how long the lease is
- * valid once that is flushed, and before (core/life.h): its session waits a while for a flush that
- * others make, the WAL writer or a flusher, and makes none.  A standby confirms nothing that is not
- * flushed, so with one it waits as all others.
+ * Returns whether a renewal need not wait for the flush of the row that it wrote.  Its reply says how long
+ * the lease is valid before that flush and after it (core/life.h); its session waits a while for a flush that
+ * others make, the WAL writer or a flusher, and makes none.  So no renewal depends on the disk.  But a
+ * standby confirms nothing that is not flushed, so with a standby a renewal waits like all other requests.
  */
 static inline bool
 le_renewal_is_raised(const LeReply *reply, bool need_standby)
@@ -54,39 +50,41 @@ le_renewal_is_raised(const LeReply *reply, bool need_standby)
 	return reply->raised && !le_waits_for_standby(need_standby);
 }
 
-/* While shared memory is made. */
+/* Called while shared memory is created. */
 extern void le_flush_init(void);
 
 /* --- the manager's --- */
 
-/* Is the WAL flushed that far? */
+/* Returns whether the WAL is flushed up to lsn. */
 extern bool le_flush_done(XLogRecPtr lsn);
-/* Step 1.  May not fail: answers ask for a flush. */
+/* Step 1.  Must not fail: it runs after a commit. */
 extern void le_flush_ask(uint32 proc, XLogRecPtr lsn);
-/* Step 2.  May not fail: it runs after a commit, and in handlers of errors. */
+/* Step 2.  Must not fail: it runs after a commit, and in error handlers. */
 extern void le_flush_start(void);
 
 /* --- a session's --- */
 
-/* Once, while an error is possible. */
+/* Allocates memory, once per process, at a point where an error is allowed. */
 extern void le_flush_attach(void);
-/* Before a request is posted: this process is present. */
+/* Called before a request is posted: this process becomes present. */
 extern void le_flush_enter(void);
 /*
- * In each turn of its wait: flush for all, if it is named the flusher; but not if another process is in a flush
- * until then, a moment of le_clock(), or LE_NEVER.  A session
- * that has flushed for itself may still be in the stack while it waits for its next
- * answer.
+ * Called in each turn of a wait: if this process is the flusher, flushes for all.  until: by le_clock(), when
+ * it gives up if another process is in a flush; LE_NEVER: it does not give up.  A session that has flushed
+ * for itself may still be in the stack while it waits for its next reply.
  */
 extern void le_flush_turn(const LeMailbox *box, LeTime until);
-/* The answer is there: wait until it is flushed.  Like a commit, it cannot be interrupted. */
+/*
+ * Called once the reply is there: waits until the WAL that it rests on is flushed.  Like a commit, it cannot
+ * be interrupted.
+ */
 extern void le_flush_wait(const LeMailbox *box);
 /*
- * The same until this moment of le_clock(); returns whether it is flushed.  It waits for no flush that another
- * process makes, but its own may take longer.
+ * The same until a moment of le_clock(); returns whether the WAL is flushed.  It does not wait longer for a
+ * flush of another process, but its own flush may take longer.
  */
 extern bool le_flush_wait_until(const LeMailbox *box, LeTime until);
-/* This process has its answer, or waits no longer.  May not fail: called by exits and errors. */
+/* Called when this process has its reply, or waits no longer.  Must not fail: exits and errors call it. */
 extern void le_flush_leave(void);
 
 #endif /* LE_FLUSH_H */

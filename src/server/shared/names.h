@@ -1,19 +1,19 @@
 /*
  * shared/names.h
- *		The bodies of requests, on their way from a backend to the manager; and
- *		those with the names of several locks, and what is answered for each of them.
+ *		The bodies of requests, on their way from a backend to the manager, and in
+ *		particular those with the names of several locks, with the result for each name.
  */
 #ifndef LE_NAMES_H
 #define LE_NAMES_H
 
 #include "shared/shmem.h"
 
-/* What a request with "each" is answered for one of its names. */
+/* The result of a request with "each" for one of its names. */
 typedef struct LeEachAnswer
 {
 	int64 token;
-	uint32 position; /* in the queue, from 1; 0: not in it */
-	uint32 holds;    /* CHECK: of the holder */
+	uint32 position; /* in the queue, from 1; 0: not in the queue */
+	uint32 holds;    /* CHECK: number of the holder's holds */
 	uint8 status;    /* LeStatus */
 	bool own_session;
 	bool reentrant;
@@ -21,43 +21,43 @@ typedef struct LeEachAnswer
 } LeEachAnswer;
 
 /*
- * A body is what a request has beside its command and texts: in the mailbox's payload,
- * or where it does not fit there in a segment of dynamic shared memory, which lasts until
- * le_body_done() or the end of the statement.  It begins with room for the answers.
+ * A body is the part of a request beside its command and texts.  It is in the mailbox's payload, or if it
+ * does not fit there, in a segment of dynamic shared memory, which lasts until le_body_done() or the end of
+ * the statement.  It begins with room for the results.
  */
 
 /*
- * Backend: room for a body of this size, behind the "at" bytes of the payload that are taken; in
- * the first "most" bytes of the payload, or in a segment.  The mailbox's session and its command's
- * number are set.
+ * Backend: returns room for a body of this size, behind the "at" bytes of the payload that are taken: within
+ * the first "most" bytes of the payload, or in a segment.  The mailbox's session and its command's number
+ * must be set.
  */
 extern char *le_body_new(LeMailbox *box, uint32 at, Size size, Size most);
-/* Backend: the body of the request that was answered. */
+/* Backend: returns the body of the request that was answered. */
 extern const char *le_body_mine(const LeMailbox *box);
-/* Backend: the request is over.  May not fail: errors and exits call it. */
+/* Backend: frees the body at the end of the request.  Must not fail: errors and exits call it. */
 extern void le_body_done(void);
 
 /*
- * Manager: the body, where it is or copied into the current context.  NULL: the request was
- * withdrawn meanwhile.
+ * Manager: returns the body, in place or copied into the current memory context.  NULL: the request was
+ * withdrawn.
  */
 extern const char *le_body_get(const LeMailbox *box);
 /*
- * Manager: put the answers at the begin of the body, where the backend reads them once the request
- * is answered.  The rest stays, for a batch that fails is made again.
+ * Manager: puts the results at the start of the body, where the backend reads them once the request is
+ * answered.  The rest stays as it is, because a failed batch is repeated.
  */
 extern void le_body_answer(LeMailbox *box, const void *answers, Size size);
 
 /*
- * The body of a command for several names: with "each" one LeEachAnswer and a token for each; then
- * the names.
+ * Write and read the body of a command for several names: with "each", one LeEachAnswer and one token for
+ * each name; then the names.  le_names_get() returns false if the request was withdrawn.
  */
 extern void le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len);
 extern bool le_names_get(const LeMailbox *box, LeCommand *cmd);
 
 /*
- * Manager: dsm_attach(), which leaves its mark if it fails.  No transaction is
- * open that would remove that, and then the segment could not be attached again.
+ * Manager: calls dsm_attach(), and cleans up if that fails.  No transaction is open that would do so, and
+ * without it the segment could not be attached again.
  */
 extern dsm_segment *le_segment_attach(dsm_handle handle);
 

@@ -1,61 +1,60 @@
 /*
  * shared/page_format.h
  *		Pages of the live state, for views: a request reads one page, so that
- *		a view over a million locks never keeps a grant waiting for long.
+ *		a view over a million locks never delays a grant for long.
  */
 #ifndef LE_PAGE_FORMAT_H
 #define LE_PAGE_FORMAT_H
 
 #include "shared/shmem.h"
 
-/* In the place of a kind: leases. */
+/* Special kind of a page: leases. */
 #define LE_PAGE_LEASES 0
 
 /*
- * One holder or waiter, or a name that is closed and that nobody holds (token 0); or a
- * named lease (kind LE_PAGE_LEASES).  Texts follow, the next item begins at a multiple
- * of 8.  In a page of a lease the value is the name on whose channel the grant of
- * several is announced, and there is no acquirer.
+ * One holder or waiter; or a closed name without a holder (token 0); or a named lease (kind LE_PAGE_LEASES).
+ * Texts follow; the next item begins at a multiple of 8.  In a page of a lease, the value is the name on
+ * whose channel the grant of a group is announced, and there is no acquirer.
  */
 typedef struct LePageItem
 {
 	int64 token;
 	int64 lease;
-	TimestampTz since;        /* of the acquire, or of the wait */
-	TimestampTz expires_at;   /* DT_NOEND: with its connection */
-	TimestampTz closed_until; /* of the lock; 0: it is open */
+	TimestampTz since;        /* start of the hold, or of the wait */
+	TimestampTz expires_at;   /* DT_NOEND: at the end of its connection */
+	TimestampTz closed_until; /* of the lock; 0: the name is open */
 	LeTime time_left_us;
 	LeTime ttl_us; /* of a lease */
 	uint64 session;
-	Oid role;   /* of a closed name: whose holder left it so */
+	Oid role;   /* of a closed name: the role of the holder that closed it */
 	int32 slot; /* -1: none */
 	int32 holds;
-	uint32 waiters;  /* behind the lock */
+	uint32 waiters;  /* number of waiters in the lock's queue */
 	uint32 position; /* in the queue, from 1; 0: a holder */
 	uint16 name_len;
 	uint16 value_len;
 	uint8 owner_len;
 	uint8 acquirer_len;
-	bool named; /* owner is a text, not a connection */
+	bool named; /* the owner is a text, not a connection */
 	uint8 kind;
 	uint8 mode;
 	bool lapsed;
 	bool evicted;
-	bool shown; /* in a page of a lease; false: it is nobody's that could use its token, or not yet */
+	bool shown; /* in a page of a lease; false: no session can use its token, now or yet */
 } LePageItem;
 
-/* or a page would stay empty, and be asked for again without end */
+/* A page must have room for any item: an empty page would be requested again and again. */
 StaticAssertDecl(MAXALIGN(sizeof(LePageItem) + LE_MAX_NAME + LE_MAX_OWNER + LE_MAX_VALUE + LE_MAX_ACQUIRER) <=
 					 LE_PAYLOAD_SIZE,
 				 "the longest item does not fit into a page");
 
-/* The texts of an item, in the order in which they follow it; data NULL: none. */
+/* The texts of an item, in the order in which they follow it; data NULL: no text. */
 typedef struct LePageTexts
 {
 	LeText name, owner, value, acquirer;
 } LePageTexts;
 
-/* The texts of an item in a page: they point into the page. */
+/* Returns the texts of an item in a page, as pointers into the page. */
 static inline LePageTexts
 le_page_texts(const LePageItem *item)
 {

@@ -1,6 +1,6 @@
 /*
  * shared/releases.c
- *		What a commit releases, on its way from a backend to the manager.
+ *		The releases of a commit, on their way from a backend to the manager.
  */
 #include "postgres.h"
 

@@ -1,12 +1,10 @@
 /*
  * shared/releases.h
- *		What a commit releases, on its way from a backend to the manager.
+ *		The releases of a commit, on their way from a backend to the manager.
  *
- * It outlives the backend and the manager, so that a release that was
- * committed is not lost with either.  A few releases have room in the
- * session's mailbox.  More of them are in a segment of dynamic shared memory that
- * no process holds: it lasts until le_releases_drop(), or until the server
- * stops.
+ * They outlive the backend and the manager, so that a committed release is not lost with either.  A few
+ * releases fit into the session's mailbox.  More of them are in a segment of dynamic shared memory that no
+ * process holds: it lasts until le_releases_drop(), or until the server stops.
  */
 #ifndef LE_RELEASES_H
 #define LE_RELEASES_H
@@ -17,12 +15,12 @@
 #define le_release_size(name_len) MAXALIGN(sizeof(LeReleaseItem) + (name_len))
 
 /*
- * Manager: the items, and the segment that they are in, which is to be detached; NULL:
- * they are in the mailbox.  NULL: they are gone.
+ * Called by the manager: returns the items, or NULL if they are gone.  *segment is the segment that has them,
+ * which the caller detaches; NULL: they are in the mailbox.
  */
 extern const char *le_releases_open(const LeReleases *releases, dsm_segment **segment);
 
-/* The releases are made, or the extension is gone: give back their segment.  May not fail. */
+/* Frees the segment of releases that are applied, or whose extension is gone.  Must not fail. */
 extern void le_releases_drop(LeReleases *releases);
 
 #endif /* LE_RELEASES_H */

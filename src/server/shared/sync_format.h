@@ -1,12 +1,12 @@
 /*
  * shared/sync_format.h
- *		What lease_sync() sends to the manager, and what it is answered.
+ *		The request that lease_sync() sends to the manager, and the reply to it.
  *
- * The body of the request is, see shared/names.h:
+ * The body of the request (see shared/names.h) consists of:
  *
  *	results		one LeReply for each item; the manager fills them in
  *	LeSyncHead
- *	items		each with its texts behind it, from a multiple of 8 on
+ *	items		each followed by its texts, and aligned to a multiple of 8
  *
  * The manager appends news to the mailbox's payload, in the order of their numbers.
  */
@@ -15,18 +15,18 @@
 
 #include "shared/shmem.h"
 
-/* Most items of a call, and names of all its items. */
+/* Upper limits of the items of a call, and of the names of all its items. */
 #define LE_SYNC_ITEMS 128
 #define LE_SYNC_NAMES LE_MAX_NAMES
 
-/* So many bytes of the payload are for the body; a longer one goes into a segment. */
+/* Bytes of the payload for the body; a longer body goes into a segment. */
 #define LE_SYNC_BODY 2048
 
-/* What one item asks for. */
+/* The action that an item requests. */
 typedef enum LeSyncAction
 {
-	LE_SYNC_RELEASE, /* of a lock, or a place for it; with hold_for */
-	LE_SYNC_RESIGN,  /* of an election */
+	LE_SYNC_RELEASE, /* a lock, or a place in its queue; with hold_for */
+	LE_SYNC_RESIGN,  /* an election */
 	LE_SYNC_TRY_LOCK,
 	LE_SYNC_TRY_SHARED,
 	LE_SYNC_TRY_PERMIT,
@@ -45,14 +45,14 @@ le_sync_releases(LeSyncAction action)
 	return action <= LE_SYNC_RESIGN;
 }
 
-/* Does it ask for a holder, or for a place? */
+/* Returns whether the action asks for a hold or a place. */
 static inline bool
 le_sync_acquires(LeSyncAction action)
 {
 	return !le_sync_releases(action) && action != LE_SYNC_PROCLAIM;
 }
 
-/* Is its kind an election? */
+/* Returns whether the action is for an election. */
 static inline bool
 le_sync_elects(LeSyncAction action)
 {
@@ -62,16 +62,16 @@ le_sync_elects(LeSyncAction action)
 
 typedef struct LeSyncHead
 {
-	int64 call;        /* number of this sending; only higher ones than before count */
-	int64 incarnation; /* of which the caller has seen news; 0: of none */
-	uint64 seen;       /* number of the newest news that it has seen */
-	uint64 begun;      /* LeSyncTold.begun of the page before; 0: this is the first one */
+	int64 call;        /* number of this call; not higher than that of an earlier call: out of date */
+	int64 incarnation; /* of the manager whose news the caller has seen; 0: of none */
+	uint64 seen;       /* number of the newest news that the caller has seen */
+	uint64 begun;      /* LeSyncTold.begun of the previous page; 0: this is the first page */
 } LeSyncHead;
 
 /* A request, or one name of a request for several locks. */
 typedef struct LeSyncItem
 {
-	int64 number;   /* token; of permits their number */
+	int64 number;   /* token; for permits, their number */
 	int64 hold_for; /* RELEASE */
 	uint16 name_len;
 	uint16 owner_len;
@@ -88,15 +88,15 @@ le_sync_item_size(const LeSyncItem *item)
 	return MAXALIGN(sizeof(LeSyncItem) + item->name_len + item->owner_len + item->value_len);
 }
 
-/* What has become of something on the lease; name and owner follow, from a multiple of 8 on. */
+/* News of a holder or place on the lease.  Name and owner follow; the next item begins at a multiple of 8. */
 typedef struct LeNewsItem
 {
 	int64 token;
 	uint16 name_len;
 	uint8 owner_len;
 	uint8 kind;
-	uint8 ending; /* LeEnd: it is lost, or will be; LE_END_NONE: it is there */
-	bool granted; /* it holds; with an ending: it is evicted */
+	uint8 ending; /* LeEnd: how it was lost, or will be; LE_END_NONE: not lost */
+	bool granted; /* it is a holder; with an ending: an evicted one */
 	bool has_owner;
 } LeNewsItem;
 
