@@ -1,6 +1,6 @@
 /*
  * manager/answer.c
- *		Which mailboxes have something for the manager, and answers to them: given, or refused.
+ *		Finds the mailboxes that have work for the manager, and replies to them.
  */
 #include "postgres.h"
 
@@ -10,9 +10,9 @@
 #include "manager/manager.h"
 #include "shared/flush.h"
 
-/* --- what they have for the manager --- */
+/* --- work for the manager --- */
 
-/* The order in which they rang is not known: mail comes before requests, so that what has ended makes room. */
+/* The order in which they rang is unknown.  Mail comes before requests, so that ended sessions make room. */
 int
 le_mailboxes_with_work(uint32 *procs)
 {
@@ -71,7 +71,7 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of
 	if (pg_atomic_read_u32(&box->posted) != number || pg_atomic_read_u32(&box->answered) == number)
 		return;
 	Assert(box->session != 0);
-	Assert(!reply->bound || reply->lsn == 0); /* durable for nobody */
+	Assert(!reply->bound || reply->lsn == 0); /* a bound entry needs no durability */
 	Assert(reply->lsn <= GetXLogInsertRecPtr() && as_of <= le_clock());
 	box->reply = *reply;
 	box->reply_as_of = as_of;
@@ -79,8 +79,8 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of
 	box->revision = 0;
 
 	/*
-	 * Once it is answered the mailbox is the session's, which may be awake.  A renewal that is valid for
-	 * less before its row is flushed waits for no other session's flush.
+	 * Once answered is set, the mailbox belongs to the session, which may be awake.  A renewal that is valid
+	 * for less time before its row is flushed does not wait for another session's flush.
 	 */
 	flush = reply->lsn != 0 && box->need_flush && !le_renewal_is_raised(reply, box->need_standby) &&
 			!le_flush_done((XLogRecPtr) reply->lsn);
@@ -106,7 +106,7 @@ le_answer_at_commit(Batch *batch, uint32 proc, uint32 number, const LeReply *rep
 static void
 put_error(LeMailbox *box, int sqlstate, const char *message)
 {
-	/* cut at a character's end */
+	/* cut at the end of a character */
 	int len = pg_mbcliplen(message, (int) strlen(message), sizeof(box->message) - 1);
 
 	Assert(sqlstate != 0 && len >= 0 && len < (int) sizeof(box->message));
@@ -114,7 +114,7 @@ put_error(LeMailbox *box, int sqlstate, const char *message)
 	strlcpy(box->message, message, len + 1);
 }
 
-/* The manager's own lock_timeout says nothing to anybody else. */
+/* Return the error text for a client, to which the manager's own lock_timeout would mean nothing. */
 static const char *
 error_text(const ErrorData *error)
 {
@@ -141,13 +141,13 @@ le_answer_withdrawn(uint32 proc)
 	le_answer_request(proc, pg_atomic_read_u32(&mailbox_of(proc)->posted), &reply, le_clock());
 }
 
-/* The newest waiter of a cycle gets the error; its request is undone by the rollback that follows. */
+/* The newest waiter of a cycle gets the error; the rollback that follows undoes its request. */
 void
 le_answer_deadlock(uint32 proc, const StringInfoData *detail)
 {
 	LeMailbox *box = mailbox_of(proc);
 
-	/* cut at a character's end */
+	/* cut at the end of a character */
 	box->answer_at = 0;
 	box->answer_len = (uint32) pg_mbcliplen(detail->data, detail->len, LE_PAYLOAD_SIZE);
 	Assert(is_unanswered(box) && box->answer_len <= LE_PAYLOAD_SIZE);
@@ -156,7 +156,7 @@ le_answer_deadlock(uint32 proc, const StringInfoData *detail)
 }
 
 #ifdef USE_ASSERT_CHECKING
-/* Each mailbox is in a batch once: a second turn would do again what the first has done. */
+/* Assert that each mailbox is listed once: a second turn would repeat the work of the first. */
 void
 le_assert_procs(const uint32 *procs, int n)
 {
@@ -173,21 +173,21 @@ le_assert_procs(const uint32 *procs, int n)
 #endif
 
 /*
- * Who gets which error after a batch has failed:
+ * Replies after a failed batch:
  *
  *	the mailbox has						its session gets
  *	----------------------------------	--------------------------------------------------
  *	no session any more					nothing
  *	a request that waits, no mail		nothing: the request goes on waiting
- *	a new request						the error as its answer
+ *	a new request						the error as its reply
  *	mail								a note with the error, as nothing can be posted over it
  *	a new request and mail				both
- *	an asynchronous release				nothing: it was answered before
- *	a new request and such a release	the error as its answer
+ *	an asynchronous release				nothing: it has returned already
+ *	a new request and such a release	the error as its reply
  *
- * Mail is here a rollback, the end of the session, or releases that a COMMIT waits for.  All of it
- * stays in the mailbox, and is tried again after RETRY_AFTER.  The session of a request that waits
- * has given that up if there is mail.
+ * Mail means here a rollback, the end of the session, or releases that a COMMIT waits for.  All of it stays
+ * in the mailbox, and is retried after RETRY_AFTER.  If there is mail, the session of a request that waits
+ * has given up that request.
  */
 void
 le_answer_failed_one(uint32 proc, uint32 number, const ErrorData *error)
@@ -197,14 +197,14 @@ le_answer_failed_one(uint32 proc, uint32 number, const ErrorData *error)
 	bool waits = box->revision != 0;
 	bool mailed;
 
-	/* its session was answered, and asks for something else: it has rung, or will */
+	/* its session was answered and has posted another request, for which it has rung or will ring */
 	if (pg_atomic_read_u32(&box->posted) != number)
 		return;
 
-	/* not for an asynchronous release alone: its session may be reading an answer here */
+	/* an asynchronous release alone gets no error: its session may be reading a reply here */
 	if (le_mailbox_has_async(proc))
 		mail &= ~LE_MAIL_RELEASED;
-	/* where the extension is gone, le_leave_dropped() tells that */
+	/* if the extension was dropped, le_leave_dropped() says so */
 	mailed = le_mgr.core_state != CORE_DROPPED && (mail != 0 || pg_atomic_read_u64(&box->undo) != 0);
 	if (pg_atomic_read_u32(&box->answered) != number && !waits)
 		le_answer_error(proc, error->sqlerrcode, error_text(error));
@@ -228,9 +228,10 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 }
 
 /*
- * Does a standby have to see what this answer rests on, though it may have written nothing?  So
- * for each answer that something is held, or that a queue place is there, if its session asks
- * for that.  Of a request in steps the last answer does for all: its record is behind theirs.
+ * Return whether a standby must have received the records that this reply rests on, even if the request wrote
+ * nothing.  This applies to every reply that something is held, or that a queue place exists, if the session
+ * asks for it.  Of a request in steps only the last reply waits: its record is behind those of the other
+ * steps.
  */
 bool
 le_answer_needs_standby(const LeMailbox *box, const LeReply *reply)
@@ -240,8 +241,8 @@ le_answer_needs_standby(const LeMailbox *box, const LeReply *reply)
 }
 
 /*
- * May a release return before its record is flushed?  Not with a standby: there its answer says
- * that the lock was held until now.
+ * Return whether a release may return before its record is flushed.  With a standby it must not: there the
+ * reply says that the lock was held until now.
  */
 bool
 le_answer_may_return(const LeReply *reply, bool durable_release, bool need_standby)

@@ -1,7 +1,6 @@
 /*
  * manager/apply.c
- *		A command is applied to the core, in a batch that may not have expected that it
- *		writes.
+ *		Applies a command to the core, in a batch that may not have expected to write.
  */
 #include "postgres.h"
 
@@ -14,7 +13,7 @@ le_apply_one(Batch *batch, const LeCommand *cmd, LeReply *reply)
 	if (!le_core_wanted_to_write(le_mgr.core))
 		return;
 
-	/* that a place is granted says nothing of its validity, so it is told when the row is written */
+	/* the reply that a place is granted says nothing of its validity, so it waits for the write of the row */
 	if (batch->looks_only)
 		reply->wrote |= cmd->type == LE_CMD_AWAIT;
 	else if (le_txn_lock_tables(batch))

@@ -1,11 +1,10 @@
 /*
  * manager/batch.c
- *		The manager's work: a batch of requests, applied, written, answered.
+ *		The manager's work: a batch of requests is applied, written, and answered.
  *
- * The core decides, the store writes; this file and manager/take.c carry between
- * the mailboxes and the two.  Who is served in which order is told, and decided, in
- * manager/take.c.  A batch that fails before its commit leaves no trace; one that fails
- * after its answers leaves all that it has done: see manager/replay.c.
+ * The core decides, the store writes; this file and manager/take.c connect the mailboxes with both.  The
+ * order of service is described and decided in manager/take.c.  A batch that fails before its commit leaves
+ * no trace; one that fails after its replies keeps all that it has done: see manager/replay.c.
  */
 #include "postgres.h"
 
@@ -20,12 +19,12 @@
 
 Manager le_mgr;
 
-/* A release that may return after a crash is written after this long at the latest. */
+/* Upper limit of the time until an answered release is written, if a crash may bring its lock back. */
 #define LATER_AT_MOST (50 * LE_MS)
 
 /* --- writing --- */
 
-/* The incarnation of the next token: it is on disk before a token uses it. */
+/* Return the incarnation of the next token.  It is on disk before a token uses it. */
 static int64
 next_incarnation(void)
 {
@@ -40,7 +39,10 @@ anything_to_write(void)
 		   le_next_change(le_mgr.core, NULL) != NULL;
 }
 
-/* Are the releases to be written that a batch need not write?  When the manager leaves, there is no later. */
+/*
+ * Return whether releases that were answered unwritten have to be written now.  When the manager leaves,
+ * there is no later.
+ */
 static bool
 later_is_due(LeTime now)
 {
@@ -55,9 +57,9 @@ le_batch_has_later(void)
 }
 
 /*
- * Write what the core has decided, in one transaction.  Returns the end of the commit record, on
- * which the answers rest; 0: nothing was written.  May not fail once that is committed: the batch
- * would be applied a second time.
+ * Write the decisions of the core in one transaction.  Returns the end of the commit record, on which the
+ * replies rest; 0 if nothing was written.  Must not fail after the commit: the batch would be applied a
+ * second time.
  */
 static XLogRecPtr
 write_batch(Batch *batch)
@@ -84,7 +86,7 @@ write_batch(Batch *batch)
 	Assert(meta.incarnation >= le_mgr.meta.incarnation);
 	if (meta.incarnation != le_mgr.meta.incarnation)
 	{
-		/* the counter was full, or advanced */
+		/* the revision counter was full, or was advanced */
 		meta.taken_at = GetCurrentTimestamp();
 		le_store_write_meta(&meta);
 		flush = true;
@@ -105,13 +107,16 @@ write_batch(Batch *batch)
 	pg_atomic_fetch_add_u64(&counters->rows, rows);
 	pg_atomic_fetch_add_u64(&counters->write_us, le_clock() - start);
 
-	/* locks that came and went within the batch have left nothing: then lsn is an older commit's */
+	/* locks that came and went within the batch have written nothing: then lsn belongs to an older commit */
 	return wrote ? lsn : InvalidXLogRecPtr;
 }
 
 /* --- pauses --- */
 
-/* Say how long the manager did not run.  May not be called before all answers are given: it may fail. */
+/*
+ * Log how long the manager did not run.  Must not be called before all replies are given, because it may
+ * fail.
+ */
 static void
 tell_pause(LeTime paused, LeTime moved)
 {
@@ -122,7 +127,10 @@ tell_pause(LeTime paused, LeTime moved)
 						 (long) (paused / LE_MS), (long) (moved / LE_MS))));
 }
 
-/* The manager runs, and has not since then: le_pause_seen() says by how much deadlines move. */
+/*
+ * Note that the manager runs now, and did not since then.  le_pause_seen() decides by how much deadlines
+ * move.
+ */
 static void
 seen_running(LeTime since, LeTime now)
 {
@@ -132,15 +140,15 @@ seen_running(LeTime since, LeTime now)
 /* --- after the commit --- */
 
 /*
- * Set the LSN that the caller of this answer has to wait for.  *confirmed is the end of a WAL
- * record of this batch; if the batch wrote none, the first answer that needs one logs it.
+ * Set the LSN that the caller of this reply has to wait for.  *confirmed is the end of a WAL record of this
+ * batch; if the batch wrote none, the first reply that needs one logs one.
  */
 static void
 set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
 {
 	if (reply->bound)
 	{
-		reply->lsn = 0; /* durable for nobody */
+		reply->lsn = 0; /* a bound entry needs no durability */
 		return;
 	}
 	if (reply->wrote && !reply->may_return)
@@ -154,8 +162,8 @@ set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
 }
 
 /*
- * Clear the releases that are committed.  May not fail, and comes first: releases applied twice
- * would give back other holds.
+ * Clear the committed releases.  Must not fail, and comes first: releases applied twice would release other
+ * holds.
  */
 static void
 clear_releases(const Batch *batch, XLogRecPtr lsn)
@@ -183,9 +191,9 @@ clear_releases(const Batch *batch, XLogRecPtr lsn)
 }
 
 /*
- * Answer what has waited for the commit: requests of this batch, then those of earlier ones
- * that it has granted or ended.  May not fail: an answer that is not given is lost, as a
- * replay finds the request done.
+ * Answer all requests that waited for the commit: requests of this batch, then those of earlier batches that
+ * it has granted or ended.  Must not fail: a reply that is not given is lost, because a replay finds the
+ * request done.
  */
 static void
 give_answers(const Batch *batch, XLogRecPtr lsn)
@@ -207,7 +215,7 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 		LE_FAULT_NOFAIL("batch-answering");
 	}
 
-	/* requests that have waited */
+	/* requests of earlier batches */
 	for (LeEntry *entry = NULL; (entry = le_next_answer(le_mgr.core, entry)) != NULL;)
 	{
 		LeMailbox *box = mailbox_of(entry->waiter->sessno);
@@ -224,7 +232,9 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 	le_flush_start();
 }
 
-/* Empty the mailboxes of the mail that is committed, and wake those that wait for that.  May not fail. */
+/*
+ * Clear the committed mail from the mailboxes, and wake up the sessions that wait for that.  Must not fail.
+ */
 static void
 empty_mailboxes(const Batch *batch)
 {
@@ -235,7 +245,7 @@ empty_mailboxes(const Batch *batch)
 		uint64 undo = mail->undo;
 
 		Assert((mail->flags & LE_MAIL_RELEASED) == 0); /* clear_releases() has done those */
-		/* unless another one has come */
+		/* unless another undo has come */
 		(void) pg_atomic_compare_exchange_u64(&box->undo, &undo, 0);
 		pg_atomic_fetch_and_u32(&box->mail, ~(mail->flags & ~LE_MAIL_FENCE_ENDED));
 		if (mail->flags & LE_MAIL_SESSION_END)
@@ -248,7 +258,7 @@ empty_mailboxes(const Batch *batch)
 			le_publish_bound(box);
 		if (!mail->async)
 			le_wake((int) mail->proc);
-		mail->flags &= ~LE_MAIL_FENCE_ENDED; /* nothing of it is to be given back */
+		mail->flags &= ~LE_MAIL_FENCE_ENDED; /* untake() must not put the flag back */
 	}
 }
 
@@ -269,8 +279,8 @@ search_deadlocks(const Batch *batch)
 
 #ifdef USE_ASSERT_CHECKING
 /*
- * After the answers: a request that was taken is answered, or it waits, in the core as in its mailbox.
- * The victim of a deadlock is answered, and waits in the core until its rollback comes.
+ * After the replies, each taken request is answered or waits, in the core and in its mailbox.  The victim of
+ * a deadlock is answered, and waits in the core until its rollback arrives.
  */
 static void
 assert_waiting(void)
@@ -293,8 +303,8 @@ assert_waiting(void)
 #endif
 
 /*
- * Apply what is taken, and end what is due.  now is no earlier than any posting.  What ends was
- * due at the horizon, and all that was posted until then is in the batch.
+ * Take and apply all requests and mail, and expire what was due at the horizon.  Everything that was posted
+ * until the horizon is in the batch, and "now" is not earlier than any posting.
  */
 static void
 apply(Batch *batch)
@@ -313,7 +323,7 @@ apply(Batch *batch)
 	batch->heavy |= le_core_is_full(le_mgr.core);
 }
 
-/* Reset what a batch remembers, and set its time: no earlier than anything that it takes was posted. */
+/* Reset the state of a batch, and set its time: not earlier than any posting that it takes. */
 static void
 begin(Batch *batch)
 {
@@ -338,7 +348,10 @@ begin(Batch *batch)
 	le_core_set_writable(le_mgr.core, false);
 }
 
-/* May this batch have to write: by what it is going to take, by what is due, or is left from before? */
+/*
+ * Return whether this batch may have to write: for the requests that it takes, for a deadline, or for work
+ * left from before.
+ */
 static bool
 may_write(const Batch *batch)
 {
@@ -347,7 +360,10 @@ may_write(const Batch *batch)
 		   (batch->expire && le_core_next_deadline(le_mgr.core) <= batch->now);
 }
 
-/* A batch in an outage: what need not write, and nothing else.  What the core has to write stays as it is. */
+/*
+ * Run a batch in an outage: serve only requests that need not write.  Decisions of the core that are not
+ * written yet stay so.
+ */
 static void
 run_looks(Batch *batch)
 {
@@ -369,7 +385,7 @@ run_looks(Batch *batch)
 }
 
 /*
- * The steps of a batch.  No answer is given before the row that it rests on is committed.  False: the
+ * Run the steps of a batch.  No reply is given before the row that it rests on is committed.  False: the
  * tables are locked, and nothing was applied.
  */
 static bool
@@ -378,7 +394,7 @@ run(Batch *batch)
 	XLogRecPtr lsn = 0;
 	LeTime committed_at, moved;
 
-	/* 1. the tables: nothing is applied that could not be written because of locks */
+	/* 1.  lock the tables, so that locks cannot prevent the write of what is applied */
 	begin(batch);
 	if (batch->looks_only)
 	{
@@ -391,7 +407,7 @@ run(Batch *batch)
 		return false;
 	}
 
-	/* 2. apply, in the order that take.c has at its head */
+	/* 2.  apply, in the order described at the top of take.c */
 	apply(batch);
 	LE_FAULT("batch-applied");
 
@@ -409,7 +425,7 @@ run(Batch *batch)
 	if (le_next_change(le_mgr.core, NULL) != NULL)
 		le_mgr.changes_lsn = lsn;
 
-	/* 4. answer and announce; no lease is cut short by a slow commit */
+	/* 4.  reply and announce; a slow commit shortens no lease */
 	committed_at = le_clock();
 	moved = le_pause_seen(&le_mgr.pause, batch->began_at, committed_at);
 	give_answers(batch, lsn);
@@ -418,7 +434,7 @@ run(Batch *batch)
 	le_history_written(le_mgr.core);
 	LE_FAULT_NOFAIL("batch-before-mailboxes");
 
-	/* 5. forget what is done */
+	/* 5.  clear the finished work */
 	empty_mailboxes(batch);
 	le_core_batch_done(le_mgr.core, lsn);
 	Assert(le_next_change(le_mgr.core, NULL) == NULL && le_next_answer(le_mgr.core, NULL) == NULL);
@@ -427,7 +443,7 @@ run(Batch *batch)
 	le_publish();
 	le_take_back_off(batch);
 
-	/* 6. what may fail: then all is read again, but nothing is lost */
+	/* 6.  steps that may fail: then the state is loaded again, but nothing is lost */
 	tell_pause(committed_at - batch->began_at, moved);
 	pgstat_report_stat(false);
 	LE_FAULT_CHECK(le_mgr.core);
@@ -437,7 +453,10 @@ run(Batch *batch)
 	return true;
 }
 
-/* Give back all that the failed batch has taken: it is taken again.  May not fail: an error is being handled. */
+/*
+ * Give back all requests and flags that the failed batch has taken, so that they are taken again.  Must not
+ * fail: an error is being handled.
+ */
 static void
 untake(const Batch *batch)
 {
@@ -445,7 +464,7 @@ untake(const Batch *batch)
 	{
 		LeMailbox *box = mailbox_of(batch->fresh[i]);
 
-		/* one that is answered stays taken */
+		/* an answered request stays taken */
 		le_mgr.taken[batch->fresh[i]] = pg_atomic_read_u32(&box->answered);
 		box->revision = 0;
 	}
@@ -454,7 +473,7 @@ untake(const Batch *batch)
 							   batch->mails[i].flags & LE_MAIL_FENCE_ENDED);
 }
 
-/* A batch has failed after it was applied: the core is good for nothing any more. */
+/* Handle the failure of a batch that has changed the core, which is unusable now. */
 static BatchEnd
 failed(const Batch *batch, const ErrorData *error)
 {
@@ -462,7 +481,7 @@ failed(const Batch *batch, const ErrorData *error)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
 	le_outage_note(error);
 
-	/* it had the locks that were missing: what failed is one of its requests */
+	/* the outage was for missing locks, which this batch had: it failed because of one of its requests */
 	if (batch->locked && !le_mgr.outage.failed && !batch->explained)
 		le_outage_over();
 	untake(batch);
@@ -489,7 +508,7 @@ le_batch_run(Batch *batch, ErrorData **error)
 	{
 		bool has_xid = IsTransactionState() && TransactionIdIsValid(GetTopTransactionIdIfAny());
 
-		/* new files alone are no failure: the batch runs again */
+		/* replaced tables alone are no failure: the batch runs again */
 		*error = le_txn_failed(!batch->files_differ);
 		batch->explained = le_outage_explains(*error, has_xid);
 		end = batch->applied || batch->looks_only ? failed(batch, *error) : BATCH_LOCKED;
@@ -510,7 +529,7 @@ le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 	{
 		LeMailbox *box = mailbox_of(procs[i]);
 
-		/* all that was posted before it was last seen running has been looked at */
+		/* everything posted before it was last seen running has been looked at */
 		if (box->posted_at > le_mgr.pause.seen_at)
 			rang_at = Min(rang_at, box->posted_at);
 	}
@@ -518,8 +537,8 @@ le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 }
 
 /*
- * Deadlines are the core's times, which are behind le_clock() by what was lost to
- * pauses; all others are times of le_clock().
+ * Deadlines are on the core's clock, which is behind le_clock() by the time lost to pauses; all other times
+ * here are by le_clock().
  */
 Wakeup
 le_batch_next_wakeup(void)
@@ -531,7 +550,7 @@ le_batch_next_wakeup(void)
 		wake_earlier(&wakeup, le_mgr.retry_at, "a failure");
 	if (le_mgr.outage.since != 0 && core_is_loaded())
 	{
-		/* nothing else is done before */
+		/* nothing else is done until then */
 		wake_earlier(&wakeup, le_mgr.outage.try_at, "an outage");
 		return wakeup;
 	}
@@ -540,7 +559,7 @@ le_batch_next_wakeup(void)
 	if (!core_is_loaded())
 		return wakeup;
 
-	/* at once; what could not be written, after a while */
+	/* at once; after a failed write, after a while */
 	if (le_mgr.core_state == CORE_LOADED || anything_to_write() || le_next_answer(le_mgr.core, NULL) != NULL)
 		return (Wakeup){le_mgr.expire_after, "work that is left"};
 	wake_earlier(&wakeup, le_deadlock_next_search(), "a search for deadlocks");

@@ -1,10 +1,10 @@
 /*
  * manager/chores.c
- *		Chores: what the manager does beside and between its batches.
+ *		Chores: work of the manager beside and between its batches.
  *
- * Fences that last too long are ended, old rows of the history of elections are deleted,
- * and a table that is mostly dead rows is written anew.  Each of them does little at a
- * time, so that no grant waits for long.
+ * Fences that last too long are ended, old rows of the history of elections are deleted, and a table that
+ * consists mostly of dead rows is rewritten.  Each chore does little at a time, so that no grant waits for
+ * long.
  */
 #include "postgres.h"
 
@@ -21,8 +21,8 @@
 /* --- fences that last too long --- */
 
 /*
- * The connection, not its statement: a cancel would leave what was fenced
- * before a savepoint, and says nothing to a client that is idle.
+ * Terminate the connection, not only its statement: a cancel would leave fences that were taken before a
+ * savepoint, and has no effect on an idle client.
  */
 void
 le_fence_end_overdue(LeCore *core, LeTime now)
@@ -47,23 +47,25 @@ le_fence_end_overdue(LeCore *core, LeTime now)
 	}
 }
 
-/* --- the history of elections: how much of it is whose --- */
+/* --- the history of elections: its size for each role --- */
 
-/* Pages of one step, and the time to the next, until the whole table was looked at. */
+/* Pages of one step, and the time between two steps, until the whole table has been read. */
 #define PRUNE_PAGES 32
 #define PRUNE_STEP  (100 * LE_MS)
-/* From one pass to the next at most; and after a step that failed, as somebody has the table. */
+/*
+ * Longest time between two passes; and time before a retry after a failed step, because another session has
+ * locked the table.
+ */
 #define PRUNE_PASS  (600 * LE_SECOND)
 #define PRUNE_RETRY (60 * LE_SECOND)
 
 static LeTime prune_at = 0;
-static uint32 prune_from = 0; /* page; 0: the next pass is to begin */
+static uint32 prune_from = 0; /* page; 0: a new pass begins */
 
 /*
- * lock_election.max_history_per_role is kept by sums: what this manager writes is
- * added, what is deleted is taken off.  What was there before is counted by the
- * first pass over the table, which deletes nothing; until that is done, a role may
- * write more.
+ * Size of the history of a role, for lock_election.max_history_per_role.  Rows that this manager writes are
+ * added, deleted rows are subtracted.  Older rows are counted by the first pass over the table, which deletes
+ * nothing; until that is done, a role may write more.
  */
 typedef struct RoleHistory
 {
@@ -74,14 +76,14 @@ typedef struct RoleHistory
 #define ROLES_AT_FIRST 64
 
 static HTAB *role_history = NULL;
-static int64 first_change = 0; /* of this manager, also while it loads */
+static int64 first_change = 0; /* number of this manager's first change, those of its load included */
 static bool counted = false;   /* the first pass is done */
 
-/* Rows that a step has seen: they count once it is committed. */
+/* Rows that a step has seen; they are counted once the step is committed. */
 static RoleHistory step[PRUNE_PAGES * MaxHeapTuplesPerPage];
 static int step_rows;
 
-/* The sum of a role; a new one, of 0, takes memory, which may fail. */
+/* Return the sum of a role.  A new one is 0, and takes memory, which may fail. */
 static RoleHistory *
 history_of(Oid role)
 {
@@ -93,7 +95,7 @@ history_of(Oid role)
 	return entry;
 }
 
-/* Add to the bytes of history of a role, or with a minus take off. */
+/* Add to the bytes of a role's history; a negative number subtracts. */
 static void
 add_bytes(Oid role, int64 bytes)
 {
@@ -153,10 +155,10 @@ count_row(Oid role, int64 change, int64 bytes, bool deleted)
 	}
 }
 
-/* --- the history of elections: what is too old goes, a few pages at a time --- */
+/* --- the history of elections: old rows are deleted, a few pages at a time --- */
 
 /*
- * One step: delete what is too old on some pages, and count what is there in the first pass.  An
+ * One step: delete rows that are too old from some pages, and in the first pass, count the rows there.  An
  * error after the commit would only leave the sums of the roles too high.
  */
 static void
@@ -194,13 +196,18 @@ le_history_tend(void)
 
 /* --- the size of the tables; store/shrink.c does the work --- */
 
-/* From one look to the next, and from the start to the first: whoever waits for a manager comes first. */
+/*
+ * Time between two looks at the tables, and before the first one: callers that wait for a manager come first.
+ */
 #define LOOK_AFTER (5 * LE_SECOND)
 
 static LeTime look_at = 0;
-static uint64 batches = PG_UINT64_MAX; /* when it was looked last */
+static uint64 batches = PG_UINT64_MAX; /* number of batches at the last look */
 
-/* Look how large the tables are.  May not fail once the commit is made: the core has to know where its rows are. */
+/*
+ * Measure the tables, and rewrite one if needed.  Must not fail after the commit: the core has to know where
+ * its rows are.
+ */
 static void
 look(void)
 {
@@ -226,8 +233,8 @@ le_shrink_tend(void)
 	uint64 written = pg_atomic_read_u64(&le_mgr.db->counters.batches);
 
 	/*
-	 * Where the core's rows are is known only while it agrees with the tables.
-	 * Without a batch nothing has grown.
+	 * The positions of the core's rows are known only while it agrees with the tables.  Without a batch
+	 * nothing has grown.
 	 */
 	if (!core_is_loaded() || written == batches)
 		return LE_NEVER;
@@ -241,14 +248,14 @@ le_shrink_tend(void)
 	return look_at;
 }
 
-/* --- for how long this manager has run --- */
+/* --- the uptime of this manager --- */
 
-/* After a record that failed, or was kept out by somebody who has locked the table. */
+/* Time before a retry if the record failed, or another session has locked the table. */
 #define RECORD_RETRY (2 * LE_SECOND)
 
 static LeTime record_at = 0;
 
-/* May not fail once the commit is made: le_mgr.meta is what is in the table. */
+/* Record the uptime.  Must not fail after the commit: le_mgr.meta must agree with the table. */
 static void
 record(void)
 {

@@ -1,38 +1,32 @@
 /*
  * manager/deadlock.c
- *		Cycles of connections that wait for each other.
+ *		Finds cycles of connections that wait for each other.
  *
- * A connection that has waited for deadlock_timeout, and each second from then
- * on, asks the manager to look whether it waits for itself.  The manager knows
- * who waits for which lock, and asks PostgreSQL about those who wait there:
+ * A connection that has waited for deadlock_timeout asks the manager to check whether it waits for itself,
+ * and repeats that every second.  The manager knows the waiters of each lock, and asks PostgreSQL about other
+ * waits of the processes involved:
  *
- *	-	A request waits for a holder that only one connection can end: one that
- *		is bound to its connection, was acquired in a transaction that is still
- *		open, or is fenced by one.  A named owner can release from anywhere,
- *		and what has a TTL ends by itself: no edge.  Nor is there one to those
- *		who have permits, where another may come back just as well.  Who waits
- *		ahead in the queue waits for the same holders, unless it waits for other
- *		locks as well: then it may keep this one from being granted, and there is
- *		an edge to it.
- *	-	A backend that has waited for a lock of PostgreSQL for deadlock_timeout,
- *		time enough for PostgreSQL's own detector, waits for those whom
- *		pg_blocking_pids() tells.
+ *	-	A request waits for a holder that only one connection can end: one that is bound to its connection,
+ *		was acquired in a transaction that is still open, or is fenced by one.  A named owner can release
+ *		from anywhere, and a holder with a TTL expires by itself: no edge.  Nor is there an edge to holders
+ *		of permits, because any of them may give one back.  A waiter ahead in the queue waits for the same
+ *		holders, unless it waits for other locks as well: then it may delay this one, and there is an edge
+ *		to it.
+ *	-	A backend that has waited for a lock of PostgreSQL for deadlock_timeout, which is time enough for
+ *		PostgreSQL's own detector, waits for the processes that pg_blocking_pids() returns.
  *
- * Whoever is part of a cycle can do nothing to leave it; so it is still there when
- * its edges are looked at a second time, and what was put together from edges that
- * have never been at the same time is not.
+ * A member of a cycle can do nothing to leave it.  So a real cycle is still there when its edges are checked
+ * a second time, and one that was composed of edges which never existed at the same time is not.
  *
- * A search goes depth first, from all who have asked since the last one.  Its
- * nodes are processes, and the locks that they wait for, so that the holders of a
- * lock are looked at once, however many wait for it.  What leads to no cycle is
- * not visited again.  So a search takes time for each waiter and each holder
- * once.
+ * A search goes depth first, from all processes that have asked since the last search.  Its nodes are
+ * processes, and the locks that they wait for, so that the holders of a lock are visited once for all its
+ * waiters.  Nodes that lead to no cycle are not visited again.  So a search takes time for each waiter and
+ * each holder once.
  *
- * A search has a budget of time, and goes on with those who are left in a later batch,
- * after nine times as long, or a few seconds.  What has led to no cycle by then is
- * still passed over although things may have changed: whoever has closed a cycle since
- * asks again, within a second, and that is for the next search.  One start that takes
- * the whole budget gets twice as much the next time, so each search ends.
+ * A search has a time budget.  It continues with the remaining processes in a later batch, after nine times
+ * as long, or a few seconds.  Nodes that have led to no cycle by then are still skipped, although things may
+ * have changed: a process that has closed a cycle since then asks again, within a second, and that is for the
+ * next search.  A start that takes the whole budget gets twice as much the next time, so each search ends.
  */
 #include "postgres.h"
 
@@ -51,21 +45,24 @@
 #include "shared/fence_lock.h"
 #include "shared/words.h"
 
-/* Searching takes this part of the manager's time at most, and so long at first. */
+/* Searching takes at most 1 / SEARCH_PART of the manager's time; and the budget of a search at first. */
 #define SEARCH_PART   10
 #define SEARCH_BUDGET (5 * LE_MS)
-/* The longest pause between two parts of a search: a process that was stopped in one is not to make up for that. */
+/*
+ * Longest pause between two parts of a search: after a part in which the process was suspended, the rule
+ * above would give a very long one.
+ */
 #define SEARCH_PAUSE (5 * LE_SECOND)
-/* The clock is read after so many edges. */
+/* Number of edges between two looks at the clock. */
 #define EDGES_A_LOOK 256
-/* A process that waits, or a lock. */
+/* A node: a process that waits, or a lock. */
 typedef struct WaitNode
 {
 	LeLock *lock; /* NULL: a process */
 	uint32 proc;
 } WaitNode;
 
-/* "via": the lock on account of which a process waits; NULL: one of PostgreSQL. */
+/* An edge.  via: the lock that the process waits for; NULL: a lock of PostgreSQL. */
 typedef struct WaitEdge
 {
 	WaitNode to;
@@ -79,55 +76,61 @@ typedef enum NodeState
 	CLEAR /* leads to no cycle */
 } NodeState;
 
-/* Who holds a token's fence. */
+/* The processes that hold a token's fence. */
 typedef struct Fence
 {
 	int64 token; /* hash key */
 	List *procs;
 } Fence;
 
-/* A node on the path from where the search began. */
+/* A node on the path from the start of the search. */
 typedef struct Step
 {
 	WaitNode node;
-	const LeLock *via; /* of the edge to it */
-	int first;         /* of its edges; they end where those of the next step begin */
-	int next;          /* the one to be followed next */
+	const LeLock *via; /* see WaitEdge, of the edge to it */
+	int first;         /* index of its first edge; its edges end where those of the next step begin */
+	int next;          /* index of the edge to be followed next */
 } Step;
 
-/* What a search knows of a process. */
+/* State of a process in a search. */
 typedef struct ProcState
 {
 	uint32 mark;
-	bool asks; /* since the last search that has looked at it */
+	bool asks; /* it has asked since the last search that looked at it */
 } ProcState;
 
-/* All but procs is allocated in the context of a batch, for its part of the search. */
+/*
+ * State of the search.  Everything but procs is allocated in the memory context of a batch, for its part of
+ * the search.
+ */
 typedef struct Search
 {
 	const LeCore *core;
 	ProcState *procs; /* by number; NULL: nobody has asked yet */
-	int nasking;      /* how many of them ask */
+	int nasking;      /* number of processes that ask */
 	LeTime not_before;
-	uint32 base; /* what nodes are marked with: this and their state.  An older mark means nothing */
+	uint32 base; /* nodes are marked with this plus their state; older marks mean nothing */
 	bool under_way;
 	uint32 next;      /* proc to start from next */
-	LeTime budget_us; /* of one start */
+	LeTime budget_us; /* budget for one start */
 	LeTime deadline;
 	uint32 edges_seen;
-	HTAB *fences; /* Fence; NULL: not read */
+	HTAB *fences; /* of Fence; NULL: not read yet */
 	Step *path;
 	int length, path_room;
 	WaitEdge *edges;
 	int nedges, edges_room;
-	int edges_of_node; /* where those begin that are being added */
-	HTAB *expanded;    /* for assertions: WaitNodes on the path, or followed, since this part began */
+	int edges_of_node; /* index of the first edge of the node whose edges are being added */
+	HTAB *expanded; /* for assertions: WaitNodes that were expanded in this part, on the path or followed */
 } Search;
 
-/* A power of two: a mark of 0, which a new node has, is none of a search, or NEW, also where the base goes round. */
+/*
+ * Must be a power of two: then the mark 0 of a new node belongs to no search, or means NEW, even after the
+ * base wraps around.
+ */
 #define BASE_STEP 4
 
-/* The base, a multiple of that, goes round after a few searches, so that tests meet it. */
+/* The base, a multiple of BASE_STEP, wraps around after a few searches, so that tests cover that. */
 static Search s = {.base = PG_UINT32_MAX - 15};
 
 static uint32 *
@@ -171,7 +174,10 @@ add_edge(WaitNode to, const LeLock *via)
 	s.edges[s.nedges++] = (WaitEdge){.to = to, .via = via};
 }
 
-/* Once for a process that has many slots: whoever acquires a lock a million times in a transaction has so many. */
+/*
+ * Add an edge to a process, once in a row: a transaction that acquires a lock a million times has as many
+ * slots.
+ */
 static void
 add_proc(uint32 proc, const LeLock *via)
 {
@@ -181,19 +187,19 @@ add_proc(uint32 proc, const LeLock *via)
 		add_edge((WaitNode){.proc = proc}, via);
 }
 
-/* The entry that the blocked call of this backend waits for; NULL: it does not wait. */
+/* Return the entry that the blocked call of this backend waits for; NULL: it does not wait. */
 static LeEntry *
 waits_for(uint32 proc)
 {
 	LeMailbox *box = mailbox_of(proc);
 
-	/* its wait may have ended, only that has not been read yet */
+	/* its wait may have ended, even if the mail that says so is not applied yet */
 	if (!is_unanswered(box) || mail_ends_wait(box))
 		return NULL;
 	return le_core_waiting_on(s.core, box->session, proc);
 }
 
-/* The fences of this database, all at once. */
+/* Read all fences of this database. */
 static void
 read_fences(void)
 {
@@ -221,7 +227,7 @@ read_fences(void)
 	}
 }
 
-/* An edge to each process that holds the fence of this token. */
+/* Add an edge to each process that holds the fence of this token. */
 static void
 add_fences(int64 token)
 {
@@ -237,7 +243,7 @@ add_fences(int64 token)
 		add_proc((uint32) lfirst_int(lc), NULL);
 }
 
-/* Edges to the processes without which this holder does not end: see the top. */
+/* Add edges to the processes that alone can end this holder: see the top. */
 static void
 add_holder(const LeEntry *holder)
 {
@@ -264,9 +270,8 @@ somebody_waits(const LeEntry *entry)
 }
 
 /*
- * The nearest request ahead of this one that somebody waits for with other locks: that
- * one waits for those before it.  What is ahead of a process that leads to no cycle
- * leads to none either.
+ * Return the nearest request ahead of this one that is part of a group with a waiting call: it waits for the
+ * requests before it.  Requests ahead of a process that leads to no cycle lead to none either.
  */
 static const LeEntry *
 grouped_ahead(const LeEntry *entry)
@@ -286,8 +291,8 @@ grouped_ahead(const LeEntry *entry)
 }
 
 /*
- * Does this process wait for a lock of PostgreSQL, for deadlock_timeout or longer?  A leader of parallel
- * workers counts as well, as one of them may wait.
+ * Return whether this process has waited for a lock of PostgreSQL for deadlock_timeout.  A leader of parallel
+ * workers counts as waiting, because one of them may wait.
  */
 static bool
 waits_in_postgres(uint32 number)
@@ -296,11 +301,11 @@ waits_in_postgres(uint32 number)
 	TimestampTz since = (TimestampTz) pg_atomic_read_u64(&proc->waitStart);
 
 	if (since == 0)
-		return proc->lockGroupLeader == proc; /* perhaps one of its workers */
+		return proc->lockGroupLeader == proc; /* perhaps one of its workers waits */
 	return GetCurrentTimestamp() - since >= DeadlockTimeout * INT64CONST(1000);
 }
 
-/* Edges to those whom pg_blocking_pids() tells. */
+/* Add edges to the processes that pg_blocking_pids() returns. */
 static void
 add_blockers(uint32 from)
 {
@@ -321,7 +326,7 @@ static void
 add_edges_of_proc(uint32 proc)
 {
 	const LeEntry *entry = waits_for(proc);
-	const LeGroup *behind = NULL; /* mostly it is the same one everywhere */
+	const LeGroup *behind = NULL; /* the last group with an edge: mostly it is the same for all entries */
 
 	if (entry == NULL && waits_in_postgres(proc))
 		add_blockers(proc);
@@ -343,8 +348,8 @@ add_edges_of_proc(uint32 proc)
 }
 
 /*
- * All edges of a node: of a process, to what it waits for; of a lock, to the processes without which its
- * holders do not end.  Not to what leads to no cycle, as far as that is known.
+ * Add all edges of a node: from a process to what it waits for; from a lock to the processes that alone can
+ * end its holders.  Leave out nodes that are known to lead to no cycle.
  */
 static void
 add_edges(const WaitNode *node)
@@ -362,7 +367,7 @@ add_edges(const WaitNode *node)
 /* --- the search --- */
 
 #ifdef USE_ASSERT_CHECKING
-/* A state that is forgotten, or taken for another one, makes the search exponential. */
+/* Assert that a node is expanded once: a lost or mistaken state would make the search exponential. */
 static void
 assert_expanded(const WaitNode *node, HASHACTION action)
 {
@@ -370,7 +375,7 @@ assert_expanded(const WaitNode *node, HASHACTION action)
 	WaitNode key;
 	bool found;
 
-	memset(&key, 0, sizeof(key)); /* no bytes between the members */
+	memset(&key, 0, sizeof(key)); /* clear the padding */
 	key.lock = node->lock;
 	key.proc = node->proc;
 	if (s.expanded == NULL)
@@ -379,7 +384,7 @@ assert_expanded(const WaitNode *node, HASHACTION action)
 	Assert(found == (action == HASH_REMOVE));
 }
 
-/* Between two starts: nothing is on the path, and what leads to no cycle was expanded, and stays so. */
+/* Assert the states between two starts: the path is empty, and the number of asking processes is right. */
 static void
 assert_states(void)
 {
@@ -429,8 +434,8 @@ step_back(NodeState state)
 }
 
 /*
- * A way from this process into a cycle: the cycle is the path from the returned
- * step on, *back its last edge.  -1: there is none, or *late: the time is over.
+ * Find a path from this process into a cycle.  Returns the index of the step where the cycle begins, and its
+ * last edge in *back; -1: there is no cycle, or *late: the time is over.
  */
 static int
 find_cycle(uint32 start, WaitEdge *back, bool *late)
@@ -448,7 +453,7 @@ find_cycle(uint32 start, WaitEdge *back, bool *late)
 		Assert(get_state(&last->node) == ON_PATH);
 		Assert(last->first <= last->next && last->next <= s.nedges);
 
-		/* all edges of the last node are followed: back */
+		/* all edges of the last node are followed: step back */
 		if (last->next == s.nedges)
 		{
 			step_back(CLEAR);
@@ -472,7 +477,7 @@ find_cycle(uint32 start, WaitEdge *back, bool *late)
 					if (same_node(&s.path[i].node, &edge.to))
 						return i;
 				}
-				Assert(false); /* what is marked so is on the path */
+				Assert(false); /* a node marked ON_PATH is on the path */
 				break;
 			case CLEAR:
 				break;
@@ -481,7 +486,7 @@ find_cycle(uint32 start, WaitEdge *back, bool *late)
 	return -1;
 }
 
-/* Look once more: is each edge of the cycle still there? */
+/* Check again whether each edge of the cycle is still there. */
 static bool
 is_still_there(int first)
 {
@@ -505,7 +510,7 @@ is_still_there(int first)
 	return true;
 }
 
-/* --- telling --- */
+/* --- the error message --- */
 
 /* Describe the lock of PostgreSQL that this process waits for. */
 static void
@@ -527,7 +532,7 @@ describe_lock(StringInfo buf, int pid)
 	appendStringInfoString(buf, "a lock");
 }
 
-/* "lock": on account of which it waits; NULL: one of PostgreSQL. */
+/* Describe an edge.  lock: the lock that it waits for; NULL: a lock of PostgreSQL. */
 static void
 describe_edge(StringInfo buf, uint32 from, const LeLock *lock, uint32 to)
 {
@@ -543,8 +548,8 @@ describe_edge(StringInfo buf, uint32 from, const LeLock *lock, uint32 to)
 }
 
 /*
- * The cycle from this step of the path on: the newest of those who wait for a
- * lock of ours is to give up, and is told of first.
+ * Describe the cycle that begins at this step of the path.  The victim is the newest waiter for a lock of
+ * ours, and is described first.  Returns its proc number; -1: none.
  */
 static int
 choose_victim(int first, const WaitEdge *back, StringInfo detail)
@@ -570,7 +575,7 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 	if (newest < 0)
 		return -1;
 
-	/* a line for each, from the newest on */
+	/* one line for each, from the newest on */
 	Assert(newest < n && n <= length);
 	for (int i = 0; i < n; i++)
 	{
@@ -581,16 +586,16 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 	return (int) procs[newest];
 }
 
-/* Begin a batch's part of a search.  Pointers are good for this part only. */
+/* Begin the part of a search that this batch does.  Pointers are valid for this part only. */
 static void
 begin_part(const LeCore *core)
 {
-	/* an error has ended the last part in the middle of a path */
+	/* an error has ended the last part in the middle of a path: begin a new search */
 	if (s.length > 0)
 		s.under_way = false;
 	if (!s.under_way)
 	{
-		/* a new search, from all who have asked by now */
+		/* a new search, from all processes that have asked by now */
 		s.base += BASE_STEP;
 		s.next = 0;
 		s.budget_us = SEARCH_BUDGET;
@@ -623,8 +628,8 @@ le_deadlock_next_search(void)
 }
 
 /*
- * Search from one process that has asked, and let the victim of its cycle give up.  False: the
- * budget is spent, and this process is the next one again.
+ * Search from one process that has asked, and send the error to the victim of its cycle.  False: the budget
+ * is spent, and the next part begins with this process again.
  */
 static bool
 search_from(uint32 proc, bool first)
@@ -672,7 +677,7 @@ le_deadlock_search(const LeCore *core)
 	}
 	assert_states();
 
-	/* processes that have asked meanwhile, and were passed, are for the next search */
+	/* processes behind s.next that have asked meanwhile are for the next search */
 	s.under_way = s.next < (uint32) le_shared->max_sessions;
 	end = le_clock();
 	s.not_before =

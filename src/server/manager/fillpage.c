@@ -7,7 +7,9 @@
 
 #include "manager/manager.h"
 
-/* Locks that one page looks at, unused indexes included; of a lease, what its entries have in their lists. */
+/*
+ * Locks that one page visits, unused indexes included; of a lease, the entries that it visits in their lists.
+ */
 #define INDEXES_A_PAGE 1024
 
 typedef struct LivePage
@@ -33,14 +35,14 @@ expires_at(const LeEntry *entry, LeTime now)
 	return wall_time(le_entry_deadline(entry), now);
 }
 
-/* 0: it is open. */
+/* Returns 0 if the name is open. */
 static TimestampTz
 closed_until(LeTime until, LeTime now)
 {
 	return until > now ? wall_time(until, now) : 0;
 }
 
-/* Copy a text, which may be none; returns its end. */
+/* Copy a text, which may be empty; returns its end. */
 static char *
 put_text(char *to, LeText text)
 {
@@ -49,7 +51,7 @@ put_text(char *to, LeText text)
 	return to + text.len;
 }
 
-/* An item of this name, with room for more texts; NULL: the page is full. */
+/* Add an item of this name, with room for more texts; NULL: the page is full. */
 static LePageItem *
 new_item(LivePage *page, LeText name, uint32 texts)
 {
@@ -67,7 +69,7 @@ new_item(LivePage *page, LeText name, uint32 texts)
 	return item;
 }
 
-/* The same, with what there is to tell of the lock. */
+/* The same, with the members that describe the lock. */
 static LePageItem *
 new_item_of(LivePage *page, const LeLock *lock, uint32 texts)
 {
@@ -81,7 +83,7 @@ new_item_of(LivePage *page, const LeLock *lock, uint32 texts)
 	return item;
 }
 
-/* The name on whose channel the grant of several names is announced; NULL: it is one name. */
+/* Return the name on whose channel the grant of a group is announced; NULL: a single name. */
 static LeText
 announced_name(const LeEntry *entry)
 {
@@ -93,7 +95,7 @@ announced_name(const LeEntry *entry)
 	return (LeText){lock->name, lock->name_len};
 }
 
-/* A holder (position 0), or a waiter.  NULL: the page is full. */
+/* Add a holder (position 0) or a waiter.  NULL: the page is full. */
 static LePageItem *
 put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 {
@@ -137,7 +139,7 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 	return item;
 }
 
-/* Slots stay in their list as long as the lock lives; new ones come first. */
+/* Return the next slot to list.  Slots stay in their list as long as the lock exists; new ones come first. */
 static const LeSlot *
 next_slot(const LeLock *lock, const LePageCursor *from, const LeEntry *last)
 {
@@ -155,10 +157,10 @@ next_slot(const LeLock *lock, const LePageCursor *from, const LeEntry *last)
 	return slot != NULL ? slot->next : NULL;
 }
 
-/* What stands in the cursor for a closed name: a slot that no lock has. */
+/* Special value in a cursor, after a closed name: a slot number that no lock has. */
 #define LAST_CLOSED (-(int64) PG_INT32_MAX - 1)
 
-/* *position: of the one before it. */
+/* Return the next waiter to list; *position is the position of the one before it. */
 static const LeLink *
 next_waiter(const LeLock *lock, const LePageCursor *from, const LeEntry *last, uint32 *position)
 {
@@ -178,11 +180,10 @@ next_waiter(const LeLock *lock, const LePageCursor *from, const LeEntry *last, u
 }
 
 /*
- * A lock's items from there on.  False: the page is full.
+ * Add the items of a lock from the cursor on.  False: the page is full.
  *
- * Where the last page has ended is found by its token: a lock may have very many
- * holders or waiters, and to walk past them for each page takes too long.  Only
- * behind one that has gone since they are walked.
+ * The end of the last page is found by its token: a lock may have very many holders or waiters, and walking
+ * past them for each page takes too long.  They are walked only if the entry has gone since then.
  */
 static bool
 put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *from)
@@ -196,7 +197,7 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 	int32 held PG_USED_FOR_ASSERTS_ONLY = 0;
 	bool whole PG_USED_FOR_ASSERTS_ONLY = from->last == 0;
 
-	/* a closed name: nobody holds it, and nobody can */
+	/* a closed name without a holder: nobody can be granted it */
 	if (from->last == 0 && lock->held == 0 && lock->closed_until > page->now)
 	{
 		LePageItem *item = new_item_of(page, lock, 0);
@@ -233,7 +234,7 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 	return true;
 }
 
-/* Locks from the cursor on, as many as the page has room for. */
+/* Add locks from the cursor on, as many as the page has room for. */
 static void
 put_locks(LivePage *page, const LeCore *core, LePageCursor *next)
 {
@@ -250,7 +251,7 @@ put_locks(LivePage *page, const LeCore *core, LePageCursor *next)
 		next->index = -1;
 }
 
-/* Leases the same way. */
+/* Add leases in the same way. */
 static void
 put_leases(LivePage *page, const LeCore *core, LePageCursor *next)
 {
@@ -280,8 +281,8 @@ put_leases(LivePage *page, const LeCore *core, LePageCursor *next)
 
 #ifdef USE_ASSERT_CHECKING
 /*
- * A page is whole items.  Of a lock come its holders, then its waiters in their order.  Unless that
- * was all, the cursor moves on, and names the page's last item, or the begin of another lock.
+ * Assert that a page consists of whole items.  The holders of a lock come first, then its waiters in order.
+ * Unless that was all, the cursor moves on, and names the page's last item, or the start of another lock.
  */
 static void
 assert_page(const LivePage *page, const LePageCursor *from, const LePageCursor *next)
@@ -296,7 +297,8 @@ assert_page(const LivePage *page, const LePageCursor *from, const LePageCursor *
 			   (item->kind != LE_PAGE_LEASES && item->token != 0 && item->position == 0));
 		Assert(item->kind != LE_PAGE_LEASES || (item->token == 0 && item->lease != 0));
 		Assert(item->position <= 1 || last == NULL || item->position == last->position + 1);
-		Assert(item->position <= item->waiters || from->last > 0); /* some may have left since then */
+		Assert(item->position <= item->waiters ||
+			   from->last > 0); /* some may have left since the last page */
 	}
 	if (next->index < 0)
 		return;
@@ -312,7 +314,7 @@ assert_page(const LivePage *page, const LePageCursor *from, const LePageCursor *
 #define assert_page(page, from, next) ((void) 0)
 #endif
 
-/* The page takes the place of the request, which is answered at once. */
+/* The page overwrites the request, which is answered at once. */
 void
 le_page_fill(const LeCore *core, LeMailbox *box, LeTime now)
 {
@@ -364,11 +366,11 @@ le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeT
 	box->leader_since = wall_time(leader->acquired_at, now);
 }
 
-/* --- what hangs on a lease --- */
+/* --- holders and places of a lease --- */
 
 /*
- * The position of a waiter, by a walk to the front of its queue, or to a waiter whose
- * position is known: thousands of places of a lease may be in one queue.
+ * Return the position of a waiter, by walking to the front of its queue, or to a waiter whose position is
+ * known: thousands of places of a lease may be in one queue.
  */
 static uint32
 position_of(const LeEntry *entry, const LeLink *known, uint32 known_at, uint32 *walked)
@@ -383,10 +385,10 @@ position_of(const LeEntry *entry, const LeLink *known, uint32 known_at, uint32 *
 }
 
 /*
- * May it be told to this session?  Not a blocked call, nor a holder that has ended and is
- * fenced: no token names them.  Nor an evicted holder: the lease does not keep it alive, and its
- * client must not think so.  Nor what transactions of others may still roll back.  There may be very
- * many of those.
+ * Return whether this session may be shown the entry.  Not shown are: a blocked call, and a holder that has
+ * ended and is fenced, because no token names them; an evicted holder, because the lease does not keep it
+ * alive, and its client must not think so; and an entry that transactions of others may still roll back.  It
+ * may have very many uncommitted holds, so *walked counts them.
  */
 static bool
 is_shown(const LeEntry *entry, uint64 session, uint32 *walked)
@@ -408,12 +410,11 @@ is_shown(const LeEntry *entry, uint64 session, uint32 *walked)
 }
 
 /*
- * The cursor is the last entry of the page before: kind, name and token, and in "from"
- * the load that has made the core.  New entries come to the end of the lease's list, and
- * none moves.  LE_NOT_HELD: that entry has ended, or another load has put the list in
- * another order; the caller begins again.
+ * The cursor is the last entry of the page before: kind, name and token, and in "from" the load that built
+ * the core.  New entries are added at the end of the lease's list, and none moves.  LE_NOT_HELD: that entry
+ * has ended, or another load has changed the order of the list; the caller begins again.
  *
- * The answer rests on the newest row of all that the page shows.
+ * The reply rests on the newest row of all entries that the page shows.
  */
 void
 le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTime now, LeReply *reply)

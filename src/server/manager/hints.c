@@ -1,17 +1,15 @@
 /*
  * manager/hints.c
- *		Hints for those who wait outside of the server: the manager's side.
+ *		Hints for clients that wait outside of the server: the manager's side.
  *
- * A hint says that something has happened; it decides nothing, and it may be
- * lost.  The manager only puts it into a ring in shared memory.  A process of
- * its own, the notifier (launcher/notifier.c), makes a NOTIFY of it: that takes a
- * lock of the whole cluster until its commit, and must not delay a lock.
+ * A hint says that something has happened; it decides nothing, and it may be lost.  The manager only puts it
+ * into a ring in shared memory.  A separate process, the notifier (launcher/notifier.c), sends a NOTIFY for
+ * it: that takes a lock of the whole cluster until its commit, and must not delay a lock.
  *
- * The notifier is a worker that the manager registers when there are hints and
- * no notifier: it leaves when there have been none for a while, so that a
- * database takes a worker only while it has something to announce.  It belongs
- * to its manager, which takes it along when it leaves.  Where it is slow to
- * follow, the notifier of the next manager waits until it is gone.
+ * The notifier is a worker.  The manager registers it when there are hints and no notifier.  It leaves after
+ * a while without hints, so that a database takes a worker only while it has something to announce.  It
+ * belongs to its manager, which terminates it when it leaves itself.  If it is slow to exit, the notifier of
+ * the next manager waits until it is gone.
  */
 #include "postgres.h"
 
@@ -23,19 +21,19 @@
 #include "shared/compat.h"
 #include "shared/worker.h"
 
-/* A notifier that does not live is started again after this long. */
+/* Shortest time between two starts of a notifier. */
 #define RESTART_AFTER (1 * LE_SECOND)
-/* From one complaint about max_worker_processes to the next. */
+/* Shortest time between two complaints about max_worker_processes. */
 #define COMPLAINT_PERIOD (60 * LE_SECOND)
 
 static BackgroundWorkerHandle *handle = NULL;
-static pid_t notifier_pid = 0; /* of its process; 0: not known yet */
+static pid_t notifier_pid = 0; /* 0: not known yet */
 static LeTime started_at = 0;
 static LeTime retry_at = 0;
 
 /* --- the ring --- */
 
-/* The next hint, or NULL: there is no room, and it is dropped. */
+/* Return the next free hint of the ring; NULL: there is no room, and the hint is dropped. */
 static LeHint *
 next_hint(void)
 {
@@ -50,13 +48,13 @@ next_hint(void)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.hints_dropped, 1);
 		return NULL;
 	}
-	pg_memory_barrier(); /* the place is free before it is filled */
+	pg_memory_barrier(); /* read "sent" before the hint is overwritten */
 	memset(hint, 0, offsetof(LeHint, name));
 	hint->sequence = ring->sequence;
 	return hint;
 }
 
-/* The hint is filled in. */
+/* Publish the hint that was filled in. */
 static void
 push(void)
 {
@@ -64,7 +62,7 @@ push(void)
 	pg_atomic_fetch_add_u64(&le_mgr.db->ring.pushed, 1);
 }
 
-/* False: there was no room.  change NULL: a queue place was granted. */
+/* Add a hint.  change NULL: a queue place was granted.  False: there was no room. */
 static bool
 push_event(int64 token, const LeLock *lock, const LeChange *change)
 {
@@ -97,11 +95,11 @@ push_lease(int64 lease)
 	return true;
 }
 
-/* Places that have left the queue and hold: those that were granted. */
+/* Add hints for the queue places that this batch has granted. */
 static bool
 push_granted(LeCore *core)
 {
-	int64 lease = 0; /* that was told last: often one lease has many */
+	int64 lease = 0; /* last lease with a hint: often one lease has many places */
 	bool any = false;
 
 	for (LeEntry *entry = NULL; (entry = le_next_dirty_place(core, entry)) != NULL;)
@@ -118,7 +116,7 @@ push_granted(LeCore *core)
 			any |= push_lease(lease);
 		}
 
-		/* of several names the first */
+		/* of a group, only the first name */
 		if (entry->lock->kind == LE_KIND_LOCK && waiter->member <= 1 && waiter->tells != LE_TELLS_LEASE)
 			any |= push_event(entry->token, entry->lock, NULL);
 	}
@@ -135,7 +133,7 @@ le_hints_of_batch(LeCore *core, XLogRecPtr lsn)
 	if (le_notify & LE_NOTIFY_WAITERS)
 		any = push_granted(core);
 
-	/* a candidate that waits by a place hears what observers hear */
+	/* a candidate with a queue place gets the same notification as observers */
 	for (const LeChange *change = NULL; (change = le_next_change(core, change)) != NULL;)
 	{
 		if (le_notify & LE_NOTIFY_ELECTIONS ||
@@ -148,7 +146,7 @@ le_hints_of_batch(LeCore *core, XLogRecPtr lsn)
 
 /* --- the notifier --- */
 
-/* Log that there is no notifier, but not all the time. */
+/* Log that there is no notifier, at most once in COMPLAINT_PERIOD. */
 static void
 complain(LeTime now)
 {
@@ -193,12 +191,12 @@ le_hints_tend(void)
 	bool hints = pg_atomic_read_u64(&le_mgr.db->ring.pushed) != pg_atomic_read_u64(&le_mgr.db->ring.sent);
 	LeTime now;
 
-	/* it is there: no need to ask for it, under a lock of all workers */
+	/* it is running: no need to ask PostgreSQL, which takes a lock of all workers */
 	if (!hints || (notifier_pid != 0 && le_mgr.db->notifier_pid == notifier_pid))
 		return LE_NEVER;
 	if (handle != NULL)
 	{
-		/* the postmaster tells us when it has ended */
+		/* the postmaster wakes us up when it has ended */
 		if (GetBackgroundWorkerPid(handle, &notifier_pid) != BGWH_STOPPED)
 			return LE_NEVER;
 		pfree(handle);

@@ -1,20 +1,21 @@
 /*
  * manager/leave.c
- *		A manager leaves: in order, or because the extension was dropped.
+ *		Work of a manager before it exits: in order, or because the extension was
+ *		dropped.
  */
 #include "postgres.h"
 
 #include "manager/manager.h"
 #include "shared/releases.h"
 
-/* Neither a session that is stopped nor a full disk keeps a server from stopping for longer. */
+/* Upper limit of the delay of a shutdown, for example by a stopped session or a full disk. */
 #define LEAVING_AT_MOST (5 * LE_SECOND)
 
-/* Pauses: for a session that is about to post, and after a batch that has failed. */
+/* Pauses before the next try: while a session is about to post, and after a failed batch. */
 #define POSTING_TICK (1 * LE_MS)
 #define FAILED_TICK  (100 * LE_MS)
 
-/* Has a session answered a release that it has not posted yet? */
+/* Return whether a session has returned from an asynchronous release that it has not posted yet. */
 static bool
 any_releasing(void)
 {
@@ -26,7 +27,7 @@ any_releasing(void)
 	return false;
 }
 
-/* Is there a release that was posted and is not made? */
+/* Return whether a posted release is not applied yet. */
 static bool
 any_released(void)
 {
@@ -39,14 +40,12 @@ any_released(void)
 }
 
 /*
- * After a stop of the server no other manager finds a release that was answered:
+ * After a shutdown of the server, no other manager finds an asynchronous release.  So:
  *
- *	1.	Clear running: sessions answer no release without asking any more, see
- *		backend/granted.c.
- *	2.	Wait for those that have answered one (releasing) and have not posted it.
- *	3.	Run a batch of all mailboxes, which makes what is posted, and writes what was to be
- *		written later.  Should it fail, because a session that also ends now has locked the
- *		tables, try again.
+ *	1.	Clear running: from then on sessions make no asynchronous releases, see backend/granted.c.
+ *	2.	Wait for the sessions that have begun one (releasing) and have not posted it.
+ *	3.	Run a batch of all mailboxes, which applies the posted releases, and writes those that were to be
+ *		written later.  If it fails, because a session that also exits now has locked the tables, retry.
  */
 void
 le_leave_in_order(uint32 *procs, LeTime slept_until)
@@ -67,7 +66,7 @@ le_leave_in_order(uint32 *procs, LeTime slept_until)
 		n = le_mailboxes_with_work(procs);
 		le_batch_check_stall(slept_until, procs, n);
 		slept_until = 0;
-		le_mgr.outage.try_at = 0; /* there is no later */
+		le_mgr.outage.try_at = 0; /* this is the last chance */
 		if (n > 0 || le_batch_has_later())
 			le_serve(procs, n);
 		if (le_mgr.core_state == CORE_DROPPED || le_clock() >= give_up ||
@@ -108,7 +107,7 @@ le_leave_dropped(void)
 			pg_atomic_fetch_and_u32(&box->mail, ~LE_MAIL_RELEASED);
 		}
 
-		/* a session that ends right now: the next manager clears its mailbox, or le_database_free() */
+		/* if the session ends right now, the next manager clears its mailbox, or le_database_free() does */
 		LE_FAULT_NOFAIL("extension-gone");
 		pg_atomic_fetch_and_u32(&box->mail, LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
 		le_wake(i);

@@ -1,9 +1,9 @@
 /*
  * manager/looks.c
- *		Requests that need not write: what is served while nothing can be written.
+ *		Requests that need not write: they are served while nothing can be written.
  *
- * A batch in an outage (manager/outage.c) takes these alone.  Their answers must rest on nothing that is not
- * written, and must not tell of anything that a session has given back: its release is answered, and waits in its
+ * A batch in an outage (manager/outage.c) takes only these.  Their replies must rest on nothing unwritten,
+ * and must not show a lock that a session has already released: such a release has returned, and waits in its
  * mailbox until it can be written.
  */
 #include "postgres.h"
@@ -30,7 +30,10 @@ le_take_may_write(const Batch *batch)
 	return false;
 }
 
-/* Has a session given this token of this name back, in a release that could not be written yet? */
+/*
+ * Return whether the releases in this mailbox, which could not be written yet, include this token of this
+ * name.
+ */
 static bool
 is_released(const LeMailbox *box, const LeCommand *cmd)
 {
@@ -53,7 +56,10 @@ is_released(const LeMailbox *box, const LeCommand *cmd)
 	return found;
 }
 
-/* An asynchronous release was answered: nobody may find the lock held, though the core does not know of it. */
+/*
+ * Return whether any session has released this token asynchronously: then no request may find the lock held,
+ * although it is still held in the core.
+ */
 static bool
 is_released_by_any(const LeMailbox *box)
 {
@@ -71,8 +77,9 @@ is_released_by_any(const LeMailbox *box)
 }
 
 /*
- * A renewal with another TTL, or a wait for a place: it keeps its lease, and waits for the end of the outage, or is
- * refused.  Returns whether it can be answered now: nothing of it has to be written.
+ * Renew the lease of a renewal with another TTL, or of a wait for a place; the request itself waits for the
+ * end of the outage, or is refused.  Returns true if it can be answered now, because nothing of it has to be
+ * written.
  */
 static bool
 only_keeps(LeMailbox *box, LeTime now)
@@ -98,7 +105,7 @@ only_keeps(LeMailbox *box, LeTime now)
 }
 
 /*
- * The rollback of a request that was refused, or has only waited, has nothing to undo that was written: clear it, or
+ * Clear a rollback that undoes nothing written, because its request was refused or has only waited: otherwise
  * the session could not even renew.
  */
 static void
@@ -115,18 +122,18 @@ clear_empty_undo(uint32 proc)
 	if (undo == 0 || le_core_has_to_undo(le_mgr.core, &cmd))
 		return;
 
-	/* a request that was not taken, or waits, is given up with it */
+	/* it also withdraws a request that was not taken, or that waits */
 	if (is_unanswered(box))
 		le_outage_withdraw(proc);
 
-	/* unless another one has come */
+	/* unless another undo has come */
 	if (pg_atomic_compare_exchange_u64(&box->undo, &undo, 0))
 		le_wake((int) proc);
 }
 
 /*
- * The end of a session that leaves nothing to end, and no other mail: or no session could use the mailbox until
- * something can be written.
+ * Apply the end of a session that leaves nothing to end and has no other mail: otherwise no session could use
+ * the mailbox until something can be written.
  */
 static void
 take_quiet_end(uint32 proc, LeTime now)

@@ -1,8 +1,8 @@
 /*
  * manager/manager.c
- *		The manager of one database: start, loop, and the ways it leaves.
+ *		The manager of one database: start, main loop, and exits.
  *
- * Its other files, and what they do, are in manager/manager.h.
+ * The other files, and their purpose, are listed in manager/manager.h.
  */
 #include "postgres.h"
 
@@ -23,16 +23,16 @@
 #include "shared/compat.h"
 #include "shared/worker.h"
 
-/* Nothing to do at all: it looks again after an hour. */
+/* Longest sleep of a manager that has nothing to do. */
 #define LONGEST_SLEEP (3600 * LE_SECOND)
 
 static LeDatabase *my_db = NULL;
 static LeDbExit leaving_with = LE_EXIT_ERROR;
 
 /*
- * Settings of ALTER DATABASE or ALTER ROLE must not reach the manager.
- * lock_timeout bounds how long somebody's ACCESS EXCLUSIVE lock can hold up
- * everybody: the requests are answered with 55P03 then.
+ * Pin settings, so that ALTER DATABASE and ALTER ROLE do not change them for the manager.  lock_timeout
+ * bounds how long an ACCESS EXCLUSIVE lock of another session can block all requests: after that they fail
+ * with 55P03.
  */
 static void
 pin_settings(void)
@@ -55,14 +55,17 @@ pin_settings(void)
 	le_worker_pin(settings, lengthof(settings));
 }
 
-/* At the end of the process, however it ends.  May not fail: nobody would give the entry back. */
+/*
+ * Give the database entry back at the end of the process, however it ends.  Must not fail: nobody else would
+ * do it.
+ */
 static void
 manager_exit(int code, Datum arg)
 {
 	LE_FAULT_NOFAIL("manager-exit");
 	le_hints_leave();
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	/* a launcher that was restarted may have given us up */
+	/* a restarted launcher may have given up this worker */
 	if (my_db->worker_pid == MyProcPid)
 		le_database_stopped(my_db, leaving_with);
 	LWLockRelease(le_shared->lock);
@@ -95,7 +98,7 @@ leave(LeDbExit how)
 	proc_exit(0);
 }
 
-/* The extension was dropped: no other manager takes over. */
+/* Leave because the extension was dropped: no other manager takes over. */
 static void
 leave_for_good(void)
 {
@@ -103,7 +106,9 @@ leave_for_good(void)
 	leave(LE_EXIT_NO_EXTENSION);
 }
 
-/* Sleep until somebody wakes the manager, or for a nap: from that it wakes by itself. */
+/*
+ * Sleep until another process wakes up the manager; or take a nap, after which the manager looks by itself.
+ */
 static void
 sleep_until(Wakeup wakeup, bool nap)
 {
@@ -125,7 +130,7 @@ sleep_until(Wakeup wakeup, bool nap)
 	pg_atomic_write_u32(&my_db->asleep, 0);
 }
 
-/* lock_election.min_batch_interval: bound the rate of transaction ids. */
+/* Wait for lock_election.min_batch_interval, which bounds the rate of transaction ids. */
 static void
 keep_interval(LeTime last_batch)
 {
@@ -137,8 +142,8 @@ keep_interval(LeTime last_batch)
 }
 
 /*
- * A cancel is meant for a query, and there is none; it must not fail a batch.
- * But lock_timeout sends SIGINT as well.  May not fail: it is a signal handler.
+ * Ignore cancels: they are meant for queries, and must not fail a batch.  But lock_timeout sends SIGINT as
+ * well.  Must not fail: it is a signal handler.
  */
 static void
 handle_sigint(SIGNAL_ARGS)
@@ -147,7 +152,7 @@ handle_sigint(SIGNAL_ARGS)
 		StatementCancelHandler(LE_SIGNAL_PASS);
 }
 
-/* Between two batches: a new configuration, or the end.  slept_until: see le_batch_check_stall(). */
+/* Reload the configuration, or leave, between two batches.  slept_until: see le_batch_check_stall(). */
 static void
 handle_signals(uint32 *procs, LeTime slept_until)
 {
@@ -166,8 +171,9 @@ handle_signals(uint32 *procs, LeTime slept_until)
 }
 
 /*
- * The extension was dropped, and perhaps created again; or a restore has raised its incarnation: a
- * new manager finds out.  This one grants nothing more, but writes the releases that it has answered.
+ * Leave if the extension was dropped, and perhaps created again, or if a restore has raised its incarnation:
+ * a new manager starts if needed.  This one grants nothing more, but writes the releases that it has
+ * answered.
  */
 static void
 recheck_extension(uint32 *procs)
@@ -187,15 +193,15 @@ recheck_extension(uint32 *procs)
 	leave(LE_EXIT_NONE);
 }
 
-/* The manager's loop: chores, a batch if anybody has rung or anything is due, else sleep. */
+/* Run the manager's loop: do chores; run a batch if a mailbox has rung or anything is due; else sleep. */
 static void
 serve(void)
 {
-	/* a batch begins by emptying the current context */
+	/* not in the current memory context: a batch resets that when it begins */
 	uint32 *procs = MemoryContextAlloc(TopMemoryContext, le_shared->max_sessions * sizeof(uint32));
 	LeTime slept_until = 0, last_batch = 0;
-	bool all = true; /* the first time: whoever waits already */
-	bool nap = true; /* after a batch: somebody may have rung softly meanwhile */
+	bool all = true; /* in the first turn, also mailboxes that rang earlier */
+	bool nap = true; /* after a batch: a mailbox may have rung softly meanwhile */
 
 	for (;;)
 	{
@@ -264,7 +270,7 @@ le_manager_main(Datum arg)
 
 	LE_FAULT("manager-start");
 	pg_atomic_write_u32(&my_db->recheck, 0);
-	pg_atomic_write_u32(&my_db->asleep, 0); /* an error may have ended the last one in its sleep */
+	pg_atomic_write_u32(&my_db->asleep, 0); /* an error may have ended the last manager in its sleep */
 	le_batch_init(my_db);
 	pg_atomic_write_u32(&my_db->loading, 1);
 	if (!le_load_first())
@@ -273,7 +279,7 @@ le_manager_main(Datum arg)
 	Assert(le_mgr.core_state == CORE_LOADED);
 	LE_FAULT("manager-loaded");
 
-	/* from here on it leaves in order: what is under way is finished first */
+	/* from here on it leaves in order, and finishes its work first */
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	given_up = my_db->worker_pid != MyProcPid;

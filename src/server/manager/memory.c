@@ -2,9 +2,8 @@
  * manager/memory.c
  *		The memory of the core, which lock_election.max_memory bounds.
  *
- * The setting bounds what is admitted: a command that may add locks or leases.  What was
- * admitted before is loaded again, whatever the setting is now; and what ends, or frees
- * memory, is never refused for it.
+ * The setting bounds commands that may add locks or leases.  State that was admitted before is loaded again,
+ * whatever the setting is now; and commands that end something, or free memory, are never refused.
  */
 #include "postgres.h"
 
@@ -13,14 +12,17 @@
 #include "manager/manager.h"
 
 /*
- * The state's context has small blocks, so that all that is larger than this is
- * given back when it is freed, and what the context has is what is in use.  Smaller
- * pieces are texts of what takes larger ones as well.
+ * The state's memory context has small blocks.  Pieces larger than this are given back when they are freed,
+ * so that the size of the context is the memory in use.  Smaller pieces are texts, which belong to larger
+ * pieces.
  */
 #define SMALL_PIECE 128
 #define STATE_BLOCK 1024
 
-/* While a command that adds something is reserved: le_memory_alloc() refuses what is beyond the limit. */
+/*
+ * True while a command that adds something is reserved: le_memory_alloc() then refuses memory beyond the
+ * limit.
+ */
 static bool refuse_beyond_limit = false;
 
 static Size
@@ -45,7 +47,7 @@ void *
 le_memory_alloc(void *arg, size_t size)
 {
 	Assert(le_mgr.core_context != NULL && size > 0);
-	/* with the headers of its block, and perhaps a block of smaller pieces */
+	/* including the headers of its block, and perhaps a block of smaller pieces */
 	if (refuse_beyond_limit && size > SMALL_PIECE && le_memory_used() + size + STATE_BLOCK > limit())
 		return NULL;
 	return MemoryContextAllocExtended(le_mgr.core_context, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
@@ -58,7 +60,10 @@ le_memory_free(void *arg, void *p)
 	pfree(p);
 }
 
-/* le_core_reserve() within lock_election.max_memory, if the command adds something.  False: there is no room. */
+/*
+ * Call le_core_reserve(), within lock_election.max_memory if the command adds something.  False: there is no
+ * room.
+ */
 static bool
 reserve_memory(const LeCommand *cmd)
 {
@@ -68,7 +73,7 @@ reserve_memory(const LeCommand *cmd)
 
 	Assert(!refuse_beyond_limit && core_is_loaded());
 
-	/* only a load can have taken more */
+	/* only a load can have exceeded the limit */
 	if (adds && le_memory_used() > limit())
 		return false;
 	refuse_beyond_limit = adds;

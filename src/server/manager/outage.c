@@ -1,28 +1,27 @@
 /*
  * manager/outage.c
- *		An outage: for a while nothing can be written, whatever keeps it.
+ *		An outage: for a while nothing can be written, for whatever reason.
  *
- * A batch that is to write first locks its tables, and waits for nobody.  If somebody
- * has locked them, or waits to, nothing of the batch has been applied, and the core is
- * as it was.  A batch that gets no transaction id costs a load, after which the core
- * agrees with the tables again.  In both cases the core can still be read and renewed.
- * (A full disk is no outage: what needs no room is written; nor is a locked row, nor the
- * locked table of the history, which changes of elections need alone: see replay.c.)
- * So in an outage
+ * A batch that writes first locks its tables, and does not wait.  If another session has locked them, or
+ * waits to, nothing of the batch has been applied, and the core is unchanged.  A batch that gets no
+ * transaction id costs a load, after which the core agrees with the tables again.  In both cases the core can
+ * still be read, and leases can be renewed.  (A full disk is no outage, because writes that need no room
+ * succeed.  Nor is a locked row, nor a locked history table, which only changes of elections need: see
+ * replay.c.)  So in an outage
  *
- *	1.	requests that need not write, and whose answers rest on nothing unwritten, are
- *		served (looks.c): renewals, looks, fences, pages of views;
- *	2.	all others wait in their mailboxes for WRITE_LIMIT, and are refused with the
- *		error after that.  Mail stays: it is never lost;
- *	3.	nothing expires, and nobody is granted anything;
- *	4.	batches are tried again: very soon where that costs nothing, after a second or
- *		more where it costs a load.  Before such a one, the row of table meta is
- *		written, so that most tries that would fail cost nothing;
- *	5.	calls whose own wait is over are answered; the core is told with the next batch
- *		that can be written (le_outage_end_waits()).
+ *	1.	requests that need not write, and whose replies rest on nothing unwritten, are served (looks.c):
+ *		renewals, looks, fences, pages of views;
+ *	2.	all other requests wait in their mailboxes for WRITE_LIMIT, and then fail with the error.  Mail stays:
+ *		it is never lost;
+ *	3.	nothing expires, and nothing is granted;
+ *	4.	batches are retried: very soon if that costs nothing, after a second or more if it costs a load.
+ *		Before a retry that may cost a load, the row of table meta is written, so that most retries that would
+ *		fail cost nothing;
+ *	5.	calls whose own wait has timed out are answered; the core is told so in the next batch that can be
+ *		written (le_outage_end_waits()).
  *
- * No deadline moves: whoever is there has been renewed.  What was due meanwhile ends with
- * the first batch that can be written, after the renewals that have come until then.
+ * No deadline moves, because clients can renew throughout.  Whatever was due meanwhile expires with the first
+ * batch that can be written, after the renewals that have arrived until then.
  */
 #include "postgres.h"
 
@@ -33,30 +32,33 @@
 
 #include "manager/manager.h"
 
-/* So long a request that has to write waits for the end of an outage. */
+/* Time that a request that has to write waits for the end of an outage. */
 #define WRITE_LIMIT (200 * LE_MS)
 
-/* From one try to the next where tables are locked; and after a batch that failed, where it doubles. */
+/*
+ * Pause between two tries while tables are locked; and after a failed batch, where it doubles with each
+ * failure.
+ */
 #define LOCKED_PAUSE (20 * LE_MS)
-#define LOCKED_LONG  (100 * LE_MS) /* after a second of that */
+#define LOCKED_LONG  (100 * LE_MS) /* once the tables have been locked for a second */
 #define FAILED_PAUSE (1 * LE_SECOND)
 #define FAILED_MOST  (8 * LE_SECOND)
 
-/* How often it is looked who has locked the tables. */
+/* Time between two searches for the process that has locked the tables. */
 #define LOOK_FOR_BLOCKER (1 * LE_SECOND)
 
-static ErrorData reason; /* of the outage */
+static ErrorData reason; /* error that explains the outage */
 static char reason_text[LE_MESSAGE_SIZE];
 static LeTime looked_at;
 
-/* Of batches that have failed: the newest, and the pause after it; le_clock(). */
+/* Time of the last failed batch, by le_clock(), and the pause after it. */
 static LeTime failed_at;
 static LeTime failed_pause = FAILED_PAUSE;
 static bool waits_ended; /* calls were answered that still wait in the core */
 
-/* --- what others are told --- */
+/* --- reports for health() --- */
 
-/* A process that has locked a table of ours against writing, or waits for that; 0: none is seen. */
+/* Find a process that has locked one of our tables against writes, or waits to.  Returns its pid; 0: none. */
 static int
 find_blocker(void)
 {
@@ -92,7 +94,7 @@ publish_blocker(void)
 	PG_END_TRY();
 }
 
-/* Put what keeps the batches where health() reads it. */
+/* Publish the outage and its reason for health(). */
 static void
 publish(void)
 {
@@ -118,7 +120,7 @@ publish(void)
 	pg_atomic_write_u64(&db->outage_since, (uint64) (GetCurrentTimestamp() - (now - le_mgr.outage.since)));
 }
 
-/* --- begin and end --- */
+/* --- beginning and end --- */
 
 static void
 begin(int sqlstate, const char *message)
@@ -152,7 +154,10 @@ le_outage_failed(const ErrorData *error)
 {
 	LeTime now = le_clock();
 
-	/* what can be written may be little enough to end the outage, and begin another one */
+	/*
+	 * a small write may succeed, end the outage, and be followed by another one: so the pause outlives the
+	 * outage
+	 */
 	failed_pause = now - failed_at < 2 * FAILED_MOST ? Min(2 * failed_pause, FAILED_MOST) : FAILED_PAUSE;
 	failed_at = now;
 	begin(error->sqlerrcode, error->message);
@@ -167,7 +172,7 @@ le_outage_over(void)
 	if (le_mgr.outage.since == 0)
 		return;
 
-	/* nothing was charged for this time, see core/life.h */
+	/* this time is charged to no lease, see core/life.h */
 	le_mgr.life_began += core_now() - le_mgr.outage.core_since;
 	memset(&le_mgr.outage, 0, sizeof(le_mgr.outage));
 	publish();
@@ -175,7 +180,7 @@ le_outage_over(void)
 
 /* --- tries --- */
 
-/* The cheapest thing that has to be written like any other. */
+/* Write the row of table meta: the cheapest write that needs the same as all others. */
 static void
 write_meta(void)
 {
@@ -217,7 +222,7 @@ le_outage_note(const ErrorData *error)
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
 		publish_blocker();
 
-	/* a row that is locked keeps nobody else's */
+	/* a locked row blocks only requests for that row */
 	if (error->sqlerrcode != ERRCODE_DISK_FULL && error->sqlerrcode != ERRCODE_IO_ERROR &&
 		pg_atomic_read_u32(&le_mgr.db->outage_pid) == 0)
 		return;
@@ -262,14 +267,16 @@ le_outage_refuse(const Batch *batch)
 		LeMailbox *box = mailbox_of(proc);
 		LeTime waits_since = le_mgr.outage.since;
 
-		/* one that has come since then has not been looked at, though it may have its time from before */
+		/*
+		 * only a request that was looked at counts: one that was posted later may have an earlier posted_at
+		 */
 		if (pg_atomic_read_u32(&box->answered) != number)
 			waits_since = Max(waits_since, box->posted_at);
 		if (le_mgr.outage.failed || now - waits_since >= WRITE_LIMIT)
 			le_answer_failed_one(proc, number, &reason);
 	}
 
-	/* those that still wait, and mail, with the next try */
+	/* requests that still wait, and mail, are served with the next try */
 	le_mgr.retry_at = le_mgr.outage.try_at;
 }
 
@@ -297,7 +304,7 @@ le_outage_end_calls(void)
 		if (box->command.type == LE_CMD_AWAIT)
 			reply = (LeReply){.status = LE_QUEUED, .token = box->command.token};
 
-		/* that the place is there */
+		/* the standby must know that the place exists */
 		if (le_answer_needs_standby(box, &reply))
 			reply.lsn = confirmed = confirmed != 0 ? confirmed : le_txn_log_nothing();
 		le_answer_request(i, pg_atomic_read_u32(&box->posted), &reply, now);
@@ -316,7 +323,7 @@ le_outage_end_waits(LeTime now)
 		LeMailbox *box = mailbox_of(i);
 		const LeEntry *entry = box->session != 0 ? le_core_waiting_on(le_mgr.core, box->session, i) : NULL;
 
-		/* its session waits no longer, or for something else */
+		/* its session waits no longer, or for another request */
 		if (entry != NULL &&
 			(!is_unanswered(box) || entry->waiter->request != pg_atomic_read_u32(&box->posted)))
 			le_core_stop_waiting(le_mgr.core, box->session, i, now);

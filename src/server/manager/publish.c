@@ -1,12 +1,13 @@
 /*
  * manager/publish.c
- *		After each batch: what the views tell without asking the manager.
+ *		Publishes, after each batch, the figures that views read without asking the
+ *		manager.
  */
 #include "postgres.h"
 
 #include "manager/manager.h"
 
-/* Most batches change few. */
+/* Add the growth of one counter.  Most batches change few counters, so the others are skipped. */
 static void
 publish(pg_atomic_uint64 *counter, int64_t now, int64_t *seen)
 {
@@ -19,7 +20,7 @@ publish(pg_atomic_uint64 *counter, int64_t now, int64_t *seen)
 
 #define PUBLISH(counter) publish(&le_mgr.db->counters.counter, now->counter, &le_mgr.seen.counter)
 
-/* Most batches end no more than one kind, in one bucket. */
+/* Add the growth of one kind of durations.  Most batches change one bucket of one kind at most. */
 static void
 publish_durations(LeDurationCounters *counters, const LeDurations *now, LeDurations *seen)
 {
@@ -35,12 +36,12 @@ publish_durations(LeDurationCounters *counters, const LeDurations *now, LeDurati
 		if (now->n[i] != seen->n[i])
 			pg_atomic_fetch_add_u64(&counters->n[i], now->n[i] - seen->n[i]);
 	}
-	Assert(more == 0); /* each is in one bucket */
+	Assert(more == 0); /* each duration is in one bucket */
 	pg_atomic_fetch_add_u64(&counters->sum, now->sum - seen->sum);
 	*seen = *now;
 }
 
-/* Since when the oldest waiter waits, by the time of day. */
+/* Publish the start of the oldest wait, by the time of day. */
 static void
 publish_oldest_wait(void)
 {

@@ -1,7 +1,7 @@
 /*
  * manager/reload.c
- *		Building the manager's state from the tables: at its start, and after a
- *		batch that failed.
+ *		Builds the manager's state from the tables: at its start, and after a
+ *		failed batch.
  */
 #include "postgres.h"
 
@@ -21,7 +21,7 @@
 /* 2025-01-01 in TimestampTz: the zero of the incarnations. */
 #define INCARNATION_EPOCH (INT64CONST(9132) * USECS_PER_DAY)
 
-/* --- what a load asks --- */
+/* --- callbacks of a load --- */
 
 static bool
 session_alive(void *arg, uint64 session, uint32 *sessno)
@@ -40,7 +40,7 @@ le_load_uncommitted(void *arg, uint64 session, uint32 xact)
 	if (pg_atomic_read_u32(&box->open_xact) == xact)
 		return true;
 
-	/* its rollback is mailed before it is closed */
+	/* the rollback is mailed before open_xact is cleared */
 	pg_read_barrier();
 	return (uint32) (pg_atomic_read_u64(&box->undo) >> 32) == xact;
 }
@@ -70,10 +70,7 @@ le_load_limits(LeCore *core, int work)
 	le_core_set_limits(core, &limits);
 }
 
-/*
- * Build a core from the tables, in the open transaction.  le_mgr.core is replaced
- * when that has succeeded.
- */
+/* Build a core from the tables, in the open transaction.  It replaces le_mgr.core once that has succeeded. */
 static void
 load_core(int64_t next_revision, bool copied)
 {
@@ -93,7 +90,7 @@ load_core(int64_t next_revision, bool copied)
 	LeCore *volatile core = NULL;
 	bool complete;
 
-	/* the core's clock once this load has succeeded: the time since the failed batch does not count */
+	/* the core's time once this load has succeeded: the time since the failed batch does not count */
 	(void) le_pause_mended(&mended, clock);
 	now = le_pause_time(&mended, clock);
 	load.clock = (LeClock){now, le_wall(now)};
@@ -103,7 +100,7 @@ load_core(int64_t next_revision, bool copied)
 	le_mgr.core_context = le_memory_new_context();
 	PG_TRY();
 	{
-		/* its rows may not be flushed or replicated yet: whoever is told of them waits for that */
+		/* the rows may not be flushed or replicated yet: sessions that are told of them wait for this LSN */
 		load.lsn = le_txn_log_nothing();
 		Assert(load.lsn > le_mgr.loaded_lsn && load.lsn > le_mgr.changes_lsn);
 		le_mgr.loaded_lsn = le_mgr.changes_lsn = load.lsn;
@@ -136,8 +133,8 @@ load_core(int64_t next_revision, bool copied)
 }
 
 /*
- * While there is no core to do it: waits that have run out end all the same.  May not fail: it
- * runs in the handler of an error.
+ * Answer calls whose own wait has timed out, while there is no core that does it.  Must not fail: it runs in
+ * an error handler.
  */
 static void
 end_waits(void)
@@ -156,7 +153,7 @@ end_waits(void)
 	}
 }
 
-/* Load again after a failed batch.  Deadlines go on where they were. */
+/* Load the state again after a failed batch.  Deadlines do not move back. */
 bool
 le_load_again(ErrorData **error)
 {
@@ -166,7 +163,7 @@ le_load_again(ErrorData **error)
 	Assert(CurrentMemoryContext == le_mgr.batch_context);
 	PG_TRY();
 	{
-		/* is the extension still there, and the one that this manager serves? */
+		/* check that the extension is still there, and still the one that this manager serves */
 		le_txn_begin();
 		LE_FAULT("reload-begun");
 		if (!le_store_find() || !le_store_is_claimed())
@@ -185,7 +182,7 @@ le_load_again(ErrorData **error)
 	{
 		*error = le_txn_failed(true);
 
-		/* try again later; nobody waits for longer than it wanted to */
+		/* retry later; no call waits longer than it asked for */
 		if (le_mgr.core_state != CORE_DROPPED)
 			set_core_state(CORE_STALE);
 		le_mailboxes_retry_later();
@@ -198,9 +195,8 @@ le_load_again(ErrorData **error)
 }
 
 /*
- * The latest time that anything here tells, since the epoch.  A standby whose
- * clock is behind has seen commits of its primary; if it was started since then,
- * its last checkpoint.
+ * Return the latest time known to this server, since the epoch.  A standby whose clock is behind has seen
+ * commits of its primary; if it was started after them, the time of its last checkpoint.
  */
 static LeTime
 latest_time(uint32 timelines)
@@ -212,13 +208,13 @@ latest_time(uint32 timelines)
 	return Max(GetCurrentTimestamp(), known) - INCARNATION_EPOCH;
 }
 
-/* The incarnation of this start; le_next_incarnation() has the rules. */
+/* Compute the incarnation of this start; le_next_incarnation() has the rules. */
 static void
 next_incarnation(LeMeta *meta, uint32 timeline)
 {
 	bool copy = meta->database != MyDatabaseId;
 
-	/* how many timelines the stored state does not know; pg_upgrade begins with 1 again */
+	/* number of timelines since the stored state; pg_upgrade begins with 1 again */
 	uint32 timelines = copy || meta->timeline == timeline ? 0
 					   : timeline > meta->timeline        ? timeline - meta->timeline
 														  : 1;
@@ -233,18 +229,21 @@ next_incarnation(LeMeta *meta, uint32 timeline)
 	Assert(meta->incarnation > Max(start.stored, meta->floor));
 	meta->taken_at = start.time + INCARNATION_EPOCH;
 
-	/* dropped and created again: above what there was, as long as we know it */
+	/* dropped and created again: above the incarnations before that, as far as they are known */
 	if (!OidIsValid(meta->database))
 		meta->incarnation = Max(meta->incarnation, (int64) pg_atomic_read_u64(&le_shared->incarnation) + 1);
 }
 
-/* This life of a manager, after that of which meta tells; what is to be recorded of it. */
+/*
+ * Begin the life of this manager, after the one that meta describes, and put into meta what is to be recorded
+ * of it.
+ */
 static void
 next_life(LeLife *life, LeMeta *meta)
 {
 	uint32 n = meta->lives.len / sizeof(life->starts[0]);
 
-	/* a copy's leases have ended; and a table that somebody has written may have any number */
+	/* the leases of a copy have ended; and a table that was edited may contain any number */
 	life->number = meta->life;
 	life->uptime = meta->uptime;
 	life->nstarts = Min(n, LE_LIFE_STARTS);
@@ -273,13 +272,13 @@ le_load_first(void)
 		return false;
 	}
 
-	/* locks go on all the same */
+	/* locks work all the same */
 	advice = le_version_advice();
 	if (advice != NULL)
 		ereport(LOG, (errmsg("the library and the SQL of lock_election are of different versions"),
 					  errhint("%s", advice)));
 
-	/* nobody else writes the tables; a new incarnation, and what is stored */
+	/* keep others from writing the tables; then take a new incarnation, and load */
 	le_store_claim();
 	le_store_read_meta(&le_mgr.meta);
 	copy = OidIsValid(le_mgr.meta.database) && le_mgr.meta.database != MyDatabaseId;
@@ -297,8 +296,8 @@ le_load_first(void)
 	LE_FAULT("load-before-meta");
 
 	/*
-	 * What a copy has dropped goes with the meta row that makes the copy ours: the
-	 * next load would take it for our own.
+	 * Write what the copy has dropped together with the meta row that makes the copy ours: the next load
+	 * would take it for our own.
 	 */
 	if (copy)
 	{
@@ -310,7 +309,7 @@ le_load_first(void)
 		le_store_close();
 	}
 
-	/* durable before the first grant */
+	/* this is durable before the first grant */
 	le_mgr.meta.database = MyDatabaseId;
 	le_mgr.meta.timeline = timeline;
 	le_mgr.meta.boot = le_shared->boot;

@@ -1,35 +1,33 @@
 /*
  * manager/replay.c
- *		Runs batches, and does again what one has failed to do.
+ *		Runs batches, and repeats the work of a batch that has failed.
  *
- * After a batch that has failed the core is thrown away and loaded again, waiting
- * requests go back to their places, and the mailboxes of the batch are served one by
- * one, so that only the one that cannot be written fails.  While the tables cannot
- * even be read, every request is answered with that error.  Who gets which error is
- * told at le_answer_failed().
+ * After a failed batch the core is discarded and loaded again, waiting requests go back to their places, and
+ * the mailboxes of the batch are served one by one, so that only the one that cannot be written fails.  While
+ * the tables cannot even be read, every request gets that error as its reply.  The comment at
+ * le_answer_failed_one() lists which session gets which error.
  *
- * What becomes of an asynchronous release, which its session has answered already, when its
- * batch fails: it stays in the mailbox, as its mail is cleared only after a commit
- * (clear_releases() in batch.c).  The replay makes all of them before any new request, so
- * nobody finds a lock held that its session has released.  Requests that waited before the
- * load are queued again first.  A release that fails again, or cannot be tried because nothing
- * can be read, is refused to nobody: it stays where it is, and after RETRY_AFTER all mailboxes
- * are looked at again, this one before any new request.  A manager that is asked to leave
- * makes it first (leave.c); one that dies leaves it to the next manager.  The release is lost
- * only with the extension, in a crash of the server, or if the server stops and the manager
- * cannot write it within LEAVING_AT_MOST (leave.c).
+ * An asynchronous release, from which its session has already returned, stays in the mailbox when its batch
+ * fails, because its mail is cleared only after a commit (clear_releases() in batch.c).  The replay applies
+ * all of them before any new request, so no request finds a lock held that its session has released.  Only
+ * requests that waited before the load are enqueued again first.  A release that fails again, or cannot be
+ * tried because nothing can be read, is not reported to anyone: it stays in the mailbox, and after
+ * RETRY_AFTER all mailboxes are looked at again, this one before any new request.  A manager that is asked to
+ * leave applies it first (leave.c); one that dies leaves it to the next manager.  The release is lost only
+ * with the extension, in a crash of the server, or if the server stops and the manager cannot write it within
+ * LEAVING_AT_MOST (leave.c).
  */
 #include "postgres.h"
 
 #include "manager/manager.h"
 #include "shared/flush.h"
 
-/* Refused clients ask again at once.  After this long the manager looks at what else there is to do. */
+/* Upper limit of a replay.  Refused clients retry at once, so the manager has to return to its other work. */
 #define REPLAY_AT_MOST (1 * LE_SECOND)
 
 /*
- * After a batch has ended so, load again, if the core is stale; and an outage begins, or goes on, if that was why.
- * False: nothing can be read, and *error says why.
+ * Handle a batch that has not succeeded: load again if the core is stale; and if the reason was an outage,
+ * begin or continue it.  False: nothing can be read, and *error says why.
  */
 static bool
 reload(BatchEnd end, ErrorData **error)
@@ -45,13 +43,16 @@ reload(BatchEnd end, ErrorData **error)
 	if (le_load_again(error))
 		return true;
 
-	/* so the batch that has found new files has failed after all */
+	/* so the batch that found the tables replaced has failed after all */
 	if (end == BATCH_FILES_DIFFER)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
 	return false;
 }
 
-/* Serve what need not write in these mailboxes.  False: not even that, and *error says why. */
+/*
+ * Serve the requests in these mailboxes that need not write.  False: not even that is possible, and *error
+ * says why.
+ */
 static bool
 run_looks(const Batch *all, ErrorData **error)
 {
@@ -67,7 +68,9 @@ run_looks(const Batch *all, ErrorData **error)
 	return end == BATCH_DONE || reload(end, error);
 }
 
-/* In an outage: serve what need not write in these mailboxes; all else waits, or is refused. */
+/*
+ * In an outage: serve the requests in these mailboxes that need not write; all others wait, or are refused.
+ */
 static void
 serve_looks(const Batch *all)
 {
@@ -84,8 +87,8 @@ serve_looks(const Batch *all)
 }
 
 /*
- * This cannot be written.  A renewal writes only so that it is valid for longer: it goes without.
- * False: nothing can be read, and *error says why.
+ * Refuse a request that cannot be written.  A renewal writes only to be valid for longer, so it is served
+ * without the write.  False: nothing can be read, and *error says why.
  */
 static bool
 refuse_but_looks(const Batch *batch, const ErrorData *failure, ErrorData **error)
@@ -100,7 +103,7 @@ refuse_but_looks(const Batch *batch, const ErrorData *failure, ErrorData **error
 }
 
 /*
- * Serve one mailbox of a batch that has failed.  False: nothing can be read, and *error says why; or nothing can be
+ * Serve one mailbox of a failed batch.  False: nothing can be read, and *error says why; or nothing can be
  * written, and an outage has begun.
  */
 static bool
@@ -124,7 +127,7 @@ replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
 		end = le_batch_run(&batch, error);
 		if (end == BATCH_FAILED)
 		{
-			/* the next batch empties the context of this error */
+			/* the next batch resets the memory context of this error */
 			failure.sqlerrcode = (*error)->sqlerrcode;
 			failure.message = text;
 			strlcpy(text, (*error)->message, sizeof(text));
@@ -142,7 +145,7 @@ replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
 	return true;
 }
 
-/* These have not been served: nothing can be read, or nothing can be written. */
+/* Reply to the mailboxes that have not been served, because nothing can be read or nothing can be written. */
 static void
 give_up(const Batch *failed, int from, const ErrorData *error)
 {
@@ -156,7 +159,7 @@ give_up(const Batch *failed, int from, const ErrorData *error)
 		le_answer_failed(left.procs, left.n, error);
 }
 
-/* Step 3 of the order in take.c, for all mailboxes.  False: see give_up(). */
+/* Run step 3 of the order in take.c, for all mailboxes.  False: give_up() was called. */
 static bool
 replay_async_releases(const Batch *failed)
 {
@@ -173,7 +176,7 @@ replay_async_releases(const Batch *failed)
 	return true;
 }
 
-/* All other steps.  False: see give_up(). */
+/* Run all other steps.  False: give_up() was called. */
 static bool
 replay_others(const Batch *failed)
 {
@@ -190,7 +193,7 @@ replay_others(const Batch *failed)
 	return true;
 }
 
-/* Serve the mailboxes of a batch that has failed one by one, and what has come meanwhile together. */
+/* Serve the mailboxes of a failed batch one by one, and then those that have rung meanwhile together. */
 static void
 run_one_by_one(Batch *batch)
 {
@@ -202,7 +205,7 @@ run_one_by_one(Batch *batch)
 	le_take_rung(batch);
 	while (replay_async_releases(batch) && replay_others(batch) && le_clock() - began < REPLAY_AT_MOST)
 	{
-		/* renewals may have come meanwhile: they are taken before anything expires */
+		/* renewals may have arrived meanwhile: they are taken before anything expires */
 		batch->n = 0;
 		batch->horizon = le_clock();
 		le_take_rung(batch);
@@ -221,7 +224,7 @@ run_one_by_one(Batch *batch)
 	}
 }
 
-/* Serve a batch: at first all mailboxes together, one by one if that has failed. */
+/* Serve mailboxes: first all together in one batch, and one by one if that has failed. */
 static void
 run(Batch *batch)
 {
@@ -231,8 +234,8 @@ run(Batch *batch)
 	Assert(CurrentMemoryContext == le_mgr.batch_context);
 
 	/*
-	 * Mail and requests that were refused are on no stack: look at all mailboxes, so that no request
-	 * passes a release.
+	 * Mail and requests of a failed batch are on no stack: look at all mailboxes, so that no request
+	 * overtakes a release.
 	 */
 	if (!core_is_loaded() || (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock()))
 	{
@@ -249,9 +252,8 @@ run(Batch *batch)
 	le_take_deferred(batch);
 
 	/*
-	 * Take the stack after the horizon.  It then has every renewal that was posted before a
-	 * deadline, and every asynchronous release that was answered before a request in procs was
-	 * posted.
+	 * Take the stack after the horizon.  Then it has every renewal that was posted before a deadline, and
+	 * every asynchronous release that returned before a request in procs was posted.
 	 */
 	le_take_rung(batch);
 	LE_FAULT_NOFAIL("batch-rung");
@@ -279,6 +281,6 @@ le_serve(uint32 *procs, int n)
 	run(&batch);
 	Assert(core_is_loaded() || le_mgr.retry_at != 0);
 
-	/* also for answers of a batch that failed after them */
+	/* also for the replies of a batch that failed after them */
 	le_flush_start();
 }

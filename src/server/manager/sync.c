@@ -1,22 +1,21 @@
 /*
  * manager/sync.c
- *		lease_sync(): a lease is renewed, then what its client asks for is carried out,
- *		then it is told the news of the lease.
+ *		lease_sync(): renews a lease, carries out the items of the call, and returns
+ *		the news of the lease.
  *
- * In this order:
+ * The steps of a call:
  *
- *	1.	The lease is renewed; nothing of the rest can keep that from happening.  It was
- *		renewed at the begin of the batch as well, like all leases that are kept alive.
- *	2.	Is the call new?  One with a number that is no higher than that of an earlier one
- *		is old: its sender has given it up.  One that has seen news of another manager may be
- *		old as well, for the numbers of calls are not stored.  Nothing that an old call asks
- *		for is carried out.
- *	3.	Releases, then all other items, each for itself, in their order.  A refusal is the
- *		result of that item alone.
- *	4.	News since those that the client has seen; what the results tell is left out.
+ *	1.	The lease is renewed; nothing in the other steps can prevent that.  It was also renewed at the start
+ *		of the batch, like all leases that are kept alive.
+ *	2.	Is the call new?  A call whose number is not higher than that of an earlier one is old: its sender has
+ *		given it up.  A call that has seen news of another manager may be old as well, because the numbers of
+ *		calls are not stored.  No item of an old call is carried out.
+ *	3.	Releases, then all other items, each on its own, in their order.  A refusal is the result of that item
+ *		alone.
+ *	4.	The news since those that the client has seen; news that the results contain are left out.
  *
- * The reply has one LSN for all that it tells.  Whether the client waits for that is its
- * session's business (backend/session_sync.h).
+ * The reply has one LSN for everything that it says.  Whether the client waits for that is decided by its
+ * session (backend/session_sync.h).
  */
 #include "postgres.h"
 
@@ -25,22 +24,22 @@
 #include "shared/names.h"
 #include "shared/sync_format.h"
 
-/* To look at so much of a lease's news takes as long as one entry's end. */
+/* Looking at this many news of a lease costs as much as ending one entry. */
 #define WORK_LOOKS 20
 
-/* A call, as it was read from its mailbox. */
+/* A call, as read from its mailbox. */
 typedef struct Call
 {
 	const LeSyncHead *head;
 	const LeSyncItem **items;
 	uint32 nitems;
-	LeReply *results; /* of each item; of several names of a request the first */
+	LeReply *results; /* of each item; for several names of a request, in the first item */
 	LeLease *lease;
 } Call;
 
 /* --- reading --- */
 
-/* False: the call was withdrawn. */
+/* Read a call from its mailbox.  False: the call was withdrawn. */
 static bool
 read_call(LeMailbox *box, Call *call)
 {
@@ -88,7 +87,7 @@ mode_of(LeSyncAction action)
 	}
 }
 
-/* The command of the item at i, with all its names; *next is the item behind it. */
+/* Return the command of item i, with all its names; *next is the item after it. */
 static LeCommand
 read_item(const LeMailbox *box, const Call *call, uint32 i, uint32 *next)
 {
@@ -160,8 +159,8 @@ is_new(const Call *call)
 /* --- 3. items --- */
 
 /*
- * What an item rests on is what the reply rests on.  A release that may return after a crash rests
- * on nothing, but is told when it is committed.
+ * Merge a result into the reply, which then rests on the same row.  A release that may return after a crash
+ * rests on nothing, but its reply is given when it is committed.
  */
 static void
 merge(const LeMailbox *box, const LeReply *result, LeReply *reply, bool *commits)
@@ -175,7 +174,7 @@ merge(const LeMailbox *box, const LeReply *result, LeReply *reply, bool *commits
 	}
 }
 
-/* Releases, or all others. */
+/* Apply the releases among the items, or all other items. */
 static void
 apply_items(Batch *batch, const LeMailbox *box, Call *call, bool releases, LeReply *reply, bool *commits)
 {
@@ -197,7 +196,10 @@ apply_items(Batch *batch, const LeMailbox *box, Call *call, bool releases, LeRep
 
 /* --- 4. news --- */
 
-/* Is it told by the result of an item of this call?  That of a proclaim tells nothing of its term. */
+/*
+ * Return whether the result of an item of this call has this token.  The result of a proclaim does not
+ * describe its term.
+ */
 static bool
 is_result(const Call *call, int64 token)
 {
@@ -209,14 +211,14 @@ is_result(const Call *call, int64 token)
 	return false;
 }
 
-/* The page of news that is being filled: the rest of the payload. */
+/* The page of news: the rest of the payload. */
 typedef struct NewsPage
 {
 	char *data;
 	Size len, size;
 } NewsPage;
 
-/* NULL: there is no room. */
+/* Add news to the page.  NULL: there is no room. */
 static LeNewsItem *
 put_news(NewsPage *page, LeNewsItem item, const char *name, const char *owner)
 {
@@ -249,7 +251,7 @@ put_entry(NewsPage *page, const LeEntry *entry)
 					lock->name, entry->owner) != NULL;
 }
 
-/* Is it for the client: not a call that waits, nor told already? */
+/* Return whether the entry is news for the client: not a waiting call, nor part of the results. */
 static bool
 is_news(const Call *call, const LeEntry *entry)
 {
@@ -257,8 +259,8 @@ is_news(const Call *call, const LeEntry *entry)
 }
 
 /*
- * A grant of this batch needs no notification where a new call tells it: if that reply is lost, or what it tells is
- * not durable in time, its client asks again by itself.
+ * Suppress the notification of a grant of this batch, because the reply to a new call contains it: if the
+ * reply is lost, or not durable in time, the client asks again by itself.
  */
 static void
 announce_no_more(LeEntry *entry)
@@ -268,8 +270,8 @@ announce_no_more(LeEntry *entry)
 }
 
 /*
- * Put the news since then into the page, entries and losses in the order of their numbers, as far as
- * there is room.  told->seen is the number of the last one.
+ * Put the news after number "since" into the page, entries and losses in the order of their numbers, as far
+ * as there is room.  told->seen becomes the number of the last one.
  */
 static void
 list_news(const Call *call, uint64 since, NewsPage *page, LeSyncTold *told, LeReply *reply, uint32 *walked)
@@ -322,8 +324,9 @@ list_news(const Call *call, uint64 since, NewsPage *page, LeSyncTold *told, LeRe
 }
 
 /*
- * One that is told everything needs no losses of before: what is not there is lost.  It goes on where its last
- * page has ended, unless losses were forgotten since its first one.
+ * Fill in the news for a client.  A client that gets the listing of everything needs no earlier losses: what
+ * is not listed is lost.  The listing continues where the last page ended, unless losses were forgotten since
+ * the first page.
  */
 static void
 tell_news(LeMailbox *box, const Call *call, LeReply *reply)
@@ -367,7 +370,7 @@ le_sync_take(Batch *batch, uint32 proc)
 	LeReply reply, rest = {0};
 	bool commits = false, confirm;
 
-	/* what may fail; then 1. */
+	/* first the step that may fail; then step 1 */
 	if (!read_call(box, &call))
 	{
 		le_answer_withdrawn(proc);
@@ -383,10 +386,13 @@ le_sync_take(Batch *batch, uint32 proc)
 	Assert(!batch->looks_only || call.nitems == 0);
 	call.lease = le_core_find_lease(le_mgr.core, renewal.lease);
 
-	/* a row that raises the lease is told of by the reply; before it there is another one */
+	/*
+	 * if the row that was written raises the lease, the reply says so, and until the flush the older row
+	 * counts
+	 */
 	box->sync.lease_lsn = reply.raised ? 0 : reply.wrote ? LE_LSN_OF_BATCH : reply.lsn;
 
-	/* 2. and 3. */
+	/* steps 2 and 3 */
 	box->sync.applied = is_new(&call);
 	if (box->sync.applied)
 	{
@@ -396,10 +402,10 @@ le_sync_take(Batch *batch, uint32 proc)
 			le_body_answer(box, call.results, call.nitems * sizeof(LeReply));
 	}
 
-	/* 4. */
+	/* step 4 */
 	tell_news(box, &call, &rest);
 
-	/* without the rest, nobody flushes for a renewal; with it, the flush is asked for */
+	/* a renewal alone needs no flush; with items or news, the flush is requested */
 	confirm = le_answer_needs_standby(box, &reply);
 	if (rest.wrote || rest.lsn != 0)
 		reply.raised = false;

@@ -1,33 +1,33 @@
 /*
  * manager/take.c
- *		Who is served in which order: mail and requests are taken from the mailboxes
- *		of a batch, and applied to the core.
+ *		The order of service: mail and requests are taken from the mailboxes of a
+ *		batch, and applied to the core.
  *
  * The order of a batch:
  *
- *	1.	After the core was loaded: requests that waited before that, by their revisions.
- *	2.	Requests that keep a lease alive.  Other requests end what is on a lease that is over: a
- *		release those that it would let in.  All other deadlines wait for step 6, so that
+ *	1.	After the core was loaded: requests that waited before the load, by their revisions.
+ *	2.	Requests that keep a lease alive.  Other requests can end holders and places on a lease that has
+ *		expired: a release ends those that it would otherwise grant.  All other deadlines wait for step 6, so
  *		other renewals need not come first.
- *	3.	Asynchronous releases of all mailboxes.  Their sessions have answered them, so
- *		whoever has asked since then has to find them made.
- *	4.	Ends of calls that wait for many names.  Other releases before them would grant
- *		entries that are about to end: much more work.
- *	5.	All other mailboxes: those that an earlier batch has deferred, in the order of
- *		their turns; then as they rang.  Where that is not known (after a failure, and
- *		when the manager leaves) those with mail come before the others.
- *	6.	What expires.
+ *	3.	Asynchronous releases of all mailboxes.  Their sessions have returned already, so every request that
+ *		was posted since then must find them applied.
+ *	4.	Ends of calls that wait for many names.  If other releases came before them, these would grant entries
+ *		that are about to end, which is much more work.
+ *	5.	All other mailboxes: first those that an earlier batch has deferred, in the order of their turns; then
+ *		in the order in which they rang.  If that order is unknown (after a failure, and when the manager
+ *		leaves), those with mail come before the others.
+ *	6.	Expiry.
  *
- * Of one mailbox mail comes before the request, apart from step 2: a rollback, the releases of
- * a commit, the end of the session, the end of a fence.  The core decides which waiter of a lock is
- * granted it: they wait in the order of their revisions.
+ * Within one mailbox, mail comes before the request, apart from step 2: a rollback, the releases of a commit,
+ * the end of the session, the end of a fence.  The core decides which waiter of a lock is granted it: they
+ * wait in the order of their revisions.
  *
- * Steps 1 to 5 are the functions of this file; batch.c calls them, and the core for step 6.
- * A batch that has failed is replayed mailbox by mailbox, each in this order, see replay.c.
+ * Steps 1 to 5 are the functions of this file; batch.c calls them, and the core for step 6.  A failed batch
+ * is replayed mailbox by mailbox, each in this order, see replay.c.
  *
- * Heavy work takes turns.  It is deferred once the batch is full.  A mailbox whose mail was
- * cut goes behind those that were not begun.  After a batch with heavy work the manager
- * backs off from it for a while, so that light requests are served beside it.
+ * Heavy work takes turns.  It is deferred once the batch is full.  A mailbox whose mail was cut off goes
+ * behind those that have not been started.  After a batch with heavy work the manager backs off from heavy
+ * work for a while, so that light requests are served in between.
  */
 #include "postgres.h"
 
@@ -38,15 +38,15 @@
 #include "shared/names.h"
 #include "shared/releases.h"
 
-/* To fill a page takes as long as so many entries' ends. */
+/* Filling a page costs as much as ending this many entries. */
 #define WORK_OF_PAGE 50
 
-/* To look up so many names takes as long as one entry's end. */
+/* Looking up this many names costs as much as ending one entry. */
 #define NAMES_OF_WORK 20
 
 /* --- answers --- */
 
-/* A newer AWAIT has taken this wait over.  Answer the older one QUEUED: both rest on the place's row. */
+/* Answer an AWAIT whose wait a newer AWAIT has taken over with QUEUED: both rest on the place's row. */
 static void
 answer_displaced(Batch *batch, const LeReply *by)
 {
@@ -58,8 +58,8 @@ answer_displaced(Batch *batch, const LeReply *by)
 /* --- taking --- */
 
 /*
- * What has come since le_take_may_write() looked may have to write as well.  False: others have locked the
- * tables, and it waits for the next batch.
+ * Make sure that the batch may write for this mailbox, which may have rung after le_take_may_write() looked.
+ * False: others have locked the tables, and the mailbox waits for the next batch.
  */
 static bool
 may_take(Batch *batch, LeMailbox *box)
@@ -79,8 +79,8 @@ new_mail(Batch *batch, const Mail *mail)
 }
 
 /*
- * Apply the releases of a mailbox that no earlier batch has applied.  Note in the Mail how far
- * it got, and whether COMMIT has an LSN to wait for.
+ * Apply the releases of a mailbox that no earlier batch has applied.  Note in the Mail how far they are
+ * applied, and whether COMMIT has an LSN to wait for.
  */
 static void
 apply_releases(Mail *mail, LeTime now)
@@ -95,19 +95,19 @@ apply_releases(Mail *mail, LeTime now)
 	pg_read_barrier();
 	cmd.xact = releases->xact;
 
-	/* a COMMIT waits, and is told if they cannot be written */
+	/* a waiting COMMIT gets an error if they cannot be written, so they are written now */
 	cmd.later = mail->async && !releases->durable_release && !le_waits_for_standby(releases->need_standby);
 	items = le_releases_open(releases, &segment);
 	if (items == NULL)
 	{
-		/* its pin keeps it; without it there is nothing to try again */
+		/* the segment is pinned; if it is gone all the same, there is nothing to retry */
 		elog(LOG, "the releases of a commit are gone");
 		at = releases->len;
 	}
 
 	/*
-	 * Nothing here may raise an error: the segment has to be detached.  Releases without a segment
-	 * are all applied in one batch, however full.
+	 * Nothing here may raise an error, because the segment has to be detached.  Releases without a segment
+	 * are all applied in one batch, even if it is full.
 	 */
 	while (at < releases->len && (segment == NULL || !le_core_is_full(le_mgr.core)))
 	{
@@ -136,16 +136,16 @@ apply_releases(Mail *mail, LeTime now)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[LE_CMD_RELEASE], 1);
 }
 
-/* How far the mail of a mailbox is applied. */
+/* Whether the mail of a mailbox is applied completely. */
 typedef enum MailEnd
 {
 	MAIL_DONE,
-	MAIL_CUT /* there is more to do than one batch does */
+	MAIL_CUT /* the rest is too much for this batch */
 } MailEnd;
 
 /*
- * Apply a mailbox's mail in the order in which it was posted.  What is cut, and all behind it,
- * stays in the mailbox for a later batch: it is taken off this Mail.
+ * Apply a mailbox's mail in the order in which it was posted.  If mail is cut off, the rest stays in the
+ * mailbox for a later batch: it is removed from this Mail.
  */
 static MailEnd
 apply_mail(Mail *mail, LeMailbox *box, LeTime now)
@@ -195,7 +195,7 @@ apply_mail(Mail *mail, LeMailbox *box, LeTime now)
 	return MAIL_DONE;
 }
 
-/* Returns whether there was one. */
+/* Apply the asynchronous release of a mailbox.  Returns whether there was one. */
 static bool
 take_async_release(Batch *batch, uint32 proc)
 {
@@ -220,7 +220,7 @@ take_mail(Batch *batch, uint32 proc, uint32 ignored)
 	if (((pg_atomic_read_u32(&box->mail) & ~ignored) == 0 && undo == 0) || !may_take(batch, box))
 		return MAIL_DONE;
 
-	/* the end of another fence may be posted before the batch is done */
+	/* another fence may end before the batch is done, so this flag is cleared now */
 	flags = pg_atomic_fetch_and_u32(&box->mail, ~LE_MAIL_FENCE_ENDED) & ~ignored;
 	end = apply_mail(new_mail(batch, &(Mail){.proc = proc, .flags = flags, .undo = undo}), box, batch->now);
 	Assert(end == MAIL_DONE || le_core_is_full(le_mgr.core));
@@ -231,16 +231,16 @@ take_mail(Batch *batch, uint32 proc, uint32 ignored)
 }
 
 /*
- * The command of a mailbox, with its texts where the manager finds them.  A request that has
- * waited before the core was loaded goes back to its place in the queue, for what is left of
- * its wait.  False: its caller has gone, and its names with it.
+ * Read the command of a mailbox, and point its texts at the payload.  A request that waited before the core
+ * was loaded goes back to its place in the queue, for the rest of its wait.  False: its caller has left, and
+ * its names are gone.
  */
 static bool
 read_command(LeMailbox *box, LeTime now, LeCommand *cmd)
 {
 	*cmd = box->command;
 
-	/* no pointer of another process */
+	/* pointers of another process mean nothing here */
 	Assert(cmd->name.data == NULL && cmd->owner.data == NULL && cmd->value.data == NULL &&
 		   cmd->acquirer.data == NULL && cmd->names == NULL && cmd->tokens == NULL);
 	cmd->later = !box->durable_release && !le_waits_for_standby(box->need_standby);
@@ -260,7 +260,10 @@ read_command(LeMailbox *box, LeTime now, LeCommand *cmd)
 	return cmd->nnames == 0 || le_names_get(box, cmd);
 }
 
-/* The batch's transaction was aborted before it has written: another one takes its place, or the batch fails. */
+/*
+ * Open and lock again after the batch's transaction was aborted before any write; if that is not possible,
+ * fail the batch.
+ */
 static void
 relock(Batch *batch)
 {
@@ -273,10 +276,10 @@ relock(Batch *batch)
 }
 
 /*
- * The command of a mailbox that read_command() can read.  False: there is none, and the request is
- * answered.  An error, as its names cannot be had, is this request's alone: nothing is applied yet,
- * so the batch goes on.  That matters after a load, when requests that waited are read in the
- * batch of another mailbox.
+ * Read the command of a mailbox, or answer the request if that is not possible: then return false.  An error
+ * here, because the names cannot be read, concerns only this request: nothing of it is applied yet, so the
+ * batch goes on.  That matters after a load, when requests that waited are read in the batch of another
+ * mailbox.
  */
 static bool
 take_command(Batch *batch, uint32 proc, LeCommand *cmd)
@@ -302,9 +305,8 @@ take_command(Batch *batch, uint32 proc, LeCommand *cmd)
 }
 
 /*
- * Apply a command to several names, each for itself.  The answers are put in place
- * before the batch commits, because after that nothing may fail; here an error fails
- * the batch.
+ * Apply a command to several names, each on its own.  The results are stored before the batch commits,
+ * because nothing may fail after that; an error here fails the batch.
  */
 static void
 apply_each(LeMailbox *box, const LeCommand *cmd, LeTime now, LeReply *all)
@@ -327,9 +329,9 @@ apply_each(LeMailbox *box, const LeCommand *cmd, LeTime now, LeReply *all)
 }
 
 /*
- * Apply the command of a mailbox.  It is answered at once if nothing has to be written for it,
- * with the batch if something has, or in a later batch if it waits.  Once it is reserved the
- * core cannot fail, and never half applies a command; apply_each() may, which fails the batch.
+ * Apply the command of a mailbox.  It is answered at once if nothing has to be written for it, with the batch
+ * if something has, or in a later batch if it waits.  Once memory is reserved the core cannot fail, and never
+ * applies half a command; apply_each() may fail, which fails the batch.
  */
 static void
 apply_command(Batch *batch, uint32 proc, LeMailbox *box)
@@ -340,7 +342,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 
 	Assert(batch->nfresh > 0 && batch->fresh[batch->nfresh - 1] == proc);
 
-	/* read and reserve: what may fail */
+	/* read and reserve: these steps may fail */
 	if (!take_command(batch, proc, &cmd))
 		return;
 	reply = (LeReply){.status = le_memory_reserve(&cmd)};
@@ -362,7 +364,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 		le_page_put_leader(le_mgr.core, &cmd, box, batch->now);
 	else if (box->type == LE_REQUEST_LEADER)
 	{
-		/* "nobody leads" rests on the newest change, which may be of this batch */
+		/* the reply "nobody leads" rests on the newest change, which this batch may have made */
 		reply.lsn = le_mgr.changes_lsn;
 		reply.wrote = le_next_change(le_mgr.core, NULL) != NULL;
 	}
@@ -374,7 +376,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	if (reply.displaced_session != 0)
 		answer_displaced(batch, &reply);
 
-	/* in an outage: what it rests on cannot be written */
+	/* in an outage, the row that the reply rests on cannot be written: leave the request for later */
 	if (batch->looks_only && reply.wrote)
 	{
 		le_mgr.taken[proc] = pg_atomic_read_u32(&box->answered);
@@ -382,8 +384,8 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	}
 
 	/*
-	 * WAITING: the mailbox keeps the revision.  The session is told if it waits for itself; not for a
-	 * permit, as another holder may give one back first.
+	 * WAITING: the mailbox keeps the revision.  If the session waits for a lock that it holds itself, it is
+	 * told so; except for a permit, because another holder may give one back first.
 	 */
 	if (reply.status == LE_WAITING)
 	{
@@ -400,7 +402,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 		return;
 	}
 
-	/* Answer.  An entry that is bound does not survive the server, so its answer waits for nothing. */
+	/* Answer.  A bound entry does not survive a restart of the server, so its reply waits for no flush. */
 	confirm = le_answer_needs_standby(box, &reply);
 	reply.may_return = le_answer_may_return(&reply, box->durable_release, box->need_standby);
 	if (reply.bound || reply.may_return)
@@ -411,7 +413,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 		le_answer_request(proc, cmd.request, &reply, batch->began_at);
 }
 
-/* Requests are counted once, by what they ask the core for; pages are not counted. */
+/* Count a request by its command: once, even if it waited through a reload.  Pages are not counted. */
 static void
 count_request(const LeMailbox *box)
 {
@@ -422,8 +424,8 @@ count_request(const LeMailbox *box)
 }
 
 /*
- * Take the request of a mailbox, if there is a new one, and apply or answer it.  An error fails
- * the batch, and untake() in batch.c gives the request back.
+ * Take the request of a mailbox, if there is a new one, and apply or answer it.  An error fails the batch,
+ * and untake() in batch.c gives the request back.
  */
 void
 le_take_request(Batch *batch, uint32 proc)
@@ -437,8 +439,8 @@ le_take_request(Batch *batch, uint32 proc)
 	pg_read_barrier();
 
 	/*
-	 * A request posted after the stack was taken waits for the next batch: an asynchronous release
-	 * answered before it may be on the next stack.
+	 * A request posted after the stack was taken waits for the next batch: an asynchronous release that
+	 * returned before it may be on the next stack.
 	 */
 	if (box->posted_at > batch->rung_until)
 	{
@@ -506,13 +508,13 @@ le_take_waiting(Batch *batch)
 	{
 		int64 revision PG_USED_FOR_ASSERTS_ONLY = mailbox_of(procs[i])->revision;
 
-		/* a queue is by revision */
+		/* a queue is in the order of revisions */
 		Assert(before < revision && revision < le_core_next_revision(le_mgr.core));
 		before = revision;
 		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&mailbox_of(procs[i])->answered);
 		le_take_request(batch, procs[i]);
 
-		/* it keeps its revision if another one fails, which then loses its own */
+		/* taken off the list, so that this request keeps its revision if a later one fails */
 		Assert(batch->nfresh == 1 && batch->nmails == 0);
 		batch->nfresh = 0;
 	}
@@ -530,7 +532,7 @@ keeps_lease_alive(LeMailbox *box)
 		   box->command.type == LE_CMD_KEEP_ALIVE;
 }
 
-/* Append to the batch's mailboxes those of a list that it does not have. */
+/* Append the mailboxes of a list to those of the batch, unless they are there already. */
 static void
 append(Batch *batch, const uint32 *procs, int n)
 {
@@ -577,17 +579,16 @@ le_take_deferred(Batch *batch)
 
 /* --- light and heavy work --- */
 
-/* How much work the mail and the request of a mailbox are. */
+/* The amount of work for the mail and the request of a mailbox. */
 typedef enum Work
 {
 	WORK_LIGHT,
 	WORK_HEAVY, /* deferred while the batch is full, or the manager backs off */
-	WORK_STEP,  /* one small step of a heavy request, for which its session comes again:
-				  * served also while the manager backs off */
+	WORK_STEP,  /* a small step of a heavy request, whose session comes again: served during back-off, too */
 	WORK_CANCEL /* the end of a call that waits for many names: heavy, and served first */
 } Work;
 
-/* The mail ends a session or a transaction. */
+/* Classify mail that ends a session or a transaction. */
 static Work
 work_of_end(const LeMailbox *box, uint32 proc)
 {
@@ -599,7 +600,10 @@ work_of_end(const LeMailbox *box, uint32 proc)
 	return waiting != NULL && waiting->grouped ? WORK_CANCEL : WORK_HEAVY;
 }
 
-/* Its session comes again for more, unless mail has to be served with it. */
+/*
+ * Classify a step of a heavy request, whose session comes again for the next one.  With mail beside it, it is
+ * heavy.
+ */
 static Work
 work_of_step(uint32 mail)
 {
@@ -611,20 +615,20 @@ work_of_command(const LeCommand *cmd, uint32 mail)
 {
 	switch (cmd->type)
 	{
-		/* some of those whom an administrator ends or evicts */
+		/* each request ends or evicts some of the holders that an administrator has named */
 		case LE_CMD_FORCE:
 		case LE_CMD_EVICT:
 		case LE_CMD_FORCE_ROLE:
 			return work_of_step(mail);
 
-		/* one more page of a lease */
+		/* one page of a lease */
 		case LE_CMD_LEASE_HOLDS:
 			return cmd->from != 0 ? work_of_step(mail) : WORK_LIGHT;
 		case LE_CMD_REVOKE_LEASE:
 		case LE_CMD_SET_PERMITS:
 			return WORK_HEAVY;
 
-		/* however many names it has: the place that it keeps alive could end meanwhile */
+		/* with any number of names: the place that it keeps alive could expire meanwhile */
 		case LE_CMD_AWAIT:
 			return WORK_LIGHT;
 		default:
@@ -632,7 +636,7 @@ work_of_command(const LeCommand *cmd, uint32 mail)
 	}
 }
 
-/* How much work the mail and the request are, before any of it is begun. */
+/* Classify the mail and the request of a mailbox, before any of it is applied. */
 static Work
 work_of(uint32 proc)
 {
@@ -669,8 +673,8 @@ le_take_is_backing_off(void)
 }
 
 /*
- * Back off after a batch with heavy work, but only if light work has come since the
- * last such batch began: otherwise nobody would gain.
+ * Back off after a batch with heavy work, but only if there has been light work since the last such batch
+ * began: otherwise nobody would gain.
  */
 void
 le_take_back_off(const Batch *batch)
@@ -685,7 +689,7 @@ le_take_back_off(const Batch *batch)
 	le_mgr.heavy_began_at = batch->began_at;
 }
 
-/* To the end of the turns.  health() sees that the request is not just left lying. */
+/* Put a mailbox at the end of the turns.  health() shows the request as deferred, not as forgotten. */
 static void
 defer(uint32 proc)
 {
@@ -699,13 +703,13 @@ defer(uint32 proc)
 	le_mgr.deferred[le_mgr.ndeferred++] = proc;
 }
 
-/* A mailbox in its batch. */
+/* The turn of a mailbox in a batch. */
 typedef struct Turn
 {
 	uint32 proc;
 	Work work;
-	bool async; /* its releases are made: they were asynchronous */
-	bool cut;   /* its mail has begun, and is more than this batch does */
+	bool async; /* its releases were asynchronous, and are applied already */
+	bool cut;   /* part of its mail is applied: the rest is too much for this batch */
 } Turn;
 
 /* Serve a mailbox, or defer it if its work is heavy and the batch has no room for that. */
@@ -718,7 +722,7 @@ take_turn(Batch *batch, Turn *turn)
 	if (heavy && (le_core_is_full(le_mgr.core) || (batch->backing_off && turn->work != WORK_STEP)))
 	{
 		if (turn->work == WORK_STEP)
-			le_ring(mailbox_of(turn->proc)); /* in the next batch, without a turn */
+			le_ring(mailbox_of(turn->proc)); /* served in the next batch, without a turn */
 		else
 			defer(turn->proc);
 		return;
@@ -753,7 +757,7 @@ le_take(Batch *batch)
 			le_take_request(batch, batch->procs[i]);
 	}
 
-	/* asynchronous releases; what is heavy depends on what they leave */
+	/* asynchronous releases; the amount of other work depends on the state that they leave */
 	for (int i = 0; i < batch->n; i++)
 	{
 		turns[i].proc = batch->procs[i];
@@ -762,7 +766,7 @@ le_take(Batch *batch)
 	for (int i = 0; i < n; i++)
 		turns[i].work = work_of(turns[i].proc);
 
-	/* ends of calls that wait for many names, all others */
+	/* ends of calls that wait for many names, then everything else */
 	for (int i = 0; i < n; i++)
 	{
 		if (turns[i].work == WORK_CANCEL)
@@ -774,7 +778,7 @@ le_take(Batch *batch)
 			take_turn(batch, &turns[i]);
 	}
 
-	/* mailboxes whose mail has begun go behind those whose has not */
+	/* mailboxes whose mail was cut off go behind those that have not been started */
 	for (int i = 0; i < n; i++)
 	{
 		if (turns[i].cut)

@@ -37,14 +37,12 @@ le_txn_lock_tables(Batch *batch)
 }
 
 /*
- * The rule of the flush.  A batch is committed without one: when its answers are given, its
- * record is only in the buffers of the WAL.  A session whose answer rests on it
- * (LeReply.lsn) has the WAL flushed that far before its statement returns, unless its
- * synchronous_commit is off; see shared/flush.h.  So no client sees a grant that a crash takes
- * back, and one flush serves many batches.  Flushed here is only what no session waits
- * for: the incarnation, which is on the disk before a token uses it.  test/t/029_crash.t
- * fails where an answer does not wait for its flush, and 021_tables.t where it does not
- * wait for the commit.
+ * The rule for flushes.  A batch is committed without one: when its replies are given, its commit record is
+ * only in the WAL buffers.  A session whose reply rests on it (LeReply.lsn) has the WAL flushed that far
+ * before its statement returns, unless its synchronous_commit is off; see shared/flush.h.  So no client sees
+ * a grant that a crash takes back, and one flush serves many batches.  The manager itself flushes only what
+ * no session waits for: the incarnation, which is on disk before a token uses it.  test/t/029_crash.t fails
+ * if a reply does not wait for its flush, and 021_tables.t if it does not wait for the commit.
  */
 XLogRecPtr
 le_txn_commit(bool flush)
@@ -52,7 +50,7 @@ le_txn_commit(bool flush)
 	Assert(IsTransactionState() && ActiveSnapshotSet());
 	PopActiveSnapshot();
 
-	/* the variable alone: the setting, "local", keeps us from any standby */
+	/* set only the variable: the setting stays "local", which keeps the commit from waiting for a standby */
 	synchronous_commit = flush ? SYNCHRONOUS_COMMIT_LOCAL_FLUSH : SYNCHRONOUS_COMMIT_OFF;
 	CommitTransactionCommand();
 	synchronous_commit = SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
@@ -62,9 +60,8 @@ le_txn_commit(bool flush)
 }
 
 /*
- * Log a record for callers whose answer wrote nothing (a renewal, is_held(), a
- * lock that is held already), so that they can wait for it: a primary that is cut
- * off from its synchronous standbys confirms nothing.
+ * Write a record for callers whose request wrote nothing (a renewal, is_held(), a lock that is held already),
+ * so that they can wait for it: a primary that is cut off from its synchronous standbys confirms nothing.
  */
 XLogRecPtr
 le_txn_log_nothing(void)
@@ -81,7 +78,7 @@ le_txn_failed(bool log)
 {
 	ErrorData *error;
 
-	/* First of all: outside of a transaction an abort releases nothing, nor does an error in here. */
+	/* First of all: outside of a transaction an abort releases no LWLocks, nor would an error in here. */
 	LWLockReleaseAll();
 	MemoryContextSwitchTo(le_mgr.batch_context);
 	error = CopyErrorData();
