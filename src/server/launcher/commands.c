@@ -1,12 +1,12 @@
 /*
  * launcher/commands.c
- *		Commands that need a database without sessions, such as DROP DATABASE:
+ *		Commands that need a database without other sessions, such as DROP DATABASE:
  *		the manager has to leave, and must not come back before the command
  *		ends.  See "reserving a database".
  *
- * What a transaction has to do at its end is kept in "pending" and done by a
- * transaction callback: that runs after ERROR and FATAL too, and at a commit
- * others can already see what the transaction has done.
+ * The work for the end of a transaction is kept in "pending" and done by a transaction callback, because
+ * callbacks run after ERROR and FATAL too, and at a commit, others can already see the effects of the
+ * transaction.
  */
 #include "postgres.h"
 
@@ -32,13 +32,13 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* How long a command waits for a manager to leave, and how often it looks */
+/* Time that a command waits for a manager to leave, and time between two checks */
 #define RESERVE_TIMEOUT (5 * LE_SECOND)
 #define RESERVE_POLL_MS 5
 
 static ProcessUtility_hook_type prev_utility = NULL;
 
-/* A database that a (sub)transaction keeps managers from starting in. */
+/* A database in which a (sub)transaction keeps managers from starting. */
 typedef struct LeReservation
 {
 	struct LeReservation *older;
@@ -46,20 +46,20 @@ typedef struct LeReservation
 	SubTransactionId subxact; /* later subtransactions have higher numbers */
 } LeReservation;
 
-/* To be done at the end of this transaction. */
+/* Work for the end of this transaction. */
 static struct
 {
-	bool any;                    /* anything at all, also that pg_database may have changed */
+	bool any;                    /* there is any work, or pg_database may have changed */
 	LeReservation *reservations; /* in TopTransactionContext */
 	Oid dropped_database;
 } pending;
 
-/* A command that needs a database without sessions */
+/* A command that needs a database without other sessions */
 typedef struct LeDatabaseCommand
 {
 	const char *name; /* of that database */
-	bool copy;        /* the right to copy is enough */
-	bool force;       /* sessions will be ended */
+	bool copy;        /* the command only needs the right to copy */
+	bool force;       /* the command ends other sessions */
 	bool drop;
 	bool in_block; /* allowed in a transaction block */
 } LeDatabaseCommand;
@@ -67,26 +67,23 @@ typedef struct LeDatabaseCommand
 /* --- reserving a database -------------------------------------------------- */
 
 /*
- * A command that needs a database without sessions takes these steps:
+ * A command that needs a database without other sessions takes these steps:
  *
- *	1.	reserved_by = this process: from now on no manager is started.  That
- *		harms nobody, so it is done even if the command is going to fail.
- *	2.	If no client is in the database, or the command ends their sessions
- *		(FORCE): leave = true; wait until the worker's process is gone.
- *		Otherwise the command is likely to fail, and the locks of clients that
- *		stay are not disturbed for that.  But PostgreSQL waits for 5 s for
- *		clients that are about to leave; meanwhile the launcher watches, and
- *		sends the worker after the last of them.
- *	3.	Whatever has been reached after RESERVE_TIMEOUT, run the command.  Its
- *		own check decides, and says in PostgreSQL's words what is in the way.
- *	4.	At the end of the transaction, or when the subtransaction rolls back,
- *		reserved_by is cleared.
+ *	1.	reserved_by = this process: from now on no manager is started.  That does no harm, so it is done even
+ *		if the command is going to fail.
+ *	2.	If no client is connected to the database, or the command ends their sessions (FORCE): leave = true;
+ *		wait until the worker's process is gone.  Otherwise the command is likely to fail, so the locks of the
+ *		connected clients are not disturbed.  But PostgreSQL waits 5 s for clients that are about to leave;
+ *		during that time the launcher watches, and makes the worker leave after the last of them.
+ *	3.	After RESERVE_TIMEOUT at the latest, the command runs.  Its own check decides, and reports in
+ *		PostgreSQL's words why it cannot go on.
+ *	4.	At the end of the transaction, or when the subtransaction rolls back, reserved_by is cleared.
  *
- * Of two commands for one database, the later takes reserved_by over.  The earlier
- * one is past its check by then, or waits like the later one does.
+ * Of two commands for one database, the later one takes over reserved_by.  The earlier one is past its check
+ * by then, or waits like the later one.
  */
 
-/* The option of this name; NULL: it is not given. */
+/* Return the option of this name; NULL: not given. */
 static DefElem *
 find_option(List *options, const char *name)
 {
@@ -100,7 +97,10 @@ find_option(List *options, const char *name)
 	return NULL;
 }
 
-/* Does the statement need a database without sessions?  Fills in which one, and what it does with it. */
+/*
+ * Return whether the statement needs a database without other sessions.  Fills in the database and the kind
+ * of command.
+ */
 static bool
 database_command(Node *node, LeDatabaseCommand *command)
 {
@@ -109,7 +109,7 @@ database_command(Node *node, LeDatabaseCommand *command)
 
 	switch (nodeTag(node))
 	{
-		/* the database has to go, or to be moved */
+		/* the database is dropped or moved */
 		case T_DropdbStmt:
 			*command =
 				(LeDatabaseCommand){.name = ((DropdbStmt *) node)->dbname,
@@ -138,7 +138,7 @@ database_command(Node *node, LeDatabaseCommand *command)
 	}
 }
 
-/* May the caller create a database as a copy of this one? */
+/* Return whether the caller may create a database as a copy of this one. */
 static bool
 may_copy(Oid dboid)
 {
@@ -163,7 +163,7 @@ may_copy(Oid dboid)
 	return createdb && (template || le_database_owner(dboid, GetUserId()));
 }
 
-/* What this transaction remembers of the database; NULL: it has not reserved it. */
+/* Return this transaction's reservation of the database; NULL: none. */
 static LeReservation *
 find_reservation(Oid dboid)
 {
@@ -175,7 +175,10 @@ find_reservation(Oid dboid)
 }
 
 #ifdef USE_ASSERT_CHECKING
-/* An entry is reserved by this process only while the transaction remembers it, so that step 4 is to come. */
+/*
+ * Assert that this process has reserved an entry only while the transaction remembers it, so that step 4
+ * follows.
+ */
 static void
 assert_reservations(void)
 {
@@ -191,8 +194,8 @@ assert_reservations(void)
 #endif
 
 /*
- * Reserve the database's entry, and ask its worker to leave if that is allowed;
- * its notifier goes with it.  True: there is none of them any more.
+ * Reserve the database's entry, and if "ask" is set, ask its worker to leave; its notifier leaves with it.
+ * True: neither of them exists any more.
  */
 static bool
 reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
@@ -204,7 +207,7 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	db = le_database_find(dboid, true);
-	if (db != NULL) /* else: the launcher has no room either */
+	if (db != NULL) /* else the launcher has no free entry either */
 	{
 		le_database_reserve(db, MyProcPid);
 		idle = db->state == LE_DB_IDLE;
@@ -220,12 +223,12 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 	assert_reservations();
 	LWLockRelease(le_shared->lock);
 
-	/* A worker says that it leaves some time before its process ends. */
+	/* a worker announces its exit before its process has ended */
 	return idle && (*worker_pid == 0 || BackendPidGetProc(*worker_pid) == NULL) &&
 		   (*notifier_pid == 0 || BackendPidGetProc(*notifier_pid) == NULL);
 }
 
-/* Step 4 is to come; of several of one database the outermost counts. */
+/* Remember to do step 4.  Of several reservations of one database the outermost counts. */
 static void
 remember_reservation(Oid dboid)
 {
@@ -264,13 +267,13 @@ reserve_database(Oid dboid, bool force)
 	}
 }
 
-/* Reserve the command's database, if the command has a chance. */
+/* Reserve the command's database, if the command can succeed. */
 static void
 prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext context)
 {
 	Oid dboid;
 
-	/* These are going to fail. */
+	/* these commands are going to fail */
 	if (RecoveryInProgress() ||
 		(!command->in_block && (context != PROCESS_UTILITY_TOPLEVEL || IsInTransactionBlock(true))))
 		return;
@@ -288,8 +291,8 @@ prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext
 }
 
 /*
- * Step 4: give back the reservations of this subtransaction, and of those inside it; the launcher looks anew.  May not
- * fail: it is over.
+ * Step 4: give up the reservations of this subtransaction and those within it, and wake up the launcher.
+ * Must not fail: the subtransaction is over.
  */
 static void
 release_reservations(SubTransactionId subxact, bool committed)
@@ -315,7 +318,7 @@ release_reservations(SubTransactionId subxact, bool committed)
 
 /* --- end of transaction --------------------------------------------------- */
 
-/* May not fail: the transaction is over. */
+/* Must not fail: the transaction is over. */
 static void
 at_transaction_end(XactEvent event, void *arg)
 {
@@ -332,7 +335,7 @@ at_transaction_end(XactEvent event, void *arg)
 	memset(&pending, 0, sizeof(pending));
 }
 
-/* A command that has failed needs the database no more, however long the transaction goes on.  May not fail. */
+/* Give up the reservations of a failed command, even if the transaction goes on.  Must not fail. */
 static void
 at_subtransaction_end(SubXactEvent event, SubTransactionId subxact, SubTransactionId parent, void *arg)
 {
@@ -343,7 +346,7 @@ at_subtransaction_end(SubXactEvent event, SubTransactionId subxact, SubTransacti
 
 /* --- commands and queries --------------------------------------------------- */
 
-/* Before each utility command: reserve the database that it needs for itself. */
+/* Called before each utility command: reserves the database that it needs for itself. */
 static void
 le_command_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context,
 				   ParamListInfo params, QueryEnvironment *env, DestReceiver *dest, QueryCompletion *qc)

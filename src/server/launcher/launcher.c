@@ -1,30 +1,27 @@
 /*
  * launcher/launcher.c
- *		Starts the managers: one for every database with the extension.
+ *		The launcher: starts a manager for every database with the extension.
  *
- * pg_extension is not a shared catalog, so the launcher cannot know which
- * databases have the extension.  It starts a manager to find out: a probe.
- * Where there is no extension the manager leaves at once; the launcher keeps
- * in mind that the database is settled and asks again only when a backend
- * wants a manager (LeDatabase.wanted).
+ * pg_extension is not a shared catalog, so the launcher cannot know which databases have the extension.  It
+ * starts a manager to find out: a probe.  If there is no extension the manager exits at once; the launcher
+ * remembers that, and starts another one only when a backend wants a manager (LeDatabase.wanted).
  *
- * This file does not look into any database, and it knows nothing of locks.
- * What a manager does is in manager/manager.c.
+ * This file does not look into any database, and it knows nothing of locks.  Managers are described in
+ * manager/manager.c.
  *
- * What the launcher does with an entry, apart from starting a worker in it (see
- * shared/database.h):
+ * Apart from starting a worker in an entry (see shared/database.h), the launcher does the following:
  *
- *	STARTING, RUNNING -> IDLE	the worker is gone and has not said so
+ *	STARTING, RUNNING -> IDLE	the worker has died without changing the state
  *	ask the worker to leave		a command has reserved the entry
  *								(launcher/commands.c), and the last client has
  *								left the database
- *	IDLE -> FREE				no session is attached, nobody wants or has
- *								reserved it, and no manager has run in it, nor
- *								have ended sessions left it anything; or its
- *								database is gone
+ *	IDLE -> FREE				no session is attached, the entry is neither
+ *								wanted nor reserved, no manager has been RUNNING
+ *								in it, and no ended session has left mail in it;
+ *								or its database is gone
  *
- * Everything else that it knows is its own and can be lost: a new launcher
- * adopts the workers that it finds in shared memory, and probes again.
+ * All its other knowledge is private and can be lost: a new launcher adopts the workers that it finds in
+ * shared memory, and probes again.
  */
 #include "postgres.h"
 
@@ -60,69 +57,69 @@
 #include "shared/sleep.h"
 #include "shared/worker.h"
 
-/* A launcher that failed comes back after this many seconds. */
+/* Seconds until PostgreSQL restarts a failed launcher. */
 #define LE_LAUNCHER_RESTART 1
 
 /*
- * pg_database is read whenever somebody wakes the launcher, which the commit
- * of every command that changes it does (launcher/commands.c).  The periodic scan
- * only makes up for a wake-up that met no launcher; a scan of a hundred
- * databases takes some 50 microseconds, and a caller waits for a manager for
- * at most 5 s, so that it should not be rarer than that.
+ * pg_database is read whenever the launcher is woken up, which the commit of every command that changes
+ * pg_database does (launcher/commands.c).  The periodic scan only makes up for a wake-up while no launcher
+ * ran.  A scan of a hundred databases takes about 50 microseconds, and a caller waits for a manager for at
+ * most 5 s, so it should not be less frequent than that.
  */
 #define LE_SCAN_PERIOD (5 * LE_SECOND)
 
-/* Wake-ups come in swarms while databases are probed. */
+/* Shortest time between two scans: while databases are probed, there are many wake-ups. */
 #define LE_SCAN_PERIOD_MIN (100 * LE_MS)
 
 /*
- * Databases are probed one at a time, so that the probes of a big cluster
- * take one worker from max_worker_processes.  A probe older than
- * LE_PROBE_SLOW (the database is locked, or the disk is slow) does not keep
- * the others from being probed, but no more than LE_PROBES_MAX are under way.
- * A manager that is wanted, or has been there before, waits for nobody.
+ * Databases are probed one at a time, so that the probes of a big cluster take one worker from
+ * max_worker_processes.  A probe older than LE_PROBE_SLOW (the database is locked, or the disk is slow) does
+ * not delay the others, but at most LE_PROBES_MAX workers are starting.  A manager that is wanted, or has run
+ * before, is started at once.
  */
 #define LE_PROBE_SLOW (1 * LE_SECOND)
 #define LE_PROBES_MAX 3
 
-/* After an error */
+/*
+ * Back-off after an error, which doubles each time, and is reset by a worker that has lived for
+ * LE_BACKOFF_RESET.
+ */
 #define LE_BACKOFF_MIN   (100 * LE_MS)
 #define LE_BACKOFF_MAX   (10 * LE_SECOND)
 #define LE_BACKOFF_RESET (60 * LE_SECOND)
 
-/* A manager that left in peace is started at most ten times a second. */
+/* Shortest time between two starts of a manager that left without an error. */
 #define LE_RESTART_PERIOD (100 * LE_MS)
 
-/* A worker of an earlier launcher that has not begun in that time never will. */
+/* A worker of an earlier launcher that has not started within this time never will. */
 #define LE_ADOPT_TIMEOUT (10 * LE_SECOND)
 
-/* How soon the last client of a reserved database is missed */
+/* Time between two checks whether the last client has left a reserved database. */
 #define LE_WATCH_PERIOD (20 * LE_MS)
 
-/* The same complaint about max_worker_processes */
+/* Shortest time between two complaints about max_worker_processes. */
 #define LE_COMPLAINT_PERIOD (60 * LE_SECOND)
 
 /* datconnlimit of a database whose DROP was interrupted; 15.0 has no name for it */
 #define LE_CONNLIMIT_INVALID (-2)
 
-/* A database: its row of pg_database, and the launcher's memory of it. */
+/* A database: data of its row in pg_database, and the state that the launcher keeps for it. */
 typedef struct LeTarget
 {
 	Oid dboid;          /* hash key */
 	TransactionId xmin; /* of its pg_database row */
 	NameData name;
 	bool connectable;
-	bool seen; /* by the scan that is under way */
+	bool seen; /* found by the current scan */
 
-	bool due;                       /* start it though nobody wants it: not probed
-								 * yet, or it has a manager */
+	bool due;                       /* start it even if it is not wanted: not probed yet, or has a manager */
 	bool ran;                       /* its manager has been RUNNING */
-	bool entry_missed;              /* at the last try, and complained about max_databases */
-	LeTime complain_at;             /* about max_worker_processes, not before */
-	bool tracked;                   /* a worker was there at the last look */
+	bool entry_missed;              /* the last try found no free entry, and complained about max_databases */
+	LeTime complain_at;             /* no complaint about max_worker_processes before this time */
+	bool tracked;                   /* there was a worker at the last check */
 	BackgroundWorkerHandle *handle; /* its worker; NULL: adopted, or none */
 	LeTime started_at;
-	LeTime retry_at; /* not before */
+	LeTime retry_at; /* no start before this time */
 	LeTime backoff_us;
 } LeTarget;
 
@@ -130,7 +127,7 @@ static HTAB *targets;
 static Oid *scratch; /* le_max_databases long */
 static LeTime scan_at;
 static LeTime scanned_at;
-static bool watching; /* for the last client of a reserved database */
+static bool watching; /* waits for the last client of a reserved database to leave */
 
 static LeTarget *
 find_target(Oid dboid)
@@ -140,7 +137,7 @@ find_target(Oid dboid)
 
 /* --- pg_database -------------------------------------------------------- */
 
-/* A row of pg_database. */
+/* Take over a row of pg_database. */
 static void
 note_database(HeapTuple tuple)
 {
@@ -158,10 +155,10 @@ note_database(HeapTuple tuple)
 	target->seen = true;
 	target->name = form->datname;
 
-	/* also of a row that is not new: a DROP that is interrupted has changed it in place */
+	/* also of an old row: an interrupted DROP has changed it in place */
 	target->connectable = form->datallowconn && form->datconnlimit != LE_CONNLIMIT_INVALID;
 
-	/* A new row: another database, or one that may be connectable now. */
+	/* a new row: another database, or one that may have become connectable */
 	if (!found || target->xmin != xmin)
 	{
 		target->xmin = xmin;
@@ -171,9 +168,8 @@ note_database(HeapTuple tuple)
 }
 
 /*
- * Forget the databases that the scan has not found.  An entry is given back
- * only if it was there before the scan: a younger one may belong to a
- * database that is too young for the scan's snapshot.
+ * Forget the databases that the scan has not found.  An entry is freed only if it existed before the scan: a
+ * younger one may belong to a database that is too young for the scan's snapshot.
  */
 static void
 sweep(const Oid *entries)
@@ -203,7 +199,7 @@ sweep(const Oid *entries)
 	LWLockRelease(le_shared->lock);
 }
 
-/* Read pg_database: which databases are there, and could have a manager? */
+/* Read pg_database, to find the databases that could have a manager. */
 static void
 scan_databases(void)
 {
@@ -213,7 +209,7 @@ scan_databases(void)
 	TableScanDesc scan;
 	HeapTuple tuple;
 
-	/* 1. the entries and databases that are known */
+	/* 1.  the known entries and databases */
 	LWLockAcquire(le_shared->lock, LW_SHARED);
 	for (int i = 0; i < le_shared->max_databases; i++)
 		scratch[i] = le_shared->databases[i].dboid;
@@ -238,16 +234,17 @@ scan_databases(void)
 	pgstat_report_stat(false);
 	pgstat_report_activity(STATE_IDLE, NULL);
 
-	/* 3. forget what is gone */
-	Assert(hash_get_num_entries(targets) > 0); /* nobody can drop the database that he is in */
+	/* 3.  forget databases that are gone */
+	Assert(hash_get_num_entries(targets) >
+		   0); /* the database of a session cannot be dropped by that session, so one exists */
 	sweep(scratch);
 	scanned_at = le_clock();
 	scan_at = scanned_at + LE_SCAN_PERIOD;
 }
 
-/* --- what has become of the workers ------------------------------------- */
+/* --- ends of workers ---------------------------------------------------- */
 
-/* Is the worker that the entry tells of gone? */
+/* Return whether the worker of the entry has died. */
 static bool
 worker_is_dead(const LeTarget *target, const LeDatabase *db, LeTime now)
 {
@@ -256,11 +253,14 @@ worker_is_dead(const LeTarget *target, const LeDatabase *db, LeTime now)
 	if (target->handle != NULL)
 		return GetBackgroundWorkerPid(target->handle, &pid) == BGWH_STOPPED;
 
-	/* An earlier launcher's, and its handle went with that one.  Once it has begun it says itself that it leaves. */
+	/*
+	 * The worker of an earlier launcher, whose handle is lost.  Once it has started, it reports its exit
+	 * itself.
+	 */
 	return db->worker_pid == 0 && now - target->started_at > LE_ADOPT_TIMEOUT;
 }
 
-/* After an error: not before so long, which doubles each time. */
+/* Delay the next start after an error.  The delay doubles each time. */
 static void
 back_off(LeTarget *target, LeTime now)
 {
@@ -271,9 +271,8 @@ back_off(LeTarget *target, LeTime now)
 }
 
 /*
- * CountDBConnections() does not serve: it counts autovacuum workers, which
- * the commands that need a database for themselves send away.  A PGPROC that
- * is free keeps what its last process left in it, hence the second look.
+ * CountDBConnections() cannot be used: it counts autovacuum workers, which the commands that need a database
+ * for themselves terminate.  A free PGPROC keeps the data of its last process, hence the second check.
  */
 bool
 le_client_connected(Oid dboid, int except_pid)
@@ -290,11 +289,11 @@ le_client_connected(Oid dboid, int except_pid)
 	return false;
 }
 
-/* Somebody waits for the database to be empty: see launcher/commands.c. */
+/* Handle a reservation by a command that waits for the database to be empty: see launcher/commands.c. */
 static void
 review_reservation(LeDatabase *db)
 {
-	/* The process that reserved it clears this itself, however it ends; do not trust that. */
+	/* the process that reserved it clears this itself, however it ends; check it all the same */
 	if (BackendPidGetProc(db->reserved_by) == NULL)
 		le_database_reserve(db, 0);
 	else if (db->state == LE_DB_IDLE || db->leave)
@@ -305,7 +304,7 @@ review_reservation(LeDatabase *db)
 		le_database_ask_to_leave(db);
 }
 
-/* A worker has left: when does the next one start? */
+/* Note that a worker has exited, and decide when the next one starts. */
 static void
 note_exit(LeTarget *target, LeDbExit why, LeTime now)
 {
@@ -323,7 +322,7 @@ note_exit(LeTarget *target, LeDbExit why, LeTime now)
 	switch (why)
 	{
 		case LE_EXIT_NO_EXTENSION:
-			/* CREATE EXTENSION may want the next one right now; but only once */
+			/* CREATE EXTENSION may want the next one at once; but only once */
 			if (target->due)
 				target->retry_at = now;
 			else
@@ -344,7 +343,7 @@ note_exit(LeTarget *target, LeDbExit why, LeTime now)
 	Assert(target->retry_at <= now + LE_BACKOFF_MAX);
 }
 
-/* May a manager start now, and does anybody want one or has it been there before? */
+/* Return whether a manager may start now, and is wanted or has run before. */
 static bool
 may_start(const LeTarget *target, const LeDatabase *db, LeTime now)
 {
@@ -353,7 +352,7 @@ may_start(const LeTarget *target, const LeDatabase *db, LeTime now)
 		   (db->wanted || (target->due && target->ran));
 }
 
-/* See what has happened in an entry.  True: the caller is to start a manager in it. */
+/* Review the state of an entry.  Returns true if the caller is to start a manager in it. */
 static bool
 review_entry(LeDatabase *db, LeTime now)
 {
@@ -365,11 +364,14 @@ review_entry(LeDatabase *db, LeTime now)
 	if (db->reserved_by != 0)
 		review_reservation(db);
 
-	/* 2. too new for the last scan, or on its way out: who made the entry wakes us, which leads to another scan */
+	/*
+	 * 2.  too new for the last scan, or being dropped: the creator of the entry wakes us up, which leads to
+	 * another scan
+	 */
 	if (target == NULL)
 		return false;
 
-	/* 3. an entry has come free for it: no reason to wait any more */
+	/* 3.  it has got a free entry: no need to wait any longer */
 	if (target->entry_missed)
 		target->retry_at = now;
 
@@ -389,14 +391,14 @@ review_entry(LeDatabase *db, LeTime now)
 	if (target->tracked)
 		note_exit(target, db->exit, now);
 
-	/* those that found no extension, or tables that whoever created it had locked, say nothing of it */
+	/* exits from before CREATE EXTENSION, or while its transaction had the tables locked, do not count */
 	if (db->created)
 	{
 		target->retry_at = now;
 		target->backoff_us = LE_BACKOFF_MIN;
 	}
 
-	/* 5. start one, or give the entry back */
+	/* 5.  start a worker, or free the entry */
 	if (may_start(target, db, now))
 		return true;
 	if (db->attached != 0 || db->reserved_by != 0 ||
@@ -404,7 +406,7 @@ review_entry(LeDatabase *db, LeTime now)
 		return false;
 	if (target->connectable && db->exit != LE_EXIT_NO_EXTENSION && le_database_has_mail(db))
 	{
-		/* of a manager that a launcher before this one has seen */
+		/* the mail is for a manager that only an earlier launcher has seen */
 		le_database_want(db);
 		return may_start(target, db, now);
 	}
@@ -415,9 +417,9 @@ review_entry(LeDatabase *db, LeTime now)
 /* --- starting ----------------------------------------------------------- */
 
 /*
- * The database may have another name since the last scan.  From here on it
- * keeps this one until the worker leaves: ALTER DATABASE waits for that.  Not
- * from a cache: who has renamed it wakes us before it tells the caches.
+ * Read the name of the database, which may have changed since the last scan.  From here on it keeps this name
+ * until the worker leaves, because ALTER DATABASE waits for that.  A cache cannot be used: the session that
+ * renames the database wakes us up before it invalidates the caches.
  */
 static void
 read_name(LeTarget *target)
@@ -439,7 +441,7 @@ read_name(LeTarget *target)
 	CommitTransactionCommand();
 }
 
-/* Say once in the log that all entries are in use. */
+/* Log once that all entries are in use. */
 static void
 complain_no_entry(LeTarget *target)
 {
@@ -453,7 +455,7 @@ complain_no_entry(LeTarget *target)
 			 errhint("If it has the extension, raise lock_election.max_databases and restart the server.")));
 }
 
-/* Say in the log that there is no worker, once in LE_COMPLAINT_PERIOD. */
+/* Log that no worker is free, at most once in LE_COMPLAINT_PERIOD. */
 static void
 complain_no_worker(LeTarget *target, LeTime now)
 {
@@ -468,7 +470,7 @@ complain_no_worker(LeTarget *target, LeTime now)
 		 errhint("Raise max_worker_processes and restart the server.")));
 }
 
-/* Take the database's entry for a worker.  NULL: not now, and retry_at says when. */
+/* Take the database's entry for a worker.  NULL: not possible now, and retry_at says when to retry. */
 static LeDatabase *
 take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 {
@@ -497,8 +499,8 @@ take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 }
 
 /*
- * A manager needs its worker more than hints do.  The hints wait, and a notifier
- * is started again a second later at the earliest: after the manager.
+ * Terminate a notifier, to make room for a manager, which needs the worker more.  The hints wait, and a
+ * notifier is restarted a second later at the earliest: after the manager.
  */
 static void
 send_notifier_away(void)
@@ -507,7 +509,7 @@ send_notifier_away(void)
 	{
 		int pid = le_shared->databases[i].notifier_pid;
 
-		/* the process is there: it clears this, under the lock, before it ends */
+		/* the process still exists, because it clears this under the lock before it ends */
 		if (pid != 0)
 		{
 			(void) kill(pid, SIGTERM);
@@ -516,7 +518,7 @@ send_notifier_away(void)
 	}
 }
 
-/* Start a manager of this database, or note when to try again. */
+/* Start a manager for this database, or note when to retry. */
 static void
 start_manager(LeTarget *target, LeTime now)
 {
@@ -532,7 +534,7 @@ start_manager(LeTarget *target, LeTime now)
 	if (db == NULL)
 		return;
 
-	/* 2. register its worker; not under the lock: this may raise an error */
+	/* 2.  register its worker, without the lock, because this may raise an error */
 	target->started_at = now;
 	LE_FAULT_NOFAIL("launcher-before-start");
 	read_name(target);
@@ -547,8 +549,8 @@ start_manager(LeTarget *target, LeTime now)
 		return;
 
 	/*
-	 * 3. There is no worker for it: give the entry back.  Who has wanted a manager may be gone, and have
-	 * left a release that is told.
+	 * 3.  There is no worker for it: give the entry back.  The session that wanted a manager may be gone, and
+	 * have left a release.
 	 */
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	le_database_stopped(db, LE_EXIT_NO_WORKER);
@@ -561,8 +563,8 @@ start_manager(LeTarget *target, LeTime now)
 }
 
 /*
- * Look at all entries, and start the managers that are wanted or have been
- * there before.  Returns how many workers are starting.
+ * Review all entries, and start the managers that are wanted or have run before.  Returns the number of
+ * workers that are starting.
  */
 static int
 serve_entries(LeTime now)
@@ -591,10 +593,7 @@ serve_entries(LeTime now)
 	return starting + chosen;
 }
 
-/*
- * When to look again, if nobody wakes us.  Also tells whether a young probe
- * is in the way of the next one.
- */
+/* Return when to look again if the launcher is not woken up.  *probing: a young probe delays the next one. */
 static LeTime
 next_look(LeTime now, bool *probing)
 {
@@ -618,7 +617,7 @@ next_look(LeTime now, bool *probing)
 	return next;
 }
 
-/* A database that is to be probed now; NULL: none. */
+/* Return a database that is to be probed now; NULL: none. */
 static LeTarget *
 next_due(LeTime now)
 {
@@ -637,8 +636,8 @@ next_due(LeTime now)
 }
 
 /*
- * Probe the next database that is due, unless enough workers are starting.  A
- * database whose worker cannot be started is not due for a while.
+ * Probe the next database that is due, unless enough workers are starting.  A database whose worker cannot be
+ * started is not due for a while.
  */
 static void
 probe(LeTime now, int starting)
@@ -659,7 +658,7 @@ probe(LeTime now, int starting)
 
 /* --- the worker --------------------------------------------------------- */
 
-/* May not fail: the process exits. */
+/* Must not fail: the process is exiting. */
 static void
 launcher_exit(int code, Datum arg)
 {
@@ -669,7 +668,7 @@ launcher_exit(int code, Datum arg)
 	LWLockRelease(le_shared->lock);
 }
 
-/* Sleep until the time comes or somebody wakes us. */
+/* Sleep until this time, or until the launcher is woken up. */
 static void
 launcher_wait(LeTime until_at)
 {
@@ -693,14 +692,17 @@ le_launcher_main(Datum arg)
 	HASHCTL ctl = {0};
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGINT, PG_SIG_IGN); /* a cancel is meant for a query */
+	pqsignal(SIGINT, PG_SIG_IGN); /* cancels are meant for queries */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	le_sleep_reset(); /* as le_attach() */
 	le_wait_events_init(LE_WAIT_LAUNCHER);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
-	/* 1. its own state; the handles that RegisterDynamicBackgroundWorker() makes live in the context */
+	/*
+	 * 1.  private state; the handles of RegisterDynamicBackgroundWorker() are allocated in this memory
+	 * context
+	 */
 	ctl.keysize = sizeof(Oid);
 	ctl.entrysize = sizeof(LeTarget);
 	ctl.hcxt = TopMemoryContext;
@@ -716,13 +718,15 @@ le_launcher_main(Datum arg)
 	le_shared->launcher_proc = le_my_proc();
 	LWLockRelease(le_shared->lock);
 
-	/* 3. look, start what is to be started, sleep */
+	/* 3.  look, start workers, sleep */
 	for (;;)
 	{
 		LeTime now;
 		bool probing;
 
-		/* as PostgreSQL's own launcher: no FATAL in the log, and the postmaster may start another one */
+		/*
+		 * like PostgreSQL's own launcher: no FATAL in the log, and the postmaster may start another launcher
+		 */
 		if (ProcDiePending)
 			proc_exit(1);
 		CHECK_FOR_INTERRUPTS();
@@ -743,7 +747,10 @@ le_launcher_main(Datum arg)
 	}
 }
 
-/* The launcher, a manager for each database, a notifier; and another launcher is PostgreSQL's own. */
+/*
+ * Warn if there are too few workers for the launcher, one manager for each database, and a notifier.
+ * PostgreSQL's own launcher of logical replication takes another one.
+ */
 static void
 check_worker_processes(void)
 {

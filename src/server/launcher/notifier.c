@@ -1,16 +1,15 @@
 /*
  * launcher/notifier.c
- *		The notifier of one database: makes a NOTIFY of each hint.
+ *		The notifier of one database: sends a NOTIFY for each hint.
  *
- * NOTIFY takes a lock of the whole cluster and keeps it through the commit.  Any session that
- * has sent one keeps it while its commit waits for a standby: a manager that sent one would
- * wait for that, and all its locks with it.  So NOTIFY is sent by a process of its own, which
- * waits until what it tells is flushed, and then commits without waiting for disk or standby.
- * No lock ever waits for this process: the manager fills a ring (see LeHintRing), and drops a
- * hint that has no room.
+ * NOTIFY takes a lock of the whole cluster and keeps it through the commit, even while the commit waits for a
+ * standby: a manager that sent a NOTIFY could have to wait for another session's commit, and all its locks
+ * would wait with it.  So NOTIFY is sent by a separate process, which waits until the announced grants are
+ * flushed, and then commits without waiting for disk or standby.  No lock ever waits for this process: the
+ * manager fills a ring (see LeHintRing), and drops hints that do not fit.
  *
- * Hints are dropped as well when PostgreSQL's queue of notifications is full: an old hint is
- * worth little, and a client that missed one finds out by asking.
+ * Hints are also dropped when PostgreSQL's queue of notifications is full: an old hint is worth little, and a
+ * client that missed one finds out by asking.
  */
 #include "postgres.h"
 
@@ -38,29 +37,28 @@
 #include "shared/worker.h"
 #include "shared/words.h"
 
-/* Notifications in one transaction at most */
+/* Upper limit of notifications in one transaction */
 #define HINTS_A_COMMIT 64
-/* With nothing to send for so long it leaves, and is started again with the next hint */
+/* A notifier without hints exits after this time, and is started again with the next hint */
 #define IDLE_US (20 * LE_SECOND)
-/* After a failure, so that it does not use up transaction ids */
+/* Pause after a failure, so that transaction ids are not used up */
 #define PAUSE_MS 100
-/* How often to look whether the notifier before is gone */
+/* Time between two checks whether the previous notifier is gone */
 #define POLL_MS 50
-/* The same complaint */
+/* Shortest time between two messages about dropped hints */
 #define COMPLAINT_PERIOD (60 * LE_SECOND)
 
 static LeDatabase *my_db = NULL;
 
-/* A copy of what is about to be sent, and what it rests on */
+/* Copies of the hints that are being sent, and the LSN that they rest on */
 static LeHint hints[HINTS_A_COMMIT];
 static XLogRecPtr hints_lsn;
 
 /*
- * The settings that must not reach the notifier, whoever has set them.  A commit that has logged
- * something, as the first transaction id of a page of the commit log does, would wait for the disk
- * and for standbys, with the lock that all NOTIFYs need; a transaction_timeout would end it.  Others
- * do not matter: it runs no statement, and does not listen to a cancel, which is what
- * other timeouts send.
+ * Pin the settings that must not affect the notifier, whoever has set them.  A commit that has logged
+ * something, as the first transaction id of a page of the commit log does, would wait for the disk and for
+ * standbys, while it holds the lock that every NOTIFY needs; a transaction_timeout would end it.  Other
+ * settings do not matter: the notifier runs no statement, and ignores cancels, which other timeouts send.
  */
 static void
 pin_settings(void)
@@ -72,7 +70,7 @@ pin_settings(void)
 
 /* --- the entry --- */
 
-/* May not fail: the process exits. */
+/* Must not fail: the process is exiting. */
 static void
 notifier_exit(int code, Datum arg)
 {
@@ -82,8 +80,8 @@ notifier_exit(int code, Datum arg)
 }
 
 /*
- * Become the notifier of the database; false: an earlier one is still there.  Exits if
- * the database has no entry any more, and so no manager.
+ * Become the notifier of the database; false: an earlier one still exists.  Exits if the database has no
+ * entry any more, and so no manager.
  */
 static bool
 try_attach(Oid dboid)
@@ -107,7 +105,7 @@ try_attach(Oid dboid)
 
 /* --- sending --- */
 
-/* Copy the next hints of the ring; returns how many.  None if the entry was given to another database. */
+/* Copy the next hints of the ring; returns their number: 0 if the entry was given to another database. */
 static int
 take(void)
 {
@@ -130,7 +128,7 @@ take(void)
 	return n;
 }
 
-/* The hints that were copied are sent, or given up: make room for others. */
+/* Free the room of the copied hints, which are sent, or given up. */
 static void
 done(int n, bool sent)
 {
@@ -140,14 +138,14 @@ done(int n, bool sent)
 	if (my_db->notifier_pid == MyProcPid)
 	{
 		Assert(n > 0 && pg_atomic_read_u64(&ring->sent) + n <= pg_atomic_read_u64(&ring->pushed));
-		pg_memory_barrier(); /* after the last look at them */
+		pg_memory_barrier(); /* after they were copied */
 		pg_atomic_fetch_add_u64(&ring->sent, n);
 		pg_atomic_fetch_add_u64(sent ? &my_db->counters.hints_sent : &my_db->counters.hints_dropped, n);
 	}
 	LWLockRelease(le_shared->lock);
 }
 
-/* One NOTIFY: channel and payload are what docs/guide.md promises. */
+/* Send one NOTIFY; docs/guide.md promises channel and payload. */
 static void
 notify(const LeHint *hint)
 {
@@ -163,7 +161,7 @@ notify(const LeHint *hint)
 		return;
 	}
 
-	/* tokens as text: some clients read numbers as doubles */
+	/* tokens as text, because some clients read numbers as doubles */
 	le_channel_name((LeKind) hint->kind, (LeText){hint->name, hint->name_len}, channel);
 	if (hint->how == 0)
 		snprintf(payload, sizeof(payload),
@@ -178,7 +176,7 @@ notify(const LeHint *hint)
 	Async_Notify(channel, payload);
 }
 
-/* Send the hints that were copied, in one transaction. */
+/* Send the copied hints, in one transaction. */
 static void
 send_all(int n)
 {
@@ -201,7 +199,7 @@ send_all(int n)
 	CommitTransactionCommand();
 }
 
-/* Say in the log that hints are dropped, once in COMPLAINT_PERIOD. */
+/* Log that hints are dropped, at most once in COMPLAINT_PERIOD. */
 static void
 report_failure(void)
 {
@@ -220,7 +218,7 @@ report_failure(void)
 	FlushErrorState();
 }
 
-/* Send the hints that were copied; false: that failed, and the log says so. */
+/* Send the copied hints; false: that failed, and the failure is logged. */
 static bool
 try_send(int n)
 {
@@ -233,7 +231,7 @@ try_send(int n)
 	}
 	PG_CATCH();
 	{
-		/* the report is not made while others wait for these */
+		/* do not log while others wait for these locks */
 		LWLockReleaseAll();
 		report_failure();
 		AbortCurrentTransaction();
@@ -245,11 +243,11 @@ try_send(int n)
 
 /* --- the worker --- */
 
-/* Leave, or read the configuration, if somebody has asked for that. */
+/* Exit, or reload the configuration, if a signal has asked for it. */
 static void
 handle_signals(void)
 {
-	/* nothing is under way: no reason to write FATAL into the log */
+	/* the process is idle: no need for a FATAL in the log */
 	if (ProcDiePending)
 		proc_exit(0);
 	CHECK_FOR_INTERRUPTS();
@@ -260,7 +258,7 @@ handle_signals(void)
 	}
 }
 
-/* Sleep, whatever happens meanwhile. */
+/* Sleep for the whole time. */
 static void
 pause_ms(long ms)
 {
@@ -268,9 +266,8 @@ pause_ms(long ms)
 }
 
 /*
- * Send hints as they come, until nobody has needed one for IDLE_US.  The manager
- * looks at the ring again when this process is gone, so a hint that comes just
- * then starts another notifier.
+ * Send hints as they arrive, until there was none for IDLE_US.  The manager checks the ring again when this
+ * process is gone, so a hint that arrives at that moment starts another notifier.
  */
 static void
 serve(void)
@@ -282,11 +279,11 @@ serve(void)
 		int n;
 		bool sent;
 
-		/* 1. what was asked meanwhile */
+		/* 1.  handle signals */
 		ResetLatch(MyLatch);
 		handle_signals();
 
-		/* 2. nothing to send: sleep, and leave after IDLE_US */
+		/* 2.  nothing to send: sleep, and exit after IDLE_US */
 		n = take();
 		if (n == 0)
 		{
@@ -318,7 +315,7 @@ le_notifier_main(Datum arg)
 
 	Assert(OidIsValid(dboid));
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGINT, PG_SIG_IGN); /* a cancel is meant for a query */
+	pqsignal(SIGINT, PG_SIG_IGN); /* cancels are meant for queries */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	le_sleep_reset(); /* as le_attach() */

@@ -153,7 +153,7 @@ end_waits(void)
 	}
 }
 
-/* Load the state again after a failed batch.  Deadlines do not move back. */
+/* Load the state again after a failed batch.  Leases keep the time that they had left. */
 bool
 le_load_again(ErrorData **error)
 {

@@ -1,6 +1,6 @@
 /*
  * shared/database.c
- *		The entries of databases: each change of a state, and what goes with it.
+ *		Database entries: all changes of a state, and of the members that go with it.
  */
 #include "postgres.h"
 
@@ -24,7 +24,7 @@ set_counters(LeCounters *counters, void (*set)(volatile pg_atomic_uint64 *, uint
 	set(&counters->reset_at, GetCurrentTimestamp());
 }
 
-/* The manager may count meanwhile. */
+/* The manager may count at the same time. */
 void
 le_counters_reset(LeCounters *counters)
 {
@@ -34,7 +34,7 @@ le_counters_reset(LeCounters *counters)
 void
 le_database_init(LeDatabase *db)
 {
-	/* 1. under the lock; the rest is zero: so it was made, or so le_database_free() has left it */
+	/* 1.  members under the lock; the others are zero, from the start or from le_database_free() */
 	Assert(db->state == LE_DB_FREE && !OidIsValid(db->dboid) && !db->leave && db->reserved_by == 0);
 	Assert(db->attached == 0 && db->worker_pid == 0 && db->notifier_pid == 0);
 	db->exit = LE_EXIT_NONE;
@@ -42,7 +42,7 @@ le_database_init(LeDatabase *db)
 	db->manager_proc = -1;
 	db->notifier_proc = -1;
 
-	/* 2. without a lock */
+	/* 2.  members without a lock */
 	pg_atomic_init_u64(&db->ring.pushed, 0);
 	pg_atomic_init_u64(&db->ring.sent, 0);
 	pg_atomic_init_u64(&db->ring.lsn, 0);
@@ -76,7 +76,7 @@ static inline pg_attribute_unused() bool is_locked(void)
 	return LWLockHeldByMeInMode(le_shared->lock, LW_EXCLUSIVE);
 }
 
-/* The changes that LeDbState lists. */
+/* Return whether LeDbState lists this change. */
 static inline pg_attribute_unused() bool may_change(LeDbState from, LeDbState to)
 {
 	switch (to)
@@ -93,7 +93,7 @@ static inline pg_attribute_unused() bool may_change(LeDbState from, LeDbState to
 }
 
 #ifdef USE_ASSERT_CHECKING
-/* What holds of every entry when its lock is released: its members say the same as its state. */
+/* Assert the invariants of an entry when its lock is released: its members agree with its state. */
 static void
 assert_entry(LeDatabase *db)
 {
@@ -101,26 +101,26 @@ assert_entry(LeDatabase *db)
 
 	Assert(is_locked());
 
-	/* 1. a worker, and a notifier, is there as a whole or not at all */
+	/* 1.  a worker or a notifier is entered completely or not at all */
 	Assert((db->worker_pid != 0) == (db->manager_proc >= 0));
 	Assert((db->notifier_pid != 0) == (db->notifier_proc >= 0));
 	Assert(serves || db->worker_pid == 0);
 	Assert(db->state != LE_DB_RUNNING || db->worker_pid != 0);
 
-	/* 2. a worker is asked to leave for a command alone */
+	/* 2.  a worker is asked to leave only for a command */
 	Assert(!db->leave || (serves && db->reserved_by != 0));
 
-	/* 3. a look without a lock finds no manager where there is none */
+	/* 3.  a reader without the lock finds no manager where there is none */
 	Assert(pg_atomic_read_u32(&db->running) == 0 || db->state == LE_DB_RUNNING);
 	Assert(pg_atomic_read_u32(&db->loading) == 0 || db->state == LE_DB_STARTING);
 
-	/* 4. nobody has a part in a free entry */
+	/* 4.  a free entry is used by nobody */
 	Assert(db->attached >= 0);
 	Assert((db->state == LE_DB_FREE) == !OidIsValid(db->dboid));
 	Assert(db->state != LE_DB_FREE || (db->attached == 0 && db->reserved_by == 0 && db->notifier_pid == 0));
 }
 
-/* Nothing is left of the database that had this entry before. */
+/* Assert that nothing is left of the database that had this entry before. */
 static void
 assert_new(LeDatabase *db)
 {
@@ -132,7 +132,7 @@ assert_new(LeDatabase *db)
 	Assert(pg_atomic_read_u64(&db->ring.lsn) == 0 && pg_atomic_read_u64(&db->counters.requests[0]) == 0);
 }
 
-/* No session of an entry that is free has left anything that the next database's manager could find. */
+/* Assert that no session has left anything in a free entry that the next database's manager could find. */
 static void
 assert_mailboxes_free(const LeDatabase *db)
 {
@@ -151,7 +151,10 @@ assert_mailboxes_free(const LeDatabase *db)
 #define assert_mailboxes_free(db) ((void) 0)
 #endif
 
-/* The one place that changes a state.  May not fail, as all in this file: ends of transactions and exits come here. */
+/*
+ * Change the state; the only place that does.  Like all functions of this file it must not fail: ends of
+ * transactions and exits call it.
+ */
 static void
 set_state(LeDatabase *db, LeDbState from, LeDbState to)
 {
@@ -201,9 +204,8 @@ le_database_find(Oid dboid, bool create)
 }
 
 /*
- * No manager of this database will come for the mailboxes of ended sessions: unlink them, and
- * give them back.  The manager of another one must not find their mail, which is about locks
- * that are not its own.
+ * Unlink and clear the mailboxes of ended sessions, because no manager of this database will do it.  The
+ * manager of another database must not find their mail, which is about locks that are not its own.
  */
 static void
 clear_mailboxes(LeDatabase *db)
@@ -242,7 +244,7 @@ void
 le_database_starting(LeDatabase *db)
 {
 	set_state(db, LE_DB_IDLE, LE_DB_STARTING);
-	db->wanted = false; /* a session that wants a manager from now on wants another one */
+	db->wanted = false; /* a session that wants a manager from now on wants the next one */
 	db->created = false;
 	db->exit = LE_EXIT_NONE;
 	assert_entry(db);
@@ -251,12 +253,12 @@ le_database_starting(LeDatabase *db)
 void
 le_database_free(LeDatabase *db)
 {
-	/* A session detaches before its process leaves the list of processes. */
+	/* a session detaches before its process leaves the process array */
 	Assert(db->attached == 0);
 
 	set_state(db, LE_DB_IDLE, LE_DB_FREE);
 	clear_mailboxes(db);
-	db->dboid = InvalidOid; /* a notifier that is still on its way out sees that */
+	db->dboid = InvalidOid; /* tells a notifier that is still exiting */
 	db->notifier_pid = 0;
 	db->notifier_proc = -1;
 	assert_mailboxes_free(db);
@@ -354,7 +356,7 @@ le_database_notifier_leave(LeDatabase *db)
 {
 	Assert(is_locked());
 
-	/* unless it was given to another database meanwhile */
+	/* unless the entry was given to another database meanwhile */
 	if (db->notifier_pid != MyProcPid)
 		return;
 	Assert(db->notifier_proc == le_my_proc());
@@ -388,7 +390,7 @@ le_database_detach(LeMailbox *box)
 	db->attached--;
 	pg_atomic_fetch_or_u32(&box->mail, LE_MAIL_SESSION_END);
 
-	/* under the lock, under which a manager leaves: it takes this, or the next one does */
+	/* under the lock, which a manager takes to leave: either this one reads the mail, or the next one */
 	le_ring(box);
 	assert_entry(db);
 }

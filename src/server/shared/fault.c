@@ -1,28 +1,27 @@
 /*
  * shared/fault.c
- *		What becomes of a process that passes a fault point, see shared/fault.h.
+ *		The actions of a process that passes a fault point, see shared/fault.h.
  *
- * A table in shared memory has an entry for each point that was passed or set
- * since the server started; a crash of the server empties it.  The functions
- * that control it are no part of the extension: a test creates them, and
- * only a superuser may do that.
+ * A table in shared memory has an entry for each point that was passed or set since the server started; a
+ * crash of the server empties it.  The functions that control it are not part of the extension: a test
+ * creates them, and only a superuser can do that.
  *
  *	le_fault_set(point text, action text, ms int, skip int, times int, pid int)
  *		action: sleep (for ms), error, fatal, kill, wait (until released).
- *		The first skip hits pass, then times hits (0: all) do it, by this
- *		process only (0: any).  Counts begin at 0 again.
+ *		The first "skip" hits do nothing, then "times" hits (0: all) act, only in
+ *		process pid (0: any).  Counters start at 0 again.
  *	le_fault_release(point text)
- *		The process that waits there goes on, and no other waits any more.
+ *		The process that waits there continues, and no other process waits any more.
  *	le_fault_hits(point text) bigint
- *		How often it was passed since it was set, or by all since the start.
+ *		Number of hits since the point was set; by all processes if it was not set.
  *	le_fault_waiting(point text) int
  *		Pid of a process that waits there; 0: none.
  *	le_fault_clear()
  *		Disarms all points and releases their waiters.
  *	le_fault_forget_standbys()
- *		As in a server that starts, until the checkpointer has told the others
- *		whether there are synchronous standbys: when it next reads its
- *		configuration.
+ *		Restores the state of a starting server, in which the checkpointer has not
+ *		told the others yet whether there are synchronous standbys; lasts until it
+ *		next reads its configuration.
  */
 #include "postgres.h"
 
@@ -64,16 +63,16 @@ static const char *const actions[] = {"none", "sleep", "error", "fatal", "kill",
 
 typedef struct LeFaultEntry
 {
-	char name[MAX_NAME]; /* empty: unused, as are all after it */
+	char name[MAX_NAME]; /* empty: this entry and all later ones are unused */
 	LeFaultAction action;
 	int ms;
 	int skip;
-	int times; /* 0: no end */
+	int times; /* 0: unlimited */
 	int acted;
 	int pid;           /* 0: any */
-	int64 hits;        /* of processes that it is about */
-	uint32 generation; /* a process that waits for an older one goes on */
-	int waiting;       /* pid; 0: none */
+	int64 hits;        /* by the processes that pid selects */
+	uint32 generation; /* a process that waits for an older generation continues */
+	int waiting;       /* pid of a waiting process; 0: none */
 } LeFaultEntry;
 
 typedef struct LeFaultTable
@@ -107,7 +106,7 @@ le_fault_init(void *memory, bool found)
 	SpinLockInit(&table->lock);
 }
 
-/* Caller has the lock.  NULL: the table is full. */
+/* Find or create the entry of a point.  The caller holds the lock.  NULL: the table is full. */
 static LeFaultEntry *
 find_entry(const char *name)
 {
@@ -125,7 +124,7 @@ find_entry(const char *name)
 
 /* --- passing a point --- */
 
-/* A signal does not end it. */
+/* Sleep; a signal does not end it. */
 static void
 sleep_for(int ms)
 {
@@ -135,7 +134,10 @@ sleep_for(int ms)
 		pg_usleep(end - now);
 }
 
-/* Some of the points are where a process cannot be interrupted: then it goes on, to where it can. */
+/*
+ * Wait until the point is released.  At some points a process cannot be interrupted: then it continues to a
+ * place where it can.
+ */
 static void
 wait_for_release(LeFaultEntry *entry, uint32 generation)
 {
@@ -172,7 +174,7 @@ le_fault_point(const char *name, bool can_fail)
 
 	if (table == NULL)
 		return;
-	/* 1. is it armed, for this process and this time? */
+	/* 1.  check whether it is armed, for this process and this hit */
 	SpinLockAcquire(&table->lock);
 	entry = find_entry(name);
 	if (entry != NULL && (entry->pid == 0 || entry->pid == MyProcPid))
@@ -189,7 +191,7 @@ le_fault_point(const char *name, bool can_fail)
 	}
 	SpinLockRelease(&table->lock);
 
-	/* 2. do it */
+	/* 2.  act */
 	switch (action)
 	{
 		case LE_FAULT_NONE:
@@ -228,7 +230,7 @@ action_of(const char *name)
 	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown action \"%s\"", name)));
 }
 
-/* Disarm the point, zero its counters, release its waiter. */
+/* Disarm the point, reset its counters, and release its waiter. */
 static void
 reset_entry(LeFaultEntry *entry)
 {
@@ -238,7 +240,7 @@ reset_entry(LeFaultEntry *entry)
 	entry->generation++;
 }
 
-/* The entry of the point that the first argument names; the caller releases the lock. */
+/* Return the entry of the point that the first argument names, with the lock held; the caller releases it. */
 static LeFaultEntry *
 locked_entry(FunctionCallInfo fcinfo)
 {

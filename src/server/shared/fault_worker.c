@@ -2,12 +2,12 @@
  * shared/fault_worker.c
  *		A background worker that runs a client's statements, for tests only.
  *
- * Schedulers do that: pg_cron with cron.use_background_workers runs all
- * statements of a job in one transaction, each in a portal of its own, and
- * there is no client.  No extension of the server does it, so this is here.
+ * Schedulers have such workers: pg_cron with cron.use_background_workers runs all statements of a job in one
+ * transaction, each in its own portal, without a client.  None of the server's own extensions does that, so
+ * this worker is here.
  *
  *	le_fault_worker(sql text)
- *		Starts the worker in this database; it runs the statements and ends.
+ *		Starts the worker in this database; it runs the statements and exits.
  */
 #include "postgres.h"
 
@@ -34,7 +34,7 @@
 
 LE_FUNCTION(le_fault_worker);
 
-/* As a portal of its own, which is not visible, like those of pg_cron. */
+/* Run a statement in its own portal, which is not visible, like those of pg_cron. */
 static void
 run_statement(RawStmt *statement, const char *sql)
 {

@@ -1,6 +1,6 @@
 /*
  * shared/fence_lock.c
- *		The lock that a fence is, and who holds it.
+ *		The lock of PostgreSQL that a fence consists of, and its holders.
  */
 #include "postgres.h"
 
@@ -39,8 +39,8 @@ le_fence_token(const LOCKTAG *tag)
 }
 
 /*
- * A transaction that has ended for everybody else counts no more, though its
- * locks may be there for a moment longer.
+ * A transaction that has ended for all others no longer counts, although its locks may exist for a moment
+ * longer.
  */
 bool
 le_fence_held(int64 token)
@@ -63,15 +63,15 @@ le_fence_pids(int64 token, int signo)
 	Assert(token > 0);
 
 	/*
-	 * 1. Nobody exits under this lock, nor ends a transaction that has an id.  One
-	 * without an id may end after it was found: then it has no fence any more,
-	 * and its process is not to be signalled.
+	 * 1.  While this lock is held, no process exits, and no transaction with an id ends.  A transaction
+	 * without an id may end after it was found: then it has no fence any more, and its process must not get
+	 * the signal.
 	 */
 	LWLockAcquire(ProcArrayLock, LW_SHARED);
 	vxids = GetLockConflicts(&tag, ExclusiveLock, &count);
 	LE_FAULT("fence-pids-locked");
 
-	/* 2. signal and list those that still are in that transaction */
+	/* 2.  signal and list the processes that still are in that transaction */
 	for (int i = 0; i < count; i++)
 	{
 		PGPROC *proc = le_vxid_proc(vxids[i]);

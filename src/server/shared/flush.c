@@ -1,6 +1,6 @@
 /*
  * shared/flush.c
- *		Who flushes the WAL for the answers that rest on it: see shared/flush.h.
+ *		Flushing the WAL for the replies that rest on it: see shared/flush.h.
  */
 #include "postgres.h"
 
@@ -16,13 +16,16 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* A process that must not wait for another one's flush looks this often whether that has ended; us. */
+/*
+ * Microseconds between two checks whether another process's flush has ended, by a process that must not wait
+ * for it.
+ */
 #define LOOK_AT_LOG 200
 
-/* How many are looked at to find one that is present. */
+/* Number of processes that are checked to find one that is present. */
 #define LOOK_AT 16
 
-static uint32 *taken = NULL; /* procs that this process flushes for */
+static uint32 *taken = NULL; /* procs that the last flush of this process served */
 
 static LeFlush *
 flush(void)
@@ -60,7 +63,7 @@ le_flush_init(void)
 
 /* --- the stack --- */
 
-/* Link a process into the stack, unless it is linked. */
+/* Link a process into the stack, unless it is linked already. */
 static void
 push(uint32 proc)
 {
@@ -79,7 +82,10 @@ push(uint32 proc)
 	} while (!pg_atomic_compare_exchange_u32(&flush()->stack, &head, proc + 1));
 }
 
-/* A process that was taken from the stack can be linked again from here on.  Returns its link to the next. */
+/*
+ * Unlink a process that was taken from the stack, so that it can be linked again.  Returns its link to the
+ * next one.
+ */
 static uint32
 unlinked(int proc)
 {
@@ -92,7 +98,7 @@ unlinked(int proc)
 	return next;
 }
 
-/* A process that waits for a flush, and is there to make it; -1: none. */
+/* Return a process that waits for a flush and is present to make it; -1: none. */
 static int
 candidate(void)
 {
@@ -117,7 +123,7 @@ change_flusher(uint32 from, uint32 to)
 	return pg_atomic_compare_exchange_u32(&flush()->flusher, &from, to);
 }
 
-/* No process on the stack is there to flush: empty it, and wake those that wait after all. */
+/* Empty the stack, because no process on it is present to flush, and wake up those that wait all the same. */
 static void
 forget_all(void)
 {
@@ -133,8 +139,8 @@ forget_all(void)
 }
 
 /*
- * This process is the flusher no longer: name a process that waits, or nobody.  May
- * not fail: the flush is done, or an error leads here, and others wait for it.
+ * Stop being the flusher: name a process that waits, or none.  Must not fail: the flush is done, or an error
+ * leads here, and others wait for it.
  */
 static void
 pass_on(uint32 me)
@@ -144,11 +150,11 @@ pass_on(uint32 me)
 	{
 		int next;
 
-		/* 1. nobody waits: there is no flusher */
+		/* nobody waits: there is no flusher any more */
 		if (pg_atomic_read_u32(&flush()->stack) == 0)
 		{
 			if (!change_flusher(me, 0))
-				return; /* another process has relieved it */
+				return; /* another process has replaced it */
 			pg_memory_barrier();
 			if (pg_atomic_read_u32(&flush()->stack) == 0 || !change_flusher(0, me))
 				return;
@@ -169,7 +175,10 @@ pass_on(uint32 me)
 	}
 }
 
-/* Take those from the stack that the WAL is flushed for into "taken"; the others stay.  Returns how many. */
+/*
+ * Take the processes whose part of the WAL is flushed from the stack into "taken"; the others stay.  Returns
+ * their number.
+ */
 static int
 take_flushed(void)
 {
@@ -192,8 +201,8 @@ take_flushed(void)
 }
 
 /*
- * Flush, unless another process keeps the log until then: its disk may have stopped, and whoever waits for that
- * process waits for the disk.
+ * Flush, unless another process holds the WAL write lock until then: its disk may have stopped, and waiting
+ * for that process means waiting for the disk.
  */
 static bool
 flush_by(XLogRecPtr lsn, LeTime until)
@@ -215,8 +224,9 @@ flush_by(XLogRecPtr lsn, LeTime until)
 }
 
 /*
- * Step 3 of shared/flush.h: this process, the flusher, flushes for all that wait, and names the next one.  until:
- * when it gives that up if another process is in a flush, and is no candidate any more; LE_NEVER: it does not.
+ * Step 3 of shared/flush.h: this process, the flusher, flushes for all that wait, and names the next flusher.
+ * until: when it gives up if another process is in a flush, and is no candidate any more; LE_NEVER: it does
+ * not give up.
  */
 static void
 flush_for_all(const LeMailbox *box, uint32 me, LeTime until)
@@ -266,7 +276,7 @@ le_flush_ask(uint32 proc, XLogRecPtr lsn)
 	Assert(!XLogRecPtrIsInvalid(lsn));
 	process(proc)->flush_lsn = lsn;
 
-	/* several managers raise it */
+	/* several managers may raise it at once */
 	while (wanted < lsn && !pg_atomic_compare_exchange_u64(&flush()->wanted, &wanted, lsn))
 		;
 	Assert(pg_atomic_read_u64(&flush()->wanted) >= lsn);
@@ -274,8 +284,8 @@ le_flush_ask(uint32 proc, XLogRecPtr lsn)
 }
 
 /*
- * Has the flusher flushed nothing for LE_FLUSH_PATIENCE?  Then it is stopped, or its
- * disk is: another flusher beside it hurts nobody.
+ * Return whether the flusher has flushed nothing for LE_FLUSH_PATIENCE.  Then it is stopped, or its disk is:
+ * a second flusher does no harm.
  */
 static bool
 is_stuck(uint32 flusher)
@@ -335,10 +345,9 @@ le_flush_turn(const LeMailbox *box, LeTime until)
 }
 
 /*
- * Sleeps until the WAL is flushed as far as the answer needs it, and becomes the
- * flusher if it is named.  Flushes itself where it is no longer in the stack, so that
- * nobody would wake it, or where LE_FLUSH_PATIENCE is over: then it relieves the
- * flusher as well.
+ * Sleeps until the WAL is flushed as far as the reply needs it, and becomes the flusher if it is named.
+ * Flushes by itself if it is no longer in the stack, because nobody would wake it up, or after
+ * LE_FLUSH_PATIENCE: then it also replaces the flusher.
  */
 void
 le_flush_wait(const LeMailbox *box)
@@ -351,7 +360,7 @@ le_flush_wait(const LeMailbox *box)
 	{
 		if (pg_atomic_read_u32(&flush()->flusher) == me)
 		{
-			/* named before our own answer was asked for: then what all want is less */
+			/* named before the flush for our own reply was requested: then "wanted" may be lower */
 			flush_for_all(box, me, LE_NEVER);
 			XLogFlush(lsn);
 			return;
@@ -401,7 +410,7 @@ le_flush_leave(void)
 {
 	uint32 me = (uint32) le_my_proc() + 1;
 
-	/* step 4 of shared/flush.h: the exchange comes before the look */
+	/* step 4 of shared/flush.h: first the exchange, then the look */
 	if (pg_atomic_exchange_u32(&process(me - 1)->present, 0) != 0 &&
 		pg_atomic_read_u32(&flush()->flusher) == me)
 		pass_on(me);

@@ -8,9 +8,9 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* More does not count as what a flush takes. */
+/* Upper limit of what counts as the duration of a flush. */
 #define LONGEST_FLUSH (10 * LE_MS)
-/* Flushes that are not delayed at most, after one was in vain. */
+/* Upper limit of undelayed flushes after a delay in vain. */
 #define LONGEST_BACKOFF 63
 
 bool
@@ -29,7 +29,7 @@ le_flush_delay(uint32 me)
 	uint32 backoff = pg_atomic_read_u32(&flush->backoff);
 	LeTime now, end_at;
 
-	/* 1. is there anybody to wait for, and time? */
+	/* 1.  return if there is nobody to wait for, or no time */
 	if (le_flush_group_is_there())
 		return;
 	now = le_clock();
@@ -39,14 +39,14 @@ le_flush_delay(uint32 me)
 		return;
 	Assert(end_at - now <= (LeTime) took_us && took_us <= LONGEST_FLUSH);
 
-	/* 2. not after delays in vain */
+	/* 2.  skip the delay after delays in vain */
 	if (undelayed > 0)
 	{
 		pg_atomic_write_u32(&flush->undelayed, undelayed - 1);
 		return;
 	}
 
-	/* 3. wait; the manager wakes this process when the group is there */
+	/* 3.  wait; the manager wakes up this process when the group is complete */
 	pg_atomic_exchange_u32(&flush->delaying, me);
 	for (; now < end_at; now = le_clock())
 	{
@@ -57,7 +57,7 @@ le_flush_delay(uint32 me)
 	}
 	pg_atomic_write_u32(&flush->delaying, 0);
 
-	/* 4. was it in vain? */
+	/* 4.  note whether it was in vain */
 	backoff = le_flush_group_is_there() ? 0 : Min(backoff * 2 + 1, LONGEST_BACKOFF);
 	pg_atomic_write_u32(&flush->backoff, backoff);
 	pg_atomic_write_u32(&flush->undelayed, backoff);

@@ -1,7 +1,7 @@
 /*
  * shared/library_version.c
- *		What to say where the library and the extension's SQL are of different
- *		versions; the rules are in shared/library_version.h.
+ *		Advice if the library and the extension's SQL are of different versions; the
+ *		rules are in shared/library_version.h.
  */
 #include "postgres.h"
 

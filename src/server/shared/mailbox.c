@@ -11,7 +11,7 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* The atomic members of a mailbox; all others are zero. */
+/* Initialize the atomic members of a mailbox; all others are zero. */
 static void
 mailbox_init(LeMailbox *box)
 {
@@ -30,7 +30,7 @@ mailbox_init(LeMailbox *box)
 }
 
 /*
- * Mailboxes of an entry take no memory before its first use: the system gives a page when it is
+ * The mailboxes of an entry take no memory before its first use: the system allocates a page when it is first
  * written to.
  */
 void
@@ -48,14 +48,14 @@ le_mailboxes_init(LeDatabase *db)
 	db->has_mailboxes = true;
 }
 
-/* Does a ring wake the manager? */
+/* Whether a ring wakes up the manager. */
 typedef enum Ring
 {
 	RING_WAKES,
 	RING_IS_SILENT
 } Ring;
 
-/* Has the manager still to be woken for what is on the stack? */
+/* Whether the manager still has to be woken up for the mailboxes on the stack. */
 typedef enum Wake
 {
 	WAKE_NEEDED,
@@ -63,9 +63,9 @@ typedef enum Wake
 } Wake;
 
 /*
- * Link a mailbox into its database's stack, unless it is linked.  A ring that wakes
- * also clears LE_STACK_SILENT: its caller wakes the manager if this says WAKE_NEEDED.
- * After a silent ring WAKE_NEEDED leaves it to the caller whether to wake.
+ * Link a mailbox into its database's stack, unless it is linked already.  A ring that wakes also clears
+ * LE_STACK_SILENT: its caller wakes up the manager if this returns WAKE_NEEDED.  After a silent ring,
+ * WAKE_NEEDED leaves that decision to the caller.
  */
 static Wake
 link_mailbox(LeMailbox *box, Ring ring)
@@ -85,7 +85,7 @@ link_mailbox(LeMailbox *box, Ring ring)
 		return silent != 0 ? WAKE_NEEDED : WAKE_NOT_NEEDED;
 	}
 
-	/* 2. push it; nobody was woken for an empty stack */
+	/* 2.  push it; the manager has not been woken up for an empty stack */
 	head = pg_atomic_read_u32(&db->stack);
 	do
 	{
@@ -125,7 +125,7 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 
 	Assert(db->has_mailboxes);
 
-	/* 1. newest first */
+	/* 1.  unlink all mailboxes, newest first */
 	while (link != 0)
 	{
 		LeMailbox *box = le_mailbox(db, link - 1);
@@ -139,7 +139,7 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 		pg_atomic_exchange_u32(&box->linked, 0);
 	}
 
-	/* 2. turn round */
+	/* 2.  reverse the order */
 	for (int i = 0; i < n / 2; i++)
 	{
 		uint32 swap = procs[i];

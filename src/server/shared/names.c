@@ -3,8 +3,8 @@
  *		The bodies of requests, on their way from a backend to the manager; and
  *		those with the names of several locks.
  *
- * A request with "each" begins with room for its answers, and a token for each name.
- * The names follow, each as its length (two bytes) and its text.
+ * The body of a request with "each" begins with room for its results, and a token for each name.  The names
+ * follow, each as its length (two bytes) and its text.
  */
 #include "postgres.h"
 
@@ -15,7 +15,7 @@
 #include "shared/names.h"
 #include "shared/shmem.h"
 
-/* What a segment says of itself: handles are used again. */
+/* The contents of a segment, with its request, because handles are reused. */
 typedef struct SharedBody
 {
 	uint64 session;
@@ -26,7 +26,7 @@ typedef struct SharedBody
 
 static dsm_segment *segment = NULL;
 
-/* Where the tokens of a request with "each" begin. */
+/* Returns the offset of the tokens of a request with "each". */
 static Size
 tokens_at(const LeCommand *cmd)
 {
@@ -34,7 +34,7 @@ tokens_at(const LeCommand *cmd)
 	return cmd->nnames * sizeof(LeEachAnswer);
 }
 
-/* Where the names of a request begin. */
+/* Returns the offset of the names of a request. */
 static Size
 names_at(const LeCommand *cmd)
 {
@@ -43,7 +43,7 @@ names_at(const LeCommand *cmd)
 
 /* --- backend --- */
 
-/* Writes tokens and names as the head of this file says.  Returns their end. */
+/* Writes tokens and names in the format described at the top.  Returns their end. */
 static char *
 pack(const LeCommand *cmd, char *to)
 {
@@ -117,7 +117,7 @@ le_body_done(void)
 
 /* --- manager --- */
 
-/* Reads tokens and names; the texts stay where they are. */
+/* Reads tokens and names; the texts stay in place. */
 static void
 unpack(const char *from, LeCommand *cmd)
 {
@@ -159,8 +159,8 @@ le_segment_attach(dsm_handle handle)
 }
 
 /*
- * The segment of this request; NULL: the request was withdrawn.  The segment goes
- * with its statement, before an abort is mailed.
+ * Attaches to the segment of this request; NULL: the request was withdrawn.  The segment is destroyed with
+ * its statement, before an abort is mailed.
  */
 static dsm_segment *
 attach_of_request(const LeMailbox *box)
@@ -192,7 +192,7 @@ le_body_get(const LeMailbox *box)
 		return NULL;
 	shared = dsm_segment_address(attached);
 
-	/* no error before it is detached: it could not be attached again */
+	/* no error before the segment is detached: it could not be attached again */
 	Assert(dsm_segment_map_length(attached) >= offsetof(SharedBody, data) + shared->len);
 	copy = palloc_extended(shared->len, MCXT_ALLOC_NO_OOM);
 	if (copy != NULL)
@@ -226,7 +226,7 @@ le_body_answer(LeMailbox *box, const void *answers, Size size)
 	}
 	attached = attach_of_request(box);
 	if (attached == NULL)
-		return; /* withdrawn: nobody reads them */
+		return; /* withdrawn: nobody reads the results */
 	memcpy(((SharedBody *) dsm_segment_address(attached))->data, answers, size);
 	dsm_detach(attached);
 }

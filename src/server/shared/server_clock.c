@@ -1,6 +1,6 @@
 /*
  * shared/server_clock.c
- *		The clocks: times of this server are microseconds of a clock that nobody sets.
+ *		The clocks: moments are microseconds of a monotonic clock of this server.
  */
 #include "postgres.h"
 
@@ -19,13 +19,10 @@ le_clock(void)
 	return (LeTime) ts.tv_sec * LE_SECOND + ts.tv_nsec / 1000;
 }
 
-/* More time than a busy machine lets pass between two looks at the clocks. */
+/* More time than passes between two readings of the clocks on a busy machine. */
 #define WALL_STEP (1 * LE_SECOND)
 
-/*
- * Both clocks are slewed alike, so they keep their distance until the time of
- * day is set.
- */
+/* Both clocks are slewed alike, so their difference is constant until the time of day is set. */
 TimestampTz
 le_wall(LeTime now)
 {

@@ -1,6 +1,6 @@
 /*
  * shared/shmem.c
- *		Shared memory is made when the server starts.
+ *		Creates the shared memory when the server starts.
  */
 #include "postgres.h"
 
@@ -18,10 +18,9 @@
 #include "shared/sleep.h"
 
 /*
- * A row keeps the session that wrote it last, and the server may have been
- * restarted since.  So sessions are numbered from the time of the start, in this
- * unit of microseconds, in which a process number has less than one session: none
- * has the number of one of an earlier life.
+ * Rows contain the session that wrote them last, and the server may have been restarted since then.  So
+ * generations are counted from the time of the start, in units of this many microseconds.  Because a proc
+ * number gets less than one session per unit, no session has the number of one from before the restart.
  */
 #define GENERATION_TIME 1024
 
@@ -48,7 +47,7 @@ mailboxes_size(void)
 	return MAXALIGN(mul_size(le_max_databases, mul_size(MaxBackends, sizeof(LeMailbox))));
 }
 
-/* The parts lie one behind the other, the table of fault points last. */
+/* The parts follow each other, the table of fault points last. */
 static Size
 shared_size(void)
 {
@@ -79,7 +78,7 @@ last_checkpoint(void)
 	return at;
 }
 
-/* Attach to the shared memory of the library; the postmaster makes it. */
+/* Attach to the shared memory of the library; the postmaster creates it. */
 static void
 shmem_startup(void)
 {
@@ -98,7 +97,7 @@ shmem_startup(void)
 	{
 		memset(p, 0, MAXALIGN(sizeof(LeShared)) + databases_size() + processes_size());
 
-		/* 1. what does not change */
+		/* 1.  members that do not change */
 		le_shared->lock = &GetNamedLWLockTranche("lock_election")->lock;
 		le_shared->boot = (uint64) GetCurrentTimestamp();
 		if (!pg_strong_random(le_shared->channel_key, sizeof(le_shared->channel_key)))
@@ -119,14 +118,14 @@ shmem_startup(void)
 		le_shared->mailboxes = (LeMailbox *) p;
 		p += mailboxes_size();
 
-		/* none reaches into the next one */
+		/* no part reaches into the next one */
 		Assert((char *) (le_shared + 1) <= (char *) le_shared->databases);
 		Assert((char *) (le_shared->databases + le_max_databases) <= (char *) le_shared->processes);
 		Assert((char *) (le_shared->processes + MaxBackends) <= (char *) le_shared->mailboxes);
 		Assert((char *) (le_shared->mailboxes + le_max_databases * MaxBackends) <= p);
 		Assert(p + LE_FAULT_SIZE() == (char *) le_shared + shared_size());
 
-		/* 3. their contents; mailboxes follow with their database */
+		/* 3.  their contents; mailboxes are initialized with their database entry */
 		for (int i = 0; i < le_shared->max_databases; i++)
 			le_database_init(&le_shared->databases[i]);
 		for (int i = 0; i < le_shared->max_sessions; i++)

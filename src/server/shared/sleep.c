@@ -1,6 +1,6 @@
 /*
  * shared/sleep.c
- *		How a process sleeps, and how others wake it: see shared/sleep.h.
+ *		How a process sleeps, and how others wake it up: see shared/sleep.h.
  */
 #include "postgres.h"
 
@@ -96,7 +96,7 @@ end_doze(pg_atomic_uint32 *bell)
 	futex(bell, FUTEX_WAKE, 1, NULL);
 }
 #else
-/* Without a futex nobody dozes. */
+/* Without futexes there are no dozes. */
 static void
 doze(pg_atomic_uint32 *bell, LeTime at_most_us)
 {

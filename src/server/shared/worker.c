@@ -1,6 +1,6 @@
 /*
  * shared/worker.c
- *		What the background workers of lock_election have in common.
+ *		Common code of the background workers of lock_election.
  */
 #include "postgres.h"
 
@@ -43,7 +43,7 @@ le_worker_pin(const LeSetting *settings, int n)
 {
 	for (int i = 0; i < n; i++)
 	{
-		/* some are of a later version */
+		/* some settings exist only in later versions of PostgreSQL */
 		if (GetConfigOption(settings[i].name, true, false) != NULL)
 			SetConfigOption(settings[i].name, settings[i].value, PGC_SUSET, PGC_S_OVERRIDE);
 	}
