@@ -293,7 +293,7 @@ le_client_connected(Oid dboid, int except_pid)
 static void
 review_reservation(LeDatabase *db)
 {
-	/* the process that reserved it clears this itself, however it ends; check it all the same */
+	/* the process that reserved it clears this at its end; check it all the same */
 	if (BackendPidGetProc(db->reserved_by) == NULL)
 		le_database_reserve(db, 0);
 	else if (db->state == LE_DB_IDLE || db->leave)

@@ -54,7 +54,7 @@ le_mailboxes_retry_later(void)
 		le_mgr.retry_at = le_clock() + RETRY_AFTER;
 }
 
-/* --- answers --- */
+/* --- replies --- */
 
 void
 le_publish_bound(LeMailbox *box)

@@ -435,7 +435,7 @@ step_back(NodeState state)
 
 /*
  * Find a path from this process into a cycle.  Returns the index of the step where the cycle begins, and its
- * last edge in *back; -1: there is no cycle, or *late: the time is over.
+ * last edge in *back; -1: there is no cycle, or *late: the budget is spent.
  */
 static int
 find_cycle(uint32 start, WaitEdge *back, bool *late)

@@ -136,7 +136,7 @@ typedef enum CoreState
 	CORE_STALE,   /* unusable until the next load: a batch has failed, or nothing was loaded yet */
 	CORE_LOADED,  /* agrees with the tables, but lacks the requests that wait in mailboxes */
 	CORE_SERVING, /* has these requests as well */
-	CORE_DROPPED  /* unusable for good: the extension was dropped */
+	CORE_DROPPED  /* unusable: the extension was dropped */
 } CoreState;
 
 typedef struct Manager

@@ -414,7 +414,7 @@ le_sync_take(Batch *batch, uint32 proc)
 	reply.wrote |= rest.wrote || commits;
 	if (batch->looks_only && reply.wrote)
 		le_mgr.taken[proc] =
-			pg_atomic_read_u32(&box->answered); /* in an outage: it rests on what cannot be written */
+			pg_atomic_read_u32(&box->answered); /* in an outage: its rows cannot be written */
 	else if (reply.wrote || confirm)
 		le_answer_at_commit(batch, proc, renewal.request, &reply, confirm);
 	else

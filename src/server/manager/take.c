@@ -44,7 +44,7 @@
 /* Looking up this many names costs as much as ending one entry. */
 #define NAMES_OF_WORK 20
 
-/* --- answers --- */
+/* --- replies --- */
 
 /* Answer an AWAIT whose wait a newer AWAIT has taken over with QUEUED: both rest on the place's row. */
 static void
@@ -514,7 +514,7 @@ le_take_waiting(Batch *batch)
 		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&mailbox_of(procs[i])->answered);
 		le_take_request(batch, procs[i]);
 
-		/* taken off the list, so that this request keeps its revision if a later one fails */
+		/* forget it as fresh, so that it keeps its revision if a later request fails */
 		Assert(batch->nfresh == 1 && batch->nmails == 0);
 		batch->nfresh = 0;
 	}

@@ -21,9 +21,9 @@ typedef struct LeEachAnswer
 } LeEachAnswer;
 
 /*
- * A body is the part of a request beside its command and texts.  It is in the mailbox's payload, or if it
- * does not fit there, in a segment of dynamic shared memory, which lasts until le_body_done() or the end of
- * the statement.  It begins with room for the results.
+ * A body is the part of a request that is neither its command nor its texts.  It is in the mailbox's payload,
+ * or if it does not fit there, in a segment of dynamic shared memory, which lasts until le_body_done() or the
+ * end of the statement.  It begins with room for the results.
  */
 
 /*

@@ -151,7 +151,7 @@ typedef struct LeReleases
 /* Special value of an LSN: the LSN of the batch, which is in the reply. */
 #define LE_LSN_OF_BATCH PG_UINT64_MAX
 
-/* The part of the reply to lease_sync() beside its results and the news. */
+/* The reply to lease_sync(), without its results and the news. */
 typedef struct LeSyncTold
 {
 	int64 incarnation; /* of the manager */
