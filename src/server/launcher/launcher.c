@@ -235,8 +235,7 @@ scan_databases(void)
 	pgstat_report_activity(STATE_IDLE, NULL);
 
 	/* 3.  forget databases that are gone */
-	Assert(hash_get_num_entries(targets) >
-		   0); /* the database of a session cannot be dropped by that session, so one exists */
+	Assert(hash_get_num_entries(targets) > 0); /* the database of a session cannot be dropped */
 	sweep(scratch);
 	scanned_at = le_clock();
 	scan_at = scanned_at + LE_SCAN_PERIOD;

@@ -297,8 +297,7 @@ assert_page(const LivePage *page, const LePageCursor *from, const LePageCursor *
 			   (item->kind != LE_PAGE_LEASES && item->token != 0 && item->position == 0));
 		Assert(item->kind != LE_PAGE_LEASES || (item->token == 0 && item->lease != 0));
 		Assert(item->position <= 1 || last == NULL || item->position == last->position + 1);
-		Assert(item->position <= item->waiters ||
-			   from->last > 0); /* some may have left since the last page */
+		Assert(item->position <= item->waiters || from->last > 0); /* some may have left since then */
 	}
 	if (next->index < 0)
 		return;

@@ -274,8 +274,7 @@ typedef struct LeShared
 	uint8 channel_key[32];        /* random; the channels of leases are derived from it */
 	TimestampTz checkpoint_at;    /* last checkpoint before boot, on a standby by its primary's clock */
 	pg_atomic_uint64 incarnation; /* highest incarnation that any database has had */
-	pg_atomic_uint32
-		many_fences; /* fences of all transactions with many fences, see backend/session_fence.c */
+	pg_atomic_uint32 many_fences; /* fences of transactions with many, see backend/session_fence.c */
 	int max_sessions;
 	int max_databases;
 	int launcher_pid;  /* under lock */
