@@ -48,7 +48,7 @@ next_hint(void)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.hints_dropped, 1);
 		return NULL;
 	}
-	pg_memory_barrier(); /* read "sent" before the hint is overwritten */
+	pg_memory_barrier(); /* the place is free before it is filled */
 	memset(hint, 0, offsetof(LeHint, name));
 	hint->sequence = ring->sequence;
 	return hint;
