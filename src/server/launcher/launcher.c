@@ -209,7 +209,7 @@ scan_databases(void)
 	TableScanDesc scan;
 	HeapTuple tuple;
 
-	/* 1.  the known entries and databases */
+	/* 1. the known entries and databases */
 	LWLockAcquire(le_shared->lock, LW_SHARED);
 	for (int i = 0; i < le_shared->max_databases; i++)
 		scratch[i] = le_shared->databases[i].dboid;
@@ -234,7 +234,7 @@ scan_databases(void)
 	pgstat_report_stat(false);
 	pgstat_report_activity(STATE_IDLE, NULL);
 
-	/* 3.  forget databases that are gone */
+	/* 3. forget databases that are gone */
 	Assert(hash_get_num_entries(targets) > 0); /* the database of a session cannot be dropped */
 	sweep(scratch);
 	scanned_at = le_clock();
@@ -370,7 +370,7 @@ review_entry(LeDatabase *db, LeTime now)
 	if (target == NULL)
 		return false;
 
-	/* 3.  it has got a free entry: no need to wait any longer */
+	/* 3. it has got a free entry: no need to wait any longer */
 	if (target->entry_missed)
 		target->retry_at = now;
 
@@ -397,7 +397,7 @@ review_entry(LeDatabase *db, LeTime now)
 		target->backoff_us = LE_BACKOFF_MIN;
 	}
 
-	/* 5.  start a worker, or free the entry */
+	/* 5. start a worker, or free the entry */
 	if (may_start(target, db, now))
 		return true;
 	if (db->attached != 0 || db->reserved_by != 0 ||
@@ -533,7 +533,7 @@ start_manager(LeTarget *target, LeTime now)
 	if (db == NULL)
 		return;
 
-	/* 2.  register its worker, without the lock, because this may raise an error */
+	/* 2. register its worker, without the lock, because this may raise an error */
 	target->started_at = now;
 	LE_FAULT_NOFAIL("launcher-before-start");
 	read_name(target);
@@ -717,7 +717,7 @@ le_launcher_main(Datum arg)
 	le_shared->launcher_proc = le_my_proc();
 	LWLockRelease(le_shared->lock);
 
-	/* 3.  look, start workers, sleep */
+	/* 3. look, start workers, sleep */
 	for (;;)
 	{
 		LeTime now;

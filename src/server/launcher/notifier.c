@@ -279,11 +279,11 @@ serve(void)
 		int n;
 		bool sent;
 
-		/* 1.  handle signals */
+		/* 1. handle signals */
 		ResetLatch(MyLatch);
 		handle_signals();
 
-		/* 2.  nothing to send: sleep, and exit after IDLE_US */
+		/* 2. nothing to send: sleep, and exit after IDLE_US */
 		n = take();
 		if (n == 0)
 		{

@@ -185,7 +185,7 @@ le_assert_procs(const uint32 *procs, int n)
  *	an asynchronous release				nothing: it has returned already
  *	a new request and such a release	the error as its reply
  *
- * Mail means here a rollback, the end of the session, or releases that a COMMIT waits for.  All of it stays
+ * Mail here means a rollback, the end of the session, or releases that a COMMIT waits for.  All of it stays
  * in the mailbox, and is retried after RETRY_AFTER.  If there is mail, the session of a request that waits
  * has given up that request.
  */

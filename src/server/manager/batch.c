@@ -394,7 +394,7 @@ run(Batch *batch)
 	XLogRecPtr lsn = 0;
 	LeTime committed_at, moved;
 
-	/* 1.  lock the tables, so that locks cannot prevent the write of what is applied */
+	/* 1. lock the tables, so that locks cannot prevent the write of what is applied */
 	begin(batch);
 	if (batch->looks_only)
 	{
@@ -407,7 +407,7 @@ run(Batch *batch)
 		return false;
 	}
 
-	/* 2.  apply, in the order described at the top of take.c */
+	/* 2. apply, in the order described at the top of take.c */
 	apply(batch);
 	LE_FAULT("batch-applied");
 
@@ -425,7 +425,7 @@ run(Batch *batch)
 	if (le_next_change(le_mgr.core, NULL) != NULL)
 		le_mgr.changes_lsn = lsn;
 
-	/* 4.  reply and announce; a slow commit shortens no lease */
+	/* 4. reply and announce; a slow commit shortens no lease */
 	committed_at = le_clock();
 	moved = le_pause_seen(&le_mgr.pause, batch->began_at, committed_at);
 	give_answers(batch, lsn);
@@ -434,7 +434,7 @@ run(Batch *batch)
 	le_history_written(le_mgr.core);
 	LE_FAULT_NOFAIL("batch-before-mailboxes");
 
-	/* 5.  clear the finished work */
+	/* 5. clear the finished work */
 	empty_mailboxes(batch);
 	le_core_batch_done(le_mgr.core, lsn);
 	Assert(le_next_change(le_mgr.core, NULL) == NULL && le_next_answer(le_mgr.core, NULL) == NULL);
@@ -443,7 +443,7 @@ run(Batch *batch)
 	le_publish();
 	le_take_back_off(batch);
 
-	/* 6.  steps that may fail: then the state is loaded again, but nothing is lost */
+	/* 6. steps that may fail: then the state is loaded again, but nothing is lost */
 	tell_pause(committed_at - batch->began_at, moved);
 	pgstat_report_stat(false);
 	LE_FAULT_CHECK(le_mgr.core);

@@ -45,7 +45,10 @@
 #include "shared/fence_lock.h"
 #include "shared/words.h"
 
-/* Searching takes at most 1 / SEARCH_PART of the manager's time; and the budget of a search at first. */
+/*
+ * Upper limit of searching: 1 / SEARCH_PART of the manager's time.  SEARCH_BUDGET: budget of a part of a
+ * search at first.
+ */
 #define SEARCH_PART   10
 #define SEARCH_BUDGET (5 * LE_MS)
 /*
@@ -175,8 +178,8 @@ add_edge(WaitNode to, const LeLock *via)
 }
 
 /*
- * Add an edge to a process, once in a row: a transaction that acquires a lock a million times has as many
- * slots.
+ * Add an edge to a process, unless the last edge leads to it: a transaction that acquires a lock a million
+ * times has as many slots.
  */
 static void
 add_proc(uint32 proc, const LeLock *via)

@@ -8,7 +8,7 @@
  *
  * The notifier is a worker.  The manager registers it when there are hints and no notifier.  It leaves after
  * a while without hints, so that a database takes a worker only while it has something to announce.  It
- * belongs to its manager, which terminates it when it leaves itself.  If it is slow to exit, the notifier of
+ * belongs to its manager, which terminates it when it exits.  If it is slow to exit, the notifier of
  * the next manager waits until it is gone.
  */
 #include "postgres.h"

@@ -46,7 +46,7 @@
 
 /* --- replies --- */
 
-/* Answer an AWAIT whose wait a newer AWAIT has taken over with QUEUED: both rest on the place's row. */
+/* Answer with QUEUED an AWAIT whose wait a newer AWAIT has taken over: both rest on the place's row. */
 static void
 answer_displaced(Batch *batch, const LeReply *by)
 {

@@ -34,7 +34,7 @@ le_counters_reset(LeCounters *counters)
 void
 le_database_init(LeDatabase *db)
 {
-	/* 1.  members under the lock; the others are zero, from the start or from le_database_free() */
+	/* 1. members under the lock; the others are zero, from the start or from le_database_free() */
 	Assert(db->state == LE_DB_FREE && !OidIsValid(db->dboid) && !db->leave && db->reserved_by == 0);
 	Assert(db->attached == 0 && db->worker_pid == 0 && db->notifier_pid == 0);
 	db->exit = LE_EXIT_NONE;
@@ -42,7 +42,7 @@ le_database_init(LeDatabase *db)
 	db->manager_proc = -1;
 	db->notifier_proc = -1;
 
-	/* 2.  members without a lock */
+	/* 2. members without a lock */
 	pg_atomic_init_u64(&db->ring.pushed, 0);
 	pg_atomic_init_u64(&db->ring.sent, 0);
 	pg_atomic_init_u64(&db->ring.lsn, 0);
@@ -101,20 +101,20 @@ assert_entry(LeDatabase *db)
 
 	Assert(is_locked());
 
-	/* 1.  a worker or a notifier is entered completely or not at all */
+	/* 1. a worker or a notifier is entered completely or not at all */
 	Assert((db->worker_pid != 0) == (db->manager_proc >= 0));
 	Assert((db->notifier_pid != 0) == (db->notifier_proc >= 0));
 	Assert(serves || db->worker_pid == 0);
 	Assert(db->state != LE_DB_RUNNING || db->worker_pid != 0);
 
-	/* 2.  a worker is asked to leave only for a command */
+	/* 2. a worker is asked to leave only for a command */
 	Assert(!db->leave || (serves && db->reserved_by != 0));
 
-	/* 3.  a reader without the lock finds no manager where there is none */
+	/* 3. a reader without the lock finds no manager where there is none */
 	Assert(pg_atomic_read_u32(&db->running) == 0 || db->state == LE_DB_RUNNING);
 	Assert(pg_atomic_read_u32(&db->loading) == 0 || db->state == LE_DB_STARTING);
 
-	/* 4.  a free entry is used by nobody */
+	/* 4. a free entry is used by nobody */
 	Assert(db->attached >= 0);
 	Assert((db->state == LE_DB_FREE) == !OidIsValid(db->dboid));
 	Assert(db->state != LE_DB_FREE || (db->attached == 0 && db->reserved_by == 0 && db->notifier_pid == 0));

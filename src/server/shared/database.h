@@ -124,7 +124,7 @@ typedef struct LeDatabase
 	bool wanted;     /* a manager is needed */
 	bool created;    /* the extension was created after the last worker had started: no back-off */
 	bool leave;      /* the worker is asked to leave */
-	int reserved_by; /* pid of a backend that keeps managers from starting, such as DROP DATABASE; 0: none */
+	int reserved_by; /* pid of a backend that keeps managers from starting, as DROP DATABASE does; 0: none */
 	int attached;    /* number of sessions with a mailbox here */
 	bool has_mailboxes; /* the mailboxes are initialised; never reset */
 	int worker_pid;     /* 0: no worker, or it has not started yet */

@@ -174,7 +174,7 @@ le_fault_point(const char *name, bool can_fail)
 
 	if (table == NULL)
 		return;
-	/* 1.  check whether it is armed, for this process and this hit */
+	/* 1. check whether it is armed, for this process and this hit */
 	SpinLockAcquire(&table->lock);
 	entry = find_entry(name);
 	if (entry != NULL && (entry->pid == 0 || entry->pid == MyProcPid))
@@ -191,7 +191,7 @@ le_fault_point(const char *name, bool can_fail)
 	}
 	SpinLockRelease(&table->lock);
 
-	/* 2.  act */
+	/* 2. act */
 	switch (action)
 	{
 		case LE_FAULT_NONE:

@@ -71,7 +71,7 @@ le_fence_pids(int64 token, int signo)
 	vxids = GetLockConflicts(&tag, ExclusiveLock, &count);
 	LE_FAULT("fence-pids-locked");
 
-	/* 2.  signal and list the processes that still are in that transaction */
+	/* 2. signal and list the processes that still are in that transaction */
 	for (int i = 0; i < count; i++)
 	{
 		PGPROC *proc = le_vxid_proc(vxids[i]);

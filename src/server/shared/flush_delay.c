@@ -29,7 +29,7 @@ le_flush_delay(uint32 me)
 	uint32 backoff = pg_atomic_read_u32(&flush->backoff);
 	LeTime now, end_at;
 
-	/* 1.  return if there is nobody to wait for, or no time */
+	/* 1. return if there is nobody to wait for, or no time */
 	if (le_flush_group_is_there())
 		return;
 	now = le_clock();
@@ -39,14 +39,14 @@ le_flush_delay(uint32 me)
 		return;
 	Assert(end_at - now <= (LeTime) took_us && took_us <= LONGEST_FLUSH);
 
-	/* 2.  skip the delay after delays in vain */
+	/* 2. skip the delay after delays in vain */
 	if (undelayed > 0)
 	{
 		pg_atomic_write_u32(&flush->undelayed, undelayed - 1);
 		return;
 	}
 
-	/* 3.  wait; the manager wakes up this process when the group is complete */
+	/* 3. wait; the manager wakes up this process when the group is complete */
 	pg_atomic_exchange_u32(&flush->delaying, me);
 	for (; now < end_at; now = le_clock())
 	{
@@ -57,7 +57,7 @@ le_flush_delay(uint32 me)
 	}
 	pg_atomic_write_u32(&flush->delaying, 0);
 
-	/* 4.  note whether it was in vain */
+	/* 4. note whether it was in vain */
 	backoff = le_flush_group_is_there() ? 0 : Min(backoff * 2 + 1, LONGEST_BACKOFF);
 	pg_atomic_write_u32(&flush->backoff, backoff);
 	pg_atomic_write_u32(&flush->undelayed, backoff);

@@ -85,7 +85,7 @@ link_mailbox(LeMailbox *box, Ring ring)
 		return silent != 0 ? WAKE_NEEDED : WAKE_NOT_NEEDED;
 	}
 
-	/* 2.  push it; the manager has not been woken up for an empty stack */
+	/* 2. push it; the manager has not been woken up for an empty stack */
 	head = pg_atomic_read_u32(&db->stack);
 	do
 	{
@@ -125,7 +125,7 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 
 	Assert(db->has_mailboxes);
 
-	/* 1.  unlink all mailboxes, newest first */
+	/* 1. unlink all mailboxes, newest first */
 	while (link != 0)
 	{
 		LeMailbox *box = le_mailbox(db, link - 1);
@@ -139,7 +139,7 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 		pg_atomic_exchange_u32(&box->linked, 0);
 	}
 
-	/* 2.  reverse the order */
+	/* 2. reverse the order */
 	for (int i = 0; i < n / 2; i++)
 	{
 		uint32 swap = procs[i];

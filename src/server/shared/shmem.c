@@ -97,7 +97,7 @@ shmem_startup(void)
 	{
 		memset(p, 0, MAXALIGN(sizeof(LeShared)) + databases_size() + processes_size());
 
-		/* 1.  members that do not change */
+		/* 1. members that do not change */
 		le_shared->lock = &GetNamedLWLockTranche("lock_election")->lock;
 		le_shared->boot = (uint64) GetCurrentTimestamp();
 		if (!pg_strong_random(le_shared->channel_key, sizeof(le_shared->channel_key)))
@@ -125,7 +125,7 @@ shmem_startup(void)
 		Assert((char *) (le_shared->mailboxes + le_max_databases * MaxBackends) <= p);
 		Assert(p + LE_FAULT_SIZE() == (char *) le_shared + shared_size());
 
-		/* 3.  their contents; mailboxes are initialized with their database entry */
+		/* 3. their contents; mailboxes are initialized with their database entry */
 		for (int i = 0; i < le_shared->max_databases; i++)
 			le_database_init(&le_shared->databases[i]);
 		for (int i = 0; i < le_shared->max_sessions; i++)

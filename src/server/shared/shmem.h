@@ -2,7 +2,7 @@
  * shared/shmem.h
  *		Shared memory of backends, managers and the launcher.
  *
- * The client's end of a connection has several names, depending on the point of view:
+ * A client has several names, depending on the point of view:
  *
  *	connection	of the client to the server; ttl => NULL binds a lock to it
  *	backend		PostgreSQL's process that serves the connection
@@ -18,9 +18,8 @@
  * without a lock:
  *
  *	1.	The backend waits until the mailbox is quiet: its last request is answered, and no rollback or awaited
- *	releases	are left in its mail.  Then it fills in the request and sets posted to the request's number.
- *		A new
- *	session	first waits until the mailbox of the previous session is cleared.
+ *		releases are left in its mail.  Then it fills in the request and sets posted to the request's number.
+ *		A new session first waits until the mailbox of the previous session is cleared.
  *	2.	It rings (le_ring): unless the mailbox is linked already, it links it into its database's stack by
  *		compare-and-swap, and wakes up the manager, unless that was already woken up for the stack.  A release
  *		that nobody waits for is rung softly: the manager is woken up only if it would not look by itself
