@@ -364,13 +364,13 @@ review_entry(LeDatabase *db, LeTime now)
 		review_reservation(db);
 
 	/*
-	 * 2.  too new for the last scan, or being dropped: the creator of the entry wakes us up, which leads to
+	 * 2. too new for the last scan, or being dropped: the creator of the entry wakes us up, which leads to
 	 * another scan
 	 */
 	if (target == NULL)
 		return false;
 
-	/* 3. it has got a free entry: no need to wait any longer */
+	/* 3. an entry has become free for it: no need to wait any longer */
 	if (target->entry_missed)
 		target->retry_at = now;
 
@@ -548,7 +548,7 @@ start_manager(LeTarget *target, LeTime now)
 		return;
 
 	/*
-	 * 3.  There is no worker for it: give the entry back.  The session that wanted a manager may be gone, and
+	 * 3. There is no worker for it: give the entry back.  The session that wanted a manager may be gone, and
 	 * have left a release.
 	 */
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
@@ -699,7 +699,7 @@ le_launcher_main(Datum arg)
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	/*
-	 * 1.  private state; the handles of RegisterDynamicBackgroundWorker() are allocated in this memory
+	 * 1. private state; the handles of RegisterDynamicBackgroundWorker() are allocated in this memory
 	 * context
 	 */
 	ctl.keysize = sizeof(Oid);

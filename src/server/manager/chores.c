@@ -53,8 +53,8 @@ le_fence_end_overdue(LeCore *core, LeTime now)
 #define PRUNE_PAGES 32
 #define PRUNE_STEP  (100 * LE_MS)
 /*
- * Longest time between two passes; and time before a retry after a failed step, because another session has
- * locked the table.
+ * Longest time between two passes; and time before a retry after a failed step, for example because the table
+ * is locked.
  */
 #define PRUNE_PASS  (600 * LE_SECOND)
 #define PRUNE_RETRY (60 * LE_SECOND)

@@ -13,7 +13,7 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* All members of LeCounters are counters. */
+/* Set all counters; LeCounters has no other members. */
 static void
 set_counters(LeCounters *counters, void (*set)(volatile pg_atomic_uint64 *, uint64))
 {

@@ -63,7 +63,7 @@ le_fence_pids(int64 token, int signo)
 	Assert(token > 0);
 
 	/*
-	 * 1.  While this lock is held, no process exits, and no transaction with an id ends.  A transaction
+	 * 1. While this lock is held, no process exits, and no transaction with an id ends.  A transaction
 	 * without an id may end after it was found: then it has no fence any more, and its process must not get
 	 * the signal.
 	 */

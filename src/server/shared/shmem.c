@@ -20,7 +20,7 @@
 /*
  * Rows contain the session that wrote them last, and the server may have been restarted since then.  So
  * generations are counted from the time of the start, in units of this many microseconds.  Because a proc
- * number gets less than one session per unit, no session has the number of one from before the restart.
+ * number gets fewer than one session per unit, no session has the number of one from before the restart.
  */
 #define GENERATION_TIME 1024
 

@@ -154,13 +154,13 @@ typedef struct LeReleases
 typedef struct LeSyncTold
 {
 	int64 incarnation; /* of the manager */
-	uint64 seen;       /* number of the newest news that this session was told */
+	uint64 seen;       /* number of the newest news that the client has now been told */
 	uint64 begun;      /* number of the newest news when the listing of everything on the lease began */
 	bool from_start;   /* the news begin with a listing of everything on the lease */
 	bool more;         /* there are more news to fetch */
-	uint32 losses;     /* value of LE_EPOCH_LOSSES at that moment */
+	uint32 losses;     /* value of LE_EPOCH_LOSSES when the news were listed */
 	uint64 lease_lsn;  /* LSN of the row of the lease; or LE_LSN_OF_BATCH */
-	bool applied;      /* false: the call was out of date, and none of its items was carried out */
+	bool applied;      /* false: the call was old, and none of its items was carried out */
 } LeSyncTold;
 
 typedef struct LeMailbox

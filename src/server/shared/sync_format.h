@@ -62,7 +62,7 @@ le_sync_elects(LeSyncAction action)
 
 typedef struct LeSyncHead
 {
-	int64 call;        /* number of this call; not higher than that of an earlier call: out of date */
+	int64 call;        /* number of this call; a call is old unless this is higher than before */
 	int64 incarnation; /* of the manager whose news the caller has seen; 0: of none */
 	uint64 seen;       /* number of the newest news that the caller has seen */
 	uint64 begun;      /* LeSyncTold.begun of the previous page; 0: this is the first page */
