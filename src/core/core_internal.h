@@ -1,6 +1,6 @@
 /*
  * core/core_internal.h
- *		What the files of the core share with each other only.
+ *		Declarations that only the files of the core share.
  */
 #ifndef LE_CORE_INTERNAL_H
 #define LE_CORE_INTERNAL_H
@@ -12,10 +12,10 @@
 #include "life.h"
 #include "load.h"
 
-/* Objects of one size with stable addresses and small numbers (indexes). */
+/* A pool of objects of one size, each with a stable address and a small index. */
 typedef struct LePool
 {
-	size_t size; /* of an object */
+	size_t size; /* bytes of an object */
 	char **chunks;
 	uint32_t nchunks;
 	uint32_t max_chunks;
@@ -31,13 +31,13 @@ typedef struct LeHeap
 	uint32_t cap;
 } LeHeap;
 
-/* The hash tables; hash_of() in containers.c has the key of each. */
+/* The hash tables; hash_of() in containers.c computes the hash of each table's key. */
 typedef enum LeHashId
 {
 	LE_HASH_LOCKS,
 	LE_HASH_TOKENS,
 	LE_HASH_LEASES,
-	LE_HASH_OWNERS, /* of back links: an owner may have very many holders in one lock */
+	LE_HASH_OWNERS, /* with back links: an owner may have very many holders in one lock */
 	LE_HASH_ROLES,
 	LE_HASH_ACQUIRERS,
 	LE_HASHES
@@ -53,15 +53,15 @@ typedef struct LeHash
 /* A session's entries and uncommitted holds. */
 typedef struct LeSession
 {
-	uint64_t id; /* 0: none */
+	uint64_t id; /* 0 = none */
 	uint32_t xact;
-	uint32_t bound; /* entries that end with it */
+	uint32_t bound; /* number of entries that end with the session */
 	LeLink entries;
 	LeLink uncommitted;  /* holds */
-	LeEntry *waiting_on; /* what its blocked call waits for */
+	LeEntry *waiting_on; /* entry that its blocked call waits for */
 } LeSession;
 
-/* Copies of a command's texts, to be taken in their order. */
+/* Copies of a command's texts, taken in the order in which they were made. */
 typedef struct LePrealloc
 {
 	char **items;
@@ -75,12 +75,12 @@ typedef struct LeRole
 {
 	LeHashLink hash_link;
 	uint32_t id;
-	uint32_t entries; /* closed names count */
+	uint32_t entries; /* including closed names */
 	uint32_t leases;
-	uint64_t bytes; /* of both, about */
+	uint64_t bytes; /* approximate memory of all that the role has */
 } LeRole;
 
-/* An end of a holder, a place or a lease. */
+/* How a holder, a place or a lease ended. */
 typedef struct LeEnding
 {
 	int64_t token;
@@ -89,19 +89,19 @@ typedef struct LeEnding
 	uint8_t how; /* LeEnd */
 } LeEnding;
 
-/* The newest ends that are kept, to tell what has become of a token. */
+/* Number of newest endings kept, so that a reply can say how a token or a lease ended. */
 #define LE_ENDINGS 1024
 
-/* How long a row is idle before another lock takes it over. */
+/* How long a row must have been idle before it is taken from the ring for another lock. */
 #define LE_IDLE_BEFORE_RECYCLED (100 * LE_MS)
-/* Idle rows that are remembered. */
+/* Maximum number of rows in the ring of idle rows. */
 #define LE_MAX_IDLE 4096
-/* Names that are remembered to have lost their rows, by their hashes. */
+/* Size of the table of names that have lost their rows, by hash. */
 #define LE_MAX_LOST 8192
-/* Releases that wait to be written, at most. */
+/* Maximum number of releases whose rows are still to be written. */
 #define LE_MAX_LATER 4096
 
-/* Rows that nobody uses, see core/recycle.c. */
+/* Rows of slots without a holder, see core/recycle.c. */
 typedef struct LeIdleRows
 {
 	struct
@@ -125,8 +125,8 @@ typedef struct LeLater
 {
 	LeReleased items[LE_MAX_LATER];
 	uint32_t n;
-	uint32_t answered; /* of them: those of earlier batches */
-	LeTime since;      /* of the oldest */
+	uint32_t answered; /* number of items whose replies were given with earlier batches */
+	LeTime since;      /* time of the oldest release */
 } LeLater;
 
 struct LeCore
@@ -140,16 +140,16 @@ struct LeCore
 
 	LePool locks, slots, entries, waiters, uncommitted, leases, groups, roles, change_pool;
 	LeHeap heap;
-	uint32_t queued;       /* entries in state QUEUED, all locks */
-	LeLink waits;          /* those that wait for locks, as they came */
-	uint32_t candidates;   /* entries of elections */
-	bool loading;          /* from le_core_load_begin() to le_core_load_done() */
-	LeGroup *loaded_group; /* while loading: of the place that was read last */
-	LeLoadEnv load;        /* of the rows while loading */
+	uint32_t queued;       /* number of QUEUED entries in all locks */
+	LeLink waits;          /* waiters for locks, not elections, in order of arrival */
+	uint32_t candidates;   /* number of entries of elections */
+	bool loading;          /* true from le_core_load_begin() to le_core_load_done() */
+	LeGroup *loaded_group; /* while loading: the group of the place that was read last */
+	LeLoadEnv load;        /* the environment of the load */
 
-	const LeLife *life; /* of this manager */
-	LeTime uptime;      /* of this life, as le_core_set_uptime() has told it */
-	uint32_t unmarked;  /* leases, own and named, whose rows are of an earlier life */
+	const LeLife *life; /* the life of this manager */
+	LeTime uptime;      /* uptime of this life, from le_core_set_uptime() */
+	uint32_t unmarked;  /* number of leases, own and named, whose rows are of an earlier life */
 	bool unwritable;    /* no row can be written now */
 	bool wanted_to_write;
 
@@ -158,18 +158,19 @@ struct LeCore
 	/* copies of the command's texts, made by le_core_reserve() */
 	LePrealloc prealloc_names, prealloc_owners;
 	char *prealloc_value;
-	LeAcquirer *prealloc_acquirer; /* NULL: there is one with this text */
+	LeAcquirer *prealloc_acquirer; /* NULL = a record with this text exists already */
 
-	int64_t work;   /* of this batch, see LeLimits */
-	LeTime horizon; /* no deadline after this has passed */
+	int64_t work;   /* work done in this batch, see LeLimits */
+	LeTime horizon; /* only deadlines up to this moment have passed */
 
-	uint64_t lease_ended_lsn; /* of the newest batch in which a lease has ended */
-	uint64_t news;            /* number of the newest news of all leases; a load after a failure goes on */
-	uint64_t batches;         /* that are done */
-	int64_t releaser;         /* lease whose client the RELEASE under way comes from; 0 */
+	uint64_t lease_ended_lsn; /* LSN of the newest batch in which a lease ended */
+	uint64_t news;            /* number of the newest news of all leases; continued by a load after a
+							   * failure */
+	uint64_t batches;         /* number of finished batches */
+	int64_t releaser;         /* lease of the client whose RELEASE is being applied; 0 = none */
 
-	LeEnding endings[LE_ENDINGS]; /* a ring */
-	uint64_t nendings;            /* so many ever */
+	LeEnding endings[LE_ENDINGS]; /* ring buffer */
+	uint64_t nendings;            /* number of endings ever noted */
 
 	LeIdleRows idle;
 	LeLater later;
@@ -179,50 +180,58 @@ struct LeCore
 	LeLease *dirty_leases;
 	LeEntry *dirty_places;
 	LeEntry *answers;
-	LeEntry **answers_tail; /* answers go out in the order of the grants */
+	LeEntry **answers_tail; /* replies are sent in the order of the grants */
 	LeChange *changes;
 	LeChange **changes_tail;
 	LeEntry *ended;
-	LeWaiter *left; /* their entries have left the queues */
-	LeLock
-		*doomed;   /* locks that nobody needs any more, freed with the batch unless they are taken up again */
-	LeLink lapsed; /* entries in state LAPSED, by lapsed_at */
+	LeWaiter *left; /* waiters whose entries have left the queues */
+	LeLock *doomed; /* unused locks, freed with the batch unless they are used again */
+	LeLink lapsed;  /* LAPSED entries, in order of lapsed_at */
 
-	LeGroup *to_settle; /* groups that have left their queues: their locks are
-								 * to be settled */
+	LeGroup *to_settle; /* groups that have left their queues: their locks must be settled */
 };
 
 /* --- core/later.c --- */
 
 /*
- * The release of this token has freed a slot that was not dirty in this batch: its row need
- * not be written with it, if nobody has been granted the slot meanwhile.
+ * Postpones the write of a slot's row where that is possible. The release of this token has freed
+ * the slot, which was not dirty in this batch before.
  */
 extern void le_write_later(LeCore *core, LeSlot *slot, int64_t token, LeTime now);
 
 /*
- * Of a core whose batch has failed: sort the tokens, once; then: was this one released in an
- * earlier batch, and is its row perhaps not written?
+ * For a core whose batch has failed: le_later_sort() sorts its releases, once; le_was_released()
+ * returns whether this row's holder was released in an earlier batch. The row may not have been
+ * written since then.
  */
 extern void le_later_sort(LeCore *core);
 extern bool le_was_released(const LeCore *failed, const LeStoredEntry *row);
 
-/* While loading: a row that is free because of that is so for the next load too, until a batch is done. */
+/*
+ * While loading: remembers a row that le_was_released() has found free, so that the next load
+ * finds it free as well if no batch succeeds before.
+ */
 extern void le_later_go_on(LeCore *core, const LeStoredEntry *row);
 
-/* At the end of a batch: what is left is answered. */
+/*
+ * At the end of a batch: its releases have been replied to. any_left: some of their rows are
+ * still to be written.
+ */
 extern void le_later_batch_done(LeCore *core, bool any_left);
 
 /* --- core/stats.c --- */
 
-/* A queued entry is about to be granted, or to end without that. */
+/* Counts the wait of a queued entry that is about to be granted, or to end without a grant. */
 extern void le_count_wait(LeCore *core, const LeEntry *entry, bool granted, LeTime now);
-/* A holder ends. */
+/* Counts the hold of a holder that ends or lapses. */
 extern void le_count_hold(LeCore *core, const LeEntry *entry, LeTime now);
 
 /* --- core/containers.c: pools, heap, lists, hashes --- */
 
-/* Objects of one size: reserve, then get without fail; each keeps its index for life. */
+/*
+ * Pools: le_pool_get() cannot fail after le_pool_reserve(); an object keeps its index until it is
+ * put back.
+ */
 extern void le_pool_init(LePool *pool, size_t size);
 extern bool le_pool_reserve(LeCore *core, LePool *pool, uint32_t n);
 extern void *le_pool_get(LePool *pool);
@@ -231,28 +240,28 @@ extern uint32_t le_pool_indexes(const LePool *pool);
 extern void *le_pool_at(const LePool *pool, uint32_t index);
 extern void le_pool_destroy(LeCore *core, LePool *pool);
 
-/* The heap of timers: the earliest is the first of its items. */
+/* The heap of timers: items[0] is the earliest. */
 extern bool le_heap_reserve(LeCore *core, uint32_t cap);
 extern void le_timer_set(LeCore *core, LeTimer *timer, LeTime at);
 extern void le_timer_clear(LeCore *core, LeTimer *timer);
 
-/* NULL is nothing to free; the text is NULL afterwards. */
+/* Free an array or a text, which may be NULL; the text is set to NULL. */
 extern void le_free_array(LeCore *core, void *array);
 extern void le_free_text(LeCore *core, char **text);
 
 /* The hash tables; le_hashes_reserve() makes room for one more in each. */
 extern uint64_t le_hash_name(const LeCore *core, LeKind kind, LeText name);
 extern uint32_t le_hash_id(int64_t id);
-/* A named owner of a lock, to find a holder that re-enters. */
+/* Hash of a named owner in a lock, to find the holder that a request re-enters. */
 extern uint32_t le_owner_hash(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner);
 extern bool le_hashes_reserve(LeCore *core);
 extern void le_hashes_destroy(LeCore *core);
 extern void le_hash_add(LeCore *core, LeHashId id, LeHashLink *link);
 extern void le_hash_remove(LeCore *core, LeHashId id, LeHashLink *link);
-/* Entries of a group share their token: each is found by its lock's name as well. */
+/* The entries of a group share their token, so the hash includes the name of the lock. */
 extern uint32_t le_hash_token(int64_t token, uint32_t name_hash);
 
-/* The chain with everything of this hash; other hashes are in it too. */
+/* Returns the chain that contains all links of this hash, and links of other hashes. */
 static inline LeHashLink *
 le_hash_chain(const LeCore *core, LeHashId id, uint32_t hash)
 {
@@ -264,7 +273,7 @@ le_hash_chain(const LeCore *core, LeHashId id, uint32_t hash)
 #define le_hash_foreach(it, core, id, hash)                                                                  \
 	for (LeHashLink *it = le_hash_chain(core, id, hash); it != NULL; it = it->next)
 
-/* Everything in the table; the loop may free "it". */
+/* Iterates over all links of the table; the loop may free "it". */
 #define le_hash_foreach_all(it, nxt, core, id)                                                               \
 	for (uint32_t bucket_ = 0; bucket_ < (core)->hashes[id].size; bucket_++)                                 \
 		for (LeHashLink *it = (core)->hashes[id].buckets[bucket_], *nxt;                                     \
@@ -296,8 +305,9 @@ le_add(LeTime a, LeTime b)
 }
 
 /*
- * The time left that a row has was right at deadline less that: when the lease was renewed, or its
- * time left saved.  When it is to be saved next; LE_NEVER: the row says enough.
+ * Returns when the time left is to be saved in the row next; LE_NEVER if the TTL is too short for
+ * that. The time left in the row was right at (deadline - left): when the lease was renewed, or
+ * when its time left was last saved.
  */
 static inline LeTime
 le_save_at(LeTime ttl, LeTime deadline, const LeSaved *saved)
@@ -307,39 +317,43 @@ le_save_at(LeTime ttl, LeTime deadline, const LeSaved *saved)
 	return ttl > LE_SAVE_INTERVAL ? le_add(deadline - left, LE_SAVE_INTERVAL) : LE_NEVER;
 }
 
-/* --- core/saved.c: what rows say of the time that leases have left --- */
+/* --- core/saved.c: the time left, as the rows of leases record it --- */
 
-/* The row has this much, and is of this life; it is to be written. */
+/* Records for the row this time left, as of this life; the caller has the row written. */
 extern void le_saved_set(LeCore *core, LeSaved *saved, LeTime left);
-/* The same of one that is renewed no more.  An earlier raise may not be flushed: it stays one. */
+/* The same for an entry that is no longer renewed. A raise remains one, since it may not be flushed yet. */
 extern void le_saved_fix(LeCore *core, LeSaved *saved, LeTime left);
-/* As a load has read it. */
+/* Records what a load has read in the row. */
 extern void le_saved_load(LeCore *core, LeSaved *saved, LeSaved as);
-/* The lease has no row any more. */
+/* The lease no longer has a row, so that it does not count as unmarked. */
 extern void le_saved_forget(LeCore *core, LeSaved *saved);
-/* The lease was renewed; its row was written last at this LSN.  Returns whether the row is to be raised. */
+/*
+ * Records a renewal of a lease whose row was last written at this LSN. Returns whether the row
+ * must be written, as a raise.
+ */
 extern bool le_saved_renew(LeCore *core, LeSaved *saved, LeTime ttl, bool dirty, uint64_t lsn);
-/* What would be left of a lease with this row after a crash at this moment. */
+/* Returns how much of a lease with this row would be left after a crash at this moment. */
 extern LeTime le_crash_left(const LeCore *core, const LeSaved *saved);
 
-/* A renewal was applied: how long the lease is valid, once the row is flushed, and before that. */
+/* Tells in the reply to a renewal how long the lease is valid: once its row is flushed, and before that. */
 extern void le_reply_validity(const LeCore *core, LeReply *reply, const LeSaved *saved, LeTime ttl);
 
 /*
- * The same of a lease: its client believes it of all that hangs on it, so no longer than the first of
- * its evicted holders (LE_NEVER: it has none) may work.
+ * The same for a lease that entries share. Its client applies the reply to all of them, so the
+ * reply tells at most the time left of the first evicted holder. le_lease_evicted_left() returns
+ * that time; LE_NEVER = none is evicted.
  */
 extern void le_reply_lease_validity(const LeCore *core, LeReply *reply, const LeLease *lease, LeTime now);
 extern LeTime le_lease_evicted_left(const LeLease *lease, LeTime now);
 
 /*
- * At least this TTL from now on, and from each renewal: the lease is never made shorter.
- * Its row is to be written.  Returns whether the TTL is another one.
+ * Extends a lease to at least this TTL, from now on and from each renewal; never makes it
+ * shorter. The caller has its row written. Returns whether the TTL has changed.
  */
 extern bool le_extend(LeCore *core, LeTime ttl, LeTime now, LeTime *own_ttl, LeTime *deadline,
 					  LeSaved *saved);
 
-/* As le_save_at(), for a holder or a place; a lease that others hang on saves its own. */
+/* The same as le_save_at() for a holder or a place. A lease that entries share saves its own time left. */
 static inline LeTime
 le_entry_save_at(const LeEntry *entry)
 {
@@ -352,16 +366,16 @@ le_entry_save_at(const LeEntry *entry)
 
 /* Invalidate what sessions remember of holders in this bucket. */
 extern void le_epoch_raise(LeCore *core, uint32_t hash);
-/* Something on a lease has ended that its client has not asked for. */
+/* Raises the epoch of losses: something on a lease has ended without a request of its client. */
 extern void le_epoch_raise_losses(LeCore *core);
-/* Those of all names, and of the losses. */
+/* Raises the epochs of all names, and that of losses. */
 extern void le_epoch_raise_all(LeCore *core);
-/* The epoch in which this entry holds, if it does. */
+/* Puts the epoch of the entry's name into the reply, if the entry is HELD. */
 extern void le_epoch_reply(const LeCore *core, LeReply *reply, const LeEntry *entry);
 
 /* --- core/entry.c: how entries enter, are granted and end --- */
 
-/* Is the lease that it hangs on draining?  Then it is nobody's already. */
+/* Is the entry's lease draining? Then no token finds the entry any more. */
 static inline bool
 le_entry_is_draining(const LeEntry *entry)
 {
@@ -375,14 +389,14 @@ le_entry_is_bound(const LeEntry *entry)
 	return entry->ttl == LE_TTL_BOUND;
 }
 
-/* How an entry ends when its time is over. */
+/* How an entry ends at its deadline. */
 static inline LeEnd
 le_end_by_time(const LeEntry *entry)
 {
 	return entry->evicted ? LE_END_EVICTED : LE_END_EXPIRED;
 }
 
-/* It ends, or lapses: its lease does not count it any more. */
+/* The entry ends or lapses: its lease no longer counts it as evicted. */
 static inline void
 le_entry_not_evicted(LeEntry *entry)
 {
@@ -391,26 +405,26 @@ le_entry_not_evicted(LeEntry *entry)
 	entry->evicted = false;
 }
 
-/* The lock of that name, made if there is none. */
+/* Returns the lock of this name, which is created if there is none. */
 extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
 
-/* A new entry, as a command asks for it or a row tells of it. */
+/* The properties of a new entry, from a command or from a row. */
 typedef struct LeEntrySpec
 {
 	LeMode mode;
-	bool place; /* in the queue, not in a call that waits */
-	LeTime ttl; /* unless it hangs on a named lease */
+	bool place; /* a queue place, not a blocked call */
+	LeTime ttl; /* ignored if there is a lease */
 	int64_t token;
-	LeLease *lease; /* NULL: a lease of its own */
+	LeLease *lease; /* NULL = the entry has a lease of its own */
 	LeText owner, value, acquirer;
 	uint32_t role;
-	uint64_t session; /* 0: gone */
+	uint64_t session; /* 0 = it has ended */
 	uint32_t sessno;
 } LeEntrySpec;
 
 /*
- * The life of an entry.  None of these may fail: a fenced holder that ends lapses instead.
- * le_entry_end_only() is for several at once: le_settle_ended() has to follow.
+ * The life of an entry. None of these can fail: a fenced holder that is to end lapses instead.
+ * le_entry_end_only() is for several entries at once: le_settle_ended() has to follow.
  */
 extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec);
 extern void le_waiter_new(LeCore *core, LeEntry *entry, LeTime since);
@@ -423,46 +437,55 @@ extern void le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime close
 extern void le_settle_ended(LeCore *core, const LeEntry *before, LeTime now);
 extern void le_entry_arm(LeCore *core, LeEntry *entry);
 
-/* Answer the waiter of an entry, if there is one, with the batch. */
+/* Give the waiter of an entry, if there is one, this reply with the batch. */
 extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token);
 extern const bool le_modes_compatible[LE_MODE_PERMIT + 1][LE_MODE_PERMIT + 1];
 extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
 extern void le_lock_arm(LeCore *core, LeLock *lock, LeTime now);
-/* A holder of this role leaves it closed until then; 0: open.  It counts for that role. */
+/*
+ * Close the lock until this moment, after a holder of this role; 0 = do nothing. The closed name
+ * counts for that role.
+ */
 extern void le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role);
 extern void le_lock_open(LeCore *core, LeLock *lock);
 extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
 extern bool le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now);
 extern void le_entry_renew(LeCore *core, LeEntry *entry, LeTime now);
 
-/* Its row has to be written. */
+/* Have the row of a slot or a place written with the batch; add a slot to the free ones. */
 extern void le_slot_dirty(LeCore *core, LeSlot *slot);
 extern void le_slot_add_free(LeLock *lock, LeSlot *slot);
 extern void le_place_dirty(LeCore *core, LeEntry *entry);
-/* The row of a holder, or of a place. */
+/* Have the row of a holder or a place written. */
 extern void le_entry_row_dirty(LeCore *core, LeEntry *entry);
 
 /* --- core/news.c --- */
 
-/* The entry has entered, or was granted: news for its lease, if it has one.  May not fail. */
+/* Adds news of the entry, if it has a lease: it was created, granted or evicted. Must not fail. */
 extern void le_news_add(LeCore *core, LeEntry *entry);
-/* What a load takes over of a lease, and of the number of the newest news, from the core that has failed. */
+/* Copies from the core that has failed what a load needs: of a lease, and the number of the newest news. */
 extern void le_news_load_lease(LeCore *core, LeLease *lease, const LeLease *failed);
 extern void le_news_load_begin(LeCore *core);
-/* It leaves its lease, or lapses; a loss, unless the lease's client has asked for that.  May not fail. */
+/*
+ * Removes an entry that ends or lapses from its lease's news, and adds a loss unless the client
+ * asked for the end. Must not fail.
+ */
 extern void le_news_end(LeCore *core, LeEntry *entry, LeEnd how);
 
 /* --- core/leases.c --- */
 
-/* The end of a lease, and what is due at its deadline. */
+/* A lease ends, is due, or is renewed; its row has to be written, its timer to be armed. */
 extern void le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now);
 extern void le_lease_due(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_renew(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_dirty(LeCore *core, LeLease *lease);
 extern void le_lease_arm(LeCore *core, LeLease *lease);
 
-/* A lease is made, then started; a group's belongs to that alone. */
+/*
+ * Create a lease, then start it. The last two are for the lease of a group, which belongs to that
+ * group alone.
+ */
 extern LeLease *le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role);
 extern void le_lease_start(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl);
@@ -470,10 +493,13 @@ extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now
 
 /* --- core/together.c, core/group.c: several locks at once --- */
 
-/* A group that waits: is each member the first of its queue?  Then it is granted as a whole. */
+/*
+ * Is each member of a waiting group the first of its queue, and admitted? Then the group is
+ * granted as a whole.
+ */
 extern bool le_group_ready(LeGroup *group, LeTime now);
 extern void le_group_grant(LeCore *core, LeGroup *group, LeTime now);
-/* All members of the group that begins with this one become holders; how many they are. */
+/* Grants the group led by this entry. Returns the number of new holders. */
 extern uint32_t le_group_grant_members(LeCore *core, LeEntry *first, LeTime now);
 extern void le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now);
 extern LeEntry *le_group_lead(LeEntry *entry);
@@ -482,7 +508,7 @@ extern void le_group_load(LeCore *core, LeEntry *entry);
 
 /* --- core/owner.c --- */
 
-/* Named owners, and leases, by lock: to find a holder that re-enters. */
+/* Holders by lock and named owner or lease, to find the one that a request re-enters. */
 extern void le_owner_add(LeCore *core, LeEntry *entry);
 extern void le_owner_remove(LeCore *core, LeEntry *entry);
 extern bool le_owner_is_shared(const LeEntry *holder, uint64_t session);
@@ -494,7 +520,7 @@ extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLe
 
 /* --- core/role.c --- */
 
-/* A role's use of its limits. */
+/* A role's usage, as its limits count it. */
 typedef struct LeUsage
 {
 	uint32_t entries;
@@ -504,10 +530,13 @@ typedef struct LeUsage
 
 extern void le_role_add(LeCore *core, uint32_t id, LeUsage usage);
 extern void le_role_remove(LeCore *core, uint32_t id, LeUsage usage);
-/* May this role have so much more?  LE_OK, or which limit is in the way. */
+/* Returns LE_OK if the role may have this much more, else the status of the limit that forbids it. */
 extern LeStatus le_role_admits(const LeCore *core, uint32_t id, LeUsage usage);
 
-/* Usage by an entry, a lease, one more uncommitted hold, a closed name, an ACQUIRE; by two; by one less a part. */
+/*
+ * The usage of an entry, a lease, an uncommitted hold, a closed name, an ACQUIRE; the sum and the
+ * difference of two.
+ */
 extern LeUsage le_usage_of_entry(uint32_t name_len, uint32_t owner_len, uint32_t value_len);
 extern LeUsage le_usage_of_lease(uint32_t owner_len);
 extern LeUsage le_usage_of_hold(void);
@@ -518,11 +547,11 @@ extern LeUsage le_usage_less(LeUsage a, LeUsage b);
 
 /* --- core/acquirer.c --- */
 
-/* The record of this text; reserve makes one where there is none, for le_acquirer_get(). */
+/* The record with this text. le_acquirers_reserve() allocates one for le_acquirer_get() if there is none. */
 extern bool le_acquirers_reserve(LeCore *core, LeText text);
 extern LeAcquirer *le_acquirer_get(LeCore *core, LeText text);
 extern LeAcquirer *le_acquirer_find(const LeCore *core, LeText text);
-/* One entry less has it. */
+/* One entry no longer refers to this record, which is freed with the last one. */
 extern void le_acquirer_drop(LeCore *core, LeAcquirer *acquirer);
 extern void le_acquirers_destroy(LeCore *core);
 
@@ -556,18 +585,18 @@ extern LeStatus le_reentry_check(const LeCore *core, const LeEntry *holder, cons
 								 const LeLease *lease, LeUsage taken);
 extern void le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_reply_holder(LeReply *reply, const LeEntry *holder, LeTime now);
-/* A holder's value. */
+/* Check, and replace, the value of a holder. */
 extern LeStatus le_holder_admits_value(const LeCore *core, const LeEntry *holder, LeText value);
 extern void le_holder_proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now);
 
 /* --- core/acquire.c --- */
 
-/* What becomes of a new request for one name. */
+/* The outcome of a new request for one name. */
 typedef enum LeWay
 {
-	LE_WAY_REFUSED,  /* an error, or it must not wait */
+	LE_WAY_REFUSED,  /* an error, or not admitted and must not wait */
 	LE_WAY_REENTERS, /* one more hold of a holder */
-	LE_WAY_PLACE,    /* a queue place that it has already */
+	LE_WAY_PLACE,    /* the request has this queue place already */
 	LE_WAY_GRANTED,
 	LE_WAY_WAITS
 } LeWay;
@@ -576,7 +605,7 @@ typedef struct LeDecision
 {
 	LeWay way;
 	LeStatus status;
-	bool blocked;   /* it is not admitted now */
+	bool blocked;   /* the lock does not admit it now */
 	LeEntry *entry; /* REENTERS: the holder; PLACE: the place */
 } LeDecision;
 
@@ -593,12 +622,15 @@ extern LeEntry *le_same_place(const LeCore *core, const LeLock *lock, const LeLe
 							  const LeCommand *cmd);
 extern void le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply);
 
-/* --- what carries out each command --- */
+/* --- the function of each command --- */
 
-/* May not fail: le_core_reserve() has allocated what it needs. */
+/* Applies a command. Must not fail: le_core_reserve() has allocated what it needs. */
 typedef void LeApply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
-/* core/core.c: tell how the command's token or lease has ended, if that is remembered and was the same role's */
+/*
+ * core/core.c: tells in the reply how the command's token or lease ended, if that is remembered,
+ * for the same role
+ */
 extern void le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /* core/acquire.c, core/group.c */
@@ -607,7 +639,7 @@ extern LeApply le_apply_acquire, le_apply_acquire_group, le_apply_await_group;
 /* core/command.c */
 extern LeApply le_apply_await, le_apply_renew, le_apply_release, le_apply_check, le_apply_proclaim,
 	le_apply_set_permits;
-/* Does the command name this role as one that the caller has the right for? */
+/* Does the command list this role among those that the caller has the right for? */
 extern bool le_command_manages(const LeCommand *cmd, uint32_t role);
 /* core/force.c */
 extern LeApply le_apply_force, le_apply_evict, le_apply_force_role;
@@ -618,37 +650,40 @@ extern LeApply le_apply_undo, le_apply_session_end;
 
 /* --- core/core.c --- */
 
-/* Frees the entry, its owner and its value. */
+/* Frees the entry, its owner and its value, and drops its acquirer. */
 extern void le_entry_free(LeCore *core, LeEntry *entry);
 
 /* --- core/reserve.c --- */
 
-/* For commands that make an entry or a lease, and for their rows; false: out of memory. */
+/*
+ * Reserve memory for new entries or a new lease, from a command or from rows. Return false if out
+ * of memory.
+ */
 extern bool le_reserve_entries(LeCore *core, LeKind kind, const LeText *names, uint32_t n,
 							   const LeEntrySpec *spec);
 extern bool le_reserve_lease(LeCore *core, LeText owner);
-/* The copies of texts that they make, until a command takes them. */
+/* Free the reserved copies of texts that no command has taken; take the next copy. */
 extern void le_prealloc_free(LeCore *core);
 extern char *le_prealloc_take(LePrealloc *texts);
 
 /* --- core/view.c --- */
 
-/* Remember how this token has ended, for those who come with it. */
+/* Remembers how this token or lease ended, for later requests that name it. */
 extern void le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how, LeTime now);
 
 extern void le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now);
 
-/* The newest write that the entry rests on. */
+/* LSN of the newest write that the entry depends on. */
 extern uint64_t le_entry_lsn(const LeEntry *entry);
 
 /* --- core/sessions.c --- */
 
-/* A request of this session and transaction has come: an older session or transaction is over. */
+/* Notes a request of this session and transaction: an older session or transaction has ended. */
 extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,
 								   LeTime now);
-/* Its call waits for this entry from now on. */
+/* The session's call waits for this entry from now on. */
 extern void le_session_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
-/* Does the session have a slot of this lock?  Its newest holder that has not ended; NULL: none. */
+/* Does the session have a slot of this lock? And its newest holder that has not ended; NULL = none. */
 extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);
 extern LeEntry *le_newest_of_session(const LeCore *core, const LeCommand *cmd);
 
