@@ -194,14 +194,14 @@ struct LeCore
 /* --- core/later.c --- */
 
 /*
- * Postpones the write of a slot's row where that is possible. The release of this token has freed
- * the slot, which was not dirty in this batch before.
+ * Postpones the write of a slot's row where that is possible.  The release of this token has
+ * freed the slot, which was not dirty in this batch before.
  */
 extern void le_write_later(LeCore *core, LeSlot *slot, int64_t token, LeTime now);
 
 /*
  * For a core whose batch has failed: le_later_sort() sorts its releases, once; le_was_released()
- * returns whether this row's holder was released in an earlier batch. The row may not have been
+ * returns whether this row's holder was released in an earlier batch.  The row may not have been
  * written since then.
  */
 extern void le_later_sort(LeCore *core);
@@ -306,7 +306,7 @@ le_add(LeTime a, LeTime b)
 
 /*
  * Returns when the time left is to be saved in the row next; LE_NEVER if the TTL is too short for
- * that. The time left in the row was right at (deadline - left): when the lease was renewed, or
+ * that.  The time left in the row was right at (deadline - left): when the lease was renewed, or
  * when its time left was last saved.
  */
 static inline LeTime
@@ -321,14 +321,14 @@ le_save_at(LeTime ttl, LeTime deadline, const LeSaved *saved)
 
 /* Records for the row this time left, as of this life; the caller has the row written. */
 extern void le_saved_set(LeCore *core, LeSaved *saved, LeTime left);
-/* The same for an entry that is no longer renewed. A raise remains one, since it may not be flushed yet. */
+/* The same for an entry that is no longer renewed.  A raise remains one, since it may not be flushed yet. */
 extern void le_saved_fix(LeCore *core, LeSaved *saved, LeTime left);
 /* Records what a load has read in the row. */
 extern void le_saved_load(LeCore *core, LeSaved *saved, LeSaved as);
 /* The lease no longer has a row, so that it does not count as unmarked. */
 extern void le_saved_forget(LeCore *core, LeSaved *saved);
 /*
- * Records a renewal of a lease whose row was last written at this LSN. Returns whether the row
+ * Records a renewal of a lease whose row was last written at this LSN.  Returns whether the row
  * must be written, as a raise.
  */
 extern bool le_saved_renew(LeCore *core, LeSaved *saved, LeTime ttl, bool dirty, uint64_t lsn);
@@ -339,7 +339,7 @@ extern LeTime le_crash_left(const LeCore *core, const LeSaved *saved);
 extern void le_reply_validity(const LeCore *core, LeReply *reply, const LeSaved *saved, LeTime ttl);
 
 /*
- * The same for a lease that entries share. Its client applies the reply to all of them, so the
+ * The same for a lease that entries share.  Its client applies the reply to all of them, so the
  * reply tells at most the time left of the first evicted holder. le_lease_evicted_left() returns
  * that time; LE_NEVER = none is evicted.
  */
@@ -348,12 +348,12 @@ extern LeTime le_lease_evicted_left(const LeLease *lease, LeTime now);
 
 /*
  * Extends a lease to at least this TTL, from now on and from each renewal; never makes it
- * shorter. The caller has its row written. Returns whether the TTL has changed.
+ * shorter.  The caller has its row written.  Returns whether the TTL has changed.
  */
 extern bool le_extend(LeCore *core, LeTime ttl, LeTime now, LeTime *own_ttl, LeTime *deadline,
 					  LeSaved *saved);
 
-/* The same as le_save_at() for a holder or a place. A lease that entries share saves its own time left. */
+/* The same as le_save_at() for a holder or a place.  A lease that entries share saves its own time left. */
 static inline LeTime
 le_entry_save_at(const LeEntry *entry)
 {
@@ -375,7 +375,7 @@ extern void le_epoch_reply(const LeCore *core, LeReply *reply, const LeEntry *en
 
 /* --- core/entry.c: how entries enter, are granted and end --- */
 
-/* Is the entry's lease draining? Then no token finds the entry any more. */
+/* Is the entry's lease draining?  Then no token finds the entry any more. */
 static inline bool
 le_entry_is_draining(const LeEntry *entry)
 {
@@ -423,7 +423,7 @@ typedef struct LeEntrySpec
 } LeEntrySpec;
 
 /*
- * The life of an entry. None of these can fail: a fenced holder that is to end lapses instead.
+ * The life of an entry.  None of these can fail: a fenced holder that is to end lapses instead.
  * le_entry_end_only() is for several entries at once: le_settle_ended() has to follow.
  */
 extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec);
@@ -444,7 +444,7 @@ extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
 extern void le_lock_arm(LeCore *core, LeLock *lock, LeTime now);
 /*
- * Close the lock until this moment, after a holder of this role; 0 = do nothing. The closed name
+ * Close the lock until this moment, after a holder of this role; 0 = do nothing.  The closed name
  * counts for that role.
  */
 extern void le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role);
@@ -462,14 +462,14 @@ extern void le_entry_row_dirty(LeCore *core, LeEntry *entry);
 
 /* --- core/news.c --- */
 
-/* Adds news of the entry, if it has a lease: it was created, granted or evicted. Must not fail. */
+/* Adds news of the entry, if it has a lease: it was created, granted or evicted.  Must not fail. */
 extern void le_news_add(LeCore *core, LeEntry *entry);
 /* Copies from the core that has failed what a load needs: of a lease, and the number of the newest news. */
 extern void le_news_load_lease(LeCore *core, LeLease *lease, const LeLease *failed);
 extern void le_news_load_begin(LeCore *core);
 /*
  * Removes an entry that ends or lapses from its lease's news, and adds a loss unless the client
- * asked for the end. Must not fail.
+ * asked for the end.  Must not fail.
  */
 extern void le_news_end(LeCore *core, LeEntry *entry, LeEnd how);
 
@@ -483,8 +483,8 @@ extern void le_lease_dirty(LeCore *core, LeLease *lease);
 extern void le_lease_arm(LeCore *core, LeLease *lease);
 
 /*
- * Create a lease, then start it. The last two are for the lease of a group, which belongs to that
- * group alone.
+ * Create a lease, then start it.  The last two are for the lease of a group, which belongs to
+ * that group alone.
  */
 extern LeLease *le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role);
 extern void le_lease_start(LeCore *core, LeLease *lease, LeTime now);
@@ -494,12 +494,12 @@ extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now
 /* --- core/together.c, core/group.c: several locks at once --- */
 
 /*
- * Is each member of a waiting group the first of its queue, and admitted? Then the group is
+ * Is each member of a waiting group the first of its queue, and admitted?  Then the group is
  * granted as a whole.
  */
 extern bool le_group_ready(LeGroup *group, LeTime now);
 extern void le_group_grant(LeCore *core, LeGroup *group, LeTime now);
-/* Grants the group led by this entry. Returns the number of new holders. */
+/* Grants the group led by this entry.  Returns the number of new holders. */
 extern uint32_t le_group_grant_members(LeCore *core, LeEntry *first, LeTime now);
 extern void le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now);
 extern LeEntry *le_group_lead(LeEntry *entry);
@@ -624,7 +624,7 @@ extern void le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, L
 
 /* --- the function of each command --- */
 
-/* Applies a command. Must not fail: le_core_reserve() has allocated what it needs. */
+/* Applies a command.  Must not fail: le_core_reserve() has allocated what it needs. */
 typedef void LeApply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /*
@@ -656,8 +656,8 @@ extern void le_entry_free(LeCore *core, LeEntry *entry);
 /* --- core/reserve.c --- */
 
 /*
- * Reserve memory for new entries or a new lease, from a command or from rows. Return false if out
- * of memory.
+ * Reserve memory for new entries or a new lease, from a command or from rows.  Return false if
+ * out of memory.
  */
 extern bool le_reserve_entries(LeCore *core, LeKind kind, const LeText *names, uint32_t n,
 							   const LeEntrySpec *spec);
@@ -683,7 +683,7 @@ extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sess
 								   LeTime now);
 /* The session's call waits for this entry from now on. */
 extern void le_session_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
-/* Does the session have a slot of this lock? And its newest holder that has not ended; NULL = none. */
+/* Does the session have a slot of this lock?  And its newest holder that has not ended; NULL = none. */
 extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);
 extern LeEntry *le_newest_of_session(const LeCore *core, const LeCommand *cmd);
 
