@@ -1,9 +1,10 @@
 /*
  * core/effects.h
- *		What a batch of commands and expiries has to write, answer and announce.
+ *		The effects of a batch of commands and expiries: rows to write, replies to
+ *		give, changes to announce.
  *
  * At the end of a batch the environment walks these lists, each from its first object to
- * NULL: it writes the dirty rows and the changes, gives the answers, and calls
+ * NULL: it writes the dirty rows and the changes, gives the replies, and calls
  * le_core_batch_done().
  */
 #ifndef LE_EFFECTS_H
@@ -11,15 +12,15 @@
 
 #include "view.h"
 
-/* A change of an election, to be written and told with its batch. */
+/* A change of an election, to be written and announced with its batch. */
 typedef struct LeChange
 {
 	struct LeChange *next;
 	LeLock *lock;
-	const char *value; /* the leader's, from then on or up to the end */
-	char *dropped;     /* a value that goes with the batch */
+	const char *value; /* the leader's value, from then on or up to the end */
+	char *dropped;     /* a value that is freed with the batch */
 	int64_t number;    /* a revision */
-	int64_t previous;  /* number of the election's change before; 0: not known */
+	int64_t previous;  /* number of the election's previous change; 0 = not known */
 	int64_t term;
 	LeTime elected_at;
 	LeTime at;
@@ -29,12 +30,15 @@ typedef struct LeChange
 	bool place;  /* elected from a queue place */
 } LeChange;
 
-/* First of all: give the rows of idle locks to slots that have none, see core/recycle.c. */
+/*
+ * Gives the rows of idle locks to slots that have none, see core/recycle.c.  To be called before
+ * the lists are walked.
+ */
 extern void le_core_recycle_rows(LeCore *core, LeTime now);
 
 /*
- * The lists: the object after this one, or the first if "after" is NULL; NULL: no
- * more.
+ * The lists: each function returns the object after this one, or the first if "after" is NULL;
+ * NULL = no more.
  */
 
 /* Slots whose row has to be written, or deleted (drop). */
@@ -49,27 +53,27 @@ extern LeEntry *le_next_dirty_place(const LeCore *core, const LeEntry *after);
 /* Changes of elections, in this order. */
 extern LeChange *le_next_change(const LeCore *core, const LeChange *after);
 
-/* Entries whose waiter gets an answer, in this order, and the answer. */
+/* Entries whose waiter gets a reply, in this order, and that reply. */
 extern LeEntry *le_next_answer(const LeCore *core, const LeEntry *after);
 extern void le_entry_answer(const LeCore *core, const LeEntry *entry, LeTime now, LeReply *reply);
 
 /*
- * Releases that need not be written yet, see core/later.c: since when the oldest waits, LE_NEVER:
- * none; and all of them are to be written with this batch.
+ * Releases that need not be written yet, see core/later.c. le_core_later_since() returns the time
+ * of the oldest, LE_NEVER = none. le_core_write_now() has all of them written with this batch.
  */
 extern LeTime le_core_later_since(const LeCore *core);
 extern void le_core_write_now(LeCore *core);
 
 /*
- * The batch is committed and answered.  The end of its record is at this LSN, perhaps not flushed
- * yet; 0: the batch has written nothing.  May not fail: the answers are given.
+ * Finishes a batch that is committed and replied to.  Its record ends at this LSN, perhaps not
+ * flushed yet; 0 = the batch has written nothing.  Must not fail: the replies are given.
  */
 extern void le_core_batch_done(LeCore *core, uint64_t lsn);
 
 /*
- * What has a row in one of the three tables, by index: slots, leases, queue
- * places.  NULL: nothing there, or it is not on disk.  Also what ends with this
- * batch: a batch that fails leaves its row where it was.
+ * The rows of the three tables by the index of their object: slots, leases, queue places.  NULL =
+ * no object there, or its row is not on disk.  Objects that end with this batch are included: if
+ * it fails, their rows stay where they were.
  */
 typedef enum LeRowType
 {

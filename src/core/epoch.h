@@ -1,18 +1,19 @@
 /*
  * core/epoch.h
- *		How others can tell, without asking, that a lock is held no more.
+ *		Counters by which sessions can tell, without a request, that a lock is
+ *		no longer held.
  *
- * LeEnv.epochs are LE_EPOCHS counts, each for the names with some hash.  One is
- * raised when a holder of such a name ends, lapses, or gets another TTL, and all are
- * when a core is created; none is ever 0.  A reply that tells of a holder tells its
- * epoch.  Whoever has that and finds it unchanged knows: what it was granted is held,
- * as far as the core has come.
+ * LeEnv.epochs are LE_EPOCHS counters, each for the names with some hash.  A counter
+ * is raised when a holder of such a name ends, lapses, or gets another TTL, and all are
+ * raised when a core is created; none is ever 0.  The reply about a grant contains its
+ * epoch.  If a session later finds that epoch unchanged, the lock is still held, as far
+ * as the core has come.
  *
- * Names share an epoch: it may be raised for another one's sake.
+ * Names share an epoch: it may be raised because of another name.
  *
- * One more, LE_EPOCH_LOSSES, is raised when anything on a lease ends that its client has not
- * asked for.  Whoever has been told the news of a lease and finds it unchanged knows: nothing
- * of what the lease held then was lost since.
+ * One more, LE_EPOCH_LOSSES, is raised when anything on a lease ends that its client did not
+ * ask for.  If a client that was told the news of a lease finds it unchanged, nothing of what
+ * the lease held then has been lost since.
  */
 #ifndef LE_EPOCH_H
 #define LE_EPOCH_H

@@ -1,6 +1,6 @@
 /*
  * core/list.h
- *		Links that lie in the objects which they join: lists, and the chains of
+ *		Links that are members of the objects they join: lists, and the chains of
  *		hash tables.
  */
 #ifndef LE_LIST_H
@@ -66,11 +66,11 @@ typedef struct LeHashLink
 	struct LeHashLink *next;
 } LeHashLink;
 
-/* A link that is taken out of its chain without a walk along that. */
+/* A link that is removed from its chain without walking along it. */
 typedef struct LeHashBackLink
 {
 	LeHashLink link;
-	LeHashLink **back; /* what points to the link; NULL: in no chain */
+	LeHashLink **back; /* the pointer to this link; NULL = in no chain */
 } LeHashBackLink;
 
 #endif /* LE_LIST_H */

@@ -1,21 +1,21 @@
 /*
  * core/load.h
- *		What stored rows mean.  The store yields the rows of its tables as they
- *		are; the core decides what is still true of them.
+ *		The meaning of stored rows.  The store yields the rows of its tables
+ *		unchanged; the core decides what is still true of them.
  *
  * A load is a sequence of calls:
  *
  *	1.	le_core_load_begin() on an empty core whose limits are set.
- *	2.	le_core_load_lease() for each lease: others hang on them.
+ *	2.	le_core_load_lease() for each lease, before the entries on it.
  *	3.	le_core_load_slot() for each slot, in any order.
  *	4.	le_core_load_place() for each queue place, by token.
- *	5.	The waiters of old post again, as ACQUIRE with their revisions, in that
- *		order.
- *	6.	le_core_load_done().  Nobody is granted anything before: it might belong
- *		to somebody who is still to come.
+ *	5.	Sessions that were waiting post their requests again, as ACQUIRE with
+ *		their revisions, in the order of these.
+ *	6.	le_core_load_done().  Nothing is granted before: it might belong to
+ *		a waiter that has yet to post.
  *
- * What cannot go on is loaded as ended, and its row is dirty: the next batch
- * writes that.
+ * Entries and leases that cannot continue are loaded as ended, and their rows
+ * are dirty: the next batch writes them.
  */
 #ifndef LE_LOAD_H
 #define LE_LOAD_H
@@ -27,7 +27,7 @@
 typedef struct LeClock
 {
 	LeTime now;
-	int64_t wall; /* INT64_MAX: never; INT64_MIN: before all */
+	int64_t wall; /* INT64_MAX = never; INT64_MIN = before all */
 } LeClock;
 
 /* A hold whose transaction was open when the row was written. */
@@ -38,45 +38,39 @@ typedef struct LeStoredHold
 	uint32_t subxact;
 } LeStoredHold;
 
-/*
- * A row of a slot, or of a queue place.  The texts are needed during the call
- * only.
- */
+/* A row of a slot, or of a queue place.  The texts are needed only during the call. */
 typedef struct LeStoredEntry
 {
 	LeKind kind;
 	LeText name;
-	LeMode mode; /* 0: a free slot; then all fields are 0 but
-								 * the ones of every slot */
+	LeMode mode; /* 0 = a free slot: all fields are 0 except those of every slot */
 	LeText owner;
 	LeText value;
-	uint64_t session; /* 0: gone */
+	uint64_t session; /* 0 = it has ended */
 	int64_t token;
 	int64_t lease;
 	int32_t permits;
 	LeTime ttl;
-	int64_t since; /* wall time: acquired; a place: entered the queue */
+	int64_t since; /* wall time of the acquisition; of a place: when it entered the queue */
 	LeText acquirer;
-	LeText uncommitted; /* of LeStoredHold, one after the other,
-								 * perhaps not aligned */
+	LeText uncommitted; /* array of LeStoredHold, perhaps not aligned */
 	uint64_t locator;
-	int64_t expires_at; /* wall time, for the views of a standby alone; 0: not known */
-	uint16_t member;    /* a place of several names: which-th, from 1; else 0 */
+	int64_t expires_at; /* wall time, only for the views of a standby; 0 = not known */
+	uint16_t member;    /* place of several names: position of this name, from 1; otherwise 0 */
 
 	/* of every slot */
 	int32_t slot;         /* number */
-	int64_t closed_until; /* wall time; 0: open */
-	uint32_t role;        /* of a free slot: whose holder left it closed */
+	int64_t closed_until; /* wall time; 0 = open */
+	uint32_t role;        /* of a free slot: role of the holder that left it closed */
 
 	/* of a holder, or a place */
 	int32_t holds;
-	LeTime
-		time_left; /* of a lease of its own, or evicted, see LeSaved; of a lapsed holder in the table -end */
-	uint32_t life; /* LeLife.number of when that was so */
+	LeTime time_left; /* of its own lease, or evicted: see LeSaved; lapsed: the table has -end here */
+	uint32_t life;    /* LeLife.number of the life in which time_left was written */
 
 	/* of a holder */
-	LeEnd end;    /* how it has ended, where only a fence keeps it */
-	bool evicted; /* renewed no more */
+	LeEnd end;    /* how it ended, if only a fence keeps it */
+	bool evicted; /* not renewed any more */
 } LeStoredEntry;
 
 typedef struct LeStoredLease
@@ -84,51 +78,50 @@ typedef struct LeStoredLease
 	int64_t id;
 	LeTime ttl;
 	LeTime time_left;   /* see LeSaved */
-	uint32_t life;      /* LeLife.number of when that was so */
-	int64_t expires_at; /* wall time: for people who look */
+	uint32_t life;      /* LeLife.number of the life in which time_left was written */
+	int64_t expires_at; /* wall time, for people who read the table */
 	uint32_t role;
 	LeText owner;
 	uint64_t locator;
 } LeStoredLease;
 
-/*
- * What a load asks of its environment.  Whether a token is fenced it asks by
- * LeEnv.
- */
+/* The environment of a load, which also uses LeEnv.fenced. */
 typedef struct LeLoadEnv
 {
 	void *arg;
 
-	/* When the load began.  Time left is measured from here for every row; at
-	 * the time of each row it would make leases shorter on every reload. */
+	/* When the load began.  The time left of every row is counted from this moment. */
 	LeClock clock;
 
 	/* Every row counts as written at this LSN. */
 	uint64_t lsn;
 
-	/* This life of a manager, to which the core keeps the pointer.  NULL: the first of all. */
+	/* The life of this manager, to which the core keeps the pointer.  NULL = the first life of all. */
 	const LeLife *life;
 
 	/* This database is a copy: its locks are held in the original. */
 	bool copied;
 
-	/* The core whose batch could not be written: deadlines are what they were
-	 * there, on the same clock.  NULL: a manager starts, and leases begin
-	 * again. */
+	/*
+	 * The core whose batch could not be written: deadlines are taken from it, on the same clock.
+	 * NULL = a manager starts, and leases begin again.
+	 */
 	LeCore *failed;
 
-	/* Is this session still connected?  Its dense number. */
+	/* Returns whether this session is still connected, and its dense number. */
 	bool (*alive)(void *arg, uint64_t session, uint32_t *sessno);
 
-	/* May this transaction of a session that is connected still roll back, or
-	 * has it, and the core is still to be told? */
+	/*
+	 * Returns whether this transaction of a connected session may still roll back, or has rolled
+	 * back and the core is still to be told.
+	 */
 	bool (*uncommitted)(void *arg, uint64_t session, uint32_t xact);
 } LeLoadEnv;
 
 typedef enum LeLoadStatus
 {
 	LE_LOADED,
-	LE_LOADED_RIVAL, /* there are two holders where there can be one */
+	LE_LOADED_RIVAL, /* there are two holders where only one is possible */
 	LE_LOAD_INVALID, /* not a row that this core has written */
 	LE_LOAD_NO_MEMORY
 } LeLoadStatus;
@@ -136,12 +129,12 @@ typedef enum LeLoadStatus
 /* The steps above. */
 extern void le_core_load_begin(LeCore *core, const LeLoadEnv *env);
 extern LeLoadStatus le_core_load_lease(LeCore *core, const LeStoredLease *row);
-/* RIVAL: *newest is the token of the one that stays; the others have ended. */
+/* LE_LOADED_RIVAL: *newest is the token of the holder that stays; the others have ended. */
 extern LeLoadStatus le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest);
 extern LeLoadStatus le_core_load_place(LeCore *core, const LeStoredEntry *row);
 extern void le_core_load_done(LeCore *core, LeTime now);
 
-/* Whether a core may have written this row of a slot. */
+/* Returns whether a core can have written this row of a slot. */
 extern bool le_stored_slot_valid(const LeStoredEntry *row);
 
 #endif /* LE_LOAD_H */

@@ -1,6 +1,6 @@
 /*
  * core/stats.h
- *		What a core counts: grants, ends, and how long things took.
+ *		The statistics of a core: grants, ends, and how long things took.
  */
 #ifndef LE_STATS_H
 #define LE_STATS_H
@@ -8,15 +8,15 @@
 #include "command.h"
 
 /*
- * Histograms of how long things took.  Candidates of elections stand by for
- * days, so only waits for locks are counted.
+ * Histograms of how long things took.  Candidates of elections wait for days, so only waits for
+ * locks are counted.
  */
 typedef enum LeDurationType
 {
 	LE_DURATION_WAIT,           /* from entering a queue to the grant */
-	LE_DURATION_FRUITLESS_WAIT, /* to any other end */
+	LE_DURATION_FRUITLESS_WAIT, /* from entering a queue to any other end */
 	LE_DURATION_HOLD,           /* of a lock or permit, from the grant to the end */
-	LE_DURATION_TERM,           /* of a leader, the same */
+	LE_DURATION_TERM,           /* the same of a leader */
 	LE_DURATION_TYPES
 } LeDurationType;
 
@@ -25,8 +25,9 @@ extern const LeTime le_duration_bounds[LE_DURATION_BOUNDS];
 
 typedef struct LeDurations
 {
-	int64_t n[LE_DURATION_BOUNDS + 1]; /* at most that bound, and more than the one before; last: longer */
-	int64_t count;                     /* all */
+	int64_t n[LE_DURATION_BOUNDS + 1]; /* up to this bound, and above the one before; last: above all
+									    * bounds */
+	int64_t count;                     /* of all durations */
 	LeTime sum;
 } LeDurations;
 

@@ -1,9 +1,9 @@
 /*
  * core/view.h
- *		What a core has: its objects, how to find them, and its statistics.
+ *		The objects of a core, how to find them, and its statistics.
  *
- * Views, the store and tests read them; only src/core changes them.  LeRow is the
- * exception: the store keeps there where a row is.
+ * Views, the store and tests read the objects; only src/core changes them.  LeRow is the
+ * exception: the store records there where a row is.
  */
 #ifndef LE_VIEW_H
 #define LE_VIEW_H
@@ -31,27 +31,27 @@ typedef enum LeState
 	LE_STATE_ENDED    /* freed by le_core_batch_done() */
 } LeState;
 
-/* Where a slot's, a lease's or a queue place's row is.  The store fills the locator. */
+/* The row of a slot, a lease or a queue place.  The store sets the locator. */
 typedef struct LeRow
 {
 	uint64_t locator : 57; /* the row's TID */
-	uint64_t later : 1;    /* a slot's: released, and need not be written yet, see core/later.c */
-	uint64_t listed : 1;   /* a slot's: among the idle rows */
-	uint64_t reused : 1;   /* ... and written since it was listed */
-	uint64_t kept : 1;     /* ... not handed over at once */
-	uint64_t recycled : 1; /* of another lock until this batch: its key is new */
+	uint64_t later : 1;    /* slot: released, and need not be written yet, see core/later.c */
+	uint64_t listed : 1;   /* slot: in the ring of idle rows, see core/recycle.c */
+	uint64_t reused : 1;   /* ... and became idle again since it was listed */
+	uint64_t kept : 1;     /* slot: its name lost its last row, so this one is not handed over at once */
+	uint64_t recycled : 1; /* slot: taken from another lock in this batch, so its key is new */
 	uint64_t on_disk : 1;
 	uint64_t dirty : 1;
 } LeRow;
 
 /*
- * What the row of a lease, own or named, says of the time that is left.  A raise is the row of a
- * renewal, with all of the TTL and the number of this life: it may not be flushed yet.  Until it
+ * What the row of a lease, own or named, records of the time left.  A raise is a row written by a
+ * renewal, with the full TTL and the number of this life.  It may not be flushed yet: until it
  * is, the other fields are what a crash would leave.
  */
 typedef struct LeSaved
 {
-	LeTime left;   /* time left when the row was written, or at the end of that life */
+	LeTime left;   /* time left when the row was written, and also at the end of that life */
 	uint32_t life; /* LeLife.number of the life in which it was written */
 	bool raised;   /* a raise was written, or is to be written with this batch */
 } LeSaved;
@@ -66,7 +66,7 @@ typedef enum LeTimerType
 typedef struct LeTimer
 {
 	LeTime at;
-	uint32_t pos; /* index in the heap + 1; 0: not armed */
+	uint32_t pos; /* index in the heap + 1; 0 = not armed */
 	uint8_t type; /* LeTimerType */
 } LeTimer;
 
@@ -81,22 +81,22 @@ typedef struct LeAcquirer LeAcquirer;
 typedef struct LeCore LeCore;
 
 /*
- * Entries that are granted together or not at all, one in each of several
- * locks, all with one token; only while they wait.
+ * Waiting entries that are granted together or not at all, one in each of several locks, all with
+ * one token.
  */
 struct LeGroup
 {
-	LeEntry *members; /* the first one carries the wait, and is announced */
-	LeEntry *blocked; /* this one was not ready when last looked */
+	LeEntry *members; /* linked by group_next; the first one carries the wait, and is announced */
+	LeEntry *blocked; /* the member that was not ready at the last check */
 	LeGroup *settle_next;
 };
 
-/* Text about who has acquired: one record for all entries with the same text. */
+/* A text that describes an acquirer: one record for all entries with the same text. */
 struct LeAcquirer
 {
 	LeHashLink hash_link;
 	uint32_t hash;
-	uint32_t entries; /* that have it */
+	uint32_t entries; /* number of entries that refer to it */
 	uint8_t len;
 	char text[]; /* not terminated */
 };
@@ -107,7 +107,7 @@ struct LeSlot
 	LeLock *lock;
 	LeSlot *next; /* in lock->slots */
 	LeSlot *dirty_next;
-	union /* le_slot_holder() tells which */
+	union /* le_slot_holder() tells them apart */
 	{
 		LeEntry *holder;
 		LeSlot *free_next; /* in lock->free_slots */
@@ -125,37 +125,37 @@ struct LeLock
 	uint32_t hash;
 	uint16_t name_len;
 	uint8_t kind;       /* LeKind */
-	uint8_t mode : 4;   /* LeMode of its holders; 0: none */
+	uint8_t mode : 4;   /* LeMode of its holders; 0 = none */
 	uint8_t doomed : 1; /* to be freed with the batch */
 	uint8_t doom_listed : 1;
-	uint8_t unsettled : 1; /* granting goes on in the next batch */
+	uint8_t unsettled : 1; /* more is to be granted in the next batch */
 	LeSlot *slots;
 	LeSlot *free_slots;
-	int32_t next_number; /* of the next new slot */
-	int32_t permits;     /* how many at a time; 0: not used so */
+	int32_t next_number; /* number of the next new slot */
+	int32_t permits;     /* number of permits; 0 = not in use with permits */
 	int32_t held;        /* number of holders */
 	uint32_t waiting;    /* length of queue */
 	LeLink queue;        /* of LeWaiter.queue_link, by revision */
-	LeTime closed_until; /* no grant before; 0: none */
-	uint32_t closed_by;  /* role of the holder that left it closed, which it counts for */
-	uint32_t mark;       /* of the search for deadlocks, which is not the core's; 0 at first */
-	LeTimer timer;       /* closed_until or lingering */
+	LeTime closed_until; /* no grant before this moment; 0 = open */
+	uint32_t closed_by;  /* role of the holder that closed it, for which the closed name counts */
+	uint32_t mark;       /* for the environment's search for deadlocks; 0 at first */
+	LeTimer timer;       /* for closed_until, lingering, or unsettled */
 	union
 	{
 		LeLock *doomed_next; /* while doom_listed */
-		int64_t last_change; /* else, of an election; 0: not known */
+		int64_t last_change; /* otherwise: number of the election's last change; 0 = not known */
 	};
 };
 
 /*
- * A request that may hold, or holds, a lock.  What only some states know is
- * named by state; an ENDED entry keeps what it had.
+ * A request that waits for a lock, or holds it.  Fields that only some states use name these
+ * states; an ENDED entry keeps its old values.
  */
 struct LeEntry
 {
-	LeLink lease_link;   /* in lease->entries while on a named lease */
+	LeLink lease_link;   /* in lease->entries while on a lease */
 	LeLink news_link;    /* in lease->news while on a lease, and not LAPSED */
-	uint64_t news;       /* number under which it is there */
+	uint64_t news;       /* number of its news there */
 	LeLink session_link; /* in the session's entries */
 	union
 	{
@@ -163,44 +163,44 @@ struct LeEntry
 		LeEntry *ended_next;   /* ENDED */
 	};
 	LeLock *lock;
-	LeWaiter *waiter;           /* NULL: it does not wait, and has not waited in this batch */
-	LeLease *lease;             /* NULL: a lease of its own */
-	LeUncommitted *uncommitted; /* holds; NULL: all are committed */
-	char *owner;                /* NULL: the session */
+	LeWaiter *waiter;           /* NULL = it does not wait, and has not waited in this batch */
+	LeLease *lease;             /* NULL = a lease of its own */
+	LeUncommitted *uncommitted; /* uncommitted holds; NULL = all are committed */
+	char *owner;                /* NULL = the session */
 	char *value;
-	LeAcquirer *acquirer; /* NULL: not known */
+	LeAcquirer *acquirer; /* NULL = not known */
 	int64_t token;
 	LeTime ttl;      /* LE_TTL_BOUND: as long as its session */
-	LeTime deadline; /* end of its own lease, or evicted; else LE_NEVER */
-	LeSlot *slot;    /* HELD and LAPSED, as the next one */
+	LeTime deadline; /* end of its own lease, or of an evicted holder; otherwise LE_NEVER */
+	LeSlot *slot;    /* HELD and LAPSED, like the next field */
 	LeTime acquired_at;
 	union
 	{
 		struct /* QUEUED and HELD */
 		{
 			LeHashBackLink owner_link; /* HELD: in the hash of named owners */
-			LeSaved saved;             /* of its own lease, or evicted */
+			LeSaved saved;             /* of its own lease, or of an evicted holder */
 		};
 		struct /* LAPSED */
 		{
 			LeLink lapsed_link;  /* in core->lapsed */
-			LeTime closed_until; /* no next grant before; 0: none */
-			LeTime lapsed_at;    /* since when, or overdue last */
+			LeTime closed_until; /* the name stays closed until then; 0 = it does not */
+			LeTime lapsed_at;    /* when it lapsed, or was last returned by le_core_overdue() */
 		};
 	};
 	LeTimer timer;
-	uint64_t lsn;     /* of the row's newest version */
-	uint64_t session; /* who asked; 0: gone */
+	uint64_t lsn;     /* LSN of the row's newest version */
+	uint64_t session; /* session that asked; 0 = it has ended */
 	uint32_t sessno;
 	uint32_t role;
 	uint32_t hold_count : 31; /* LE_MAX_HOLDS */
-	uint32_t evicted : 1;     /* HELD: renewed no more, it has a deadline of its own */
+	uint32_t evicted : 1;     /* HELD: not renewed any more, has a deadline of its own */
 	uint32_t value_len : 13;  /* LE_MAX_VALUE */
 	uint32_t mode : 2;
 	uint32_t state : 3;   /* LeState */
 	uint32_t end : 4;     /* LeEnd: why it lapsed or ended */
 	uint32_t place : 1;   /* a queue place, not a blocked call */
-	uint32_t grouped : 1; /* QUEUED with others, or was until its batch */
+	uint32_t grouped : 1; /* entered in a group, in which it is while QUEUED */
 	uint32_t owner_len : 8;
 };
 
@@ -208,28 +208,28 @@ struct LeEntry
 typedef enum LeTells
 {
 	LE_TELLS_NAME = 0, /* on the channel of its name */
-	LE_TELLS_LEASE,    /* on that of its named lease */
-	LE_TELLS_BOTH,     /* after a load: how the place was taken is not stored */
-	LE_TELLS_NOBODY    /* its lease's client has been told of the grant by a reply */
+	LE_TELLS_LEASE,    /* on the channel of its named lease */
+	LE_TELLS_BOTH,     /* on both, after a load: how the place was taken is not stored */
+	LE_TELLS_NOBODY    /* nowhere: a reply has told the client of its lease */
 } LeTells;
 
 /*
- * What an entry has only while it waits: from its request, unless that is
- * granted at once, to the end of the batch in which it leaves the queue.
+ * The part of an entry that exists only while it waits: from its request, unless that is granted
+ * at once, to the end of the batch in which it leaves the queue.
  */
 struct LeWaiter
 {
 	LeEntry *entry;
-	LeWaiter *left_next; /* in the list of those that have left their queues */
+	LeWaiter *left_next; /* in core->left */
 	LeLink queue_link;   /* in lock->queue */
-	LeLink waits_link;   /* of a lock, not an election: in core->waits */
+	LeLink waits_link;   /* in core->waits; of a lock, not an election */
 	LeGroup *group;      /* while grouped */
 	LeEntry *group_next;
-	LeTime since;        /* entered the queue */
-	LeRow row;           /* a place's */
-	LeEntry *dirty_next; /* in the list of dirty places */
+	LeTime since;        /* when it entered the queue */
+	LeRow row;           /* of a place */
+	LeEntry *dirty_next; /* in core->dirty_places */
 
-	/* who is to be answered; session 0: nobody */
+	/* the call that gets the reply; session 0 = none */
 	uint64_t session;
 	uint32_t sessno;
 	uint32_t request;
@@ -237,14 +237,14 @@ struct LeWaiter
 	uint32_t subxact;
 	LeTime until;
 
-	/* the answer */
+	/* the reply */
 	LeEntry *answer_next;
 	int64_t answer_token;
 	uint8_t answer; /* LeStatus */
-	bool answering; /* in the list of answers */
+	bool answering; /* in core->answers */
 	bool joined;    /* LeReply.shared_owner */
 
-	uint16_t member; /* grouped: the which-th of the names it is, from 1; else 0 */
+	uint16_t member; /* grouped: position of its name in the command, from 1; otherwise 0 */
 	uint8_t tells;   /* LeTells */
 };
 
@@ -253,14 +253,14 @@ struct LeUncommitted
 {
 	LeEntry *entry;
 	LeUncommitted *next;  /* in entry->uncommitted */
-	LeUncommitted **link; /* what points to this one there */
-	LeLink session_link;  /* in the session's holds */
+	LeUncommitted **link; /* the pointer to this one there */
+	LeLink session_link;  /* in the session's uncommitted holds */
 	uint64_t session;
 	uint32_t xact;
 	uint32_t subxact;
 };
 
-/* The end of something on a lease that its client has not asked for: news for that client. */
+/* The end of something on a lease that its client did not ask for: news for that client. */
 typedef struct LeLoss
 {
 	uint64_t number;
@@ -268,7 +268,7 @@ typedef struct LeLoss
 	uint8_t how; /* LeEnd */
 } LeLoss;
 
-/* So many of the newest losses of a lease are kept. */
+/* Number of newest losses of a lease that are kept. */
 #define LE_LOSSES 8
 
 struct LeLease
@@ -276,15 +276,15 @@ struct LeLease
 	LeHashLink hash_link;
 	LeLease *dirty_next;
 	LeLink entries;
-	LeLink news;              /* the same entries but LAPSED ones, by number: see core/news.c */
-	LeLoss losses[LE_LOSSES]; /* a ring */
-	uint32_t nlosses;         /* so many ever */
-	uint64_t forgotten;       /* number of the newest loss that the ring has lost; 0: none */
-	uint64_t newest;          /* number of its newest news; 0: none */
+	LeLink news;              /* its entries except LAPSED ones, by number: see core/news.c */
+	LeLoss losses[LE_LOSSES]; /* ring buffer */
+	uint32_t nlosses;         /* number of losses ever */
+	uint64_t forgotten;       /* number of the newest loss that the ring has dropped; 0 = none */
+	uint64_t newest;          /* number of its newest news; 0 = none */
 	int64_t last_call;        /* highest number of a call, see le_core_take_call() */
-	int64_t call_before;      /* ... before the batch in which that has come */
+	int64_t call_before;      /* ... before the batch of that call */
 	uint64_t call_batch;      /* number of that batch */
-	bool granted_here;        /* by this manager: it knows all calls that there were */
+	bool granted_here;        /* granted by this manager, which knows all its calls */
 	int64_t id;
 	LeTime ttl;
 	LeTime deadline;
@@ -292,34 +292,34 @@ struct LeLease
 	LeTimer timer;
 	uint64_t lsn;
 	uint32_t role;
-	uint32_t evicted; /* of its entries */
+	uint32_t evicted; /* number of its entries that are evicted */
 	uint8_t owner_len;
 	uint8_t how;   /* LeEnd: why it is draining */
-	bool draining; /* over for good, but not all that hangs on it has ended yet */
+	bool draining; /* it has ended, but not all of its entries have */
 	bool ended;
-	bool for_group; /* of a group alone: its id is their token, and it
-								 * ends with the last of them */
+	bool for_group; /* belongs to a group alone: its id is the group's token, and it ends with the last
+					 * entry */
 	char *owner;
 	LeRow row;
 };
 
 /* --- looking --- */
 
-/* The entry with this token in this lock; those of a group share theirs. */
+/* Returns the entry with this token in this lock; the entries of a group share their token. */
 extern LeEntry *le_core_find_entry(const LeCore *core, LeKind kind, LeText name, int64_t token);
-/* The entry that this session's blocked call waits for; NULL: it has none. */
+/* Returns the entry that this session's blocked call waits for; NULL = none. */
 extern LeEntry *le_core_waiting_on(const LeCore *core, uint64_t session, uint32_t sessno);
-/* How many locks and places end with this session. */
+/* Returns the number of locks and places that end with this session. */
 extern uint32_t le_core_bound_to(const LeCore *core, uint64_t session, uint32_t sessno);
 extern LeLease *le_core_find_lease(const LeCore *core, int64_t id);
 
 /*
- * News of a lease: what has become of all that hangs on it, in the order in which it happened, for a
- * client that has seen them up to a number.  Numbers begin again with each manager.
+ * News of a lease: what has happened to its entries, in that order, for a client that has seen the
+ * news up to a number.  Numbers begin again with each manager.
  *
- *	le_news_after	the entry after this one, NULL: the first that is news since then; NULL: no more.
- *					It has entered or was granted.  *walked grows by the entries that were looked at.
- *	le_news_loss	the i-th loss since then, NULL: no more
+ *	le_news_after	the entry after this one; NULL: the first that is news since then.  NULL = no more.
+ *					It was created, granted or evicted.  *walked grows by the entries examined.
+ *	le_news_loss	the i-th loss since then; NULL = no more
  *	le_news_kept	are all losses since then still known?
  */
 extern LeEntry *le_news_after(const LeLease *lease, uint64_t seen, const LeEntry *after, uint32_t *walked);
@@ -328,59 +328,65 @@ extern bool le_news_kept(const LeLease *lease, uint64_t seen);
 extern LeLock *le_core_find_lock(const LeCore *core, LeKind kind, LeText name);
 
 /*
- * Locks by index, for paging: indexes run from 0 to le_core_lock_indexes() - 1, a
- * lock keeps its index for life, NULL: nothing there.
+ * Locks by index, for paging: indexes run from 0 to le_core_lock_indexes() - 1, and a lock keeps
+ * its index for life.  NULL = no lock there.
  */
 extern uint32_t le_core_lock_indexes(const LeCore *core);
 extern LeLock *le_core_lock_at(const LeCore *core, uint32_t index);
 
-/* Leases the same way. */
+/* Leases in the same way. */
 extern uint32_t le_core_lease_indexes(const LeCore *core);
 extern LeLease *le_core_lease_at(const LeCore *core, uint32_t index);
 
-/* How many locks there are, and what has happened since the start. */
+/* Returns the number of locks. */
 extern uint64_t le_core_lock_count(const LeCore *core);
-/* Entries that have a slot, and those that are queued. */
+/* The number of entries that have a slot, and of those that are queued. */
 extern uint64_t le_core_held(const LeCore *core);
 extern uint64_t le_core_queued(const LeCore *core);
 /*
- * When the first of all that wait for a lock has entered its queue; LE_NEVER: none
- * waits.  After a load places come before blocked calls.
+ * Returns when the first of all entries that wait for a lock entered its queue; LE_NEVER = none
+ * waits.  After a load, places come before blocked calls. le_core_stats() returns the counters.
  */
 extern LeTime le_core_oldest_wait(const LeCore *core);
 extern const LeStats *le_core_stats(const LeCore *core);
 
-/* Does the entry take a slot of its lock?  HELD and LAPSED. */
+/* Does the entry take a slot of its lock?  HELD and LAPSED ones do. */
 static inline bool
 le_entry_has_slot(const LeEntry *entry)
 {
 	return entry->state == LE_STATE_HELD || entry->state == LE_STATE_LAPSED;
 }
 
-/* Leases whose rows are of an earlier life: while there are any, the uptime is recorded. */
+/*
+ * Returns the number of leases whose rows are of an earlier life: while there are any, the uptime
+ * is recorded.
+ */
 extern uint32_t le_core_unmarked(const LeCore *core);
-/* What a row that is written now says of a lease: time left, and in which life. */
+/* Returns what a row that is written now records of a lease: the time left, and the life. */
 extern LeSaved le_core_saved(const LeCore *core, const LeSaved *saved, LeTime ttl);
 
-/* Does its time run by itself, and not with a lease that others hang on? */
+/* Does the entry have a deadline of its own, rather than that of a lease which entries share? */
 static inline bool
 le_entry_has_own_time(const LeEntry *entry)
 {
 	return entry->lease == NULL || entry->evicted;
 }
 
-/* When its time is over, unless it is renewed; LE_NEVER when bound. */
+/* Returns when the entry expires, unless it is renewed; LE_NEVER when bound. */
 static inline LeTime
 le_entry_deadline(const LeEntry *entry)
 {
 	return le_entry_has_own_time(entry) ? entry->deadline : entry->lease->deadline;
 }
 
-/* Time left until then. */
+/* Returns the time left until then. */
 extern LeTime le_entry_time_left(const LeEntry *entry, LeTime now);
-/* The named lease that it hangs on; NULL: none. */
+/* Returns the entry's named lease; NULL = none. */
 extern LeLease *le_entry_named_lease(const LeEntry *entry);
-/* Acquired again, on a named lease or in an election, it is held once. */
+/*
+ * Is the entry held once, even if it is acquired again?  Those on a named lease or of an election
+ * are. le_entry_holds() returns the number of holds.
+ */
 extern bool le_entry_counts_once(const LeEntry *entry);
 extern uint32_t le_entry_holds(const LeEntry *entry);
 
@@ -391,14 +397,14 @@ le_entry_row(const LeEntry *entry)
 	return le_entry_has_slot(entry) ? &entry->slot->row : &entry->waiter->row;
 }
 
-/* Does this batch write anything that an answer about the entry rests on: its row, or that of its lease? */
+/* Does this batch write anything that a reply about the entry depends on: its row, or that of its lease? */
 static inline bool
 le_entry_is_dirty(const LeEntry *entry)
 {
 	return le_entry_row(entry)->dirty || (entry->lease != NULL && entry->lease->row.dirty);
 }
 
-/* NULL: it is free. */
+/* Returns the holder of a slot; NULL = it is free. */
 static inline LeEntry *
 le_slot_holder(const LeSlot *slot)
 {
