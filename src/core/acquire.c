@@ -6,7 +6,7 @@
 
 /* --- rules --- */
 
-/* May the name be used like that?  A name that is in use is used in one way. */
+/* Does the request use the name as its holders and waiters do: with permits, and their number, or without? */
 LeStatus
 le_acquire_use(const LeLock *lock, const LeCommand *cmd)
 {
@@ -15,18 +15,18 @@ le_acquire_use(const LeLock *lock, const LeCommand *cmd)
 	if ((lock->permits > 0) != (cmd->mode == LE_MODE_PERMIT))
 		return LE_BAD_MODE;
 
-	/* the number may have been changed while a waiter of old was queued */
+	/* the number may have changed while a waiter that comes back was queued */
 	if (cmd->mode == LE_MODE_PERMIT && lock->permits != cmd->permits && cmd->revision == 0)
 		return LE_BAD_PERMITS;
 	return LE_OK;
 }
 
 /*
- * Find the named lease that a request is to hang on; NULL if it names none.
+ * Finds the named lease of a request; NULL if it names none.
  *
- * NO_LEASE: it is gone, or over, and ends with this batch.  A request that comes
- * back had it once: LOST where it is gone; where it is over, the request ends in
- * its turn.  DENIED: it is another role's.
+ * NO_LEASE: the lease is gone, or has expired and ends with this batch.  For a request that comes
+ * back, LOST: the lease is gone; if it has expired, it ends the request later.  DENIED: it
+ * belongs to another role.
  */
 LeStatus
 le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease)
@@ -44,7 +44,7 @@ le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease *
 	return (*lease)->role != cmd->role ? LE_DENIED : LE_OK;
 }
 
-/* May a new request have its slot now?  Not if anybody waits: nobody is overtaken. */
+/* Can a new request be granted now?  Not while any entry waits: waiters are not overtaken. */
 bool
 le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now)
 {
@@ -59,7 +59,7 @@ le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now)
 
 /* --- a new entry --- */
 
-/* The entry that a command asks for.  A request that comes back keeps its revision as its token. */
+/* Returns the entry that a command asks for.  A request that comes back keeps its revision as its token. */
 LeEntrySpec
 le_acquire_spec(LeCore *core, const LeCommand *cmd, LeLease *lease)
 {
@@ -76,7 +76,7 @@ le_acquire_spec(LeCore *core, const LeCommand *cmd, LeLease *lease)
 						 .sessno = cmd->sessno};
 }
 
-/* The request's entry, NEW, in a lock that is made if there is none; with an uncommitted hold. */
+/* Creates the request's entry, NEW, with an uncommitted hold; and the lock, if there is none. */
 static LeEntry *
 new_request(LeCore *core, const LeCommand *cmd, LeLease *lease, LeReply *reply)
 {
@@ -91,7 +91,7 @@ new_request(LeCore *core, const LeCommand *cmd, LeLease *lease, LeReply *reply)
 	return entry;
 }
 
-/* The request waits: as a place, which is written and answered at once, or in its session's call. */
+/* Lets the request wait: as a place, which is written and replied to at once, or in its session's call. */
 static void
 enqueue(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *entry, LeTime now, LeReply *reply)
 {
@@ -136,13 +136,13 @@ is_same_place(const LeCore *core, const LeEntry *entry, const LeLock *lock, cons
 		   (cmd->nnames == 0 || le_group_has_names(core, entry, cmd));
 }
 
-/* The place that this request has taken in this lock already, on its named lease. */
+/* Returns the place that an earlier copy of this request took in this lock, on its named lease. */
 LeEntry *
 le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease, const LeCommand *cmd)
 {
 	const LeLink *link = lock->queue.next, *other = lease->entries.next;
 
-	/* to the end of the shorter list: both may be very long */
+	/* walk to the end of the shorter list: both may be very long */
 	for (; link != &lock->queue && other != &lease->entries; link = link->next, other = other->next)
 	{
 		LeEntry *queued = le_queued(link);
@@ -157,9 +157,9 @@ le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease, cons
 }
 
 /*
- * The same request for a place, sent again: tell where it stands.  While an
- * earlier one is uncommitted, this one gets a hold of its own, so that a rollback
- * of that does not end the place.
+ * Replies to a request for a place that was sent again: tells its position.  While an earlier
+ * copy is uncommitted, this one gets a hold of its own, so that a rollback of that one does not
+ * end the place.
  */
 void
 le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -184,9 +184,9 @@ le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, L
 /* --- a request that comes back --- */
 
 /*
- * Its request was stored already: it had been written when the manager ended, and
- * only the answer was missing.  Its hold may have been loaded with the row; other
- * sessions of the same owner may have uncommitted holds of their own.
+ * Replies to a request that comes back and was stored already: it had been written when the
+ * manager ended, and only the reply was missing.  Its hold may have been loaded with the row;
+ * other sessions of the same owner may have uncommitted holds of their own.
  */
 void
 le_requeue_stored(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -202,16 +202,16 @@ le_requeue_stored(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now
 }
 
 /*
- * A waiter that posts its request again after a reload, with the revision that it had.
+ * A waiter posts its request again after a reload, with the revision that it had.
  *
  * The rules, in this order:
  *
- *	1.	Its named lease is gone or another role's: LOST, DENIED.
- *	2.	Its request is stored: the answer that it has not got.
+ *	1.	Its named lease is gone or belongs to another role: LOST, DENIED.
+ *	2.	Its request is stored: the reply that was missing.
  *	3.	The name is used in another way: BAD_MODE.
  *	4.	It must not wait: NOT_GRANTED, LOST.
- *	5.	It returns to its place in the queue, since when it waits: QUEUED, WAITING.
- *		Limits do not count, and the grant comes from the queue.
+ *	5.	It returns to its position in the queue, with the time since which it waits:
+ *		QUEUED, WAITING.  Limits do not count, and the grant comes from the queue.
  */
 static void
 requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -225,7 +225,7 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 	if (reply->status != LE_OK)
 		return;
 
-	/* 2. what is stored */
+	/* 2. a stored request */
 	if (entry == NULL && lock != NULL && !cmd->enqueue)
 		entry = le_reentry_joined(core, lock, cmd, lease);
 	if (entry != NULL)
@@ -261,21 +261,21 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 /* --- a new request --- */
 
 /*
- * Decide what becomes of a new request for one name; nothing changes.  The first of
+ * Decides the outcome of a new request for one name; nothing changes.  The first of
  * these rules that applies:
  *
  * 1. The name is used in another way: BAD_MODE, BAD_PERMITS.
  * 2. The same request for a place was sent before, on the same named lease, by a
- *	  client that does not know what became of it: there a place is taken once, and
- *	  what is held already is held.
+ *	  client that did not get the reply: the place is taken only once, and a lock
+ *	  that is held already counts as granted.
  * 3. The owner, the lease or the transaction holds the lock: one more hold; or
  *	  BAD_UPGRADE, BAD_TTL, a limit of the role.
- * 4. It is not admitted, and must not wait: NOT_GRANTED; LOST where it was to be
+ * 4. It is not admitted, and must not wait: NOT_GRANTED; LOST if it was to be
  *	  one more hold of a holder that is gone.
- * 5. The queue is full, or the role has as much as it may: a LIMIT.
+ * 5. The queue is full, or the role has reached a limit: a LIMIT.
  * 6. It is admitted, or it waits at the end of the queue.
  *
- * taken: what the role is to have more when this request is applied.
+ * taken: what the role will have in addition when this request is applied.
  */
 LeDecision
 le_acquire_decide(const LeCore *core, const LeSession *session, const LeLock *lock, const LeCommand *cmd,
@@ -341,14 +341,12 @@ le_acquire_decide(const LeCore *core, const LeSession *session, const LeLock *lo
 /*
  * ACQUIRE of one name, by a call or for a place in the queue ("enqueue").
  *
- * NO_LEASE, DENIED: the named lease is gone or another role's.  Else the answer is
- * that of le_acquire_decide(); own_session tells of a request that is not admitted, or
- * is refused for that, that this very session has a slot of the lock.  After a grant, or
- * with a wait, there is an entry with the reply's token and an uncommitted hold
- * (counted).
+ * NO_LEASE, DENIED: the named lease is gone or belongs to another role.  Otherwise the reply is
+ * that of le_acquire_decide(). own_session: a call was not admitted, and this very session has a
+ * slot of the lock.  After a grant, or with a wait, there is an entry with the reply's token and
+ * an uncommitted hold (counted).
  *
- * May not fail: le_core_reserve() has allocated the lock, the entry, its waiter
- * and its hold.
+ * Must not fail: le_core_reserve() has allocated the lock, the entry, its waiter and its hold.
  */
 void
 le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)

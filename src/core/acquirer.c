@@ -1,6 +1,6 @@
 /*
  * core/acquirer.c
- *		Who has acquired: texts that are kept with entries for people who look.
+ *		Texts that describe acquirers, kept with entries for views.
  *
  * A session that holds very many locks has one record, which its entries
  * share: records with the same text are the same.

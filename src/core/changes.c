@@ -1,18 +1,17 @@
 /*
  * core/changes.c
- *		What happened to elections: changes that the batch writes to the
- *		history and announces to observers.
+ *		Changes of elections, which the batch writes to the history and
+ *		announces to observers.
  *
  * Each change has a revision as its number, so all changes of a database are in
- * one order.  Values are not copied: they belong to the leader,
- * or go with the change that has replaced them, and last until the batch is
- * done.
+ * one order.  Values are not copied: they belong to the leader, or to the change
+ * that has replaced them, and last until the batch is done.
  */
 #include "core_internal.h"
 
 /*
- * Every candidate that there is may be elected and end before the batch is
- * done; and this command may add one, and proclaim.
+ * Reserves changes: every candidate may be elected and end before the batch is done, and this
+ * command may add a candidate, and proclaim.
  */
 bool
 le_changes_reserve(LeCore *core)
@@ -20,7 +19,7 @@ le_changes_reserve(LeCore *core)
 	return le_pool_reserve(core, &core->change_pool, 2 * (core->candidates + 1) + 1);
 }
 
-/* A change of this election, the newest of the batch.  May not fail: le_changes_reserve() has made room. */
+/* Adds a change of this election to the batch.  Must not fail: le_changes_reserve() has made room. */
 static LeChange *
 change_new(LeCore *core, LeLock *lock, LeHow how, LeTime now)
 {
@@ -41,7 +40,7 @@ change_new(LeCore *core, LeLock *lock, LeHow how, LeTime now)
 	return change;
 }
 
-/* dropped: a value that is the leader's no more. */
+/* Adds a change of the leader. dropped: its former value, freed with the batch; NULL = none. */
 void
 le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTime now)
 {
@@ -63,7 +62,7 @@ le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTi
 	change->place = entry->place;
 }
 
-/* How the history calls this end of a term. */
+/* Returns how the history calls this end of a term. */
 static LeHow
 how_ended(LeEnd end)
 {
@@ -92,7 +91,7 @@ le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTime now)
 	le_change_add(core, entry, how_ended(how), NULL, now);
 }
 
-/* A leader whose row was read does not go on. */
+/* Adds the end of a leader whose row was loaded, but which does not continue. */
 void
 le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row, LeEnd how, LeTime elected_at, LeTime now)
 {

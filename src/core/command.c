@@ -1,14 +1,14 @@
 /*
  * core/command.c
- *		All that is done with a token: renew, release, await, check, proclaim; and set_permits.
+ *		Commands on a token: renew, release, await, check, proclaim; and set_permits.
  */
 #include "core_internal.h"
 
 #include <string.h>
 
 /*
- * The reply rests on this entry's row, and on that of the lease that it hangs on; either may
- * still have to be written with this batch.
+ * The reply depends on this entry's row, and on that of its lease; either may still have to be
+ * written with this batch.
  */
 static void
 reply_row(LeReply *reply, const LeEntry *entry)
@@ -18,8 +18,8 @@ reply_row(LeReply *reply, const LeEntry *entry)
 }
 
 /*
- * The entry of this token if it is of this name and the caller's role; else
- * reply says what is wrong.
+ * Returns the entry of this token if it has this name and belongs to the caller's role; otherwise
+ * NULL, and the reply says why.
  */
 static LeEntry *
 find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
@@ -42,7 +42,10 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 	return entry;
 }
 
-/* Tells the client of an evicted holder, which cannot be renewed, that it is lost, although it still holds. */
+/*
+ * Refuses to renew an evicted holder: its client is told that the lock is lost, although it still
+ * holds it.
+ */
 static bool
 refuse_evicted(const LeEntry *entry, LeReply *reply, LeStatus status)
 {
@@ -53,12 +56,12 @@ refuse_evicted(const LeEntry *entry, LeReply *reply, LeStatus status)
 }
 
 /*
- * RENEW by token: the lease of a holder begins again, with another TTL if one is
- * given.  A place is renewed by AWAIT, or with its named lease: QUEUED.
+ * RENEW by token: the lease of a holder begins again, with another TTL if one is given.  QUEUED:
+ * a place is renewed by AWAIT, or with its named lease.
  *
- * A renewal asks for no limit, so none refuses it: whoever holds a lock within
- * its limits can keep it, also after the limits were lowered.  It tells what a crash
- * would leave of the lease; another TTL is told when it is durable.
+ * No limit refuses a renewal: a holder can keep its lock after the limits were lowered.  The
+ * reply tells what a crash would leave of the lease; with another TTL it waits until that is
+ * durable.
  */
 void
 le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -74,7 +77,7 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	}
 
-	/* another TTL, of the lease that the holder has for itself or with its group */
+	/* another TTL, for a lease of the holder's own or of its group */
 	if (cmd->ttl != 0 && (le_entry_named_lease(entry) != NULL || entry->ttl == LE_TTL_BOUND))
 	{
 		reply->status = LE_BAD_TTL;
@@ -101,9 +104,9 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 }
 
 /*
- * RELEASE by token, or without one the session's newest hold of the name: give
- * some holds back, or all.  The last one ends the entry; hold_for then leaves the
- * name closed.  A place leaves its queue.
+ * RELEASE by token, or without one of the session's newest holder of the name: gives some holds
+ * back, or all.  The last one ends the entry; hold_for then leaves the name closed.  A place
+ * leaves its queue.
  */
 void
 le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -132,7 +135,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	reply->bound = le_entry_time_left(entry, now) == LE_NEVER;
 	reply->wrote = true;
-	/* loaded after a crash it would end soon */
+	/* a holder that a crash brings back ends soon */
 	reply->may_return = (entry->lease != NULL ? entry->lease->ttl : entry->ttl) <= LE_SAVE_INTERVAL;
 	if (entry->state == LE_STATE_HELD && le_entry_holds(entry) > holds && !cmd->all_holds)
 	{
@@ -147,7 +150,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		closed_until = 0;
 	else
 	{
-		/* the name stays closed, whatever its holder was bound to */
+		/* the name stays closed, even if its holder was bound */
 		reply->bound = false;
 		reply->may_return = false;
 	}
@@ -159,8 +162,8 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 }
 
 /*
- * One wait at a time keeps a place: the newest, because a client that has lost
- * its connection comes back before the server knows of that.
+ * Ends an earlier wait for a place.  Only the newest wait counts, because a client that has lost
+ * its connection may come back before the server notices the loss.
  */
 static void
 displace_waiter(LeCore *core, LeEntry *entry, LeReply *reply)
@@ -177,9 +180,8 @@ displace_waiter(LeCore *core, LeEntry *entry, LeReply *reply)
 }
 
 /*
- * AWAIT: wait until a place is granted, and keep it alive meanwhile.  OK if it
- * holds already; WAITING, or QUEUED if the command does not wait; LOST if it is
- * gone, or was evicted.
+ * AWAIT: waits until a place is granted, and keeps it alive meanwhile.  OK if it holds already;
+ * WAITING, or QUEUED if the command does not wait; LOST if it is gone, or was evicted.
  */
 void
 le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -238,7 +240,7 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply_row(reply, entry);
 }
 
-/* PROCLAIM: a holder has another value from now on.  Only growth asks for the role's limit. */
+/* PROCLAIM: gives a holder another value.  The role's limit counts only if the value grows. */
 void
 le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -258,7 +260,7 @@ le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply
 	reply->wrote = true;
 }
 
-/* Did the caller say that it has the right for this role? */
+/* Does the command list this role as one that the caller has the right for? */
 bool
 le_command_manages(const LeCommand *cmd, uint32_t role)
 {
@@ -270,7 +272,7 @@ le_command_manages(const LeCommand *cmd, uint32_t role)
 	return false;
 }
 
-/* Has it the right for all holders, and for who has closed the name? */
+/* Does the caller have the right for all holders, and for the role that has closed the name? */
 static bool
 may_set_permits(const LeLock *lock, const LeCommand *cmd, LeTime now)
 {
@@ -285,9 +287,9 @@ may_set_permits(const LeLock *lock, const LeCommand *cmd, LeTime now)
 }
 
 /*
- * SET_PERMITS of a name in use: more are granted at once; fewer let holders go on
- * until they end.  Their rows are written in steps (LeReply.next).  DENIED: a role
- * has come to the name since the caller looked at the rights.
+ * SET_PERMITS of a name in use: if there are more, they are granted at once; if there are fewer,
+ * holders stay until they end.  Their rows are written in steps (LeReply.next).  DENIED: another
+ * role has acquired the name since the caller checked the rights.
  */
 void
 le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)

@@ -1,13 +1,13 @@
 /*
  * core/core.c
- *		The life of a core, which command goes where, and what is due.
+ *		The life of a core, the dispatch of commands, and timers.
  */
 #include "epoch.h"
 #include "core_internal.h"
 
 /* --- life --- */
 
-/* Before a load tells another one: the first life of all. */
+/* The first life of all, until a load sets another one. */
 static const LeLife first_life = {.nstarts = 1};
 
 LeCore *
@@ -142,7 +142,7 @@ le_core_next_revision(const LeCore *core)
 	return core->next_revision;
 }
 
-/* --- which command goes where --- */
+/* --- dispatch of commands --- */
 
 static void
 apply_advance(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -153,7 +153,7 @@ apply_advance(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->wrote = true;
 }
 
-/* FENCE_ENDED: end all lapsed holders; those that are still fenced stay. */
+/* FENCE_ENDED: ends all lapsed holders; those that are still fenced stay. */
 static void
 apply_fence_ended(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -176,7 +176,7 @@ le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *r
 	uint64_t kept = core->nendings < LE_ENDINGS ? core->nendings : LE_ENDINGS;
 
 	if (reply->ending != LE_END_NONE)
-		return; /* of a holder that has not ended yet */
+		return; /* of an evicted holder, which has not ended yet */
 	for (uint64_t i = 1; i <= kept && token > 0; i++)
 	{
 		const LeEnding *ending = &core->endings[(core->nendings - i) % LE_ENDINGS];
@@ -213,9 +213,8 @@ static LeApply *const apply_one[] = {
 };
 
 /*
- * Carry out a command, whatever it is, but one for each of several names.  May not
- * fail: le_core_reserve() has allocated what it needs, and what it does not use of
- * that is freed here.
+ * Carries out any command, except one with "each".  Must not fail: le_core_reserve() has
+ * allocated what it needs; what is left of that is freed here.
  */
 void
 le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -236,21 +235,21 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	assert(core->to_settle == NULL && core->prealloc_value == NULL && core->prealloc_acquirer == NULL);
 }
 
-/* --- time --- */
+/* --- timers --- */
 
-/* Reasons for which an entry's timer rings. */
+/* Reasons why an entry's timer fires. */
 typedef enum Due
 {
-	DUE_NOTHING, /* what it was set for has moved away */
-	DUE_FENCE,   /* LAPSED: ask for the fence again */
-	DUE_TIMEOUT, /* a call has waited as long as it wanted */
+	DUE_NOTHING, /* the moment that it was set for has moved away */
+	DUE_FENCE,   /* LAPSED: check the fence again */
+	DUE_TIMEOUT, /* the wait of a call has timed out */
 	DUE_ANSWER,  /* ... for a place, which stays */
-	DUE_EXPIRY,  /* its lease is over */
-	DUE_KEEP,    /* ... but somebody waits for the place, which keeps it alive */
+	DUE_EXPIRY,  /* its lease has expired */
+	DUE_KEEP,    /* ... but a call waits for the place, which keeps it alive */
 	DUE_SAVE     /* the time left is to be written */
 } Due;
 
-/* The first that applies. */
+/* Returns the first reason that applies. */
 static Due
 what_is_due(const LeCore *core, const LeEntry *entry, LeTime now)
 {
@@ -265,7 +264,7 @@ what_is_due(const LeCore *core, const LeEntry *entry, LeTime now)
 	return le_entry_save_at(entry) <= now ? DUE_SAVE : DUE_NOTHING;
 }
 
-/* An entry's timer has rung: end the entry, or do what is due and arm the timer for what is next. */
+/* Handles an entry's timer: ends the entry, or does what is due and arms the timer for what is next. */
 static void
 entry_due(LeCore *core, LeEntry *entry, LeTime now)
 {
@@ -304,7 +303,7 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 	le_entry_arm(core, entry);
 }
 
-/* The rows of a lock that nobody uses are to be deleted.  False: some of them in the next batch. */
+/* Has the rows of an unused lock deleted.  Returns false if some are left for the next batch. */
 static bool
 drop_rows(LeCore *core, LeLock *lock)
 {
@@ -321,14 +320,14 @@ drop_rows(LeCore *core, LeLock *lock)
 	return true;
 }
 
-/* A lock's timer has rung: its name opens, its rows go, or more of its queue is granted. */
+/* Handles a lock's timer: opens its name, deletes its rows, or grants more of its queue. */
 static void
 lock_due(LeCore *core, LeLock *lock, LeTime now)
 {
 	le_timer_clear(core, &lock->timer);
 	if (lock->held == 0 && lock->waiting == 0 && lock->closed_until == 0)
 	{
-		/* lingered long enough */
+		/* its rows have lingered long enough */
 		if (!drop_rows(core, lock))
 		{
 			le_timer_set(core, &lock->timer, now);
@@ -348,7 +347,7 @@ le_core_expire(LeCore *core, LeTime now, int max)
 	LeTime due = core->horizon < now ? core->horizon : now;
 	int n = 0;
 
-	core->work = 0; /* whatever the requests have taken of it */
+	core->work = 0; /* whatever the requests have used of it */
 	while (n < max && !le_core_is_full(core) && core->heap.len > 0 && core->heap.items[0]->at <= due)
 	{
 		LeTimer *timer = core->heap.items[0];
@@ -409,7 +408,7 @@ le_core_row_indexes(const LeCore *core, LeRowType type)
 	return le_pool_indexes(row_pool((LeCore *) core, type));
 }
 
-/* Free objects are zeroed, so on_disk is false and they are passed over. */
+/* Free objects are zeroed, so on_disk is false and they are skipped. */
 LeRow *
 le_core_row_at(LeCore *core, LeRowType type, uint32_t index)
 {

@@ -1,7 +1,7 @@
 /*
  * core/entry.c
- *		How an entry enters a lock's queue, is granted, and ends; and what
- *		becomes of the lock then.
+ *		How an entry enters a lock's queue, is granted, and ends; and the effects
+ *		on its lock.
  */
 #include "core_internal.h"
 
@@ -32,7 +32,7 @@ le_place_dirty(LeCore *core, LeEntry *entry)
 	core->dirty_places = entry;
 }
 
-/* The session that waits for this entry, if there is one, gets this answer with the batch. */
+/* Gives this reply to the session that waits for the entry, if there is one; it goes out with the batch. */
 void
 le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token)
 {
@@ -62,7 +62,7 @@ usage_of(const LeEntry *entry)
 
 /* --- locks and slots --- */
 
-/* The lock of this name, made from the reserved parts if there is none. */
+/* Returns the lock of this name, which is created from reserved memory if there is none. */
 LeLock *
 le_lock_get(LeCore *core, LeKind kind, LeText name)
 {
@@ -91,7 +91,7 @@ le_slot_add_free(LeLock *lock, LeSlot *slot)
 	lock->free_slots = slot;
 }
 
-/* A slot for one more holder: one that is free, with its row, or a new one. */
+/* Returns a slot for one more holder: a free one, with its row, or a new one. */
 static LeSlot *
 slot_take(LeCore *core, LeLock *lock)
 {
@@ -124,8 +124,8 @@ le_lock_open(LeCore *core, LeLock *lock)
 }
 
 /*
- * Close a lock.  If several close it until the same moment the lowest role counts,
- * whatever their order.  The role has something at this moment, so nothing has to be
+ * Closes a lock.  If several holders close it until the same moment, it counts for the lowest
+ * role, whatever their order.  The role has usage at this moment, so no memory has to be
  * allocated for it.
  */
 void
@@ -169,10 +169,9 @@ le_lock_admits(const LeLock *lock, LeMode mode, LeTime now)
 }
 
 /*
- * Count one more hold of this holder; returns whether the caller is to add it
- * to the uncommitted ones.  A hold by a named lease, or of an election, is
- * counted only while an earlier one may still roll back: it must not be lost
- * with that one.
+ * Adds one more hold to this holder.  Returns whether the caller has to add it to the uncommitted
+ * ones.  A hold on a named lease, or of an election, is counted only while an earlier one may
+ * still roll back: it must not be lost with that one.
  */
 bool
 le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
@@ -187,7 +186,7 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 		holder->hold_count++;
 	le_slot_dirty(core, holder->slot);
 
-	/* the lease, which is never made shorter: the timer rings soon enough */
+	/* the lease is never made shorter, so the timer fires early enough */
 	if (holder->lease != NULL && holder->lease->for_group)
 		le_lease_extend(core, holder->lease, ttl, now);
 	else if (holder->lease == NULL && ttl != LE_TTL_BOUND)
@@ -198,17 +197,17 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 	return counted;
 }
 
-/* States of a lock, of which each sets its timer in its own way. */
+/* States of a lock; each arms the lock's timer in its own way. */
 typedef enum LockState
 {
 	LOCK_UNSETTLED, /* more can be granted, in the next batch */
-	LOCK_CLOSED,    /* nobody is granted it before closed_until */
-	LOCK_IN_USE,    /* somebody holds it or waits */
-	LOCK_LINGERING, /* nobody; its rows stay for a while */
-	LOCK_DOOMED     /* nobody, and no row stays: it is freed with the batch */
+	LOCK_CLOSED,    /* no grant before closed_until */
+	LOCK_IN_USE,    /* it has holders or waiters */
+	LOCK_LINGERING, /* unused; its rows stay for a while */
+	LOCK_DOOMED     /* unused and without rows: it is freed with the batch */
 } LockState;
 
-/* The first that applies. */
+/* Returns the first state that applies. */
 static LockState
 lock_state(const LeLock *lock)
 {
@@ -226,7 +225,7 @@ lock_state(const LeLock *lock)
 	return LOCK_DOOMED;
 }
 
-/* Arm a lock's timer, or doom the lock, as its state is now.  May not fail: each lock has a timer reserved. */
+/* Arms a lock's timer, or dooms the lock, by its state.  Must not fail: each lock has a timer reserved. */
 void
 le_lock_arm(LeCore *core, LeLock *lock, LeTime now)
 {
@@ -239,7 +238,7 @@ le_lock_arm(LeCore *core, LeLock *lock, LeTime now)
 			at = now;
 			break;
 		case LOCK_CLOSED:
-			/* in the past as well: what it held up is granted when the timer rings */
+			/* even in the past: its waiters are granted the lock when the timer fires */
 			at = lock->closed_until;
 			break;
 		case LOCK_IN_USE:
@@ -261,7 +260,7 @@ le_lock_arm(LeCore *core, LeLock *lock, LeTime now)
 	assert(!lock->doomed || (lock->doom_listed && lock->held == 0 && lock->waiting == 0));
 }
 
-/* A holder, HELD or LAPSED, gives its slot back; the lock may stay closed. */
+/* Frees the slot of a holder, HELD or LAPSED; the lock may stay closed. */
 static void
 entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until, LeTime now)
 {
@@ -282,12 +281,12 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until, LeTime now)
 	lock->held--;
 	if (lock->held == 0)
 		lock->mode = 0;
-	/* closed_until may be over: a fence may have kept the entry for long */
+	/* closed_until may have passed: a fence may have kept the entry for long */
 	if (closed_until > now)
 		le_lock_close(core, lock, closed_until, entry->role);
 }
 
-/* A waiter leaves its queue; the answer and the deletion of its row are still to come. */
+/* Removes a waiter from its queue; its reply and the deletion of its row are still to come. */
 static void
 leave_queue(LeCore *core, LeEntry *entry)
 {
@@ -297,7 +296,7 @@ leave_queue(LeCore *core, LeEntry *entry)
 	waiter->left_next = core->left;
 	core->left = waiter;
 	if (entry->state != LE_STATE_QUEUED)
-		return; /* of a group that is granted at once */
+		return; /* member of a group that is granted at once */
 	assert(entry->lock->waiting > 0 && core->queued > 0 && le_linked(&waiter->queue_link));
 	le_unlink(&waiter->queue_link);
 	le_unlink(&waiter->waits_link);
@@ -308,10 +307,9 @@ leave_queue(LeCore *core, LeEntry *entry)
 }
 
 /*
- * The end of an entry that no fence keeps: it leaves the queue or its slot, and all
- * that it is linked to.  ENDED afterwards, and freed with the batch; its lock is
- * not settled yet.  May not fail: nothing is allocated but a change, which is
- * reserved for each candidate.
+ * Ends an entry that no fence keeps: it leaves the queue or its slot, and all lists and indexes.
+ * It is ENDED afterwards, and freed with the batch; its lock is not settled yet.  Must not fail:
+ * only a change is allocated, and one is reserved for each candidate.
  */
 void
 le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
@@ -362,7 +360,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	le_role_remove(core, entry->role, usage_of(entry));
 	core->work++;
 
-	/* answer and statistics */
+	/* reply and statistics */
 	le_answer(core, entry, lost ? LE_LOST : LE_NOT_GRANTED, 0);
 	assert(entry->timer.pos == 0 && entry->slot == NULL && !le_linked(&entry->session_link));
 	entry->ended_next = core->ended;
@@ -376,7 +374,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 		core->stats.undone++;
 }
 
-/* The holder has a waiter's value from now on, as by a proclaim; the old one is freed with the waiter. */
+/* Gives a waiter's value to the holder, like a proclaim; the old one is freed with the waiter. */
 static void
 join_value(LeCore *core, LeEntry *holder, LeEntry *head, LeTime now)
 {
@@ -393,9 +391,8 @@ join_value(LeCore *core, LeEntry *holder, LeEntry *head, LeTime now)
 }
 
 /*
- * The first of the queue belongs to the owner or the lease of a holder: it
- * becomes one more hold of that holder, or is told why it may not.  Returns whether
- * it left the queue.
+ * If the first waiter has the owner or the lease of a holder, it becomes one more hold of that
+ * holder, or is told why it cannot.  Returns whether it left the queue.
  */
 static bool
 queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
@@ -411,7 +408,7 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 	if (holder == NULL || le_entry_named_lease(holder) != head->lease)
 		return false;
 
-	/* it has one more hold */
+	/* one more hold */
 	status = le_reentry_status(holder, head->mode, head->lease, head->ttl);
 	if (status == LE_OK && holder->hold_count >= LE_MAX_HOLDS)
 		status = LE_LIMIT_HOLDS;
@@ -427,7 +424,7 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 		head->waiter->joined = le_owner_is_shared(holder, head->session);
 	}
 
-	/* the waiter is answered, and ends */
+	/* the waiter gets its reply, and ends */
 	if (le_entry_lsn(holder) > head->lsn)
 		head->lsn = le_entry_lsn(holder);
 	le_answer(core, head, status, status == LE_OK ? holder->token : 0);
@@ -437,8 +434,8 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 }
 
 /*
- * How an entry that waits is ended by its named lease; LE_END_NONE: the lease goes
- * on.  A lease that is over ends when this batch's requests are done.
+ * Returns how the named lease of a waiting entry ends it; LE_END_NONE if the lease is valid.  An
+ * expired lease ends after the requests of this batch.
  */
 static LeEnd
 end_by_lease(const LeCore *core, const LeEntry *entry, LeTime now)
@@ -451,8 +448,8 @@ end_by_lease(const LeCore *core, const LeEntry *entry, LeTime now)
 }
 
 /*
- * Grant from the head of the queue until one has to wait.  A waiter whose lease is
- * over ends; one of a holder's owner becomes one more hold of that.
+ * Grants the lock from the head of the queue until a waiter has to stay.  A waiter whose lease
+ * has expired ends; one with the owner of a holder becomes one more hold of it.
  */
 static void
 lock_settle(LeCore *core, LeLock *lock, LeTime now)
@@ -477,7 +474,7 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 			break;
 		if (le_core_is_full(core))
 		{
-			/* very many at once: the others in the next batch */
+			/* very many at once: the rest in the next batch */
 			lock->unsettled = true;
 			break;
 		}
@@ -495,17 +492,17 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 }
 
 /*
- * Grant on as far as the queue's order allows; every change to a lock ends here.
- * May not fail: whoever waits has a slot reserved.
+ * Grants the lock as far as the order of its queue allows; every change to a lock ends here.
+ * Must not fail: each waiter has a slot reserved.
  *
- * A group that leaves its queues makes room in other locks, and so on: by a list,
- * not by recursion, which callers could make as deep as there are sessions.
+ * A group that leaves its queues makes room in other locks, and so on.  These are kept in a list:
+ * recursion could become as deep as there are sessions.
  */
 void
 le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 {
 	if (core->loading)
-		return; /* not all who wait are there yet */
+		return; /* not all waiters are there yet */
 	lock_settle(core, lock, now);
 	while (core->to_settle != NULL)
 	{
@@ -521,7 +518,7 @@ le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 
 /* --- entries --- */
 
-/* The caller has unlinked the entry from the list of its old state: the new one may have a link in the same place. */
+/* Changes an entry's state.  The caller has unlinked it from the old state's list: links may share memory. */
 void
 le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 {
@@ -536,7 +533,7 @@ le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 	entry->state = (uint8_t) to;
 }
 
-/* A NEW entry in a lock, one hold of it.  May not fail: it and copies of its texts are reserved. */
+/* Creates a NEW entry in a lock, with one hold.  Must not fail: it and copies of its texts are reserved. */
 LeEntry *
 le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
 {
@@ -570,7 +567,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
 	if (spec->acquirer.data != NULL)
 		entry->acquirer = le_acquirer_get(core, spec->acquirer);
 
-	/* what counts it, and what it hangs on */
+	/* indexes, usage, lease, session */
 	le_hash_add(core, LE_HASH_TOKENS, &entry->token_link);
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates++;
@@ -592,7 +589,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
 	return entry;
 }
 
-/* A NEW entry is going to wait.  May not fail: its waiter is reserved. */
+/* Creates the waiter of a NEW entry that is going to wait.  Must not fail: it is reserved. */
 void
 le_waiter_new(LeCore *core, LeEntry *entry, LeTime since)
 {
@@ -606,9 +603,9 @@ le_waiter_new(LeCore *core, LeEntry *entry, LeTime since)
 }
 
 /*
- * Arm the entry's timer for whatever is next.  A deadline that moves away
- * leaves the heap alone: when the old moment comes, it is set right then, so
- * that a renewal costs no walk through the heap.
+ * Arms the entry's timer for whatever is due next.  A deadline that moves away leaves the timer
+ * alone: it is set right when the old moment comes, so that a renewal costs no walk through the
+ * heap.
  */
 void
 le_entry_arm(LeCore *core, LeEntry *entry)
@@ -635,7 +632,7 @@ le_entry_row_dirty(LeCore *core, LeEntry *entry)
 		le_place_dirty(core, entry);
 }
 
-/* The TTL of a holder, or of a place, runs from now on. */
+/* Renews a holder, or a place: its TTL runs from now on. */
 void
 le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
 {
@@ -654,8 +651,8 @@ le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
 }
 
 /*
- * Enter the queue: at its end, or, for a request that comes back after a
- * reload, in the order of revisions.
+ * Adds a NEW entry to the queue: at its end, or, for a request that comes back after a reload, in
+ * the order of revisions.
  */
 void
 le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
@@ -677,9 +674,8 @@ le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
 }
 
 /*
- * An entry gets a slot of its lock: HELD afterwards, its lease begins, its waiter is
- * answered with the batch.  May not fail: each entry that waits has a slot
- * reserved.
+ * Grants an entry a slot of its lock: it is HELD afterwards, its lease begins, and its waiter
+ * gets the reply with the batch.  Must not fail: each entry that waits has a slot reserved.
  */
 void
 le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
@@ -703,7 +699,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	entry->deadline =
 		(entry->lease != NULL || entry->ttl == LE_TTL_BOUND) ? LE_NEVER : le_add(now, entry->ttl);
 
-	/* the lock, and what has to be written and told */
+	/* the lock, and the effects */
 	slot->holder = entry;
 	lock->held++;
 	lock->mode = entry->mode;
@@ -722,7 +718,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	assert(le_slot_holder(entry->slot) == entry && slot->row.dirty && lock->closed_until == 0);
 }
 
-/* HELD -> LAPSED: ended, but a transaction has fenced it, so the slot stays taken.  May not fail. */
+/* HELD -> LAPSED: it has ended, but a transaction has fenced it, so it keeps its slot.  Must not fail. */
 void
 le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime since)
 {
@@ -743,9 +739,9 @@ le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeT
 }
 
 /*
- * End an entry, one of several: le_settle_ended() is to follow.  May not fail.  A holder that
- * somebody has fenced into a transaction stays where it is, lapsed, until that
- * fence ends: its end comes from LE_CMD_FENCE_ENDED or the retry.
+ * Ends one of several entries: le_settle_ended() has to follow.  Must not fail.  A holder that a
+ * transaction has fenced keeps its slot, lapsed, until the fence ends: then LE_CMD_FENCE_ENDED or
+ * the retry ends it.
  */
 void
 le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
@@ -755,7 +751,7 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, 
 		closed_until = entry->closed_until;
 	if (le_entry_has_slot(entry) && core->env.fenced != NULL && core->env.fenced(core->env.arg, entry->token))
 	{
-		/* written, or a reload would bring it back to life */
+		/* without this write a reload would bring it back to life */
 		if (entry->state == LE_STATE_HELD)
 		{
 			le_entry_lapse(core, entry, how, closed_until, now);
@@ -778,8 +774,8 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, 
 }
 
 /*
- * Settle the locks of all entries added to core->ended since "before" together,
- * so that nothing is granted to an entry about to end.  May not fail.
+ * Settles the locks of all entries added to core->ended since "before" together, so that nothing
+ * is granted to an entry about to end.  Must not fail.
  */
 void
 le_settle_ended(LeCore *core, const LeEntry *before, LeTime now)
@@ -788,7 +784,7 @@ le_settle_ended(LeCore *core, const LeEntry *before, LeTime now)
 		le_lock_settle(core, entry->lock, now);
 }
 
-/* End one entry and settle its lock.  May not fail. */
+/* Ends one entry and settles its lock.  Must not fail. */
 void
 le_entry_end(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
 {
