@@ -27,7 +27,7 @@ check_timer(const LeCore *core, const LeTimer *timer)
 	CHECK(core->heap.items[timer->pos - 1] == timer);
 }
 
-/* The heap has to ring no later than the earlier of these; where there is none, it does not ring. */
+/* The timer is armed for the earlier of these moments, or before; without any it is not armed. */
 static void
 check_rings(const LeTimer *timer, LeTime at, LeTime or_at)
 {
@@ -42,7 +42,7 @@ find_in(const LeCore *core, const LeLock *lock, const LeEntry *entry)
 	return le_core_find_entry(core, (LeKind) lock->kind, le_text(lock->name, lock->name_len), entry->token);
 }
 
-/* The lease that a holder hangs on is found by its id, and its timer rings in time. */
+/* The lease of a holder is found by its id, and its timer fires in time. */
 static void
 check_lease(const LeCore *core, const LeEntry *entry)
 {
@@ -90,7 +90,7 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 		return;
 	}
 
-	/* of a HELD one: owner and lease */
+	/* HELD: owner and lease */
 	CHECK(entry->lease == NULL || entry->evicted == (entry->deadline != LE_NEVER));
 	if (entry->evicted)
 		CHECK(!le_entry_is_bound(entry) && entry->deadline != LE_NEVER &&
@@ -166,7 +166,7 @@ check_queue(const LeCore *core, const LeLock *lock)
 	CHECK(n == lock->waiting);
 }
 
-/* A lock's slots, its queue and its state fit each other.  Returns how many slots. */
+/* A lock's slots, queue and state are consistent.  Returns the number of slots. */
 static uint32_t
 check_lock(const LeCore *core, const LeLock *lock)
 {
@@ -201,7 +201,7 @@ check_lock(const LeCore *core, const LeLock *lock)
 		CHECK(!lock->doomed);
 	if (lock->waiting > 0)
 	{
-		/* no lost wake-up: the first cannot be granted, or is cooling */
+		/* no lost wake-up: the first waiter cannot be granted, or the lock is settled further */
 		const LeEntry *head = le_queued(lock->queue.next);
 
 		CHECK(head->grouped || !is_ready(head) || lock->unsettled);
@@ -213,7 +213,7 @@ check_lock(const LeCore *core, const LeLock *lock)
 	return (uint32_t) slots;
 }
 
-/* The usage of all roles adds up to all objects. */
+/* The usage of all roles adds up to that of all objects. */
 static void
 check_roles(const LeCore *core)
 {
@@ -257,7 +257,7 @@ check_roles(const LeCore *core)
 	CHECK(counted.entries == there.entries && counted.leases == there.leases && counted.bytes == there.bytes);
 }
 
-/* The news of leases are all that hangs on them but what has lapsed, each with a number of its own. */
+/* The news of a lease are all its entries except lapsed ones, each with a number of its own. */
 static void
 check_news(const LeCore *core)
 {
@@ -337,7 +337,7 @@ le_core_check(const LeCore *core)
 {
 	uint32_t locks = 0, tokens = 0, left = 0, candidates = 0, changes = 0, waits = 0, slots = 0;
 
-	/* locks, and what they add up to */
+	/* locks, and their totals */
 	le_hash_foreach_all(link, next, core, LE_HASH_LOCKS)
 	{
 		const LeLock *lock = le_container(link, LeLock, hash_link);
@@ -420,7 +420,7 @@ is_on_token(const LeCommand *cmd)
 		   cmd->type == LE_CMD_CHECK || cmd->type == LE_CMD_PROCLAIM;
 }
 
-/* A part that this reply does not have is zero. */
+/* Fields that do not apply to this reply are zero. */
 static void
 check_absent_parts(const LeCommand *cmd, const LeReply *reply)
 {
@@ -455,7 +455,7 @@ check_absent_parts(const LeCommand *cmd, const LeReply *reply)
 	CHECK(type != LE_CMD_ACQUIRE || acquired || cmd->revision != 0 || reply->token == 0);
 }
 
-/* Whoever has one more hold of this shares it by a name, and not by a connection or a lease. */
+/* Does one more hold of this holder share it by the name of an owner, not by a connection or a lease? */
 static bool
 shares_owner(const LeEntry *holder, uint64_t session)
 {
@@ -463,7 +463,7 @@ shares_owner(const LeEntry *holder, uint64_t session)
 		   (holder->lease == NULL || holder->lease->for_group);
 }
 
-/* A new grant alone tells the epoch of its name. */
+/* Only the reply to a new grant tells the epoch of its name. */
 static void
 check_epoch(const LeCore *core, const LeLock *lock, bool told, const LeReply *reply)
 {
@@ -473,7 +473,7 @@ check_epoch(const LeCore *core, const LeLock *lock, bool told, const LeReply *re
 		CHECK(reply->epoch == lock->hash % LE_EPOCHS && reply->epoch_is == core->env.epochs[reply->epoch]);
 }
 
-/* A renewal gives all of the TTL once it is flushed, unless it can write nothing. */
+/* A renewal gives the full TTL once it is flushed, unless nothing can be written. */
 static void
 check_validity(const LeCore *core, const LeReply *reply, const LeLease *lease, LeTime left, LeTime now)
 {
@@ -483,7 +483,7 @@ check_validity(const LeCore *core, const LeReply *reply, const LeLease *lease, L
 	CHECK(reply->valid_least >= 0 && reply->valid_least <= reply->valid_for);
 }
 
-/* What the reply tells of one entry that it is about. */
+/* Checks what the reply tells of one of its entries. */
 static void
 check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, bool first,
 			   const LeReply *reply, LeTime now)
@@ -501,13 +501,13 @@ check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, b
 		CHECK(reply->valid_for == (timed ? le_entry_time_left(entry, now) : 0));
 	CHECK(reply->bound == (timed && reply->valid_for == LE_NEVER));
 
-	/* writes; those of a group have held or waited since one batch, and AWAIT asks the first */
+	/* writes; the entries of a group were granted or queued in one batch, and AWAIT takes the first */
 	if (is_on_token(cmd))
 		CHECK(!first || (reply->lsn == le_entry_lsn(entry) && reply->wrote == dirty));
 	else if (reply->status != LE_WAITING)
 		CHECK(reply->wrote || (reply->lsn >= le_entry_lsn(entry) && (!dirty || cmd->revision != 0)));
 
-	/* holds, and who has them */
+	/* holds, and their owners */
 	if (cmd->type == LE_CMD_CHECK)
 		CHECK(reply->holds == le_entry_holds(entry));
 	CHECK(reply->shared_owner == (reply->reentrant && shares_owner(entry, cmd->session)));
@@ -516,7 +516,7 @@ check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, b
 	check_epoch(core, entry->lock, granted && cmd->nnames == 0, reply);
 }
 
-/* What the reply tells of a lease. */
+/* Checks what the reply tells of a lease. */
 static void
 check_reply_of_lease(const LeCore *core, const LeCommand *cmd, const LeReply *reply, LeTime now)
 {
@@ -600,7 +600,7 @@ le_core_check_answer(const LeCore *core, const LeEntry *entry, LeTime now, const
 	{
 		LeTime left = le_entry_time_left(holder, now);
 
-		/* 0 would tell of no time */
+		/* 0 would mean that no time is told */
 		CHECK(reply->valid_for == (left > 0 ? left : 1));
 	}
 	else

@@ -1,8 +1,8 @@
 /*
  * core/containers.c
- *		Pools, the heap of deadlines, and hash tables.
+ *		Pools, the heap of timers, and hash tables.
  *
- * Everything grows in a reserve function only, so that nothing that is called
+ * Memory is allocated in reserve functions only, so that nothing that is called
  * from le_core_apply() can run out of memory.
  */
 #include "core_internal.h"
@@ -32,11 +32,11 @@ le_free_text(LeCore *core, char **text)
 void
 le_pool_init(LePool *pool, size_t size)
 {
-	assert(pool->chunks == NULL && pool->used == 0); /* the core begins as zeroes */
+	assert(pool->chunks == NULL && pool->used == 0); /* the core starts zeroed */
 	pool->size = size;
 }
 
-/* Room for more objects in a pool; those that are there keep their addresses.  False: out of memory. */
+/* Adds room for more objects; existing ones keep their addresses.  Returns false if out of memory. */
 static bool
 pool_add_chunk(LeCore *core, LePool *pool)
 {
@@ -89,7 +89,7 @@ le_pool_reserve(LeCore *core, LePool *pool, uint32_t n)
 	return true;
 }
 
-/* A zeroed object; le_pool_reserve() has made sure that there is one. */
+/* Returns a zeroed object; le_pool_reserve() has made sure that there is one. */
 void *
 le_pool_get(LePool *pool)
 {
@@ -310,7 +310,7 @@ le_hash_name(const LeCore *core, LeKind kind, LeText name)
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* Revisions are given out in sequence by the core, not chosen by callers. */
+/* The core gives out revisions in sequence, callers do not choose them: a simple hash is enough. */
 uint32_t
 le_hash_id(int64_t id)
 {
@@ -329,7 +329,7 @@ le_hash_token(int64_t token, uint32_t name_hash)
 	return le_hash_id(token) ^ name_hash;
 }
 
-/* The key of each table. */
+/* Returns the hash of a link's key in its table. */
 static uint32_t
 hash_of(const LeCore *core, LeHashId id, const LeHashLink *link)
 {
@@ -355,7 +355,7 @@ hash_of(const LeCore *core, LeHashId id, const LeHashLink *link)
 	}
 }
 
-/* Set a bucket, or a link's next one, and the back link of that. */
+/* Makes a bucket, or a link's next pointer, point to this link, and sets its back pointer. */
 static void
 point_to(LeHashId id, LeHashLink **from, LeHashLink *link)
 {

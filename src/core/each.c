@@ -1,23 +1,24 @@
 /*
  * core/each.c
- *		Several names in one command, each for itself: ACQUIRE that does not wait,
+ *		Several names in one command, each on its own: ACQUIRE that does not wait,
  *		RELEASE and CHECK.
  *
- * All or nothing holds for errors alone.  Before anything is changed each name is
- * examined; if one of them would be an error, with what those before it take of the
- * role's limits, the command changes nothing, and its reply names the first one.
- * Else each name gets what a command of its own would get in this order.  Names are
- * different locks, so that none changes what another gets; but for a queue place of
- * several names, which ends as a whole: each of them is released.
+ * Only errors are all or nothing.  Each name is examined before anything changes; if one
+ * of them would be an error, given what the names before it add to the role's usage, the
+ * command changes nothing, and its reply names the first one.  Otherwise each name gets what
+ * a command of its own would get in this order.  The names are different locks, so none
+ * affects the reply of another, with one exception: a queue place of several names ends as
+ * a whole, and each of them counts as released.
  */
 #include "core_internal.h"
 
 /* --- examine --- */
 
 /*
- * What le_apply_acquire() would make of this name after those before it.  *taken grows
- * by what the role would have more: an entry, and the record of its uncommitted hold; less the
- * closed name that a grant opens, where its time is over and the manager has not come to it.
+ * Returns the error that le_apply_acquire() would return for this name after those before it;
+ * LE_OK = none. *taken grows by the usage that the role would add: an entry, and its uncommitted
+ * hold; less the closed name that a grant opens, if its time has passed but its timer has not
+ * fired yet.
  */
 static LeStatus
 examine_acquire(const LeCore *core, const LeSession *session, const LeCommand *one, const LeLease *lease,
@@ -40,8 +41,8 @@ examine_acquire(const LeCore *core, const LeSession *session, const LeCommand *o
 }
 
 /*
- * The error that this command is, with which of its names; LE_OK: it is none.  found:
- * what a RELEASE or CHECK has found, for each name.
+ * Returns the error of this command, and the name in *which; LE_OK = none. found: for each name,
+ * what a RELEASE or CHECK has found.
  */
 static LeStatus
 examine(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *found, uint32_t *which)
@@ -69,7 +70,7 @@ examine(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *found, uint32_t
 			status = examine_acquire(core, session, &one, lease, now, &taken);
 		else
 		{
-			/* a token of another role is an error; one that holds nothing is an answer */
+			/* a token of another role is an error; one that holds nothing is not */
 			le_apply_check(core, &one, now, &found[i]);
 			status = found[i].status == LE_DENIED ? LE_DENIED : LE_OK;
 		}
@@ -82,7 +83,7 @@ examine(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *found, uint32_t
 
 /* --- apply --- */
 
-/* found: what the name was before the command; then its answer. */
+/* Releases one name. found: what CHECK found before the command; then the reply. */
 static void
 release(LeCore *core, const LeCommand *one, LeTime now, LeReply *found)
 {
@@ -90,7 +91,7 @@ release(LeCore *core, const LeCommand *one, LeTime now, LeReply *found)
 
 	le_apply_release(core, one, now, &reply);
 
-	/* a place that has ended with a name before */
+	/* a place of several names, which has ended with an earlier name */
 	if (reply.status == LE_NOT_HELD && found->status == LE_QUEUED)
 		found->status = LE_OK;
 	else
@@ -98,12 +99,12 @@ release(LeCore *core, const LeCommand *one, LeTime now, LeReply *found)
 }
 
 /*
- * The reply of the whole command rests on those of its names.
+ * Merges the reply of one name into that of the whole command.
  *
- *	valid_for	the shortest: a caller that waits for a standby may lose that first
- *	bound		all that was granted is bound: then nothing of it has to last
+ *	valid_for	the shortest: a caller that waits for a standby may lose that one first
+ *	bound		all that was granted is bound, so nothing has to be durable
  *	reentrant	nothing was granted that was not held before
- *	may_return	whatever was ended may come back after a crash
+ *	may_return	all that was ended may come back after a crash
  */
 static void
 merge(LeReply *all, const LeReply *one)

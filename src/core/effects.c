@@ -1,6 +1,6 @@
 /*
  * core/effects.c
- *		What a batch has to write and to answer, and its end.
+ *		The lists of rows to write and replies to give, and the end of a batch.
  */
 #include "core_internal.h"
 
@@ -43,9 +43,10 @@ le_next_answer(const LeCore *core, const LeEntry *after)
 }
 
 /*
- * For how long a waiter that was granted holds: what it has joined may hang on a lease that is
- * over before the TTL.  All of it where the holder has ended in this very batch.  Where the batch
- * has taken longer than that: a microsecond, as 0 says that no time is told.
+ * Returns how long a granted waiter holds: the holder that it has joined may be on a lease that
+ * expires before the TTL.  If the holder has ended in this very batch, that is the full TTL.  If
+ * the batch has taken longer than the time left, it is a microsecond, since 0 means that no time
+ * is told.
  */
 static LeTime
 granted_for(const LeCore *core, const LeEntry *entry, LeTime now)
@@ -86,7 +87,7 @@ le_entry_answer(const LeCore *core, const LeEntry *entry, LeTime now, LeReply *r
 		reply->ending = entry->end;
 }
 
-/* A doomed lock that nobody has taken up again in the batch. */
+/* Frees a doomed lock that was not used again in the batch. */
 static void
 lock_free(LeCore *core, LeLock *lock)
 {
@@ -103,7 +104,10 @@ lock_free(LeCore *core, LeLock *lock)
 	le_pool_put(&core->locks, lock);
 }
 
-/* Rows of places are written, answers given, and waiters that have left their queues freed. */
+/*
+ * Ends a batch for waiters: clears the lists of dirty places and of replies, and frees those that
+ * left their queues.
+ */
 static void
 waiters_done(LeCore *core, uint64_t lsn)
 {
@@ -118,7 +122,7 @@ waiters_done(LeCore *core, uint64_t lsn)
 	}
 	core->dirty_places = NULL;
 
-	/* answers */
+	/* replies */
 	for (LeEntry *entry = core->answers, *next; entry != NULL; entry = next)
 	{
 		next = entry->waiter->answer_next;
@@ -142,8 +146,8 @@ waiters_done(LeCore *core, uint64_t lsn)
 }
 
 /*
- * The batch is written and answered: its lists are emptied, and what has ended in
- * it is freed.  May not fail: it only gives back.
+ * Finishes a batch that is written and replied to: empties its lists, and frees what has ended in
+ * it.  Must not fail: it only frees.
  */
 void
 le_core_batch_done(LeCore *core, uint64_t lsn)
@@ -205,7 +209,7 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 	core->work = 0;
 	assert(core->to_settle == NULL);
 
-	/* what has ended, and locks that nobody uses */
+	/* ended entries, and unused locks */
 	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
 	{
 		next = entry->ended_next;

@@ -1,6 +1,7 @@
 /*
  * core/epoch.c
- *		How others can tell that a lock is held no more: see core/epoch.h.
+ *		Counters by which sessions can tell that a lock is no longer held: see
+ *		core/epoch.h.
  */
 #include "epoch.h"
 #include "core_internal.h"

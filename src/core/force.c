@@ -1,16 +1,16 @@
 /*
  * core/force.c
- *		An administrator's means: end or evict the holders of a name, or end all that a
- *		role has.
+ *		Commands of an administrator: end or evict the holders of a name, or end all
+ *		that a role has.
  *
- * All may be very much, and go in steps: the reply says where to go on.
+ * Each may have very much to do, and works in steps: the reply says where to continue.
  */
 #include "core_internal.h"
 
-/* Entries, leases or locks that a step looks at. */
+/* Maximum number of entries, leases or locks that a step examines. */
 #define LOOKS_A_STEP 20000
 
-/* Does a forced end of this role's concern a holder, or a closed name, of that one? */
+/* Does this command apply to a holder, or a closed name, of this role? */
 static bool
 forces(const LeCommand *cmd, uint32_t role)
 {
@@ -19,7 +19,7 @@ forces(const LeCommand *cmd, uint32_t role)
 
 /* --- forced ends of a name --- */
 
-/* A name that is closed, or will be when the last fence of its holder ends, is open again. */
+/* Opens a name that is closed, or will be when the last fence of its holder ends. */
 static void
 reopen(LeCore *core, LeLock *lock, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -46,8 +46,8 @@ reopen(LeCore *core, LeLock *lock, const LeCommand *cmd, LeTime now, LeReply *re
 }
 
 /*
- * FORCE: end all holders of a name, in steps, and open it.  Holders that have been
- * granted the lock since the first step are others: they stay.
+ * FORCE: ends all holders of a name, in steps, and opens it.  Holders that were granted the lock
+ * after the first step stay.
  */
 void
 le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -75,7 +75,7 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->ended++;
 	}
 
-	/* the name, and who waits for it */
+	/* the name, and its waiters */
 	reopen(core, lock, cmd, now, reply);
 	le_settle_ended(core, before, now);
 	if (reply->reopened)
@@ -85,7 +85,7 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 /* --- eviction --- */
 
-/* Does EVICT concern this holder? */
+/* Does EVICT apply to this holder? */
 static bool
 evicts(const LeCommand *cmd, const LeEntry *holder, LeTime granted_by)
 {
@@ -93,7 +93,7 @@ evicts(const LeCommand *cmd, const LeEntry *holder, LeTime granted_by)
 		   !le_entry_is_draining(holder) && (cmd->any_role || le_command_manages(cmd, holder->role));
 }
 
-/* The holder keeps its deadline, and no renewal moves it. */
+/* Evicts a holder: it keeps its deadline, which no renewal moves. */
 static void
 evict_entry(LeCore *core, LeEntry *holder, LeTime now)
 {
@@ -112,8 +112,9 @@ evict_entry(LeCore *core, LeEntry *holder, LeTime now)
 }
 
 /*
- * It stays in the list of its named lease, whose end ends it as well.  Several names with a lease of
- * their own are one holder, whose client renews them by any of them: they are evicted together.
+ * Evicts a holder with its group.  On a named lease it stays in the list of the lease, whose end
+ * ends it as well.  The names of a group with a lease of its own are evicted together, because
+ * their client renews all by any of them.
  */
 static void
 evict(LeCore *core, LeEntry *holder, LeTime now)
@@ -144,11 +145,12 @@ evict(LeCore *core, LeEntry *holder, LeTime now)
 }
 
 /*
- * EVICT: the holders of a name are renewed no more.  Each holds on until its client gives it back, or
- * until its deadline, which it was told; so the next one is granted the lock as after any other end.
- * In steps, as FORCE.
+ * EVICT: the holders of a name are not renewed any more.  Each stays until its client releases
+ * it, or until its deadline, which the client was told; then the next waiter is granted the lock
+ * as after any other end.  Works in steps, like FORCE.
  *
- * HELD_BOUND: one of them has no deadline, and none is evicted.  None becomes so between two steps.
+ * HELD_BOUND: one of the holders has no deadline, and none is evicted.  None becomes bound
+ * between two steps.
  */
 void
 le_apply_evict(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -174,7 +176,7 @@ le_apply_evict(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			continue;
 		if (holder->evicted)
 		{
-			/* by another call, whose write may not be flushed */
+			/* evicted by another call, whose write may not be flushed */
 			reply->wrote |= slot->row.dirty;
 			if (holder->lsn > reply->lsn)
 				reply->lsn = holder->lsn;
@@ -194,8 +196,8 @@ le_apply_evict(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 /* --- a role --- */
 
 /*
- * What a role has, kind by kind.  Its waits go first: else the end of a holder
- * would grant the lock to the next of the same role.
+ * The phases of FORCE_ROLE, by what a role has.  Waits are first: otherwise the end of a holder
+ * would grant the lock to the next waiter of the same role.
  */
 typedef enum ForcePhase
 {
@@ -206,7 +208,7 @@ typedef enum ForcePhase
 	FORCE_PHASES
 } ForcePhase;
 
-/* End what the role has at this index of the phase's pool.  False: more is left of it. */
+/* Ends what the role has at this index of the phase's pool.  Returns false if some of it is left. */
 static bool
 force_at(LeCore *core, const LeCommand *cmd, ForcePhase phase, uint32_t index, LeTime now, LeReply *reply)
 {
@@ -262,9 +264,9 @@ force_at(LeCore *core, const LeCommand *cmd, ForcePhase phase, uint32_t index, L
 }
 
 /*
- * Where FORCE_ROLE goes on, as cmd->from and reply->next: 1 + core << 34 + phase << 32 + index.
- * An index means something in one core alone.  Another one, built between two steps, has its
- * entries in other places, so there the command begins again.
+ * Where FORCE_ROLE continues, in cmd->from and reply->next: 1 + core << 34 + phase << 32 + index.
+ * An index is valid in one core only.  A core that was loaded between two steps has its entries
+ * at other indexes, so there the command begins again.
  */
 #define PHASE_SHIFT 32
 #define CORE_SHIFT  34
@@ -276,7 +278,7 @@ core_number(const LeCore *core)
 	return (int64_t) (le_hash_name(core, LE_KIND_LOCK, le_text(NULL, 0)) & ((UINT64_C(1) << CORE_BITS) - 1));
 }
 
-/* FORCE_ROLE: end all that a role has, in steps. */
+/* FORCE_ROLE: ends all that a role has, in steps. */
 void
 le_apply_force_role(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

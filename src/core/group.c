@@ -5,22 +5,22 @@
  * A request for several names is one entry in each of its locks, all with the
  * same revision.  It enters all queues at one moment, so that two such requests
  * are in the same order wherever they meet: neither can wait for the other in
- * one lock and be waited for in another.  It is granted when it is the first in
- * all of them; until then a lock of it may stay free, because nobody overtakes.
+ * one lock and block it in another.  It is granted when it is the first in all of
+ * them; until then some of its locks may stay free, because waiters are not overtaken.
  *
- * What was granted is held as any other lock.  The entries share their token
- * and, unless they are bound to a connection or hang on a named lease, a lease
- * of their own: so renewing one of them renews all.
+ * Once granted, the names are held like any other lock.  The entries share their
+ * token and, unless they are bound to a connection or on a named lease, a lease of
+ * their own, so that renewing one of them renews all.
  *
- * core/together.c has what becomes of them while they wait.
+ * core/together.c has the functions for groups that wait.
  */
 #include "core_internal.h"
 
 /* --- acquire --- */
 
 /*
- * A waiter that comes back finds its grant stored already, as in core/acquire.c;
- * an administrator may have ended a part of it since.
+ * Replies to a waiter that comes back if its grant is stored already, as in core/acquire.c.
+ * LOST: an administrator has ended a part of it since.  Returns whether any of it was found.
  */
 static bool
 already_granted(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -40,28 +40,27 @@ already_granted(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	return reply->counted;
 }
 
-/* Findings in the locks of a request, before it enters any. */
+/* What is found in the locks of a request, before it enters any. */
 typedef struct Survey
 {
-	LeStatus status;                /* OK: none of the names is in the way */
-	uint32_t which;                 /* else the name that is */
-	uint32_t found;                 /* 0, or all: what it has entered before */
-	LeEntry *entries[LE_MAX_NAMES]; /* by name, if it has */
+	LeStatus status;                /* OK = no name forbids the request */
+	uint32_t which;                 /* otherwise the name that does */
+	uint32_t found;                 /* number of names entered before: 0, or all */
+	LeEntry *entries[LE_MAX_NAMES]; /* by name, where there is one */
 } Survey;
 
 /*
- * Look at all names before anything changes.  BAD_MODE: one is used in another
- * way.  BAD_GROUP: it would be one more hold of some of them only, or of holders
- * with several tokens.
+ * Examines all names before anything changes.  BAD_MODE: one is used in another way.  BAD_GROUP:
+ * the request would be one more hold of only some of them, or of holders with several tokens.
  *
- * token: what the same request has entered before; 0: nothing.  Then its names are not in the way: it is
- * answered as it was, whatever it asks for now.
+ * token: of an earlier copy of this request; 0 = none.  With one, the use of the names is not
+ * checked: the request gets that copy's reply, whatever it asks for now.
  */
 static void
 survey_names(const LeCore *core, const LeSession *session, const LeCommand *cmd, const LeLease *lease,
 			 int64_t token, Survey *survey)
 {
-	uint32_t first = 0, other = 0; /* of those found; the first with another token than that */
+	uint32_t first = 0, other = 0; /* the first found; the first with another token */
 
 	survey->status = LE_OK;
 	survey->found = 0;
@@ -94,7 +93,7 @@ survey_names(const LeCore *core, const LeSession *session, const LeCommand *cmd,
 		survey->status = LE_BAD_GROUP;
 }
 
-/* One more hold of each name, or of none: all are checked, then all are applied. */
+/* Adds one more hold of each name, or of none: all are checked, then all are applied. */
 static void
 enter_again(LeCore *core, LeEntry **entries, const LeCommand *cmd, const LeLease *lease, LeTime now,
 			LeReply *reply)
@@ -138,8 +137,8 @@ all_admitted(const LeCore *core, const LeCommand *cmd, LeTime now)
 }
 
 /*
- * May it wait?  NOT_GRANTED, LIMIT_WAITERS; which: the first full queue, else the
- * first lock that this very session holds (own_session).
+ * May the request wait?  If not, NOT_GRANTED or LIMIT_WAITERS.  reply->which: the first full
+ * queue, otherwise the first lock of which this very session has a slot (own_session).
  */
 static LeStatus
 check_wait(const LeCore *core, const LeCommand *cmd, LeReply *reply)
@@ -169,7 +168,7 @@ check_wait(const LeCore *core, const LeCommand *cmd, LeReply *reply)
 	return full ? LE_LIMIT_WAITERS : LE_OK;
 }
 
-/* An entry in each of the locks; returns the first. */
+/* Creates an entry in each of the locks; returns the first. */
 static LeEntry *
 enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now, LeReply *reply)
 {
@@ -199,7 +198,7 @@ enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now, LeRepl
 	return first;
 }
 
-/* All of them enter their queues: as places, or with a call that waits. */
+/* Puts all of them into their queues: as places, or with a call that waits. */
 static void
 queue_all(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *first, LeTime now, LeReply *reply)
 {
@@ -230,7 +229,7 @@ queue_all(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *first
 		le_lock_settle(core, first->lock, now);
 }
 
-/* Are all names held with this one's token, on this lease? */
+/* Are all names held with the token of this entry, on this lease? */
 static bool
 holds_names(const LeCore *core, const LeEntry *first, const LeCommand *cmd, const LeLease *lease)
 {
@@ -245,9 +244,9 @@ holds_names(const LeCore *core, const LeEntry *first, const LeCommand *cmd, cons
 }
 
 /*
- * The token of what this request, sent again, waits for already on its named lease, or
- * holds: that of the oldest such holders, since one lease may have several in a lock.
- * 0: of nothing.
+ * Returns the token that an earlier copy of this request has on its named lease, waiting or
+ * holding: that of the oldest holders, since one lease may have several in a lock.  Returns 0 if
+ * there is none.
  */
 static int64_t
 entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease)
@@ -260,7 +259,7 @@ entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease)
 	if (lock == NULL || place != NULL)
 		return place != NULL ? place->token : 0;
 
-	/* to the end of the shorter list: both may be very long */
+	/* walk to the end of the shorter list: both may be very long */
 	for (LeSlot *slot = lock->slots; slot != NULL && link != &lease->entries;
 		 slot = slot->next, link = link->next)
 	{
@@ -282,13 +281,12 @@ entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease)
 /*
  * ACQUIRE of several names: all of them or none.
  *
- * The rules are those of le_apply_acquire(), each asked of all names before the next
- * one; reply->which is the name that the answer is about.  Up to the limits nothing
- * has changed.  Then there is an entry for each name, with one token: all hold, or
- * all wait as a group.
+ * The rules are those of le_apply_acquire(), each applied to all names before the next one;
+ * reply->which is the name that the reply is about.  Nothing changes before the limits are
+ * checked.  Then there is an entry for each name, with one token: all hold, or all wait as a
+ * group.
  *
- * May not fail: le_core_reserve() has allocated what each name needs, the group
- * and its lease.
+ * Must not fail: le_core_reserve() has allocated what each name needs, the group and its lease.
  */
 void
 le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -302,7 +300,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 
 	assert(cmd->mode != LE_MODE_PERMIT && reply->status == LE_OK);
 
-	/* the lease, and the same request that was made before */
+	/* the lease, and an earlier copy of the request */
 	reply->status = le_acquire_lease(core, cmd, now, &lease);
 	if (reply->status != LE_OK || (cmd->revision != 0 && already_granted(core, cmd, now, reply)))
 		return;
@@ -345,10 +343,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 
 /* --- await --- */
 
-/*
- * All names have to be held, or to wait, with this token; one answer counts for
- * all of them.
- */
+/* AWAIT of several names: all have to be held, or to wait, with this token; the reply is for all of them. */
 void
 le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

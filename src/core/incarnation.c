@@ -1,18 +1,18 @@
 /*
  * core/incarnation.c
- *		Where a start begins to count, so that tokens go on upward.
+ *		The incarnation and the first revision of a start, so that tokens keep growing.
  *
- * What is stored may be older than what was handed out: a copy was put back, a
- * standby was promoted, a backup was recovered.  So each start goes past all
- * that the histories it does not know may have counted, as far as the stored
- * incarnation, the clock and the timeline tell:
+ * The stored state may be older than the tokens handed out: a copy was put back, a
+ * standby was promoted, a backup was recovered.  So each start goes past all that
+ * histories unknown to it may have counted, as far as the stored incarnation, the
+ * clock and the timeline tell:
  *
- *	-	A copy of the files is put back: the discarded history took the minutes of
- *		its last start at most, unless it was started more than once a minute.
- *		The clock has moved on since.
- *	-	A standby is promoted: the old primary may have been started since its last
- *		word, by one incarnation each time or up to the minutes.  TIMELINE_STEP
- *		leaves room for that many starts.
+ *	-	A copy of the files is put back: the discarded history counted up to the
+ *		minute of its last start at most, unless it was started more than once a
+ *		minute.  The clock has moved on since.
+ *	-	A standby is promoted: the old primary may have been started since the
+ *		standby last heard of it, by one incarnation each time or up to the minute.
+ *		TIMELINE_STEP leaves room for that many starts.
  *	-	A recovery to before a failover, or a second one to the same point: the
  *		archive says which timelines there were, and each counts TIMELINE_STEP.  A
  *		recovery that does not know of the other is ahead by the minutes between
@@ -23,11 +23,11 @@
 
 #define MINUTE (60 * LE_SECOND)
 
-/* Past what another history of the same timeline has counted. */
+/* Incarnations to skip for each timeline, past those that another history may have counted. */
 #define TIMELINE_STEP 128
 #define MAX_TIMELINES 1000
 
-/* A clock that was wrong once must not use the incarnations up: 45 days. */
+/* Limit of skipped minutes, 45 days, so that a wrong clock cannot exhaust the incarnations. */
 #define MAX_PASSED (INT64_C(1) << 16)
 
 /* While an incarnation is less than this ahead of the clock, its first counter value grows with the clock. */
@@ -41,11 +41,10 @@ minutes_of(LeTime time)
 }
 
 /*
- * Other histories may go on from the same stored state.  A later one is ahead of
- * an earlier one by the time between them, also where the stored incarnation is
- * ahead of the clock; and by TIMELINE_STEP for each timeline that it has heard
- * of, because each of those may have gone as far, and have had as many starts
- * as the step leaves room for.
+ * Returns an incarnation past those of other histories that continue from the same stored state.
+ * A later history is ahead of an earlier one by the minutes between them, also where the stored
+ * incarnation is ahead of the clock; and by TIMELINE_STEP for each timeline that it knows of,
+ * because each of those may have come as far, with as many starts as the step leaves room for.
  */
 static int64_t
 past_other_timelines(const LeStart *start)
@@ -76,12 +75,11 @@ le_next_incarnation(const LeStart *start)
 }
 
 /*
- * Histories that go on from the same stored state may begin with the same
- * incarnation: within its minute, or before that, where it is ahead of the
- * clock.  The later one begins further on in it.  Far ahead of the clock, as
- * after a promotion, the first value moves by a million tokens a second and comes
- * back each minute; then by 14,000, up to its minute; within that by 500,000:
- * faster than tokens are handed out.  An eighth of the counter is left.
+ * Histories that continue from the same stored state may begin with the same incarnation: within
+ * its minute, or before that, if it is ahead of the clock.  The later one begins with a higher
+ * counter, since the first value grows faster than tokens are handed out.  Far ahead of the
+ * clock, as after a promotion, it grows by a million a second and starts again each minute; then
+ * by 14,000 up to its minute; within that by 500,000.  An eighth of the counter is left.
  */
 int64_t
 le_first_revision(int64_t incarnation, LeTime time)
