@@ -2,24 +2,24 @@
  * core/later.c
  *		Releases whose rows are written later.
  *
- * A release that may return after a crash need not be written with its batch.  Until
- * it is, its row is the first that another lock is given (core/recycle.c), or
- * is written for the next holder: one write instead of two, where locks come and go.
- * The environment has it written after a few milliseconds at the latest (le_core_later_since()).
+ * A release that a crash may undo need not be written with its batch.  Until it is, its
+ * row is the first that another lock is given (core/recycle.c), or is written for the
+ * next holder: one write instead of two, where locks come and go.  The environment has
+ * it written after a few milliseconds at the latest (le_core_later_since()).
  *
- * The row says until then that the lock is held.  So does a row that a crash leaves: then the
- * release has returned.  After a failed batch, whose core is thrown away, the release
- * must not: it was answered.  So such releases are kept here, by token and name, and a load
- * takes their rows for free.  Tokens are not used twice: a release whose row was written
- * meanwhile does no harm.
+ * Until then the row says that the lock is held.  After a crash the lock is therefore
+ * held again.  After a failed batch, whose core is thrown away, it must not be held again,
+ * because the release was replied to.  So such releases are kept here, by token and name,
+ * and a load treats their rows as free.  Tokens are not used twice, so a release whose row
+ * was written meanwhile does no harm.
  *
- * Only the slot of a lock that has one: a second holder of the lock would be written beside it.
+ * Only for the slot of a lock that has one slot: a second holder would be written beside it.
  */
 #include "core_internal.h"
 
 #include <stdlib.h>
 
-/* A release: a token of several names is released name by name. */
+/* Returns the record of a release; a token of several names is released name by name. */
 static LeReleased
 released(const LeCore *core, LeKind kind, LeText name, int64_t token)
 {

@@ -1,11 +1,10 @@
 /*
  * core/leases.c
- *		Named leases: one TTL, kept alive by one call, on which any number of
- *		entries hang.
+ *		Named leases: one TTL, kept alive by one call, for any number of entries.
  */
 #include "core_internal.h"
 
-/* GRANT_LEASE: a named lease, which counts against its role's limits. */
+/* GRANT_LEASE: creates a named lease, which counts against its role's limits. */
 void
 le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -36,9 +35,8 @@ le_core_set_horizon(LeCore *core, LeTime horizon)
 }
 
 /*
- * End a lease and all that hangs on it.  Of very many entries some are left for
- * the next batch: until then the lease is draining, and they are nobody's.  May not
- * fail.
+ * Ends a lease and all its entries.  Of very many entries some are left for the next batch: until
+ * then the lease is draining, and no token finds them.  Must not fail.
  */
 void
 le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
@@ -46,7 +44,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	LeTime closed_until = 0;
 	LeEntry *before = core->ended;
 
-	/* what has begun its end decides how all that hangs on it ends */
+	/* the reason that began its end is that of all its entries */
 	assert(!lease->ended);
 	if (lease->draining)
 		how = (LeEnd) lease->how;
@@ -60,7 +58,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	{
 		LeEntry *entry = le_container(lease->entries.next, LeEntry, lease_link);
 
-		/* a lapsed one goes on without its lease */
+		/* a lapsed entry stays without its lease */
 		le_unlink(&entry->lease_link);
 		le_unlink(&entry->news_link);
 		entry->lease = NULL;
@@ -83,7 +81,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	le_settle_ended(core, before, now);
 }
 
-/* Does anybody wait for the place of several names that this lease is for?  That keeps it alive. */
+/* Does a call wait for the place of several names that this lease is for?  That keeps it alive. */
 static bool
 is_awaited(const LeLease *lease)
 {
@@ -130,7 +128,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		if (cmd->type != LE_CMD_REVOKE_LEASE || cmd->from == 0)
 			return;
 
-		/* between two steps it has ended, with this batch or one before, on which the answer rests */
+		/* it has ended between two steps, in this batch or an earlier one, on which the reply depends */
 		reply->lsn = core->lease_ended_lsn;
 		for (lease = core->dirty_leases; lease != NULL; lease = lease->dirty_next)
 			reply->wrote |= lease->ended && lease->id == cmd->lease;

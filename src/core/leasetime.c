@@ -1,6 +1,6 @@
 /*
  * core/leasetime.c
- *		A lease's time: it starts, is renewed, gets another TTL.
+ *		The time of a lease: its start, renewals, another TTL.
  */
 #include "core_internal.h"
 
@@ -14,7 +14,7 @@ le_lease_dirty(LeCore *core, LeLease *lease)
 	core->dirty_leases = lease;
 }
 
-/* As le_entry_arm(): a deadline that moves away leaves the heap alone. */
+/* Arms the timer of a lease, like le_entry_arm(): a deadline that moves away leaves it alone. */
 void
 le_lease_arm(LeCore *core, LeLease *lease)
 {
@@ -45,7 +45,7 @@ le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role)
 	return lease;
 }
 
-/* The TTL runs from now on, and the row is written. */
+/* Starts a lease: its TTL runs from now on, and its row is written. */
 void
 le_lease_start(LeCore *core, LeLease *lease, LeTime now)
 {
@@ -56,7 +56,7 @@ le_lease_start(LeCore *core, LeLease *lease, LeTime now)
 	le_lease_dirty(core, lease);
 }
 
-/* The TTL begins again.  May not fail, and asks for no limit. */
+/* Renews a lease: its TTL begins again.  Must not fail, and checks no limit. */
 void
 le_lease_renew(LeCore *core, LeLease *lease, LeTime now)
 {
@@ -76,7 +76,10 @@ le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl)
 	le_lease_dirty(core, lease);
 }
 
-/* For at least this long from now on, and from each renewal.  Its timer rings soon enough: what is due moves away. */
+/*
+ * Extends a group's lease to at least this TTL.  Its timer fires early enough: the deadline only
+ * moves away.
+ */
 void
 le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now)
 {

@@ -1,35 +1,35 @@
 /*
  * core/load.c
- *		Building the state from stored rows, and deciding what is still true of
- *		them: which holders go on, which of two, and for how long.
+ *		Builds the state from stored rows, and decides what is still true of them:
+ *		which holders continue, which of two rivals stays, and for how long.
  */
 #include "core_internal.h"
 
-/* Fate of a row's holder or queue place. */
+/* The outcome for a row's holder or queue place. */
 typedef struct Verdict
 {
-	bool stays; /* in its lock: it holds, or is lapsed */
-	bool ended; /* lapsed if it stays */
-	LeEnd how;  /* if it has ended; LE_END_NONE: not known */
+	bool stays; /* it stays in its lock: it holds, or is lapsed */
+	bool ended; /* it has ended; lapsed if it stays */
+	LeEnd how;  /* how it ended; LE_END_NONE = not known */
 	LeTime closed_until;
 	LeLease *lease;
-	uint64_t session; /* that asked, while it is connected */
+	uint64_t session; /* session that asked; 0 = not connected */
 	uint32_t sessno;
 } Verdict;
 
-/* Until when a lease goes on, and what its row says of that. */
+/* The deadline of a lease, and what its row records. */
 typedef struct Times
 {
 	LeTime deadline;
 	LeSaved saved;
 } Times;
 
-/* What the core that failed knows of a lease. */
+/* What the failed core knows of a lease. */
 typedef struct Known
 {
-	LeTime ttl; /* 0: it has no such lease */
+	LeTime ttl; /* 0 = it has no such lease */
 	LeTime deadline;
-	const LeSaved *saved; /* NULL: not any more */
+	const LeSaved *saved; /* NULL = no longer known */
 } Known;
 
 /* --- rows --- */
@@ -44,7 +44,7 @@ from_wall(const LeClock *clock, int64_t wall)
 	return clock->now + (wall - clock->wall);
 }
 
-/* Since when a row is held: not from later on, where the time of day was set back. */
+/* Returns since when a row is held; at most now, even if the wall clock was set back. */
 static LeTime
 held_since(const LeCore *core, const LeStoredEntry *row)
 {
@@ -60,7 +60,7 @@ name_is_valid(const LeStoredEntry *row)
 		   (row->kind == LE_KIND_LOCK || row->kind == LE_KIND_ELECTION);
 }
 
-/* Is the part right that rows of slots and of places have in common? */
+/* Are the fields valid that rows of slots and of places share? */
 static bool
 request_is_valid(const LeStoredEntry *row)
 {
@@ -82,10 +82,10 @@ le_stored_slot_valid(const LeStoredEntry *row)
 /* --- time --- */
 
 /*
- * The time of a lease as its row has it: what was left at the end of the life in which the row was
- * written, less the lives since then.  After a failed batch a lease goes on where it was in the core
- * that failed; if that batch had changed its TTL, the row knows better: the change is not written.
- * A raise that was written and is not flushed stays one.
+ * Returns the time of a lease by its row: what was left at the end of the life in which the row
+ * was written, less the lives since then.  After a failed batch the lease keeps its deadline from
+ * the failed core; but if that batch had changed its TTL, the row counts, because the change is
+ * not written.  A raise that was written but not flushed remains one.
  */
 static Times
 times_of(const LeCore *core, LeTime ttl, LeTime left, uint32_t life, Known failed)
@@ -109,7 +109,7 @@ find_failed(const LeCore *core, const LeStoredEntry *row)
 									 : NULL;
 }
 
-/* The same of a holder or a place, which the failed core had, unless that is NULL. */
+/* Sets the time of a holder or a place. failed: the same entry in the failed core, or NULL. */
 static void
 load_times(LeCore *core, LeEntry *entry, const LeStoredEntry *row, const LeEntry *failed)
 {
@@ -129,8 +129,8 @@ load_times(LeCore *core, LeEntry *entry, const LeStoredEntry *row, const LeEntry
 }
 
 /*
- * Put back what has ended in the failed batch, so that it is found: its end
- * was not written.  That core is good for nothing else any more.
+ * Puts entries and leases that ended in the failed batch back into the hashes, so that they are
+ * found: their end was not written.  The failed core cannot be used for anything else afterwards.
  */
 static void
 find_ended_again(LeCore *failed)
@@ -217,7 +217,7 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 	return LE_LOADED;
 }
 
-/* --- what holds no more --- */
+/* --- rows that no longer hold --- */
 
 /* Has the row ended, because its lease or its connection is gone? */
 static void
@@ -242,8 +242,8 @@ look_at_life(const LeCore *core, const LeStoredEntry *row, Verdict *verdict)
 }
 
 /*
- * A holder that has ended stays for as long as it is fenced.  Nobody here can
- * fence what is held in another database.
+ * Decides whether a row's holder stays.  One that has ended stays while it is fenced.  In a copy
+ * of a database no holder is fenced: they are holders of the original.
  */
 static Verdict
 judge_holder(const LeCore *core, const LeStoredEntry *row)
@@ -251,7 +251,7 @@ judge_holder(const LeCore *core, const LeStoredEntry *row)
 	Verdict verdict = {0};
 	LeTime now = core->load.clock.now;
 
-	/* nobody had fenced it when it was released; whoever has since then finds it released */
+	/* it was not fenced when it was released; a later fence finds it released */
 	if (le_was_released(core->load.failed, row))
 		return (Verdict){.ended = true, .how = LE_END_RELEASED};
 	look_at_life(core, row, &verdict);
@@ -263,9 +263,9 @@ judge_holder(const LeCore *core, const LeStoredEntry *row)
 }
 
 /*
- * Two holders where there can be one: somebody else has written into the table.
- * The newer one stays, unless the older is fenced.  Returns the token of the
- * one that does.
+ * Decides between two holders where only one is possible: another program has written into the
+ * table.  The newer one stays, unless the older is fenced.  Returns the token of the holder that
+ * stays.
  */
 static int64_t
 settle_rivals(LeCore *core, LeLock *lock, const LeStoredEntry *row, Verdict *verdict)
@@ -292,7 +292,7 @@ settle_rivals(LeCore *core, LeLock *lock, const LeStoredEntry *row, Verdict *ver
 
 /* --- slots --- */
 
-/* The entry that a row tells of. */
+/* Returns the properties of a row's entry. */
 static LeEntrySpec
 spec_of(const LeStoredEntry *row, const Verdict *verdict)
 {
@@ -308,7 +308,7 @@ spec_of(const LeStoredEntry *row, const Verdict *verdict)
 						 .sessno = verdict->sessno};
 }
 
-/* A slot with the number that its row has. */
+/* Creates a slot with the number that its row has. */
 static LeSlot *
 load_slot(LeCore *core, LeLock *lock, const LeStoredEntry *row)
 {
@@ -326,7 +326,7 @@ load_slot(LeCore *core, LeLock *lock, const LeStoredEntry *row)
 	return slot;
 }
 
-/* No command of it has arrived yet, so nothing says which its transaction is. */
+/* Notes that a session is connected.  No command of it has arrived yet, so its transaction is not known. */
 static void
 session_is_there(LeCore *core, uint64_t id, uint32_t sessno)
 {
@@ -336,7 +336,7 @@ session_is_there(LeCore *core, uint64_t id, uint32_t sessno)
 	session->id = id;
 }
 
-/* The holds of a row whose transactions may still roll back.  False: out of memory. */
+/* Loads the holds whose transactions may still roll back.  Returns false if out of memory. */
 static bool
 load_holds(LeCore *core, LeEntry *entry, LeText uncommitted)
 {
@@ -357,7 +357,7 @@ load_holds(LeCore *core, LeEntry *entry, LeText uncommitted)
 	return true;
 }
 
-/* A group's own lease counts for no role. */
+/* Marks the lease of a group, which counts for no role. */
 static void
 lease_is_of_group(LeCore *core, LeLease *lease, int64_t token)
 {
@@ -367,7 +367,7 @@ lease_is_of_group(LeCore *core, LeLease *lease, int64_t token)
 	le_role_remove(core, lease->role, le_usage_of_lease(lease->owner_len));
 }
 
-/* Since when it is lapsed: the failed core knows, also where that has ended it. */
+/* Returns since when a holder is lapsed, as the failed core knows, even if the holder has ended there. */
 static LeTime
 lapsed_since(const LeCore *core, const LeStoredEntry *row, const LeEntry *failed)
 {
@@ -377,7 +377,7 @@ lapsed_since(const LeCore *core, const LeStoredEntry *row, const LeEntry *failed
 	return known ? failed->lapsed_at : core->load.clock.now;
 }
 
-/* The slot's holder as its row has it, HELD, or LAPSED if it has ended and is fenced.  False: out of memory. */
+/* Creates a slot's holder: HELD, or LAPSED if it has ended and is fenced.  Returns false if out of memory. */
 static bool
 load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *verdict)
 {
@@ -416,7 +416,7 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	return load_holds(core, entry, row->uncommitted);
 }
 
-/* A row that nobody holds. */
+/* Loads a row without a holder. */
 static void
 load_free(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *verdict)
 {
@@ -429,15 +429,15 @@ load_free(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *v
 }
 
 /*
- * Until when a row closes its lock: of a lapsed one, from its end on.  Where the
- * time of day was set back, for no longer than was left when it was written.
+ * Returns until when a row closes its lock; that of a lapsed holder closes it after its end.  If
+ * the wall clock was set back, that is at most the time that was left when the row was written.
  */
 static LeTime
 closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)
 {
 	LeTime until = row->closed_until != 0 ? from_wall(&core->load.clock, row->closed_until) : 0;
 
-	/* a table can have -infinity as well, which is no time to count from */
+	/* the table may contain -infinity, which is no time to count from */
 	if (until != 0 && until != LE_NEVER && row->since != INT64_MIN)
 	{
 		LeTime left = row->closed_until > row->since ? row->closed_until - row->since : 0;
@@ -450,7 +450,7 @@ closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)
 	return until > otherwise ? until : otherwise;
 }
 
-/* Room for uncommitted holds as well: a row is loaded as a whole or not at all. */
+/* Reserves memory for a row and its uncommitted holds: a row is loaded as a whole or not at all. */
 static bool
 reserve_row(LeCore *core, const LeStoredEntry *row)
 {
@@ -517,14 +517,14 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 	LeLock *lock;
 	LeEntry *entry;
 
-	/* is the row right, and its lease or its connection still there? */
+	/* is the row valid, and does its lease or its connection still exist? */
 	if (!name_is_valid(row) || !request_is_valid(row) || row->holds <= 0 || row->member > LE_MAX_NAMES ||
 		le_core_find_entry(core, row->kind, row->name, row->token) != NULL)
 		return LE_LOAD_INVALID;
 	look_at_life(core, row, &verdict);
 	if (!reserve_row(core, row) || (row->member > 0 && !le_pool_reserve(core, &core->groups, 1)))
 	{
-		/* one of several names is lost with all of them */
+		/* if one of several names is lost, all of them are */
 		if (row->member > 0 && core->loaded_group != NULL && core->loaded_group->members->token == row->token)
 		{
 			le_group_end(core, core->loaded_group, LE_END_SESSION, now);
@@ -575,7 +575,7 @@ le_core_load_done(LeCore *core, LeTime now)
 	core->loading = false;
 	core->loaded_group = NULL;
 
-	/* what was left of these groups were lapsed holders, whose fences are gone */
+	/* only lapsed holders were left of these groups, and their fences are gone */
 	for (uint32_t i = 0; i < le_core_lease_indexes(core); i++)
 	{
 		LeLease *lease = le_pool_at(&core->leases, i);

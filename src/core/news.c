@@ -1,20 +1,20 @@
 /*
  * core/news.c
- *		What has become of all that hangs on a lease, for the client that keeps it
+ *		News of a lease: what has happened to its entries, for the client that keeps it
  *		alive.
  *
  * A client has seen the news of its lease up to some number.  It asks for those since
- * then, in as many calls as it likes, and so misses nothing, whatever answers were lost:
+ * then, in as many calls as it likes, and so misses nothing, even if replies are lost:
  *
- *	entries		each is in lease->news once, under the number of what happened to it
- *				last: it has entered, or it was granted
- *	losses		ends that the client has not asked for; the newest LE_LOSSES are kept
+ *	entries		each is in lease->news once, under the number of its last event:
+ *				it was created, granted, or evicted
+ *	losses		ends that the client did not ask for; the newest LE_LOSSES are kept
  *
  * A client that has missed more losses than that, or has seen news from before a load of the
- * core, is told all entries; what is not among them is lost.
+ * core, is told all entries; any entry that is not among them is lost.
  *
- * None of this is stored.  A load numbers the entries anew; after a failed batch it goes on
- * with higher numbers.
+ * None of this is stored.  A load numbers the entries again; after a failed batch it
+ * continues with higher numbers.
  */
 #include "core_internal.h"
 
@@ -30,7 +30,7 @@ le_news_add(LeCore *core, LeEntry *entry)
 	le_link_before(&lease->news, &entry->news_link);
 }
 
-/* Blocked calls are answered themselves; several names that end together have one token. */
+/* Is this end a loss?  Blocked calls get their own reply; several names that end together have one token. */
 static bool
 is_loss(const LeCore *core, const LeEntry *entry, LeEnd how)
 {
@@ -72,7 +72,7 @@ le_news_after(const LeLease *lease, uint64_t seen, const LeEntry *after, uint32_
 		link = lease->news.next;
 	else
 	{
-		/* from the newest back */
+		/* backwards from the newest */
 		for (; link->prev != &lease->news; link = link->prev, ++*walked)
 		{
 			if (le_container(link->prev, LeEntry, news_link)->news <= seen)
@@ -83,7 +83,7 @@ le_news_after(const LeLease *lease, uint64_t seen, const LeEntry *after, uint32_
 	return link != &lease->news ? le_container(link, LeEntry, news_link) : NULL;
 }
 
-/* How many losses are kept. */
+/* Returns the number of losses that are kept. */
 static uint32_t
 kept(const LeLease *lease)
 {
@@ -129,8 +129,9 @@ le_news_load_begin(LeCore *core)
 }
 
 /*
- * The calls of the batch that has failed are made again.  Whoever has seen news of the core before is told
- * everything: what the load has ended is in no list.
+ * Copies what the failed core knows of the lease's calls, except those of the failed batch, which
+ * are made again.  Clients that have seen that core's news are told everything: entries that the
+ * load has ended are in no list.
  */
 void
 le_news_load_lease(LeCore *core, LeLease *lease, const LeLease *failed)

@@ -1,9 +1,9 @@
 /*
  * core/owner.c
  *		The holders with a named owner, by lock, role and owner: a lock may have
- *		very many, and each acquire asks whether it is one more hold of one.
+ *		very many, and each acquire looks for one to re-enter.
  *
- * A lapsed entry is nobody's: it leaves this hash.
+ * A lapsed entry belongs to nobody: it leaves this hash.
  */
 #include "core_internal.h"
 
@@ -25,14 +25,14 @@ le_owner_remove(LeCore *core, LeEntry *entry)
 		le_hash_remove(core, LE_HASH_OWNERS, &entry->owner_link.link);
 }
 
-/* A holder is its lease's own only if it names no owner. */
+/* Does this holder belong to the lease itself?  Only if it names no owner. */
 static bool
 is_of_lease(const LeEntry *entry, const LeLease *lease)
 {
 	return entry->state == LE_STATE_HELD && !entry->evicted && entry->lease == lease && entry->owner == NULL;
 }
 
-/* The owner's holder on this lease (NULL: on none); if there is none, one of its others. */
+/* Returns the owner's holder on this lease (NULL = on none); if there is none, another one of the owner. */
 static LeEntry *
 find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,
 			  uint64_t session)
@@ -43,7 +43,7 @@ find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	{
 		LeEntry *holder = le_container(link, LeEntry, owner_link.link);
 
-		/* bound to another connection it would end under the newcomer, with that one */
+		/* one bound to another connection would end with that, while the new request still holds it */
 		if (holder->ttl == LE_TTL_BOUND && holder->lease == NULL && holder->session != session)
 			continue;
 		if (holder->lock != lock || holder->role != role || holder->evicted || le_entry_is_draining(holder) ||
@@ -57,7 +57,7 @@ find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	return otherwise;
 }
 
-/* Has a named owner, without a lease, acquired this by another connection than this one? */
+/* Has a named owner, without a named lease, acquired this on another connection than this one? */
 bool
 le_owner_is_shared(const LeEntry *holder, uint64_t session)
 {
@@ -65,9 +65,9 @@ le_owner_is_shared(const LeEntry *holder, uint64_t session)
 }
 
 /*
- * The holder that a request of this session would be one more hold of.  It is
- * the owner that asks, if one is named, else the named lease.  An evicted one has no
- * more holds: whoever asks for the lock again waits for its end.
+ * Returns the holder that a request of this session re-enters: one of its named owner, or, if it
+ * names none, one of its named lease.  An evicted holder is not re-entered: a new request waits
+ * for its end.
  */
 LeEntry *
 le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,
@@ -81,7 +81,7 @@ le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	if (lease == NULL)
 		return NULL;
 
-	/* to the end of the shorter list: both may be very long */
+	/* walk to the end of the shorter list: both may be very long */
 	link = lease->entries.next;
 	for (LeSlot *slot = lock->slots; slot != NULL && link != &lease->entries;
 		 slot = slot->next, link = link->next)

@@ -1,17 +1,17 @@
 /*
  * core/recycle.c
- *		Recycling of rows: the row of a lock that nobody uses serves another lock.
+ *		Recycling of rows: the row of an unused lock is used for another lock.
  *
- * Where very many names come and go, to update an idle row for the next name is
- * less work than to insert one row and delete another, and the table stays
+ * Where very many names come and go, updating an idle row for the next name is
+ * less work than inserting one row and deleting another, and the table stays
  * small.  Where few names come back again and again, each keeps a row of its
  * own: its key does not change, and its updates are HOT.
  *
  * So the row that has been idle longest is recycled, and only after a while.  The
- * rows stand in a ring, in the order in which they became idle.  A row that is
- * in use when its turn comes drops out; one that was used and is idle once more
- * (LeRow.reused) goes back to the end.  A slot can have gone, and its memory
- * serve another slot: then that one's state decides.
+ * rows are in a ring, in the order in which they became idle.  A row that is
+ * in use when its turn comes drops out; one that was used and is idle again
+ * (LeRow.reused) goes back to the end.  A slot may have been freed, and its memory
+ * used for another slot: then the state of that slot decides.
  *
  * A row that becomes idle in this very batch is handed over at once: one write
  * instead of two.  The names that have lost their rows in this way are
@@ -19,10 +19,10 @@
  */
 #include "core_internal.h"
 
-/* Idle rows that are looked at to find one. */
+/* Maximum number of idle rows examined to find one. */
 #define MAX_TRIES 8
 
-/* This slot's row is idle from now on. */
+/* Adds a slot's row, which is idle from now on. */
 static void
 add_idle(LeIdleRows *idle, LeSlot *slot, LeTime now)
 {
@@ -39,7 +39,10 @@ add_idle(LeIdleRows *idle, LeSlot *slot, LeTime now)
 	assert(idle->n <= LE_MAX_IDLE);
 }
 
-/* An election's row is given to no other name: it has the number of the last change, as long as it lingers. */
+/*
+ * Can this row be given to another lock?  Not that of an election, which has the number of its
+ * last change.
+ */
 static bool
 may_recycle(const LeSlot *slot)
 {
@@ -47,7 +50,7 @@ may_recycle(const LeSlot *slot)
 		   slot->lock->kind == LE_KIND_LOCK && slot->lock->closed_until == 0;
 }
 
-/* A slot that has become free in this batch, of the dirty ones from *next on; NULL: none is left. */
+/* Returns a slot that has become free in this batch, from the dirty ones at *next on; NULL = none is left. */
 static LeSlot *
 take_fresh(LeIdleRows *idle, LeSlot **next)
 {
@@ -65,7 +68,7 @@ take_fresh(LeIdleRows *idle, LeSlot **next)
 	return NULL;
 }
 
-/* The slot whose row has been idle longest; NULL: none for long enough. */
+/* Returns the slot whose row has been idle longest; NULL = none for long enough. */
 static LeSlot *
 take_idle(LeIdleRows *idle, LeTime now)
 {
@@ -87,7 +90,10 @@ take_idle(LeIdleRows *idle, LeTime now)
 	return NULL;
 }
 
-/* The lock of "from" is freed with the batch if that was its last row and nobody uses it. */
+/*
+ * Moves the row of "from" to "to".  The lock of "from" is freed with the batch if that was its
+ * last row and it is unused.
+ */
 static void
 recycle(LeCore *core, LeSlot *from, LeSlot *to, LeTime now)
 {
@@ -120,7 +126,7 @@ le_core_recycle_rows(LeCore *core, LeTime now)
 			recycle(core, from, slot, now);
 	}
 
-	/* what is still free becomes idle */
+	/* rows that are still free become idle */
 	for (LeSlot *slot = core->dirty_slots; slot != NULL; slot = slot->dirty_next)
 	{
 		if (le_slot_holder(slot) == NULL && slot->row.on_disk && !slot->drop && !slot->row.later)

@@ -1,11 +1,11 @@
 /*
  * core/reentry.c
  *		One more hold of a holder: which one a request re-enters, whether it may, and
- *		what becomes of the holder.
+ *		the effects on the holder.
  */
 #include "core_internal.h"
 
-/* The parts of a reply that tell of a holder. */
+/* Fills the parts of a reply that tell of a holder. */
 void
 le_reply_holder(LeReply *reply, const LeEntry *holder, LeTime now)
 {
@@ -15,7 +15,7 @@ le_reply_holder(LeReply *reply, const LeEntry *holder, LeTime now)
 		reply->lsn = le_entry_lsn(holder);
 }
 
-/* An earlier change of this batch may still tell the old value. */
+/* Replaces a holder's value.  An earlier change of this batch may still refer to the old one. */
 void
 le_holder_proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now)
 {
@@ -41,9 +41,8 @@ le_holder_admits_value(const LeCore *core, const LeEntry *holder, LeText value)
 }
 
 /*
- * May the entry have one more hold?  Beside a hold that may still roll back it is a
- * record of its own, which counts against the role's limit, with what is taken of
- * that already.
+ * May the entry have one more hold?  While another hold may still roll back, the new one is a
+ * record of its own, which counts against the role's limit, together with "taken".
  */
 LeStatus
 le_hold_check(const LeCore *core, const LeEntry *entry, LeUsage taken)
@@ -69,7 +68,7 @@ le_reentry_check(const LeCore *core, const LeEntry *holder, const LeCommand *cmd
 	return status;
 }
 
-/* A re-entrant acquire that le_reentry_check() allows.  May not fail: its hold is reserved. */
+/* Applies a re-entrant acquire that le_reentry_check() allows.  Must not fail: its hold is reserved. */
 void
 le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -85,7 +84,7 @@ le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now
 	reply->wrote |= le_entry_is_dirty(holder);
 }
 
-/* A holder without a named owner that this request may be one more hold of. */
+/* Is this a holder without a named owner that the request may re-enter? */
 static bool
 is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cmd)
 {
@@ -93,7 +92,7 @@ is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cm
 		   holder->owner == NULL && holder->role == cmd->role && !le_entry_is_draining(holder);
 }
 
-/* The one that this very transaction has acquired; as in le_held_by_session(). */
+/* Returns the holder that this very transaction has acquired; walks as le_held_by_session(). */
 static LeEntry *
 held_by_transaction(const LeLock *lock, const LeSession *session, const LeCommand *cmd)
 {
@@ -114,9 +113,9 @@ held_by_transaction(const LeLock *lock, const LeSession *session, const LeComman
 }
 
 /*
- * The holder that this request is one more hold of: that of the same named
- * owner; if it names none, of the same named lease; if neither, the one whose
- * token it gives (cmd->reenter), or that of this very transaction.  Permits count each for itself.
+ * Returns the holder that this request re-enters: that of the same named owner; if it names none,
+ * of the same named lease; if neither, the one whose token it gives (cmd->reenter), or that of
+ * this very transaction.  Each permit is an entry of its own.
  */
 LeEntry *
 le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session, const LeCommand *cmd,
@@ -138,10 +137,10 @@ le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session
 }
 
 /*
- * The holder that a waiter has joined before a reload: it was granted as one more
- * hold of its owner's holder, and only the answer was missing.  While it waited, its
- * session had no hold of that, unless it had been its own queue place, which has one
- * from the beginning.
+ * Returns the holder that a waiter has joined before a reload: it was granted as one more hold of
+ * its owner's holder, and only the reply was missing.  While it waited, its session had no hold
+ * of that holder, unless that had been the session's own queue place, which has one from the
+ * beginning.
  */
 LeEntry *
 le_reentry_joined(const LeCore *core, const LeLock *lock, const LeCommand *cmd, const LeLease *lease)

@@ -1,9 +1,9 @@
 /*
  * core/reserve.c
- *		Memory is reserved before a command is applied.
+ *		Reserves memory before a command is applied.
  *
- * le_core_reserve() may fail, and has changed nothing then.  What le_core_apply() needs
- * is taken from what was reserved, so it cannot fail.
+ * le_core_reserve() may fail, and then has changed nothing.  le_core_apply() uses
+ * only memory that was reserved, so it cannot fail.
  */
 #include "core_internal.h"
 
@@ -44,7 +44,7 @@ prealloc_text(LeCore *core, char **copy, LeText text)
 	return *copy != NULL;
 }
 
-/* Room for n copies.  False: out of memory. */
+/* Makes room for n copies.  Returns false if out of memory. */
 static bool
 prealloc_room(LeCore *core, LePrealloc *texts, uint32_t n)
 {
@@ -70,7 +70,7 @@ prealloc_add(LeCore *core, LePrealloc *texts, LeText text)
 	return true;
 }
 
-/* One more element in each index: the hash tables, and a timer for each lock, entry and lease. */
+/* Reserves an element in each index: the hash tables, and a timer for each lock, entry and lease. */
 static bool
 reserve_indexes(LeCore *core, uint32_t n)
 {
@@ -78,7 +78,7 @@ reserve_indexes(LeCore *core, uint32_t n)
 		   le_heap_reserve(core, core->entries.used + core->locks.used + core->leases.used + 2 * n + 1);
 }
 
-/* Memory for a named lease. */
+/* Reserves memory for a named lease. */
 bool
 le_reserve_lease(LeCore *core, LeText owner)
 {
@@ -89,9 +89,9 @@ le_reserve_lease(LeCore *core, LeText owner)
 }
 
 /*
- * What n entries like this one need, one for each name: a lock, an entry with its
- * texts, a waiter, a hold; and for each entry that waits a slot, so that it may be
- * granted without another reserve.
+ * Reserves what n entries like this one need, one for each name: a lock, an entry with its texts,
+ * a waiter, a hold; and a slot for each entry that waits, so that it can be granted without
+ * another reserve.
  */
 bool
 le_reserve_entries(LeCore *core, LeKind kind, const LeText *names, uint32_t n, const LeEntrySpec *spec)

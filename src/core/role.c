@@ -1,12 +1,12 @@
 /*
  * core/role.c
- *		How much each role has: what it may have is limited.
+ *		The usage of each role, which is limited.
  *
- * A role is there for as long as it has anything.
+ * A role exists here while it has any usage.
  */
 #include "core_internal.h"
 
-/* The role of this id; NULL: it has nothing. */
+/* Returns the role of this id; NULL = it has no usage. */
 static LeRole *
 find_role(const LeCore *core, uint32_t id)
 {
@@ -21,8 +21,8 @@ find_role(const LeCore *core, uint32_t id)
 }
 
 /*
- * Bytes are about what is allocated: an entry with a lock and a slot for itself,
- * and its share of the hashes and the heap of timers.
+ * Bytes are roughly what is allocated: an entry with a lock and a slot of its own, and its share
+ * of the hashes and the heap of timers.
  */
 #define BYTES_IN_INDEXES 64
 
@@ -65,7 +65,7 @@ le_usage_less(LeUsage a, LeUsage b)
 	return (LeUsage){a.entries - b.entries, a.leases - b.leases, a.bytes - b.bytes};
 }
 
-/* Usage by an ACQUIRE, which becomes an entry for each of its names. */
+/* Returns the usage of an ACQUIRE, which becomes an entry for each of its names. */
 LeUsage
 le_usage_of_command(const LeCommand *cmd)
 {

@@ -1,12 +1,12 @@
 /*
  * core/saved.c
- *		What the rows of leases say of the time that is left: see core/life.h.
+ *		The time left that the rows of leases record: see core/life.h.
  */
 #include "core_internal.h"
 
 /* --- the row --- */
 
-/* The row is of this life from now on: it counts no longer as unmarked. */
+/* Notes that the row is of this life from now on: it no longer counts as unmarked. */
 static void
 mark(LeCore *core, LeSaved *saved)
 {
@@ -69,8 +69,9 @@ is_flushed(const LeCore *core, uint64_t lsn)
 }
 
 /*
- * Step 3 of core/life.h.  A long TTL is saved now and then, and restored: there the row must not say
- * less than all of it, either.  While a raise is on its way, another one would say the same.
+ * Step 3 of core/life.h.  The time left of a long lease is saved now and then: a renewal has to
+ * restore the full TTL in its row, too.  While a raise is not flushed, another one would say the
+ * same.
  */
 bool
 le_saved_renew(LeCore *core, LeSaved *saved, LeTime ttl, bool dirty, uint64_t lsn)
@@ -159,7 +160,7 @@ le_extend(LeCore *core, LeTime ttl, LeTime now, LeTime *own_ttl, LeTime *deadlin
 	if (le_add(now, ttl) > *deadline)
 		*deadline = le_add(now, ttl);
 
-	/* the row of a short one has all of its TTL */
+	/* the row of a short lease has its full TTL */
 	if (*own_ttl <= LE_SAVE_INTERVAL || *deadline - now >= *own_ttl)
 		saved->raised = true;
 	else

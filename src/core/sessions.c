@@ -1,7 +1,7 @@
 /*
  * core/sessions.c
- *		Sessions: what each one has, what it waits for, and what ends with it or
- *		with its (sub)transaction.
+ *		Sessions: their entries and waits, and what ends with a session or with its
+ *		(sub)transaction.
  */
 #include "core_internal.h"
 
@@ -26,8 +26,8 @@ le_session_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime
 }
 
 /*
- * End the wait of a session: a place stays, the entry of a blocked call ends.  The caller settles
- * with le_settle_ended().
+ * Ends the wait of a session: a place stays, the entry of a blocked call ends.  The caller
+ * settles with le_settle_ended().
  */
 static void
 session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
@@ -39,7 +39,7 @@ session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
 	assert(entry->state == LE_STATE_QUEUED && entry->waiter->session == session->id);
 	if (entry->place)
 	{
-		/* the place stays, only the wait for it ends; that kept it alive */
+		/* only the wait for the place ends, which kept it alive */
 		le_answer(core, entry, LE_NOT_GRANTED, 0);
 		entry->waiter->until = LE_NEVER;
 		if (le_entry_named_lease(entry) == NULL)
@@ -62,8 +62,9 @@ le_core_stop_waiting(LeCore *core, uint64_t id, uint32_t sessno, LeTime now)
 }
 
 /*
- * End a session: its wait, its holds, and what is bound to it; the rest is nobody's
- * from now on.  False: there is more to do, for the next batch; "all" does it at once.
+ * Ends a session: its wait, its uncommitted holds, and what is bound to it; other entries stay
+ * without a session.  Returns false if more is left for the next batch; with "all" it ends at
+ * once.
  */
 static bool
 session_end(LeCore *core, LeSession *session, bool all, LeTime now)
@@ -94,9 +95,8 @@ session_end(LeCore *core, LeSession *session, bool all, LeTime now)
 }
 
 /*
- * A request of this session in this transaction has arrived.  Whatever it
- * took in earlier transactions is committed: their rollback would have been
- * told before.
+ * Notes a request of this session in this transaction.  Whatever it took in earlier transactions
+ * is committed: an UNDO of them would have come before.
  */
 LeSession *
 le_session_touch(LeCore *core, uint64_t id, uint32_t sessno, uint32_t xact, LeTime now)
@@ -119,7 +119,7 @@ le_session_touch(LeCore *core, uint64_t id, uint32_t sessno, uint32_t xact, LeTi
 	return session;
 }
 
-/* SESSION_END: all that the session has ends or is nobody's; in steps (LeReply.next).  May not fail. */
+/* SESSION_END: ends a session, in steps (LeReply.next).  Must not fail. */
 void
 le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -154,7 +154,10 @@ le_core_has_to_undo(const LeCore *core, const LeCommand *cmd)
 	return false;
 }
 
-/* UNDO what this transaction acquired from number cmd->subxact on; in steps (LeReply.next).  May not fail. */
+/*
+ * UNDO: undoes what this transaction acquired from number cmd->subxact on; in steps
+ * (LeReply.next).  Must not fail.
+ */
 void
 le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -167,7 +170,7 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		session->waiting_on->waiter->subxact >= cmd->subxact)
 		session_stop_waiting(core, session, LE_END_UNDONE, now);
 
-	/* its holds: the last one of an entry ends that */
+	/* its holds: an entry ends with its last one */
 	for (LeLink *link = session->uncommitted.next; link != &session->uncommitted;)
 	{
 		LeUncommitted *hold = le_container(link, LeUncommitted, session_link);
@@ -203,7 +206,10 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	le_settle_ended(core, before, now);
 }
 
-/* LAPSED counts: the lock is still blocked, perhaps by this session's own fence. */
+/*
+ * Is this entry a holder of the session?  LAPSED counts: it still blocks the lock, perhaps by the
+ * session's own fence.
+ */
 static bool
 is_held_by(const LeEntry *entry, const LeLock *lock, uint64_t session)
 {
@@ -237,7 +243,7 @@ newer_of_session(LeEntry *newest, LeEntry *entry, const LeLock *lock, const LeCo
 	return newest == NULL || entry->token > newest->token ? entry : newest;
 }
 
-/* The newest hold of this lock that this connection acquired. */
+/* Returns the newest holder of this lock that this connection acquired. */
 LeEntry *
 le_newest_of_session(const LeCore *core, const LeCommand *cmd)
 {

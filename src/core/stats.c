@@ -1,7 +1,7 @@
 /*
  * core/stats.c
- *		Statistics: how long waits, holds and terms have taken that ended, and who
- *		waits now.
+ *		Statistics: the durations of ended waits, holds and terms, and what is held
+ *		or waits now.
  */
 #include "core_internal.h"
 
@@ -27,8 +27,8 @@ const LeTime le_duration_bounds[LE_DURATION_BOUNDS] = {
 };
 
 /*
- * What a load ends was counted, if at all, by the core before.  A load that took
- * long may have read times that are a moment ahead: le_pause_mended().
+ * Counts a duration.  What a load ends was counted, if at all, by the core before.  After a long
+ * load, times may be a moment ahead: see le_pause_mended().
  */
 static void
 count(LeCore *core, LeDurationType type, LeTime length)

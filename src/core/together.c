@@ -2,17 +2,14 @@
  * core/together.c
  *		Entries of several names that wait as one: granted together, or ended together.
  *
- * core/group.c has the commands that make them.
+ * core/group.c has the commands that create them.
  *
- * Calls between entry.c, leases.c and this file go in a circle, because the matter
- * does: an end may end a lease, whose end ends entries, whose end grants groups.
+ * Calls between entry.c, leases.c and this file go in a circle, which cannot be avoided:
+ * an end may end a lease, whose end ends entries, whose end grants groups.
  */
 #include "core_internal.h"
 
-/*
- * The entry that stands for this one: of several that wait as one the first,
- * else itself.
- */
+/* Returns the first entry of a group that waits; for any other entry, the entry itself. */
 LeEntry *
 le_group_lead(LeEntry *entry)
 {
@@ -29,8 +26,8 @@ member_ready(const LeEntry *member, LeTime now)
 }
 
 /*
- * Is each member the first of its queue, and admitted?  The one that was not
- * when last looked is asked first: mostly it is still the one.
+ * Is each member the first of its queue, and admitted?  The one that was not ready at the last
+ * check is checked first: mostly it is still not ready.
  */
 bool
 le_group_ready(LeGroup *group, LeTime now)
@@ -48,7 +45,7 @@ le_group_ready(LeGroup *group, LeTime now)
 	return true;
 }
 
-/* Its members have left their queues: le_lock_settle() goes on with their locks. */
+/* Has le_lock_settle() settle the locks of a group whose members have left their queues. */
 static void
 group_settle_later(LeCore *core, LeGroup *group)
 {
@@ -57,7 +54,7 @@ group_settle_later(LeCore *core, LeGroup *group)
 	core->to_settle = group;
 }
 
-/* Returns how many. */
+/* Grants the group led by this entry.  Returns the number of new holders. */
 uint32_t
 le_group_grant_members(LeCore *core, LeEntry *first, LeTime now)
 {
@@ -93,8 +90,8 @@ le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now)
 }
 
 /*
- * A place of several names is read: its members come one after the other, in
- * any order.  The pool has room for one group.
+ * Adds a loaded entry to its group.  The entries of a place of several names are read one after
+ * the other, in any order.  The pool has room for one group.
  */
 void
 le_group_load(LeCore *core, LeEntry *entry)
@@ -120,8 +117,8 @@ le_group_load(LeCore *core, LeEntry *entry)
 }
 
 /*
- * Is this waiting entry the first of exactly the command's names, in their
- * order?  The first is the one that is announced.
+ * Does this entry's group wait for exactly the command's names, in their order?  The order
+ * matters, as the first one is announced.
  */
 bool
 le_group_has_names(const LeCore *core, const LeEntry *entry, const LeCommand *cmd)

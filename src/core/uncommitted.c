@@ -6,7 +6,7 @@
  */
 #include "core_internal.h"
 
-/* Link a hold to its entry, and out of it again.  One entry may have very many, so neither walks. */
+/* Link a hold to its entry, and unlink it again.  One entry may have very many, so neither walks. */
 static void
 uncommitted_link(LeEntry *entry, LeUncommitted *hold)
 {
@@ -27,7 +27,7 @@ uncommitted_unlink(LeUncommitted *hold)
 		hold->next->link = hold->link;
 }
 
-/* The session takes one more hold in this (sub)transaction.  May not fail: it is reserved. */
+/* Adds a hold that the session takes in this (sub)transaction.  Must not fail: it is reserved. */
 void
 le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
 				   uint32_t subxact)
@@ -43,7 +43,7 @@ le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sess
 	le_link_before(&core->sessions[sessno].uncommitted, &hold->session_link);
 }
 
-/* The hold that a command takes; it is committed at once unless its transaction may undo it. */
+/* Adds the hold that a command takes, unless it is committed at once because it cannot be undone. */
 void
 le_uncommitted_take(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeReply *reply)
 {
@@ -53,7 +53,7 @@ le_uncommitted_take(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeReply 
 	le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 }
 
-/* The hold is committed, or gone. */
+/* Removes a hold that is committed, or gone. */
 void
 le_uncommitted_remove(LeCore *core, LeUncommitted *hold)
 {
@@ -63,7 +63,7 @@ le_uncommitted_remove(LeCore *core, LeUncommitted *hold)
 	le_pool_put(&core->uncommitted, hold);
 }
 
-/* The uncommitted holds of one entry become another's. */
+/* Moves the uncommitted holds of one entry to another. */
 void
 le_uncommitted_move(LeEntry *to, LeEntry *from)
 {
@@ -77,7 +77,7 @@ le_uncommitted_move(LeEntry *to, LeEntry *from)
 	}
 }
 
-/* Has the entry an uncommitted hold of this session? */
+/* Does the entry have an uncommitted hold of this session? */
 bool
 le_has_hold_of(const LeEntry *entry, uint64_t session)
 {

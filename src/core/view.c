@@ -1,6 +1,6 @@
 /*
  * core/view.c
- *		What is found in a core, by hash or by index, and short questions about it.
+ *		Lookups in a core, by hash or by index, and short questions about its state.
  */
 #include "core_internal.h"
 
@@ -14,7 +14,7 @@ le_entry_time_left(const LeEntry *entry, LeTime now)
 	return deadline > now ? deadline - now : 0;
 }
 
-/* How long it holds; what is bound to a connection ends with the server. */
+/* Tells the time left of an entry.  What is bound to a connection ends with the server. */
 void
 le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now)
 {
@@ -22,7 +22,7 @@ le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now)
 	reply->bound = reply->valid_for == LE_NEVER;
 }
 
-/* The newest write that it, or its time left, rests on. */
+/* Returns the LSN of the newest write that the entry, or its time left, depends on. */
 uint64_t
 le_entry_lsn(const LeEntry *entry)
 {
@@ -41,7 +41,7 @@ le_entry_counts_once(const LeEntry *entry)
 	return le_entry_named_lease(entry) != NULL || entry->lock->kind == LE_KIND_ELECTION;
 }
 
-/* There an acquire is counted only while one may roll back. */
+/* One that counts once has more holds only while one may roll back. */
 uint32_t
 le_entry_holds(const LeEntry *entry)
 {
@@ -107,7 +107,7 @@ le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how, LeTime now
 	core->endings[core->nendings++ % LE_ENDINGS] = (LeEnding){token, now, role, (uint8_t) how};
 }
 
-/* --- what is found by its hash --- */
+/* --- lookups by hash --- */
 
 LeLock *
 le_core_find_lock(const LeCore *core, LeKind kind, LeText name)
