@@ -100,7 +100,7 @@ typedef struct LeStart
 	LeTime stored_at;   /* when the stored incarnation was taken */
 	int64_t floor;      /* lowest incarnation to take; 0 = none */
 	LeTime time;        /* the latest time known: of the clock, or of a replayed commit or checkpoint */
-	uint32_t timelines; /* number of the server's timelines since the stored one; 0 = the same timeline */
+	uint32_t timelines; /* timelines of the server since the stored one; 0 = the same timeline */
 } LeStart;
 
 /* Returns the incarnation of this start. */
@@ -133,9 +133,8 @@ extern void le_core_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, L
 extern bool le_core_take_call(LeCore *core, LeLease *lease, int64_t number);
 
 /*
- * Sets the horizon: leases expire only if their deadline has passed by this time, even where the
- * time of the commands, and of le_core_expire(), is later.  Requests that keep a lease alive may
- * still arrive.
+ * Sets the horizon: a lease expires only if its deadline has passed by this time, even if the
+ * time of the commands, and of le_core_expire(), is later.  A renewal may still arrive.
  */
 extern void le_core_set_horizon(LeCore *core, LeTime horizon);
 
@@ -185,9 +184,9 @@ extern bool le_core_wanted_to_write(LeCore *core);
 extern LeEntry *le_core_overdue(LeCore *core, LeTime timeout, LeTime now);
 
 /*
- * le_core_is_full() returns whether this batch has done its share of work (LeLimits.work), so
- * that the rest is left to the next batch. le_core_worked() adds work that the core cannot count,
- * such as reads of its state.
+ * le_core_is_full(): has this batch done its share of work (LeLimits.work), so that the rest is
+ * for the next?  le_core_worked() adds work that the core does not see, such as reads of its
+ * state.
  */
 extern bool le_core_is_full(const LeCore *core);
 extern void le_core_worked(LeCore *core, uint32_t work);
@@ -201,8 +200,8 @@ extern bool le_core_end_is_heavy(const LeCore *core, uint64_t session, uint32_t 
 /* Checks every internal invariant; aborts with a message.  For tests. */
 extern void le_core_check(const LeCore *core);
 /*
- * Check that a reply agrees with the state of the core: one of le_core_apply(), and one of
- * le_entry_answer().  Call them before anything else changes the core.
+ * Check a reply of le_core_apply(), or of le_entry_answer(), against the core, before anything
+ * changes it again.
  */
 extern void le_core_check_reply(const LeCore *core, const LeCommand *cmd, LeTime now, const LeReply *reply);
 extern void le_core_check_answer(const LeCore *core, const LeEntry *entry, LeTime now, const LeReply *reply);

@@ -55,7 +55,7 @@ typedef struct LeSession
 {
 	uint64_t id; /* 0 = none */
 	uint32_t xact;
-	uint32_t bound; /* number of entries that end with the session */
+	uint32_t bound; /* entries that end with the session */
 	LeLink entries;
 	LeLink uncommitted;  /* holds */
 	LeEntry *waiting_on; /* entry that its blocked call waits for */
@@ -89,12 +89,12 @@ typedef struct LeEnding
 	uint8_t how; /* LeEnd */
 } LeEnding;
 
-/* Number of newest endings kept, so that a reply can say how a token or a lease ended. */
+/* How many endings are kept, to tell how a token or a lease ended. */
 #define LE_ENDINGS 1024
 
-/* How long a row must have been idle before it is taken from the ring for another lock. */
+/* How long a row must be idle before it is taken from the ring for another lock. */
 #define LE_IDLE_BEFORE_RECYCLED (100 * LE_MS)
-/* Maximum number of rows in the ring of idle rows. */
+/* Size of the ring of idle rows. */
 #define LE_MAX_IDLE 4096
 /* Size of the table of names that have lost their rows, by hash. */
 #define LE_MAX_LOST 8192
@@ -125,7 +125,7 @@ typedef struct LeLater
 {
 	LeReleased items[LE_MAX_LATER];
 	uint32_t n;
-	uint32_t answered; /* number of items whose replies were given with earlier batches */
+	uint32_t answered; /* items whose replies were given with earlier batches */
 	LeTime since;      /* time of the oldest release */
 } LeLater;
 
@@ -144,11 +144,11 @@ struct LeCore
 	LeLink waits;          /* waiters for locks, not elections, in order of arrival */
 	uint32_t candidates;   /* number of entries of elections */
 	bool loading;          /* true from le_core_load_begin() to le_core_load_done() */
-	LeGroup *loaded_group; /* while loading: the group of the place that was read last */
-	LeLoadEnv load;        /* the environment of the load */
+	LeGroup *loaded_group; /* group of the place that a load has read last */
+	LeLoadEnv load;        /* environment of the load */
 
-	const LeLife *life; /* the life of this manager */
-	LeTime uptime;      /* uptime of this life, from le_core_set_uptime() */
+	const LeLife *life; /* life of this manager */
+	LeTime uptime;      /* from le_core_set_uptime() */
 	uint32_t unmarked;  /* number of leases, own and named, whose rows are of an earlier life */
 	bool unwritable;    /* no row can be written now */
 	bool wanted_to_write;
@@ -158,7 +158,7 @@ struct LeCore
 	/* copies of the command's texts, made by le_core_reserve() */
 	LePrealloc prealloc_names, prealloc_owners;
 	char *prealloc_value;
-	LeAcquirer *prealloc_acquirer; /* NULL = a record with this text exists already */
+	LeAcquirer *prealloc_acquirer; /* NULL = this text has a record */
 
 	int64_t work;   /* work done in this batch, see LeLimits */
 	LeTime horizon; /* only deadlines up to this moment have passed */
@@ -194,34 +194,30 @@ struct LeCore
 /* --- core/later.c --- */
 
 /*
- * Postpones the write of a slot's row where that is possible.  The release of this token has
- * freed the slot, which was not dirty in this batch before.
+ * Postpones the write of a slot that the release of this token has freed, where that is possible.
+ * The slot was not dirty in this batch before.
  */
 extern void le_write_later(LeCore *core, LeSlot *slot, int64_t token, LeTime now);
 
 /*
  * For a core whose batch has failed: le_later_sort() sorts its releases, once; le_was_released()
- * returns whether this row's holder was released in an earlier batch.  The row may not have been
- * written since then.
+ * returns whether this row's holder was released in an earlier batch, perhaps without a write.
  */
 extern void le_later_sort(LeCore *core);
 extern bool le_was_released(const LeCore *failed, const LeStoredEntry *row);
 
 /*
- * While loading: remembers a row that le_was_released() has found free, so that the next load
- * finds it free as well if no batch succeeds before.
+ * While loading: keeps the release of a row that le_was_released() has found, for a next load
+ * before a batch succeeds.
  */
 extern void le_later_go_on(LeCore *core, const LeStoredEntry *row);
 
-/*
- * At the end of a batch: its releases have been replied to. any_left: some of their rows are
- * still to be written.
- */
+/* At the end of a batch, which is replied to. any_left: some rows of releases are still to be written. */
 extern void le_later_batch_done(LeCore *core, bool any_left);
 
 /* --- core/stats.c --- */
 
-/* Counts the wait of a queued entry that is about to be granted, or to end without a grant. */
+/* Counts the wait of a queued entry that is about to be granted, or to end otherwise. */
 extern void le_count_wait(LeCore *core, const LeEntry *entry, bool granted, LeTime now);
 /* Counts the hold of a holder that ends or lapses. */
 extern void le_count_hold(LeCore *core, const LeEntry *entry, LeTime now);
@@ -245,7 +241,7 @@ extern bool le_heap_reserve(LeCore *core, uint32_t cap);
 extern void le_timer_set(LeCore *core, LeTimer *timer, LeTime at);
 extern void le_timer_clear(LeCore *core, LeTimer *timer);
 
-/* Free an array or a text, which may be NULL; the text is set to NULL. */
+/* Free an array or a text; it may be NULL.  The text is set to NULL. */
 extern void le_free_array(LeCore *core, void *array);
 extern void le_free_text(LeCore *core, char **text);
 
@@ -261,7 +257,7 @@ extern void le_hash_remove(LeCore *core, LeHashId id, LeHashLink *link);
 /* The entries of a group share their token, so the hash includes the name of the lock. */
 extern uint32_t le_hash_token(int64_t token, uint32_t name_hash);
 
-/* Returns the chain that contains all links of this hash, and links of other hashes. */
+/* Returns the chain with all links of this hash; it has links of other hashes, too. */
 static inline LeHashLink *
 le_hash_chain(const LeCore *core, LeHashId id, uint32_t hash)
 {
@@ -305,9 +301,8 @@ le_add(LeTime a, LeTime b)
 }
 
 /*
- * Returns when the time left is to be saved in the row next; LE_NEVER if the TTL is too short for
- * that.  The time left in the row was right at (deadline - left): when the lease was renewed, or
- * when its time left was last saved.
+ * Returns when the time left is to be saved next; LE_NEVER if the TTL is too short for that.  The
+ * row's time left was right at (deadline - left): at the last renewal, or when it was saved.
  */
 static inline LeTime
 le_save_at(LeTime ttl, LeTime deadline, const LeSaved *saved)
@@ -319,7 +314,7 @@ le_save_at(LeTime ttl, LeTime deadline, const LeSaved *saved)
 
 /* --- core/saved.c: the time left, as the rows of leases record it --- */
 
-/* Records for the row this time left, as of this life; the caller has the row written. */
+/* Records this time left in this life; the caller has the row written. */
 extern void le_saved_set(LeCore *core, LeSaved *saved, LeTime left);
 /* The same for an entry that is no longer renewed.  A raise remains one, since it may not be flushed yet. */
 extern void le_saved_fix(LeCore *core, LeSaved *saved, LeTime left);
@@ -328,27 +323,27 @@ extern void le_saved_load(LeCore *core, LeSaved *saved, LeSaved as);
 /* The lease no longer has a row, so that it does not count as unmarked. */
 extern void le_saved_forget(LeCore *core, LeSaved *saved);
 /*
- * Records a renewal of a lease whose row was last written at this LSN.  Returns whether the row
- * must be written, as a raise.
+ * Records a renewal; the row was last written at this LSN.  Returns whether the row must be
+ * written, as a raise.
  */
 extern bool le_saved_renew(LeCore *core, LeSaved *saved, LeTime ttl, bool dirty, uint64_t lsn);
 /* Returns how much of a lease with this row would be left after a crash at this moment. */
 extern LeTime le_crash_left(const LeCore *core, const LeSaved *saved);
 
-/* Tells in the reply to a renewal how long the lease is valid: once its row is flushed, and before that. */
+/* Tells in a reply how long a renewed lease is valid: once its row is flushed, and before that. */
 extern void le_reply_validity(const LeCore *core, LeReply *reply, const LeSaved *saved, LeTime ttl);
 
 /*
- * The same for a lease that entries share.  Its client applies the reply to all of them, so the
- * reply tells at most the time left of the first evicted holder. le_lease_evicted_left() returns
- * that time; LE_NEVER = none is evicted.
+ * The same for a lease that entries share.  Its client applies the reply to all of them, so it
+ * tells at most the time left of the first evicted holder, which le_lease_evicted_left() returns;
+ * LE_NEVER = none is evicted.
  */
 extern void le_reply_lease_validity(const LeCore *core, LeReply *reply, const LeLease *lease, LeTime now);
 extern LeTime le_lease_evicted_left(const LeLease *lease, LeTime now);
 
 /*
- * Extends a lease to at least this TTL, from now on and from each renewal; never makes it
- * shorter.  The caller has its row written.  Returns whether the TTL has changed.
+ * Extends a lease to at least this TTL, from now on and from each renewal.  The caller has its
+ * row written.  Returns whether the TTL has changed.
  */
 extern bool le_extend(LeCore *core, LeTime ttl, LeTime now, LeTime *own_ttl, LeTime *deadline,
 					  LeSaved *saved);
@@ -423,8 +418,8 @@ typedef struct LeEntrySpec
 } LeEntrySpec;
 
 /*
- * The life of an entry.  None of these can fail: a fenced holder that is to end lapses instead.
- * le_entry_end_only() is for several entries at once: le_settle_ended() has to follow.
+ * The life of an entry.  None of these can fail: a fenced holder lapses instead of ending.  After
+ * le_entry_end_only(), which is for several entries, le_settle_ended() has to follow.
  */
 extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec);
 extern void le_waiter_new(LeCore *core, LeEntry *entry, LeTime since);
@@ -443,17 +438,14 @@ extern const bool le_modes_compatible[LE_MODE_PERMIT + 1][LE_MODE_PERMIT + 1];
 extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
 extern void le_lock_arm(LeCore *core, LeLock *lock, LeTime now);
-/*
- * Close the lock until this moment, after a holder of this role; 0 = do nothing.  The closed name
- * counts for that role.
- */
+/* Close the lock, after a holder of this role, for which it counts; until 0 = do nothing. */
 extern void le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role);
 extern void le_lock_open(LeCore *core, LeLock *lock);
 extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
 extern bool le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now);
 extern void le_entry_renew(LeCore *core, LeEntry *entry, LeTime now);
 
-/* Have the row of a slot or a place written with the batch; add a slot to the free ones. */
+/* Have the row of a slot or a place written with the batch; add a free slot. */
 extern void le_slot_dirty(LeCore *core, LeSlot *slot);
 extern void le_slot_add_free(LeLock *lock, LeSlot *slot);
 extern void le_place_dirty(LeCore *core, LeEntry *entry);
@@ -464,28 +456,25 @@ extern void le_entry_row_dirty(LeCore *core, LeEntry *entry);
 
 /* Adds news of the entry, if it has a lease: it was created, granted or evicted.  Must not fail. */
 extern void le_news_add(LeCore *core, LeEntry *entry);
-/* Copies from the core that has failed what a load needs: of a lease, and the number of the newest news. */
+/* Copy from the core that has failed: the news of a lease, and the number of the newest news. */
 extern void le_news_load_lease(LeCore *core, LeLease *lease, const LeLease *failed);
 extern void le_news_load_begin(LeCore *core);
 /*
- * Removes an entry that ends or lapses from its lease's news, and adds a loss unless the client
- * asked for the end.  Must not fail.
+ * Removes an entry that ends or lapses from its lease's news; a loss, unless the client asked for
+ * it.  Must not fail.
  */
 extern void le_news_end(LeCore *core, LeEntry *entry, LeEnd how);
 
 /* --- core/leases.c --- */
 
-/* A lease ends, is due, or is renewed; its row has to be written, its timer to be armed. */
+/* A lease ends, is due, is renewed; its row is to be written, its timer to be armed. */
 extern void le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now);
 extern void le_lease_due(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_renew(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_dirty(LeCore *core, LeLease *lease);
 extern void le_lease_arm(LeCore *core, LeLease *lease);
 
-/*
- * Create a lease, then start it.  The last two are for the lease of a group, which belongs to
- * that group alone.
- */
+/* Create a lease, then start it.  The last two are for the lease of a group, which has it alone. */
 extern LeLease *le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role);
 extern void le_lease_start(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl);
@@ -547,11 +536,11 @@ extern LeUsage le_usage_less(LeUsage a, LeUsage b);
 
 /* --- core/acquirer.c --- */
 
-/* The record with this text. le_acquirers_reserve() allocates one for le_acquirer_get() if there is none. */
+/* The record with this text; le_acquirers_reserve() allocates what le_acquirer_get() may need. */
 extern bool le_acquirers_reserve(LeCore *core, LeText text);
 extern LeAcquirer *le_acquirer_get(LeCore *core, LeText text);
 extern LeAcquirer *le_acquirer_find(const LeCore *core, LeText text);
-/* One entry no longer refers to this record, which is freed with the last one. */
+/* One entry less refers to this record, which is freed with the last one. */
 extern void le_acquirer_drop(LeCore *core, LeAcquirer *acquirer);
 extern void le_acquirers_destroy(LeCore *core);
 
@@ -627,10 +616,7 @@ extern void le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, L
 /* Applies a command.  Must not fail: le_core_reserve() has allocated what it needs. */
 typedef void LeApply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
-/*
- * core/core.c: tells in the reply how the command's token or lease ended, if that is remembered,
- * for the same role
- */
+/* core/core.c: tells how the command's token or lease ended, if that is remembered, for the same role */
 extern void le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /* core/acquire.c, core/group.c */
@@ -639,7 +625,7 @@ extern LeApply le_apply_acquire, le_apply_acquire_group, le_apply_await_group;
 /* core/command.c */
 extern LeApply le_apply_await, le_apply_renew, le_apply_release, le_apply_check, le_apply_proclaim,
 	le_apply_set_permits;
-/* Does the command list this role among those that the caller has the right for? */
+/* Does the command list this role as one that the caller has the right for? */
 extern bool le_command_manages(const LeCommand *cmd, uint32_t role);
 /* core/force.c */
 extern LeApply le_apply_force, le_apply_evict, le_apply_force_role;
@@ -655,14 +641,11 @@ extern void le_entry_free(LeCore *core, LeEntry *entry);
 
 /* --- core/reserve.c --- */
 
-/*
- * Reserve memory for new entries or a new lease, from a command or from rows.  Return false if
- * out of memory.
- */
+/* Reserve memory for entries or a lease, from a command or rows.  Return false if out of memory. */
 extern bool le_reserve_entries(LeCore *core, LeKind kind, const LeText *names, uint32_t n,
 							   const LeEntrySpec *spec);
 extern bool le_reserve_lease(LeCore *core, LeText owner);
-/* Free the reserved copies of texts that no command has taken; take the next copy. */
+/* Free the copies of texts that no command has taken; take the next one. */
 extern void le_prealloc_free(LeCore *core);
 extern char *le_prealloc_take(LePrealloc *texts);
 

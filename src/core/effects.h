@@ -58,8 +58,8 @@ extern LeEntry *le_next_answer(const LeCore *core, const LeEntry *after);
 extern void le_entry_answer(const LeCore *core, const LeEntry *entry, LeTime now, LeReply *reply);
 
 /*
- * Releases that need not be written yet, see core/later.c. le_core_later_since() returns the time
- * of the oldest, LE_NEVER = none. le_core_write_now() has all of them written with this batch.
+ * Releases that need not be written yet, see core/later.c: the time of the oldest, LE_NEVER =
+ * none; and have all of them written with this batch.
  */
 extern LeTime le_core_later_since(const LeCore *core);
 extern void le_core_write_now(LeCore *core);

@@ -116,7 +116,7 @@ le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 	le_lease_arm(core, lease);
 }
 
-/* KEEP_ALIVE, REVOKE_LEASE, LEASE_TTL and LEASE_HOLDS.  No limit refuses a KEEP_ALIVE: see le_apply_renew(). */
+/* KEEP_ALIVE, REVOKE_LEASE, LEASE_TTL, LEASE_HOLDS.  No limit refuses a KEEP_ALIVE: see le_apply_renew(). */
 void
 le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

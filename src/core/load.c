@@ -83,9 +83,9 @@ le_stored_slot_valid(const LeStoredEntry *row)
 
 /*
  * Returns the time of a lease by its row: what was left at the end of the life in which the row
- * was written, less the lives since then.  After a failed batch the lease keeps its deadline from
- * the failed core; but if that batch had changed its TTL, the row counts, because the change is
- * not written.  A raise that was written but not flushed remains one.
+ * was written, less the lives since then.  After a failed batch the lease keeps the deadline of
+ * the failed core, unless that batch had changed its TTL, which is not written.  A raise that was
+ * written but not flushed remains one.
  */
 static Times
 times_of(const LeCore *core, LeTime ttl, LeTime left, uint32_t life, Known failed)
@@ -242,8 +242,8 @@ look_at_life(const LeCore *core, const LeStoredEntry *row, Verdict *verdict)
 }
 
 /*
- * Decides whether a row's holder stays.  One that has ended stays while it is fenced.  In a copy
- * of a database no holder is fenced: they are holders of the original.
+ * Decides whether a row's holder stays.  One that has ended stays while it is fenced.  Nothing is
+ * fenced in a copy of a database: its holders are those of the original.
  */
 static Verdict
 judge_holder(const LeCore *core, const LeStoredEntry *row)
@@ -429,8 +429,8 @@ load_free(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *v
 }
 
 /*
- * Returns until when a row closes its lock; that of a lapsed holder closes it after its end.  If
- * the wall clock was set back, that is at most the time that was left when the row was written.
+ * Returns until when a row closes its lock, for a lapsed holder after its end.  If the wall clock
+ * was set back, that is at most the time that was left when the row was written.
  */
 static LeTime
 closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)

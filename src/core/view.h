@@ -35,10 +35,10 @@ typedef enum LeState
 typedef struct LeRow
 {
 	uint64_t locator : 57; /* the row's TID */
-	uint64_t later : 1;    /* slot: released, and need not be written yet, see core/later.c */
+	uint64_t later : 1;    /* slot: released, and to be written later, see core/later.c */
 	uint64_t listed : 1;   /* slot: in the ring of idle rows, see core/recycle.c */
 	uint64_t reused : 1;   /* ... and became idle again since it was listed */
-	uint64_t kept : 1;     /* slot: its name lost its last row, so this one is not handed over at once */
+	uint64_t kept : 1;     /* slot: its name had lost its row; not handed over at once */
 	uint64_t recycled : 1; /* slot: taken from another lock in this batch, so its key is new */
 	uint64_t on_disk : 1;
 	uint64_t dirty : 1;
@@ -279,7 +279,7 @@ struct LeLease
 	LeLink news;              /* its entries except LAPSED ones, by number: see core/news.c */
 	LeLoss losses[LE_LOSSES]; /* ring buffer */
 	uint32_t nlosses;         /* number of losses ever */
-	uint64_t forgotten;       /* number of the newest loss that the ring has dropped; 0 = none */
+	uint64_t forgotten;       /* number of the newest loss dropped from the ring; 0 = none */
 	uint64_t newest;          /* number of its newest news; 0 = none */
 	int64_t last_call;        /* highest number of a call, see le_core_take_call() */
 	int64_t call_before;      /* ... before the batch of that call */
@@ -297,8 +297,7 @@ struct LeLease
 	uint8_t how;   /* LeEnd: why it is draining */
 	bool draining; /* it has ended, but not all of its entries have */
 	bool ended;
-	bool for_group; /* belongs to a group alone: its id is the group's token, and it ends with the last
-					 * entry */
+	bool for_group; /* of a group alone: its id is the group's token, and it ends with the last entry */
 	char *owner;
 	LeRow row;
 };
@@ -357,15 +356,12 @@ le_entry_has_slot(const LeEntry *entry)
 	return entry->state == LE_STATE_HELD || entry->state == LE_STATE_LAPSED;
 }
 
-/*
- * Returns the number of leases whose rows are of an earlier life: while there are any, the uptime
- * is recorded.
- */
+/* Returns how many leases have rows of an earlier life: while there are any, the uptime is recorded. */
 extern uint32_t le_core_unmarked(const LeCore *core);
-/* Returns what a row that is written now records of a lease: the time left, and the life. */
+/* Returns what a row that is written now records of a lease. */
 extern LeSaved le_core_saved(const LeCore *core, const LeSaved *saved, LeTime ttl);
 
-/* Does the entry have a deadline of its own, rather than that of a lease which entries share? */
+/* Does the entry have a deadline of its own, and not that of a lease which entries share? */
 static inline bool
 le_entry_has_own_time(const LeEntry *entry)
 {
