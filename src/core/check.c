@@ -201,7 +201,7 @@ check_lock(const LeCore *core, const LeLock *lock)
 		CHECK(!lock->doomed);
 	if (lock->waiting > 0)
 	{
-		/* no lost wake-up: the first waiter cannot be granted, or the lock is settled further */
+		/* no lost wake-up: the first waiter cannot be granted, or settling continues with the next batch */
 		const LeEntry *head = le_queued(lock->queue.next);
 
 		CHECK(head->grouped || !is_ready(head) || lock->unsettled);

@@ -6,8 +6,8 @@
  * LeEnv.epochs are LE_EPOCHS counters, each for the names with some hash.  A counter
  * is raised when a holder of such a name ends, lapses, or gets another TTL, and all are
  * raised when a core is created; none is ever 0.  The reply about a grant contains its
- * epoch.  If a session later finds that epoch unchanged, the lock is still held, as far
- * as the core has come.
+ * epoch.  If a session later finds that epoch unchanged, the lock is still held, by all
+ * that the core has applied so far.
  *
  * Names share an epoch: it may be raised because of another name.
  *

@@ -25,9 +25,9 @@
  *
  * So a lease that nobody renews ends after managers have run for at most twice its
  * TTL: less than the TTL in the life of the last renewal, and the TTL after that.
- * LE_LIFE_LEAST of each life may be missing, as it may not be recorded.  A lease that
- * is renewed keeps its TTL.  For each renewal, le_crash_left() returns how much of the
- * lease would be left if the server crashed right then.
+ * Up to LE_LIFE_LEAST of each life does not count, as it may go unrecorded.  A lease
+ * that is renewed keeps its TTL.  For each renewal, le_crash_left() returns how much of
+ * the lease would be left if the server crashed right then.
  *
  * Plain C11, like all of the core.
  */

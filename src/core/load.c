@@ -367,7 +367,10 @@ lease_is_of_group(LeCore *core, LeLease *lease, int64_t token)
 	le_role_remove(core, lease->role, le_usage_of_lease(lease->owner_len));
 }
 
-/* Returns since when a holder is lapsed, as the failed core knows, even if the holder has ended there. */
+/*
+ * Returns since when a holder is lapsed: as the failed core knows, even if it has ended there;
+ * otherwise now.
+ */
 static LeTime
 lapsed_since(const LeCore *core, const LeStoredEntry *row, const LeEntry *failed)
 {

@@ -39,7 +39,7 @@ session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
 	assert(entry->state == LE_STATE_QUEUED && entry->waiter->session == session->id);
 	if (entry->place)
 	{
-		/* only the wait for the place ends, which kept it alive */
+		/* only the wait for the place ends; until now it kept the place alive */
 		le_answer(core, entry, LE_NOT_GRANTED, 0);
 		entry->waiter->until = LE_NEVER;
 		if (le_entry_named_lease(entry) == NULL)
@@ -62,9 +62,9 @@ le_core_stop_waiting(LeCore *core, uint64_t id, uint32_t sessno, LeTime now)
 }
 
 /*
- * Ends a session: its wait, its uncommitted holds, and what is bound to it; other entries stay
- * without a session.  Returns false if more is left for the next batch; with "all" it ends at
- * once.
+ * Ends a session: its wait, and what is bound to it.  Its uncommitted holds count as committed,
+ * and other entries stay without a session.  Returns false if more is left for the next batch;
+ * with "all" nothing is.
  */
 static bool
 session_end(LeCore *core, LeSession *session, bool all, LeTime now)
