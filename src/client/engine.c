@@ -1,29 +1,33 @@
 /*
  * engine.c
- *		The session thread, and who has the connection.
+ *		The session thread, and who owns the connection.
  *
- * It makes the turns that nobody else makes, connects again, and listens while
- * something waits.  Then it rests: it waits for the end of the connection, for
- * another thread, or for the time; while something waits, for notifications
- * too.  It does not have the connection meanwhile, so a caller does not wait for
- * it.
+ * The session thread makes the turns that nobody else makes, reconnects, and
+ * listens while something waits.  Otherwise it rests until the connection ends,
+ * another thread wakes it up, or something is due; while something waits, also
+ * until a notification comes.  It does not own the connection while it rests, so
+ * that a caller need not wait for it.
  */
 #include "internal.h"
 
-/* LISTEN goes on for so long after the last wait. */
+/* How long LISTEN stays after the last wait has ended */
 #define LINGER LE_SEC_NS
-/* A notification to ourselves comes with the answer; this is patience. */
+/* How long to wait for a notification to ourselves; normally it comes with the reply. */
 #define TEST_PATIENCE (300 * LE_MS_NS)
-/* LISTEN that failed is sent again after this: what was in its way may have passed. */
+/* When to retry LISTEN after an error, which may have been temporary */
 #define LISTEN_AGAIN (5 * LE_SEC_NS)
 
-/* The other end has closed the connection: it ends a wait for nothing else. */
+/* The event of poll() that the other end has closed the connection; without POLLRDHUP, any input. */
 #ifdef POLLRDHUP
 #define HUNG_UP POLLRDHUP
 #else
 #define HUNG_UP POLLIN
 #endif
 
+/*
+ * Returns false if the lease was not granted, see net.error.  The state and the turns of the
+ * session start anew.
+ */
 bool
 le_grant(le_session *s)
 {
@@ -33,12 +37,14 @@ le_grant(le_session *s)
 	PGresult *result;
 	bool ok;
 
+	/* request the lease */
 	snprintf(ttl, sizeof(ttl), "%d ms", s->options.ttl_ms);
 	snprintf(wait, sizeof(wait), "%lld ms", (long long) le_ms_up(s->call / 2));
 	result = le_exec(s, "SELECT @extschema@.grant_lease($1, $2, $3)", 3, values);
 	ok = PQresultStatus(result) == PGRES_TUPLES_OK;
 	if (ok)
 	{
+		/* reset all that belonged to the old lease */
 		le_lock(s);
 		atomic_store(&s->lease, strtoll(PQgetvalue(result, 0, 0), NULL, 10));
 		s->lease_gone = s->revoked = s->look = s->bare = s->listens = false;
@@ -59,9 +65,9 @@ le_grant(le_session *s)
 	return ok;
 }
 
-/* --- what is to be done; all that follows is locked at entry and exit --- */
+/* --- due work; all functions below are locked at entry and exit --- */
 
-/* Is there somebody to be told of notifications? */
+/* Returns whether notifications are needed: for waiting holds or for observers. */
 static bool
 is_curious(const le_session *s)
 {
@@ -75,14 +81,17 @@ wants_channel(const le_session *s)
 		   (is_curious(s) || (s->waited_at != 0 && le_now_ns() < s->waited_at + LINGER));
 }
 
-/* When LISTEN has to be sent, or UNLISTEN. */
+/* Returns when LISTEN or UNLISTEN must be sent. */
 static int64_t
 listen_due(const le_session *s)
 {
 	return s->relisten || s->listens != wants_channel(s) ? s->listen_at : LE_NEVER;
 }
 
-/* When nobody may wait any more, where that is not wanted without LISTEN. */
+/*
+ * Returns when waits end because LISTEN does not work, if the application wants none without it;
+ * otherwise LE_NEVER.
+ */
 static int64_t
 patience(const le_session *s)
 {
@@ -93,7 +102,7 @@ patience(const le_session *s)
 	return s->tested_at == 0 ? LE_NEVER : s->tested_at + TEST_PATIENCE;
 }
 
-/* When the session thread has something to do. */
+/* Returns when the session thread has work: 0 at once. */
 static int64_t
 next_work(le_session *s)
 {
@@ -138,7 +147,7 @@ le_give(le_session *s)
 	le_wake_net(s);
 }
 
-/* A renewal that is due goes first. */
+/* Returns whether the connection can be taken.  A renewal that is due goes first. */
 static bool
 is_free(le_session *s)
 {
@@ -163,7 +172,7 @@ le_take(le_session *s, int64_t until, le_error *error)
 	s->asking--;
 	taken &= !s->closing && le_now_ns() < until;
 	if (!taken && s->watchers > 0)
-		pthread_cond_broadcast(&s->changed); /* the session thread may wait for this one to take it */
+		pthread_cond_broadcast(&s->changed); /* the session thread may have left it to this one */
 	if (s->closing)
 		return le_error_copy(error, &s->error);
 	if (!taken)
@@ -173,7 +182,7 @@ le_take(le_session *s, int64_t until, le_error *error)
 	return LE_OK;
 }
 
-/* It takes the connection within half of the time, so that the statement has as much. */
+/* Spends at most half of the time on taking the connection, so that the statement has the other half. */
 PGresult *
 le_ask(le_session *s, const char *sql, int n, const char *const *values, le_error *error)
 {
@@ -183,6 +192,7 @@ le_ask(le_session *s, const char *sql, int n, const char *const *values, le_erro
 
 	while (result == NULL && again && le_take(s, until, error) == LE_OK)
 	{
+		/* run the statement */
 		s->net.until = le_add(until, s->call / 2);
 		le_unlock(s);
 		result = le_exec(s, sql, n, values);
@@ -197,6 +207,7 @@ le_ask(le_session *s, const char *sql, int n, const char *const *values, le_erro
 			result = NULL;
 		}
 		le_give(s);
+		/* pause before a retry */
 		pause = le_add(le_now_ns(), LE_RETRY_FIRST);
 		while (result == NULL && again && !s->closing && le_now_ns() < pause)
 			wait_changed(s, pause);
@@ -212,14 +223,14 @@ le_hear(le_session *s, const char *channel)
 	bool own = strcmp(channel, s->channel) == 0;
 
 	s->heard |= own;
-	/* also what the turn has asked for that is under way: the notification may come before the reply is read */
+	/* also for requests of the present turn: the notification may come before the reply was read */
 	s->look |= own && (s->waiting > 0 || !le_link_empty(&s->lists[LE_OPEN]));
 	le_observers_due(s, channel);
 }
 
 /*
- * Listens to what is wanted, and to nothing else.  The first time the session
- * notifies itself.  Without memory it is tried again after a pause.
+ * Listens to the channels that are needed, and no others.  The first time, the session notifies
+ * itself as a test.  Retries after a pause if out of memory.
  */
 static void
 listen(le_session *s)
@@ -228,6 +239,7 @@ listen(le_session *s)
 	PGresult *result;
 	bool listens = wants_channel(s), tests = listens && s->tested_at == 0;
 
+	/* one text of statements for all channels */
 	le_text_add(&sql, "UNLISTEN *;");
 	if (listens)
 		le_text_add(&sql, "LISTEN %s;", s->channel);
@@ -244,6 +256,7 @@ listen(le_session *s)
 		s->listen_at = le_add(le_now_ns(), LE_PAUSE);
 		return;
 	}
+	/* run them */
 	s->listens = listens;
 	s->relisten = false;
 	s->tested_at = tests ? le_now_ns() : s->tested_at;
@@ -254,13 +267,13 @@ listen(le_session *s)
 	s->deaf = PQresultStatus(result) != PGRES_COMMAND_OK;
 	if (s->deaf)
 	{
-		/* also what it has listened to is not certain: all of it is sent again, with a new test */
+		/* unknown which channels it listens to now: send all of them again later, with a new test */
 		s->listens = s->heard = false;
 		s->relisten = true;
 		s->tested_at = 0;
 		s->listen_at = le_add(le_now_ns(), LISTEN_AGAIN);
 	}
-	s->look |= s->waiting > 0; /* what came before */
+	s->look |= s->waiting > 0; /* grants before this LISTEN */
 	le_observers_due(s, NULL);
 	PQclear(result);
 	free(sql.data);
@@ -269,6 +282,7 @@ listen(le_session *s)
 
 /* --- the session thread --- */
 
+/* Connects, and resets what belonged to the old connection.  After a failure sets retry_at. */
 static void
 connect_session(le_session *s)
 {
@@ -295,6 +309,10 @@ connect_session(le_session *s)
 	le_give(s);
 }
 
+/*
+ * Waits until a point in time, until it is woken up, or until the connection ends or (while
+ * something waits) has input, which is then read.
+ */
 static void
 rest(le_session *s, int64_t until)
 {
@@ -303,6 +321,7 @@ rest(le_session *s, int64_t until)
 		{.fd = conn != NULL ? PQsocket(conn) : -1, .events = HUNG_UP | (is_curious(s) ? POLLIN : 0)},
 		{.fd = s->wake_net[0], .events = POLLIN}};
 
+	/* wait, without the lock and without owning the connection */
 	s->rests_until = until;
 	s->rests_deaf = !is_curious(s);
 	le_unlock(s);
@@ -312,6 +331,7 @@ rest(le_session *s, int64_t until)
 	le_lock(s);
 	s->rests_until = 0;
 	s->rests_deaf = false;
+	/* read what has come, unless another thread owns the connection */
 	if (fds[0].revents == 0 || s->busy || s->net.conn != conn)
 		return;
 	s->busy = true;
@@ -321,7 +341,7 @@ rest(le_session *s, int64_t until)
 	le_give(s);
 }
 
-/* Waits of which the time has passed. */
+/* Ends waits whose limit has passed, and all waits that need LISTEN where that does not work. */
 static void
 expire(le_session *s)
 {
@@ -337,6 +357,7 @@ expire(le_session *s)
 				le_hold_over(hold, &error);
 		}
 	}
+	/* limits of waits */
 	if (now < s->next_until)
 		return;
 	s->next_until = LE_NEVER;
@@ -351,7 +372,10 @@ expire(le_session *s)
 	}
 }
 
-/* Whoever asks for the connection goes first, unless a renewal comes due before the asking thread gets to run. */
+/*
+ * Does the most urgent work, or rests.  A thread that waits for the connection goes first, unless a
+ * renewal becomes due before that thread runs.
+ */
 static void
 step(le_session *s)
 {
@@ -373,7 +397,7 @@ step(le_session *s)
 	}
 }
 
-/* Locked at entry and exit, not in between.  False: the server refuses it. */
+/* Revokes the lease.  Returns false if the server refuses it.  Locked at entry and exit, not in between. */
 static bool
 revoke_lease(le_session *s)
 {
@@ -394,8 +418,8 @@ revoke_lease(le_session *s)
 }
 
 /*
- * Sends the releases that are left, then revokes the lease, unless that stays.
- * Goes on after a failure, until the limit of the close.
+ * Sends the remaining releases, then revokes the lease unless it stays (le_orphan).  Retries after
+ * failures, until close_until.
  */
 static void
 wind_up(le_session *s)
@@ -426,8 +450,8 @@ wind_up(le_session *s)
 }
 
 /*
- * What is given back goes before the lease, if that stays, or the name is to be
- * closed for a while; all else goes with it.
+ * Ends the session on the server and disconnects.  Releases are sent only if the lease stays, or if
+ * the name is to be closed for a while (hold_for); all others end with the lease.
  */
 static void
 shut_down(le_session *s)
@@ -448,7 +472,7 @@ shut_down(le_session *s)
 	le_unlock(s);
 	le_disconnect(s);
 	le_lock(s);
-	/* the holds that are left are the application's alone */
+	/* from now on only the application has references to the remaining holds */
 	for (int i = 0; i < LE_LISTS; i++)
 	{
 		le_foreach (le_hold, hold, &s->lists[i])
@@ -456,6 +480,7 @@ shut_down(le_session *s)
 	}
 }
 
+/* Connects and grants the lease, works until the session is closed, then shuts it down. */
 void *
 le_net_main(void *session)
 {

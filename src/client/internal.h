@@ -2,36 +2,37 @@
  * internal.h
  *		What the files of liblockelection share.
  *
- * All that a session does with the server is a *turn*: one call of lease_sync()
- * with what is queued (docs/reference/lease-sync.md).  Whoever finds the
- * connection free makes the turn, in its own thread; the others wait for their
+ * A session talks to the server in *turns*: a turn is one call of lease_sync()
+ * with everything that is queued (docs/reference/lease-sync.md).  A thread that
+ * finds the connection free makes the turn itself; the others wait for their
  * results.  So there are three kinds of threads:
  *
- *	1.	The application's.  One that asks for something queues it, makes a turn if
- *		the connection is free, and then waits (le_turn_join).
+ *	1.	The application's.  A thread that requests something queues it, makes a
+ *		turn if the connection is free, and then waits (le_turn_join).
  *	2.	The session thread (engine.c).  It makes the turns that nobody else makes:
- *		renewals, what was queued during a turn, looks.  It alone connects, and
- *		listens for notifications while something waits.
+ *		renewals, reads of news, and what was queued during a turn.  Only this
+ *		thread connects.  It listens for notifications while something waits.
  *	3.	The callback thread (dispatch.c).  It calls the application.  It also
- *		watches the local deadline, which neither a hanging name resolution nor a
- *		slow server hides.
+ *		watches the local deadline, so that neither a hanging name resolution nor
+ *		a slow server delays the end of the session.
  *
- * One mutex a session protects everything that is not atomic.  It is never held
- * during I/O or a callback.  The connection, session.net, belongs to the thread
- * that has set session.busy.  Functions whose comment says "locked" are called
- * with the mutex held; those that say "busy" by the thread that has the
- * connection, without the mutex.
+ * One mutex per session protects everything that is not atomic.  It is never
+ * held during I/O or a callback.  The connection, session.net, belongs to the
+ * thread that has set session.busy.  Functions whose comment says "locked" are
+ * called with the mutex held; those whose comment says "busy" are called by the
+ * thread that owns the connection, without the mutex.
  *
- * The life of a hold on the server (phase), and the list that it is in:
+ * The phases of a hold on the server, and the list that it is in:
  *
- *		NEW       ASKS                to be asked for
- *		SENT      ASKS, OPEN          asked for, and not answered
+ *		NEW       ASKS                to be requested
+ *		SENT      ASKS, OPEN          requested, and without a reply
  *		QUEUED    HELD, GIVES, LATER  has a place
  *		GRANTED   HELD, GIVES, LATER  is granted
- *		DONE      none                nothing of it is on the server
+ *		DONE      none                the server has nothing of it
  *
- * What the application sees (state) is apart: WAITING, HELD, OVER.  What is OVER
- * and has a token is given back: GIVES, or LATER after an error.
+ * The state that the application sees is separate: WAITING, HELD, OVER.  A hold
+ * that is OVER and has a token is released: it is in GIVES, or in LATER after an
+ * error.
  */
 #ifndef LE_CLIENT_INTERNAL_H
 #define LE_CLIENT_INTERNAL_H
@@ -56,17 +57,17 @@
 
 #define LE_NEVER INT64_MAX
 
-/* SQLSTATEs of a server without the extension. */
+/* SQLSTATEs of a server without the extension */
 #define LE_NOT_INSTALLED "55000 42883 3F000"
 
-/* The first pause between two tries; each one is twice as long as the one before. */
+/* The first pause between two retries; each pause is twice as long as the one before. */
 #define LE_RETRY_FIRST (50 * LE_MS_NS)
-/* After an error of the server that passes. */
+/* The pause after a temporary error of the server */
 #define LE_PAUSE (100 * LE_MS_NS)
 
-/* The most items of a call. */
+/* The maximum number of items in a call */
 #define LE_ITEMS_MAX 128
-/* The most changes that an observer reads at once. */
+/* The maximum number of changes that an observer reads at once */
 #define LE_OBSERVE_MAX 64
 #define LE_STATES_MAX  16
 
@@ -81,7 +82,7 @@
 
 /* --- lists --- */
 
-/* A ring; a head or a link that is in no list points to itself. */
+/* A circular list.  A head or link that is in no list points to itself. */
 typedef struct le_link
 {
 	struct le_link *next, *prev;
@@ -109,7 +110,7 @@ le_link_remove(le_link *link)
 	le_link_init(link);
 }
 
-/* To the end of a list, from wherever it is; before another link: to its front. */
+/* Moves a link to the end of a list, out of the list that it is in. */
 static inline void
 le_link_append(le_link *head, le_link *link)
 {
@@ -120,6 +121,7 @@ le_link_append(le_link *head, le_link *link)
 	head->prev = link;
 }
 
+/* Moves a link to the front of a list. */
 static inline void
 le_link_prepend(le_link *head, le_link *link)
 {
@@ -127,7 +129,7 @@ le_link_prepend(le_link *head, le_link *link)
 	le_link_append(head->next, link);
 }
 
-/* The items of a list, of which the present one may be removed. */
+/* Loops over the items of a list.  The body may remove the present one. */
 #define le_foreach(type, item, head)                                                                         \
 	for (type *item = le_container((head)->next, type, link), *item##_next;                                  \
 		 item##_next = le_container(item->link.next, type, link), &item->link != (head); item = item##_next)
@@ -148,47 +150,47 @@ typedef enum le_kind
 	LE_KIND_LOCK,
 	LE_KIND_PERMIT,
 	LE_KIND_TERM,
-	LE_KIND_PROCLAIM /* no hold, but a request: the candidate's new text, for the term server_token */
+	LE_KIND_PROCLAIM /* not a hold, but a request: a new candidate text for the term server_token */
 } le_kind;
 
 struct le_hold
 {
 	le_session *session;
-	le_link link;       /* in one of the session's lists, see above */
-	le_link event_link; /* in session->events, while there is an event */
-	int refs;           /* the application, the session's list, turns */
-	int waiters;        /* threads */
+	le_link link;       /* in the list of the session that its phase names, see above */
+	le_link event_link; /* in session->events while it has an event */
+	int refs;           /* references of the application, the session's list, and turns */
+	int waiters;        /* number of threads that wait for changed */
 	pthread_cond_t changed;
 
-	/* fixed */
+	/* never change */
 	le_kind kind;
 	int n;
 	char **names;
 	bool shared, try;
 	int permits;
-	int64_t until;     /* ns; the end of its wait in the queue; LE_NEVER: none */
-	int64_t answer_by; /* ns; the end of the wait for the first answer, where that is later */
-	int64_t asked;     /* the number of the request, in its owner text */
+	int64_t until;     /* ns; when its wait in the queue ends; LE_NEVER: no limit */
+	int64_t answer_by; /* ns; when the wait for the first reply ends, if that is later */
+	int64_t asked;     /* number of the request, a part of its owner text */
 	char *candidate;
 
 	_Atomic int state;      /* le_hold_state */
-	_Atomic int stop_asked; /* by le_stop */
-	_Atomic int64_t token;  /* 0: was never granted */
+	_Atomic int stop_asked; /* set by le_stop */
+	_Atomic int64_t token;  /* 0: never granted */
 	_Atomic int64_t position;
 	_Atomic(void *) user;
 
 	/* under the session's mutex */
 	le_phase phase;
-	int64_t server_token; /* of the place or the hold */
-	bool pending;         /* asked for, and not durable yet */
-	int given, left;      /* names whose release was sent, is not answered */
-	bool again, lost;     /* a release was sent before; and its answer was lost */
-	int hold_for_ms;      /* for giving back */
-	bool dropped;         /* the application has given it back */
-	int64_t seen_call;    /* the last reply that had it, and with how many names */
-	int seen_names;
-	bool release_done;
-	le_error error; /* of state OVER, or of the release */
+	int64_t server_token; /* of the place or the hold; 0: none known */
+	bool pending;         /* requested, but not durable yet */
+	int given, left;      /* names whose release was sent; names whose release has no result yet */
+	bool again, lost;     /* a release was sent before; and its reply was lost */
+	int hold_for_ms;      /* of the release */
+	bool dropped;         /* the application has released it */
+	int64_t seen_call;    /* number of the last call whose reply named this hold */
+	int seen_names;       /* how many of its names that reply had */
+	bool release_done;    /* le_release need not wait any longer */
+	le_error error;       /* why it is OVER, or the result of the release */
 };
 
 struct le_observer
@@ -200,33 +202,33 @@ struct le_observer
 	void *arg;
 
 	/* under the session's mutex */
-	int64_t after;
-	int64_t due_at;
-	bool calling;       /* the callback thread reads, or tells */
-	bool gone;          /* le_unobserve waits */
-	bool start_now;     /* after was -1, and nothing has been read */
-	bool own_end;       /* le_unobserve in the callback: the callback thread frees it */
-	int64_t start_term; /* was told from current_leader() */
+	int64_t after;      /* number of the last change that was read; 0: none, -1: see start_now */
+	int64_t due_at;     /* ns; when to read again */
+	bool calling;       /* the callback thread reads changes, or calls on_change */
+	bool gone;          /* le_unobserve was called */
+	bool start_now;     /* after was -1, and nothing has been read yet */
+	bool own_end;       /* le_unobserve was called in on_change: the callback thread frees it */
+	int64_t start_term; /* the term that was reported from current_leader(); 0: none */
 	char channel[LE_CHANNEL_SIZE];
 	pthread_cond_t changed;
 };
 
-/* Of the thread that has the connection. */
+/* The connection.  Only the thread that has set session.busy uses it. */
 typedef struct le_net
 {
-	PGconn *conn;    /* NULL: none */
-	bool pooled;     /* somebody between us and the server */
-	bool prepared;   /* lease_sync() is */
-	bool plain;      /* it is not prepared, or not any more */
-	char *places[3]; /* host, hostaddr and port, as libpq has them: lists, if there are several hosts */
+	PGconn *conn;    /* NULL: not connected */
+	bool pooled;     /* a pooler is between the client and the server */
+	bool prepared;   /* lease_sync() is prepared */
+	bool plain;      /* do not prepare it, or not any more */
+	char *places[3]; /* host, hostaddr and port, as libpq returns them: lists, if there are several hosts */
 	int nhosts;
-	int host; /* that is tried next */
-	int64_t connect_ns;
-	int64_t until;  /* of a statement, if its caller does not wait for as long as its limit */
-	le_error error; /* of the last failure */
+	int host;           /* number of the host to be tried next */
+	int64_t connect_ns; /* time limit of connecting to one address; 0: options not read yet */
+	int64_t until;      /* ns; the end of a statement, if earlier than its own limit; LE_NEVER: none */
+	le_error error;     /* the last failure */
 } le_net;
 
-/* Of holds, see above. */
+/* The lists of holds, see above */
 enum
 {
 	LE_ASKS,
@@ -240,78 +242,78 @@ enum
 struct le_session
 {
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* opened, closed, the connection is free */
-	int watchers;           /* who wait for that */
-	pthread_cond_t to_tell; /* the callback thread has something to do */
-	int refs;               /* the application, both threads, holds, calls */
-	pid_t process;
+	pthread_cond_t changed; /* the session was opened or closed, or the connection is free */
+	int watchers;           /* number of threads that wait for changed */
+	pthread_cond_t to_tell; /* the callback thread has work */
+	int refs;               /* references of the application, both threads, holds, and calls */
+	pid_t process;          /* not that of a forked child */
 	pthread_t net_thread, dispatch_thread;
 	bool net_started, dispatch_started, net_done, dispatch_done;
-	int wake_net[2], wake_user[2];
+	int wake_net[2], wake_user[2]; /* pipes: to the session thread; to le_fd() */
 
-	/* fixed */
+	/* never change */
 	le_options options;
 	char *conninfo, *name;
 	int64_t ttl, margin, call, connect, progress, poll; /* ns */
-	char marker[24];
+	char marker[24]; /* "#" and 16 random digits: in the owner text of each request */
 
 	_Atomic int state;        /* le_state */
-	_Atomic int64_t deadline; /* ns; of the present lease */
+	_Atomic int64_t deadline; /* ns; local deadline of the present lease */
 	_Atomic int64_t lease;
 	_Atomic int64_t progress_at; /* ns */
-	_Atomic int withheld;        /* turns wait for le_progress() */
+	_Atomic int withheld;        /* renewals are held back until le_progress() */
 
 	/* under the mutex */
 	bool opened; /* the first connection has succeeded or failed */
 	bool closing, orphan;
-	int64_t close_until;
-	bool revoked;
-	bool lease_gone; /* the server has said so */
+	int64_t close_until; /* ns; the end of closing */
+	bool revoked;        /* by the session, when it closed */
+	bool lease_gone;     /* the server has reported the end of the lease */
 	bool connected;
-	bool busy;           /* a thread has the connection */
-	int asking;          /* threads that wait for it, with statements of their own */
-	int64_t rests_until; /* of the session thread; 0: it does not rest */
-	bool rests_deaf;     /* it does not wait for notifications */
-	int64_t renew_at;
-	int failures;     /* of renewals, or of connecting, in a row */
-	int64_t retry_at; /* connect not before */
-	le_error error;   /* why it has ended, or did not open */
-	le_error trouble; /* the last failure of the connection or a renewal */
+	bool busy;           /* a thread owns the connection */
+	int asking;          /* number of threads that wait for it with statements of their own */
+	int64_t rests_until; /* until when the session thread rests; 0: it does not rest */
+	bool rests_deaf;     /* it rests without waiting for notifications */
+	int64_t renew_at;    /* ns; when the next renewal is due */
+	int failures;        /* number of consecutive failures to renew or connect */
+	int64_t retry_at;    /* do not connect before */
+	le_error error;      /* why the session has ended or did not open */
+	le_error trouble;    /* the last failure of the connection or a renewal */
 	le_link lists[LE_LISTS], observers, events;
-	int64_t requests;   /* so many have a number */
-	int64_t next_until; /* the nearest end of a wait, or earlier */
-	char *schema;       /* of the extension, quoted; changed by who has the connection */
+	int64_t requests;   /* number of the last request */
+	int64_t next_until; /* when the first wait ends, or earlier */
+	char *schema;       /* of the extension, quoted; changed only by the thread that owns the connection */
 	bool state_event, renewed_event, user_woken;
-	le_state states[LE_STATES_MAX]; /* to be told */
+	le_state states[LE_STATES_MAX]; /* not reported to on_state yet */
 	int nstates;
-	bool renewed_told; /* false: on_renewed is to be called */
+	bool renewed_told; /* false: on_renewed must be called */
 
 	/* turns, of the present lease */
-	int64_t calls;            /* the number of the last one */
-	int64_t last_at;          /* when it was sent */
-	char seen[2][24];         /* incarnation and news of the newest reply; "": none */
-	bool look;                /* there may be news */
-	bool bare;                /* news have to be read before anything is asked for again */
-	bool apart;               /* the last call had releases, and left requests to the next one */
-	int alone;                /* so many items travel alone, to find the one that the server cannot read */
-	int64_t ask_at, later_at; /* not before */
-	int waiting;              /* places */
-	int64_t waited_at;        /* when there was the last one */
-	int woken;                /* threads that turns have woken */
+	int64_t calls;    /* number of the last call */
+	int64_t last_at;  /* ns; when it was sent */
+	char seen[2][24]; /* incarnation and news of the latest reply; "": none */
+	bool look;        /* there may be news: make a turn */
+	bool bare;        /* the next call only reads news, see turn.c */
+	bool apart;       /* the last call had releases, and left requests for the next one */
+	int alone;        /* number of items to send one by one, to find the one that the call fails for */
+	int64_t ask_at, later_at; /* ns; do not send requests; releases in LATER before */
+	int waiting;              /* number of places that somebody waits for */
+	int64_t waited_at;        /* ns; when the last such wait ended */
+	int woken;                /* number of times that waiting threads were woken up */
 
 	/* LISTEN, of the present connection */
-	char channel[LE_CHANNEL_SIZE]; /* of the lease; "": none */
-	bool listens;                  /* to that */
-	bool relisten;                 /* to others than before */
-	int64_t listen_at;             /* LISTEN not before */
+	char channel[LE_CHANNEL_SIZE]; /* of the lease; "": not known */
+	bool listens;                  /* LISTEN was sent for it */
+	bool relisten;                 /* the channels of observers have changed */
+	int64_t listen_at;             /* ns; do not send LISTEN before */
 	bool deaf;                     /* LISTEN does not work */
-	bool heard;                    /* it works */
-	int64_t tested_at;             /* when the session has notified itself */
+	bool heard;                    /* LISTEN works: a notification has come */
+	int64_t tested_at;             /* ns; when the session notified itself as a test; 0: not yet */
 
 	le_net net;
 };
 
-/* Ends the function with the status of a call that is not LE_OK. */
+/* Returns from the function if a call does not return LE_OK */
 #define le_must(call)                                                                                        \
 	do                                                                                                       \
 	{                                                                                                        \
@@ -320,6 +322,7 @@ struct le_session
 			return must_status;                                                                              \
 	} while (0)
 
+/* Moves a point in time to an earlier one. */
 static inline void
 le_sooner(int64_t *next, int64_t at)
 {
@@ -335,61 +338,68 @@ le_clamp(int64_t value, int64_t low, int64_t high)
 
 /* --- clock.c --- */
 
-extern int64_t le_now_ns(void); /* ns of CLOCK_BOOTTIME */
-extern int64_t le_ms_up(int64_t ns);
+extern int64_t le_now_ns(void);              /* CLOCK_BOOTTIME in ns */
+extern int64_t le_ms_up(int64_t ns);         /* in ms, rounded up; 0 if negative */
 extern int64_t le_add(int64_t a, int64_t b); /* saturates */
-/* The point that is wait_ms from now; -1: LE_NEVER. */
+/* Returns the point of le_now_ns() that is wait_ms from now; -1: LE_NEVER. */
 extern int64_t le_until(int wait_ms);
+/* Converts a point of le_now() into one of le_now_ns(). */
 extern int64_t le_until_point(int64_t ms);
-/* poll() until a point of le_now_ns(), or a while less. */
+/* Calls poll() until a point of le_now_ns() at the latest; it may return earlier. */
 extern void le_poll(struct pollfd *fds, int n, int64_t until);
 extern int le_cond_init(pthread_cond_t *cond);
-/* Waits for a condition until a point of le_now_ns(), or a while less; the caller looks at the time. */
+/*
+ * Waits for a condition until a point of le_now_ns() at the latest.  It may
+ * return earlier: check the time.
+ */
 extern void le_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until);
-extern int64_t le_jitter(int64_t ns); /* 0.9 to 1.1 of it */
+extern int64_t le_jitter(int64_t ns); /* a random value between 0.9 and 1.1 of it */
 extern uint64_t le_random(void);
-/* A pipe to wake a thread that polls: make it, write, and empty it. */
+/* A pipe that wakes up a thread in poll(): create it, write to it, and empty it */
 extern bool le_pipe(int fds[2]);
 extern void le_wake(int fds[2]);
 extern void le_drain(int fds[2]);
 
 /* --- error.c --- */
 
-/* Fill an error, if it is wanted; they return its status.  result: of a failed statement. */
+/* Fill an error, unless it is NULL, and return its status.  result: of a failed statement. */
 extern le_status le_error_set(le_error *error, le_status status, const char *sqlstate, const char *format,
 							  ...) __attribute__((format(printf, 4, 5)));
 #define le_invalid(error, ...) le_error_set((error), LE_INVALID, "", __VA_ARGS__)
 extern le_status le_error_clear(le_error *error);
 extern le_status le_error_copy(le_error *to, const le_error *from);
 extern le_status le_error_result(le_error *error, const PGresult *result);
-/* As the server tells it; message and hint may be NULL. */
+/* From the fields of a server error; message and hint may be NULL. */
 extern le_status le_error_server(le_error *error, const char *sqlstate, const char *message,
 								 const char *hint);
 extern le_status le_no_memory(le_error *error);
 extern le_status le_status_of(const char *sqlstate);
-/* Is its SQLSTATE one of these? */
+/* Returns whether its SQLSTATE is one of these. */
 extern bool le_error_is(const le_error *error, const char *sqlstates);
-/* The schema, or the function in it, is not there. */
+/* Returns whether the schema, or a function in it, does not exist. */
 extern bool le_error_is_absent(const le_error *error);
-/* Trying again may help. */
+/* Returns whether the error is temporary, so that a retry may help. */
 extern bool le_error_passes(const le_error *error);
-/* Another connection is needed, perhaps to another host. */
+/* Returns whether another connection is needed, perhaps to another host. */
 extern bool le_error_ends_connection(const le_error *error);
 
 /* --- secret.c: errors of connections, without passwords --- */
 
-/* A connection string that libpq does not parse; message: libpq's, of which the kind of mistake is told. */
+/*
+ * Fills the error of a connection string that libpq cannot parse.  message:
+ * libpq's; only the kind of mistake is shown.
+ */
 extern le_status le_error_unparsed(le_error *error, const char *message);
 /*
- * Why an error of this connection must not be shown: an option has what does not
- * belong there, as where libpq takes a part of a password for the host.  NULL:
- * it may.
+ * Returns why an error of this connection must not be shown: an option has
+ * characters that do not belong there, for example because libpq took a part of
+ * a password for the host.  NULL if it may be shown.
  */
 extern const char *le_misread(const PGconn *conn);
 
 /* --- text.c --- */
 
-/* A text that grows; failed: out of memory, and the text is not complete. */
+/* A text that grows.  failed: memory ran out, and the text is not complete. */
 typedef struct le_text
 {
 	char *data;
@@ -397,47 +407,52 @@ typedef struct le_text
 	bool failed;
 } le_text;
 
-/* Append, as printf does; a text that ran out of memory stays so. */
+/* Append to a text.  Once failed, a text stays failed. */
 extern void le_text_add(le_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 extern void le_text_add_bytes(le_text *text, const void *data, size_t len);
-extern char *le_copy(const char *text); /* NULL: out of memory */
+extern char *le_copy(const char *text); /* returns NULL if out of memory */
 
-/* --- arguments.c: LE_INVALID says which one is wrong, what it is, and what is allowed --- */
+/* --- arguments.c: the errors say which argument is wrong, what it is, and what is allowed --- */
 
-/* Structs of programs of other versions. */
+/* Structs of programs that were built with another version of the header */
 extern le_status le_struct_read(void *to, size_t size, const void *from, const char *name, le_error *error);
 extern le_status le_struct_check(const void *to, size_t least, const char *name, le_error *error);
 extern void le_struct_write(void *to, const void *from, size_t size);
-/* 1 to max bytes of UTF-8; what: the name of the argument. */
+/* Checks for 1 to max bytes of UTF-8.  what: the name of the argument. */
 extern le_status le_check_text(const char *what, const char *text, int max, le_error *error);
-/* Any text of UTF-8. */
+/* Checks for UTF-8 of any length. */
 extern le_status le_check_utf8(const char *what, const char *text, le_error *error);
 extern le_status le_check_names(const char *const *names, int n, le_error *error);
 extern le_status le_check_candidacy(const char *election, const char *candidate, le_error *error);
-/* -1 or more. */
+/* Checks for -1 or more. */
 extern le_status le_check_wait(int wait_ms, le_error *error);
-/* What is asked for n names. */
+/* Checks le_how for a request of n names. */
 extern le_status le_check_how(const le_how *how, int n, le_error *error);
-/* A pointer that must not be NULL; what: the name of the argument.  Clears the error. */
+/* Checks that a pointer is not NULL, and clears the error.  what: the name of the argument. */
 extern le_status le_check_pointer(const void *pointer, const char *what, le_error *error);
-/* For what asks the server for something: not NULL, and not of a parent process.  Clears the error. */
+/*
+ * For functions that request something: check that the object is not NULL and
+ * not of a parent process.  Clear the error.
+ */
 extern le_status le_check_session(const le_session *session, le_error *error);
 extern le_status le_check_hold(const le_hold *hold, le_error *error);
+/* Returns whether this is a child process that was forked after le_open. */
 extern bool le_in_child(const le_session *s);
 
 /* --- connection.c: busy --- */
 
-/* One pass over all hosts.  False: see net.error. */
+/* Tries each host once.  Returns false if none of them works, see net.error. */
 extern bool le_connect(le_session *s);
 extern void le_disconnect(le_session *s);
 /*
- * Runs a statement; n < 0: several without arguments.  "@extschema@" in it is
- * the schema of the extension, which is learned again where it has got another
- * name.  NULL: the connection is gone; then, and for an error, net.error.
+ * Runs a statement; n < 0: several statements without arguments.  "@extschema@"
+ * stands for the schema of the extension; if that was renamed, learns its new
+ * name.  Returns NULL if the connection was lost.  In that case, and for an
+ * error, sets net.error.
  */
 extern PGresult *le_exec(le_session *s, const char *sql, int n, const char *const *values);
 
-/* The columns of a reply of le_sync(), in the order of its statement; validity is in us. */
+/* The columns of a reply to le_sync(), in the order of its statement; validity is in us */
 typedef enum LeColumn
 {
 	LE_COLUMN_ITEM,
@@ -458,86 +473,100 @@ typedef enum LeColumn
 	LE_COLUMN_CHANNEL
 } LeColumn;
 
-/* The call of a turn, whose items are in binary format. */
+/* Runs the call of a turn; its items are in binary format.  Returns as le_exec. */
 extern PGresult *le_sync(le_session *s, const char *const *values, int items_length);
-/* Takes what the server has sent. */
+/* Reads what the server has sent, and handles notifications. */
 extern void le_receive(le_session *s);
 
 /* --- session.c --- */
 
-/* The session's mutex and its references. */
+/* The session's mutex and its references */
 extern void le_lock(const le_session *s);
 extern void le_unlock(const le_session *s);
-extern void le_session_unref(le_session *s);                                     /* not locked */
-extern bool le_start_thread(pthread_t *thread, void *(*run)(void *), void *arg); /* it takes no signals */
+extern void le_session_unref(le_session *s); /* not locked */
+extern bool le_start_thread(pthread_t *thread, void *(*run)(void *),
+							void *arg); /* the thread blocks all signals */
 
 /* --- state.c: locked --- */
 
-/* A new state, with its events. */
+/* Sets the state, and queues its events. */
 extern void le_set_state(le_session *s, le_state state);
-extern bool le_is_alive(const le_session *s); /* also not locked: there is a lease, as far as is known */
-/* The lease is over: all holds of it are. */
+extern bool
+le_is_alive(const le_session *s); /* whether there is a lease, as far as is known; also not locked */
+/* Ends the session and all its holds, because the lease has ended. */
 extern void le_end(le_session *s, const char *sqlstate, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Has the deadline passed? Then ends the session. */
+/* Ends the session if its deadline has passed.  Returns true if it did so. */
 extern bool le_check_deadline(le_session *s);
-/* A renewal that was sent then has succeeded, and is valid for so many ns. */
+/* Records a renewal that was sent at sent_at, and is valid for validity ns from then on. */
 extern void le_renewed(le_session *s, int64_t sent_at, int64_t validity);
-/* A renewal, or a connection, has failed.  Returns when to try again. */
+/* Records a failure to renew or connect.  Returns when to retry. */
 extern int64_t le_failed(le_session *s, const le_error *why);
-/* Makes a hold over for the application. */
+/* Sets a hold to OVER for the application. */
 extern void le_hold_over(le_hold *hold, const le_error *error);
+/* Sets a hold to HELD for the application. */
 extern void le_hold_held(le_hold *hold);
-/* Ends a wait whose own limit has passed. */
+/* Ends the wait of a hold if its limit has passed. */
 extern void le_hold_check_until(le_hold *hold, int64_t now);
-extern int64_t le_hold_ends(const le_hold *hold); /* ns; of its wait */
-/* The server has nothing of it any more. */
+extern int64_t le_hold_ends(const le_hold *hold); /* ns; when its wait ends */
+/* Forgets a hold of which the server has nothing any more. */
 extern void le_hold_done(le_hold *hold);
 extern void le_hold_unref(le_hold *hold);
-/* Wakes who wait for it. */
+/* Wakes up the threads that wait for the hold. */
 extern void le_hold_changed(le_hold *hold);
 
 /* --- turn.c: locked at entry and exit, not in between --- */
 
-/* When the next turn is due. */
+/* Returns when the next turn is due. */
 extern int64_t le_due(le_session *s);
+/* Makes a turn. */
 extern void le_turn(le_session *s);
-/* Something is queued: makes a turn, if the connection is free.  Otherwise those who have it do. */
+/* After something was queued: makes a turn if the connection is free; otherwise another thread will. */
 extern void le_turn_join(le_session *s);
 
 /* --- engine.c --- */
 
-/* The session thread. */
+/* The main function of the session thread */
 extern void *le_net_main(void *session);
-extern bool le_grant(le_session *s); /* busy */
-/* Locked.  Wakes the session thread, if there is something to do for it before it wakes by itself. */
+/* Busy.  Grants the session a lease. */
+extern bool le_grant(le_session *s);
+/* Locked.  Wakes up the session thread if it has work before it would wake up by itself. */
 extern void le_wake_net(le_session *s);
-/* Locked.  The connection is free again. */
+/* Locked.  Gives up the connection. */
 extern void le_give(le_session *s);
-/* Locked.  Has it been heard, on a channel of ours?  Then there is something to be looked at. */
+/* Locked.  Handles a notification. */
 extern void le_hear(le_session *s, const char *channel);
-/* Locked at entry and exit.  Waits for the connection until then. */
+/* Locked at entry and exit.  Waits until the connection is free, but not beyond until, and takes it. */
 extern le_status le_take(le_session *s, int64_t until, le_error *error);
-/* Locked at entry and exit.  Runs a statement as le_exec, over reconnects, for the limit of a call. */
+/*
+ * Locked at entry and exit.  Runs a statement like le_exec, and retries over
+ * reconnects, for at most call_ms.
+ */
 extern PGresult *le_ask(le_session *s, const char *sql, int n, const char *const *values, le_error *error);
 
 /* --- dispatch.c --- */
 
-/* The callback thread. */
+/* The main function of the callback thread */
 extern void *le_dispatch_main(void *session);
 
 /* --- hold.c --- */
 
-/* A hold that nobody has asked for; NULL: out of memory. */
+/* Creates a hold that is not queued yet.  Returns NULL if out of memory. */
 extern le_hold *le_hold_alloc(le_session *s, le_kind kind, const char *const *names, int n,
 							  const char *candidate);
 extern void le_hold_free(le_hold *hold);
+/* Waits until the hold is not WAITING any more, or until then. */
 extern le_status le_hold_wait(le_hold *hold, int64_t until, le_error *error);
 
 /* --- observe.c --- */
 
-/* Locked at entry and exit; of the callback thread.  False: nothing was to be done; *next: when there is. */
+/*
+ * Locked at entry and exit; for the callback thread.  Reads and reports changes
+ * of one observer that is due.  Returns false if there was none, and moves
+ * *next to the time when there will be.
+ */
 extern bool le_observe_work(le_session *s, int64_t *next);
-extern void le_observers_due(le_session *s, const char *channel); /* locked; NULL: all */
+extern void le_observers_due(le_session *s,
+							 const char *channel); /* locked; makes those of a channel due; NULL: all */
 
 #endif /* LE_CLIENT_INTERNAL_H */

@@ -3,24 +3,24 @@
  *		One call of lease_sync(): what is sent, and what its reply means.
  *		docs/reference/lease-sync.md has the rules.
  *
- * What is queued are holds: those to be given back, and behind them those to be
- * asked for.  An answer that does not come may be that of a call that was
- * carried out.  So the next call is bare: it only reads the news, which tell
- * what the lost answer would have told.  What the news do not have was not done,
- * and is asked for again.
+ * The queue consists of holds: those to be released, and after them those to be
+ * requested.  A call whose reply does not come may have been carried out.  So
+ * the next call is bare: it only reads the news, which have everything that the
+ * lost reply would have said.  A request that is not among the news was not
+ * carried out, and is sent again.
  */
 #include "internal.h"
 
 #include <arpa/inet.h>
 #include <sched.h>
 
-/* What is sent.  Of a release each name is an item. */
+/* A call.  A request is one item; a release is one item for each name. */
 typedef struct Turn
 {
 	int n;
-	le_hold *holds[LE_ITEMS_MAX]; /* with a reference to each; NULL: its row has come */
-	int names[LE_ITEMS_MAX];      /* which name of it is given back; -1: it is asked for */
-	bool silent;                  /* nothing but releases: the reply tells nothing of the lease */
+	le_hold *holds[LE_ITEMS_MAX]; /* with a reference to each; NULL: its row was handled */
+	int names[LE_ITEMS_MAX];      /* which name of the hold is released; -1: a request */
+	bool silent;                  /* nothing but releases: the reply says nothing about the lease */
 	int64_t call, sent_at;
 	le_text texts;
 } Turn;
@@ -32,7 +32,7 @@ typedef struct Row
 	int row;
 } Row;
 
-/* NULL where it is in SQL. */
+/* Returns the text of a column; NULL if it is NULL in SQL. */
 static const char *
 value(Row row, LeColumn column)
 {
@@ -61,7 +61,11 @@ is_wanted(const le_hold *hold)
 
 /* --- when --- */
 
-/* Without progress of the application nothing is renewed.  Whoever reports some sees the flag, or is seen here. */
+/*
+ * Returns whether the lease may be renewed, which needs progress of the application if progress_ms
+ * is set.  The flag is set before the time is read, so that a concurrent le_progress() either sees
+ * the flag or is seen here.
+ */
 static bool
 has_progress(le_session *s)
 {
@@ -104,7 +108,7 @@ le_turn_join(le_session *s)
 
 /* --- what is sent --- */
 
-/* A text of a binary array. */
+/* Adds a text, or NULL, to a binary array. */
 static void
 add_text(le_text *texts, const char *text)
 {
@@ -115,7 +119,7 @@ add_text(le_text *texts, const char *text)
 		le_text_add_bytes(texts, text, strlen(text));
 }
 
-/* An item has six texts for each of its names. */
+/* Adds an item with six texts for each of its names: the release of one name, or a request (name: -1). */
 static void
 add_item(Turn *t, le_hold *hold, int name)
 {
@@ -147,16 +151,18 @@ add_item(Turn *t, le_hold *hold, int name)
 	t->holds[t->n++] = hold;
 }
 
-/* Those to be given back, and then those to be asked for, in their order. */
+/* Moves holds from the queue into the call: releases first, then requests, in their order. */
 static void
 take_items(le_session *s, Turn *t)
 {
 	int most = s->bare ? 0 : s->alone > 0 ? 1 : LE_ITEMS_MAX, names;
 
+	/* releases whose pause is over */
 	while (!le_link_empty(&s->lists[LE_LATER]) && t->sent_at >= s->later_at)
 		le_link_append(&s->lists[LE_GIVES], s->lists[LE_LATER].next);
 	if (le_link_empty(&s->lists[LE_LATER]))
 		s->later_at = LE_NEVER;
+	/* releases; those of many names may need several calls */
 	le_foreach (le_hold, hold, &s->lists[LE_GIVES])
 	{
 		while (hold->given < hold->n && t->n < most)
@@ -167,10 +173,11 @@ take_items(le_session *s, Turn *t)
 		le_link_append(&s->lists[LE_HELD], &hold->link);
 	}
 	/*
-	 * Requests wait for the disk, and so would releases in the same call; those who release are
-	 * in time for the next one.
+	 * Requests wait for a flush, and releases in the same call would wait with them.  So a call
+	 * with releases leaves the requests to the next call, which takes both.
 	 */
 	s->apart = !s->apart && t->n > 0;
+	/* requests that are still wanted */
 	names = t->n;
 	le_foreach (le_hold, hold, &s->lists[LE_ASKS])
 	{
@@ -190,7 +197,10 @@ take_items(le_session *s, Turn *t)
 	s->alone -= s->alone > 0 && t->n > 0;
 }
 
-/* Makes the call; locked at entry only. */
+/*
+ * Makes the call, and returns its result; NULL if the connection was lost.  Locked at entry, not
+ * locked at exit.
+ */
 static PGresult *
 make_call(le_session *s, Turn *t)
 {
@@ -201,6 +211,7 @@ make_call(le_session *s, Turn *t)
 	PGresult *result = NULL;
 	uint32_t n = 0;
 
+	/* locked: collect the items, and number the call */
 	*t = (Turn){.sent_at = le_now_ns()};
 	t->silent = t->sent_at < s->renew_at && s->waiting == 0 && !s->look && le_link_empty(&s->lists[LE_OPEN]);
 	le_text_add_bytes(&t->texts, head, sizeof(head));
@@ -220,6 +231,7 @@ make_call(le_session *s, Turn *t)
 	snprintf(wait, sizeof(wait), "%lld ms", (long long) le_ms_up(s->call / 2));
 	le_unlock(s);
 
+	/* not locked: send it */
 	if (seen[0][0] == '\0')
 		values[2] = values[3] = NULL;
 	values[4] = t->n > 0 ? t->texts.data : NULL;
@@ -234,7 +246,7 @@ make_call(le_session *s, Turn *t)
 
 /* --- what has become of an item --- */
 
-/* To the front of what is queued; lost: it may have been carried out. */
+/* Puts an item back to the front of the queue.  lost: the call may have carried it out. */
 static void
 send_again(le_session *s, Turn *t, int i, bool lost)
 {
@@ -251,7 +263,10 @@ send_again(le_session *s, Turn *t, int i, bool lost)
 	}
 }
 
-/* A release was not carried out: it is sent again, without hold_for, or after a while. */
+/*
+ * Handles an error of a release: it is sent again, without hold_for if that is the problem, or
+ * after a pause.
+ */
 static void
 release_refused(le_session *s, le_hold *hold, const le_error *error)
 {
@@ -262,7 +277,7 @@ release_refused(le_session *s, le_hold *hold, const le_error *error)
 	hold->again = true;
 	if (hold->hold_for_ms != 0 && (error->status == LE_INVALID || le_error_is(error, "53400")))
 	{
-		/* longer than lock_election.max_hold_for, or than anything: it is released all the same */
+		/* hold_for is longer than lock_election.max_hold_for or out of range: release without it */
 		hold->hold_for_ms = 0;
 		hold->again = hold->lost = false;
 		le_error_copy(&hold->error, error);
@@ -272,7 +287,7 @@ release_refused(le_session *s, le_hold *hold, const le_error *error)
 	}
 	if (!passes)
 	{
-		/* perhaps a right was taken away, and comes back: nobody waits for this one */
+		/* perhaps a right was revoked and will be granted again: le_release does not wait for that */
 		le_error_set(&hold->error, LE_UNKNOWN, error->sqlstate, "%.400s; the session goes on trying",
 					 error->message);
 		hold->release_done = true;
@@ -282,7 +297,7 @@ release_refused(le_session *s, le_hold *hold, const le_error *error)
 	le_sooner(&s->later_at, le_add(le_now_ns(), passes ? LE_PAUSE : s->ttl / 3));
 }
 
-/* The end of a request that the server has nothing of. */
+/* Ends a request of which the server has nothing. */
 static void
 settle(le_hold *hold, const le_error *error)
 {
@@ -291,6 +306,10 @@ settle(le_hold *hold, const le_error *error)
 	le_hold_done(hold);
 }
 
+/*
+ * Handles the error of an item.  Sends a release again, and also a request that waits if the error
+ * is temporary; ends any other request with the error.
+ */
 static void
 refused(le_session *s, Turn *t, int i, const le_error *error)
 {
@@ -310,7 +329,10 @@ refused(le_session *s, Turn *t, int i, const le_error *error)
 		settle(hold, error);
 }
 
-/* What the server has for a request: it was granted, or has a place; perhaps nobody wants it any more. */
+/*
+ * Records what the server has for a request: a grant or a place.  It is released if nobody wants it
+ * any more.
+ */
 static void
 adopt(le_session *s, le_hold *hold, Row row)
 {
@@ -321,7 +343,7 @@ adopt(le_session *s, le_hold *hold, Row row)
 	hold->pending = false;
 	le_link_append(&s->lists[is_wanted(hold) ? LE_HELD : LE_GIVES], &hold->link);
 	atomic_store(&hold->position,
-				 number(row, LE_COLUMN_QUEUE_POSITION, granted ? 0 : 1)); /* news do not tell it */
+				 number(row, LE_COLUMN_QUEUE_POSITION, granted ? 0 : 1)); /* news do not have it */
 	s->waiting += !granted && is_wanted(hold);
 	if (granted && is_wanted(hold))
 		le_hold_held(hold);
@@ -329,6 +351,7 @@ adopt(le_session *s, le_hold *hold, Row row)
 	le_hold_check_until(hold, le_now_ns());
 }
 
+/* Handles the row of an item: its error, result, grant or place. */
 static void
 take_result(le_session *s, Turn *t, int i, Row row)
 {
@@ -336,7 +359,7 @@ take_result(le_session *s, Turn *t, int i, Row row)
 	bool gives = t->names[i] >= 0;
 	le_error error = {.status = LE_OK};
 
-	/* the session has ended, or the whole release is sent again */
+	/* the session has ended, or this release is sent again anyway */
 	if (hold->phase == LE_PHASE_DONE || (gives && t->names[i] >= hold->given))
 		return;
 	hold->seen_call = t->call;
@@ -357,8 +380,8 @@ take_result(le_session *s, Turn *t, int i, Row row)
 	else if (gives)
 	{
 		/*
-		 * One that is sent again and finds nothing was done before, as far as anybody
-		 * knows; whether hold_for took effect then is another question.
+		 * A release that was sent before and finds nothing counts as done then; but if that reply
+		 * was lost, nobody knows whether hold_for took effect.
 		 */
 		if (is_event(row, "not_held") && !hold->again && hold->error.status == LE_OK)
 			le_error_set(&hold->error, LE_LOST, "LE001", "it had been lost before it was released");
@@ -381,7 +404,10 @@ take_result(le_session *s, Turn *t, int i, Row row)
 
 /* --- news --- */
 
-/* The hold with this token, or the request that was sent with this number. */
+/*
+ * Finds the hold with this token, or the request without a reply that has this number; NULL if
+ * there is none.
+ */
 static le_hold *
 find_hold(le_session *s, int64_t token, int64_t asked)
 {
@@ -398,8 +424,10 @@ find_hold(le_session *s, int64_t token, int64_t asked)
 }
 
 /*
- * A hold or a place has ended; or is evicted: it ends when the application gives it back, if that knows of it.
- * Of several names others may be held: they are given back, of an evicted hold by the application.
+ * Ends a hold or a place that the server has ended or evicted.  An evicted hold keeps its lock
+ * until the application releases it, provided that the application knows of the grant.  If it has
+ * several names, the others may still be held: they are released now, or, of an evicted hold, by
+ * the application.
  */
 static void
 lose(le_hold *hold, const char *reason, bool evicted)
@@ -419,7 +447,10 @@ lose(le_hold *hold, const char *reason, bool evicted)
 		le_link_append(&hold->session->lists[LE_HELD], &hold->link);
 }
 
-/* Nobody wants it any more.  Without memory it is found again, by a turn that is due soon: others may wait for it. */
+/*
+ * Releases a grant or place that no hold belongs to.  If there is no memory for that, a turn that
+ * is due soon reads the news again: other clients may wait for the lock.
+ */
 static void
 give_ghost_back(le_session *s, Row row)
 {
@@ -441,6 +472,10 @@ give_ghost_back(le_session *s, Row row)
 	le_link_append(&s->lists[LE_GIVES], &hold->link);
 }
 
+/*
+ * Handles a row of news: finds the hold by its token or owner text, and updates it.  Releases a
+ * grant or place without a hold.
+ */
 static void
 take_news(le_session *s, const Turn *t, Row row)
 {
@@ -453,7 +488,7 @@ take_news(le_session *s, const Turn *t, Row row)
 
 	if (hold == NULL)
 	{
-		/* le_orphan() leaves behind what was held, and does not know it any more */
+		/* not what le_orphan() leaves held: its holds are forgotten */
 		if (asked != 0 && !s->orphan && (is_event(row, "granted") || is_event(row, "queued")))
 			give_ghost_back(s, row);
 		return;
@@ -466,7 +501,7 @@ take_news(le_session *s, const Turn *t, Row row)
 		lose(hold, NULL, true);
 	else if (hold->server_token == 0)
 	{
-		if (is_event(row, "evicted")) /* before its grant was known: it is given back at once */
+		if (is_event(row, "evicted")) /* evicted before its grant was known: release it at once */
 			lose(hold, NULL, true);
 		adopt(s, hold, row);
 	}
@@ -474,7 +509,7 @@ take_news(le_session *s, const Turn *t, Row row)
 		le_hold_held(hold);
 }
 
-/* The reply has everything: what it does not have is lost. */
+/* Handles a complete reply: a hold that it does not have is lost. */
 static void
 compare(le_session *s, const Turn *t)
 {
@@ -487,7 +522,10 @@ compare(le_session *s, const Turn *t)
 	}
 }
 
-/* The reply has all news: a pending request that is not among them was not done, or has ended. */
+/*
+ * Handles a reply with news: a pending request that is not among them was not carried out or has
+ * ended, and is queued again.
+ */
 static void
 ask_pending_again(le_session *s, const Turn *t)
 {
@@ -504,6 +542,10 @@ ask_pending_again(le_session *s, const Turn *t)
 
 /* --- the reply --- */
 
+/*
+ * Handles a reply: the row of the lease, the rows of items and news, and finally what the reply
+ * does not have.  A lease that has ended ends the session.
+ */
 static void
 take_reply(le_session *s, Turn *t, const PGresult *result)
 {
@@ -524,13 +566,14 @@ take_reply(le_session *s, Turn *t, const PGresult *result)
 		s->listens &= channel != NULL && strcmp(channel, s->channel) == 0;
 		snprintf(s->channel, sizeof(s->channel), "%s", channel != NULL ? channel : "");
 	}
-	/* where something is not durable yet no news are told */
+	/* complete is NULL if something is not durable yet: the reply has no news then */
 	s->bare &= complete == NULL;
 	s->look |= complete == NULL && !t->silent;
 	if (value(head, LE_COLUMN_VALIDITY) != NULL)
 		le_renewed(s, t->sent_at, number(head, LE_COLUMN_VALIDITY, 0) * LE_US_NS);
 	else if (!t->silent && s->renew_at <= le_now_ns())
 		s->renew_at = le_failed(s, &late);
+	/* results of items, and news */
 	for (int n = 1; n < PQntuples(result); n++)
 	{
 		Row row = {result, n};
@@ -545,7 +588,7 @@ take_reply(le_session *s, Turn *t, const PGresult *result)
 			t->holds[i] = NULL;
 		}
 	}
-	/* what has no row: the call was old */
+	/* an item without a row was ignored, because the call was outdated */
 	for (int i = t->n - 1; i >= 0; i--)
 	{
 		if (t->holds[i] != NULL)
@@ -557,7 +600,10 @@ take_reply(le_session *s, Turn *t, const PGresult *result)
 		ask_pending_again(s, t);
 }
 
-/* There is no reply, but an error, or the connection is gone. */
+/*
+ * Handles a call without a reply: an error, or a lost connection.  An item that the call fails for
+ * is refused; all others are sent again, after the news were read.
+ */
 static void
 take_error(le_session *s, Turn *t)
 {
@@ -567,11 +613,12 @@ take_error(le_session *s, Turn *t)
 
 	if (connected && t->n == 1 && !passes)
 	{
-		/* the news were not read; and a call that fails may have had its effect */
+		/* no news were read; and a failed call may have had its effect */
 		s->look = true;
 		refused(s, t, 0, &error);
 		return;
 	}
+	/* find out by the next call what this one has done */
 	s->bare = true;
 	again_at = le_failed(s, &error);
 	if (connected)
@@ -581,7 +628,7 @@ take_error(le_session *s, Turn *t)
 		s->alone = passes ? 0 : t->n;
 	}
 	else
-		s->retry_at = s->failures > 1 ? again_at : 0; /* at once, and then after pauses */
+		s->retry_at = s->failures > 1 ? again_at : 0; /* reconnect at once, then after pauses */
 	for (int i = t->n - 1; i >= 0; i--)
 		send_again(s, t, i, true);
 }
@@ -593,11 +640,13 @@ le_turn(le_session *s)
 	PGresult *result;
 	Turn t;
 
+	/* the call */
 	s->busy = true;
 	result = make_call(s, &t);
 	if (PQresultStatus(result) != PGRES_TUPLES_OK && le_error_ends_connection(&s->net.error))
 		le_disconnect(s);
 	le_lock(s);
+	/* its reply */
 	le_check_deadline(s);
 	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0)
 		take_reply(s, &t, result);
@@ -609,7 +658,7 @@ le_turn(le_session *s)
 		if (t.holds[i] != NULL)
 			le_hold_unref(t.holds[i]);
 	}
-	/* those that were woken may have their next requests in the next turn */
+	/* let the threads that were woken up queue their next requests in time for the next turn */
 	if (s->woken != woken)
 	{
 		le_unlock(s);
