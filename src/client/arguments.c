@@ -1,7 +1,7 @@
 /*
  * arguments.c
- *		Are the arguments of a call what they may be?  An error says which one is
- *		not, what it is, and what is allowed.
+ *		Checks the arguments of calls.  An error says which one is wrong, what it
+ *		is, and what is allowed.
  */
 #include "internal.h"
 
@@ -37,7 +37,7 @@ le_check_hold(const le_hold *hold, le_error *error)
 
 /* --- structs of programs that were built with another version of the header --- */
 
-/* No struct grows beyond this: a larger size is one that was never set. */
+/* No struct grows beyond this: a larger size was never set. */
 #define SIZE_MOST 65536
 
 le_status
@@ -52,9 +52,9 @@ le_struct_check(const void *to, size_t least, const char *name, le_error *error)
 }
 
 /*
- * Structs only grow at their end.  So a smaller one is the beginning of ours, and
- * a larger one begins with ours.  Of a larger one the rest has to be zero: a
- * member that the library does not know must not be asked for in vain.
+ * Structs grow only at their end.  So a smaller one is the beginning of ours, and a larger one begins with
+ * ours.  The rest of a larger one must be zero: a member that the library does not know must not be ignored
+ * silently.
  */
 le_status
 le_struct_read(void *to, size_t size, const void *from, const char *name, le_error *error)
@@ -76,7 +76,7 @@ le_struct_read(void *to, size_t size, const void *from, const char *name, le_err
 	return LE_OK;
 }
 
-/* Fills the caller's struct, as far as it goes; members that we do not have become zero. */
+/* Fills the caller's struct as far as the library knows it; other members become zero. */
 void
 le_struct_write(void *to, const void *from, size_t size)
 {
@@ -90,7 +90,7 @@ le_struct_write(void *to, const void *from, size_t size)
 
 /* --- texts and numbers --- */
 
-/* How many bytes the first character has; 0: they are no UTF-8. */
+/* Returns how many bytes the first character has; 0 if it is not UTF-8. */
 static size_t
 utf8_length(const unsigned char *c)
 {
@@ -106,7 +106,7 @@ utf8_length(const unsigned char *c)
 		if ((c[i] & 0xc0) != 0x80)
 			return 0;
 	}
-	/* a longer form of another character, a surrogate, or beyond U+10FFFF */
+	/* an overlong form, a surrogate, or beyond U+10FFFF */
 	if ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf0 && c[1] < 0x90) ||
 		(c[0] == 0xf4 && c[1] > 0x8f))
 		return 0;

@@ -1,6 +1,6 @@
 /*
  * clock.c
- *		Time: nanoseconds of a clock that goes on while the machine is
+ *		Time: nanoseconds of a clock that keeps running while the machine is
  *		suspended, and waiting by it; and pipes that end a wait.
  */
 #include "internal.h"
@@ -10,12 +10,12 @@
 #include <sys/random.h>
 #include <time.h>
 
-/* Where there is no clock for that, the monotonic one is the one that may go on. */
+/* Without CLOCK_BOOTTIME, use the monotonic clock, which keeps running in suspend on some systems. */
 #ifndef CLOCK_BOOTTIME
 #define CLOCK_BOOTTIME CLOCK_MONOTONIC
 #endif
 
-/* A wait looks at the clock at least this often: its own clock stands still in suspend. */
+/* A wait checks the time at least this often, because its own clock stops in suspend. */
 #define WAIT_MAX LE_SEC_NS
 
 int64_t
@@ -33,7 +33,7 @@ le_now(void)
 	return le_now_ns() / LE_MS_NS;
 }
 
-/* Rounded up, so that nobody wakes a moment too early again and again. */
+/* Rounds up, so that a wait does not end again and again a moment too early. */
 int64_t
 le_ms_up(int64_t ns)
 {
@@ -112,7 +112,7 @@ le_random(void)
 	return random;
 }
 
-/* Sessions that started together do not stay together. */
+/* Keeps sessions that were opened together from renewing together. */
 int64_t
 le_jitter(int64_t ns)
 {
@@ -133,7 +133,7 @@ le_pipe(int fds[2])
 #endif
 }
 
-/* A pipe that is full wakes just as well. */
+/* A full pipe wakes up the thread just as well. */
 void
 le_wake(int fds[2])
 {

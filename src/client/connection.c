@@ -1,30 +1,30 @@
 /*
  * connection.c
- *		The connection: made, used and given up, always by a clock of our own.
+ *		Makes, uses and gives up the connection, always with time limits of our own.
  *
- * libpq's asynchronous connect has no limit of time, and a server that is
- * stopped still acknowledges what it is sent.  So every wait here ends at a
- * point in time.  A statement that is not answered by then costs the
- * connection: there is no other way to know that nothing comes any more.
+ * libpq's asynchronous connect has no time limit, and a server that is stopped
+ * still acknowledges the data that it receives.  So every wait here ends at a
+ * point in time.  If there is no reply by then, the connection is given up:
+ * there is no other way to know that none will come.
  *
- * Of several hosts each one is tried for itself, beginning behind the last one
- * that did not do.  Resolving a host's name blocks, as libpq does it.  The
- * callback thread watches the deadline meanwhile.
+ * Several hosts are tried one by one, beginning after the last one that failed.
+ * libpq blocks while it resolves the name of a host; the callback thread watches
+ * the deadline meanwhile.
  */
 #include "internal.h"
 
 #include <stdarg.h>
 
-/* A wait looks at the session this often: it may have ended, or is being closed. */
+/* How often a wait checks whether the session has ended or is being closed */
 #define SLICE (100 * LE_MS_NS)
 
-/* The longest statement has 900 bytes, and a quoted name three times. */
+/* The longest statement has 900 bytes, and contains the quoted name of the schema three times. */
 #define SQL_MAX 2048
 #define SCHEMA  "@extschema@"
 
 static void broken(le_session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The connection is of no more use. */
+/* Gives up the connection, and sets net.error to the first line of the message. */
 static void
 broken(le_session *s, const char *format, ...)
 {
@@ -46,7 +46,7 @@ le_disconnect(le_session *s)
 }
 
 /*
- * Waits for the socket.  False: the time is over, that of closing too, or a
+ * Waits for the socket.  Returns false if the time is over (when closing, that of closing, too), or if a
  * session that was alive has ended.
  */
 static bool
@@ -77,6 +77,7 @@ wait_socket(le_session *s, PGconn *conn, short events, int64_t until, bool alive
 
 /* --- connecting --- */
 
+/* Returns the number of items in a list with commas; 0 if it is empty. */
 static int
 count_items(const char *list)
 {
@@ -87,7 +88,7 @@ count_items(const char *list)
 	return n;
 }
 
-/* The application's standard error is not ours. */
+/* Drops notices, which libpq would write to the application's standard error. */
 static void
 ignore_notice(void *arg, const PGresult *result)
 {
@@ -96,13 +97,15 @@ ignore_notice(void *arg, const PGresult *result)
 }
 
 /*
- * What comes before dbname is a default that the connection string overrides.
- * Whether the server is a standby is looked at later; a role may have
- * default_transaction_read_only.  Texts are in UTF-8, whatever the environment,
- * the role and the database say; or one name would be two locks.
+ * Starts to connect to the next host.  NULL: out of memory.
  *
- * At first an option that no libpq takes keeps it from connecting: the connection
- * only tells what its string, the environment and the service file say.
+ * Keys before dbname are defaults that the connection string overrides.  Whether the server is a standby is
+ * checked later, not by target_session_attrs, since a role may have default_transaction_read_only.  Texts
+ * are in UTF-8, whatever the environment, the role and the database say; otherwise one name could be two
+ * locks.
+ *
+ * options_only: an option that libpq rejects keeps it from connecting, and the connection only shows the
+ * options that the connection string, the environment and the service file have.
  */
 static PGconn *
 start(le_session *s, bool options_only)
@@ -115,9 +118,10 @@ start(le_session *s, bool options_only)
 	PGconn *conn;
 
 	snprintf(timeout, sizeof(timeout), "%lld", (long long) le_ms_up(s->call));
+	/* of several hosts, the one to be tried */
 	for (int i = 0; i < 3 && s->net.nhosts > 1; i++)
 	{
-		/* a list of one item is for all hosts */
+		/* a list with one item is for all hosts */
 		const char *item = s->net.places[i];
 
 		for (int at = count_items(item) == 1 ? 0 : s->net.host; at > 0; at--)
@@ -132,6 +136,7 @@ start(le_session *s, bool options_only)
 		values[n++] = "none of them";
 	}
 	keys[n] = values[n] = NULL;
+	/* verbose errors have the SQLSTATE, see secret.c */
 	conn = PQconnectStartParams(keys, values, 1);
 	if (conn != NULL)
 	{
@@ -141,7 +146,10 @@ start(le_session *s, bool options_only)
 	return conn;
 }
 
-/* What libpq makes of the connection string, the environment and the service file. */
+/*
+ * Reads the hosts and the time limit from the connection string, the environment and the service file, as
+ * libpq understands them.  Returns false if out of memory.
+ */
 static bool
 learn_options(le_session *s)
 {
@@ -152,6 +160,7 @@ learn_options(le_session *s)
 	PQconninfoOption *options = PQconninfo(conn);
 	bool ok = options != NULL;
 
+	/* find the options that matter here */
 	for (const PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
 	{
 		for (int i = 0; i < 4; i++)
@@ -160,6 +169,7 @@ learn_options(le_session *s)
 				found[i] = o->val;
 		}
 	}
+	/* keep them */
 	for (int i = 0; i < 3 && ok; i++)
 	{
 		free(net->places[i]);
@@ -175,7 +185,10 @@ learn_options(le_session *s)
 	return ok;
 }
 
-/* Each address of the host has its time.  While there is a lease to save, others have to get their turn. */
+/*
+ * Waits until the connection is made; returns false if it fails.  Each address of the host has its own time
+ * limit, which is shorter while there is a lease to save, so that other hosts get their turn.
+ */
 static bool
 wait_connected(le_session *s, PGconn *conn)
 {
@@ -204,9 +217,9 @@ wait_connected(le_session *s, PGconn *conn)
 }
 
 /*
- * The extension's schema, NULL where there is none; is it a standby; and the process of the server, which is to
- * be this one.  The portable edition works in READ COMMITTED only: the session's default becomes that, if the
- * connection is the session's own, and not a pooler's.
+ * Selects the extension's schema, NULL if there is none; whether the server is a standby; and the server's
+ * process, which differs from libpq's behind a pooler.  The portable edition needs READ COMMITTED and
+ * writable transactions: both become the default of the connection, unless that belongs to a pooler.
  */
 static const char info_sql[] =
 	"SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid()"
@@ -222,7 +235,10 @@ static const char info_sql[] =
 	" AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_holds' "
 	"LIMIT 1))";
 
-/* What has to be known of the server, in one round trip. */
+/*
+ * Learns what the client must know of the server, in one round trip.  Returns false if the server cannot be
+ * used.
+ */
 static bool
 learn_server(le_session *s)
 {
@@ -231,8 +247,10 @@ learn_server(le_session *s)
 	char *schema = NULL;
 	PGresult *result;
 
+	/* ask the server */
 	snprintf(query, sizeof(query), info_sql, PQbackendPID(net->conn));
 	result = le_exec(s, query, 0, NULL);
+	/* refuse a standby, and a database without the extension */
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 		;
 	else if (PQgetvalue(result, 0, 1)[0] == 't')
@@ -248,7 +266,7 @@ learn_server(le_session *s)
 	else
 	{
 		net->pooled = atoi(PQgetvalue(result, 0, 2)) != PQbackendPID(net->conn);
-		le_lock(s); /* fences have it too, in other threads */
+		le_lock(s); /* le_fence reads it in other threads */
 		free(s->schema);
 		s->schema = schema;
 		le_unlock(s);
@@ -257,6 +275,7 @@ learn_server(le_session *s)
 	return schema != NULL;
 }
 
+/* Connects to one host.  Returns false if that fails, see net.error. */
 static bool
 connect_host(le_session *s)
 {
@@ -322,7 +341,7 @@ le_receive(le_session *s)
 	}
 }
 
-/* Sends what is to be sent, and reads until a result is complete.  False: the connection is gone. */
+/* Sends the pending data, and reads until a result is complete.  Returns false if the connection is lost. */
 static bool
 exchange(le_session *s, int64_t until, bool alive)
 {
@@ -342,10 +361,11 @@ exchange(le_session *s, int64_t until, bool alive)
 }
 
 /*
- * Reads all results of what was sent: of several an error counts, or the last.
- * Where the connection ends before the answer is complete the outcome is not
- * known, also if an error has come: the server may have been terminated after
- * the statement had its effect.
+ * Reads all results of what was sent, and returns the last one, or the first error; NULL if the connection
+ * is lost.
+ *
+ * If the connection ends before the reply is complete, the outcome is unknown even after an error, because
+ * the server may have been terminated after the statement had its effect.
  */
 static PGresult *
 results(le_session *s, int sent)
@@ -354,9 +374,11 @@ results(le_session *s, int sent)
 	int64_t until = le_add(le_now_ns(), s->call);
 	bool alive = le_is_alive(s);
 
+	/* until when the reply must be complete */
 	le_sooner(&until, s->net.until);
 	if (!sent)
 		broken(s, "could not send: %.150s", PQerrorMessage(s->net.conn));
+	/* read the results */
 	while (s->net.conn != NULL && exchange(s, until, alive) && (result = PQgetResult(s->net.conn)) != NULL)
 	{
 		if (last != NULL && PQresultStatus(last) == PGRES_FATAL_ERROR)
@@ -367,7 +389,7 @@ results(le_session *s, int sent)
 			last = result;
 		}
 	}
-	if (s->net.conn != NULL && last == NULL) /* out of memory, perhaps */
+	if (s->net.conn != NULL && last == NULL) /* probably out of memory */
 		broken(s, "no answer to a statement");
 	if (s->net.conn == NULL)
 	{
@@ -380,7 +402,10 @@ results(le_session *s, int sent)
 	return last;
 }
 
-/* A statement with the schema that is known.  Takes no memory: a lease is revoked also where there is none. */
+/*
+ * Puts the schema into a statement.  Allocates no memory, so that a lease is revoked even if there is none
+ * left.
+ */
 static void
 qualify(const le_session *s, const char *sql, char text[SQL_MAX])
 {
@@ -391,17 +416,18 @@ qualify(const le_session *s, const char *sql, char text[SQL_MAX])
 	snprintf(text + len, SQL_MAX - len, "%s", sql);
 }
 
-/* Its columns are those of LeColumn. */
+/* The columns are those of LeColumn. */
 static const char sync_sql[] =
 	"SELECT item, event, kind, name, token, queue_position, owner, reason, sqlstate, message, hint,"
 	" (pg_catalog.date_part('epoch', validity) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8 AS validity,"
 	" incarnation, news, complete, channel FROM @extschema@.lease_sync($1, $2, $3, $4, $5, $6)";
 
 /*
- * A call of lease_sync() is prepared once in a connection; not behind a pooler,
- * and where that does not work or the function has changed.  In a session that
- * has worked before the extension may have been moved, or made again in another
- * schema: then the statement had no effect, and is sent once more.
+ * Runs a statement, see le_exec.  A call of lease_sync() is prepared once per connection, but not behind a
+ * pooler, nor after an error says that preparing does not work or that the function has changed.
+ *
+ * If the schema does not exist, the extension may have been moved or created again in another schema since
+ * the session connected.  The statement had no effect then, and is sent once more with the new schema.
  */
 static PGresult *
 statement(le_session *s, const char *sql, int n, const char *const *values, int items_length)
@@ -418,6 +444,7 @@ statement(le_session *s, const char *sql, int n, const char *const *values, int 
 		bool prepared = sync && !net->plain, prepares = prepared && !net->prepared;
 		int sent;
 
+		/* send it, or prepare it first */
 		qualify(s, sql, own);
 		PQclear(result);
 		if (n < 0)
@@ -431,6 +458,7 @@ statement(le_session *s, const char *sql, int n, const char *const *values, int 
 		result = results(s, sent);
 		again = prepares && PQresultStatus(result) == PGRES_COMMAND_OK;
 		net->prepared |= again;
+		/* after an error: once more, not prepared, or in another schema */
 		if (net->conn == NULL || PQresultStatus(result) != PGRES_FATAL_ERROR)
 			continue;
 		again = prepared && le_error_is(&net->error, "26000 42P05 0A000");

@@ -1,12 +1,12 @@
 /*
  * dispatch.c
- *		The callback thread: calls the application, one call after the other,
- *		reads for observers, and watches the deadline while the session thread
- *		may hang in a name resolution.
+ *		The callback thread: calls the application, one call at a time, reads for
+ *		observers, and watches the deadline while the session thread may hang in a
+ *		name resolution.
  */
 #include "internal.h"
 
-/* Locked at entry and exit.  False: there is nothing to be told of the session. */
+/* Calls one callback of the session.  Returns false if none is due.  Locked at entry and exit. */
 static bool
 tell(le_session *s)
 {

@@ -1,6 +1,6 @@
 /*
  * error.c
- *		What a call answers, from the errors of the server and of libpq.
+ *		Statuses and errors of calls, from the errors of the server and of libpq.
  */
 #include "internal.h"
 
@@ -54,9 +54,8 @@ le_error_copy(le_error *to, const le_error *from)
 }
 
 /*
- * The status of an SQLSTATE; prefixes come after what is more specific.  55P03
- * and 58 say that the manager cannot write now: its tables are locked, or a disk
- * fails.
+ * Returns the status of an SQLSTATE.  More specific codes come before shorter prefixes.  55P03 and 58 say
+ * that the manager cannot write now: its tables are locked, or a disk fails.
  */
 le_status
 le_status_of(const char *sqlstate)

@@ -4,10 +4,7 @@
  */
 #include "internal.h"
 
-/*
- * The names as an array of their bytes, for the encoding of this connection is
- * the application's.
- */
+/* Adds the names as an array of bytes, because the encoding of the application's connection may be any. */
 static void
 add_names(const le_hold *hold, le_text *names)
 {
@@ -56,12 +53,12 @@ le_fence(le_hold *hold, PGconn *yours, le_error *error)
 	}
 	free(sql.data);
 	free(names.data);
-	/* whatever fails here, the transaction writes nothing: there is no unknown outcome */
+	/* after any error the transaction writes nothing, so the outcome is known */
 	if (why.status == LE_UNKNOWN)
 		why.status = LE_UNAVAILABLE;
 	if (le_error_is_absent(&why))
 	{
-		/* the session learns the new name of the schema with a renewal, for the next transaction */
+		/* let the session learn the new schema by a renewal, for the next transaction */
 		le_lock(hold->session);
 		hold->session->renew_at = 0;
 		le_wake_net(hold->session);

@@ -1,10 +1,10 @@
 /*
  * hold.c
- *		Holds, on the application's side: asked for, waited for, given back.
+ *		Holds, seen from the application: requested, waited for, released.
  */
 #include "internal.h"
 
-/* --- asking --- */
+/* --- requests --- */
 
 void
 le_hold_free(le_hold *hold)
@@ -48,7 +48,11 @@ le_hold_alloc(le_session *s, le_kind kind, const char *const *names, int n, cons
 	return hold;
 }
 
-/* Queues a hold.  until, in ns: one that has passed takes no queue place.  now: makes the turn, if it can. */
+/*
+ * Queues a new hold, or frees it if the session has ended (LE_LOST).  until, in ns: when the wait ends; a
+ * point that has passed takes no queue place.  now: makes a turn if possible.  hold NULL: returns
+ * LE_NO_MEMORY.
+ */
 static le_status
 queue(le_hold *hold, int64_t until, bool now, le_error *error)
 {
@@ -58,6 +62,7 @@ queue(le_hold *hold, int64_t until, bool now, le_error *error)
 	if (hold == NULL)
 		return le_no_memory(error);
 	s = hold->session;
+	/* times; a request that must not wait is a try */
 	hold->until = until;
 	hold->answer_by = le_add(le_now_ns(), s->call);
 	hold->try = until <= le_now_ns();
@@ -79,13 +84,17 @@ queue(le_hold *hold, int64_t until, bool now, le_error *error)
 			le_wake_net(s);
 	}
 	le_unlock(s);
+	/* a hold of a session that has ended was not queued */
 	if (!ended)
 		return LE_OK;
 	le_hold_free(hold);
 	return LE_LOST;
 }
 
-/* Asks for a lock, a permit or a term.  now: also waits for it, and gives it back unless it was granted. */
+/*
+ * Requests a lock, a permit or a term.  now: waits for it, and gives it back unless it was granted.
+ * candidate: of a term.
+ */
 static le_status
 ask(le_session *s, const char *const *names, int n, const le_how *given, const char *candidate, bool term,
 	int wait_ms, bool now, le_hold **hold, le_error *error)
@@ -95,6 +104,7 @@ ask(le_session *s, const char *const *names, int n, const le_how *given, const c
 	le_hold *own;
 	le_status status;
 
+	/* check the arguments */
 	le_must(le_check_pointer(hold, "hold", error));
 	*hold = NULL;
 	le_must(term ? le_check_candidacy(names[0], candidate, error) : le_check_names(names, n, error));
@@ -103,6 +113,7 @@ ask(le_session *s, const char *const *names, int n, const le_how *given, const c
 	le_must(le_check_how(&how, n, error));
 	le_must(le_check_wait(wait_ms, error));
 	le_must(le_check_session(s, error));
+	/* the request */
 	own = le_hold_alloc(s,
 						term              ? LE_KIND_TERM
 						: how.permits > 0 ? LE_KIND_PERMIT
@@ -116,6 +127,7 @@ ask(le_session *s, const char *const *names, int n, const le_how *given, const c
 	if (how.until != 0)
 		le_sooner(&until, le_until_point(how.until));
 	le_must(queue(own, until, now, error));
+	/* wait, unless the caller does that later */
 	status = now ? le_hold_wait(own, LE_NEVER, error) : LE_OK;
 	if (status == LE_OK)
 		*hold = own;
@@ -199,7 +211,7 @@ le_hold_wait(le_hold *hold, int64_t until, le_error *error)
 		status = le_error_copy(error, &hold->error);
 	else if (atomic_load(&hold->state) == LE_HOLD_WAITING)
 		status = le_error_set(error, LE_WAITING, "", "not granted yet");
-	le_wake_net(s); /* perhaps a place is to be given back */
+	le_wake_net(s); /* there may be a place to give back */
 	le_unlock(s);
 	return status;
 }
@@ -234,8 +246,12 @@ le_cancel(le_hold *hold)
 	le_unlock(hold->session);
 }
 
-/* --- giving back --- */
+/* --- release --- */
 
+/*
+ * Releases a hold or gives its place back, and drops the reference of the application.  wait: waits for the
+ * result, at most call_ms.  Returns what le_release returns.
+ */
 static le_status
 give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 {
@@ -248,6 +264,7 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 	le_lock(s);
 	s->refs++;
 	le_check_deadline(s);
+	/* it is OVER now; what the server has of it is queued to be released */
 	hold->dropped = true;
 	le_link_remove(&hold->event_link);
 	held = atomic_load(&hold->state) == LE_HOLD_HELD;
@@ -256,7 +273,7 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 	else if (hold->error.status == LE_LOST && atomic_load(&hold->token) != 0)
 	{
 		status = le_error_copy(error, &hold->error);
-		if (hold->phase == LE_PHASE_GRANTED) /* it was evicted, and ends now */
+		if (hold->phase == LE_PHASE_GRANTED) /* evicted: it ends on the server only now */
 			le_link_append(&s->lists[LE_GIVES], &hold->link);
 	}
 	if (held)
@@ -264,10 +281,12 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 		hold->hold_for_ms = hold_for_ms;
 		le_error_clear(&hold->error);
 	}
+	/* send the release */
 	if (wait)
 		le_turn_join(s);
 	else
 		le_wake_net(s);
+	/* wait for the result */
 	while (held && wait && !hold->release_done && le_now_ns() < until)
 	{
 		hold->waiters++;
@@ -315,7 +334,7 @@ le_resign(le_hold *hold, le_error *error)
 	return le_release(hold, 0, error);
 }
 
-/* --- local questions --- */
+/* --- local functions --- */
 
 le_hold_state
 le_get_hold_state(const le_hold *hold)
@@ -336,8 +355,8 @@ le_position(const le_hold *hold)
 }
 
 /*
- * The deadline is read first: if it is of a later lease, the end of the hold,
- * which came before, is seen as well.
+ * Reads the deadline first: if it belongs to a later lease, the hold ended before that, and the state shows
+ * it.
  */
 int64_t
 le_hold_time_left(const le_hold *hold)

@@ -2,13 +2,14 @@
  * observe.c
  *		Observers of elections.
  *
- * What has happened is in election_history(), in order and without gaps; a
- * notification only says when to look.  The callback thread reads some changes
- * behind the last one that was told, and tells them.  So nothing is missed or
- * told twice over a reconnect, and a slow callback costs no memory.
+ * election_history() has all changes, in order and without gaps; a notification
+ * only says when to read it.  The callback thread reads some changes after the
+ * last one that was reported, and reports them.  So no change is missed or
+ * reported twice over a reconnect, and a slow callback costs no memory.
  */
 #include "internal.h"
 
+/* How often to read without a notification, where notifications work */
 #define READ_INTERVAL (5 * LE_SEC_NS)
 
 #define COLUMNS                                                                                              \
@@ -25,6 +26,7 @@ le_observe(le_session *session, const char *election, int64_t after,
 {
 	le_observer *o;
 
+	/* check the arguments */
 	le_must(le_check_pointer(observer, "observer", error));
 	*observer = NULL;
 	le_must(le_check_session(session, error));
@@ -34,6 +36,7 @@ le_observe(le_session *session, const char *election, int64_t after,
 			error, "after is %lld: -1 (the leader now), 0 (all changes) and numbers of changes are allowed",
 			(long long) after);
 	le_must(le_check_pointer((const void *) (intptr_t) on_change, "on_change", error));
+	/* create the observer */
 	o = calloc(1, sizeof(*o));
 	if (o != NULL && ((o->election = le_copy(election)) == NULL || le_cond_init(&o->changed) != 0))
 	{
@@ -49,6 +52,7 @@ le_observe(le_session *session, const char *election, int64_t after,
 	o->on_change = on_change;
 	o->arg = arg;
 	le_link_init(&o->link);
+	/* add it to the session; a turn has to learn the channel if none is known */
 	le_lock(session);
 	session->refs++;
 	le_link_append(&session->observers, &o->link);
@@ -60,7 +64,7 @@ le_observe(le_session *session, const char *election, int64_t after,
 	return LE_OK;
 }
 
-/* Locked. */
+/* Removes an observer from its session, and frees it.  Locked. */
 static void
 observer_free(le_observer *o)
 {
@@ -96,7 +100,7 @@ le_unobserve(le_observer *observer)
 	le_session_unref(s);
 }
 
-/* --- reading and telling: locked at entry and exit --- */
+/* --- reading and reporting: locked at entry and exit --- */
 
 void
 le_observers_due(le_session *s, const char *channel)
@@ -110,9 +114,9 @@ le_observers_due(le_session *s, const char *channel)
 }
 
 /*
- * The changes behind the last one that was told; at first the last change.  Those
- * of the present term have higher numbers than the term.  If the history has lost
- * them all, the leader as it is now, whose change has no number.
+ * Reads the changes after the last one that was reported; with start_now, only the last change.  The changes
+ * of the present term have higher numbers than the term.  If the history has lost them all, the result is
+ * the present leader as a change without a number.  Returns NULL if the server cannot be asked.
  */
 static PGresult *
 read_changes(le_observer *o)
@@ -134,7 +138,7 @@ read_changes(le_observer *o)
 	return le_ask(o->session, o->start_now ? last_sql : next_sql, o->start_now ? 1 : 3, values, NULL);
 }
 
-/* A row of COLUMNS. */
+/* Returns a row of COLUMNS as a change. */
 static le_change
 change_of(const PGresult *rows, int row)
 {
@@ -151,7 +155,10 @@ change_of(const PGresult *rows, int row)
 	};
 }
 
-/* At the beginning only who leads is told; and of the term that was told so, only what is new. */
+/*
+ * Reports changes to the application.  With start_now, only a present leader is reported; later, the
+ * election of that term is not reported again.
+ */
 static void
 tell(le_observer *o, const PGresult *rows)
 {
@@ -175,6 +182,7 @@ tell(le_observer *o, const PGresult *rows)
 	}
 }
 
+/* Reads the next changes of an observer, reports them, and sets when it is due again. */
 static void
 work_for(le_observer *o)
 {
@@ -182,8 +190,9 @@ work_for(le_observer *o)
 	bool start_now = o->start_now;
 	PGresult *rows;
 
-	/* before it reads, so that a notification meanwhile counts */
+	/* set before reading, so that a notification that comes meanwhile counts */
 	o->due_at = le_add(le_now_ns(), o->channel[0] != '\0' && s->heard ? READ_INTERVAL : 4 * s->poll);
+	/* learn the channel of its notifications */
 	if (o->channel[0] == '\0' && !s->deaf)
 	{
 		rows =
@@ -193,12 +202,14 @@ work_for(le_observer *o)
 		s->relisten |= o->channel[0] != '\0';
 		PQclear(rows);
 	}
+	/* read and report; after a full page at once again */
 	rows = read_changes(o);
 	if (rows == NULL)
 		o->due_at = le_add(le_now_ns(), LE_PAUSE);
 	else if (PQntuples(rows) == LE_OBSERVE_MAX)
 		o->due_at = 0;
 	tell(o, rows);
+	/* no leader and no change yet: read from the first change on */
 	if (rows != NULL && start_now && PQntuples(rows) == 0)
 	{
 		o->start_now = false;
@@ -223,7 +234,7 @@ le_observe_work(le_session *s, int64_t *next)
 		o->calling = true;
 		work_for(o);
 		o->calling = false;
-		le_link_append(&s->observers, &o->link); /* the others' turn */
+		le_link_append(&s->observers, &o->link); /* the other observers go first next time */
 		pthread_cond_broadcast(&o->changed);
 		if (o->own_end)
 			observer_free(o);

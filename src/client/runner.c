@@ -1,19 +1,19 @@
 /*
  * runner.c
- *		The runner: stands for election again and again, in a thread of its own.
+ *		The runner: campaigns again and again, in a thread of its own.
  *
  *		follower -> candidate -> leader -> follower ... -> stopping
  *
- * on_elected runs in another thread, so that the runner can tell a loss.  The
- * runner goes on only when that thread has ended; so two terms never overlap,
- * and nothing is resigned before the work is over.
+ * on_elected runs in another thread, so that the runner can report a loss.  The
+ * runner continues only when that thread has ended; so two terms never overlap,
+ * and no term is resigned before its work has ended.
  */
 #include "internal.h"
 
 #define RETRY_FIRST (100 * LE_MS_NS)
 #define RETRY_MOST  (5 * LE_SEC_NS)
 
-/* Under the session's mutex, but for what is fixed. */
+/* Protected by the session's mutex, except members that never change */
 struct le_runner
 {
 	le_session *session;
@@ -23,16 +23,17 @@ struct le_runner
 	char *election;
 	char *candidate;
 	le_observer *observer;
-	le_hold *hold; /* the candidacy, or the term */
+	le_hold *hold; /* the candidacy or the term; NULL: none */
 	bool stopping;
-	bool entered, returned; /* on_elected */
-	int answer;             /* of on_elected */
+	bool entered, returned; /* on_elected was called; has returned */
+	int answer;             /* result of on_elected */
 	int failures;
-	le_error error; /* why it has ended by itself */
+	le_error error; /* the permanent error that has ended it */
 };
 
 /* --- leading --- */
 
+/* The thread of one term: calls on_elected, and hands its result to the runner. */
 static void *
 elected_main(void *arg)
 {
@@ -52,7 +53,10 @@ elected_main(void *arg)
 	return NULL;
 }
 
-/* Locked at entry and exit.  Until on_elected has returned.  False: there was no thread for it. */
+/*
+ * Leads until on_elected has returned, and calls on_lost if the term is lost before that.  Returns false if
+ * no thread could be started.  Locked at entry and exit.
+ */
 static bool
 lead(le_runner *r)
 {
@@ -60,9 +64,11 @@ lead(le_runner *r)
 	bool told = false;
 	pthread_t thread;
 
+	/* the thread of on_elected */
 	r->entered = r->returned = false;
 	if (!le_start_thread(&thread, elected_main, r))
 		return false;
+	/* wait for its end, or for the loss of the term */
 	while (!r->returned)
 	{
 		int64_t soon = le_add(le_now_ns(), 10 * LE_MS_NS);
@@ -85,9 +91,12 @@ lead(le_runner *r)
 	return true;
 }
 
-/* --- standing --- */
+/* --- campaigning --- */
 
-/* Not locked.  One candidacy, from its beginning to its end. */
+/*
+ * Runs one candidacy from its beginning to its end.  Returns LE_OK, or an error after which the caller
+ * retries or ends.  Grants the session a new lease if the old one was lost.  Not locked.
+ */
 static le_status
 stand(le_runner *r, le_error *error)
 {
@@ -97,6 +106,7 @@ stand(le_runner *r, le_error *error)
 	bool lost;
 	char *candidate;
 
+	/* enter the election */
 	le_lock(s);
 	candidate = le_copy(r->candidate);
 	le_unlock(s);
@@ -106,6 +116,7 @@ stand(le_runner *r, le_error *error)
 	if (status != LE_OK)
 		return status == LE_LOST ? le_reopen(s, error) : status;
 	le_lock(s);
+	/* wait to be elected */
 	r->hold = hold;
 	while (!r->stopping && atomic_load(&hold->state) == LE_HOLD_WAITING)
 	{
@@ -113,7 +124,9 @@ stand(le_runner *r, le_error *error)
 		le_hold_wait(hold, LE_NEVER, NULL);
 		le_lock(s);
 	}
-	/* other threads make turns: the candidacy may have ended before the first wait, or since the last one */
+	/*
+	 * other threads make turns, so the candidacy may have ended before the first wait or since the last one
+	 */
 	le_check_deadline(s);
 	if (atomic_load(&hold->state) == LE_HOLD_OVER)
 		status = le_error_copy(error, &hold->error);
@@ -124,6 +137,7 @@ stand(le_runner *r, le_error *error)
 			status = le_no_memory(error);
 		r->stopping |= r->answer != 0;
 	}
+	/* resign, and reopen the session if the lease is lost */
 	r->hold = NULL;
 	lost = status == LE_LOST && !r->stopping;
 	le_unlock(s);
@@ -131,7 +145,10 @@ stand(le_runner *r, le_error *error)
 	return lost ? le_reopen(s, error) : status;
 }
 
-/* After an error it stands again, with a growing delay that le_stop ends; or it ends. */
+/*
+ * The thread of the runner: campaigns until it is stopped.  After a temporary error it pauses, with a
+ * growing delay that le_stop interrupts; a permanent one ends the runner.
+ */
 static void *
 runner_main(void *arg)
 {
@@ -152,12 +169,13 @@ runner_main(void *arg)
 		if (s->closing || status == LE_INVALID || status == LE_DENIED ||
 			le_error_is(&error, LE_NOT_INSTALLED))
 		{
-			/* another try does not mend it; of the last ones, lock_election is not installed */
+			/* a retry does not help; the last condition: lock_election is not installed */
 			r->error = error;
 			r->stopping = true;
 		}
 		else
 		{
+			/* the pause */
 			int64_t delay = RETRY_FIRST << (r->failures < 8 ? r->failures : 8), until;
 
 			until = le_add(le_now_ns(), le_jitter(delay < RETRY_MOST ? delay : RETRY_MOST));
@@ -170,8 +188,9 @@ runner_main(void *arg)
 	return NULL;
 }
 
-/* --- the application's side --- */
+/* --- functions of the application --- */
 
+/* The observer of a runner: reports the leader. */
 static void
 on_change(const le_change *change, void *arg)
 {
@@ -199,6 +218,7 @@ le_run(le_session *session, const char *election, const char *candidate, const l
 	le_status status = LE_OK;
 	le_runner *r;
 
+	/* check the arguments */
 	le_must(le_check_pointer(runner, "runner", error));
 	*runner = NULL;
 	le_must(le_check_session(session, error));
@@ -206,6 +226,7 @@ le_run(le_session *session, const char *election, const char *candidate, const l
 	le_must(le_struct_read(&own, sizeof(own), callbacks, "le_callbacks", error));
 	le_must(le_check_pointer((const void *) (intptr_t) own.on_elected, "callbacks.on_elected", error));
 	le_must(le_check_candidacy(election, candidate, error));
+	/* create the runner, its observer and its thread */
 	r = calloc(1, sizeof(*r));
 	if (r == NULL || le_cond_init(&r->changed) != 0)
 	{
@@ -284,6 +305,7 @@ le_stop(le_runner *runner, le_error *error)
 	if (runner == NULL || le_in_child(runner->session))
 		return LE_OK;
 	s = runner->session;
+	/* wake up the runner and on_elected; a candidacy ends */
 	le_lock(s);
 	s->refs++;
 	runner->stopping = true;
@@ -297,6 +319,7 @@ le_stop(le_runner *runner, le_error *error)
 		le_wake_net(s);
 	}
 	le_unlock(s);
+	/* wait for the runner, and return how it has ended */
 	pthread_join(runner->thread, NULL);
 	status = runner->error.status;
 	if (status != LE_OK)

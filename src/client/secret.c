@@ -1,35 +1,38 @@
 /*
  * secret.c
- *		Why a connection could not be made, without a piece of the connection
+ *		Why a connection could not be made, without any part of the connection
  *		string that may be a password.
  *
- * libpq quotes what it cannot parse.  It may also parse a string in another way
- * than it was meant: of "postgres://u:pass/word@host" it takes "pass" for the
- * port.  Then a part of the password is in the name of a host or a database,
- * which libpq and the server show.
+ * libpq quotes what it cannot parse.  It may also parse a string differently
+ * than its author meant: in "postgres://u:pass/word@host" it takes "pass" for
+ * the port.  Then the name of a host or a database contains a part of the
+ * password, and libpq and the server show that name.
  *
- * So nothing is shown of a string that was not parsed; nor of an error where an
- * option has characters that do not belong there.  Of all other errors the
- * values of options are cut out, but for those that tell where the connection
- * was to go.
+ * So errors show nothing of a string that libpq cannot parse, and nothing if an
+ * option has characters that do not belong there.  In all other errors the
+ * values of options are masked, except those that say where the connection was
+ * to go.
  */
 #include "internal.h"
 
 #include <ctype.h>
 
-/* Shorter values are words like "on", which are in messages anyhow. */
+/*
+ * The length of the shortest value that is masked: shorter ones are words like "on", which messages have
+ * anyway.
+ */
 #define LEAST_MASKED 3
 
-/* --- strings that libpq does not parse --- */
+/* --- strings that libpq cannot parse --- */
 
 /*
- * message: libpq's.  The kind of mistake is told in words of our own; messages
- * in other languages have none.  One about the service file has names of files
- * and services, and numbers of lines.
+ * The kind of mistake is described in words of our own; a message in another language matches none of them.
+ * Messages about the service file are shown: they have only names of files and services, and line numbers.
  */
 le_status
 le_error_unparsed(le_error *error, const char *message)
 {
+	/* beginnings of messages; kind NULL: show the message */
 	static const struct
 	{
 		const char *begins, *kind;
@@ -54,6 +57,7 @@ le_error_unparsed(le_error *error, const char *message)
 	};
 	const char *kind = "";
 
+	/* which kind it is */
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 	{
 		if (strncmp(message, kinds[i].begins, strlen(kinds[i].begins)) == 0)
@@ -64,9 +68,9 @@ le_error_unparsed(le_error *error, const char *message)
 	return le_invalid(error, "cannot parse the connection string%s", kind);
 }
 
-/* --- strings that libpq parses in another way than they were meant --- */
+/* --- strings that libpq parses differently than they were meant --- */
 
-/* A socket's folder, an address, or a name. */
+/* Returns whether an item can be the folder of a socket, an address, or a name. */
 static bool
 is_host(const char *item, size_t len)
 {
@@ -87,13 +91,14 @@ is_host(const char *item, size_t len)
 	return true;
 }
 
+/* Returns whether an item can be a port; it may be empty. */
 static bool
 is_port(const char *item, size_t len)
 {
 	return len <= 5 && strspn(item, "0123456789") >= len;
 }
 
-/* Is each item of a list with commas one of these? */
+/* Returns whether each item of a list with commas fulfils a condition. */
 static bool
 all_are(const char *list, bool (*is_one)(const char *item, size_t len))
 {
@@ -106,6 +111,7 @@ all_are(const char *list, bool (*is_one)(const char *item, size_t len))
 	return false;
 }
 
+/* Returns why the value of an option shows that the connection string was misread; NULL if it does not. */
 static const char *
 misread_option(const char *keyword, const char *value)
 {
@@ -126,7 +132,7 @@ misread_option(const char *keyword, const char *value)
 	return NULL;
 }
 
-/* libpq does not change the connection here. */
+/* PQconninfo() does not change the connection. */
 const char *
 le_misread(const PGconn *conn)
 {
@@ -144,7 +150,7 @@ le_misread(const PGconn *conn)
 
 /* --- all other errors --- */
 
-/* Where it stands for itself, and not in a word. */
+/* Masks a value wherever it is in a text, unless it is a part of a longer word. */
 static void
 mask(char *text, const char *value)
 {
@@ -162,7 +168,7 @@ mask(char *text, const char *value)
 	}
 }
 
-/* The values of options are cut out, but for those that tell where the connection was to go. */
+/* Masks the values of options, except those that say where the connection was to go. */
 static void
 mask_options(const PGconn *conn, char *text)
 {
@@ -173,7 +179,7 @@ mask_options(const PGconn *conn, char *text)
 	for (const PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
 	{
 		snprintf(keyword, sizeof(keyword), " %s ", o->keyword);
-		/* files of certificates and keys are told by their names */
+		/* names of files of certificates and keys are shown */
 		if (o->val != NULL && strstr(shown, keyword) == NULL && o->val[0] != '/')
 			mask(text, o->val);
 	}
@@ -181,9 +187,9 @@ mask_options(const PGconn *conn, char *text)
 }
 
 /*
- * libpq keeps no SQLSTATE of a connection that failed, but a verbose message has
- * it: ":  28P01: ".  The last one counts: it is of the last host.  The text is
- * the message without it, and without the place in the server's source.
+ * Splits libpq's verbose message of a failed connection into a text and the SQLSTATE, which libpq does not
+ * return otherwise: ":  28P01: ".  The last one counts, since it is that of the last host.  The text has
+ * neither the SQLSTATE nor the location in the server's source.
  */
 static void
 take_code(const char *from, char *text, size_t size, char code[6])
@@ -219,7 +225,7 @@ le_connection_error(const PGconn *conn, le_error *error)
 
 	if (conn == NULL)
 		return le_no_memory(error);
-	/* a string that was not parsed leaves libpq without a user and a database */
+	/* without a user and a database, libpq could not parse the string */
 	if (PQstatus(conn) == CONNECTION_BAD && PQuser(conn) == NULL && PQdb(conn) == NULL)
 		return le_error_unparsed(error, PQerrorMessage(conn));
 	take_code(PQerrorMessage(conn), text, sizeof(text), code);

@@ -1,7 +1,7 @@
 /*
  * session.c
- *		Sessions: open, close, reopen, and what the application may ask of one
- *		without waiting.
+ *		Sessions: open, close, reopen, and functions that read the state of a
+ *		session without waiting.
  */
 #include "internal.h"
 
@@ -25,6 +25,7 @@ le_unlock(const le_session *s)
 	pthread_mutex_unlock(&((le_session *) s)->lock);
 }
 
+/* Frees a session without references, also one that is not complete. */
 static void
 session_free(le_session *s)
 {
@@ -60,6 +61,7 @@ le_session_unref(le_session *s)
 
 /* --- open --- */
 
+/* Checks the options, whose TTL is set.  Returns LE_INVALID with the first one that is not allowed. */
 static le_status
 check_options(const le_options *o, le_error *error)
 {
@@ -74,6 +76,7 @@ check_options(const le_options *o, le_error *error)
 	PQconninfoOption *parsed;
 	char *message = NULL;
 
+	/* times */
 	if (o->ttl_ms < TTL_MIN || o->ttl_ms > TTL_MAX)
 		return le_invalid(error, "ttl_ms is %d: 0 (%d) and %d to %d are allowed", o->ttl_ms, TTL_DEFAULT,
 						  TTL_MIN, TTL_MAX);
@@ -91,7 +94,7 @@ check_options(const le_options *o, le_error *error)
 		return le_invalid(error, "listen is %d: -1, 0 and 1 are allowed", o->listen);
 	if (o->name != NULL)
 		le_must(le_check_utf8("name", o->name, error));
-	/* words without "=" are the name of a database */
+	/* a connection string; without "=" it is the name of a database */
 	if (o->conninfo == NULL || (strchr(o->conninfo, '=') == NULL && strstr(o->conninfo, "://") == NULL))
 		return LE_OK;
 	parsed = PQconninfoParse(o->conninfo, &message);
@@ -104,13 +107,16 @@ check_options(const le_options *o, le_error *error)
 	return parsed != NULL ? LE_OK : LE_INVALID;
 }
 
-/* NULL: out of memory or descriptors. */
+/*
+ * Creates a session with these options, without its threads.  Returns NULL if out of memory or descriptors.
+ */
 static le_session *
 session_new(const le_options *o)
 {
 	le_session *s = calloc(1, sizeof(*s));
 	size_t size = LE_OWNER_MAX;
 
+	/* session_free() needs the mutex and the conditions */
 	if (s == NULL || pthread_mutex_init(&s->lock, NULL) != 0 || le_cond_init(&s->changed) != 0 ||
 		le_cond_init(&s->to_tell) != 0)
 	{
@@ -119,6 +125,7 @@ session_new(const le_options *o)
 	}
 	for (int i = 0; i < 2; i++)
 		s->wake_net[i] = s->wake_user[i] = -1;
+	/* empty lists, and what is not 0 at first */
 	for (int i = 0; i < LE_LISTS; i++)
 		le_link_init(&s->lists[i]);
 	le_link_init(&s->observers);
@@ -131,13 +138,14 @@ session_new(const le_options *o)
 	s->renewed_told = true;
 	s->busy = true; /* by the session thread */
 	atomic_store(&s->progress_at, le_now_ns());
+	/* defaults of the times */
 	s->ttl = o->ttl_ms * LE_MS_NS;
 	s->margin = o->margin_ms != 0 ? o->margin_ms * LE_MS_NS : le_clamp(s->ttl / 20, 0, LE_SEC_NS);
 	s->connect = o->connect_ms != 0 ? o->connect_ms * LE_MS_NS : 5 * LE_SEC_NS;
 	s->call = o->call_ms != 0 ? o->call_ms * LE_MS_NS : le_clamp(s->ttl / 4, 200 * LE_MS_NS, 10 * LE_SEC_NS);
 	s->progress = o->progress_ms * LE_MS_NS;
 	s->poll = o->poll_ms != 0 ? o->poll_ms * LE_MS_NS : 250 * LE_MS_NS;
-	/* what tells the holds of this session from those of all others */
+	/* distinguishes the requests of this session from those of all others */
 	snprintf(s->marker, sizeof(s->marker), "#%016llx", (unsigned long long) le_random());
 	s->conninfo = le_copy(o->conninfo != NULL ? o->conninfo : "");
 	s->name = le_copy(o->name != NULL ? o->name : "");
@@ -148,7 +156,7 @@ session_new(const le_options *o)
 	}
 	if (strlen(s->name) > size)
 	{
-		/* between two characters */
+		/* cut the name between two characters */
 		while (size > 0 && ((unsigned char) s->name[size] & 0xC0) == 0x80)
 			size--;
 		s->name[size] = '\0';
@@ -156,7 +164,7 @@ session_new(const le_options *o)
 	return s;
 }
 
-/* It takes no signal of the application's. */
+/* The thread inherits a mask that blocks all signals. */
 bool
 le_start_thread(pthread_t *thread, void *(*run)(void *), void *arg)
 {
@@ -190,13 +198,14 @@ le_open(const le_options *options, le_session **session, le_error *error)
 	le_lock(s);
 	s->net_started = le_start_thread(&s->net_thread, le_net_main, s);
 	s->dispatch_started = s->net_started && le_start_thread(&s->dispatch_thread, le_dispatch_main, s);
+	/* wait until the session thread has connected, or failed */
 	s->refs += s->net_started + s->dispatch_started;
 	if (!s->dispatch_started)
 		le_error_set(&s->error, LE_NO_MEMORY, "", "could not start a thread");
 	while (s->dispatch_started && !s->opened)
 		le_cond_wait(&s->changed, &s->lock, LE_NEVER);
 	why = s->error;
-	/* its connection may have ended again since it was opened */
+	/* the connection may have broken again since then: what counts is the lease */
 	if (s->dispatch_started && le_is_alive(s))
 		*session = s;
 	le_unlock(s);
@@ -220,25 +229,31 @@ is_callback(const le_session *s)
 	return s->dispatch_started && pthread_equal(pthread_self(), s->dispatch_thread);
 }
 
-/* A thread that has not ended by then goes on, and cleans up in the background. */
+/*
+ * Closes the session: the session thread shuts down, and both threads are joined.  A thread that has not
+ * ended by until is detached, and cleans up in the background.
+ */
 static le_status
 session_close(le_session *s, bool orphan, int64_t until, le_error *error)
 {
 	bool net_done, dispatch_done, revoked = !le_is_alive(s);
 
 	le_lock(s);
+	/* tell both threads */
 	s->closing = true;
 	s->orphan = orphan;
 	s->close_until = until;
 	until = le_add(until, 10 * LE_MS_NS);
-	s->revoked = !s->connected && !le_is_alive(s); /* no connection is made for a lease that ends by itself */
+	s->revoked = !s->connected && !le_is_alive(s); /* do not reconnect: the lease expires by itself */
 	le_end(s, "", "the session was closed");
 	pthread_cond_broadcast(&s->changed);
 	pthread_cond_broadcast(&s->to_tell);
 	le_wake_net(s);
+	/* wait for them */
 	while (((s->net_started && !s->net_done) || (s->dispatch_started && !s->dispatch_done)) &&
 		   le_now_ns() < until)
 		le_cond_wait(&s->changed, &s->lock, until);
+	/* the outcome */
 	net_done = s->net_done;
 	dispatch_done = s->dispatch_done;
 	revoked |= s->revoked || s->lease_gone || atomic_load(&s->lease) == 0;
@@ -297,7 +312,7 @@ le_reopen(le_session *session, le_error *error)
 		le_unlock(s);
 		again = !le_grant(s);
 		le_lock(s);
-		/* where the connection broke there will be another one */
+		/* retry if the connection broke, since there will be another one */
 		if (again && s->net.conn != NULL)
 			status = le_error_copy(error, &s->net.error);
 		le_give(s);
@@ -307,7 +322,7 @@ le_reopen(le_session *session, le_error *error)
 	return status;
 }
 
-/* --- local questions --- */
+/* --- local functions --- */
 
 le_state
 le_get_state(const le_session *session)
@@ -373,6 +388,7 @@ le_next_event(le_session *session, le_event *event)
 	le_lock(session);
 	event->state = (le_state) atomic_load(&session->state);
 	event->deadline = le_deadline(session);
+	/* states go first, then holds, then renewals */
 	if (session->state_event)
 	{
 		session->state_event = false;
@@ -391,6 +407,7 @@ le_next_event(le_session *session, le_event *event)
 	}
 	else
 	{
+		/* nothing is left: the descriptor is not readable any more */
 		found = 0;
 		session->user_woken = false;
 		le_drain(session->wake_user);

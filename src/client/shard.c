@@ -2,10 +2,10 @@
  * shard.c
  *		Which of several servers a name belongs to: rendezvous hashing.
  *
- * Each shard gets a score for the name, the SHA-256 of the shard's name, a zero
- * byte and the lock's name.  The highest one wins, compared byte by byte.  So
- * every language has what it needs to agree with this: docs/operation/scaling.md has the
- * rule and test vectors, which never change.
+ * Each shard gets a score for the name: the SHA-256 of the shard's name, a zero
+ * byte and the lock's name.  The highest score wins, compared byte by byte.
+ * Every language has what it needs to compute the same: docs/operation/scaling.md
+ * has the rule and test vectors, which never change.
  */
 #include "internal.h"
 
@@ -37,6 +37,7 @@ rotate(uint32_t x, int n)
 	return x >> n | x << (32 - n);
 }
 
+/* Adds a full block to the state: the compression function. */
 static void
 mix_block(le_sha256 *sha)
 {
@@ -75,6 +76,7 @@ sha256_add(le_sha256 *sha, const char *data, size_t len)
 	}
 }
 
+/* Pads the data, and returns the digest. */
 static void
 sha256_end(le_sha256 *sha, unsigned char *digest)
 {

@@ -1,18 +1,18 @@
 /*
  * state.c
- *		The states of a session and of its holds: what the application is told,
- *		and when.  All of it is locked.
+ *		The states of a session and of its holds: what is reported to the
+ *		application, and when.  All functions are locked.
  */
 #include "internal.h"
 
 #include <stdarg.h>
 
-/* While there is no lease to save, it is connected to now and then. */
+/* The pause between attempts to connect while there is no lease to save */
 #define RETRY_ENDED (5 * LE_SEC_NS)
 
 /* --- of a session --- */
 
-/* The descriptor of the application is readable from now on. */
+/* Makes the descriptor of the application readable. */
 static void
 wake_user(le_session *s)
 {
@@ -37,7 +37,8 @@ le_set_state(le_session *s, le_state state)
 	atomic_store(&s->state, state);
 	if (s->nstates < LE_STATES_MAX)
 		s->nstates++;
-	else if (s->states[LE_STATES_MAX - 1] == LE_ENDED) /* which is told: the one before it is not */
+	else if (s->states[LE_STATES_MAX - 1] ==
+			 LE_ENDED) /* which must be reported: it replaces the one before it */
 		s->states[LE_STATES_MAX - 2] = LE_ENDED;
 	s->states[s->nstates - 1] = state;
 	s->state_event = true;
@@ -46,10 +47,9 @@ le_set_state(le_session *s, le_state state)
 }
 
 /*
- * Holds go first: le_valid() of one must not be true by the deadline of a lease
- * that comes later.  What the lease has on the server goes with it.  When the
- * session is closed, what is being given back still is, and what was sent may
- * have to be.
+ * Holds end first: le_valid() of a hold must not be true because of the deadline of a later lease.  Grants
+ * and places on the server end with the lease.  If the session is being closed, releases are still sent,
+ * also those of requests whose reply is still to come.
  */
 void
 le_end(le_session *s, const char *sqlstate, const char *format, ...)
@@ -62,6 +62,7 @@ le_end(le_session *s, const char *sqlstate, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
+	/* why it has ended */
 	le_error_set(&s->error, LE_LOST, sqlstate, "%s", text);
 	for (int i = 0; i < LE_LISTS; i++)
 	{
@@ -70,12 +71,14 @@ le_end(le_session *s, const char *sqlstate, const char *format, ...)
 			bool was_over = atomic_load(&hold->state) == LE_HOLD_OVER;
 
 			hold->refs++;
+			/* report it as lost, or the outcome of a release that was under way */
 			if (!was_over)
 				le_hold_over(hold, &s->error);
 			else if (!s->closing && hold->error.status == LE_OK && (hold->given > 0 || hold->again))
 				le_error_set(&hold->error, LE_UNKNOWN, "", "the answer was lost");
 			else if (!s->closing && hold->error.status == LE_OK)
 				le_error_set(&hold->error, LE_LOST, "LE001", "it had been lost before it was released");
+			/* forget it, unless a release may have to be sent */
 			if (!s->closing || (!was_over && hold->phase != LE_PHASE_SENT))
 				le_hold_done(hold);
 			le_hold_unref(hold);
@@ -99,6 +102,7 @@ le_check_deadline(le_session *s)
 	return true;
 }
 
+/* Returns the upper limit of pauses between retries, in ns. */
 static int64_t
 longest_pause(const le_session *s)
 {
@@ -106,10 +110,9 @@ longest_pause(const le_session *s)
 }
 
 /*
- * Takes the validity that the server has returned to a renewal.  It is the TTL
- * as a rule.  A shorter one does not shorten the deadline that an earlier
- * renewal gave, and the next renewal is due sooner.  A renewal that is answered
- * after the deadline comes too late, whatever the server says.
+ * Takes the validity that the server has returned to a renewal.  It is normally the TTL.  A shorter one does
+ * not shorten the deadline that an earlier renewal has set, but makes the next renewal due sooner.  A reply
+ * that comes after the deadline is too late, whatever the server says.
  */
 void
 le_renewed(le_session *s, int64_t sent_at, int64_t validity)
@@ -118,7 +121,7 @@ le_renewed(le_session *s, int64_t sent_at, int64_t validity)
 
 	if (le_check_deadline(s) || atomic_load(&s->state) == LE_ENDED)
 		return;
-	/* the margin and the retries are made for the TTL, also where the server has a longer one */
+	/* margin and retries are computed from the TTL, even if the server has a longer one */
 	validity = le_clamp(validity, 0, s->ttl);
 	deadline = le_add(sent_at, validity - s->margin);
 	if (deadline > atomic_load(&s->deadline))
@@ -147,7 +150,7 @@ le_failed(le_session *s, const le_error *why)
 
 /* --- of a hold --- */
 
-/* The caller has a reference of the session. */
+/* The caller has a reference to the session. */
 void
 le_hold_unref(le_hold *hold)
 {
@@ -165,7 +168,9 @@ le_hold_changed(le_hold *hold)
 	pthread_cond_broadcast(&hold->changed);
 }
 
-/* It waits no more, or has ended. */
+/*
+ * Ends the wait or the ownership of a hold: sets its state, queues an event and wakes up threads that wait.
+ */
 static void
 leave(le_hold *hold, le_hold_state state)
 {
@@ -185,10 +190,7 @@ leave(le_hold *hold, le_hold_state state)
 	le_hold_changed(hold);
 }
 
-/*
- * What the server has of it is given back, by the next turn.  If the answer is
- * still on its way, when it is here.
- */
+/* What the server has of the hold is released by the next turn; if a reply is still to come, after that. */
 void
 le_hold_over(le_hold *hold, const le_error *error)
 {
@@ -223,9 +225,8 @@ le_hold_done(le_hold *hold)
 }
 
 /*
- * The limit of a wait bounds how long it stands in the queue.  The first answer
- * may take as long as that of any statement, or a wait that is shorter than a
- * round trip could never be granted a free lock.
+ * The limit of a wait is for the time in the queue.  The first reply may take as long as that of any
+ * statement; otherwise a wait shorter than a round trip could never acquire a free lock.
  */
 int64_t
 le_hold_ends(const le_hold *hold)

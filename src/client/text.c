@@ -26,7 +26,7 @@ le_text_add_bytes(le_text *text, const void *data, size_t len)
 	text->data[text->len] = '\0';
 }
 
-/* What is added has at most 300 bytes: a name, and some words. */
+/* One call adds at most 511 bytes, which is enough for a name and some words. */
 void
 le_text_add(le_text *text, const char *format, ...)
 {

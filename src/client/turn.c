@@ -197,10 +197,7 @@ take_items(le_session *s, Turn *t)
 	s->alone -= s->alone > 0 && t->n > 0;
 }
 
-/*
- * Makes the call, and returns its result; NULL if the connection was lost.  Locked at entry, not
- * locked at exit.
- */
+/* Makes the call, and returns its result; NULL: none, see net.error.  Locked at entry, not locked at exit. */
 static PGresult *
 make_call(le_session *s, Turn *t)
 {
