@@ -10,33 +10,33 @@
 typedef struct patient
 {
 	PGconn *db;
-	bool primary, installed, preloaded;
-	bool portable; /* the edition without C is there */
-	bool denied;   /* the last query was: the role has no right to see this */
-	int bad;
-	int rows;
+	bool primary, installed, preloaded; /* a primary; the extension is installed; its library is loaded */
+	bool portable;                      /* the edition without C is installed */
+	bool denied;                        /* the last query was refused: the role lacks a right */
+	int bad;                            /* number of BAD findings */
+	int rows;                           /* number of findings printed */
 } patient;
 
 typedef enum finding
 {
 	GOOD,
-	ODD, /* works, and may not be what is wanted */
+	ODD, /* works, but is perhaps not intended */
 	BAD
 } finding;
 
 /* --- report.c --- */
 
-/* advice: what to type, or "". */
+/* Prints a finding.  advice: what to type, or "". */
 extern void lc_find(patient *p, finding what, const char *check, const char *advice, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
-/* Not that something is wrong, but that this role is not to know. */
+/* Returns whether a query failed because this role lacks a right. */
 extern bool lc_is_denied(const PGresult *result);
-/* The first value of a query; "" where there is none, or an error. To be freed. */
+/* Returns the first value of a query; "" if there is none, or after an error.  To be freed. */
 extern char *lc_ask(patient *p, const char *query);
 
 /* --- portable.c --- */
 
-/* Looks at what the portable edition alone has: its version, its owner, and its tables. */
+/* Checks what only the portable edition has: its version, its owner, and its tables. */
 extern void lc_check_portable(patient *p);
 
 #endif /* DOCTOR_H */

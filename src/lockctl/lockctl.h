@@ -2,18 +2,18 @@
  * lockctl.h
  *		What the files of lockctl share.
  *
- * lockctl runs a command under a lock, or asks and changes locks from a shell.
- * Where it runs a command there are three processes:
+ * lockctl runs a command (CMD) under a lock, or shows and changes locks from a
+ * shell.  When it runs a command there are three processes:
  *
- *		lockctl --- has the session of liblockelection, which renews
+ *		lockctl --- has the session of liblockelection, which renews the lease
  *		   |
- *		guardian -- has the deadline, and a timer; no thread, no connection
+ *		guardian -- has the deadline and a timer; no thread, no connection
  *		   |
  *		CMD ------- in a process group of its own
  *
- * lockctl and the guardian share a socket.  lockctl sends each new deadline.
- * If no new one comes, because lockctl is stopped or cut off or because the
- * socket has ended with lockctl, the guardian ends CMD before the deadline.
+ * A socket connects lockctl and the guardian.  lockctl sends each new deadline.
+ * If none comes, because lockctl is stopped or cut off from the server, or has
+ * ended and with it the socket, the guardian ends CMD before the deadline.
  */
 #ifndef LOCKCTL_H
 #define LOCKCTL_H
@@ -32,7 +32,7 @@
 
 /* --- exit codes --- */
 
-#define LC_EXIT_FAILED       1 /* doctor has found something; there is nothing of that name */
+#define LC_EXIT_FAILED       1 /* doctor has found a problem, or nothing has that name */
 #define LC_EXIT_NOT_ACQUIRED 3
 #define LC_EXIT_LOST         4
 #define LC_EXIT_USAGE        64
@@ -53,32 +53,35 @@ typedef enum lc_level
 
 extern lc_level lc_verbosity;
 
-/* To stderr, with the program's name.  Errors are always told. */
+/* Messages to stderr, with the program's name.  Errors are never suppressed. */
 extern void lc_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 extern void lc_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 extern void lc_detail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 extern void lc_die(int code, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 extern void lc_usage(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
-extern void *lc_alloc(size_t size); /* zeroed; never NULL */
+extern void *lc_alloc(size_t size); /* zeroed; never returns NULL */
 extern char *lc_copy(const char *text);
 extern char *lc_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 extern char *lc_vformat(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
-/* Writes all that was printed; ends the program when that fails. */
+/* Flushes stdout; ends the program if that fails. */
 extern void lc_flush(void);
 
-/* --- text.c: all of these make a text that is to be freed --- */
+/* --- text.c: functions that return char * allocate a text, which the caller frees --- */
 
-/* Of a table: each character that a terminal would act upon is a question mark. */
+/* For tables: replaces each character that a terminal would act upon by a question mark. */
 extern char *lc_printable(const char *text);
-/* Of a message: each of them is escaped as in C. */
+/* For messages: escapes these characters as in C. */
 extern char *lc_escaped(const char *text);
-/* Several lines, as libpq's messages have, in one. */
+/* Joins the lines of a text, such as a message of libpq, to one line. */
 extern char *lc_line(const char *text);
-/* Is it, perhaps, a connection string? */
+/* Returns whether a text may be a connection string with a password. */
 extern bool lc_may_be_secret(const char *text);
-/* A word of the command line as messages may have it: not if it may have a password.  Not to be freed. */
+/*
+ * Returns what messages show of a word of the command line: not the word if it
+ * may contain a password.  Not to be freed.
+ */
 extern const char *lc_shown(const char *text);
-/* A string of JSON, with its quotes. */
+/* Returns a JSON string, with its quotes. */
 extern char *lc_json(const char *text);
 
 /* --- options.c --- */
@@ -90,18 +93,18 @@ typedef enum lc_output
 	LC_CSV
 } lc_output;
 
-/* What stands before the command, or anywhere in it. */
+/* Global options, before the command or among its own options */
 typedef struct lc_global
 {
 	const char *host, *port, *user, *database;
-	const char *shards, *shard; /* a file; the name of one of them */
+	const char *shards, *shard; /* name of the file of shards; name of the shard that was chosen */
 	lc_output output;
 	const char *command;
 } lc_global;
 
 extern lc_global lc_globals;
 
-/* Of every command.  A command's own long options start behind LC_OPT_HELP. */
+/* The options of every command.  Codes of a command's own long options begin after LC_OPT_HELP. */
 #define LC_GLOBAL_OPTIONS "h:p:U:d:S:N:o:qv"
 #define LC_OPT_HELP       256
 #define LC_HELP_OPTION                                                                                       \
@@ -109,23 +112,29 @@ extern lc_global lc_globals;
 		"help", 0, NULL, LC_OPT_HELP                                                                         \
 	}
 
-/* True where it is one of them.  A value with a password is overwritten. */
+/* Takes a global option; returns false if it is not one.  Overwrites a value that has a password. */
 extern bool lc_take_global(int option, char *value);
-/* What is left: --help, an option that is not known, or one without its value. */
+/* Handles all other options: --help, an unknown option, or an option without its value. */
 extern void lc_bad_option(int option, const char *text) __attribute__((noreturn));
-/* The one word that a command takes: a second one is too many. */
+/* Takes the only word of a command; ends the program if there is one already. */
 extern void lc_take_word(const char **word, const char *given);
 
-/* Those of a command that has no others; its first argument is at optind then. */
+/* Takes the options of a command that has only global ones.  Afterwards optind is its first argument. */
 extern void lc_take_globals(int argc, char **argv);
 
-/* "5", "5s", "500ms", "2min", "1h", "1d" in milliseconds.  Ends the program where it is none. */
+/* Converts "5", "5s", "500ms", "2min", "1h" or "1d" to milliseconds.  Ends the program if it cannot. */
 extern int lc_duration(const char *option, const char *text, int min, int max);
+/* Converts a number.  Ends the program if it is not between min and max. */
 extern int64_t lc_number(const char *what, const char *text, int64_t min, int64_t max);
-/* The values of -E, CODE[,LOST]; without lost, CODE alone. */
+/* Takes the values of -E, CODE[,LOST]; if lost is NULL, only CODE. */
 extern void lc_exit_codes(const char *text, int *not_acquired, int *lost);
-/* From the global options; NULL: the environment says it all.  To be freed.  With --shards one has to be chosen. */
+/*
+ * Returns the connection string of the global options; NULL: only the
+ * environment counts.  To be freed.  With --shards, a shard must have been
+ * chosen.
+ */
 extern char *lc_conninfo(void);
+/* Returns the exit code of a status. */
 extern int lc_exit_code(le_status status);
 
 #define LC_TTL_MIN 100
@@ -134,65 +143,68 @@ extern int lc_exit_code(le_status status);
 /* --- shards.c --- */
 
 /*
- * With --shards: from here on the server of these names is meant.  Ends the
- * program where they are on different ones, or where there is no name and no
- * --shard.
+ * With --shards: chooses the server of these names.  Ends the program if they
+ * are on different servers, or if there is neither a name nor --shard.
  */
 extern void lc_choose_shard(const char *const *names, int n);
 
 /* --- names.c --- */
 
-/* Ends the program where one cannot be the name of a lock; what: "lock" or "election". */
+/* Ends the program if one of the names is not allowed.  what: "lock" or "election". */
 extern void lc_check_names(const char *const *names, int n, const char *what);
 /*
- * Sets LOCK_NAME and LOCK_NAMES for CMD.  Ends the program where they, or all that CMD gets, are
- * too long for the system: before anything is acquired.
+ * Sets LOCK_NAME and LOCK_NAMES for CMD.  Ends the program if they, or all
+ * arguments and variables of CMD together, are too long for the system.  Must
+ * be called before anything is acquired.
  */
 extern void lc_set_environment(const char *const *names, int n, char *const *command);
 
 /* --- help.c --- */
 
-/* Prints what --help prints, of a command or (NULL) of lockctl, and ends the program. */
+/* Prints the help of a command, or (NULL) of lockctl, and ends the program. */
 extern void lc_help(const char *command) __attribute__((noreturn));
 /* Prints the version, and ends the program. */
 extern void lc_version(void) __attribute__((noreturn));
 
 /* --- signals.c --- */
 
-/* Until then a signal ends the program at once: nothing is held. */
+/* Called at start.  Until lc_signals_fd(), a signal ends the program at once, since nothing is held. */
 extern void lc_signals_start(void);
-/* From here on they are read from a descriptor, which is returned. */
+/* From here on signals are read from a descriptor, which this returns. */
 extern int lc_signals_fd(void);
-/* The next one; 0: none. */
+/* Returns the next signal; 0: none. */
 extern int lc_signals_next(int fd);
-/* From here on this one is read as well. */
+/* From here on this signal is read from the descriptor, too. */
 extern void lc_signals_add(int fd, int signo);
-/* From here on this one does at once again what it does by default. */
+/* From here on this signal has its default effect again, at once. */
 extern void lc_signals_allow(int signo);
-/* Ends the program of this signal: a shell's loop or script that is interrupted has to see it. */
+/* Ends the program by this signal, so that a loop or script of a shell sees that it was interrupted. */
 extern void lc_signals_die(int signo) __attribute__((noreturn));
-/* In a child, before exec: as it was when the program began. */
+/* In a child, before exec: restores the signal handling that the program was started with. */
 extern void lc_signals_restore(void);
 
 /* --- tree.c --- */
 
-/* Does /proc show our processes, such as this child? */
+/* Returns whether /proc shows our processes, such as this child. */
 extern bool lc_tree_is_visible(pid_t child);
 /*
- * Sends a signal to all that descends from a process, also in sessions of
- * their own, and continues what is stopped; how many there were.
+ * Sends a signal to all descendants of a process, including those in other
+ * sessions, and continues stopped ones.  Returns how many it has reached.
  */
 extern int lc_tree_signal(pid_t root, int signo);
 
 /* --- cgroup.c --- */
 
-/* A control group of CMD's own can be had: then all of the following do something. */
+/*
+ * Finds out whether CMD can have a control group of its own.  If not, the
+ * following functions do nothing but fork.
+ */
 extern void lc_cgroup_find(void);
-/* fork(), where the child is in the group from its beginning. */
+/* Forks; the child is in the group from its beginning. */
 extern pid_t lc_cgroup_fork(void);
-/* SIGKILL for all that is in the group. */
+/* Kills all processes in the group. */
 extern void lc_cgroup_kill(void);
-/* Nothing is left in the group. */
+/* Removes the group, which must be empty. */
 extern void lc_cgroup_remove(void);
 
 /* --- guardian.c: the protocol, and the process --- */
@@ -200,17 +212,17 @@ extern void lc_cgroup_remove(void);
 typedef enum lc_what
 {
 	/* to the guardian */
-	LC_START = 1, /* token, deadline; value: 1 to make CMD the foreground group */
+	LC_START = 1, /* token, deadline; value: 1 to make CMD's group the foreground group */
 	LC_DEADLINE,  /* deadline */
-	LC_SIGNAL,    /* value, for CMD's process group */
-	LC_END,       /* CMD's time is over: --at-most */
+	LC_SIGNAL,    /* value: a signal for CMD's process group */
+	LC_END,       /* end CMD, which has run for --at-most */
 
 	/* from the guardian */
 	LC_STARTED, /* value: CMD's process id */
 	LC_STOPPED, /* value: CMD was stopped by this signal */
-	LC_EXITED,  /* value: CMD's wait status; what it has left behind may be running */
+	LC_EXITED,  /* value: CMD's wait status; processes that it has started may still run */
 	LC_LATE,    /* the deadline is near: SIGTERM was sent */
-	LC_GONE     /* nothing of it runs any more */
+	LC_GONE     /* neither CMD nor a descendant of it runs any more */
 } lc_what;
 
 typedef struct lc_message
@@ -218,52 +230,57 @@ typedef struct lc_message
 	int32_t what;
 	int32_t value;
 	int64_t token;
-	int64_t deadline; /* ms of le_now() */
+	int64_t deadline; /* point of le_now() */
 } lc_message;
 
 typedef struct lc_command
 {
 	char **argv;
 	int ttl, grace; /* ms */
-	bool notify;    /* NOTIFY_SOCKET is lockctl's, not CMD's */
+	bool notify;    /* NOTIFY_SOCKET is for lockctl, and hidden from CMD */
 } lc_command;
 
 typedef struct lc_guardian
 {
 	pid_t pid;
-	int fd;      /* -1: none */
-	pid_t child; /* 0: not started */
+	int fd;      /* socket; -1: none */
+	pid_t child; /* process of CMD; 0: not started */
 	bool exited, late, gone;
-	bool killed;         /* by ourselves */
-	bool wants_terminal; /* CMD is stopped until it gets the terminal */
-	bool interrupted;    /* CMD has died of a key of its terminal, such as Ctrl-C */
-	int status;          /* of CMD */
+	bool killed;         /* lockctl has killed the guardian */
+	bool wants_terminal; /* CMD is stopped because it needs the terminal */
+	bool interrupted;    /* CMD was ended by a key of its terminal, such as Ctrl-C */
+	int status;          /* wait status of CMD */
 } lc_guardian;
 
-/* Nothing of CMD is left so many ms before the deadline. */
+/* Returns how many ms before the deadline CMD is killed. */
 extern int lc_reserve(int ttl);
+/* The interval at which SIGKILL is repeated */
 #define LC_KILL_AGAIN_MS 10
-/* The guardian, from its fork to its end. */
+/* The guardian process, from its fork to its end */
 extern void lc_guardian_main(const lc_command *command, int fd) __attribute__((noreturn));
 
 /* --- link.c: the guardian, seen from lockctl --- */
 
-/* Before there is any thread. */
+/* Forks the guardian.  Must be called before there is any thread. */
 extern void lc_guardian_fork(lc_guardian *guardian, const lc_command *command);
 extern void lc_guardian_send(lc_guardian *guardian, lc_what what, int value, int64_t token, int64_t deadline);
+/* Lets the guardian start CMD. */
 extern void lc_guardian_start(lc_guardian *guardian, int64_t token, int64_t deadline);
-/* Takes what it has sent.  Where it has been killed, kills what it guarded. */
+/* Reads the messages of the guardian.  If it was killed, kills CMD and its descendants. */
 extern void lc_guardian_read(lc_guardian *guardian);
-/* The lock is lost: kills what it guards, and not by it, since it may be stopped.  Again until nothing is left. */
+/*
+ * Kills CMD and its descendants because the lock is lost, without the guardian,
+ * which may be stopped.  To be repeated until guardian.gone.
+ */
 extern void lc_guardian_kill(lc_guardian *guardian);
-/* The shell continues us. */
+/* The shell has continued lockctl: continues CMD. */
 extern void lc_guardian_continue(lc_guardian *guardian);
 /* Takes the terminal back, and waits for the guardian. */
 extern void lc_guardian_finish(lc_guardian *guardian);
 
 /* --- notify.c --- */
 
-/* Tells systemd; nothing where it has not started us. */
+/* Notifies systemd; does nothing if systemd has not started us. */
 extern void lc_notify(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* --- http.c --- */
@@ -272,8 +289,8 @@ extern void lc_notify(const char *format, ...) __attribute__((format(printf, 1, 
 
 typedef struct lc_http_client
 {
-	int fd;        /* -1: free */
-	int64_t until; /* ms of le_now(): the end of its time for the request */
+	int fd;        /* -1: the slot is free */
+	int64_t until; /* point of le_now() until which it must have sent its request */
 	size_t length;
 	char request[1024];
 } lc_http_client;
@@ -284,7 +301,7 @@ typedef struct lc_http
 	lc_http_client clients[LC_HTTP_CLIENTS];
 } lc_http;
 
-/* What there is to tell. */
+/* What a reply reports */
 typedef struct lc_http_state
 {
 	bool leads;
@@ -294,23 +311,27 @@ typedef struct lc_http_state
 
 /* Listens on ADDR:PORT, or ends the program. */
 extern void lc_http_open(lc_http *http, const char *address);
-/* Adds its descriptors; returns how many.  At most 1 + LC_HTTP_CLIENTS. */
+/* Fills in the descriptors to poll; returns how many, at most 1 + LC_HTTP_CLIENTS. */
 extern int lc_http_poll(lc_http *http, struct pollfd *fds);
-/* When the first client has had its time; INT64_MAX: there is none. */
+/* Returns when the time of the first client is over; INT64_MAX: there is none. */
 extern int64_t lc_http_until(const lc_http *http);
+/* Accepts clients, reads their requests and replies. */
 extern void lc_http_work(lc_http *http, const lc_http_state *state);
 
 /* --- sql.c --- */
 
-/* Connects, or ends the program.  primary: only to a server that is not a standby. */
+/* Connects, or ends the program.  primary: skips standbys. */
 extern PGconn *lc_connect(bool primary);
-/* As lc_connect, to any server; the caller looks at its status. */
+/* Connects to any server, primary or standby; the caller checks the status. */
 extern PGconn *lc_connect_any(const char *application_name, const char *seconds);
-/* Why a connection could not be made, in one line and without a password; to be freed. */
+/* Returns why a connection could not be made, in one line and without a password; to be freed. */
 extern char *lc_why_not(const PGconn *db, le_status *status);
-/* The schema of the extension's functions, quoted. Ends the program where there is none. */
+/* Returns the schema of the extension's functions, quoted.  Ends the program if there is none. */
 extern const char *lc_schema(PGconn *db);
-/* The query for it, and its answer, for a command that runs for so long that the schema may get another name. */
+/*
+ * The query for it, and a function that takes its result: for commands that run
+ * so long that the schema may be renamed
+ */
 #define LC_SCHEMA_OID_SQL                                                                                    \
 	"SELECT COALESCE((SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname "                 \
 	"OPERATOR(pg_catalog.=) 'lock_election'), (SELECT p.pronamespace FROM pg_catalog.pg_proc p JOIN "        \
@@ -320,15 +341,16 @@ extern const char *lc_schema(PGconn *db);
 	"SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_namespace n WHERE n.oid "                   \
 	"OPERATOR(pg_catalog.=) (" LC_SCHEMA_OID_SQL ")"
 extern bool lc_take_schema(const PGresult *result);
-/* A row where the portable edition is installed: of a table that the C edition has not. */
+/* Returns a row if the portable edition is installed: it has a table that the C edition does not have. */
 #define LC_PORTABLE_SQL                                                                                      \
 	"SELECT true FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) " \
 	"c.relnamespace WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election' AND c.relname "                  \
 	"OPERATOR(pg_catalog.=) 'edition'"
 extern bool lc_is_portable(PGconn *db);
 /*
- * What there is to count in the portable edition, in one row.  Rates are those of its tables: what was rolled back
- * is counted, and what lease_sync() renews together is one renewal.
+ * The counters of the portable edition, in one row.  They are those of its
+ * tables: changes that were rolled back count, and renewals that one
+ * lease_sync() makes together count as one.
  */
 #define LC_PORTABLE_STAT                                                                                     \
 	"SELECT l.held, w.waiting, w.oldest_wait, t.grants, t.releases, t.renewals, t.waits, t.dead_rows, "      \
@@ -339,60 +361,64 @@ extern bool lc_is_portable(PGconn *db);
 	"'lease') AS renewals, sum(n_tup_ins) FILTER (WHERE relname = 'place') AS waits, sum(n_dead_tup) AS "    \
 	"dead_rows, sum(pg_total_relation_size(relid))::bigint AS tables FROM pg_catalog.pg_stat_all_tables "    \
 	"WHERE schemaname = '_lock_election') t"
-/* A text as a literal of SQL; to be freed. */
+/* Returns a text as an SQL literal; to be freed. */
 extern char *lc_literal(PGconn *db, const char *text);
-/* Runs a query and ends the program if it fails. */
+/* Runs a query, and ends the program if it fails. */
 extern PGresult *lc_query(PGconn *db, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Runs a statement, so that a signal cancels it; NULL: a signal did, its number is in *signo. */
+/*
+ * Runs a statement that a signal cancels.  Returns NULL if one did; *signo is
+ * the signal that has come, or 0.
+ */
 extern PGresult *lc_query_signals(PGconn *db, const char *query, int *signo);
 /*
- * Prints the rows of a query, made by the server as JSON and CSV, and answers
- * how many there are.  one: a row is an object, not an array of them.
+ * Prints the rows of a query, and returns how many there are.  The server
+ * formats JSON and CSV.  one: the only row is printed as a JSON object, not as
+ * an array.
  */
 extern int64_t lc_print(PGconn *db, bool one, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* How many columns of a terminal a text takes. */
+/* Returns how many columns of a terminal a text takes. */
 extern int lc_width(const char *text);
 
-/* --- the commands --- */
+/* --- the commands; all of these return the exit code --- */
 
-/* Run a command under a lock, as a leader.  All of these answer the exit code. */
+/* Runs a command under a lock. */
 extern int lc_lock(int argc, char **argv);
-/* As the leader of an election. */
+/* Runs a command as the leader of an election. */
 extern int lc_elect(int argc, char **argv);
-/* Prints who leads, and each change. */
+/* Prints the leader, and each change of it. */
 extern int lc_elect_listen(const char *election);
-/* Prints a token. */
+/* Acquires a lock, and prints its token. */
 extern int lc_acquire(int argc, char **argv);
-/* Starts the TTL of a lock again. */
+/* Renews a lock. */
 extern int lc_renew(int argc, char **argv);
-/* Ends a lock, by its token or by force. */
+/* Releases a lock, by its token or by force. */
 extern int lc_release(int argc, char **argv);
-/* Does the token hold the lock? */
+/* Checks whether a token holds its lock. */
 extern int lc_held(int argc, char **argv);
-/* grant, keep-alive, revoke, ttl, list. */
+/* Grants, keeps alive, revokes, shows or lists leases. */
 extern int lc_lease(int argc, char **argv);
-/* Who holds what. */
+/* Shows locks. */
 extern int lc_locks(int argc, char **argv);
-/* Who waits. */
+/* Shows waiters. */
 extern int lc_waiters(int argc, char **argv);
-/* Who leads. */
+/* Shows elections. */
 extern int lc_elections(int argc, char **argv);
-/* The manager and its counters. */
+/* Shows the manager and its counters. */
 extern int lc_show_status(int argc, char **argv);
-/* Prints what changes. */
+/* Prints changes of locks. */
 extern int lc_watch(int argc, char **argv);
-/* Full screen. */
+/* Shows locks, queues and rates, on a full screen. */
 extern int lc_top(int argc, char **argv);
-/* Looks for what is wrong. */
+/* Looks for problems. */
 extern int lc_doctor(int argc, char **argv);
 /* Installs or upgrades the portable edition. */
 extern int lc_install(int argc, char **argv);
-/* Which server a name belongs to. */
+/* Prints to which server names belong. */
 extern int lc_shard(int argc, char **argv);
 
 /*
- * Counters of coverage are written at exit() alone, and the guardian, and whoever dies of its command's
- * signal, end otherwise.
+ * Counters of coverage are only written at exit().  The guardian, and lockctl
+ * when it dies by the signal of CMD, end otherwise.
  */
 #ifdef LE_COVERAGE
 #include <unistd.h>
