@@ -1,19 +1,19 @@
 /*
  * cgroup.c
- *		A control group (cgroup v2) of CMD's own, where one can be had.
+ *		A control group (cgroup v2) of CMD's own, where that is possible.
  *
- * The kernel kills all that is in it in one step: also thousands of processes,
- * or a program that forks faster than anybody can read /proc.  The tree is
- * signalled all the same: a program may have gone to another group, and the
- * kernel passes over a process whose first thread has ended.
+ * The kernel kills all processes of a group in one step, even thousands of them,
+ * or a program that forks faster than /proc can be read.  The tree is signalled
+ * as well: a program may have moved to another group, and the kernel skips a
+ * process whose first thread has ended.
  *
- * systemd wants nobody to make groups below one of its own, but for what it has
- * delegated.  To a user it does so by making it the user's, to root by an
- * attribute.
+ * systemd wants nobody to create groups below its own, except where it has
+ * delegated that.  It delegates a group to a user by making the user its owner,
+ * and to root by an attribute.
  *
  *		lockctl, before it forks the guardian    lc_cgroup_find()
  *		the guardian                             lc_cgroup_fork()
- *		both, as often as is needed              lc_cgroup_kill()
+ *		both, as often as necessary              lc_cgroup_kill()
  *		both, when nothing is left in it         lc_cgroup_remove()
  */
 #include "lockctl.h"
@@ -34,7 +34,7 @@
 
 static char path[4096]; /* "": none */
 
-/* Are we to make groups below this one of ours? */
+/* Returns whether we may create groups below this one.  top: it is the root of the namespace. */
 static bool
 is_ours(const char *group, bool top)
 {
@@ -54,7 +54,7 @@ is_ours(const char *group, bool top)
 	return false;
 }
 
-/* Where our own group is, below the place at which groups are mounted. */
+/* Finds the path of our own group, below the mount point of groups.  Returns false if there is none. */
 static bool
 own_group(char *name, size_t size)
 {
@@ -69,7 +69,7 @@ own_group(char *name, size_t size)
 		return false;
 	name[strcspn(name, "\n")] = '\0';
 	memmove(name, name + 3, strlen(name + 3) + 1);
-	/* A group outside of our namespace. */
+	/* A group outside our namespace */
 	return strstr(name, "/..") == NULL;
 }
 
@@ -92,7 +92,7 @@ lc_cgroup_find(void)
 	}
 }
 
-/* A descriptor of the group, which is made; -1: there is none. */
+/* Creates the group, and returns a descriptor of it; -1: there is none. */
 static int
 create(void)
 {
@@ -101,7 +101,7 @@ create(void)
 
 	if (path[0] == '\0')
 		return -1;
-	/* Of a lockctl that had our number, and was killed together with its guardian. */
+	/* Left by a lockctl with our number that was killed together with its guardian */
 	rmdir(path);
 	if (mkdir(path, 0755) != 0)
 		return -1;
@@ -119,7 +119,7 @@ lc_cgroup_fork(void)
 	struct clone_args args = {.flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (unsigned) fd};
 	pid_t pid = -1;
 
-	/* To move a process later would make it wait for other processors, for 10 ms. */
+	/* Moving a process later would make it wait about 10 ms for other processors. */
 	if (fd >= 0)
 		pid = (pid_t) syscall(SYS_clone3, &args, sizeof(args));
 	if (pid < 0)
@@ -159,7 +159,9 @@ lc_cgroup_remove(void)
 {
 	if (path[0] == '\0')
 		return;
-	/* CMD may have made groups below it.  A process is in its group for a moment after it was reaped. */
+	/*
+	 * CMD may have created groups below it.  A process stays in its group for a moment after it was reaped.
+	 */
 	for (int i = 0; i < REMOVE_TIMES; i++)
 	{
 		if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0 || errno != EBUSY)

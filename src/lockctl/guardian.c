@@ -3,16 +3,17 @@
  *		The process that is the parent of CMD, and ends it in time.
  *
  * It has no thread and no connection, and does not wait for lockctl: when the
- * deadline comes near, it acts, whatever has become of lockctl.
+ * deadline comes near it acts, whatever has happened to lockctl.
  *
  *		IDLE     waits for LC_START
- *		RUNNING  until CMD's end, lockctl's end, LC_END, or deadline - reserve - grace
- *		ENDING   SIGTERM was sent to the whole tree; until the grace has passed,
- *				 and deadline - reserve at the latest
- *		KILLING  SIGKILL, again and again, until nothing is left
+ *		RUNNING  until CMD ends, lockctl ends, LC_END comes, or
+ *				 deadline - reserve - grace
+ *		ENDING   SIGTERM was sent to all descendants; until the grace is over, or
+ *				 deadline - reserve if that is earlier
+ *		KILLING  sends SIGKILL again and again, until nothing is left
  *
- * It blocks all signals, so that what is meant for CMD (a supervisor's SIGTERM
- * for all processes) does not end it first.
+ * It blocks all signals, so that a signal that is meant for CMD (such as SIGTERM
+ * of a supervisor for all processes) does not end the guardian first.
  */
 #include "lockctl.h"
 
@@ -40,12 +41,12 @@ typedef struct guardian
 	const lc_command *command;
 	int fd, signal_fd, timer_fd;
 	state state;
-	pid_t child; /* 0: none, or reaped */
+	pid_t child; /* process of CMD; 0: none, or reaped */
 	bool started;
 	int64_t deadline, ended_at, kill_again_at;
 } guardian;
 
-/* The kill itself takes time, on a busy machine or of many processes. */
+/* Killing takes time, on a busy machine or with many processes. */
 int
 lc_reserve(int ttl)
 {
@@ -57,13 +58,16 @@ tell(guardian *g, lc_what what, int value)
 {
 	lc_message message = {.what = what, .value = value};
 
-	/* lockctl may be stopped, or gone; it reads when it goes on. */
+	/* Do not block: lockctl may be stopped, and reads this when it continues; or it has ended. */
 	send(g->fd, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* --- CMD --- */
 
-/* A directory of PATH that may not be searched makes execvp() answer EACCES for what is in none of them. */
+/*
+ * Returns whether a command exists in PATH.  execvp() fails with EACCES instead of ENOENT if some directory
+ * of PATH may not be searched.
+ */
 static bool
 is_in_path(const char *name)
 {
@@ -89,7 +93,7 @@ static void __attribute__((noreturn)) child_main(guardian *g, int64_t token, boo
 	char number[32];
 	int code;
 
-	/* Where the guardian is killed, at least CMD itself goes with it. */
+	/* If the guardian is killed, at least CMD itself dies with it. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(LC_EXIT_SIGNAL + SIGKILL);
@@ -110,15 +114,16 @@ static void __attribute__((noreturn)) child_main(guardian *g, int64_t token, boo
 	_exit(code);
 }
 
+/* Starts CMD; does not if the deadline is too near. */
 static void
 start(guardian *g, const lc_message *message)
 {
 	pid_t self = getpid(), pid;
 
 	g->deadline = message->deadline;
-	/* Where no child follows, reap() ends the guardian. */
+	/* If no child is started, reap() ends the guardian. */
 	g->started = true;
-	/* We were stopped: somebody else may hold the lock. */
+	/* We were stopped, and somebody else may hold the lock by now. */
 	if (le_now() >= g->deadline - lc_reserve(g->command->ttl))
 	{
 		tell(g, LC_LATE, 0);
@@ -134,7 +139,7 @@ start(guardian *g, const lc_message *message)
 		tell(g, LC_EXITED, LC_EXIT_CANNOT_RUN << 8);
 		return;
 	}
-	/* CMD does it as well: whoever comes first. */
+	/* CMD does the same: either may be first. */
 	setpgid(pid, pid);
 	g->child = pid;
 	g->state = RUNNING;
@@ -143,6 +148,7 @@ start(guardian *g, const lc_message *message)
 
 /* --- the end --- */
 
+/* Returns when the state ends, or when to kill again; INT64_MAX: never. */
 static int64_t
 next_time(const guardian *g)
 {
@@ -162,6 +168,7 @@ next_time(const guardian *g)
 	return 0;
 }
 
+/* Sends SIGTERM to all descendants, and enters ENDING. */
 static void
 end_tree(guardian *g)
 {
@@ -169,11 +176,12 @@ end_tree(guardian *g)
 		return;
 	g->state = ENDING;
 	g->ended_at = le_now();
-	/* Where SIGKILL comes at once, it does not wait for this. */
+	/* If SIGKILL is due already, do not send SIGTERM first. */
 	if (g->ended_at < next_time(g))
 		lc_tree_signal(getpid(), SIGTERM);
 }
 
+/* Sends SIGKILL to all descendants, and enters KILLING. */
 static void
 kill_tree(guardian *g)
 {
@@ -185,7 +193,7 @@ kill_tree(guardian *g)
 	lc_tree_signal(getpid(), SIGKILL);
 }
 
-/* Takes the status of all that has ended; ends the guardian when nothing is left. */
+/* Reaps the descendants that have ended; ends the guardian when none is left. */
 static void
 reap(guardian *g)
 {
@@ -210,17 +218,18 @@ reap(guardian *g)
 		tell(g, LC_GONE, 0);
 		_exit(0);
 	}
-	/* CMD has ended, and has left something behind. */
+	/* CMD has ended, but left descendants. */
 	if (g->child == 0 && g->state == RUNNING)
 		end_tree(g);
 }
 
+/* Does what the time demands: ends, then kills. */
 static void
 act(guardian *g)
 {
 	int64_t now = le_now();
 
-	/* After a stop of our own both may be due. */
+	/* If we were stopped, both may be due. */
 	if (g->state == RUNNING && now >= next_time(g))
 	{
 		tell(g, LC_LATE, 0);
@@ -232,7 +241,10 @@ act(guardian *g)
 
 /* --- lockctl --- */
 
-/* What asks CMD to end is seen by a CMD that is stopped as well, as with a shell's kill. */
+/*
+ * Sends a signal to CMD's process group.  One that asks CMD to end also continues a stopped CMD, like kill
+ * of a shell.
+ */
 static void
 pass_on(const guardian *g, int signo)
 {
@@ -243,6 +255,7 @@ pass_on(const guardian *g, int signo)
 		kill(-g->child, SIGCONT);
 }
 
+/* Handles a message of lockctl. */
 static void
 take(guardian *g, const lc_message *message)
 {
@@ -267,6 +280,7 @@ take(guardian *g, const lc_message *message)
 	}
 }
 
+/* Reads the messages of lockctl; ends CMD if lockctl has ended. */
 static void
 receive(guardian *g)
 {
@@ -285,6 +299,7 @@ receive(guardian *g)
 	end_tree(g);
 }
 
+/* Waits for a message, a child, or the time. */
 static void
 wait_for_something(guardian *g)
 {
@@ -311,12 +326,14 @@ lc_guardian_main(const lc_command *command, int fd)
 	guardian g = {.command = command, .fd = fd};
 	sigset_t all, child;
 
+	/* in a group of its own, deaf to signals */
 	setpgid(0, 0);
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	prctl(PR_SET_NAME, "lockctl-guard");
+	/* wakes up for children and the time; adopts orphaned descendants */
 	g.signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
 	g.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (g.signal_fd < 0 || g.timer_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)

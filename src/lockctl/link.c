@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int terminal = -1; /* that controls us; -1: none does */
-static bool has_terminal; /* CMD's group, not ours, is in its foreground */
+static int terminal = -1; /* descriptor of the controlling terminal; -1: none */
+static bool has_terminal; /* CMD's group, not ours, is its foreground group */
 
 void
 lc_guardian_fork(lc_guardian *guardian, const lc_command *command)
@@ -27,7 +27,7 @@ lc_guardian_fork(lc_guardian *guardian, const lc_command *command)
 	*guardian = (lc_guardian){.fd = -1};
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
 		lc_die(LC_EXIT_CANNOT_RUN, "socketpair failed: %s", strerror(errno));
-	/* What loses its guardian comes to us. */
+	/* Adopt descendants that lose their guardian. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	lc_cgroup_find();
 	fflush(NULL);
@@ -44,10 +44,10 @@ lc_guardian_fork(lc_guardian *guardian, const lc_command *command)
 	terminal = open("/dev/tty", O_RDWR | O_CLOEXEC);
 	if (lc_tree_is_visible(guardian->pid))
 		return;
-	/* A guardian that cannot be one has told why. */
+	/* A guardian that has failed has reported why. */
 	if (waitpid(guardian->pid, NULL, WNOHANG) == guardian->pid)
 		exit(LC_EXIT_CANNOT_RUN);
-	/* Without /proc we could not find what CMD has started. */
+	/* Without /proc we could not find the descendants of CMD. */
 	lc_die(LC_EXIT_CANNOT_RUN,
 		   "/proc does not show the processes of this PID namespace: the command could not be ended in time");
 }
@@ -57,7 +57,10 @@ lc_guardian_send(lc_guardian *guardian, lc_what what, int value, int64_t token, 
 {
 	lc_message message = {.what = what, .value = value, .token = token, .deadline = deadline};
 
-	/* It never blocks us: where the guardian does not read, it is stopped, and a later deadline would come too late. */
+	/*
+	 * Do not block: a guardian that does not read is stopped, and a deadline that comes later would be too
+	 * late.
+	 */
 	if (guardian->fd >= 0)
 		send(guardian->fd, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -65,12 +68,12 @@ lc_guardian_send(lc_guardian *guardian, lc_what what, int value, int64_t token, 
 /* --- the terminal --- */
 
 /*
- * CMD has a group of its own.  To the user it is one with ours: what a key does
- * to the one it has to do to the other, since our group may have a shell in it
- * that runs a script, and it is ours that the user's shell knows.
+ * CMD has a process group of its own, but to the user both groups are one job.  A key that affects one group
+ * must affect the other one, since our group may contain a shell that runs a script, and the user's shell
+ * only knows our group.
  */
 
-/* Without a terminal tcgetpgrp() fails, and -1 is no group. */
+/* Without a terminal tcgetpgrp() returns -1, which is no group. */
 static bool
 is_foreground(void)
 {
@@ -78,9 +81,8 @@ is_foreground(void)
 }
 
 /*
- * CMD becomes the foreground group if we are it.  Not where our output goes to
- * a pipe: then the group has other members, such as a pager, that read the
- * terminal.
+ * Returns whether CMD's group becomes the foreground group: if ours is, and our output does not go to a
+ * pipe.  Behind a pipe the group has other members, such as a pager, which read the terminal.
  */
 static bool
 gives_terminal(void)
@@ -113,8 +115,8 @@ take_terminal(void)
 }
 
 /*
- * Stops our group, until the shell continues it.  False: the kernel has not
- * stopped it, because there is no shell that would (ssh -t, docker run -it).
+ * Stops our group until the shell continues it.  Returns false if the kernel has not stopped it, because
+ * there is no shell that would continue it (ssh -t, docker run -it).
  */
 static bool
 stop_group(int signo)
@@ -126,17 +128,17 @@ stop_group(int signo)
 	pthread_sigmask(SIG_UNBLOCK, &set, &old);
 	kill(0, signo);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	/* A stop signal takes back those that have come before. */
+	/* A stop signal discards pending SIGCONTs, so one that is pending now came later. */
 	sigpending(&set);
 	return sigismember(&set, SIGCONT) != 0;
 }
 
 /*
- * Ctrl-Z: the shell gets its terminal back.  Nothing is renewed now, and the
- * deadline stays.
+ * CMD was stopped.  After Ctrl-Z, gives the terminal back to the shell and stops as well: nothing is
+ * renewed, and the deadline stays.
  *
- * CMD may read the terminal in the background as well.  Then it waits for the
- * shell's fg, and we go on with renewals.
+ * If CMD was stopped because it uses the terminal in the background, it waits for the shell's fg, and
+ * renewals continue.
  */
 static void
 stopped(lc_guardian *guardian, int signo)
@@ -150,7 +152,7 @@ stopped(lc_guardian *guardian, int signo)
 		guardian->wants_terminal = true;
 		return;
 	}
-	/* Somebody else's SIGSTOP is not for us. */
+	/* A SIGSTOP that somebody sent to CMD is not for us. */
 	if (!has_terminal && signo == SIGSTOP)
 		return;
 	take_terminal();
@@ -158,7 +160,10 @@ stopped(lc_guardian *guardian, int signo)
 		lc_guardian_continue(guardian);
 }
 
-/* The shell's fg of a job that it has not stopped tells nobody. */
+/*
+ * Gives the terminal to CMD if it waits for that: the shell's fg of a job that it has not stopped sends no
+ * signal.
+ */
 static void
 look_for_terminal(lc_guardian *guardian)
 {
@@ -179,7 +184,7 @@ lc_guardian_continue(lc_guardian *guardian)
 	lc_guardian_send(guardian, LC_SIGNAL, SIGCONT, 0, 0);
 }
 
-/* --- what it tells --- */
+/* --- messages of the guardian --- */
 
 void
 lc_guardian_start(lc_guardian *guardian, int64_t token, int64_t deadline)
@@ -188,7 +193,7 @@ lc_guardian_start(lc_guardian *guardian, int64_t token, int64_t deadline)
 	lc_guardian_send(guardian, LC_START, has_terminal, token, deadline);
 }
 
-/* The guardian was killed.  What it guarded is ours now. */
+/* Handles the death of the guardian: kills CMD and its descendants, which are our children now. */
 static void
 lost_guardian(lc_guardian *guardian)
 {
@@ -219,6 +224,7 @@ lost_guardian(lc_guardian *guardian)
 	guardian->exited = guardian->gone = true;
 }
 
+/* Handles a message of the guardian. */
 static void
 take(lc_guardian *guardian, const lc_message *message)
 {
@@ -268,12 +274,12 @@ lc_guardian_read(lc_guardian *guardian)
 void
 lc_guardian_kill(lc_guardian *guardian)
 {
-	/* 0 would be our own group, -1 everybody */
+	/* 0 would be our own group, -1 all processes */
 	assert(guardian->pid > 0);
 	lc_cgroup_kill();
 	if (lc_tree_signal(guardian->pid, SIGKILL) > 0)
 		return;
-	/* Where it has been stopped it would not tell of the end. */
+	/* A stopped guardian would not report that nothing is left. */
 	guardian->killed = true;
 	kill(guardian->pid, SIGKILL);
 }
@@ -285,7 +291,7 @@ lc_guardian_finish(lc_guardian *guardian)
 	if (guardian->fd >= 0)
 		close(guardian->fd);
 	guardian->fd = -1;
-	/* Nothing runs any more, and it may have been stopped. */
+	/* Nothing runs any more, and the guardian may be stopped. */
 	if (guardian->pid > 0)
 	{
 		kill(guardian->pid, SIGKILL);

@@ -1,6 +1,6 @@
 /*
  * lock.c
- *		The commands lock and elect: wait, run CMD, and give back.
+ *		The commands lock and elect: wait, run CMD, and release.
  */
 #include "lockctl.h"
 
@@ -15,19 +15,19 @@
 
 #define TTL_LOCK  30000
 #define TTL_ELECT 15000
-/* systemd is told this often, and gives us as much time as that. */
+/* How often systemd is asked for more time, and for how much */
 #define EXTEND_EVERY_MS 10000
 #define EXTEND_MS       40000
-/* As the code of a run: -E says which exit code that is, and CMD may end with the same one. */
+/* The result of a run whose lock was lost: not the exit code of -E, since CMD may end with the same one. */
 #define LOST (-1)
-/* A command that is stopped gets the terminal so long after the shell's fg. */
+/* How often to check whether a stopped command can have the terminal, after the shell's fg */
 #define TERMINAL_MS 200
-/* With less there is not the time to renew the lock, and to end a command. */
+/* The lowest TTL with which there is time to renew the lock, and to end a command */
 #define TTL_MIN 1000
 
 typedef struct run
 {
-	/* what is asked for */
+	/* arguments */
 	bool elect;
 	const char **names; /* NAME, and those of --and */
 	int n;
@@ -39,18 +39,18 @@ typedef struct run
 	le_how how;
 	lc_command guarded;
 
-	/* what there is */
+	/* state */
 	le_session *session;
 	le_hold *hold;
 	lc_guardian guardian;
 	lc_http http;
 	int signal_fd;
-	int signo; /* 0: none has come */
-	int died;  /* 0, or the signal that the exit code is about */
+	int signo; /* the last signal; 0: none */
+	int died;  /* the signal that the exit code is for; 0: none */
 	int64_t deadline, extend_at, answer_by;
-	bool killed;    /* the lock is gone, CMD has to be */
-	int64_t end_at; /* CMD is ended then; 0: never */
-	bool ended;     /* that has come */
+	bool killed;    /* the lock is lost, and CMD must be killed */
+	int64_t end_at; /* when CMD is ended; 0: never */
+	bool ended;     /* end_at has come */
 	bool told_place;
 } run;
 
@@ -94,7 +94,7 @@ static const struct option elect_options[] = {{"ttl", required_argument, NULL, O
 
 /* --- arguments --- */
 
-/* Options of flock(1) that have another name here. */
+/* Rejects an option of flock(1) that has another name here. */
 static void
 refuse_option_of_flock(const char *word)
 {
@@ -115,11 +115,12 @@ refuse_option_of_flock(const char *word)
 	}
 }
 
+/* Takes one option; index_of_bad: where it is in argv. */
 static void
 take_option(run *r, int option, int index_of_bad, char **argv)
 {
 	if (lc_take_global(option, optarg))
-		return;
+		return; /* an option of every command */
 	switch (option)
 	{
 		case OPT_TTL:
@@ -161,7 +162,7 @@ take_option(run *r, int option, int index_of_bad, char **argv)
 		case 'E':
 			lc_exit_codes(optarg, &r->not_acquired, &r->lost);
 			break;
-		case '?':
+		case '?': /* unknown */
 			if (!r->elect)
 				refuse_option_of_flock(argv[index_of_bad]);
 			/* fallthrough */
@@ -170,7 +171,7 @@ take_option(run *r, int option, int index_of_bad, char **argv)
 	}
 }
 
-/* NAME, or NAME and CANDIDATE; false: there are those already. */
+/* Takes NAME, or CANDIDATE of an election.  Returns false if there are no more such words. */
 static bool
 take_word(run *r, const char *word)
 {
@@ -183,7 +184,7 @@ take_word(run *r, const char *word)
 	return true;
 }
 
-/* From here on all words are CMD's. */
+/* Takes CMD: all words from here on. */
 static void
 take_command(run *r, char **words)
 {
@@ -194,10 +195,7 @@ take_command(run *r, char **words)
 	r->command = words;
 }
 
-/*
- * "--" ends the options.  CMD follows, or, where NAME has not come yet, NAME
- * and then CMD, behind another "--" or not.
- */
+/* Takes what follows "--": CMD; without NAME so far, NAME and CMD, perhaps with another "--" between them. */
 static void
 take_rest(run *r, char **words)
 {
@@ -209,7 +207,7 @@ take_rest(run *r, char **words)
 			words++;
 		if (*words == NULL)
 		{
-			/* without "--" before it: a variable that is to have NAME may be empty */
+			/* perhaps the variable that should contain NAME was empty */
 			if (!r->elect && r->names[0] != NULL && r->names[0][0] != '-')
 				lc_usage("\"%s\" is the name or the command: the other one is missing",
 						 lc_shown(r->names[0]));
@@ -223,9 +221,8 @@ take_rest(run *r, char **words)
 }
 
 /*
- * As in flock and etcdctl: NAME (of an election NAME and CANDIDATE), and
- * options before and behind it; the first other word begins CMD, and "--" may
- * stand before that.  All of CMD is its own, options and "--" included.
+ * As in flock and etcdctl: NAME (and CANDIDATE) with options before and after; the first other word begins
+ * CMD, perhaps after "--".  Everything from there on belongs to CMD, including options and "--".
  */
 static void
 parse(run *r, int argc, char **argv)
@@ -258,7 +255,7 @@ parse(run *r, int argc, char **argv)
 	}
 }
 
-/* A renewal is sent after a third of the TTL.  Without time for a second one a busy server would end CMD. */
+/* A renewal is sent after a third of the TTL.  CMD is not ended before there was time for a second one. */
 static void
 check_times(run *r)
 {
@@ -275,6 +272,7 @@ check_times(run *r)
 		lc_usage("--grace is more than %d ms, with --ttl %d ms", most < 0 ? 0 : most, r->ttl);
 }
 
+/* Checks the arguments together, and chooses the shard. */
 static void
 check(run *r)
 {
@@ -297,14 +295,14 @@ check(run *r)
 
 /* --- messages --- */
 
-/* For somebody who sits before a terminal; not for cron, which sends mails. */
+/* Returns whether somebody reads messages at a terminal; cron would mail them. */
 static bool
 is_watched(void)
 {
 	return lc_verbosity >= LC_VERBOSE || (lc_verbosity == LC_NORMAL && isatty(STDERR_FILENO));
 }
 
-/* On one line also where it is not a message: systemd takes each line for another variable. */
+/* Names the lock for messages, on one line: systemd takes each line for another variable. */
 static const char *
 what(const run *r)
 {
@@ -321,7 +319,7 @@ what(const run *r)
 	return text;
 }
 
-/* --- one step of waiting for anything --- */
+/* --- one step of any wait --- */
 
 static bool
 leads(const run *r)
@@ -338,14 +336,14 @@ extend(run *r)
 	r->extend_at = le_now() + EXTEND_EVERY_MS;
 }
 
-/* When the guardian kills CMD, and we do so as well. */
+/* Returns when the guardian and lockctl kill CMD. */
 static int64_t
 kill_time(const run *r)
 {
 	return r->deadline - lc_reserve(r->ttl);
 }
 
-/* --at-most: by then the guardian has killed CMD, unless it is stopped. */
+/* Returns when the guardian has killed CMD after --at-most, unless it is stopped. */
 static int64_t
 overdue_at(const run *r)
 {
@@ -366,8 +364,8 @@ sooner(int64_t *first, int64_t at)
 }
 
 /*
- * The library ends the waits for locks.  Those for elections end here: when their time is over, and
- * the first answer is there, which has the limit of any statement of the library.
+ * Returns when a wait for an election ends: when its time is over and the first reply has come, whose limit
+ * is that of any statement of the library.  The library itself ends waits for locks.
  */
 static int64_t
 wait_ends_at(const run *r)
@@ -378,7 +376,7 @@ wait_ends_at(const run *r)
 																					   : r->how.until;
 }
 
-/* Milliseconds until the first thing to do that no descriptor tells of; -1: there is none. */
+/* Returns the ms until the first thing to do that no descriptor reports; -1: none. */
 static int
 step_timeout(const run *r, bool waiting)
 {
@@ -401,7 +399,7 @@ step_timeout(const run *r, bool waiting)
 	return first <= now ? 0 : first - now < INT_MAX ? (int) (first - now) : INT_MAX;
 }
 
-/* Waits until something has happened, and takes what can be taken here. */
+/* Waits until something happens, and handles events, signals, messages of the guardian, and HTTP. */
 static void
 step(run *r, bool waiting)
 {
@@ -411,14 +409,14 @@ step(run *r, bool waiting)
 	int n = 0, signo;
 
 	if (waiting)
-		extend(r);
+		extend(r); /* for systemd */
 	fds[n++] = (struct pollfd){.fd = le_fd(r->session), .events = POLLIN};
 	fds[n++] = (struct pollfd){.fd = r->signal_fd, .events = POLLIN};
 	fds[n++] = (struct pollfd){.fd = r->guardian.fd, .events = POLLIN};
 	n += lc_http_poll(&r->http, fds + n);
 	poll(fds, (nfds_t) n, step_timeout(r, waiting));
 	while (le_next_event(r->session, &event))
-		;
+		; /* only wakes us up */
 	while ((signo = lc_signals_next(r->signal_fd)) != 0)
 	{
 		if (signo == SIGCONT)
@@ -427,7 +425,7 @@ step(run *r, bool waiting)
 		{
 			if (signo != SIGTSTP)
 				r->signo = signo;
-			lc_guardian_send(&r->guardian, LC_SIGNAL, signo, 0, 0);
+			lc_guardian_send(&r->guardian, LC_SIGNAL, signo, 0, 0); /* for CMD */
 		}
 	}
 	lc_guardian_read(&r->guardian);
@@ -439,9 +437,8 @@ step(run *r, bool waiting)
 /* --- the wait --- */
 
 /*
- * Does the server take this --hold-for?  Asked before the command runs: afterwards the
- * lock would be released without it, and another machine would run the command again.
- * A NULL token holds nothing, so nothing is released.
+ * Checks that the server accepts --hold-for, before CMD runs: later, the lock would be released without it,
+ * and another machine would run CMD again.  A NULL token holds nothing, so this releases nothing.
  */
 static void
 check_hold_for(const run *r)
@@ -459,6 +456,7 @@ check_hold_for(const run *r)
 	PQfinish(db);
 }
 
+/* Opens the session, or ends the program.  From here on signals are read from a descriptor. */
 static void
 open_session(run *r)
 {
@@ -477,6 +475,7 @@ open_session(run *r)
 	free(conninfo);
 }
 
+/* Requests the lock, or enters the election, without waiting for the grant. */
 static le_status
 ask(run *r, le_error *error)
 {
@@ -492,7 +491,7 @@ ask(run *r, le_error *error)
 	return le_enqueue(r->session, names, r->n, &r->how, &r->hold, error);
 }
 
-/* The wait lost its place with the lease, before it had anything: it starts again at the end of the queue. */
+/* Requests it again after the lease was lost during the wait, at the end of the queue. */
 static le_status
 ask_again(run *r, le_error *error)
 {
@@ -517,6 +516,7 @@ tell_place(run *r)
 	r->told_place = true;
 }
 
+/* Waits until the lock is granted.  Returns LE_CANCELED after a signal. */
 static le_status
 wait_for_grant(run *r, le_error *error)
 {
@@ -543,9 +543,9 @@ wait_for_grant(run *r, le_error *error)
 	return LE_CANCELED;
 }
 
-/* --- what is done while it is held --- */
+/* --- while it is held --- */
 
-/* The exit code as a shell has it; go() ends the program of the signal itself. */
+/* Returns a shell's exit code for a signal; go() ends the program by the signal itself. */
 static int
 signaled(run *r, int signo)
 {
@@ -565,7 +565,7 @@ send_deadline(run *r)
 	}
 }
 
-/* A command that hangs keeps its lock for ever otherwise: lockctl renews it. */
+/* Ends CMD after --at-most: a command that hangs would hold its lock for ever. */
 static void
 end_in_time(run *r)
 {
@@ -577,9 +577,8 @@ end_in_time(run *r)
 }
 
 /*
- * Until CMD, and all that it has started, is gone.  The guardian knows the
- * deadline.  We know that the lock is lost before the deadline, and kill CMD
- * also where the guardian has been stopped.
+ * Runs CMD until neither CMD nor a descendant runs any more.  The guardian only knows the deadline.  Here we
+ * see that the lock is lost before the deadline, and kill CMD even if the guardian is stopped.
  */
 static int
 run_command(run *r)
@@ -612,14 +611,14 @@ run_command(run *r)
 	return WEXITSTATUS(r->guardian.status);
 }
 
-/* Without CMD: until a signal. */
+/* Without CMD: prints the token, and holds the lock until a signal. */
 static int
 just_hold(run *r)
 {
 	if (is_watched() && r->signo == 0)
 		lc_notice("%s is held until a signal, such as Ctrl-C; \"-- CMD\" would run a command under it",
 				  what(r));
-	/* it is given back also where nobody reads the token */
+	/* if nobody can read the token, the lock is released */
 	if (printf("%lld\n", (long long) le_token(r->hold)) < 0 || fflush(stdout) != 0)
 	{
 		lc_error("cannot write the output: %s", strerror(errno));
@@ -645,6 +644,7 @@ tell_lost(run *r)
 				 r->killed ? ": the command was killed" : "");
 }
 
+/* Releases the lock, and returns the exit code or LOST, given that of CMD. */
 static int
 give_back(run *r, int code)
 {
@@ -654,7 +654,7 @@ give_back(run *r, int code)
 	if (r->notify)
 		lc_notify("STOPPING=1");
 	if (code == LOST)
-		tell_lost(r);
+		tell_lost(r); /* before the hold is freed */
 	status = le_release(r->hold, r->hold_for, &error);
 	r->hold = NULL;
 	if (status == LE_LOST && code != LOST)
@@ -662,7 +662,7 @@ give_back(run *r, int code)
 		lc_error("%s had been lost before it was released: the command may not have been alone", what(r));
 		code = LOST;
 	}
-	else if (status == LE_INVALID)
+	else if (status == LE_INVALID) /* of the server */
 		lc_error("%s was released without --hold-for: %s", what(r), error.message);
 	else if (status == LE_UNKNOWN)
 	{
@@ -678,6 +678,7 @@ give_back(run *r, int code)
 	return code;
 }
 
+/* Reports why nothing was granted, and returns the exit code or LOST. */
 static int
 not_granted(run *r, le_status status, const le_error *error)
 {
@@ -709,6 +710,7 @@ granted(run *r)
 	return give_back(r, code);
 }
 
+/* Runs the command from the check of the server to the exit code. */
 static int
 go(run *r)
 {
@@ -723,7 +725,7 @@ go(run *r)
 		r->guarded = (lc_command){.argv = r->command, .ttl = r->ttl, .grace = r->grace, .notify = r->notify};
 		lc_guardian_fork(&r->guardian, &r->guarded);
 	}
-	/* After the fork: the guardian must not keep the port. */
+	/* After the fork, since the guardian must not keep the port */
 	if (r->http_address != NULL)
 		lc_http_open(&r->http, r->http_address);
 	open_session(r);
@@ -731,10 +733,10 @@ go(run *r)
 	{
 		status = wait_for_grant(r, &error);
 		code = status == LE_OK ? granted(r) : not_granted(r, status, &error);
-		/* Who stands for election without a command goes on doing so. */
+		/* A candidate without a command campaigns again. */
 	} while (r->elect && r->command == NULL && code == LOST && r->signo == 0 &&
 			 le_reopen(r->session, &error) == LE_OK);
-	/* A second Ctrl-C does not wait for a server that does not answer. */
+	/* A second Ctrl-C ends the program even if the server does not reply. */
 	if (r->signo == SIGINT || r->died == SIGINT)
 		lc_signals_allow(SIGINT);
 	if (r->hold != NULL)
@@ -746,7 +748,7 @@ go(run *r)
 		return r->lost;
 	if (r->died == 0 || code != LC_EXIT_SIGNAL + r->died)
 		return code;
-	/* The rest of our group, such as a shell with a script, has not seen what CMD's group has. */
+	/* Only CMD's group got the key's signal, but our group, such as a shell with a script, needs it, too. */
 	if (r->guardian.interrupted && r->signo != r->died)
 		kill(0, r->died);
 	lc_signals_die(r->died);
@@ -764,7 +766,7 @@ init(run *r, bool elect)
 int
 lc_lock(int argc, char **argv)
 {
-	/* names is there until the program ends */
+	/* static, so that names last until the program ends */
 	static run r;
 
 	init(&r, false);

@@ -366,8 +366,8 @@ extern char *lc_literal(PGconn *db, const char *text);
 /* Runs a query, and ends the program if it fails. */
 extern PGresult *lc_query(PGconn *db, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /*
- * Runs a statement that a signal cancels.  Returns NULL if one did; *signo is
- * the signal that has come, or 0.
+ * Runs a statement that a signal cancels.  Returns NULL if it was canceled.
+ * *signo is the signal that has come, or 0.
  */
 extern PGresult *lc_query_signals(PGconn *db, const char *query, int *signo);
 /*

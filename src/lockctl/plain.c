@@ -23,7 +23,7 @@ enum
 	OPT_ONCE
 };
 
-/* Of all commands; parse() is told which ones are allowed. */
+/* The options of all commands; parse() gets those that are allowed. */
 static const struct option options[] = {{"ttl", required_argument, NULL, OPT_TTL},
 										{"wait", required_argument, NULL, 'w'},
 										{"try", no_argument, NULL, 'n'},
@@ -49,14 +49,16 @@ typedef struct arguments
 	const char *words[4];
 	int n;
 	PGconn *db;
-	char *name; /* of the lock or election, as a literal of SQL; or NULL */
+	char *name; /* of the lock or election, as an SQL literal; or NULL */
 } arguments;
 
+/* Takes an option that is allowed. */
 static void
 take(arguments *a, int option)
 {
 	switch (option)
 	{
+		/* times and the kind of lock */
 		case OPT_TTL:
 			a->ttl = lc_duration("--ttl", optarg, LC_TTL_MIN, LC_TTL_MAX);
 			break;
@@ -81,6 +83,7 @@ take(arguments *a, int option)
 		case OPT_HOLD_FOR:
 			a->hold_for = lc_duration("--hold-for", optarg, 1, INT_MAX);
 			break;
+		/* flags */
 		case OPT_FORCE:
 			a->force = true;
 			break;
@@ -101,7 +104,7 @@ take(arguments *a, int option)
 	}
 }
 
-/* Is it one of the command's own, by its long name? */
+/* Returns whether the long name of an option is among those that the command allows. */
 static bool
 is_allowed(int option, const char *allowed)
 {
@@ -127,7 +130,7 @@ take_word(arguments *a, const char *word)
 	a->words[a->n++] = word;
 }
 
-/* allowed: the command's own long options, each between blanks. */
+/* Parses the arguments of a command.  allowed: its own long options, each between blanks. */
 static void
 parse(arguments *a, int argc, char **argv, const char *allowed)
 {
@@ -165,9 +168,9 @@ need(const arguments *a, int n, const char *words)
 		lc_usage("too many arguments: \"%s\"", lc_shown(a->words[n]));
 }
 
-/* --- what a step answers --- */
+/* --- results --- */
 
-/* A table of one value is the value alone, for T=$(lockctl ...). */
+/* Prints one value; in the table format only the value, for T=$(lockctl ...). */
 static void
 print_value(PGconn *db, const char *name, const char *type, const char *value)
 {
@@ -184,7 +187,7 @@ print_value(PGconn *db, const char *name, const char *type, const char *value)
 	free(literal);
 }
 
-/* The one value of a result, which is cleared; NULL where it is null. To be freed. */
+/* Returns the only value of a result, and clears the result.  NULL if it is null.  To be freed. */
 static char *
 value_of(PGresult *result)
 {
@@ -215,7 +218,7 @@ ignore_notices(void *arg, const PGresult *result)
 		lc_detail("%s", message);
 }
 
-/* name: of the lock or election, or NULL */
+/* Connects to the server of a name.  name: of the lock or election; NULL: none. */
 static void
 connect(arguments *a, const char *name)
 {
@@ -234,10 +237,10 @@ finish(arguments *a, int code)
 	return code;
 }
 
-/* --- what cannot be printed is given back --- */
+/* --- undo what cannot be printed --- */
 
 static PGconn *undo_db;
-static char *undo_query; /* NULL: nothing to give back */
+static char *undo_query; /* NULL: nothing to undo */
 
 static void
 give_back(void)
@@ -246,7 +249,7 @@ give_back(void)
 		PQclear(PQexec(undo_db, undo_query));
 }
 
-/* Where it cannot be printed, lockctl exits, and "query" takes back what nobody will know of. */
+/* Prints a value.  If that fails lockctl exits, and query (NULL: none) undoes what nobody would know of. */
 static void
 print_or_give_back(PGconn *db, const char *name, const char *value, char *query)
 {
@@ -260,6 +263,7 @@ print_or_give_back(PGconn *db, const char *name, const char *value, char *query)
 
 /* --- acquire --- */
 
+/* Returns the statement that acquires the lock; to be freed. */
 static char *
 acquire_query(const arguments *a)
 {
@@ -296,23 +300,26 @@ lc_acquire(int argc, char **argv)
 	if (a.ttl > 0 && a.lease != 0)
 		lc_usage("--ttl is not with --lease");
 	connect(&a, a.words[0]);
+	/* acquire it, unless a signal comes */
 	query = acquire_query(&a);
 	result = lc_query_signals(a.db, query, &signo);
 	free(query);
 	if (result != NULL && !PQgetisnull(result, 0, 0))
 		release =
 			lc_format("SELECT %s.release_lock(%s, %s)", lc_schema(a.db), a.name, PQgetvalue(result, 0, 0));
+	/* after a signal: release it, and die */
 	if (release != NULL && signo != 0)
 		PQclear(lc_query(a.db, "%s", release));
 	if (signo != 0)
 		lc_signals_die(signo);
+	/* print the token */
 	if (release == NULL)
 	{
 		lc_detail("lock \"%s\": not acquired", a.words[0]);
 		code = a.not_acquired;
 	}
 	else
-		/* a lease may have had it before, and gets the same token when it asks again */
+		/* a lease may have held it before, and a repeated call returns the same token: do not release that */
 		print_or_give_back(a.db, "token", PQgetvalue(result, 0, 0), a.lease == 0 ? release : NULL);
 	free(release);
 	PQclear(result);
@@ -328,7 +335,7 @@ lost(const char *name)
 	return LC_EXIT_LOST;
 }
 
-/* An evicted holder is not renewed, but holds the lock until it releases it. */
+/* Reports why a renewal failed: an evicted holder cannot renew, but holds the lock until it releases it. */
 static int
 not_renewed(const arguments *a)
 {
@@ -372,7 +379,7 @@ lc_renew(int argc, char **argv)
 	return finish(&a, 0);
 }
 
-/* What view locks has of the name, before anything is done to it. */
+/* Returns the number of rows of view locks for the name, before anything is done to it. */
 static int64_t
 rows_of(const arguments *a)
 {
@@ -394,11 +401,11 @@ tell_nobody(const arguments *a)
 	return LC_EXIT_LOST;
 }
 
-/* release --force --now */
+/* release --force --now: ends all holders at once. */
 static int
 end_now(arguments *a)
 {
-	/* a name that nobody holds may be closed, and is opened */
+	/* a name without holders may be closed: then it is opened, and not reported as absent */
 	int64_t there = rows_of(a);
 	char *ended = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
 									a->election ? "force_resign" : "force_release_lock", a->name));
@@ -413,7 +420,7 @@ end_now(arguments *a)
 	return code;
 }
 
-/* release --force: those whose time has been told keep it. */
+/* release --force: evicts the holders, which keep the time that they were promised. */
 static int
 evict(arguments *a)
 {
@@ -422,7 +429,9 @@ evict(arguments *a)
 									  a->election ? "evict_leader" : "evict_lock", a->name));
 	int code = 0;
 
+	/* the number of holders evicted */
 	print_value(a->db, "evicted", "int8", evicted);
+	/* until when they hold it; or until when it is closed */
 	result = lc_query(a->db,
 					  "SELECT max(expires_at)::timestamptz(0), "
 					  "ceil(extract(epoch FROM max(time_left)))::int8, max(closed_until)::timestamptz(0) "
@@ -502,7 +511,7 @@ lease_ended(const char *lease)
 	return LC_EXIT_LOST;
 }
 
-/* Runs a statement.  NULL: no answer by then. */
+/* Runs a statement.  Returns NULL if there is no reply by then. */
 static PGresult *
 ask_until(PGconn *db, const char *query, int64_t until)
 {
@@ -513,7 +522,7 @@ ask_until(PGconn *db, const char *query, int64_t until)
 	{
 		struct pollfd fd = {.fd = PQsocket(db), .events = POLLIN};
 
-		/* A server that is stopped keeps the connection, and says nothing. */
+		/* A stopped server keeps the connection open without a reply. */
 		if (poll(&fd, 1, (int) (until - le_now())) > 0 && !PQconsumeInput(db))
 			break;
 	}
@@ -525,7 +534,7 @@ ask_until(PGconn *db, const char *query, int64_t until)
 	return result;
 }
 
-/* The schema, or a function in it, is not there. */
+/* Returns whether the schema, or a function in it, does not exist. */
 static bool
 has_moved(const PGresult *result)
 {
@@ -545,12 +554,12 @@ keep_alive(PGconn *db, const char *lease, int64_t until)
 	return result;
 }
 
-#define NO_ANSWER (-1) /* by then */
+#define NO_ANSWER (-1) /* no reply in time */
 #define GONE      (-2) /* the lease has ended */
 
 /*
- * How long the lease is valid from here on, in ms, as the server tells: its TTL
- * as a rule.  Or NO_ANSWER or GONE.
+ * Renews a lease, also after its schema was renamed.  Returns its validity from here on in ms, normally the
+ * TTL; or NO_ANSWER or GONE.
  */
 static int64_t
 renew_lease(PGconn *db, const char *lease, int64_t until)
@@ -582,7 +591,7 @@ renew_lease(PGconn *db, const char *lease, int64_t until)
 	return ms;
 }
 
-/* Waits until then; the signal that came, or 0. */
+/* Waits until a point in time.  Returns the signal that came before, or 0. */
 static int
 wait_until(int signal_fd, int64_t until)
 {
@@ -601,10 +610,9 @@ wait_until(int signal_fd, int64_t until)
 }
 
 /*
- * At a third of what the server says that the lease is valid for, but not
- * without pauses; after a failure with a new connection, for as long as the
- * lease can live.  A shorter answer does not take back what an earlier one has
- * promised.
+ * Renews a lease until it has ended or a signal comes.  Renews after a third of its validity, but not
+ * without pauses; after a failure with a new connection, for as long as the lease can live.  A shorter
+ * validity does not take back what an earlier reply has promised.
  */
 static int
 keep_alive_for_ever(PGconn *db, const char *lease)
@@ -613,6 +621,7 @@ keep_alive_for_ever(PGconn *db, const char *lease)
 			next;
 	int signal_fd = lc_signals_fd(), signo;
 
+	/* the first renewal must succeed */
 	if (valid == NO_ANSWER)
 		return LC_EXIT_SERVER;
 	next = now + valid / 3;
@@ -620,12 +629,14 @@ keep_alive_for_ever(PGconn *db, const char *lease)
 	{
 		int64_t answer = NO_ANSWER;
 
+		/* wait and renew */
 		signo = wait_until(signal_fd, next);
 		if (signo != 0)
 			lc_signals_die(signo);
 		now = le_now();
 		if (PQstatus(db) == CONNECTION_OK)
 			answer = renew_lease(db, lease, now + ttl / 4);
+		/* after a failure: reconnect, and retry soon */
 		if (answer == NO_ANSWER)
 		{
 			PQreset(db);
@@ -640,6 +651,7 @@ keep_alive_for_ever(PGconn *db, const char *lease)
 	return lease_ended(lease);
 }
 
+/* Runs lease revoke, keep-alive or ttl, and returns the exit code. */
 static int
 lease_of_number(const arguments *a, const char *what)
 {
@@ -661,6 +673,7 @@ lease_of_number(const arguments *a, const char *what)
 	return 0;
 }
 
+/* Grants a lease, and prints its number.  If that fails the lease is revoked. */
 static void
 grant_lease(const arguments *a)
 {

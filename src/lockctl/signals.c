@@ -20,11 +20,14 @@ static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2
 
 #define NSIGNALS (sizeof(signals) / sizeof(signals[0]))
 
-static bool handled[NSIGNALS]; /* was not ignored */
+static bool handled[NSIGNALS]; /* was not ignored when the program began */
 static bool pipe_ignored;
 static sigset_t old_mask, read_set;
 
-/* Ends the program of a signal, as if nothing handled it: a shell asks of what its commands have died. */
+/*
+ * Ends the program by a signal, as if it had no handler, because shells check by which signal a command
+ * died.
+ */
 static void
 end(int signo)
 {
@@ -35,7 +38,7 @@ end(int signo)
 	sigemptyset(&set);
 	sigaddset(&set, signo);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-	/* The first process of a container does not die of it. */
+	/* The first process of a container does not die by a signal. */
 	_exit(LC_EXIT_SIGNAL + signo);
 }
 
@@ -55,11 +58,11 @@ lc_signals_start(void)
 		sigaddset(&unblock, signals[i]);
 	}
 	sigprocmask(SIG_UNBLOCK, &unblock, &old_mask);
-	/* A server or reader that goes is an error of write, not a death. */
+	/* If a server or reader goes away, write() fails, and the program lives. */
 	sigaction(SIGPIPE, NULL, &old);
 	pipe_ignored = old.sa_handler == SIG_IGN;
 	signal(SIGPIPE, SIG_IGN);
-	/* Where it was ignored, children would leave no status. */
+	/* If it was ignored, children would leave no status. */
 	signal(SIGCHLD, SIG_DFL);
 }
 
@@ -117,11 +120,11 @@ lc_signals_die(int signo)
 {
 	fflush(NULL);
 #ifdef __SANITIZE_ADDRESS__
-	/* There is no exit() that would look for leaks. */
+	/* There is no exit() that would check for leaks. */
 	__lsan_do_leak_check();
 #endif
 	LC_DUMP_COVERAGE();
-	/* No core of ours: CMD may have left its own. */
+	/* Dump no core: CMD may have left its own. */
 	prctl(PR_SET_DUMPABLE, 0);
 	end(signo);
 	_exit(LC_EXIT_SIGNAL + signo);

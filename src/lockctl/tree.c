@@ -1,10 +1,10 @@
 /*
  * tree.c
- *		Signals for all that descends from a process.
+ *		Signals for all descendants of a process.
  *
- * A process group is not enough: a grandchild may have made a session of its
- * own.  The guardian is a subreaper, so that what loses its parent becomes the
- * guardian's child, and stays in its tree.
+ * A process group is not enough, because a grandchild may have created a session
+ * of its own.  The guardian is a subreaper, so that a descendant that loses its
+ * parent becomes the guardian's child, and stays in its tree.
  */
 #include "lockctl.h"
 
@@ -23,14 +23,13 @@ typedef struct process
 	pid_t pid, parent;
 } process;
 
-/* All that had descended from the root when /proc was read last. */
+/* The descendants of the root when /proc was read last */
 static process *known;
 static int nknown;
 
 /*
- * The parent of a process; 0: there is none, or nothing of the process runs any
- * more.  Where the first thread has ended before the others, the state is that
- * of a zombie, and the others work on.
+ * Returns the parent of a process; 0 if the process does not exist, or none of its threads runs any more.
+ * If the first thread has ended before the others, the state is that of a zombie although the others run.
  */
 static pid_t
 parent_of(pid_t pid)
@@ -46,7 +45,7 @@ parent_of(pid_t pid)
 	length = read(fd, line, sizeof(line) - 1);
 	close(fd);
 	line[length > 0 ? length : 0] = '\0';
-	/* The name, in parentheses, may be anything. */
+	/* The name, in parentheses, may contain any characters. */
 	end = strrchr(line, ')');
 	if (end == NULL ||
 		sscanf(end + 1, " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d", &state,
@@ -55,6 +54,7 @@ parent_of(pid_t pid)
 	return (state == 'Z' || state == 'X') && threads <= 1 ? 0 : parent;
 }
 
+/* Returns a list of all processes with a parent; to be freed.  It ends early if memory runs out. */
 static process *
 read_processes(int *count)
 {
@@ -87,8 +87,8 @@ read_processes(int *count)
 }
 
 /*
- * Between the look and the signal the number may have gone to somebody else:
- * then the parent is another.  Where its parent has ended, it is the root's.
+ * Returns whether a number still belongs to the process that was seen: another process would have another
+ * parent.  If the parent has ended, it is the root.
  */
 static bool
 is_same(const process *p, pid_t root)
@@ -98,7 +98,10 @@ is_same(const process *p, pid_t root)
 	return parent != 0 && (parent == p->parent || parent == root);
 }
 
-/* A process that is stopped sees SIGKILL, and no other signal before it goes on. */
+/*
+ * Sends a signal, and continues the process, since a stopped one only sees SIGKILL.  Returns whether it was
+ * sent.
+ */
 static bool
 send_signal(const process *p, pid_t root, int signo)
 {
@@ -137,11 +140,11 @@ lc_tree_signal(pid_t root, int signo)
 	int n, found = 0, sent = 0;
 	process *list;
 
-	/* SIGTERM has come first.  On a busy machine to read /proc takes more time than there may be. */
+	/* SIGTERM was sent before.  On a busy machine, reading /proc may take more time than is left. */
 	for (int i = 0; i < nknown && signo == SIGKILL; i++)
 		send_signal(&known[i], root, signo);
 	list = read_processes(&n);
-	/* The first ones of the list are those that have been found; -1 stands for the root. */
+	/* The list begins with the descendants found so far; -1 stands for the root. */
 	for (int at = -1; at < found; at++)
 	{
 		pid_t parent = at < 0 ? root : list[at].pid;
