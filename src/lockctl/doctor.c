@@ -1,6 +1,6 @@
 /*
  * doctor.c
- *		Looks for what is wrong, and tells what to type.
+ *		Looks for problems, and says what to type.
  */
 #include "doctor.h"
 
@@ -11,28 +11,30 @@
 #include <string.h>
 #include <time.h>
 
-/* How long the manager may take to tell who waits: one that hangs never does. */
+/* How long the manager may take to list the waiters: a manager that hangs never does. */
 #define VIEW_TIMEOUT "5 s"
 
-/* Who waits for a lock for longer is told of: half a minute is the default TTL. */
+/* A longer wait for a lock is reported: half a minute is the default TTL. */
 #define LONG_WAIT "30 s"
 
-/* No name is shown that a shell or a terminal could take amiss. */
+/* Only these names are shown: others could be harmful in a shell or a terminal. */
 #define PLAIN_NAME "^[[:alnum:]_][[:alnum:] ._:/@-]*$"
 
-/* A server that is further ahead or behind confuses those who read its times; no lock depends on it. */
+/* A larger difference of clocks is reported: times mislead then, but no lock depends on it. */
 #define CLOCK_SECONDS 5.0
 
 #define GRANT_VIEWS                                                                                          \
 	"GRANT USAGE ON SCHEMA lock_election, SELECT ON its views and EXECUTE ON its FUNCTIONS to the role: "    \
 	"docs/operation/shared-server.md has the list"
 
+/* Connects, and finds out what the server is.  Returns false if there is no connection. */
 static bool
 connect(patient *p)
 {
 	char *in_recovery, *portable;
 	le_status status;
 
+	/* the connection */
 	p->db = lc_connect_any("lockctl doctor", "5");
 	if (PQstatus(p->db) != CONNECTION_OK)
 	{
@@ -44,6 +46,7 @@ connect(patient *p)
 		free(why);
 		return false;
 	}
+	/* the role of the server, the edition, and the version */
 	in_recovery = lc_ask(p, "SELECT pg_is_in_recovery()");
 	p->primary = strcmp(in_recovery, "f") == 0;
 	free(in_recovery);
@@ -61,7 +64,7 @@ connect(patient *p)
 	return true;
 }
 
-/* Can it be asked about locks? */
+/* Returns whether the server can be asked about locks. */
 static bool
 answers(const patient *p)
 {
@@ -70,6 +73,7 @@ answers(const patient *p)
 
 /* --- library and extension --- */
 
+/* Checks that the library is loaded; sets preloaded. */
 static void
 check_preload(patient *p)
 {
@@ -92,6 +96,7 @@ check_preload(patient *p)
 	free(list);
 }
 
+/* Checks that the extension is installed, and that its versions fit; sets installed. */
 static void
 check_extension(patient *p)
 {
@@ -101,6 +106,7 @@ check_extension(patient *p)
 	char *library = lc_ask(p, "SELECT current_setting('lock_election.version', true)");
 	char *functions;
 
+	/* the versions of the extension, of its files, and of the library that runs */
 	p->installed = installed[0] != '\0';
 	if (!p->installed && available[0] == '\0')
 		lc_find(p, BAD, "extension",
@@ -124,6 +130,7 @@ check_extension(patient *p)
 				"version %s; the server has the files of %s", installed, available);
 	else
 		lc_find(p, GOOD, "extension", "", "version %s", installed);
+	/* the functions that this lockctl needs */
 	functions =
 		lc_ask(p, "SELECT count(DISTINCT p.proname) FROM pg_proc p JOIN pg_extension e ON "
 				  "e.extnamespace = p.pronamespace "
@@ -144,6 +151,7 @@ check_extension(patient *p)
 
 /* --- processes --- */
 
+/* Checks that a manager runs, and that worker processes are left. */
 static void
 check_manager(patient *p)
 {
@@ -152,11 +160,12 @@ check_manager(patient *p)
 
 	if (!p->installed || !p->preloaded)
 		return;
+	/* what the server says */
 	manager = lc_ask(p, "SELECT format('process %s since %s, %s', pid, date_trunc('second', started), "
 						"pg_size_pretty(memory)) FROM lock_election.manager");
 	denied = p->denied;
 	workers = lc_ask(p, "SELECT current_setting('max_worker_processes')");
-	/* the kinds of other roles' processes are told to these members alone */
+	/* only members of this role see the kinds of other roles' processes */
 	used =
 		lc_ask(p, "SELECT CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE') THEN count(*)::text ELSE 'an "
 				  "unknown number' END FROM pg_stat_activity WHERE backend_type NOT IN ('client backend', "
@@ -177,6 +186,7 @@ check_manager(patient *p)
 			"none runs for database \"%s\"; %s of %s worker processes are used", PQdb(p->db), used, workers);
 	else
 		lc_find(p, GOOD, "manager", "", "%s", manager);
+	/* worker processes */
 	if (atoi(workers) - atoi(used) < 1)
 		lc_find(p, ODD, "workers", "ALTER SYSTEM SET max_worker_processes = 16, and restart the server",
 				"%s of %s worker processes are used: none is left for one more database", used, workers);
@@ -187,14 +197,14 @@ check_manager(patient *p)
 	free(used);
 }
 
-/* An interval as the server prints it: NULL, which is "", or of no length. */
+/* Returns whether an interval, as the server prints it, is NULL ("") or zero. */
 static bool
 is_zero(const char *interval)
 {
 	return interval[0] == '\0' || strcmp(interval, "00:00:00") == 0;
 }
 
-/* Why locks are not granted here, and since when, where that is known. */
+/* Reports why locks are not granted here, and for how long requests have waited if that is known. */
 static void
 tell_problem(patient *p, const PGresult *result)
 {
@@ -214,7 +224,7 @@ tell_problem(patient *p, const PGresult *result)
 	free(waits);
 }
 
-/* What the server says of itself; extensions before health() do not. */
+/* Checks health().  Old extensions do not have that function. */
 static void
 check_health(patient *p)
 {
@@ -238,7 +248,7 @@ check_health(patient *p)
 	PQclear(result);
 }
 
-/* Of those functions that each lock of lockctl and of the clients needs. */
+/* Checks the right to call the functions that lockctl and the clients need for each lock. */
 static void
 check_rights(patient *p)
 {
@@ -263,9 +273,12 @@ check_rights(patient *p)
 	free(functions);
 }
 
-/* --- what it does --- */
+/* --- activity --- */
 
-/* Of the one who has waited longest: what to say, and what to type. */
+/*
+ * Checks for long waits: of the longest one reports what to type, and whether a leader without a connection
+ * blocks candidates.
+ */
 static void
 check_waits(patient *p)
 {
@@ -285,7 +298,7 @@ check_waits(patient *p)
 		"' ORDER BY waiting_since LIMIT 1) w "
 		"LEFT JOIN LATERAL (SELECT * FROM lock_election.locks WHERE kind = 'lock' AND name = w.name "
 		"ORDER BY acquired_at LIMIT 1) l ON true";
-	/* candidates may wait for as long as they like; but a leader without a connection may lead until its TTL ends */
+	/* candidates may wait for any time; but a leader without a connection leads until its TTL ends */
 	static const char leaders[] =
 		"SELECT format('candidates wait for %s, whose leader is not connected, for another %s', CASE WHEN "
 		"l.name ~ '" PLAIN_NAME
@@ -294,7 +307,7 @@ check_waits(patient *p)
 		"FROM lock_election.waiters w WHERE w.kind = 'election' AND w.name = l.name AND w.waiting_since < "
 		"now() - "
 		"interval '" LONG_WAIT "') ORDER BY l.time_left DESC LIMIT 1";
-	/* the portable edition does not show everybody since when the first of the calls in SQL waits */
+	/* the portable edition does not show to everybody since when the first call in SQL waits */
 	static const char unknown[] =
 		"SELECT '; since when some wait only members of their role and of pg_read_all_stats may see' "
 		"FROM lock_election.waiters WHERE kind = 'lock' AND waiting_since IS NULL LIMIT 1";
@@ -303,7 +316,7 @@ check_waits(patient *p)
 
 	if (!answers(p) || !p->primary)
 		return;
-	/* in a transaction, so that behind a pool the timeout stays with this statement */
+	/* in a transaction, so that behind a pooler the timeout is only for this statement */
 	PQclear(PQexec(p->db, "BEGIN; SET LOCAL statement_timeout = '" VIEW_TIMEOUT "'"));
 	result = PQexec(p->db, waits);
 	leader = lc_ask(p, leaders);
@@ -328,7 +341,7 @@ check_waits(patient *p)
 	free(more);
 }
 
-/* What the manager counts that ought to stay zero. */
+/* Checks the counters of the manager that should be zero, and its memory. */
 static void
 check_counters(patient *p)
 {
@@ -354,6 +367,7 @@ check_counters(patient *p)
 
 	if (!p->installed || !p->preloaded || !p->primary)
 		return;
+	/* report each counter that is not zero; missing rights once */
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
 	{
 		char *n = lc_ask(p, checks[i].query), text[200];
@@ -367,12 +381,14 @@ check_counters(patient *p)
 		found = found || n[0] != '\0' || p->denied;
 		free(n);
 	}
+	/* nothing to report */
 	if (!found)
 		lc_find(p, GOOD, "counters", "", "no failed batch, no stall since the counters were reset");
 }
 
-/* --- what may surprise --- */
+/* --- surroundings --- */
 
+/* Checks the settings on which durability and notifications depend. */
 static void
 check_settings(patient *p)
 {
@@ -399,6 +415,7 @@ check_settings(patient *p)
 	free(notify);
 }
 
+/* Checks that synchronous standbys are connected, if there are standbys. */
 static void
 check_replication(patient *p)
 {
@@ -424,6 +441,7 @@ check_replication(patient *p)
 	free(synchronous);
 }
 
+/* Compares the clock of the server with the one of this machine. */
 static void
 check_clock(patient *p)
 {
@@ -456,6 +474,7 @@ lc_doctor(int argc, char **argv)
 	lc_take_globals(argc, argv);
 	if (optind < argc)
 		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
+	/* what is installed differs by edition; all else is the same */
 	if (connect(&p))
 	{
 		if (p.portable)
@@ -474,6 +493,7 @@ lc_doctor(int argc, char **argv)
 		check_replication(&p);
 		check_clock(&p);
 	}
+	/* the end of the output */
 	if (lc_globals.output == LC_JSON)
 		puts("]");
 	PQfinish(p.db);

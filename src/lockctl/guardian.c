@@ -88,6 +88,7 @@ is_in_path(const char *name)
 	return false;
 }
 
+/* The child process: runs CMD, in a process group of its own.  foreground: that of the terminal. */
 static void __attribute__((noreturn)) child_main(guardian *g, int64_t token, bool foreground, pid_t parent)
 {
 	char number[32];

@@ -1,7 +1,7 @@
 /*
  * http.c
- *		Tells a load balancer or Kubernetes whether this process leads: any
- *		request is answered with 200 or 503.
+ *		Tells a load balancer or Kubernetes whether this process leads: the reply
+ *		to any request is 200 or 503.
  */
 #include "lockctl.h"
 
@@ -13,13 +13,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A client that has not sent its whole request by then is dropped, also one that sends a byte now and then. */
+/* How long a client may take to send its whole request; a byte now and then does not extend that. */
 #define CLIENT_MS 1000
-/* Of a request that is longer than the buffer: its beginning, and what an empty line may begin with. */
+/*
+ * The bytes that are kept of a request longer than the buffer: its method, and a possible begin of the empty
+ * line
+ */
 #define HEAD 5
 #define TAIL 3
 
-/* "127.0.0.1:8080", "[::1]:8080", "*:8080", ":8080" */
+/*
+ * Splits an address such as "127.0.0.1:8080", "[::1]:8080", "*:8080" or ":8080"; host: "" for all addresses.
+ */
 static void
 split(const char *address, char host[256], const char **port)
 {
@@ -40,7 +45,7 @@ split(const char *address, char host[256], const char **port)
 		host[0] = '\0';
 }
 
-/* A socket that listens; -1: see errno.  Without a host: on all addresses, which those of IPv4 are as well. */
+/* Returns a socket that listens on an address; -1: see errno.  all: an IPv6 socket serves IPv4, too. */
 static int
 listen_on(const struct addrinfo *a, bool all)
 {
@@ -59,7 +64,7 @@ listen_on(const struct addrinfo *a, bool all)
 	return -1;
 }
 
-/* On the first address of a host that can be had. */
+/* Listens on the first usable address of a host.  Returns the socket; -1: see errno. */
 static int
 listen_at(const char *address, const char *host, const char *port, bool all)
 {
@@ -131,6 +136,7 @@ drop(lc_http_client *client)
 	client->fd = -1;
 }
 
+/* Sends the reply, and drops the client. */
 static void
 answer(lc_http_client *client, const lc_http_state *state)
 {
@@ -143,7 +149,7 @@ answer(lc_http_client *client, const lc_http_state *state)
 	text = lc_format("HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
 					 "Cache-Control: no-store\r\nConnection: close\r\n\r\n%s",
 					 state->leads ? "200 OK" : "503 Service Unavailable", strlen(body), head ? "" : body);
-	/* It fits in the socket's buffer; a client that takes nothing is dropped. */
+	/* The reply fits into the socket's buffer, so do not wait for the client. */
 	if (send(client->fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		lc_detail("an HTTP client is gone: %s", strerror(errno));
 	shutdown(client->fd, SHUT_WR);
@@ -155,7 +161,10 @@ answer(lc_http_client *client, const lc_http_state *state)
 	free(text);
 }
 
-/* All of the request is read, also what is of no interest: bytes that are left would take the answer with them. */
+/*
+ * Reads from a client, and replies when its request is complete.  The whole request must be read: if bytes
+ * are left, closing the socket resets the connection, and the reply may be lost.
+ */
 static void
 read_request(lc_http_client *client, const lc_http_state *state)
 {
@@ -186,7 +195,10 @@ read_request(lc_http_client *client, const lc_http_state *state)
 		drop(client);
 }
 
-/* A free place; where there is none, that of the client that has taken longest, so that a probe always gets in. */
+/*
+ * Returns a free slot.  If there is none, drops the client that has taken longest, so that a probe always
+ * gets in.
+ */
 static lc_http_client *
 place(lc_http *http)
 {
@@ -215,7 +227,7 @@ lc_http_work(lc_http *http, const lc_http_state *state)
 		if (http->clients[i].fd >= 0)
 			read_request(&http->clients[i], state);
 	}
-	/* no more than there are places: each of them is read once before it has to go */
+	/* bounded by the number of slots: each client is read once before it can be dropped */
 	for (int i = 0; i < LC_HTTP_CLIENTS; i++)
 	{
 		lc_http_client *client;

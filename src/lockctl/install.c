@@ -1,6 +1,6 @@
 /*
  * install.c
- *		Installs or upgrades the portable edition, which the library carries.
+ *		Installs or upgrades the portable edition, whose script is in the library.
  */
 #include "lockctl.h"
 
@@ -15,6 +15,7 @@ typedef struct install_options
 	bool print;
 } install_options;
 
+/* Parses and checks the arguments. */
 static install_options
 parse(int argc, char **argv)
 {
@@ -32,6 +33,7 @@ parse(int argc, char **argv)
 	install_options o = {0};
 	int option;
 
+	/* options */
 	optind = 0;
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, ":" LC_GLOBAL_OPTIONS, options, NULL)) != -1)
@@ -45,6 +47,7 @@ parse(int argc, char **argv)
 		else if (!lc_take_global(option, optarg))
 			lc_bad_option(option, argv[optind - 1]);
 	}
+	/* checks */
 	if (optind < argc)
 		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
 	if ((o.schema != NULL && o.schema[0] == '\0') || (o.grantee != NULL && o.grantee[0] == '\0'))
@@ -54,7 +57,7 @@ parse(int argc, char **argv)
 	return o;
 }
 
-/* The version in the database, to be freed; "" where there is none. */
+/* Returns the version in the database; "" if there is none.  To be freed. */
 static char *
 version(PGconn *db)
 {
@@ -68,7 +71,10 @@ version(PGconn *db)
 	return text;
 }
 
-/* Calls without the schema find the functions only where it is on the path. */
+/*
+ * Says how to put the schema on search_path, where calls without a schema look for the functions, unless it
+ * is there.
+ */
 static void
 tell_path(PGconn *db, const char *schema)
 {
@@ -107,11 +113,13 @@ lc_install(int argc, char **argv)
 		lc_flush();
 		return 0;
 	}
+	/* install */
 	db = lc_connect(true);
 	before = version(db);
 	status = le_install(db, o.schema, o.grantee, &error);
 	if (status != LE_OK)
 		lc_die(lc_exit_code(status), "%s", error.message);
+	/* report */
 	after = version(db);
 	lc_notice("the portable edition, version %s, %s database \"%s\", its functions in schema %s", after,
 			  strcmp(before, after) == 0 ? "was there already, in"

@@ -255,7 +255,7 @@ parse(run *r, int argc, char **argv)
 	}
 }
 
-/* A renewal is sent after a third of the TTL.  CMD is not ended before there was time for a second one. */
+/* A renewal is sent after a third of the TTL.  The grace leaves time for a second one on a busy server. */
 static void
 check_times(run *r)
 {

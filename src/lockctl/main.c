@@ -1,6 +1,6 @@
 /*
  * main.c
- *		lockctl: locks and leader election of PostgreSQL, from a shell.
+ *		lockctl: locks and leader election in PostgreSQL, from a shell.
  */
 #include "lockctl.h"
 
@@ -50,16 +50,15 @@ static const struct option options[] = {{"host", required_argument, NULL, 'h'},
 										{NULL, 0, NULL, 0}};
 
 /*
- * 0, 1 and 2 are open, so that no connection becomes somebody's standard output.
- * An output that was closed cannot be written to: a token that nobody can read
- * is an error, and is given back.
+ * Opens those of descriptors 0, 1 and 2 that are closed, so that no connection becomes a standard output.
+ * They are not writable, so that printing a token that nobody can read fails, and the lock is released.
  */
 static void
 open_standard_files(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
 	{
-		/* the lowest one that is free is this one */
+		/* fd is the lowest free descriptor, so open() returns it */
 		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd)
 			lc_die(LC_EXIT_CANNOT_RUN, "cannot open /dev/null: %s", strerror(errno));
 	}
@@ -70,11 +69,13 @@ main(int argc, char **argv)
 {
 	int option;
 
+	/* the environment */
 	open_standard_files();
 	setlocale(LC_ALL, "");
 	setlocale(LC_NUMERIC, "C");
 	lc_signals_start();
 	opterr = 0;
+	/* options before the command */
 	for (;;)
 	{
 		int at = optind;
@@ -89,6 +90,7 @@ main(int argc, char **argv)
 	}
 	if (optind >= argc)
 		lc_usage("the command is missing");
+	/* the command */
 	if (strcmp(argv[optind], "help") == 0)
 		lc_help(argv[optind + 1]);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)

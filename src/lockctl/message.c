@@ -1,6 +1,6 @@
 /*
  * message.c
- *		What lockctl tells its user, and memory.
+ *		Messages to the user, and memory.
  */
 #include "lockctl.h"
 
@@ -12,7 +12,10 @@
 
 lc_level lc_verbosity = LC_NORMAL;
 
-/* One line, in one write, so that lines of several processes do not mix; and no name can begin another one. */
+/*
+ * Prints a message as one line in one write, so that lines of several processes do not mix, and no name can
+ * begin a new one.
+ */
 static void
 tell(const char *format, va_list args)
 {
@@ -91,7 +94,7 @@ lc_alloc(size_t size)
 
 	if (memory == NULL)
 	{
-		/* Not as other messages: that would ask for memory again. */
+		/* Not like other messages, which need memory. */
 		fputs("lockctl: out of memory\n", stderr);
 		exit(LC_EXIT_SERVER);
 	}

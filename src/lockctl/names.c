@@ -1,6 +1,6 @@
 /*
  * names.c
- *		The names of locks: what they may be, and how CMD is given them.
+ *		The names of locks: which ones are allowed, and how CMD gets them.
  */
 #include "lockctl.h"
 
@@ -11,10 +11,10 @@
 
 #define NAME_MAX_BYTES 255
 
-/* Linux: the longest string of an environment, with its end; and the most that a stack can have of all of them. */
+/* Linux: the maximum size of one string of an environment, and of all of them on a stack, in bytes */
 #define STRING_MAX 131072
 #define ALL_MAX    (6 * 1024 * 1024)
-/* For LOCK_TOKEN, and for what the system adds: the name of an interpreter, and the process's own data. */
+/* Room for LOCK_TOKEN, and for what the system adds: the name of an interpreter, and data of the process */
 #define SPARE 8192
 
 extern char **environ;
@@ -34,6 +34,7 @@ lc_check_names(const char *const *names, int n, const char *what)
 	}
 }
 
+/* Returns the bytes that strings take in a new process. */
 static size_t
 size_of(char *const *strings)
 {
@@ -44,7 +45,7 @@ size_of(char *const *strings)
 	return size;
 }
 
-/* CMD runs later, when the lock is held: then it would be too late to find that it cannot. */
+/* Checks that CMD can be run.  CMD starts when the lock is held: it would be too late then. */
 static void
 check_size(size_t list, int n, char *const *command)
 {
@@ -64,8 +65,8 @@ check_size(size_t list, int n, char *const *command)
 }
 
 /*
- * By way of the guardian.  LOCK_NAMES can always be taken apart, whatever is in
- * a name; LOCK_NAME stands for one name alone, which may be any text.
+ * CMD inherits the environment from the guardian.  LOCK_NAMES is a JSON array, which can be parsed whatever
+ * the names contain.  LOCK_NAME is set only for a single name, and may be any text.
  */
 void
 lc_set_environment(const char *const *names, int n, char *const *command)

@@ -1,6 +1,6 @@
 /*
  * notify.c
- *		Tells systemd how far we are: sd_notify(3), which is one datagram.
+ *		Notifies systemd, like sd_notify(3): sends one datagram.
  */
 #include "lockctl.h"
 
@@ -26,7 +26,7 @@ lc_notify(const char *format, ...)
 		return;
 	length = strlen(path);
 	memcpy(to.sun_path, path, length);
-	/* A name that is not in the file system. */
+	/* an abstract name, which is not in the file system */
 	if (path[0] == '@')
 		to.sun_path[0] = '\0';
 	va_start(args, format);

@@ -1,6 +1,6 @@
 /*
  * options.c
- *		Durations, numbers, and how to reach the server.
+ *		Durations, numbers, and the connection string.
  */
 #include "lockctl.h"
 
@@ -76,6 +76,7 @@ lc_exit_codes(const char *text, int *not_acquired, int *lost)
 
 /* --- options of every command --- */
 
+/* Returns the format that -o names. */
 static lc_output
 output_of(const char *text)
 {
@@ -88,7 +89,7 @@ output_of(const char *text)
 	lc_usage("-o: \"%s\" is not table, json or csv", text);
 }
 
-/* "key=value ..." or a URI, not the name of a database. */
+/* Returns whether a text is a connection string ("key=value ..." or a URI), not the name of a database. */
 static bool
 is_conninfo(const char *text)
 {
@@ -109,7 +110,10 @@ has_password(const char *conninfo)
 	return found;
 }
 
-/* All users of the machine see the arguments of a process: a password does not stay among them. */
+/*
+ * Takes -d.  All users of the machine can see the arguments of a process, so a password is overwritten
+ * there.
+ */
 static const char *
 take_database(char *value)
 {
@@ -127,6 +131,7 @@ lc_take_global(int option, char *value)
 
 	switch (option)
 	{
+		/* connection */
 		case 'h':
 			g->host = value;
 			return true;
@@ -145,6 +150,7 @@ lc_take_global(int option, char *value)
 		case 'N':
 			g->shard = value;
 			return true;
+		/* output */
 		case 'o':
 			g->output = output_of(value);
 			return true;
@@ -166,7 +172,7 @@ lc_bad_option(int option, const char *text)
 		lc_help(lc_globals.command);
 	if (option == ':')
 		lc_usage("option \"%s\" needs a value", text);
-	/* without its value, which may be a connection string */
+	/* do not show its value, which may be a connection string */
 	if (strncmp(text, "--", 2) == 0)
 		lc_usage("unknown option \"%.*s\"", (int) strcspn(text, "="), text);
 	lc_usage("unknown option \"%s\"", lc_shown(text));
@@ -197,6 +203,7 @@ lc_take_globals(int argc, char **argv)
 
 /* --- the connection string --- */
 
+/* Adds an option to a connection string, with its value quoted. */
 static void
 add(char **text, const char *key, const char *value)
 {
@@ -213,7 +220,7 @@ add(char **text, const char *key, const char *value)
 	free(old);
 }
 
-/* A string that libpq cannot parse connects to nothing. */
+/* Ends the program because libpq cannot parse the connection string. */
 static void __attribute__((noreturn)) refuse_conninfo(const char *text)
 {
 	PGconn *db = PQconnectStart(text);
@@ -223,7 +230,7 @@ static void __attribute__((noreturn)) refuse_conninfo(const char *text)
 	lc_usage("%s", error.message);
 }
 
-/* -d is a name, "key=value ..." or a URI.  -h, -p and -U win: they come last. */
+/* -d is a name, "key=value ..." or a URI.  -h, -p and -U override it, because they come last. */
 char *
 lc_conninfo(void)
 {
@@ -234,6 +241,7 @@ lc_conninfo(void)
 	char *text = NULL;
 
 	lc_choose_shard(NULL, 0);
+	/* -d, which lc_choose_shard() may have set */
 	database = g->database;
 	is_string = database != NULL && is_conninfo(database);
 	if (is_string)
@@ -250,6 +258,7 @@ lc_conninfo(void)
 	}
 	else if (database != NULL)
 		add(&text, "dbname", database);
+	/* the options that override it */
 	if (g->host != NULL)
 		add(&text, "host", g->host);
 	if (g->port != NULL)

@@ -1,7 +1,7 @@
 /*
  * portable.c
- *		What doctor looks at where there is the portable edition: its version, its
- *		owner, and the tables that its calls write and nobody watches.
+ *		What doctor checks if the portable edition is installed: its version, its
+ *		owner, and the tables that its calls write, which no manager watches.
  */
 #include "doctor.h"
 
@@ -9,17 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A transaction that has acquired or enqueued keeps others from the name until its end. */
+/*
+ * For how long a transaction that has acquired or enqueued may be idle: until its end nobody else gets the
+ * name.
+ */
 #define STANDS_STILL "30 s"
 
-/* Dead rows of a table, of which each look at it reads some. */
+/* The number of dead rows of a table from which calls become slow, since each call reads some of them */
 #define DEAD_ROWS "20000"
 
-/* What has ended, and nobody has come to its name. */
+/* Holds and leases that ended this long ago, but were not removed since nobody has used their names */
 #define OVER_FOR  "10 min"
 #define OVER_ROWS 1000
 
-/* The first number behind this text; -1: there is none. */
+/* Returns the number after the first occurrence of what in a text; -1: none. */
 static long
 number_after(const char *text, const char *what)
 {
@@ -28,6 +31,7 @@ number_after(const char *text, const char *what)
 	return at != NULL ? strtol(at + strlen(what), NULL, 10) : -1;
 }
 
+/* Compares the installed version with the one of lockctl. */
 static void
 check_version(patient *p)
 {
@@ -57,7 +61,7 @@ check_version(patient *p)
 	free(place);
 }
 
-/* Its owner reads and writes all locks, and so does each role that may become the owner. */
+/* Checks the owner, who can read and write all locks, and the roles that can become the owner. */
 static void
 check_owner(patient *p)
 {
@@ -82,6 +86,7 @@ check_owner(patient *p)
 	free(members);
 }
 
+/* Checks what calls in SQL need: the schema on search_path, and READ COMMITTED. */
 static void
 check_path(patient *p)
 {
@@ -112,7 +117,7 @@ check_path(patient *p)
 	free(advice);
 }
 
-/* Transactions that stand still, with rows of holds or places that they have written. */
+/* Checks for idle transactions that have written holds or places. */
 static void
 check_transactions(patient *p)
 {
@@ -131,6 +136,7 @@ check_transactions(patient *p)
 	PGresult *result = PQexec(p->db, query);
 	char *all = lc_ask(p, "SELECT pg_has_role('pg_read_all_stats', 'USAGE')");
 
+	/* one that is idle */
 	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0)
 	{
 		char *advice =
@@ -140,6 +146,7 @@ check_transactions(patient *p)
 		lc_find(p, ODD, "transactions", advice, "%s", PQgetvalue(result, 0, 1));
 		free(advice);
 	}
+	/* none, or none that this role may see */
 	else if (all[0] == 't')
 		lc_find(p, GOOD, "transactions", "", "none with locks has stood still for more than " STANDS_STILL);
 	else
@@ -151,7 +158,10 @@ check_transactions(patient *p)
 	free(all);
 }
 
-/* Each renewal leaves a dead row. */
+/*
+ * Checks for dead rows, of which each renewal leaves one, and for ended holds and leases that nobody has
+ * removed.
+ */
 static void
 check_rows(patient *p)
 {
@@ -167,6 +177,7 @@ check_rows(patient *p)
 		"') + (SELECT count(*) FROM _lock_election.hold WHERE expires_at < now() - interval '" OVER_FOR "')");
 	bool denied = p->denied;
 
+	/* dead rows */
 	if (strcmp(autovacuum, "on") != 0)
 		lc_find(p, BAD, "autovacuum", "ALTER SYSTEM SET autovacuum = on, and pg_reload_conf()",
 				"it is off: each renewal leaves a dead row, and calls become slower and slower");
@@ -175,6 +186,7 @@ check_rows(patient *p)
 				"end what keeps them: transactions that are open for long, unused replication slots, and "
 				"prepared transactions",
 				"%s", dead);
+	/* ended holds and leases */
 	if (atol(over) > OVER_ROWS)
 		lc_find(p, ODD, "rows",
 				"SELECT lock_election.reap(), each minute by pg_cron or a job: docs/how-to/managed.md",

@@ -1,6 +1,6 @@
 /*
  * report.c
- *		What doctor asks, and how it prints what it has found.
+ *		How doctor asks the server and prints its findings.
  */
 #include "doctor.h"
 
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Prints a member of a JSON object. */
 static void
 json(const char *key, const char *text)
 {
@@ -18,6 +19,7 @@ json(const char *key, const char *text)
 	free(value);
 }
 
+/* Prints a field of CSV, and what follows it. */
 static void
 csv(const char *text, const char *end)
 {
@@ -34,11 +36,13 @@ lc_find(patient *p, finding what, const char *check, const char *advice, const c
 	char *buffer, *text;
 	va_list args;
 
+	/* the text, on one line */
 	va_start(args, format);
 	buffer = lc_vformat(format, args);
 	va_end(args);
 	text = lc_line(buffer);
 	free(buffer);
+	/* print it in the format of -o */
 	if (lc_globals.output == LC_JSON)
 	{
 		fputs(p->rows++ > 0 ? ",\n {" : "[{", stdout);

@@ -1,10 +1,10 @@
 /*
  * shards.c
- *		Several servers: --shards FILE says which there are, and the name of a
- *		lock or election which of them is meant.
+ *		Several servers: the file of --shards lists them, and the name of a lock or
+ *		election decides which one is used.
  *
- * A line of the file is the name of a shard and, behind blanks, how to connect
- * to it, as -d takes it.
+ * A line of the file has the name of a shard and, after blanks, its connection
+ * string, as for -d.
  */
 #include "lockctl.h"
 
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define BLANKS " \t\r\n"
-/* What some editors put before the first line; it would be a part of a shard's name, and so of the map. */
+/* Some editors put this before the first line, where it would become a part of a shard's name. */
 #define BYTE_ORDER_MARK "\xef\xbb\xbf"
 
 typedef struct map
@@ -24,6 +24,7 @@ typedef struct map
 	int n;
 } map;
 
+/* Adds the shard of a line to the map; ends the program if the line is wrong. */
 static void
 add_line(map *m, const char *file, int line, char *text)
 {
@@ -32,13 +33,14 @@ add_line(map *m, const char *file, int line, char *text)
 
 	if (line == 1 && strncmp(text, BYTE_ORDER_MARK, strlen(BYTE_ORDER_MARK)) == 0)
 		text += strlen(BYTE_ORDER_MARK);
+	/* the name; comments and empty lines are skipped */
 	name = text + strspn(text, BLANKS);
 	len = strcspn(name, BLANKS);
 	if (*name == '\0' || *name == '#')
 		return;
 	conninfo = name + len + strspn(name + len, BLANKS);
 	name[len] = '\0';
-	/* a line without a name begins with the connection string, of which nothing is shown */
+	/* a line without a name begins with the connection string, which must not be shown */
 	if (lc_may_be_secret(name) || strchr(name, '=') != NULL)
 		lc_usage("%s, line %d: the name of the shard is missing, or has a = or ://", file, line);
 	if (*conninfo == '\0')
@@ -50,6 +52,7 @@ add_line(map *m, const char *file, int line, char *text)
 		if (strcmp(m->names[i], name) == 0)
 			lc_usage("%s, line %d: shard \"%s\" is there twice", file, line, name);
 	}
+	/* add it */
 	m->names = realloc(m->names, sizeof(*m->names) * (size_t) (m->n + 1));
 	m->conninfo = realloc(m->conninfo, sizeof(*m->conninfo) * (size_t) (m->n + 1));
 	if (m->names == NULL || m->conninfo == NULL)
@@ -58,7 +61,7 @@ add_line(map *m, const char *file, int line, char *text)
 	m->conninfo[m->n++] = lc_copy(conninfo);
 }
 
-/* A file that cannot be read whole is none: half a map is another map. */
+/* Reads the file; ends the program if it cannot be read completely: half a map would be a different map. */
 static map
 read_map(const char *file)
 {
@@ -71,7 +74,7 @@ read_map(const char *file)
 		lc_usage("--shards: cannot open \"%s\": %s", file, strerror(errno));
 	for (int line = 1; getline(&text, &size, in) >= 0; line++)
 		add_line(&m, file, line, text);
-	/* also where a line does not fit into memory, which is no error of the file */
+	/* not ferror(): memory for a line may have run out as well */
 	if (!feof(in))
 		lc_usage("--shards: cannot read \"%s\": %s", file, strerror(errno));
 	fclose(in);
@@ -81,6 +84,7 @@ read_map(const char *file)
 	return m;
 }
 
+/* Returns the map, and reads it when called first. */
 static const map *
 the_map(void)
 {
@@ -91,6 +95,7 @@ the_map(void)
 	return &m;
 }
 
+/* Returns the position of a shard; ends the program if there is none of that name. */
 static int
 shard_named(const map *m, const char *name)
 {
@@ -109,6 +114,7 @@ lc_choose_shard(const char *const *names, int n)
 	const map *m;
 	int chosen;
 
+	/* check the options */
 	if (g->shard != NULL && g->shards == NULL)
 		lc_usage("--shard is for --shards");
 	if (g->shards == NULL)
@@ -118,6 +124,7 @@ lc_choose_shard(const char *const *names, int n)
 	m = the_map();
 	if (g->shard == NULL && n == 0)
 		lc_usage("with --shards, \"%s\" needs a name, or --shard", g->command);
+	/* the shard; all names must belong to it */
 	chosen = g->shard != NULL ? shard_named(m, g->shard) : le_shard(names[0], m->names, m->n);
 	for (int i = 0; i < n; i++)
 	{
@@ -130,11 +137,12 @@ lc_choose_shard(const char *const *names, int n)
 			lc_usage("\"%s\" is on shard %s, not on %s", names[i], m->names[own], g->shard);
 	}
 	lc_detail("shard \"%s\"", m->names[chosen]);
+	/* from here on as if -d had named it */
 	g->database = m->conninfo[chosen];
 	g->shards = g->shard = NULL;
 }
 
-/* Without names: the shards. */
+/* Without names, prints all shards. */
 int
 lc_shard(int argc, char **argv)
 {

@@ -1,7 +1,7 @@
 /*
  * sql.c
- *		The connection of the plain commands, and what they print.  JSON and CSV
- *		are made by the server.
+ *		The connection of the plain commands, and their output.  The server
+ *		formats JSON and CSV.
  */
 #include "lockctl.h"
 
@@ -13,11 +13,12 @@
 
 #define CONNECT_SECONDS "5"
 
-/* libpq before 14 does not know "primary". */
+/* libpq before 14 does not know "primary" */
 #define PRIMARY_SINCE 140000
 
 /* --- connect --- */
 
+/* Returns whether the connection string or an environment variable sets an option. */
 static bool
 is_set(const char *conninfo, const char *key, const char *variable)
 {
@@ -34,8 +35,9 @@ is_set(const char *conninfo, const char *key, const char *variable)
 }
 
 /*
- * A primary is one that is not a standby, whether the role may write or not.  Texts are in UTF-8, as
- * those of the library's sessions, unless the user says that the terminal has another encoding.
+ * Connects.  primary: skips standbys, but accepts a server on which the role may not write.  Texts are in
+ * UTF-8, like those of the library's sessions, unless the user has set another encoding, that of the
+ * terminal.
  */
 static PGconn *
 start(bool primary, const char *application_name, const char *seconds)
@@ -101,7 +103,7 @@ lc_is_portable(PGconn *db)
 	return portable;
 }
 
-static char *schema; /* of the extension, quoted; NULL: not known */
+static char *schema; /* of the extension, quoted; NULL: not known yet */
 
 bool
 lc_take_schema(const PGresult *result)
@@ -156,6 +158,7 @@ result_code(const PGresult *result)
 	return LC_EXIT_SERVER;
 }
 
+/* Ends the program because of an error of the server. */
 static void __attribute__((noreturn)) failed(PGconn *db, const PGresult *result)
 {
 	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
@@ -185,7 +188,7 @@ lc_query(PGconn *db, const char *format, ...)
 	return result;
 }
 
-/* What the server does not answer any more is not waited for. */
+/* Asks the server to cancel the statement. */
 static void
 cancel(PGconn *db)
 {
@@ -209,9 +212,11 @@ lc_query_signals(PGconn *db, const char *query, int *signo)
 	PGresult *result, *next;
 	int seen;
 
+	/* send it */
 	*signo = 0;
 	if (!PQsendQuery(db, query))
 		lc_die(LC_EXIT_SERVER, "%s", lc_line(PQerrorMessage(db)));
+	/* wait; a first signal cancels, a second one ends the program */
 	while (PQisBusy(db))
 	{
 		poll(fds, 2, -1);
@@ -227,6 +232,7 @@ lc_query_signals(PGconn *db, const char *query, int *signo)
 		if (fds[0].revents != 0 && !PQconsumeInput(db))
 			lc_die(LC_EXIT_SERVER, "%s", lc_line(PQerrorMessage(db)));
 	}
+	/* the result */
 	result = PQgetResult(db);
 	while ((next = PQgetResult(db)) != NULL)
 		PQclear(next);
@@ -281,10 +287,11 @@ is_number(const PGresult *result, int column)
 {
 	Oid type = PQftype(result, column);
 
-	/* The views have bigint and integer, and no others. */
+	/* bigint and integer: the views have no other numbers */
 	return type == 20 || type == 23;
 }
 
+/* Prints a cell of a table, padded to its width. */
 static void
 print_cell(const char *text, int width, bool right, bool last)
 {
@@ -299,6 +306,7 @@ print_cell(const char *text, int width, bool right, bool last)
 	free(safe);
 }
 
+/* Prints a result as a table whose columns are as wide as their longest value. */
 static void
 print_table(const PGresult *result)
 {
@@ -324,6 +332,7 @@ print_table(const PGresult *result)
 	free(widths);
 }
 
+/* Prints a query as CSV with a header, and returns the number of rows. */
 static int64_t
 print_csv(PGconn *db, const char *query)
 {
@@ -361,11 +370,13 @@ lc_print(PGconn *db, bool one, const char *format, ...)
 	int64_t rows;
 	int length;
 
+	/* the query */
 	va_start(args, format);
 	length = vsnprintf(query, sizeof(query) - 256, format, args);
 	va_end(args);
 	if (length >= (int) sizeof(query) - 256)
 		lc_usage("the arguments are too long");
+	/* print it in the format of -o */
 	if (lc_globals.output == LC_CSV)
 		rows = print_csv(db, query);
 	else if (lc_globals.output == LC_TABLE)

@@ -2,8 +2,8 @@
  * text.c
  *		Texts of others: how they get to a terminal, and into JSON.
  *
- * What a terminal would act upon does not reach it: control characters, and
- * those that turn the direction of a line around, so that it reads as another
+ * Characters that a terminal would act upon do not reach it: control characters,
+ * and those that change the direction of a line, so that it reads like another
  * one.
  */
 #include "lockctl.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many bytes the first character has; 1 where they are no UTF-8. */
+/* Returns how many bytes the first character has; 1 if it is not UTF-8. */
 static int
 length_of(const unsigned char *c)
 {
@@ -26,7 +26,9 @@ length_of(const unsigned char *c)
 	return length;
 }
 
-/* The first character, of so many bytes; a byte that is no UTF-8 stands for itself. */
+/*
+ * Returns the code of the first character, which has length bytes; a byte that is not UTF-8 is its own code.
+ */
 static unsigned
 code_of(const unsigned char *c, int length)
 {
@@ -37,7 +39,10 @@ code_of(const unsigned char *c, int length)
 	return code;
 }
 
-/* Control characters, separators of lines, and marks, embeddings, overrides and isolates of direction. */
+/*
+ * Returns whether a character is a control character, a line separator, or a mark, embedding, override or
+ * isolate of direction.
+ */
 static bool
 is_control(unsigned code)
 {
@@ -45,6 +50,7 @@ is_control(unsigned code)
 		   code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
+/* Writes a character as an escape of C, and returns its length. */
 static int
 put_escape(char *to, unsigned code, int length)
 {
@@ -52,11 +58,13 @@ put_escape(char *to, unsigned code, int length)
 
 	if (letter != NULL)
 		return sprintf(to, "\\%c", letter[1]);
-	/* a byte that is no UTF-8, or a character of one */
+	/* a byte that is not UTF-8, or a character of one byte */
 	return length == 1 ? sprintf(to, "\\x%02x", code) : sprintf(to, "\\u%04x", code);
 }
 
-/* escape: as in C; else each becomes a question mark. */
+/*
+ * Returns a copy whose control characters are escaped as in C, or (escape false) replaced by question marks.
+ */
 static char *
 without_controls(const char *text, bool escape)
 {

@@ -1,9 +1,9 @@
 /*
  * top.c
- *		Locks, queues and rates, full screen, or a line for each interval.
+ *		Locks, queues and rates, on a full screen, or one line per interval.
  *
- * The server sorts, and sends only the rows that the screen shows: a million
- * locks do not come over the network every two seconds.
+ * The server sorts, and sends only the rows that the screen shows, so that a
+ * million locks need not cross the network every two seconds.
  */
 #include "lockctl.h"
 
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define INTERVAL_MS 2000
-/* A server that does not answer for so long is connected to again. */
+/* After this time without a reply, reconnect. */
 #define ANSWER_MS   5000
 #define HEADER_ROWS 4
 #define ROWS_MAX    1000
@@ -47,7 +47,7 @@ static const struct
 typedef struct view
 {
 	const char *title, *query, *heads[6];
-	const char *order[4]; /* by name, age, time left, count */
+	const char *order[4]; /* columns to sort by: name, age, time left, count */
 } view;
 
 static const view views[] = {
@@ -81,12 +81,12 @@ typedef struct top
 	bool screen, stopped, reverse;
 	int signo;
 	int view, sort, scroll;
-	int64_t rows; /* of the view, as far as is known */
+	int64_t rows; /* number of rows of the view, as far as is known */
 	double last[NRATES], rate[NRATES], at;
 	bool has_rates, portable;
-	bool counted[NRATES]; /* the portable edition counts some of them */
+	bool counted[NRATES]; /* which rates the server counts: the portable edition has only some */
 	int64_t locks, waiting, memory;
-	double oldest; /* seconds of the oldest wait for a lock */
+	double oldest; /* age of the oldest wait for a lock, in seconds */
 	int manager;
 	char message[200];
 	PGresult *list;
@@ -96,7 +96,10 @@ typedef struct top
 
 static void key(top *t, int c);
 
-/* Waits for any of them; takes keys and signals.  False: the time is over, or we are to stop. */
+/*
+ * Waits for fd, a key or a signal, and handles keys and signals.  Returns false if the time is over, or top
+ * is to stop.
+ */
 static bool
 wait_for(top *t, int fd, int64_t until)
 {
@@ -119,12 +122,13 @@ wait_for(top *t, int fd, int64_t until)
 	}
 	while (t->screen && (c = getch()) != ERR)
 		key(t, c);
-	/* The terminal has gone. */
+	/* The terminal is gone. */
 	if (fds[2].revents & (POLLHUP | POLLERR))
 		t->stopped = true;
 	return !t->stopped;
 }
 
+/* Sets the message that the screen shows. */
 static void
 say(top *t, const char *message)
 {
@@ -134,7 +138,7 @@ say(top *t, const char *message)
 	free(line);
 }
 
-/* NULL: see the message. */
+/* Runs a query.  Returns NULL after an error or without a reply in time; the message says why. */
 static PGresult *
 query(top *t, const char *text)
 {
@@ -166,6 +170,7 @@ query(top *t, const char *text)
 	return NULL;
 }
 
+/* Connects if there is no connection.  Returns false if that fails; the message says why. */
 static bool
 connected(top *t)
 {
@@ -186,16 +191,17 @@ connected(top *t)
 	return false;
 }
 
+/* Returns a number of a row; 0 if it is NULL or there is no such column. */
 static double
 number(const PGresult *result, int row, const char *column)
 {
 	int c = PQfnumber(result, column);
 
-	/* a NULL is an empty text */
+	/* NULL is an empty text */
 	return c >= 0 ? strtod(PQgetvalue(result, row, c), NULL) : 0;
 }
 
-/* Rates come from differences; a manager that has started again counts from zero. */
+/* Computes rates from the differences of counters.  A manager that was restarted counts from zero. */
 static void
 take_rates(top *t, const PGresult *result)
 {
@@ -220,6 +226,7 @@ take_rates(top *t, const PGresult *result)
 	t->manager = (int) number(result, 0, "manager_pid");
 }
 
+/* Reads the counters, and height rows of the view.  Returns false if a query fails; the message says why. */
 static bool
 look(top *t, int height)
 {
@@ -236,6 +243,7 @@ look(top *t, int height)
 	char text[1024];
 	PGresult *result;
 
+	/* the counters */
 	t->message[0] = '\0';
 	if (!connected(t) || (result = query(t, t->portable ? portable : stat)) == NULL)
 		return false;
@@ -246,6 +254,7 @@ look(top *t, int height)
 	PQclear(result);
 	if (height <= 0)
 		return t->message[0] == '\0';
+	/* the rows */
 	snprintf(text, sizeof(text),
 			 "SELECT *, count(*) OVER () FROM (%s) q ORDER BY %s %s NULLS LAST, name LIMIT %d OFFSET %d",
 			 v->query, v->order[t->sort], t->reverse != (t->sort == 0) ? "ASC" : "DESC",
@@ -261,7 +270,7 @@ look(top *t, int height)
 
 /* --- the screen --- */
 
-/* At most so many columns of the terminal; what it would act upon is replaced. */
+/* Writes a text of at most width columns; characters that a terminal would act upon are replaced. */
 static void
 put(int y, int x, int width, bool right, const char *anything)
 {
@@ -271,6 +280,7 @@ put(int y, int x, int width, bool right, const char *anything)
 
 	if (width <= 0)
 		return;
+	/* copy whole characters, as long as they fit */
 	text = printable = lc_printable(anything);
 	while (*text != '\0' && n < (int) sizeof(line) - 8)
 	{
@@ -290,11 +300,13 @@ put(int y, int x, int width, bool right, const char *anything)
 		used += columns;
 		text += length;
 	}
+	/* write them */
 	line[n] = '\0';
 	mvaddstr(y, right ? x + width - used : x, line);
 	free(printable);
 }
 
+/* Formats a time in seconds, with a unit that suits it. */
 static const char *
 span_of(char text[32], double s)
 {
@@ -317,7 +329,7 @@ span(char text[32], const PGresult *result, int row, int column)
 	return span_of(text, strtod(PQgetvalue(result, row, column), NULL));
 }
 
-/* What is left of the width after the fixed columns is shared by name, mode and owner. */
+/* Draws a row.  Name, mode and owner share the width that the fixed columns leave. */
 static void
 draw_row(int y, const char *const *field)
 {
@@ -330,6 +342,7 @@ draw_row(int y, const char *const *field)
 		put(y, rest + i * 9, 9, true, field[3 + i]);
 }
 
+/* Draws the line of rates, as many as fit. */
 static void
 draw_rates(const top *t)
 {
@@ -351,6 +364,7 @@ draw_rates(const top *t)
 	put(1, 0, COLS, false, text);
 }
 
+/* Draws the whole screen. */
 static void
 draw(const top *t)
 {
@@ -360,6 +374,7 @@ draw(const top *t)
 	struct tm tm;
 
 	erase();
+	/* first line: what there is */
 	strftime(clock, sizeof(clock), "%H:%M:%S", localtime_r(&now, &tm));
 	if (!t->portable)
 		snprintf(manager, sizeof(manager), "manager %d", t->manager);
@@ -369,9 +384,11 @@ draw(const top *t)
 			 t->db != NULL && PQhost(t->db) != NULL ? PQhost(t->db) : "");
 	put(0, 0, COLS, false, text);
 	draw_rates(t);
+	/* third line: the view, or a message */
 	snprintf(text, sizeof(text), "%s by %s%s, %lld in all   q quit  l w e views  s sort  r reverse", v->title,
 			 sort_names[t->sort], t->reverse ? " (reversed)" : "", (long long) t->rows);
 	put(2, 0, COLS, false, t->message[0] != '\0' ? t->message : text);
+	/* the table */
 	attron(A_REVERSE);
 	mvhline(HEADER_ROWS - 1, 0, ' ', COLS);
 	draw_row(HEADER_ROWS - 1, v->heads);
@@ -388,7 +405,7 @@ draw(const top *t)
 	refresh();
 }
 
-static bool dirty; /* a key asks for another look */
+static bool dirty; /* a key needs a new look at the server */
 
 static void
 show_view(top *t, int number)
@@ -414,6 +431,7 @@ scroll_to(top *t, int64_t row)
 	t->scroll = row < 0 ? 0 : (int) row;
 }
 
+/* Handles a key. */
 static void
 key(top *t, int c)
 {
@@ -422,16 +440,19 @@ key(top *t, int c)
 	dirty = true;
 	if (c == 'q' || c == 'Q')
 		t->stopped = true;
+	/* views */
 	else if (c == 'l' || c == 'w' || c == 'e')
 		show_view(t, c == 'l' ? 0 : c == 'w' ? 1 : 2);
 	else if (c == '\t')
 		show_view(t, (t->view + 1) % 3);
+	/* sort order */
 	else if (c == 's')
 		sort_by(t, (t->sort + 1) % 4);
 	else if (c == 'n' || c == 'a' || c == 't' || c == 'c')
 		sort_by(t, c == 'n' ? 0 : c == 'a' ? 1 : c == 't' ? 2 : 3);
 	else if (c == 'r')
 		t->reverse = !t->reverse;
+	/* scrolling */
 	else if (c == KEY_DOWN)
 		scroll_to(t, t->scroll + 1);
 	else if (c == KEY_UP)
@@ -446,6 +467,7 @@ key(top *t, int c)
 		scroll_to(t, t->rows - page);
 }
 
+/* Shows the full screen until top is to stop. */
 static void
 run_screen(top *t)
 {
@@ -469,6 +491,7 @@ run_screen(top *t)
 
 /* --- lines --- */
 
+/* Prints one line of figures, in the format of -o. */
 static void
 print_line(const top *t, int64_t line)
 {
@@ -484,6 +507,7 @@ print_line(const top *t, int64_t line)
 		puts("}");
 		return;
 	}
+	/* a heading: for CSV once, for the table after every 20 lines */
 	if (lc_globals.output == LC_CSV ? line == 0 : line % 20 == 0)
 	{
 		printf(lc_globals.output == LC_CSV ? "locks,waiters,oldest" : "%9s %9s %9s", "locks", "waiters",
@@ -495,6 +519,7 @@ print_line(const top *t, int64_t line)
 		}
 		putchar('\n');
 	}
+	/* the figures */
 	printf(lc_globals.output == LC_CSV ? "%lld,%lld,%.1f" : "%9lld %9lld %9.1f", (long long) t->locks,
 		   (long long) t->waiting, t->oldest);
 	for (int i = 0; i < NRATES; i++)
@@ -505,7 +530,7 @@ print_line(const top *t, int64_t line)
 	putchar('\n');
 }
 
-/* The first look has nothing to compare with: a line comes after each interval. */
+/* Prints a line after each interval; the first look only provides the counters to compare with. */
 static void
 run_lines(top *t)
 {
@@ -546,6 +571,7 @@ lc_top(int argc, char **argv)
 	top t = {.interval = INTERVAL_MS, .sort = 3};
 	int option;
 
+	/* arguments */
 	optind = 0;
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, ":" LC_GLOBAL_OPTIONS, options, NULL)) != -1)
@@ -559,10 +585,12 @@ lc_top(int argc, char **argv)
 	}
 	if (optind < argc)
 		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
+	/* the server */
 	t.db = lc_connect(false);
 	lc_schema(t.db);
 	t.portable = lc_is_portable(t.db);
 	t.signal_fd = lc_signals_fd();
+	/* screen or lines */
 	t.screen = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && lc_globals.output == LC_TABLE &&
 			   newterm(NULL, stdout, stdin) != NULL;
 	if (t.screen)

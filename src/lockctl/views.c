@@ -1,6 +1,6 @@
 /*
  * views.c
- *		What there is: locks, waiters, elections, status.
+ *		Shows locks, waiters, elections and the status.
  */
 #include "lockctl.h"
 
@@ -10,7 +10,7 @@
 
 static const struct option options[] = {LC_HELP_OPTION, {NULL, 0, NULL, 0}};
 
-/* The one word that may follow, or NULL. */
+/* Parses the arguments.  Returns the optional word; NULL: none. */
 static const char *
 parse(int argc, char **argv)
 {
@@ -36,8 +36,8 @@ parse(int argc, char **argv)
 }
 
 /*
- * JSON and CSV have all columns, so that nothing is missing; a table has those
- * that fit.  The exit code tells whether there is anything of a name.
+ * Shows a view, or its rows of a name.  JSON and CSV have all columns, a table those that fit.  Returns
+ * LC_EXIT_FAILED if nothing has that name.
  */
 static int
 show(const char *name, const char *view, const char *columns, const char *key, const char *order)
@@ -103,6 +103,7 @@ lc_show_status(int argc, char **argv)
 		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
 	db = lc_connect(false);
 	lc_schema(db);
+	/* the query depends on the edition */
 	if (lc_is_portable(db))
 		query =
 			"SELECT h.sql_version AS edition, h.role, h.ok, h.problem, s.* FROM lock_election.health() h, "
@@ -114,6 +115,7 @@ lc_show_status(int argc, char **argv)
 			lc_die(LC_EXIT_SERVER, "no manager runs for database \"%s\"; see lockctl doctor", PQdb(db));
 		PQclear(manager);
 	}
+	/* a table has one line for each column */
 	if (lc_globals.output == LC_TABLE)
 		lc_print(db, false,
 				 "SELECT key AS name, value FROM json_each_text((SELECT row_to_json(q) FROM (%s) q))", query);

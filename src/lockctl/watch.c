@@ -1,7 +1,7 @@
 /*
  * watch.c
- *		What changes: watch looks again and again, elect --listen observes an
- *		election and misses nothing.
+ *		Prints changes: watch reads the locks at intervals; elect --listen observes
+ *		an election, and misses nothing.
  */
 #include "lockctl.h"
 
@@ -25,7 +25,7 @@ enum
 	COL_JSON
 };
 
-/* A field of CSV. */
+/* Prints a field of CSV, and what follows it. */
 static void
 csv(const char *text, const char *end)
 {
@@ -52,6 +52,7 @@ tell_line(const char *event, const char *const *field, const char *at)
 	free(owner);
 }
 
+/* Prints an event of a lock, in the format of -o. */
 static void
 tell(const char *event, const PGresult *rows, int row, const char *at)
 {
@@ -74,6 +75,7 @@ tell(const char *event, const PGresult *rows, int row, const char *at)
 		tell_line(event, field, at);
 }
 
+/* Compares two rows by kind, name and slot. */
 static int
 compare(const PGresult *a, int i, const PGresult *b, int j)
 {
@@ -87,7 +89,7 @@ compare(const PGresult *a, int i, const PGresult *b, int j)
 	return atoi(PQgetvalue(a, i, COL_SLOT)) - atoi(PQgetvalue(b, j, COL_SLOT));
 }
 
-/* Both are in the order of compare(). */
+/* Prints the differences between two lists, which are in the order of compare(). */
 static void
 tell_changes(const PGresult *old, const PGresult *new, const char *at)
 {
@@ -114,6 +116,7 @@ tell_changes(const PGresult *old, const PGresult *new, const char *at)
 	lc_flush();
 }
 
+/* Reads all locks, or those of a name, and the time of the server. */
 static PGresult *
 look(PGconn *db, const char *name, char **at)
 {
@@ -132,6 +135,7 @@ look(PGconn *db, const char *name, char **at)
 	return rows;
 }
 
+/* Reads the locks at intervals, count times (0: for ever), and prints the changes. */
 static void
 watch(const char *name, int interval, int64_t count)
 {
@@ -176,6 +180,7 @@ lc_watch(int argc, char **argv)
 	int interval = 1000, option;
 	int64_t count = 0;
 
+	/* arguments */
 	optind = 0;
 	opterr = 0;
 	for (;;)
@@ -196,12 +201,14 @@ lc_watch(int argc, char **argv)
 	}
 	while (optind < argc)
 		lc_take_word(&name, argv[optind++]);
+	/* returns only with --count */
 	watch(name, interval, count);
 	return 0;
 }
 
 /* --- elect --listen --- */
 
+/* Prints a change of the election, in the format of -o. */
 static void
 on_change(const le_change *change, void *arg)
 {
@@ -242,6 +249,7 @@ lc_elect_listen(const char *election)
 	int signo;
 
 	lc_choose_shard(&election, 1);
+	/* a session, with an observer that begins with the present leader */
 	options.conninfo = conninfo = lc_conninfo();
 	if (le_open(&options, &session, &error) != LE_OK)
 		lc_die(lc_exit_code(error.status), "%s", lc_line(error.message));
@@ -251,7 +259,7 @@ lc_elect_listen(const char *election)
 	lc_flush();
 	if (le_observe(session, election, -1, on_change, NULL, &observer, &error) != LE_OK)
 		lc_die(lc_exit_code(error.status), "%s", lc_line(error.message));
-	/* It goes on without the lease, for as long as there is a server to connect to. */
+	/* Wait for a signal.  The observer works even without the lease, as long as the server can be reached. */
 	do
 	{
 		poll(&fd, 1, -1);
