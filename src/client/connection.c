@@ -46,8 +46,8 @@ le_disconnect(le_session *s)
 }
 
 /*
- * Waits for the socket.  Returns false if the time is over (when closing, that of closing, too), or if a
- * session that was alive has ended.
+ * Waits for the socket.  Returns false if the time is over, or that of closing the session, or if a session
+ * that was alive has ended.
  */
 static bool
 wait_socket(le_session *s, PGconn *conn, short events, int64_t until, bool alive)
@@ -118,7 +118,7 @@ start(le_session *s, bool options_only)
 	PGconn *conn;
 
 	snprintf(timeout, sizeof(timeout), "%lld", (long long) le_ms_up(s->call));
-	/* of several hosts, the one to be tried */
+	/* with several hosts, name the one to be tried */
 	for (int i = 0; i < 3 && s->net.nhosts > 1; i++)
 	{
 		/* a list with one item is for all hosts */
@@ -136,7 +136,7 @@ start(le_session *s, bool options_only)
 		values[n++] = "none of them";
 	}
 	keys[n] = values[n] = NULL;
-	/* verbose errors have the SQLSTATE, see secret.c */
+	/* verbose errors contain the SQLSTATE, see secret.c */
 	conn = PQconnectStartParams(keys, values, 1);
 	if (conn != NULL)
 	{
@@ -169,7 +169,7 @@ learn_options(le_session *s)
 				found[i] = o->val;
 		}
 	}
-	/* keep them */
+	/* store them */
 	for (int i = 0; i < 3 && ok; i++)
 	{
 		free(net->places[i]);
@@ -374,7 +374,7 @@ results(le_session *s, int sent)
 	int64_t until = le_add(le_now_ns(), s->call);
 	bool alive = le_is_alive(s);
 
-	/* until when the reply must be complete */
+	/* when the reply must be complete */
 	le_sooner(&until, s->net.until);
 	if (!sent)
 		broken(s, "could not send: %.150s", PQerrorMessage(s->net.conn));

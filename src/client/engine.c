@@ -25,8 +25,8 @@
 #endif
 
 /*
- * Returns false if the lease was not granted, see net.error.  The state and the turns of the
- * session start anew.
+ * Grants the session a lease, and resets its state and its turns.  Returns false if no lease was granted,
+ * see net.error.
  */
 bool
 le_grant(le_session *s)
@@ -89,8 +89,8 @@ listen_due(const le_session *s)
 }
 
 /*
- * Returns when waits end because LISTEN does not work, if the application wants none without it;
- * otherwise LE_NEVER.
+ * Returns when waits end because LISTEN does not work, which is only with option listen = 1; otherwise
+ * LE_NEVER.
  */
 static int64_t
 patience(const le_session *s)
@@ -102,7 +102,7 @@ patience(const le_session *s)
 	return s->tested_at == 0 ? LE_NEVER : s->tested_at + TEST_PATIENCE;
 }
 
-/* Returns when the session thread has work: 0 at once. */
+/* Returns when the session thread has work; 0: now. */
 static int64_t
 next_work(le_session *s)
 {
@@ -172,7 +172,7 @@ le_take(le_session *s, int64_t until, le_error *error)
 	s->asking--;
 	taken &= !s->closing && le_now_ns() < until;
 	if (!taken && s->watchers > 0)
-		pthread_cond_broadcast(&s->changed); /* the session thread may have left it to this one */
+		pthread_cond_broadcast(&s->changed); /* the session thread may have left the connection to this one */
 	if (s->closing)
 		return le_error_copy(error, &s->error);
 	if (!taken)
@@ -239,7 +239,7 @@ listen(le_session *s)
 	PGresult *result;
 	bool listens = wants_channel(s), tests = listens && s->tested_at == 0;
 
-	/* one text of statements for all channels */
+	/* build the statements for all channels */
 	le_text_add(&sql, "UNLISTEN *;");
 	if (listens)
 		le_text_add(&sql, "LISTEN %s;", s->channel);
@@ -256,7 +256,7 @@ listen(le_session *s)
 		s->listen_at = le_add(le_now_ns(), LE_PAUSE);
 		return;
 	}
-	/* run them */
+	/* run the statements */
 	s->listens = listens;
 	s->relisten = false;
 	s->tested_at = tests ? le_now_ns() : s->tested_at;
@@ -357,7 +357,7 @@ expire(le_session *s)
 				le_hold_over(hold, &error);
 		}
 	}
-	/* limits of waits */
+	/* waits whose limit has passed */
 	if (now < s->next_until)
 		return;
 	s->next_until = LE_NEVER;

@@ -4,7 +4,7 @@
  */
 #include "internal.h"
 
-/* Adds the names as an array of bytes, because the encoding of the application's connection may be any. */
+/* Adds the names as an array of bytes, since the application's connection may have any encoding. */
 static void
 add_names(const le_hold *hold, le_text *names)
 {

@@ -113,7 +113,7 @@ ask(le_session *s, const char *const *names, int n, const le_how *given, const c
 	le_must(le_check_how(&how, n, error));
 	le_must(le_check_wait(wait_ms, error));
 	le_must(le_check_session(s, error));
-	/* the request */
+	/* queue the request */
 	own = le_hold_alloc(s,
 						term              ? LE_KIND_TERM
 						: how.permits > 0 ? LE_KIND_PERMIT
@@ -264,7 +264,7 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 	le_lock(s);
 	s->refs++;
 	le_check_deadline(s);
-	/* it is OVER now; what the server has of it is queued to be released */
+	/* set the hold to OVER, which queues its release */
 	hold->dropped = true;
 	le_link_remove(&hold->event_link);
 	held = atomic_load(&hold->state) == LE_HOLD_HELD;

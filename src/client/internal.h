@@ -156,7 +156,7 @@ typedef enum le_kind
 struct le_hold
 {
 	le_session *session;
-	le_link link;       /* in the list of the session that its phase names, see above */
+	le_link link;       /* in one of the session's lists, see above */
 	le_link event_link; /* in session->events while it has an event */
 	int refs;           /* references of the application, the session's list, and turns */
 	int waiters;        /* number of threads that wait for changed */
@@ -296,7 +296,7 @@ struct le_session
 	bool bare;        /* the next call only reads news, see turn.c */
 	bool apart;       /* the last call had releases, and left requests for the next one */
 	int alone;        /* number of items to send one by one, to find the one that the call fails for */
-	int64_t ask_at, later_at; /* ns; do not send requests; releases in LATER before */
+	int64_t ask_at, later_at; /* ns; before ask_at send no requests, before later_at no releases in LATER */
 	int waiting;              /* number of places that somebody waits for */
 	int64_t waited_at;        /* ns; when the last such wait ended */
 	int woken;                /* number of times that waiting threads were woken up */

@@ -180,7 +180,10 @@ typedef struct le_options
 	/* The TTL of the lease.  100 to 2073600000 (24 days); 0: 30000. */
 	int ttl_ms;
 
-	/* How much earlier than the lease the local deadline ends.  0: a twentieth of the TTL, at most 1000. */
+	/*
+	 * How much earlier the local deadline is than the end of the lease.  0: a
+	 * twentieth of the TTL, at most 1000.
+	 */
 	int margin_ms;
 
 	/*

@@ -202,7 +202,7 @@ work_for(le_observer *o)
 		s->relisten |= o->channel[0] != '\0';
 		PQclear(rows);
 	}
-	/* read and report; after a full page at once again */
+	/* read and report; after a full page, read again at once */
 	rows = read_changes(o);
 	if (rows == NULL)
 		o->due_at = le_add(le_now_ns(), LE_PAUSE);

@@ -57,7 +57,7 @@ le_error_unparsed(le_error *error, const char *message)
 	};
 	const char *kind = "";
 
-	/* which kind it is */
+	/* find the kind of mistake */
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 	{
 		if (strncmp(message, kinds[i].begins, strlen(kinds[i].begins)) == 0)

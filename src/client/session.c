@@ -125,7 +125,7 @@ session_new(const le_options *o)
 	}
 	for (int i = 0; i < 2; i++)
 		s->wake_net[i] = s->wake_user[i] = -1;
-	/* empty lists, and what is not 0 at first */
+	/* empty lists, and members that do not begin with 0 */
 	for (int i = 0; i < LE_LISTS; i++)
 		le_link_init(&s->lists[i]);
 	le_link_init(&s->observers);
@@ -239,7 +239,7 @@ session_close(le_session *s, bool orphan, int64_t until, le_error *error)
 	bool net_done, dispatch_done, revoked = !le_is_alive(s);
 
 	le_lock(s);
-	/* tell both threads */
+	/* stop both threads */
 	s->closing = true;
 	s->orphan = orphan;
 	s->close_until = until;
@@ -253,7 +253,7 @@ session_close(le_session *s, bool orphan, int64_t until, le_error *error)
 	while (((s->net_started && !s->net_done) || (s->dispatch_started && !s->dispatch_done)) &&
 		   le_now_ns() < until)
 		le_cond_wait(&s->changed, &s->lock, until);
-	/* the outcome */
+	/* find out what was achieved */
 	net_done = s->net_done;
 	dispatch_done = s->dispatch_done;
 	revoked |= s->revoked || s->lease_gone || atomic_load(&s->lease) == 0;

@@ -190,7 +190,7 @@ leave(le_hold *hold, le_hold_state state)
 	le_hold_changed(hold);
 }
 
-/* What the server has of the hold is released by the next turn; if a reply is still to come, after that. */
+/* What the server has of the hold is released by the next turn, or after the reply that is still to come. */
 void
 le_hold_over(le_hold *hold, const le_error *error)
 {

@@ -327,8 +327,8 @@ refused(le_session *s, Turn *t, int i, const le_error *error)
 }
 
 /*
- * Records what the server has for a request: a grant or a place.  It is released if nobody wants it
- * any more.
+ * Records what the server has for a request, a grant or a place, and releases it if nobody wants it any
+ * more.
  */
 static void
 adopt(le_session *s, le_hold *hold, Row row)
@@ -340,7 +340,7 @@ adopt(le_session *s, le_hold *hold, Row row)
 	hold->pending = false;
 	le_link_append(&s->lists[is_wanted(hold) ? LE_HELD : LE_GIVES], &hold->link);
 	atomic_store(&hold->position,
-				 number(row, LE_COLUMN_QUEUE_POSITION, granted ? 0 : 1)); /* news do not have it */
+				 number(row, LE_COLUMN_QUEUE_POSITION, granted ? 0 : 1)); /* news have no position */
 	s->waiting += !granted && is_wanted(hold);
 	if (granted && is_wanted(hold))
 		le_hold_held(hold);
@@ -485,7 +485,7 @@ take_news(le_session *s, const Turn *t, Row row)
 
 	if (hold == NULL)
 	{
-		/* not what le_orphan() leaves held: its holds are forgotten */
+		/* le_orphan() has forgotten the holds that it leaves on the server: they stay */
 		if (asked != 0 && !s->orphan && (is_event(row, "granted") || is_event(row, "queued")))
 			give_ghost_back(s, row);
 		return;
@@ -637,13 +637,13 @@ le_turn(le_session *s)
 	PGresult *result;
 	Turn t;
 
-	/* the call */
+	/* send the call */
 	s->busy = true;
 	result = make_call(s, &t);
 	if (PQresultStatus(result) != PGRES_TUPLES_OK && le_error_ends_connection(&s->net.error))
 		le_disconnect(s);
 	le_lock(s);
-	/* its reply */
+	/* handle its reply */
 	le_check_deadline(s);
 	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0)
 		take_reply(s, &t, result);

@@ -160,7 +160,7 @@ check_manager(patient *p)
 
 	if (!p->installed || !p->preloaded)
 		return;
-	/* what the server says */
+	/* ask the server */
 	manager = lc_ask(p, "SELECT format('process %s since %s, %s', pid, date_trunc('second', started), "
 						"pg_size_pretty(memory)) FROM lock_election.manager");
 	denied = p->denied;
@@ -275,10 +275,7 @@ check_rights(patient *p)
 
 /* --- activity --- */
 
-/*
- * Checks for long waits: of the longest one reports what to type, and whether a leader without a connection
- * blocks candidates.
- */
+/* Reports the longest wait for a lock, and a disconnected leader for which candidates wait. */
 static void
 check_waits(patient *p)
 {
@@ -474,7 +471,7 @@ lc_doctor(int argc, char **argv)
 	lc_take_globals(argc, argv);
 	if (optind < argc)
 		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
-	/* what is installed differs by edition; all else is the same */
+	/* first the checks of one edition, then those of both */
 	if (connect(&p))
 	{
 		if (p.portable)

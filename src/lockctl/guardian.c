@@ -224,7 +224,7 @@ reap(guardian *g)
 		end_tree(g);
 }
 
-/* Does what the time demands: ends, then kills. */
+/* Ends or kills CMD if it is time for that. */
 static void
 act(guardian *g)
 {
@@ -327,14 +327,14 @@ lc_guardian_main(const lc_command *command, int fd)
 	guardian g = {.command = command, .fd = fd};
 	sigset_t all, child;
 
-	/* in a group of its own, deaf to signals */
+	/* a group of its own, and no signals */
 	setpgid(0, 0);
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	prctl(PR_SET_NAME, "lockctl-guard");
-	/* wakes up for children and the time; adopts orphaned descendants */
+	/* wake up for children and the timer; adopt orphaned descendants */
 	g.signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
 	g.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (g.signal_fd < 0 || g.timer_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)

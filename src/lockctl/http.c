@@ -15,16 +15,11 @@
 
 /* How long a client may take to send its whole request; a byte now and then does not extend that. */
 #define CLIENT_MS 1000
-/*
- * The bytes that are kept of a request longer than the buffer: its method, and a possible begin of the empty
- * line
- */
+/* Bytes kept of a request longer than the buffer: its method, and a possible beginning of the empty line */
 #define HEAD 5
 #define TAIL 3
 
-/*
- * Splits an address such as "127.0.0.1:8080", "[::1]:8080", "*:8080" or ":8080"; host: "" for all addresses.
- */
+/* Splits "127.0.0.1:8080", "[::1]:8080", "*:8080" or ":8080"; an empty host means all addresses. */
 static void
 split(const char *address, char host[256], const char **port)
 {

@@ -662,7 +662,7 @@ give_back(run *r, int code)
 		lc_error("%s had been lost before it was released: the command may not have been alone", what(r));
 		code = LOST;
 	}
-	else if (status == LE_INVALID) /* of the server */
+	else if (status == LE_INVALID) /* refused by the server */
 		lc_error("%s was released without --hold-for: %s", what(r), error.message);
 	else if (status == LE_UNKNOWN)
 	{

@@ -45,7 +45,7 @@ size_of(char *const *strings)
 	return size;
 }
 
-/* Checks that CMD can be run.  CMD starts when the lock is held: it would be too late then. */
+/* Checks that CMD can be run: when the lock is held it would be too late to find out. */
 static void
 check_size(size_t list, int n, char *const *command)
 {

@@ -241,7 +241,7 @@ lc_conninfo(void)
 	char *text = NULL;
 
 	lc_choose_shard(NULL, 0);
-	/* -d, which lc_choose_shard() may have set */
+	/* the database, which lc_choose_shard() may have set */
 	database = g->database;
 	is_string = database != NULL && is_conninfo(database);
 	if (is_string)

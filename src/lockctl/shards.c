@@ -52,7 +52,7 @@ add_line(map *m, const char *file, int line, char *text)
 		if (strcmp(m->names[i], name) == 0)
 			lc_usage("%s, line %d: shard \"%s\" is there twice", file, line, name);
 	}
-	/* add it */
+	/* store it */
 	m->names = realloc(m->names, sizeof(*m->names) * (size_t) (m->n + 1));
 	m->conninfo = realloc(m->conninfo, sizeof(*m->conninfo) * (size_t) (m->n + 1));
 	if (m->names == NULL || m->conninfo == NULL)

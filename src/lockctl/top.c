@@ -98,7 +98,7 @@ static void key(top *t, int c);
 
 /*
  * Waits for fd, a key or a signal, and handles keys and signals.  Returns false if the time is over, or top
- * is to stop.
+ * must stop.
  */
 static bool
 wait_for(top *t, int fd, int64_t until)
@@ -191,7 +191,7 @@ connected(top *t)
 	return false;
 }
 
-/* Returns a number of a row; 0 if it is NULL or there is no such column. */
+/* Returns a column of a row as a number; 0 if it is NULL or does not exist. */
 static double
 number(const PGresult *result, int row, const char *column)
 {
@@ -374,7 +374,7 @@ draw(const top *t)
 	struct tm tm;
 
 	erase();
-	/* first line: what there is */
+	/* first line: totals and the server */
 	strftime(clock, sizeof(clock), "%H:%M:%S", localtime_r(&now, &tm));
 	if (!t->portable)
 		snprintf(manager, sizeof(manager), "manager %d", t->manager);
@@ -467,7 +467,7 @@ key(top *t, int c)
 		scroll_to(t, t->rows - page);
 }
 
-/* Shows the full screen until top is to stop. */
+/* Shows the full screen until top must stop. */
 static void
 run_screen(top *t)
 {

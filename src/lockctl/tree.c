@@ -87,8 +87,8 @@ read_processes(int *count)
 }
 
 /*
- * Returns whether a number still belongs to the process that was seen: another process would have another
- * parent.  If the parent has ended, it is the root.
+ * Returns whether a process id still belongs to the process that was seen: a new process would have another
+ * parent.  If the old parent has ended, the root is the parent.
  */
 static bool
 is_same(const process *p, pid_t root)
