@@ -484,15 +484,15 @@ extern void le_receive(le_session *s);
 extern void le_lock(const le_session *s);
 extern void le_unlock(const le_session *s);
 extern void le_session_unref(le_session *s); /* not locked */
-extern bool le_start_thread(pthread_t *thread, void *(*run)(void *),
-							void *arg); /* the thread blocks all signals */
+/* Starts a thread that blocks all signals. */
+extern bool le_start_thread(pthread_t *thread, void *(*run)(void *), void *arg);
 
 /* --- state.c: locked --- */
 
 /* Sets the state, and queues its events. */
 extern void le_set_state(le_session *s, le_state state);
-extern bool
-le_is_alive(const le_session *s); /* whether there is a lease, as far as is known; also not locked */
+/* Returns whether there is a lease, as far as is known.  Also not locked. */
+extern bool le_is_alive(const le_session *s);
 /* Ends the session and all its holds, because the lease has ended. */
 extern void le_end(le_session *s, const char *sqlstate, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -566,7 +566,7 @@ extern le_status le_hold_wait(le_hold *hold, int64_t until, le_error *error);
  * *next to the time when there will be.
  */
 extern bool le_observe_work(le_session *s, int64_t *next);
-extern void le_observers_due(le_session *s,
-							 const char *channel); /* locked; makes those of a channel due; NULL: all */
+/* Locked.  Makes the observers of a channel due; NULL: all. */
+extern void le_observers_due(le_session *s, const char *channel);
 
 #endif /* LE_CLIENT_INTERNAL_H */

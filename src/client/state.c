@@ -37,8 +37,7 @@ le_set_state(le_session *s, le_state state)
 	atomic_store(&s->state, state);
 	if (s->nstates < LE_STATES_MAX)
 		s->nstates++;
-	else if (s->states[LE_STATES_MAX - 1] ==
-			 LE_ENDED) /* which must be reported: it replaces the one before it */
+	else if (s->states[LE_STATES_MAX - 1] == LE_ENDED) /* which is kept, in the place before the last */
 		s->states[LE_STATES_MAX - 2] = LE_ENDED;
 	s->states[s->nstates - 1] = state;
 	s->state_event = true;
