@@ -8,7 +8,7 @@ _lockctl_words()
 	done
 }
 
-# Names of the server, by the connection options that are on the line.
+# Prints names from the server, which is reached by the connection options on the line.
 _lockctl_names()
 {
 	PGCONNECT_TIMEOUT=1 timeout 0.8 lockctl "${connection[@]}" -q -o csv "$1" 2>/dev/null </dev/null |
@@ -32,7 +32,7 @@ _lockctl_options()
 	echo --help
 }
 
-# The command that lockctl is to run, from this word on.
+# Completes the command that lockctl runs, which begins at this word.
 _lockctl_command()
 {
 	if declare -F _command_offset >/dev/null; then
@@ -45,7 +45,7 @@ _lockctl_command()
 _lockctl()
 {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev= command= i word
-	local -i words=0 names=-1 # that have been seen behind the command; that come before a command to run
+	local -i words=0 names=-1 # words so far after the subcommand; words before the command to run (-1: it runs none)
 	local -a connection=()
 	COMPREPLY=()
 	[ "$COMP_CWORD" -lt 1 ] || prev=${COMP_WORDS[COMP_CWORD - 1]}
