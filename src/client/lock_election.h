@@ -548,7 +548,7 @@ typedef struct le_callbacks
 	/*
 	 * Called when the term is lost while on_elected runs: end its work now.
 	 * Called at most once per term, and never before on_elected.  Runs in the
-	 * thread of the runner, so it may still run when on_elected returns.
+	 * thread of the runner, so it may overlap with the return of on_elected.
 	 * Optional: le_must_stop() tells the same.
 	 */
 	void (*on_lost)(le_hold *term, void *arg);
