@@ -309,14 +309,16 @@ le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 	reply->permits = lock->permits;
 	lock->permits = cmd->permits;
 
-	/* slots are in the order of their numbers, the newest first */
+	/* the slots are in no order */
+	for (LeSlot *slot = lock->slots; slot != NULL && cmd->from == 0; slot = slot->next)
+		slot->row.stale = le_slot_holder(slot) != NULL;
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
 	{
-		if (le_slot_holder(slot) == NULL || (cmd->from != 0 && slot->number >= cmd->from))
+		if (!slot->row.stale || le_slot_holder(slot) == NULL)
 			continue;
 		if (le_core_is_full(core))
 		{
-			reply->next = (int64_t) slot->number + 1;
+			reply->next = 1;
 			break;
 		}
 		le_slot_dirty(core, slot);

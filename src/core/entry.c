@@ -11,7 +11,7 @@ void
 le_slot_dirty(LeCore *core, LeSlot *slot)
 {
 	assert(slot->lock != NULL);
-	slot->row.later = false;
+	slot->row.later = slot->row.stale = false;
 	if (slot->row.dirty)
 		return;
 	slot->row.dirty = true;

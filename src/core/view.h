@@ -34,7 +34,8 @@ typedef enum LeState
 /* The row of a slot, a lease or a queue place.  The store sets the locator. */
 typedef struct LeRow
 {
-	uint64_t locator : 57; /* the row's TID */
+	uint64_t locator : 56; /* the row's TID */
+	uint64_t stale : 1;    /* slot: still to be written, because the lock has another number of permits now */
 	uint64_t later : 1;    /* slot: released, and to be written later, see core/later.c */
 	uint64_t listed : 1;   /* slot: in the ring of idle rows, see core/recycle.c */
 	uint64_t reused : 1;   /* ... and became idle again since it was listed */

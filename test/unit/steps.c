@@ -562,6 +562,44 @@ test_draining(void)
 	stop();
 }
 
+/* Rows are loaded in the order in which they lie in the table. */
+static void
+test_set_permits(void)
+{
+	LeCommand cmd;
+	LeReply reply;
+	int steps = 0, written[10] = {0}, once = 0;
+
+	start_load();
+	for (int i = 0; i < 10; i++)
+	{
+		LeStoredEntry row = stored("x", (INT64_C(1) << 28) + i, P);
+
+		row.permits = 20;
+		row.slot = i * 7 % 10;
+		load_slot(row);
+	}
+	load_done();
+	batch();
+	limit_work();
+	cmd = command(LE_CMD_SET_PERMITS, 0, "x");
+	cmd.permits = 30;
+	cmd.any_role = true;
+	do
+	{
+		reply = apply(cmd);
+		cmd.from = reply.next;
+		for (const LeSlot *slot = NULL; (slot = le_next_dirty_slot(core, slot)) != NULL;)
+			written[slot->number]++;
+		batch();
+	} while (reply.next != 0 && ++steps < 20);
+	for (int i = 0; i < 10; i++)
+		once += written[i] == 1;
+	is_int(reply.next, 0, "the rows of a number of permits are written in steps");
+	is_int(once, 10, "each row once");
+	stop();
+}
+
 int
 main(void)
 {
@@ -580,5 +618,6 @@ main(void)
 	test_closed();
 	test_rows();
 	test_draining();
+	test_set_permits();
 	return done_testing();
 }
