@@ -16,34 +16,38 @@ BEGIN
 END
 $$;
 
--- The tables are apart, so that psql completes "lock_election." to the views.
--- pg_dump reads two of them, also for an owner of the database who is no superuser.
+-- The tables have a schema of their own, so that psql completes "lock_election."
+-- to the views.
+-- pg_dump reads two of them, also when the owner of the database runs it, who is
+-- no superuser.
 CREATE SCHEMA lock_election;
 GRANT USAGE ON SCHEMA lock_election TO PUBLIC;
 CREATE SCHEMA _lock_election;
 GRANT USAGE ON SCHEMA _lock_election TO pg_database_owner;
 
--- --- tables: the durable record, written by the manager alone ---
+-- --- tables: the durable record, written only by the manager ---
 
 CREATE FUNCTION lock_election.refuse_write() RETURNS pg_catalog.trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'le_refuse_write';
 REVOKE ALL ON FUNCTION lock_election.refuse_write() FROM PUBLIC;
 
--- A row for each slot of a lock; found by its place, never searched.  The key is
--- what PostgreSQL itself checks: no slot has two holders.  A row that was left
--- free for a while is taken by the next lock, whatever its name.
--- mode 0: free; ttl -1: as long as the session;
+-- One row per slot of a lock, found by its location, never searched.  With the key,
+-- PostgreSQL itself checks that no slot has two holders.  The next lock takes
+-- over a row that has been idle for a while, whatever the name.
+-- Durations are in microseconds.
+-- mode: 0 = idle.
+-- ttl: -1 = as long as the session.
 -- time_left: of a lease of its own, at the end of the life in which the row was
--- written; a life is the run of one manager, named by the time recorded of all
--- runs before it, in milliseconds.  < 0: ended, but still fenced.
--- expires_at: the end as of when the row was written, for renewals write
--- nothing; infinity: as long as the session; NULL: free, or on a lease, whose row
--- has it.
--- Durations are microseconds.  uncommitted: the holds of transactions that were
--- open when the row was written, each as session, xact and subxact (8, 4 and 4
--- bytes).  acquirer: process, address and application of who acquired, for
--- people who look.  The texts are added as PLAIN so that no TOAST table is ever
--- made.
+-- written; < 0 = ended, but still fenced.
+-- life: the run of a manager; its number is the recorded time of all earlier
+-- runs, in milliseconds.
+-- expires_at: the deadline when the row was written, because a renewal writes
+-- nothing; infinity = as long as the session; NULL = idle, or on a lease, whose
+-- row has the deadline.
+-- uncommitted: holds of transactions that were open when the row was written,
+-- each as session, xact and subxact (8, 4 and 4 bytes).
+-- acquirer: process, address and application that acquired it, for information.
+-- The texts are added as PLAIN so that there is no TOAST table.
 CREATE TABLE _lock_election.slot (
 	token bigint NOT NULL,
 	acquired_at pg_catalog.timestamptz NOT NULL,
@@ -75,7 +79,7 @@ ALTER TABLE _lock_election.slot
 	ALTER COLUMN acquirer SET STORAGE PLAIN,
 	ADD CONSTRAINT slot_key UNIQUE (kind, name, slot);
 
--- A row for each named lease.
+-- One row per named lease.
 CREATE TABLE _lock_election.lease (
 	id bigint NOT NULL CONSTRAINT lease_key PRIMARY KEY,
 	ttl bigint NOT NULL,
@@ -88,7 +92,7 @@ ALTER TABLE _lock_election.lease
 	ADD COLUMN owner pg_catalog.text COLLATE pg_catalog."C",
 	ALTER COLUMN owner SET STORAGE PLAIN;
 
--- A row for each queue place, until it is granted or ends.
+-- One row per queue place, until it is granted or ends.
 CREATE TABLE _lock_election.queue (
 	token bigint NOT NULL,
 	entered_at pg_catalog.timestamptz NOT NULL,
@@ -100,7 +104,7 @@ CREATE TABLE _lock_election.queue (
 	permits integer NOT NULL,
 	holds integer NOT NULL,
 	life integer NOT NULL DEFAULT 0,
-	member smallint NOT NULL, -- of several names: which-th, from 1; else 0
+	member smallint NOT NULL, -- of several names: position of this name, from 1; else 0
 	kind smallint NOT NULL,
 	mode smallint NOT NULL
 ) USING heap WITH (vacuum_truncate = off);
@@ -117,8 +121,8 @@ ALTER TABLE _lock_election.queue
 	ALTER COLUMN acquirer SET STORAGE PLAIN,
 	ADD CONSTRAINT queue_key UNIQUE (token, member);
 
--- A row for each change of an election; never changed, deleted when it is old.
--- how: 1 elected, 2 proclaimed; the term has ended: 3 resigned, 4 expired,
+-- One row per change of an election, never changed, and deleted when it is old.
+-- how: 1 elected, 2 proclaimed; ends of a term: 3 resigned, 4 expired,
 -- 5 revoked, 6 forced, 7 undone, 8 disconnected, 9 evicted.
 CREATE TABLE _lock_election.history (
 	change bigint NOT NULL,
@@ -148,7 +152,8 @@ ALTER TABLE _lock_election.meta
 	ADD COLUMN lives pg_catalog.bytea NOT NULL,
 	ALTER COLUMN lives SET STORAGE PLAIN;
 
--- pg_dump carries the incarnation, so that tokens go on upwards after a restore.
+-- pg_dump includes the incarnation, so that tokens continue to grow after a
+-- restore.
 CREATE TABLE _lock_election.incarnation_floor (incarnation bigint NOT NULL) USING heap;
 CREATE FUNCTION lock_election.floor_written() RETURNS pg_catalog.trigger
 LANGUAGE C AS 'MODULE_PATHNAME', 'le_floor_written';
@@ -161,7 +166,8 @@ SELECT pg_catalog.pg_extension_config_dump('_lock_election.incarnation_floor', '
 REVOKE ALL ON _lock_election.slot, _lock_election.lease, _lock_election.queue, _lock_election.history, _lock_election.meta,
 	_lock_election.incarnation_floor FROM PUBLIC;
 
--- Twice, because the apply worker of a subscription fires row triggers only.
+-- Two triggers per table, because the apply worker of a subscription fires only
+-- row triggers.
 CREATE TRIGGER refuse_write BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON _lock_election.slot
 	FOR EACH STATEMENT EXECUTE FUNCTION lock_election.refuse_write();
 CREATE TRIGGER refuse_row BEFORE INSERT OR UPDATE OR DELETE ON _lock_election.slot
@@ -187,9 +193,10 @@ ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_row;
 ALTER TABLE _lock_election.queue ENABLE ALWAYS TRIGGER refuse_write;
 ALTER TABLE _lock_election.queue ENABLE ALWAYS TRIGGER refuse_row;
 
--- A publication FOR ALL TABLES has these tables as well.  Without an identity
--- their updates could not be applied, nor anything that comes after them; with
--- all columns as identity each change searches the whole table of a subscriber.
+-- A publication FOR ALL TABLES includes these tables.  Without a replica
+-- identity, neither their updates nor anything after them could be applied; with
+-- all columns as the identity, each change searches the whole table on a
+-- subscriber.
 ALTER TABLE _lock_election.slot REPLICA IDENTITY USING INDEX slot_key;
 ALTER TABLE _lock_election.history REPLICA IDENTITY USING INDEX history_key;
 ALTER TABLE _lock_election.lease REPLICA IDENTITY USING INDEX lease_key;
@@ -313,7 +320,7 @@ AS 'MODULE_PATHNAME', 'le_force_release_role';
 COMMENT ON FUNCTION @extschema@.force_release_role(pg_catalog.regrole) IS
 'Ends all that a role has in this database: holders, places in queues and other waits, leases, leaderships and candidacies, and opens the names that it has closed; returns how many there were. A role that was dropped is told by its number, as the views show it. What a fence keeps ends with that. Take the role its right to come back before. For members of the role and of pg_signal_backend; logged. Errors: 42501, 22023 no role.';
 
--- Not for everyone: there is no way back, and the numbers are used up one day.
+-- Not for everyone: it cannot be undone, and the numbers are finite.
 CREATE FUNCTION @extschema@.advance_revision(min bigint)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advance_revision';
@@ -495,11 +502,11 @@ COMMENT ON FUNCTION @extschema@.lease_holds(bigint) IS
 
 -- --- optimistic versions ---
 
--- Data of the callers, a row for each key, dumped and replicated like any table.
--- The role is a name because an OID means another role elsewhere.  Here it is
--- known by its OID as well, which no dump has: a new role of the name of a dropped
--- one does not get its keys.  No row is ever removed by the functions, so that no
--- version comes twice.
+-- Data of the callers, one row per key, dumped and replicated like any table.
+-- The role is stored as a name because an OID means another role elsewhere, and
+-- as an OID, which is not dumped, so that a new role with the name of a dropped
+-- one does not get its keys.  The functions never remove a row, so that no
+-- version is used twice.
 CREATE FUNCTION lock_election.role_oid(role pg_catalog.name) RETURNS pg_catalog.oid
 LANGUAGE C IMMUTABLE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_role_oid';
@@ -819,7 +826,7 @@ REVOKE ALL ON FUNCTION lock_election.stat_reset() FROM PUBLIC;
 GRANT SELECT ON lock_election.locks, lock_election.elections, lock_election.waiters, lock_election.leases, lock_election.manager,
 	lock_election.stat, lock_election.histogram TO PUBLIC;
 
--- --- what there is, and what the columns say ---
+-- --- views and columns ---
 
 COMMENT ON VIEW lock_election.locks IS
 'Every held lock and every leader, and every name that is closed. Owner, token, lease, connection and client are shown to members of the role and of pg_read_all_stats. On a standby as of when the row was written, which a renewal does not do.';

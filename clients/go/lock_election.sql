@@ -1,29 +1,33 @@
--- lock_election, the portable edition: the locks of the extension lock_election in plain SQL and PL/pgSQL, for servers
--- where no C extension may be installed.
+-- lock_election, the portable edition: the locks of the extension lock_election in plain SQL and PL/pgSQL,
+-- for servers on which no C extension can be installed.
 --
---     psql -q -1 -v ON_ERROR_STOP=1 -f lock_election.sql      as a role with CREATE on the database, not as the application's
+--     psql -q -1 -v ON_ERROR_STOP=1 -f lock_election.sql
 --
--- The functions go to the schema that the setting _lock_election.schema names, which is made if it is missing, and that
--- everybody may use, or the role of _lock_election.grant alone:
+-- Run it as a role that has CREATE on the database and is not the role of the application.
+--
+-- The functions go to the schema that the setting _lock_election.schema names.  If that schema does not
+-- exist, it is created, with USAGE for PUBLIC, or only for the role that the setting _lock_election.grant
+-- names:
 --
 --     psql -q -1 -v ON_ERROR_STOP=1 -c "SET LOCAL _lock_election.schema = 'locks'" -f lock_election.sql
 --
--- Without the setting they go to the first schema of search_path.  Run again, the file does nothing, or upgrades an older
--- version, which stays in its schema; it refuses a newer one.  It is one transaction, as migration tools make it, and uses
--- nothing but this:
+-- Without the setting, they go to the first schema of search_path.  Running the file again does nothing, or
+-- upgrades an older version in the schema where it is; the file refuses to replace a newer version.  It has
+-- to run in a single transaction, as migration tools run it, and it uses only:
 --
---     PostgreSQL 13 or newer, up to 19, PL/pgSQL, sequences, an UNLOGGED table that a crash and a promotion empty, transaction-level
---     advisory locks, row locks with SKIP LOCKED, ON CONFLICT, NOTIFY.
+--     PostgreSQL 13 or newer, up to 19, PL/pgSQL, sequences, an UNLOGGED table that a crash and a promotion
+--     empty, transaction-level advisory locks, row locks with SKIP LOCKED, ON CONFLICT, NOTIFY.
 --
--- No superuser, extension, setting, background worker or cron job is needed.  docs/reference/editions.md says what
--- differs from the C edition; docs/how-to/managed.md how to install it on managed services.
+-- No superuser, extension, setting, background worker or cron job is needed.  docs/reference/editions.md
+-- lists the differences from the C edition; docs/how-to/managed.md explains the installation on managed
+-- services.
 --
 -- The parts of this file, which sql/portable/assemble puts together:
 --
---     install    checks the server, the role and what is installed already
+--     install    checks the server, the role and any earlier installation
 --     tables     what is stored
---     base       small helpers: whose call, whose rights, errors, arguments
---     lives      crashes and promotions: leases begin anew once, tokens go on above all earlier ones
+--     base       small helpers: caller, privileges, errors, arguments
+--     lives      crashes and promotions: leases start over once, tokens continue above all earlier ones
 --     sections   the critical section of a name
 --     ends       how holds, places and leases end
 --     queue      how a place is granted
@@ -35,12 +39,12 @@
 --     fences     fences, versions, advisory locks
 --     operators  evict, force, limits, reap
 --     views      views and health()
---     rights     who may call what
---     comments   those of the C edition, made from its script
+--     rights     who may call which function
+--     comments   copied from the script of the C edition
 
--- --- install: checks the server, the role and what is installed already -----------------------------------------------
+-- --- install: checks the server, the role and any earlier installation ------------------------------------------------
 
--- The version of this file, for the transaction that it runs in.
+-- Sets the version of this file for the rest of the transaction.
 DO $$
 BEGIN
 	PERFORM pg_catalog.set_config('_lock_election.installing', '1', true);
@@ -56,7 +60,7 @@ DECLARE
 	place pg_catalog.text;
 	foreign_owner pg_catalog.text;
 	theirs pg_catalog.text;
-	-- not by PGOPTIONS, which poolers do not take
+	-- not PGOPTIONS: connection poolers do not accept it
 	how_to_name CONSTANT pg_catalog.text := 'which is made if it is missing: lockctl install --schema locks, the argument of install() in the libraries, or before this file: SET LOCAL _lock_election.schema = ''locks''';
 BEGIN
 	-- 1. the server and the transaction
@@ -81,7 +85,7 @@ BEGIN
 	END IF;
 	PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lock_election install', 4801));
 
-	-- 2. the C edition, or somebody else's schemas
+	-- 2. the C edition must not be installed, and the schemas must not belong to another role
 	IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'lock_election') THEN
 		RAISE EXCEPTION 'the extension lock_election is installed in this database' USING ERRCODE = '42710',
 			HINT = 'The portable edition is for databases without it.';
@@ -94,7 +98,7 @@ BEGIN
 			HINT = 'Run this file as that role, if it has installed lock_election. If not, drop the schema: its owner could change what is in it.';
 	END IF;
 
-	-- 3. an older, the same, or a newer version; it stays in its schema
+	-- 3. an older, the same, or a newer version may be installed; an upgrade keeps its schema
 	PERFORM pg_catalog.set_config('_lock_election.new', CASE WHEN pg_catalog.to_regclass('_lock_election.edition') IS NULL THEN 'yes' ELSE 'no' END, true);
 	IF pg_catalog.to_regclass('_lock_election.edition') IS NOT NULL THEN
 		EXECUTE 'SELECT version FROM _lock_election.edition' INTO found;
@@ -134,11 +138,11 @@ BEGIN
 	END IF;
 	IF grantee IS NOT NULL THEN EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO %I', here, grantee); END IF;
 
-	-- 4. the schemas of views and tables; the check of 2. has found nobody else's
+	-- 4. the schemas of views and tables; step 2 has checked that no other role owns them
 	IF pg_catalog.to_regnamespace('lock_election') IS NULL THEN CREATE SCHEMA lock_election; END IF;
 	IF pg_catalog.to_regnamespace('_lock_election') IS NULL THEN CREATE SCHEMA _lock_election; END IF;
 
-	-- 5. names without a schema mean that one, in this transaction
+	-- 5. in this transaction, unqualified names refer to the schema of the functions
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.quote_ident(here), true);
 	PERFORM pg_catalog.set_config('client_min_messages', 'warning', true);
 END $$;
@@ -147,10 +151,13 @@ GRANT USAGE ON SCHEMA lock_election TO PUBLIC;
 
 -- --- tables: what is stored ---------------------------------------------------------------------------------------------
 --
--- kind: 1 lock, 2 election.  Times are of the server's wall clock.  A hold or place has a ttl and expires_at of its own,
--- or hangs on a lease.  life: in which life of the server its time was last set, see "lives".  changed: the transaction
--- that entered, granted or evicted it, by which lease_sync() finds news.  told_call: the call of lease_sync() whose reply
--- has told it, else 0.
+-- Times are those of the server's wall clock.  A hold has a ttl and expires_at of its own, or is on a lease;
+-- a place is always on a lease.  Columns of several tables:
+--
+--     kind       1 lock, 2 election
+--     life       life of the server in which the deadline was last set, see "lives"
+--     changed    transaction that entered, granted, evicted or ended it; lease_sync() finds news by it
+--     told_call  call of lease_sync() that has reported it; 0 = none
 
 CREATE TABLE IF NOT EXISTS _lock_election.edition (version pg_catalog.int4 NOT NULL);
 INSERT INTO _lock_election.edition SELECT 0 WHERE NOT EXISTS (SELECT FROM _lock_election.edition);
@@ -159,7 +166,7 @@ UPDATE _lock_election.edition SET version = pg_catalog.current_setting('_lock_el
 
 CREATE SEQUENCE IF NOT EXISTS _lock_election.token AS pg_catalog.int8;
 
--- What lock_election.configure() sets: one row.  0 is no limit.
+-- Settings, changed by lock_election.configure(): one row.  A limit per role or lock of 0 means unlimited.
 CREATE TABLE IF NOT EXISTS _lock_election.config (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	channel_key pg_catalog.text NOT NULL DEFAULT pg_catalog.gen_random_uuid()::pg_catalog.text,
@@ -172,13 +179,14 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
 	max_keys_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
 	max_history_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
-	-- of a database that came from the C edition: by how much its tokens were ahead of the clock
+	-- after a move from the C edition: by how much its tokens were ahead of the clock
 	tokens_ahead pg_catalog.int8 NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- The present life of the server: one row, or none after a crash or a promotion.  born: the row's own xmin, which a
--- restored dump has not; database: that of the row, which CREATE DATABASE .. TEMPLATE copies.  limited: requests are counted, because config.max_locks_per_role is set.
+-- The current life of the server: one row, or none after a crash or a promotion.  born: xmin of the row
+-- itself, which differs in a restored dump.  database: where the row was written, which differs in a copy by
+-- CREATE DATABASE .. TEMPLATE.  limited: config.max_locks_per_role is set, so requests are counted.
 CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	life pg_catalog.int8 NOT NULL,
@@ -186,15 +194,15 @@ CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	limited pg_catalog.bool NOT NULL DEFAULT false,
 	born pg_catalog.xid
 );
--- All lives that a lease may still have been renewed in.
+-- All lives in which a lease may last have been renewed.
 CREATE TABLE IF NOT EXISTS _lock_election.lives (
 	life pg_catalog.int8 PRIMARY KEY,
 	started pg_catalog.timestamptz NOT NULL
 );
 
--- Leases.  named: by grant_lease(); else that of a place, or of several names that were acquired at once with a ttl.
--- Renewals write this row and nothing else.  granted_in: the life in which it was granted.  call: of the newest renewal by
--- lease_sync().
+-- Leases.  named: granted by grant_lease(); otherwise it is the lease of a place, or of several names that
+-- were acquired together with a ttl.  A renewal writes only this row.  granted_in: life in which the lease
+-- was granted.  call: newest call of lease_sync() that renewed the lease; 0 = none.
 CREATE TABLE IF NOT EXISTS _lock_election.lease (
 	id pg_catalog.int8 PRIMARY KEY,
 	ttl pg_catalog.interval NOT NULL,
@@ -207,16 +215,17 @@ CREATE TABLE IF NOT EXISTS _lock_election.lease (
 	owner pg_catalog.text
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- The newest call of lease_sync() that has asked for something, a row a lease: so that an old call does nothing.
+-- The newest call of lease_sync() that asked for something, one row per lease.  An older call that arrives
+-- later does nothing.
 CREATE TABLE IF NOT EXISTS _lock_election.asked (
 	lease pg_catalog.int8 PRIMARY KEY,
 	call pg_catalog.int8 NOT NULL
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Holds, a row a slot: an exclusive lock and a leader have slot 0, and the primary key refuses a second one.
--- Slot -1, without a mode: the name is closed until then.
--- acquired_in: the transaction of its client that has acquired it; 0: it was granted to a place.
--- ended: how it has ended, where a fence keeps the row.
+-- Holds, one row per slot.  An exclusive lock and a leader have slot 0, so that the primary key refuses a
+-- second one.  Slot -1, without a mode, closes the name until closed_until.
+-- acquired_in: transaction in which the client acquired it; 0 = it was granted to a place.
+-- ended: how it ended, if only a fence keeps the row.
 CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	kind pg_catalog.int2 NOT NULL,
 	slot pg_catalog.int4 NOT NULL,
@@ -246,9 +255,10 @@ CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	PRIMARY KEY (kind, name, slot)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Queue places, in the order of their tokens.  One without a named lease has a lease of its own, so that whoever keeps it
--- alive writes that lease's row, and is in nobody's way who grants the place.  ttl: of the hold that it becomes, where that
--- does not hang on a named lease.  of_lease: its grant is announced on the channel of the lease.
+-- Queue places, in the order of their tokens.  A place without a named lease has a lease of its own: a client
+-- that keeps its place alive writes the row of that lease, and does not block the transaction that grants the
+-- place.  ttl: that of the hold that the place becomes; NULL on a named lease.  of_lease: the grant is
+-- announced on the channel of the lease.
 CREATE TABLE IF NOT EXISTS _lock_election.place (
 	kind pg_catalog.int2 NOT NULL,
 	token pg_catalog.int8 NOT NULL,
@@ -271,7 +281,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.place (
 	PRIMARY KEY (kind, name, token)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Ends of holds and places of named leases that their clients have not asked for; some of the newest are kept.
+-- Ends of holds and places on named leases that their clients did not request, the newest 16 per lease; and,
+-- with the number of the lease as token, how a lease ended.
 CREATE TABLE IF NOT EXISTS _lock_election.loss (
 	lease pg_catalog.int8 NOT NULL,
 	token pg_catalog.int8 NOT NULL,
@@ -294,7 +305,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.history (
 	PRIMARY KEY (election, change)
 );
 
--- What a transaction has fenced: seen by that transaction alone, and left behind when it has ended.
+-- Fences.  Only the transaction that sets a fence reads its row, which is deleted some time after it has
+-- ended.
 CREATE TABLE IF NOT EXISTS _lock_election.fence (
 	kind pg_catalog.int2 NOT NULL,
 	transaction pg_catalog.int8 NOT NULL,
@@ -311,7 +323,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.versioned (
 	value pg_catalog.text
 ) WITH (fillfactor = 50);
 
--- CREATE INDEX IF NOT EXISTS would wait for all who write, and stop those behind it, though there is nothing to do.
+-- CREATE INDEX IF NOT EXISTS would wait for all writers, and block those behind it, even if the index exists.
 DO $$
 BEGIN
 	IF pg_catalog.to_regclass('_lock_election.hold_lease') IS NULL THEN CREATE INDEX hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL; END IF;
@@ -325,21 +337,22 @@ END $$;
 
 -- --- base: small helpers ------------------------------------------------------------------------------------------------
 --
--- The functions of schema _lock_election are called by those that everybody may call, and by nobody else: these are
--- SECURITY DEFINER with a search_path of pg_catalog alone, which holds for all that they call.
+-- The functions of schema _lock_election are called only by the public functions.  These are SECURITY DEFINER
+-- with a search_path of pg_catalog alone, which also holds for all functions that they call.
 
--- The role whose call this is: the session's, or that of SET ROLE.  A SECURITY DEFINER function of the application does
--- not change it, because ours cannot see who has called them otherwise.
+-- Returns the role of the caller: the session's, or that of SET ROLE.  A SECURITY DEFINER function of the
+-- application does not change it, because ours have no other way to see their caller.
 CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
 BEGIN
-	-- after SET ROLE: as null it would be nobody's equal, and nobody's contrary
+	-- the role of SET ROLE was dropped: a null would be neither equal nor unequal to any role
 	IF me IS NULL THEN PERFORM _lock_election.fail('42704', format('role "%s" does not exist any more', current_setting('role'))); END IF;
 	RETURN me;
 END $$;
 
--- Whether the caller has the privileges of the role, or of another one that may do this.
+-- Returns whether the caller has the privileges of the role, or those of "also", another role that may do the
+-- same.
 CREATE OR REPLACE FUNCTION _lock_election.is_mine(role oid, also text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
@@ -349,7 +362,8 @@ BEGIN
 		OR also IS NOT NULL AND pg_has_role(me, also, 'USAGE');
 END $$;
 
--- Without a search_path of its own it becomes part of the statements that call it; one with is planned for each call of them.
+-- Returns the word for a kind.  Has no SET search_path, so that the planner inlines it into the statements
+-- that call it; otherwise it would be planned for each of their calls.
 CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 	SELECT CASE WHEN k OPERATOR(pg_catalog.=) 1 THEN 'lock' ELSE 'election' END
 $$;
@@ -364,7 +378,8 @@ BEGIN
 	RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail, HINT = hint;
 END $$;
 
--- Locks and terms are used by the very role that acquired them, as in the C edition: a member says SET ROLE first.
+-- Raises an error unless the caller is the very role that acquired the lock or term, as in the C edition: a
+-- member of that role has to SET ROLE first.
 CREATE OR REPLACE FUNCTION _lock_election.check_role(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF role IS DISTINCT FROM _lock_election.who() THEN
@@ -374,7 +389,8 @@ BEGIN
 	END IF;
 END $$;
 
--- Refuses where nothing can be decided: on a standby, and with a snapshot that is older than the section of the name.
+-- Raises an error where nothing can be decided: on a standby, in a read-only transaction, and above READ
+-- COMMITTED, where the snapshot may be older than the section of the name.
 CREATE OR REPLACE FUNCTION _lock_election.check_transaction() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF pg_is_in_recovery() THEN
@@ -412,7 +428,8 @@ BEGIN
 	IF token IS NULL THEN PERFORM _lock_election.fail('22023', CASE k WHEN 1 THEN 'token' ELSE 'term' END || ' must not be null'); END IF;
 END $$;
 
--- An interval of hours, minutes and seconds alone, so that no time zone makes it longer or shorter.
+-- Returns the interval in hours, minutes and seconds only, so that its length does not depend on the time
+-- zone.
 CREATE OR REPLACE FUNCTION _lock_election.exact(v interval) RETURNS interval LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN make_interval(secs => date_part('epoch', v));
@@ -423,7 +440,7 @@ BEGIN
 	PERFORM _lock_election.fail('22023', format('%s is out of range: %s', what, v), 'It is an interval ' || range || '.');
 END $$;
 
--- The limit is shown as a setting of PostgreSQL would be.
+-- Raises an error that shows the limit as PostgreSQL shows a setting.
 CREATE OR REPLACE FUNCTION _lock_election.too_long(what text, v interval, most interval) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	ms int8 := date_part('epoch', most) * 1000;
@@ -502,20 +519,23 @@ END $$;
 
 -- --- lives: crashes and promotions --------------------------------------------------------------------------------------
 --
--- A crash may lose what was not flushed, renewals above all, and a promotion what was not replicated.  Both empty the
--- UNLOGGED table life.  The first call that finds it empty begins a life:
+-- A crash may lose commits that were not flushed, renewals above all; a promotion may lose those that were
+-- not replicated.  Both empty the UNLOGGED table life.  The first call that finds it empty begins a life:
 --
---     1. Tokens go on above all that may have been given out.
---     2. A lease that was last renewed or granted in an earlier life is over no sooner than its ttl after the begin of
---        the life that came next (ends()).  So each begins anew once, and a crash loop keeps none of them alive.
---     3. The first renewal in a life is flushed, because it is what gives a lease the next beginning.
+--     1. Tokens continue above all tokens that may have been returned.
+--     2. A lease that was last granted or renewed in an earlier life expires no sooner than its ttl after the
+--        start of the life that followed (ends()).  So each lease starts over once, and a crash loop does not
+--        keep it alive.
+--     3. The first renewal of a lease in a life is flushed: if it were lost, the lease would not start over
+--        after the next crash.
 --
--- A token is a sequence's number.  Each life sets it to at least the milliseconds since 2025 times 2^12: below 2^53 for 69
--- years, below the tokens of the C edition of the same moment, and above those of a life that was lost, as long as the
--- clocks of the servers differ by less than that life has lasted.  After a move from the C edition it is config.tokens_ahead
--- more.
+-- A token is a number of a sequence.  Each life sets the sequence to at least 2^12 times the milliseconds
+-- since 2025.  That is below 2^53 for 69 years, below the tokens of the C edition of the same moment, and
+-- above those of a life that was lost, if the clocks of the servers differ by less than the length of that
+-- life.  After a move from the C edition, config.tokens_ahead is added.
 
--- Begins a life, unless another transaction does: then NULL.
+-- Begins a life and returns it, or returns the one that has begun meanwhile; NULL if another transaction is
+-- still beginning one after "patience".
 CREATE OR REPLACE FUNCTION _lock_election.begin_life(patience interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	until timestamptz := clock_timestamp() + patience;
@@ -524,7 +544,7 @@ DECLARE
 	l record;
 	number int8;
 BEGIN
-	-- 1. alone
+	-- 1. only one transaction begins a life
 	WHILE NOT pg_try_advisory_xact_lock(hashtextextended('lock_election life', 4801)) LOOP
 		IF clock_timestamp() >= until THEN RETURN NULL; END IF;
 		PERFORM pg_sleep(0.01);
@@ -532,19 +552,19 @@ BEGIN
 	SELECT x.life, x.database = here AND x.born = x.xmin AS whole INTO l FROM _lock_election.life x WHERE x.one;
 	IF l.whole THEN RETURN l.life; END IF;
 
-	-- 2. a copy of another database has its rows, and none of its holders
+	-- 2. a copy of another database has its rows, but none of its holders
 	IF l.life IS NOT NULL THEN
 		DELETE FROM _lock_election.hold;
 		DELETE FROM _lock_election.place;
 		DELETE FROM _lock_election.lease;
 		DELETE FROM _lock_election.asked;
-		-- these tell transactions of the other database, whose numbers come again here
+		-- these name transactions of the other database, whose ids are used again here
 		DELETE FROM _lock_election.loss;
 		DELETE FROM _lock_election.fence;
 		DELETE FROM _lock_election.life;
 	END IF;
 
-	-- 3. numbers go on
+	-- 3. tokens and lives continue above all earlier ones
 	PERFORM setval('_lock_election.token', greatest((SELECT last_value FROM _lock_election.token) + (1 << 22),
 		((moment + 1) << 12) + (SELECT c.tokens_ahead FROM _lock_election.config c WHERE c.one)));
 	number := greatest((SELECT max(x.life) FROM _lock_election.lives x) + 1, moment);
@@ -555,7 +575,7 @@ BEGIN
 	RETURN number;
 END $$;
 
--- The present life.
+-- Returns the current life, and begins it if necessary.
 CREATE OR REPLACE FUNCTION _lock_election.current_life() RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -571,8 +591,8 @@ BEGIN
 	RETURN number;
 END $$;
 
--- The present life, for a renewal; NULL while another transaction begins one, which may stand still: nothing expires
--- meanwhile, and the renewal is made without.
+-- Returns the current life, for a renewal.  Returns NULL if another transaction is beginning one, and is
+-- perhaps idle: nothing expires meanwhile, and the renewal keeps the life of its row.
 CREATE OR REPLACE FUNCTION _lock_election.life_of_renewal() RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -583,8 +603,8 @@ BEGIN
 	RETURN _lock_election.begin_life('100 ms');
 END $$;
 
--- When something ends that was set in a life, as of now; never, before the present life has begun.  In a restored dump all
--- has ended, also before the first call begins its life.
+-- Returns the current deadline of a lease or hold whose time was set in this life; infinite until the current
+-- life has begun.  In a restored dump everything has expired, even before the first call begins a life.
 CREATE OR REPLACE FUNCTION _lock_election.ends(expires_at timestamptz, of_life int8, ttl interval) RETURNS timestamptz LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -600,7 +620,7 @@ BEGIN
 	RETURN greatest(expires_at, next + ttl);
 END $$;
 
--- How long that is from now; NULL: it does not end yet.
+-- Returns the time left until a deadline; NULL if it is infinite.
 CREATE OR REPLACE FUNCTION _lock_election.time_left(at timestamptz) RETURNS interval LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN CASE WHEN isfinite(at) THEN at - clock_timestamp() END;
@@ -608,13 +628,14 @@ END $$;
 
 -- --- sections: the critical section of a name --------------------------------------------------------------------------
 --
--- What decides who holds a name runs in its section, a transaction-level advisory lock: it sees all that earlier sections
--- have written.  A section lasts until the caller's COMMIT.  So that an idle transaction stops nobody else's work, nobody
--- waits for a section without a limit: an attempt that cannot enter one is refused, as the name is being acquired or
--- released in it; a release goes on without it; renewals and is_held() never need one.
+-- All code that decides who holds a name runs in the section of the name, a transaction-level advisory lock,
+-- and sees everything that earlier sections have written.  A section lasts until the caller's COMMIT.  So
+-- that an idle transaction does not block others, each wait for a section has a limit: an attempt that cannot
+-- enter one is refused, because the name is being acquired or released in it; a release goes on without it;
+-- renewals and is_held() never need one.
 
--- Enters the sections of these names, in the same order as everybody; false: not all of them in this time each.  Who has to
--- wait does so in PostgreSQL's queue, first come, first served.
+-- Enters the sections of these names, in the same order as all callers.  Returns false if one of them cannot
+-- be entered within "patience".  PostgreSQL's queue serves waiting callers in the order of arrival.
 CREATE OR REPLACE FUNCTION _lock_election.enter(k int2, names text[], patience interval) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -639,28 +660,30 @@ BEGIN
 	RETURN true;
 END $$;
 
--- --- lines: those who wait without a place ---
+-- --- lines: calls that wait without a place ---
 --
--- A place is a row, which others see once it is committed.  A call that waits inside of its own statement has none: these
--- stand in PostgreSQL's queue of one more advisory lock, the gate of the name.  The first one alone tries again and again.
--- It has an arrival, which it takes from the sequence of the tokens when it has become the first, and which will be its
--- token: places with a lower token go before it, and those with a higher one behind it, so that tokens rise from grant to
--- grant.  Others read it in pg_locks, where it is the second half of an advisory lock.  All of them last until the end of the
--- transaction, or of the subtransaction of who gives up, as the section does.
+-- A place is a row, which others see once it is committed.  A call that waits inside its own statement has no
+-- place.  Such calls form a line: PostgreSQL's queue for another advisory lock, the gate of the name.  Only
+-- the first call in the line retries.  When it becomes the first, it takes a number from the sequence of the
+-- tokens, its arrival, which will be its token.  Places with a lower token are served before it, and those
+-- with a higher one after it, so that tokens rise from grant to grant.  Others read the arrival in pg_locks,
+-- where it is the second half of an advisory lock.  Like the section, these locks last until the end of the
+-- transaction, or of the subtransaction of a call that gives up.
 
--- The lower half of a number, as an argument of an advisory lock.
+-- Returns the lower half of a number, as an argument of an advisory lock.
 CREATE OR REPLACE FUNCTION _lock_election.low(v int8) RETURNS int4 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (v & 4294967295) - CASE WHEN v & 2147483648 <> 0 THEN 4294967296 ELSE 0 END;
 END $$;
 
--- Whether somebody waits in the line of this name.  To be called in its section: nobody becomes the first before that ends.
+-- Returns whether a call waits in the line of this name.  Must be called in its section: no call becomes the
+-- first before that ends.
 CREATE OR REPLACE FUNCTION _lock_election.has_line(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN NOT pg_try_advisory_xact_lock_shared(hashtextextended(n, 4808 + k));
 END $$;
 
--- The same, outside of the section, and without keeping anything: what is seen may have changed at once.
+-- The same outside of the section, without keeping the lock: the result may be outdated at once.
 CREATE OR REPLACE FUNCTION _lock_election.sees_line(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	gate int8 := hashtextextended(n, 4808 + k);
@@ -668,8 +691,9 @@ BEGIN
 	RETURN CASE WHEN pg_try_advisory_lock_shared(gate) THEN NOT pg_advisory_unlock_shared(gate) ELSE true END;
 END $$;
 
--- Whether the first in the line of this name has come before this token: it tells its arrival twice, and the later one counts.
--- Who has told none may still wait in the line of another name, and comes after all the places that there are by now.
+-- Returns whether the first call in the line of this name arrived before this token.  The call publishes its
+-- arrival twice, and the later number counts.  A call that has published none may still wait in the line of
+-- another name, and comes after all places that exist by now.
 CREATE OR REPLACE FUNCTION _lock_election.is_behind_line(k int2, n text, token int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN _lock_election.has_line(k, n)
@@ -678,8 +702,8 @@ BEGIN
 			AND l.classid = (hashtextextended(n, 4810 + k) & 4294967295)::oid), false);
 END $$;
 
--- Stands in the lines of these names until it is the first in all of them, and takes its arrival.  NULL: not before this
--- moment.
+-- Waits in the lines of these names until the call is the first in all of them, and returns its arrival; NULL
+-- if it is not by "until".
 CREATE OR REPLACE FUNCTION _lock_election.stand_in_line(k int2, names text[], until timestamptz) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	before text := current_setting('lock_timeout');
@@ -692,7 +716,8 @@ BEGIN
 		PERFORM pg_advisory_xact_lock(gate);
 	END LOOP;
 	PERFORM set_config('lock_timeout', before, true);
-	-- places go before it until it has told a number, so that the number which counts is one that comes after their tokens
+	-- places are served before this call until it has published a number; the second one, which counts, is
+	-- above their tokens
 	FOR turn IN 1 .. 2 LOOP
 		arrival := nextval('_lock_election.token');
 		PERFORM pg_advisory_xact_lock(_lock_election.low(hashtextextended(n, 4810 + k)), _lock_election.low(arrival)) FROM unnest(names) AS x(n);
@@ -704,28 +729,30 @@ END $$;
 
 -- --- ends: how holds, places and leases end -----------------------------------------------------------------------------
 --
--- Nobody watches the clock: what is over is ended by whoever comes to the name next, waits for it, or calls reap().
--- Before that, its row is locked: a renewal that is under way has it locked as well, so it is either seen or finds the
--- row ended.  A fence has a hold's row locked FOR KEY SHARE: the row may be marked as ended, and cannot be deleted.
+-- No process watches the clock: an expired hold, place or lease is ended by the next call that uses the name,
+-- waits for it, or is reap().  That call locks its row first.  A renewal has the row locked as well, so it is
+-- either seen or finds the row ended.  A fence has the row of a hold locked FOR KEY SHARE: the row can be
+-- marked as ended, but not deleted.
 
--- The channel on which grants of a lease's places are announced.  These are in PL/pgSQL because it keeps their plans.
+-- Returns the channel on which grants to places of a lease are announced.  Like the next functions in
+-- PL/pgSQL, because that keeps their plans.
 CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one);
 END $$;
--- The channel of a lock or an election: the clients compute it as well.
+-- Returns the channel of a lock or an election; clients compute it as well.
 CREATE OR REPLACE FUNCTION _lock_election.channel(k int2, n text) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN 'le_' || left(encode(sha256(convert_to(_lock_election.word(k) || ' ' || n, 'UTF8')), 'hex'), 32);
 END $$;
 
--- Whether grants (waiters) or changes of leaders (elections) are announced.
+-- Returns whether grants (waiters) or changes of leaders (elections) are announced.
 CREATE OR REPLACE FUNCTION _lock_election.notifies(what text) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (SELECT c.notify IN ('all', what) FROM _lock_election.config c WHERE c.one);
 END $$;
 
--- Tells the client of a place that it has been granted, or has to look.
+-- Announces the grant of a place to its client.
 CREATE OR REPLACE FUNCTION _lock_election.announce(p _lock_election.place) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF NOT _lock_election.notifies('waiters') THEN RETURN; END IF;
@@ -736,7 +763,7 @@ BEGIN
 	END IF;
 END $$;
 
--- A change of an election: a row of its history, and a notification.
+-- Records a change of an election in its history, and announces it.
 CREATE OR REPLACE FUNCTION _lock_election.note(h _lock_election.hold, how text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := nextval('_lock_election.token');
@@ -751,7 +778,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Tells the client of a named lease of an end that it has not asked for; the newest 16 are kept.
+-- Records the end of a hold or place as news for the client of its named lease; keeps the newest 16.
 CREATE OR REPLACE FUNCTION _lock_election.lose(of_lease int8, tok int8, how text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	INSERT INTO _lock_election.loss (lease, token, changed, reason)
@@ -760,14 +787,15 @@ BEGIN
 		WHERE y.lease = of_lease ORDER BY y.changed DESC, y.token OFFSET 16);
 END $$;
 
--- Whether a lease lives; without a lock.
+-- Returns whether a lease is live; takes no row lock.
 CREATE OR REPLACE FUNCTION _lock_election.lease_lives(number int8) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = number
 		AND (l.expires_at > clock_timestamp() OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()));
 END $$;
 
--- Whether a lease has ended; it cannot be renewed any more in the transactions that others have begun.
+-- Returns whether a lease has ended, and locks its row if so: a concurrent transaction can no longer renew
+-- it.
 CREATE OR REPLACE FUNCTION _lock_election.lease_is_over(number int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
@@ -779,7 +807,8 @@ BEGIN
 	RETURN FOUND;
 END $$;
 
--- A lease without a name goes with the last that hangs on it.  One that is renewed just now is left to drop_leases().
+-- Deletes an unnamed lease that has no holds or places left.  If it is being renewed, drop_leases() deletes
+-- it later.
 CREATE OR REPLACE FUNCTION _lock_election.drop_group(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM FROM _lock_election.lease l WHERE l.id = number AND NOT l.named AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.lease = number)
@@ -787,7 +816,7 @@ BEGIN
 	IF FOUND THEN DELETE FROM _lock_election.lease l WHERE l.id = number; END IF;
 END $$;
 
--- Whether a hold is over, by its own time, its lease, or because a fence alone keeps its row.
+-- Returns whether a hold has ended, by its own deadline or its lease, or is a row that only a fence keeps.
 CREATE OR REPLACE FUNCTION _lock_election.hold_is_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF h.ended IS NOT NULL THEN RETURN true; END IF;
@@ -795,13 +824,14 @@ BEGIN
 	RETURN h.lease IS NOT NULL AND _lock_election.lease_is_over(h.lease);
 END $$;
 
--- Ends a hold.  asked: by its own client, who needs not be told.  False: its row is renewed, ended or fenced just now.
+-- Ends a hold.  asked: at the request of its own client, which needs no news of it.  Returns false if a
+-- concurrent transaction renews or ends it, or if only a fence keeps it.
 CREATE OR REPLACE FUNCTION _lock_election.end_hold(h _lock_election.hold, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	expires boolean := how = 'expired' AND h.expires_at IS NOT NULL;
 	gone boolean;
 BEGIN
-	-- 1. the row: deleted, or marked while a fence stands
+	-- 1. delete the row, or mark it as ended while a fence keeps it
 	PERFORM FROM _lock_election.hold x WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token
 		AND (NOT expires OR x.ended IS NOT NULL OR _lock_election.ends(x.expires_at, x.life, x.ttl) <= clock_timestamp()) FOR UPDATE SKIP LOCKED;
 	gone := FOUND;
@@ -816,7 +846,7 @@ BEGIN
 			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token;
 	END IF;
 
-	-- 2. who is told
+	-- 2. history and news
 	IF h.ended IS NULL THEN
 		IF h.kind = 2 THEN PERFORM _lock_election.note(h, CASE WHEN how = 'expired' AND h.evicted THEN 'evicted' ELSE how END); END IF;
 		IF h.lease IS NOT NULL AND NOT asked THEN PERFORM _lock_election.lose(h.lease, h.token, CASE WHEN how = 'expired' AND h.evicted THEN 'evicted' ELSE how END); END IF;
@@ -825,13 +855,14 @@ BEGIN
 	RETURN true;
 END $$;
 
--- Whether a place is over.
+-- Returns whether a place has ended.
 CREATE OR REPLACE FUNCTION _lock_election.place_is_over(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN _lock_election.lease_is_over(p.lease);
 END $$;
 
--- Lets the clients of those look that are first in the queues of these names, where nobody else will.
+-- Notifies the clients of the first places in the queues of these names, where nobody else may settle the
+-- names.
 CREATE OR REPLACE FUNCTION _lock_election.nudge(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -843,7 +874,7 @@ BEGIN
 	END LOOP;
 END $$;
 
--- Ends a place, in all of its queues.  False: it is renewed or ended just now.
+-- Ends a place in all of its queues.  Returns false if a concurrent transaction renews or ends it.
 CREATE OR REPLACE FUNCTION _lock_election.end_place(p _lock_election.place, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := coalesce(p.members, ARRAY[p.name]);
@@ -861,9 +892,9 @@ END $$;
 
 -- --- queue: how a place is granted --------------------------------------------------------------------------------------
 --
--- All of this runs in the section of the name.
+-- All functions here run in the section of the name.
 
--- Ends what is over: holds, and places as far as they are first in the queue.  True: something has changed.
+-- Ends expired holds, and expired places at the head of the queue.  Returns whether anything has changed.
 CREATE OR REPLACE FUNCTION _lock_election.sweep(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
@@ -888,7 +919,7 @@ BEGIN
 	RETURN changed;
 END $$;
 
--- Whether the holders of a name, and its being closed, admit one more in this mode; places do not count.
+-- Returns whether the name is open, and its holders admit one more in this mode; ignores places.
 CREATE OR REPLACE FUNCTION _lock_election.admits(k int2, n text, m text, p int4) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	f record;
@@ -898,7 +929,7 @@ BEGIN
 	RETURN f.closed = 0 AND CASE m WHEN 'exclusive' THEN f.all_holds = 0 WHEN 'shared' THEN f.exclusive = 0 ELSE f.all_holds < p END;
 END $$;
 
--- The slot of one more holder.
+-- Returns the slot for one more holder.
 CREATE OR REPLACE FUNCTION _lock_election.free_slot(k int2, n text, m text) RETURNS int4 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN CASE m WHEN 'exclusive' THEN 0
@@ -907,7 +938,8 @@ BEGIN
 			WHERE NOT EXISTS (SELECT FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = s)) END;
 END $$;
 
--- Whether a place for several names can be granted: it is first in all their queues, and all of them admit it.
+-- Returns whether a place can be granted; for several names, it must be the first in all their queues, and
+-- all of them must admit it.
 CREATE OR REPLACE FUNCTION _lock_election.can_be_granted(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -926,7 +958,7 @@ BEGIN
 	RETURN true;
 END $$;
 
--- A place becomes a hold, or several.  False: its rows are ended just now.
+-- Turns a place into a hold, or several.  Returns false if a concurrent transaction ends its rows.
 CREATE OR REPLACE FUNCTION _lock_election.grant_place(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := coalesce(p.members, ARRAY[p.name]);
@@ -946,7 +978,7 @@ BEGIN
 	IF own THEN
 		PERFORM _lock_election.drop_group(p.lease);
 	ELSIF p.ttl IS NOT NULL THEN
-		-- several names: their lease begins again; where it is renewed just now it does so anyway
+		-- several names: their lease starts over; if its row is locked, a renewal does the same
 		PERFORM FROM _lock_election.lease l WHERE l.id = p.lease FOR NO KEY UPDATE SKIP LOCKED;
 		IF FOUND THEN UPDATE _lock_election.lease l SET expires_at = clock_timestamp() + l.ttl, life = number WHERE l.id = p.lease; END IF;
 	END IF;
@@ -955,13 +987,13 @@ BEGIN
 		PERFORM _lock_election.note(h, 'elected');
 	END IF;
 	PERFORM _lock_election.announce(p);
-	-- lease_sync() makes it durable
+	-- tells lease_sync() to flush the commit
 	PERFORM set_config('_lock_election.granted', 'yes', true);
 	RETURN true;
 END $$;
 
--- Grants the readers that are first in the queue, up to the first writer, in one statement: there may be very many.  Only
--- those that hang on a lease which lives for sure; how many they were.
+-- Grants the readers at the head of the queue, up to the first writer, in one statement, because there may be
+-- very many: only those on named leases that are certainly live, and only two or more.  Returns their number.
 CREATE OR REPLACE FUNCTION _lock_election.grant_readers(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := _lock_election.current_life();
@@ -990,8 +1022,8 @@ BEGIN
 	RETURN cardinality(tokens);
 END $$;
 
--- Grants places, in their order, as far as they can be, and as far as they have come before the first one in the line, who
--- names its arrival where it is the caller.  True: some were.
+-- Grants places in order, as far as possible, and only those that came before the first call in the line.
+-- arrival: that of the caller if it is this call, else NULL.  Returns whether anything has changed.
 CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text, arrival int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p _lock_election.place;
@@ -1015,7 +1047,7 @@ BEGIN
 	RETURN changed;
 END $$;
 
--- Both, for some names: what has to be done whenever somebody comes to them.
+-- Sweeps and serves these names, as every call that uses them must.  Returns whether anything has changed.
 CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[], arrival int8 DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -1028,7 +1060,7 @@ BEGIN
 	RETURN changed;
 END $$;
 
--- Looks at names without waiting for anybody: those whose section is busy are somebody else's work.
+-- Settles names without waiting.  Leaves those whose section is taken to the transaction in it.
 CREATE OR REPLACE FUNCTION _lock_election.look_at(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -1040,23 +1072,26 @@ END $$;
 
 -- --- requests: acquire and enqueue --------------------------------------------------------------------------------------
 --
--- A request is for one name, or for several together; it is granted at once, takes a place in the queue, or is refused.
+-- A request is for one name, or for several together.  It is granted at once, takes a place in the queue, or
+-- is refused.
 
--- An attempt, or a place, of these kinds; the arguments are checked.
+-- A request with checked arguments: an attempt, or a place.
 DO $$
 BEGIN
 	IF pg_catalog.to_regtype('_lock_election.request') IS NULL THEN
 		CREATE TYPE _lock_election.request AS (
 			kind pg_catalog.int2, names pg_catalog.text[], mode pg_catalog.text, permits pg_catalog.int4, ttl pg_catalog.interval,
 			owner pg_catalog.text, lease pg_catalog.int8, value pg_catalog.text,
-			-- as a place; its grant is announced on the channel of its lease; by this call of lease_sync()
+			-- place: enqueue, otherwise attempt; of_lease: announce the grant on the channel of the lease;
+			-- call: of lease_sync()
 			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8, role pg_catalog.oid,
-			-- of one who is the first in the lines
+			-- of a call that is the first in the lines
 			arrival pg_catalog.int8);
 	END IF;
 END $$;
 
--- Refuses a lease that has ended or is another role's.  The row stays as long as this transaction.
+-- Raises an error if a lease has ended or belongs to another role.  Locks its row, so that the row stays
+-- until this transaction ends.
 CREATE OR REPLACE FUNCTION _lock_election.check_lease(number int8, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
@@ -1073,8 +1108,8 @@ BEGIN
 	PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name is used for a lock or for permits, not for both at a time.');
 END $$;
 
--- Refuses a request or a proclaim of a role whose elections have a history that is too long.  A role has no more than the
--- whole table, whose size costs nothing to ask for.
+-- Raises an error, for a request or a proclaim, if the history of the elections of the role is too long.
+-- Checks the size of the whole table first, which costs nothing, and no role has more than that.
 CREATE OR REPLACE FUNCTION _lock_election.check_history(role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most int8 := (SELECT c.max_history_per_role FROM _lock_election.config c WHERE c.one);
@@ -1086,7 +1121,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Refuses a name that is used in another way.
+-- Raises an error if a name is in use in another way.
 CREATE OR REPLACE FUNCTION _lock_election.check_use(r _lock_election.request, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	used record;
@@ -1104,8 +1139,8 @@ BEGIN
 	END IF;
 END $$;
 
--- The hold of a name that the request is one more hold of: of the same named owner, rather on the same lease; if it names
--- none, of the same lease, or else of this very transaction.
+-- Returns the hold of a name that the request re-enters: of the same named owner, preferably on the same
+-- lease; without a named owner, on the same lease, or of the same transaction.
 CREATE OR REPLACE FUNCTION _lock_election.own_hold(r _lock_election.request, n text) RETURNS _lock_election.hold LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
@@ -1123,7 +1158,8 @@ BEGIN
 		'It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.');
 END $$;
 
--- One more hold: on a lease, and of an election, it is the same hold, else it is counted; its time is no shorter.
+-- Re-enters a hold.  Counts one more, except on a named lease and for an election; never shortens the time
+-- left.
 CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF r.mode = 'exclusive' AND h.mode = 'shared' THEN
@@ -1138,7 +1174,7 @@ BEGIN
 		UPDATE _lock_election.hold x SET holds = x.holds + CASE x.kind WHEN 1 THEN 1 ELSE 0 END, life = CASE WHEN x.expires_at IS NULL THEN x.life ELSE _lock_election.current_life() END,
 			expires_at = CASE WHEN x.expires_at IS NOT NULL THEN greatest(_lock_election.ends(x.expires_at, x.life, x.ttl), clock_timestamp() + r.ttl) END
 			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL AND NOT x.evicted;
-		-- somebody has ended it without the section, and this update has waited for him
+		-- another transaction ended it without the section while this update waited
 		IF NOT FOUND THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
 		UPDATE _lock_election.lease l SET expires_at = greatest(l.expires_at, clock_timestamp() + r.ttl) WHERE l.id = h.lease AND NOT l.named;
 	END IF;
@@ -1149,7 +1185,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Refuses what is beyond a limit of the role or of the queue.
+-- Raises an error if the request exceeds a limit of the role or of the queue.
 CREATE OR REPLACE FUNCTION _lock_election.check_limits(r _lock_election.request, waits boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	c _lock_election.config;
@@ -1158,7 +1194,7 @@ BEGIN
 	SELECT x.* INTO c FROM _lock_election.config x WHERE x.one;
 	IF waits AND c.max_waiters_per_lock > 0 THEN
 		FOREACH n IN ARRAY r.names LOOP
-			-- those that were left by their clients do not count, and stand behind one that waits
+			-- abandoned places do not count, and may be behind a live one
 			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock
 				AND (SELECT count(*) FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease WHERE p.kind = r.kind AND p.name = n
 					AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) >= c.max_waiters_per_lock THEN
@@ -1178,7 +1214,8 @@ BEGIN
 	END IF;
 END $$;
 
--- Decides a request, in the sections of its names, which are swept.  No token: it was refused.
+-- Decides a request in the sections of its names, after settle().  Returns no token if the request is
+-- refused.
 CREATE OR REPLACE FUNCTION _lock_election.decide(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -1196,7 +1233,7 @@ BEGIN
 	-- 1. is a name used in another way?
 	FOREACH n IN ARRAY r.names LOOP PERFORM _lock_election.check_use(r, n); END LOOP;
 
-	-- 2. the same request once more: of one name what is held comes first, of several the place
+	-- 2. is it the same request again?  For one name, a hold comes first; for several, the place
 	IF r.place AND r.lease IS NOT NULL AND r.mode <> 'permit' THEN
 		IF NOT several THEN
 			SELECT x.token, true INTO token, granted FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.ended IS NULL AND NOT x.evicted
@@ -1221,7 +1258,7 @@ BEGIN
 		granted := false;
 	END IF;
 
-	-- 3. one more hold
+	-- 3. re-entry
 	IF NOT r.place THEN
 		FOREACH n IN ARRAY r.names LOOP
 			h := _lock_election.own_hold(r, n);
@@ -1244,7 +1281,7 @@ BEGIN
 		END IF;
 	END IF;
 
-	-- 4. is it free, and nobody before us?
+	-- 4. are the names free, and is nobody before us?
 	FOREACH n IN ARRAY r.names LOOP
 		behind := EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n AND (r.arrival IS NULL OR p.token < r.arrival));
 		free := free AND NOT behind AND _lock_election.admits(r.kind, n, r.mode, r.permits) AND (r.arrival IS NOT NULL OR NOT _lock_election.has_line(r.kind, n));
@@ -1284,8 +1321,8 @@ BEGIN
 	END IF;
 END $$;
 
--- The place's position in the queue, of several names in the longest one.  Those that are over do not count; there may be
--- thousands, so that no function is called for one that lives.
+-- Returns the position of a place in its queue; for several names, in the longest one.  Expired places do not
+-- count.  There may be thousands of places, so no function is called for a live one.
 CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) RETURNS int8 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank
 		FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease
@@ -1293,8 +1330,8 @@ CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) R
 			AND (l.expires_at > clock_timestamp() OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) r
 $$;
 
--- One attempt at a request.  Where it is refused it leaves nothing behind, not even its sections: the caller's transaction
--- may stand still after it, or go on waiting.  What has to be done at these names is then the work of those who wait.
+-- Attempts a request once.  If it is refused, the attempt leaves nothing behind, not even its sections,
+-- because the caller's transaction may be idle after it, or keep waiting.  The waiters then settle the names.
 CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1316,7 +1353,7 @@ BEGIN
 	IF changed THEN PERFORM _lock_election.nudge(r.kind, r.names); END IF;
 END $$;
 
--- Whether the request looks like one more hold of what its owner, its lease or this transaction holds.
+-- Returns whether the request seems to re-enter a hold of its owner, its lease or this transaction.
 CREATE OR REPLACE FUNCTION _lock_election.looks_held(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN r.mode <> 'permit' AND EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (r.names) AND h.role = r.role AND h.mode IS NOT NULL
@@ -1324,8 +1361,8 @@ BEGIN
 			ELSE h.owner IS NULL AND (h.lease = r.lease OR h.acquired_in = pg_current_xact_id_if_assigned()::text::int8) END AND NOT _lock_election.may_be_over(h));
 END $$;
 
--- Whether an attempt is worth a section: nobody holds a name beside whom the request cannot, it is not closed, and nobody
--- stands in line before the request; or it is one more hold.
+-- Returns whether an attempt is worth a section: the names are open, no holder conflicts with the request,
+-- and no call is before it in a line; or it is a re-entry.
 CREATE OR REPLACE FUNCTION _lock_election.looks_free(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (r.names)
@@ -1336,20 +1373,21 @@ BEGIN
 	END IF;
 	RETURN _lock_election.looks_held(r);
 END $$;
--- As hold_is_over(), without a lock.
+-- Same as hold_is_over(), without a lock.
 CREATE OR REPLACE FUNCTION _lock_election.may_be_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN h.ended IS NOT NULL OR h.expires_at IS NOT NULL AND _lock_election.ends(h.expires_at, h.life, h.ttl) <= clock_timestamp()
 		OR h.lease IS NOT NULL AND NOT _lock_election.lease_lives(h.lease);
 END $$;
 
--- How long a wait may last because of lock_timeout; NULL: without limit.
+-- Returns how long a wait may last because of lock_timeout; NULL = unlimited.
 CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN nullif(current_setting('lock_timeout')::interval, '0');
 END $$;
 
--- An owner is an identity: two callers that share one hold together what each believes to hold alone.
+-- Raises a notice if another connection acquired one of the names for the same owner.  An owner is an
+-- identity: callers that share one share a hold, which each believes to hold alone.
 CREATE OR REPLACE FUNCTION _lock_election.notice_shared_owner(r _lock_election.request, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text := (SELECT h.name FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (names) AND h.role = r.role AND h.owner = r.owner AND h.pid <> pg_backend_pid()
@@ -1361,13 +1399,13 @@ BEGIN
 	END IF;
 END $$;
 
--- An attempt where it can succeed.
+-- Attempts a request if it may succeed.
 CREATE OR REPLACE FUNCTION _lock_election.attempt_if_free(r _lock_election.request) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	token int8;
 BEGIN
 	IF r.lease IS NULL AND NOT _lock_election.looks_free(r) THEN RETURN NULL; END IF;
-	-- who stands in no line has tried that before
+	-- a caller without an arrival has tried that before
 	IF r.arrival IS NOT NULL AND r.kind = 1 AND r.mode = 'exclusive' AND r.lease IS NULL AND cardinality(r.names) = 1 THEN
 		token := _lock_election.acquire_free(r.kind, r.names[1], r.ttl, r.owner, NULL, NULL, 0, true);
 	END IF;
@@ -1375,8 +1413,8 @@ BEGIN
 	RETURN token;
 END $$;
 
--- Waits for a request in the lines of its names until this moment, or without limit.  The subtransaction gives the lines
--- back where it fails, is cancelled, or gives up: then NULL.
+-- Waits for a request in the lines of its names, without limit if "until" is NULL.  Returns NULL if it gives
+-- up.  The subtransaction leaves the lines if the call fails, is cancelled, or gives up.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_in_line(r _lock_election.request, until timestamptz) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	token int8;
@@ -1390,8 +1428,9 @@ BEGIN
 		token := _lock_election.attempt_if_free(r);
 		IF token IS NOT NULL THEN RETURN token; END IF;
 		IF clock_timestamp() >= until THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
-		-- who was before it in the line has just been granted the name, and may release it at once: some looks take 30 us each, and
-		-- the shortest sleep 1.1 ms, which half a millisecond is rounded up to; then a twentieth of the time that it has taken so far
+		-- The call before this one in the line has just been granted the name, and may release it at once.
+		-- So retry without a sleep for 0.5 ms: an attempt takes 30 us, and the shortest sleep 1.1 ms, to
+		-- which 0.5 ms are rounded up.  Then sleep for a twentieth of the time spent so far.
 		waited := clock_timestamp() - first_since;
 		CONTINUE WHEN waited < '0.5 ms';
 		PERFORM pg_sleep(least(greatest(date_part('epoch', waited) / 20, 0.0005), 0.1, date_part('epoch', until - clock_timestamp())));
@@ -1400,7 +1439,7 @@ EXCEPTION WHEN SQLSTATE 'LE998' THEN
 	RETURN NULL;
 END $$;
 
--- Acquires, waiting at most so long.
+-- Acquires, waiting at most for "wait"; NULL = unlimited.  Returns NULL if the time is up.
 CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	began timestamptz := clock_timestamp();
@@ -1408,13 +1447,13 @@ DECLARE
 	token int8;
 BEGIN
 	PERFORM _lock_election.check_transaction();
-	-- after a crash nothing is over before a life has begun, and attempts that only look would begin none
+	-- after a crash nothing expires until a life has begun, and attempts that only look do not begin one
 	PERFORM _lock_election.current_life();
 	token := _lock_election.attempt_if_free(r);
 	IF token IS NULL AND (wait IS NULL OR wait > '0') THEN
 		most := _lock_election.lock_timeout();
 		WHILE token IS NULL AND coalesce(clock_timestamp() < began + least(wait, most), true) LOOP
-			-- those in the line may wait for its own hold: it tries again when the section is free
+			-- calls in the line may wait for the caller's own hold: it retries when the section is free
 			IF _lock_election.looks_held(r) THEN
 				PERFORM pg_sleep(0.005);
 				token := _lock_election.attempt_if_free(r);
@@ -1423,7 +1462,7 @@ BEGIN
 			END IF;
 		END LOOP;
 		IF token IS NULL THEN
-			-- places that have come after it may be first now
+			-- later places may be the first now
 			PERFORM _lock_election.nudge(r.kind, r.names);
 			IF most < wait OR wait IS NULL THEN PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout'); END IF;
 		END IF;
@@ -1432,7 +1471,7 @@ BEGIN
 	RETURN token;
 END $$;
 
--- Takes a place, or is granted at once.
+-- Enters the queue, or is granted at once.
 CREATE OR REPLACE FUNCTION _lock_election.enqueue(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8, OUT channel text) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.check_transaction();
@@ -1449,10 +1488,10 @@ END $$;
 
 -- --- locks: the functions of locks, permits and places ------------------------------------------------------------------
 --
--- A name is COLLATE "C" from here on, whatever column it came from: that of the tables, and the same section for the same
--- bytes.  An array is a slice of itself, by which its elements are counted from 1.
+-- From here on, a name is COLLATE "C", whatever column it came from: as in the tables, and so that equal
+-- bytes have the same section.  An array is a slice of itself, so that its subscripts begin at 1.
 
--- A request, with its arguments checked.
+-- Returns a request with checked arguments.
 CREATE OR REPLACE FUNCTION _lock_election.make(k int2, names text[], mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1477,7 +1516,7 @@ BEGIN
 	RETURN r;
 END $$;
 
--- For one name.
+-- The same for one name.
 CREATE OR REPLACE FUNCTION _lock_election.make_one(k int2, name text, mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -1485,15 +1524,16 @@ BEGIN
 	RETURN _lock_election.make(k, ARRAY[name], mode, permits, ttl, owner, lease, value);
 END $$;
 
--- An exclusive lock or a term that nobody has anything to do with, with a ttl of its own or on a lease that was looked at:
--- the most frequent case by far, in one statement.  NULL: it is another case, or somebody has the lock.
+-- Acquires, in one statement, an exclusive lock or a term that nobody holds or waits for, with a ttl of its
+-- own or on a lease that the caller has checked: by far the most frequent case.  Returns NULL in all other
+-- cases.
 --
--- first: the caller is the first in line.  Where somebody else stands there it does not enter the section, in which the holder
--- may be about to release.  It enters it in a subtransaction: who is refused leaves it, and does not keep it to the caller's
--- COMMIT.
--- The primary key refuses a second row.  Every name has its schema here, because a search_path of its own would cost as
--- much as a statement.  The token is the column's default, and the time a variable: with a volatile function in it the SELECT
--- would be a plan of its own below the INSERT.
+-- first: the caller is the first in the line.  If another call is, this one does not enter the section, in
+-- which the holder may be about to release.  The section is entered in a subtransaction, so that a refused
+-- call leaves it, and does not keep it until the caller's COMMIT.
+-- The primary key refuses a second row.  Every name has its schema here, because a search_path of its own
+-- would cost as much as a statement.  The token is the column's default, and the time a variable: with a
+-- volatile function, the SELECT would be a plan of its own below the INSERT.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8, first boolean) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
 	number pg_catalog.int8;
@@ -1568,9 +1608,9 @@ BEGIN
 	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name COLLATE "C", 'permit', permits, ttl, owner, lease, NULL), wait);
 END $$;
 
--- --- each for itself ---
+-- --- several names, independently of each other ---
 
--- One request for each name, in the sections of all.
+-- Makes one request per name; places in the sections of all names.
 CREATE OR REPLACE FUNCTION _lock_election.each(r _lock_election.request)
 RETURNS TABLE (name text, token int8, granted boolean, queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1646,7 +1686,7 @@ BEGIN
 	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names[:] COLLATE "C", mode, 0, ttl, owner, lease, NULL)) e;
 END $$;
 
--- Does what there is to do at these names, if that grants this token; else it leaves nothing behind, as attempt().
+-- Settles these names if that grants this token; otherwise leaves nothing behind, like attempt().
 CREATE OR REPLACE FUNCTION _lock_election.come_to(k int2, names text[], tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.look_at(k, names);
@@ -1656,9 +1696,9 @@ BEGIN
 EXCEPTION WHEN SQLSTATE 'LE998' THEN NULL;
 END $$;
 
--- One look at a token: NULL, it is neither held nor queued; else whether it is held.  renews: starts its time again; goes_on:
--- this call has done so before, and keeps the row locked since.  Places are looked for first: they become holds, not the
--- other way round.
+-- Looks at a token once.  Returns true if it is held, false if it is queued, NULL if neither.  renews:
+-- restarts the ttl of a place, too.  goes_on: an earlier look of this call has done so, and the row is locked
+-- since.  Looks for places first: a place can become a hold, but not the other way round.
 CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8, renews boolean, goes_on boolean) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1676,7 +1716,7 @@ BEGIN
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
 			IF NOT goes_on AND NOT _lock_election.lease_lives(p.lease) THEN
-				-- a lease of its own has gone with the place, which was granted since we have looked
+				-- the place was granted since we looked, and its own lease went with it
 				IF NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok) THEN
 					RETURN _lock_election.look(k, names, tok, renews, goes_on);
 				END IF;
@@ -1693,13 +1733,14 @@ BEGIN
 				PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
 				UPDATE _lock_election.hold x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok
 					AND x.ended IS NULL AND NOT x.evicted AND _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp();
-				-- somebody has ended it whose transaction this update has waited for
+				-- another transaction ended it while this update waited
 				IF NOT FOUND THEN RETURN NULL; END IF;
 			END IF;
 			held := held + 1;
 		END IF;
 	END LOOP;
-	-- its lease lives, or is renewed: the row is locked from here on, so that nobody takes it for dead while we wait
+	-- its lease must be live; if it is its own, renew it: the row is locked from here on, so nobody ends it
+	-- while we wait
 	IF coalesce(h.lease, p.lease) IS NULL THEN RETURN true; END IF;
 	IF renews OR held > 0 THEN
 		LOOP
@@ -1711,7 +1752,7 @@ BEGIN
 			END IF;
 			EXIT WHEN NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
 				AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp());
-			-- it is being granted: the time of the hold has begun, and would not be renewed by what is said here
+			-- it is being granted: the ttl of the hold has begun, and this call would not renew it
 			IF clock_timestamp() >= until THEN
 				PERFORM _lock_election.fail('55P03', format('could not keep the place in the queue of %s "%s"', _lock_election.word(k), names[1]),
 					'Another transaction grants or ends it, and has not ended yet.');
@@ -1721,7 +1762,7 @@ BEGIN
 	END IF;
 	IF NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease)
 			AND (goes_on AND NOT l.named OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) THEN
-		-- it has gone with the place, which was granted since we have looked
+		-- the place was granted since we looked, and the lease went with it
 		IF p.token IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = p.name AND x.token = tok) THEN
 			RETURN _lock_election.look(k, names, tok, false, goes_on);
 		END IF;
@@ -1769,9 +1810,9 @@ BEGIN
 	RETURN _lock_election.await(1::int2, names[:] COLLATE "C", token, wait);
 END $$;
 
--- --- renewals: of a hold's own row, or its lease's, and without a section ---
+-- --- renewals: of the row of a hold, or of its lease, without a section ---
 
--- Refuses the token of a place where that of a holder is meant.
+-- Raises an error for the token of a place where that of a holder is meant.
 CREATE OR REPLACE FUNCTION _lock_election.refuse_place(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p record;
@@ -1794,14 +1835,14 @@ BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok), _lock_election.check_transaction();
 	IF new_ttl IS NOT NULL THEN new_ttl := _lock_election.checked_ttl(new_ttl); END IF;
 
-	-- 1. whose it is
+	-- 1. find the hold, and check its role
 	PERFORM _lock_election.refuse_place(k, n, tok);
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
 	IF NOT FOUND OR _lock_election.may_be_over(h) THEN RETURN NULL; END IF;
 	PERFORM _lock_election.check_role(k, n, h.role);
 	IF h.evicted THEN RETURN NULL; END IF;
 
-	-- 2. its row; a release at the same time then does not wait for us
+	-- 2. renew its row; this lock tells a concurrent release not to wait for us
 	PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
 	number := _lock_election.life_of_renewal();
 	IF h.lease IS NULL THEN
@@ -1812,7 +1853,7 @@ BEGIN
 		RETURN got;
 	END IF;
 
-	-- 3. its lease
+	-- 3. or renew its lease
 	SELECT x.named INTO l FROM _lock_election.lease x WHERE x.id = h.lease;
 	IF l.named AND new_ttl IS NOT NULL THEN
 		PERFORM _lock_election.other_lease(k, n);
@@ -1828,7 +1869,7 @@ END $$;
 
 -- --- releases ---
 
--- Gives back a hold or a place of this token.
+-- Releases a hold or a place of this token.
 CREATE OR REPLACE FUNCTION _lock_election.release(k int2, n text, tok int8, hold_for interval, all_holds boolean, how text, of_lease int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
@@ -1845,7 +1886,7 @@ BEGIN
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
 			IF NOT _lock_election.lease_lives(p.lease) THEN
-				-- a lease of its own has gone with the place, which was granted since we have looked
+				-- the place was granted since we looked, and its own lease went with it
 				CONTINUE WHEN NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok);
 				IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); END IF;
 				RETURN false;
@@ -1871,28 +1912,28 @@ BEGIN
 		END IF;
 		EXIT WHEN done;
 
-		-- 3. another transaction has its row: a renewal that is being made durable, or one that stands still
+		-- 3. another transaction has locked its row: a renewal that is being flushed, or an idle one
 		IF clock_timestamp() >= until THEN
 			PERFORM _lock_election.fail('55P03', format('could not release %s "%s"', _lock_election.word(k), n), 'Another transaction changes it, and has not ended yet.');
 		END IF;
 		PERFORM pg_sleep(0.002);
 	END LOOP;
 
-	-- 4. closed for a while
+	-- 4. hold_for closes the name
 	IF hold_for IS NOT NULL AND h.token IS NOT NULL AND h.since + hold_for > clock_timestamp() THEN
 		INSERT INTO _lock_election.hold (kind, name, slot, token, closed_until, since, changed, role, pid)
 			VALUES (k, n, -1, 0, h.since + hold_for, clock_timestamp(), pg_current_xact_id()::text::int8, me, pg_backend_pid())
 			ON CONFLICT (kind, name, slot) DO UPDATE SET closed_until = greatest(hold.closed_until, excluded.closed_until), role = excluded.role;
 	END IF;
 
-	-- 5. the next one; who cannot be served here is told to look, once this is committed
+	-- 5. grant the next one; without the section, its client is notified when this is committed
 	IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); ELSE PERFORM _lock_election.nudge(k, ARRAY[n]); END IF;
 	IF p.members IS NOT NULL THEN PERFORM _lock_election.look_at(k, p.members); END IF;
 	RETURN true;
 END $$;
 
--- An exclusive lock with a ttl of its own, which nobody waits for, in one statement: its row goes, unless a fence or a renewal has
--- it locked.  False: it is another case.
+-- Releases, in one statement, an exclusive lock with a ttl of its own that nobody waits for.  Returns false
+-- in all other cases, and if a fence or a renewal has locked the row.
 CREATE OR REPLACE FUNCTION _lock_election.release_free(n text, tok int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF NOT (pg_try_advisory_xact_lock(hashtextextended(n, 4803)) AND pg_try_advisory_xact_lock(hashint8extended(tok, 4806))) THEN RETURN false; END IF;
@@ -1907,7 +1948,7 @@ END $$;
 CREATE OR REPLACE FUNCTION release_lock(name text, token bigint, hold_for interval DEFAULT NULL, all_holds boolean DEFAULT false)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	-- as release_free(), whose call would cost a twentieth of a pair
+	-- same as release_free(): the call would cost a twentieth of an acquire and release
 	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
 		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name COLLATE "C", 4803))
 		AND pg_try_advisory_xact_lock(hashint8extended(token, 4806)) THEN
@@ -1949,7 +1990,7 @@ BEGIN
 	IF coalesce(token, 0) <= 0 THEN RETURN false; END IF;
 	PERFORM _lock_election.check_transaction();
 	PERFORM _lock_election.enter(1::int2, names COLLATE "C", '100 ms');
-	-- a place leaves all queues at once
+	-- a place leaves all its queues at once
 	SELECT p.name, p.members INTO place FROM _lock_election.place p WHERE p.kind = 1 AND p.name = ANY (names COLLATE "C") AND p.token = $2 LIMIT 1;
 	IF FOUND THEN
 		RETURN _lock_election.release(1::int2, place.name, token, NULL, false, 'released', NULL) AND names COLLATE "C" <@ coalesce(place.members, ARRAY[place.name]);
@@ -1981,7 +2022,7 @@ BEGIN
 			RETURN NEXT;
 			CONTINUE;
 		END IF;
-		-- a place for several names leaves all queues at once
+		-- a place for several names leaves all its queues at once
 		SELECT p.members INTO members FROM _lock_election.place p WHERE p.kind = 1 AND p.name = names[i] COLLATE "C" AND p.token = tokens[i];
 		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release(1::int2, names[i] COLLATE "C", tokens[i], NULL, false, 'released', NULL)
 			OR coalesce(left_queues @> ARRAY[tokens[i] || ' ' || name COLLATE "C"], false);
@@ -1992,7 +2033,7 @@ BEGIN
 	END LOOP;
 END $$;
 
--- --- looks ---
+-- --- is_held() and set_permits() ---
 
 CREATE OR REPLACE FUNCTION _lock_election.held(k int2, n text, tok int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -2040,13 +2081,15 @@ END $$;
 
 -- --- leases: the functions of leases ------------------------------------------------------------------------------------
 
--- Renews a lease and returns its ttl; NULL: it has ended.  Writes its row and nothing else, and waits for nobody who holds
--- a section.  call: of lease_sync(), else 0.  of_life: the present life, where the caller has looked it up.
+-- Renews a lease and returns its ttl; NULL if it has ended.  Writes only its row, and does not wait for
+-- sections.  call: of lease_sync(), otherwise 0.  of_life: the current life, if the caller has read it.
 --
---     1. While a life cannot begin, nothing expires: the lease is renewed without.
---     2. The row is locked before the clock is read: who has found the lease over, and keeps its row locked to end what
---        hangs on it, is seen then, however long this process did not run in between.
---     3. A row that somebody else has locked is waited for only while the lease is not over: he renews it, or revokes it.
+--     1. If no life can begin, nothing expires: the lease is renewed, and its row keeps its life.
+--     2. The row is locked before the clock is read.  A transaction that has found the lease expired keeps
+--        the row locked while it ends the holds and places, so it is noticed, even if this process was
+--        suspended in between.
+--     3. A row that another transaction has locked is waited for only while the lease is live: the other one
+--        renews it, or revokes it.
 CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval, call int8, of_life int8 DEFAULT NULL) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	got interval;
@@ -2068,7 +2111,8 @@ BEGIN
 	RETURN got;
 END $$;
 
--- The role of a named lease that lives; an error if it is another role's.  NULL: there is none.
+-- Returns the role of a live named lease, NULL if there is none.  Raises an error if the lease belongs to
+-- another role.
 CREATE OR REPLACE FUNCTION _lock_election.own_lease(number int8) RETURNS oid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
@@ -2098,7 +2142,7 @@ BEGIN
 	IF most > 0 AND (SELECT count(*) FROM _lock_election.lease l WHERE l.named AND l.role = me AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) >= most THEN
 		PERFORM _lock_election.fail('53400', format('role "%s" has too many leases in this database', pg_get_userbyid(me)), '', format('See lock_election.max_leases_per_role (%s).', most));
 	END IF;
-	-- a lease goes with its session; those that were left behind go with the next ones
+	-- delete some of the leases that clients left behind, in every eighth call on average
 	number := nextval('_lock_election.token');
 	IF number % 8 = 0 THEN PERFORM _lock_election.drop_leases(20); END IF;
 	INSERT INTO _lock_election.lease (id, ttl, expires_at, life, granted_in, role, named, owner) VALUES (number, $1, clock_timestamp() + $1, life, life, me, true, $2);
@@ -2106,7 +2150,7 @@ BEGIN
 	RETURN number;
 END $$;
 
--- Removes some leases that have ended and on which nothing hangs any more.
+-- Deletes at most "most" leases that have ended and have no holds or places left.  Returns their number.
 CREATE OR REPLACE FUNCTION _lock_election.drop_leases(most int4) RETURNS int4 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -2139,7 +2183,7 @@ BEGIN
 	RETURN least(got, (SELECT min(h.expires_at) - clock_timestamp() FROM _lock_election.hold h WHERE h.lease = $1 AND h.evicted AND h.expires_at > clock_timestamp()));
 END $$;
 
--- Looks at what the places of a lease wait for, as far as somebody may have to.
+-- Settles the names that the places of a lease wait for, except those with a live exclusive holder.
 CREATE OR REPLACE FUNCTION _lock_election.look_for(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	q record;
@@ -2173,8 +2217,8 @@ BEGIN
 			FROM _lock_election.place p WHERE p.lease = $1;
 END $$;
 
--- Ends a lease with all that hangs on it.  Its row may be locked by a transaction of its role that stands still: that is not
--- waited for long, and a forced end goes on without the row.
+-- Ends a lease with its holds and places.  Returns their number, with the lease.  An idle transaction of its
+-- role may have locked the row: the wait for it is short, and a forced end goes on without the row.
 CREATE OR REPLACE FUNCTION _lock_election.end_lease(number int8, how text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
 	h _lock_election.hold;
@@ -2183,7 +2227,7 @@ DECLARE
 	ended int8 := 0;
 	mine boolean;
 BEGIN
-	-- 1. the row, so that nobody renews it or asks for more on it
+	-- 1. lock the row, so that nobody renews the lease or requests more on it
 	PERFORM FROM _lock_election.lease l WHERE l.id = number FOR UPDATE SKIP LOCKED;
 	mine := FOUND;
 	IF NOT mine AND how <> 'forced' THEN
@@ -2193,7 +2237,7 @@ BEGIN
 	END IF;
 	IF mine THEN INSERT INTO _lock_election.loss VALUES (number, number, pg_current_xact_id()::text::int8, how) ON CONFLICT DO NOTHING; END IF;
 
-	-- 2. what hangs on it, and who comes next
+	-- 2. end its holds and places, and grant the next ones
 	FOR q IN SELECT x.kind, array_agg(DISTINCT x.name) AS names FROM (SELECT y.kind, y.name FROM _lock_election.hold y WHERE y.lease = number
 		UNION SELECT y.kind, y.name FROM _lock_election.place y WHERE y.lease = number) x GROUP BY x.kind LOOP
 		PERFORM _lock_election.enter(q.kind, q.names, '50 ms');
@@ -2223,29 +2267,32 @@ END $$;
 
 -- --- sync: lease_sync(), for client libraries ---------------------------------------------------------------------------
 --
--- In this order: the lease is renewed; the releases; the other items; the news.  docs/reference/lease-sync.md describes
--- arguments and rows.  How the rules are kept:
+-- A call renews the lease, then carries out the releases, then the other items, then returns the news.
+-- docs/reference/lease-sync.md describes arguments and rows.  How the rules are kept:
 --
---     renewal    A call without asks writes the lease's row and waits for no flush.  A call that asks for something has to
---                be flushed with its grants, and would keep that row locked while it is: it locks the row FOR KEY SHARE
---                only, renews nothing, and states what is left.  Where less than half of the ttl is left it renews too,
---                so that a client that asks all the time keeps its lease.
---     old calls  The newest call is kept in the lease's row by renewals, in table asked by calls that ask.  Calls that ask
---                exclude each other by an advisory lock of the lease; a renewal that finds it taken tells no news.
---     news       A number of news is the oldest transaction that was under way, and the call that has told it.  Told is
---                what a transaction since that one has changed, but not what the client has got as a result.
+--     renewal    A call that asks for nothing (but releases) writes the row of the lease and waits for no
+--                flush.  A call that asks for something has to be flushed with its grants, and would keep
+--                that row locked meanwhile.  So it locks the row FOR KEY SHARE only, renews nothing, and
+--                returns the time left.  If less than half of the ttl is left, it renews as well, so that a
+--                client that asks all the time keeps its lease.
+--     old calls  Renewals keep the newest call in the row of the lease, calls that ask keep it in table
+--                asked.  Calls that ask exclude each other by an advisory lock of the lease; a renewal that
+--                finds it taken returns no news.
+--     news       A news number consists of the oldest transaction that was running, and the call that
+--                returned it.  The next news are the changes of that transaction and of later ones, except
+--                those that the client has received as a result.
 
 DO $$
 BEGIN
 	IF pg_catalog.to_regtype('_lock_election.told') IS NULL THEN
 		CREATE TYPE _lock_election.told AS (item pg_catalog.int4, event pg_catalog.text, kind pg_catalog.text, name pg_catalog.text, token pg_catalog.int8,
 			queue_position pg_catalog.int8, owner pg_catalog.text, reason pg_catalog.text, sqlstate pg_catalog.text, message pg_catalog.text, detail pg_catalog.text, hint pg_catalog.text);
-		-- An item; of several names one behind the other.
+		-- An item, with one name or several.
 		CREATE TYPE _lock_election.item AS (item pg_catalog.int4, action pg_catalog.text, names pg_catalog.text[], number pg_catalog.text, owner pg_catalog.text, value pg_catalog.text);
 	END IF;
 END $$;
 
--- Reads the texts of the items.
+-- Parses the texts of the items.
 CREATE OR REPLACE FUNCTION _lock_election.read_items(texts text[]) RETURNS _lock_election.item[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n int4 := coalesce(cardinality(texts), 0);
@@ -2253,7 +2300,7 @@ DECLARE
 	i _lock_election.item;
 	last _lock_election.item;
 BEGIN
-	texts := texts[:];    -- from 1 on
+	texts := texts[:];    -- subscripts from 1
 	IF n % 6 <> 0 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('Each item has 6 texts; there are %s.', n)); END IF;
 	IF n / 6 > 1000 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('There are %s; at most 1000 names are possible.', n / 6)); END IF;
 	FOR at IN 0 .. n / 6 - 1 LOOP
@@ -2279,7 +2326,7 @@ BEGIN
 	RETURN items;
 END $$;
 
--- What may not be called by itself may not be asked for here either.
+-- Raises an error if the role may not execute the function that does the same.
 CREATE OR REPLACE FUNCTION _lock_election.check_right(me oid, action text, several boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	f text := CASE action WHEN 'release' THEN 'release_lock' WHEN 'resign' THEN 'resign' WHEN 'proclaim' THEN 'proclaim' WHEN 'try_permit' THEN 'acquire_permit'
@@ -2297,7 +2344,7 @@ BEGIN
 	RETURN number::int8;
 END $$;
 
--- Carries one item out.
+-- Carries out one item.
 CREATE OR REPLACE FUNCTION _lock_election.sync_item(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	t _lock_election.told;
@@ -2317,7 +2364,7 @@ BEGIN
 		PERFORM _lock_election.check_name(k, t.name);
 		IF i.action = 'release' THEN hold_for := _lock_election.checked_hold_for(i.value::interval); END IF;
 		number := _lock_election.item_number(i.number, CASE k WHEN 1 THEN 'token' ELSE 'term' END);
-		-- an exclusive lock of this lease, which nobody waits for: its row goes, unless a fence has it locked
+		-- an exclusive lock of this lease that nobody waits for: delete its row, unless a fence has locked it
 		IF k = 1 AND hold_for IS NULL AND number > 0 AND pg_try_advisory_xact_lock(hashtextextended(t.name, 4803))
 			AND pg_try_advisory_xact_lock(hashint8extended(number, 4806)) THEN
 			DELETE FROM _lock_election.hold x WHERE x.kind = 1 AND x.name = t.name AND x.slot = 0 AND x.token = number AND x.mode = 'exclusive' AND x.lease = of_lease
@@ -2341,7 +2388,7 @@ BEGIN
 		RETURN t;
 	END IF;
 
-	-- 2. requests: that which is made most often and granted at once; then any
+	-- 2. requests: first the most frequent one, granted at once; then any
 	t.owner := i.owner;
 	IF k = 1 AND i.action IN ('try_lock', 'enqueue_lock') AND cardinality(i.names) = 1 AND octet_length(t.name) BETWEEN 1 AND 255
 		AND (i.owner IS NULL OR octet_length(i.owner) BETWEEN 1 AND 255) THEN
@@ -2380,7 +2427,7 @@ BEGIN
 	RETURN t;
 END $$;
 
--- The same, with an error as its row: wrong data, a right, a limit, a state.
+-- Same, but returns an error of data, privileges, limits or states as the row of the item.
 CREATE OR REPLACE FUNCTION _lock_election.sync_item_alone(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	t _lock_election.told;
@@ -2396,7 +2443,7 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN t;
 END $$;
 
--- All items, releases first: together, or, where one of them is an error, each for itself.
+-- Carries out all items, releases first: together, or, if one of them fails, each on its own.
 CREATE OR REPLACE FUNCTION _lock_election.sync_items(items _lock_election.item[], of_lease int8, call int8) RETURNS _lock_election.told[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
@@ -2433,8 +2480,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_pat
 DECLARE
 	asked _lock_election.item[] := '{}';
 	asks boolean := false;
-	mailed boolean := false;     -- releases that nobody waits for: they renew nothing
-	lasting boolean := false;    -- something of this call has to be durable
+	mailed boolean := false;     -- only releases, without a wait: they do not renew
+	lasting boolean := false;    -- this call has to be flushed
 	before_call int8;
 	l _lock_election.lease;
 	number int8;
@@ -2559,11 +2606,12 @@ BEGIN
 			UNION ALL SELECT NULL, 'lost', NULL, NULL, x.token, NULL, NULL, x.reason, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 			FROM _lock_election.loss x WHERE x.lease = $1 AND (all_news OR x.changed >= seen_xact)
 			ORDER BY 5;
-		-- whoever has granted it may have committed with synchronous_commit = off
+		-- the granting transaction may have committed with synchronous_commit = off
 		lasting := lasting OR FOUND;
 	END IF;
 
-	-- 7. nobody waits for the disk where nothing has to last; with a synchronous standby everybody waits for that
+	-- 7. do not wait for a flush if nothing has to be durable; with synchronous standbys, always wait for
+	-- them
 	IF NOT lasting AND current_setting('_lock_election.granted', true) IS DISTINCT FROM 'yes' AND current_setting('synchronous_standby_names') = ''
 		AND statement_timestamp() - transaction_timestamp() < interval '5 ms' THEN
 		PERFORM set_config('synchronous_commit', 'off', true);
@@ -2600,7 +2648,7 @@ BEGIN
 	RETURN _lock_election.renew(2::int2, election COLLATE "C", term, ttl);
 END $$;
 
--- The row of the term is changed in place: no section is needed, the leader stays the same.
+-- Changes the row of the term in place.  Needs no section, because the leader stays the same.
 CREATE OR REPLACE FUNCTION _lock_election.proclaim(n text, tok int8, v text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
@@ -2661,7 +2709,7 @@ BEGIN
 	RETURN _lock_election.channel(2::int2, election COLLATE "C");
 END $$;
 
--- Who reads it also ends a term that is over, where nobody else has.
+-- Also ends an expired term that nobody has ended yet.
 CREATE OR REPLACE FUNCTION election_history(election text, after bigint DEFAULT 0, OUT change bigint, OUT how text, OUT candidate text, OUT term bigint,
 	OUT elected_at timestamptz, OUT changed_at timestamptz, OUT ended_at timestamptz)
 RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
@@ -2677,9 +2725,10 @@ END $$;
 
 -- --- fences, versions, advisory locks -----------------------------------------------------------------------------------
 
--- A fence is a lock of the hold's row, FOR KEY SHARE, to the end of the (sub)transaction: nobody deletes the row before,
--- and nobody is granted its slot.  Renewals are not in its way.  The row of table fence is for fence_guard().
--- Where nothing can be written there is nothing to protect: a read-only transaction is only told whether the lock is held.
+-- Fences a hold: locks its row FOR KEY SHARE until the end of the (sub)transaction.  Nobody can delete the
+-- row before, nor be granted its slot; renewals are not blocked.  The row of table fence is for
+-- fence_guard().
+-- A read-only transaction has nothing to protect: it only checks that the lock is held.
 CREATE OR REPLACE FUNCTION _lock_election.fence(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
@@ -2688,11 +2737,12 @@ BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok);
 	IF pg_is_in_recovery() THEN PERFORM _lock_election.check_transaction(); END IF;
 	IF NOT read_only THEN
-		-- by this a release knows, and does not wait for the row; by the second one views tell who fences
+		-- the first lock tells a release not to wait for the row; by the second one, views find the fencing
+		-- process
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806)), pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4807));
 		PERFORM FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL FOR KEY SHARE;
 	END IF;
-	-- after the row is locked: has nobody ended it, and does its lease live?
+	-- check only now that the row is locked: it has not ended, and its lease is live
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
 	IF FOUND AND NOT _lock_election.may_be_over(h) THEN
 		PERFORM _lock_election.check_role(k, n, h.role);
@@ -2706,7 +2756,8 @@ BEGIN
 	IF NOT read_only THEN
 		INSERT INTO _lock_election.fence VALUES (k, pg_current_xact_id()::text::int8, tok, pg_backend_pid(), n);
 	END IF;
-	-- what earlier transactions have left; in a stricter isolation it could conflict with others who do the same
+	-- delete rows of earlier transactions; at higher isolation levels, this could conflict with others that
+	-- do the same
 	IF NOT read_only AND current_setting('transaction_isolation') = 'read committed' THEN
 		DELETE FROM _lock_election.fence f WHERE f.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.fence g
 			WHERE g.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::int8 LIMIT 2 FOR UPDATE SKIP LOCKED));
@@ -2739,7 +2790,8 @@ BEGIN
 	IF octet_length(TG_ARGV[0]) NOT BETWEEN 1 AND 255 THEN
 		PERFORM _lock_election.fail('22023', format('trigger "%s" calls fence_guard with a name of %s bytes', TG_NAME, octet_length(TG_ARGV[0])), 'A name has 1 to 255 bytes.');
 	END IF;
-	-- rows of this very transaction: a rollback to a savepoint takes them back, and nobody else can have written them
+	-- only rows of this transaction: a rollback to a savepoint removes them, and nobody else can have written
+	-- them
 	IF NOT EXISTS (SELECT FROM _lock_election.fence f WHERE f.transaction = pg_current_xact_id_if_assigned()::text::int8 AND f.kind = CASE word WHEN 'lock' THEN 1 ELSE 2 END
 		AND f.name = TG_ARGV[0]) THEN
 		PERFORM _lock_election.fail('55000', format('cannot write to table "%s": this transaction has not fenced %s "%s"', TG_TABLE_NAME, word, TG_ARGV[0]), '',
@@ -2751,8 +2803,8 @@ END $$;
 
 -- --- versions ---
 
--- Refuses a key of a role that grows by so many bytes beyond the limit.  A role has no more than the whole table, whose size
--- costs nothing to ask for.
+-- Raises an error if the keys of a role, with so many more bytes, exceed the limit.  Checks the size of the
+-- whole table first, which costs nothing, and no role has more than that.
 CREATE OR REPLACE FUNCTION _lock_election.check_keys(role name, more int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most int8 := (SELECT c.max_keys_per_role FROM _lock_election.config c WHERE c.one);
@@ -2836,7 +2888,7 @@ BEGIN
 	IF a.attgenerated <> '' THEN
 		PERFORM _lock_election.fail('428C9', format('column "%s" of table "%s" cannot be a version', col, TG_TABLE_NAME), 'It is a generated column.');
 	END IF;
-	-- nothing but this column: other ones may have types with functions of their owner, which would have our rights
+	-- only this column: others may have types whose functions would run with our privileges
 	EXECUTE format('SELECT ($1).%1$I, ($2).%1$I', col) INTO was, now USING OLD, NEW;
 	IF was IS NULL OR now IS NULL THEN
 		PERFORM _lock_election.fail('22004', format('version "%s" of a row of table "%s" is null', col, TG_TABLE_NAME), '',
@@ -2884,7 +2936,7 @@ BEGIN
 	END IF;
 	IF wait <= '0' THEN RETURN false; END IF;
 
-	-- 2. without a limit, or with a longer one than lock_timeout, which then ends the wait
+	-- 2. without a limit, or with one that lock_timeout reaches first
 	ms := ceil(date_part('epoch', wait) * 1000);
 	IF wait IS NULL OR wait > '24 days' OR _lock_election.lock_timeout() <= wait THEN
 		PERFORM CASE WHEN standing AND shared THEN pg_advisory_lock_shared(section)::text WHEN standing THEN pg_advisory_lock(section)::text
@@ -2892,7 +2944,7 @@ BEGIN
 		RETURN true;
 	END IF;
 
-	-- 3. with a limit of its own
+	-- 3. with the limit of this call
 	BEGIN
 		PERFORM set_config('lock_timeout', ms || 'ms', true);
 		PERFORM CASE WHEN standing AND shared THEN pg_advisory_lock_shared(section)::text WHEN standing THEN pg_advisory_lock(section)::text
@@ -2913,14 +2965,14 @@ END $$;
 
 -- --- operators: evict, force, limits, reap ------------------------------------------------------------------------------
 
--- Refuses who may end none of the holders.
+-- Raises an error because the caller may end none of the holders.
 CREATE OR REPLACE FUNCTION _lock_election.deny(k int2, n text, what text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.fail('42501', format('permission denied to %s the holder of %s "%s"', what, _lock_election.word(k), n), '',
 		'Only members of the holder''s role, or of pg_signal_backend, may.');
 END $$;
 
--- An evicted hold has a time of its own from then on, that of its lease.
+-- Evicts the holders of a name.  From then on, an evicted hold has its own deadline, that of its lease.
 CREATE OR REPLACE FUNCTION _lock_election.evict(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
 	h _lock_election.hold;
@@ -2938,7 +2990,7 @@ BEGIN
 		managed := true;
 		CONTINUE WHEN h.mode IS NULL OR h.evicted;
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
-		-- a renewal that is under way is waited for: the time that its client will be told counts
+		-- wait for a concurrent renewal: the deadline that it returns to its client counts
 		PERFORM FROM _lock_election.lease l WHERE l.id = h.lease FOR SHARE;
 		UPDATE _lock_election.hold x SET evicted = true, changed = pg_current_xact_id()::text::int8, told_call = 0,
 				ttl = coalesce(x.ttl, (SELECT l.ttl FROM _lock_election.lease l WHERE l.id = x.lease)),
@@ -2987,7 +3039,7 @@ BEGIN
 			DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot;
 			opened := true;
 		ELSE
-			-- its row may be locked by a renewal that is being made durable, or by its end
+			-- its row may be locked by a renewal that is being flushed, or by another end
 			WHILE NOT _lock_election.end_hold(h, 'forced', false) LOOP
 				SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL;
 				EXIT WHEN NOT FOUND;
@@ -3039,7 +3091,7 @@ BEGIN
 		PERFORM _lock_election.fail('42501', format('permission denied to end what role %s has', role), '', 'Only members of that role, or of pg_signal_backend, may.');
 	END IF;
 	PERFORM _lock_election.current_life();
-	-- 1. where it is, and places, so that none of them is granted what the rest gives back
+	-- 1. enter the sections, and end places first, so that none of them is granted what is released below
 	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
 		SELECT coalesce(array_agg(DISTINCT x.name), '{}') INTO names FROM (SELECT y.name FROM _lock_election.hold y WHERE y.kind = k AND y.role = $1::oid
 			UNION SELECT y.name FROM _lock_election.place y WHERE y.kind = k AND y.role = $1::oid) x;
@@ -3051,9 +3103,10 @@ BEGIN
 		END LOOP;
 	END LOOP;
 
-	-- 2. leases with what hangs on them, and the other holds
+	-- 2. end leases with their holds and places, and the other holds
 	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP
-		-- as one with what hangs on it, unless its row is in use: then that alone
+		-- a lease counts as one, with its holds and places; if its row is locked, only these are ended and
+		-- counted
 		lives := _lock_election.lease_lives(number);
 		ended := _lock_election.end_lease(number, 'forced');
 		IF lives THEN counted := counted + CASE WHEN EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = number) THEN ended ELSE 1 END; END IF;
@@ -3067,7 +3120,7 @@ BEGIN
 		END IF;
 	END LOOP;
 
-	-- 3. who comes next
+	-- 3. grant the next ones
 	PERFORM _lock_election.nudge(1::int2, locks), _lock_election.nudge(2::int2, elections);
 	PERFORM _lock_election.look_at(1::int2, locks), _lock_election.look_at(2::int2, elections);
 	RAISE LOG 'lock_election: all of role % is released by role %: %', role, _lock_election.who()::regrole, counted;
@@ -3080,7 +3133,7 @@ DECLARE
 	lowest int8;
 BEGIN
 	IF min IS NULL THEN PERFORM _lock_election.fail('22023', 'min must not be null'); END IF;
-	-- as in the C edition: far below 2^53, which those that follow stay below
+	-- as in the C edition: so far below 2^53 that all later tokens stay below it
 	IF min NOT BETWEEN 1 AND 8725724278030336 THEN
 		PERFORM _lock_election.fail('22023', format('min is out of range: %s', min), 'It is a number from 1 to 8725724278030336.');
 	END IF;
@@ -3091,13 +3144,14 @@ BEGIN
 		PERFORM setval('_lock_election.token', min, false);
 		lowest := min;
 	END IF;
-	-- a row, so that this transaction's commit is flushed with the number
+	-- write a row, so that the commit flushes the number
 	UPDATE _lock_election.config c SET notify = c.notify WHERE c.one;
 	PERFORM set_config('synchronous_commit', 'on', true);
 	RETURN lowest;
 END $$;
 
--- Sets what the settings of the C edition do, for everybody; to be called by the role that has installed.
+-- Changes for everybody what configuration parameters change in the C edition.  For the role that installed
+-- the functions.
 CREATE OR REPLACE FUNCTION lock_election.configure(setting text, value text)
 RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -3140,8 +3194,9 @@ END $$;
 COMMENT ON FUNCTION lock_election.configure(text, text) IS
 'Only in the portable edition: changes a setting for everybody: notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role, max_keys_per_role, max_history_per_role; 0 is no limit. For the role that has installed the functions, and whom it grants it to. Errors: 0A000 no such setting, 22023 a bad value.';
 
--- Nobody has to call it: what is over is ended by whoever comes to the name.  It keeps tables small where names are used
--- once, and tells observers in time of leaders that nobody waits to replace.
+-- Ends what has expired, and deletes old rows.  Optional: the next call that uses a name does the same.
+-- Keeps tables small if names are used only once, and informs observers of an expired leader that nobody
+-- waits to replace.
 CREATE OR REPLACE FUNCTION lock_election.reap(most int DEFAULT 1000)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
@@ -3157,7 +3212,7 @@ BEGIN
 				WHERE NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) x LIMIT most LOOP
 		CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtextextended(q.name, 4802 + q.kind));
 		changed := _lock_election.settle(q.kind, ARRAY[q.name]);
-		-- places behind the first one that were left by their clients
+		-- abandoned places behind the first one
 		FOR w IN SELECT x.* FROM _lock_election.place x WHERE x.kind = q.kind AND x.name = q.name LOOP
 			CONTINUE WHEN NOT _lock_election.place_is_over(w);
 			changed := _lock_election.end_place(w, 'expired', false) OR changed;
@@ -3175,7 +3230,7 @@ COMMENT ON FUNCTION lock_election.reap(int) IS
 
 -- --- views and health() -------------------------------------------------------------------------------------------------
 
--- Whether the caller may see whose a hold is.
+-- Returns whether the caller may see owner, token and connection of a hold of the role.
 CREATE OR REPLACE FUNCTION _lock_election.may_see(role oid, me oid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT role = me OR pg_has_role(me, 'pg_read_all_stats', 'USAGE') OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'USAGE')
 $$;
@@ -3195,8 +3250,9 @@ BEGIN
 	p AS (SELECT x.*, l.named, (_lock_election.may_see(x.role, me)) AS mine,
 			_lock_election.ends(l.expires_at, l.life, l.ttl) AS at
 		FROM _lock_election.place x LEFT JOIN _lock_election.lease l ON l.id = x.lease WHERE NOT standby),
-	-- Blocked calls are known by their gate alone, so that a name is not found that nobody holds or queues for.  waitstart
-	-- came with PostgreSQL 14, and the first in the line has none: view waiters reads it, and the address, as its reader.
+	-- Blocked calls are found by their gates, so only for names that somebody holds or queues for.  waitstart
+	-- exists since PostgreSQL 14, and the first call in a line has none: view waiters reads the start, and
+	-- the address, with the privileges of its reader.
 	line AS (SELECT k.kind, k.name, l.pid, a.usesysid, a.application_name, (_lock_election.may_see(a.usesysid, me)) AS mine,
 			coalesce((SELECT s.last_value - ((s.last_value - f.objid::int8) & 4294967295) FROM _lock_election.token s, pg_locks f
 				WHERE f.locktype = 'advisory' AND f.objsubid = 2 AND f.pid = l.pid AND f.database = l.database
@@ -3241,8 +3297,9 @@ BEGIN
 		WHERE x.at > clock_timestamp();
 END $$;
 
--- fenced_by: who holds the advisory lock of a fence; nobody looks where it is not asked for.  Twice the same, because one
--- view that reads another is locked in the other order by an upgrade.
+-- fenced_by: processes that hold the advisory lock of a fence; not computed if it is not selected.  Both
+-- views have this query, because an upgrade would lock a view and the one that it reads in the opposite
+-- order.
 CREATE OR REPLACE VIEW lock_election.locks AS
 SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
 	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.closed_until, l.waiters,
@@ -3271,8 +3328,9 @@ FROM lock_election.look() l LEFT JOIN (
 	GROUP BY 1) f ON f.key OPERATOR(pg_catalog.=) pg_catalog.hashint8extended(l.token, 4807)
 WHERE l.term IS NOT NULL;
 
--- PostgreSQL shows when a statement began, and from where, to members of its role and of pg_read_all_stats: the reader may
--- be one where the installer, whose rights look() has, is none.  Blocked calls are those that have no end.
+-- PostgreSQL shows the start and the address of a statement to members of its role and of pg_read_all_stats.
+-- The reader may be one even if the installer, whose privileges look() has, is not.  Blocked calls are the
+-- rows without expires_at.
 CREATE OR REPLACE VIEW lock_election.waiters AS
 WITH l AS MATERIALIZED (SELECT * FROM lock_election.look()),
 h AS MATERIALIZED (
@@ -3331,7 +3389,7 @@ DO $$
 DECLARE
 	grantee pg_catalog.name;
 BEGIN
-	-- what ALTER DEFAULT PRIVILEGES has given when they were made
+	-- revoke what ALTER DEFAULT PRIVILEGES has granted on creation
 	FOR grantee IN SELECT DISTINCT pg_catalog.pg_get_userbyid(a.grantee) FROM (
 			SELECT n.nspacl AS acl, n.nspowner AS owner FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'
 			UNION ALL SELECT c.relacl, c.relowner FROM pg_catalog.pg_class c WHERE c.relnamespace OPERATOR(pg_catalog.=) '_lock_election'::pg_catalog.regnamespace
@@ -3349,11 +3407,11 @@ BEGIN
 	END IF;
 END $$;
 GRANT SELECT ON lock_election.locks, lock_election.elections, lock_election.waiters, lock_election.leases TO PUBLIC;
--- not for everyone: there is no way back, or it holds for everybody
+-- not for everyone: the first one cannot be undone, the second one changes settings for everybody
 REVOKE ALL ON FUNCTION advance_revision(bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION lock_election.configure(text, text) FROM PUBLIC;
 
--- Nobody else may own one of these functions: he could change it, and it runs for everybody.
+-- No other role may own one of these functions: it could replace the function, which runs for everybody.
 DO $$
 DECLARE
 	alien pg_catalog.text;

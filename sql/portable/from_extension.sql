@@ -1,17 +1,21 @@
--- Moves a database from the extension lock_election back to the portable edition, in place and in one transaction.
+-- Moves a database from the extension lock_election back to the portable edition, in place and in one
+-- transaction.
 --
---     psql -d app -v owner=installer -f from_extension.sql       as a superuser, beside lock_election.sql
+--     psql -d app -v owner=installer -f from_extension.sql
 --
--- owner is the role that will own the portable edition; without it, the owner of the database.  It needs CREATE on the
--- database, and on the schema that the functions are in, where they stay.
+-- Run it as a superuser, with lock_election.sql in the same folder.
 --
--- Locks, places in queues, leases, terms, histories, closed names, versions, rights on functions and views, and triggers
--- that call fence_guard() or version_guard() move, with their tokens.  Leases begin again.  New tokens are higher than all
--- earlier ones.  What only the extension can do is refused, and nothing has changed then.  Run again, it does nothing.
+-- owner is the role that will own the portable edition; the default is the owner of the database.  It needs
+-- CREATE on the database, and on the schema of the functions, where they stay.
+--
+-- Locks, queue places, leases, terms, histories, closed names and versions move with their tokens, and so do
+-- privileges on functions and views, and triggers that call fence_guard() or version_guard().  Leases start
+-- over.  New tokens are higher than all earlier ones.  If something only works in the extension, the script
+-- refuses to move, and changes nothing.  If the database has moved already, it does nothing.
 -- docs/how-to/move.md has the steps.
 --
--- The manager is sent away before the tables are read, and none can start before this transaction ends: whatever it has
--- told a client is in what is read.
+-- The script stops the manager before it reads the tables, and no manager can start before this transaction
+-- ends: the tables have everything that a manager has replied to a client.
 
 \set ON_ERROR_STOP on
 \if :{?owner}
@@ -39,7 +43,7 @@ DECLARE
 	target pg_catalog.text;
 	item pg_catalog.record;
 BEGIN
-	-- 1. names mean PostgreSQL's own from here on; the roles and the server
+	-- 1. unqualified names are those of PostgreSQL from here on; check the roles and the server
 	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 	SELECT d.oid INTO here FROM pg_database d WHERE d.datname = current_database();
 	IF NOT (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user) THEN
@@ -63,7 +67,8 @@ BEGIN
 	PERFORM set_config('lock_timeout', '2s', true), set_config('jit', 'off', true);
 	CREATE TEMPORARY TABLE moving_place ON COMMIT DROP AS SELECT place AS schema;
 
-	-- 2. what cannot move: looked for first, so that a refusal disturbs nobody, and once more where nothing changes any more
+	-- 2. refuse what cannot move: check it first, so that a refusal disturbs nobody, and again when nothing
+	-- changes any more
 	CREATE OR REPLACE FUNCTION pg_temp.refuse_what_cannot_move(at_last boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $check$
 	DECLARE
 		here oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
@@ -81,7 +86,7 @@ BEGIN
 		IF what IS NOT NULL THEN
 			RAISE EXCEPTION 'locks of advisory_acquire() are held, and cannot move' USING ERRCODE = '55006', DETAIL = format('Processes %s.', what), HINT = 'Release them.';
 		END IF;
-		-- without a manager there is no new fence
+		-- without a manager, there is no new fence
 		WHILE at_last LOOP
 			SELECT string_agg(DISTINCT l.pid::text, ', ') INTO what FROM pg_locks l WHERE l.locktype = 'userlock' AND l.database = here;
 			EXIT WHEN what IS NULL;
@@ -93,7 +98,7 @@ BEGIN
 	END $check$;
 	PERFORM pg_temp.refuse_what_cannot_move(false);
 
-	-- 3. no manager can start; the one that runs leaves in order, and writes what it has told
+	-- 3. prevent new managers, and stop the running one, which first writes what it has replied
 	LOCK TABLE _lock_election.meta IN ACCESS EXCLUSIVE MODE;
 	PERFORM pg_stat_clear_snapshot();
 	SELECT array_agg(a.pid) INTO managers FROM pg_stat_activity a WHERE a.datid = here AND a.backend_type = 'lock_election manager';
@@ -110,8 +115,9 @@ BEGIN
 	FOREACH target IN ARRAY own_tables LOOP EXECUTE format('LOCK TABLE _lock_election.%I IN ACCESS EXCLUSIVE MODE', target); END LOOP;
 	PERFORM pg_temp.refuse_what_cannot_move(true);
 
-	-- 4. the rows; their time left is that of when they were written, or more.  A hold whose transaction may still roll back
-	-- counts as committed.  A copy of another database has none of its holders.
+	-- 4. copy the rows.  Their time left is that of when they were written, or more.  A hold whose
+	-- transaction may still roll back counts as committed.  A copy of another database has none of its
+	-- holders.
 	IF EXISTS (SELECT FROM _lock_election.meta m WHERE m.database <> here) THEN
 		RAISE EXCEPTION 'this database is a copy whose locks have not been looked at yet' USING ERRCODE = '55000',
 			HINT = 'Wait until the manager of this database has started: SELECT * FROM lock_election.manager';
@@ -139,7 +145,7 @@ BEGIN
 		RAISE EXCEPTION 'the tokens of the extension are too high' USING ERRCODE = '54000';
 	END IF;
 
-	-- 5. rights, and the triggers of others
+	-- 5. remember privileges and the triggers of other tables, and drop the triggers
 	CREATE TEMPORARY TABLE moving_right (kind, schema, name, types, acl) ON COMMIT DROP AS
 		SELECT 'FUNCTION', n.nspname, p.proname, p.proargtypes::oid[], p.proacl FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
 			JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lock_election'
@@ -156,7 +162,7 @@ BEGIN
 		EXECUTE format('DROP TRIGGER %I ON %s', item.name, item.relation);
 	END LOOP;
 
-	-- 6. the extension goes
+	-- 6. drop the extension
 	BEGIN
 		DROP EXTENSION lock_election;
 	EXCEPTION WHEN dependent_objects_still_exist THEN
@@ -184,7 +190,7 @@ DECLARE
 	grants pg_catalog.text;
 	item pg_catalog.record;
 BEGIN
-	-- 7. numbers go on above those of the extension, also after a life that is lost
+	-- 7. continue tokens above those of the extension, also after a life that is lost
 	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 	moment := clock_timestamp();
 	clock := (floor((extract(epoch FROM moment) - 1735689600) * 1000)::int8 + 1) << 12;
@@ -193,7 +199,7 @@ BEGIN
 	PERFORM setval('_lock_election.token', greatest((SELECT t.last_value FROM _lock_election.token t), first_token));
 	UPDATE _lock_election.config c SET tokens_ahead = greatest(first_token - clock, 0) WHERE c.one;
 
-	-- 8. rows; leases begin again with the time that their rows tell
+	-- 8. insert the rows; leases start over with the time left in their rows
 	INSERT INTO _lock_election.lease (id, ttl, expires_at, life, granted_in, role, named, owner)
 		SELECT l.id, make_interval(secs => l.ttl / 1000000.0), moment + make_interval(secs => l.time_left / 1000000.0), number, 0, l.role, l.named, l.owner FROM moving_lease l
 			WHERE l.named OR EXISTS (SELECT FROM moving_slot s WHERE s.lease = l.id) OR EXISTS (SELECT FROM moving_queue q WHERE q.lease = l.id)
@@ -222,11 +228,11 @@ BEGIN
 		WHERE q.lease = 0 OR l.id IS NOT NULL;
 	INSERT INTO _lock_election.history (change, role, term, elected_at, changed_at, ended_at, how, candidate, election)
 		SELECT h.change, h.role, h.term, h.elected_at, h.at, CASE WHEN h.how > 2 THEN h.at END, hows[h.how], h.candidate, h.election FROM moving_history h;
-	-- a key of a role that has gone, whose name may be another one's now, is for superusers
+	-- a key of a dropped role, whose name a new role may have, goes to the bootstrap superuser
 	INSERT INTO _lock_election.versioned (version, role, key, value)
 		SELECT v.version, CASE WHEN v.role_oid = to_regrole(quote_ident(v.role)) THEN v.role ELSE (SELECT r.rolname FROM pg_roles r WHERE r.oid = 10) END, v.key, v.value FROM moving_version v;
 
-	-- 9. the rights and triggers again
+	-- 9. restore privileges and triggers
 	FOR item IN SELECT r.kind, r.acl, CASE r.kind WHEN 'FUNCTION' THEN p.oid::regprocedure::text WHEN 'TABLE' THEN format('%I.%I', r.schema, r.name) ELSE quote_ident(r.schema) END AS name
 			FROM moving_right r LEFT JOIN (pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace)
 				ON r.kind = 'FUNCTION' AND n.nspname = r.schema AND p.proname = r.name AND p.proargtypes::oid[] = r.types
@@ -245,7 +251,7 @@ BEGIN
 		IF item.comment IS NOT NULL THEN EXECUTE format('COMMENT ON TRIGGER %I ON %s IS %L', item.name, item.relation, item.comment); END IF;
 	END LOOP;
 
-	-- 10. settings that were changed, as far as the portable edition has them
+	-- 10. copy changed settings that the portable edition has as well
 	FOR item IN SELECT * FROM moving_setting s LOOP
 		CASE item.name
 			WHEN 'notify' THEN UPDATE _lock_election.config SET notify = item.setting WHERE one;
@@ -266,8 +272,8 @@ BEGIN
 		END CASE;
 	END LOOP;
 
-	-- 11. calls that wait for an answer of the extension end now; before PostgreSQL 17 such waits have no name of their own,
-	-- and the calls end with 57P03 within 5 s
+	-- 11. cancel calls that wait for a reply of the manager; before PostgreSQL 17 their wait event has no
+	-- name of its own, and they fail with 57P03 within 5 s
 	RAISE NOTICE 'moved to the portable edition: % holds, % places, % leases, % changes of elections and % versions',
 		(SELECT count(*) FROM moving_slot), (SELECT count(*) FROM moving_queue), (SELECT count(*) FROM moving_lease l WHERE l.named),
 		(SELECT count(*) FROM moving_history), (SELECT count(*) FROM moving_version);

@@ -1,24 +1,29 @@
--- Moves a database from the portable edition of lock_election to the extension, in place and in one transaction.
+-- Moves a database from the portable edition of lock_election to the extension, in place and in one
+-- transaction.
 --
---     psql -d app -f to_extension.sql       as a superuser; the server has the library in shared_preload_libraries
+--     psql -d app -f to_extension.sql
 --
--- Locks, places in queues, leases, terms, histories, closed names and versions move with their tokens; so do rights on the
--- functions and views, and triggers that call fence_guard() or version_guard().  The functions stay in their schema.
--- Leases begin again, as after a restart.  New tokens are higher than all earlier ones.  Where something cannot move, the
--- script says what to do, and nothing has changed.  Run again, it does nothing.  docs/how-to/move.md has the steps.
+-- Run it as a superuser, on a server with the library in shared_preload_libraries.
 --
--- The owner of the portable edition is an ordinary role: this script calls none of its functions, and reads its tables
--- only after it has locked them and found them as the file has made them.
+-- Locks, queue places, leases, terms, histories, closed names and versions move with their tokens, and so do
+-- privileges on the functions and views, and triggers that call fence_guard() or version_guard().  The
+-- functions stay in their schema.  Leases start over, as after a restart.  New tokens are higher than all
+-- earlier ones.  If something cannot move, the script says what to do, and changes nothing.  If the database
+-- has moved already, it does nothing.  docs/how-to/move.md has the steps.
+--
+-- The owner of the portable edition is an ordinary role.  So this script calls none of its functions, and
+-- reads its tables only after it has locked them and checked that they are as the installation file made
+-- them.
 
 DO $move$
 DECLARE
-	-- Every table of the portable edition, in the order in which most of its functions come to them.
+	-- All tables of the portable edition, in the order in which most of its functions use them.
 	old_tables CONSTANT pg_catalog.text[] := '{life,hold,place,lease,lives,asked,loss,history,fence,versioned,config,edition}';
-	-- How long callers have to wait for this script before it gives up.
+	-- The time for which callers have to wait for this script before it gives up.
 	patience CONSTANT pg_catalog.interval := '2 s';
-	-- The words of table history for the numbers of the extension, from 1.
+	-- The words of table history, in the order of the numbers of the extension, from 1.
 	hows CONSTANT pg_catalog.text[] := '{elected,proclaimed,resigned,expired,revoked,forced,undone,disconnected,evicted}';
-	-- What advance_revision() of the extension accepts at most, in 2^28 tokens.
+	-- The maximum of advance_revision() of the extension, in units of 2^28 tokens.
 	most_incarnation CONSTANT pg_catalog.int8 := 32505856;
 	old_owner pg_catalog.oid;
 	place pg_catalog.name;
@@ -36,7 +41,7 @@ DECLARE
 	item pg_catalog.record;
 	counts pg_catalog.text;
 BEGIN
-	-- 1. names mean PostgreSQL's own from here on; the role and the server
+	-- 1. unqualified names are those of PostgreSQL from here on; check the role and the server
 	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 	until := clock_timestamp() + patience;
 	IF NOT (SELECT r.rolsuper FROM pg_roles r WHERE r.rolname = current_user) THEN
@@ -67,7 +72,7 @@ BEGIN
 		RAISE EXCEPTION 'the portable edition of lock_election is incomplete' USING ERRCODE = '55000', HINT = 'Install its file again, as the role that owns it.';
 	END IF;
 
-	-- 2. nobody else comes to the tables: calls wait from here on, and end with 57014 before this transaction does
+	-- 2. lock out everybody else: calls wait from here on, and fail with 57014 before this transaction ends
 	ALTER SCHEMA _lock_election RENAME TO _lock_election_portable;
 	ALTER SCHEMA lock_election RENAME TO lock_election_portable;
 	PERFORM set_config('lock_timeout', '100ms', true), set_config('deadlock_timeout', '50ms', true), set_config('jit', 'off', true);
@@ -87,7 +92,7 @@ BEGIN
 						DETAIL = format('They have locked table %s: processes %s.', target, coalesce(found, 'of prepared transactions')),
 						HINT = 'End them, then try again.';
 				END IF;
-				-- those that wait for what is locked here, and are in the way elsewhere
+				-- cancel calls that wait for a table locked here, and block another one
 				PERFORM pg_cancel_backend(x.pid) FROM (SELECT DISTINCT l.pid FROM pg_locks l
 					WHERE NOT l.granted AND l.locktype = 'relation' AND l.relation = ANY (locked)) x;
 			END;
@@ -96,7 +101,7 @@ BEGIN
 	END LOOP;
 	PERFORM set_config('lock_timeout', '2s', true), set_config('deadlock_timeout', '1s', true);
 
-	-- 3. the tables are what the file has made: nothing of them runs code of their owner
+	-- 3. check that the tables are as the file made them, so that reading them runs no code of their owner
 	SELECT format('%s: %s', c.oid::regclass, x.what) INTO found FROM pg_class c, LATERAL (
 			SELECT 'kind of relation' AS what WHERE c.relkind <> 'r' OR c.relispartition
 			UNION ALL SELECT 'children' FROM pg_inherits i WHERE c.oid IN (i.inhparent, i.inhrelid)
@@ -119,9 +124,9 @@ BEGIN
 		RAISE EXCEPTION 'a table of the portable edition has been changed: token' USING ERRCODE = '55000';
 	END IF;
 
-	-- 4. what cannot move: advisory locks, whose keys differ; a session's own keys look the same
+	-- 4. advisory locks cannot move, because their keys differ; those of pg_advisory_lock() look the same
 	FOR i IN 1 .. 20 LOOP
-		-- but calls that wait for this transaction, or are about to, have some as well
+		-- calls that wait for this transaction, or are about to, have some as well
 		SELECT string_agg(DISTINCT l.pid::text, ', ') INTO found FROM pg_locks l
 			WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 				AND l.pid <> pg_backend_pid() AND NOT EXISTS (SELECT FROM pg_locks w WHERE w.pid = l.pid AND NOT w.granted AND w.relation = ANY (locked));
@@ -133,7 +138,8 @@ BEGIN
 			HINT = 'Release those of advisory_acquire(). If all of them are of pg_advisory_lock(): PGOPTIONS=''-c move.advisory_locks=mine''';
 	END IF;
 
-	-- 5. what is still true: see ends() of the portable edition; a copy of another database has none of its holders
+	-- 5. copy what has not ended, see ends() of the portable edition; a copy of another database has none of
+	-- its holders
 	moment := clock_timestamp();
 	SELECT l.life, true INTO number, life_is_known FROM _lock_election_portable.life l JOIN pg_database d ON d.oid = l.database
 		WHERE l.one AND l.born = l.xmin AND d.datname = current_database();
@@ -155,7 +161,7 @@ BEGIN
 	CREATE INDEX ON moving_hold (kind, name);
 	ANALYZE moving_lease, moving_hold;
 	DELETE FROM moving_lease l WHERE l.ends_at <= moment;
-	-- terms that have ended, and nobody has noticed; not in the old table, where triggers and defaults would run
+	-- add expired terms that nobody has ended; not in the old table, where triggers and defaults would run
 	CREATE TEMPORARY TABLE moving_history (election, change, role, how, candidate, term, elected_at, changed_at, ended_at) ON COMMIT DROP AS
 		SELECT h.election, h.change, h.role, h.how, h.candidate, h.term, h.elected_at, h.changed_at, h.ended_at FROM _lock_election_portable.history h;
 	INSERT INTO moving_history
@@ -168,7 +174,7 @@ BEGIN
 		SELECT p.*, l.named, l.ttl AS lease_ttl, l.ends_at FROM _lock_election_portable.place p JOIN moving_lease l ON l.id = p.lease
 		WHERE p.members IS NULL OR (SELECT count(*) FROM _lock_election_portable.place q WHERE q.kind = p.kind AND q.token = p.token) = cardinality(p.members);
 
-	-- 6. numbers that the extension could not read; the newest of all
+	-- 6. find the highest number, and refuse rows that the extension could not read
 	SELECT s.last_value INTO newest FROM _lock_election_portable.token s;
 	SELECT greatest(newest, (SELECT max(h.token) FROM _lock_election_portable.hold h), (SELECT max(p.token) FROM _lock_election_portable.place p),
 		(SELECT max(l.id) FROM _lock_election_portable.lease l), (SELECT max(h.change) FROM moving_history h)) INTO newest;
@@ -184,7 +190,7 @@ BEGIN
 		RAISE EXCEPTION 'a row of the portable edition has been changed' USING ERRCODE = '55000', HINT = 'End what it is of with force_release_lock(), force_resign() or revoke_lease().';
 	END IF;
 
-	-- 7. rights, and the triggers of others
+	-- 7. remember privileges and the triggers of other tables, and drop the triggers
 	CREATE TEMPORARY TABLE moving_right (kind, schema, name, types, acl) ON COMMIT DROP AS
 		SELECT 'FUNCTION', CASE p.pronamespace WHEN place_oid THEN place ELSE 'lock_election' END, p.proname, p.proargtypes::oid[], p.proacl FROM pg_proc p
 			WHERE p.pronamespace IN (place_oid, 'lock_election_portable'::regnamespace) AND p.proowner = old_owner AND p.proacl IS NOT NULL
@@ -200,7 +206,7 @@ BEGIN
 		EXECUTE format('DROP TRIGGER %I ON %s', item.name, item.relation);
 	END LOOP;
 
-	-- 8. the functions and views go, then come again; objects that depend on them are in the way
+	-- 8. replace functions and views by the extension; fail if other objects depend on them
 	BEGIN
 		SELECT string_agg(c.oid::regclass::text, ', ') INTO routines FROM pg_class c WHERE c.relnamespace = 'lock_election_portable'::regnamespace AND c.relkind = 'v';
 		EXECUTE 'DROP VIEW ' || routines;
@@ -216,8 +222,9 @@ BEGIN
 	END;
 	EXECUTE format('CREATE EXTENSION lock_election SCHEMA %I', place);
 
-	-- 9. rows, before any manager has read them: as if the life of an earlier one had ended now.  Leases begin again; a long
-	-- one has what was left, of evicted holds nothing is given anew.
+	-- 9. insert the rows before a manager reads them, as if the life of an earlier manager had ended now.  A
+	-- lease gets its time left, but at least 5 minutes, or its ttl if that is shorter; an evicted hold gets
+	-- only its time left
 	ALTER TABLE _lock_election.slot DISABLE TRIGGER USER;
 	ALTER TABLE _lock_election.lease DISABLE TRIGGER USER;
 	ALTER TABLE _lock_election.queue DISABLE TRIGGER USER;
@@ -260,7 +267,7 @@ BEGIN
 	ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_write;
 	ALTER TABLE _lock_election.history ENABLE ALWAYS TRIGGER refuse_row;
 
-	-- 10. the rights and triggers again
+	-- 10. restore privileges and triggers
 	FOR item IN SELECT r.kind, r.acl, CASE r.kind WHEN 'FUNCTION' THEN p.oid::regprocedure::text WHEN 'TABLE' THEN format('%I.%I', r.schema, r.name) ELSE quote_ident(r.schema) END AS name
 			FROM moving_right r LEFT JOIN (pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace)
 				ON r.kind = 'FUNCTION' AND n.nspname = r.schema AND p.proname = r.name AND p.proargtypes::oid[] = r.types
@@ -279,7 +286,7 @@ BEGIN
 		IF item.comment IS NOT NULL THEN EXECUTE format('COMMENT ON TRIGGER %I ON %s IS %L', item.name, item.relation, item.comment); END IF;
 	END LOOP;
 
-	-- 11. settings, which no transaction can change in the extension
+	-- 11. report settings: a transaction cannot change them in the extension
 	FOR item IN SELECT * FROM (SELECT unnest('{notify,max_ttl,max_hold_for,history_retention,max_locks_per_role,max_waiters_per_lock,max_leases_per_role,max_keys_per_role,max_history_per_role}'::text[]) AS name,
 				unnest(ARRAY[c.notify, extract(epoch FROM c.max_ttl)::int || 's', extract(epoch FROM c.max_hold_for)::int || 's', (extract(epoch FROM c.history_retention) / 60)::int || 'min',
 					c.max_locks_per_role::text, c.max_waiters_per_lock::text, c.max_leases_per_role::text,
@@ -288,7 +295,7 @@ BEGIN
 		RAISE WARNING 'the portable edition has %=%', item.name, item.value USING HINT = format('Type: ALTER SYSTEM SET lock_election.%s = %L', item.name, item.value);
 	END LOOP;
 
-	-- 12. clients that wait look at once; the old tables go, and what waits for them ends
+	-- 12. notify waiting clients, drop the old tables, and cancel the calls that wait for them
 	PERFORM pg_notify('le_' || left(encode(sha256(convert_to(c.channel_key || p.lease, 'UTF8')), 'hex'), 32), '')
 		FROM _lock_election_portable.config c, (SELECT DISTINCT p.lease FROM moving_place p WHERE p.named) p;
 	SELECT format('%s holds, %s places, %s leases, %s changes of elections and %s versions', (SELECT count(*) FROM moving_hold h WHERE h.mode IS NOT NULL),

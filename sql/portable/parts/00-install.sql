@@ -1,29 +1,33 @@
--- lock_election, the portable edition: the locks of the extension lock_election in plain SQL and PL/pgSQL, for servers
--- where no C extension may be installed.
+-- lock_election, the portable edition: the locks of the extension lock_election in plain SQL and PL/pgSQL,
+-- for servers on which no C extension can be installed.
 --
---     psql -q -1 -v ON_ERROR_STOP=1 -f lock_election.sql      as a role with CREATE on the database, not as the application's
+--     psql -q -1 -v ON_ERROR_STOP=1 -f lock_election.sql
 --
--- The functions go to the schema that the setting _lock_election.schema names, which is made if it is missing, and that
--- everybody may use, or the role of _lock_election.grant alone:
+-- Run it as a role that has CREATE on the database and is not the role of the application.
+--
+-- The functions go to the schema that the setting _lock_election.schema names.  If that schema does not
+-- exist, it is created, with USAGE for PUBLIC, or only for the role that the setting _lock_election.grant
+-- names:
 --
 --     psql -q -1 -v ON_ERROR_STOP=1 -c "SET LOCAL _lock_election.schema = 'locks'" -f lock_election.sql
 --
--- Without the setting they go to the first schema of search_path.  Run again, the file does nothing, or upgrades an older
--- version, which stays in its schema; it refuses a newer one.  It is one transaction, as migration tools make it, and uses
--- nothing but this:
+-- Without the setting, they go to the first schema of search_path.  Running the file again does nothing, or
+-- upgrades an older version in the schema where it is; the file refuses to replace a newer version.  It has
+-- to run in a single transaction, as migration tools run it, and it uses only:
 --
---     PostgreSQL 13 or newer, up to 19, PL/pgSQL, sequences, an UNLOGGED table that a crash and a promotion empty, transaction-level
---     advisory locks, row locks with SKIP LOCKED, ON CONFLICT, NOTIFY.
+--     PostgreSQL 13 or newer, up to 19, PL/pgSQL, sequences, an UNLOGGED table that a crash and a promotion
+--     empty, transaction-level advisory locks, row locks with SKIP LOCKED, ON CONFLICT, NOTIFY.
 --
--- No superuser, extension, setting, background worker or cron job is needed.  docs/reference/editions.md says what
--- differs from the C edition; docs/how-to/managed.md how to install it on managed services.
+-- No superuser, extension, setting, background worker or cron job is needed.  docs/reference/editions.md
+-- lists the differences from the C edition; docs/how-to/managed.md explains the installation on managed
+-- services.
 --
 -- The parts of this file, which sql/portable/assemble puts together:
 --
---     install    checks the server, the role and what is installed already
+--     install    checks the server, the role and any earlier installation
 --     tables     what is stored
---     base       small helpers: whose call, whose rights, errors, arguments
---     lives      crashes and promotions: leases begin anew once, tokens go on above all earlier ones
+--     base       small helpers: caller, privileges, errors, arguments
+--     lives      crashes and promotions: leases start over once, tokens continue above all earlier ones
 --     sections   the critical section of a name
 --     ends       how holds, places and leases end
 --     queue      how a place is granted
@@ -35,12 +39,12 @@
 --     fences     fences, versions, advisory locks
 --     operators  evict, force, limits, reap
 --     views      views and health()
---     rights     who may call what
---     comments   those of the C edition, made from its script
+--     rights     who may call which function
+--     comments   copied from the script of the C edition
 
--- --- install: checks the server, the role and what is installed already -----------------------------------------------
+-- --- install: checks the server, the role and any earlier installation ------------------------------------------------
 
--- The version of this file, for the transaction that it runs in.
+-- Sets the version of this file for the rest of the transaction.
 DO $$
 BEGIN
 	PERFORM pg_catalog.set_config('_lock_election.installing', '1', true);
@@ -56,7 +60,7 @@ DECLARE
 	place pg_catalog.text;
 	foreign_owner pg_catalog.text;
 	theirs pg_catalog.text;
-	-- not by PGOPTIONS, which poolers do not take
+	-- not PGOPTIONS: connection poolers do not accept it
 	how_to_name CONSTANT pg_catalog.text := 'which is made if it is missing: lockctl install --schema locks, the argument of install() in the libraries, or before this file: SET LOCAL _lock_election.schema = ''locks''';
 BEGIN
 	-- 1. the server and the transaction
@@ -81,7 +85,7 @@ BEGIN
 	END IF;
 	PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lock_election install', 4801));
 
-	-- 2. the C edition, or somebody else's schemas
+	-- 2. the C edition must not be installed, and the schemas must not belong to another role
 	IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'lock_election') THEN
 		RAISE EXCEPTION 'the extension lock_election is installed in this database' USING ERRCODE = '42710',
 			HINT = 'The portable edition is for databases without it.';
@@ -94,7 +98,7 @@ BEGIN
 			HINT = 'Run this file as that role, if it has installed lock_election. If not, drop the schema: its owner could change what is in it.';
 	END IF;
 
-	-- 3. an older, the same, or a newer version; it stays in its schema
+	-- 3. an older, the same, or a newer version may be installed; an upgrade keeps its schema
 	PERFORM pg_catalog.set_config('_lock_election.new', CASE WHEN pg_catalog.to_regclass('_lock_election.edition') IS NULL THEN 'yes' ELSE 'no' END, true);
 	IF pg_catalog.to_regclass('_lock_election.edition') IS NOT NULL THEN
 		EXECUTE 'SELECT version FROM _lock_election.edition' INTO found;
@@ -134,11 +138,11 @@ BEGIN
 	END IF;
 	IF grantee IS NOT NULL THEN EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO %I', here, grantee); END IF;
 
-	-- 4. the schemas of views and tables; the check of 2. has found nobody else's
+	-- 4. the schemas of views and tables; step 2 has checked that no other role owns them
 	IF pg_catalog.to_regnamespace('lock_election') IS NULL THEN CREATE SCHEMA lock_election; END IF;
 	IF pg_catalog.to_regnamespace('_lock_election') IS NULL THEN CREATE SCHEMA _lock_election; END IF;
 
-	-- 5. names without a schema mean that one, in this transaction
+	-- 5. in this transaction, unqualified names refer to the schema of the functions
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.quote_ident(here), true);
 	PERFORM pg_catalog.set_config('client_min_messages', 'warning', true);
 END $$;

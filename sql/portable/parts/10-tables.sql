@@ -1,9 +1,12 @@
 -- --- tables: what is stored ---------------------------------------------------------------------------------------------
 --
--- kind: 1 lock, 2 election.  Times are of the server's wall clock.  A hold or place has a ttl and expires_at of its own,
--- or hangs on a lease.  life: in which life of the server its time was last set, see "lives".  changed: the transaction
--- that entered, granted or evicted it, by which lease_sync() finds news.  told_call: the call of lease_sync() whose reply
--- has told it, else 0.
+-- Times are those of the server's wall clock.  A hold has a ttl and expires_at of its own, or is on a lease;
+-- a place is always on a lease.  Columns of several tables:
+--
+--     kind       1 lock, 2 election
+--     life       life of the server in which the deadline was last set, see "lives"
+--     changed    transaction that entered, granted, evicted or ended it; lease_sync() finds news by it
+--     told_call  call of lease_sync() that has reported it; 0 = none
 
 CREATE TABLE IF NOT EXISTS _lock_election.edition (version pg_catalog.int4 NOT NULL);
 INSERT INTO _lock_election.edition SELECT 0 WHERE NOT EXISTS (SELECT FROM _lock_election.edition);
@@ -12,7 +15,7 @@ UPDATE _lock_election.edition SET version = pg_catalog.current_setting('_lock_el
 
 CREATE SEQUENCE IF NOT EXISTS _lock_election.token AS pg_catalog.int8;
 
--- What lock_election.configure() sets: one row.  0 is no limit.
+-- Settings, changed by lock_election.configure(): one row.  A limit per role or lock of 0 means unlimited.
 CREATE TABLE IF NOT EXISTS _lock_election.config (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	channel_key pg_catalog.text NOT NULL DEFAULT pg_catalog.gen_random_uuid()::pg_catalog.text,
@@ -25,13 +28,14 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
 	max_keys_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
 	max_history_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
-	-- of a database that came from the C edition: by how much its tokens were ahead of the clock
+	-- after a move from the C edition: by how much its tokens were ahead of the clock
 	tokens_ahead pg_catalog.int8 NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- The present life of the server: one row, or none after a crash or a promotion.  born: the row's own xmin, which a
--- restored dump has not; database: that of the row, which CREATE DATABASE .. TEMPLATE copies.  limited: requests are counted, because config.max_locks_per_role is set.
+-- The current life of the server: one row, or none after a crash or a promotion.  born: xmin of the row
+-- itself, which differs in a restored dump.  database: where the row was written, which differs in a copy by
+-- CREATE DATABASE .. TEMPLATE.  limited: config.max_locks_per_role is set, so requests are counted.
 CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	life pg_catalog.int8 NOT NULL,
@@ -39,15 +43,15 @@ CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	limited pg_catalog.bool NOT NULL DEFAULT false,
 	born pg_catalog.xid
 );
--- All lives that a lease may still have been renewed in.
+-- All lives in which a lease may last have been renewed.
 CREATE TABLE IF NOT EXISTS _lock_election.lives (
 	life pg_catalog.int8 PRIMARY KEY,
 	started pg_catalog.timestamptz NOT NULL
 );
 
--- Leases.  named: by grant_lease(); else that of a place, or of several names that were acquired at once with a ttl.
--- Renewals write this row and nothing else.  granted_in: the life in which it was granted.  call: of the newest renewal by
--- lease_sync().
+-- Leases.  named: granted by grant_lease(); otherwise it is the lease of a place, or of several names that
+-- were acquired together with a ttl.  A renewal writes only this row.  granted_in: life in which the lease
+-- was granted.  call: newest call of lease_sync() that renewed the lease; 0 = none.
 CREATE TABLE IF NOT EXISTS _lock_election.lease (
 	id pg_catalog.int8 PRIMARY KEY,
 	ttl pg_catalog.interval NOT NULL,
@@ -60,16 +64,17 @@ CREATE TABLE IF NOT EXISTS _lock_election.lease (
 	owner pg_catalog.text
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- The newest call of lease_sync() that has asked for something, a row a lease: so that an old call does nothing.
+-- The newest call of lease_sync() that asked for something, one row per lease.  An older call that arrives
+-- later does nothing.
 CREATE TABLE IF NOT EXISTS _lock_election.asked (
 	lease pg_catalog.int8 PRIMARY KEY,
 	call pg_catalog.int8 NOT NULL
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Holds, a row a slot: an exclusive lock and a leader have slot 0, and the primary key refuses a second one.
--- Slot -1, without a mode: the name is closed until then.
--- acquired_in: the transaction of its client that has acquired it; 0: it was granted to a place.
--- ended: how it has ended, where a fence keeps the row.
+-- Holds, one row per slot.  An exclusive lock and a leader have slot 0, so that the primary key refuses a
+-- second one.  Slot -1, without a mode, closes the name until closed_until.
+-- acquired_in: transaction in which the client acquired it; 0 = it was granted to a place.
+-- ended: how it ended, if only a fence keeps the row.
 CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	kind pg_catalog.int2 NOT NULL,
 	slot pg_catalog.int4 NOT NULL,
@@ -99,9 +104,10 @@ CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	PRIMARY KEY (kind, name, slot)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Queue places, in the order of their tokens.  One without a named lease has a lease of its own, so that whoever keeps it
--- alive writes that lease's row, and is in nobody's way who grants the place.  ttl: of the hold that it becomes, where that
--- does not hang on a named lease.  of_lease: its grant is announced on the channel of the lease.
+-- Queue places, in the order of their tokens.  A place without a named lease has a lease of its own: a client
+-- that keeps its place alive writes the row of that lease, and does not block the transaction that grants the
+-- place.  ttl: that of the hold that the place becomes; NULL on a named lease.  of_lease: the grant is
+-- announced on the channel of the lease.
 CREATE TABLE IF NOT EXISTS _lock_election.place (
 	kind pg_catalog.int2 NOT NULL,
 	token pg_catalog.int8 NOT NULL,
@@ -124,7 +130,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.place (
 	PRIMARY KEY (kind, name, token)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Ends of holds and places of named leases that their clients have not asked for; some of the newest are kept.
+-- Ends of holds and places on named leases that their clients did not request, the newest 16 per lease; and,
+-- with the number of the lease as token, how a lease ended.
 CREATE TABLE IF NOT EXISTS _lock_election.loss (
 	lease pg_catalog.int8 NOT NULL,
 	token pg_catalog.int8 NOT NULL,
@@ -147,7 +154,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.history (
 	PRIMARY KEY (election, change)
 );
 
--- What a transaction has fenced: seen by that transaction alone, and left behind when it has ended.
+-- Fences.  Only the transaction that sets a fence reads its row, which is deleted some time after it has
+-- ended.
 CREATE TABLE IF NOT EXISTS _lock_election.fence (
 	kind pg_catalog.int2 NOT NULL,
 	transaction pg_catalog.int8 NOT NULL,
@@ -164,7 +172,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.versioned (
 	value pg_catalog.text
 ) WITH (fillfactor = 50);
 
--- CREATE INDEX IF NOT EXISTS would wait for all who write, and stop those behind it, though there is nothing to do.
+-- CREATE INDEX IF NOT EXISTS would wait for all writers, and block those behind it, even if the index exists.
 DO $$
 BEGIN
 	IF pg_catalog.to_regclass('_lock_election.hold_lease') IS NULL THEN CREATE INDEX hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL; END IF;

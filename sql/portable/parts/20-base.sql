@@ -1,20 +1,21 @@
 -- --- base: small helpers ------------------------------------------------------------------------------------------------
 --
--- The functions of schema _lock_election are called by those that everybody may call, and by nobody else: these are
--- SECURITY DEFINER with a search_path of pg_catalog alone, which holds for all that they call.
+-- The functions of schema _lock_election are called only by the public functions.  These are SECURITY DEFINER
+-- with a search_path of pg_catalog alone, which also holds for all functions that they call.
 
--- The role whose call this is: the session's, or that of SET ROLE.  A SECURITY DEFINER function of the application does
--- not change it, because ours cannot see who has called them otherwise.
+-- Returns the role of the caller: the session's, or that of SET ROLE.  A SECURITY DEFINER function of the
+-- application does not change it, because ours have no other way to see their caller.
 CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
 BEGIN
-	-- after SET ROLE: as null it would be nobody's equal, and nobody's contrary
+	-- the role of SET ROLE was dropped: a null would be neither equal nor unequal to any role
 	IF me IS NULL THEN PERFORM _lock_election.fail('42704', format('role "%s" does not exist any more', current_setting('role'))); END IF;
 	RETURN me;
 END $$;
 
--- Whether the caller has the privileges of the role, or of another one that may do this.
+-- Returns whether the caller has the privileges of the role, or those of "also", another role that may do the
+-- same.
 CREATE OR REPLACE FUNCTION _lock_election.is_mine(role oid, also text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
@@ -24,7 +25,8 @@ BEGIN
 		OR also IS NOT NULL AND pg_has_role(me, also, 'USAGE');
 END $$;
 
--- Without a search_path of its own it becomes part of the statements that call it; one with is planned for each call of them.
+-- Returns the word for a kind.  Has no SET search_path, so that the planner inlines it into the statements
+-- that call it; otherwise it would be planned for each of their calls.
 CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 	SELECT CASE WHEN k OPERATOR(pg_catalog.=) 1 THEN 'lock' ELSE 'election' END
 $$;
@@ -39,7 +41,8 @@ BEGIN
 	RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail, HINT = hint;
 END $$;
 
--- Locks and terms are used by the very role that acquired them, as in the C edition: a member says SET ROLE first.
+-- Raises an error unless the caller is the very role that acquired the lock or term, as in the C edition: a
+-- member of that role has to SET ROLE first.
 CREATE OR REPLACE FUNCTION _lock_election.check_role(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF role IS DISTINCT FROM _lock_election.who() THEN
@@ -49,7 +52,8 @@ BEGIN
 	END IF;
 END $$;
 
--- Refuses where nothing can be decided: on a standby, and with a snapshot that is older than the section of the name.
+-- Raises an error where nothing can be decided: on a standby, in a read-only transaction, and above READ
+-- COMMITTED, where the snapshot may be older than the section of the name.
 CREATE OR REPLACE FUNCTION _lock_election.check_transaction() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF pg_is_in_recovery() THEN
@@ -87,7 +91,8 @@ BEGIN
 	IF token IS NULL THEN PERFORM _lock_election.fail('22023', CASE k WHEN 1 THEN 'token' ELSE 'term' END || ' must not be null'); END IF;
 END $$;
 
--- An interval of hours, minutes and seconds alone, so that no time zone makes it longer or shorter.
+-- Returns the interval in hours, minutes and seconds only, so that its length does not depend on the time
+-- zone.
 CREATE OR REPLACE FUNCTION _lock_election.exact(v interval) RETURNS interval LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN make_interval(secs => date_part('epoch', v));
@@ -98,7 +103,7 @@ BEGIN
 	PERFORM _lock_election.fail('22023', format('%s is out of range: %s', what, v), 'It is an interval ' || range || '.');
 END $$;
 
--- The limit is shown as a setting of PostgreSQL would be.
+-- Raises an error that shows the limit as PostgreSQL shows a setting.
 CREATE OR REPLACE FUNCTION _lock_election.too_long(what text, v interval, most interval) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	ms int8 := date_part('epoch', most) * 1000;

@@ -1,19 +1,22 @@
 -- --- lives: crashes and promotions --------------------------------------------------------------------------------------
 --
--- A crash may lose what was not flushed, renewals above all, and a promotion what was not replicated.  Both empty the
--- UNLOGGED table life.  The first call that finds it empty begins a life:
+-- A crash may lose commits that were not flushed, renewals above all; a promotion may lose those that were
+-- not replicated.  Both empty the UNLOGGED table life.  The first call that finds it empty begins a life:
 --
---     1. Tokens go on above all that may have been given out.
---     2. A lease that was last renewed or granted in an earlier life is over no sooner than its ttl after the begin of
---        the life that came next (ends()).  So each begins anew once, and a crash loop keeps none of them alive.
---     3. The first renewal in a life is flushed, because it is what gives a lease the next beginning.
+--     1. Tokens continue above all tokens that may have been returned.
+--     2. A lease that was last granted or renewed in an earlier life expires no sooner than its ttl after the
+--        start of the life that followed (ends()).  So each lease starts over once, and a crash loop does not
+--        keep it alive.
+--     3. The first renewal of a lease in a life is flushed: if it were lost, the lease would not start over
+--        after the next crash.
 --
--- A token is a sequence's number.  Each life sets it to at least the milliseconds since 2025 times 2^12: below 2^53 for 69
--- years, below the tokens of the C edition of the same moment, and above those of a life that was lost, as long as the
--- clocks of the servers differ by less than that life has lasted.  After a move from the C edition it is config.tokens_ahead
--- more.
+-- A token is a number of a sequence.  Each life sets the sequence to at least 2^12 times the milliseconds
+-- since 2025.  That is below 2^53 for 69 years, below the tokens of the C edition of the same moment, and
+-- above those of a life that was lost, if the clocks of the servers differ by less than the length of that
+-- life.  After a move from the C edition, config.tokens_ahead is added.
 
--- Begins a life, unless another transaction does: then NULL.
+-- Begins a life and returns it, or returns the one that has begun meanwhile; NULL if another transaction is
+-- still beginning one after "patience".
 CREATE OR REPLACE FUNCTION _lock_election.begin_life(patience interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	until timestamptz := clock_timestamp() + patience;
@@ -22,7 +25,7 @@ DECLARE
 	l record;
 	number int8;
 BEGIN
-	-- 1. alone
+	-- 1. only one transaction begins a life
 	WHILE NOT pg_try_advisory_xact_lock(hashtextextended('lock_election life', 4801)) LOOP
 		IF clock_timestamp() >= until THEN RETURN NULL; END IF;
 		PERFORM pg_sleep(0.01);
@@ -30,19 +33,19 @@ BEGIN
 	SELECT x.life, x.database = here AND x.born = x.xmin AS whole INTO l FROM _lock_election.life x WHERE x.one;
 	IF l.whole THEN RETURN l.life; END IF;
 
-	-- 2. a copy of another database has its rows, and none of its holders
+	-- 2. a copy of another database has its rows, but none of its holders
 	IF l.life IS NOT NULL THEN
 		DELETE FROM _lock_election.hold;
 		DELETE FROM _lock_election.place;
 		DELETE FROM _lock_election.lease;
 		DELETE FROM _lock_election.asked;
-		-- these tell transactions of the other database, whose numbers come again here
+		-- these name transactions of the other database, whose ids are used again here
 		DELETE FROM _lock_election.loss;
 		DELETE FROM _lock_election.fence;
 		DELETE FROM _lock_election.life;
 	END IF;
 
-	-- 3. numbers go on
+	-- 3. tokens and lives continue above all earlier ones
 	PERFORM setval('_lock_election.token', greatest((SELECT last_value FROM _lock_election.token) + (1 << 22),
 		((moment + 1) << 12) + (SELECT c.tokens_ahead FROM _lock_election.config c WHERE c.one)));
 	number := greatest((SELECT max(x.life) FROM _lock_election.lives x) + 1, moment);
@@ -53,7 +56,7 @@ BEGIN
 	RETURN number;
 END $$;
 
--- The present life.
+-- Returns the current life, and begins it if necessary.
 CREATE OR REPLACE FUNCTION _lock_election.current_life() RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -69,8 +72,8 @@ BEGIN
 	RETURN number;
 END $$;
 
--- The present life, for a renewal; NULL while another transaction begins one, which may stand still: nothing expires
--- meanwhile, and the renewal is made without.
+-- Returns the current life, for a renewal.  Returns NULL if another transaction is beginning one, and is
+-- perhaps idle: nothing expires meanwhile, and the renewal keeps the life of its row.
 CREATE OR REPLACE FUNCTION _lock_election.life_of_renewal() RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -81,8 +84,8 @@ BEGIN
 	RETURN _lock_election.begin_life('100 ms');
 END $$;
 
--- When something ends that was set in a life, as of now; never, before the present life has begun.  In a restored dump all
--- has ended, also before the first call begins its life.
+-- Returns the current deadline of a lease or hold whose time was set in this life; infinite until the current
+-- life has begun.  In a restored dump everything has expired, even before the first call begins a life.
 CREATE OR REPLACE FUNCTION _lock_election.ends(expires_at timestamptz, of_life int8, ttl interval) RETURNS timestamptz LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -98,7 +101,7 @@ BEGIN
 	RETURN greatest(expires_at, next + ttl);
 END $$;
 
--- How long that is from now; NULL: it does not end yet.
+-- Returns the time left until a deadline; NULL if it is infinite.
 CREATE OR REPLACE FUNCTION _lock_election.time_left(at timestamptz) RETURNS interval LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN CASE WHEN isfinite(at) THEN at - clock_timestamp() END;

@@ -1,12 +1,13 @@
 -- --- sections: the critical section of a name --------------------------------------------------------------------------
 --
--- What decides who holds a name runs in its section, a transaction-level advisory lock: it sees all that earlier sections
--- have written.  A section lasts until the caller's COMMIT.  So that an idle transaction stops nobody else's work, nobody
--- waits for a section without a limit: an attempt that cannot enter one is refused, as the name is being acquired or
--- released in it; a release goes on without it; renewals and is_held() never need one.
+-- All code that decides who holds a name runs in the section of the name, a transaction-level advisory lock,
+-- and sees everything that earlier sections have written.  A section lasts until the caller's COMMIT.  So
+-- that an idle transaction does not block others, each wait for a section has a limit: an attempt that cannot
+-- enter one is refused, because the name is being acquired or released in it; a release goes on without it;
+-- renewals and is_held() never need one.
 
--- Enters the sections of these names, in the same order as everybody; false: not all of them in this time each.  Who has to
--- wait does so in PostgreSQL's queue, first come, first served.
+-- Enters the sections of these names, in the same order as all callers.  Returns false if one of them cannot
+-- be entered within "patience".  PostgreSQL's queue serves waiting callers in the order of arrival.
 CREATE OR REPLACE FUNCTION _lock_election.enter(k int2, names text[], patience interval) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -31,28 +32,30 @@ BEGIN
 	RETURN true;
 END $$;
 
--- --- lines: those who wait without a place ---
+-- --- lines: calls that wait without a place ---
 --
--- A place is a row, which others see once it is committed.  A call that waits inside of its own statement has none: these
--- stand in PostgreSQL's queue of one more advisory lock, the gate of the name.  The first one alone tries again and again.
--- It has an arrival, which it takes from the sequence of the tokens when it has become the first, and which will be its
--- token: places with a lower token go before it, and those with a higher one behind it, so that tokens rise from grant to
--- grant.  Others read it in pg_locks, where it is the second half of an advisory lock.  All of them last until the end of the
--- transaction, or of the subtransaction of who gives up, as the section does.
+-- A place is a row, which others see once it is committed.  A call that waits inside its own statement has no
+-- place.  Such calls form a line: PostgreSQL's queue for another advisory lock, the gate of the name.  Only
+-- the first call in the line retries.  When it becomes the first, it takes a number from the sequence of the
+-- tokens, its arrival, which will be its token.  Places with a lower token are served before it, and those
+-- with a higher one after it, so that tokens rise from grant to grant.  Others read the arrival in pg_locks,
+-- where it is the second half of an advisory lock.  Like the section, these locks last until the end of the
+-- transaction, or of the subtransaction of a call that gives up.
 
--- The lower half of a number, as an argument of an advisory lock.
+-- Returns the lower half of a number, as an argument of an advisory lock.
 CREATE OR REPLACE FUNCTION _lock_election.low(v int8) RETURNS int4 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (v & 4294967295) - CASE WHEN v & 2147483648 <> 0 THEN 4294967296 ELSE 0 END;
 END $$;
 
--- Whether somebody waits in the line of this name.  To be called in its section: nobody becomes the first before that ends.
+-- Returns whether a call waits in the line of this name.  Must be called in its section: no call becomes the
+-- first before that ends.
 CREATE OR REPLACE FUNCTION _lock_election.has_line(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN NOT pg_try_advisory_xact_lock_shared(hashtextextended(n, 4808 + k));
 END $$;
 
--- The same, outside of the section, and without keeping anything: what is seen may have changed at once.
+-- The same outside of the section, without keeping the lock: the result may be outdated at once.
 CREATE OR REPLACE FUNCTION _lock_election.sees_line(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	gate int8 := hashtextextended(n, 4808 + k);
@@ -60,8 +63,9 @@ BEGIN
 	RETURN CASE WHEN pg_try_advisory_lock_shared(gate) THEN NOT pg_advisory_unlock_shared(gate) ELSE true END;
 END $$;
 
--- Whether the first in the line of this name has come before this token: it tells its arrival twice, and the later one counts.
--- Who has told none may still wait in the line of another name, and comes after all the places that there are by now.
+-- Returns whether the first call in the line of this name arrived before this token.  The call publishes its
+-- arrival twice, and the later number counts.  A call that has published none may still wait in the line of
+-- another name, and comes after all places that exist by now.
 CREATE OR REPLACE FUNCTION _lock_election.is_behind_line(k int2, n text, token int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN _lock_election.has_line(k, n)
@@ -70,8 +74,8 @@ BEGIN
 			AND l.classid = (hashtextextended(n, 4810 + k) & 4294967295)::oid), false);
 END $$;
 
--- Stands in the lines of these names until it is the first in all of them, and takes its arrival.  NULL: not before this
--- moment.
+-- Waits in the lines of these names until the call is the first in all of them, and returns its arrival; NULL
+-- if it is not by "until".
 CREATE OR REPLACE FUNCTION _lock_election.stand_in_line(k int2, names text[], until timestamptz) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	before text := current_setting('lock_timeout');
@@ -84,7 +88,8 @@ BEGIN
 		PERFORM pg_advisory_xact_lock(gate);
 	END LOOP;
 	PERFORM set_config('lock_timeout', before, true);
-	-- places go before it until it has told a number, so that the number which counts is one that comes after their tokens
+	-- places are served before this call until it has published a number; the second one, which counts, is
+	-- above their tokens
 	FOR turn IN 1 .. 2 LOOP
 		arrival := nextval('_lock_election.token');
 		PERFORM pg_advisory_xact_lock(_lock_election.low(hashtextextended(n, 4810 + k)), _lock_election.low(arrival)) FROM unnest(names) AS x(n);

@@ -1,27 +1,29 @@
 -- --- ends: how holds, places and leases end -----------------------------------------------------------------------------
 --
--- Nobody watches the clock: what is over is ended by whoever comes to the name next, waits for it, or calls reap().
--- Before that, its row is locked: a renewal that is under way has it locked as well, so it is either seen or finds the
--- row ended.  A fence has a hold's row locked FOR KEY SHARE: the row may be marked as ended, and cannot be deleted.
+-- No process watches the clock: an expired hold, place or lease is ended by the next call that uses the name,
+-- waits for it, or is reap().  That call locks its row first.  A renewal has the row locked as well, so it is
+-- either seen or finds the row ended.  A fence has the row of a hold locked FOR KEY SHARE: the row can be
+-- marked as ended, but not deleted.
 
--- The channel on which grants of a lease's places are announced.  These are in PL/pgSQL because it keeps their plans.
+-- Returns the channel on which grants to places of a lease are announced.  Like the next functions in
+-- PL/pgSQL, because that keeps their plans.
 CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one);
 END $$;
--- The channel of a lock or an election: the clients compute it as well.
+-- Returns the channel of a lock or an election; clients compute it as well.
 CREATE OR REPLACE FUNCTION _lock_election.channel(k int2, n text) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN 'le_' || left(encode(sha256(convert_to(_lock_election.word(k) || ' ' || n, 'UTF8')), 'hex'), 32);
 END $$;
 
--- Whether grants (waiters) or changes of leaders (elections) are announced.
+-- Returns whether grants (waiters) or changes of leaders (elections) are announced.
 CREATE OR REPLACE FUNCTION _lock_election.notifies(what text) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (SELECT c.notify IN ('all', what) FROM _lock_election.config c WHERE c.one);
 END $$;
 
--- Tells the client of a place that it has been granted, or has to look.
+-- Announces the grant of a place to its client.
 CREATE OR REPLACE FUNCTION _lock_election.announce(p _lock_election.place) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF NOT _lock_election.notifies('waiters') THEN RETURN; END IF;
@@ -32,7 +34,7 @@ BEGIN
 	END IF;
 END $$;
 
--- A change of an election: a row of its history, and a notification.
+-- Records a change of an election in its history, and announces it.
 CREATE OR REPLACE FUNCTION _lock_election.note(h _lock_election.hold, how text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := nextval('_lock_election.token');
@@ -47,7 +49,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Tells the client of a named lease of an end that it has not asked for; the newest 16 are kept.
+-- Records the end of a hold or place as news for the client of its named lease; keeps the newest 16.
 CREATE OR REPLACE FUNCTION _lock_election.lose(of_lease int8, tok int8, how text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	INSERT INTO _lock_election.loss (lease, token, changed, reason)
@@ -56,14 +58,15 @@ BEGIN
 		WHERE y.lease = of_lease ORDER BY y.changed DESC, y.token OFFSET 16);
 END $$;
 
--- Whether a lease lives; without a lock.
+-- Returns whether a lease is live; takes no row lock.
 CREATE OR REPLACE FUNCTION _lock_election.lease_lives(number int8) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = number
 		AND (l.expires_at > clock_timestamp() OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()));
 END $$;
 
--- Whether a lease has ended; it cannot be renewed any more in the transactions that others have begun.
+-- Returns whether a lease has ended, and locks its row if so: a concurrent transaction can no longer renew
+-- it.
 CREATE OR REPLACE FUNCTION _lock_election.lease_is_over(number int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
@@ -75,7 +78,8 @@ BEGIN
 	RETURN FOUND;
 END $$;
 
--- A lease without a name goes with the last that hangs on it.  One that is renewed just now is left to drop_leases().
+-- Deletes an unnamed lease that has no holds or places left.  If it is being renewed, drop_leases() deletes
+-- it later.
 CREATE OR REPLACE FUNCTION _lock_election.drop_group(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM FROM _lock_election.lease l WHERE l.id = number AND NOT l.named AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.lease = number)
@@ -83,7 +87,7 @@ BEGIN
 	IF FOUND THEN DELETE FROM _lock_election.lease l WHERE l.id = number; END IF;
 END $$;
 
--- Whether a hold is over, by its own time, its lease, or because a fence alone keeps its row.
+-- Returns whether a hold has ended, by its own deadline or its lease, or is a row that only a fence keeps.
 CREATE OR REPLACE FUNCTION _lock_election.hold_is_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF h.ended IS NOT NULL THEN RETURN true; END IF;
@@ -91,13 +95,14 @@ BEGIN
 	RETURN h.lease IS NOT NULL AND _lock_election.lease_is_over(h.lease);
 END $$;
 
--- Ends a hold.  asked: by its own client, who needs not be told.  False: its row is renewed, ended or fenced just now.
+-- Ends a hold.  asked: at the request of its own client, which needs no news of it.  Returns false if a
+-- concurrent transaction renews or ends it, or if only a fence keeps it.
 CREATE OR REPLACE FUNCTION _lock_election.end_hold(h _lock_election.hold, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	expires boolean := how = 'expired' AND h.expires_at IS NOT NULL;
 	gone boolean;
 BEGIN
-	-- 1. the row: deleted, or marked while a fence stands
+	-- 1. delete the row, or mark it as ended while a fence keeps it
 	PERFORM FROM _lock_election.hold x WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token
 		AND (NOT expires OR x.ended IS NOT NULL OR _lock_election.ends(x.expires_at, x.life, x.ttl) <= clock_timestamp()) FOR UPDATE SKIP LOCKED;
 	gone := FOUND;
@@ -112,7 +117,7 @@ BEGIN
 			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token;
 	END IF;
 
-	-- 2. who is told
+	-- 2. history and news
 	IF h.ended IS NULL THEN
 		IF h.kind = 2 THEN PERFORM _lock_election.note(h, CASE WHEN how = 'expired' AND h.evicted THEN 'evicted' ELSE how END); END IF;
 		IF h.lease IS NOT NULL AND NOT asked THEN PERFORM _lock_election.lose(h.lease, h.token, CASE WHEN how = 'expired' AND h.evicted THEN 'evicted' ELSE how END); END IF;
@@ -121,13 +126,14 @@ BEGIN
 	RETURN true;
 END $$;
 
--- Whether a place is over.
+-- Returns whether a place has ended.
 CREATE OR REPLACE FUNCTION _lock_election.place_is_over(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN _lock_election.lease_is_over(p.lease);
 END $$;
 
--- Lets the clients of those look that are first in the queues of these names, where nobody else will.
+-- Notifies the clients of the first places in the queues of these names, where nobody else may settle the
+-- names.
 CREATE OR REPLACE FUNCTION _lock_election.nudge(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -139,7 +145,7 @@ BEGIN
 	END LOOP;
 END $$;
 
--- Ends a place, in all of its queues.  False: it is renewed or ended just now.
+-- Ends a place in all of its queues.  Returns false if a concurrent transaction renews or ends it.
 CREATE OR REPLACE FUNCTION _lock_election.end_place(p _lock_election.place, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := coalesce(p.members, ARRAY[p.name]);

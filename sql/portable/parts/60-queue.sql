@@ -1,8 +1,8 @@
 -- --- queue: how a place is granted --------------------------------------------------------------------------------------
 --
--- All of this runs in the section of the name.
+-- All functions here run in the section of the name.
 
--- Ends what is over: holds, and places as far as they are first in the queue.  True: something has changed.
+-- Ends expired holds, and expired places at the head of the queue.  Returns whether anything has changed.
 CREATE OR REPLACE FUNCTION _lock_election.sweep(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
@@ -27,7 +27,7 @@ BEGIN
 	RETURN changed;
 END $$;
 
--- Whether the holders of a name, and its being closed, admit one more in this mode; places do not count.
+-- Returns whether the name is open, and its holders admit one more in this mode; ignores places.
 CREATE OR REPLACE FUNCTION _lock_election.admits(k int2, n text, m text, p int4) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	f record;
@@ -37,7 +37,7 @@ BEGIN
 	RETURN f.closed = 0 AND CASE m WHEN 'exclusive' THEN f.all_holds = 0 WHEN 'shared' THEN f.exclusive = 0 ELSE f.all_holds < p END;
 END $$;
 
--- The slot of one more holder.
+-- Returns the slot for one more holder.
 CREATE OR REPLACE FUNCTION _lock_election.free_slot(k int2, n text, m text) RETURNS int4 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN CASE m WHEN 'exclusive' THEN 0
@@ -46,7 +46,8 @@ BEGIN
 			WHERE NOT EXISTS (SELECT FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = s)) END;
 END $$;
 
--- Whether a place for several names can be granted: it is first in all their queues, and all of them admit it.
+-- Returns whether a place can be granted; for several names, it must be the first in all their queues, and
+-- all of them must admit it.
 CREATE OR REPLACE FUNCTION _lock_election.can_be_granted(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -65,7 +66,7 @@ BEGIN
 	RETURN true;
 END $$;
 
--- A place becomes a hold, or several.  False: its rows are ended just now.
+-- Turns a place into a hold, or several.  Returns false if a concurrent transaction ends its rows.
 CREATE OR REPLACE FUNCTION _lock_election.grant_place(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := coalesce(p.members, ARRAY[p.name]);
@@ -85,7 +86,7 @@ BEGIN
 	IF own THEN
 		PERFORM _lock_election.drop_group(p.lease);
 	ELSIF p.ttl IS NOT NULL THEN
-		-- several names: their lease begins again; where it is renewed just now it does so anyway
+		-- several names: their lease starts over; if its row is locked, a renewal does the same
 		PERFORM FROM _lock_election.lease l WHERE l.id = p.lease FOR NO KEY UPDATE SKIP LOCKED;
 		IF FOUND THEN UPDATE _lock_election.lease l SET expires_at = clock_timestamp() + l.ttl, life = number WHERE l.id = p.lease; END IF;
 	END IF;
@@ -94,13 +95,13 @@ BEGIN
 		PERFORM _lock_election.note(h, 'elected');
 	END IF;
 	PERFORM _lock_election.announce(p);
-	-- lease_sync() makes it durable
+	-- tells lease_sync() to flush the commit
 	PERFORM set_config('_lock_election.granted', 'yes', true);
 	RETURN true;
 END $$;
 
--- Grants the readers that are first in the queue, up to the first writer, in one statement: there may be very many.  Only
--- those that hang on a lease which lives for sure; how many they were.
+-- Grants the readers at the head of the queue, up to the first writer, in one statement, because there may be
+-- very many: only those on named leases that are certainly live, and only two or more.  Returns their number.
 CREATE OR REPLACE FUNCTION _lock_election.grant_readers(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := _lock_election.current_life();
@@ -129,8 +130,8 @@ BEGIN
 	RETURN cardinality(tokens);
 END $$;
 
--- Grants places, in their order, as far as they can be, and as far as they have come before the first one in the line, who
--- names its arrival where it is the caller.  True: some were.
+-- Grants places in order, as far as possible, and only those that came before the first call in the line.
+-- arrival: that of the caller if it is this call, else NULL.  Returns whether anything has changed.
 CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text, arrival int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p _lock_election.place;
@@ -154,7 +155,7 @@ BEGIN
 	RETURN changed;
 END $$;
 
--- Both, for some names: what has to be done whenever somebody comes to them.
+-- Sweeps and serves these names, as every call that uses them must.  Returns whether anything has changed.
 CREATE OR REPLACE FUNCTION _lock_election.settle(k int2, names text[], arrival int8 DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -167,7 +168,7 @@ BEGIN
 	RETURN changed;
 END $$;
 
--- Looks at names without waiting for anybody: those whose section is busy are somebody else's work.
+-- Settles names without waiting.  Leaves those whose section is taken to the transaction in it.
 CREATE OR REPLACE FUNCTION _lock_election.look_at(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;

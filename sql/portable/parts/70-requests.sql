@@ -1,22 +1,25 @@
 -- --- requests: acquire and enqueue --------------------------------------------------------------------------------------
 --
--- A request is for one name, or for several together; it is granted at once, takes a place in the queue, or is refused.
+-- A request is for one name, or for several together.  It is granted at once, takes a place in the queue, or
+-- is refused.
 
--- An attempt, or a place, of these kinds; the arguments are checked.
+-- A request with checked arguments: an attempt, or a place.
 DO $$
 BEGIN
 	IF pg_catalog.to_regtype('_lock_election.request') IS NULL THEN
 		CREATE TYPE _lock_election.request AS (
 			kind pg_catalog.int2, names pg_catalog.text[], mode pg_catalog.text, permits pg_catalog.int4, ttl pg_catalog.interval,
 			owner pg_catalog.text, lease pg_catalog.int8, value pg_catalog.text,
-			-- as a place; its grant is announced on the channel of its lease; by this call of lease_sync()
+			-- place: enqueue, otherwise attempt; of_lease: announce the grant on the channel of the lease;
+			-- call: of lease_sync()
 			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8, role pg_catalog.oid,
-			-- of one who is the first in the lines
+			-- of a call that is the first in the lines
 			arrival pg_catalog.int8);
 	END IF;
 END $$;
 
--- Refuses a lease that has ended or is another role's.  The row stays as long as this transaction.
+-- Raises an error if a lease has ended or belongs to another role.  Locks its row, so that the row stays
+-- until this transaction ends.
 CREATE OR REPLACE FUNCTION _lock_election.check_lease(number int8, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
@@ -33,8 +36,8 @@ BEGIN
 	PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name is used for a lock or for permits, not for both at a time.');
 END $$;
 
--- Refuses a request or a proclaim of a role whose elections have a history that is too long.  A role has no more than the
--- whole table, whose size costs nothing to ask for.
+-- Raises an error, for a request or a proclaim, if the history of the elections of the role is too long.
+-- Checks the size of the whole table first, which costs nothing, and no role has more than that.
 CREATE OR REPLACE FUNCTION _lock_election.check_history(role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most int8 := (SELECT c.max_history_per_role FROM _lock_election.config c WHERE c.one);
@@ -46,7 +49,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Refuses a name that is used in another way.
+-- Raises an error if a name is in use in another way.
 CREATE OR REPLACE FUNCTION _lock_election.check_use(r _lock_election.request, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	used record;
@@ -64,8 +67,8 @@ BEGIN
 	END IF;
 END $$;
 
--- The hold of a name that the request is one more hold of: of the same named owner, rather on the same lease; if it names
--- none, of the same lease, or else of this very transaction.
+-- Returns the hold of a name that the request re-enters: of the same named owner, preferably on the same
+-- lease; without a named owner, on the same lease, or of the same transaction.
 CREATE OR REPLACE FUNCTION _lock_election.own_hold(r _lock_election.request, n text) RETURNS _lock_election.hold LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
@@ -83,7 +86,8 @@ BEGIN
 		'It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.');
 END $$;
 
--- One more hold: on a lease, and of an election, it is the same hold, else it is counted; its time is no shorter.
+-- Re-enters a hold.  Counts one more, except on a named lease and for an election; never shortens the time
+-- left.
 CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF r.mode = 'exclusive' AND h.mode = 'shared' THEN
@@ -98,7 +102,7 @@ BEGIN
 		UPDATE _lock_election.hold x SET holds = x.holds + CASE x.kind WHEN 1 THEN 1 ELSE 0 END, life = CASE WHEN x.expires_at IS NULL THEN x.life ELSE _lock_election.current_life() END,
 			expires_at = CASE WHEN x.expires_at IS NOT NULL THEN greatest(_lock_election.ends(x.expires_at, x.life, x.ttl), clock_timestamp() + r.ttl) END
 			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL AND NOT x.evicted;
-		-- somebody has ended it without the section, and this update has waited for him
+		-- another transaction ended it without the section while this update waited
 		IF NOT FOUND THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
 		UPDATE _lock_election.lease l SET expires_at = greatest(l.expires_at, clock_timestamp() + r.ttl) WHERE l.id = h.lease AND NOT l.named;
 	END IF;
@@ -109,7 +113,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Refuses what is beyond a limit of the role or of the queue.
+-- Raises an error if the request exceeds a limit of the role or of the queue.
 CREATE OR REPLACE FUNCTION _lock_election.check_limits(r _lock_election.request, waits boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	c _lock_election.config;
@@ -118,7 +122,7 @@ BEGIN
 	SELECT x.* INTO c FROM _lock_election.config x WHERE x.one;
 	IF waits AND c.max_waiters_per_lock > 0 THEN
 		FOREACH n IN ARRAY r.names LOOP
-			-- those that were left by their clients do not count, and stand behind one that waits
+			-- abandoned places do not count, and may be behind a live one
 			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock
 				AND (SELECT count(*) FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease WHERE p.kind = r.kind AND p.name = n
 					AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) >= c.max_waiters_per_lock THEN
@@ -138,7 +142,8 @@ BEGIN
 	END IF;
 END $$;
 
--- Decides a request, in the sections of its names, which are swept.  No token: it was refused.
+-- Decides a request in the sections of its names, after settle().  Returns no token if the request is
+-- refused.
 CREATE OR REPLACE FUNCTION _lock_election.decide(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -156,7 +161,7 @@ BEGIN
 	-- 1. is a name used in another way?
 	FOREACH n IN ARRAY r.names LOOP PERFORM _lock_election.check_use(r, n); END LOOP;
 
-	-- 2. the same request once more: of one name what is held comes first, of several the place
+	-- 2. is it the same request again?  For one name, a hold comes first; for several, the place
 	IF r.place AND r.lease IS NOT NULL AND r.mode <> 'permit' THEN
 		IF NOT several THEN
 			SELECT x.token, true INTO token, granted FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.ended IS NULL AND NOT x.evicted
@@ -181,7 +186,7 @@ BEGIN
 		granted := false;
 	END IF;
 
-	-- 3. one more hold
+	-- 3. re-entry
 	IF NOT r.place THEN
 		FOREACH n IN ARRAY r.names LOOP
 			h := _lock_election.own_hold(r, n);
@@ -204,7 +209,7 @@ BEGIN
 		END IF;
 	END IF;
 
-	-- 4. is it free, and nobody before us?
+	-- 4. are the names free, and is nobody before us?
 	FOREACH n IN ARRAY r.names LOOP
 		behind := EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n AND (r.arrival IS NULL OR p.token < r.arrival));
 		free := free AND NOT behind AND _lock_election.admits(r.kind, n, r.mode, r.permits) AND (r.arrival IS NOT NULL OR NOT _lock_election.has_line(r.kind, n));
@@ -244,8 +249,8 @@ BEGIN
 	END IF;
 END $$;
 
--- The place's position in the queue, of several names in the longest one.  Those that are over do not count; there may be
--- thousands, so that no function is called for one that lives.
+-- Returns the position of a place in its queue; for several names, in the longest one.  Expired places do not
+-- count.  There may be thousands of places, so no function is called for a live one.
 CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) RETURNS int8 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank
 		FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease
@@ -253,8 +258,8 @@ CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) R
 			AND (l.expires_at > clock_timestamp() OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) r
 $$;
 
--- One attempt at a request.  Where it is refused it leaves nothing behind, not even its sections: the caller's transaction
--- may stand still after it, or go on waiting.  What has to be done at these names is then the work of those who wait.
+-- Attempts a request once.  If it is refused, the attempt leaves nothing behind, not even its sections,
+-- because the caller's transaction may be idle after it, or keep waiting.  The waiters then settle the names.
 CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -276,7 +281,7 @@ BEGIN
 	IF changed THEN PERFORM _lock_election.nudge(r.kind, r.names); END IF;
 END $$;
 
--- Whether the request looks like one more hold of what its owner, its lease or this transaction holds.
+-- Returns whether the request seems to re-enter a hold of its owner, its lease or this transaction.
 CREATE OR REPLACE FUNCTION _lock_election.looks_held(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN r.mode <> 'permit' AND EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (r.names) AND h.role = r.role AND h.mode IS NOT NULL
@@ -284,8 +289,8 @@ BEGIN
 			ELSE h.owner IS NULL AND (h.lease = r.lease OR h.acquired_in = pg_current_xact_id_if_assigned()::text::int8) END AND NOT _lock_election.may_be_over(h));
 END $$;
 
--- Whether an attempt is worth a section: nobody holds a name beside whom the request cannot, it is not closed, and nobody
--- stands in line before the request; or it is one more hold.
+-- Returns whether an attempt is worth a section: the names are open, no holder conflicts with the request,
+-- and no call is before it in a line; or it is a re-entry.
 CREATE OR REPLACE FUNCTION _lock_election.looks_free(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (r.names)
@@ -296,20 +301,21 @@ BEGIN
 	END IF;
 	RETURN _lock_election.looks_held(r);
 END $$;
--- As hold_is_over(), without a lock.
+-- Same as hold_is_over(), without a lock.
 CREATE OR REPLACE FUNCTION _lock_election.may_be_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN h.ended IS NOT NULL OR h.expires_at IS NOT NULL AND _lock_election.ends(h.expires_at, h.life, h.ttl) <= clock_timestamp()
 		OR h.lease IS NOT NULL AND NOT _lock_election.lease_lives(h.lease);
 END $$;
 
--- How long a wait may last because of lock_timeout; NULL: without limit.
+-- Returns how long a wait may last because of lock_timeout; NULL = unlimited.
 CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN nullif(current_setting('lock_timeout')::interval, '0');
 END $$;
 
--- An owner is an identity: two callers that share one hold together what each believes to hold alone.
+-- Raises a notice if another connection acquired one of the names for the same owner.  An owner is an
+-- identity: callers that share one share a hold, which each believes to hold alone.
 CREATE OR REPLACE FUNCTION _lock_election.notice_shared_owner(r _lock_election.request, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text := (SELECT h.name FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (names) AND h.role = r.role AND h.owner = r.owner AND h.pid <> pg_backend_pid()
@@ -321,13 +327,13 @@ BEGIN
 	END IF;
 END $$;
 
--- An attempt where it can succeed.
+-- Attempts a request if it may succeed.
 CREATE OR REPLACE FUNCTION _lock_election.attempt_if_free(r _lock_election.request) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	token int8;
 BEGIN
 	IF r.lease IS NULL AND NOT _lock_election.looks_free(r) THEN RETURN NULL; END IF;
-	-- who stands in no line has tried that before
+	-- a caller without an arrival has tried that before
 	IF r.arrival IS NOT NULL AND r.kind = 1 AND r.mode = 'exclusive' AND r.lease IS NULL AND cardinality(r.names) = 1 THEN
 		token := _lock_election.acquire_free(r.kind, r.names[1], r.ttl, r.owner, NULL, NULL, 0, true);
 	END IF;
@@ -335,8 +341,8 @@ BEGIN
 	RETURN token;
 END $$;
 
--- Waits for a request in the lines of its names until this moment, or without limit.  The subtransaction gives the lines
--- back where it fails, is cancelled, or gives up: then NULL.
+-- Waits for a request in the lines of its names, without limit if "until" is NULL.  Returns NULL if it gives
+-- up.  The subtransaction leaves the lines if the call fails, is cancelled, or gives up.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_in_line(r _lock_election.request, until timestamptz) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	token int8;
@@ -350,8 +356,9 @@ BEGIN
 		token := _lock_election.attempt_if_free(r);
 		IF token IS NOT NULL THEN RETURN token; END IF;
 		IF clock_timestamp() >= until THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
-		-- who was before it in the line has just been granted the name, and may release it at once: some looks take 30 us each, and
-		-- the shortest sleep 1.1 ms, which half a millisecond is rounded up to; then a twentieth of the time that it has taken so far
+		-- The call before this one in the line has just been granted the name, and may release it at once.
+		-- So retry without a sleep for 0.5 ms: an attempt takes 30 us, and the shortest sleep 1.1 ms, to
+		-- which 0.5 ms are rounded up.  Then sleep for a twentieth of the time spent so far.
 		waited := clock_timestamp() - first_since;
 		CONTINUE WHEN waited < '0.5 ms';
 		PERFORM pg_sleep(least(greatest(date_part('epoch', waited) / 20, 0.0005), 0.1, date_part('epoch', until - clock_timestamp())));
@@ -360,7 +367,7 @@ EXCEPTION WHEN SQLSTATE 'LE998' THEN
 	RETURN NULL;
 END $$;
 
--- Acquires, waiting at most so long.
+-- Acquires, waiting at most for "wait"; NULL = unlimited.  Returns NULL if the time is up.
 CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	began timestamptz := clock_timestamp();
@@ -368,13 +375,13 @@ DECLARE
 	token int8;
 BEGIN
 	PERFORM _lock_election.check_transaction();
-	-- after a crash nothing is over before a life has begun, and attempts that only look would begin none
+	-- after a crash nothing expires until a life has begun, and attempts that only look do not begin one
 	PERFORM _lock_election.current_life();
 	token := _lock_election.attempt_if_free(r);
 	IF token IS NULL AND (wait IS NULL OR wait > '0') THEN
 		most := _lock_election.lock_timeout();
 		WHILE token IS NULL AND coalesce(clock_timestamp() < began + least(wait, most), true) LOOP
-			-- those in the line may wait for its own hold: it tries again when the section is free
+			-- calls in the line may wait for the caller's own hold: it retries when the section is free
 			IF _lock_election.looks_held(r) THEN
 				PERFORM pg_sleep(0.005);
 				token := _lock_election.attempt_if_free(r);
@@ -383,7 +390,7 @@ BEGIN
 			END IF;
 		END LOOP;
 		IF token IS NULL THEN
-			-- places that have come after it may be first now
+			-- later places may be the first now
 			PERFORM _lock_election.nudge(r.kind, r.names);
 			IF most < wait OR wait IS NULL THEN PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout'); END IF;
 		END IF;
@@ -392,7 +399,7 @@ BEGIN
 	RETURN token;
 END $$;
 
--- Takes a place, or is granted at once.
+-- Enters the queue, or is granted at once.
 CREATE OR REPLACE FUNCTION _lock_election.enqueue(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8, OUT channel text) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.check_transaction();

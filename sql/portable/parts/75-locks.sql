@@ -1,9 +1,9 @@
 -- --- locks: the functions of locks, permits and places ------------------------------------------------------------------
 --
--- A name is COLLATE "C" from here on, whatever column it came from: that of the tables, and the same section for the same
--- bytes.  An array is a slice of itself, by which its elements are counted from 1.
+-- From here on, a name is COLLATE "C", whatever column it came from: as in the tables, and so that equal
+-- bytes have the same section.  An array is a slice of itself, so that its subscripts begin at 1.
 
--- A request, with its arguments checked.
+-- Returns a request with checked arguments.
 CREATE OR REPLACE FUNCTION _lock_election.make(k int2, names text[], mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -28,7 +28,7 @@ BEGIN
 	RETURN r;
 END $$;
 
--- For one name.
+-- The same for one name.
 CREATE OR REPLACE FUNCTION _lock_election.make_one(k int2, name text, mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -36,15 +36,16 @@ BEGIN
 	RETURN _lock_election.make(k, ARRAY[name], mode, permits, ttl, owner, lease, value);
 END $$;
 
--- An exclusive lock or a term that nobody has anything to do with, with a ttl of its own or on a lease that was looked at:
--- the most frequent case by far, in one statement.  NULL: it is another case, or somebody has the lock.
+-- Acquires, in one statement, an exclusive lock or a term that nobody holds or waits for, with a ttl of its
+-- own or on a lease that the caller has checked: by far the most frequent case.  Returns NULL in all other
+-- cases.
 --
--- first: the caller is the first in line.  Where somebody else stands there it does not enter the section, in which the holder
--- may be about to release.  It enters it in a subtransaction: who is refused leaves it, and does not keep it to the caller's
--- COMMIT.
--- The primary key refuses a second row.  Every name has its schema here, because a search_path of its own would cost as
--- much as a statement.  The token is the column's default, and the time a variable: with a volatile function in it the SELECT
--- would be a plan of its own below the INSERT.
+-- first: the caller is the first in the line.  If another call is, this one does not enter the section, in
+-- which the holder may be about to release.  The section is entered in a subtransaction, so that a refused
+-- call leaves it, and does not keep it until the caller's COMMIT.
+-- The primary key refuses a second row.  Every name has its schema here, because a search_path of its own
+-- would cost as much as a statement.  The token is the column's default, and the time a variable: with a
+-- volatile function, the SELECT would be a plan of its own below the INSERT.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8, first boolean) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
 	number pg_catalog.int8;
@@ -119,9 +120,9 @@ BEGIN
 	RETURN _lock_election.acquire(_lock_election.make_one(1::int2, name COLLATE "C", 'permit', permits, ttl, owner, lease, NULL), wait);
 END $$;
 
--- --- each for itself ---
+-- --- several names, independently of each other ---
 
--- One request for each name, in the sections of all.
+-- Makes one request per name; places in the sections of all names.
 CREATE OR REPLACE FUNCTION _lock_election.each(r _lock_election.request)
 RETURNS TABLE (name text, token int8, granted boolean, queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -197,7 +198,7 @@ BEGIN
 	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names[:] COLLATE "C", mode, 0, ttl, owner, lease, NULL)) e;
 END $$;
 
--- Does what there is to do at these names, if that grants this token; else it leaves nothing behind, as attempt().
+-- Settles these names if that grants this token; otherwise leaves nothing behind, like attempt().
 CREATE OR REPLACE FUNCTION _lock_election.come_to(k int2, names text[], tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.look_at(k, names);
@@ -207,9 +208,9 @@ BEGIN
 EXCEPTION WHEN SQLSTATE 'LE998' THEN NULL;
 END $$;
 
--- One look at a token: NULL, it is neither held nor queued; else whether it is held.  renews: starts its time again; goes_on:
--- this call has done so before, and keeps the row locked since.  Places are looked for first: they become holds, not the
--- other way round.
+-- Looks at a token once.  Returns true if it is held, false if it is queued, NULL if neither.  renews:
+-- restarts the ttl of a place, too.  goes_on: an earlier look of this call has done so, and the row is locked
+-- since.  Looks for places first: a place can become a hold, but not the other way round.
 CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8, renews boolean, goes_on boolean) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -227,7 +228,7 @@ BEGIN
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
 			IF NOT goes_on AND NOT _lock_election.lease_lives(p.lease) THEN
-				-- a lease of its own has gone with the place, which was granted since we have looked
+				-- the place was granted since we looked, and its own lease went with it
 				IF NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok) THEN
 					RETURN _lock_election.look(k, names, tok, renews, goes_on);
 				END IF;
@@ -244,13 +245,14 @@ BEGIN
 				PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
 				UPDATE _lock_election.hold x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok
 					AND x.ended IS NULL AND NOT x.evicted AND _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp();
-				-- somebody has ended it whose transaction this update has waited for
+				-- another transaction ended it while this update waited
 				IF NOT FOUND THEN RETURN NULL; END IF;
 			END IF;
 			held := held + 1;
 		END IF;
 	END LOOP;
-	-- its lease lives, or is renewed: the row is locked from here on, so that nobody takes it for dead while we wait
+	-- its lease must be live; if it is its own, renew it: the row is locked from here on, so nobody ends it
+	-- while we wait
 	IF coalesce(h.lease, p.lease) IS NULL THEN RETURN true; END IF;
 	IF renews OR held > 0 THEN
 		LOOP
@@ -262,7 +264,7 @@ BEGIN
 			END IF;
 			EXIT WHEN NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
 				AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp());
-			-- it is being granted: the time of the hold has begun, and would not be renewed by what is said here
+			-- it is being granted: the ttl of the hold has begun, and this call would not renew it
 			IF clock_timestamp() >= until THEN
 				PERFORM _lock_election.fail('55P03', format('could not keep the place in the queue of %s "%s"', _lock_election.word(k), names[1]),
 					'Another transaction grants or ends it, and has not ended yet.');
@@ -272,7 +274,7 @@ BEGIN
 	END IF;
 	IF NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease)
 			AND (goes_on AND NOT l.named OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) THEN
-		-- it has gone with the place, which was granted since we have looked
+		-- the place was granted since we looked, and the lease went with it
 		IF p.token IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = p.name AND x.token = tok) THEN
 			RETURN _lock_election.look(k, names, tok, false, goes_on);
 		END IF;
@@ -320,9 +322,9 @@ BEGIN
 	RETURN _lock_election.await(1::int2, names[:] COLLATE "C", token, wait);
 END $$;
 
--- --- renewals: of a hold's own row, or its lease's, and without a section ---
+-- --- renewals: of the row of a hold, or of its lease, without a section ---
 
--- Refuses the token of a place where that of a holder is meant.
+-- Raises an error for the token of a place where that of a holder is meant.
 CREATE OR REPLACE FUNCTION _lock_election.refuse_place(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p record;
@@ -345,14 +347,14 @@ BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok), _lock_election.check_transaction();
 	IF new_ttl IS NOT NULL THEN new_ttl := _lock_election.checked_ttl(new_ttl); END IF;
 
-	-- 1. whose it is
+	-- 1. find the hold, and check its role
 	PERFORM _lock_election.refuse_place(k, n, tok);
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
 	IF NOT FOUND OR _lock_election.may_be_over(h) THEN RETURN NULL; END IF;
 	PERFORM _lock_election.check_role(k, n, h.role);
 	IF h.evicted THEN RETURN NULL; END IF;
 
-	-- 2. its row; a release at the same time then does not wait for us
+	-- 2. renew its row; this lock tells a concurrent release not to wait for us
 	PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
 	number := _lock_election.life_of_renewal();
 	IF h.lease IS NULL THEN
@@ -363,7 +365,7 @@ BEGIN
 		RETURN got;
 	END IF;
 
-	-- 3. its lease
+	-- 3. or renew its lease
 	SELECT x.named INTO l FROM _lock_election.lease x WHERE x.id = h.lease;
 	IF l.named AND new_ttl IS NOT NULL THEN
 		PERFORM _lock_election.other_lease(k, n);
@@ -379,7 +381,7 @@ END $$;
 
 -- --- releases ---
 
--- Gives back a hold or a place of this token.
+-- Releases a hold or a place of this token.
 CREATE OR REPLACE FUNCTION _lock_election.release(k int2, n text, tok int8, hold_for interval, all_holds boolean, how text, of_lease int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
@@ -396,7 +398,7 @@ BEGIN
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
 			IF NOT _lock_election.lease_lives(p.lease) THEN
-				-- a lease of its own has gone with the place, which was granted since we have looked
+				-- the place was granted since we looked, and its own lease went with it
 				CONTINUE WHEN NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok);
 				IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); END IF;
 				RETURN false;
@@ -422,28 +424,28 @@ BEGIN
 		END IF;
 		EXIT WHEN done;
 
-		-- 3. another transaction has its row: a renewal that is being made durable, or one that stands still
+		-- 3. another transaction has locked its row: a renewal that is being flushed, or an idle one
 		IF clock_timestamp() >= until THEN
 			PERFORM _lock_election.fail('55P03', format('could not release %s "%s"', _lock_election.word(k), n), 'Another transaction changes it, and has not ended yet.');
 		END IF;
 		PERFORM pg_sleep(0.002);
 	END LOOP;
 
-	-- 4. closed for a while
+	-- 4. hold_for closes the name
 	IF hold_for IS NOT NULL AND h.token IS NOT NULL AND h.since + hold_for > clock_timestamp() THEN
 		INSERT INTO _lock_election.hold (kind, name, slot, token, closed_until, since, changed, role, pid)
 			VALUES (k, n, -1, 0, h.since + hold_for, clock_timestamp(), pg_current_xact_id()::text::int8, me, pg_backend_pid())
 			ON CONFLICT (kind, name, slot) DO UPDATE SET closed_until = greatest(hold.closed_until, excluded.closed_until), role = excluded.role;
 	END IF;
 
-	-- 5. the next one; who cannot be served here is told to look, once this is committed
+	-- 5. grant the next one; without the section, its client is notified when this is committed
 	IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); ELSE PERFORM _lock_election.nudge(k, ARRAY[n]); END IF;
 	IF p.members IS NOT NULL THEN PERFORM _lock_election.look_at(k, p.members); END IF;
 	RETURN true;
 END $$;
 
--- An exclusive lock with a ttl of its own, which nobody waits for, in one statement: its row goes, unless a fence or a renewal has
--- it locked.  False: it is another case.
+-- Releases, in one statement, an exclusive lock with a ttl of its own that nobody waits for.  Returns false
+-- in all other cases, and if a fence or a renewal has locked the row.
 CREATE OR REPLACE FUNCTION _lock_election.release_free(n text, tok int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF NOT (pg_try_advisory_xact_lock(hashtextextended(n, 4803)) AND pg_try_advisory_xact_lock(hashint8extended(tok, 4806))) THEN RETURN false; END IF;
@@ -458,7 +460,7 @@ END $$;
 CREATE OR REPLACE FUNCTION release_lock(name text, token bigint, hold_for interval DEFAULT NULL, all_holds boolean DEFAULT false)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	-- as release_free(), whose call would cost a twentieth of a pair
+	-- same as release_free(): the call would cost a twentieth of an acquire and release
 	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
 		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name COLLATE "C", 4803))
 		AND pg_try_advisory_xact_lock(hashint8extended(token, 4806)) THEN
@@ -500,7 +502,7 @@ BEGIN
 	IF coalesce(token, 0) <= 0 THEN RETURN false; END IF;
 	PERFORM _lock_election.check_transaction();
 	PERFORM _lock_election.enter(1::int2, names COLLATE "C", '100 ms');
-	-- a place leaves all queues at once
+	-- a place leaves all its queues at once
 	SELECT p.name, p.members INTO place FROM _lock_election.place p WHERE p.kind = 1 AND p.name = ANY (names COLLATE "C") AND p.token = $2 LIMIT 1;
 	IF FOUND THEN
 		RETURN _lock_election.release(1::int2, place.name, token, NULL, false, 'released', NULL) AND names COLLATE "C" <@ coalesce(place.members, ARRAY[place.name]);
@@ -532,7 +534,7 @@ BEGIN
 			RETURN NEXT;
 			CONTINUE;
 		END IF;
-		-- a place for several names leaves all queues at once
+		-- a place for several names leaves all its queues at once
 		SELECT p.members INTO members FROM _lock_election.place p WHERE p.kind = 1 AND p.name = names[i] COLLATE "C" AND p.token = tokens[i];
 		released := coalesce(tokens[i], 0) > 0 AND _lock_election.release(1::int2, names[i] COLLATE "C", tokens[i], NULL, false, 'released', NULL)
 			OR coalesce(left_queues @> ARRAY[tokens[i] || ' ' || name COLLATE "C"], false);
@@ -543,7 +545,7 @@ BEGIN
 	END LOOP;
 END $$;
 
--- --- looks ---
+-- --- is_held() and set_permits() ---
 
 CREATE OR REPLACE FUNCTION _lock_election.held(k int2, n text, tok int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

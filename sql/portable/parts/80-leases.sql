@@ -1,12 +1,14 @@
 -- --- leases: the functions of leases ------------------------------------------------------------------------------------
 
--- Renews a lease and returns its ttl; NULL: it has ended.  Writes its row and nothing else, and waits for nobody who holds
--- a section.  call: of lease_sync(), else 0.  of_life: the present life, where the caller has looked it up.
+-- Renews a lease and returns its ttl; NULL if it has ended.  Writes only its row, and does not wait for
+-- sections.  call: of lease_sync(), otherwise 0.  of_life: the current life, if the caller has read it.
 --
---     1. While a life cannot begin, nothing expires: the lease is renewed without.
---     2. The row is locked before the clock is read: who has found the lease over, and keeps its row locked to end what
---        hangs on it, is seen then, however long this process did not run in between.
---     3. A row that somebody else has locked is waited for only while the lease is not over: he renews it, or revokes it.
+--     1. If no life can begin, nothing expires: the lease is renewed, and its row keeps its life.
+--     2. The row is locked before the clock is read.  A transaction that has found the lease expired keeps
+--        the row locked while it ends the holds and places, so it is noticed, even if this process was
+--        suspended in between.
+--     3. A row that another transaction has locked is waited for only while the lease is live: the other one
+--        renews it, or revokes it.
 CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval, call int8, of_life int8 DEFAULT NULL) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	got interval;
@@ -28,7 +30,8 @@ BEGIN
 	RETURN got;
 END $$;
 
--- The role of a named lease that lives; an error if it is another role's.  NULL: there is none.
+-- Returns the role of a live named lease, NULL if there is none.  Raises an error if the lease belongs to
+-- another role.
 CREATE OR REPLACE FUNCTION _lock_election.own_lease(number int8) RETURNS oid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
@@ -58,7 +61,7 @@ BEGIN
 	IF most > 0 AND (SELECT count(*) FROM _lock_election.lease l WHERE l.named AND l.role = me AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) >= most THEN
 		PERFORM _lock_election.fail('53400', format('role "%s" has too many leases in this database', pg_get_userbyid(me)), '', format('See lock_election.max_leases_per_role (%s).', most));
 	END IF;
-	-- a lease goes with its session; those that were left behind go with the next ones
+	-- delete some of the leases that clients left behind, in every eighth call on average
 	number := nextval('_lock_election.token');
 	IF number % 8 = 0 THEN PERFORM _lock_election.drop_leases(20); END IF;
 	INSERT INTO _lock_election.lease (id, ttl, expires_at, life, granted_in, role, named, owner) VALUES (number, $1, clock_timestamp() + $1, life, life, me, true, $2);
@@ -66,7 +69,7 @@ BEGIN
 	RETURN number;
 END $$;
 
--- Removes some leases that have ended and on which nothing hangs any more.
+-- Deletes at most "most" leases that have ended and have no holds or places left.  Returns their number.
 CREATE OR REPLACE FUNCTION _lock_election.drop_leases(most int4) RETURNS int4 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -99,7 +102,7 @@ BEGIN
 	RETURN least(got, (SELECT min(h.expires_at) - clock_timestamp() FROM _lock_election.hold h WHERE h.lease = $1 AND h.evicted AND h.expires_at > clock_timestamp()));
 END $$;
 
--- Looks at what the places of a lease wait for, as far as somebody may have to.
+-- Settles the names that the places of a lease wait for, except those with a live exclusive holder.
 CREATE OR REPLACE FUNCTION _lock_election.look_for(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	q record;
@@ -133,8 +136,8 @@ BEGIN
 			FROM _lock_election.place p WHERE p.lease = $1;
 END $$;
 
--- Ends a lease with all that hangs on it.  Its row may be locked by a transaction of its role that stands still: that is not
--- waited for long, and a forced end goes on without the row.
+-- Ends a lease with its holds and places.  Returns their number, with the lease.  An idle transaction of its
+-- role may have locked the row: the wait for it is short, and a forced end goes on without the row.
 CREATE OR REPLACE FUNCTION _lock_election.end_lease(number int8, how text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
 	h _lock_election.hold;
@@ -143,7 +146,7 @@ DECLARE
 	ended int8 := 0;
 	mine boolean;
 BEGIN
-	-- 1. the row, so that nobody renews it or asks for more on it
+	-- 1. lock the row, so that nobody renews the lease or requests more on it
 	PERFORM FROM _lock_election.lease l WHERE l.id = number FOR UPDATE SKIP LOCKED;
 	mine := FOUND;
 	IF NOT mine AND how <> 'forced' THEN
@@ -153,7 +156,7 @@ BEGIN
 	END IF;
 	IF mine THEN INSERT INTO _lock_election.loss VALUES (number, number, pg_current_xact_id()::text::int8, how) ON CONFLICT DO NOTHING; END IF;
 
-	-- 2. what hangs on it, and who comes next
+	-- 2. end its holds and places, and grant the next ones
 	FOR q IN SELECT x.kind, array_agg(DISTINCT x.name) AS names FROM (SELECT y.kind, y.name FROM _lock_election.hold y WHERE y.lease = number
 		UNION SELECT y.kind, y.name FROM _lock_election.place y WHERE y.lease = number) x GROUP BY x.kind LOOP
 		PERFORM _lock_election.enter(q.kind, q.names, '50 ms');

@@ -1,28 +1,31 @@
 -- --- sync: lease_sync(), for client libraries ---------------------------------------------------------------------------
 --
--- In this order: the lease is renewed; the releases; the other items; the news.  docs/reference/lease-sync.md describes
--- arguments and rows.  How the rules are kept:
+-- A call renews the lease, then carries out the releases, then the other items, then returns the news.
+-- docs/reference/lease-sync.md describes arguments and rows.  How the rules are kept:
 --
---     renewal    A call without asks writes the lease's row and waits for no flush.  A call that asks for something has to
---                be flushed with its grants, and would keep that row locked while it is: it locks the row FOR KEY SHARE
---                only, renews nothing, and states what is left.  Where less than half of the ttl is left it renews too,
---                so that a client that asks all the time keeps its lease.
---     old calls  The newest call is kept in the lease's row by renewals, in table asked by calls that ask.  Calls that ask
---                exclude each other by an advisory lock of the lease; a renewal that finds it taken tells no news.
---     news       A number of news is the oldest transaction that was under way, and the call that has told it.  Told is
---                what a transaction since that one has changed, but not what the client has got as a result.
+--     renewal    A call that asks for nothing (but releases) writes the row of the lease and waits for no
+--                flush.  A call that asks for something has to be flushed with its grants, and would keep
+--                that row locked meanwhile.  So it locks the row FOR KEY SHARE only, renews nothing, and
+--                returns the time left.  If less than half of the ttl is left, it renews as well, so that a
+--                client that asks all the time keeps its lease.
+--     old calls  Renewals keep the newest call in the row of the lease, calls that ask keep it in table
+--                asked.  Calls that ask exclude each other by an advisory lock of the lease; a renewal that
+--                finds it taken returns no news.
+--     news       A news number consists of the oldest transaction that was running, and the call that
+--                returned it.  The next news are the changes of that transaction and of later ones, except
+--                those that the client has received as a result.
 
 DO $$
 BEGIN
 	IF pg_catalog.to_regtype('_lock_election.told') IS NULL THEN
 		CREATE TYPE _lock_election.told AS (item pg_catalog.int4, event pg_catalog.text, kind pg_catalog.text, name pg_catalog.text, token pg_catalog.int8,
 			queue_position pg_catalog.int8, owner pg_catalog.text, reason pg_catalog.text, sqlstate pg_catalog.text, message pg_catalog.text, detail pg_catalog.text, hint pg_catalog.text);
-		-- An item; of several names one behind the other.
+		-- An item, with one name or several.
 		CREATE TYPE _lock_election.item AS (item pg_catalog.int4, action pg_catalog.text, names pg_catalog.text[], number pg_catalog.text, owner pg_catalog.text, value pg_catalog.text);
 	END IF;
 END $$;
 
--- Reads the texts of the items.
+-- Parses the texts of the items.
 CREATE OR REPLACE FUNCTION _lock_election.read_items(texts text[]) RETURNS _lock_election.item[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n int4 := coalesce(cardinality(texts), 0);
@@ -30,7 +33,7 @@ DECLARE
 	i _lock_election.item;
 	last _lock_election.item;
 BEGIN
-	texts := texts[:];    -- from 1 on
+	texts := texts[:];    -- subscripts from 1
 	IF n % 6 <> 0 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('Each item has 6 texts; there are %s.', n)); END IF;
 	IF n / 6 > 1000 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('There are %s; at most 1000 names are possible.', n / 6)); END IF;
 	FOR at IN 0 .. n / 6 - 1 LOOP
@@ -56,7 +59,7 @@ BEGIN
 	RETURN items;
 END $$;
 
--- What may not be called by itself may not be asked for here either.
+-- Raises an error if the role may not execute the function that does the same.
 CREATE OR REPLACE FUNCTION _lock_election.check_right(me oid, action text, several boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	f text := CASE action WHEN 'release' THEN 'release_lock' WHEN 'resign' THEN 'resign' WHEN 'proclaim' THEN 'proclaim' WHEN 'try_permit' THEN 'acquire_permit'
@@ -74,7 +77,7 @@ BEGIN
 	RETURN number::int8;
 END $$;
 
--- Carries one item out.
+-- Carries out one item.
 CREATE OR REPLACE FUNCTION _lock_election.sync_item(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	t _lock_election.told;
@@ -94,7 +97,7 @@ BEGIN
 		PERFORM _lock_election.check_name(k, t.name);
 		IF i.action = 'release' THEN hold_for := _lock_election.checked_hold_for(i.value::interval); END IF;
 		number := _lock_election.item_number(i.number, CASE k WHEN 1 THEN 'token' ELSE 'term' END);
-		-- an exclusive lock of this lease, which nobody waits for: its row goes, unless a fence has it locked
+		-- an exclusive lock of this lease that nobody waits for: delete its row, unless a fence has locked it
 		IF k = 1 AND hold_for IS NULL AND number > 0 AND pg_try_advisory_xact_lock(hashtextextended(t.name, 4803))
 			AND pg_try_advisory_xact_lock(hashint8extended(number, 4806)) THEN
 			DELETE FROM _lock_election.hold x WHERE x.kind = 1 AND x.name = t.name AND x.slot = 0 AND x.token = number AND x.mode = 'exclusive' AND x.lease = of_lease
@@ -118,7 +121,7 @@ BEGIN
 		RETURN t;
 	END IF;
 
-	-- 2. requests: that which is made most often and granted at once; then any
+	-- 2. requests: first the most frequent one, granted at once; then any
 	t.owner := i.owner;
 	IF k = 1 AND i.action IN ('try_lock', 'enqueue_lock') AND cardinality(i.names) = 1 AND octet_length(t.name) BETWEEN 1 AND 255
 		AND (i.owner IS NULL OR octet_length(i.owner) BETWEEN 1 AND 255) THEN
@@ -157,7 +160,7 @@ BEGIN
 	RETURN t;
 END $$;
 
--- The same, with an error as its row: wrong data, a right, a limit, a state.
+-- Same, but returns an error of data, privileges, limits or states as the row of the item.
 CREATE OR REPLACE FUNCTION _lock_election.sync_item_alone(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	t _lock_election.told;
@@ -173,7 +176,7 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN t;
 END $$;
 
--- All items, releases first: together, or, where one of them is an error, each for itself.
+-- Carries out all items, releases first: together, or, if one of them fails, each on its own.
 CREATE OR REPLACE FUNCTION _lock_election.sync_items(items _lock_election.item[], of_lease int8, call int8) RETURNS _lock_election.told[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
@@ -210,8 +213,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_pat
 DECLARE
 	asked _lock_election.item[] := '{}';
 	asks boolean := false;
-	mailed boolean := false;     -- releases that nobody waits for: they renew nothing
-	lasting boolean := false;    -- something of this call has to be durable
+	mailed boolean := false;     -- only releases, without a wait: they do not renew
+	lasting boolean := false;    -- this call has to be flushed
 	before_call int8;
 	l _lock_election.lease;
 	number int8;
@@ -336,11 +339,12 @@ BEGIN
 			UNION ALL SELECT NULL, 'lost', NULL, NULL, x.token, NULL, NULL, x.reason, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 			FROM _lock_election.loss x WHERE x.lease = $1 AND (all_news OR x.changed >= seen_xact)
 			ORDER BY 5;
-		-- whoever has granted it may have committed with synchronous_commit = off
+		-- the granting transaction may have committed with synchronous_commit = off
 		lasting := lasting OR FOUND;
 	END IF;
 
-	-- 7. nobody waits for the disk where nothing has to last; with a synchronous standby everybody waits for that
+	-- 7. do not wait for a flush if nothing has to be durable; with synchronous standbys, always wait for
+	-- them
 	IF NOT lasting AND current_setting('_lock_election.granted', true) IS DISTINCT FROM 'yes' AND current_setting('synchronous_standby_names') = ''
 		AND statement_timestamp() - transaction_timestamp() < interval '5 ms' THEN
 		PERFORM set_config('synchronous_commit', 'off', true);

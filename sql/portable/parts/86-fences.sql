@@ -1,8 +1,9 @@
 -- --- fences, versions, advisory locks -----------------------------------------------------------------------------------
 
--- A fence is a lock of the hold's row, FOR KEY SHARE, to the end of the (sub)transaction: nobody deletes the row before,
--- and nobody is granted its slot.  Renewals are not in its way.  The row of table fence is for fence_guard().
--- Where nothing can be written there is nothing to protect: a read-only transaction is only told whether the lock is held.
+-- Fences a hold: locks its row FOR KEY SHARE until the end of the (sub)transaction.  Nobody can delete the
+-- row before, nor be granted its slot; renewals are not blocked.  The row of table fence is for
+-- fence_guard().
+-- A read-only transaction has nothing to protect: it only checks that the lock is held.
 CREATE OR REPLACE FUNCTION _lock_election.fence(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
@@ -11,11 +12,12 @@ BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok);
 	IF pg_is_in_recovery() THEN PERFORM _lock_election.check_transaction(); END IF;
 	IF NOT read_only THEN
-		-- by this a release knows, and does not wait for the row; by the second one views tell who fences
+		-- the first lock tells a release not to wait for the row; by the second one, views find the fencing
+		-- process
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806)), pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4807));
 		PERFORM FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL FOR KEY SHARE;
 	END IF;
-	-- after the row is locked: has nobody ended it, and does its lease live?
+	-- check only now that the row is locked: it has not ended, and its lease is live
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
 	IF FOUND AND NOT _lock_election.may_be_over(h) THEN
 		PERFORM _lock_election.check_role(k, n, h.role);
@@ -29,7 +31,8 @@ BEGIN
 	IF NOT read_only THEN
 		INSERT INTO _lock_election.fence VALUES (k, pg_current_xact_id()::text::int8, tok, pg_backend_pid(), n);
 	END IF;
-	-- what earlier transactions have left; in a stricter isolation it could conflict with others who do the same
+	-- delete rows of earlier transactions; at higher isolation levels, this could conflict with others that
+	-- do the same
 	IF NOT read_only AND current_setting('transaction_isolation') = 'read committed' THEN
 		DELETE FROM _lock_election.fence f WHERE f.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.fence g
 			WHERE g.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::int8 LIMIT 2 FOR UPDATE SKIP LOCKED));
@@ -62,7 +65,8 @@ BEGIN
 	IF octet_length(TG_ARGV[0]) NOT BETWEEN 1 AND 255 THEN
 		PERFORM _lock_election.fail('22023', format('trigger "%s" calls fence_guard with a name of %s bytes', TG_NAME, octet_length(TG_ARGV[0])), 'A name has 1 to 255 bytes.');
 	END IF;
-	-- rows of this very transaction: a rollback to a savepoint takes them back, and nobody else can have written them
+	-- only rows of this transaction: a rollback to a savepoint removes them, and nobody else can have written
+	-- them
 	IF NOT EXISTS (SELECT FROM _lock_election.fence f WHERE f.transaction = pg_current_xact_id_if_assigned()::text::int8 AND f.kind = CASE word WHEN 'lock' THEN 1 ELSE 2 END
 		AND f.name = TG_ARGV[0]) THEN
 		PERFORM _lock_election.fail('55000', format('cannot write to table "%s": this transaction has not fenced %s "%s"', TG_TABLE_NAME, word, TG_ARGV[0]), '',
@@ -74,8 +78,8 @@ END $$;
 
 -- --- versions ---
 
--- Refuses a key of a role that grows by so many bytes beyond the limit.  A role has no more than the whole table, whose size
--- costs nothing to ask for.
+-- Raises an error if the keys of a role, with so many more bytes, exceed the limit.  Checks the size of the
+-- whole table first, which costs nothing, and no role has more than that.
 CREATE OR REPLACE FUNCTION _lock_election.check_keys(role name, more int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most int8 := (SELECT c.max_keys_per_role FROM _lock_election.config c WHERE c.one);
@@ -159,7 +163,7 @@ BEGIN
 	IF a.attgenerated <> '' THEN
 		PERFORM _lock_election.fail('428C9', format('column "%s" of table "%s" cannot be a version', col, TG_TABLE_NAME), 'It is a generated column.');
 	END IF;
-	-- nothing but this column: other ones may have types with functions of their owner, which would have our rights
+	-- only this column: others may have types whose functions would run with our privileges
 	EXECUTE format('SELECT ($1).%1$I, ($2).%1$I', col) INTO was, now USING OLD, NEW;
 	IF was IS NULL OR now IS NULL THEN
 		PERFORM _lock_election.fail('22004', format('version "%s" of a row of table "%s" is null', col, TG_TABLE_NAME), '',
@@ -207,7 +211,7 @@ BEGIN
 	END IF;
 	IF wait <= '0' THEN RETURN false; END IF;
 
-	-- 2. without a limit, or with a longer one than lock_timeout, which then ends the wait
+	-- 2. without a limit, or with one that lock_timeout reaches first
 	ms := ceil(date_part('epoch', wait) * 1000);
 	IF wait IS NULL OR wait > '24 days' OR _lock_election.lock_timeout() <= wait THEN
 		PERFORM CASE WHEN standing AND shared THEN pg_advisory_lock_shared(section)::text WHEN standing THEN pg_advisory_lock(section)::text
@@ -215,7 +219,7 @@ BEGIN
 		RETURN true;
 	END IF;
 
-	-- 3. with a limit of its own
+	-- 3. with the limit of this call
 	BEGIN
 		PERFORM set_config('lock_timeout', ms || 'ms', true);
 		PERFORM CASE WHEN standing AND shared THEN pg_advisory_lock_shared(section)::text WHEN standing THEN pg_advisory_lock(section)::text

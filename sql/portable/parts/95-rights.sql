@@ -8,7 +8,7 @@ DO $$
 DECLARE
 	grantee pg_catalog.name;
 BEGIN
-	-- what ALTER DEFAULT PRIVILEGES has given when they were made
+	-- revoke what ALTER DEFAULT PRIVILEGES has granted on creation
 	FOR grantee IN SELECT DISTINCT pg_catalog.pg_get_userbyid(a.grantee) FROM (
 			SELECT n.nspacl AS acl, n.nspowner AS owner FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'
 			UNION ALL SELECT c.relacl, c.relowner FROM pg_catalog.pg_class c WHERE c.relnamespace OPERATOR(pg_catalog.=) '_lock_election'::pg_catalog.regnamespace
@@ -26,11 +26,11 @@ BEGIN
 	END IF;
 END $$;
 GRANT SELECT ON lock_election.locks, lock_election.elections, lock_election.waiters, lock_election.leases TO PUBLIC;
--- not for everyone: there is no way back, or it holds for everybody
+-- not for everyone: the first one cannot be undone, the second one changes settings for everybody
 REVOKE ALL ON FUNCTION advance_revision(bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION lock_election.configure(text, text) FROM PUBLIC;
 
--- Nobody else may own one of these functions: he could change it, and it runs for everybody.
+-- No other role may own one of these functions: it could replace the function, which runs for everybody.
 DO $$
 DECLARE
 	alien pg_catalog.text;
