@@ -729,13 +729,13 @@ END $$;
 
 -- --- ends: how holds, places and leases end -----------------------------------------------------------------------------
 --
--- No process watches the clock: an expired hold, place or lease is ended by the next call that uses the name,
--- waits for it, or is reap().  That call locks its row first.  A renewal has the row locked as well, so it is
--- either seen or finds the row ended.  A fence has the row of a hold locked FOR KEY SHARE: the row can be
+-- No process watches the clock: an expired hold, place or lease is ended by the next call that uses the name
+-- or waits for it, or by reap().  That call locks its row first.  A renewal has the row locked as well, so it
+-- is either seen or finds the row ended.  A fence has the row of a hold locked FOR KEY SHARE: the row can be
 -- marked as ended, but not deleted.
 
--- Returns the channel on which grants to places of a lease are announced.  Like the next functions in
--- PL/pgSQL, because that keeps their plans.
+-- Returns the channel on which grants to places of a lease are announced.  This function and the next ones
+-- are in PL/pgSQL, because it keeps their plans.
 CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one);
@@ -861,8 +861,8 @@ BEGIN
 	RETURN _lock_election.lease_is_over(p.lease);
 END $$;
 
--- Notifies the clients of the first places in the queues of these names, where nobody else may settle the
--- names.
+-- Notifies the clients of the first places in the queues of these names, so that they settle the names if
+-- nobody else does.
 CREATE OR REPLACE FUNCTION _lock_election.nudge(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -1331,7 +1331,7 @@ CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) R
 $$;
 
 -- Attempts a request once.  If it is refused, the attempt leaves nothing behind, not even its sections,
--- because the caller's transaction may be idle after it, or keep waiting.  The waiters then settle the names.
+-- because the caller's transaction may become idle, or keep waiting.  The waiters then settle the names.
 CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1739,8 +1739,8 @@ BEGIN
 			held := held + 1;
 		END IF;
 	END LOOP;
-	-- its lease must be live; if it is its own, renew it: the row is locked from here on, so nobody ends it
-	-- while we wait
+	-- the lease must be live; the own lease of a token is renewed: from here on its row is locked, so that
+	-- nobody ends it while we wait
 	IF coalesce(h.lease, p.lease) IS NULL THEN RETURN true; END IF;
 	IF renews OR held > 0 THEN
 		LOOP
@@ -2709,7 +2709,7 @@ BEGIN
 	RETURN _lock_election.channel(2::int2, election COLLATE "C");
 END $$;
 
--- Also ends an expired term that nobody has ended yet.
+-- Returns the changes of an election.  First ends an expired term, if nobody has ended it yet.
 CREATE OR REPLACE FUNCTION election_history(election text, after bigint DEFAULT 0, OUT change bigint, OUT how text, OUT candidate text, OUT term bigint,
 	OUT elected_at timestamptz, OUT changed_at timestamptz, OUT ended_at timestamptz)
 RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
@@ -2790,7 +2790,7 @@ BEGIN
 	IF octet_length(TG_ARGV[0]) NOT BETWEEN 1 AND 255 THEN
 		PERFORM _lock_election.fail('22023', format('trigger "%s" calls fence_guard with a name of %s bytes', TG_NAME, octet_length(TG_ARGV[0])), 'A name has 1 to 255 bytes.');
 	END IF;
-	-- only rows of this transaction: a rollback to a savepoint removes them, and nobody else can have written
+	-- only rows of this transaction count: a rollback to a savepoint removes them, and nobody else can write
 	-- them
 	IF NOT EXISTS (SELECT FROM _lock_election.fence f WHERE f.transaction = pg_current_xact_id_if_assigned()::text::int8 AND f.kind = CASE word WHEN 'lock' THEN 1 ELSE 2 END
 		AND f.name = TG_ARGV[0]) THEN

@@ -1,12 +1,12 @@
 -- --- ends: how holds, places and leases end -----------------------------------------------------------------------------
 --
--- No process watches the clock: an expired hold, place or lease is ended by the next call that uses the name,
--- waits for it, or is reap().  That call locks its row first.  A renewal has the row locked as well, so it is
--- either seen or finds the row ended.  A fence has the row of a hold locked FOR KEY SHARE: the row can be
+-- No process watches the clock: an expired hold, place or lease is ended by the next call that uses the name
+-- or waits for it, or by reap().  That call locks its row first.  A renewal has the row locked as well, so it
+-- is either seen or finds the row ended.  A fence has the row of a hold locked FOR KEY SHARE: the row can be
 -- marked as ended, but not deleted.
 
--- Returns the channel on which grants to places of a lease are announced.  Like the next functions in
--- PL/pgSQL, because that keeps their plans.
+-- Returns the channel on which grants to places of a lease are announced.  This function and the next ones
+-- are in PL/pgSQL, because it keeps their plans.
 CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one);
@@ -132,8 +132,8 @@ BEGIN
 	RETURN _lock_election.lease_is_over(p.lease);
 END $$;
 
--- Notifies the clients of the first places in the queues of these names, where nobody else may settle the
--- names.
+-- Notifies the clients of the first places in the queues of these names, so that they settle the names if
+-- nobody else does.
 CREATE OR REPLACE FUNCTION _lock_election.nudge(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;

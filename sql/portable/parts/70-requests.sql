@@ -259,7 +259,7 @@ CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) R
 $$;
 
 -- Attempts a request once.  If it is refused, the attempt leaves nothing behind, not even its sections,
--- because the caller's transaction may be idle after it, or keep waiting.  The waiters then settle the names.
+-- because the caller's transaction may become idle, or keep waiting.  The waiters then settle the names.
 CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -251,8 +251,8 @@ BEGIN
 			held := held + 1;
 		END IF;
 	END LOOP;
-	-- its lease must be live; if it is its own, renew it: the row is locked from here on, so nobody ends it
-	-- while we wait
+	-- the lease must be live; the own lease of a token is renewed: from here on its row is locked, so that
+	-- nobody ends it while we wait
 	IF coalesce(h.lease, p.lease) IS NULL THEN RETURN true; END IF;
 	IF renews OR held > 0 THEN
 		LOOP

@@ -89,7 +89,7 @@ BEGIN
 	RETURN _lock_election.channel(2::int2, election COLLATE "C");
 END $$;
 
--- Also ends an expired term that nobody has ended yet.
+-- Returns the changes of an election.  First ends an expired term, if nobody has ended it yet.
 CREATE OR REPLACE FUNCTION election_history(election text, after bigint DEFAULT 0, OUT change bigint, OUT how text, OUT candidate text, OUT term bigint,
 	OUT elected_at timestamptz, OUT changed_at timestamptz, OUT ended_at timestamptz)
 RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
