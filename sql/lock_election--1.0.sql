@@ -224,7 +224,7 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_lock';
 COMMENT ON FUNCTION @extschema@.acquire_lock(pg_catalog.text, interval, interval, pg_catalog.text, pg_catalog.text,
 	bigint) IS
-'Acquires a lock and returns its token, or NULL if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait). It is held until it is released or "ttl" has passed since the last renewal; ttl => NULL: as long as this connection lives; "lease": as long as that. "owner" says who asks: acquiring again by the same owner, or, where none is named, on the same lease, answers the same token. Undone if the transaction rolls back. Errors: 22023 bad argument, 55P03 lock_timeout, LE001 ended while it waited, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role.';
+'Acquires a lock and returns its token, or NULL if it was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until it is released or "ttl" has passed since the last renewal; with ttl => NULL until this connection ends; with "lease" until that ends. The same "owner", or without one the same lease, acquires again and gets the same token. A rollback undoes it. Errors: 55P03 lock_timeout, LE001 ended while it waited, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role.';
 
 CREATE FUNCTION @extschema@.try_acquire_lock(
 	name pg_catalog.text,
@@ -235,7 +235,7 @@ CREATE FUNCTION @extschema@.try_acquire_lock(
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_try_acquire_lock';
 COMMENT ON FUNCTION @extschema@.try_acquire_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'acquire_lock with wait => ''0'': the token, or NULL if somebody else holds the lock or is before us in the queue.';
+'acquire_lock with wait => ''0'': returns the token, or NULL if somebody else holds the lock or is earlier in the queue.';
 
 CREATE FUNCTION @extschema@.acquire_locks(
 	names pg_catalog.text[],
@@ -248,13 +248,13 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_locks';
 COMMENT ON FUNCTION @extschema@.acquire_locks(pg_catalog.text[], interval, interval, pg_catalog.text,
 	pg_catalog.text, bigint) IS
-'Acquires several locks at once, as acquire_lock does one, and returns one token for all of them, or NULL, and none is held, if they were not granted within "wait". All queues are entered at one moment and nobody overtakes in any of them: no deadlock, whatever the order of the names. They share one TTL: renewing one renews all. At most 1000 names. Errors: 22023 bad argument, a name twice, or one that the same owner holds already; else as acquire_lock.';
+'Acquires several locks, all or none, as acquire_lock does one. Returns one token for all of them, or NULL if they were not granted within "wait". All queues are entered at one moment and nobody overtakes in any of them: no deadlock, whatever the order of the names. They share one TTL: renewing one renews all. At most 1000 names. Errors: 22023 bad argument, a name twice, or one that the same owner holds already; else as acquire_lock.';
 
 CREATE FUNCTION @extschema@.release_locks(names pg_catalog.text[], token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_locks';
 COMMENT ON FUNCTION @extschema@.release_locks(pg_catalog.text[], bigint) IS
-'Releases those of these locks that the token holds, as release_lock does one: true if it held all of them; false for a NULL token. Errors: 22023 bad argument, 42501 another role''s locks.';
+'Releases those of these locks that the token holds, as release_lock does one. Returns true if it held all of them; false for a NULL token.';
 
 CREATE FUNCTION @extschema@.try_acquire_each(
 	names pg_catalog.text[],
@@ -266,25 +266,25 @@ RETURNS TABLE (name pg_catalog.text, token bigint) LANGUAGE C VOLATILE PARALLEL 
 AS 'MODULE_PATHNAME', 'le_try_acquire_each';
 COMMENT ON FUNCTION @extschema@.try_acquire_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text,
 	bigint) IS
-'try_acquire_lock for each of these names, by one request: a row a name, in the order given, with a token of its own, or NULL if it was not granted. Each lock has its own TTL; on a "lease" one keep_alive renews all. At most 1000 names; none: no rows. If one name is an error, or all together would exceed a limit of the role, nothing is acquired. Undone if the transaction rolls back. Errors: 22023 bad argument, or a name twice; else as acquire_lock.';
+'try_acquire_lock for each of these names, in one request. Returns a row per name, in the order given, with a token of its own, or NULL if it was not granted. Each lock has its own TTL; on a "lease" one keep_alive renews all. At most 1000 names. If one name is an error, or all together would exceed a limit of the role, nothing is acquired. A rollback undoes it. Errors: 22023 bad argument, or a name twice; else as acquire_lock.';
 
 CREATE FUNCTION @extschema@.release_each(names pg_catalog.text[], tokens bigint[])
 RETURNS TABLE (name pg_catalog.text, released boolean) LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100
 AS 'MODULE_PATHNAME', 'le_release_each';
 COMMENT ON FUNCTION @extschema@.release_each(pg_catalog.text[], bigint[]) IS
-'release_lock for each of these names with the token that stands at its place in "tokens", by one request: a row a name, in the order given: true, or false if that token does not hold it; a NULL token holds nothing. At most 1000 names; none: no rows. It takes effect as release_lock does: at once if the call, as SELECT * FROM release_each(...) too, is a statement of its own, otherwise at commit. Errors: 22023 bad argument, a name twice, or not as many tokens as names; 42501 another role''s lock, and then none is released; else as release_lock.';
+'release_lock for each of these names with the token at the same place in "tokens", in one request. Returns a row per name, in the order given: true, or false if that token does not hold it or is NULL. At most 1000 names. Takes effect as release_lock does, also at once as SELECT * FROM release_each(...). Errors: 22023 bad argument, a name twice, or not as many tokens as names; 42501 another role''s lock, and then none is released; else as release_lock.';
 
 CREATE FUNCTION @extschema@.renew_lock(name pg_catalog.text, token bigint, ttl interval DEFAULT NULL)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_renew_lock';
 COMMENT ON FUNCTION @extschema@.renew_lock(pg_catalog.text, bigint, interval) IS
-'Starts the lock''s TTL again, with another length if "ttl" is given, and returns the time that it is valid, counted from the moment when the call was sent: what a crash of the server at this moment would leave. That is the TTL; for less it is valid after a restart until the renewal''s row is flushed, and while nothing can be written. NULL if the lock is lost, or evicted (evict_lock). NULL is answered at once: from a primary that was cut off and replaced it does not mean that the new one has ended the lock. A lock that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s lock, 55000 a token that is still queued.';
+'Starts the lock''s TTL again, with another length if "ttl" is given, and returns for how long the lock is valid, counted from when the call was sent: the TTL, or less while a crash of the server would leave less, as shortly after a restart and while nothing can be written. NULL if the lock is lost or evicted; a primary that was cut off and replaced can return it, too, while the new one still has the lock. 24 days if the lock is bound to its connection. Errors: 55000 a token that is still queued.';
 
 CREATE FUNCTION @extschema@.release_lock(name pg_catalog.text)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(pg_catalog.text) IS
-'Releases the lock of this name that this connection acquired last: true, or false if it holds none. In a pool the connection is soon another worker''s: release by the token there. It takes effect as it does with a token. Errors: 22023 bad argument, 42501 another role''s lock.';
+'Releases the lock of this name that this connection acquired last. Returns true, or false if it holds none. In a pool the connection is soon another worker''s: release by the token there. Takes effect as with a token.';
 
 CREATE FUNCTION @extschema@.release_lock(
 	name pg_catalog.text,
@@ -294,38 +294,38 @@ CREATE FUNCTION @extschema@.release_lock(
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(pg_catalog.text, bigint, interval, boolean) IS
-'Releases a lock: true, or false if this token does not hold it; a NULL token holds nothing. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit. It waits for no flush: a crash of the server within the next moments may bring the lock back, held until its TTL ends. It does wait if the TTL is over 5 minutes, with "hold_for", with setting lock_election.durable_release, and for a synchronous standby. "hold_for": nobody is granted the lock until that long after it was acquired; at most lock_election.max_hold_for. A closed name counts for the role as a lock. "all_holds": all holds of a named owner, not only one. Errors: 22023 bad argument, 42501 another role''s lock, 53400 too many releases in open transactions, see max_locks_per_transaction.';
+'Releases a lock. Returns true, or false if this token does not hold it or is NULL. Takes effect at once if this call is a statement of its own outside of a transaction block and of a pipeline, otherwise at commit. It waits for no flush: a crash of the server within the next moments may bring the lock back until its TTL ends. It does wait if the TTL is over 5 minutes, with "hold_for", with setting lock_election.durable_release, and for a synchronous standby. "hold_for": the name stays closed until that long after the lock was acquired; at most lock_election.max_hold_for. A closed name counts for the role as a lock. "all_holds": all holds of a named owner, not only one. Errors: 53400 too many releases in open transactions, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.is_held(name pg_catalog.text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_is_held';
 COMMENT ON FUNCTION @extschema@.is_held(pg_catalog.text, bigint) IS
-'Whether this token holds the lock at this moment. With synchronous standbys a true is confirmed by them, as synchronous_commit asks for; a false is not: from a primary that was cut off and replaced it says nothing of the new one.';
+'Whether this token holds the lock now. With synchronous standbys true is confirmed by them, as synchronous_commit asks for; false is not: a primary that was cut off and replaced does not know what the new one has.';
 
 CREATE FUNCTION @extschema@.evict_lock(name pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_evict_lock';
 COMMENT ON FUNCTION @extschema@.evict_lock(pg_catalog.text) IS
-'Lets nobody renew the holders of a lock any more, and returns how many this call has evicted. An evicted holder still holds: until it releases the lock, or else until the time up to which it may work in any case (expires_at in view locks). So the next holder never works beside it; force_release_lock() would not wait. renew_lock() returns NULL for it and await_lock() raises LE001; keep_alive() renews its lease and all else that hangs on it, also where there is nothing else, but returns no more than the time that is left to the evicted holder, because a client believes it of all that it has; lease_holds() leaves it out; who asks for the lock again waits like everybody. Several names of one acquire_locks() with a ttl are one holder: all of them are evicted, though only one name is counted. An eviction lasts over crashes, like the lock. Waiters, places, closed names and what else hangs on a named lease stay as they are. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501, 55000 a holder is bound to its connection, which has to be ended instead; then nobody is evicted.';
+'Lets nobody renew the holders of a lock any more, and returns how many this call has evicted. An evicted holder holds until it releases the lock, or until the time up to which it may work in any case ("expires_at" in view locks), so the next holder never works beside it. renew_lock returns NULL for it and await_lock raises LE001; keep_alive renews its lease and all else that hangs on it, but returns no more than the time that is left to the evicted holder; lease_holds leaves it out; a new request of it waits like any other. Several names of one acquire_locks with a ttl are one holder: all of them are evicted, though only one name is counted. An eviction outlives crashes, as the lock does. Waiters, places, closed names and all else on a named lease stay. For members of the holder''s role and of pg_signal_backend; logged. Errors: 55000 a holder is bound to its connection, which has to be ended instead; then nobody is evicted.';
 
 CREATE FUNCTION @extschema@.force_release_lock(name pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_release_lock';
 COMMENT ON FUNCTION @extschema@.force_release_lock(pg_catalog.text) IS
-'Ends the holders of a lock at once and returns how many there were. They may work on until they notice, beside the next one: evict_lock() waits for that. Opens a name that "hold_for" of release_lock has closed. For members of the holder''s role and of pg_signal_backend; logged. Errors: 42501.';
+'Ends the holders of a lock at once and returns how many there were. They may work on until they notice, beside the next one; evict_lock waits for them. Opens a name that "hold_for" of release_lock has closed. For members of the holder''s role and of pg_signal_backend; logged.';
 
 CREATE FUNCTION @extschema@.force_release_role(role pg_catalog.regrole)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_release_role';
 COMMENT ON FUNCTION @extschema@.force_release_role(pg_catalog.regrole) IS
-'Ends all that a role has in this database: holders, places in queues and other waits, leases, leaderships and candidacies, and opens the names that it has closed; returns how many there were. A role that was dropped is told by its number, as the views show it. What a fence keeps ends with that. Take the role its right to come back before. For members of the role and of pg_signal_backend; logged. Errors: 42501, 22023 no role.';
+'Ends all that a role has in this database: holders, places and other waits, leases, leaderships and candidacies, and opens the names that it has closed; returns how many there were. Pass a role that was dropped by its number, as the views show it. What a fence keeps ends with that. First take away the role''s right to connect. For members of the role and of pg_signal_backend; logged. Errors: 22023 no role.';
 
 -- Not for everyone: it cannot be undone, and the numbers are finite.
 CREATE FUNCTION @extschema@.advance_revision(min bigint)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advance_revision';
 COMMENT ON FUNCTION @extschema@.advance_revision(bigint) IS
-'Makes the token of every request from now on at least "min" (queued requests keep theirs), and returns the lowest that the next one can be: "min", or more if this database was there already; then nothing is changed. Durable when it is answered, also with synchronous_commit = off; takes effect at once, is not undone by a rollback, and cannot be taken back. For a database that may have forgotten tokens that it has handed out: extension dropped and created within a minute, a volume rolled back together with its clock, a base backup restored in place, pg_resetwal. Superusers, and whom they grant it to. Errors: 22023 bad argument, 42501.';
+'Makes the token of every later request at least "min" (queued requests keep theirs), and returns the lowest that the next one can be: "min", or more if this database was there already; then nothing is changed. Durable when it returns, also with synchronous_commit = off; takes effect at once, a rollback does not undo it, and it cannot be taken back. For a database that may have forgotten tokens: extension dropped and created within a minute, a volume rolled back together with its clock, a base backup restored in place, pg_resetwal. For superusers, and roles that they grant it to.';
 REVOKE ALL ON FUNCTION @extschema@.advance_revision(bigint) FROM PUBLIC;
 
 -- --- queue ---
@@ -343,7 +343,7 @@ CREATE FUNCTION @extschema@.enqueue_lock(
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_lock';
 COMMENT ON FUNCTION @extschema@.enqueue_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease"; ttl NULL: as long as this connection. From the grant on the lock lasts for "ttl". Undone if the transaction rolls back. Every call takes a place of its own, also for an owner that holds the lock; but on a named lease the same request once more, by the same owner if it names one, answers the same token, so that it can be sent again when its answer was lost. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
+'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease", or with ttl NULL this connection. From the grant on the lock lasts for "ttl". A rollback undoes it. Every call takes a place of its own; but on a named lease the same request (of the same owner, if it names one) returns the same token, so that it can be sent again when its result was lost. Errors: 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
 
 CREATE FUNCTION @extschema@.enqueue_permit(
 	name pg_catalog.text,
@@ -358,7 +358,7 @@ CREATE FUNCTION @extschema@.enqueue_permit(
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_permit';
 COMMENT ON FUNCTION @extschema@.enqueue_permit(pg_catalog.text, integer, interval, pg_catalog.text, bigint) IS
-'As enqueue_lock, for one of "permits" slots; to be awaited with await_lock. Every call takes a place of its own. Errors: 22023 also for another number of permits while the name is in use; else as enqueue_lock.';
+'As enqueue_lock, for one of "permits" permits; every call takes a place of its own, also on a named lease. Errors: 22023 also for another number of permits while the name is in use; else as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.enqueue_locks(
 	names pg_catalog.text[],
@@ -373,7 +373,7 @@ CREATE FUNCTION @extschema@.enqueue_locks(
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_locks';
 COMMENT ON FUNCTION @extschema@.enqueue_locks(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'As enqueue_lock, for several locks: one token, granted when it is first in all queues; nobody overtakes it in any, so a free lock may stay idle for it. "queue_position" is the one in the longest queue; the grant is announced once, on "channel", that of the first name. To be awaited with await_locks, and released with release_locks, which also leaves all queues. At most 1000 names. Errors: 22023 also for no names, or a name twice; else as enqueue_lock.';
+'As enqueue_lock, for several locks: one token, granted when it is first in all queues; nobody overtakes it in any, so a free lock may stay idle for it. "queue_position" is the one in the longest queue; the grant is announced once, on "channel", that of the first name. For await_locks and release_locks. At most 1000 names. Errors: 22023 also for no names, or a name twice; else as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.enqueue_each(
 	names pg_catalog.text[],
@@ -385,19 +385,19 @@ RETURNS TABLE (name pg_catalog.text, token bigint, granted boolean, queue_positi
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100
 AS 'MODULE_PATHNAME', 'le_enqueue_each';
 COMMENT ON FUNCTION @extschema@.enqueue_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'enqueue_lock for each of these names, by one request: a place a name, in the order given, each with a token of its own, to be awaited with await_lock and released with release_lock or release_each. At most 1000 names; none: no rows. If one name is an error, or all together would exceed a limit, no place is taken. Errors: 22023 bad argument, or a name twice; else as enqueue_lock.';
+'enqueue_lock for each of these names, in one request. Returns a place per name, in the order given, each with a token of its own for await_lock and release_lock. At most 1000 names. If one name is an error, or all together would exceed a limit, no place is taken. Errors: 22023 bad argument, or a name twice; else as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.await_lock(name pg_catalog.text, token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_await_lock';
 COMMENT ON FUNCTION @extschema@.await_lock(pg_catalog.text, bigint, interval) IS
-'Whether this token of enqueue_lock is granted, after waiting for at most "wait" (NULL: without limit). Each call starts the TTL of the place, or of the lock, again; to leave the queue call release_lock. Errors: LE001 neither held nor queued any more, or evicted, 22023 bad argument, 42501 another role''s, 55P03 lock_timeout.';
+'Whether this token of enqueue_lock is granted, after waiting for at most "wait" (NULL: no limit). Each call starts the TTL of the place, or of the lock, again. To leave the queue call release_lock. Errors: LE001 neither held nor queued any more, or evicted, 55P03 lock_timeout.';
 
 CREATE FUNCTION @extschema@.await_locks(names pg_catalog.text[], token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_await_locks';
 COMMENT ON FUNCTION @extschema@.await_locks(pg_catalog.text[], bigint, interval) IS
-'As await_lock, for a token of enqueue_locks: whether all of these locks are granted, after waiting for at most "wait". Errors: LE001 one of them neither held nor queued any more; else as await_lock.';
+'As await_lock, for a token of enqueue_locks: whether all of these locks are granted. Errors: LE001 one of them neither held nor queued any more; else as await_lock.';
 
 -- --- fences ---
 
@@ -405,13 +405,13 @@ CREATE FUNCTION @extschema@.fence_lock(name pg_catalog.text, token bigint)
 RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_lock';
 COMMENT ON FUNCTION @extschema@.fence_lock(pg_catalog.text, bigint) IS
-'From here to the end of the (sub)transaction nobody else is granted this lock: neither the end of its TTL nor a release or an administrator hands it on before. What the transaction writes after this is written by the holder, or not at all. lock_election.fence_timeout bounds it. Errors: LE001 the token does not hold the lock (any more), 42501 another role''s lock, 22023 bad argument, 53400 too many fences in open transactions, see max_locks_per_transaction.';
+'From here to the end of the (sub)transaction nobody else is granted this lock, whatever ends it. What the transaction writes after this is written by the holder, or not at all. lock_election.fence_timeout bounds it. Errors: LE001 the token does not hold the lock (any more), 53400 too many fences in open transactions, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.fence_guard()
 RETURNS pg_catalog.trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_guard';
 COMMENT ON FUNCTION @extschema@.fence_guard() IS
-'A trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE on a table of yours, with the name of a lock as its argument, or with the name of an election and ''election'': only a transaction that has fenced this lock, or its leader, may write. Errors: 55000 it has not, 39P01 not a BEFORE trigger, 22023 bad argument.';
+'A trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE on a table of yours, with the name of a lock as its argument, or with the name of an election and ''election'': only a transaction that has fenced this lock, or its leader, may write. Errors: 55000 it has not, 39P01 not a BEFORE trigger.';
 
 -- --- permits ---
 
@@ -425,13 +425,13 @@ CREATE FUNCTION @extschema@.acquire_permit(
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_permit';
 COMMENT ON FUNCTION @extschema@.acquire_permit(pg_catalog.text, integer, interval, interval, pg_catalog.text, bigint) IS
-'Acquires one of "permits" permits of this name, as acquire_lock does a lock, and returns its token, or NULL if none was granted within "wait". All that use the name at a time state the same number. Renewed and released like a lock. Errors: 22023 bad argument, or another number in use; 55P03, LE001, 53400 as acquire_lock.';
+'Acquires one of "permits" permits of this name, as acquire_lock does a lock, and returns its token, or NULL if none was granted within "wait". All users of the name at a time pass the same number. Renewed and released like a lock. Errors: 22023 bad argument, or another number in use; 55P03, LE001, 53400 as acquire_lock.';
 
 CREATE FUNCTION @extschema@.set_permits(name pg_catalog.text, permits integer)
 RETURNS integer LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_set_permits';
 COMMENT ON FUNCTION @extschema@.set_permits(pg_catalog.text, integer) IS
-'Changes the number of permits of a name that is in use, and returns what it was; NULL if the name is not in use. More permits let waiters in at once, fewer take effect as permits come back. For members of all holders'' roles and of pg_signal_backend. Errors: 22023 bad argument, 42501, 40001 others have come to hold it again and again meanwhile.';
+'Changes the number of permits of a name that is in use, and returns the old one; NULL if the name is not in use. More permits let waiters in at once, fewer take effect as permits are released. For members of all holders'' roles and of pg_signal_backend. Errors: 40001 others have come to hold it again and again meanwhile.';
 
 -- --- leases ---
 
@@ -442,13 +442,13 @@ CREATE FUNCTION @extschema@.grant_lease(
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_grant_lease';
 COMMENT ON FUNCTION @extschema@.grant_lease(interval, pg_catalog.text, interval) IS
-'Grants a lease and returns its number. Any number of locks and permits can hang on it (argument "lease"); they end with it. "wait" is for client libraries: so long the call waits until the lease is durable, NULL until it is; of a lease that is not durable yet lease_sync returns no validity. Errors: 22023 bad argument, 53400 the limit of lock_election.max_leases_per_role.';
+'Grants a lease and returns its number. Any number of locks and permits can hang on it (argument "lease"); they end with it. "wait" is for client libraries: the call waits that long until the lease is durable (NULL: no limit); until it is, lease_sync returns no validity. Errors: 53400 the limit of lock_election.max_leases_per_role.';
 
 CREATE FUNCTION @extschema@.keep_alive(lease bigint)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_keep_alive';
 COMMENT ON FUNCTION @extschema@.keep_alive(bigint) IS
-'Starts the lease''s TTL again, for all that hangs on it but what is evicted (evict_lock), and returns for how long the lease is valid, counted from the moment when the call was sent: the TTL, or what a crash of the server would leave if that is less, as in renew_lock; and no more than is left to what is evicted. NULL if the lease has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
+'Starts the lease''s TTL again, for all that hangs on it but what is evicted, and returns for how long the lease is valid, counted from when the call was sent: as renew_lock, and no more than is left to what is evicted. NULL if the lease has ended.';
 
 CREATE FUNCTION @extschema@.lease_sync(
 	lease bigint,
@@ -478,19 +478,19 @@ RETURNS TABLE (
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 3
 AS 'MODULE_PATHNAME', 'le_lease_sync';
 COMMENT ON FUNCTION @extschema@.lease_sync(bigint, bigint, bigint, bigint, pg_catalog.text[], interval) IS
-'For client libraries: all that the client of a lease does with the server, in one call. It renews the lease, makes the releases, then the requests among "items", and returns what has become of each, and all that has become of what hangs on the lease since the news that the client has seen. The reference page lease_sync describes items, rows and rules. Takes effect at once, also if the transaction fails. Errors: 22023 arguments that cannot be read, 25001 in a transaction block, 42501 another role''s lease, and what keeps the lease from being renewed; an error of one item is a row.';
+'For client libraries: all that the client of a lease does with the server, in one call. Renews the lease, makes the releases, then the requests among "items", and returns the result of each, and all changes of what hangs on the lease since the news that the client has seen. The reference page lease_sync describes items, rows and rules. Takes effect at once, also if the transaction fails. Errors: 22023 arguments that cannot be read, 25001 in a transaction block, 42501 another role''s lease, and what keeps the lease from being renewed; an error of one item is a row.';
 
 CREATE FUNCTION @extschema@.revoke_lease(lease bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_revoke_lease';
 COMMENT ON FUNCTION @extschema@.revoke_lease(bigint) IS
-'Ends the lease and all that hangs on it, at once, also in a transaction that rolls back; false if it had ended. Errors: 22023 bad argument, 42501 another role''s lease.';
+'Ends the lease and all that hangs on it, at once, also in a transaction that rolls back; false if it had ended.';
 
 CREATE FUNCTION @extschema@.lease_time_to_live(lease bigint)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_lease_time_to_live';
 COMMENT ON FUNCTION @extschema@.lease_time_to_live(bigint) IS
-'The time that the lease has left; NULL if it has ended. Errors: 22023 bad argument, 42501 another role''s lease.';
+'The time that the lease has left; NULL if it has ended.';
 
 CREATE FUNCTION @extschema@.lease_holds(lease bigint)
 RETURNS TABLE (kind pg_catalog.text, name pg_catalog.text, token bigint, granted boolean, queue_position bigint,
@@ -498,7 +498,7 @@ RETURNS TABLE (kind pg_catalog.text, name pg_catalog.text, token bigint, granted
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100
 AS 'MODULE_PATHNAME', 'le_lease_holds';
 COMMENT ON FUNCTION @extschema@.lease_holds(bigint) IS
-'All that hangs on the lease, a row a name: locks, permits and elections (kind: lock, election) that it holds, with queue_position 0, and its queue places and candidacies, with the position from 1. Several names of one acquire_locks or enqueue_locks have the same token. A grant to a place is announced on "channel"; of several names on that of the first, which is the one shown. owner: NULL if none was named. As durable as the answer of is_held; each row was true at some moment during the call. What the transaction of another connection may still roll back is not shown, nor what is evicted. Errors: LE001 no such lease, or it has ended, 22023 bad argument, 42501 another role''s lease, 40001 too much has ended while it was read.';
+'All that hangs on the lease, a row per name: held locks, permits and elections (kind: lock, election), with "queue_position" 0, and queue places and candidacies, with the position from 1. Names of one acquire_locks or enqueue_locks have the same token. A grant to a place is announced on "channel" (of several names, that of the first). owner: NULL if none was named. As durable as the result of is_held; each row was true at some moment during the call. Not shown: what the transaction of another connection may still roll back, and what is evicted. Errors: LE001 no such lease, or it has ended, 40001 too much has ended while it was read.';
 
 -- --- optimistic versions ---
 
@@ -537,19 +537,19 @@ CREATE FUNCTION @extschema@.compare_and_set(key pg_catalog.text, expected_versio
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_compare_and_set';
 COMMENT ON FUNCTION @extschema@.compare_and_set(pg_catalog.text, bigint, pg_catalog.text) IS
-'Sets the value of a key, of up to 4096 bytes, if its version is still the expected one (0: there is no such key yet), and returns the new version, which is one higher; NULL if the version differs. A row of this transaction, at its isolation level: another transaction that is setting the key is waited for. A key is never removed: set it to NULL. It belongs to the role that created it; members of that and of pg_write_all_data may set it. lock_election.max_keys_per_role bounds name, value and 150 bytes of each of a role''s keys, as they are now; not their older row versions, which stay on disk until VACUUM removes them. Errors: 22023 bad argument, 42501 another role''s key, 53400 a key that grows beyond that limit, 40001 a concurrent change under REPEATABLE READ or SERIALIZABLE, 25006 read only.';
+'Sets the value of a key, of up to 4096 bytes, if its version is still the expected one (0: no such key yet), and returns the new version, which is one higher; NULL if the version differs. A row of this transaction, at its isolation level: the call waits for another transaction that is setting the key. A key is never removed: set it to NULL. It belongs to the role that created it; members of that and of pg_write_all_data may set it. lock_election.max_keys_per_role bounds name, value and 150 bytes of each of a role''s keys, without older row versions, which stay on disk until VACUUM removes them. Errors: 53400 a key that grows beyond that limit, 40001 a concurrent change under REPEATABLE READ or SERIALIZABLE, 25006 read only.';
 
 CREATE FUNCTION @extschema@.read_versioned(key pg_catalog.text, OUT value pg_catalog.text, OUT version bigint)
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_read_versioned';
 COMMENT ON FUNCTION @extschema@.read_versioned(pg_catalog.text) IS
-'The value of a key and its version; version 0 if there is no such key. For members of the role that created it and of pg_read_all_data. Errors: 22023 bad argument, 42501 another role''s key.';
+'The value of a key and its version; version 0 if there is no such key. For members of the role that created it and of pg_read_all_data.';
 
 CREATE FUNCTION @extschema@.version_guard()
 RETURNS pg_catalog.trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_version_guard';
 COMMENT ON FUNCTION @extschema@.version_guard() IS
-'A trigger BEFORE UPDATE FOR EACH ROW on a table of yours, with the name of a smallint, integer or bigint column as its argument (default: version): the new row has to carry the version that the row has now, and gets the next one. Errors: 40001 it carries another, 39P01 not such a trigger, 42703 no such column, 42804 another type, 428C9 a generated column, 22004 a version is null, 22003 no higher version.';
+'A trigger BEFORE UPDATE FOR EACH ROW on a table of yours, with the name of a smallint, integer or bigint column as its argument (default: version): the new row must carry the row''s present version, and gets the next one. Errors: 40001 it carries another, 39P01 not such a trigger, 42703 no such column, 42804 another type, 428C9 a generated column, 22004 a version is null, 22003 no higher version.';
 
 -- --- advisory locks ---
 
@@ -561,13 +561,13 @@ CREATE FUNCTION @extschema@.advisory_acquire(
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advisory_acquire';
 COMMENT ON FUNCTION @extschema@.advisory_acquire(pg_catalog.text, interval, boolean, pg_catalog.text) IS
-'Acquires an advisory lock of PostgreSQL by name: true, or false if it was not granted within "wait" (NULL: wait without limit, ''0'': do not wait; to the millisecond, over 24 days: without limit). scope ''session'': until advisory_release, as often as acquired, or the end of the connection, whatever becomes of the transaction; ''transaction'': to the end of the (sub)transaction. The names have keys apart from those of pg_advisory_lock; two names that hash alike exclude each other. Errors: 22023 bad argument, 25006 a standby (see lock_election.advisory_on_standby), 55P03 lock_timeout, 40P01 deadlock, 53200 see max_locks_per_transaction.';
+'Acquires an advisory lock of PostgreSQL by name. Returns true, or false if it was not granted within "wait" (NULL: no limit, ''0'': do not wait; to the millisecond, over 24 days: no limit). scope ''session'': until advisory_release, as often as acquired, or the end of the connection, whatever becomes of the transaction; ''transaction'': to the end of the (sub)transaction. The names have keys apart from those of pg_advisory_lock; two names that hash alike exclude each other. Errors: 25006 a standby (see lock_election.advisory_on_standby), 55P03 lock_timeout, 40P01 deadlock, 53200 see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.advisory_release(name pg_catalog.text, shared boolean DEFAULT false)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advisory_release';
 COMMENT ON FUNCTION @extschema@.advisory_release(pg_catalog.text, boolean) IS
-'Releases an advisory lock of scope ''session'', at once, once: true; false, with a WARNING as from pg_advisory_unlock, if this connection does not hold it in this mode. pg_advisory_unlock_all and DISCARD ALL release it as well. Errors: 22023 bad argument.';
+'Releases an advisory lock of scope ''session'', at once, once. Returns true, or false, with a WARNING as from pg_advisory_unlock, if this connection does not hold it in this mode. pg_advisory_unlock_all and DISCARD ALL release it as well.';
 
 -- --- elections ---
 
@@ -582,7 +582,7 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_campaign';
 COMMENT ON FUNCTION @extschema@.campaign(pg_catalog.text, pg_catalog.text, interval, interval, pg_catalog.text,
 	bigint) IS
-'Waits to be elected and returns the term, or NULL if it was not elected within "wait" (NULL: wait without limit, ''0'': do not wait). Candidates are elected in the order in which they came. "candidate" is the text that everybody sees, of 1 to 4096 bytes. The leader stays for "ttl" from now and from each renewal; ttl => NULL: as long as this connection lives. The same named owner or lease again while it leads: a proclaim, and the same term. Undone if the transaction rolls back, but not what was proclaimed. Errors: 22023 bad argument, 55P03 lock_timeout, LE001 ended while it waited, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role.';
+'Waits to be elected and returns the term, or NULL if it was not elected within "wait" (NULL: no limit, ''0'': do not wait). Candidates are elected in order of arrival. "candidate" is the text that everybody sees, of 1 to 4096 bytes. The leader stays for "ttl" from now and from each renewal; with ttl => NULL until this connection ends. The same named owner or lease again while it leads: a proclaim, and the same term. A rollback undoes the campaign, but not what was proclaimed. Errors: 55P03 lock_timeout, LE001 ended while it waited, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role.';
 
 CREATE FUNCTION @extschema@.enqueue_candidate(
 	election pg_catalog.text,
@@ -598,31 +598,31 @@ RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_candidate';
 COMMENT ON FUNCTION @extschema@.enqueue_candidate(pg_catalog.text, pg_catalog.text, interval, pg_catalog.text,
 	bigint) IS
-'Becomes a candidate and returns at once: the term, whether it is elected already, else the position in the queue (from 1), and the channel on which its election is announced (LISTEN). The candidacy lasts for "ttl" from now and from each await_leadership, or as long as "lease"; ttl NULL: as long as this connection. Undone if the transaction rolls back. Every call is a candidacy of its own, also of the leader. Errors: 22023 bad argument, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
+'Becomes a candidate and returns at once: the term, whether it is elected already, else the position in the queue (from 1), and the channel on which its election is announced (LISTEN). The candidacy lasts for "ttl" from now and from each await_leadership, or as long as "lease", or with ttl NULL this connection. A rollback undoes it. Every call is a candidacy of its own, also of the leader. Errors: 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
 
 CREATE FUNCTION @extschema@.await_leadership(election pg_catalog.text, term bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_await_leadership';
 COMMENT ON FUNCTION @extschema@.await_leadership(pg_catalog.text, bigint, interval) IS
-'Whether this term of enqueue_candidate is elected, after waiting for at most "wait" (NULL: without limit). Each call starts the TTL again; to withdraw call resign. Errors: LE001 neither leader nor candidate any more, 22023 bad argument, 42501 another role''s, 55P03 lock_timeout.';
+'Whether this term of enqueue_candidate is elected, after waiting for at most "wait" (NULL: no limit). Each call starts the TTL again; to withdraw call resign. Errors: LE001 neither leader nor candidate any more, 55P03 lock_timeout.';
 
 CREATE FUNCTION @extschema@.proclaim(election pg_catalog.text, term bigint, candidate pg_catalog.text)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_proclaim';
 COMMENT ON FUNCTION @extschema@.proclaim(pg_catalog.text, bigint, pg_catalog.text) IS
-'Changes the text that everybody sees of the leader, without a new election: true; false, and nothing is changed, if this term does not lead (any more). Durable when it is answered; takes effect at once, and is not undone by a rollback. Errors: 22023 bad argument, 42501 another role''s election.';
+'Changes the text that everybody sees of the leader, without a new election. Returns true, or false if this term does not lead (any more). Durable when it returns; takes effect at once, and a rollback does not undo it.';
 
 CREATE FUNCTION @extschema@.renew_leadership(election pg_catalog.text, term bigint, ttl interval DEFAULT NULL)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_renew_leadership';
 COMMENT ON FUNCTION @extschema@.renew_leadership(pg_catalog.text, bigint, interval) IS
-'Starts the TTL of the leader again, with another length if "ttl" is given, and returns the time that the term is valid, counted from the moment when the call was sent; NULL if it is lost, as from renew_lock. A term that is bound to its connection has no TTL: then 24 days, the longest. Errors: 22023 bad argument, 42501 another role''s election, 55000 a term that is still queued.';
+'Starts the TTL of the leader again, with another length if "ttl" is given, and returns for how long the term is valid, or NULL if it is lost, as renew_lock does. Errors: 55000 a term that is still queued.';
 
 CREATE FUNCTION @extschema@.resign(election pg_catalog.text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_resign';
 COMMENT ON FUNCTION @extschema@.resign(pg_catalog.text, bigint) IS
-'Ends a leadership, or a candidacy: true, or false if this term, or NULL, is neither. At once if this call is a statement of its own outside of a transaction block and of a pipeline; otherwise at commit, so that the next leader sees what this one has written. It waits for no flush: a crash of the server within the next moments may bring the leader back, or the candidate, which is then elected if its turn comes, and leads until its TTL ends. It does wait if the TTL is over 5 minutes, with setting lock_election.durable_release, and for a synchronous standby. Errors: 22023 bad argument, 42501 another role''s election.';
+'Ends a leadership, or a candidacy. Returns true, or false if this term, or NULL, is neither. Takes effect, waits and may come back after a crash as release_lock: then the leader leads until its TTL ends, and the candidate is elected if its turn comes.';
 
 CREATE FUNCTION @extschema@.current_leader(
 	election pg_catalog.text,
@@ -634,31 +634,31 @@ CREATE FUNCTION @extschema@.current_leader(
 RETURNS SETOF pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'le_current_leader';
 COMMENT ON FUNCTION @extschema@.current_leader(pg_catalog.text) IS
-'The leader of an election, for everybody; no row if there is none. A leader that it has shown does not vanish in a crash (unless his term is bound to his connection). expires_at: when the term ends if nobody renews it, infinity if it is bound to a connection. valid_for: how long that is from now; NULL if the term is bound to a connection, and on a standby. There the leader is the one that has been replayed, and expires_at is as of the election or the last proclaim, which renewals move without telling (NULL: the term hangs on a named lease). Errors: 22023 bad argument.';
+'The leader of an election, for everybody; no row if there is none. A leader that was returned does not vanish in a crash (unless its term is bound to its connection). "expires_at": when the term ends if nobody renews it, infinity if it is bound to a connection. "valid_for": how long that is from now; NULL if the term is bound to a connection, and on a standby. On a standby the leader is the one that has been replayed, and "expires_at" ignores renewals since the election or the last proclaim (NULL: the term hangs on a named lease).';
 
 CREATE FUNCTION @extschema@.is_leader(election pg_catalog.text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_is_leader';
 COMMENT ON FUNCTION @extschema@.is_leader(pg_catalog.text, bigint) IS
-'Whether this term leads at this moment. What is_held says of true and false holds here as well.';
+'Whether this term leads now, as is_held for a lock.';
 
 CREATE FUNCTION @extschema@.fence_leader(election pg_catalog.text, term bigint)
 RETURNS pg_catalog.void LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_leader';
 COMMENT ON FUNCTION @extschema@.fence_leader(pg_catalog.text, bigint) IS
-'From here to the end of the (sub)transaction nobody else is elected: what the transaction writes after this is written by the leader, or not at all. As fence_lock. Errors: LE001 the term does not lead (any more), 42501 another role''s election, 22023 bad argument, 53400 too many fences in open transactions, see max_locks_per_transaction.';
+'As fence_lock, for the term of a leader. Errors: LE001 the term does not lead (any more), 53400 as fence_lock.';
 
 CREATE FUNCTION @extschema@.evict_leader(election pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_evict_leader';
 COMMENT ON FUNCTION @extschema@.evict_leader(pg_catalog.text) IS
-'Lets nobody renew the leader of an election any more, and returns 1, or 0 if there is none, or it was evicted before. As evict_lock: he leads until he resigns, or else until the time up to which he may act as leader in any case, and may proclaim meanwhile. election_history() then has "evicted", or "resigned". For members of the leader''s role and of pg_signal_backend; logged. Errors: 42501, 55000 the term is bound to a connection, which has to be ended instead.';
+'Lets nobody renew the leader of an election any more, and returns 1, or 0 if there is none, or it was evicted before. As evict_lock: it leads until it resigns, or until the time up to which it may act as leader in any case, and may proclaim meanwhile. For members of the leader''s role and of pg_signal_backend; logged. Errors: 55000 the term is bound to a connection, which has to be ended instead.';
 
 CREATE FUNCTION @extschema@.force_resign(election pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_force_resign';
 COMMENT ON FUNCTION @extschema@.force_resign(pg_catalog.text) IS
-'Ends the leadership of an election at once and returns 1, or 0 if there was no leader. He may act as leader until he notices, beside the next one: evict_leader() waits for that. For members of the leader''s role and of pg_signal_backend; logged. Errors: 42501.';
+'Ends the leadership of an election at once and returns 1, or 0 if there was no leader. It may act as leader until it notices, beside the next one; evict_leader waits for it. For members of the leader''s role and of pg_signal_backend; logged.';
 
 -- --- observers of elections ---
 
@@ -666,7 +666,7 @@ CREATE FUNCTION @extschema@.observe_election(election pg_catalog.text)
 RETURNS pg_catalog.text LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_observe_election';
 COMMENT ON FUNCTION @extschema@.observe_election(pg_catalog.text) IS
-'The channel to LISTEN on, always the same for an election: a notification for every new leader, proclaim and end of a term. The payload is JSON: event (as "how" of election_history), term, change, and previous, the change before of this election ("0": not known). A client that has seen another one before, or none, reads election_history(). Errors: 22023 bad argument.';
+'The channel to LISTEN on, always the same for an election: a notification for every new leader, proclaim and end of a term. The payload is JSON: event (as "how" of election_history), term, change, and previous, the change before of this election ("0": unknown). A client that has not seen that one reads election_history().';
 
 CREATE FUNCTION @extschema@.election_history(
 	election pg_catalog.text,
@@ -681,7 +681,7 @@ CREATE FUNCTION @extschema@.election_history(
 RETURNS SETOF pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_election_history';
 COMMENT ON FUNCTION @extschema@.election_history(pg_catalog.text, bigint) IS
-'Every change of an election after this one, in order and without gaps: a term begins (elected), its candidate text changes (proclaimed), or it ends (resigned, expired, revoked, forced, evicted, undone with its transaction, disconnected). For everyone, also on a standby: what has been replayed. Kept for lock_election.history_retention. Errors: 22023 bad argument.';
+'Every change of an election after this one, in order and without gaps: a term begins (elected), its candidate text changes (proclaimed), or it ends (resigned, expired, revoked with its lease, forced, evicted, undone with its transaction, disconnected). For everybody, also on a standby: what has been replayed. Kept for lock_election.history_retention.';
 
 -- --- views ---
 
@@ -791,7 +791,7 @@ CREATE FUNCTION lock_election.health(
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_health';
 COMMENT ON FUNCTION lock_election.health() IS
-'How lock_election is here, for load balancers, probes and monitors. Asks no other process and never waits: also on a standby, and while the manager loads or is stopped. For everyone. ok: nothing is known to keep a client from getting a lock of this database on this server. problem: the first thing that does; NULL if ok. role: primary or standby. manager: one serves this database. loading: it reads its tables; requests wait for that. request_wait: the longest that a call has now been waiting for the manager to take its request; not one that waits for its turn because it is much work, nor one whose caller has given up: ok and problem tell of a manager that does not take those. standby_confirms: as many synchronous standbys as synchronous_standby_names asks for are connected, and nobody has waited for them for 2 s, or given that up without their having confirmed it since; NULL: none is defined. standby_wait: for how long they have now left a call of this database without their confirmation, one that has given up included; for their replay (synchronous_commit = remote_apply) it counts only where the caller waits for that too. incarnation: as in view manager. library_version, sql_version: of the library that the server runs (NULL: it is not preloaded), and of the extension in this database. replayed_at: on a standby, when the last transaction that it has replayed was committed; NULL on a primary. cannot_write_since: since when the manager cannot write its tables, because they are locked, the disk is full, no transaction id is left, or of another error: locks are renewed and looked at, but none is granted, released or expires; NULL: it can, or nobody has needed it to since. blocked_by: the process that has locked the tables, or waits to; NULL: none was seen.';
+'The state of lock_election on this server, for load balancers, probes and monitors. Asks no other process and never waits: also on a standby, and while the manager loads or is stopped. For everybody. ok: nothing is known to keep a client from getting a lock of this database on this server. problem: the first thing that does; NULL if ok. role: primary or standby. manager: one serves this database. loading: it reads its tables; requests wait for that. "request_wait": the longest time that a call has now been waiting for the manager to take its request, without calls that wait for their turn because they are much work, or whose caller has given up; ok and problem report a manager that does not take those. "standby_confirms": as many synchronous standbys as synchronous_standby_names asks for are connected, and no call has been waiting for them for 2 s, or has given up a wait that they have not confirmed since; NULL: none is defined. "standby_wait": for how long they have now left a call of this database unconfirmed, including one that has given up; their replay (synchronous_commit = remote_apply) counts only where the caller waits for it. incarnation: as in view manager. "library_version", "sql_version": of the library that the server runs (NULL: it is not preloaded), and of the extension in this database. "replayed_at": on a standby, when the last replayed transaction was committed; NULL on a primary. "cannot_write_since": since when the manager cannot write its tables, because they are locked, the disk is full, no transaction id is left, or of another error: locks are renewed and shown, but none is granted, released or expires; NULL: it can, or has not needed to since. "blocked_by": the process that has locked the tables, or waits to; NULL: none was seen.';
 
 CREATE FUNCTION lock_election.counters(
 	OUT acquires bigint, OUT renewals bigint, OUT releases bigint, OUT checks bigint,
