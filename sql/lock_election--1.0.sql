@@ -248,7 +248,7 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_locks';
 COMMENT ON FUNCTION @extschema@.acquire_locks(pg_catalog.text[], interval, interval, pg_catalog.text,
 	pg_catalog.text, bigint) IS
-'Acquires several locks, all or none, as acquire_lock does one. Returns one token for all of them, or NULL if they were not granted within "wait". All queues are entered at one moment and nobody overtakes in any of them: no deadlock, whatever the order of the names. They share one TTL: renewing one renews all. At most 1000 names. Errors: 22023 bad argument, a name twice, or one that the same owner holds already; else as acquire_lock.';
+'Acquires several locks, all or none, as acquire_lock does one. Returns one token for all of them, or NULL if they were not granted within "wait". Enters all queues at one moment, and nobody overtakes it in any: no deadlock, whatever the order of the names. They share one TTL: renewing one renews all. At most 1000 names. Errors: 22023 bad argument, a name twice, or one that the same owner holds already; else as acquire_lock.';
 
 CREATE FUNCTION @extschema@.release_locks(names pg_catalog.text[], token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -266,7 +266,7 @@ RETURNS TABLE (name pg_catalog.text, token bigint) LANGUAGE C VOLATILE PARALLEL 
 AS 'MODULE_PATHNAME', 'le_try_acquire_each';
 COMMENT ON FUNCTION @extschema@.try_acquire_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text,
 	bigint) IS
-'try_acquire_lock for each of these names, in one request. Returns a row per name, in the order given, with a token of its own, or NULL if it was not granted. Each lock has its own TTL; on a "lease" one keep_alive renews all. At most 1000 names. If one name is an error, or all together would exceed a limit of the role, nothing is acquired. A rollback undoes it. Errors: 22023 bad argument, or a name twice; else as acquire_lock.';
+'try_acquire_lock for each of these names, in one request. Returns a row per name, in the order given, with a token of its own, or NULL if it was not granted. Each lock has its own TTL; on a "lease" one keep_alive renews all. At most 1000 names. An error of one name, or of all together, acquires nothing. A rollback undoes it. Errors: 22023 bad argument, or a name twice; else as acquire_lock.';
 
 CREATE FUNCTION @extschema@.release_each(names pg_catalog.text[], tokens bigint[])
 RETURNS TABLE (name pg_catalog.text, released boolean) LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100
@@ -294,7 +294,7 @@ CREATE FUNCTION @extschema@.release_lock(
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(pg_catalog.text, bigint, interval, boolean) IS
-'Releases a lock. Returns true, or false if this token does not hold it or is NULL. Takes effect at once if this call is a statement of its own outside of a transaction block and of a pipeline, otherwise at commit. It waits for no flush: a crash of the server within the next moments may bring the lock back until its TTL ends. It does wait if the TTL is over 5 minutes, with "hold_for", with setting lock_election.durable_release, and for a synchronous standby. "hold_for": the name stays closed until that long after the lock was acquired; at most lock_election.max_hold_for. A closed name counts for the role as a lock. "all_holds": all holds of a named owner, not only one. Errors: 53400 too many releases in open transactions, see max_locks_per_transaction.';
+'Releases a lock. Returns true, or false if this token does not hold it or is NULL. Takes effect at once if this call is a statement of its own outside of a transaction block and of a pipeline, otherwise at commit. A crash of the server within the next moments may bring the lock back until its TTL ends, unless the call waits for a flush: if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby. "hold_for": the name stays closed until that long after the lock was acquired; at most lock_election.max_hold_for. A closed name counts for the role as a lock. "all_holds": all holds of a named owner, not only one. Errors: 53400 too many releases in open transactions, see max_locks_per_transaction.';
 
 CREATE FUNCTION @extschema@.is_held(name pg_catalog.text, token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -385,7 +385,7 @@ RETURNS TABLE (name pg_catalog.text, token bigint, granted boolean, queue_positi
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100
 AS 'MODULE_PATHNAME', 'le_enqueue_each';
 COMMENT ON FUNCTION @extschema@.enqueue_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'enqueue_lock for each of these names, in one request. Returns a place per name, in the order given, each with a token of its own for await_lock and release_lock. At most 1000 names. If one name is an error, or all together would exceed a limit, no place is taken. Errors: 22023 bad argument, or a name twice; else as enqueue_lock.';
+'enqueue_lock for each of these names, in one request. Returns a place per name, in the order given, each with a token of its own for await_lock and release_lock. At most 1000 names. An error of one name, or of all together, takes no place. Errors: 22023 bad argument, or a name twice; else as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.await_lock(name pg_catalog.text, token bigint, wait interval DEFAULT '0')
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -537,7 +537,7 @@ CREATE FUNCTION @extschema@.compare_and_set(key pg_catalog.text, expected_versio
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_compare_and_set';
 COMMENT ON FUNCTION @extschema@.compare_and_set(pg_catalog.text, bigint, pg_catalog.text) IS
-'Sets the value of a key, of up to 4096 bytes, if its version is still the expected one (0: no such key yet), and returns the new version, which is one higher; NULL if the version differs. A row of this transaction, at its isolation level: the call waits for another transaction that is setting the key. A key is never removed: set it to NULL. It belongs to the role that created it; members of that and of pg_write_all_data may set it. lock_election.max_keys_per_role bounds name, value and 150 bytes of each of a role''s keys, without older row versions, which stay on disk until VACUUM removes them. Errors: 53400 a key that grows beyond that limit, 40001 a concurrent change under REPEATABLE READ or SERIALIZABLE, 25006 read only.';
+'Sets the value of a key, of up to 4096 bytes, if its version is still the expected one (0: no such key yet), and returns the new version, which is one higher; NULL if the version differs. A row of this transaction, at its isolation level: the call waits for another transaction that is setting the key. A key is never removed: set it to NULL. It belongs to the role that created it; members of that and of pg_write_all_data may set it. lock_election.max_keys_per_role bounds name, value and 150 bytes of each of a role''s keys, but not older row versions. Errors: 53400 a key that grows beyond that limit, 40001 a concurrent change under REPEATABLE READ or SERIALIZABLE, 25006 read only.';
 
 CREATE FUNCTION @extschema@.read_versioned(key pg_catalog.text, OUT value pg_catalog.text, OUT version bigint)
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
