@@ -16,15 +16,10 @@ EDITIONS = {"recorded.json": "C", "recorded-portable.json": "portable"}
 
 HEAD = """# What each client can do
 
-`make client-table` makes this page from a recorded run of the [conformance suite](../design/testing.md) and from the
-names of tests. *yes*: the client has passed all scenarios behind it that the run had; *no*: it does not support them.
-*SQL* is a program that calls the functions itself. A dash: there is no such thing, or no test shows it. lockctl is
-built on the library in C.
-"""
-MIDDLE = """
-## What shows it
-
-The scenarios are in `clients/conformance/scenarios`; `make test-clients PARTS=conformance` runs them.
+`make client-table` makes this page from a recorded run of the [conformance suite](../design/testing.md#clients).
+`clients/conformance/features.toml` names the scenarios and tests behind each row. *yes*: the client has passed all of
+them that the run had; *no*: it does not support them; a dash: no test shows it. lockctl is built on the library in C;
+*SQL* is a program that calls the functions itself.
 """
 
 
@@ -92,11 +87,6 @@ class Suite:
             for file, edition in EDITIONS.items() for client in CLIENTS for tag in self.tags(client, file)
             for run in [self.records[file]["runs"][tag]]
             for results in [[self.records[file]["scenarios"].get(name, {}).get(tag) for name in self.scenarios]]))
-        yield MIDDLE
-        yield from self.table(["", "scenarios", *OTHERS.values()], (
-            [feature["words"], ", ".join(feature["scenarios"]),
-             *(f"`{feature[column].rpartition('/')[2]}`" if column in feature else "-" for column in OTHERS)]
-            for feature in self.features.values()))
 
 
 def main():
