@@ -214,7 +214,8 @@ sub queue_of_waiters
 	my $token = $self->acquire($a, 'hot', $sql);
 	$self->wait_in_queue($b, 'hot', $sql);
 	$self->wait_in_queue($c, 'hot', $sql);
-	$self->expect($a, "SELECT renew_lock('hot', $token)", qr/^01:00:00$/);
+	# The first renewal after a crash writes; where its flush takes more than half a second, it is valid for less.
+	$self->expect($a, "SELECT renew_lock('hot', $token)", qr/^(?:01:00:00|00:59:[45]\d(?:\.\d+)?)$/);
 	$self->transaction($a, $token);
 	# An error may come when it is in the queue already, and the other behind it: that one is next, and holds the lock
 	# before its answer is read.  So who has to wait again does so last.
