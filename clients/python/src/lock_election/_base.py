@@ -1,6 +1,7 @@
-"""What the flavours for asyncio and for threads share: arguments, and the steps of each call.
+"""The part that the threaded and the asyncio sessions share: checks of arguments, and the steps of each call.
 
-Steps are a generator that yields a request and until when it waits for its next change. The flavours run it.
+The steps of a call are a generator. It yields a request and a time, and is resumed when the request has changed or the
+time has come. The two kinds of sessions each run it in their own way.
 """
 
 from __future__ import annotations
@@ -38,13 +39,16 @@ Steps = Generator[Tuple[Request, float], None, T]
 
 
 def wrong(what: str, value: object, allowed: str) -> errors.InvalidRequest:
-    """The error of an argument: which, what came, and what is allowed."""
+    """Returns the error for a bad argument; the message names the argument, its value and the allowed values."""
     shown = repr(value)
     return errors.InvalidRequest(f"{what} is {shown if len(shown) <= 200 else shown[:200] + '...'}: {allowed}")
 
 
 def check_seconds(what: str, value: object, low: float = 0, high: float = math.inf, none: str = "") -> float:
-    """Seconds of a timedelta or any number in these bounds, also of a Decimal, to which no float can be added."""
+    """Returns a timedelta or any number as a float of seconds, also a Decimal, to which no float can be added.
+
+    Raises InvalidRequest if it is not a number within the bounds.
+    """
     try:
         if isinstance(value, datetime.timedelta):
             seconds = value.total_seconds()
@@ -68,7 +72,7 @@ def check_ttl(ttl: object) -> Optional[float]:
 
 
 def check_limit(limit: object) -> Optional[float]:
-    """How long close() waits: no timer runs for longer than some weeks."""
+    """Returns the limit of close() in seconds, capped because timers cannot run for longer than some weeks."""
     if limit is None:
         return None
     return min(check_seconds("limit", limit, none="; or None, for a quarter of the TTL"), 1e6)
@@ -85,10 +89,10 @@ def check_permits(permits: object) -> int:
 
 
 def check_text(what: str, text: object) -> str:
-    """What PostgreSQL cannot store would be cut (after NUL), or would end the session."""
+    """Rejects texts that PostgreSQL cannot store: they would be cut at a NUL, or would end the session."""
     if not isinstance(text, str):
         raise wrong(what, text, "it must be a str")
-    text = str.__str__(text)  # of an enum with str: its value, wherever it is formatted
+    text = str.__str__(text)  # the value of an enum that is a str, however the enum is formatted
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -106,7 +110,7 @@ def check_name(name: object, what: str = "name") -> str:
 
 
 def check_names(names: object) -> List[str]:
-    """Of one name, or of several."""
+    """Returns one name, or several, as a list."""
     if isinstance(names, str):
         return [check_name(names)]
     if isinstance(names, (bytes, bytearray, memoryview)) or not isinstance(names, collections.abc.Iterable):
@@ -136,7 +140,7 @@ def check_on_lost(on_lost: object, of_threads: bool = False) -> None:
 
 
 class Entered(Generic[H]):
-    """The holds of the with-blocks of one lock, which threads or tasks may share: each leaves what it has entered."""
+    """The holds of the with blocks of one lock. Threads or tasks may share the lock: each leaves its own hold."""
 
     def __init__(self) -> None:
         self._holds: List[Tuple[object, H]] = []
@@ -145,36 +149,36 @@ class Entered(Generic[H]):
         self._holds.append((who, hold))
 
     def pop(self, who: object) -> H:
-        """The last of these; if another one leaves the block than has entered it, the last of all."""
+        """Removes and returns the last hold of this thread or task, or the last of all if it has entered none."""
         found = next((entry for entry in reversed(self._holds) if entry[0] == who), self._holds[-1])
         self._holds.remove(found)
         return found[1]
 
 
 class Told:
-    """What is known of a hold without I/O."""
+    """The properties of a hold that need no I/O."""
 
     def __init__(self, protocol: Protocol, claim: Claim) -> None:
         self._protocol, self._claim = protocol, claim
 
     @property
     def names(self) -> Tuple[str, ...]:
-        """The names of the locks, or of the election."""
+        """The names of the locks, or the name of the election."""
         return self._claim.names
 
     @property
     def token(self) -> int:
-        """Proves the ownership; for an exclusive lock and a term the fencing token: it only grows."""
+        """The proof of ownership. For an exclusive lock or a term it is also the fencing token, which only grows."""
         return self._claim.token
 
     @property
     def time_left(self) -> float:
-        """Seconds for which `valid` stays true if no renewal succeeds; 0.0: it is not held any more."""
+        """Seconds for which `valid` stays true if no renewal succeeds; 0.0 if it is no longer held."""
         return self._protocol.time_left(self._claim)
 
     @property
     def valid(self) -> bool:
-        """Is it held? Until the local deadline nobody else can have it. Looks at the clock; no I/O."""
+        """Whether it is held: nobody else can get it before the local deadline. Only looks at the clock; no I/O."""
         return self.time_left > 0
 
     def __repr__(self) -> str:
@@ -184,12 +188,12 @@ class Told:
     def __del__(self) -> None:
         protocol, claim = self._protocol, self._claim
         if (claim.state is HELD or claim.evicted) and not protocol.finished and not protocol.forked:
-            protocol.dropped.append(claim)  # the next look at the clock gives it back
+            protocol.dropped.append(claim)  # the next tick() gives it back
             warnings.warn(f"{self} was never released", ResourceWarning, stacklevel=2, source=self)
 
 
 class ByClock:
-    """Of an event: it is set when the hold is not valid any more."""
+    """Makes is_set() of an event return True once the hold is no longer valid."""
 
     def __init__(self, hold: Told) -> None:
         super().__init__()
@@ -200,7 +204,7 @@ class ByClock:
 
 
 class SessionBase:
-    """A session's calls, as steps."""
+    """The calls of a session, as steps."""
 
     def __init__(self, conninfo: str, ttl: Duration, name: Optional[str]) -> None:
         name = None if name is None else check_text("name", name)
@@ -222,16 +226,16 @@ class SessionBase:
 
     @property
     def state(self) -> str:
-        """'connected'; 'suspended': no connection now, and what is held still is; 'ended'."""
+        """'connected'; 'suspended' while there is no connection, though all holds are still held; or 'ended'."""
         return self._protocol.state
 
     @property
     def lease(self) -> int:
-        """The number of the lease on the server."""
+        """The number of the session's lease on the server; 0 if none was granted yet."""
         return int(self._protocol.main.id or 0)
 
     def _post(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Calls it, and looks for what is to be done then. It ends something, of which a child has nothing."""
+        """Calls the function and then starts the next job. Does nothing in a forked child."""
         raise NotImplementedError
 
     def _is_over(self) -> bool:
@@ -262,7 +266,7 @@ class SessionBase:
             yield protocol, until
 
     def _settle(self, claims: List[Claim], wait: Optional[float]) -> Steps[None]:
-        """Waits until all are granted, or over. A wait bounds the time in the queue, and not the first answer."""
+        """Waits until all claims are granted or over. `wait` bounds the time in the queue, not the first reply."""
         protocol, now = self._protocol, self._protocol.clock
         attempt, first_answer = claims[0].attempt, now() + protocol.call
         until = first_answer if attempt else math.inf if wait is None else now() + wait
@@ -291,7 +295,7 @@ class SessionBase:
         if several == []:
             return []
         claims = [self._protocol.ask(kind, [name], None, True, None) for name in check_names(several)]
-        holds = [make(claim) for claim in claims]  # as in LockBase._claim()
+        holds = [make(claim) for claim in claims]  # made before the grants, as in LockBase._claim()
         yield from self._settle(claims, None)
         for claim in claims:
             if claim.state is not HELD and not isinstance(claim.error, errors.NotAcquired):
@@ -306,7 +310,7 @@ class SessionBase:
         try:
             seconds = check_seconds("hold_for", hold_for, 0, 0 if claim.kind == "candidate" else HOLD_FOR[1])
         except errors.InvalidRequest as error:
-            wrong, seconds = error, 0.0  # it is released all the same
+            wrong, seconds = error, 0.0  # the hold is released nevertheless
         protocol.release(claim, seconds)
         until = protocol.clock() + protocol.call
         while claim.phase != "done" and protocol.clock() < until:
@@ -318,7 +322,10 @@ class SessionBase:
         return False if claim.state is LOST else claim.released
 
     def _answered(self, request: Any, sent: Callable[[], bool] = lambda: False) -> Steps[Any]:
-        """The answer to a Call or an Op. Unavailable, or OutcomeUnknown: it was sent, and there is none in time."""
+        """Waits for the result of a Call or an Op and returns it, or raises it if it is an error.
+
+        Raises OutcomeUnknown if no reply comes in time and `sent` says that the request was sent, else Unavailable.
+        """
         protocol = self._protocol
         until = protocol.clock() + protocol.call
         try:
@@ -337,7 +344,7 @@ class SessionBase:
         return request.answer
 
     def _admits(self, name: str, hold_for: float) -> Steps[None]:
-        """Does the server take this hold_for? The token 0 holds nothing, so nothing is released."""
+        """Raises the error with which the server rejects this hold_for. Sends a release of token 0, which holds nothing."""
         op = self._protocol.operate(self._protocol.main, "release", name, "0", None, ms(hold_for))
         yield from self._answered(op)
 
@@ -354,7 +361,7 @@ S = TypeVar("S", bound=SessionBase)
 
 
 class LockBase(Generic[S, H]):
-    """A lock, several locks at once, or a permit, to be acquired."""
+    """A lock, several locks at once, or a permit, which can be acquired."""
 
     def __init__(
         self, session: S, kind: str, names: List[str], ttl: Seconds, last: Optional[str], wait: Seconds, on_lost: Any
@@ -366,7 +373,7 @@ class LockBase(Generic[S, H]):
         self._waiting: List[Claim] = []
 
     def _claim(self, wait: Seconds, make: Callable[[Claim], T]) -> Steps[T]:
-        """What it makes is there before the grant: if the caller is interrupted then, it gives it back."""
+        """Makes the hold before the grant: if the caller is interrupted at the grant, the hold gives the lock back."""
         seconds = self._wait if wait is DEFAULT else check_wait(wait)
         claim = self._session._protocol.ask(self._kind, self._names, self._ttl, seconds == 0, self._last)
         hold = make(claim)
@@ -380,7 +387,7 @@ class LockBase(Generic[S, H]):
         return hold
 
     def cancel(self) -> None:
-        """Ends the waits of this object in other threads or tasks, with Canceled."""
+        """Ends all waits of this object in other threads or tasks. They raise Canceled."""
         self._session._post(self._cancel)
 
     def _cancel(self) -> None:
@@ -400,7 +407,7 @@ class ElectionBase(Generic[S]):
         self._standing: LockBase[S, Any] = LockBase(session, "candidate", [self.name], ttl, self.value, None, None)
 
     def cancel(self) -> None:
-        """Ends the campaigns of this object in other threads or tasks, and run() when lead has returned."""
+        """Ends the campaigns of this object in other threads or tasks, and run() once `lead` has returned."""
         self._canceled = True
         self._standing.cancel()
 
@@ -410,7 +417,7 @@ class ElectionBase(Generic[S]):
         return Leader(rows[0][0] or "", int(rows[0][1] or 0)) if rows else None
 
     def _stand(self, make: Callable[[Claim], T]) -> Steps[Optional[T]]:
-        """Until it is elected, whatever passes meanwhile; None: canceled."""
+        """Campaigns until elected, through all temporary errors. Returns None if it was canceled or closed."""
         failures = 0
         now = self._session._protocol.clock
         while not self._canceled:
@@ -431,12 +438,12 @@ class ElectionBase(Generic[S]):
 
 
 def lock_of(names: object, shared: object) -> Tuple[str, List[str]]:
-    """The kind and the names of a lock."""
+    """Returns the kind and the names of a lock."""
     return "shared" if check_flag("shared", shared) else "lock", check_names(names)
 
 
 def once_ttl(protocol: Protocol, hold_for: object, ttl: object) -> Tuple[float, float]:
-    """For how long the name of a job stays closed, and the TTL of its hold."""
+    """Returns for how long the name of a job stays closed, and the TTL of its hold, which is at least as long."""
     seconds = check_seconds("hold_for", hold_for, *HOLD_FOR)
     own = check_ttl(ttl)
     return seconds, max(seconds, protocol.ttl if own is None else own)

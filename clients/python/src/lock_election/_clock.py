@@ -9,9 +9,11 @@ from typing import Callable
 
 
 class Larger:
-    """Where no clock counts a suspend: the monotonic clock, and what the wall clock has advanced beyond it.
+    """The monotonic clock plus the time by which the wall clock has run ahead of it: for platforms without a clock
+    that counts a suspend.
 
-    A wall clock that is set forward loses locks early, which is safe. Less than half a second is noise.
+    If the wall clock is set forward, locks are lost early, which is safe. Differences of less than half a second are
+    ignored as noise.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
@@ -31,8 +33,8 @@ class Larger:
 
 
 def clock() -> Callable[[], float]:
-    """The clock of this platform."""
-    # macOS: CLOCK_MONOTONIC goes on during a suspend there, and time.monotonic() does not.
+    """Returns the clock of this platform."""
+    # On macOS, CLOCK_MONOTONIC runs during a suspend, and time.monotonic() does not.
     name = "CLOCK_MONOTONIC" if sys.platform == "darwin" else "CLOCK_BOOTTIME"
     number = getattr(time, name, None)
     if number is None:

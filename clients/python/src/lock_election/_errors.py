@@ -1,4 +1,4 @@
-"""What calls raise, and which SQLSTATE means what."""
+"""The errors that calls raise, and their SQLSTATEs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Optional
 
 
 class Error(Exception):
-    """Base of all errors of this package. `sqlstate` is the server's, or ''."""
+    """Base of all errors of this package. `sqlstate` is that of the server's error, or '' if the server sent none."""
 
     def __init__(self, message: str, sqlstate: str = "") -> None:
         super().__init__(message)
@@ -14,50 +14,50 @@ class Error(Exception):
 
 
 class NotAcquired(Error):
-    """Others hold it, or the wait is over. Nothing is held, and nothing waits."""
+    """The lock is held by others, or the wait timed out. Nothing is held, and nothing is left in the queue."""
 
 
 class LockLost(Error):
-    """The lock, place, term or lease has ended (LE001, or the local deadline has passed)."""
+    """The lock, place, term or lease has ended: the server says so (LE001), or the local deadline has passed."""
 
 
 class Canceled(Error):
-    """The wait was canceled, or its session was closed. Nothing is held."""
+    """The wait was canceled, or the session was closed. Nothing is held."""
 
 
 class DeadlockDetected(Error):
-    """40P01: roll the transaction back and repeat it."""
+    """A deadlock (40P01): roll the transaction back and repeat it."""
 
 
 class LimitExceeded(Error):
-    """53400, 53200: a limit of the role or the server; the message names its setting."""
+    """A limit of the role or the server was reached (53400, 53200); the message names its setting."""
 
 
 class AccessDenied(Error):
-    """42501, 28xxx: not allowed, or a wrong password."""
+    """A right is missing, or the password is wrong (42501, 28xxx)."""
 
 
 class InvalidRequest(Error, ValueError):
-    """22xxx, or a bad argument, or a session of another process or loop of events."""
+    """An argument is invalid (also 22xxx), or the session belongs to another process or event loop."""
 
 
 class Unavailable(Error):
-    """No server, no such database, or no answer in time. Nothing lasts."""
+    """There is no server, no such database, or no reply in time. The call has no lasting effect."""
 
 
 class NotInstalled(Unavailable):
-    """The extension is not in this database or not preloaded; the message says what to type."""
+    """The extension is not installed in this database, or not preloaded; the message says what to type."""
 
 
 class OutcomeUnknown(Error):
-    """No answer: the request may have taken effect, or may yet."""
+    """There was no reply: the request may have taken effect, or may still do so."""
 
 
 class ServerError(Error):
-    """Any other error of the server. It had no effect."""
+    """Any other error of the server. The call had no effect."""
 
 
-# The first that fits.
+# SQLSTATEs or their prefixes, by class of error. The first class that matches is raised.
 _KINDS = {
     LockLost: ("LE001",),
     DeadlockDetected: ("40P01",),
@@ -74,7 +74,7 @@ PRELOAD = "add lock_election to shared_preload_libraries, and restart the server
 
 
 def of_server(sqlstate: str, message: str, hint: Optional[str] = None) -> Error:
-    """The error for an answer of the server."""
+    """Returns the exception for an error of the server."""
     kind = next((kind for kind, prefixes in _KINDS.items() if sqlstate.startswith(prefixes)), ServerError)
     if hint:
         message = f"{message} ({hint})"
@@ -84,11 +84,11 @@ def of_server(sqlstate: str, message: str, hint: Optional[str] = None) -> Error:
 
 
 def breaks(error: Error) -> bool:
-    """Is the connection to be given up? No server, a restart, too many connections, a standby."""
+    """Whether the connection must be given up: no server, a restart, too many connections, or a standby."""
     state = error.sqlstate
     return state[:2] == "08" or state in ("57P01", "57P02", "57P03", "53300", "25006")
 
 
 def passes(error: Error) -> bool:
-    """May the same request succeed soon?"""
+    """Whether the same request may succeed if it is retried soon."""
     return isinstance(error, (Unavailable, OutcomeUnknown)) and not isinstance(error, NotInstalled)

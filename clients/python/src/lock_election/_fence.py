@@ -1,7 +1,7 @@
-"""A fence in the application's own connection, whatever its driver is: none of them is imported.
+"""A fence in the application's own connection, of any driver. No driver is imported.
 
-Coroutines, for threads and asyncio alike: a driver answers a value, or for asyncio something to await, and `settled` is
-given both.
+The functions are coroutines, which serve both threads and asyncio: a driver returns a value, or an awaitable for
+asyncio, and `settled` turns either into the value.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from ._protocol import Claim, Protocol
 
 Settled = Callable[[Any], Awaitable[Any]]
 
-# Where the driver does not tell: a setting that is local to the transaction is gone after it.
+# A setting local to the transaction, which the fence reads back if the driver does not report whether a transaction is
+# open: outside of one the setting is already gone.
 _SETTING = "lock_election_client.fence"
 
 
 def literal(text: str) -> str:
-    """A text as SQL, with no character that a driver could take for a parameter."""
+    """Returns a text as an SQL expression without any character that a driver could take for a parameter."""
     if re.fullmatch(r"[A-Za-z0-9 _.,/-]*", text):
         return f"'{text}'"
     return f"pg_catalog.convert_from(pg_catalog.decode('{text.encode().hex()}', 'hex'), 'UTF8')"
 
 
 def sqlstate_of(error: Optional[BaseException]) -> str:
-    """The SQLSTATE of any driver's error, also where SQLAlchemy or Django have wrapped it."""
+    """Returns the SQLSTATE of any driver's error, also if SQLAlchemy or Django has wrapped it; '' if it has none."""
     for candidate in (error, getattr(error, "orig", None), getattr(error, "__cause__", None)):
         for attribute in ("sqlstate", "pgcode"):
             value = getattr(candidate, attribute, None)
@@ -39,7 +40,7 @@ def sqlstate_of(error: Optional[BaseException]) -> str:
 
 
 def _in_transaction(connection: Any) -> Optional[bool]:
-    """None: this driver does not say."""
+    """Whether a transaction is open; None if this driver does not report it."""
     inner = getattr(getattr(connection, "sync_connection", connection), "connection", None)
     for candidate in (connection, inner, getattr(inner, "driver_connection", None)):
         status = getattr(getattr(candidate, "info", None), "transaction_status", None)
@@ -51,13 +52,13 @@ def _in_transaction(connection: Any) -> Optional[bool]:
 
 
 async def _ask(connection: Any, sql: str, settled: Settled) -> Any:
-    """The first column of the only row."""
+    """Runs a query and returns the first column of its only row."""
     if hasattr(connection, "exec_driver_sql"):  # SQLAlchemy
         return (await settled(connection.exec_driver_sql(sql))).scalar()
     if hasattr(connection, "fetchval"):  # asyncpg
         return await settled(connection.fetchval(sql))
     if not callable(getattr(connection, "cursor", None)):
-        raise errors.InvalidRequest(  # its repr may have a password
+        raise errors.InvalidRequest(  # shows the type only: the repr may contain a password
             f"connection is of type {type(connection).__name__}: it must be an open connection, such as of psycopg"
         )
     cursor = connection.cursor()  # DB-API, psycopg, Django
@@ -70,7 +71,11 @@ async def _ask(connection: Any, sql: str, settled: Settled) -> Any:
 
 
 async def fence(protocol: Protocol, claim: Claim, connection: Any, settled: Settled) -> None:
-    """Fences a hold in the open transaction of a connection."""
+    """Fences a hold in the open transaction of a connection.
+
+    Raises LockLost if the hold is lost, NotInstalled if the connection's database has no lock_election, InvalidRequest
+    if no transaction is open, and the driver's own errors otherwise.
+    """
     if protocol.time_left(claim) <= 0:
         raise errors.LockLost(f"{claim.names[0]!r} is not held any more", "LE001") from claim.error
     if not hasattr(connection, "exec_driver_sql") and callable(getattr(connection, "connection", None)):
@@ -83,12 +88,12 @@ async def fence(protocol: Protocol, claim: Claim, connection: Any, settled: Sett
     except Exception as error:
         sqlstate = sqlstate_of(error)
         if sqlstate in ("42883", "3F000"):
-            claim.lease.poll_at = 0.0  # if the schema was renamed, the session finds its new name
+            claim.lease.poll_at = 0.0  # makes the session learn the new name of a renamed schema
             told = f"the fence of {claim.names[0]!r} is in a database without lock_election: {error} ({errors.INSTALL})"
             raise errors.NotInstalled(told, sqlstate) from error
         if sqlstate != "LE001":
             raise
-        claim.lease.poll_at = 0.0  # the session finds out soon
+        claim.lease.poll_at = 0.0  # lets the session learn of the loss soon
         raise errors.LockLost(str(error), "LE001") from error
     is_open = _in_transaction(connection)
     if is_open is None:

@@ -1,6 +1,6 @@
-"""The goodbye of a process that ends without closing its sessions (rule 14.4): what it holds is free at once.
+"""The goodbye of a process that ends without closing its sessions (rule 14.4): it frees its holds at once.
 
-Only where nothing of the process can still be working under a hold: no other thread, and no child.
+A process says goodbye only if nothing of it can still work under a hold: it has no other thread and no child.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from typing import Any, Callable, Dict, Protocol
 
 log = logging.getLogger("lock_election")
 
-LIMIT = 2.0  # seconds, for all sessions together
+LIMIT = 2.0  # seconds for the goodbyes of all sessions together
 
 
 class Thread(threading.Thread):
-    """A thread of this package that runs nothing of the program."""
+    """A thread of this package that runs no code of the application."""
 
 
 class Session(Protocol):
     def _is_over(self) -> bool:
-        """Has its lease ended, or is this a child of its process?"""
+        """Whether the session needs no goodbye: it has ended and its deadline has passed, or this is a forked child."""
 
     def _say_goodbye(self, limit: float) -> None:
-        """Revokes its leases."""
+        """Revokes the session's leases, within `limit` seconds."""
 
 
 _sessions: Dict[Session, None] = {}
 
 
 def drive(job: Any, clock: Callable[[], float]) -> None:
-    """Runs a job to its end, in this thread."""
+    """Runs a job to its end in this thread."""
     ready = None
     with selectors.DefaultSelector() as selector, contextlib.suppress(StopIteration):
         while True:
@@ -61,18 +61,18 @@ def forget(session: Session) -> None:
 
 
 def _is_alone() -> bool:
-    """Is this the last thread, besides those of this package, and without children?"""
+    """Whether this is the only thread besides those of this package, and the process has no children."""
     own = {thread.ident for thread in threading.enumerate() if isinstance(thread, Thread)}
-    # The first has those of the module _thread as well, the second those that a library in C has made.
+    # The count includes threads of the module _thread, the frames those that a C library has created.
     if _thread._count() > len(own) or set(sys._current_frames()) - own - {threading.get_ident()}:
         return False
     if not hasattr(os, "waitid"):
-        return False  # whether there are children cannot be told here
+        return False  # this platform cannot tell whether there are children
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return True
-    return False  # also where a child that has ended was not waited for: it may hide another
+    return False  # also if a child has exited and was not waited for: it may hide a running one
 
 
 def _at_exit() -> None:
@@ -82,9 +82,10 @@ def _at_exit() -> None:
         for session in left:
             try:
                 session._say_goodbye(max(end - time.monotonic(), 0.0))
-            except Exception as error:  # the lease ends by itself
+            except Exception as error:  # the lease then expires
                 log.info("no goodbye: %s", error)
 
 
-# The last one registered is the first one called: those of the program, which imports this first, come before.
+# atexit calls the last registered function first, so the application's functions, registered after this import, run
+# while the locks are still held.
 atexit.register(_at_exit)

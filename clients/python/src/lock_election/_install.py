@@ -1,6 +1,6 @@
-"""The portable edition, which the package carries, installed over a connection of the application's.
+"""Installs the portable edition, which this package contains, over a connection of the application.
 
-A coroutine, for threads and asyncio alike, as the fence is.
+install() is a coroutine that serves both threads and asyncio, like the fence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from psycopg.rows import tuple_row
 from . import _errors as errors
 from ._fence import Settled, literal
 
-# Each version has a comment of its own, which stands in the script as well.
+# The schema's comment names the installed version. It is up to date if the script contains the same comment.
 _COMMENT = (
     "SELECT pg_catalog.obj_description(n.oid, 'pg_namespace') FROM pg_catalog.pg_namespace n "
     "WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'"
@@ -24,7 +24,7 @@ _COMMENT = (
 
 
 def install_script() -> str:
-    """The SQL that install() runs, for tools that run it themselves, such as migrations: in one transaction."""
+    """Returns the SQL that install() runs, for tools that run it themselves, such as migrations: in one transaction."""
     return (files(__package__) / "lock_election.sql").read_text(encoding="utf-8")
 
 
@@ -35,8 +35,9 @@ def _told(error: psycopg.Error) -> errors.Error:
 
 
 async def install(connection: Any, schema: Optional[str], grant: Optional[str], settled: Settled) -> None:
-    """Installs or upgrades; does nothing where this version is there."""
-    if not isinstance(connection, (psycopg.Connection, psycopg.AsyncConnection)):  # its repr may have a password
+    """Installs or upgrades the portable edition; does nothing if this version is already installed."""
+    # The error shows the type only: the repr of a connection may contain a password.
+    if not isinstance(connection, (psycopg.Connection, psycopg.AsyncConnection)):
         raise errors.InvalidRequest(f"connection is of type {type(connection).__name__}, not a connection of psycopg")
     if connection.info.transaction_status == TransactionStatus.UNKNOWN:
         raise errors.Unavailable("the connection is closed")
@@ -44,7 +45,7 @@ async def install(connection: Any, schema: Optional[str], grant: Optional[str], 
         raise errors.InvalidRequest("the connection has an open transaction: the installation is one of its own")
     script = install_script()
     cursor = connection.cursor(row_factory=tuple_row)
-    begin = "BEGIN" if connection.autocommit else "SET TRANSACTION"  # psycopg sends BEGIN itself
+    begin = "BEGIN" if connection.autocommit else "SET TRANSACTION"  # without autocommit psycopg sends BEGIN itself
     settings = {"_lock_election.schema": schema or "", "_lock_election.grant": grant or ""}
     values = ", ".join(f"pg_catalog.set_config('{key}', {literal(value)}, true)" for key, value in settings.items())
     try:
