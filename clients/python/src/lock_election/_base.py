@@ -344,7 +344,7 @@ class SessionBase:
         return request.answer
 
     def _admits(self, name: str, hold_for: float) -> Steps[None]:
-        """Raises the error with which the server rejects this hold_for. Sends a release of token 0, which holds nothing."""
+        """Raises the server's error if it rejects this hold_for. Sends a release of token 0, which holds nothing."""
         op = self._protocol.operate(self._protocol.main, "release", name, "0", None, ms(hold_for))
         yield from self._answered(op)
 

@@ -1,7 +1,7 @@
 """Sessions for threads, which share one connection.
 
-A thread that asks for something makes the call itself, for all that wait, where the connection is free. The session's
-own thread does all else: it connects, renews, listens, and takes over a call whose thread goes away.
+If the connection is free, a thread that asks for something makes the call itself, for all threads that wait. The
+session's own thread does everything else: it connects, renews, listens, and takes over a call whose thread gives up.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ async def _settled(value: Any) -> Any:
 
 
 class Lost(ByClock, threading.Event):
-    """Set when the hold is not valid any more, by the clock: also where nothing has told it yet."""
+    """Set once the hold is no longer valid. It looks at the clock, so it needs nobody to set it."""
 
     def wait(self, timeout: Seconds = None) -> bool:
-        """Waits until it is lost, for at most timeout seconds. Tells whether it is."""
+        """Waits until the hold is lost, for at most `timeout` seconds. Returns whether it is lost."""
         clock = self._protocol.clock
         until = math.inf if timeout is None else clock() + check_seconds("timeout", timeout, -math.inf)
         while not self.is_set() and clock() < until:
@@ -79,38 +79,39 @@ class Lost(ByClock, threading.Event):
 
 
 class Hold(Told):
-    """A lock, permit or several locks that are held. A context manager, which releases it."""
+    """A lock, a permit or several locks that are held. A context manager, which releases them."""
 
     def __init__(self, session: Session, claim: Claim, on_lost: OnLost = None) -> None:
         super().__init__(session._protocol, claim)
         self._session = session
         self.lost: threading.Event = Lost(self)
-        """Set when it is not held any more."""
+        """Set once the hold is no longer held."""
         claim.ended = functools.partial(_ended, weakref.ref(self), self.lost, on_lost)
 
     def fence(self, connection: Any) -> None:
-        """From here to the end of this connection's transaction nobody else gets the lock.
+        """Fences the hold: from here to the end of this connection's transaction nobody else gets the lock.
 
         connection: the application's, to the same database, in an open transaction: of psycopg or any other DB-API
         driver, a Connection or Session of SQLAlchemy, or Django's.
 
-        LockLost: roll back. InvalidRequest: no transaction is open. Other errors are those of the driver.
+        Raises LockLost if the hold is lost: roll back. Raises InvalidRequest if no transaction is open, NotInstalled if
+        the connection's database has no lock_election, and otherwise the driver's own errors.
         """
         self._protocol.check_process()
         try:
-            with contextlib.suppress(StopIteration):  # it never waits
+            with contextlib.suppress(StopIteration):  # the coroutine never waits
                 fence(self._protocol, self._claim, connection, _settled).send(None)
         finally:
             self._session._pass_on()
 
     def release(self, hold_for: Duration = 0.0) -> Optional[bool]:
-        """Gives it back; it is over when this is called. Waits for the server for at most a quarter of the TTL.
+        """Releases the hold, which is invalid from this call on. Waits for the server for at most a quarter of the TTL.
 
-        hold_for: the name stays closed until so many seconds after it was acquired.
+        hold_for: the name stays closed until this many seconds after it was acquired.
 
-        True: it was held until now. False: it had been lost before. None: the server has not answered, and the session
-        goes on trying; or this is a forked child, which has nothing to give back. InvalidRequest, LimitExceeded: the
-        server does not allow this hold_for, and it is released without.
+        Returns True if it was held until now, False if it had been lost before. Returns None if the server has not
+        replied, in which case the session keeps trying, or in a forked child, which has nothing to release. Raises
+        InvalidRequest or LimitExceeded if this hold_for is not allowed; the hold is then released without it.
         """
         if self._protocol.forked:
             return None
@@ -134,7 +135,7 @@ def _ended(ref: weakref.ref[Hold], lost: threading.Event, on_lost: OnLost) -> No
     if on_lost is not None and hold is not None and hold._claim.state is LOST:
         try:
             threading.Thread(target=on_lost, args=(hold,), name="lock_election-lost", daemon=True).start()
-        except RuntimeError as error:  # no more threads: the loss is told by lost alone, and that of other holds too
+        except RuntimeError as error:  # no thread can be started: only the event tells the loss
             log.error("on_lost is not called of %r: %s", hold, error)
 
 
@@ -142,31 +143,35 @@ class Term(Hold):
     """A term as the leader of an election; `token` is its number."""
 
     def proclaim(self, value: str) -> None:
-        """Changes the text that everybody sees. LockLost: this term does not lead any more; OutcomeUnknown."""
+        """Changes the text that everybody sees of the leader.
+
+        Raises LockLost if this term no longer leads, OutcomeUnknown if the server does not reply in time.
+        """
         self._session._run(self._session._proclaim(self._claim, value))
 
     def resign(self) -> Optional[bool]:
-        """As release()."""
+        """Ends the term. Returns what release() returns."""
         return self.release()
 
 
 class Lock(LockBase["Session", Hold]):
-    """A lock, several locks at once, or a permit, to be acquired. A context manager: `with lock as hold`."""
+    """A lock, several locks at once, or a permit, which can be acquired. A context manager: `with lock as hold`."""
 
     def acquire(self, wait: Seconds = DEFAULT) -> Hold:
-        """Waits for at most `wait` seconds (None: for ever; 0: tries once), in the order of arrival.
+        """Acquires the lock in the order of arrival, and waits for it for at most `wait` seconds.
 
-        That bounds the time in the queue. The server's first answer takes at most a quarter of the TTL: what is free is
-        acquired, however short the wait is.
+        wait: None waits forever, 0 tries once; without it, the wait given to lock() or permit(). It bounds the time in
+        the queue. The server's first reply may take up to a quarter of the TTL, so a free lock is acquired however
+        short the wait is.
 
-        NotAcquired: it is held by others, or the time is over. LockLost: the session has ended. Canceled: by cancel()
-        or close(). LimitExceeded, AccessDenied, InvalidRequest, NotInstalled. Unavailable: wait is 0, and the server
-        has not answered.
+        Raises NotAcquired if others hold it or the wait timed out, LockLost if the session has ended, Canceled after
+        cancel() or close(), Unavailable if wait is 0 and the server has not replied in time, and LimitExceeded,
+        AccessDenied, InvalidRequest or NotInstalled if the server rejects the request.
         """
         return self._session._run(self._claim(wait, lambda claim: Hold(self._session, claim, self._on_lost)))
 
     def try_acquire(self) -> Optional[Hold]:
-        """None: somebody else has it, or is queued for it. Errors as acquire()."""
+        """Acquires without waiting; None if others hold it or are queued for it. Raises the errors of acquire()."""
         try:
             return self.acquire(0)
         except errors.NotAcquired:
@@ -182,9 +187,9 @@ class Lock(LockBase["Session", Hold]):
 
 
 class Watch:
-    """An iterator of who leads: a Leader, or None while nobody does. The present leader comes first.
+    """An iterator of an election's leaders: a Leader, or None while nobody leads. The present leader comes first.
 
-    `with` waits for that, for at most a quarter of the TTL: all that happens in its block is told.
+    `with` waits at most a quarter of the TTL for the present leader, so that the block misses no later change.
     """
 
     def __init__(self, session: Session, election: str) -> None:
@@ -195,7 +200,7 @@ class Watch:
         session._post(session._protocol.observe, self._observer)
 
     def close(self) -> None:
-        """Ends the iteration, also in another thread that waits."""
+        """Ends the iteration, also in other threads that wait in it."""
         self._session._post(self._session._protocol.unobserve, self._observer)
 
     def __iter__(self) -> Iterator[Optional[Leader]]:
@@ -221,25 +226,26 @@ class Election(ElectionBase["Session"]):
     """An election, for one candidate."""
 
     def campaign(self, wait: Seconds = None, on_lost: OnLost = None) -> Term:
-        """Stands for election, and waits to be elected. Waits and errors as Lock.acquire()."""
+        """Campaigns, and waits to be elected. `wait` and the errors are those of Lock.acquire()."""
         check_on_lost(on_lost, of_threads=True)
         steps = self._standing._claim(wait, lambda claim: Term(self._session, claim, on_lost))
         return self._session._run(steps)
 
     def leader(self) -> Optional[Leader]:
-        """Who leads? None: nobody. Unavailable: the server does not answer."""
+        """Returns the present leader, or None if nobody leads. Raises Unavailable if the server does not reply."""
         return self._session._run(self._leader())
 
     def observe(self) -> Watch:
-        """An iterator of who leads, from now on, each change in order."""
+        """An iterator of the leaders from now on, with each change in order."""
         self._session._protocol.check_process()
         return Watch(self._session, self.name)
 
     def run(self, lead: Callable[[Term, threading.Event], T]) -> Optional[T]:
-        """Stands for election until it has led: calls lead(term, lost) when elected, resigns when that has returned.
+        """Campaigns until it has led: calls lead(term, lost) when elected, and resigns once that has returned.
 
-        lead returns what run() returns; if the term was lost meanwhile it stands again, with a new lease where the
-        session has ended. None: cancel() was called, or the session was closed. Other errors of lead end it as well.
+        Returns what lead returns, or None after cancel() or close(). If the term was lost while it led, it campaigns
+        again, with a new lease if the session has ended. Raises the errors of lead, except LockLost after the loss of
+        the term, and those errors of the server that a retry cannot help.
         """
         check_callable("lead", lead, of_threads=True)
         while True:
@@ -261,19 +267,19 @@ class Session(SessionBase):
 
     def __init__(self, conninfo: str, ttl: Duration, name: Optional[str]) -> None:
         super().__init__(conninfo, ttl, name)
-        self._mutex: Any = Mutex()  # of all below, and of the protocol; nobody waits with it
-        self._job: Optional[Job] = None  # under way
-        self._driver = 0  # the thread that runs it; 0: the session's own
+        self._mutex: Any = Mutex()  # protects all fields below and the protocol; never held across a wait
+        self._job: Optional[Job] = None  # the job under way
+        self._driver = 0  # the thread that runs the job; 0 = the session's own
         self._poke, self._poked = socket.socketpair()  # ends the driver's wait
-        self._alarm, self._alarmed = socket.socketpair()  # ends that of the session's own thread
+        self._alarm, self._alarmed = socket.socketpair()  # ends the wait of the session's own thread
         for end in (self._poke, self._poked, self._alarm, self._alarmed):
             end.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._alarmed, selectors.EVENT_READ)
         self._armed = -1  # the descriptor of the connection, while the session's own thread watches it
         self._sleeps_until = 0.0
-        self._waits = (-1, False, False, 0.0)  # of the job
-        self._woken = 0  # how often a caller's wait was ended
+        self._waits = (-1, False, False, 0.0)  # what the job waits for
+        self._woken = 0  # number of times that a caller was woken up
         try:
             self._start(self._wake)
             self._thread = _goodbye.Thread(target=self._main, name="lock_election", daemon=True)
@@ -291,10 +297,12 @@ class Session(SessionBase):
     def lock(
         self, names: Names, *, ttl: Seconds = None, wait: Seconds = None, shared: bool = False, on_lost: OnLost = None
     ) -> Lock:
-        """A lock, or several at once, all or none: `with session.lock("invoices", wait=5) as hold`.
+        """A lock, or several that are acquired together: `with session.lock("invoices", wait=5) as hold`.
 
-        ttl: seconds; another than the session's gets a lease of its own. wait: seconds, None: for ever, 0: tries
-        once. on_lost(hold) is called in a thread of its own, once, if it is lost.
+        ttl: seconds; None: the session's. Another TTL gives the lock a lease of its own.
+        wait: seconds; None: forever; 0: tries once.
+        shared: whether other shared holders may hold it at the same time.
+        on_lost: on_lost(hold) is called once, in a thread of its own, if the hold is lost.
         """
         check_on_lost(on_lost, of_threads=True)
         return Lock(self, *lock_of(names, shared), ttl, None, wait, on_lost)
@@ -302,32 +310,36 @@ class Session(SessionBase):
     def permit(
         self, name: str, permits: int, *, ttl: Seconds = None, wait: Seconds = None, on_lost: OnLost = None
     ) -> Lock:
-        """One of so many permits; all users of a name state the same number. Otherwise as lock()."""
+        """One of `permits` permits of a name. All users of a name must give the same number. Else like lock()."""
         check_on_lost(on_lost, of_threads=True)
         return Lock(self, "permit", [check_name(name)], ttl, str(check_permits(permits)), wait, on_lost)
 
     def try_acquire_each(
         self, names: Iterable[str], *, shared: bool = False, on_lost: OnLost = None
     ) -> List[Optional[Hold]]:
-        """Each of these for itself, without waiting: its hold, or None where somebody else has it."""
+        """Tries each lock on its own, without waiting. Returns a hold or None for each name, in order.
+
+        Raises the errors of Lock.acquire(0), and then holds none of them.
+        """
         check_on_lost(on_lost, of_threads=True)
         return self._run(self._try_each(names, shared, lambda claim: Hold(self, claim, on_lost)))
 
     def election(self, name: str, value: Optional[str] = None, *, ttl: Seconds = None) -> Election:
-        """An election; `value` is the text that everybody sees of this candidate while it leads: 1 to 4096 bytes.
+        """An election, for one candidate.
 
-        None: the name of the session, which is host:pid where connect() was given none.
+        value: the text that everybody sees of this candidate while it leads, of 1 to 4096 bytes. None: the name of the
+        session, which is host:pid if connect() was given none.
         """
         return Election(self, name, value, ttl)
 
     def once(
         self, name: str, hold_for: Duration, *, ttl: Seconds = None
     ) -> Callable[[Callable[P, T]], Callable[P, Optional[T]]]:
-        """A decorator: of all replicas that call the function at a time one runs it, the others skip it (None).
+        """A decorator: if several replicas call the function at a time, one runs it, and the others return None.
 
-        The name stays closed until hold_for seconds after the start, also if the function fails or the process dies:
-        the TTL is at least as long. Errors as Lock.acquire(0); a session that has ended is opened again. Not called if
-        the server does not take this hold_for: InvalidRequest, LimitExceeded.
+        The name stays closed until hold_for seconds after the start, even if the function fails or the process dies, as
+        the TTL is at least as long. A session that has ended is reopened. Raises the errors of Lock.acquire(0). If the
+        server rejects this hold_for, the function is not called: InvalidRequest or LimitExceeded.
         """
         seconds, longer = once_ttl(self._protocol, hold_for, ttl)
         lock = self.lock(check_name(name), ttl=longer)
@@ -352,14 +364,14 @@ class Session(SessionBase):
         return decorate
 
     def reopen(self) -> None:
-        """Grants the session a new lease, if it has ended; what it held stays lost. Errors as connect()."""
+        """Gets a new lease if the session has ended. What it held stays lost. Raises the errors of connect()."""
         self._run(self._reopen())
 
     def close(self, limit: Seconds = None) -> None:
-        """Ends all waits, gives all back, and closes the connection.
+        """Ends all waits, releases all holds, and closes the connection.
 
-        Waits for the server for at most `limit` seconds (None: a quarter of the TTL); without an answer the lease ends
-        at its TTL. In a forked child it does nothing.
+        Waits for the server for at most `limit` seconds (None: a quarter of the TTL). Without a reply the lease expires
+        after its TTL. Does nothing in a forked child.
         """
         seconds = check_limit(limit)
         if self._protocol.forked:
@@ -367,7 +379,7 @@ class Session(SessionBase):
         _goodbye.forget(self)
         patience = (self._protocol.call if seconds is None else seconds) + 1.0
         self._run(self._closed(seconds), nested=True)
-        if not self._mutex._is_owned():  # a handler of a signal, in the middle of a call, does not wait
+        if not self._mutex._is_owned():  # a signal handler that interrupts a call must not wait
             self._thread.join(patience)
 
     def __enter__(self) -> Session:
@@ -387,15 +399,15 @@ class Session(SessionBase):
         with self._mutex:
             function(*arguments)
             if self._job is not None and self._driver:
-                _tell(self._poke)  # the driver's own wait may have ended
+                _tell(self._poke)  # the function may have ended the wait of the driver's own call
         self._pass_on()
 
     def _run(self, steps: Steps[T], nested: bool = False) -> T:
-        """Runs the steps of a call in its thread. nested: in a handler of a signal it does not wait."""
+        """Runs the steps of a call in its thread. nested: may run in a signal handler, where it does not wait."""
         self._protocol.check_process()
         handler = self._mutex._is_owned()
         if not handler and not nested and self._driver == threading.get_ident():
-            self._hand_over()  # what an interrupted call has left
+            self._hand_over()  # an interrupted call has left its job
         error: Optional[BaseException] = None
         try:
             while True:
@@ -430,7 +442,7 @@ class Session(SessionBase):
         finally:
             with self._mutex:
                 steps.close()
-                if self._driver == threading.get_ident():  # it was interrupted
+                if self._driver == threading.get_ident():  # the call was interrupted
                     self._hand_over()
             self._pass_on()
 
@@ -439,7 +451,7 @@ class Session(SessionBase):
         changed.release()
 
     def _take(self) -> Optional[Job]:
-        """The next job, for a caller: it makes calls, and leaves all else to the session's own thread."""
+        """Returns the next job if it is a turn. All other jobs are for the session's own thread."""
         protocol = self._protocol
         if self._job is not None or protocol.finished:
             return None
@@ -453,12 +465,12 @@ class Session(SessionBase):
         return job
 
     def _drive(self, until: float) -> None:
-        """Runs the job in the caller's thread. It ends, or is handed over at that time, or when a caller pokes."""
+        """Runs the job in the caller's thread. Hands it over at `until`, or when another thread pokes."""
         me, clock, ready, woken = threading.get_ident(), self._protocol.clock, None, self._woken
         while True:
             with self._mutex:
                 if self._driver != me:
-                    return  # a handler of a signal has handed it over
+                    return  # a signal handler has handed it over
                 if not self._step(ready):
                     break
                 fd, read, write, job_until = self._waits
@@ -467,10 +479,10 @@ class Session(SessionBase):
                 self._hand_over()
                 return
         if self._woken > woken:
-            time.sleep(0)  # those that were woken join the next call
+            time.sleep(0)  # lets the threads that were woken up join the next call
 
     def _step(self, ready: Optional[bool]) -> bool:
-        """Goes on with the job; False: it is over."""
+        """Resumes the job. Returns False if it has ended."""
         try:
             self._waits = self._job.send(ready)  # type: ignore[union-attr, arg-type]
             return True
@@ -482,20 +494,20 @@ class Session(SessionBase):
                 self._protocol.crashed(error)
             else:  # such as KeyboardInterrupt
                 self._protocol.broken(errors.Unavailable(f"the call was interrupted: {error!r}"))
-                self._job.close()  # type: ignore[union-attr]  # the interrupt may have come behind its step
+                self._job.close()  # type: ignore[union-attr]  # the interrupt may have come after its step
                 raise
         self._job, self._driver = None, 0
         self._arm()
         return False
 
     def _hand_over(self) -> None:
-        """The session's own thread goes on with the job."""
+        """Leaves the job to the session's own thread."""
         with self._mutex:
             self._driver = 0
             self._wake()
 
     def _pass_on(self) -> None:
-        """Somebody does what is to be done next: one of those that wait for it, or the session's own thread."""
+        """Wakes up a thread for the next job: one that waits for its result, or the session's own thread."""
         protocol = self._protocol
         with self._mutex:
             if self._job is not None or protocol.finished:
@@ -522,13 +534,13 @@ class Session(SessionBase):
         _tell(self._alarm)
 
     def _arm(self) -> None:
-        """While it listens, it watches the connection that nobody uses."""
+        """Makes the session's own thread watch the unused connection while the session listens."""
         protocol = self._protocol
         if protocol.listening and self._armed < 0 and protocol.connected:
             self._armed = protocol.wire.fd
             self._selector.register(self._armed, selectors.EVENT_READ)
             if isinstance(self._selector, selectors.SelectSelector):
-                self._wake()  # what it waits for was fixed when it began to wait
+                self._wake()  # select() watches only the descriptors that it was called with
 
     def _disarm(self) -> None:
         if self._armed >= 0:
@@ -560,14 +572,14 @@ class Session(SessionBase):
         self._free()
 
     def _is_driven(self) -> bool:
-        """Is the driver still in its call? An interrupt may have come before it could hand its job over."""
+        """Whether the driver is still in its call. An interrupt may have come before it could hand over its job."""
         frame = sys._current_frames().get(self._driver)
         while frame is not None and frame.f_code is not Session._run.__code__:
             frame = frame.f_back
         return frame is not None
 
     def _work(self) -> None:
-        """Runs the job here."""
+        """Runs the job in the session's own thread."""
         protocol, ready = self._protocol, None
         while True:
             with self._mutex:
@@ -585,7 +597,7 @@ class Session(SessionBase):
                     self._selector.unregister(fd)
 
     def _sleep(self, until: float) -> bool:
-        """Is the connection ready?"""
+        """Waits until that time, an alarm or the connection. Returns whether the connection is ready."""
         left = until - self._protocol.clock()
         found = self._selector.select(None if until == NEVER else max(left, 0.0))
         ready = False
@@ -612,7 +624,7 @@ class Session(SessionBase):
                 end.close()
 
     def _leave(self, hold: Hold, hold_for: float = 0.0) -> None:
-        """A release is never an error of the work."""
+        """Releases the hold at the end of a block. A failure is only logged: the work in the block was done."""
         try:
             hold.release(hold_for)
         except errors.Error as error:
@@ -620,7 +632,7 @@ class Session(SessionBase):
 
 
 def _tell(end: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # it was told already, or has ended
+    with contextlib.suppress(OSError):  # the buffer is full of earlier wake-ups, or the session has ended
         end.send(b"!")
 
 
@@ -635,10 +647,10 @@ _depth: Any = getattr(_RLock, "_recursion_count", _RLock._is_owned)
 
 
 class Mutex(_RLock):  # type: ignore[misc]
-    """An RLock that no interrupt leaves locked.
+    """An RLock that an interrupt cannot leave locked.
 
-    Since Python 3.14 a signal can be handled between the entry of a with block, if that is a function in C, and its
-    first statement. An exception of the handler then leaves the block without its exit.
+    Since Python 3.14 a signal can be handled between the entry of a with block and its first statement if __enter__ is
+    a C function. If the signal handler then raises an exception, __exit__ is never called.
     """
 
     def __enter__(self) -> bool:
@@ -652,7 +664,7 @@ class Mutex(_RLock):  # type: ignore[misc]
 
 
 def _wait(fd: int, read: bool, write: bool, seconds: float, poked: socket.socket) -> bool:
-    """Is the descriptor ready, within this time, and before somebody pokes?"""
+    """Waits for the descriptor, for at most `seconds`, or until a poke. Returns whether it is ready."""
     seconds = max(seconds, 0.0)
     if not hasattr(select, "poll"):
         found = select.select([fd] * read + [poked], [fd] * write, [], seconds)
@@ -664,30 +676,32 @@ def _wait(fd: int, read: bool, write: bool, seconds: float, poked: socket.socket
 
 
 def connect(conninfo: str = "", *, ttl: Duration = 30.0, name: Optional[str] = None) -> Session:
-    """Opens a session: one connection of its own, and one lease that lasts for `ttl` seconds without a renewal.
+    """Opens a session: a connection of its own, and a lease that expires `ttl` seconds after its last renewal.
 
-    conninfo: as for psycopg.connect(), also with several hosts; empty: the variables PGHOST, PGDATABASE, ...
-    name: what operators see of this process; the host and the process id otherwise.
+    conninfo: as for psycopg.connect(), also with several hosts. If empty, PGHOST, PGDATABASE, ... apply.
+    ttl: seconds, at least 0.1, at most 24 days.
+    name: the name under which operators see this process; host:pid if None.
 
-    Unavailable, NotInstalled, AccessDenied, LimitExceeded, InvalidRequest.
+    Raises Unavailable, NotInstalled, AccessDenied, LimitExceeded or InvalidRequest.
     """
     return Session(conninfo, ttl, name)
 
 
 def install(connection: psycopg.Connection[Any], schema: Optional[str] = None, *, grant: Optional[str] = None) -> None:
-    """Installs the portable edition of lock_election, the one without C, or upgrades it, in one transaction.
+    """Installs or upgrades the portable edition of lock_election, which has no C code, in one transaction.
 
-    Does nothing where this version is there already, whoever calls. The role needs CREATE on the database, and owns all
-    locks afterwards: it should not be the application's.
+    Does nothing if this version is already installed, whichever role calls. The role needs CREATE on the database, and
+    owns all locks afterwards, so it should not be the application's role.
 
-    connection: of psycopg, without an open transaction; it is as before afterwards.
-    schema: for the functions, made if it is missing; the first one of search_path otherwise. An edition that is
-    installed stays in its schema.
-    grant: the role that may use the schema; everybody may use one that is made otherwise.
+    connection: a psycopg connection without an open transaction. It is left as it was.
+    schema: the schema for the functions, created if missing. None: the first one of search_path. An installed edition
+    stays in its schema.
+    grant: the role that may use the schema. None: everybody may use a schema that is created.
 
-    AccessDenied: no CREATE, or another role has installed. InvalidRequest: a transaction is open, or no schema.
-    ServerError: a newer version is there, or the extension, or the server cannot run it. Unavailable: a standby, or a
-    read-only session. OutcomeUnknown: it may be installed, call again.
+    Raises AccessDenied if the role lacks CREATE or another role has installed the edition, InvalidRequest if a
+    transaction is open or there is no schema, Unavailable on a standby or in a read-only session, ServerError if a
+    newer version or the extension is installed or the server cannot run the edition, and OutcomeUnknown if it may be
+    installed: call again.
     """
-    with contextlib.suppress(StopIteration):  # it never waits
+    with contextlib.suppress(StopIteration):  # the coroutine never waits
         _install.install(connection, schema, grant, _settled).send(None)

@@ -1,11 +1,11 @@
-"""Sessions for asyncio: all tasks of a loop share one connection, and no task belongs to it.
+"""Sessions for asyncio. All tasks of a loop share one connection, and the session needs no task of its own.
 
     async with lock_election.aio.connect("dbname=app") as session:
         async with session.lock("invoices", wait=5) as hold:
             ...
 
-The names and the errors are those of lock_election. A cancelled task leaves nothing behind: its place is given back,
-and so is a grant that came at the same moment.
+The names and the errors are those of lock_election. A cancelled task leaves nothing behind: its place is released, and
+so is a grant that arrives at the same moment.
 """
 
 from __future__ import annotations
@@ -72,26 +72,27 @@ async def _settled(value: Any) -> Any:
 
 
 class Lost(ByClock, asyncio.Event):
-    """Set when the hold is not valid any more, by the clock: also after the loop was blocked."""
+    """Set once the hold is no longer valid. It looks at the clock, so it is also right after the loop was blocked."""
 
 
 class Hold(Told):
-    """A lock, permit or several locks that are held. An async context manager, which releases it."""
+    """A lock, a permit or several locks that are held. An async context manager, which releases them."""
 
     def __init__(self, session: Session, claim: Claim, on_lost: OnLost = None) -> None:
         super().__init__(session._protocol, claim)
         self._session = session
         self.lost: asyncio.Event = Lost(self)
-        """Set when it is not held any more."""
+        """Set once the hold is no longer held."""
         claim.ended = functools.partial(_ended, weakref.ref(self), self.lost, on_lost)
 
     async def fence(self, connection: Any) -> None:
-        """From here to the end of this connection's transaction nobody else gets the lock.
+        """Fences the hold: from here to the end of this connection's transaction nobody else gets the lock.
 
         connection: the application's, to the same database, in an open transaction: an AsyncConnection of psycopg, a
         connection of asyncpg, an AsyncConnection or AsyncSession of SQLAlchemy.
 
-        LockLost: roll back. InvalidRequest: no transaction is open. Other errors are those of the driver.
+        Raises LockLost if the hold is lost: roll back. Raises InvalidRequest if no transaction is open, NotInstalled if
+        the connection's database has no lock_election, and otherwise the driver's own errors.
         """
         self._session._check()
         try:
@@ -100,13 +101,13 @@ class Hold(Told):
             self._session._look()
 
     async def release(self, hold_for: Duration = 0.0) -> Optional[bool]:
-        """Gives it back; it is over when this is called. Waits for the server for at most a quarter of the TTL.
+        """Releases the hold, which is invalid from this call on. Waits for the server for at most a quarter of the TTL.
 
-        hold_for: the name stays closed until so many seconds after it was acquired.
+        hold_for: the name stays closed until this many seconds after it was acquired.
 
-        True: it was held until now. False: it had been lost before. None: the server has not answered, and the session
-        goes on trying; or this is a forked child, which has nothing to give back. InvalidRequest, LimitExceeded: the
-        server does not allow this hold_for, and it is released without.
+        Returns True if it was held until now, False if it had been lost before. Returns None if the server has not
+        replied, in which case the session keeps trying, or in a forked child, which has nothing to release. Raises
+        InvalidRequest or LimitExceeded if this hold_for is not allowed; the hold is then released without it.
         """
         if self._protocol.forked:
             return None
@@ -133,31 +134,35 @@ class Term(Hold):
     """A term as the leader of an election; `token` is its number."""
 
     async def proclaim(self, value: str) -> None:
-        """Changes the text that everybody sees. LockLost: this term does not lead any more; OutcomeUnknown."""
+        """Changes the text that everybody sees of the leader.
+
+        Raises LockLost if this term no longer leads, OutcomeUnknown if the server does not reply in time.
+        """
         await self._session._run(self._session._proclaim(self._claim, value))
 
     async def resign(self) -> Optional[bool]:
-        """As release()."""
+        """Ends the term. Returns what release() returns."""
         return await self.release()
 
 
 class Lock(LockBase["Session", Hold]):
-    """A lock, several locks at once, or a permit, to be acquired: `async with lock as hold`."""
+    """A lock, several locks at once, or a permit, which can be acquired: `async with lock as hold`."""
 
     async def acquire(self, wait: Seconds = DEFAULT) -> Hold:
-        """Waits for at most `wait` seconds (None: for ever; 0: tries once), in the order of arrival.
+        """Acquires the lock in the order of arrival, and waits for it for at most `wait` seconds.
 
-        That bounds the time in the queue. The server's first answer takes at most a quarter of the TTL: what is free is
-        acquired, however short the wait is.
+        wait: None waits forever, 0 tries once; without it, the wait given to lock() or permit(). It bounds the time in
+        the queue. The server's first reply may take up to a quarter of the TTL, so a free lock is acquired however
+        short the wait is.
 
-        NotAcquired: it is held by others, or the time is over. LockLost: the session has ended. Canceled: by cancel()
-        or close(). LimitExceeded, AccessDenied, InvalidRequest, NotInstalled. Unavailable: wait is 0, and the server
-        has not answered.
+        Raises NotAcquired if others hold it or the wait timed out, LockLost if the session has ended, Canceled after
+        cancel() or close(), Unavailable if wait is 0 and the server has not replied in time, and LimitExceeded,
+        AccessDenied, InvalidRequest or NotInstalled if the server rejects the request.
         """
         return await self._session._run(self._claim(wait, lambda claim: Hold(self._session, claim, self._on_lost)))
 
     async def try_acquire(self) -> Optional[Hold]:
-        """None: somebody else has it, or is queued for it. Errors as acquire()."""
+        """Acquires without waiting; None if others hold it or are queued for it. Raises the errors of acquire()."""
         try:
             return await self.acquire(0)
         except errors.NotAcquired:
@@ -173,9 +178,9 @@ class Lock(LockBase["Session", Hold]):
 
 
 class Watch:
-    """An async iterator of who leads: a Leader, or None while nobody does. The present leader comes first.
+    """An async iterator of an election's leaders: a Leader, or None while nobody leads. The present leader comes first.
 
-    `async with` waits for that, for at most a quarter of the TTL: all that happens in its block is told.
+    `async with` waits at most a quarter of the TTL for the present leader, so that the block misses no later change.
     """
 
     def __init__(self, session: Session, election: str) -> None:
@@ -186,7 +191,7 @@ class Watch:
         session._post(session._protocol.observe, self._observer)
 
     def close(self) -> None:
-        """Ends the iteration, also in another task that waits."""
+        """Ends the iteration, also in other tasks that wait in it."""
         self._session._post(self._session._protocol.unobserve, self._observer)
 
     def __aiter__(self) -> AsyncIterator[Optional[Leader]]:
@@ -212,25 +217,26 @@ class Election(ElectionBase["Session"]):
     """An election, for one candidate."""
 
     async def campaign(self, wait: Seconds = None, on_lost: OnLost = None) -> Term:
-        """Stands for election, and waits to be elected. Waits and errors as Lock.acquire()."""
+        """Campaigns, and waits to be elected. `wait` and the errors are those of Lock.acquire()."""
         check_on_lost(on_lost)
         steps = self._standing._claim(wait, lambda claim: Term(self._session, claim, on_lost))
         return await self._session._run(steps)
 
     async def leader(self) -> Optional[Leader]:
-        """Who leads? None: nobody. Unavailable: the server does not answer."""
+        """Returns the present leader, or None if nobody leads. Raises Unavailable if the server does not reply."""
         return await self._session._run(self._leader())
 
     def observe(self) -> Watch:
-        """An async iterator of who leads, from now on, each change in order."""
+        """An async iterator of the leaders from now on, with each change in order."""
         self._session._check()
         return Watch(self._session, self.name)
 
     async def run(self, lead: Callable[[Term, asyncio.Event], Awaitable[T]]) -> Optional[T]:
-        """Stands for election until it has led: awaits lead(term, lost) when elected, resigns when that has returned.
+        """Campaigns until it has led: awaits lead(term, lost) when elected, and resigns once that has returned.
 
-        lead returns what run() returns; if the term was lost meanwhile it stands again, with a new lease where the
-        session has ended. None: cancel() was called, or the session was closed. Other errors of lead end it as well.
+        Returns what lead returns, or None after cancel() or close(). If the term was lost while it led, it campaigns
+        again, with a new lease if the session has ended. Raises the errors of lead, except LockLost after the loss of
+        the term, and those errors of the server that a retry cannot help.
         """
         check_callable("lead", lead)
         while True:
@@ -249,16 +255,16 @@ class Election(ElectionBase["Session"]):
 
 
 class Session(SessionBase):
-    """One connection and one lease, for all tasks of a loop. Made by connect(): await it, or `async with` it."""
+    """One connection and one lease, for all tasks of a loop. Made by connect(): await it, or use it in `async with`."""
 
     async def _open(self) -> Session:
         self._loop = asyncio.get_running_loop()
         self._tasks: Set[asyncio.Task[Any]] = set()
-        self._job: Optional[Job] = None  # under way
+        self._job: Optional[Job] = None  # the job under way
         self._job_fd, self._job_until = -1, NEVER
-        self._looks = False  # _next() is due
+        self._looks = False  # whether _next() is scheduled
         self._timer: Optional[asyncio.TimerHandle] = None
-        self._watched = (-1, False, False)  # the descriptor that the loop watches, for what
+        self._watched = (-1, False, False)  # the descriptor that the loop watches; whether for reading, for writing
         wake = functools.partial(self._loop.call_soon_threadsafe, self._step, False)
         self._start(wake, lambda: self._watch(-1, False, False))
         try:
@@ -281,10 +287,12 @@ class Session(SessionBase):
     def lock(
         self, names: Names, *, ttl: Seconds = None, wait: Seconds = None, shared: bool = False, on_lost: OnLost = None
     ) -> Lock:
-        """A lock, or several at once, all or none: `async with session.lock("invoices", wait=5) as hold`.
+        """A lock, or several that are acquired together: `async with session.lock("invoices", wait=5) as hold`.
 
-        ttl: seconds; another than the session's gets a lease of its own. wait: seconds, None: for ever, 0: tries
-        once. on_lost(hold) is called, or awaited in a task, once, if it is lost.
+        ttl: seconds; None: the session's. Another TTL gives the lock a lease of its own.
+        wait: seconds; None: forever; 0: tries once.
+        shared: whether other shared holders may hold it at the same time.
+        on_lost: on_lost(hold) is called once, or awaited in a task, if the hold is lost.
         """
         check_on_lost(on_lost)
         return Lock(self, *lock_of(names, shared), ttl, None, wait, on_lost)
@@ -292,32 +300,36 @@ class Session(SessionBase):
     def permit(
         self, name: str, permits: int, *, ttl: Seconds = None, wait: Seconds = None, on_lost: OnLost = None
     ) -> Lock:
-        """One of so many permits; all users of a name state the same number. Otherwise as lock()."""
+        """One of `permits` permits of a name. All users of a name must give the same number. Else like lock()."""
         check_on_lost(on_lost)
         return Lock(self, "permit", [check_name(name)], ttl, str(check_permits(permits)), wait, on_lost)
 
     async def try_acquire_each(
         self, names: Iterable[str], *, shared: bool = False, on_lost: OnLost = None
     ) -> List[Optional[Hold]]:
-        """Each of these for itself, without waiting: its hold, or None where somebody else has it."""
+        """Tries each lock on its own, without waiting. Returns a hold or None for each name, in order.
+
+        Raises the errors of Lock.acquire(0), and then holds none of them.
+        """
         check_on_lost(on_lost)
         return await self._run(self._try_each(names, shared, lambda claim: Hold(self, claim, on_lost)))
 
     def election(self, name: str, value: Optional[str] = None, *, ttl: Seconds = None) -> Election:
-        """An election; `value` is the text that everybody sees of this candidate while it leads: 1 to 4096 bytes.
+        """An election, for one candidate.
 
-        None: the name of the session, which is host:pid where connect() was given none.
+        value: the text that everybody sees of this candidate while it leads, of 1 to 4096 bytes. None: the name of the
+        session, which is host:pid if connect() was given none.
         """
         return Election(self, name, value, ttl)
 
     def once(
         self, name: str, hold_for: Duration, *, ttl: Seconds = None
     ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, Optional[T]]]]:
-        """A decorator: of all replicas that call the function at a time one runs it, the others skip it (None).
+        """A decorator: if several replicas call the function at a time, one runs it, and the others return None.
 
-        The name stays closed until hold_for seconds after the start, also if the function fails or the process dies:
-        the TTL is at least as long. Errors as Lock.acquire(0); a session that has ended is opened again. Not called if
-        the server does not take this hold_for: InvalidRequest, LimitExceeded.
+        The name stays closed until hold_for seconds after the start, even if the function fails or the process dies, as
+        the TTL is at least as long. A session that has ended is reopened. Raises the errors of Lock.acquire(0). If the
+        server rejects this hold_for, the function is not called: InvalidRequest or LimitExceeded.
         """
         seconds, longer = once_ttl(self._protocol, hold_for, ttl)
         lock = self.lock(check_name(name), ttl=longer)
@@ -342,14 +354,14 @@ class Session(SessionBase):
         return decorate
 
     async def reopen(self) -> None:
-        """Grants the session a new lease, if it has ended; what it held stays lost. Errors as connect()."""
+        """Gets a new lease if the session has ended. What it held stays lost. Raises the errors of connect()."""
         await self._run(self._reopen())
 
     async def close(self, limit: Seconds = None) -> None:
-        """Ends all waits, gives all back, and closes the connection.
+        """Ends all waits, releases all holds, and closes the connection.
 
-        Waits for the server for at most `limit` seconds (None: a quarter of the TTL); without an answer the lease ends
-        at its TTL. In a forked child it does nothing.
+        Waits for the server for at most `limit` seconds (None: a quarter of the TTL). Without a reply the lease expires
+        after its TTL. Does nothing in a forked child.
         """
         seconds = check_limit(limit)
         if self._machine is None or self._machine.forked:
@@ -395,7 +407,7 @@ class Session(SessionBase):
             self._look()
 
     def _look(self) -> None:
-        """Looks soon, when the tasks that are ready have asked, for what is to be done."""
+        """Schedules _next() behind the tasks that are ready, so that it sees their requests, too."""
         if not self._looks and not self._protocol.finished:
             self._looks = True
             self._loop.call_soon(self._next)
@@ -404,7 +416,7 @@ class Session(SessionBase):
         protocol = self._protocol
         self._looks = False
         if protocol.forked:
-            return  # a child that goes on in this loop leaves the connection, and what watches it, to its parent
+            return  # a child that goes on in this loop leaves the connection and its watchers to the parent
         protocol.tick()
         if self._job is None:
             self._job = protocol.next_job()
@@ -414,7 +426,7 @@ class Session(SessionBase):
         self._set_timer()
 
     def _step(self, ready: Optional[bool]) -> None:
-        """Goes on with the job; without one the connection has something to tell."""
+        """Resumes the job, if there is one."""
         protocol = self._protocol
         if protocol.forked or self._job is None:
             return
@@ -442,9 +454,9 @@ class Session(SessionBase):
             self._set_timer()
 
     def _watch(self, fd: int, read: bool, write: bool) -> None:
-        """The loop watches the connection all the time, for notifications and its end."""
+        """Makes the loop watch the descriptor. Between jobs it watches the connection for notifications and its end."""
         if (fd, read, write) == self._watched and self._protocol.connected:
-            return  # while it connects, another descriptor may have the same number
+            return  # unchanged; while connecting, a new descriptor may have the number of the old one
         old, was_read, was_written = self._watched
         if was_read:
             self._loop.remove_reader(old)
@@ -482,7 +494,7 @@ class Session(SessionBase):
             self._step(False)
 
     def _say_goodbye(self, limit: float) -> None:
-        """By another connection: the loop does not run any more."""
+        """Revokes the leases over a new connection, since the loop no longer runs."""
         protocol, old = self._protocol, self._protocol.wire
         protocol.forget(limit)
         wire = protocol.wire = PgWire(self._arguments[0], protocol)
@@ -515,12 +527,12 @@ def _left(until: float, now: float) -> Optional[float]:
 
 
 def connect(conninfo: str = "", *, ttl: Duration = 30.0, name: Optional[str] = None) -> Session:
-    """As lock_election.connect(): `session = await connect()`, or `async with connect() as session`."""
+    """Like lock_election.connect(): `session = await connect()`, or `async with connect() as session`."""
     return Session(conninfo, ttl, name)
 
 
 async def install(
     connection: psycopg.AsyncConnection[Any], schema: Optional[str] = None, *, grant: Optional[str] = None
 ) -> None:
-    """As lock_election.install(), over an AsyncConnection of psycopg."""
+    """Like lock_election.install(), over an AsyncConnection of psycopg."""
     await _install.install(connection, schema, grant, _settled)
