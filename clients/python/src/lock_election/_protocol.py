@@ -1,7 +1,7 @@
-"""The state of a session (docs/reference/lease-sync.md), for asyncio and for threads.
+"""The state machine of a session (docs/reference/lease-sync.md), for asyncio and for threads.
 
-No I/O and no threads here: a *job* is a generator that uses the connection, and yields what it waits for. Sessions run
-one job at a time, `next_job()` tells which. All methods return at once. Times are seconds of the clock.
+It does no I/O and has no threads. A *job* is a generator that uses the connection and yields what it waits for. A
+session runs one job at a time, which next_job() selects. No method blocks. Times are seconds of the session's clock.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from ._errors import Error
 log = logging.getLogger("lock_election")
 
 NEVER = float("inf")
-ITEMS, NAMES = 128, 1000  # of one call, at most
+ITEMS, NAMES = 128, 1000  # maximum of items and of names in one call
 OWNER_BYTES = 200
 LISTEN_PATIENCE = 0.3
-LISTEN_ON = 1.0  # seconds for which it goes on listening when nothing waits
+LISTEN_ON = 1.0  # seconds for which a session keeps listening after the last wait
 PAUSE = 0.1
 RETRY_FIRST = 0.05
 LOOK_INTERVAL = 5.0
 POLL_INTERVAL = 0.25
-MAX_SLICE = 1.0  # timers do not count a suspend: the clock is looked at this often
+MAX_SLICE = 1.0  # seconds between looks at the clock, since timers do not count a suspend
 
 Rows = List[Sequence[Optional[str]]]
 Params = Sequence[Union[str, List[Optional[str]], None]]  # a list is an array of texts
-Wait = Tuple[int, bool, bool, float]  # a descriptor (-1: none), to be read, to be written, and until when
-Job = Generator[Wait, bool, Any]  # sent: is the descriptor ready? False: it is time to look at the clock
+Wait = Tuple[int, bool, bool, float]  # descriptor (-1 = none), wait for reading, wait for writing, end of the wait
+Job = Generator[Wait, bool, Any]  # is sent True if the descriptor is ready, False if it must look at the clock
 
 
 class Broken(Exception):
-    """The connection is gone. A statement that was under way may have taken effect."""
+    """The connection has broken. A statement that was under way may have taken effect."""
 
     def __init__(self, error: Error) -> None:
         super().__init__(str(error))
@@ -47,47 +47,47 @@ class Broken(Exception):
 
 
 class Wire(Shape):
-    """The connection. Each wait ends at the limit of a close, too."""
+    """The connection. Every wait also ends at the limit of a close()."""
 
     @property
     def fd(self) -> int: ...
 
     def connect(self, host_limit: Optional[float]) -> Generator[Wait, bool, str]:
-        """Gives the old connection up, and makes a new one: returns the process id that it was told, or Broken."""
+        """Gives up the old connection and makes a new one. Returns the process id of the backend; raises Broken."""
 
     def prepare(self, name: str, sql: str, until: float) -> Job:
-        """Prepares a statement, or raises an Error of the server."""
+        """Prepares a statement. Raises Broken, or an Error of the server."""
 
     def query(self, sql: str, params: Optional[Params], until: float, name: str = "") -> Generator[Wait, bool, Rows]:
-        """The rows, by that time; Broken, or an Error of the server. Without params it may be several statements.
+        """Runs a statement and returns its rows. Raises Broken, also if there is no reply by `until`, or an Error.
 
-        name: that of a prepared statement.
+        params: None: sql may contain several statements. name: the prepared statement to run instead of sql.
         """
 
     def take_notifications(self) -> None:
-        """Those that have come while no job has used the connection. Broken."""
+        """Takes the notifications that have arrived while no job used the connection. Raises Broken."""
 
     def avoid_host(self) -> None:
-        """Connects to the host of this connection only after the others."""
+        """Moves the host of this connection to the end of the list."""
 
     def close(self) -> None:
-        """Gives the connection up."""
+        """Gives up the connection."""
 
     def shut(self) -> None:
-        """Ends a wait of another thread for the server."""
+        """Ends another thread's wait for the server."""
 
 
-# A claim's state, for the application.
+# The state of a claim, as the application sees it.
 WAITING, HELD, OVER, LOST = "waiting", "held", "over", "lost"
-# Its phase, for the server. SENT: asked for, and not answered. PENDING: not durable yet. DONE: nothing of it is there.
+# The phase of a claim on the server. SENT: no reply yet. PENDING: not durable yet. DONE: the server has nothing of it.
 NEW, SENT, PENDING, QUEUED, GRANTED, DONE = "new", "sent", "pending", "queued", "granted", "done"
-# A lease's state: NEW, LIVE or ENDED.
+# The state of a lease: NEW, LIVE or ENDED.
 LIVE, ENDED = "live", "ended"
 
 
 @dataclass(eq=False)
 class Request:
-    """Callers wait for its next change: each leaves a function that wakes it."""
+    """An object for whose next change callers wait. Each caller adds a function that wakes it up."""
 
     wakers: List[Callable[[], object]] = field(default_factory=list, init=False, repr=False)
 
@@ -99,35 +99,35 @@ class Request:
 
 @dataclass(eq=False)
 class Lease(Request):
-    """The session's own lease, or one of holds with another TTL."""
+    """The session's own lease, or the lease of all holds with some other TTL."""
 
     ttl: float
     state: str = NEW
     id: str = ""
-    certain: bool = False  # a reply has had a validity
-    deadline: float = -NEVER  # the latest that an answered renewal has given
+    certain: bool = False  # whether any reply had a validity
+    deadline: float = -NEVER  # the latest end of all renewals that were confirmed
     renew_at: float = NEVER
-    poll_at: float = NEVER  # a call that is due for other reasons
-    hinted: bool = False  # a notification has come since the last call was sent
-    number: int = 0  # of the last call
-    incarnation: Optional[str] = None  # what the newest reply has told, as the next two
+    poll_at: float = NEVER  # when a call is due for other reasons than a renewal
+    hinted: bool = False  # whether a notification has arrived since the last call was sent
+    number: int = 0  # number of the last call
+    incarnation: Optional[str] = None  # of the newest reply, like the next two fields
     news: Optional[str] = None
     channel: Optional[str] = None
-    apart: bool = False  # the last call had releases, and left requests to the next one
-    unsure: bool = False  # a call has no answer: read the news before anything is asked for again
-    trouble: bool = False  # the server has refused a call as a whole
-    claims: Dict[str, Claim] = field(default_factory=dict)  # by owner text; all that are not DONE
-    asks: Dict[Claim, None] = field(default_factory=dict)  # in their order; each stays until a reply tells it
-    back: Dict[Claim, None] = field(default_factory=dict)  # to be given back
-    ghosts: Dict[Tuple[str, str, str], None] = field(default_factory=dict)  # kind, name, token; nobody wants them
+    apart: bool = False  # whether the last call had releases and left the requests to the next call
+    unsure: bool = False  # whether a call got no reply: the news must be read before anything is asked for again
+    trouble: bool = False  # whether the server has rejected the last call as a whole
+    claims: Dict[str, Claim] = field(default_factory=dict)  # all that are not DONE, by owner text
+    asks: Dict[Claim, None] = field(default_factory=dict)  # requests, in order; each stays until a reply has its result
+    back: Dict[Claim, None] = field(default_factory=dict)  # claims to be released
+    ghosts: Dict[Tuple[str, str, str], None] = field(default_factory=dict)  # unwanted grants: kind, name, token
     ops: Dict[Op, None] = field(default_factory=dict)
-    queued: Dict[Claim, None] = field(default_factory=dict)  # QUEUED and wanted
+    queued: Dict[Claim, None] = field(default_factory=dict)  # claims in phase QUEUED that are still wanted
     pending: Dict[Claim, None] = field(default_factory=dict)
-    flight: Dict[int, Tuple[Any, str]] = field(default_factory=dict)  # of the call under way: what, and which name
+    flight: Dict[int, Tuple[Any, str]] = field(default_factory=dict)  # items of the call under way: request and name
 
     @property
     def call(self) -> float:
-        """How long a statement may take."""
+        """The limit of a statement, in seconds."""
         return min(max(self.ttl / 4, 0.2), 10.0)
 
     @property
@@ -136,35 +136,39 @@ class Lease(Request):
 
     @property
     def longest_pause(self) -> float:
-        """Between two renewals that fail."""
+        """The longest pause between two failed renewals, in seconds."""
         return max(self.margin, RETRY_FIRST)
 
     def renewed(self, sent: float, validity: float) -> None:
-        """validity: seconds that a crash of the server would leave; less than the TTL after restarts, for example."""
+        """Records a renewal that was sent at that time.
+
+        validity: the seconds that the lease would keep if the server crashed; less than the TTL after restarts, for
+        example.
+        """
         self.deadline = max(self.deadline, sent + validity - self.margin)
         self.renew_at = sent + jitter(min(max(validity / 3, self.longest_pause), self.ttl / 3))
 
 
 @dataclass(eq=False)
 class Claim(Request):
-    """A request for a lock, a permit, several locks or a term, from the asking to the giving back."""
+    """A request for a lock, a permit, several locks or a term, from the call until its release."""
 
     kind: str  # lock, shared, permit, candidate
     names: Tuple[str, ...]
     lease: Lease
     attempt: bool
-    last: Optional[str]  # the number of permits, or the text of a candidate
+    last: Optional[str]  # number of permits, or the candidate's text
     owner: str
     state: str = WAITING
     phase: str = NEW
     token: int = 0
-    alone: bool = False  # not in a call with others: one of those was refused as a whole
-    overdue: bool = False  # its limit has passed, and only a first answer that grants it counts
+    alone: bool = False  # sent in a call of its own, since a call with others was rejected as a whole
+    overdue: bool = False  # its limit has passed, so only a first reply that grants it counts
     error: Optional[Error] = None
-    evicted: bool = False  # LOST, and not given back yet
+    evicted: bool = False  # LOST, and not released yet
     hold_for: float = 0.0
-    left: List[str] = field(default_factory=list)  # the names that are not given back yet
-    sent: int = 0  # how often the release was sent
+    left: List[str] = field(default_factory=list)  # names that are not released yet
+    sent: int = 0  # number of times that the release was sent
     released: Optional[bool] = None
     ended: Callable[[], None] = lambda: None
 
@@ -178,7 +182,7 @@ class Claim(Request):
 
 @dataclass(eq=False)
 class Op(Request):
-    """Another item, for one caller: proclaim, or a release that only shows whether its hold_for is allowed."""
+    """Any other item, for one caller: a proclaim, or a release that only tests whether its hold_for is allowed."""
 
     item: Tuple[Optional[str], ...]  # action, name, number, owner, value
     sent: bool = False
@@ -188,7 +192,7 @@ class Op(Request):
 
 @dataclass(eq=False)
 class Call(Request):
-    """A statement for one caller, which only reads."""
+    """A read-only statement for one caller."""
 
     sql: str
     params: Sequence[str]
@@ -196,21 +200,21 @@ class Call(Request):
 
 
 class Leader(NamedTuple):
-    """Who leads an election."""
+    """The leader of an election: its text and its term."""
 
     value: str
     term: int
 
 
-END: Any = object()  # the last thing that an observer is told
+END: Any = object()  # tells an observer that nothing more will come
 
 
 @dataclass(eq=False)
 class Observer:
     election: str
     tell: Callable[[Any], object]  # a Leader, None or END
-    after: Optional[int] = None  # the last change that was told; None: begin with the present leader
-    last: Any = END  # what was told last; END: nothing yet
+    after: Optional[int] = None  # the last change that was told; None: start with the present leader
+    last: Any = END  # the last leader that was told; END: none yet
     due: float = 0.0
 
     @property
@@ -218,8 +222,8 @@ class Observer:
         return "le_" + hashlib.sha256(b"election " + self.election.encode()).hexdigest()[:32]
 
 
-# The schema of the extension, or of the portable edition, which works in READ COMMITTED only: the session's default
-# becomes that, if the connection is the session's own, and not a pooler's.
+# Finds the schema of the extension or of the portable edition. The portable edition works only in READ COMMITTED, so
+# the statement makes that the default if the backend is the session's own, and not one of a pooler.
 _LEARN = (
     "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.current_database(),"
     " pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),"
@@ -233,14 +237,14 @@ _LEARN = (
     " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election'"
     " AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_holds' LIMIT 1))"
 )
-# Whole milliseconds: the texts of intervals and of floats depend on settings.
+# The validity in whole milliseconds, because the texts of intervals and of floats depend on settings.
 _SYNC = (
     "SELECT item, event, token, name, owner, kind, reason, sqlstate, message, hint,"
     " pg_catalog.floor(pg_catalog.date_part('epoch', validity) OPERATOR(pg_catalog.*) 1000)::bigint,"
     " incarnation, news, complete, channel FROM {s}.lease_sync($1, $2, $3, $4, $5::pg_catalog.text[], $6::interval)"
 )
 _CHANGES = "SELECT change, term, how, candidate FROM {s}.election_history($1, $2) ORDER BY change LIMIT 100"
-# The last change; if the history has lost those of the present term, the term itself.
+# The last change, or the present term itself if the history no longer has its changes.
 _PRESENT = (
     "SELECT change, term, how, candidate FROM {s}.election_history($1,"
     " COALESCE((SELECT term FROM {s}.current_leader($1)), 0))"
@@ -249,7 +253,7 @@ _PRESENT = (
 
 
 def ms(seconds: float) -> str:
-    """An interval."""
+    """Returns the seconds as the text of an interval."""
     return f"{seconds * 1000:.0f} ms"
 
 
@@ -258,7 +262,7 @@ def jitter(seconds: float) -> float:
 
 
 class Protocol(Request):
-    """Callers wait for its end."""
+    """The state of a session, and all decisions. Callers of close() wait for its end."""
 
     wire: Wire
 
@@ -274,23 +278,23 @@ class Protocol(Request):
         self.leases: Dict[float, Lease] = {ttl: self.main}
         self.revoke: Deque[str] = deque()
         self.by_token: Dict[int, Claim] = {}
-        self.dropped: Deque[Claim] = deque()  # by finalizers, which run in any thread
+        self.dropped: Deque[Claim] = deque()  # filled by finalizers, which run in any thread
         self.calls: Deque[Call] = deque()
         self.observers: List[Observer] = []
-        # of the connection
+        # state of the connection
         self.schema = self.notify = self.told_pid = self.prepared = ""
         self.connected = self.pooled = self.heard = False
-        self.listens: Optional[bool] = None  # None: not tested
+        self.listens: Optional[bool] = None  # whether LISTEN works; None: not tested yet
         self.test_channel = "le_self_" + digits
         self.listening: Set[str] = set()
         self.unlisten_at = NEVER
-        self.failures = 0  # of connections and renewals, since the last renewal that succeeded
+        self.failures = 0  # failed connections and renewals since the last successful renewal
         self.connect_at = self.pause_until = 0.0
-        # of the session
-        self.turned = self.is_turn = False  # the last job was a turn, and so is the one that next_job() tells
+        # state of the session
+        self.turned = self.is_turn = False  # whether the last job was a turn; whether the job of next_job() is one
         self.opened = self.ending = self.finished = False
-        self.end_error: Optional[Error] = None  # why it has ended
-        self.trouble: Optional[Error] = None  # the last failure of the connection
+        self.end_error: Optional[Error] = None  # why the session has ended
+        self.trouble: Optional[Error] = None  # last error of the connection
         self.close_until: Optional[float] = None
 
     # --- the application's side ------------------------------------------------------------------------------------
@@ -303,16 +307,16 @@ class Protocol(Request):
 
     @property
     def call(self) -> float:
-        """How long one statement may take, in seconds."""
+        """The limit of a statement, in seconds: the shortest of all leases."""
         return min(lease.call for lease in self.leases.values())
 
     def time_left(self, claim: Claim) -> float:
-        """Of a hold, in seconds; a child holds nothing of its parent's."""
+        """Returns the seconds until a hold's deadline; 0.0 in a forked child, which holds nothing."""
         return 0.0 if self.forked else claim.time_left(self.clock())
 
     @property
     def forked(self) -> bool:
-        """Is this a child? It has no session, and leaves its parent's alone."""
+        """Whether this is a forked child, which has no session and must not touch that of its parent."""
         return os.getpid() != self.pid
 
     def check_process(self) -> None:
@@ -338,7 +342,7 @@ class Protocol(Request):
         return claim
 
     def over(self, claim: Claim, error: Error) -> None:
-        """Ends a wait or a hold; what the server has of it is given back, if need be when its answer is here."""
+        """Ends a wait or a hold. What the server has of it is released, if necessary once the reply has arrived."""
         if claim.evicted and claim.phase is GRANTED:
             claim.evicted = False
             self._give_back(claim)
@@ -362,7 +366,10 @@ class Protocol(Request):
         self.over(claim, errors.Canceled("it was released"))
 
     def _evicted(self, claim: Claim, token: int) -> None:
-        """It is lost for the application, and given back when that has left it. Of several names each is told."""
+        """Handles an eviction: the application loses the hold, which is released once the application has left it.
+
+        A hold of several names gets one such row for each of them.
+        """
         if claim.evicted:
             return
         error = errors.LockLost("it was evicted", "LE001")
@@ -371,15 +378,15 @@ class Protocol(Request):
             log.warning("lost %s: %s", claim, error)
             claim.ended()
         elif claim.token == 0:
-            self.over(claim, error)  # before its grant was known
+            self.over(claim, error)  # the hold was evicted before its grant was known
             self._placed(claim, token, True)
         else:
             self.over(claim, error)
 
     def lost(self, claim: Claim, error: Error) -> None:
-        """The server has nothing of it any more, or only some names of several."""
+        """Handles the loss of a claim, of which the server has nothing left, or only some of its names."""
         if claim.evicted and len(claim.names) > 1 and claim.lease.state is LIVE:
-            return  # the others are held until the application has left
+            return  # the other names stay held until the application has left the hold
         held = claim.state is HELD
         if claim.state in (WAITING, HELD):
             claim.state, claim.error = LOST, error
@@ -395,7 +402,7 @@ class Protocol(Request):
             self._done(claim)
 
     def tick(self) -> None:
-        """Looks at the clock: what is past its deadline is lost."""
+        """Ends the leases whose deadline has passed, and releases the holds that the program has forgotten."""
         while self.dropped:
             self.over(self.dropped.popleft(), errors.Canceled("the program has forgotten it"))
         now = self.clock()
@@ -404,7 +411,10 @@ class Protocol(Request):
                 self.end_lease(lease, errors.LockLost("the lease could not be renewed in time" + self.why()))
 
     def end_lease(self, lease: Lease, error: Error, gone: bool = False) -> None:
-        """Ends all that hangs on it; the session's own ends the session. gone: the server has ended it already."""
+        """Ends a lease and all its claims; the session's own lease ends the session.
+
+        gone: whether the server has ended the lease already, so that it needs no revocation.
+        """
         if lease.state is LIVE and not gone:
             self.revoke.append(lease.id)
         lease.state, lease.renew_at, lease.poll_at = ENDED, NEVER, NEVER
@@ -423,7 +433,7 @@ class Protocol(Request):
             lease.wake()
 
     def reopen(self) -> None:
-        """A new lease, if the session has ended."""
+        """Prepares a new lease if the session has ended."""
         self.tick()
         self.check_closed()
         if self.end_error is not None:
@@ -441,7 +451,7 @@ class Protocol(Request):
             self.main.wake()
 
     def forget(self, limit: float) -> None:
-        """Ends what is held and asked for, and calls nobody: the loop that would tell does not run any more."""
+        """Ends all holds and requests without waking up any caller: the loop of the callers no longer runs."""
         self.close_until, self.finished, self.connected = self.clock() + limit, True, False
         for claim in self._claims():
             if claim.state in (WAITING, HELD):
@@ -451,11 +461,11 @@ class Protocol(Request):
         return [claim for lease in self.leases.values() for claim in lease.claims.values()]
 
     def notified(self, channel: str) -> None:
-        """Something of a lease was granted, or an election has changed: a call tells what."""
+        """Takes a notification: a lock was granted to a lease, or an election has changed. A call reads which."""
         self.heard = self.heard or channel == self.test_channel
         for lease in self.leases.values():
             if lease.channel == channel:
-                lease.hinted = True  # also of what the call under way asks for: its reply is not read yet
+                lease.hinted = True  # may concern a request of the call under way, whose reply is not read yet
                 lease.poll_at = 0.0 if lease.queued else lease.poll_at
         self._observe_soon({channel})
 
@@ -493,13 +503,13 @@ class Protocol(Request):
     def why(self) -> str:
         return f": {self.trouble}" if self.trouble is not None and not self.connected else ""
 
-    # --- what is to be done next -----------------------------------------------------------------------------------
+    # --- the next job ----------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float:
         return min((lease.deadline for lease in self.leases.values() if lease.state is LIVE), default=NEVER)
 
     def next_job(self) -> Optional[Job]:
-        """What uses the connection next, the most urgent first. It begins when it is run."""
+        """Returns the most urgent job for the connection, or None. The job starts when it is run."""
         now = self.clock()
         job: Optional[Job] = None
         self.is_turn = False
@@ -517,7 +527,7 @@ class Protocol(Request):
         return None if job is None else self._guarded(job, self.is_turn)
 
     def is_quiet(self) -> bool:
-        """Is nothing to be done but renewals?"""
+        """Whether there is nothing to do but renewals."""
         if self.calls or self.revoke or self.observers or self.listening or len(self.leases) > 1:
             return False
         lease = self.main
@@ -525,7 +535,7 @@ class Protocol(Request):
         return self.connected and lease.state is LIVE and not busy and lease.poll_at == NEVER and lease.renew_at > 0.0
 
     def _asked(self, now: float) -> Optional[Job]:
-        # releases go first, whatever lease they are of: others may wait for them
+        # Leases with releases go first: others may wait for them.
         for lease in sorted(self.leases.values(), key=lambda lease: not (lease.back or lease.ghosts)):
             if lease.state is NEW and (lease is self.main or lease.asks):
                 return self._grant(lease)
@@ -559,12 +569,12 @@ class Protocol(Request):
         return any(lease.queued for lease in self.leases.values())
 
     def _wanted(self) -> Set[str]:
-        """The channels to listen to."""
+        """Returns the channels that the session needs to listen on."""
         channels = {lease.channel for lease in self.leases.values() if lease.queued and lease.channel is not None}
         return channels | {observer.channel for observer in self.observers}
 
     def due(self) -> float:
-        """When to look for a job again, where there is none now and nobody asks for anything."""
+        """Returns when to look for a job again if there is none now and nothing new is asked for."""
         if not self.connected:
             due = self.connect_at
         else:
@@ -577,7 +587,7 @@ class Protocol(Request):
         return min(due, self.watch())
 
     def watch(self) -> float:
-        """When to look at the clock, whatever is under way."""
+        """Returns when to look at the clock, even if a job is under way."""
         watch = self.next_deadline()
         if any(lease.claims for lease in self.leases.values()):
             watch = min(watch, self.clock() + MAX_SLICE)
@@ -598,7 +608,7 @@ class Protocol(Request):
         except Error as error:
             if not self.opened or error.sqlstate not in ("3F000", "42883") or "{s}" not in sql:
                 raise
-        # The schema was renamed, or the extension made again in another one.
+        # The schema was renamed, or the extension was created again in another schema.
         yield from self._learn()
         return (yield from self._send(sql, None if simple else params, self.call))
 
@@ -612,7 +622,7 @@ class Protocol(Request):
             raise
 
     def _sync(self, lease: Lease, items: List[Optional[str]], wait: Optional[str]) -> Generator[Wait, bool, Rows]:
-        """lease_sync(): the rows of a reply."""
+        """Calls lease_sync() and returns the rows of the reply."""
         learned = False
         while True:
             lease.number += 1
@@ -629,7 +639,7 @@ class Protocol(Request):
                     raise
 
     def _failed(self) -> float:
-        """When to connect or to renew again: at once after the first failure in a row."""
+        """Counts a failure. Returns when to retry the connection or the renewal: at once after the first failure."""
         delay = min(RETRY_FIRST * 2.0 ** min(self.failures - 1, 10), self.main.longest_pause)
         self.failures += 1
         return self.clock() + (jitter(delay) if self.failures > 1 else 0.0)
@@ -640,7 +650,7 @@ class Protocol(Request):
     # --- the connection ---------------------------------------------------------------------------------------------
 
     def broken(self, error: Error) -> None:
-        """The connection is gone; what it was asked last may still take effect, until the next call."""
+        """Handles a broken connection. Its last call may still take effect, until the server gets the next call."""
         if self.connected:
             log.info("the connection broke: %s", error)
         self.trouble = error
@@ -652,9 +662,9 @@ class Protocol(Request):
         for lease in list(self.leases.values()):
             self._unanswered(lease)
             if lease.state is NEW and not (self.opened and errors.passes(error)):
-                self._not_granted(lease, error)  # another try helps nobody who has nothing yet
+                self._not_granted(lease, error)  # fail at once: there is nothing yet that a retry could save
         if self.opened and not errors.passes(error):
-            # those that do not wait are told; the others wait until the deadline, as holds are held
+            # Callers that try once get the error. The others wait until the deadline, like the holds.
             for claim in [claim for lease in self.leases.values() for claim in lease.asks if claim.attempt]:
                 self.over(claim, error)
             while self.calls:
@@ -679,7 +689,7 @@ class Protocol(Request):
             observer.due = 0.0
 
     def _learn(self) -> Job:
-        """Where the extension is, and what else there is to know of a connection; prepares the statement."""
+        """Learns the schema of the extension and the properties of the connection, and prepares the statement."""
         self.prepared = ""
         learn = _LEARN.replace("{pid}", self.told_pid or "0")
         ((schema, database, standby, pid, notify),) = yield from self._send(learn, (), self.call)
@@ -690,7 +700,7 @@ class Protocol(Request):
             told = f'lock_election is not installed in database "{database}"'
             raise errors.of_server("3F000", told, errors.INSTALL)
         self.schema, self.notify, self.pooled = schema, notify or "", pid != self.told_pid
-        if not self.pooled:  # a pooler may send each call to another backend
+        if not self.pooled:  # a pooler may send each call to a different backend
             name = f"lock_election_sync_{next(self.numbers)}"
             yield from self.wire.prepare(name, _SYNC.replace("{s}", schema), self.clock() + self.call)
             self.prepared = name
@@ -730,7 +740,7 @@ class Protocol(Request):
             log.info("a lease is not revoked, and ends by itself: %s", error)
         self.revoke.popleft()
 
-    # --- a turn: one call, with all that is asked for ---------------------------------------------------------------
+    # --- a turn: one call with all queued items ---------------------------------------------------------------------
 
     def _turn(self, lease: Lease) -> Job:
         if lease is not self.main and not lease.claims:
@@ -741,7 +751,7 @@ class Protocol(Request):
         renews = lease.renew_at <= sent or lease.poll_at <= sent or bool(lease.queued or lease.pending)
         texts, waits = self._gather(lease, bare=lease.trouble and renews)
         if len(self.leases) > 1:
-            self.leases[lease.ttl] = self.leases.pop(lease.ttl)  # the others' turn
+            self.leases[lease.ttl] = self.leases.pop(lease.ttl)  # to the end: the other leases go first next time
         wait = ms(lease.call / 2) if waits or renews or lease.unsure or not lease.flight else None
         try:
             rows = yield from self._sync(lease, texts, wait)
@@ -750,12 +760,15 @@ class Protocol(Request):
             return
         flight, lease.flight = lease.flight, {}
         lease.trouble = False
-        self.tick()  # an answer after the deadline comes too late
+        self.tick()  # a reply after the deadline comes too late
         if lease.state is LIVE:
             self._read(lease, sent, rows, flight, wait is not None)
 
     def _gather(self, lease: Lease, bare: bool) -> Tuple[List[Optional[str]], bool]:
-        """The texts of the items, in lease.flight what they are of, and whether they have to be waited for."""
+        """Returns the texts of the items, and whether the call has to wait for durability. Fills lease.flight.
+
+        bare: whether the call gets no items.
+        """
         texts: List[Optional[str]] = []
         flight = lease.flight = {}
         waits = False
@@ -777,7 +790,8 @@ class Protocol(Request):
             claim.sent += room > 0
             if claim.alone or room <= 0:
                 break
-        # requests wait for the disk, and so would releases in the same call; who releases is in time for the next one
+        # A call with requests waits for the disk, and so would its releases. Send the releases alone: the callers that
+        # release can still join the next call with their next requests.
         lease.apart = bool(flight) and not lease.apart
         for op in lease.ops:
             if len(flight) < ITEMS and not (op.alone and flight):
@@ -799,7 +813,7 @@ class Protocol(Request):
         return texts, waits
 
     def _turn_failed(self, lease: Lease, error: Error) -> None:
-        """The server has refused the whole call; what it was asked for may have been done."""
+        """Handles the rejection of a whole call. Its items may have been carried out."""
         requests = list(dict.fromkeys(request for request, _ in lease.flight.values()))
         self._unanswered(lease)
         lease.trouble = True
@@ -809,14 +823,14 @@ class Protocol(Request):
         for request in requests:
             if isinstance(request, Claim) and request in lease.back:
                 if len(requests) == 1 and not errors.passes(error):
-                    self._done(request)  # the lease ends it
+                    self._done(request)  # the hold ends with its lease
                 request.alone = request.alone or len(requests) > 1
             elif isinstance(request, (Claim, Op)):
                 attempt = isinstance(request, Claim) and request.attempt
                 if attempt if errors.passes(error) else len(requests) == 1:
                     self._refused(lease, request, error)
                 elif not errors.passes(error):
-                    request.alone = True  # one of them is wrong: each is sent again, and gets its own error
+                    request.alone = True  # one request is wrong: send each alone, so that it gets its own error
             elif not errors.passes(error):
                 lease.ghosts.pop(request, None)
 
@@ -842,10 +856,10 @@ class Protocol(Request):
         elif waited:
             lease.renew_at = self.clock() + jitter(lease.longest_pause)
             if not lease.certain:
-                lease.deadline = sent + lease.ttl - lease.margin  # nothing was told to be held
+                lease.deadline = sent + lease.ttl - lease.margin  # safe: no grant was reported yet
         if incarnation is not None:
             lease.incarnation, lease.news, lease.channel = incarnation, news, channel
-        seen: Counter[Claim] = Counter()  # how many names of each are there
+        seen: Counter[Claim] = Counter()  # number of names that the reply has of each claim
         for row in rows[1:]:
             if row[0] is None:
                 self._news(lease, row, seen)
@@ -859,9 +873,9 @@ class Protocol(Request):
             for claim in missing:
                 if claim.phase in (QUEUED, GRANTED) and claim not in lease.back:
                     self.lost(claim, errors.LockLost("the server has ended it", "LE001"))
-        lease.unsure = lease.unsure and complete is None  # it has told no news yet
+        lease.unsure = lease.unsure and complete is None  # NULL: the reply tells no news yet
         for claim in [claim for claim in lease.asks if claim.state is not WAITING and not lease.unsure]:
-            self._done(claim)  # what was asked for was not done, and is not wanted any more
+            self._done(claim)  # the request was not carried out, and nobody wants it any more
         lease.poll_at = NEVER
         if lease.pending or complete is None:
             lease.poll_at = self.clock() + PAUSE
@@ -893,11 +907,11 @@ class Protocol(Request):
     def _result(
         self, lease: Lease, request: Any, name: str, row: Sequence[Optional[str]], seen: Counter[Claim]
     ) -> None:
-        """What has become of an item."""
+        """Handles the result of an item."""
         event, token = row[1], row[2]
         error = errors.of_server(row[7] or "", row[8] or "", row[9]) if event == "error" else None
         if (error is not None and errors.passes(error)) or (event == "pending" and request not in lease.asks):
-            self._pause()  # it is sent again
+            self._pause()  # the item is sent again
         if isinstance(request, tuple):  # a ghost
             if error is None or not errors.passes(error):
                 lease.ghosts.pop(request, None)
@@ -927,7 +941,7 @@ class Protocol(Request):
                 self._done(request)
 
     def _placed(self, claim: Claim, token: int, granted: bool) -> None:
-        """It was granted, or has a place; but the application may not want it any more."""
+        """Handles a grant or a place of a claim. The application may no longer want it."""
         lease = claim.lease
         lease.asks.pop(claim, None)
         lease.pending.pop(claim, None)
@@ -952,7 +966,7 @@ class Protocol(Request):
 
     @staticmethod
     def _ask_again(lease: Lease, claims: List[Claim]) -> None:
-        """Results that were not durable have gone: these are before what was asked for later."""
+        """Asks again, before all later requests, for claims whose results were lost before they were durable."""
         for claim in claims:
             lease.pending.pop(claim, None)
             claim.phase = SENT
@@ -966,12 +980,12 @@ class Protocol(Request):
     def _given_back(self, claim: Claim, name: str, event: Optional[str], error: Optional[Error]) -> None:
         if error is not None:
             if claim.hold_for and (isinstance(error, errors.InvalidRequest) or error.sqlstate == "53400"):
-                claim.error, claim.hold_for, claim.sent = error, 0.0, 0  # it is released all the same
+                claim.error, claim.hold_for, claim.sent = error, 0.0, 0  # release it without hold_for
             elif not errors.passes(error):
                 claim.error = error
-                self._done(claim)  # the lease ends it
+                self._done(claim)  # the hold ends with its lease
         elif event != "pending":
-            # sent again: it was not held because the first one was done; whether with hold_for nobody knows
+            # A repeated release that finds nothing was done by the first one; its hold_for may or may not have counted.
             again = (None if claim.hold_for else True) if claim.sent > 1 else False
             released = True if event == "released" else again
             claim.released = released if claim.released is not False else False
@@ -990,7 +1004,7 @@ class Protocol(Request):
     # --- waiting, calls and observers -------------------------------------------------------------------------------
 
     def _listen(self, channels: Set[str]) -> Job:
-        """Listens to these too; on a new connection with a test: does it hear what is sent to it?"""
+        """Listens on these channels, too. A new connection is tested: it has to receive its own notification."""
         test = self.listens is None
         if test and (self.pooled or self.notify not in ("all", "waiters", "elections")):
             self.listens = False
@@ -1015,7 +1029,7 @@ class Protocol(Request):
             self.listening.clear()
             return
         self.listening |= channels
-        # what was granted before is found by asking now
+        # A grant before the LISTEN has sent no notification to this connection, so ask now.
         for lease in self.leases.values():
             if lease.channel in channels and lease.queued:
                 lease.poll_at = 0.0
@@ -1032,7 +1046,7 @@ class Protocol(Request):
 
     def _call(self) -> Job:
         call = self.calls[0]
-        if call.answer is None:  # its caller waits
+        if call.answer is None:  # the caller still waits
             try:
                 self._answer(call, (yield from self._query(call.sql, *call.params)))
             except Error as error:
@@ -1057,7 +1071,7 @@ class Protocol(Request):
                 self._pause()
             return
         if observer.after is None and not rows:
-            rows = [("0", None, None, None)]  # nobody has led yet
+            rows = [("0", None, None, None)]  # the election never had a leader
         for change, term, how, candidate in rows:
             observer.after = int(change or 0)
             leader = Leader(candidate or "", int(term or 0)) if how in ("elected", "proclaimed") else None
@@ -1070,7 +1084,7 @@ class Protocol(Request):
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def _finish(self) -> Job:
-        """The last job."""
+        """Ends the session. This is its last job."""
         self.ending = True
         try:
             yield from self.say_goodbye()
@@ -1078,7 +1092,7 @@ class Protocol(Request):
             self.end()
 
     def say_goodbye(self) -> Job:
-        """Revokes what is left, which gives all back; tries one new connection for it."""
+        """Revokes the remaining leases, which releases all holds. Makes one new connection for this if necessary."""
         live = [lease for lease in self.leases.values() if lease.state is LIVE]
         self.revoke.extend(lease.id for lease in live)
         attempts = 0
@@ -1097,11 +1111,11 @@ class Protocol(Request):
 
     @staticmethod
     def busy_back(leases: List[Lease]) -> List[Lease]:
-        """What a revocation does not do: to keep names closed."""
+        """Returns the leases with releases that have a hold_for: a revocation would not keep the names closed."""
         return [lease for lease in leases if any(claim.hold_for for claim in lease.back)]
 
     def crashed(self, error: BaseException) -> None:
-        """Ends the session: an error in the client, or what nobody expects in the middle of its work."""
+        """Ends the session after an unexpected error in the client."""
         self.ending = True
         self.end_lease(self.main, errors.LockLost(f"an error in the client: {error!r}"))
         self.end()

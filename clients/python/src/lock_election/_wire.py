@@ -1,7 +1,7 @@
-"""The connection of a session, on psycopg's binding of libpq: generators that yield what they wait for.
+"""The connection of a session, on psycopg's binding of libpq. Its methods are generators that yield what they wait for.
 
-Every wait ends at a point in time. A statement that is not answered by then costs the connection: there is no other
-way to know that nothing comes any more.
+Every wait has a deadline. If a statement gets no reply by then, the connection is given up: there is no other way to
+know that nothing will come any more.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from ._protocol import Broken, Job, Params, Protocol, Rows, Wait
 
 CONNECT_LIMIT = 5.0
 TEXT_OID = 25
-# Of one host, and where libpq chooses between several. libpq before 14 does not know "primary".
+# target_session_attrs for a single host, and for a service, where libpq chooses the host. libpq before version 14 does
+# not support "primary".
 TARGET, TARGET_OF_SERVICE = ("primary", "primary") if pq.version() >= 140000 else ("any", "read-write")
 
-# What libpq says of a connection string, and what it means. Its own text quotes the string, and so a password.
+# Words of libpq's errors about connection strings, and their meaning. The errors themselves are not shown: they quote
+# the string, which may contain a password.
 _MISTAKES = (
     ('missing "="', "a value needs a keyword and an = before it; a value with a space needs quotes"),
     ("unterminated quoted", "a quote is not closed"),
@@ -39,12 +41,13 @@ _MISTAKES = (
     ("IPv6 host address", "an IPv6 address in a URL needs [ and ]"),
     ("unexpected character", "a host or a port in the URL is followed by something else"),
 )
-# A second @, or one behind a /, belongs to a password whose special characters are not encoded.
+# A URL with at most one @, which comes before the path. A second @, or one after a /, shows that the special characters
+# of a password were not encoded.
 _URL = re.compile(r"postgres(ql)?://([^@/]*@)?[^@/?]*(/[^@?]*)?(\?.*)?", re.DOTALL)
 _HOST = re.compile(r"[^\s@/?#&=;:'\"]*")
 _ENCODE = "in a URL, special characters of a password are percent-encoded, such as @ as %40 and / as %2F"
 
-# libpq does not tell the SQLSTATE of a connection that failed.
+# SQLSTATEs by words of the message, because libpq does not report the SQLSTATE of a failed connection.
 _REFUSALS = (
     ("authentication failed", "28P01"),
     ("no password supplied", "28P01"),
@@ -56,7 +59,7 @@ _REFUSALS = (
 
 
 def array(texts: Sequence[Optional[str]]) -> bytes:
-    """An array of texts in the binary format: in a literal, NULL depends on a setting (array_nulls)."""
+    """Returns an array of texts in the binary format. In an array literal, NULL depends on the setting array_nulls."""
     parts = [struct.pack("!5i", 1, 1, TEXT_OID, len(texts), 1) if texts else struct.pack("!3i", 0, 0, TEXT_OID)]
     for encoded in [None if text is None else text.encode() for text in texts]:
         parts.append(b"\xff\xff\xff\xff" if encoded is None else struct.pack("!i", len(encoded)) + encoded)
@@ -65,7 +68,7 @@ def array(texts: Sequence[Optional[str]]) -> bytes:
 
 @contextlib.contextmanager
 def libpq() -> Iterator[None]:
-    """Makes errors of libpq ours."""
+    """Turns errors of libpq into Broken."""
     try:
         yield
     except psycopg.Error as error:
@@ -73,7 +76,7 @@ def libpq() -> Iterator[None]:
 
 
 def refusal(message: str) -> errors.Error:
-    """Why a connection could not be made."""
+    """Returns the error for a failed connection, by libpq's message."""
     for words, sqlstate in _REFUSALS:
         if words in message:
             return errors.of_server(sqlstate, message)
@@ -85,7 +88,7 @@ def refusal(message: str) -> errors.Error:
 
 
 def parsed(conninfo: object) -> Dict[str, str]:
-    """The keywords and values of a connection string. No error, nor its context, has a piece of it."""
+    """Returns the keywords and values of a connection string. No error, nor its context, shows any part of it."""
     if not isinstance(conninfo, str):
         raise errors.InvalidRequest(f"the connection string is of type {type(conninfo).__name__}: a str is needed")
     mistake = ""
@@ -108,7 +111,7 @@ def parsed(conninfo: object) -> Dict[str, str]:
 
 
 def _mistake_in(given: Dict[str, str]) -> str:
-    """A password with a special character can look like a host and a port."""
+    """Returns the mistake in the values, or ''. A password with a special character can look like a host or port."""
     hosts = [host for key in ("host", "hostaddr") for host in given.get(key, "").split(",")]
     if not all(host[:1] in ("/", "@") or _is_address(host) or _HOST.fullmatch(host) for host in hosts):
         return f"a host has a character that no host has; {_ENCODE}"
@@ -129,16 +132,16 @@ def _is_address(host: str) -> bool:
 
 class PgWire:
     def __init__(self, conninfo: str, protocol: Protocol, wake: Callable[[], object] = lambda: None) -> None:
-        """wake: ends a wait without a descriptor, called in any thread."""
+        """wake: ends a wait without a descriptor; may be called in any thread."""
         self.given = parsed(conninfo)
         self.patience = max(int(self.given.get("connect_timeout") or 0), 0)
         self.protocol, self.clock, self.wake = protocol, protocol.clock, wake
-        self.before_close: Callable[[], object] = lambda: None  # afterwards its descriptor may be another's
+        self.before_close: Callable[[], object] = lambda: None  # called while the descriptor is still this connection's
         self.conn: Optional[pq.abc.PGconn] = None
         self.target = TARGET
         self.hosts = self._hosts()
-        self.used: Optional[Dict[str, str]] = None  # one of them, of the present connection
-        self.last: Optional[Dict[str, str]] = None  # the same, with its address
+        self.used: Optional[Dict[str, str]] = None  # the host of the present connection
+        self.last: Optional[Dict[str, str]] = None  # the same host, with its address
 
     @property
     def fd(self) -> int:
@@ -154,16 +157,16 @@ class PgWire:
         if self.conn is not None and os.getpid() == self.protocol.pid:
             self.before_close()
             self.conn.finish()
-        self.conn = None  # a child's copy ends without a word to the server
+        self.conn = None  # a forked child drops its copy without a message to the server
 
     def shut(self) -> None:
-        """Ends a wait of another thread for the server."""
+        """Ends another thread's wait for the server."""
         if self.conn is not None and self.conn.status != pq.ConnStatus.BAD:
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(self.conn.socket)) as copy:
                 copy.shutdown(socket.SHUT_RDWR)
 
     def _limit(self, until: float) -> float:
-        """Closing does not wait beyond its own limit."""
+        """Returns the end of a wait: nothing waits beyond the limit of close()."""
         return until if self.protocol.close_until is None else min(until, self.protocol.close_until)
 
     def _ready(self, fd: int, read: bool, write: bool, until: float, what: str) -> Job:
@@ -174,12 +177,12 @@ class PgWire:
     # --- connecting -------------------------------------------------------------------------------------------------
 
     def _hosts(self) -> List[Dict[str, str]]:
-        """A part of a connection string for each host: libpq would wait for a silent one without end."""
+        """Splits the connection string by hosts. libpq, given all hosts, would wait for a silent one without end."""
         keys = ("host", "hostaddr", "port")
         given = {key: self.given.get(key) or os.environ.get("PG" + key.upper(), "") for key in keys}
         if "service" in self.given or "PGSERVICE" in os.environ:
             self.target = TARGET_OF_SERVICE
-            return [{}]  # the hosts may be in that file: libpq goes through them
+            return [{}]  # the service file may name the hosts: libpq tries them in turn
         hosts, addresses, ports = (given[key].split(",") for key in keys)
         count = len(addresses) if given["hostaddr"] else len(hosts)
         result = []
@@ -206,14 +209,17 @@ class PgWire:
                         failure = broken.error
             except Broken as broken:
                 failure = broken.error
-            if self.clock() >= until:  # silent: the others come first from now on
+            if self.clock() >= until:  # the host is silent: try it last from now on
                 self.hosts.remove(host)
                 self.hosts.append(host)
         self.close()
         raise Broken(failure)
 
     def _resolve(self, host: Dict[str, str], until: float) -> Generator[Wait, bool, List[Dict[str, str]]]:
-        """The same for each address of a host. Names are resolved in a thread, which nothing can limit or stop."""
+        """Returns one set of parameters for each address of a host.
+
+        The name is resolved in a thread of its own, because nothing can limit or stop getaddrinfo().
+        """
         name = host.get("host", "")
         if not name or "hostaddr" in host or name[0] in "/@" or "\\" in name or _is_address(name):
             return [host]
@@ -225,12 +231,12 @@ class PgWire:
                 found.extend(str(info[4][0]) for info in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM))
             except OSError as error:
                 failed.append(error)
-            with contextlib.suppress(RuntimeError):  # the loop is closed
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
                 self.wake()
 
         try:
             _goodbye.Thread(target=resolve, name="lock_election-resolve", daemon=True).start()
-        except RuntimeError as error:  # the process ends
+        except RuntimeError as error:  # no thread can be started, as when the process ends
             raise Broken(errors.Unavailable(str(error))) from None
         while not found and not failed and self.clock() < self._limit(until):
             yield -1, False, False, self._limit(until)
@@ -318,7 +324,7 @@ class PgWire:
     def _failure(result: pq.abc.PGresult) -> errors.Error:
         fields = (pq.DiagnosticField.SQLSTATE, pq.DiagnosticField.MESSAGE_PRIMARY, pq.DiagnosticField.MESSAGE_HINT)
         sqlstate, message, hint = ((result.error_field(f) or b"").decode(errors="replace") for f in fields)
-        if not sqlstate:  # of libpq, not of the server
+        if not sqlstate:  # an error of libpq, not of the server
             return errors.OutcomeUnknown(result.error_message.decode(errors="replace").strip())
         return errors.of_server(sqlstate, message, hint)
 
