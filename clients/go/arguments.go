@@ -17,7 +17,7 @@ const (
 	maxNames     = 1000                // names of one hold
 )
 
-// checkContext refuses a nil context, with which a call could only panic.
+// checkContext rejects a nil context, with which a call could only panic.
 func checkContext(ctx context.Context) error {
 	if ctx == nil {
 		return invalid("the context is nil: pass context.Background() to a call without an end")
@@ -25,8 +25,9 @@ func checkContext(ctx context.Context) error {
 	return nil
 }
 
-// checkText refuses what cannot be sent as it is. The server counts the bytes of its own encoding, in which a text has at
-// least a quarter of those of UTF-8; it refuses the rest of what is too long.
+// checkText rejects texts that are empty, much too long or badly encoded. The server counts the bytes in its own
+// encoding, in which a text has at least a quarter of its bytes in UTF-8; it rejects the remaining texts that are too
+// long.
 func checkText(what, text string, most int) error {
 	switch {
 	case text == "":
@@ -37,7 +38,7 @@ func checkText(what, text string, most int) error {
 	return checkEncoding(what, text)
 }
 
-// checkEncoding refuses what would have to be replaced or cut: two different texts must not become the same.
+// checkEncoding rejects texts that would have to be changed or cut, so that two different texts cannot become the same.
 func checkEncoding(what, text string) error {
 	if !utf8.ValidString(text) {
 		return invalid("the %s %.100q is not valid UTF-8", what, text)
@@ -81,7 +82,7 @@ func checkHoldFor(d time.Duration) error {
 	return invalid("HoldFor is %v: it is from 0 to 24 days%s", d, unit(d, "HoldFor"))
 }
 
-// unit is a hint for who has passed a plain number, which counts nanoseconds.
+// unit returns a hint for a caller that has passed a plain number, which counts as nanoseconds.
 func unit(d time.Duration, option string) string {
 	if d > 0 && d < time.Millisecond {
 		return "; 30 seconds are " + option + "(30*time.Second), for a plain number counts nanoseconds"

@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A connection string has a password, and where it is wrong nobody knows which part of it that is. So no error shows any
-// of it: neither what pgx says of a string that it cannot parse, nor what a server or a resolver says of a part that was
-// taken for a name.
+// A connection string may contain a password, and if the string is wrong nobody knows which part is the password. So no
+// error shows any part of it: neither the text of pgx about a string that it cannot parse, nor that of a server or a
+// resolver about a part that was taken for a name.
 
-// kindsOfMistakes are what pgx finds wrong; the words are safe to show.
+// kindsOfMistakes are the words in errors of pgx that are safe to show.
 var kindsOfMistakes = []string{"invalid port", "sslmode", "sslcertmode", "target_session_attrs", "connect_timeout", "TLS",
 	"service", "protocol_version", "channel_binding", "require_auth", "port numbers", "keyword/value", "URL"}
 
@@ -24,7 +24,7 @@ func parse(connString string) (*pgx.ConnConfig, error) {
 	}
 	text := err.Error()
 	if at := strings.LastIndex(text, "`: "); at >= 0 {
-		text = text[at:] // what was quoted may have the same words
+		text = text[at:] // the quoted part may contain the same words
 	}
 	for _, kind := range kindsOfMistakes {
 		if strings.Contains(text, kind) {
@@ -36,11 +36,11 @@ func parse(connString string) (*pgx.ConnConfig, error) {
 
 var (
 	word = regexp.MustCompile(`^[A-Za-z_][\w.]*$`)
-	// what a password has moved into a part of another meaning
+	// stray matches a part into which an unquoted password has moved
 	stray = regexp.MustCompile(`(?i)passw(or)?d\s*=|@.*/|[/?#].*@`)
 )
 
-// checkConfig finds the strings that can be parsed, but not as they were meant: a password with an @, / or space in it.
+// checkConfig rejects strings that were parsed, but not as they were meant: those with an @, / or space in a password.
 func checkConfig(c *pgconn.Config) error {
 	hosts := []string{c.Host}
 	for _, other := range c.Fallbacks {
@@ -73,8 +73,8 @@ func misread(what string) error {
 		" values quote the value", what)
 }
 
-// withoutConfig is the same error without the configuration that pgconn hangs on it, with its password, and without the
-// name of a parameter that the server does not know, which may be a part of one.
+// withoutConfig returns the error without the configuration that pgconn adds to it, which has the password, and without
+// the name of a parameter that the server does not know, which may be a part of a password.
 func withoutConfig(err error) error {
 	var failed *pgconn.ConnectError
 	if errors.As(err, &failed) {

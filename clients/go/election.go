@@ -17,18 +17,19 @@ type Election struct {
 	term *Hold
 }
 
-// Leader is who leads. While nobody does, Candidate is empty and Term 0.
+// Leader is the leader of an election. While nobody leads, Candidate is empty and Term is 0.
 type Leader struct {
 	Candidate string
 	Term      int64
 }
 
-// Election asks nobody. The name has 1 to 255 bytes of UTF-8; the calls say what is wrong with it.
+// Election returns the election of this name, without a call to the server. The name has 1 to 255 bytes of UTF-8; if it
+// is not valid, the methods of the election return ErrInvalid.
 func (s *Session) Election(name string) *Election { return &Election{s: s, name: name} }
 
-// Campaign waits to be elected, in the order of arrival, or until ctx ends. The candidate is the text that everybody
-// sees, of 1 to 4096 bytes of UTF-8. While it leads already it is a Proclaim. Options: WaitFor and WithTTL. Errors as for
-// Lock.
+// Campaign waits to be elected, in the order of arrival, until ctx ends at the latest. The candidate is the text that
+// everybody sees, of 1 to 4096 bytes of UTF-8. If this election leads already, Campaign is a Proclaim. The options are
+// WaitFor and WithTTL; the errors are those of [Session.Lock].
 func (e *Election) Campaign(ctx context.Context, candidate string, opts ...LockOption) error {
 	if e.Term() != nil {
 		return e.Proclaim(ctx, candidate)
@@ -36,7 +37,7 @@ func (e *Election) Campaign(ctx context.Context, candidate string, opts ...LockO
 	return e.stand(ctx, candidate, false, opts)
 }
 
-// TryCampaign does not wait: ErrHeld if somebody else leads, or is a candidate before us.
+// TryCampaign is Campaign without waiting. It returns ErrHeld if somebody else leads or is queued.
 func (e *Election) TryCampaign(ctx context.Context, candidate string, opts ...LockOption) error {
 	return e.stand(ctx, candidate, true, opts)
 }
@@ -46,7 +47,7 @@ func (e *Election) stand(ctx context.Context, candidate string, try bool, opts [
 	before := e.term
 	e.mu.Unlock()
 	if before != nil && !before.Valid() {
-		_ = before.Unlock(ctx) // an evicted term: who stands again has left it
+		_ = before.Unlock(ctx) // an evicted term: a caller that campaigns again has left it
 	}
 	h, err := e.s.acquire(ctx, kindTerm, []string{e.name}, candidate, try, opts)
 	if err == nil {
@@ -57,7 +58,7 @@ func (e *Election) stand(ctx context.Context, candidate string, try bool, opts [
 	return err
 }
 
-// Term is the hold of the term that leads, for its Context, Token and Fence; nil if this election does not lead.
+// Term returns the hold of the present term, for its Context, Token and Fence; nil if this election does not lead.
 func (e *Election) Term() *Hold {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -67,7 +68,8 @@ func (e *Election) Term() *Hold {
 	return e.term
 }
 
-// Proclaim changes the candidate's text while it leads. ErrLost: it does not lead any more. ErrUnknown: no answer.
+// Proclaim changes the candidate's text while it leads. It returns ErrLost if it no longer leads, and ErrUnknown if the
+// server does not reply in time.
 func (e *Election) Proclaim(ctx context.Context, candidate string) error {
 	if err := cmp.Or(checkContext(ctx), checkElection(e.name), checkCandidate(candidate)); err != nil {
 		return err
@@ -84,7 +86,7 @@ func (e *Election) Proclaim(ctx context.Context, candidate string) error {
 	return err
 }
 
-// Resign ends the term. nil if it does not lead.
+// Resign ends the term. It returns nil if there is none, and otherwise what [Hold.Unlock] returns.
 func (e *Election) Resign(ctx context.Context) error {
 	e.mu.Lock()
 	h := e.term
@@ -96,7 +98,7 @@ func (e *Election) Resign(ctx context.Context) error {
 	return h.Unlock(ctx)
 }
 
-// Leader asks who leads. ErrNoLeader: nobody.
+// Leader returns the present leader, or ErrNoLeader if nobody leads.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	if err := checkElection(e.name); err != nil {
 		return Leader{}, err
@@ -111,8 +113,9 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{r[0][0], number(r[0][1])}, nil
 }
 
-// Observe tells the present leader, and then each change in order, none missing. A zero Leader: nobody leads. The
-// channel is closed when ctx or the session ends; at once if the name or ctx is not valid, which a call of Leader explains.
+// Observe returns a channel that gets the present leader and then each change in order, without gaps. A zero Leader
+// means that nobody leads. The channel is closed when ctx or the session ends, or at once if the name or ctx is not
+// valid; a call of Leader then returns the error.
 func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	changes := make(chan Leader)
 	if cmp.Or(checkContext(ctx), checkElection(e.name)) != nil {
@@ -131,14 +134,14 @@ func (e *Election) Observe(ctx context.Context) <-chan Leader {
 
 const (
 	historySQL = "SELECT change, term, how, candidate FROM %s.election_history($1, $2) ORDER BY change"
-	// The last change of all; where the history has lost it, or there was none, who leads.
+	// presentSQL returns the last change, or the present leader if the history has none.
 	presentSQL = "SELECT change, term, how, candidate FROM %s.election_history($1, $2)" +
 		" UNION ALL SELECT 0, term, 'elected', candidate FROM (VALUES (0)) AS v(v)" +
 		" LEFT JOIN %s.current_leader($1) ON true ORDER BY 1 DESC LIMIT 1"
 )
 
-// observe reads the history behind the last change that was told, at first the present leader. A notification only says
-// when to look.
+// observe sends the present leader, and then reads the history after the last change that it has sent. A notification
+// only says when to read.
 func (e *Election) observe(ctx context.Context, changes chan<- Leader) {
 	s, hint, interval := e.s, make(chan struct{}, 1), 4*lookEvery
 	if r, err := s.ask(ctx, "SELECT %s.observe_election($1)", e.name); err == nil {
@@ -175,10 +178,10 @@ func (e *Election) observe(ctx context.Context, changes chan<- Leader) {
 	}
 }
 
-// Run stands for election again and again, until ctx ends or an error comes that another try does not mend; it returns
-// that error. Each time it is elected it calls lead, with a context that is canceled when the term is lost or ctx ends.
-// The term is resigned only after lead has returned; so lead never runs twice at once. If the session is lost, Run goes
-// on with one of its own.
+// Run campaigns again and again, until ctx ends or an error occurs that a retry cannot help, and returns the cause or
+// the error. Each time it is elected it calls lead, with a context that is canceled when the term is lost or ctx ends.
+// It resigns only after lead has returned, so lead never runs twice at once. If the session is lost, Run continues with
+// a session of its own.
 func (e *Election) Run(ctx context.Context, candidate string, lead func(ctx context.Context, term *Hold)) error {
 	err := cmp.Or(checkContext(ctx), checkElection(e.name), checkCandidate(candidate))
 	if err == nil && lead == nil {

@@ -11,37 +11,40 @@ import (
 
 var errEvicted = fmt.Errorf("%w: it was evicted", ErrLost)
 
-// What calls answer, for errors.Is. An error of the server is there as well, as a *pgconn.PgError for errors.As.
+// The errors that calls return, for errors.Is. An error of the server is wrapped as well, as a *pgconn.PgError for
+// errors.As.
 var (
-	// ErrHeld: somebody else holds it, or is queued for it. Nothing is held, and nothing waits.
+	// ErrHeld means that others hold the lock or are queued for it. Nothing is held, and nothing is left in the queue.
 	ErrHeld = errors.New("held by somebody else")
-	// ErrLost: the lease, or this hold, has ended: the server says so (LE001), or the local deadline has passed.
+	// ErrLost means that the lease or the hold has ended: the server says so (LE001), or the local deadline has passed.
 	ErrLost = errors.New("lost")
-	// ErrReleased is the cause of the end of a hold's context after Unlock or Resign.
+	// ErrReleased is the cause with which a hold's context is canceled by Unlock or Resign.
 	ErrReleased = errors.New("released")
-	// ErrClosed: the session was closed.
+	// ErrClosed means that the session was closed.
 	ErrClosed = errors.New("the session was closed")
-	// ErrNoLeader: nobody leads.
+	// ErrNoLeader means that the election has no leader.
 	ErrNoLeader = errors.New("nobody leads")
-	// ErrDeadlock: 40P01. Roll the transaction back and repeat it.
+	// ErrDeadlock means a deadlock (40P01): roll the transaction back and repeat it.
 	ErrDeadlock = errors.New("deadlock")
-	// ErrLimit: 53200 or 53400, a limit of the server. The message names its setting.
+	// ErrLimit means that a limit of the server was reached (53200, 53400). The message names its setting.
 	ErrLimit = errors.New("limit of the server")
-	// ErrDenied: 42501 or 28xxx, not allowed or a wrong password.
+	// ErrDenied means that a right is missing or the password is wrong (42501, 28xxx).
 	ErrDenied = errors.New("denied")
-	// ErrInvalid: 22xxx or a bad argument.
+	// ErrInvalid means that an argument is invalid (also 22xxx).
 	ErrInvalid = errors.New("invalid")
-	// ErrUnavailable: no server, no such database, or no answer in time. Nothing lasts: what may have been granted is
-	// given back.
+	// ErrUnavailable means that there is no server, no such database, or no reply in time. The call has no lasting
+	// effect: if something was granted, it is released.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrUnknown: no answer, and the statement may have taken effect. It ends with the lease at the latest.
+	// ErrUnknown means that there was no reply, and the statement may have taken effect. The effect ends with the lease
+	// at the latest.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrNotInstalled: the extension is not in this database, or not in shared_preload_libraries.
+	// ErrNotInstalled means that the extension is not in this database, or not in shared_preload_libraries.
 	// The message says what to type.
 	ErrNotInstalled = errors.New("lock_election is not installed")
 )
 
-// SQLSTATEs and their prefixes; the first that fits counts. 55P03 and 58 say that the server cannot write now.
+// kinds maps SQLSTATEs or their prefixes to errors. The first match counts. 55P03 and 58 mean that the server cannot
+// write at present.
 var kinds = []struct {
 	kind  error
 	codes string
@@ -53,14 +56,14 @@ var kinds = []struct {
 
 const toInstall = "CREATE EXTENSION lock_election, or lockctl install for the portable edition"
 
-// What to type about an SQLSTATE.
+// advice says what to type to remedy an SQLSTATE.
 var advice = map[string]string{
 	"42883": " (" + toInstall + ")",
 	"3F000": " (" + toInstall + ")",
 	"55000": " (add it to shared_preload_libraries, and restart the server)",
 }
 
-// sqlState of an error of any driver's.
+// sqlState returns the SQLSTATE of an error of any driver, or "".
 func sqlState(err error) string {
 	var server interface{ SQLState() string }
 	if errors.As(err, &server) {
@@ -69,14 +72,14 @@ func sqlState(err error) string {
 	return ""
 }
 
-// noSuchFunction: the extension is in another schema than we knew, or is not there.
+// noSuchFunction reports whether the extension is not in the schema in which the client has looked for it.
 func noSuchFunction(err error) bool {
 	code := sqlState(err)
 	return code == "3F000" || code == "42883"
 }
 
-// endsConnection says whether this connection is of no more use: the error is not the server's, or another server is
-// wanted.
+// endsConnection reports whether the connection must be given up after an error with this SQLSTATE: the error does not
+// come from the server, or another server is needed.
 func endsConnection(state string) bool {
 	switch state {
 	case "", "57P01", "57P02", "57P03", "57P04", "57P05", "53300", "25006":
@@ -85,7 +88,7 @@ func endsConnection(state string) bool {
 	return strings.HasPrefix(state, "08")
 }
 
-// explain adds to an error of the server, or of the connection, what it means.
+// explain wraps an error of the server or of the connection in the error of this package that says what it means.
 func explain(err error) error {
 	code := sqlState(err)
 	for _, k := range kinds {
@@ -104,7 +107,7 @@ func explain(err error) error {
 	return err
 }
 
-// details of the server's, which pgconn leaves out of an error's text: they say what is allowed.
+// details returns the server's detail and hint, which say what is allowed. The error's text in pgconn lacks them.
 func details(err error) (text string) {
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
@@ -117,7 +120,7 @@ func details(err error) (text string) {
 	return text
 }
 
-// passes: the same statement may succeed a little later.
+// passes reports whether the same statement may succeed a little later.
 func passes(err error) bool {
 	code := sqlState(err)
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown) || strings.HasPrefix(code, "XX") ||
@@ -128,7 +131,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// ended is the error of a call whose context is over.
+// ended returns the error of a call whose context has ended.
 func ended(ctx context.Context, what string) error {
 	return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 }

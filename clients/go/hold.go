@@ -22,67 +22,70 @@ const (
 	kindTerm
 )
 
-// What the application has been told.
+// The states of a hold, as the application sees them.
 const (
 	stateWaiting int32 = iota
 	stateHeld
 	stateOver
 )
 
-// Hold is a lock, a permit, several locks that were acquired together, or a term. Its methods are for any goroutine.
+// Hold is a lock, a permit, several locks that were acquired together, or a term. It is safe for use by many
+// goroutines.
 type Hold struct {
 	s     *Session
 	lease *lease
 	kind  int
 	names []string
-	wait  time.Duration // 0: no limit
+	wait  time.Duration // limit of the wait; 0 = none
 
 	state    atomic.Int32
 	token    atomic.Int64
-	ready    chan struct{} // it does not wait any more
-	released chan struct{} // the server has nothing of it any more
+	ready    chan struct{} // closed when the hold no longer waits
+	released chan struct{} // closed when the server has nothing of the hold left
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
-	// Under s.mu.
+	// Protected by s.mu.
 	ask        *item // the request
-	queued     bool  // it has a place, and no grant
-	impatient  bool  // the limit of its wait has passed: it enters no queue
-	done       bool  // released is closed
-	err        error // why it ended
+	queued     bool  // whether it has a place and no grant
+	impatient  bool  // whether the limit of its wait has passed, so that it must not enter the queue
+	done       bool  // whether released is closed
+	err        error // why the hold has ended
 	holdFor    time.Duration
-	evicted    bool // lost for the application, which has not released it yet
-	giving     int  // names that are being given back
+	evicted    bool // whether it was evicted and the application has not released it yet
+	giving     int  // number of names that are being released
 	releaseErr error
 }
 
-// Lock waits until it has the lock, in the order of arrival, or until ctx ends; see also [WaitFor]. Two holds of one
-// session exclude each other as those of two processes do. A broken connection does not end the wait, and costs no place.
-// A name has 1 to 255 bytes of UTF-8. Errors: those of ctx; ErrLost the session has ended, ErrClosed, ErrInvalid, ErrLimit,
-// ErrDenied; with WaitFor also ErrHeld, ErrUnavailable.
+// Lock waits for the lock, in the order of arrival, until ctx ends at the latest; see also [WaitFor]. Two holds of one
+// session exclude each other, like those of two processes. A broken connection does not end the wait, and loses no
+// place. A name has 1 to 255 bytes of UTF-8.
+//
+// Lock returns the cause of ctx if that ends, ErrLost if the session has ended, ErrClosed, ErrInvalid, ErrLimit or
+// ErrDenied, and with WaitFor also ErrHeld or ErrUnavailable.
 func (s *Session) Lock(ctx context.Context, name string, opts ...LockOption) (*Hold, error) {
 	return s.acquire(ctx, kindLock, []string{name}, "", false, opts)
 }
 
-// TryLock does not wait: ErrHeld if somebody else holds the lock or is queued for it. ErrUnavailable: the server did
-// not answer within a quarter of the TTL.
+// TryLock is Lock without waiting. It returns ErrHeld if others hold the lock or are queued for it, and ErrUnavailable
+// if the server does not reply within a quarter of the TTL.
 func (s *Session) TryLock(ctx context.Context, name string, opts ...LockOption) (*Hold, error) {
 	return s.acquire(ctx, kindLock, []string{name}, "", true, opts)
 }
 
-// LockAll acquires 1 to 1,000 locks at once, all or none, under one token. Whatever the order of the names, two such
-// calls do not wait for each other.
+// LockAll acquires 1 to 1,000 locks together or not at all, with one token. Two such calls never deadlock, whatever the
+// order of their names.
 func (s *Session) LockAll(ctx context.Context, names []string, opts ...LockOption) (*Hold, error) {
 	return s.acquire(ctx, kindLocks, names, "", false, opts)
 }
 
-// TryLockAll is TryLock for several locks: all or none.
+// TryLockAll is TryLock for several locks, which are acquired together or not at all.
 func (s *Session) TryLockAll(ctx context.Context, names []string, opts ...LockOption) (*Hold, error) {
 	return s.acquire(ctx, kindLocks, names, "", true, opts)
 }
 
-// TryLockEach tries each of these locks for itself, at the price of one call for up to 128. The answer is in the order
-// of the names; nil is one that somebody else holds. After an error none is held.
+// TryLockEach tries each of these locks on its own, with one call to the server for up to 128 of them. It returns a
+// hold for each name in order, or nil if others hold that lock. After an error none is held.
 func (s *Session) TryLockEach(ctx context.Context, names []string, opts ...LockOption) ([]*Hold, error) {
 	holds, seen := make([]*Hold, len(names)), map[string]bool{}
 	if err := checkContext(ctx); err != nil {
@@ -157,7 +160,7 @@ func (s *Session) newHold(ctx context.Context, kind int, names []string, last st
 	return s.request(ctx, kind, ask, set.ttl, set.wait), nil
 }
 
-// request is a hold that an item asks for.
+// request returns a hold that waits for the result of an item.
 func (s *Session) request(ctx context.Context, kind int, ask *item, ttl, wait time.Duration) *Hold {
 	h := &Hold{s: s, kind: kind, names: ask.names, wait: wait, lease: &lease{ttl: ttl}, ask: ask,
 		ready: make(chan struct{}), released: make(chan struct{})}
@@ -166,8 +169,8 @@ func (s *Session) request(ctx context.Context, kind int, ask *item, ttl, wait ti
 	return h
 }
 
-// await asks for holds, and waits for all of them. nil is one that somebody else holds; after another error all are given
-// back.
+// await asks for holds and waits for all of them. It sets a hold to nil if others hold the lock; after any other error
+// it releases all of them.
 func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 	start := time.Now()
 	if !strings.HasPrefix(holds[0].ask.action, "enqueue") {
@@ -204,8 +207,8 @@ func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 	return failed
 }
 
-// attend waits until a hold does not wait any more, and ends its wait with ctx, or at its limit. Where the first answer is
-// not there at the limit, that has the limit of any call, and no place is taken any more.
+// attend waits until a hold no longer waits, and ends its wait with ctx or at its limit. If the first reply is not
+// there at the limit, attend waits for it up to the limit of any call, and a place is then no longer accepted.
 func (s *Session) attend(ctx context.Context, h *Hold, start time.Time) {
 	limit := h.wait
 	for h.state.Load() == stateWaiting {
@@ -233,7 +236,7 @@ func (s *Session) attend(ctx context.Context, h *Hold, start time.Time) {
 			h.impatient, limit = true, callLimit(h.lease.ttl)
 		}
 		if h.over() {
-			s.wake() // its place is to be given back
+			s.wake() // to release its place
 		}
 	}
 }
@@ -247,7 +250,7 @@ func (s *Session) granted(h *Hold) {
 		return
 	}
 	s.leaveQueue(h)
-	if l := h.lease; l.end.Load() == 0 { // a grant is told when it is durable, and so is its lease
+	if l := h.lease; l.end.Load() == 0 { // a grant is reported once it is durable, and then its lease is durable, too
 		l.end.Store(int64(s.deadline(l)))
 	}
 	h.state.Store(stateHeld)
@@ -262,8 +265,8 @@ func (s *Session) leaveQueue(h *Hold) {
 	}
 }
 
-// finish ends a hold, granted or not. What the server has of it is given back, of an evicted one by Unlock; if the reply is
-// still on its way, when that is here.
+// finish ends a hold, granted or not. It releases what the server has of the hold; an evicted hold is released by
+// Unlock, and one whose reply is still on its way when the reply arrives.
 func (s *Session) finish(h *Hold, err error) {
 	if h.over() {
 		return
@@ -293,8 +296,9 @@ func (s *Session) forget(h *Hold) {
 
 // --- what is held ---
 
-// Context is canceled when the hold is lost or released, at the latest at the local deadline. It carries the values of
-// the context that the hold was acquired with. [context.Cause] tells an error that is ErrLost, ErrClosed or ErrReleased.
+// Context returns a context that is canceled when the hold is lost or released, at the local deadline at the latest. It
+// carries the values of the context with which the hold was acquired. [context.Cause] returns an error that is ErrLost,
+// ErrClosed or ErrReleased.
 func (h *Hold) Context() context.Context { return holdContext{h.ctx, h} }
 
 type holdContext struct {
@@ -302,16 +306,16 @@ type holdContext struct {
 	h *Hold
 }
 
-// Err looks at the clock: after a suspend or a stop no timer has come yet.
+// Err looks at the clock first, because after a suspend or a stop of the process no timer has fired yet.
 func (c holdContext) Err() error {
 	c.h.Valid()
 	return c.Context.Err()
 }
 
-// Valid: it is held, and the local deadline is to come. It asks nobody, as TimeLeft, Token and Names.
+// Valid reports whether the hold is held and its local deadline has not passed. It only looks at the clock; no I/O.
 func (h *Hold) Valid() bool { return h.TimeLeft() > 0 }
 
-// TimeLeft is how long Valid will be true if no renewal succeeds.
+// TimeLeft returns how long Valid stays true if no renewal succeeds; 0 if the hold is no longer held.
 func (h *Hold) TimeLeft() time.Duration {
 	left := h.s.left(h.lease)
 	if left == 0 {
@@ -323,21 +327,23 @@ func (h *Hold) TimeLeft() time.Duration {
 	return left
 }
 
-// Token is, for an exclusive lock and a term, the fencing token: higher than that of every holder before.
+// Token returns the proof of ownership. For an exclusive lock or a term it is also the fencing token, which is higher
+// than that of every earlier holder.
 func (h *Hold) Token() int64    { return h.token.Load() }
 func (h *Hold) Names() []string { return slices.Clone(h.names) }
 func (h *Hold) String() string  { return fmt.Sprintf("%.100q", strings.Join(h.names, ", ")) }
 
-// UnlockOption is for Unlock.
+// UnlockOption is an option of [Hold.Unlock].
 type UnlockOption func(*Hold)
 
-// HoldFor keeps the name closed until that long after it was acquired: nobody is granted it before. From 0, which does
-// nothing, to 24 days, and at most the server's setting lock_election.max_hold_for. Not for a term.
+// HoldFor keeps the name closed until d after it was acquired: nobody is granted it before then. It may be from 0,
+// which does nothing, to 24 days, and at most the server's setting lock_election.max_hold_for. It is not for a term.
 func HoldFor(d time.Duration) UnlockOption { return func(h *Hold) { h.holdFor = d } }
 
-// Unlock gives the hold back, whatever it answers and whether or not ctx has ended. It waits for the server for at most
-// a quarter of the TTL, or until ctx ends. nil: it is given back, or was before. ErrLost: it had been lost before.
-// ErrUnknown: not confirmed; the session goes on trying, and it ends with the lease at the latest.
+// Unlock releases the hold, whatever it returns and even if ctx has ended. It waits for the server for at most a
+// quarter of the TTL, or until ctx ends. It returns nil if the hold is released, also by an earlier call; ErrLost if it
+// had been lost before; ErrUnknown if the server has not confirmed the release: the session then keeps trying, and the
+// hold ends with the lease at the latest.
 func (h *Hold) Unlock(ctx context.Context, opts ...UnlockOption) error {
 	s, bad := h.s, checkContext(ctx)
 	if bad != nil {
@@ -386,9 +392,10 @@ func (h *Hold) Unlock(ctx context.Context, opts ...UnlockOption) error {
 	return cmp.Or(err, h.releaseErr)
 }
 
-// Fence makes "I still hold it" a part of a transaction of the application's, in the same database: from here to its
-// end nobody else gets the lock, or leads. What it writes after this is written by the holder, or not at all. tx is a
-// [pgx.Tx], or a [*sql.Tx] or what embeds it, with any driver. ErrLost: roll back. ErrInvalid: it is no open transaction.
+// Fence makes "I still hold it" a part of the application's transaction, in the same database: from here to its end
+// nobody else gets the lock, or leads. All its later writes are those of the holder, or are not committed at all. tx is
+// a [pgx.Tx], or a [*sql.Tx] of any driver, or a type that embeds one of them. Fence returns ErrLost if the hold is
+// lost: roll back. It returns ErrInvalid if tx is not an open transaction.
 func (h *Hold) Fence(ctx context.Context, tx any) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -429,7 +436,7 @@ func (h *Hold) Fence(ctx context.Context, tx any) error {
 	if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) {
 		return invalid("the transaction is not open")
 	} else if noSuchFunction(err) {
-		h.s.ask(ctx, "SELECT %s.is_held($1, $2)", h.names[0], itoa(h.Token())) // the session learns the schema so
+		h.s.ask(ctx, "SELECT %s.is_held($1, $2)", h.names[0], itoa(h.Token())) // makes the session learn the schema
 		h.s.mu.Lock()
 		defer h.s.mu.Unlock()
 		if h.s.schema != schema {

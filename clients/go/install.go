@@ -16,24 +16,27 @@ import (
 //go:embed lock_election.sql
 var InstallScript string
 
-// InstallOptions of [Install]; the zero value will do where the role may create in the first schema of search_path.
+// InstallOptions are the options of [Install]. The zero value works if the role may create objects in the first schema
+// of search_path.
 type InstallOptions struct {
-	// Schema for the functions, made if it is missing; else the first one of search_path. An edition that is installed
-	// stays in its schema.
+	// Schema is the schema for the functions, created if missing. Empty: the first one of search_path. An installed
+	// edition stays in its schema.
 	Schema string
-	// Grant is the role that may use the schema; everybody may use one that is made otherwise.
+	// Grant is the role that may use the schema. Empty: everybody may use a schema that is created.
 	Grant string
 }
 
-// Install installs the portable edition of lock_election, the one without C, in the connection's database, or upgrades
-// an older version, in one transaction. It does nothing where this version is there already, whoever calls. The role
-// needs CREATE on the database, and owns all locks afterwards: it should not be the application's. With a pool:
+// Install installs the portable edition of lock_election, which has no C code, in the connection's database, or
+// upgrades an older version, in one transaction. It does nothing if this version is already installed, whichever role
+// calls. The role needs CREATE on the database, and owns all locks afterwards, so it should not be the application's
+// role. With a pool:
 //
 //	pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return lockelection.Install(ctx, c.Conn(), options) })
 //
-// ErrDenied: no CREATE, or another role has installed. ErrInvalid: a transaction is open, or there is no schema.
-// ErrUnavailable: a standby, or a read-only session. ErrUnknown: it may be installed, call again. Others are the
-// server's: a newer version is there, or the extension, or the server cannot run it.
+// It returns ErrDenied if the role lacks CREATE or another role has installed the edition, ErrInvalid if a transaction
+// is open or there is no schema, ErrUnavailable on a standby or in a read-only session, and ErrUnknown if the edition
+// may be installed: call again. Other errors are those of the server: a newer version or the extension is installed, or
+// the server cannot run the edition.
 func Install(ctx context.Context, conn *pgx.Conn, options InstallOptions) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -44,7 +47,7 @@ func Install(ctx context.Context, conn *pgx.Conn, options InstallOptions) error 
 	} else if conn.PgConn().TxStatus() != 'I' {
 		return invalid("the connection has an open transaction: the installation is one of its own")
 	}
-	// Each version has a comment of its own, which stands in the script as well.
+	// The schema's comment names the installed version. It is up to date if the script contains the same comment.
 	var comment string
 	err := conn.QueryRow(ctx, "SELECT coalesce(pg_catalog.obj_description(n.oid, 'pg_namespace'), '')"+
 		" FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'").Scan(&comment)
@@ -63,7 +66,7 @@ func Install(ctx context.Context, conn *pgx.Conn, options InstallOptions) error 
 	}))
 }
 
-// installed is the error of an installation: without an answer of the server its COMMIT may have come through.
+// installed returns the error of an installation. Without a reply of the server the COMMIT may have been carried out.
 func installed(err error) error {
 	if err == nil {
 		return nil

@@ -1,22 +1,23 @@
 // Package lockelection is a client of lock_election: distributed locks and leader election inside PostgreSQL.
 //
-// A [Session] has one connection of its own and one lease, which it keeps alive. All that it holds and waits for hangs
-// on that lease, so one renewal keeps a thousand locks, and one connection waits for all of them. It connects again by
+// A [Session] has one connection of its own and one lease, which it keeps alive. All its holds and waits depend on that
+// lease, so one renewal keeps a thousand locks, and one connection waits for all of them. The session reconnects by
 // itself; a broken connection loses nothing.
 //
 // # Deadline
 //
-// What a session holds is safe until the sending of the last renewal that was answered, plus the validity that the server
-// has returned, less a margin (a twentieth of the TTL, 1 s at most). The validity is the TTL, or less after restarts of the
-// server in quick succession, or of a TTL above 5 minutes. The clock goes on while the machine is suspended. At the deadline the context of
-// every hold is canceled, whatever the network does. [context.Cause] says why. [Hold.Valid] and the Err of that
-// context look at the clock themselves, so that also a process that was stopped notices before its next step. Writes
-// that must not come late need [Hold.Fence].
+// The holds of a session are safe until a local deadline: the time at which the last confirmed renewal was sent, plus
+// the validity that the server has returned, less a margin (a twentieth of the TTL, at most 1 s). The validity is the
+// TTL, or less after restarts of the server in quick succession, or if the TTL is above 5 minutes. The clock keeps
+// running while the machine is suspended. At the deadline the context of every hold is canceled, whatever the network
+// does, and [context.Cause] says why. [Hold.Valid] and the Err method of that context look at the clock themselves, so
+// that even a process that was stopped notices the loss before its next step. Writes that must not come late need
+// [Hold.Fence].
 //
 // # Cancel
 //
-// A context that ends also ends the call it was given to: then nothing is held and nothing waits. A grant that comes at
-// the same moment is given back in the background.
+// A context that ends also ends the call it was passed to: then nothing is held and nothing waits. A grant that arrives
+// at the same moment is released in the background.
 package lockelection
 
 import (
@@ -35,13 +36,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// State of a session.
+// State is the state of a session.
 type State int
 
 const (
 	Connected State = 1 + iota // the lease is kept alive
-	Suspended                  // no answer now; what is held is still held, until the deadline
-	Ended                      // the lease is lost or was given back, and all that hung on it
+	Suspended                  // the server does not reply; all holds are still held, until the deadline
+	Ended                      // the lease and all its holds are lost or were released
 )
 
 type options struct {
@@ -50,7 +51,7 @@ type options struct {
 	shared  bool
 	permit  bool
 	permits int
-	waits   bool // at most for wait
+	waits   bool // whether wait limits the wait
 	wait    time.Duration
 	err     error
 	now     func() time.Duration
@@ -60,7 +61,8 @@ type (
 	sessionOption func(*options)
 	lockOption    func(*options)
 
-	// SessionOption is for NewSession and its like, LockOption for Lock and its like. WithTTL is both.
+	// SessionOption is an option of [NewSession], [Connect] and [Open], LockOption one of [Session.Lock] and its
+	// variants. [WithTTL] is both.
 	SessionOption interface{ session(*options) }
 	LockOption    interface{ lock(*options) }
 	TTLOption     struct {
@@ -81,99 +83,100 @@ func (set sessionOption) session(o *options) {
 
 func (set lockOption) lock(o *options) { sessionOption(set).session(o) }
 
-// WithTTL sets how long holds outlive the last renewal, from 100 ms to 24 days; 30 s without it. For a session: of its
-// lease. For a lock: of a lease of its own on the same connection, which it shares with all holds of the session that
-// have the same TTL.
+// WithTTL sets how long holds outlive the last renewal, from 100 ms to 24 days; the default is 30 s. For a session it
+// is the TTL of its lease. For a lock that has another TTL, the session keeps a second lease on the same connection,
+// which all holds with this TTL share.
 func WithTTL(ttl time.Duration) TTLOption {
 	set := func(o *options) { o.ttl, o.err = ttl.Truncate(time.Millisecond), cmp.Or(o.err, checkTTL(ttl)) }
 	return TTLOption{set, set}
 }
 
-// WithName sets what the server's views show as the start of the owner: it is cut to 200 bytes.
+// WithName sets the name with which the owner begins in the server's views. It is cut to 200 bytes.
 func WithName(name string) SessionOption {
 	return sessionOption(func(o *options) {
 		o.name, o.err = name, cmp.Or(o.err, checkEncoding("name of the session", name))
 	})
 }
 
-// Shared acquires beside other shared holders.
+// Shared acquires a shared lock, which other shared holders may hold at the same time.
 func Shared() LockOption { return lockOption(func(o *options) { o.shared = true }) }
 
-// Permit acquires one of n permits of the name. Not together with Shared, and for one name only.
+// Permit acquires one of the n permits of a name. It cannot be combined with Shared, and is for one name only.
 func Permit(n int) LockOption { return lockOption(func(o *options) { o.permit, o.permits = true, n }) }
 
-// WaitFor bounds how long a call stands in the queue; after that it returns ErrHeld. The first answer of the server does
-// not count: a lock that is free is acquired also if d is shorter than a round trip. ErrUnavailable, which is also
-// [context.DeadlineExceeded]: that answer has not come, neither in this time nor in a quarter of the TTL. 0 does not wait,
-// as TryLock. A deadline of the context is another thing: it ends the call, wherever that is.
+// WaitFor limits how long a call waits in the queue; after that it returns ErrHeld. The server's first reply does not
+// count, so a free lock is acquired even if d is shorter than a round trip. If that reply arrives neither within d nor
+// within a quarter of the TTL, the call returns ErrUnavailable, which is also [context.DeadlineExceeded]. With 0 the
+// call does not wait, like TryLock. A deadline of the context, in contrast, ends the call at any stage.
 func WaitFor(d time.Duration) LockOption {
 	return lockOption(func(o *options) { o.waits, o.wait = true, d })
 }
 
-// lease is the session's own, or one for holds with another TTL. Times are by the session's clock.
+// lease is the session's own lease, or one for the holds with another TTL. Times are those of the session's clock.
 type lease struct {
 	ttl      time.Duration
-	id       int64        // 0: not granted yet
-	end      atomic.Int64 // the local deadline in ns; 0: nothing is certain yet
+	id       int64        // 0 = not granted yet
+	end      atomic.Int64 // the local deadline in ns; 0 = no reply had a validity yet
 	bornAt   time.Duration
 	renewAt  time.Duration
-	lastAt   time.Duration // the time of the last call
-	waitedAt time.Duration // when the last wait ended
+	lastAt   time.Duration // time of the last call
+	waitedAt time.Duration // time at which the last wait ended
 	over     bool
 
-	call              int64  // the number of the last call
-	incarnation, news []byte // that the client has seen
+	call              int64  // number of the last call
+	incarnation, news []byte // the newest that the client has seen
 	channel           string
 	queue             []*item
-	open              map[string]*Hold // requests that were sent and not answered, by owner
-	byToken           map[int64]*Hold  // places and holds, also those that are being given back
-	waiting           int              // places
-	look              bool             // there may be news
-	bare              bool             // the next call has no items
-	alone             int              // so many items travel alone, to find the one that the server cannot read
-	apart             bool             // the last call had releases, and left requests to the next one
+	open              map[string]*Hold // requests that were sent and have no result yet, by owner
+	byToken           map[int64]*Hold  // places and holds, also those that are being released
+	waiting           int              // number of places
+	look              bool             // whether there may be news
+	bare              bool             // whether the next call has no items
+	alone             int              // number of items to send one by one, to find the one that the server rejects
+	apart             bool             // whether the last call had releases and left the requests to the next call
 }
 
 func newLease(ttl time.Duration) *lease {
 	return &lease{ttl: ttl, open: map[string]*Hold{}, byToken: map[int64]*Hold{}}
 }
 
-// Session is safe for use by many goroutines. One serves a whole process.
+// Session is a connection and a lease, with all their holds and waits. It is safe for use by many goroutines; one
+// session serves a whole process.
 type Session struct {
 	set     options
-	owner   string // of all requests, before their number
+	owner   string // start of the owner texts of all requests, before their number
 	dial    func(ctx context.Context, limit time.Duration) (*wire, error)
-	done    chan struct{} // the session has ended
-	stopped chan struct{} // its goroutine has ended
+	done    chan struct{} // closed when the session has ended
+	stopped chan struct{} // closed when the session's goroutine has ended
 	woken   chan struct{}
-	ctx     context.Context // of connecting
+	ctx     context.Context // for connecting
 	cancel  context.CancelFunc
 
 	mu        sync.Mutex
-	err       error         // why it has ended
-	trouble   error         // the last of connection or renewal
-	failures  int           // of renewals and connections, since the last renewal that succeeded
-	retryAt   time.Duration // no connection is made before
+	err       error         // why the session has ended
+	trouble   error         // the last error of a connection or a renewal
+	failures  int           // failed renewals and connections since the last successful renewal
+	retryAt   time.Duration // earliest time for the next connection
 	closeAt   time.Duration
 	watchdog  *time.Timer
 	wire      *wire
-	schema    string // of the extension, for fences
-	busy      bool   // somebody uses the wire
-	idling    bool   // for notifications alone
-	turn      *turn  // that is under way
-	half      *turn  // whose maker has left
-	told      int    // how many callers were woken up
+	schema    string // the extension's schema, for fences
+	busy      bool   // whether a goroutine uses the wire
+	idling    bool   // whether the wire only waits for notifications
+	turn      *turn  // the turn under way
+	half      *turn  // a turn whose caller has left before the whole reply was read
+	told      int    // number of callers that were woken up
 	lease     *lease
-	leases    []*lease                 // the session's own first
-	observers map[chan struct{}]string // their channels
-	free      *sync.Cond               // the wire is free, or the session has ended
-	number    int64                    // of requests
-	asking    int                      // statements that wait for the wire
+	leases    []*lease                 // the session's own lease first
+	observers map[chan struct{}]string // hints of observers, with the channels of their elections
+	free      *sync.Cond               // signals that the wire is free or the session has ended
+	number    int64                    // number of the last request
+	asking    int                      // number of statements that wait for the wire
 	revoked   bool
 }
 
-// NewSession connects and grants the lease. It takes the configuration of the pool, not a connection of it; if that
-// names several hosts and says nothing else, the primary among them is chosen.
+// NewSession connects and gets a lease. It uses the configuration of the pool, but none of its connections. If the
+// configuration has several hosts and no target_session_attrs, the session uses the primary among them.
 func NewSession(ctx context.Context, pool *pgxpool.Pool, opts ...SessionOption) (*Session, error) {
 	if pool == nil {
 		return nil, invalid("the pool is nil")
@@ -190,8 +193,8 @@ func NewSession(ctx context.Context, pool *pgxpool.Pool, opts ...SessionOption) 
 	}, opts)
 }
 
-// Connect is NewSession without a pool, by a connection string: a URL, keywords and values, or "" for what the PG..
-// variables say. If the string cannot be parsed, the error does not show it, as that of pgx may: it can have a password.
+// Connect is NewSession with a connection string instead of a pool: a URL, keywords and values, or "" for the PG..
+// variables. If the string cannot be parsed, the error does not show it, as it may contain a password.
 func Connect(ctx context.Context, connString string, opts ...SessionOption) (*Session, error) {
 	config, err := parse(connString)
 	if err != nil {
@@ -200,7 +203,7 @@ func Connect(ctx context.Context, connString string, opts ...SessionOption) (*Se
 	return Open(ctx, config, opts...)
 }
 
-// Open is NewSession without a pool. The configuration comes from [pgx.ParseConfig].
+// Open is NewSession with a configuration of [pgx.ParseConfig] instead of a pool.
 func Open(ctx context.Context, config *pgx.ConnConfig, opts ...SessionOption) (*Session, error) {
 	if config == nil || config.DialFunc == nil {
 		return nil, invalid("the configuration is not that of pgx.ParseConfig")
@@ -210,7 +213,7 @@ func Open(ctx context.Context, config *pgx.ConnConfig, opts ...SessionOption) (*
 	}, opts)
 }
 
-// Reopen opens a new session like this one, which has ended.
+// Reopen opens a new session with the options of this one, which has ended.
 func (s *Session) Reopen(ctx context.Context) (*Session, error) {
 	return open(ctx, s.dial, []SessionOption{sessionOption(func(o *options) { *o = s.set })})
 }
@@ -253,7 +256,7 @@ func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire,
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil {
-		s.cancel() // the session's goroutine revokes a lease that was granted, or is while nobody wants it any more
+		s.cancel() // the session's goroutine revokes the lease, also if it is granted only now
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.closeAt = s.set.now() + s.limit(s.lease)
@@ -266,10 +269,10 @@ func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire,
 	return s, nil
 }
 
-// Done is closed when the lease has ended: lost, or given back by Close.
+// Done returns a channel that is closed when the lease is lost, or revoked by Close.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Err tells why the session has ended: an error that is ErrLost or ErrClosed; nil if it has not.
+// Err returns why the session has ended, as an error that is ErrLost or ErrClosed; nil if it has not ended.
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +280,7 @@ func (s *Session) Err() error {
 	return s.err
 }
 
-// State asks nobody, as Lease and TimeLeft.
+// State returns the state of the session, without I/O.
 func (s *Session) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,20 +292,20 @@ func (s *Session) State() State {
 	return Connected
 }
 
-// Lease is the number of the lease on the server.
+// Lease returns the number of the lease on the server, without I/O.
 func (s *Session) Lease() int64 { return s.lease.id }
 
-// TimeLeft is the time until the local deadline if no renewal succeeds.
+// TimeLeft returns the time until the local deadline if no renewal succeeds, without I/O.
 func (s *Session) TimeLeft() time.Duration { return s.left(s.lease) }
 
 func (s *Session) left(l *lease) time.Duration {
 	return max(0, time.Duration(l.end.Load())-s.set.now())
 }
 
-// Close gives all back: it revokes the lease, which ends all that hangs on it at once, and closes the connection.
-// Calls that wait answer ErrClosed. It waits no longer than ctx, unless that has ended before, and than a quarter of the
-// TTL. ErrUnknown: the server has not confirmed; the lease then ends by itself. Call it when nothing works under a hold
-// of the session any more.
+// Close revokes the lease, which ends all holds and waits of the session at once, and closes the connection. Calls that
+// wait return ErrClosed. Close waits for the server for at most a quarter of the TTL, or until ctx ends, if that has
+// not ended before. It returns ErrUnknown if the server has not confirmed the end; the lease then expires. Call it only
+// after all work under the session's holds has stopped.
 func (s *Session) Close(ctx context.Context) error {
 	bad := checkContext(ctx)
 	if bad != nil {
@@ -339,8 +342,8 @@ func (s *Session) Close(ctx context.Context) error {
 	return bad
 }
 
-// watch looks at the deadlines, in no goroutine that network or names could block; at least each second, because timers
-// stop in a suspend.
+// watch checks the deadlines in a goroutine of its own, which neither the network nor the resolution of names can
+// block. It runs at least once a second, because timers stop during a suspend.
 func (s *Session) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -357,7 +360,7 @@ func (s *Session) watch() {
 
 // --- the end, with s.mu locked as in all that follows ---
 
-// deadline of a lease, which ends at its TTL if nothing was ever certain of it.
+// deadline returns the local deadline of a lease: counted from its grant by the TTL if no reply had a validity yet.
 func (s *Session) deadline(l *lease) time.Duration {
 	if end := l.end.Load(); end != 0 {
 		return time.Duration(end)
@@ -365,12 +368,12 @@ func (s *Session) deadline(l *lease) time.Duration {
 	return l.bornAt + l.ttl - margin(l.ttl)
 }
 
-// expire tells the loss of what is past its deadline.
+// expire ends the leases whose deadline has passed.
 func (s *Session) expire() {
 	for now, n := s.set.now(), len(s.leases)-1; n >= 0 && s.err == nil; n-- {
 		if l := s.leases[n]; l.id != 0 && now >= s.deadline(l) {
 			err := fmt.Errorf("%w: the lease could not be renewed in time", ErrLost)
-			if s.trouble != nil && s.failures > 0 { // and not of a failure before the last renewal
+			if s.trouble != nil && s.failures > 0 { // a failure since the last renewal
 				err = fmt.Errorf("%w: %w", err, s.trouble)
 			}
 			s.lose(l, err)
@@ -378,7 +381,7 @@ func (s *Session) expire() {
 	}
 }
 
-// lose ends a lease; the session's own takes the session with it.
+// lose ends a lease. The session's own lease ends the session.
 func (s *Session) lose(l *lease, err error) {
 	if l == s.lease {
 		s.stop(err)
@@ -388,7 +391,7 @@ func (s *Session) lose(l *lease, err error) {
 	s.drop(l, err)
 }
 
-// drop ends what hangs on a lease. Releases with HoldFor, which Close has still to send, stay.
+// drop ends all holds and waits of a lease. It keeps releases with HoldFor, which Close has yet to send.
 func (s *Session) drop(l *lease, err error) {
 	l.over = l.over || s.closeAt == 0
 	queue := l.queue
@@ -423,7 +426,7 @@ func (s *Session) stop(err error) {
 	s.wake()
 }
 
-// wake ends the rest of the session's goroutine.
+// wake wakes up the session's goroutine.
 func (s *Session) wake() {
 	if s.idling {
 		s.wire.interrupt()
@@ -440,7 +443,7 @@ func callLimit(ttl time.Duration) time.Duration {
 	return min(max(ttl/4, 200*time.Millisecond), 10*time.Second)
 }
 
-// limit is how long the server may take to answer a statement.
+// limit returns how long the server may take to reply to a statement.
 func (s *Session) limit(l *lease) time.Duration {
 	limit := callLimit(l.ttl)
 	if s.closeAt != 0 {
@@ -449,7 +452,7 @@ func (s *Session) limit(l *lease) time.Duration {
 	return limit
 }
 
-// leaseOf is the lease for holds of a TTL. A new one is granted with the first of them.
+// leaseOf returns the lease for holds with this TTL. A new lease is granted for the first of them.
 func (s *Session) leaseOf(ttl time.Duration) *lease {
 	for _, l := range s.leases {
 		if l.ttl == ttl {
