@@ -15,31 +15,31 @@ import (
 )
 
 const (
-	mostItems = 128                    // of a call
-	lookEvery = 250 * time.Millisecond // while something waits, and LISTEN does not work
-	pause     = 100 * time.Millisecond // before an item that the server cannot carry out at present is sent again
+	mostItems = 128                    // maximum of items in a call
+	lookEvery = 250 * time.Millisecond // interval of turns while something waits and LISTEN does not work
+	pause     = 100 * time.Millisecond // delay before an item that the server cannot carry out at present is sent again
 )
 
-// item is a request or a release, for one call of lease_sync or more.
+// item is a request or a release, which is sent by one or more calls of lease_sync.
 type item struct {
 	action        string
 	names         []string
-	number, value string        // as lease_sync has them, as owner
-	owner         string        // of a request, and of no other
-	h             *Hold         // nil: a ghost's release
-	at            time.Duration // it is not sent before
-	again         bool          // it may have been carried out
-	lost          bool          // ... by a call whose reply was lost
-	pending       bool          // it was carried out, and is not durable yet
+	number, value string        // as in lease_sync, like owner
+	owner         string        // of requests only
+	h             *Hold         // nil for the release of a ghost
+	at            time.Duration // earliest time to send it
+	again         bool          // whether it may have been carried out already
+	lost          bool          // whether that was by a call whose reply was lost
+	pending       bool          // whether it was carried out and is not durable yet
 }
 
 func (i *item) gives() bool { return i.action == "release" || i.action == "resign" }
 
-// turn is one call of lease_sync, and what is there of its reply.
+// turn is one call of lease_sync, with the part of its reply that was read.
 type turn struct {
 	lease  *lease
 	items  []*item
-	silent bool // nothing but releases: the reply tells nothing of the lease
+	silent bool // whether it has only releases, so that the reply has nothing about the lease
 	sent   time.Duration
 	limit  time.Time
 	args   [][]byte
@@ -47,9 +47,10 @@ type turn struct {
 	err    error
 }
 
-// --- with s.mu locked, as all that follows ---
+// --- with s.mu locked, like all functions below ---
 
-// join makes a turn for a caller, in its own goroutine, if the connection is free. Otherwise those who use it do.
+// join makes a turn for a caller in its own goroutine if the connection is free. Otherwise it wakes up the session's
+// goroutine.
 func (s *Session) join(ctx context.Context, l *lease) {
 	if s.busy || s.wire == nil || s.err != nil || ctx.Err() != nil || s.reserved(l) || s.due(l) > s.set.now() {
 		s.wake()
@@ -64,21 +65,21 @@ func (s *Session) join(ctx context.Context, l *lease) {
 	s.make(t, (*wire).sync, 1)
 }
 
-// reserved tells whether the session's goroutine waits for the connection, to do what only it can.
+// reserved reports whether the session's goroutine needs the connection first, for work that only it can do.
 func (s *Session) reserved(l *lease) bool {
 	return l.id == 0 || s.asking > 0 || slices.ContainsFunc(s.leases, func(other *lease) bool {
 		return other != l && s.due(other) <= s.set.now()
 	})
 }
 
-// leave makes the maker of a turn give its reply up. The session's goroutine reads the rest.
+// leave makes the caller that makes a turn stop reading the reply. The session's goroutine reads the rest.
 func (s *Session) leave(t *turn) {
 	if t != nil && s.turn == t && s.half == nil && s.wire != nil {
 		s.wire.interrupt()
 	}
 }
 
-// due is the time of the next turn of a lease.
+// due returns the time of the next turn of a lease.
 func (s *Session) due(l *lease) time.Duration {
 	due := l.renewAt
 	if s.failures > 0 {
@@ -89,7 +90,7 @@ func (s *Session) due(l *lease) time.Duration {
 	if l.waiting > 0 && s.wire != nil && !(s.wire.hears && s.wire.listens[l.channel]) {
 		sooner(&due, l.lastAt+lookEvery)
 	}
-	blocked := false // by an earlier request, as in begin
+	blocked := false // whether an earlier request must be sent first, as in begin
 	for _, i := range l.queue {
 		if i.gives() || !blocked {
 			sooner(&due, i.at)
@@ -101,13 +102,14 @@ func (s *Session) due(l *lease) time.Duration {
 	return due
 }
 
-// begin takes what is queued. After a failure the first call only renews, and reads the news: what was sent before may
-// have been done.
+// begin makes a turn of the queued items. After a failure the first call only renews and reads the news, because the
+// items of the failed call may have been carried out.
 func (s *Session) begin(l *lease) *turn {
 	now, limit := s.set.now(), s.limit(l)
 	t := &turn{lease: l, sent: now, limit: time.Now().Add(limit), silent: now < l.renewAt && l.waiting == 0 && !l.look}
 	names, blocked, most := 0, false, mostItems
-	// requests wait for the disk, and so would releases in the same call; those who release are in time for the next one
+	// A call with requests waits for the disk, and so would its releases. Send the releases alone: the callers that
+	// release can still join the next call with their next requests.
 	l.apart = !l.apart && !l.bare && slices.ContainsFunc(l.queue, func(i *item) bool { return i.gives() && i.at <= now })
 	if l.bare {
 		most = 0
@@ -122,7 +124,7 @@ func (s *Session) begin(l *lease) *turn {
 		switch {
 		case !i.gives() && i.h.over():
 			if !l.bare {
-				s.forget(i.h) // nobody wants it any more
+				s.forget(i.h) // nobody wants the result any more
 			}
 			return !l.bare
 		case i.at > now || len(t.items) >= most || names > maxNames || (blocked || l.apart) && !i.gives():
@@ -145,7 +147,7 @@ func (s *Session) begin(l *lease) *turn {
 	return t
 }
 
-// texts are the items, as an array in binary format: the text of an array depends on array_nulls.
+// texts returns the items as an array in the binary format, since the text of an array depends on array_nulls.
 func (t *turn) texts() (array []byte) {
 	const dimensions, nulls, textOID = 1, 1, 25
 	var texts []string
@@ -170,8 +172,8 @@ func (t *turn) texts() (array []byte) {
 	return array
 }
 
-// make sends a turn's call, or reads the rest of its reply, and tells everybody what came of it. If more are woken up than
-// the maker itself, they get the time to queue their next requests before the next turn begins.
+// make sends a turn's call, or reads the rest of its reply, and handles the results. If callers other than its own were
+// woken up, it lets them queue their next requests before the next turn begins.
 func (s *Session) make(t *turn, step func(*wire, *turn) error, itself int) {
 	wire, told := s.wire, s.told
 	s.mu.Unlock()
@@ -206,7 +208,7 @@ func (s *Session) make(t *turn, step func(*wire, *turn) error, itself int) {
 	}
 }
 
-// ended takes the reply of a turn, or the error in its place.
+// ended handles the reply of a turn, or the error of its call.
 func (s *Session) ended(t *turn, wire *wire, err error) {
 	l, code := t.lease, sqlState(err)
 	s.hear(wire, err)
@@ -216,8 +218,8 @@ func (s *Session) ended(t *turn, wire *wire, err error) {
 		return
 	case l.over || s.err != nil:
 	case (code == "26000" || code == "42P05" || code == "0A000") && !wire.plain:
-		wire.plain = true // behind a pooler, or the function has changed
-	case s.wire == nil: // it may have taken effect
+		wire.plain = true // the connection is pooled, or the function has changed
+	case s.wire == nil: // the call may have taken effect
 		l.bare = true
 		for _, i := range t.items {
 			i.again, i.lost = true, true
@@ -240,7 +242,7 @@ func (s *Session) ended(t *turn, wire *wire, err error) {
 	s.requeue(l, t.items)
 }
 
-// requeue puts items in front of all others. Items of a lease that has ended are forgotten.
+// requeue puts items in front of all others. It forgets the items of a lease that has ended.
 func (s *Session) requeue(l *lease, items []*item) {
 	if !l.over {
 		l.queue = append(slices.Clone(items), l.queue...)
@@ -253,7 +255,7 @@ func (s *Session) requeue(l *lease, items []*item) {
 	}
 }
 
-// reply takes a reply: the lease, the results of the items, the news.
+// reply handles a reply: the row of the lease, the results of the items, and the news.
 func (s *Session) reply(t *turn) {
 	l, head := t.lease, t.rows[0]
 	if l.over {
@@ -266,7 +268,7 @@ func (s *Session) reply(t *turn) {
 	}
 	if head[colIncarnation] != "" {
 		l.incarnation, l.news, l.channel = []byte(head[colIncarnation]), []byte(head[colNews]), head[colChannel]
-		held := head[colComplete] == "" // news are, until they are durable
+		held := head[colComplete] == "" // the server holds the news back until they are durable
 		l.bare, l.look = l.bare && held, l.look || held
 	}
 	if head[colValidity] != "" {
@@ -274,7 +276,7 @@ func (s *Session) reply(t *turn) {
 	} else if !t.silent && l.renewAt <= s.set.now() {
 		l.renewAt = s.failed(fmt.Errorf("%w: the lease is not durable yet", ErrUnavailable))
 	}
-	there := map[int64]int{} // names, by token
+	there := map[int64]int{} // number of names in the reply, by token
 	var again []*item
 	for _, row := range t.rows[1:] {
 		token := number(row[colToken])
@@ -293,7 +295,7 @@ func (s *Session) reply(t *turn) {
 		there[token] += len(i.names)
 	}
 	for _, i := range t.items {
-		if i != nil { // an old call
+		if i != nil { // it has no row: the server took this call for an old one
 			again = append(again, i)
 		}
 	}
@@ -306,7 +308,7 @@ func (s *Session) reply(t *turn) {
 	}
 }
 
-// result takes what has become of an item. It reports false if the item has to be sent again.
+// result handles the result of an item. It returns false if the item must be sent again.
 func (s *Session) result(l *lease, i *item, row []string, token int64) bool {
 	switch event := row[colEvent]; {
 	case event == "error":
@@ -331,17 +333,17 @@ func (s *Session) result(l *lease, i *item, row []string, token int64) bool {
 	return true
 }
 
-// refused takes an error of one item.
+// refused handles the error of one item.
 func (s *Session) refused(i *item, l *lease, err error) {
 	h := i.h
-	switch tooLong := i.value != "" && sqlState(err) == "53400"; { // than lock_election.max_hold_for
+	switch tooLong := i.value != "" && sqlState(err) == "53400"; { // HoldFor exceeds lock_election.max_hold_for
 	case passes(err) || i.gives() && errors.Is(err, ErrLimit) && !tooLong:
 		i.at = s.set.now() + pause
 		s.requeue(l, []*item{i})
 	case i.gives() && i.value != "":
-		h.releaseErr, i.value, i.again = err, "", false // it is released all the same
+		h.releaseErr, i.value, i.again = err, "", false // release it without HoldFor
 		s.requeue(l, []*item{i})
-	case i.gives(): // perhaps a right was taken away, and comes back
+	case i.gives(): // keep trying: a right may have been revoked, and may be granted again
 		if h != nil {
 			h.releaseErr = fmt.Errorf("%w: %w", ErrUnknown, err)
 			s.gaveBack(i, true)
@@ -352,7 +354,7 @@ func (s *Session) refused(i *item, l *lease, err error) {
 	}
 }
 
-// gaveBack takes the end of a release. If it is sent again and finds nothing, it was done before, as far as anybody knows.
+// gaveBack handles the result of a release. A repeated release that finds nothing counts as done by the first one.
 func (s *Session) gaveBack(i *item, done bool) {
 	h := i.h
 	if h == nil {
@@ -367,8 +369,8 @@ func (s *Session) gaveBack(i *item, done bool) {
 	}
 }
 
-// news takes a row that answers no item: a request whose reply was lost or pending, a place that was granted, the end of
-// a hold, or the ghost of a request that nobody wants any more.
+// news handles a row that is not the result of an item: a request whose reply was lost or pending, a place that was
+// granted, the end of a hold, or a ghost, which nobody wants any more.
 func (s *Session) news(l *lease, row []string, token int64) {
 	h, granted := l.byToken[token], row[colEvent] == "granted"
 	switch {
@@ -376,7 +378,7 @@ func (s *Session) news(l *lease, row []string, token int64) {
 		s.finish(h, fmt.Errorf("%w: the server has ended it: %s", ErrLost, row[colReason]))
 	case row[colEvent] == "lost":
 	case row[colEvent] == "evicted" && h != nil:
-		h.evicted = h.evicted || h.state.Load() == stateHeld // it may be told again, or for another of its names
+		h.evicted = h.evicted || h.state.Load() == stateHeld // the row may come again, or for another of its names
 		s.finish(h, errEvicted)
 	case h != nil && granted && h.queued:
 		s.granted(h)
@@ -384,7 +386,7 @@ func (s *Session) news(l *lease, row []string, token int64) {
 	case l.open[row[colOwner]] != nil:
 		h = l.open[row[colOwner]]
 		l.queue = slices.DeleteFunc(l.queue, func(i *item) bool { return i == h.ask })
-		if row[colEvent] == "evicted" { // before anybody knew of its grant
+		if row[colEvent] == "evicted" { // it was evicted before its grant was known
 			s.finish(h, errEvicted)
 		}
 		s.adopt(h, token, granted)
@@ -397,7 +399,7 @@ func (s *Session) news(l *lease, row []string, token int64) {
 	}
 }
 
-// compare takes a reply that has everything: what it does not have is lost.
+// compare handles a complete reply: it ends the holds and places that the reply does not have.
 func (s *Session) compare(l *lease, there map[int64]int) {
 	for token, h := range l.byToken {
 		if there[token] < len(h.names) && !h.over() {
@@ -406,7 +408,8 @@ func (s *Session) compare(l *lease, there map[int64]int) {
 	}
 }
 
-// askAgain takes a reply that has all news: a pending request that is not among them was not done, or has ended.
+// askAgain handles a reply with all news: it repeats the pending requests that the reply does not have, since those
+// were not carried out, or have ended.
 func (s *Session) askAgain(l *lease) {
 	var again []*item
 	for _, h := range l.open {
@@ -415,13 +418,13 @@ func (s *Session) askAgain(l *lease) {
 			again = append(again, h.ask)
 		}
 	}
-	slices.SortFunc(again, func(a, b *item) int { // by their numbers
+	slices.SortFunc(again, func(a, b *item) int { // by the numbers in their owners
 		return cmp.Or(len(a.owner)-len(b.owner), strings.Compare(a.owner, b.owner))
 	})
 	s.requeue(l, again)
 }
 
-// adopt takes what the server has for a request. Perhaps nobody wants it any more.
+// adopt handles the grant or the place of a request, which it releases if nobody wants it any more.
 func (s *Session) adopt(h *Hold, token int64, granted bool) {
 	h.token.Store(token)
 	delete(h.lease.open, h.ask.owner)
@@ -439,7 +442,7 @@ func (s *Session) adopt(h *Hold, token int64, granted bool) {
 	}
 }
 
-// settle ends a hold of which the server has nothing.
+// settle ends a hold of which the server has nothing left.
 func (s *Session) settle(h *Hold, err error) {
 	s.finish(h, err)
 	s.forget(h)

@@ -16,21 +16,21 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// wire is a connection. Whoever has made the session busy may use it.
+// wire is a connection. Only the goroutine that has set the session's busy may use it.
 type wire struct {
 	conn     *pgconn.PgConn
-	schema   string // of the extension, quoted; empty: not installed
-	plain    bool   // lease_sync is not prepared, or not any more
+	schema   string // the extension's schema, quoted; empty = not installed
+	plain    bool   // whether lease_sync is sent without a prepared statement
 	prepared bool
-	pooled   bool     // the backend is not the one that the protocol has named
-	deaf     bool     // LISTEN does not work
-	hears    bool     // a notification has come
-	heard    []string // channels of notifications
+	pooled   bool     // whether the backend is not the one of the protocol's key
+	deaf     bool     // whether LISTEN does not work
+	hears    bool     // whether a notification has ever arrived
+	heard    []string // channels of the notifications that were not handled yet
 	listens  map[string]bool
-	tested   bool // the connection has notified itself
+	tested   bool // whether the connection has notified itself
 }
 
-// rows are texts; NULL is empty.
+// rows are the texts of a result; NULL is an empty text.
 type rows [][]string
 
 func number(text string) int64 {
@@ -45,7 +45,7 @@ func sooner(next *time.Duration, at time.Duration) { *next = min(*next, at) }
 
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// array is the text of an array.
+// array returns the text of an array.
 func array(items []string) string {
 	quoted := make([]string, len(items))
 	for i, item := range items {
@@ -59,8 +59,9 @@ func isTimeout(err error) bool {
 	return errors.As(err, &failed) && failed.Timeout()
 }
 
-// A connection asks this first, in one round trip, with its process. The portable edition works in READ COMMITTED only: the
-// session's default becomes that, if the connection is the session's own, and not a pooler's.
+// learnSQL is the first statement of a connection, with the process id of the protocol's key. The portable edition
+// works only in READ COMMITTED, so the statement makes that the default if the backend is the session's own, and not
+// one of a pooler.
 const learnSQL = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid()" +
 	" FROM (VALUES (0)) AS v(v) LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) COALESCE(" +
 	"(SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'lock_election')," +
@@ -72,14 +73,14 @@ const learnSQL = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_
 
 var errNoCancel = errors.New("no cancel request")
 
-// connect makes a connection to the first host that fits, each within a time. Unless the configuration says something
-// else (target_session_attrs), that is one which is no standby; its transactions may be read-only.
+// connect makes a connection to the first suitable host, with a time limit for each. Unless the configuration has
+// target_session_attrs, a host is suitable if it is not a standby, even if its transactions are read-only.
 func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (*wire, error) {
 	w, c := &wire{}, config.Config.Copy()
 	if err := checkConfig(c); err != nil {
 		return nil, err
 	}
-	c.RuntimeParams["client_encoding"] = "UTF8" // whatever the role is set to
+	c.RuntimeParams["client_encoding"] = "UTF8" // overrides the setting of the role
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > limit {
 		c.ConnectTimeout = limit
 	}
@@ -88,7 +89,7 @@ func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (
 	dial, validate, up := c.DialFunc, c.ValidateConnect, atomic.Bool{}
 	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if up.Load() {
-			return nil, errNoCancel // pgconn would try for up to 15 s
+			return nil, errNoCancel // pgconn would try to send a cancel request for up to 15 s
 		}
 		return dial(ctx, network, address)
 	}
@@ -107,7 +108,7 @@ func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (
 		}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(2+len(c.Fallbacks))*c.ConnectTimeout) // 1 for resolving names
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(2+len(c.Fallbacks))*c.ConnectTimeout) // 1 to resolve names
 	defer cancel()
 	var err error
 	w.conn, err = pgconn.ConnectConfig(ctx, c)
@@ -125,13 +126,13 @@ const syncSQL = "SELECT item, event, kind, name, token, owner, reason, sqlstate,
 	" pg_catalog.floor(pg_catalog.date_part('epoch', validity) * 1000)::bigint, incarnation, news, complete, channel" +
 	" FROM %s.lease_sync($1, $2, $3, $4, $5, $6)"
 
-// The columns; colValidity is in milliseconds.
+// The columns of syncSQL. colValidity is in milliseconds.
 const colItem, colEvent, colKind, colName, colToken, colOwner, colReason, colState = 0, 1, 2, 3, 4, 5, 6, 7
 const colMessage, colDetail, colHint, colValidity, colIncarnation, colNews, colComplete, colChannel = 8, 9, 10, 11, 12, 13, 14, 15
 
-var formats = []int16{0, 0, 0, 0, 1, 0} // the items are binary
+var formats = []int16{0, 0, 0, 0, 1, 0} // of the parameters: the items are binary
 
-// sync sends a call, and reads its reply.
+// sync sends a call and reads its reply.
 func (w *wire) sync(t *turn) error {
 	w.conn.Conn().SetDeadline(t.limit)
 	f, name := w.conn.Frontend(), "lease_sync"
@@ -183,7 +184,7 @@ func texts(values [][]byte) []string {
 
 // --- other statements ---
 
-// learn asks for the schema again. It reports whether there is one.
+// learn asks for the schema again. It reports whether the extension is installed.
 func (w *wire) learn(limit time.Duration) bool {
 	r, err := w.exec(limit, fmt.Sprintf(learnSQL, w.conn.PID()), []string{})
 	if err == nil && r[0][0] != "" {
@@ -192,8 +193,8 @@ func (w *wire) learn(limit time.Duration) bool {
 	return err == nil && r[0][0] != ""
 }
 
-// call runs a statement, in which %s is the schema. If the schema has another name now (ALTER SCHEMA .. RENAME), or the
-// extension is another one, the statement had no effect, and is sent once more.
+// call runs a statement, in which %s is the schema. If the schema was renamed (ALTER SCHEMA .. RENAME) or the extension
+// was created again, the statement had no effect and is sent once more.
 func (w *wire) call(limit time.Duration, sql string, args []string) (rows, error) {
 	r, err := w.exec(limit, qualify(sql, w.schema), args)
 	if noSuchFunction(err) && w.learn(limit) {
@@ -202,8 +203,8 @@ func (w *wire) call(limit time.Duration, sql string, args []string) (rows, error
 	return r, err
 }
 
-// exec runs one statement; without arguments also several, and returns no rows. After an error that does not come from
-// the server, or says that it goes away or is not ready, the connection is closed.
+// exec runs one statement. If args is nil, it may run several, and returns no rows. It closes the connection after an
+// error that does not come from the server, or says that the server shuts down or is not ready.
 func (w *wire) exec(limit time.Duration, sql string, args []string) (r rows, err error) {
 	w.conn.Conn().SetDeadline(time.Now().Add(limit))
 	if args == nil {
@@ -223,19 +224,19 @@ func (w *wire) exec(limit time.Duration, sql string, args []string) (r rows, err
 	return r, err
 }
 
-// check closes a connection that is of no more use.
+// check closes the connection if the error makes it useless.
 func (w *wire) check(err error) {
 	if err != nil && endsConnection(sqlState(err)) || w.conn.IsClosed() {
 		w.close()
 	}
 }
 
-// interrupt ends a read that is under way, or begins, with a timeout.
+// interrupt makes the present or the next read return a timeout.
 func (w *wire) interrupt() { w.conn.Conn().SetReadDeadline(time.Unix(1, 0)) }
 
 func (w *wire) cut() { w.conn.Conn().Close() }
 
-// close leaves no goroutine of pgconn's.
+// close closes the connection and waits until all goroutines of pgconn have ended.
 func (w *wire) close() {
 	if !w.conn.IsClosed() {
 		w.conn.Conn().SetDeadline(time.Now().Add(100 * time.Millisecond))

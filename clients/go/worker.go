@@ -14,17 +14,18 @@ import (
 
 const (
 	firstRetry = 50 * time.Millisecond
-	lingersFor = time.Second // LISTEN, after the last wait
+	lingersFor = time.Second // time for which a session keeps listening after its last wait
 )
 
-// jitter takes up to a tenth more or less.
+// jitter returns the duration, changed at random by up to a tenth.
 func jitter(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
 }
 
 func longestPause(ttl time.Duration) time.Duration { return min(max(ttl/20, firstRetry), time.Second) }
 
-// failed returns when to try again: at once, then after 50 ms, doubled up to a twentieth of the TTL, or 1 s.
+// failed counts a failure. It returns when to retry: at once after the first failure, then after 50 ms, doubled each
+// time up to a twentieth of the TTL, at most 1 s.
 func (s *Session) failed(err error) (retryAt time.Duration) {
 	s.trouble = err
 	if retryAt = s.set.now(); s.failures > 0 {
@@ -34,16 +35,17 @@ func (s *Session) failed(err error) (retryAt time.Duration) {
 	return retryAt
 }
 
-// renewed counts the deadline from the sending, by the validity that the server has returned: what the lease has if the
-// server crashes now. A shorter one takes nothing back.
+// renewed sets the deadline, counted from the time at which the call was sent, by the validity that the server has
+// returned: the time that the lease would keep if the server crashed now. A shorter validity does not shorten the
+// deadline.
 func (s *Session) renewed(l *lease, sent, validity time.Duration) {
 	l.end.Store(max(l.end.Load(), int64(sent+min(validity, l.ttl)-margin(l.ttl))))
 	l.renewAt = sent + jitter(min(l.ttl/3, max(validity/3, longestPause(l.ttl))))
 	s.failures = 0
 }
 
-// run is the session's goroutine. It renews when no turn of a caller has, connects again, and listens while something
-// waits.
+// run is the session's goroutine. It renews the lease when no caller has done so, reconnects, and listens while
+// something waits.
 func (s *Session) run(opened chan<- error) {
 	defer close(s.stopped)
 	s.mu.Lock()
@@ -68,7 +70,7 @@ func (s *Session) run(opened chan<- error) {
 	s.shutDown()
 }
 
-// step does one thing, or rests.
+// step does the most urgent piece of work, or rests if there is none.
 func (s *Session) step() {
 	now := s.set.now()
 	next := now + time.Minute
@@ -88,7 +90,7 @@ func (s *Session) step() {
 	}
 }
 
-// renew makes the turn that is due first, or what a lease needs before its first turn and behind its last.
+// renew makes the turn that is due first, grants a lease before its first turn, and revokes one that is no longer used.
 func (s *Session) renew(now time.Duration, next *time.Duration) bool {
 	first := slices.MinFunc(s.leases, func(a, b *lease) int {
 		return cmp.Or(cmp.Compare(s.due(a), s.due(b)), cmp.Compare(b.releases(), a.releases()), cmp.Compare(a.lastAt, b.lastAt))
@@ -110,7 +112,7 @@ func (s *Session) renew(now time.Duration, next *time.Duration) bool {
 		s.lose(first, ErrReleased)
 		s.exec(first, "SELECT %s.revoke_lease($1)", itoa(first.id))
 	default:
-		if now < first.renewAt { // others may come, and make this turn
+		if now < first.renewAt { // let a caller make this turn, if there is one
 			s.mu.Unlock()
 			runtime.Gosched()
 			s.mu.Lock()
@@ -122,7 +124,7 @@ func (s *Session) renew(now time.Duration, next *time.Duration) bool {
 	return true
 }
 
-// releases counts the releases that are queued: they go first, whatever lease they are of, as others may wait for them.
+// releases returns the number of queued releases. Leases with releases go first, as others may wait for those locks.
 func (l *lease) releases() (n int) {
 	for _, i := range l.queue {
 		if i.gives() {
@@ -132,13 +134,13 @@ func (l *lease) releases() (n int) {
 	return n
 }
 
-// resume reads the rest of a reply whose caller has left.
+// resume reads the rest of a reply after its caller has left.
 func (s *Session) resume() {
 	s.wire.conn.Conn().SetReadDeadline(s.half.limit)
 	s.make(s.half, (*wire).read, 0)
 }
 
-// rest waits for another goroutine or for the time; while something waits, also for a notification.
+// rest waits until another goroutine wakes it up or the time is up, and while something waits, for a notification.
 func (s *Session) rest(limit time.Duration) {
 	wire := s.wire
 	if wire == nil || s.asking > 0 || !s.hopes() {
@@ -168,7 +170,7 @@ func (s *Session) rest(limit time.Duration) {
 	s.hear(wire, err)
 }
 
-// hopes tells whether a notification may come that somebody waits for.
+// hopes reports whether a notification may arrive that somebody waits for.
 func (s *Session) hopes() bool {
 	waits := func(l *lease) bool { return l.waiting > 0 }
 	return len(s.wire.listens) > 0 && (len(s.observers) > 0 || slices.ContainsFunc(s.leases, waits))
@@ -196,7 +198,7 @@ func (s *Session) exec(l *lease, sql string, args ...string) (rows, error) {
 	return r, explain(err)
 }
 
-// hear takes the notifications: one says that there may be news. A connection that has ended is given up.
+// hear handles the notifications, each of which says that there may be news. It gives up a connection that has ended.
 func (s *Session) hear(wire *wire, err error) {
 	for _, channel := range wire.heard {
 		for _, l := range s.leases {
@@ -215,7 +217,7 @@ func (s *Session) hear(wire *wire, err error) {
 	}
 }
 
-// tell never blocks: an observer that has not looked yet will.
+// tell sends a hint without blocking: an observer that has not taken the last hint needs no other.
 func tell(hint chan struct{}) {
 	select {
 	case hint <- struct{}{}:
@@ -223,7 +225,7 @@ func tell(hint chan struct{}) {
 	}
 }
 
-// connect makes a connection. While there is a lease to save, each host has less time.
+// connect makes a connection. Each host gets less time while there is a lease to be saved.
 func (s *Session) connect() error {
 	limit := 5 * time.Second
 	if s.lease.id != 0 {
@@ -243,7 +245,7 @@ func (s *Session) connect() error {
 	return nil
 }
 
-// troubled adds to "no answer in time" what kept the answer from coming.
+// troubled adds to "no answer in time" the error that prevented the answer.
 func (s *Session) troubled(err error) error {
 	if errors.Is(err, ErrUnavailable) && s.failures > 0 {
 		err = fmt.Errorf("%w (%w)", err, s.trouble)
@@ -251,7 +253,7 @@ func (s *Session) troubled(err error) error {
 	return err
 }
 
-// grant asks for a lease. It may be not durable yet: a call of lease_sync says what it is worth.
+// grant asks for a lease. The lease may not be durable yet: the first call of lease_sync returns its validity.
 func (s *Session) grant(l *lease) error {
 	sent, wait := s.set.now(), milliseconds(s.limit(l)/2)
 	r, err := s.exec(l, "SELECT %s.grant_lease($1, $2, $3)", milliseconds(l.ttl), s.owner, wait)
@@ -262,8 +264,9 @@ func (s *Session) grant(l *lease) error {
 	return err
 }
 
-// listen makes the connection listen to the channels of the leases with places, for a while after the last, and to those
-// of the observers. The first time it notifies itself; where LISTEN is refused, or that does not come, the session asks.
+// listen makes the connection listen on the channels of the observers and of the leases with places, until a while
+// after the last place. The first time it also notifies itself. If LISTEN is rejected or the notification does not
+// arrive, the session polls.
 func (s *Session) listen(now time.Duration, next *time.Duration) bool {
 	var sql strings.Builder
 	test, wanted := "", map[string]bool{}
@@ -302,7 +305,7 @@ func (s *Session) listen(now time.Duration, next *time.Duration) bool {
 		s.wire.deaf, s.wire.listens = true, nil
 	}
 	for _, l := range s.leases {
-		l.look = l.look || l.waiting > 0 // what was granted before
+		l.look = l.look || l.waiting > 0 // there may have been a grant before the LISTEN
 	}
 	for hint := range s.observers {
 		tell(hint)
@@ -310,7 +313,7 @@ func (s *Session) listen(now time.Duration, next *time.Duration) bool {
 	return true
 }
 
-// shutDown gives back what has to be closed for a while, and revokes the leases.
+// shutDown sends the releases with HoldFor, and revokes the leases.
 func (s *Session) shutDown() {
 	for s.busy && s.half == nil {
 		s.free.Wait()
@@ -336,8 +339,8 @@ func (s *Session) shutDown() {
 	s.cancel()
 }
 
-// windUp tries again, also over another connection, until the time of Close. After a loss no connection is made for
-// that: what is left ends by itself.
+// windUp sends a lease's last releases and revokes it. It retries, also over new connections, until the limit of Close.
+// After a loss it makes no new connection: the lease expires.
 func (s *Session) windUp(l *lease) (revoked bool) {
 	for s.wire != nil || s.closeAt != 0 {
 		gives, failures := s.closeAt != 0 && len(l.queue) > 0, s.failures
@@ -363,16 +366,16 @@ func (s *Session) windUp(l *lease) (revoked bool) {
 	return false
 }
 
-// --- calls that wait for one answer ---
+// --- calls that wait for one reply ---
 
 var errNoAnswer = fmt.Errorf("%w: no answer in time", ErrUnavailable)
 
-// limited ends a call that does not wait for others, but for the server.
+// limited limits a call that waits only for the server.
 func limited(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, callLimit(ttl), errNoAnswer)
 }
 
-// ask runs one statement, in which %s is the schema, in a goroutine that repeats it over reconnects.
+// ask runs one statement, in which %s is the schema. A goroutine of its own repeats the statement after reconnects.
 func (s *Session) ask(ctx context.Context, sql string, args ...string) (r rows, err error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, err
