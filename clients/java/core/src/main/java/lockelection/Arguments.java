@@ -8,8 +8,8 @@ import java.util.Set;
 import lockelection.LockException.Status;
 
 /**
- * Checks of what callers pass. An error names the argument, what came, and what is allowed. A null is a
- * {@link NullPointerException}, the rest {@link Status#INVALID}.
+ * Checks of arguments. An error names the argument, its value, and the allowed values. A null causes a
+ * {@link NullPointerException}, all else a {@link LockException} with status INVALID.
  */
 final class Arguments {
 	static final int NAME_BYTES = 255;
@@ -17,7 +17,7 @@ final class Arguments {
 	private static final int NAMES = 1000;
 	private static final int SHOWN = 100;
 	private static final Duration SHORTEST_TTL = Duration.ofMillis(100);
-	/** Of a TTL, and of a hold_for. */
+	/** The longest TTL and the longest hold_for. */
 	private static final Duration LONGEST = Duration.ofDays(24);
 
 	private static final Duration ENDLESS = Duration.ofDays(100 * 365);
@@ -35,7 +35,7 @@ final class Arguments {
 		return value;
 	}
 
-	/** Two different texts must not become the same: a driver sends '?' for half of a pair of surrogates. */
+	/** Rejects half of a surrogate pair, for which a driver sends '?': two different texts must not become the same. */
 	static String encodable(String text, String what) {
 		given(text, what);
 		for (int i = 0; i < text.length(); i++) {
@@ -50,7 +50,10 @@ final class Arguments {
 		return text;
 	}
 
-	/** The server counts the bytes of its own encoding: at least a quarter of those of UTF-8. It refuses the other long ones. */
+	/**
+	 * Rejects an empty text, and one that is surely too long. The server counts the bytes in its own encoding, which
+	 * are at least a quarter of those in UTF-8, and rejects the other texts that are too long.
+	 */
 	static String text(String text, String what, int mostBytes) {
 		encodable(text, what);
 		if (text.isEmpty())
@@ -104,14 +107,14 @@ final class Arguments {
 		return duration;
 	}
 
-	/** Null: none. */
+	/** Checks a limit of time; null means no limit. */
 	static Duration limit(Duration limit, String what) {
 		if (limit != null && limit.isNegative())
 			throw invalid(what + " is " + limit + ": it is zero or more");
 		return limit;
 	}
 
-	/** Of a limit of time; one that is very long is as good as none. */
+	/** Returns a limit of time in nanoseconds, capped at 100 years, which is as good as no limit. */
 	static long nanos(Duration limit) {
 		return bounded(limit).toNanos();
 	}
@@ -126,7 +129,7 @@ final class Arguments {
 		return duration.compareTo(ENDLESS.negated()) < 0 ? ENDLESS.negated() : duration;
 	}
 
-	/** In quotes, cut, and with escapes for what a log would not show. */
+	/** Returns the text in quotes, cut, and with escapes for characters that a log would not show. */
 	static String show(String text) {
 		StringBuilder shown = new StringBuilder("\"");
 		for (char c : text.substring(0, Math.min(text.length(), SHOWN)).toCharArray()) {

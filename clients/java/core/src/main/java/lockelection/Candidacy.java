@@ -8,7 +8,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import lockelection.LockException.Status;
 
-/** A candidate that stands again and again, until it is closed. */
+/** A candidate that campaigns again and again, until it is closed. */
 public final class Candidacy implements AutoCloseable {
 	private static final long PAUSE_SECONDS = 1;
 	private static final Set<Status> LASTING = Set.of(Status.DENIED, Status.INVALID, Status.NOT_INSTALLED, Status.CANCELED);
@@ -34,8 +34,9 @@ public final class Candidacy implements AutoCloseable {
 	/**
 	 * The end of the candidacy.
 	 *
-	 * @return completed after a close; exceptionally by an error that trying again does not mend: {@link LockException}
-	 *         with status DENIED, INVALID or NOT_INSTALLED; CANCELED if the session had been closed before
+	 * @return a future that is completed after a close, or exceptionally by an error that a retry cannot help: a
+	 *         {@link LockException} with status DENIED, INVALID or NOT_INSTALLED, or CANCELED if the session was closed
+	 *         first
 	 */
 	public CompletableFuture<Void> ended() {
 		return ended.copy();
@@ -65,7 +66,7 @@ public final class Candidacy implements AutoCloseable {
 		}
 	}
 
-	/** An interrupt does not end this, as LockElection.close(). */
+	/** Waits for the end of the candidacy. As in LockElection.close(), an interrupt does not end the wait. */
 	void join(Duration limit) {
 		CompletableFuture<Void> over = ended.<Void>handle((nothing, error) -> null);
 		over.completeOnTimeout(null, limit.toNanos(), TimeUnit.NANOSECONDS).join();
@@ -97,7 +98,7 @@ public final class Candidacy implements AutoCloseable {
 		try {
 			closed.get(PAUSE_SECONDS, TimeUnit.SECONDS);
 		} catch (InterruptedException | ExecutionException | TimeoutException e) {
-			// stands again
+			// campaign again
 		}
 	}
 
@@ -111,7 +112,7 @@ public final class Candidacy implements AutoCloseable {
 			closed.thenRun(() -> stop.complete(null));
 			lead.lead(term, stop);
 		} finally {
-			Thread.interrupted(); // what the leader has left behind
+			Thread.interrupted(); // clears an interrupt that the leader has left behind
 		}
 	}
 }

@@ -5,18 +5,19 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 
-/** What a connection listens to, and whether that works. Under the session's lock. */
+/** The channels that a connection listens on, and whether LISTEN works. Protected by the session's lock. */
 final class Channels {
-	/** Nanoseconds for which LISTEN goes on after the last wait: the next one may come soon. */
+	/** Nanoseconds for which a session keeps listening after its last wait, since the next one may come soon. */
 	private static final long LINGER = 1_000_000_000L;
 
 	private final Collection<Lease> leases;
 	private final List<Observer> observers;
 	private final Set<String> listening = new HashSet<>();
-	/** The connection has notified itself; and has heard anything. */
+	/** Whether the connection has notified itself. */
 	private boolean tested;
+	/** Whether it has ever got a notification. */
 	private boolean hears;
-	/** LISTEN does not work. */
+	/** Whether LISTEN does not work. */
 	boolean deaf;
 
 	Channels(Collection<Lease> leases, List<Observer> observers) {
@@ -24,7 +25,7 @@ final class Channels {
 		this.observers = observers;
 	}
 
-	/** A connection is new, or gone. */
+	/** Forgets all channels, because the connection is new or has broken. */
 	void reset(boolean pooled) {
 		listening.clear();
 		tested = hears = false;
@@ -40,17 +41,17 @@ final class Channels {
 		return !listening.isEmpty();
 	}
 
-	/** May a notification come that anybody waits for? */
+	/** Whether a notification may arrive that somebody waits for. */
 	boolean hopes() {
 		return isUsed() && (!observers.isEmpty() || leases.stream().anyMatch(l -> l.waiting > 0 && listening.contains(l.channel)));
 	}
 
-	/** Are the grants of a lease announced? */
+	/** Whether notifications announce the grants of a lease. */
 	boolean announces(Lease l) {
 		return hears && listening.contains(l.channel);
 	}
 
-	/** When listening may change by itself; 0: now. */
+	/** Returns when the channels may have to change if nothing else happens; 0 = now. */
 	long due(long now) {
 		if (!deaf && !wanted(now).equals(listening))
 			return 0;
@@ -71,7 +72,10 @@ final class Channels {
 		return wanted;
 	}
 
-	/** LISTEN and UNLISTEN for all that has changed; the first time the connection notifies itself. What came before is read. */
+	/**
+	 * Returns LISTEN and UNLISTEN statements for all changes; the first ones also notify the connection itself. The
+	 * owners of new channels look for news, because earlier notifications were not received.
+	 */
 	String change(long now) {
 		Set<String> wanted = wanted(now);
 		StringBuilder sql = new StringBuilder();

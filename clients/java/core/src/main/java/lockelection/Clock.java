@@ -3,8 +3,8 @@ package lockelection;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The time. {@code System.nanoTime()} stands still while a machine is suspended, the wall clock can be set: the larger
- * of what the two have advanced is safe, for a wall clock set forward loses a lock early.
+ * The time. {@code System.nanoTime()} stops while a machine is suspended, and the wall clock can be set. So the larger
+ * of the times by which the two have advanced counts. It is safe: a wall clock that is set forward loses a lock early.
  */
 interface Clock {
 	Clock SYSTEM = new Clock() {
@@ -27,7 +27,7 @@ interface Clock {
 		return new Moment(this, nanos(), wallMillis());
 	}
 
-	/** A point in time, by both clocks. */
+	/** A point in time on both clocks. */
 	final class Moment {
 		private final Clock clock;
 		final long nanos;
@@ -39,12 +39,12 @@ interface Clock {
 			this.wallMillis = wallMillis;
 		}
 
-		/** So much later. */
+		/** Returns the moment that is later by this many nanoseconds. */
 		Moment plus(long later) {
 			return new Moment(clock, nanos + later, wallMillis + TimeUnit.NANOSECONDS.toMillis(later));
 		}
 
-		/** Nanoseconds that have passed since; negative: it is to come. */
+		/** Returns the nanoseconds since this moment; negative if it is in the future. */
 		long passed() {
 			long wall = TimeUnit.MILLISECONDS.toNanos(clock.wallMillis() - wallMillis);
 			return Math.max(clock.nanos() - nanos, wall);

@@ -13,10 +13,11 @@ import java.util.concurrent.TimeoutException;
 import lockelection.LockException.Status;
 
 /**
- * A lock, a permit, or several locks at once, that were acquired. Any thread may use it. Closing it releases it.
+ * A lock, a permit, several locks that were acquired together, or a term. Any thread may use it. Closing it releases
+ * it.
  */
 public class Hold implements AutoCloseable {
-	/** What the application sees. */
+	/** The state as the application sees it. */
 	enum View {
 		WAITING, HELD, OVER
 	}
@@ -26,25 +27,25 @@ public class Hold implements AutoCloseable {
 	final Request request;
 	final boolean attempt;
 	final long askedAt = System.nanoTime();
-	/** Null when granted, else why it was not. */
+	/** Completed with null when granted, otherwise with the reason why it was not. */
 	final CompletableFuture<LockException> decided = new CompletableFuture<>();
-	/** Null: released; else why not. */
+	/** Completed with null when released, otherwise with the reason why it was not. */
 	final CompletableFuture<LockException> released = new CompletableFuture<>();
 	volatile View view = View.WAITING;
 	volatile long token;
 
-	// under the session's lock
+	// protected by the session's lock
 	private final List<Runnable> onLost = new ArrayList<>();
-	/** What asks for it. */
+	/** The item that asks for it. */
 	Item ask;
 	LockException failure;
-	/** It has a place, and no grant. */
+	/** Whether it has a place and no grant. */
 	boolean queued;
-	/** The limit of its wait has passed: it enters no queue. */
+	/** Whether the limit of its wait has passed, so that it must not enter the queue. */
 	boolean impatient;
-	/** It is renewed no more, and the application has still to give it back. */
+	/** Whether it was evicted and the application has not released it yet. */
 	boolean evicted;
-	/** Names that are being given back. */
+	/** The number of names that are being released. */
 	int giving;
 	Duration holdFor;
 	/** Why the release has not done what was asked for. */
@@ -59,8 +60,8 @@ public class Hold implements AutoCloseable {
 	}
 
 	/**
-	 * Is it still held? No I/O, and waits for nothing. True: until {@link #timeLeft()} is over nobody else can have it,
-	 * unless it is released by force, which is noticed at the next renewal.
+	 * Whether it is still held. Does no I/O and never waits. If true, nobody else can get it within {@link
+	 * #timeLeft()}, unless an operator releases it by force, which the session notices at its next renewal.
 	 *
 	 * @return false after a release, a loss, or the deadline
 	 */
@@ -69,7 +70,7 @@ public class Hold implements AutoCloseable {
 	}
 
 	/**
-	 * How long it is valid if no renewal succeeds any more. No I/O.
+	 * How long it stays valid if no further renewal succeeds. Does no I/O.
 	 *
 	 * @return zero if it is not valid
 	 */
@@ -78,26 +79,26 @@ public class Hold implements AutoCloseable {
 	}
 
 	/**
-	 * The fencing token: an exclusive lock that is granted later has a higher one. Below 2<sup>53</sup>.
+	 * The fencing token. An exclusive lock that is granted later has a higher token. It is below 2<sup>53</sup>.
 	 *
-	 * @return the same for all locks that were acquired at once
+	 * @return one token for all locks that were acquired together
 	 */
 	public final long token() {
 		return token;
 	}
 
 	/**
-	 * What it is held of.
+	 * The names of the locks, or of the election.
 	 *
-	 * @return the names
+	 * @return at least one name
 	 */
 	public final List<String> names() {
 		return request.names;
 	}
 
 	/**
-	 * Runs something once when it is lost, in the session's executor; at once if it is lost already. Not after a
-	 * release.
+	 * Runs an action once when the hold is lost, in the session's executor, or at once if it is lost already. Does not
+	 * run it after a release.
 	 *
 	 * @param action should tell the work to stop
 	 */
@@ -112,13 +113,14 @@ public class Hold implements AutoCloseable {
 	}
 
 	/**
-	 * Binds the open transaction of a connection of yours to this hold: from here to its end nobody else gets it. What
-	 * the transaction writes afterwards is written while it is held, or not at all. Roll back after any exception.
+	 * Binds the open transaction of the application's connection to this hold: from here to the end of the transaction
+	 * nobody else gets the lock. The transaction's later writes happen while the lock is held, or not at all. Roll back
+	 * after any exception.
 	 *
-	 * @param connection to the same database; not in auto-commit mode
-	 * @throws LockLostException it is not held any more
-	 * @throws LockException INVALID if the connection is in auto-commit mode
-	 * @throws SQLException any other error of the server
+	 * @param connection a connection to the same database, not in auto-commit mode
+	 * @throws LockLostException if the hold is no longer held
+	 * @throws LockException with status INVALID if the connection is in auto-commit mode
+	 * @throws SQLException for any other error of the server
 	 */
 	public final void fence(Connection connection) throws SQLException {
 		Arguments.given(connection, "the connection");
@@ -147,21 +149,24 @@ public class Hold implements AutoCloseable {
 	}
 
 	/**
-	 * Releases it. It is over at once; this waits for the server's answer, at most a quarter of the TTL.
+	 * Releases the hold, which is invalid from this call on. Waits for the server's reply for at most a quarter of the
+	 * TTL.
 	 *
-	 * @return false: it had been lost before
-	 * @throws LockException UNKNOWN: no answer. The session goes on trying; it ends with the lease at the latest
+	 * @return false if it had been lost before
+	 * @throws LockException with status UNKNOWN if there is no reply: the session keeps trying, and the hold ends with
+	 *         the lease at the latest
 	 */
 	public boolean release() {
 		return release(null);
 	}
 
 	/**
-	 * Releases it, and keeps the name closed: nobody gets it until that long after it was acquired.
+	 * Releases the hold and keeps the name closed: nobody gets it until {@code holdFor} after it was acquired.
 	 *
-	 * @param holdFor 0 to 24 days, and at most the server's lock_election.max_hold_for; null: not closed
-	 * @return false: it had been lost before
-	 * @throws LockException UNKNOWN as {@link #release()}; INVALID, LIMIT: it is released, but not closed
+	 * @param holdFor 0 to 24 days, and at most the server's lock_election.max_hold_for; null does not close the name
+	 * @return false if it had been lost before
+	 * @throws LockException with status UNKNOWN as in {@link #release()}; with status INVALID or LIMIT if the lock is
+	 *         released but its name is not closed
 	 */
 	public boolean release(Duration holdFor) {
 		long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(session.callMillis());
@@ -181,7 +186,7 @@ public class Hold implements AutoCloseable {
 		return error == null;
 	}
 
-	/** {@link #release()}, without its answer and its exceptions: releasing does not fail the work. */
+	/** Releases the hold like {@link #release()}, but throws nothing: a failed release does not fail the work. */
 	@Override
 	public void close() {
 		closeFor(null);
@@ -191,7 +196,7 @@ public class Hold implements AutoCloseable {
 		try {
 			release(holdFor);
 		} catch (LockException e) {
-			// the session goes on trying
+			// the session keeps trying
 		}
 	}
 
@@ -203,7 +208,7 @@ public class Hold implements AutoCloseable {
 		return new LockLostException(null, request + " is not held any more", failure);
 	}
 
-	/** Locked. */
+	/** Tells the listeners. The caller holds the session's lock. */
 	final void tellLost() {
 		onLost.forEach(session::tell);
 		onLost.clear();

@@ -2,23 +2,26 @@ package lockelection;
 
 import java.util.List;
 
-/** One thing that calls of lease_sync() ask for: a hold, its end, or something else of a name. The texts are those of an item. */
+/**
+ * An item of calls of lease_sync(): a request for a hold, its release, or another action on a name. The texts are those
+ * that the server gets.
+ */
 final class Item {
 	final String action;
 	final List<String> names;
 	final String number;
-	/** Null in the release of a ghost: a grant or a place that nobody wants. */
+	/** Null in the release of a ghost, which is a grant or a place that nobody wants. */
 	final Hold hold;
 	String value;
-	/** The text by which a request is found again. */
+	/** The text by which the server's news name the request. */
 	String owner;
-	/** Nanoseconds on the session's clock; the item is not sent before. */
+	/** The earliest time to send the item, in nanoseconds of the session's clock. */
 	long notBefore;
-	/** An earlier call may have carried it out. */
+	/** Whether an earlier call may have carried it out. */
 	boolean again;
-	/** The reply to such a call was lost. */
+	/** Whether the reply to such a call was lost. */
 	boolean lost;
-	/** The server has carried it out, and not told what came of it. */
+	/** Whether the server has carried it out, but has not told the result yet. */
 	boolean pending;
 
 	Item(String action, List<String> names, String number, String value, Hold hold) {
@@ -29,12 +32,12 @@ final class Item {
 		this.hold = hold;
 	}
 
-	/** Does a caller wait for what comes of it? Otherwise it gives something back. */
+	/** Whether a caller waits for its result. Otherwise it is a release. */
 	boolean asks() {
 		return hold != null && hold.ask == this;
 	}
 
-	/** Does it ask for a grant, which may come as news? */
+	/** Whether it asks for a grant, which may come as news. */
 	boolean grants() {
 		return asks() && (action.startsWith("try_") || action.startsWith("enqueue_"));
 	}

@@ -16,11 +16,12 @@ import org.postgresql.Driver;
 import org.postgresql.PGConnection;
 import org.postgresql.PGNotification;
 
-/** A connection by JDBC. */
+/** A connection over JDBC. */
 final class Jdbc implements Wire {
 	/**
-	 * What has to be known of the server, in one round trip, for process @pid. The portable edition works in READ COMMITTED
-	 * only: the session's default becomes that, if the connection is the session's own, and not a pooler's.
+	 * Asks for all that must be known of the server, in one round trip, with the process id @pid of the protocol's key.
+	 * The portable edition works only in READ COMMITTED, so the statement makes that the default if the backend is the
+	 * session's own, and not one of a pooler.
 	 */
 	private static final String INFO = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(),"
 			+ " pg_catalog.pg_backend_pid() FROM (VALUES (0)) AS v(v) LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) COALESCE("
@@ -30,15 +31,15 @@ final class Jdbc implements Wire {
 			+ " AND pg_catalog.set_config('default_transaction_read_only', 'off', false) IS NULL THEN NULL ELSE p.pronamespace END"
 			+ " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election'"
 			+ " AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_holds' LIMIT 1))";
-	/** What a prepared statement has behind a pooler, or where the function has changed. */
+	/** The SQLSTATEs of a prepared statement behind a pooler, or after the function has changed. */
 	private static final Set<String> NOT_PREPARED = Set.of("26000", "42P05", "0A000");
 
 	private final Connection connection;
-	/** null: another driver's connection, or a wrapper that does not let us through. */
+	/** Null for a connection of another driver, or in a wrapper that cannot be unwrapped. */
 	private final PGConnection postgres;
 	private String schema;
 	private final boolean pooled;
-	/** As the pool had them. */
+	/** The settings that the pool's connection had. */
 	private final boolean autoCommit;
 	private final int networkTimeout;
 	private final int prepareThreshold;
@@ -58,7 +59,7 @@ final class Jdbc implements Wire {
 		schema = (String) info[0];
 		pooled = postgres == null || postgres.getBackendPID() != (Integer) info[2];
 		prepareThreshold = postgres == null ? 0 : postgres.getPrepareThreshold();
-		// a pooler gives each statement to another backend, which does not know what was prepared
+		// A pooler may send each statement to a different backend, which does not have the prepared statement.
 		if (pooled && postgres != null)
 			postgres.setPrepareThreshold(0);
 	}
@@ -81,7 +82,7 @@ final class Jdbc implements Wire {
 		return limitMillis -> open(take(source), limitMillis);
 	}
 
-	/** A pool that has none left says so without an SQLSTATE. */
+	/** Takes a connection of the data source. A pool reports that it has none left without an SQLSTATE. */
 	private static Connection take(DataSource source) throws SQLException {
 		Connection connection;
 		try {
@@ -104,7 +105,7 @@ final class Jdbc implements Wire {
 		return new Hosts(parsed);
 	}
 
-	/** The hosts of a URL. One that does not answer goes to the end. */
+	/** The hosts of a URL. A host that does not reply goes to the end of the list. */
 	private static final class Hosts implements Connector {
 		private final Properties properties = new Properties();
 		private final String database;
@@ -148,8 +149,9 @@ final class Jdbc implements Wire {
 	}
 
 	/**
-	 * If the schema has another name now (ALTER SCHEMA .. RENAME), or the extension is another one, the statement had no
-	 * effect, and is sent once more; so it is, unprepared, where the server does not know what was prepared.
+	 * Runs a statement. If the schema was renamed (ALTER SCHEMA .. RENAME) or the extension was created again, the
+	 * statement had no effect and is sent once more; likewise, unprepared, if the server does not have the prepared
+	 * statement.
 	 */
 	@Override
 	public List<Object[]> query(long limitMillis, String sql, Object... arguments) throws SQLException {
@@ -236,12 +238,12 @@ final class Jdbc implements Wire {
 		abandon(connection);
 	}
 
-	/** A pool takes a broken connection for one in use until it is closed as well. */
+	/** Ends and closes a connection. A pool counts a broken connection as used until it is closed. */
 	private static void abandon(Connection connection) {
 		try {
 			connection.abort(Runnable::run);
 		} catch (SQLException | RuntimeException e) {
-			// it is of no use either way
+			// the connection is useless either way
 		}
 		try {
 			connection.close();

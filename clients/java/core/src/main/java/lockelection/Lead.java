@@ -2,15 +2,16 @@ package lockelection;
 
 import java.util.concurrent.CompletableFuture;
 
-/** What a leader does. */
+/** The work of a leader. */
 @FunctionalInterface
 public interface Lead {
 	/**
-	 * Runs in a thread of its own while this candidate leads. The term is resigned only after it has returned.
+	 * Runs in the candidacy's own thread while this candidate leads. The term is resigned only after it has returned.
 	 *
-	 * @param term valid as long as {@link Term#isValid()} says; fence what must not be written late
-	 * @param stop is completed when the term is lost, or the candidacy is closed: return soon
-	 * @throws Exception ends the term; the candidate stands again after a second
+	 * @param term the term, which is valid as long as {@link Term#isValid()} returns true; fence all writes that must
+	 *        not come late
+	 * @param stop is completed when the term is lost or the candidacy is closed: return soon then
+	 * @throws Exception ends the term; the candidate campaigns again after a second
 	 */
 	void lead(Term term, CompletableFuture<Void> stop) throws Exception;
 }

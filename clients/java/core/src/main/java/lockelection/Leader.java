@@ -1,6 +1,6 @@
 package lockelection;
 
-/** Who leads an election. */
+/** The leader of an election. */
 public final class Leader {
 	private final String value;
 	private final long term;
@@ -20,9 +20,9 @@ public final class Leader {
 	}
 
 	/**
-	 * The number of the term; a later term has a higher one.
+	 * The number of the term. A later term has a higher number.
 	 *
-	 * @return a fencing token
+	 * @return the fencing token of the term
 	 */
 	public long term() {
 		return term;

@@ -15,11 +15,11 @@ import lockelection.Hold.View;
 import lockelection.LockException.Status;
 
 /**
- * A lease, and what hangs on it: what calls of lease_sync() ask for, and what their replies tell. It does no I/O. All but
- * the deadline is read and written under the session's lock.
+ * A lease with its requests and holds: it makes the arguments of calls of lease_sync() and handles their replies. It
+ * does no I/O. All fields but the deadline are protected by the session's lock.
  */
 final class Lease {
-	/** NULL elements come as the owner text of the session: "NULL" in the text of an array depends on array_nulls. */
+	/** NULL elements are sent as the session's owner text: "NULL" in the text of an array depends on array_nulls. */
 	static final String SYNC = "SELECT item, event, kind, name, token, owner, reason, sqlstate, message, detail, hint,"
 			+ " pg_catalog.floor(pg_catalog.date_part('epoch', validity) OPERATOR(pg_catalog.*) 1000)::bigint,"
 			+ " incarnation, news, complete, channel"
@@ -31,42 +31,42 @@ final class Lease {
 	private static final int MOST_NAMES = 1000;
 	private static final long MILLISECOND = 1_000_000L;
 	private static final long SECOND = 1000 * MILLISECOND;
-	/** Before an item that the server cannot carry out at present is sent again. */
+	/** Delay before an item that the server cannot carry out at present is sent again. */
 	private static final long PAUSE = 100 * MILLISECOND;
 
 	final Duration ttl;
 	private final long ttlNanos;
 	private final Session session;
-	/** The latest end of all renewals; null: the server has told nothing certain yet. Then it ends a TTL after the grant. */
+	/** The latest end of all renewals; null if no reply had a validity yet: it then ends a TTL after its grant. */
 	private volatile Moment deadline;
 	private volatile Moment born;
 	volatile boolean ended;
-	/** 0: not granted yet. */
+	/** The number of the lease; 0 = not granted yet. */
 	volatile long id;
-	/** Times in nanoseconds on the session's clock: of the next renewal, the last call, and the end of the last wait. */
+	/** Times of the next renewal, the last call and the end of the last wait, in ns of the session's clock. */
 	long renewAt;
 	long lastAt;
 	long waitedAt = Long.MIN_VALUE / 2;
-	/** Places. */
+	/** The number of places. */
 	int waiting;
-	/** The server may have news. */
+	/** Whether the server may have news. */
 	boolean look;
-	/** Where the server notifies; null: it does not. */
+	/** The channel of the server's notifications; null if it sends none. */
 	String channel;
 	final Deque<Item> queue = new ArrayDeque<>();
-	/** Requests that were sent and are not answered, by their owner text. */
+	/** The requests that were sent and have no result yet, by their owner text. */
 	private final Map<String, Hold> open = new HashMap<>();
-	/** Places and holds, also those that are being given back. */
+	/** The places and holds, also those that are being released. */
 	private final Map<Long, Hold> byToken = new HashMap<>();
 	private long call;
-	/** What the newest reply has told. */
+	/** The values of the newest reply. */
 	private Object incarnation;
 	private Object news;
-	/** The next call has no items: what earlier ones have done is read first. */
+	/** Whether the next call has no items, so that its news tell the results of earlier calls. */
 	private boolean bare;
-	/** So many items travel alone, to find the one that the server cannot read. */
+	/** The number of items to send one by one, to find the one that the server rejects. */
 	private int alone;
-	/** The last call had releases, and left requests to the next one. */
+	/** Whether the last call had releases and left the requests to the next call. */
 	private boolean apart;
 
 	Lease(Session session, Duration ttl) {
@@ -75,10 +75,10 @@ final class Lease {
 		ttlNanos = Arguments.nanos(ttl);
 	}
 
-	/** What one call asks for. */
+	/** One call with its items. */
 	static final class Turn {
 		final List<Item> items = new ArrayList<>();
-		/** Nothing but releases: the reply tells nothing of the lease. */
+		/** Whether it has only releases, so that the reply has nothing about the lease. */
 		boolean silent;
 		Moment sent;
 		Object[] arguments;
@@ -86,7 +86,7 @@ final class Lease {
 
 	// --- the deadline ---
 
-	/** When a renewal ends: the validity after its sending, less the margin. */
+	/** Returns the end of a renewal: the time of its sending, plus the validity, less the margin. */
 	private Moment end(Moment sent, long validityNanos) {
 		return sent.plus(Math.min(validityNanos, ttlNanos) - Math.min(ttlNanos / 20, SECOND));
 	}
@@ -96,7 +96,10 @@ final class Lease {
 		id = number;
 	}
 
-	/** What the lease would have left if the server crashed now counts from the sending. Less takes nothing back. */
+	/**
+	 * Sets the deadline after a renewal. The validity, which the lease would keep if the server crashed now, counts
+	 * from the time at which the call was sent. A shorter one does not shorten the deadline.
+	 */
 	private void renewed(Moment sent, long validityNanos) {
 		Moment next = end(sent, validityNanos);
 		if (deadline == null || next.passed() < deadline.passed())
@@ -104,24 +107,24 @@ final class Lease {
 		renewAt = session.at(sent) + Session.jitter(Math.min(ttlNanos / 3, Math.max(validityNanos / 3, longestPause())));
 	}
 
-	/** Between two attempts to renew. */
+	/** Returns the longest pause between two attempts to renew, in nanoseconds. */
 	long longestPause() {
 		return Math.max(SECOND / 20, Math.min(ttlNanos / 20, SECOND));
 	}
 
-	/** Nanoseconds to the deadline; at most 0 if it has passed, or nothing is certain yet. */
+	/** Returns the nanoseconds to the deadline; 0 or less if it has passed, or if no reply had a validity yet. */
 	long left() {
 		Moment latest = deadline;
 		return ended || latest == null ? 0 : -latest.passed();
 	}
 
-	/** Nanoseconds until it is lost. A lease of which nothing was ever certain ends at its TTL. */
+	/** Returns the nanoseconds until it is lost. If no reply had a validity yet, it is lost a TTL after its grant. */
 	long life() {
 		Moment latest = deadline == null ? born : deadline;
 		return latest == null ? Long.MAX_VALUE : -latest.passed();
 	}
 
-	/** How long a statement may take. */
+	/** Returns the limit of a statement, in milliseconds. */
 	long callMillis() {
 		return Math.max(200, Math.min(10_000, ttlNanos / 4_000_000));
 	}
@@ -132,12 +135,12 @@ final class Lease {
 		return queue.isEmpty() && open.isEmpty() && byToken.isEmpty();
 	}
 
-	/** Is a release queued? */
+	/** Whether a release is queued. */
 	boolean releases() {
 		return queue.stream().anyMatch(item -> !item.asks());
 	}
 
-	/** When the first item may be sent; none passes a request that has to wait. */
+	/** Returns when the first item may be sent. Requests stay in order, behind one that has to wait. */
 	long due() {
 		long due = Long.MAX_VALUE;
 		boolean blocked = false;
@@ -151,7 +154,10 @@ final class Lease {
 		return due;
 	}
 
-	/** Takes what is queued. What nobody wants any more is dropped, unless a call whose reply was lost has asked for it. */
+	/**
+	 * Makes a turn of the queued items. Drops requests that nobody wants any more, except after a call without a reply,
+	 * which may have carried them out.
+	 */
 	Turn begin(Moment sent, long waitMillis) {
 		Turn turn = new Turn();
 		turn.sent = sent;
@@ -159,7 +165,8 @@ final class Lease {
 		int most = bare ? 0 : alone > 0 ? 1 : MOST_ITEMS;
 		int names = 0;
 		boolean blocked = false;
-		// requests wait for the disk, and so would releases in the same call; those who release are in time for the next one
+		// A call with requests waits for the disk, and so would its releases. Send the releases alone: the callers that
+		// release can still join the next call with their next requests.
 		apart = !apart && !bare && queue.stream().anyMatch(item -> !item.asks() && item.notBefore <= lastAt);
 		for (Iterator<Item> i = queue.iterator(); i.hasNext() && turn.items.size() < most;) {
 			Item item = i.next();
@@ -204,7 +211,7 @@ final class Lease {
 		return texts.toArray(String[]::new);
 	}
 
-	/** Puts items before all others. */
+	/** Puts items in front of all others. Forgets them if the lease has ended. */
 	private void requeue(List<Item> items) {
 		for (int i = items.size() - 1; i >= 0; i--) {
 			if (!ended)
@@ -214,7 +221,7 @@ final class Lease {
 		}
 	}
 
-	/** The call has no reply, but an error. Without a connection it may have taken effect. */
+	/** Handles the error of a call. If the connection has broken, the call may have taken effect. */
 	void failed(Turn turn, LockException error, boolean connected) {
 		bare = true;
 		boolean done = !connected || error.status() == Status.UNKNOWN;
@@ -234,7 +241,10 @@ final class Lease {
 		requeue(turn.items);
 	}
 
-	/** Takes a reply: the lease, the results of the items, the news. False: nothing of the lease is certain. */
+	/**
+	 * Handles a reply: the row of the lease, the results of the items, and the news. Returns false if the call should
+	 * have renewed the lease, and has not.
+	 */
 	boolean reply(Turn turn, List<Object[]> rows) {
 		Object[] head = rows.get(0);
 		if (!ended && head[EVENT].equals("gone"))
@@ -247,7 +257,7 @@ final class Lease {
 			incarnation = head[INCARNATION];
 			news = head[NEWS];
 			channel = (String) head[CHANNEL];
-			boolean held = head[COMPLETE] == null; // news are, until they are durable
+			boolean held = head[COMPLETE] == null; // the server holds the news back until they are durable
 			bare = bare && held;
 			look = look || held;
 		}
@@ -265,7 +275,7 @@ final class Lease {
 				again.add(item);
 		}
 		turn.items.removeIf(item -> item == null);
-		again.addAll(turn.items); // those of an old call have no rows
+		again.addAll(turn.items); // items without rows: the server took this call for an old one
 		requeue(again);
 		if (Boolean.TRUE.equals(head[COMPLETE]))
 			compare(there);
@@ -274,9 +284,9 @@ final class Lease {
 		return turn.silent || head[VALIDITY] != null;
 	}
 
-	// --- what a reply tells ---
+	// --- the rows of a reply ---
 
-	/** Takes what has become of an item. False: it has to be sent again. */
+	/** Handles the result of an item. Returns false if the item must be sent again. */
 	private boolean result(Item item, Object[] row) {
 		String event = (String) row[EVENT];
 		switch (event) {
@@ -310,22 +320,22 @@ final class Lease {
 		return text == null ? "" : label + text;
 	}
 
-	/** Takes an error of one item. */
+	/** Handles the error of one item. */
 	private void refused(Item item, LockException error) {
 		Hold hold = item.hold;
-		boolean tooLong = item.value != null && "53400".equals(error.sqlState()); // lock_election.max_hold_for
+		boolean tooLong = item.value != null && "53400".equals(error.sqlState()); // than lock_election.max_hold_for
 		item.notBefore = session.now() + PAUSE;
 		if (error.passes() || !item.asks() && error.status() == Status.LIMIT && !tooLong)
 			requeue(List.of(item));
 		else if (item.asks())
 			settle(hold, error);
-		else if (item.value != null) { // it is released all the same
+		else if (item.value != null) { // release it without holdFor
 			hold.releaseError = error;
 			item.value = null;
 			item.again = false;
 			item.notBefore = 0;
 			requeue(List.of(item));
-		} else { // a right was taken away, and may come back
+		} else { // keep trying: a right may have been revoked, and may be granted again
 			Item later = new Item(item.action, item.names, item.number, null, null);
 			later.notBefore = session.now() + ttlNanos / 3;
 			queue.addLast(later);
@@ -336,7 +346,7 @@ final class Lease {
 		}
 	}
 
-	/** Takes the end of a release. One that is sent again, and finds nothing, was done before, as far as anybody knows. */
+	/** Handles the result of a release. A repeated release that finds nothing counts as done by the first one. */
 	private void gaveBack(Item item, boolean done) {
 		Hold hold = item.hold;
 		if (hold == null)
@@ -350,8 +360,8 @@ final class Lease {
 	}
 
 	/**
-	 * Takes a row that answers no item: a request whose reply was lost or pending, a place that was granted, the end of a
-	 * hold, or a ghost, which nobody wants.
+	 * Handles a row that is not the result of an item: a request whose reply was lost or pending, a place that was
+	 * granted, the end of a hold, or a ghost, which nobody wants.
 	 */
 	private void news(Object[] row) {
 		Long token = (Long) row[TOKEN];
@@ -364,12 +374,12 @@ final class Lease {
 					lost(hold, "the server has ended it: " + row[REASON]);
 				return;
 			case "evicted":
-				if (hold != null) { // the application gives it back, when its work has stopped
+				if (hold != null) { // the application releases it when its work has stopped
 					hold.evicted |= hold.view == View.HELD;
 					finish(hold, LockException.of(Status.LOST, "it was evicted"));
 					return;
 				}
-				if (asked != null) // before its grant was known: it is given back at once
+				if (asked != null) // evicted before its grant was known: it is released at once
 					finish(asked, LockException.of(Status.LOST, "it was evicted"));
 				break;
 			default:
@@ -386,7 +396,7 @@ final class Lease {
 					token.toString(), null, null));
 	}
 
-	/** Takes a reply that has everything: what it does not have is lost. */
+	/** Handles a complete reply: ends the holds and places that the reply does not have. */
 	private void compare(Map<Long, Integer> there) {
 		for (Hold hold : List.copyOf(byToken.values())) {
 			if (there.getOrDefault(hold.token, 0) < hold.request.names.size() && (hold.view != View.OVER || hold.evicted))
@@ -394,7 +404,10 @@ final class Lease {
 		}
 	}
 
-	/** Takes a reply that has all news: a pending request that is not among them was not carried out, or has ended. */
+	/**
+	 * Handles a reply with all news: repeats the pending requests that it does not have, since those were not carried
+	 * out, or have ended.
+	 */
 	private void askAgain() {
 		List<Item> again = new ArrayList<>();
 		for (Hold hold : open.values()) {
@@ -408,7 +421,7 @@ final class Lease {
 
 	// --- holds ---
 
-	/** Takes what the server has for a request. Nobody may want it any more. */
+	/** Handles the grant or the place of a request. Releases it if nobody wants it any more. */
 	private void adopt(Hold hold, long token, boolean granted) {
 		hold.token = token;
 		open.remove(hold.ask.owner);
@@ -425,7 +438,7 @@ final class Lease {
 		}
 	}
 
-	/** A grant is told when it is durable, and so is its lease. */
+	/** Handles a grant. It is reported once it is durable, and then its lease is durable, too. */
 	private void held(Hold hold) {
 		leaveQueue(hold);
 		if (deadline == null)
@@ -444,7 +457,10 @@ final class Lease {
 		hold.queued = false;
 	}
 
-	/** Ends a wait or a hold for the application. What the server has of it is given back, or when its reply is here. */
+	/**
+	 * Ends a wait or a hold for the application. Releases what the server has of it; an evicted hold is released by the
+	 * application, and one whose reply is still on its way when the reply arrives.
+	 */
 	void finish(Hold hold, LockException failure) {
 		boolean held = hold.view == View.HELD;
 		if (hold.view == View.OVER)
@@ -463,7 +479,10 @@ final class Lease {
 			giveBack(hold);
 	}
 
-	/** What is left of several names is given back, of an evicted hold when the application has left it. */
+	/**
+	 * Handles the loss of a hold. If it has several names, releases the remaining ones, of an evicted hold once the
+	 * application has left it.
+	 */
 	private void lost(Hold hold, String why) {
 		if (hold.evicted && hold.request.names.size() > 1)
 			return;
@@ -488,13 +507,13 @@ final class Lease {
 					hold.holdFor == null ? null : Arguments.milliseconds(hold.holdFor), hold));
 	}
 
-	/** Ends a request of which the server has nothing. */
+	/** Ends a request of which the server has nothing left. */
 	private void settle(Hold hold, LockException failure) {
 		finish(hold, failure);
 		forget(hold);
 	}
 
-	/** The server has nothing of it any more. */
+	/** Forgets a request of which the server has nothing left. */
 	private void forget(Hold hold) {
 		byToken.remove(hold.token, hold);
 		open.remove(hold.ask.owner, hold);
@@ -502,13 +521,13 @@ final class Lease {
 			session.answered++;
 	}
 
-	/** Nobody asks for anything but what a revocation does not do: to keep names closed. */
+	/** Drops all items but releases that close names, which a revocation does not do. Returns whether any is left. */
 	boolean closesNames() {
 		queue.removeIf(item -> item.asks() || item.value == null);
 		return !queue.isEmpty();
 	}
 
-	/** All that hangs on it is over. */
+	/** Ends the lease with all its requests and holds. */
 	void end(LockException why) {
 		ended = true;
 		List<Hold> all = new ArrayList<>(open.values());

@@ -22,8 +22,8 @@ import javax.sql.DataSource;
 import lockelection.LockException.Status;
 
 /**
- * Locks and leader election for a process: one connection to the server, and one lease that its renewals keep alive for
- * all that the process holds. Any number of threads use it; those that wait share the connection.
+ * Locks and leader election for a process, with one connection to the server, and one lease whose renewals keep all
+ * holds of the process. Any number of threads may use it. Waiting threads share the connection.
  *
  * <pre>{@code
  * try (LockElection locks = LockElection.connect("jdbc:postgresql://db1,db2/app");
@@ -33,13 +33,13 @@ import lockelection.LockException.Status;
  * }
  * }</pre>
  *
- * <p>What is held is valid until the deadline: the sending of the last renewal that was answered, plus the validity that
- * the server has returned, less a twentieth of the TTL (1 s at most). The validity is the TTL, or less after restarts of the
- * server in quick succession, or of a TTL above 5 minutes. A connection that breaks loses nothing before. After the deadline the session has
- * ended, and stays so until {@link #reopen()}.
+ * <p>Holds are valid until the deadline: the time at which the last confirmed renewal was sent, plus the validity that
+ * the server has returned, less a twentieth of the TTL (at most 1 s). The validity is the TTL, or less after restarts
+ * of the server in quick succession, or if the TTL is above 5 minutes. Before the deadline a broken connection loses
+ * nothing. At the deadline the session ends, and stays so until {@link #reopen()}.
  *
- * <p>Calls throw {@link LockException}; a limit of time counts from the call. A call that waits ends by an interrupt,
- * and then nothing is held, and nothing waits. If the server does not answer at the time, that takes up to a second.
+ * <p>Calls throw {@link LockException}. A limit of time counts from the call. An interrupt ends a call that waits; then
+ * nothing is held, and nothing waits. If the server does not reply at that time, this takes up to a second.
  */
 public final class LockElection implements AutoCloseable {
 	private final Wire.Connector connector;
@@ -66,11 +66,12 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Connects by a URL of PostgreSQL's driver, which may have several hosts: the one that is not a standby is used.
+	 * Connects by a URL of PostgreSQL's driver. If the URL has several hosts, the session uses the one that is not a
+	 * standby.
 	 *
 	 * @param url such as {@code jdbc:postgresql://db1,db2/app?user=app}
 	 * @return an open session, with the default {@link Options}
-	 * @throws LockException UNAVAILABLE, DENIED, NOT_INSTALLED, INVALID
+	 * @throws LockException with status UNAVAILABLE, DENIED, NOT_INSTALLED or INVALID
 	 */
 	public static LockElection connect(String url) {
 		return connect(url, new Options());
@@ -79,22 +80,22 @@ public final class LockElection implements AutoCloseable {
 	/**
 	 * Connects by a URL of PostgreSQL's driver.
 	 *
-	 * @param url as {@link #connect(String)}
-	 * @param options of the session
+	 * @param url as in {@link #connect(String)}
+	 * @param options the options of the session
 	 * @return an open session
-	 * @throws LockException UNAVAILABLE, DENIED, NOT_INSTALLED, INVALID
+	 * @throws LockException with status UNAVAILABLE, DENIED, NOT_INSTALLED or INVALID
 	 */
 	public static LockElection connect(String url, Options options) {
 		return new LockElection(Jdbc.connector(url), options, Clock.SYSTEM);
 	}
 
 	/**
-	 * Takes one connection of a pool, or of PostgreSQL's own data source, and keeps it. The data source has to limit how
-	 * long it takes (connectTimeout), well below the TTL, and to know all hosts.
+	 * Takes one connection of a pool, or of PostgreSQL's own data source, and keeps it. The data source must know all
+	 * hosts, and must limit the time for a connection (connectTimeout) to well below the TTL.
 	 *
-	 * @param source of connections to PostgreSQL; one that is closed or broken is asked for another one
+	 * @param source a source of connections to PostgreSQL, which is asked for a new one when the connection breaks
 	 * @return an open session, with the default {@link Options}
-	 * @throws LockException UNAVAILABLE, DENIED, NOT_INSTALLED, INVALID
+	 * @throws LockException with status UNAVAILABLE, DENIED, NOT_INSTALLED or INVALID
 	 */
 	public static LockElection connect(DataSource source) {
 		return connect(source, new Options());
@@ -103,10 +104,10 @@ public final class LockElection implements AutoCloseable {
 	/**
 	 * Takes one connection of a data source, and keeps it.
 	 *
-	 * @param source as {@link #connect(DataSource)}
-	 * @param options of the session
+	 * @param source as in {@link #connect(DataSource)}
+	 * @param options the options of the session
 	 * @return an open session
-	 * @throws LockException UNAVAILABLE, DENIED, NOT_INSTALLED, INVALID
+	 * @throws LockException with status UNAVAILABLE, DENIED, NOT_INSTALLED or INVALID
 	 */
 	public static LockElection connect(DataSource source, Options options) {
 		return new LockElection(Jdbc.connector(source), options, Clock.SYSTEM);
@@ -126,10 +127,10 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Opens a session that has ended again, with a new lease. What it held is lost, and was told so. Otherwise does
-	 * nothing.
+	 * Reopens a session that has ended, with a new lease. Its old holds stay lost. Does nothing if the session has not
+	 * ended.
 	 *
-	 * @throws LockException UNAVAILABLE, ...: it stays ended; CANCELED: it was closed
+	 * @throws LockException with status CANCELED if it was closed; with a status such as UNAVAILABLE if it stays ended
 	 */
 	public void reopen() {
 		if (!closed && session.state() != State.ENDED)
@@ -147,7 +148,7 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * What the session is in. No I/O.
+	 * The state of the session. Does no I/O.
 	 *
 	 * @return never null
 	 */
@@ -156,9 +157,9 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * The number of the session's lease, as the server's view "leases" shows it.
+	 * The number of the session's lease, as in the server's view "leases".
 	 *
-	 * @return another one after {@link #reopen()}
+	 * @return a number that changes with {@link #reopen()}
 	 */
 	public long lease() {
 		return session.lease.id;
@@ -167,7 +168,7 @@ public final class LockElection implements AutoCloseable {
 	/**
 	 * The TTL of the session.
 	 *
-	 * @return as the options have it
+	 * @return the TTL in its options
 	 */
 	public Duration ttl() {
 		return options.ttl;
@@ -179,10 +180,10 @@ public final class LockElection implements AutoCloseable {
 	 * Acquires a lock. Waits for it without limit, in the order of arrival.
 	 *
 	 * @param name 1 to 255 bytes
-	 * @return what is held, to be closed
-	 * @throws LockLostException the session has ended
-	 * @throws LockException DEADLOCK, LIMIT, DENIED, INVALID, CANCELED, ...
-	 * @throws InterruptedException nothing is held
+	 * @return the hold, which the caller must close
+	 * @throws LockLostException if the session has ended
+	 * @throws LockException with status DEADLOCK, LIMIT, DENIED, INVALID, CANCELED, ...
+	 * @throws InterruptedException if the thread was interrupted; nothing is held
 	 */
 	public Hold acquire(String name) throws InterruptedException {
 		return acquire(Request.exclusive(name), null);
@@ -192,16 +193,17 @@ public final class LockElection implements AutoCloseable {
 	 * Acquires a lock.
 	 *
 	 * @param name 1 to 255 bytes
-	 * @param ttl how long it lasts after the program has died, 100 ms to 24 days; null: as the session. One that differs
-	 *        from the session's gets a lease of its own. The session's end is its end as well
-	 * @param wait how long it stands in the queue; null: without limit; zero: does not wait. The first answer of the server
-	 *        does not count: a lock that is free is acquired also if the wait is shorter than a round trip
-	 * @return what is held, to be closed
-	 * @throws NotAcquiredException not granted within the limit; or there was no answer, neither within it nor within a
-	 *         quarter of the TTL
-	 * @throws LockLostException the session has ended
-	 * @throws LockException DEADLOCK, LIMIT, DENIED, INVALID, CANCELED; UNAVAILABLE without a wait, if no answer came
-	 * @throws InterruptedException nothing is held
+	 * @param ttl how long the hold outlives the program if that dies, 100 ms to 24 days; null for the session's TTL. If
+	 *        it differs from that, the hold gets a lease of its own, which ends with the session at the latest
+	 * @param wait the limit of the time in the queue; null for none; zero does not wait. The server's first reply does
+	 *        not count, so a free lock is acquired even if the limit is shorter than a round trip
+	 * @return the hold, which the caller must close
+	 * @throws NotAcquiredException if it was not granted within the limit, or if there was no reply, neither within the
+	 *         limit nor within a quarter of the TTL
+	 * @throws LockLostException if the session has ended
+	 * @throws LockException with status DEADLOCK, LIMIT, DENIED, INVALID or CANCELED; with status UNAVAILABLE if it
+	 *         does not wait and there is no reply
+	 * @throws InterruptedException if the thread was interrupted; nothing is held
 	 */
 	public Hold acquire(String name, Duration ttl, Duration wait) throws InterruptedException {
 		return acquire(Request.exclusive(name).ttl(ttl), wait);
@@ -210,25 +212,25 @@ public final class LockElection implements AutoCloseable {
 	/**
 	 * Acquires a lock, a shared lock, a permit, or several locks at once.
 	 *
-	 * @param request what
-	 * @param wait the limit of the wait; null: none; zero: does not wait
-	 * @return what is held, to be closed
-	 * @throws NotAcquiredException not granted within the limit
-	 * @throws LockLostException the session has ended
-	 * @throws LockException as {@link #acquire(String, Duration, Duration)}
-	 * @throws InterruptedException nothing is held
+	 * @param request the locks or the permit to acquire
+	 * @param wait the limit of the time in the queue; null for none; zero does not wait
+	 * @return the hold, which the caller must close
+	 * @throws NotAcquiredException if it was not granted within the limit
+	 * @throws LockLostException if the session has ended
+	 * @throws LockException as in {@link #acquire(String, Duration, Duration)}
+	 * @throws InterruptedException if the thread was interrupted; nothing is held
 	 */
 	public Hold acquire(Request request, Duration wait) throws InterruptedException {
 		return session.acquire(request, wait);
 	}
 
 	/**
-	 * Acquires it if nobody holds it, or waits for it.
+	 * Acquires without waiting: only if nobody else holds the lock or waits for it.
 	 *
-	 * @param request what
-	 * @return empty if somebody does
-	 * @throws LockException as {@link #acquire(Request, Duration)}
-	 * @throws InterruptedException nothing is held
+	 * @param request the locks or the permit to acquire
+	 * @return empty if others hold it or wait for it
+	 * @throws LockException as in {@link #acquire(Request, Duration)}
+	 * @throws InterruptedException if the thread was interrupted; nothing is held
 	 */
 	public Optional<Hold> tryAcquire(Request request) throws InterruptedException {
 		try {
@@ -239,25 +241,25 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * {@link #tryAcquire} for each of many locks, at the price of one: 128 travel in a statement.
+	 * Tries each of many locks on its own, like {@link #tryAcquire}, with one statement for up to 128 of them.
 	 *
-	 * @param names any number, each once
-	 * @return those that were acquired, in the order of the names
-	 * @throws LockException one of them failed; nothing is held
-	 * @throws InterruptedException nothing is held
+	 * @param names any number of different names
+	 * @return the acquired holds by name, in the order of the names
+	 * @throws LockException if one of them failed; nothing is held
+	 * @throws InterruptedException if the thread was interrupted; nothing is held
 	 */
 	public Map<String, Hold> tryAcquireEach(Collection<String> names) throws InterruptedException {
 		return tryAcquireEach(names, false);
 	}
 
 	/**
-	 * {@link #tryAcquireEach(Collection)}, also for shared locks.
+	 * Tries each of many locks on its own, like {@link #tryAcquireEach(Collection)}, also shared ones.
 	 *
-	 * @param names any number, each once
-	 * @param shared whether others may share them
-	 * @return those that were acquired, in the order of the names
-	 * @throws LockException one of them failed; nothing is held
-	 * @throws InterruptedException nothing is held
+	 * @param names any number of different names
+	 * @param shared whether other shared holders may hold them at the same time
+	 * @return the acquired holds by name, in the order of the names
+	 * @throws LockException if one of them failed; nothing is held
+	 * @throws InterruptedException if the thread was interrupted; nothing is held
 	 */
 	public Map<String, Hold> tryAcquireEach(Collection<String> names, boolean shared) throws InterruptedException {
 		Session on = session;
@@ -283,25 +285,25 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * A lock as a {@link java.util.concurrent.locks.Lock}.
+	 * Makes a {@link java.util.concurrent.locks.Lock} of a lock.
 	 *
 	 * @param name 1 to 255 bytes
-	 * @return a new one; two of one name exclude each other
+	 * @return a new object; two objects with the same name exclude each other
 	 */
 	public NamedLock asLock(String name) {
 		return new NamedLock(this, Request.exclusive(name));
 	}
 
 	/**
-	 * Runs something if nobody else runs it, or has run it lately: a job that is started everywhere and runs once.
-	 * Opens a session that has ended again.
+	 * Runs a job unless another process runs it or has run it lately: all processes start the job, and one runs it.
+	 * Reopens a session that has ended.
 	 *
-	 * @param name of the job
-	 * @param holdFor nobody runs it until that long after its start, also if it fails; null: not closed
+	 * @param name the name of the job
+	 * @param holdFor keeps the name closed until this long after the start of the job, even if it fails; null does not
 	 * @param job runs in this thread
-	 * @return whether it was run here
-	 * @throws LockException as {@link #acquire(Request, Duration)}; as {@link #checkHoldFor}, and then it was not run
-	 * @throws InterruptedException it was not run
+	 * @return whether the job was run here
+	 * @throws LockException as in {@link #acquire(Request, Duration)} and {@link #checkHoldFor}; the job was not run
+	 * @throws InterruptedException if the thread was interrupted; the job was not run
 	 */
 	public boolean once(String name, Duration holdFor, Runnable job) throws InterruptedException {
 		Request request = Request.exclusive(name);
@@ -321,30 +323,30 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Asks the server whether a {@link Hold#release(Duration)} may close this name for so long, before the work that must
-	 * not be done again starts. {@link #once} asks by itself.
+	 * Asks the server whether {@link Hold#release(Duration)} may close this name for so long. Call it before work that
+	 * must not be repeated; {@link #once} does so itself.
 	 *
 	 * @param name 1 to 255 bytes
-	 * @param holdFor as it will be given to the release
-	 * @throws LockException LIMIT: longer than the server's lock_election.max_hold_for; INVALID: not from 0 to 24 days;
-	 *         UNAVAILABLE, ...
-	 * @throws InterruptedException the thread was interrupted
+	 * @param holdFor the duration that the release will have
+	 * @throws LockException with status LIMIT if it is longer than the server's lock_election.max_hold_for, INVALID if
+	 *         it is not from 0 to 24 days, UNAVAILABLE, ...
+	 * @throws InterruptedException if the thread was interrupted
 	 */
 	public void checkHoldFor(String name, Duration holdFor) throws InterruptedException {
 		Session on = session;
-		on.ask(on.lease, Request.exclusive(name), "release", "0", Arguments.milliseconds(Arguments.holdFor(holdFor))); // of nothing
+		// Token 0 releases nothing.
+		on.ask(on.lease, Request.exclusive(name), "release", "0", Arguments.milliseconds(Arguments.holdFor(holdFor)));
 	}
 
 	// --- elections ---
 
 	/**
-	 * Stands as a candidate, again and again, and leads when elected, in a thread of its own. Opens a session that has
-	 * ended again.
+	 * Campaigns again and again, and leads when elected, in a thread of its own. Reopens a session that has ended.
 	 *
 	 * @param election 1 to 255 bytes
-	 * @param value what everybody sees of the leader, such as its address: 1 to 4096 bytes
-	 * @param lead what the leader does
-	 * @return to be closed
+	 * @param value the text that everybody sees of the leader, such as its address: 1 to 4096 bytes
+	 * @param lead the work of the leader
+	 * @return the candidacy, which the caller must close
 	 */
 	public Candidacy elect(String election, String value, Lead lead) {
 		Candidacy candidacy = new Candidacy(this, Arguments.election(election), Arguments.value(value),
@@ -359,7 +361,7 @@ public final class LockElection implements AutoCloseable {
 		candidacies.remove(candidacy);
 	}
 
-	/** Null: no longer wanted. */
+	/** Campaigns until elected. Returns null when the term is no longer wanted. */
 	Term awaitTerm(String election, String value, CompletableFuture<Void> unwanted) throws InterruptedException {
 		reopen();
 		Session on = session;
@@ -373,28 +375,28 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Stands as a candidate once.
+	 * Campaigns once.
 	 *
 	 * @param election 1 to 255 bytes
-	 * @param value what everybody sees of the leader: 1 to 4096 bytes
-	 * @param wait the limit of the wait; null: none; zero: does not wait
-	 * @return the term, to be closed
-	 * @throws NotAcquiredException not elected within the limit
-	 * @throws LockLostException the session has ended
-	 * @throws LockException as {@link #acquire(Request, Duration)}
-	 * @throws InterruptedException not a candidate any more
+	 * @param value the text that everybody sees of the leader: 1 to 4096 bytes
+	 * @param wait the limit of the time in the queue; null for none; zero does not wait
+	 * @return the term, which the caller must close
+	 * @throws NotAcquiredException if it was not elected within the limit
+	 * @throws LockLostException if the session has ended
+	 * @throws LockException as in {@link #acquire(Request, Duration)}
+	 * @throws InterruptedException if the thread was interrupted; it is no longer a candidate
 	 */
 	public Term campaign(String election, String value, Duration wait) throws InterruptedException {
 		return (Term) session.acquire(Request.term(election, value), wait);
 	}
 
 	/**
-	 * Who leads.
+	 * Asks the server for the present leader.
 	 *
 	 * @param election 1 to 255 bytes
-	 * @return empty if nobody does
-	 * @throws LockException UNAVAILABLE, INVALID, ...
-	 * @throws InterruptedException the thread was interrupted
+	 * @return empty if nobody leads
+	 * @throws LockException with status UNAVAILABLE, INVALID, ...
+	 * @throws InterruptedException if the thread was interrupted
 	 */
 	public Optional<Leader> leader(String election) throws InterruptedException {
 		List<Object[]> rows = session.run("SELECT candidate, term FROM %s.current_leader(?)",
@@ -403,12 +405,12 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Tells the present leader, and then each change, once and in order.
+	 * Tells a listener the present leader, and then each change, once and in order.
 	 *
 	 * @param election 1 to 255 bytes
-	 * @param listener runs in the executor; is told empty when nobody leads any more
-	 * @return to be closed
-	 * @throws LockException CANCELED: the session was closed
+	 * @param listener runs in the executor; gets an empty Optional when nobody leads any more
+	 * @return the observer, which the caller must close
+	 * @throws LockException with status CANCELED if the session was closed
 	 */
 	public Observer observe(String election, Consumer<Optional<Leader>> listener) {
 		Arguments.given(listener, "the listener");
@@ -435,19 +437,19 @@ public final class LockElection implements AutoCloseable {
 
 	// --- end ---
 
-	/** {@link #close(Duration)} with a limit of a quarter of the TTL. */
+	/** Closes like {@link #close(Duration)}, with a limit of a quarter of the TTL. */
 	@Override
 	public void close() {
 		close(Duration.ofMillis(session.callMillis()));
 	}
 
 	/**
-	 * Ends the candidacies and all waits, gives back what is held, revokes the lease, and disconnects. Call it when nothing
-	 * works under a hold any more. An interrupt does not end it, and is kept.
+	 * Ends the candidacies and all waits, releases all holds, revokes the lease, and disconnects. Call it only after
+	 * all work under its holds has stopped. An interrupt does not end the call, and is kept.
 	 *
-	 * @param limit zero or more, after which the session is left to the server, where the lease ends at its TTL
-	 * @return whether the server has confirmed it in time
-	 * @throws LockException INVALID: the limit is negative
+	 * @param limit how long it waits for the server, zero or more; after that the lease expires on the server
+	 * @return whether the server has confirmed the end in time
+	 * @throws LockException with status INVALID if the limit is negative
 	 */
 	public boolean close(Duration limit) {
 		Arguments.limit(Arguments.given(limit, "the limit"), "the limit");
@@ -466,7 +468,7 @@ public final class LockElection implements AutoCloseable {
 		}
 	}
 
-	/** What is told is told before close() returns, unless a listener closes. */
+	/** Waits up to 1 s for the listeners, so that they run before close() returns, unless a listener calls close(). */
 	private void joinListeners() {
 		try {
 			if (!Thread.currentThread().getName().equals(listenersName()))

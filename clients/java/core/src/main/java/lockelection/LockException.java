@@ -3,33 +3,33 @@ package lockelection;
 import java.sql.SQLException;
 
 /**
- * A call did not do what it was asked for. {@link #status()} says why; the message is the server's, where it has sent
- * one, and {@link #sqlState()} its SQLSTATE.
+ * A call has failed. {@link #status()} says why. If the server has sent an error, the message is the server's, and
+ * {@link #sqlState()} its SQLSTATE.
  */
 public class LockException extends RuntimeException {
 	private static final long serialVersionUID = 1L;
 
-	/** Why. */
+	/** The reason of the failure. */
 	public enum Status {
-		/** Others hold it, or the limit of time is over: nothing is held, nothing waits. A {@link NotAcquiredException}. */
+		/** The lock is held by others, or the wait has timed out. Nothing is held. A {@link NotAcquiredException}. */
 		NOT_ACQUIRED,
 		/** The lease, the hold or the session has ended. A {@link LockLostException}. */
 		LOST,
 		/** The session was closed. */
 		CANCELED,
-		/** 40P01: others wait for this caller, and this caller for them. */
+		/** A deadlock (40P01): this caller and others wait for each other. */
 		DEADLOCK,
-		/** 53400, 53200: a limit of the role or of the server. */
+		/** A limit of the role or of the server was reached (53400, 53200). */
 		LIMIT,
-		/** 42501, 28xxx: not allowed, or a wrong password. */
+		/** A right is missing, or the password is wrong (42501, 28xxx). */
 		DENIED,
-		/** 22xxx: a bad argument. */
+		/** An argument is invalid (also 22xxx). */
 		INVALID,
-		/** No server, no such database, or no answer in time; nothing lasts. */
+		/** There is no server, no such database, or no reply in time. The call has no lasting effect. */
 		UNAVAILABLE,
-		/** No answer, and it may have taken effect. */
+		/** There was no reply, and the call may have taken effect. */
 		UNKNOWN,
-		/** The extension is not there; the message says what to type. */
+		/** The extension is not installed or not preloaded; the message says what to type. */
 		NOT_INSTALLED,
 		/** Any other error. */
 		FAILED
@@ -45,7 +45,7 @@ public class LockException extends RuntimeException {
 	}
 
 	/**
-	 * Why.
+	 * The reason of the failure.
 	 *
 	 * @return never null
 	 */
@@ -54,9 +54,9 @@ public class LockException extends RuntimeException {
 	}
 
 	/**
-	 * What the server has answered.
+	 * The SQLSTATE of the server's error.
 	 *
-	 * @return an SQLSTATE, or null if the error is not the server's
+	 * @return an SQLSTATE, or null if the error does not come from the server
 	 */
 	public String sqlState() {
 		return sqlState;
@@ -66,7 +66,7 @@ public class LockException extends RuntimeException {
 		return of(status, null, message, null);
 	}
 
-	/** The same for another thread, whose stack trace it gets. */
+	/** Returns a copy for another thread, with that thread's stack trace. */
 	static LockException again(LockException e) {
 		return of(e.status, e.sqlState, e.getMessage(), e);
 	}
@@ -95,7 +95,7 @@ public class LockException extends RuntimeException {
 		}
 	}
 
-	/** What is more specific comes first. */
+	/** Statuses by SQLSTATE or its prefix. More specific ones come first. */
 	private static final Object[][] STATUSES = {{"LE001", Status.LOST}, {"40P01", Status.DEADLOCK},
 			{"53200", Status.LIMIT}, {"53400", Status.LIMIT}, {"42501", Status.DENIED}, {"28", Status.DENIED},
 			{"22", Status.INVALID}, {"08007", Status.UNKNOWN}, {"40003", Status.UNKNOWN}, {"57014", Status.UNKNOWN},
@@ -112,17 +112,17 @@ public class LockException extends RuntimeException {
 		return Status.FAILED;
 	}
 
-	/** The connection is of no use any more: connect again. */
+	/** Whether the connection must be given up after this error. */
 	static boolean breaks(String sqlState) {
 		return sqlState.startsWith("08") && !sqlState.equals("08007") || sqlState.matches("57P0[1-5]|53300|25006");
 	}
 
-	/** The extension is in another schema than we knew, or is not there. */
+	/** Whether the extension is not in the schema in which the client has looked for it. */
 	static boolean noSuchFunction(SQLException e) {
 		return "3F000".equals(e.getSQLState()) || "42883".equals(e.getSQLState());
 	}
 
-	/** Trying again may help. */
+	/** Whether a retry may help. */
 	boolean passes() {
 		return status == Status.UNAVAILABLE || status == Status.UNKNOWN
 				|| sqlState != null && (sqlState.startsWith("40") && status != Status.DEADLOCK || sqlState.startsWith("XX"));

@@ -1,6 +1,6 @@
 package lockelection;
 
-/** The lock, permit or term is not held any more, or the session with all it held has ended. */
+/** The lock, permit or term is no longer held, or the session has ended with all its holds. */
 public class LockLostException extends LockException {
 	private static final long serialVersionUID = 1L;
 

@@ -7,15 +7,15 @@ import java.util.concurrent.locks.Lock;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * A lock as a {@link Lock}: the thread that locks it owns it, may lock it again, and has to unlock it. Waits are in the
- * order of arrival. A session that has ended is opened again. It has no conditions.
+ * A lock as a {@link Lock}: the thread that locks it owns it, may lock it again, and has to unlock it. Threads get it
+ * in the order of arrival. Locking reopens a session that has ended. There are no conditions.
  *
- * <p>If it was lost, locking it once more throws {@link LockLostException}, and so does unlocking it.
+ * <p>If the lock was lost, its owner gets a {@link LockLostException} from locking it once more, and from unlocking it.
  */
 public final class NamedLock implements Lock {
 	private final LockElection locks;
 	private final Request request;
-	/** Within this process; the other processes' are excluded by the hold of its owner. */
+	/** Excludes the threads of this process. The owner's hold excludes the other processes. */
 	private final ReentrantLock local = new ReentrantLock(true);
 	private volatile Hold hold;
 
@@ -25,33 +25,33 @@ public final class NamedLock implements Lock {
 	}
 
 	/**
-	 * What the owner holds, for {@link Hold#fence}, {@link Hold#isValid} and {@link Hold#onLost}.
+	 * The hold of the owner, for {@link Hold#fence}, {@link Hold#isValid} and {@link Hold#onLost}.
 	 *
-	 * @return null if the calling thread does not own it
+	 * @return null if the calling thread does not own the lock
 	 */
 	public Hold hold() {
 		return local.isHeldByCurrentThread() ? hold : null;
 	}
 
 	/**
-	 * Whether any thread of this process owns it.
+	 * Whether any thread of this process owns it. Does no I/O.
 	 *
-	 * @return no I/O
+	 * @return true if it is owned here
 	 */
 	public boolean isLocked() {
 		return local.isLocked();
 	}
 
-	/** {@inheritDoc} An interrupt does not end the wait, but gives the place in the queue back for a new one. */
+	/** {@inheritDoc} An interrupt does not end the wait, but exchanges the place in the queue for a new one. */
 	@Override
 	public void lock() {
 		lock(null);
 	}
 
 	/**
-	 * As {@link #lock()}, with another TTL than the session's.
+	 * Like {@link #lock()}, with a TTL that differs from the session's.
 	 *
-	 * @param ttl 100 ms to 24 days; null: the session's. Has no effect where the thread owns the lock already
+	 * @param ttl 100 ms to 24 days; null for the session's TTL. Has no effect if the thread owns the lock already
 	 */
 	public void lock(Duration ttl) {
 		check(ttl);
@@ -99,12 +99,12 @@ public final class NamedLock implements Lock {
 	}
 
 	/**
-	 * As {@link #tryLock(long, TimeUnit)}, with another TTL than the session's.
+	 * Like {@link #tryLock(long, TimeUnit)}, with a TTL that differs from the session's.
 	 *
-	 * @param wait the limit; zero or, as for every {@link Lock}, less: does not wait for others
-	 * @param ttl 100 ms to 24 days; null: the session's
-	 * @return false if it was not granted in time
-	 * @throws InterruptedException the thread was interrupted; it does not own the lock
+	 * @param wait the limit; zero or less, as for every {@link Lock}, does not wait for other holders
+	 * @param ttl 100 ms to 24 days; null for the session's TTL
+	 * @return false if the lock was not granted in time
+	 * @throws InterruptedException if the thread was interrupted; it does not own the lock
 	 */
 	public boolean tryLock(Duration wait, Duration ttl) throws InterruptedException {
 		check(ttl);
@@ -119,7 +119,7 @@ public final class NamedLock implements Lock {
 		}
 	}
 
-	/** The thread has the local lock, and loses it again if this does not succeed. */
+	/** Acquires the hold. The thread has the local lock, which this unlocks if it fails. */
 	private void acquire(Duration ttl, Duration wait) throws InterruptedException {
 		boolean done = false;
 		try {
@@ -136,10 +136,10 @@ public final class NamedLock implements Lock {
 	}
 
 	/**
-	 * Unlocks it.
+	 * Unlocks the lock.
 	 *
-	 * @throws IllegalMonitorStateException the calling thread does not own it
-	 * @throws LockLostException it was lost before; the thread does not own it any more
+	 * @throws IllegalMonitorStateException if the calling thread does not own it
+	 * @throws LockLostException if it had been lost before; the thread no longer owns it
 	 */
 	@Override
 	public void unlock() {
@@ -155,7 +155,7 @@ public final class NamedLock implements Lock {
 		try {
 			held = last.release();
 		} catch (LockException e) {
-			// the session goes on trying
+			// the session keeps trying
 		} finally {
 			local.unlock();
 		}

@@ -1,6 +1,6 @@
 package lockelection;
 
-/** Others hold it, and the caller's limit of time is over. Nothing is held, and nothing waits. */
+/** The lock is held by others, and the caller's wait has timed out. Nothing is held, nothing is left in the queue. */
 public class NotAcquiredException extends LockException {
 	private static final long serialVersionUID = 1L;
 

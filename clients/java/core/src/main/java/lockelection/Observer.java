@@ -5,11 +5,11 @@ import java.util.Optional;
 import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 
-/** Tells each change of an election, once, in order. Closing it ends that. */
+/** Tells a listener each change of an election, once and in order, until it is closed. */
 public final class Observer implements AutoCloseable {
 	private static final String COLUMNS = "SELECT change, how, candidate, term FROM ";
 
-	/** Changes that are read at once. */
+	/** The maximum of changes that are read at once. */
 	static final int MOST = 64;
 
 	final String election;
@@ -20,12 +20,12 @@ public final class Observer implements AutoCloseable {
 	private volatile long after;
 	private long told;
 
-	// under the session's lock
+	// protected by the session's lock
 	String channel;
 	long dueAt;
-	/** What was read is being told. */
+	/** Whether the listener is being told the changes that were read last. */
 	boolean busy;
-	/** The present leader has been read. */
+	/** Whether the present leader has been read. */
 	volatile boolean began;
 
 	Observer(String election, Consumer<Optional<Leader>> listener, BiConsumer<Observer, Boolean> registry) {
@@ -35,8 +35,9 @@ public final class Observer implements AutoCloseable {
 	}
 
 	/**
-	 * First the last change of the present term, whose changes have higher numbers than the term; or the leader as it is,
-	 * where the history has lost them. Then what follows.
+	 * Returns the next statement. The first one reads the last change of the present term, or the present leader if the
+	 * history no longer has it. A term's changes have higher numbers than the term. The next ones read the later
+	 * changes.
 	 */
 	String sql() {
 		if (began)
@@ -64,7 +65,7 @@ public final class Observer implements AutoCloseable {
 		}
 	}
 
-	/** A listener that throws is told the next change all the same. */
+	/** Tells the listener a leader. If it throws, it is nevertheless told the next change. */
 	private void tell(Optional<Leader> leader) {
 		try {
 			listener.accept(leader);

@@ -5,7 +5,7 @@ import java.time.Duration;
 import java.util.concurrent.Executor;
 import java.util.function.Consumer;
 
-/** Of a session. Immutable; each method returns another one. The defaults serve. */
+/** The options of a session. Immutable: each method returns a changed copy. The defaults work for most programs. */
 public final class Options {
 	private static final int NAME_BYTES = 200;
 
@@ -27,42 +27,42 @@ public final class Options {
 	}
 
 	/**
-	 * How long what the session holds lasts after the program died.
+	 * Sets the TTL of the lease: how long the session's holds outlive the program if it dies.
 	 *
-	 * @param ttl 100 ms to 24 days; default: 30 s
-	 * @return other options
-	 * @throws LockException INVALID
+	 * @param ttl 100 ms to 24 days; the default is 30 s
+	 * @return the changed options
+	 * @throws LockException with status INVALID
 	 */
 	public Options ttl(Duration ttl) {
 		return new Options(Arguments.ttl(ttl), name, executor, onState);
 	}
 
 	/**
-	 * What the column "owner" of the server's views begins with.
+	 * Sets the text with which the column "owner" of the server's views begins.
 	 *
-	 * @param name is cut to 200 bytes; default: "java" and the number of the process
-	 * @return other options
-	 * @throws LockException INVALID: it has a NUL, or half of a surrogate pair
+	 * @param name the text, which is cut to 200 bytes; the default is "java" and the process id
+	 * @return the changed options
+	 * @throws LockException with status INVALID if the name has a NUL or half of a surrogate pair
 	 */
 	public Options name(String name) {
 		return new Options(ttl, Arguments.encodable(name, "the name of the session"), executor, onState);
 	}
 
 	/**
-	 * What runs the listeners. One that runs them in the calling thread delays the session.
+	 * Sets the executor that runs the listeners. An executor that runs them in the calling thread delays the session.
 	 *
-	 * @param executor null, the default: a thread of the session, which ends when there is nothing to tell
-	 * @return other options
+	 * @param executor null, the default, for a thread of the session, which ends while there is nothing to run
+	 * @return the changed options
 	 */
 	public Options executor(Executor executor) {
 		return new Options(ttl, name, executor, onState);
 	}
 
 	/**
-	 * Is told each new state of the session.
+	 * Sets a listener for each new state of the session.
 	 *
 	 * @param onState runs in the executor
-	 * @return other options
+	 * @return the changed options
 	 */
 	public Options onState(Consumer<State> onState) {
 		return new Options(ttl, name, executor, Arguments.given(onState, "the listener"));

@@ -11,10 +11,10 @@ import java.sql.SQLException;
 import java.sql.Statement;
 
 /**
- * Installs the portable edition of lock_election, the one without C, which this library carries.
+ * Installs the portable edition of lock_election, which has no C code, and which this library contains.
  */
 public final class PortableEdition {
-	/** Each version has a comment of its own, which stands in the script as well. */
+	/** The schema's comment names the installed version. It is up to date if the script contains the same comment. */
 	private static final String COMMENT = "SELECT pg_catalog.obj_description(n.oid, 'pg_namespace')"
 			+ " FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'";
 	private static final String SETTINGS = "SELECT pg_catalog.set_config('_lock_election.schema', ?, true),"
@@ -24,38 +24,39 @@ public final class PortableEdition {
 	}
 
 	/**
-	 * Installs it, or upgrades an older version, with its functions in the first schema of search_path.
+	 * Installs the edition, or upgrades an older version, with its functions in the first schema of search_path.
 	 *
-	 * @param connection see {@link #install(Connection, String, String)}
-	 * @throws LockException see there
+	 * @param connection as in {@link #install(Connection, String, String)}
+	 * @throws LockException as in {@link #install(Connection, String, String)}
 	 */
 	public static void install(Connection connection) {
 		install(connection, null, null);
 	}
 
 	/**
-	 * Installs it, or upgrades an older version.
+	 * Installs the edition, or upgrades an older version. Everybody may use a schema that this creates.
 	 *
-	 * @param connection see {@link #install(Connection, String, String)}
-	 * @param schema     see there; everybody may use one that is made
-	 * @throws LockException see there
+	 * @param connection as in {@link #install(Connection, String, String)}
+	 * @param schema     as in {@link #install(Connection, String, String)}
+	 * @throws LockException as in {@link #install(Connection, String, String)}
 	 */
 	public static void install(Connection connection, String schema) {
 		install(connection, schema, null);
 	}
 
 	/**
-	 * Installs it, or upgrades an older version, in one transaction. Does nothing where this version is there already,
-	 * whoever calls. The role needs CREATE on the database, and owns all locks afterwards: it should not be the
-	 * application's.
+	 * Installs the edition, or upgrades an older version, in one transaction. Does nothing if this version is already
+	 * installed, whichever role calls. The role needs CREATE on the database, and owns all locks afterwards, so it
+	 * should not be the application's role.
 	 *
-	 * @param connection of PostgreSQL's driver or a pool of it, in auto-commit mode
-	 * @param schema     for the functions, made if it is missing; null: the first one of search_path. An edition that is
-	 *                   installed stays in its schema
-	 * @param grantee    the role that may use the schema; null: everybody may use one that is made
-	 * @throws LockException DENIED: no CREATE, or another role has installed; INVALID: not in auto-commit mode, or there is
-	 *                       no schema; UNAVAILABLE: a standby, or a read-only session; UNKNOWN: it may be installed, call
-	 *                       again; FAILED: a newer version is there, or the extension, or the server cannot run it
+	 * @param connection a connection of PostgreSQL's driver, or of a pool of such connections, in auto-commit mode
+	 * @param schema     the schema for the functions, created if missing; null for the first one of search_path. An
+	 *                   installed edition stays in its schema
+	 * @param grantee    the role that may use the schema; null: everybody may use a schema that is created
+	 * @throws LockException with status DENIED if the role lacks CREATE or another role has installed the edition;
+	 *                       INVALID if the connection is not in auto-commit mode or there is no schema; UNAVAILABLE on
+	 *                       a standby or in a read-only session; UNKNOWN if the edition may be installed: call again;
+	 *                       FAILED if a newer version or the extension is installed, or the server cannot run it
 	 */
 	public static void install(Connection connection, String schema, String grantee) {
 		Arguments.given(connection, "the connection");
@@ -84,7 +85,7 @@ public final class PortableEdition {
 	/**
 	 * The SQL that install() runs, for tools that run it themselves, such as migrations: in one transaction.
 	 *
-	 * @return lock_election.sql
+	 * @return the script lock_election.sql
 	 */
 	public static String script() {
 		try (InputStream in = PortableEdition.class.getResourceAsStream("lock_election.sql")) {

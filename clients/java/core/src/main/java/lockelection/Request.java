@@ -3,14 +3,14 @@ package lockelection;
 import java.time.Duration;
 import java.util.List;
 
-/** What to acquire. Immutable; each method that changes something returns another one. */
+/** A request for locks or a permit. Immutable: methods that change something return a changed copy. */
 public final class Request {
-	/** lock, shared, permit or candidate: the end of an item's action. */
+	/** The end of an item's action: lock, shared, permit or candidate. */
 	final String kind;
 	final List<String> names;
-	/** How many permits the name has; null: it is no permit. */
+	/** The number of permits that the name has; null if this is not a request for a permit. */
 	final String permits;
-	/** A candidate's text. */
+	/** The candidate's text; null if this is not a request for a term. */
 	final String value;
 	final Duration ttl;
 
@@ -23,34 +23,35 @@ public final class Request {
 	}
 
 	/**
-	 * A lock that nobody else holds at the time; of several names all at once, or none.
+	 * Requests an exclusive lock, which nobody else holds at the same time. Several locks are acquired together or not
+	 * at all.
 	 *
-	 * @param names 1 to 1000, each once, and of 1 to 255 bytes of UTF-8
+	 * @param names 1 to 1000 different names, each of 1 to 255 bytes of UTF-8
 	 * @return the request
-	 * @throws LockException INVALID
+	 * @throws LockException with status INVALID
 	 */
 	public static Request exclusive(String... names) {
 		return new Request("lock", Arguments.names(names), null, null, null);
 	}
 
 	/**
-	 * A lock that others can hold at the time, if they share it as well.
+	 * Requests a shared lock, which other shared holders may hold at the same time.
 	 *
-	 * @param names as for {@link #exclusive}
+	 * @param names as in {@link #exclusive}
 	 * @return the request
-	 * @throws LockException INVALID
+	 * @throws LockException with status INVALID
 	 */
 	public static Request shared(String... names) {
 		return new Request("shared", Arguments.names(names), null, null, null);
 	}
 
 	/**
-	 * One of several permits of a name.
+	 * Requests one of several permits of a name.
 	 *
-	 * @param name of 1 to 255 bytes
-	 * @param permits how many there are, 1 or more; all that use the name at a time say the same number
+	 * @param name 1 to 255 bytes
+	 * @param permits the number of permits, at least 1; all users of a name must give the same number
 	 * @return the request
-	 * @throws LockException INVALID
+	 * @throws LockException with status INVALID
 	 */
 	public static Request permit(String name, int permits) {
 		return new Request("permit", Arguments.names(name), "" + Arguments.permits(permits), null, null);
@@ -61,11 +62,11 @@ public final class Request {
 	}
 
 	/**
-	 * With another TTL than the session's.
+	 * Sets a TTL that differs from the session's.
 	 *
-	 * @param ttl 100 ms to 24 days; null: the session's
-	 * @return the request
-	 * @throws LockException INVALID
+	 * @param ttl 100 ms to 24 days; null for the session's TTL
+	 * @return the changed request
+	 * @throws LockException with status INVALID
 	 */
 	public Request ttl(Duration ttl) {
 		return new Request(kind, names, permits, value, ttl == null ? null : Arguments.ttl(ttl));

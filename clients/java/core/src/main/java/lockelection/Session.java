@@ -22,10 +22,10 @@ import lockelection.Hold.View;
 import lockelection.LockException.Status;
 
 /**
- * One connection, the leases of what is held, and two threads. A call of lease_sync(), a turn, carries all that is asked
- * for at the time. A caller that finds the connection free makes the turn itself; otherwise the worker does, which also
- * renews, connects again and listens. The watcher looks at the deadlines, whatever the worker hangs in. One lock protects
- * all that is not final or volatile, and is not held during I/O or a callback.
+ * One connection, the leases of what is held, and two threads. A call of lease_sync(), a turn, carries all that is
+ * asked for at the time. A caller that finds the connection free makes the turn itself; otherwise the worker does,
+ * which also renews, connects again and listens. The watcher looks at the deadlines, whatever the worker hangs in. One
+ * lock protects all that is not final or volatile, and is not held during I/O or a callback.
  */
 final class Session {
 	private static final long MILLISECOND = 1_000_000L;
@@ -37,9 +37,9 @@ final class Session {
 	/** After this time the interrupt of a caller ends its turn, with the connection. */
 	private static final long INTERRUPTIBLE = 200 * MILLISECOND;
 	/**
-	 * The driver cannot be woken up while it waits for a notification, and takes a millisecond to see that there is none.
-	 * The worker waits so long at a time, where nothing is held and callers have just entered a queue. Otherwise the next
-	 * call may come soon, and its reply has all news: it looks only when so long nothing has come.
+	 * The driver cannot be woken up while it waits for a notification, and takes a millisecond to see that there is
+	 * none. The worker waits so long at a time, where nothing is held and callers have just entered a queue. Otherwise
+	 * the next call may come soon, and its reply has all news: it looks only when so long nothing has come.
 	 */
 	private static final long HEAR = 10 * MILLISECOND;
 	/** Between two looks at what waits, or is observed: where LISTEN works, and where it does not. */
@@ -654,8 +654,8 @@ final class Session {
 	// --- turns ---
 
 	/**
-	 * Locked, once, at entry and exit. Makes a turn in the calling thread, if nobody uses the connection and nothing else
-	 * is to be done first. An interrupt of a virtual thread would close the socket: those leave it to the worker.
+	 * Locked, once, at entry and exit. Makes a turn in the calling thread, if nobody uses the connection and nothing
+	 * else is to be done first. An interrupt of a virtual thread would close the socket: those leave it to the worker.
 	 */
 	private void join(Lease l) {
 		Thread self = Thread.currentThread();
@@ -672,8 +672,8 @@ final class Session {
 	}
 
 	/**
-	 * Locked at entry and exit. Sends a call, and tells everybody what came of it. Those that it has woken up get the time
-	 * to queue their next requests before the next turn begins.
+	 * Locked at entry and exit. Sends a call, and tells everybody what came of it. Those that it has woken up get the
+	 * time to queue their next requests before the next turn begins.
 	 *
 	 * @param itself of those that wait for it: 1, the caller, or 0
 	 */
@@ -729,8 +729,8 @@ final class Session {
 	}
 
 	/**
-	 * Locked. When to try again: at once, then after 50 ms, then after twice as long each time, at most a twentieth of the
-	 * TTL. What ends that is a renewal: a connection that is made and breaks again is a failure.
+	 * Locked. When to try again: at once, then after 50 ms, then after twice as long each time, at most a twentieth of
+	 * the TTL. What ends that is a renewal: a connection that is made and breaks again is a failure.
 	 */
 	private long failed() {
 		long pause = failures == 0 ? 0 : jitter(Math.min(PAUSE << Math.min(failures - 1, 6), lease.longestPause()));
@@ -762,8 +762,8 @@ final class Session {
 	}
 
 	/**
-	 * Locked at entry and exit, not in between. Where the connection ends in the middle of a statement, its outcome is not
-	 * known.
+	 * Locked at entry and exit, not in between. Where the connection ends in the middle of a statement, its outcome is
+	 * not known.
 	 */
 	private <T> T use(Use<T> use) throws SQLException {
 		Wire on = wire;

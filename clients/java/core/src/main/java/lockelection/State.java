@@ -1,10 +1,10 @@
 package lockelection;
 
-/** What a session is in. */
+/** The state of a session. */
 public enum State {
-	/** The last renewal was answered. */
+	/** The last renewal has succeeded. */
 	CONNECTED,
-	/** The connection is broken, or a renewal has failed. All that is held is still held, until the deadline. */
+	/** The connection is broken, or a renewal has failed. All holds are still held, until the deadline. */
 	SUSPENDED,
 	/** The lease has ended, or the session was closed: nothing is held. See {@link LockElection#reopen()}. */
 	ENDED

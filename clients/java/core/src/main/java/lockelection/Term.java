@@ -2,7 +2,7 @@ package lockelection;
 
 import lockelection.LockException.Status;
 
-/** A term of a leader. {@link #token()} is its number. */
+/** A term as the leader of an election. {@link #token()} is its number. */
 public final class Term extends Hold {
 	Term(Session session, Lease lease, Request request, boolean attempt) {
 		super(session, lease, request, attempt);
@@ -13,7 +13,8 @@ public final class Term extends Hold {
 	 *
 	 * @param value 1 to 4096 bytes
 	 * @throws LockLostException the term has ended
-	 * @throws LockException UNKNOWN: no answer, and the value may have been changed; or see its status
+	 * @throws LockException with status UNKNOWN if there is no reply: the value may have been changed; or with another
+	 *         status if the server has rejected the value
 	 * @throws InterruptedException the thread was interrupted; the value may have been changed
 	 */
 	public void proclaim(String value) throws InterruptedException {
@@ -33,9 +34,9 @@ public final class Term extends Hold {
 	}
 
 	/**
-	 * {@link #release()}: the next candidate leads.
+	 * Ends the term, like {@link #release()}, so that the next candidate leads.
 	 *
-	 * @return false: the term had been lost before
+	 * @return false if the term had been lost before
 	 */
 	public boolean resign() {
 		return release();

@@ -5,9 +5,9 @@ import java.util.regex.Pattern;
 import lockelection.LockException.Status;
 
 /**
- * A URL of PostgreSQL's driver may have a password, and where it is wrong nobody knows which part of it that is. The
- * driver writes a URL that it cannot parse into its log. So what it would not understand, or not as it was meant, is found
- * before, and no error shows any of it.
+ * Checks of a URL of PostgreSQL's driver. A URL may contain a password, and if the URL is wrong nobody knows which part
+ * is the password. The driver writes a URL that it cannot parse into its log. So these checks come first: they reject
+ * URLs that the driver would not understand, or not as they were meant, with errors that show no part of the URL.
  */
 final class Url {
 	private static final String BEGIN = "jdbc:postgresql:";
@@ -24,7 +24,7 @@ final class Url {
 		return LockException.of(Status.INVALID, "cannot parse the URL: " + what + " (it is not shown, for it may have a password)");
 	}
 
-	/** Throws INVALID. */
+	/** Throws a {@link LockException} with status INVALID if the URL is wrong. */
 	static void check(String url) {
 		Arguments.given(url, "the URL");
 		if (!url.startsWith(BEGIN))
@@ -41,7 +41,7 @@ final class Url {
 			checkParameters(url.substring(query + 1));
 	}
 
-	/** Hosts with ports, and the database. */
+	/** Checks the hosts with their ports, and the database. */
 	private static void checkHosts(String place) {
 		if (place.isEmpty() || place.equals("/"))
 			return;
@@ -71,7 +71,7 @@ final class Url {
 		}
 	}
 
-	/** What a data source throws may have its URL. */
+	/** Returns the error of a data source, without its message if that may contain the URL. */
 	static SQLException hidden(Exception e, String sqlState) {
 		for (Throwable cause = e; cause != null; cause = cause.getCause()) {
 			if (MAY_SHOW.matcher(String.valueOf(cause.getMessage())).find())

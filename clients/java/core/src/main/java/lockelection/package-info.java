@@ -1,8 +1,8 @@
 /**
- * Distributed locks and leader election inside PostgreSQL, by its extension lock_election.
+ * Distributed locks and leader election inside PostgreSQL, with its extension lock_election.
  *
- * <p>{@link lockelection.LockElection} is the place to begin.  All durations are {@link java.time.Duration}s, to the
- * millisecond.  Errors are {@link lockelection.LockException}s, which are unchecked.  Threads that wait are parked, and
- * hold no monitor: virtual threads do not pin their carriers.
+ * <p>Start with {@link lockelection.LockElection}. All durations are {@link java.time.Duration}s, with a precision of
+ * one millisecond. Errors are {@link lockelection.LockException}s, which are unchecked. Waiting threads are parked and
+ * hold no monitor, so virtual threads do not pin their carriers.
  */
 package lockelection;
