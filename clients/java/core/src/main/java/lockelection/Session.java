@@ -22,34 +22,37 @@ import lockelection.Hold.View;
 import lockelection.LockException.Status;
 
 /**
- * One connection, the leases of what is held, and two threads. A call of lease_sync(), a turn, carries all that is
- * asked for at the time. A caller that finds the connection free makes the turn itself; otherwise the worker does,
- * which also renews, connects again and listens. The watcher looks at the deadlines, whatever the worker hangs in. One
- * lock protects all that is not final or volatile, and is not held during I/O or a callback.
+ * A session: one connection, its leases, and two threads. A turn is a call of lease_sync() with all items that are
+ * queued at the time. A caller that finds the connection free makes the turn itself. Otherwise the worker does; it also
+ * renews, reconnects and listens. The watcher checks the deadlines, even if the worker hangs. One lock protects all
+ * fields that are not final or volatile. It is not held during I/O or a callback. In the comments below, "Locked."
+ * means that the caller holds it.
  */
 final class Session {
 	private static final long MILLISECOND = 1_000_000L;
 	private static final long SECOND = 1000 * MILLISECOND;
 	private static final long CONNECT_MILLIS = 5000;
 	private static final long PAUSE = 50 * MILLISECOND;
-	/** A turn that takes longer is not made by a caller the next time: nothing could interrupt it. */
+	/** After a turn that took longer, the worker makes the next one: nothing could interrupt a caller in it. */
 	private static final long SLOW = 100 * MILLISECOND;
-	/** After this time the interrupt of a caller ends its turn, with the connection. */
+	/** After this time an interrupt of the caller that makes a turn ends the turn, together with the connection. */
 	private static final long INTERRUPTIBLE = 200 * MILLISECOND;
 	/**
-	 * The driver cannot be woken up while it waits for a notification, and takes a millisecond to see that there is
-	 * none. The worker waits so long at a time, where nothing is held and callers have just entered a queue. Otherwise
-	 * the next call may come soon, and its reply has all news: it looks only when so long nothing has come.
+	 * The driver cannot be woken up while it waits for a notification, and needs a millisecond to see that there is
+	 * none. If nothing is held, the worker waits for this long at a time, and starts right after a turn in which
+	 * callers have entered a queue. Otherwise the next call may come soon, and its reply has all news, so the worker
+	 * looks only after a pause of this length.
 	 */
 	private static final long HEAR = 10 * MILLISECOND;
-	/** Between two looks at what waits, or is observed: where LISTEN works, and where it does not. */
+	/** The intervals of turns for waits and of reads for observers, if LISTEN works and if it does not. */
 	private static final long LOOK = 5 * SECOND;
 	private static final long DEAF_LOOK = 250 * MILLISECOND;
 
 	final Lease lease;
 	final String owner;
-	/** Holds that are held, and threads that were woken up: under the lock. */
+	/** The number of holds that are held. */
 	int held;
+	/** The number of times that a caller was woken up. */
 	long answered;
 	private final Options options;
 	private final Wire.Connector connector;
@@ -70,21 +73,22 @@ final class Session {
 	private volatile Wire wire;
 	private volatile String schema;
 	private List<Runnable> told = new ArrayList<>();
-	/** There is something to do for the worker, which rests until then if nobody wakes it. */
+	/** Whether there is new work for the worker, so that it must not rest. */
 	private boolean dirty;
+	/** The time until which the worker rests if nobody wakes it up. */
 	private long restsUntil;
-	/** A thread uses the connection. */
+	/** Whether a thread uses the connection. */
 	private boolean busy;
-	/** The caller that makes a turn, and since when. */
+	/** The caller that makes a turn, or null, and the start of the turn. */
 	private Thread maker;
 	private long madeSince;
 	private boolean slow;
 	private boolean others;
 	private long requests;
-	/** When to wait for notifications, if any may come. */
+	/** When to wait for notifications, if any may arrive. */
 	private long hearAt;
 	private int failures;
-	/** Why there is no connection, or no renewal. */
+	/** Why there is no connection, or why the last renewal has failed. */
 	private volatile String trouble;
 	private long retryAt;
 	private boolean closing;
@@ -93,7 +97,7 @@ final class Session {
 	private volatile boolean finished;
 	private LockException end;
 
-	/** What a call wants from the server. */
+	/** A read-only statement for one caller. */
 	private static final class Operation {
 		final String sql;
 		final Object[] arguments;
@@ -120,7 +124,7 @@ final class Session {
 		watcher.setDaemon(true);
 	}
 
-	/** Connects, and grants the lease. An error is told at once. */
+	/** Connects and gets the lease. Throws an error at once, without a retry. */
 	void open() {
 		try (Locked locked = lock()) {
 			connect();
@@ -138,9 +142,9 @@ final class Session {
 		watcher.start();
 	}
 
-	// --- the lock, and what is told after it ---
+	// --- the lock, and the callbacks that run after it ---
 
-	/** The lock, while a block runs. */
+	/** Holds the lock while a block runs. */
 	interface Locked extends AutoCloseable {
 		@Override
 		void close();
@@ -161,13 +165,13 @@ final class Session {
 		for (Runnable call : now) {
 			try {
 				executor.execute(call);
-			} catch (RejectedExecutionException | OutOfMemoryError e) { // the latter where there are no more threads
+			} catch (RejectedExecutionException | OutOfMemoryError e) { // the latter if no thread can be started
 				call.run();
 			}
 		}
 	}
 
-	/** Locked. Runs it in the executor when the lock is free. What it throws is not the session's. */
+	/** Locked. Runs a callback in the executor once the lock is free. Its exceptions do not affect the session. */
 	void tell(Runnable call) {
 		told.add(() -> {
 			try {
@@ -178,19 +182,19 @@ final class Session {
 		});
 	}
 
-	/** What the application's own code throws, where nobody catches it. */
+	/** Reports an exception of the application's code as uncaught. */
 	static void report(Throwable error) {
 		Thread thread = Thread.currentThread();
 		thread.getUncaughtExceptionHandler().uncaughtException(thread, error);
 	}
 
-	/** Locked. */
+	/** Locked. Wakes up the worker. */
 	void wake() {
 		dirty = true;
 		work.signal();
 	}
 
-	// --- what other threads ask ---
+	// --- calls of other threads ---
 
 	State state() {
 		return state != State.ENDED && lease.life() <= 0 ? State.ENDED : state;
@@ -200,14 +204,17 @@ final class Session {
 		return schema;
 	}
 
-	/** A fence has not found the functions: asks for one of them, so that the connection learns where they are. */
+	/**
+	 * Called by a fence that has not found the functions. Calls one of them, so that the connection learns their
+	 * schema. Returns whether that differs from the given one.
+	 */
 	boolean learnsAnother(String than) {
 		try {
 			run("SELECT term FROM %s.current_leader('-')");
 		} catch (InterruptedException e) {
 			Thread.currentThread().interrupt();
 		} catch (LockException e) {
-			// the caller has an error to tell
+			// the caller has an error of its own
 		}
 		return !than.equals(schema);
 	}
@@ -243,7 +250,7 @@ final class Session {
 		return submit(List.of(request), attempt).get(0);
 	}
 
-	/** Requests that are submitted at once travel together. */
+	/** Queues requests, which travel in one call if possible. */
 	List<Hold> submit(List<Request> requests, boolean attempt) {
 		try (Locked locked = lock()) {
 			checkOpen();
@@ -264,7 +271,7 @@ final class Session {
 		hold.lease.queue.addLast(hold.ask);
 	}
 
-	/** Waits for an item that grants nothing. */
+	/** Queues an item that grants nothing, and waits for its result. */
 	void ask(Lease on, Request request, String action, String number, String value) throws InterruptedException {
 		Hold asked = new Hold(this, on, request, true);
 		asked.ask = new Item(action, request.names, number, value, asked);
@@ -278,15 +285,15 @@ final class Session {
 		await(asked, Duration.ofMillis(callMillis()));
 	}
 
-	/** Nobody wants it any more, whatever becomes of it. */
+	/** Gives up a hold, whatever its state: nobody wants it any more. */
 	void drop(Hold hold) {
 		giveUp(hold, LockException.of(Status.CANCELED, "it is not wanted any more"));
 	}
 
 	/**
-	 * Waits for a hold until it is granted. When the limit passes, or at an interrupt, its place is given back. The
-	 * limit bounds the time in the queue; the first answer has at least the limit of any call, and then no place is
-	 * taken any more.
+	 * Waits until a hold is granted. Releases its place when the limit passes, or after an interrupt. The limit bounds
+	 * the time in the queue. The first reply may take as long as that of any call; if it comes after the limit, a place
+	 * is no longer accepted.
 	 */
 	Hold await(Hold hold, Duration limit) throws InterruptedException {
 		long most = limit == null ? Long.MAX_VALUE : Arguments.nanos(limit);
@@ -305,7 +312,7 @@ final class Session {
 		return hold;
 	}
 
-	/** Within this time after it was asked for. */
+	/** Waits until the hold is decided. Returns false if it is not within this time after its request. */
 	private static boolean isDecided(Hold hold, long nanos) throws InterruptedException {
 		try {
 			hold.decided.get(Math.max(0, nanos - (System.nanoTime() - hold.askedAt)), TimeUnit.NANOSECONDS);
@@ -315,7 +322,7 @@ final class Session {
 		}
 	}
 
-	/** Where it has none yet, it gets none any more. */
+	/** Returns whether the hold has a place. If it has none yet, it will accept none. */
 	private boolean hasPlace(Hold hold) {
 		try (Locked locked = lock()) {
 			hold.impatient = !hold.queued;
@@ -332,7 +339,7 @@ final class Session {
 		}
 	}
 
-	/** False: it had been lost before. */
+	/** Releases a hold. Returns false if it had been lost before. */
 	boolean release(Hold hold, Duration holdFor) {
 		try (Locked locked = lock()) {
 			checkDeadlines();
@@ -352,7 +359,7 @@ final class Session {
 		}
 	}
 
-	/** Runs a statement that only reads. Waits at most as long as a statement may take. */
+	/** Runs a read-only statement, and waits for it for at most the limit of a statement. */
 	List<Object[]> run(String sql, Object... arguments) throws InterruptedException {
 		Operation operation = new Operation(sql, arguments);
 		try (Locked locked = lock()) {
@@ -388,7 +395,7 @@ final class Session {
 		return trouble == null ? "" : ": " + trouble;
 	}
 
-	/** Gives all back and revokes the leases. True if the server has confirmed that in time. */
+	/** Releases all holds and revokes the leases. Returns whether the server has confirmed that in time. */
 	boolean close(Duration limit) {
 		try (Locked locked = lock()) {
 			if (!closing) {
@@ -403,7 +410,7 @@ final class Session {
 		}
 		Thread self = Thread.currentThread();
 		if (self == worker || self == watcher)
-			return false; // by a listener, in an executor that runs it there: the worker goes on when it returns
+			return false; // called by a listener that the executor runs in this thread: the worker ends after it
 		join(worker, Math.max(1, TimeUnit.NANOSECONDS.toMillis(Arguments.nanos(limit))));
 		if (worker.isAlive()) {
 			Wire hanging = wire;
@@ -416,7 +423,7 @@ final class Session {
 		return finished && revocations.isEmpty();
 	}
 
-	/** An interrupt does not end the wait, and is kept: it ends the work, and this gives back what the work had. */
+	/** Waits for the end of a thread. An interrupt does not end this wait, but is kept. It is meant for the work. */
 	private static void join(Thread thread, long millis) {
 		long until = System.nanoTime() + millis * MILLISECOND;
 		boolean interrupted = false;
@@ -431,7 +438,7 @@ final class Session {
 			Thread.currentThread().interrupt();
 	}
 
-	/** The server has said that it is not held. What is left of several is given back. */
+	/** Ends a hold that the server has reported as lost. If it has several names, releases the remaining ones. */
 	void lost(Hold hold, LockException why) {
 		try (Locked locked = lock()) {
 			if (hold.view == View.HELD) {
@@ -444,21 +451,21 @@ final class Session {
 
 	// --- ends ---
 
-	/** Locked. */
+	/** Locked. Throws if the session has ended. */
 	private void checkOpen() {
 		checkDeadlines();
 		if (end != null)
 			throw LockException.again(end);
 	}
 
-	/** What has passed its deadline is told lost. */
+	/** Ends the leases whose deadline has passed. */
 	void check() {
 		try (Locked locked = lock()) {
 			checkDeadlines();
 		}
 	}
 
-	/** Locked. What has passed its deadline is lost. */
+	/** Locked. Ends the leases whose deadline has passed. */
 	private void checkDeadlines() {
 		for (Lease l : List.copyOf(leases.values())) {
 			if (l.life() <= 0)
@@ -466,7 +473,7 @@ final class Session {
 		}
 	}
 
-	/** Locked. With the session's lease the session ends. */
+	/** Locked. Ends a lease. The session's own lease ends the session. */
 	void lose(Lease l, LockException why, boolean gone) {
 		if (l != lease) {
 			endLease(l, why, gone);
@@ -482,7 +489,7 @@ final class Session {
 		wake();
 	}
 
-	/** Locked. All that hangs on it is lost, and what the server still has of it is to be revoked. */
+	/** Locked. Ends a lease with all its holds, and has it revoked unless the server has ended it already. */
 	private void endLease(Lease l, LockException why, boolean gone) {
 		leases.remove(l.ttl, l);
 		if (l.id != 0 && !gone)
@@ -490,7 +497,7 @@ final class Session {
 		l.end(why);
 	}
 
-	/** Locked. */
+	/** Locked. Changes the state, and tells the listener. */
 	private void set(State next) {
 		if (state == next)
 			return;
@@ -510,7 +517,7 @@ final class Session {
 				wait = step();
 			}
 		} finally {
-			if (!finished) // by a fault of ours, or for lack of memory: nobody renews any more
+			if (!finished) // an unexpected error, such as a lack of memory: nobody renews any more
 				abandon();
 		}
 	}
@@ -529,14 +536,14 @@ final class Session {
 			if (!dirty)
 				work.awaitNanos(nanos);
 		} catch (InterruptedException e) {
-			// close() ends a connection attempt so, and then looks again
+			// close() has interrupted an attempt to connect: look again
 		}
 	}
 
-	/** Now and then it looks without a deadline in sight: waiting does not count the time of a suspended machine. */
+	/** Checks the deadlines, at least once a second, because a wait does not count the time of a suspended machine. */
 	private void watch() {
 		while (!finished) {
-			check(); // tells at once, as waiting would not
+			check(); // runs the callbacks of a loss at once, since they run when the lock is released
 			Wire stuck = stuck();
 			if (stuck != null)
 				stuck.abort();
@@ -547,26 +554,26 @@ final class Session {
 				if (!finished)
 					tick.awaitNanos(Math.max(left, MILLISECOND));
 			} catch (InterruptedException e) {
-				// nobody interrupts it
+				// nobody interrupts this thread
 			}
 		}
 	}
 
-	/** The connection on which a caller makes a turn that takes long, and that the caller is to leave. */
+	/** Returns the connection on which a caller makes a long turn that an interrupt has to end, or null. */
 	Wire stuck() {
 		try (Locked locked = lock()) {
 			return maker != null && maker.isInterrupted() && now() - madeSince > INTERRUPTIBLE ? wire : null;
 		}
 	}
 
-	/** Does the most urgent thing. Returns the nanoseconds until there may be more; -1: never. */
+	/** Does the most urgent piece of work. Returns the nanoseconds until there may be more; -1 = never. */
 	long step() {
 		try (Locked locked = lock()) {
 			dirty = false;
 			restsUntil = Long.MAX_VALUE;
 			checkDeadlines();
 			if (busy)
-				return 60 * SECOND; // its user wakes the worker up
+				return 60 * SECOND; // the thread that uses the connection wakes up the worker
 			if (state == State.ENDED)
 				return windUp();
 			long now = now();
@@ -587,7 +594,7 @@ final class Session {
 		}
 	}
 
-	/** Locked. When the worker has something to do but to listen. */
+	/** Locked. Returns when the worker has work other than waiting for notifications. */
 	private long next(long now) {
 		if (end != null)
 			return 0;
@@ -602,7 +609,7 @@ final class Session {
 		return next;
 	}
 
-	/** Locked. When the next turn of a lease is due; after a failure that is a renewal. */
+	/** Locked. Returns when the next turn of a lease is due. After a failure that is a renewal. */
 	private long due(Lease l) {
 		if (failures > 0 || l.id == 0)
 			return l.renewAt;
@@ -614,13 +621,13 @@ final class Session {
 		return Math.min(due, l.lastAt + (channels.announces(l) ? LOOK : DEAF_LOOK));
 	}
 
-	/** Locked at entry and exit. Uses the connection for the most urgent thing. False: there is none. */
+	/** Locked at entry and exit. Uses the connection for the most urgent work. Returns false if there is none. */
 	private boolean useFor(long now) throws SQLException {
 		Lease first = lease;
 		for (Lease l : leases.values()) {
 			if (l == first)
 				continue;
-			// releases go first, whatever lease they are of: others may wait for them
+			// Leases with releases go first: others may wait for them.
 			int order = Long.compare(due(l), due(first));
 			if (order == 0)
 				order = Boolean.compare(first.releases(), l.releases());
@@ -654,15 +661,16 @@ final class Session {
 	// --- turns ---
 
 	/**
-	 * Locked, once, at entry and exit. Makes a turn in the calling thread, if nobody uses the connection and nothing
-	 * else is to be done first. An interrupt of a virtual thread would close the socket: those leave it to the worker.
+	 * Locked, once, at entry and exit. Makes a turn in the calling thread if the connection is free and nothing else
+	 * must be done first; otherwise wakes up the worker. Virtual threads leave the turn to the worker, because an
+	 * interrupt of a virtual thread would close the socket.
 	 */
 	private void join(Lease l) {
 		Thread self = Thread.currentThread();
 		long now = now();
 		dirty = true;
 		if (busy)
-			return; // who uses it looks what there is to do
+			return; // the thread that uses the connection looks for more work afterwards
 		if (wire == null || end != null || l.id == 0 || slow || self == worker || self.isInterrupted()
 				|| "VirtualThreads".equals(self.getThreadGroup().getName()) || !operations.isEmpty() || due(l) > now
 				|| leases.values().stream().anyMatch(other -> other != l && due(other) <= now))
@@ -672,10 +680,10 @@ final class Session {
 	}
 
 	/**
-	 * Locked at entry and exit. Sends a call, and tells everybody what came of it. Those that it has woken up get the
-	 * time to queue their next requests before the next turn begins.
+	 * Locked at entry and exit, not in between. Sends a call and handles its results. If callers other than its own
+	 * were woken up, it lets them queue their next requests before the next turn begins.
 	 *
-	 * @param itself of those that wait for it: 1, the caller, or 0
+	 * @param itself the number of waiting callers that make this turn: 1, or 0 in the worker
 	 */
 	private void turn(Lease l, int itself) {
 		long before = answered;
@@ -720,7 +728,7 @@ final class Session {
 		return leases.values().stream().mapToLong(l -> l.waiting).sum();
 	}
 
-	/** Locked. */
+	/** Locked. Counts a failed renewal. */
 	private void notRenewed(Lease l, String why) {
 		trouble = why;
 		l.renewAt = failed();
@@ -729,8 +737,9 @@ final class Session {
 	}
 
 	/**
-	 * Locked. When to try again: at once, then after 50 ms, then after twice as long each time, at most a twentieth of
-	 * the TTL. What ends that is a renewal: a connection that is made and breaks again is a failure.
+	 * Locked. Counts a failure. Returns when to retry: at once after the first failure, then after 50 ms, doubled each
+	 * time up to a twentieth of the TTL. Only a successful renewal resets the count, so a connection that is made and
+	 * breaks again is a failure.
 	 */
 	private long failed() {
 		long pause = failures == 0 ? 0 : jitter(Math.min(PAUSE << Math.min(failures - 1, 6), lease.longestPause()));
@@ -742,7 +751,7 @@ final class Session {
 		return (long) (nanos * ThreadLocalRandom.current().nextDouble(0.9, 1.1));
 	}
 
-	/** Locked at entry and exit. Runs a statement. */
+	/** Locked at entry and exit, not in between. Runs a statement. */
 	private List<Object[]> ask(String sql, Object... arguments) throws SQLException {
 		if (wire == null)
 			throw new SQLException("not connected", "08003");
@@ -756,14 +765,14 @@ final class Session {
 		return use(on -> on.query(most, sql, arguments));
 	}
 
-	/** What is done with the connection. */
+	/** A use of the connection. */
 	private interface Use<T> {
 		T of(Wire wire) throws SQLException;
 	}
 
 	/**
-	 * Locked at entry and exit, not in between. Where the connection ends in the middle of a statement, its outcome is
-	 * not known.
+	 * Locked at entry and exit, not in between. Uses the connection, and gives it up if it breaks. If it breaks in the
+	 * middle of a statement, the outcome of the statement is unknown.
 	 */
 	private <T> T use(Use<T> use) throws SQLException {
 		Wire on = wire;
@@ -791,7 +800,7 @@ final class Session {
 
 	// --- the connection ---
 
-	/** Locked at entry and exit, not in between. */
+	/** Locked at entry and exit, not in between. Makes a connection. */
 	private void connect() throws SQLException {
 		long limit = state == State.SUSPENDED && lease.id != 0 ? Math.min(lease.callMillis(), CONNECT_MILLIS) : CONNECT_MILLIS;
 		if (closing)
@@ -812,7 +821,7 @@ final class Session {
 		leases.values().forEach(l -> l.renewAt = 0);
 	}
 
-	/** Locked at entry and exit. */
+	/** Locked at entry and exit. Makes a connection, or sets the time of the next attempt. */
 	private void reconnect() {
 		try {
 			connect();
@@ -822,7 +831,7 @@ final class Session {
 		}
 	}
 
-	/** Locked. */
+	/** Locked. Gives up the connection. */
 	private void disconnect() {
 		if (wire != null)
 			wire.abort();
@@ -835,7 +844,7 @@ final class Session {
 
 	// --- notifications, which only say that there may be news ---
 
-	/** Locked at entry and exit. */
+	/** Locked at entry and exit. Changes the channels that the connection listens on. Returns false if it need not. */
 	private boolean listen(long now) throws SQLException {
 		if (channels.due(now) > now)
 			return false;
@@ -849,7 +858,7 @@ final class Session {
 		return true;
 	}
 
-	/** Locked at entry and exit. False: nothing has come. */
+	/** Locked at entry and exit. Waits for notifications. Returns false if none has arrived. */
 	private boolean hear(long nanos) throws SQLException {
 		List<String> heard = use(on -> on.notifications((int) (nanos / MILLISECOND)));
 		hearAt = held > 0 ? now() + HEAR : 0;
@@ -857,7 +866,7 @@ final class Session {
 		return !heard.isEmpty();
 	}
 
-	/** Locked at entry and exit. Reads for the first observer that is due. */
+	/** Locked at entry and exit. Reads the changes for the first observer that is due. Returns false if none is. */
 	private boolean observe(long now) throws SQLException {
 		Observer observer = observers.stream().filter(one -> !one.busy && now >= one.dueAt).findFirst().orElse(null);
 		if (observer == null)
@@ -885,17 +894,17 @@ final class Session {
 
 	// --- leases and other statements ---
 
-	/** Locked at entry and exit. */
+	/** Locked at entry and exit. Gets a lease from the server. */
 	private void grant(Lease l) throws SQLException {
 		Moment sent = clock.now();
 		l.granted((Long) ask("SELECT %s.grant_lease(?::interval, ?, ?::interval)", Arguments.milliseconds(l.ttl),
 				owner.substring(0, owner.length() - 1), callMillis() / 2 + " ms").get(0)[0], sent);
 		if (l.ended)
-			revocations.add(l.id); // nobody waits for it any more
+			revocations.add(l.id); // nobody wants the lease any more
 		tick.signal();
 	}
 
-	/** Locked at entry and exit. Grants a lease for holds with another TTL than the session's. */
+	/** Locked at entry and exit. Gets a lease for holds whose TTL differs from the session's. */
 	private void grantLate(Lease l) {
 		try {
 			grant(l);
@@ -907,7 +916,7 @@ final class Session {
 		}
 	}
 
-	/** Locked at entry and exit. */
+	/** Locked at entry and exit. Revokes the first lease of the list. */
 	private void revoke() throws SQLException {
 		try {
 			ask("SELECT %s.revoke_lease(?)", revocations.get(0));
@@ -919,7 +928,7 @@ final class Session {
 		}
 	}
 
-	/** Locked at entry and exit. */
+	/** Locked at entry and exit. Runs the first statement of the callers. Returns false if there is none. */
 	private boolean operate() throws SQLException {
 		Operation operation = operations.peek();
 		if (operation == null)
@@ -930,14 +939,17 @@ final class Session {
 		} catch (SQLException e) {
 			LockException error = LockException.of(e);
 			if (error.passes())
-				throw e; // again, after a pause
+				throw e; // it is repeated after a pause
 			operation.answer.completeExceptionally(error);
 		}
 		operations.remove(operation);
 		return true;
 	}
 
-	/** Locked at entry and exit. The session has ended: what has to be closed for a while, then all leases at once. */
+	/**
+	 * Locked at entry and exit. Winds up a session that has ended: sends the releases that close names, then revokes
+	 * all leases. Returns the nanoseconds until it has to continue; -1 = it is done.
+	 */
 	private long windUp() {
 		operations.forEach(operation -> operation.answer.completeExceptionally(end));
 		operations.clear();
