@@ -38,7 +38,7 @@ import lockelection.Options;
 import lockelection.Request;
 import lockelection.Term;
 
-/** The agent of the conformance suite: a command a line, as clients/conformance/README.md describes. */
+/** The agent of the conformance suite. It reads one command a line, as clients/conformance/README.md describes. */
 public final class Agent {
 	private static final Gson JSON = new GsonBuilder().serializeNulls().disableHtmlEscaping().create();
 
@@ -48,7 +48,7 @@ public final class Agent {
 	private final Map<Long, Thread> calls = new ConcurrentHashMap<>();
 	private final PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
 
-	/** What a command does. It fills the answer; afterwards, when that is written, runs what it returns. */
+	/** A command. It fills the answer, and may return an action to run after the answer is written. */
 	private interface Command {
 		Runnable run(JsonObject arguments, JsonObject answer) throws Exception;
 	}
@@ -68,7 +68,7 @@ public final class Agent {
 	 * Reads commands until the end of the input.
 	 *
 	 * @param arguments --capabilities
-	 * @throws IOException nothing can be read
+	 * @throws IOException if the input cannot be read
 	 */
 	public static void main(String[] arguments) throws IOException {
 		if (List.of(arguments).contains("--capabilities")) {
@@ -201,7 +201,7 @@ public final class Agent {
 		return hold;
 	}
 
-	/** From keywords of libpq. */
+	/** Makes a URL of libpq's keywords. */
 	private static String url(String dsn) {
 		Map<String, String> words = Stream.of(dsn.trim().split("\\s+")).map(word -> word.split("=", 2))
 				.collect(Collectors.toMap(pair -> pair[0], pair -> pair[1]));
@@ -375,7 +375,7 @@ public final class Agent {
 		return null;
 	}
 
-	/** Connections by TCP of this process. */
+	/** Returns the number of TCP connections of this process. */
 	private static int connections() throws IOException {
 		Set<String> own = new HashSet<>();
 		try (Stream<Path> files = Files.list(Path.of("/proc/self/fd"))) {
@@ -385,7 +385,7 @@ public final class Agent {
 					if (target.startsWith("socket:["))
 						own.add(target.substring(8, target.length() - 1));
 				} catch (IOException e) {
-					// was closed meanwhile
+					// the descriptor was closed meanwhile
 				}
 			}
 		}

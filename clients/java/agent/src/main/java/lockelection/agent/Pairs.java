@@ -17,14 +17,14 @@ import lockelection.LockElection;
 import lockelection.Request;
 
 /**
- * What the client costs: pairs of acquire and release, by the client and by plain JDBC in turn, so that what the machine
- * does meanwhile meets both. Arguments: URL, rounds, seconds of each measurement.
+ * Measures the cost of the client: pairs of acquire and release, by the client and by plain JDBC in turn, so that other
+ * load on the machine affects both. Arguments: URL, rounds, seconds of each measurement.
  */
 public final class Pairs {
 	private Pairs() {
 	}
 
-	/** One pair. */
+	/** One pair of acquire and release. */
 	private interface Pair {
 		void run() throws Exception;
 	}
@@ -33,7 +33,7 @@ public final class Pairs {
 	 * Prints the median of the rounds.
 	 *
 	 * @param arguments URL, rounds, seconds
-	 * @throws Exception no server
+	 * @throws Exception if there is no server
 	 */
 	public static void main(String[] arguments) throws Exception {
 		String url = arguments[0];
@@ -77,7 +77,7 @@ public final class Pairs {
 		locks.acquire(Request.exclusive(UUID.randomUUID().toString()), wait).release();
 	}
 
-	/** Pairs a second. */
+	/** Returns the number of pairs a second. */
 	private static double measure(int threads, Duration length, Pair pair) throws Exception {
 		ExecutorService pool = Executors.newFixedThreadPool(threads);
 		long begin = System.nanoTime();

@@ -15,36 +15,36 @@ import net.javacrumbs.shedlock.core.LockConfiguration;
 import net.javacrumbs.shedlock.core.SimpleLock;
 
 /**
- * ShedLock's locks as those of a {@link LockElection}. They need no table.
+ * A lock provider for ShedLock on a {@link LockElection}. It needs no table.
  *
- * <p>{@code lockAtMostFor} bounds how long a task has the lock; it does not have to be guessed for the case that a
- * process dies. Then the lock is free after the session's TTL, or after {@code lockAtLeastFor} if that is longer.
- * {@code lockAtLeastFor} closes the name at the server, at most for its setting lock_election.max_hold_for (1 day): a task
- * with a longer one does not run, and its scheduler is told so.
+ * <p>{@code lockAtMostFor} limits how long a task has the lock. It need not be a guess for the case that a process
+ * dies: the lock is then free after the session's TTL, or after {@code lockAtLeastFor} if that is longer. {@code
+ * lockAtLeastFor} closes the name on the server, for at most its setting lock_election.max_hold_for (1 day). A task
+ * with a longer one does not run, and its scheduler gets an exception.
  *
- * <p>A session that has ended, after an outage that was longer than its TTL, is opened again.
+ * <p>A session that has ended, after an outage longer than its TTL, is reopened.
  */
 public final class LockElectionProvider implements ExtensibleLockProvider {
-	/** More than there is between asking for a lock and having it. */
+	/** More time than passes between the request for a lock and its grant. */
 	private static final Duration ROOM = Duration.ofSeconds(15);
 
 	private final LockElection locks;
 	private final String prefix;
 
 	/**
-	 * With names that begin with "shedlock ".
+	 * Makes a provider whose names begin with "shedlock ".
 	 *
-	 * @param locks to be closed after the scheduler
+	 * @param locks the session, to be closed after the scheduler
 	 */
 	public LockElectionProvider(LockElection locks) {
 		this(locks, "shedlock ");
 	}
 
 	/**
-	 * With a prefix of your own.
+	 * Makes a provider with a prefix of your own.
 	 *
-	 * @param locks to be closed after the scheduler
-	 * @param prefix of the names; with it they have at most 255 bytes
+	 * @param locks the session, to be closed after the scheduler
+	 * @param prefix the prefix of the names, which have at most 255 bytes with it
 	 */
 	public LockElectionProvider(LockElection locks, String prefix) {
 		this.locks = Objects.requireNonNull(locks, "the session is null");
@@ -73,7 +73,7 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 		}
 	}
 
-	/** Will the server close the name for a little longer than that? LockException: not even for that. */
+	/** Whether the server closes the name for a little longer than that. Throws LockException if not even for that. */
 	private boolean hasRoom(String name, Duration atLeast) throws InterruptedException {
 		try {
 			locks.checkHoldFor(name, atLeast.plus(ROOM));
@@ -88,9 +88,9 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 
 	private static final class Lock extends AbstractSimpleLock {
 		private final Hold hold;
-		/** Before the server was asked for the hold; as "since" if lockAtLeastFor is the longest that it closes a name for. */
+		/** The time of the request; equal to "since" if the server closes no name for longer than lockAtLeastFor. */
 		private final long asked;
-		/** From when lockAtMostFor and lockAtLeastFor count. */
+		/** The time from which lockAtMostFor and lockAtLeastFor count. */
 		private final long since;
 		private final CompletableFuture<Boolean> expired = new CompletableFuture<>();
 
@@ -106,7 +106,7 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 			expired.completeOnTimeout(true, configuration.getLockAtMostFor().toNanos(), TimeUnit.NANOSECONDS);
 		}
 
-		/** The name stays closed until lockAtLeastFor is over; the server counts from the grant, which came after "asked". */
+		/** Keeps the name closed until the end of lockAtLeastFor, which the server counts from a grant after "asked". */
 		@Override
 		protected void doUnlock() {
 			Duration atLeast = lockConfiguration.getLockAtLeastFor();
@@ -115,14 +115,14 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 				if (expired.complete(false))
 					hold.release(over ? null : atLeast.plusNanos(since - asked));
 			} catch (LockException e) {
-				if (e.status() != LockException.Status.UNKNOWN) // otherwise the session goes on trying
+				if (e.status() != LockException.Status.UNKNOWN) // otherwise the session keeps trying
 					throw new net.javacrumbs.shedlock.support.LockException("Can not unlock " + hold, e);
 			}
 		}
 
 		@Override
 		protected Optional<SimpleLock> doExtend(LockConfiguration next) {
-			boolean late = System.nanoTime() - since >= lockConfiguration.getLockAtMostFor().toNanos(); // also if no timer has come
+			boolean late = System.nanoTime() - since >= lockConfiguration.getLockAtMostFor().toNanos(); // even without the timer
 			if (!expired.complete(false) || late || !hold.isValid()) {
 				hold.close();
 				return Optional.empty();

@@ -10,7 +10,7 @@ import org.springframework.boot.context.properties.EnableConfigurationProperties
 import org.springframework.context.annotation.Bean;
 import org.springframework.integration.support.locks.LockRegistry;
 
-/** For Spring Boot: a {@link LockElection}, and a registry on it, unless the application has its own. */
+/** Configures, for Spring Boot, a {@link LockElection} and a registry on it, unless the application has its own. */
 @AutoConfiguration(afterName = "org.springframework.boot.jdbc.autoconfigure.DataSourceAutoConfiguration")
 @EnableConfigurationProperties(LockElectionProperties.class)
 public class LockElectionAutoConfiguration {
@@ -19,7 +19,7 @@ public class LockElectionAutoConfiguration {
 	 *
 	 * @param properties lock-election.*
 	 * @param source the data source, if there is no URL
-	 * @return is closed with the application
+	 * @return the session, which is closed with the application
 	 */
 	@Bean(destroyMethod = "close")
 	@ConditionalOnMissingBean
@@ -32,7 +32,7 @@ public class LockElectionAutoConfiguration {
 	}
 
 	/**
-	 * The registry.
+	 * Makes the registry of the locks.
 	 *
 	 * @param locks the session
 	 * @param properties lock-election.*

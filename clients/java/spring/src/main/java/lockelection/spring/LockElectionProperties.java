@@ -3,7 +3,7 @@ package lockelection.spring;
 import java.time.Duration;
 import org.springframework.boot.context.properties.ConfigurationProperties;
 
-/** {@code lock-election.*}. */
+/** The properties {@code lock-election.*}. */
 @ConfigurationProperties("lock-election")
 public class LockElectionProperties {
 	private String url;
@@ -12,9 +12,9 @@ public class LockElectionProperties {
 	private String prefix = "";
 
 	/**
-	 * A URL of PostgreSQL's driver.
+	 * The URL of PostgreSQL's driver by which the session connects.
 	 *
-	 * @return null: one connection of the application's data source is taken and kept
+	 * @return null to take and keep one connection of the application's data source
 	 */
 	public String getUrl() {
 		return url;
@@ -25,9 +25,9 @@ public class LockElectionProperties {
 	}
 
 	/**
-	 * What the column "owner" of the server's views begins with.
+	 * The text with which the column "owner" of the server's views begins.
 	 *
-	 * @return null: "java" and the number of the process
+	 * @return null for "java" and the process id
 	 */
 	public String getName() {
 		return name;
@@ -38,7 +38,7 @@ public class LockElectionProperties {
 	}
 
 	/**
-	 * How long locks last after the program has died.
+	 * The TTL: how long locks outlive the program if it dies.
 	 *
 	 * @return 100 ms to 24 days
 	 */
@@ -51,9 +51,9 @@ public class LockElectionProperties {
 	}
 
 	/**
-	 * What the names of the registry's locks begin with.
+	 * The prefix of the names of the registry's locks.
 	 *
-	 * @return nothing unless set
+	 * @return an empty text by default
 	 */
 	public String getPrefix() {
 		return prefix;

@@ -18,12 +18,13 @@ import org.springframework.integration.support.locks.ExpirableLockRegistry;
 import org.springframework.integration.support.locks.RenewableLockRegistry;
 
 /**
- * Spring Integration's locks as those of a {@link LockElection}. A thread that waits stands in a queue, and is told of
- * its turn; nothing is polled.
+ * A lock registry for Spring Integration on a {@link LockElection}. Waiting threads are in a queue, and are notified of
+ * their turn; nothing is polled.
  *
- * <p>A lock is kept alive by its session until it is unlocked, so nothing has to be renewed, and a TTL says how long it
- * lasts after its process has died. A lock that is lost is told at once to {@link #hold}, and by the next call:
- * {@code unlock()} throws {@link ConcurrentModificationException}, and locking once more {@link LockLostException}.
+ * <p>The session keeps a lock alive until it is unlocked, so the application need not renew it. The TTL is how long the
+ * lock outlives its process if that dies. If a lock is lost, its {@link #hold} is invalid at once, and the next call
+ * throws: {@code unlock()} a {@link ConcurrentModificationException}, another {@code lock()} a {@link
+ * LockLostException}.
  */
 public final class LockElectionRegistry
 		implements ExpirableLockRegistry<DistributedLock>, RenewableLockRegistry<DistributedLock> {
@@ -32,26 +33,26 @@ public final class LockElectionRegistry
 	private final Map<String, KeyLock> keys = new ConcurrentHashMap<>();
 
 	/**
-	 * With names that are the keys.
+	 * Makes a registry whose keys are the names of the locks.
 	 *
-	 * @param locks to be closed after this
+	 * @param locks the session, to be closed after this registry
 	 */
 	public LockElectionRegistry(LockElection locks) {
 		this(locks, "");
 	}
 
 	/**
-	 * With a prefix.
+	 * Makes a registry whose keys with a prefix are the names of the locks.
 	 *
-	 * @param locks to be closed after this
-	 * @param prefix of the names; with it they have at most 255 bytes
+	 * @param locks the session, to be closed after this registry
+	 * @param prefix the prefix of the names, which have at most 255 bytes with it
 	 */
 	public LockElectionRegistry(LockElection locks, String prefix) {
 		this.locks = Objects.requireNonNull(locks, "the session is null");
 		this.prefix = Objects.requireNonNull(prefix, "the prefix is null");
 	}
 
-	/** {@inheritDoc} The same one for a key, which has to be a String. */
+	/** {@inheritDoc} Returns the same lock for the same key, which must be a String. */
 	@Override
 	public DistributedLock obtain(Object lockKey) {
 		return key(lockKey);
@@ -67,16 +68,16 @@ public final class LockElectionRegistry
 	}
 
 	/**
-	 * What the calling thread holds of a key, for {@link Hold#fence}, {@link Hold#isValid} and {@link Hold#onLost}.
+	 * The calling thread's hold of a key, for {@link Hold#fence}, {@link Hold#isValid} and {@link Hold#onLost}.
 	 *
 	 * @param lockKey the key
-	 * @return null if this thread does not hold it
+	 * @return null if this thread does not hold the lock
 	 */
 	public Hold hold(String lockKey) {
 		return key(lockKey).lock.hold();
 	}
 
-	/** {@inheritDoc} The session has renewed it all the time: this tells whether it is still held. */
+	/** {@inheritDoc} The session renews the lock anyway: this only throws if it is no longer held. */
 	@Override
 	public void renewLock(Object lockKey) {
 		Hold hold = key(lockKey).lock.hold();
@@ -84,7 +85,7 @@ public final class LockElectionRegistry
 			throw new IllegalStateException("Could not renew lock for: " + lockKey);
 	}
 
-	/** As {@link #renewLock(Object)}: the lock goes on until it is unlocked, whatever the TTL. */
+	/** Like {@link #renewLock(Object)}: the lock lasts until it is unlocked, whatever the TTL. */
 	@Override
 	public void renewLock(Object lockKey, Duration ttl) {
 		renewLock(lockKey);
@@ -98,7 +99,7 @@ public final class LockElectionRegistry
 		keys.values().removeIf(lock -> !lock.lock.isLocked() && now - lock.obtained >= TimeUnit.MILLISECONDS.toNanos(age));
 	}
 
-	/** How Spring's own registries tell what goes wrong. */
+	/** A lock that throws the same exceptions as those of Spring's own registries. */
 	private static final class KeyLock implements DistributedLock {
 		private final NamedLock lock;
 		private volatile long obtained;
@@ -134,7 +135,7 @@ public final class LockElectionRegistry
 					return null;
 				});
 			} catch (InterruptedException e) {
-				throw new IllegalStateException(e); // it is not interruptible
+				throw new IllegalStateException(e); // cannot happen: lock() is not interruptible
 			}
 		}
 
@@ -151,7 +152,7 @@ public final class LockElectionRegistry
 			try {
 				return translate(lock::tryLock);
 			} catch (InterruptedException e) {
-				throw new IllegalStateException(e); // it keeps the interrupt for later
+				throw new IllegalStateException(e); // cannot happen: tryLock() keeps the interrupt for later
 			}
 		}
 
