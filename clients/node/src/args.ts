@@ -1,20 +1,21 @@
 /**
- * What callers pass where the types are not checked. A message names the argument, says what came, and what is allowed, in
- * the words of JavaScript. The server checks the rest: lengths in bytes, and limits that it has settings for.
+ * Checks of arguments, for callers whose types are not checked. A message names the argument, its value, and the
+ * allowed values, in the terms of JavaScript. The server checks the rest: lengths in bytes, and limits that are
+ * settings.
  */
 import { LockElectionError } from './errors.js'
 
-/** Milliseconds: the limits of a TTL and of `holdFor`. */
+/** The limits of a TTL and of `holdFor`, in milliseconds. */
 const SHORTEST_TTL = 100
 const LONGEST = 24 * 86_400_000
 const MOST_PERMITS = 2 ** 31 - 1
 
 export function invalid (message: string): LockElectionError { return new LockElectionError('invalid', message) }
 
-/** Milliseconds, or null or undefined: the default. */
+/** Milliseconds; null or undefined for the default. */
 type Duration = number | null | undefined
 
-/** An argument, as messages have it: the number NaN, the string "5 s", a Date. */
+/** Describes an argument for messages: the number NaN, the string "5 s", a Date. */
 function described (value: unknown): string {
   switch (typeof value) {
     case 'string': return `the string ${JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}..` : value)}`
@@ -25,7 +26,7 @@ function described (value: unknown): string {
   }
 }
 
-/** The same, without the value. */
+/** Describes the type of an argument, without its value. */
 function kindOf (value: unknown): string {
   if (value === null || value === undefined) return String(value)
   if (typeof value !== 'object') return `a ${typeof value}`
@@ -39,7 +40,7 @@ function wrong (argument: string, allowed: string, value: unknown, more = ''): L
   return invalid(`${argument} has to be ${allowed}, and not ${described(value)}${more}`)
 }
 
-/** People have these in their configuration. */
+/** Returns advice about types of durations that configurations often have. */
 function adviceOn (duration: unknown): string {
   if (typeof duration === 'string') return '; a duration is a number, such as 500 for "500ms"'
   if (typeof duration === 'bigint') return '; a duration is a number: Number(value)'
@@ -54,17 +55,17 @@ function milliseconds (argument: string, value: Duration, least: number, most: n
   throw wrong(argument, `a number of milliseconds, ${range}`, value, adviceOn(value))
 }
 
-/** Of a lease. */
+/** Checks the TTL of a lease. */
 export function ttlOf (value: Duration): number | undefined { return milliseconds('ttl', value, SHORTEST_TTL, LONGEST) }
 
 export function holdForOf (value: Duration): number | undefined { return milliseconds('holdFor', value, 0, LONGEST) }
 
-/** Of time: any that is not negative; Infinity is none. */
+/** Checks a limit of time, which must not be negative; Infinity is no limit. */
 export function limitOf (argument: string, value: Duration): number | undefined {
   return milliseconds(argument, value, 0, Infinity)
 }
 
-/** Two texts that are not Unicode would become the same one, and NUL is not in a text of PostgreSQL. */
+/** Rejects lone surrogates, which would make different texts the same, and NUL, which PostgreSQL cannot store. */
 export function textOf (argument: string, value: unknown): string {
   if (typeof value !== 'string') throw wrong(argument, 'a string', value)
   const surrogate = value.search(/\p{Surrogate}/u)
@@ -79,7 +80,7 @@ export function namesOf (value: unknown): string[] {
   return Array.from(value, (name: unknown, i) => textOf(`names[${i}]`, name))
 }
 
-/** One name, or several. */
+/** Checks one name, or several. */
 export function nameOrNamesOf (value: unknown): string[] {
   if (Array.isArray(value)) return namesOf(value)
   if (typeof value !== 'string') throw wrong('names', 'a string or an array of strings', value)
@@ -102,7 +103,7 @@ export function functionOf<T> (argument: string, value: T): T {
   return value
 }
 
-/** Also one that is not Node.js's own. */
+/** Checks an AbortSignal, which need not be of Node.js's own class. */
 export function signalOf (value: unknown): AbortSignal | undefined {
   if (value === null || value === undefined) return undefined
   const { aborted, addEventListener } = value as AbortSignal
@@ -110,13 +111,13 @@ export function signalOf (value: unknown): AbortSignal | undefined {
   return value as AbortSignal
 }
 
-/** Of a connection, where a value may be a secret. */
+/** Checks an option of the connection. The error does not show the value, which may be a secret. */
 export function secretOf<T> (argument: string, allowed: string, value: T, ...types: string[]): T {
   if (value === null || value === undefined || types.includes(typeof value)) return value
   throw invalid(`${argument} has to be ${allowed}, and not ${kindOf(value)}`)
 }
 
-/** What is wrong with the options of a call, which knows these. One that is misspelt would be ignored. */
+/** Returns the error for options that the call does not know, as a misspelt option would be ignored. */
 export function wrongOptions (options: unknown, ...known: string[]): LockElectionError | undefined {
   if (options === null || typeof options !== 'object') return wrong('options', 'an object', options)
   const unknown = Object.keys(options).find(key => !known.includes(key))

@@ -1,13 +1,13 @@
-/** What the library knows of time: milliseconds of two clocks, and timers. Tests bring their own. */
+/** Two clocks in milliseconds, and timers. Tests pass their own. */
 export interface Time {
-  /** Never set, and stands still while the machine is suspended. */
+  /** A clock that is never set, and stops while the machine is suspended. */
   mono: () => number
-  /** Goes on while the machine is suspended, and may be set. */
+  /** A clock that runs while the machine is suspended, and may be set. */
   wall: () => number
-  /** A timer does not keep the process. */
+  /** Sets a timer, which does not keep the process alive. */
   set: (fn: () => void, ms: number) => unknown
   clear: (timer: unknown) => void
-  /** Keeps the process until it is cleared. */
+  /** Keeps the process alive until it is cleared. */
   keep: () => unknown
 }
 
@@ -23,8 +23,9 @@ export const systemTime: Time = {
 }
 
 /**
- * A point in time. Node.js has no clock that counts a suspend and is never set, so its age is the larger of what the
- * two clocks have advanced: a wall clock that is set forward loses early, which is safe (rule 3.3).
+ * A point in time. Node.js has no clock that counts a suspend and is never set, so the age of a stamp is the larger of
+ * the times by which the two clocks have advanced. If the wall clock is set forward, locks are lost early, which is
+ * safe (rule 3.3).
  */
 export class Stamp {
   readonly #time: Time
@@ -41,8 +42,9 @@ export class Stamp {
 }
 
 /**
- * A limit for an answer; returns what takes it back. Where the loop of events was blocked meanwhile, the answer may lie
- * in the socket: it gets a moment to be read. A limit that is longer than a timer takes several.
+ * Calls a function if a reply does not arrive within a limit. Returns a function that cancels it. If the event loop was
+ * blocked meanwhile, the reply may already be in the socket, so it gets another moment to be read. A limit longer than
+ * the longest timer takes several timers.
  */
 export function limit (time: Time, ms: number, fn: () => void): () => void {
   const due = time.mono() + ms
@@ -66,5 +68,5 @@ export function defer<T> (): Deferred<T> {
   return made
 }
 
-/** Give or take a tenth. */
+/** Returns the time, changed at random by up to a tenth. */
 export function jitter (ms: number): number { return ms * (0.9 + 0.2 * Math.random()) }

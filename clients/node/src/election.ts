@@ -8,31 +8,31 @@ import type { LockElection } from './session.js'
 import { liveSignal, onAbort } from './signals.js'
 
 export interface Leader {
-  /** The text that the leader has campaigned with, or proclaimed. */
+  /** The text with which the leader has campaigned, or that it has proclaimed. */
   value: string
   term: bigint
 }
 
 export interface ElectOptions {
-  /** Milliseconds; default: the session's. */
+  /** The TTL in milliseconds; default: the session's. */
   ttl?: number
 }
 
-/** An observer reads as often where it is notified, and where it is not. */
+/** The intervals in ms at which an observer reads if it is notified, and if it is not. */
 const SELDOM = 5000
 const OFTEN = 1000
-/** The most changes that are read at once. */
+/** The maximum of changes that are read at once. */
 const MANY = 64
-/** After an error that may pass: at first, and at most. */
+/** The first and the longest pause in ms after an error that a retry may help. */
 const FIRST_PAUSE = 100
 const LONGEST_PAUSE = 10_000
 
 const passing = ['unavailable', 'unknown', 'lost', 'limit', 'failed', 'deadlock']
 
-/** Changes behind one, in their order. */
+/** Reads the changes after a given one, in order. */
 const changes = (schema: string): string =>
   `SELECT change, term, how, candidate FROM ${schema}.election_history($1, $2) ORDER BY change LIMIT ${MANY}`
-/** The last change of all; where the history has none, who leads: a row in any case. */
+/** Reads the last change, or the present leader if the history has none. Always returns a row. */
 const present = (schema: string): string =>
   'SELECT change, term, how, candidate' +
   ` FROM ${schema}.election_history($1, COALESCE((SELECT l.term FROM ${schema}.current_leader($1) l), 0))` +
@@ -75,7 +75,7 @@ export async function * observe (engine: Engine, election: string, signal?: Abor
     while (!isOver()) {
       for (const [change = '0', term = '', how, value = ''] of rows) {
         after = change
-        // Told already, as the present leader.
+        // This leader was reported already.
         if (how === 'elected' && term === known) continue
         known = term
         yield how === 'elected' || how === 'proclaimed' ? { value, term: BigInt(term) } : null
@@ -93,20 +93,20 @@ export async function * observe (engine: Engine, election: string, signal?: Abor
 }
 
 export interface Election {
-  /** This process leads. The term is resigned only after the promises that listeners return have settled. */
+  /** This process leads. The term is resigned only after the promises returned by the listeners have settled. */
   on(event: 'elected', listener: (term: bigint, signal: AbortSignal) => unknown): this
   on(event: 'lost', listener: (why: LockElectionError) => void): this
   on(event: 'error', listener: (error: Error) => void): this
 }
 
 /**
- * A candidate that stands again and again, and reopens a session that has ended.
+ * A candidate that campaigns again and again, and reopens a session that has ended. Its events are:
  *
  * - `elected` (term, signal): it leads. The signal is aborted when the term is lost, and by `resign` and `stop`.
- *   Listeners may return promises: only when those have settled the term is resigned, or stood for again.
- * - `lost` (why): the term is lost. At most once a term, and only after `elected`.
- * - `error` (error): a listener has failed, or standing is not possible (`denied`, `not_installed`, `invalid`): it has
- *   stopped.
+ *   Listeners may return promises. It resigns the term, or campaigns again, only after these have settled.
+ * - `lost` (why): the term is lost. Emitted at most once a term, and only after `elected`.
+ * - `error` (error): a listener has failed, or it cannot campaign (`denied`, `not_installed`, `invalid`). The candidate
+ *   has stopped.
  */
 export class Election extends EventEmitter {
   readonly #session: LockElection
@@ -124,19 +124,19 @@ export class Election extends EventEmitter {
     this.#ended = Promise.resolve().then(async () => { await this.#run() }).finally(done)
   }
 
-  /** The term that it leads; undefined: it does not. */
+  /** The number of the present term; undefined if it does not lead. */
   get term (): bigint | undefined { return this.#term?.valid === true ? this.#term.token : undefined }
 
-  /** Changes the text of the leader, now and in later candidacies. Errors: as `Term.proclaim`. */
+  /** Changes the candidate's text, now and in later campaigns. Throws the errors of `Term.proclaim`. */
   async proclaim (value: string): Promise<void> {
     this.candidate = textOf('value', value)
     await this.#term?.proclaim(value)
   }
 
-  /** Ends the term, when the listeners have returned, and stands again behind the other candidates. */
+  /** Ends the term once the listeners have returned, and campaigns again behind the other candidates. */
   async resign (): Promise<void> { this.#giveUp?.(); await this.#over }
 
-  /** Ends the term, when the listeners have returned, and the candidacy. */
+  /** Ends the term once the listeners have returned, and campaigns no more. */
   async stop (): Promise<void> {
     this.#stop.abort()
     this.#giveUp?.()
@@ -195,7 +195,7 @@ export class Election extends EventEmitter {
     })
     this.#term = term
     const work = this.rawListeners('elected').map(async listener => await (listener.call(this, term.token, signal) as unknown))
-    // One that fails ends the term; one that returns does not.
+    // A listener that fails ends the term; one that returns does not.
     const failed = Promise.all(work).then(async () => { await ended }, error => { this.#giveUp?.(); throw error })
     try {
       await Promise.all([ended, failed])

@@ -1,7 +1,7 @@
 /**
  * The session: its connection, and whose turn it is. One statement is under way at a time. A *turn* is one call of
- * lease_sync, with all that is queued when it begins. Whoever queues something begins it, if the connection is free: after
- * all callbacks that can run now, so that those whom the last turn has woken join the next one.
+ * lease_sync, with all that is queued when it begins. Whoever queues something begins it, if the connection is free:
+ * after all callbacks that can run now, so that those whom the last turn has woken join the next one.
  *
  * Two kinds of timers run beside it, so that nothing that hangs can hide them: the deadlines of the leases, and the
  * limits of calls.
@@ -39,8 +39,8 @@ const silent = new Error('the server did not answer in time')
 const closedError = (): LockElectionError => new LockElectionError('canceled', 'the session was closed')
 
 /**
- * What has to be known of a server, in one round trip, for this process. The portable edition works in READ COMMITTED only:
- * the session's default becomes that, if the connection is the session's own, and not a pooler's.
+ * What has to be known of a server, in one round trip, for this process. The portable edition works in READ COMMITTED
+ * only: the session's default becomes that, if the connection is the session's own, and not a pooler's.
  */
 const learnServer = (pid: number | null): string =>
   'SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),' +
@@ -419,8 +419,8 @@ export class Engine implements Host {
   }
 
   /**
-   * A statement that names the schema of the extension. If that has another name by now, the session learns it and sends
-   * the statement once more (rule 1.3): the server has refused the first one before it did anything.
+   * A statement that names the schema of the extension. If that has another name by now, the session learns it and
+   * sends the statement once more (rule 1.3): the server has refused the first one before it did anything.
    */
   async #call (statement: (schema: string) => Statement): Promise<Rows> {
     try {

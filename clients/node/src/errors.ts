@@ -1,28 +1,28 @@
 /**
- * Why a call did not do what it was asked for.
+ * The reason of a failed call.
  *
  * | code | meaning |
  * |---|---|
- * | `not_acquired` | somebody else has it, or the limit of time is over: nothing is held, nothing waits |
+ * | `not_acquired` | others hold the lock, or the wait has timed out: nothing is held, nothing is left in the queue |
  * | `lost` | the hold, or the whole session, has ended |
  * | `canceled` | the session was closed |
- * | `deadlock` | 40P01 |
- * | `limit` | a limit of the role or the server: 53400, 53200 |
- * | `denied` | no right, or a wrong password: 42501, 28xxx |
- * | `invalid` | a wrong argument, or no open transaction: 22xxx |
- * | `unavailable` | no server, no such database, or no answer in time; nothing lasts |
- * | `unknown` | no answer, and it may have taken effect |
- * | `not_installed` | the extension is not there; the message says what to type |
+ * | `deadlock` | a deadlock (40P01) |
+ * | `limit` | a limit of the role or the server was reached (53400, 53200) |
+ * | `denied` | a right is missing, or the password is wrong (42501, 28xxx) |
+ * | `invalid` | an argument is invalid, or no transaction is open (22xxx) |
+ * | `unavailable` | there is no server, no such database, or no reply in time; the call has no lasting effect |
+ * | `unknown` | there was no reply, and the call may have taken effect |
+ * | `not_installed` | the extension is not installed or not preloaded; the message says what to type |
  * | `failed` | any other error of the server |
  */
 export type ErrorCode =
   'not_acquired' | 'lost' | 'canceled' | 'deadlock' | 'limit' | 'denied' | 'invalid' | 'unavailable' | 'unknown' |
   'not_installed' | 'failed'
 
-/** All errors of this library, but for the reason of an `AbortSignal` that the caller has passed. */
+/** Base class of all errors of this library, except the reason of an `AbortSignal` that the caller has passed. */
 export class LockElectionError extends Error {
   readonly code: ErrorCode
-  /** The server's SQLSTATE, if the error is the server's. */
+  /** The SQLSTATE, if the error comes from the server. */
   readonly sqlstate: string | undefined
 
   constructor (code: ErrorCode, message: string, sqlstate?: string) {
@@ -33,24 +33,24 @@ export class LockElectionError extends Error {
   }
 }
 
-/** `not_acquired`: somebody else has it, or the wait was over before the grant. */
+/** `not_acquired`: others hold the lock, or the wait has timed out before the grant. */
 export class NotAcquiredError extends LockElectionError {
   constructor (message: string) {
     super('not_acquired', message)
   }
 }
 
-/** `lost`: what was held is not held any more. */
+/** `lost`: the hold is no longer held, or the session has ended. */
 export class LockLostError extends LockElectionError {
   constructor (message: string, sqlstate?: string) {
     super('lost', message, sqlstate)
   }
 }
 
-/** What the session does about an error: tell its caller, try again later, or give the connection up. */
+/** The session's reaction to an error: tell the caller, retry later, or give up the connection. */
 export type Reaction = 'tell' | 'later' | 'reconnect'
 
-// The first that fits counts.
+// Codes and reactions by SQLSTATE. The first match counts.
 const rules: Array<[RegExp, ErrorCode, Reaction]> = [
   [/^LE001/, 'lost', 'tell'],
   [/^40P01/, 'deadlock', 'tell'],
@@ -80,10 +80,10 @@ export function reactionTo (error: LockElectionError): Reaction {
   return ruleOf(error.sqlstate)?.[2] ?? 'tell'
 }
 
-/** It is nobody's fault, and another try may mend it. */
+/** Whether a retry may help. */
 export function passes (error: LockElectionError): boolean { return reactionTo(error) !== 'tell' }
 
-/** The schema of the extension has another name than a moment ago, or the extension is not there (rule 1.3). */
+/** Whether the extension is not in the schema in which the session has looked for it (rule 1.3). */
 export function isMoved (error: unknown): error is LockElectionError {
   return error instanceof LockElectionError && (error.sqlstate === '3F000' || error.sqlstate === '42883')
 }
@@ -93,18 +93,18 @@ export function notInstalled (database: string, sqlstate?: string): LockElection
     `lock_election is not installed in database "${database}" (${install})`, sqlstate)
 }
 
-/** An error message of the server; null: the error is the driver's or the network's. */
+/** Converts an error of the server. Returns null if the error comes from the driver or the network. */
 export function serverError (error: unknown): LockElectionError | null {
   const { severity, code, message, detail, hint } = error as Record<string, unknown>
   if (typeof severity !== 'string' || typeof code !== 'string') return null
   const kind = ruleOf(code)?.[1] ?? 'failed'
-  // Of a wrong argument, what is allowed.
+  // For an invalid argument the detail says what is allowed.
   const more = hint ?? (kind === 'invalid' ? detail : undefined) ?? advice[code]
   const text = String(message) + (more === undefined ? '' : ` (${String(more)})`)
   return kind === 'lost' ? new LockLostError(text, code) : new LockElectionError(kind, text, code)
 }
 
-/** No server; of an error of the driver or the network, or of a text. */
+/** Makes an error with the code `unavailable` from a text, or from an error of the driver or the network. */
 export function unavailable (error: unknown): LockElectionError {
   if (typeof error === 'string') return new LockElectionError('unavailable', error)
   const { message, errors = [] } = error as AggregateError

@@ -1,24 +1,24 @@
 /**
- * The goodbye: a process whose main has ended without `close` gives back what it holds, once nothing of it can still work
- * under that. That is so when the loop of events has run empty (`beforeExit`) and no worker thread or child process is
- * alive. `process.exit`, an uncaught exception and a signal end a process in the middle of its work: there is none then,
- * and the lease ends by itself.
+ * The goodbye: a process whose program has ended without `close` releases its holds once nothing of it can still work
+ * under them. That is when the event loop is empty (`beforeExit`) and no worker thread or child process is alive.
+ * `process.exit`, an uncaught exception or a signal ends a process in the middle of its work. There is no goodbye then,
+ * and the lease expires.
  */
 import type { ChildProcess } from 'node:child_process'
 import { channel } from 'node:diagnostics_channel'
 import { isMainThread, type Worker } from 'node:worker_threads'
 
-/** What holds something; `watched`: code of the application waits to hear of a loss. */
+/** A session with holds. `watched`: whether code of the application waits for the loss of a hold. */
 export interface Holder {
   readonly watched: boolean
   use: () => () => void
   close: () => Promise<void>
 }
 
-/** Milliseconds until the next look, where the loop is empty and something of the process still lives. */
+/** Milliseconds until the next look if the loop is empty but something of the process is still alive. */
 const AGAIN = 1000
 
-// Node.js tells of children and workers from 18.8 on. Beside other threads, nobody knows what they do.
+// Node.js reports children and workers since 18.8. A worker thread cannot know what the other threads do.
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
 const canTell = isMainThread && (major > 18 || (major === 18 && minor >= 8))
 
@@ -26,7 +26,7 @@ const holders = new Set<Holder>()
 const children = new Set<WeakRef<ChildProcess>>()
 const workers = new Set<WeakRef<Worker>>()
 
-// One that lives is not collected.
+// Remembers an object weakly: it is not garbage-collected while it is alive.
 function add<T extends object> (all: Set<WeakRef<T>>, one: T, isOver: (one: T) => boolean): void {
   for (const ref of all) {
     const other = ref.deref()
@@ -54,7 +54,7 @@ function isAlone (): boolean {
     ![...workers].some(lives(hasStopped))
 }
 
-/** Of what keeps the loop of events, and of pipes that do not. */
+/** Returns the number of resources that keep the event loop alive, and of pipes, which do not. */
 function resources (): number {
   const { getActiveResourcesInfo } = process as unknown as { getActiveResourcesInfo: () => string[] }
   return getActiveResourcesInfo().filter(kind => kind !== 'Immediate').length
@@ -62,7 +62,7 @@ function resources (): number {
 
 function loopIsEmpty (): void {
   const before = resources()
-  // The other listeners of beforeExit may begin something, under a lock.
+  // The other listeners of beforeExit may start work under a lock.
   setImmediate(() => {
     if (resources() > before) return
     if (isAlone() && ![...holders].some(holder => holder.watched)) for (const holder of [...holders]) void sayGoodbye(holder)
@@ -81,8 +81,8 @@ function forget (holder: Holder): void {
 }
 
 /**
- * Closes the holder at the end of the process. Returns what takes that back. Where nobody can tell what still works, the
- * holder keeps the process instead.
+ * Closes the holder at the end of the process. Returns a function that cancels this. If the library cannot tell whether
+ * anything still works, the holder keeps the process alive instead.
  */
 export function closeAtTheEnd (holder: Holder): () => void {
   if (!canTell) return holder.use()

@@ -4,10 +4,10 @@ import { LockElectionError, LockLostError, isMoved, serverError } from './errors
 import type { Claim, Outcome } from './lease.js'
 import { isWatched, liveSignal } from './signals.js'
 
-/** Node.js 18 before 18.18 does not have it; there only `release` is left. */
+/** Node.js before 18.18 does not have this symbol: use `release` there. */
 export const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for('nodejs.asyncDispose')
 
-/** A connection of the application's own, such as `Client` or `PoolClient` of node-postgres. */
+/** A connection of the application, such as a `Client` or `PoolClient` of node-postgres. */
 export interface Queryable {
   query: (text: string) => Promise<{ rows: any[] }>
 }
@@ -16,11 +16,12 @@ export function literal (text: string): string { return `E'${text.replace(/\\/g,
 
 /** A lock, a permit or several locks that are held. */
 export class Hold {
-  /** The names, in the order given. */
+  /** The names of the locks, or of the election, in the order given. */
   readonly names: readonly string[]
   /**
-   * Proves the ownership. Of an exclusive lock and a term it is the fencing token: higher than that of every holder
-   * before. Below 2^53; a bigint compares right with what node-postgres reads from an int8 column, which is a string.
+   * The proof of ownership. For an exclusive lock or a term it is also the fencing token, which is higher than that of
+   * every earlier holder. It is below 2^53. It is a bigint because node-postgres reads an int8 column as a string, and
+   * a bigint compares correctly with that.
    */
   readonly token: bigint
   /** @internal */
@@ -28,9 +29,11 @@ export class Hold {
   /** @internal */
   protected readonly claim: Claim
   #outcome: Promise<Outcome> | undefined
-  /** Of the signal, which many never ask for; why it was lost; and what takes back that it keeps the process. */
+  /** The controller of the signal, made when the signal is first read. */
   #controller: AbortController | undefined
+  /** Why the hold was lost. */
   #why: unknown
+  /** Stops keeping the process alive; undefined: it does not. */
   #unwatch: (() => void) | undefined
 
   /** @internal */
@@ -48,8 +51,8 @@ export class Hold {
   }
 
   /**
-   * Aborted when the hold is lost, with a `LockLostError` as its reason; not by `release`. `aborted` and
-   * `throwIfAborted()` look at the clock: they are right at once, also after the loop of events was blocked.
+   * A signal that is aborted when the hold is lost, with a `LockLostError` as its reason, but not by `release`.
+   * `aborted` and `throwIfAborted()` look at the clock, so they are right even after the event loop was blocked.
    */
   get signal (): AbortSignal {
     if (this.#controller === undefined) {
@@ -60,7 +63,7 @@ export class Hold {
     return this.#controller.signal
   }
 
-  /** Who waits to hear of the loss keeps the process, as long as it is held. */
+  /** Keeps the process alive while the hold is held and somebody listens for its loss. */
   #watch (): void {
     if (this.claim.state === 'held' && this.claim.watched?.() === true) {
       this.#unwatch ??= this.engine.use()
@@ -70,26 +73,26 @@ export class Hold {
     }
   }
 
-  /** Is it held, by the clock and without asking anybody? */
+  /** Whether it is held. Only looks at the clock; no I/O. */
   get valid (): boolean { this.engine.check(); return this.claim.state === 'held' }
 
-  /** Milliseconds for which it stays valid if no renewal succeeds; 0: it is not held. */
+  /** Milliseconds for which it stays valid if no renewal succeeds; 0 if it is not held. */
   get timeLeft (): number { return this.valid ? this.claim.lease.left() : 0 }
 
   /**
-   * From here to the end of the transaction nobody else gets the lock: what the transaction writes after this is written
-   * by the holder, or not at all. Roll back on any error.
+   * Fences the hold: from here to the end of the transaction nobody else gets the lock. All later writes of the
+   * transaction are those of the holder, or are not committed at all. Roll back after any error.
    *
    * @param client the application's connection, in an open transaction
-   * @throws LockElectionError `lost` (`LockLostError`): not held any more; `invalid`: no open transaction; `denied`,
-   * `limit`, `deadlock`; `unavailable`: the connection broke, and so nothing is written
+   * @throws LockElectionError `lost` (`LockLostError`) if it is no longer held; `invalid` if no transaction is open;
+   * `unavailable` if the connection broke, so that nothing is written; `denied`, `limit` or `deadlock`
    */
   async fence (client: Queryable): Promise<void> {
     this.checkHeld()
     const { schema } = this.engine
     const token = this.token.toString()
     const fence = this.claim.kind === 'term' ? 'fence_leader' : 'fence_lock'
-    // One simple query: outside of a transaction its two times are the same.
+    // Outside of a transaction, the two timestamps of this single query are the same.
     const sql = `SELECT open::pg_catalog.text AS open, CASE WHEN open THEN (SELECT pg_catalog.count(${schema}.${fence}(n, ${token}))` +
       ` FROM pg_catalog.unnest(ARRAY[${this.names.map(literal).join(', ')}]::pg_catalog.text[]) n) END FROM (SELECT` +
       ' pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<>) pg_catalog.statement_timestamp() AS open) o'
@@ -107,7 +110,7 @@ export class Hold {
     this.checkHeld()
   }
 
-  /** The error of a fence that has not found its function: the transaction is over, and the next one finds it. */
+  /** Returns the error of a fence that has not found its function. Learns the schema for the next transaction. */
   async #moved (schema: string, error: LockElectionError): Promise<LockElectionError> {
     const failed = await this.engine.learnSchema(error).then(() => undefined, (why: LockElectionError) => why)
     if (failed !== undefined || this.engine.schema === schema) return failed ?? error
@@ -115,13 +118,14 @@ export class Hold {
   }
 
   /**
-   * Gives the hold back. It is over at once; the answer tells what has become of it. Never fails because of the server:
-   * without an answer the session goes on trying, and the lock is free at the latest when the lease ends.
+   * Releases the hold, which is invalid from this call on. Does not fail if the server does not reply: the session then
+   * keeps trying, and the lock is free when the lease ends at the latest.
    *
-   * @param options.holdFor milliseconds, counted from when it was acquired, for which nobody is granted the lock
-   * @returns `released`; `lost`: it had been lost before, so the work may not have been alone; `unknown`: no answer in
-   * time
-   * @throws LockElectionError `invalid`: `holdFor` is not allowed, or there is no such option; it is released without
+   * @param options.holdFor milliseconds, counted from the grant, for which the name stays closed
+   * @returns `released`; `lost` if it had been lost before, so that the work may not have been alone; `unknown` if
+   * there is no reply in time
+   * @throws LockElectionError `invalid` or `limit` if `holdFor` is not allowed, `invalid` if there is no such option;
+   * the hold is released without it
    */
   async release (options?: { holdFor?: number | undefined } | null): Promise<Outcome> {
     this.engine.check()
@@ -154,13 +158,13 @@ export class Hold {
   }
 }
 
-/** A term: what the leader of an election holds. `token` is the number of the term. */
+/** A term as the leader of an election. `token` is the number of the term. */
 export class Term extends Hold {
   /**
    * Changes the text that everybody sees of the leader, without a new election.
    *
-   * @throws LockElectionError `lost`: this term does not lead any more; `unknown`: no answer, it may be the old text or
-   * the new one; `invalid`, `unavailable`
+   * @throws LockElectionError `lost` if this term no longer leads; `unknown` if there is no reply: the text may be the
+   * old or the new one; `invalid` or `unavailable`
    */
   async proclaim (value: string): Promise<void> {
     const text = textOf('value', value)
@@ -172,6 +176,6 @@ export class Term extends Hold {
     this.checkHeld()
   }
 
-  /** Gives the term back: `release()`. */
+  /** Ends the term. Returns what `release()` returns. */
   async resign (): Promise<Outcome> { return await this.release() }
 }

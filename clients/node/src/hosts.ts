@@ -1,32 +1,32 @@
 /**
- * The hosts of a connection string, of which node-postgres knows one; and what is refused in it. No message has a piece of
- * a connection string: where it cannot be read, or is read in another way than it was meant, any piece may be of the
+ * Splits a connection string by hosts, of which node-postgres supports only one, and rejects wrong strings. No message
+ * shows any part of a connection string: if it cannot be parsed, or not as it was meant, any part may belong to the
  * password (rule 8.4).
  */
 import type { Client } from 'pg'
 import { invalid, secretOf } from './args.js'
 import type { LockElectionError } from './errors.js'
 
-/** How to connect: the fields of node-postgres, of which these are the usual ones. */
+/** The options of the connection: the fields of node-postgres, of which these are the usual ones. */
 export interface ServerOptions {
   /** A URI or `host=... port=...`, with one host or several. Default: `PGHOST`, `PGPORT` and the like. */
   connectionString?: string
-  /** One host, or several with commas. */
+  /** One host, or several, separated by commas. */
   host?: string
-  /** One port, or as many as hosts, with commas. */
+  /** One port, or one for each host, separated by commas. */
   port?: number | string
   database?: string
   user?: string
   password?: string | (() => string | Promise<string>)
   ssl?: boolean | object
   application_name?: string
-  /** For one host. Milliseconds, default 5,000. */
+  /** The limit for connecting to one host, in milliseconds. Default: 5,000. */
   connectionTimeoutMillis?: number
 }
 
 function unreadable (why: string): LockElectionError { return invalid(`connectionString cannot be parsed: ${why}`) }
 
-// "host=a,b port=1,2 dbname=x", as a URI.
+// Converts keywords, such as "host=a,b port=1,2 dbname=x", to a URI.
 function fromKeywords (text: string): string {
   const params = new URLSearchParams()
   const pair = /\s*(\w+)\s*=\s*(?:'((?:\\.|[^'\\])*)'|((?!')(?:\\.|[^\s\\])*))(?=\s|$)/gy
@@ -36,7 +36,7 @@ function fromKeywords (text: string): string {
     const [all, key = '', quoted, plain = ''] = match
     if (key !== 'password' && /;\s*\w+\s*=/.test(plain)) throw unreadable('a space, and no semicolon, is between keywords')
     const value = (quoted ?? plain).replace(/\\(.)/g, '$1')
-    // The driver decodes no more than decodeURI does.
+    // The driver decodes only what decodeURI does.
     if (key === 'dbname') database = encodeURI(value).replace(/[?#]/g, encodeURIComponent)
     else params.set(key, value)
     end = match.index + all.length
@@ -45,7 +45,7 @@ function fromKeywords (text: string): string {
   return `postgresql:///${database}?${params.toString().replace(/\+/g, '%20')}`
 }
 
-/** In a password these end the part that has it, and what follows is taken for a host or a database. */
+/** Rejects a URI with characters that, in a password, would make its rest look like a host or a database. */
 function checkUri (uri: string): void {
   const [, authority = '', path = '', query = ''] = /^\w+:\/\/([^/?#]*)([^?#]*)([^#]*)/.exec(uri) ?? []
   const [, hosts = ''] = /^(?:.*@)?(.*)$/.exec(authority) ?? []
@@ -60,7 +60,7 @@ function pairs (hosts: string, ports: string): Array<{ host: string, port: strin
   return hosts.split(',').map((host, i) => ({ host, port: list[i] ?? list[0] ?? '' }))
 }
 
-// A URI for each of its hosts.
+// Returns a URI for each host of a URI.
 function spread (uri: string): string[] {
   const [, head = '', hosts = '', path = '', query = ''] = /^(\w+:\/\/(?:[^/?#]*@)?)([^/?#]*)([^?]*)(.*)$/.exec(uri) ?? []
   if (hosts.includes(',')) return hosts.split(',').map(host => head + host + path + query)
@@ -74,7 +74,7 @@ function spread (uri: string): string[] {
   })
 }
 
-// A URI, keywords, or the other forms of node-postgres: "socket:/run/postgresql?db=x", "/run/postgresql x".
+// Reads a URI, keywords, or the other forms of node-postgres: "socket:/run/postgresql?db=x", "/run/postgresql x".
 function fromText (text: string): string[] {
   if (/^\w+\s*=/.test(text)) return spread(fromKeywords(text))
   if (/^(\/|socket:\/)/.test(text)) return [text]
@@ -83,7 +83,7 @@ function fromText (text: string): string[] {
   return spread(text)
 }
 
-/** The configuration of the driver for each host. */
+/** Returns the driver's configuration for each host. */
 export function hostsOf (options: ServerOptions): object[] {
   const { connectionString: text, ...rest } = options
   for (const field of ['connectionString', 'host', 'database', 'user', 'application_name'] as const) {
@@ -99,7 +99,7 @@ export function hostsOf (options: ServerOptions): object[] {
   return pairs(host, String(options.port ?? process.env.PGPORT ?? 5432)).map(one => ({ ...rest, ...one }))
 }
 
-/** Where the driver would connect to: a server or a resolver of names that does not know it would repeat it. */
+/** Checks where the driver would connect to: the error of a server or a resolver would show a wrong host or user. */
 export function checkTarget ({ host, port, database, user }: Client): void {
   for (const [field, value] of Object.entries({ host, database, user })) {
     if (typeof value !== 'string' || !/:\/\/|\b(password|passwd|pwd)\s*(=|%3d)/i.test(value)) continue
@@ -109,7 +109,7 @@ export function checkTarget ({ host, port, database, user }: Client): void {
   if (!(Number.isInteger(port) && port > 0 && port < 65_536)) throw invalid('port has to be an integer from 1 to 65535')
 }
 
-/** The driver's error about a connection string or an option may repeat it; its kind is told. */
+/** Converts a driver's error about the connection options by its kind only, since its text may repeat them. */
 export function refusedByDriver (error: unknown): LockElectionError {
   const { code, name } = error as NodeJS.ErrnoException
   if (error instanceof URIError) return unreadable('a % without two hexadecimal digits behind it')

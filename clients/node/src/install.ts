@@ -3,14 +3,14 @@ import { LockElectionError, serverError } from './errors.js'
 import { literal, type Queryable } from './hold.js'
 import script from './script.js'
 
-/** Of {@link install}. */
+/** The options of {@link install}. */
 export interface InstallOptions {
   /**
-   * For the functions, made if it is missing; else the first one of `search_path`. An edition that is installed stays
-   * in its schema.
+   * The schema for the functions, created if missing. Default: the first one of `search_path`. An installed edition
+   * stays in its schema.
    */
   schema?: string | undefined
-  /** The role that may use the schema; everybody may use one that is made otherwise. */
+  /** The role that may use the schema. Default: everybody may use a schema that is created. */
   grant?: string | undefined
 }
 
@@ -26,21 +26,22 @@ async function query (client: Queryable, sql: string): Promise<any[]> {
 }
 
 /**
- * Installs the portable edition of lock_election, the one without C, or upgrades an older version, in one transaction.
- * Does nothing where this version is there already, whoever calls. The role needs CREATE on the database, and owns all
- * locks afterwards: it should not be the application's.
+ * Installs the portable edition of lock_election, which has no C code, or upgrades an older version, in one
+ * transaction. Does nothing if this version is already installed, whichever role calls. The role needs CREATE on the
+ * database, and owns all locks afterwards, so it should not be the application's role.
  *
  * @param client a Client, PoolClient or Pool of node-postgres, without an open transaction
- * @throws LockElectionError `denied`: no CREATE, or another role has installed; `invalid`: a transaction is open, or
- * there is no schema; `unavailable`: a standby, or a read-only session; `unknown`: it may be installed, call again;
- * `failed`: a newer version is there, or the extension, or the server cannot run it
+ * @throws LockElectionError `denied` if the role lacks CREATE or another role has installed the edition; `invalid` if a
+ * transaction is open or there is no schema; `unavailable` on a standby or in a read-only session; `unknown` if the
+ * edition may be installed: call again; `failed` if a newer version or the extension is installed, or the server cannot
+ * run the edition
  */
 export async function install (client: Queryable, options: InstallOptions = {}): Promise<void> {
   checkOptions(options, 'schema', 'grant')
   if (typeof client?.query !== 'function') throw invalid('client has to be a Client, PoolClient or Pool of node-postgres')
   const [schema, grant] = (['schema', 'grant'] as const).map(key =>
     literal(options[key] === undefined ? '' : textOf(key, options[key])))
-  // Each version has a comment of its own, which stands in the script as well.
+  // The schema's comment names the installed version. It is up to date if the script contains the same comment.
   const [found] = await query(client, 'SELECT (pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<>)' +
     ' pg_catalog.statement_timestamp())::pg_catalog.text AS open, pg_catalog.obj_description(' +
     "pg_catalog.to_regnamespace('_lock_election')::pg_catalog.oid, 'pg_namespace') AS comment")

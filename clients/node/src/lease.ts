@@ -296,7 +296,8 @@ export class Lease {
     this.#alone = Math.max(this.#alone - most, 0)
     let names = 0
     let blocked = false
-    // Requests wait for the disk, and so would releases in the same call; those who release are in time for the next one.
+    // Requests wait for the disk, and so would releases in the same call; those who release are in time for the next
+    // one.
     this.#apart = !this.#apart && !this.#bare && this.queue.some(item => gives(item) && (item.at ?? now) <= now)
     this.queue = this.queue.filter(item => {
       const { action, claim, number = null, owner = null, value = null } = item
@@ -492,8 +493,8 @@ export class Lease {
   }
 
   /**
-   * It is lost, and given back when the application leaves it: until then nobody else is granted it. Of a place that the
-   * application does not know to be granted, at once.
+   * It is lost, and given back when the application leaves it: until then nobody else is granted it. Of a place that
+   * the application does not know to be granted, at once.
    */
   #evicted (claim: Claim): void {
     this.refuse(claim, evicted())

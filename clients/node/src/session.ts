@@ -16,24 +16,24 @@ import { dialsOf } from './wire.js'
 const DEFAULT_TTL = 30_000
 
 export interface ConnectOptions extends ServerOptions {
-  /** Of the session's lease, in milliseconds: 100 to 24 days. Default 30,000. */
+  /** The TTL of the session's lease in milliseconds, from 100 to 24 days. Default: 30,000. */
   ttl?: number
-  /** Shown at the begin of `owner` in the server's views. At most 200 bytes are used. */
+  /** The text with which `owner` begins in the server's views. It is cut to 200 bytes. */
   name?: string
-  /** Called when the state has changed; of `ended` only after all holds were told. */
+  /** Called when the state has changed; for `ended`, after the losses of all holds were reported. */
   onState?: (state: State) => void
-  /** Gives up connecting: `connect` throws the signal's reason. */
+  /** Ends the attempt to connect: `connect` throws the signal's reason. */
   signal?: AbortSignal
   /** Any other field of node-postgres. */
   [field: string]: unknown
 }
 
 export interface AcquireOptions {
-  /** Milliseconds to wait for the grant; null or undefined: no limit; 0: do not wait. */
+  /** The limit of the wait for the grant, in milliseconds; null or undefined: no limit; 0: does not wait. */
   wait?: number | null
-  /** Beside other shared holders. */
+  /** Whether other shared holders may hold the lock at the same time. */
   shared?: boolean
-  /** Milliseconds; default: the session's. All holds of one TTL share a lease. */
+  /** The TTL in milliseconds; default: the session's. All holds with one TTL share a lease. */
   ttl?: number
   /** Ends the wait: the call throws the signal's reason. */
   signal?: AbortSignal
@@ -42,15 +42,15 @@ export interface AcquireOptions {
 export type UsingFunction<T> = (signal: AbortSignal, hold: Hold) => Promise<T> | T
 
 /**
- * A session: one connection and one lease, on which all that it holds and waits for hangs. A process needs one.
+ * A session: one connection and one lease, on which all its holds and waits depend. A process needs one session.
  *
- * Between calls it renews, connects again, and watches the deadline: the sending of the last renewal that was answered,
- * plus what the server has promised with it, less a margin of a twentieth of the TTL (at most 1 s). A session whose deadline has passed has ended; `reopen` gives
- * it a new lease.
+ * Between calls the session renews the lease, reconnects, and watches the deadline: the time at which the last
+ * confirmed renewal was sent, plus the validity that the server has returned, less a margin of a twentieth of the TTL
+ * (at most 1 s). At the deadline the session ends; `reopen` gives it a new lease.
  */
 export class LockElection {
   readonly #engine: Engine
-  /** Takes back that the session is closed at the end of the process. */
+  /** Cancels that the session is closed at the end of the process. */
   readonly #atTheEnd: () => void
 
   /** @internal */
@@ -60,9 +60,9 @@ export class LockElection {
   }
 
   /**
-   * Connects, and grants the lease. Every host is tried once.
+   * Connects, and gets a lease. Tries each host once.
    *
-   * @throws LockElectionError `unavailable`, `denied`, `not_installed`, `limit`, `invalid`
+   * @throws LockElectionError `unavailable`, `denied`, `not_installed`, `limit` or `invalid`; or the signal's reason
    */
   static async connect (options: ConnectOptions = {}): Promise<LockElection> {
     checkOptions(options, ...Object.keys(options ?? {}))
@@ -71,7 +71,7 @@ export class LockElection {
     const engine = new Engine({
       ttl: ttlOf(ttl) ?? DEFAULT_TTL,
       name: textOf('name', name ?? ''),
-      // 0: none of its own, as for node-postgres
+      // 0 means no limit of its own, as in node-postgres.
       connectLimit: limitOf('connectionTimeoutMillis', server.connectionTimeoutMillis) || undefined,
       time: systemTime,
       dials: dialsOf(server)
@@ -89,40 +89,45 @@ export class LockElection {
     return new LockElection(engine, closeAtTheEnd(engine))
   }
 
-  /** `connected`; `suspended`: no connection now, and all holds are still held; `ended`: nothing is held. */
+  /** `connected`; `suspended` without a connection, while all holds are still held; `ended`: nothing is held. */
   get state (): State { this.#engine.check(); return this.#engine.state }
 
   /** The number of the lease on the server. */
   get lease (): bigint { return BigInt(this.#engine.main.id) }
 
   /**
-   * Acquires one lock, or several at once: all or none, under one token. Waits in the order of arrival. Two holds of one
-   * session exclude each other like those of two processes.
+   * Acquires one lock, or several together or not at all, with one token. Waits in the order of arrival. Two holds of
+   * one session exclude each other like those of two processes.
    *
-   * @throws LockElectionError `not_acquired` (`NotAcquiredError`): not granted within `wait`; `lost`: the session, or
-   * the place, has ended; `canceled`: the session was closed; `unavailable`: `wait` is 0 and the server did not answer;
-   * `deadlock`, `limit`, `denied`, `invalid`, `failed`. With any error nothing is held, and what a lost answer may have
-   * granted is given back.
+   * @throws LockElectionError `not_acquired` (`NotAcquiredError`) if it is not granted within `wait`; `lost` if the
+   * session or the place has ended; `canceled` if the session was closed; `unavailable` if `wait` is 0 and the server
+   * does not reply; `deadlock`, `limit`, `denied`, `invalid` or `failed`. After any error nothing is held: a grant
+   * whose reply was lost is released.
    */
   async acquire (names: string | string[], options: AcquireOptions = {}): Promise<Hold> {
     checkOptions(options, 'wait', 'shared', 'ttl', 'signal')
     return await this.#acquire('lock', nameOrNamesOf(names), options, { action: flagOf('shared', options.shared) ? 'shared' : 'lock' })
   }
 
-  /** `acquire` without a wait; null: somebody else holds it, or is queued for it. */
+  /** Acquires like `acquire`, without waiting. Returns null if others hold the lock or are queued for it. */
   async tryAcquire (names: string | string[], options: Omit<AcquireOptions, 'wait'> = {}): Promise<Hold | null> {
     checkOptions(options, 'shared', 'ttl', 'signal')
     return await this.acquire(names, { ...options, wait: 0 }).catch(orNull)
   }
 
-  /** One of `permits` permits of a name. All who use the name state the same number. Errors: as `acquire`. */
+  /** Acquires one of `permits` permits of a name. All users of a name must give the same number. Errors as in `acquire`. */
   async permit (name: string, permits: number, options: Omit<AcquireOptions, 'shared'> = {}): Promise<Hold> {
     checkOptions(options, 'wait', 'ttl', 'signal')
     return await this.#acquire('permit', [textOf('name', name)], options,
       { action: 'permit', number: String(permitsOf(permits)) })
   }
 
-  /** Tries each name for itself, in one statement for up to 128: a hold or null for each, in their order. */
+  /**
+   * Tries each name on its own, with one statement for up to 128 of them. Returns a hold or null for each name, in
+   * order.
+   *
+   * @throws as `acquire`, and then holds none of them
+   */
   async tryAcquireEach (names: string[], options: Omit<AcquireOptions, 'wait'> = {}): Promise<Array<Hold | null>> {
     checkOptions(options, 'shared', 'ttl', 'signal')
     const tries = namesOf(names).map(async name => await this.tryAcquire(name, options))
@@ -135,11 +140,11 @@ export class LockElection {
   }
 
   /**
-   * Runs a function while the lock is held, and releases it then. The signal is aborted when the lock is lost.
+   * Acquires the lock, runs a function, and releases the lock. The function's signal is aborted when the lock is lost.
    *
-   * @returns what the function returns
-   * @throws what `acquire` or the function throws; `LockLostError` if the lock was lost before the function returned:
-   * its work may not have been alone
+   * @returns the function's result
+   * @throws the errors of `acquire` and of the function; `LockLostError` if the lock was lost before the function
+   * returned, so that its work may not have been alone
    */
   async using<T> (names: string | string[], fn: UsingFunction<T>): Promise<T>
   async using<T> (names: string | string[], options: AcquireOptions, fn: UsingFunction<T>): Promise<T>
@@ -150,14 +155,14 @@ export class LockElection {
   }
 
   /**
-   * For jobs that every replica starts and one should run: runs the function if the lock is free, else answers false at
-   * once. With `holdFor` the name stays closed until so many milliseconds after it was acquired, also after a function
-   * that has failed. A process that dies in between closes nothing: use a TTL as long as `holdFor` if that matters.
-   * Reopens a session that has ended.
+   * Runs a job that all replicas start and only one should run: runs the function if the lock is free, otherwise
+   * returns false at once. With `holdFor` the name stays closed until this many milliseconds after it was acquired,
+   * even if the function has failed. A process that dies in between does not close the name: use a TTL as long as
+   * `holdFor` if that matters. Reopens a session that has ended.
    *
    * @returns whether the function was run here
-   * @throws as `using`; `unavailable` if the server does not answer; `limit`: `holdFor` is longer than the server's
-   * lock_election.max_hold_for, `invalid`: it is no duration. Then the function was not run
+   * @throws as `using`; without running the function, `unavailable` if the server does not reply, `limit` if `holdFor`
+   * is longer than the server's lock_election.max_hold_for, `invalid` if it is not a valid duration
    */
   async once (name: string, options: Omit<AcquireOptions, 'wait'> & { holdFor?: number }, fn: UsingFunction<unknown>): Promise<boolean> {
     textOf('name', name)
@@ -167,7 +172,7 @@ export class LockElection {
     const holdFor = holdForOf(given)
     await this.reopen()
     if (holdFor !== undefined) {
-      // The token 0 holds nothing, and the server checks holdFor all the same: before the function runs.
+      // Let the server check holdFor before the function runs. A release of token 0 releases nothing.
       const check = { action: 'release', names: [name], number: '0', value: interval(holdFor) }
       await this.#engine.request(this.#engine.main, check, 'unavailable')
     }
@@ -178,7 +183,7 @@ export class LockElection {
   }
 
   /**
-   * Stands for election, once, and waits to be elected.
+   * Campaigns once, and waits to be elected.
    *
    * @param candidate the text that everybody sees of the leader: 1 to 4096 bytes
    * @throws as `acquire`
@@ -190,10 +195,10 @@ export class LockElection {
   }
 
   /**
-   * Stands for election again and again, until `stop`; reopens a session that has ended. Attach the listeners before the
-   * next `await`. Errors come as the event `error`.
+   * Campaigns again and again, until `stop`. Reopens a session that has ended. Attach the listeners before the next
+   * `await`. Errors are reported by the event `error`.
    *
-   * @throws LockElectionError `invalid`: a wrong argument, or an option that there is not
+   * @throws LockElectionError `invalid` if an argument is wrong or an option is unknown
    */
   elect (election: string, candidate: string, options: ElectOptions = {}): Election {
     checkOptions(options, 'ttl')
@@ -202,9 +207,9 @@ export class LockElection {
   }
 
   /**
-   * The present leader; null: nobody.
+   * Returns the present leader, or null if nobody leads.
    *
-   * @throws LockElectionError `unavailable`, `invalid`, `canceled`: the session was closed
+   * @throws LockElectionError `unavailable`, `invalid`, or `canceled` if the session was closed
    */
   async leader (election: string): Promise<Leader | null> {
     const values = [textOf('election', election)]
@@ -213,10 +218,10 @@ export class LockElection {
   }
 
   /**
-   * Tells the present leader, then every change, once and in order, over reconnects; null: nobody leads. Ends with its
-   * signal, with `break`, or when the session is closed; goes on when the lease is lost.
+   * Iterates over the present leader, then every change, once and in order, also after reconnects. Null means that
+   * nobody leads. Ends with its signal, by `break`, or when the session is closed, but not when the lease is lost.
    *
-   * @throws LockElectionError `invalid`, `denied`
+   * @throws LockElectionError `invalid` or `denied`
    */
   observe (election: string, options: { signal?: AbortSignal } = {}): AsyncIterableIterator<Leader | null> {
     checkOptions(options, 'signal')
@@ -224,18 +229,20 @@ export class LockElection {
   }
 
   /**
-   * Grants an ended session a new lease. Its old holds stay lost. Nothing happens to a session that has not ended.
+   * Gets a new lease for a session that has ended. Its old holds stay lost. Does nothing if the session has not ended.
    *
-   * @throws as `connect`; `canceled`: the session was closed
+   * @throws as `connect`; `canceled` if the session was closed
    */
   async reopen (): Promise<void> { await this.#engine.reopen() }
 
   /**
-   * Ends the waits, gives back what is held, revokes the lease, and leaves no socket or timer. Without an answer the
-   * lease ends by itself.
+   * Ends the waits, releases all holds, revokes the lease, and leaves no socket or timer. If there is no reply, the
+   * lease expires.
    *
-   * @param options.limit milliseconds that it may take; default: a quarter of the TTL, 200 at least and 10,000 at most
-   * @throws LockElectionError `invalid`: a wrong limit, or an option that there is not; it is closed all the same
+   * @param options.limit the longest time in milliseconds; default: a quarter of the TTL, at least 200 and at most
+   * 10,000
+   * @throws LockElectionError `invalid` if the limit is wrong or an option is unknown; the session is closed
+   * nevertheless
    */
   async close (options?: { limit?: number } | null): Promise<void> {
     let wrong = wrongOptions(options ?? {}, 'limit')

@@ -1,14 +1,14 @@
-/** AbortSignals: those that callers pass, and those that holds have. */
+/** The AbortSignals that callers pass, and those of holds. */
 import { getEventListeners, setMaxListeners } from 'node:events'
 
-/** Who waits for the abort of a signal, and the one listener that tells them. */
+/** The functions to call when a signal is aborted, and the one listener that calls them. */
 interface Waiting { all: Set<() => void>, ring: () => void }
 
 const waitingFor = new WeakMap<AbortSignal, Waiting>()
 
 /**
- * Calls a function when the signal is aborted; returns what takes it back. However many calls have one signal, it has one
- * listener: Node.js warns of more than ten.
+ * Calls a function when the signal is aborted. Returns a function that cancels it. A signal has only one listener for
+ * all calls, because Node.js warns about more than ten.
  */
 export function onAbort (signal: AbortSignal | undefined, fn: () => void): () => void {
   if (signal === undefined) return () => {}
@@ -29,9 +29,9 @@ export function onAbort (signal: AbortSignal | undefined, fn: () => void): () =>
 }
 
 /**
- * The signal of a controller, which is right at once: whoever reads `aborted`, `reason` or `throwIfAborted` looks at the
- * clock first, so a loop of events that was blocked does not hide a loss from the next line of work. It may have any
- * number of listeners; `changed` is called when one was added or taken back.
+ * Makes the signal of a controller look at the clock: `aborted`, `reason` and `throwIfAborted` call `check` first, so
+ * that a blocked event loop does not hide a loss from the next line of work. The signal may have any number of
+ * listeners; `changed` is called when one was added or removed.
  */
 export function liveSignal (controller: AbortController, check: () => void, changed = (): void => {}): AbortSignal {
   const { signal } = controller
@@ -53,5 +53,5 @@ export function liveSignal (controller: AbortController, check: () => void, chan
   })
 }
 
-/** Does somebody wait to hear of its abort? */
+/** Whether anybody listens for the abort of the signal. */
 export function isWatched (signal: AbortSignal): boolean { return getEventListeners(signal, 'abort').length > 0 }

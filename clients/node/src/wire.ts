@@ -1,13 +1,13 @@
 /**
- * The connection: node-postgres, with a socket of our own, so that a connection can be given up at any moment, whatever
- * state it is in. The socket does not keep the process: calls do (`Engine.use`).
+ * The connection: node-postgres with a socket of our own, so that a connection can be given up at any moment, in any
+ * state. The socket does not keep the process alive: calls do (`Engine.use`).
  */
 import { once } from 'node:events'
 import { Socket } from 'node:net'
 import pg from 'pg'
 import { checkTarget, hostsOf, refusedByDriver, type ServerOptions } from './hosts.js'
 
-/** Rows of texts, whatever type parsers the application has set. */
+/** A row of texts, whatever type parsers the application has set. */
 export type Row = Array<string | null>
 export type Rows = Row[]
 
@@ -16,21 +16,27 @@ export interface Events {
   ended: (error: Error) => void
 }
 
-/** One connection. Only `connect` and `query` do anything that takes time. */
+/** One connection. */
 export interface Wire {
   connect: () => Promise<unknown>
   /** The process id of the protocol's key. */
   pid: () => number | null
-  /** A Buffer is a value in binary format, others are texts. `prepares`: it is sent again and again. */
+  /**
+   * Runs a statement. A value that is a Buffer is in binary format, all others are texts. `prepares`: uses a prepared
+   * statement, because the same text is sent again and again.
+   */
   query: (text: string, values?: unknown[], prepares?: boolean) => Promise<Rows>
-  /** Tells nothing any more, and closes the socket at once; if it is idle, with a farewell. Resolves when it is closed. */
+  /**
+   * Reports no more events and closes the socket at once; if `idle`, with a Terminate message to the server. Resolves
+   * when the socket is closed.
+   */
   destroy: (idle: boolean) => Promise<unknown>
 }
 
-/** Makes a connection to one host; it is not connected yet. */
+/** Makes the object for a connection to one host, without connecting. */
 export type Dial = (events: Events) => Wire
 
-/** What a statement needs of the driver's connection. */
+/** The part of the driver's connection that a statement uses. */
 interface Connection {
   stream: Socket
   query: (text: string) => void
@@ -40,11 +46,11 @@ interface Connection {
   sync: () => void
 }
 
-/** A statement, as the driver sends those of pg-cursor and the like; rows of texts, whatever type parsers there are. */
+/** A statement, which the driver sends like those of pg-cursor. Its rows are texts, whatever type parsers are set. */
 class Statement {
   readonly #rows: Rows = []
 
-  /** Without values there may be several, with semicolons. */
+  /** Without values the text may have several statements, separated by semicolons. */
   constructor (private readonly text: string, private readonly values: unknown[] | undefined, private readonly as: string,
     private readonly isPrepared: boolean, private readonly done: (rows: Rows) => void, readonly handleError: (error: Error) => void) {}
 
@@ -53,7 +59,7 @@ class Statement {
       connection.query(this.text)
       return
     }
-    // In one packet.
+    // Send all messages in one packet.
     connection.stream.cork()
     if (!this.isPrepared) connection.parse({ text: this.text, name: this.as })
     connection.bind({ statement: this.as, values: this.values })
@@ -106,7 +112,7 @@ class PgWire implements Wire {
 
   async query (text: string, values?: unknown[], prepares = false): Promise<Rows> {
     const isPrepared = prepares && this.#prepared === text
-    // After an error it is prepared again, with another name: nobody knows whether the last one is taken.
+    // After an error prepare the statement again under a new name, since the last name may or may not be in use.
     if (prepares && !isPrepared) this.#names++
     if (prepares) this.#prepared = ''
     const rows = await new Promise<Rows>((resolve, reject) => {
@@ -130,9 +136,9 @@ class PgWire implements Wire {
 export function dialsOf (options: ServerOptions): Dial[] {
   const common = { fallback_application_name: 'lock-election', keepAlive: true }
   return hostsOf(options).map(one => {
-    // The session has limits of its own, which also end what the driver's do not.
+    // The session has limits of its own, which also cover waits that those of the driver do not.
     const config = { ...common, ...one, connectionTimeoutMillis: 0, query_timeout: 0, pipeline: false }
-    // What is wrong with one of several hosts is told at once, and not when the others are away.
+    // Report a wrong configuration of any host at once, and not only when the other hosts are down.
     clientOf(config)
     return events => new PgWire(config, events)
   })

@@ -106,7 +106,7 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 			expired.completeOnTimeout(true, configuration.getLockAtMostFor().toNanos(), TimeUnit.NANOSECONDS);
 		}
 
-		/** Keeps the name closed until the end of lockAtLeastFor, which the server counts from a grant after "asked". */
+		/** Closes the name until the end of lockAtLeastFor. The server counts from the grant, which is after "asked". */
 		@Override
 		protected void doUnlock() {
 			Duration atLeast = lockConfiguration.getLockAtLeastFor();
