@@ -1,10 +1,11 @@
 /**
- * The session: its connection, and whose turn it is. One statement is under way at a time. A *turn* is one call of
- * lease_sync, with all that is queued when it begins. Whoever queues something begins it, if the connection is free:
- * after all callbacks that can run now, so that those whom the last turn has woken join the next one.
+ * The session: it owns the connection, and decides which statement comes next. Only one statement is under way at a
+ * time. A *turn* is one call of lease_sync with all items that are queued when it begins. If the connection is free, a
+ * call that queues an item begins a turn, after all callbacks that can run now, so that callers that the last turn has
+ * woken up join the next one.
  *
- * Two kinds of timers run beside it, so that nothing that hangs can hide them: the deadlines of the leases, and the
- * limits of calls.
+ * Two kinds of timers run independently of the connection, so that a hanging statement cannot delay them: the deadlines
+ * of the leases, and the limits of calls.
  */
 import { randomBytes } from 'node:crypto'
 import { Stamp, defer, limit as limitOf, type Deferred, type Time } from './clock.js'
@@ -15,32 +16,33 @@ import { Lease, backoff, interval, type Call, type Claim, type Host, type Item, 
 import type { Dial, Rows, Wire } from './wire.js'
 
 const CONNECT_LIMIT = 5000
-/** After an error that passes, before a statement of the application is sent again. */
+/** The delay in ms before a statement of the application is sent again after an error that a retry may help. */
 const PAUSE = 100
-/** It goes on listening for so long when nothing waits. */
+/** The time in ms for which a session keeps listening after its last wait. */
 const LINGER = 1000
 
 export type State = 'connected' | 'suspended' | 'ended'
 
 export interface EngineOptions { ttl: number, name: string, connectLimit?: number, time: Time, dials: Dial[] }
 
-/** An observer: waits for notifications of its channel, which comes to be known later. */
+/** An observer, which waits for notifications of its channel. The channel is set later. */
 export interface Listener { channel: string, wake: () => void }
 
-/** The connection is gone, and with it the answer to what was under way. */
+/** The connection has broken, so that the reply to the statement under way is lost. */
 class Broken extends LockElectionError { override name = 'LockElectionError' }
 
 type Statement = [text: string, values?: unknown[], prepares?: boolean]
 
-/** A statement of the application's that only reads. */
+/** A read-only statement of the application. */
 interface Op extends Deferred<Rows> { sql: (schema: string) => string, values: unknown[] }
 
 const silent = new Error('the server did not answer in time')
 const closedError = (): LockElectionError => new LockElectionError('canceled', 'the session was closed')
 
 /**
- * What has to be known of a server, in one round trip, for this process. The portable edition works in READ COMMITTED
- * only: the session's default becomes that, if the connection is the session's own, and not a pooler's.
+ * Returns the statement that asks for all that must be known of a server, in one round trip, with the process id of the
+ * protocol's key. The portable edition works only in READ COMMITTED, so the statement makes that the default if the
+ * backend is the session's own, and not one of a pooler.
  */
 const learnServer = (pid: number | null): string =>
   'SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid(),' +
@@ -53,7 +55,7 @@ const learnServer = (pid: number | null): string =>
   " FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election'" +
   " AND i.nspowner OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_holds' LIMIT 1))"
 
-/** Whole milliseconds of validity, in a type that no setting of a role prints in another way. */
+/** Returns the validity in whole milliseconds, as an integer, because the texts of intervals depend on settings. */
 const sync = (schema: string): string =>
   'SELECT item, event, kind, name, token, owner, reason, sqlstate, message, detail, hint,' +
   " pg_catalog.floor(pg_catalog.date_part('epoch', validity) OPERATOR(pg_catalog.*) 1000)::pg_catalog.int8," +
@@ -70,36 +72,39 @@ export class Engine implements Host {
   number = 0
   readonly #options: EngineOptions
   readonly #self: string
-  /** By their TTL: the session's, and one for each other TTL. */
+  /** The session's lease, and one for each other TTL, by their TTLs. */
   readonly #leases = new Map<number, Lease>()
   #alarm: unknown
 
   #wire: Wire | undefined
-  /** Ends the wait for what is under way on the connection. */
+  /** Ends the wait for the operation under way on the connection. */
   #giveUp: ((why: Error) => void) | undefined
-  /** The end of the socket before. */
+  /** Resolves when the previous socket is closed. */
   #gone: Promise<unknown> | undefined
   #trouble = 'not connected'
-  /** Of connections and renewals, since the last renewal that was answered. */
+  /** The number of failed connections and renewals since the last successful renewal. */
   #failures = 0
   #connectAt = 0
-  /** lease_sync is not prepared: behind a pooler, or where that has failed. */
+  /** Whether lease_sync is not prepared, because the connection is pooled or preparing it has failed. */
   #plain = false
   #listening = new Set<string>()
-  /** LISTEN does not work; a notification has come; those of elections will. */
+  /** Whether LISTEN does not work. */
   #deaf = false
+  /** Whether a notification has ever arrived. */
   #hears = false
+  /** Whether the server notifies about elections. */
   #tellsTerms = false
 
   #ops: Op[] = []
   #opAt = 0
-  /** The last step was a turn. */
+  /** Whether the last step was a turn. */
   #turned = false
   readonly #listeners = new Set<Listener>()
-  /** Calls and elections of the application's that are not over, and what keeps the process meanwhile. */
+  /** The number of the application's unfinished calls and elections. */
   #uses = 0
+  /** The timer that keeps the process alive meanwhile. */
   #keeper: unknown
-  /** It is closed, and nothing of it keeps the process. */
+  /** Whether the session is closed and no longer keeps the process alive. */
   #over = false
 
   #reopening: Deferred<void> | undefined
@@ -119,9 +124,9 @@ export class Engine implements Host {
     this.main = this.leaseOf(options.ttl)
   }
 
-  // --- what the application's side calls ---
+  // --- calls of the application's side ---
 
-  /** Connects and grants the lease; errors are told at once. */
+  /** Connects and gets the lease. Throws an error at once, without a retry. */
   async open (): Promise<void> {
     const done = this.use()
     try {
@@ -137,7 +142,7 @@ export class Engine implements Host {
     this.wake()
   }
 
-  /** Until the answer is called, the application waits for something of the session's, which keeps the process. */
+  /** Keeps the process alive until the returned function is called, while the application waits for the session. */
   use (): () => void {
     if (this.#uses++ === 0 && !this.#over) this.#keeper = this.time.keep()
     let over = false
@@ -148,19 +153,19 @@ export class Engine implements Host {
     }
   }
 
-  /** Does code of the application wait for the loss of a hold? */
+  /** Whether code of the application waits for the loss of a hold. */
   get watched (): boolean {
     return [...this.#leases.values()].some(lease => [...lease.claims.values()].some(claim => claim.watched?.() === true))
   }
 
-  /** Ends what was not opened yet. */
+  /** Ends a session that was not opened yet. */
   abandon (why: Error): void {
     this.closed = true
     this.state = 'ended'
     this.#cut(why)
   }
 
-  /** A new lease after the end of the last one. */
+  /** Gets a new lease after the end of the last one. */
   async reopen (): Promise<void> {
     this.check()
     if (this.closed) throw closedError()
@@ -172,7 +177,7 @@ export class Engine implements Host {
     await this.#reopening.promise.finally(this.use())
   }
 
-  /** Whatever the network says: what is past its deadline is lost (rules 3.1, 3.4). */
+  /** Ends the leases whose deadline has passed, by the clock alone (rules 3.1, 3.4). */
   check (): void {
     for (const lease of this.#leases.values()) {
       if (lease.id === '' || lease.left() > 0) continue
@@ -181,7 +186,7 @@ export class Engine implements Host {
     }
   }
 
-  /** The lease for a TTL: the session's, or one that all holds of this TTL share. */
+  /** Returns the lease for a TTL: the session's, or one that all holds with this TTL share. */
   leaseOf (ttl: number): Lease {
     const lease = this.#leases.get(ttl) ?? new Lease(ttl, this)
     this.#leases.set(ttl, lease)
@@ -190,12 +195,12 @@ export class Engine implements Host {
 
   #forget (lease: Lease): void { if (this.#leases.get(lease.ttl) === lease) this.#leases.delete(lease.ttl) }
 
-  /** The limit of one statement (rule 4.2). */
+  /** Returns the limit of one statement, in milliseconds (rule 4.2). */
   callLimit (): number {
     return Math.min(Math.max(Math.min(...this.#leases.keys(), this.main.ttl) / 4, 200), 10_000)
   }
 
-  /** Asks for a claim. It ends with `granted` or `refused`. */
+  /** Asks for a claim, which is settled by its `granted` or `refused`. */
   ask (claim: Claim, wait: number): void {
     const { lease } = claim
     const first = this.callLimit()
@@ -218,7 +223,7 @@ export class Engine implements Host {
     this.wake()
   }
 
-  /** Gives a hold back; it ends with `released`. */
+  /** Releases a hold, and reports the outcome by its `released`. */
   release (claim: Claim, holdFor: number | undefined): void {
     claim.state = 'over'
     claim.holdFor = holdFor
@@ -226,7 +231,7 @@ export class Engine implements Host {
     claim.lease.giveBack(claim)
   }
 
-  /** An item that is no claim's: the event of its row. `silence`: what no answer means, if it was sent. */
+  /** Sends an item without a claim. Returns the event of its row. `silence`: the error if a sent item has no reply. */
   async request (lease: Lease, item: Item, silence: ErrorCode): Promise<string> {
     if (this.closed) throw closedError()
     const answer = defer<string>()
@@ -235,7 +240,7 @@ export class Engine implements Host {
     return await this.#answered(answer, () => item.sent === true ? silence : 'unavailable', () => { item.over = true })
   }
 
-  /** A statement of the application's, which may be sent again. */
+  /** Runs a read-only statement of the application, which may be sent again. */
   async op (sql: Op['sql'], values: unknown[]): Promise<Rows> {
     if (this.closed) throw closedError()
     const op: Op = { ...defer<Rows>(), sql, values }
@@ -243,7 +248,7 @@ export class Engine implements Host {
     return await this.#answered(op, () => 'unavailable', () => { this.#ops = this.#ops.filter(other => other !== op) })
   }
 
-  /** Waits for an answer, no longer than for that of any statement. */
+  /** Waits for a reply, for at most the limit of a statement. */
   async #answered<T> ({ promise, reject }: Deferred<T>, silence: () => ErrorCode, over: () => void): Promise<T> {
     this.wake()
     const unlimit = limitOf(this.time, this.callLimit(), () => {
@@ -261,13 +266,13 @@ export class Engine implements Host {
   addListener (listener: Listener): void { this.#listeners.add(listener); this.wake() }
   removeListener (listener: Listener): void { this.#listeners.delete(listener); this.wake() }
 
-  /** Wakes the listener at each notification of the channel. */
+  /** Sets the channel whose notifications wake up the listener. */
   setChannel (listener: Listener, channel: string): void { listener.channel = channel; this.wake() }
 
-  /** Are changes of elections told on this connection? */
+  /** Whether this connection gets notifications of elections. */
   hearsTerms (): boolean { return this.#hears && this.#tellsTerms }
 
-  /** Ends the waits, gives all back, revokes the leases, and leaves nothing; takes no longer than the limit. */
+  /** Ends the waits, releases all holds, revokes the leases, and frees everything, within the limit. */
   async close (limit: number = this.callLimit()): Promise<void> {
     if (!this.closed) {
       this.closed = true
@@ -290,18 +295,18 @@ export class Engine implements Host {
     await this.#gone
     this.time.clear(timer)
     done()
-    // An observer that nobody reads any more does not keep the process either.
+    // An observer that nobody reads any more must not keep the process alive either.
     this.#over = true
     this.time.clear(this.#keeper)
   }
 
-  // --- whose turn it is ---
+  // --- the next step ---
 
-  /** Looks what is to be done, when all that can run now has run. */
+  /** Schedules a look for the next step, after everything that can run now. */
   wake (): void {
     if (this.#awake || this.#busy || !this.#running) return
     this.#awake = true
-    // It runs when there are no microtasks left.
+    // This runs when no microtasks are left.
     void Promise.resolve().then(() => { process.nextTick(() => { this.#awake = false; this.#step() }) })
   }
 
@@ -329,14 +334,14 @@ export class Engine implements Host {
     try {
       await work()
     } catch (error) {
-      // What a step does not expect costs the connection.
+      // After an unexpected error, give up the connection.
       if (!(error instanceof Broken)) this.#drop(error as Error)
     }
     this.#busy = false
     this.wake()
   }
 
-  /** The next step, or when there is one. */
+  /** Returns the next step, or the time of the next look if there is none now. */
   #next (now: number): number | (() => Promise<void>) {
     if (this.#wire === undefined) {
       const needed = this.state !== 'ended' || this.closed || this.#reopening !== undefined
@@ -344,11 +349,11 @@ export class Engine implements Host {
       return now < this.#connectAt ? this.#connectAt : async () => { await this.#reconnect() }
     }
     if (this.#reopening !== undefined && !this.closed) return async () => { await this.#regrant() }
-    // The session's own is granted to who opens it.
+    // The session's own lease is granted by open() and reopen().
     const leases = [...this.#leases.values()].filter(lease => lease !== this.main || lease.id !== '')
       .map(lease => ({ lease, due: this.#dueOf(lease, now) }))
     if (this.closed) {
-      // A revocation closes no names.
+      // Send the releases with holdFor first: a revocation does not close names.
       const closing = leases.find(({ lease, due }) => due <= now && lease.queue.some(item => item.value != null))
       return async () => { await (closing === undefined ? this.#revokeAll() : this.#turn(closing.lease)) }
     }
@@ -379,7 +384,7 @@ export class Engine implements Host {
     if (this.state === 'connected') this.#become('suspended')
   }
 
-  /** Gives the connection up, and makes another one: at once, after 50 ms, and so on. */
+  /** Gives up the connection. A new one is made at once, or later after repeated failures. */
   #drop (why: Error): void {
     if (this.#wire !== undefined) this.#connectLater()
     this.#cut(why)
@@ -391,7 +396,7 @@ export class Engine implements Host {
     this.#failures++
   }
 
-  /** Waits for the connection, until the limit or until it is given up. */
+  /** Waits for an operation on the connection, until the limit or until the connection is given up. */
   async #limited<T> (start: () => Promise<T>, limit: number): Promise<T> {
     const { promise, resolve, reject } = defer<T>()
     this.#giveUp = reject
@@ -400,7 +405,7 @@ export class Engine implements Host {
     return await promise.finally(() => { this.#giveUp = undefined; unlimit() })
   }
 
-  /** One statement. Throws the server's error, or Broken: then it may have taken effect. */
+  /** Runs one statement. Throws the server's error, or Broken if the statement may have taken effect. */
   async #exec (...statement: Statement): Promise<Rows> {
     const wire = this.#wire
     if (wire === undefined) throw new Broken('unavailable', this.#trouble)
@@ -413,14 +418,14 @@ export class Engine implements Host {
       if (this.#wire === wire) this.#drop(error as Error)
       throw new Broken('unavailable', (error as Error).message, told?.sqlstate)
     } finally {
-      // Its answer may have come after the deadline (rule 3.2).
+      // The reply may have come after the deadline (rule 3.2).
       this.check()
     }
   }
 
   /**
-   * A statement that names the schema of the extension. If that has another name by now, the session learns it and
-   * sends the statement once more (rule 1.3): the server has refused the first one before it did anything.
+   * Runs a statement that contains the schema of the extension. If the schema was renamed, the session learns the new
+   * name and sends the statement once more (rule 1.3). The first one had no effect.
    */
   async #call (statement: (schema: string) => Statement): Promise<Rows> {
     try {
@@ -432,17 +437,17 @@ export class Engine implements Host {
     }
   }
 
-  /** The schema, learned again after a statement that has not found it. Throws if the extension is not there. */
+  /** Sets the schema after a statement that has not found it. Throws if the extension is not installed. */
   #found (rows: Rows, error: LockElectionError): void {
     const [schema = null, , , , database] = rows[0] ?? []
     if (schema === null) throw notInstalled(database ?? '', error.sqlstate)
     this.schema = schema
   }
 
-  /** After a statement on another connection, which has not found the schema. */
+  /** Learns the schema after a statement on another connection that has not found it. */
   async learnSchema (error: LockElectionError): Promise<void> { this.#found(await this.op(() => learnServer(this.#wire?.pid() ?? null), []), error) }
 
-  /** A connection to the first host that answers and is a primary. A host that is not goes to the end of the list. */
+  /** Connects to the first host that replies and is a primary. Any other host goes to the end of the list. */
   async #connect (): Promise<void> {
     const { dials, connectLimit = CONNECT_LIMIT } = this.#options
     const limit = this.main.id === '' ? connectLimit : Math.min(connectLimit, Math.max(this.main.ttl / 4, 200))
@@ -502,7 +507,7 @@ export class Engine implements Host {
     try {
       this.onState(state)
     } catch (error) {
-      // As an EventTarget tells what a listener throws: the session goes on.
+      // Report the error as uncaught, like an EventTarget. The session goes on.
       queueMicrotask(() => { throw error })
     }
   }
@@ -523,7 +528,7 @@ export class Engine implements Host {
     await this.#grant(this.main).then(caller?.resolve, caller?.reject)
   }
 
-  /** A lease of a TTL of its own is granted before its first turn, and revoked when nothing hangs on it. */
+  /** Makes a turn. A lease for another TTL is granted before its first turn, and revoked when it is no longer used. */
   async #turn (lease: Lease): Promise<void> {
     this.#turned = true
     if (lease !== this.main && lease.unused) {
@@ -590,7 +595,7 @@ export class Engine implements Host {
     this.wake()
   }
 
-  /** The end of a lease: first its holds are told, then the session (rule 10.3), which ends with its own lease. */
+  /** Ends a lease: reports the loss of its holds, and then, for the session's own lease, of the session (rule 10.3). */
   end (lease: Lease, error: LockElectionError, outcome?: Outcome): void {
     if (lease.ended) return
     this.#forget(lease)
@@ -601,14 +606,14 @@ export class Engine implements Host {
     this.wake()
   }
 
-  /** The next deadline. Renewals move it, which is seen when it is due. */
+  /** Sets a timer for the next deadline. Renewals move the deadline, so the timer is set again when it fires. */
   #setAlarm (): void {
     this.time.clear(this.#alarm)
     const left = Math.min(...[...this.#leases.values()].filter(lease => lease.id !== '').map(lease => lease.left()))
     if (left < Infinity) this.#alarm = this.time.set(() => { this.check(); this.#setAlarm() }, Math.max(left, 1))
   }
 
-  // --- statements beside the turns ---
+  // --- statements other than turns ---
 
   async #sendOp (op: Op): Promise<void> {
     this.#turned = false
@@ -622,7 +627,10 @@ export class Engine implements Host {
     }
   }
 
-  /** What changes the channels that it listens to: those of leases on which something waits, and of observers; and when. */
+  /**
+   * Returns the statements that change the channels to those of observers and of leases with waits, and when the
+   * channels may change next.
+   */
   #tuning (now: number): [sql: string, lingers: number] {
     const waits = this.#listeners.size > 0 || [...this.#leases.values()].some(lease => lease.queued.size > 0)
     if (this.#deaf || (!waits && this.#listening.size === 0)) return ['', Infinity]
@@ -636,13 +644,13 @@ export class Engine implements Host {
     }
     if (wanted.size > 0) wanted.add(this.#self)
     const sql = [...wanted].filter(channel => !this.#listening.has(channel)).map(channel => `LISTEN ${channel}`)
-    // A notification to ourselves: does one come?
+    // Notify ourselves to test whether LISTEN works.
     if (sql.includes(`LISTEN ${this.#self}`)) sql.push('SET LOCAL synchronous_commit = off', `NOTIFY ${this.#self}`)
     for (const channel of this.#listening) if (!wanted.has(channel)) sql.push(`UNLISTEN ${channel}`)
     return [sql.join('; '), lingers]
   }
 
-  /** Where that is refused, this connection looks often. */
+  /** Changes the channels. If that is rejected, the session polls on this connection. */
   async #tune (sql: string): Promise<void> {
     try {
       await this.#exec(sql)
@@ -654,7 +662,7 @@ export class Engine implements Host {
     }
     for (const [, un, channel = ''] of sql.matchAll(/(UN)?LISTEN (\w+)/g)) {
       this.#listening[un === undefined ? 'add' : 'delete'](channel)
-      // What was granted or changed before is seen by looking.
+      // Look now: an earlier grant or change has sent no notification to this connection.
       if (un === undefined) this.#notified(channel, false)
     }
   }

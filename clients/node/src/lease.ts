@@ -1,6 +1,6 @@
 /**
- * A lease, what hangs on it, and its calls of lease_sync (docs/reference/lease-sync.md): what they are to do, and what
- * has become of it. No I/O here.
+ * A lease with its claims, the items of its calls of lease_sync (docs/reference/lease-sync.md), and their results. It
+ * does no I/O.
  */
 import { Stamp, jitter, type Time } from './clock.js'
 import { LockElectionError, LockLostError, NotAcquiredError, passes, serverError } from './errors.js'
@@ -10,38 +10,38 @@ export type Kind = 'lock' | 'permit' | 'term'
 
 export type Outcome = 'released' | 'lost' | 'unknown'
 
-/** Of one call. */
+/** The maximum of items and of names in one call. */
 const MOST_ITEMS = 128
 const MOST_NAMES = 1000
-/** While something waits, where LISTEN does not work. */
+/** The interval of turns in ms while something waits and LISTEN does not work. */
 const OFTEN = 250
-/** Before what the server cannot do at present is sent again. */
+/** The delay in ms before an item that the server cannot carry out at present is sent again. */
 const PAUSE = 100
 
-/** A request, a release, or a proclaim, for one call or more. The texts are those of lease_sync. */
+/** A request, a release, or a proclaim, which is sent by one or more calls. The texts are those of lease_sync. */
 export interface Item {
   action: string
   names: readonly string[]
   number?: string | null
   owner?: string
   value?: string | null
-  /** Whose request or release it is. */
+  /** The claim that it requests or releases. */
   claim?: Claim
-  /** For what is no claim's: the event of its row, or the error. */
+  /** Takes the event of the row, or the error, of an item without a claim. */
   settle?: (event: string, error?: LockElectionError) => void
-  /** Nobody waits for what becomes of it. */
+  /** Whether nobody waits for the result any more. */
   over?: boolean
-  /** It is not sent before. */
+  /** The earliest time to send it. */
   at?: number
   sent?: boolean
-  /** It was sent before: it is not durable yet, or its answer was lost. */
+  /** Why it is sent again: its result is not durable yet, or the reply was lost. */
   again?: 'pending' | 'lost' | undefined
 }
 
 /** The session of a lease. */
 export interface Host {
   readonly time: Time
-  /** The begin of its owner texts. */
+  /** The start of its owner texts. */
   readonly owner: string
   number: number
   wake: () => void
@@ -53,10 +53,10 @@ export interface Call { items: Item[], values: unknown[], silent: boolean }
 
 function gives ({ action }: Item): boolean { return action === 'release' || action === 'resign' }
 
-/** Milliseconds as the server reads them, without an exponent. */
+/** Returns milliseconds as the text of an interval, without an exponent. */
 export function interval (ms: number): string { return `${ms.toFixed(3)} ms` }
 
-/** An array in binary format: of one that is a text, NULL depends on the server's array_nulls. */
+/** Returns an array in the binary format, since in the text of an array NULL depends on the server's array_nulls. */
 function textArray (texts: Array<string | null>): Buffer | null {
   if (texts.length === 0) return null
   const [dimensions, nulls, typeOfText, lowest] = [1, 1, 25, 1]
@@ -70,36 +70,36 @@ function textArray (texts: Array<string | null>): Buffer | null {
   return array
 }
 
-/** Milliseconds: the longest pause between two tries (rule 4.3). */
+/** Returns the longest pause between two tries, in milliseconds (rule 4.3). */
 function longestPause (ttl: number): number { return Math.min(Math.max(ttl / 20, 50), 1000) }
 
-/** Doubles from 50 ms to the longest pause. */
+/** Returns the pause after so many failures: it doubles from 50 ms to the longest pause. */
 export function backoff (failures: number, ttl: number): number {
   return jitter(Math.min(50 * 2 ** Math.min(failures, 10), longestPause(ttl)))
 }
 
-/** A request for a lock, a permit, several locks or a term, until nothing of it is on the server. */
+/** A request for a lock, a permit, several locks or a term, until the server has nothing of it left. */
 export class Claim {
-  /** What the application was told. */
+  /** The state as the application sees it. */
   state: 'waiting' | 'held' | 'over' = 'waiting'
-  /** Of the place or the hold; '': the server has told none. */
+  /** The token of the place or the hold; '' if the server has sent none yet. */
   token = ''
-  /** Its server renews it no more; it is given back when the application leaves it. */
+  /** Whether it was evicted; it is released when the application leaves it. */
   evicted = false
-  /** Nothing of it is on the server any more, as far as is known. */
+  /** Whether the server has nothing of it left, as far as is known. */
   done = false
-  /** So many of its names are being given back. */
+  /** The number of names that are being released. */
   giving = 0
   outcome: Outcome | undefined
   holdFor: number | undefined
-  /** The limit of its wait has passed before the first answer, which decides. */
+  /** Whether the limit of its wait has passed before the first reply, which then decides. */
   overdue = false
-  /** Ends the limit of time of the wait, or of the release. */
+  /** Cancels the time limit of the wait, or of the release. */
   unlimit: () => void = () => {}
   granted!: () => void
   refused!: (error: unknown) => void
   lost: ((error: unknown) => void) | undefined
-  /** Does code of the application wait for the loss? */
+  /** Whether code of the application waits for the loss. */
   watched: (() => boolean) | undefined
   released: ((outcome: Outcome, error?: LockElectionError) => void) | undefined
 
@@ -108,7 +108,7 @@ export class Claim {
   get names (): readonly string[] { return this.ask.names }
   get tries (): boolean { return this.ask.action.startsWith('try_') }
 
-  /** Tells the application that it is over: a wait by its error, a hold by its loss, a release by its outcome. */
+  /** Ends the claim for the application: a wait with its error, a hold with its loss, a release with its outcome. */
   end (error?: unknown, outcome: Outcome = 'unknown', refusal?: LockElectionError): void {
     const { state, released } = this
     this.state = 'over'
@@ -119,7 +119,7 @@ export class Claim {
     else released?.(outcome, refusal)
   }
 
-  /** What it is of, as messages have it: `lock "invoices"`. */
+  /** Describes the claim for messages: `lock "invoices"`. */
   toString (): string {
     const what = { lock: this.names.length > 1 ? 'locks' : 'lock', permit: 'permit of', term: 'election' }[this.kind]
     return `${what} ${this.names.map(name => `"${name}"`).join(', ')}`
@@ -127,51 +127,51 @@ export class Claim {
 }
 
 export class Lease {
-  /** '': not granted yet. */
+  /** The number of the lease; '' = not granted yet. */
   id = ''
   ended = false
   channel: string | null = null
-  /** By their owner texts: all of which the server has something, or may have. */
+  /** The claims of which the server has something, or may have, by their owner texts. */
   readonly claims = new Map<string, Claim>()
-  /** What the next calls are to do. */
+  /** The items of the next calls. */
   queue: Item[] = []
   /** The claims that have a place. */
   readonly queued = new Set<Claim>()
-  /** When the last wait was over, and when the last call began, of `Time.mono`. */
+  /** The times of `Time.mono` at which the last wait ended, and at which the last call began. */
   waitedAt = -Infinity
   lastAt = -Infinity
-  /** There may be news. */
+  /** Whether there may be news. */
   look = false
-  /** A notification has come since the last call began. */
+  /** Whether a notification has arrived since the last call began. */
   #hinted = false
   readonly #byToken = new Map<string, Claim>()
   /** Requests that are not durable yet. */
   readonly #pending = new Set<Claim>()
   #calls = 0
   #seen: [incarnation: string | null, news: string | null] = [null, null]
-  /** The next call does nothing but read the news: what was sent before may have been done. */
+  /** Whether the next call only reads the news, because earlier items may have been carried out. */
   #bare = false
-  /** The last reply has told no news: they are not durable yet. */
+  /** Whether the last reply had no news, because they are not durable yet. */
   #withheld = false
-  /** So many items travel alone, to find the one that the server cannot read. */
+  /** The number of items to send one by one, to find the one that the server rejects. */
   #alone = 0
-  /** The last call had releases, and left requests to the next one. */
+  /** Whether the last call had releases and left the requests to the next call. */
   #apart = false
   #failures = 0
-  /** Of the last renewal that was answered. */
+  /** When the last confirmed renewal was sent. */
   #sent: Stamp
   #renewAge = 0
-  /** Of the renewal that is valid for longest, and for how many milliseconds it is. */
+  /** When the renewal that is valid for longest was sent, and its validity in milliseconds. */
   #best: Stamp
   #validity = 0
 
   constructor (readonly ttl: number, readonly host: Host) { this.#sent = this.#best = new Stamp(host.time) }
 
-  // --- its deadline, and when it is renewed ---
+  // --- the deadline and the renewals ---
 
   /**
-   * The renewal, or the grant, that was sent then has been answered. `validity`: milliseconds that the lease would have
-   * left if the server crashed then. A short one does not take back what an earlier renewal has promised (rule 3.1).
+   * Records the reply to a renewal, or to the grant, that was sent at that time. `validity`: the milliseconds that the
+   * lease would keep if the server crashed then. A shorter one does not shorten the deadline (rule 3.1).
    */
   renewed (sent: Stamp, validity: number = this.ttl): void {
     this.#sent = sent
@@ -187,16 +187,16 @@ export class Lease {
   renewNow (): void { this.#renewAge = 0 }
   renewIn (): number { return this.#renewAge - this.#sent.age() }
 
-  /** Milliseconds to the deadline (rule 3.1); 0: nothing on it is held. */
+  /** Returns the milliseconds to the deadline (rule 3.1); 0 if nothing on the lease is held. */
   left (): number {
     const margin = Math.min(this.ttl / 20, 1000)
     return this.id === '' || this.ended ? 0 : Math.max(0, this.#validity - margin - this.#best.age())
   }
 
-  /** Is a release queued? It goes before what is asked for on other leases, as that may wait for it. */
+  /** Whether a release is queued. It goes before the requests of other leases, which may wait for it. */
   get releases (): boolean { return this.queue.some(gives) }
 
-  /** When its next call is due. `hears`: does LISTEN work for it? */
+  /** Returns when its next call is due. `hears`: whether notifications announce its grants. */
   due (now: number, hears: boolean): number {
     let due = now + this.renewIn()
     if (this.fails || this.id === '') return due
@@ -212,7 +212,7 @@ export class Lease {
     return due
   }
 
-  /** A notification says that a place was granted. */
+  /** Takes a notification, which says that a place was granted. */
   hint (): void {
     this.#hinted = true
     this.look ||= this.queued.size > 0
@@ -220,7 +220,7 @@ export class Lease {
 
   get unused (): boolean { return this.claims.size === 0 && this.queue.length === 0 }
 
-  // --- what the application wants ---
+  // --- requests of the application ---
 
   add (claim: Claim): void {
     claim.ask.owner = `${this.host.owner}${++this.host.number}`
@@ -228,7 +228,7 @@ export class Lease {
     this.queue.push(claim.ask)
   }
 
-  /** Ends a wait. What the server has of it, or has by the time of its answer, is given back (rule 5.3). */
+  /** Ends a wait. Releases what the server has of it, if necessary once the reply has arrived (rule 5.3). */
   refuse (claim: Claim, error: unknown): void {
     if (claim.state !== 'waiting') return
     claim.end(error)
@@ -240,7 +240,7 @@ export class Lease {
     this.refuse(claim, new NotAcquiredError(`${claim} ${claim.names.length > 1 ? 'were' : 'was'} not granted in time`))
   }
 
-  /** Name by name, which are closed one by one. */
+  /** Queues the releases of a claim, one for each name, since names are closed one by one. */
   giveBack (claim: Claim): void {
     this.#unqueue(claim)
     if (claim.giving > 0 || claim.done) return
@@ -252,8 +252,8 @@ export class Lease {
   }
 
   /**
-   * It is not held, or not waited for, any more, as the server says; of several names, some may still be: of an evicted
-   * claim until the application leaves it.
+   * Ends a claim that the server has reported as lost. If it has several names, the remaining ones are released; those
+   * of an evicted claim once the application leaves it.
    */
   lose (claim: Claim, error: LockElectionError): void {
     if (claim.evicted && claim.names.length > 1) return
@@ -263,7 +263,7 @@ export class Lease {
     claim.end(error, 'lost')
   }
 
-  /** All that hangs on it is over. */
+  /** Ends the lease with all its claims and items. */
   end (error: LockElectionError, outcome?: Outcome): void {
     const queue = this.queue
     this.ended = true
@@ -288,7 +288,7 @@ export class Lease {
 
   // --- a call ---
 
-  /** Takes what is queued. No request passes another one. */
+  /** Makes a call of the queued items. Requests stay in order. */
   begin (now: number, limit: number): Call {
     const items: Item[] = []
     const texts: Array<string | null> = []
@@ -296,8 +296,8 @@ export class Lease {
     this.#alone = Math.max(this.#alone - most, 0)
     let names = 0
     let blocked = false
-    // Requests wait for the disk, and so would releases in the same call; those who release are in time for the next
-    // one.
+    // A call with requests waits for the disk, and so would its releases. Send the releases alone: the callers that
+    // release can still join the next call with their next requests.
     this.#apart = !this.#apart && !this.#bare && this.queue.some(item => gives(item) && (item.at ?? now) <= now)
     this.queue = this.queue.filter(item => {
       const { action, claim, number = null, owner = null, value = null } = item
@@ -315,7 +315,7 @@ export class Lease {
       for (const name of item.names) texts.push(String(items.length), action, name, number, owner, value)
       return false
     })
-    // The answer to releases alone tells nothing of the lease, and nobody waits for it to be durable.
+    // The reply to releases alone has nothing about the lease, and does not wait until they are durable.
     const silent = items.length > 0 && items.every(item => gives(item) && item.value == null) && this.queued.size === 0 &&
       this.#pending.size === 0 && !this.#withheld && !this.look && this.renewIn() > 0
     const values = [this.id, String(++this.#calls), ...this.#seen, textArray(texts), silent ? null : interval(limit / 2)]
@@ -324,7 +324,7 @@ export class Lease {
     return { items, values, silent }
   }
 
-  /** They may have been carried out, or not: that is told by the news. */
+  /** Handles a call without a reply. The news will tell whether its items were carried out. */
   unanswered ({ items }: Call): void {
     this.#bare = true
     for (const item of items) item.again = 'lost'
@@ -336,7 +336,7 @@ export class Lease {
     else for (const item of items) item.settle?.('lost', new LockLostError('the lease has ended'))
   }
 
-  /** The server has refused the whole call. */
+  /** Handles the rejection of a whole call. */
   refused (call: Call, error: LockElectionError): void {
     const { items } = call
     const at = this.host.time.mono() + jitter(PAUSE)
@@ -349,7 +349,7 @@ export class Lease {
     } else if (!this.#itemFailed(items[0] as Item, error)) this.sendAgain(items)
   }
 
-  /** Rows are: item, event, kind, name, token, owner, reason, then the error, then what is told of the lease. */
+  /** Handles a reply. Columns: item, event, kind, name, token, owner, reason, those of an error, those of the lease. */
   answered ({ items, silent }: Call, rows: Rows, sent: Stamp): void {
     const [[, event, , , , , reason] = [], ...others] = rows
     const [validity = null, incarnation = null, news = null, complete = null, channel = null] = rows[0]?.slice(11) ?? []
@@ -378,20 +378,20 @@ export class Lease {
       open.delete(number ?? '')
       if (token != null) there.set(token, (there.get(token) ?? 0) + (item?.names.length ?? 1))
     }
-    // Those without a row: the call was an old one.
+    // Items without a row: the server took this call for an old one.
     again.push(...open.values())
-    // All is durable now: what is not there was not done, or has ended.
+    // All news are told now, so a pending request that the reply does not have was not carried out, or has ended.
     if (complete !== null) {
       const gone = pending.filter(claim => this.#pending.delete(claim))
       again.unshift(...gone.map(claim => claim.ask))
     }
     this.sendAgain(again.filter(item => item !== item.claim?.ask || item.claim.token === ''))
     if (complete === 't') this.#compare(there)
-    // Its grant may have been announced before this answer.
+    // A grant may have been announced before this reply.
     this.look ||= this.#hinted && this.queued.size > 0
   }
 
-  /** What is not in an answer that has everything is lost. */
+  /** Handles a complete reply: ends the claims that the reply does not have. */
   #compare (there: Map<string, number>): void {
     for (const [token, claim] of [...this.#byToken]) {
       if ((there.get(token) ?? 0) < claim.names.length && claim.giving === 0) {
@@ -400,7 +400,7 @@ export class Lease {
     }
   }
 
-  /** What has become of an item. False: it is sent again. */
+  /** Handles the result of an item. Returns false if it must be sent again. */
   #result (item: Item, row: Row): boolean {
     const [, event = '', , , token, , , code, message, detail, hint] = row
     const { claim } = item
@@ -434,12 +434,12 @@ export class Lease {
       item.settle('error', error)
     } else {
       const closes = item.value != null && (error.code === 'invalid' || error.sqlstate === '53400')
-      // It is released all the same, and the name is not closed.
+      // Release it without holdFor.
       if (closes) {
         Object.assign(item, { value: null, again: undefined, at: undefined })
         claim?.end(undefined, 'released', error)
       }
-      // Perhaps a right was taken away, and comes back.
+      // Keep trying: a right may have been revoked, and may be granted again.
       else if (!later && error.code !== 'limit') { item.at += this.ttl / 3; claim?.end() }
       return false
     }
@@ -447,7 +447,7 @@ export class Lease {
   }
 
   #gaveBack (item: Item, claim: Claim, released: boolean): void {
-    // Sent again, it was done the first time, as far as anybody knows (rule 7.5).
+    // A repeated release that finds nothing counts as done by the first one (rule 7.5).
     if (!released && item.again === undefined) claim.outcome = 'lost'
     else if (!released && item.value != null && item.again === 'lost') claim.outcome ??= 'unknown'
     if (--claim.giving > 0) return
@@ -455,7 +455,7 @@ export class Lease {
     claim.end(undefined, claim.outcome ?? 'released')
   }
 
-  /** The server has a hold or a place for a claim; but perhaps nobody wants it any more. */
+  /** Handles the grant or the place of a claim. Releases it if nobody wants it any more. */
   #placed (claim: Claim, token: string, granted: boolean): void {
     claim.token = token
     this.#byToken.set(token, claim)
@@ -473,7 +473,7 @@ export class Lease {
     claim.granted()
   }
 
-  /** News: what was granted or lost, and what a lost answer has left. */
+  /** Handles news: a grant, a loss, or the result of a request whose reply was lost. */
   #told ([, event, kind, name = '', token = '', owner = '', reason]: Row): void {
     const claim = this.#byToken.get(token ?? '')
     const asked = this.claims.get(owner ?? '')
@@ -487,14 +487,14 @@ export class Lease {
       if (event === 'evicted') asked.end(evicted())
       this.#placed(asked, token as string, event === 'granted')
     } else if (owner?.startsWith(this.host.owner) === true) {
-      // Nobody wants it.
+      // A ghost, which nobody wants.
       this.queue.push({ action: kind === 'election' ? 'resign' : 'release', names: [name as string], number: token })
     }
   }
 
   /**
-   * It is lost, and given back when the application leaves it: until then nobody else is granted it. Of a place that
-   * the application does not know to be granted, at once.
+   * Handles an eviction. The application loses the hold, which is released once the application has left it: nobody
+   * else is granted it before. If the grant was not reported to the application yet, it is released at once.
    */
   #evicted (claim: Claim): void {
     this.refuse(claim, evicted())

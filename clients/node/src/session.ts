@@ -115,7 +115,7 @@ export class LockElection {
     return await this.acquire(names, { ...options, wait: 0 }).catch(orNull)
   }
 
-  /** Acquires one of `permits` permits of a name. All users of a name must give the same number. Errors as in `acquire`. */
+  /** Acquires one of `permits` permits of a name. All users of a name give the same number. Errors: as `acquire`. */
   async permit (name: string, permits: number, options: Omit<AcquireOptions, 'shared'> = {}): Promise<Hold> {
     checkOptions(options, 'wait', 'ttl', 'signal')
     return await this.#acquire('permit', [textOf('name', name)], options,

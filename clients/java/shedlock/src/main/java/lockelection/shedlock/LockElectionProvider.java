@@ -106,7 +106,7 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 			expired.completeOnTimeout(true, configuration.getLockAtMostFor().toNanos(), TimeUnit.NANOSECONDS);
 		}
 
-		/** Closes the name until the end of lockAtLeastFor. The server counts from the grant, which is after "asked". */
+		/** Unlocks. Closes the name until lockAtLeastFor ends; the server counts from the grant, after "asked". */
 		@Override
 		protected void doUnlock() {
 			Duration atLeast = lockConfiguration.getLockAtLeastFor();
