@@ -9,11 +9,10 @@ from typing import Callable
 
 
 class Larger:
-    """The monotonic clock plus the time by which the wall clock has run ahead of it: for platforms without a clock
-    that counts a suspend.
+    """The monotonic clock, plus the time by which the wall clock has run ahead of it.
 
-    If the wall clock is set forward, locks are lost early, which is safe. Differences of less than half a second are
-    ignored as noise.
+    It serves platforms without a clock that counts a suspend. If the wall clock is set forward, locks are lost early,
+    which is safe. Differences of less than half a second are ignored as noise.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:

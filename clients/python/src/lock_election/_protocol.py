@@ -53,7 +53,10 @@ class Wire(Shape):
     def fd(self) -> int: ...
 
     def connect(self, host_limit: Optional[float]) -> Generator[Wait, bool, str]:
-        """Gives up the old connection and makes a new one. Returns the process id of the backend; raises Broken."""
+        """Gives up the old connection and makes a new one. Returns the process id of the protocol's key. Raises Broken.
+
+        host_limit: seconds for each host; None: the default.
+        """
 
     def prepare(self, name: str, sql: str, until: float) -> Job:
         """Prepares a statement. Raises Broken, or an Error of the server."""
