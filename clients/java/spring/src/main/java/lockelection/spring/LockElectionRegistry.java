@@ -23,8 +23,8 @@ import org.springframework.integration.support.locks.RenewableLockRegistry;
  *
  * <p>The session keeps a lock alive until it is unlocked, so the application need not renew it. The TTL is how long the
  * lock outlives its process if that dies. If a lock is lost, its {@link #hold} is invalid at once, and the next call
- * throws: {@code unlock()} a {@link ConcurrentModificationException}, another {@code lock()} a {@link
- * LockLostException}.
+ * throws: {@code unlock()} a {@link ConcurrentModificationException}, another {@code lock()} a
+ * {@link LockLostException}.
  */
 public final class LockElectionRegistry
 		implements ExpirableLockRegistry<DistributedLock>, RenewableLockRegistry<DistributedLock> {
