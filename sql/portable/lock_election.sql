@@ -3192,7 +3192,7 @@ BEGIN
 	END CASE;
 END $$;
 COMMENT ON FUNCTION lock_election.configure(text, text) IS
-'Only in the portable edition: changes a setting for everybody: notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role, max_keys_per_role, max_history_per_role; 0 is no limit. For the role that has installed the functions, and whom it grants it to. Errors: 0A000 no such setting, 22023 a bad value.';
+'Only in the portable edition: changes a setting for all roles. The settings are notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role, max_keys_per_role and max_history_per_role; 0 means no limit. Only the role that installed the functions may call it, and roles to which it grants EXECUTE. Errors: 0A000 if there is no such setting; 22023 for a bad value.';
 
 -- Ends what has expired, and deletes old rows.  Optional: the next call that uses a name does the same.
 -- Keeps tables small if names are used only once, and informs observers of an expired leader that nobody
@@ -3226,7 +3226,7 @@ BEGIN
 	RETURN done;
 END $$;
 COMMENT ON FUNCTION lock_election.reap(int) IS
-'Only in the portable edition: ends holds and places that are over, at most so many names, and removes leases and history that nobody needs any more; returns how many names and leases. Waits for nobody. For everyone; nobody has to call it.';
+'Only in the portable edition: ends expired holds and queue places of at most this many names, and removes leases and history that are no longer needed. Returns the number of names and leases. Does not wait for other transactions. Every role may call it, but calling it is optional.';
 
 -- --- views and health() -------------------------------------------------------------------------------------------------
 
@@ -3438,237 +3438,304 @@ END $$;
 -- --- comments: those of the C edition ---
 
 COMMENT ON FUNCTION acquire_lock(pg_catalog.text, interval, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires a lock and returns its token, or NULL if it was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until it is released or "ttl" has passed since the last renewal; with ttl => NULL until this connection ends; with "lease" until that ends. The same "owner", or without one the same lease, acquires again and gets the same token. A rollback undoes it. Errors: 55P03 lock_timeout, LE001 ended while it waited, 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role.';
+'Acquires a lock. Returns its token, or NULL if the lock was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until it is released or expires. It expires "ttl" after the last renewal. With ttl => NULL it ends when this connection ends. With "lease" it ends when the lease ends. If the same owner (or, if no owner is given, the same lease) acquires the lock again, it gets the same token. A rollback undoes the acquire. Errors: 55P03 if lock_timeout expires; LE001 if the request ended while it waited; 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached.';
 COMMENT ON FUNCTION try_acquire_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'acquire_lock with wait => ''0'': returns the token, or NULL if somebody else holds the lock or is earlier in the queue.';
+'Acquires a lock without waiting, as acquire_lock does with wait => ''0''. Returns the token, or NULL if another holder has the lock or another request is ahead in its queue.';
 COMMENT ON FUNCTION acquire_locks(pg_catalog.text[], interval, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires several locks, all or none, as acquire_lock does one. Returns one token for all of them, or NULL if they were not granted within "wait". Enters all queues at one moment, and nobody overtakes it in any: no deadlock, whatever the order of the names. They share one TTL: renewing one renews all. At most 1000 names. Errors: 22023 bad argument, a name twice, or one that the same owner holds already; else as acquire_lock.';
+'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it in any of them. It therefore causes no deadlock, in whatever order the names are given. The locks share one TTL: renewing one of them renews all. At most 1000 names. Errors: 22023 for a bad argument, a name that is given twice, or a name that the same owner already holds; otherwise as acquire_lock.';
 COMMENT ON FUNCTION release_locks(pg_catalog.text[], bigint) IS
-'Releases those of these locks that the token holds, as release_lock does one. Returns true if it held all of them; false for a NULL token.';
+'Releases those of the given locks that the token holds, as release_lock releases one. Returns true if the token held all of them. Returns false if it did not, or if the token is NULL.';
 COMMENT ON FUNCTION try_acquire_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'try_acquire_lock for each of these names, in one request. Returns a row per name, in the order given, with a token of its own, or NULL if it was not granted. Each lock has its own TTL; on a "lease" one keep_alive renews all. At most 1000 names. An error of one name, or of all together, acquires nothing. A rollback undoes it. Errors: 22023 bad argument, or a name twice; else as acquire_lock.';
+'Calls try_acquire_lock for each of the names, in one request. Returns one row per name, in the given order. Each row has its own token, or NULL if the lock was not granted. Each lock has its own TTL; on a "lease", one keep_alive renews all of them. At most 1000 names. If one name causes an error, or all of them together do, nothing is acquired. A rollback undoes all acquires. Errors: 22023 for a bad argument or a name that is given twice; otherwise as acquire_lock.';
 COMMENT ON FUNCTION release_each(pg_catalog.text[], bigint[]) IS
-'release_lock for each of these names with the token at the same place in "tokens", in one request. Returns a row per name, in the order given: true, or false if that token does not hold it or is NULL. At most 1000 names. Takes effect as release_lock does, also at once as SELECT * FROM release_each(...). Errors: 22023 bad argument, a name twice, or not as many tokens as names; 42501 another role''s lock, and then none is released; else as release_lock.';
+'Calls release_lock for each of the names, with the token at the same position in "tokens", in one request. Returns one row per name, in the given order: true if the lock was released, or false if that token does not hold it or is NULL. At most 1000 names. The releases take effect as with release_lock: immediately if the call is a statement of its own, also in the form SELECT * FROM release_each(...). Errors: 22023 for a bad argument, a name that is given twice, or a number of tokens that differs from the number of names; 42501 for another role''s lock, and then no lock is released; otherwise as release_lock.';
 COMMENT ON FUNCTION renew_lock(pg_catalog.text, bigint, interval) IS
-'Starts the lock''s TTL again, with another length if "ttl" is given, and returns for how long the lock is valid, counted from when the call was sent: the TTL, or less while a crash of the server would leave less, as shortly after a restart and while nothing can be written. NULL if the lock is lost or evicted; a primary that was cut off and replaced can return it, too, while the new one still has the lock. 24 days if the lock is bound to its connection. Errors: 55000 a token that is still queued.';
+'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from the moment when the call was sent. This time is the TTL, or less if a crash of the server would leave less, as shortly after a restart and while nothing can be written. For a lock that is bound to its connection, it is 24 days. Returns NULL if the lock is lost or evicted. A primary that was cut off and replaced can also return NULL while the new primary still has the lock. Errors: 55000 for a token that is still queued.';
 COMMENT ON FUNCTION release_lock(pg_catalog.text) IS
-'Releases the lock of this name that this connection acquired last. Returns true, or false if it holds none. In a pool the connection is soon another worker''s: release by the token there. Takes effect as with a token.';
+'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. With a connection pool, another worker may use the connection next, so release by token instead. The release takes effect at the same time as a release by token.';
 COMMENT ON FUNCTION release_lock(pg_catalog.text, bigint, interval, boolean) IS
-'Releases a lock. Returns true, or false if this token does not hold it or is NULL. Takes effect at once if this call is a statement of its own outside of a transaction block and of a pipeline, otherwise at commit. A crash of the server within the next moments may bring the lock back until its TTL ends, unless the call waits for a flush: if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby. "hold_for": the name stays closed until that long after the lock was acquired; at most lock_election.max_hold_for. A closed name counts for the role as a lock. "all_holds": all holds of a named owner, not only one. Errors: 53400 too many releases in open transactions, see max_locks_per_transaction.';
+'Releases a lock. Returns true, or false if this token does not hold the lock or is NULL.
+- The release takes effect immediately if this call is a statement of its own, outside of a transaction block and of a pipeline. Otherwise it takes effect at commit.
+- If the server crashes within the next moments, the lock may come back until its TTL ends. This cannot happen if the call waits for a flush. It waits if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby.
+- "hold_for" keeps the name closed until this time has passed since the lock was acquired. It is at most lock_election.max_hold_for. A closed name counts as a lock of the role.
+- "all_holds" releases all holds of a named owner instead of one.
+Errors: 53400 if open transactions have too many releases, see max_locks_per_transaction.';
 COMMENT ON FUNCTION is_held(pg_catalog.text, bigint) IS
-'Whether this token holds the lock now. With synchronous standbys true is confirmed by them, as synchronous_commit asks for; false is not: a primary that was cut off and replaced does not know what the new one has.';
+'Returns whether this token holds the lock now. With synchronous standbys, true is confirmed by them, as synchronous_commit requires. False is not confirmed: a primary that was cut off and replaced does not know what is held on the new primary.';
 COMMENT ON FUNCTION evict_lock(pg_catalog.text) IS
-'Lets nobody renew the holders of a lock any more, and returns how many this call has evicted. An evicted holder holds until it releases the lock, or until the time up to which it may work in any case ("expires_at" in view locks), so the next holder never works beside it. renew_lock returns NULL for it and await_lock raises LE001; keep_alive renews its lease but returns no more than the time that is left to it; lease_holds leaves it out; a new request of it waits like any other. Several names of one acquire_locks with a ttl are all evicted, though only one is counted. An eviction outlives crashes, as the lock does. For members of the holder''s role and of pg_signal_backend; logged. Errors: 55000 a holder is bound to its connection, which has to be ended instead; then nobody is evicted.';
+'Evicts the holders of a lock: none of them can be renewed any more. Returns the number of holders that this call evicted.
+- An evicted holder keeps the lock until it releases it, or until the time until which it may work in any case ("expires_at" in view locks). The next holder therefore never works at the same time.
+- renew_lock returns NULL for an evicted holder, and await_lock raises LE001.
+- keep_alive renews the lease of an evicted holder, but returns no more than the time that is left to this holder.
+- lease_holds does not list an evicted holder.
+- A new request from an evicted holder waits like any other request.
+- If one acquire_locks call with a ttl acquired several names, all of them are evicted, but only one is counted.
+- An eviction survives crashes, as the lock does.
+Requires membership in the holder''s role or in pg_signal_backend. Each eviction is logged.
+Errors: 55000 if a holder is bound to its connection. Then no holder is evicted; terminate the connection instead.';
 COMMENT ON FUNCTION force_release_lock(pg_catalog.text) IS
-'Ends the holders of a lock at once and returns how many there were. They may work on until they notice, beside the next one; evict_lock waits for them. Opens a name that "hold_for" of release_lock has closed. For members of the holder''s role and of pg_signal_backend; logged.';
+'Ends the holders of a lock immediately. Returns the number of holders that were ended. Until they notice, they may work at the same time as the next holder; use evict_lock to wait for them. The call also opens a name that "hold_for" of release_lock has closed. Requires membership in the holder''s role or in pg_signal_backend. The release is logged.';
 COMMENT ON FUNCTION force_release_role(pg_catalog.regrole) IS
-'Ends all that a role has in this database: holders, places and other waits, leases, leaderships and candidacies, and opens the names that it has closed; returns how many there were. Pass a role that was dropped by its number, as the views show it. What a fence keeps ends with that. First take away the role''s right to connect. For members of the role and of pg_signal_backend; logged. Errors: 22023 no role.';
+'Ends everything that a role has in this database. Returns the number of items that were ended.
+- This includes holders, queue places and other waits, leases, leaderships and candidacies. Names that the role has closed are opened.
+- A lock that a transaction has fenced stays taken until the fence ends.
+- To pass a role that was dropped, use its number, as the views show it.
+- First revoke the role''s right to connect.
+Requires membership in the role or in pg_signal_backend. The call is logged.
+Errors: 22023 if the argument is not a role.';
 COMMENT ON FUNCTION advance_revision(bigint) IS
-'Makes the token of every later request at least "min" (queued requests keep theirs), and returns the lowest that the next one can be: "min", or more if this database was there already; then nothing is changed. Durable when it returns, also with synchronous_commit = off; takes effect at once, a rollback does not undo it, and it cannot be taken back. For a database that may have forgotten tokens: extension dropped and created within a minute, a volume rolled back together with its clock, a base backup restored in place, pg_resetwal. For superusers, and roles that they grant it to.';
+'Raises the tokens of this database: every later request gets a token of at least "min". Queued requests keep their tokens. Returns the lowest token that the next request can get. This is "min", or more if this database had already passed "min"; then nothing is changed. The change takes effect immediately, a rollback does not undo it, and it cannot be taken back. It is durable when the function returns, even with synchronous_commit = off. Only superusers may call the function, and roles to which they grant EXECUTE.
+Use it if the database may have forgotten tokens:
+- after the extension was dropped and created within a minute
+- after a volume was rolled back together with its clock
+- after a base backup was restored in place
+- after pg_resetwal';
 COMMENT ON FUNCTION enqueue_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Enters the queue of a lock and returns at once: the token, whether it is granted already, else the position in the queue (from 1), and the channel on which the grant is announced (LISTEN). The place lasts for "ttl" from now and from each await_lock, or as long as "lease", or with ttl NULL this connection. From the grant on the lock lasts for "ttl". A rollback undoes it. Every call takes a place of its own; but on a named lease the same request (of the same owner, if it names one) returns the same token, so that it can be sent again when its result was lost. Errors: 53400 a limit of lock_election.max_waiters_per_lock or max_locks_per_role, LE001 no such lease.';
+'Enters the queue of a lock and returns immediately. Returns the token, whether the lock is already granted, the position in the queue (from 1) if it is not, and the channel on which the grant is announced (use LISTEN).
+- The queue place lasts for "ttl", counted from this call and again from each await_lock. With "lease" it lasts as long as the lease. With ttl => NULL it lasts as long as this connection.
+- From the grant on, the lock lasts for "ttl".
+- A rollback undoes the call.
+- Every call takes a new place. On a named lease, however, the same request (from the same owner, if it names one) returns the same token, so that you can send it again if its result was lost.
+Errors: 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached; LE001 if the lease does not exist.';
 COMMENT ON FUNCTION enqueue_permit(pg_catalog.text, integer, interval, pg_catalog.text, bigint) IS
-'As enqueue_lock, for one of "permits" permits; every call takes a place of its own, also on a named lease. Errors: 22023 also for another number of permits while the name is in use; else as enqueue_lock.';
+'Enters the queue for one of "permits" permits, as enqueue_lock does for a lock. Every call takes a new place, even on a named lease. Errors: 22023 also if the name is in use with another number of permits; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION enqueue_locks(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'As enqueue_lock, for several locks: one token, granted when it is first in all queues; nobody overtakes it in any, so a free lock may stay idle for it. "queue_position" is the one in the longest queue; the grant is announced once, on "channel", that of the first name. For await_locks and release_locks. At most 1000 names. Errors: 22023 also for no names, or a name twice; else as enqueue_lock.';
+'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request can overtake it in any queue, so a free lock may stay idle until then. "queue_position" is the position in the longest queue. The grant is announced once, on "channel", the channel of the first name. Use the token with await_locks and release_locks. At most 1000 names. Errors: 22023 also if no name is given, or a name twice; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION enqueue_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'enqueue_lock for each of these names, in one request. Returns a place per name, in the order given, each with a token of its own for await_lock and release_lock. At most 1000 names. An error of one name, or of all together, takes no place. Errors: 22023 bad argument, or a name twice; else as enqueue_lock.';
+'Calls enqueue_lock for each of the names, in one request. Returns one queue place per name, in the given order. Each place has its own token for await_lock and release_lock. At most 1000 names. If one name causes an error, or all of them together do, no place is taken. Errors: 22023 for a bad argument or a name that is given twice; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION await_lock(pg_catalog.text, bigint, interval) IS
-'Whether this token of enqueue_lock is granted, after waiting for at most "wait" (NULL: no limit). Each call starts the TTL of the place, or of the lock, again. To leave the queue call release_lock. Errors: LE001 neither held nor queued any more, or evicted, 55P03 lock_timeout.';
+'Returns whether this token of enqueue_lock is granted, after waiting for at most "wait" (NULL: no limit). Each call restarts the TTL of the queue place, or of the lock once it is granted. To leave the queue, call release_lock. Errors: LE001 if the token is neither held nor queued any more, or was evicted; 55P03 if lock_timeout expires.';
 COMMENT ON FUNCTION await_locks(pg_catalog.text[], bigint, interval) IS
-'As await_lock, for a token of enqueue_locks: whether all of these locks are granted. Errors: LE001 one of them neither held nor queued any more; else as await_lock.';
+'Returns whether all of these locks are granted to this token of enqueue_locks. Otherwise it is like await_lock. Errors: LE001 if one of the locks is neither held nor queued any more; otherwise as await_lock.';
 COMMENT ON FUNCTION fence_lock(pg_catalog.text, bigint) IS
-'From here to the end of the (sub)transaction nobody else is granted this lock, whatever ends it. What the transaction writes after this is written by the holder, or not at all. lock_election.fence_timeout bounds it. Errors: LE001 the token does not hold the lock (any more), 53400 too many fences in open transactions, see max_locks_per_transaction.';
+'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. What the transaction writes after this call is written by the holder, or not at all. After the holder''s lease has ended, lock_election.fence_timeout limits how long the fence can last. Errors: LE001 if the token does not hold the lock, or no longer holds it; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
 COMMENT ON FUNCTION fence_guard() IS
-'A trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE on a table of yours, with the name of a lock as its argument, or with the name of an election and ''election'': only a transaction that has fenced this lock, or its leader, may write. Errors: 55000 it has not, 39P01 not a BEFORE trigger.';
+'Allows only transactions that have fenced a lock, or a leader, to write to a table. Use the function in a trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE on your table. The trigger''s argument is the name of the lock. For a leader, its arguments are the name of the election and ''election''. Errors: 55000 if the transaction has not fenced the lock or leader; 39P01 if the function was not called by a BEFORE trigger.';
 COMMENT ON FUNCTION acquire_permit(pg_catalog.text, integer, interval, interval, pg_catalog.text, bigint) IS
-'Acquires one of "permits" permits of this name, as acquire_lock does a lock, and returns its token, or NULL if none was granted within "wait". All users of the name at a time pass the same number. Renewed and released like a lock. Errors: 22023 bad argument, or another number in use; 55P03, LE001, 53400 as acquire_lock.';
+'Acquires one of "permits" permits of this name, as acquire_lock acquires a lock. Returns its token, or NULL if no permit was granted within "wait". All users of the name at the same time must pass the same number of permits. A permit is renewed and released like a lock. Errors: 22023 for a bad argument, or if the name is in use with another number of permits; 55P03, LE001 and 53400 as acquire_lock.';
 COMMENT ON FUNCTION set_permits(pg_catalog.text, integer) IS
-'Changes the number of permits of a name that is in use, and returns the old one; NULL if the name is not in use. More permits let waiters in at once, fewer take effect as permits are released. For members of all holders'' roles and of pg_signal_backend. Errors: 40001 others have come to hold it again and again meanwhile.';
+'Changes the number of permits of a name that is in use. Returns the old number, or NULL if the name is not in use. A higher number grants permits to waiters immediately. A lower number takes effect as permits are released. Requires membership in the roles of all holders, or in pg_signal_backend. Errors: 40001 if other roles kept acquiring the name while the roles of its holders were checked.';
 COMMENT ON FUNCTION grant_lease(interval, pg_catalog.text, interval) IS
-'Grants a lease and returns its number. Any number of locks and permits can hang on it (argument "lease"); they end with it. "wait" is for client libraries: the call waits that long until the lease is durable (NULL: no limit); until it is, lease_sync returns no validity. Errors: 53400 the limit of lock_election.max_leases_per_role.';
+'Grants a lease and returns its number. Any number of locks and permits can be acquired on the lease (argument "lease"); they end when the lease ends. "wait" is for client libraries: the call waits for at most this time until the lease is durable (NULL: no limit). Until then, lease_sync returns no validity. Errors: 53400 if the limit lock_election.max_leases_per_role is reached.';
 COMMENT ON FUNCTION keep_alive(bigint) IS
-'Starts the lease''s TTL again, for all that hangs on it but what is evicted, and returns for how long the lease is valid, counted from when the call was sent: as renew_lock, and no more than is left to what is evicted. NULL if the lease has ended.';
+'Restarts the TTL of a lease and of everything on it, except of evicted holders. Returns the time for which the lease is valid, counted from the moment when the call was sent, as renew_lock does. This time is never more than the time that is left to an evicted holder on the lease. Returns NULL if the lease has ended.';
 COMMENT ON FUNCTION lease_sync(bigint, bigint, bigint, bigint, pg_catalog.text[], interval) IS
-'For client libraries: all that the client of a lease does with the server, in one call. Renews the lease, makes the releases, then the requests among "items", and returns the result of each, and all changes of what hangs on the lease since the news that the client has seen. The reference page lease_sync describes items, rows and rules. Takes effect at once, also if the transaction fails. Errors: 22023 arguments that cannot be read, 25001 in a transaction block, 42501 another role''s lease, and what keeps the lease from being renewed; an error of one item is a row.';
+'For client libraries: does everything that the client of a lease does with the server, in one call. The call renews the lease, then carries out the releases among "items", then the other requests. Returns the result of each item, and all changes to the locks and places on the lease since the news that the client has seen. The reference page lease_sync describes items, rows and rules. The call takes effect immediately, even if the transaction fails. Errors: 22023 for arguments that cannot be read; 25001 in a transaction block; 42501 for another role''s lease; any error that prevents the renewal of the lease. The error of a single item is returned as a row.';
 COMMENT ON FUNCTION revoke_lease(bigint) IS
-'Ends the lease and all that hangs on it, at once, also in a transaction that rolls back; false if it had ended.';
+'Ends the lease and everything on it, immediately, even in a transaction that rolls back. Returns true, or false if the lease had already ended.';
 COMMENT ON FUNCTION lease_time_to_live(bigint) IS
-'The time that the lease has left; NULL if it has ended.';
+'Returns the time that the lease has left, or NULL if it has ended.';
 COMMENT ON FUNCTION lease_holds(bigint) IS
-'All that hangs on the lease, a row per name: held locks, permits and elections (kind: lock, election), with "queue_position" 0, and queue places and candidacies, with the position from 1. Names of one acquire_locks or enqueue_locks have the same token. A grant to a place is announced on "channel" (of several names, that of the first). owner: NULL if none was named. As durable as the result of is_held; each row was true at some moment during the call. Not shown: what the transaction of another connection may still roll back, and what is evicted. Errors: LE001 no such lease, or it has ended, 40001 too much has ended while it was read.';
+'Lists everything on a lease, with one row per name.
+- kind: lock (permits included) or election.
+- "queue_position": 0 for a held lock, permit or election. For a queue place or a candidacy, its position from 1.
+- token: the same for all names of one acquire_locks or enqueue_locks.
+- channel: where a grant to a place is announced. For several names, this is the channel of the first name.
+- owner: NULL if no owner was named.
+The rows are as durable as the result of is_held. Each row was true at some moment during the call. Not listed: changes that the transaction of another connection may still roll back, and evicted holders.
+Errors: LE001 if the lease does not exist or has ended; 40001 if too many entries on the lease ended while it was read.';
 COMMENT ON FUNCTION compare_and_set(pg_catalog.text, bigint, pg_catalog.text) IS
-'Sets the value of a key, of up to 4096 bytes, if its version is still the expected one (0: no such key yet), and returns the new version, which is one higher; NULL if the version differs. A row of this transaction, at its isolation level: the call waits for another transaction that is setting the key. A key is never removed: set it to NULL. It belongs to the role that created it; members of that and of pg_write_all_data may set it. lock_election.max_keys_per_role bounds name, value and 150 bytes of each of a role''s keys, but not older row versions. Errors: 53400 a key that grows beyond that limit, 40001 a concurrent change under REPEATABLE READ or SERIALIZABLE, 25006 read only.';
+'Sets the value of a key if its version is still the expected one. Returns the new version, which is one higher, or NULL if the version differs.
+- The expected version of a key that does not exist yet is 0.
+- A value has up to 4096 bytes.
+- The row is written by this transaction, at its isolation level. The call waits for another transaction that is setting the key.
+- A key is never removed. Set its value to NULL instead.
+- A key belongs to the role that created it. To set the key requires membership in this role or in pg_write_all_data.
+- lock_election.max_keys_per_role limits the size of a role''s keys. The name, the value and 150 bytes of each key count; older row versions do not count.
+Errors: 53400 if a key grows beyond that limit; 40001 for a concurrent change under REPEATABLE READ or SERIALIZABLE; 25006 if the transaction or the server is read-only.';
 COMMENT ON FUNCTION read_versioned(pg_catalog.text) IS
-'The value of a key and its version; version 0 if there is no such key. For members of the role that created it and of pg_read_all_data.';
+'Returns the value of a key and its version. If the key does not exist, the value is NULL and the version is 0. Requires membership in the role that created the key or in pg_read_all_data.';
 COMMENT ON FUNCTION version_guard() IS
-'A trigger BEFORE UPDATE FOR EACH ROW on a table of yours, with the name of a smallint, integer or bigint column as its argument (default: version): the new row must carry the row''s present version, and gets the next one. Errors: 40001 it carries another, 39P01 not such a trigger, 42703 no such column, 42804 another type, 428C9 a generated column, 22004 a version is null, 22003 no higher version.';
+'Adds optimistic locking to a table. Use the function in a trigger BEFORE UPDATE FOR EACH ROW on your table. The trigger''s argument is the name of a smallint, integer or bigint column (default: version). An UPDATE must supply the current version of the row, and the trigger then increments it. Errors: 40001 if the UPDATE supplies another version; 39P01 if the function was not called by such a trigger; 42703 if the column does not exist; 42804 if it has another type; 428C9 if it is generated; 22004 if a version is null; 22003 if there is no higher version.';
 COMMENT ON FUNCTION advisory_acquire(pg_catalog.text, interval, boolean, pg_catalog.text) IS
-'Acquires an advisory lock of PostgreSQL by name. Returns true, or false if it was not granted within "wait" (NULL: no limit, ''0'': do not wait; to the millisecond, over 24 days: no limit). scope ''session'': until advisory_release, as often as acquired, or the end of the connection, whatever becomes of the transaction; ''transaction'': to the end of the (sub)transaction. The names have keys apart from those of pg_advisory_lock; two names that hash alike exclude each other. Errors: 25006 a standby (see lock_election.advisory_on_standby), 55P03 lock_timeout, 40P01 deadlock, 53200 see max_locks_per_transaction.';
+'Acquires an advisory lock of PostgreSQL by name. Returns true, or false if the lock was not granted within "wait".
+- wait: NULL means no limit, and ''0'' means do not wait. The wait is measured in whole milliseconds. More than 24 days means no limit.
+- scope ''session'': the lock is held until advisory_release was called as often as the lock was acquired, or until the connection ends. The end of the transaction does not matter.
+- scope ''transaction'': the lock is held to the end of the (sub)transaction.
+- The names have other keys than those of pg_advisory_lock. Two names with the same hash exclude each other.
+Errors: 25006 on a standby (see lock_election.advisory_on_standby); 55P03 if lock_timeout expires; 40P01 for a deadlock; 53200 if there is no room for the lock, see max_locks_per_transaction.';
 COMMENT ON FUNCTION advisory_release(pg_catalog.text, boolean) IS
-'Releases an advisory lock of scope ''session'', at once, once. Returns true, or false, with a WARNING as from pg_advisory_unlock, if this connection does not hold it in this mode. pg_advisory_unlock_all and DISCARD ALL release it as well.';
+'Immediately releases one acquisition of an advisory lock of scope ''session''. Returns true if it was released. If this connection does not hold the lock in this mode, returns false and raises a WARNING, as pg_advisory_unlock does. pg_advisory_unlock_all and DISCARD ALL also release the lock.';
 COMMENT ON FUNCTION campaign(pg_catalog.text, pg_catalog.text, interval, interval, pg_catalog.text, bigint) IS
-'Waits to be elected, as acquire_lock does for a lock, and returns the term, or NULL if it was not elected within "wait". Candidates are elected in order of arrival. "candidate" is the text that everybody sees, of 1 to 4096 bytes. The same named owner or lease again while it leads: a proclaim, and the same term. A rollback undoes the campaign, but not what was proclaimed. Errors: as acquire_lock.';
+'Waits to be elected, as acquire_lock waits for a lock. Returns the term, or NULL if the candidate was not elected within "wait". Candidates are elected in order of arrival. "candidate" is the public text of the candidate, of 1 to 4096 bytes. If the same named owner (or, if no owner is given, the same lease) campaigns again while it leads, the call acts as a proclaim and returns the same term. A rollback undoes the campaign, but not the proclaim. Errors: as acquire_lock.';
 COMMENT ON FUNCTION enqueue_candidate(pg_catalog.text, pg_catalog.text, interval, pg_catalog.text, bigint) IS
-'Becomes a candidate and returns at once, as enqueue_lock does: the term, whether it is elected already, else the position in the queue (from 1), and the channel on which its election is announced. Every call is a candidacy of its own, also of the leader. Errors: as enqueue_lock.';
+'Becomes a candidate and returns immediately, as enqueue_lock does. Returns the term, whether the candidate is already elected, the position in the queue (from 1) if it is not, and the channel on which the election is announced. Every call adds a new candidacy, even if the caller already leads. Errors: as enqueue_lock.';
 COMMENT ON FUNCTION await_leadership(pg_catalog.text, bigint, interval) IS
-'Like await_lock: whether this term of enqueue_candidate is elected. To withdraw call resign. Errors: LE001 neither leader nor candidate any more, 55P03 lock_timeout.';
+'Returns whether this term of enqueue_candidate is elected, as await_lock does for a lock. To withdraw, call resign. Errors: LE001 if the term is neither leader nor candidate any more; 55P03 if lock_timeout expires.';
 COMMENT ON FUNCTION proclaim(pg_catalog.text, bigint, pg_catalog.text) IS
-'Changes the text that everybody sees of the leader, without a new election. Returns true, or false if this term does not lead (any more). Durable when it returns; takes effect at once, and a rollback does not undo it.';
+'Changes the leader''s public text without a new election. Returns true, or false if this term is not, or is no longer, the leading term. The change takes effect immediately, is durable when the function returns, and is not undone by a rollback.';
 COMMENT ON FUNCTION renew_leadership(pg_catalog.text, bigint, interval) IS
-'Starts the TTL of the leader again, with another length if "ttl" is given, and returns for how long the term is valid, or NULL if it is lost, as renew_lock does. Errors: 55000 a term that is still queued.';
+'Restarts the TTL of the leader, with another length if "ttl" is given. Returns the time for which the term is valid, or NULL if the term is lost, as renew_lock does. Errors: 55000 for a term that is still queued.';
 COMMENT ON FUNCTION resign(pg_catalog.text, bigint) IS
-'Ends a leadership, or a candidacy. Returns true, or false if this term, or NULL, is neither. Takes effect, waits and may come back after a crash as release_lock: then the leader leads until its TTL ends, and the candidate is elected if its turn comes.';
+'Ends a leadership or a candidacy. Returns true, or false if this term is neither leader nor candidate, or is NULL. The call takes effect and waits as release_lock does. As with release_lock, the term may come back after a crash of the server: the leader then leads until its TTL ends, and the candidate is elected if its turn comes.';
 COMMENT ON FUNCTION current_leader(pg_catalog.text) IS
-'The leader of an election, for everybody; no row if there is none. A leader that was returned does not vanish in a crash (unless its term is bound to its connection). "expires_at": when the term ends if nobody renews it, infinity if it is bound to a connection. "valid_for": how long that is from now; NULL if the term is bound to a connection, and on a standby. On a standby the leader is the one that has been replayed, and "expires_at" ignores renewals since the election or the last proclaim (NULL: the term hangs on a named lease).';
+'Returns the leader of an election, or no row if there is none. Every role may call the function.
+- A leader that was returned does not vanish in a crash, unless its term is bound to its connection.
+- "expires_at" is the time when the term ends if it is not renewed. It is infinity if the term is bound to a connection.
+- "valid_for" is the time from now until "expires_at". It is NULL if the term is bound to a connection, and on a standby.
+- On a standby, the leader is the one that has been replayed. "expires_at" then ignores renewals since the election or the last proclaim. It is NULL for a term on a named lease.';
 COMMENT ON FUNCTION is_leader(pg_catalog.text, bigint) IS
-'Whether this term leads now, as is_held for a lock.';
+'Returns whether this term leads now, as is_held does for a lock.';
 COMMENT ON FUNCTION fence_leader(pg_catalog.text, bigint) IS
-'As fence_lock, for the term of a leader. Errors: LE001 the term does not lead (any more), 53400 as fence_lock.';
+'Fences the term of a leader, as fence_lock fences a lock. Errors: LE001 if the term does not lead, or no longer leads; 53400 as fence_lock.';
 COMMENT ON FUNCTION evict_leader(pg_catalog.text) IS
-'Lets nobody renew the leader of an election any more, and returns 1, or 0 if there is none, or it was evicted before. As evict_lock: it leads until it resigns, or until the time up to which it may act as leader in any case, and may proclaim meanwhile. For members of the leader''s role and of pg_signal_backend; logged. Errors: 55000 the term is bound to a connection, which has to be ended instead.';
+'Evicts the leader of an election, as evict_lock evicts a holder: its term cannot be renewed any more. Returns 1, or 0 if there is no leader or if it was evicted before. An evicted leader leads until it resigns, or until the time until which it may act as leader in any case. It may proclaim meanwhile. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
 COMMENT ON FUNCTION force_resign(pg_catalog.text) IS
-'Ends the leadership of an election at once and returns 1, or 0 if there was no leader. It may act as leader until it notices, beside the next one; evict_leader waits for it. For members of the leader''s role and of pg_signal_backend; logged.';
+'Ends the leadership of an election immediately. Returns 1, or 0 if there was no leader. Until the former leader notices, it may act as leader at the same time as the next one; use evict_leader to wait for it. Requires membership in the leader''s role or in pg_signal_backend. The call is logged.';
 COMMENT ON FUNCTION observe_election(pg_catalog.text) IS
-'The channel to LISTEN on, always the same for an election: a notification for every new leader, proclaim and end of a term. The payload is JSON: event (as "how" of election_history), term, change, and previous, the change before of this election ("0": unknown). A client that has not seen that one reads election_history().';
+'Returns the channel to LISTEN on, which is always the same for an election. A notification is sent for every new leader, every proclaim and every end of a term. Its payload is JSON with these fields: event (as "how" of election_history), term, change, and previous. previous is the number of the change before this one in the same election ("0": unknown). A client that has not seen the previous change should read election_history().';
 COMMENT ON FUNCTION election_history(pg_catalog.text, bigint) IS
-'Every change of an election after this one, in order and without gaps: a term begins (elected), its candidate text changes (proclaimed), or it ends (resigned, expired, revoked with its lease, forced, evicted, undone with its transaction, disconnected). For everybody, also on a standby: what has been replayed. Kept for lock_election.history_retention.';
+'Returns every change of an election after the change numbered "after", in order and without gaps. A change is the start of a term (elected), a new candidate text (proclaimed), or the end of a term (resigned, expired, revoked with its lease, forced, evicted, undone with its transaction, disconnected). Every role may call the function, also on a standby, where it returns what has been replayed. Changes are kept for lock_election.history_retention.';
 COMMENT ON FUNCTION lock_election.look() IS
-'Every holder (queue_position 0) and waiter, and every name that is closed (no mode); under the views locks, elections and waiters.';
+'Returns every holder (queue_position 0), every waiter, and every name that is closed (no mode). Used by the views locks, elections and waiters.';
 COMMENT ON FUNCTION lock_election.look_leases() IS
-'Every named lease; under the view leases.';
+'Returns every named lease. Used by view leases.';
 COMMENT ON FUNCTION lock_election.health() IS
-'The state of lock_election on this server, for load balancers, probes and monitors. Asks no other process and never waits: also on a standby, and while the manager loads or is stopped. For everybody. ok: nothing is known to keep a client from getting a lock here. problem: the first thing that does. role: primary or standby. manager: one serves this database. loading: it reads its tables; requests wait for that. "request_wait": the longest time that a call has now been waiting for the manager to take its request, without calls that wait for their turn because they are much work, or whose caller has given up. "standby_confirms": as many synchronous standbys as synchronous_standby_names asks for are connected, and no call has been waiting for them for 2 s, or has given up a wait that they have not confirmed since; NULL: none is defined. "standby_wait": for how long they have now left a call of this database unconfirmed, including one that has given up; their replay (synchronous_commit = remote_apply) counts only where the caller waits for it. incarnation: as in view manager. "library_version", "sql_version": of the library that the server runs (NULL: it is not preloaded), and of the extension in this database. "replayed_at": on a standby, when the last replayed transaction was committed. "cannot_write_since": since when the manager cannot write its tables, because they are locked, the disk is full, no transaction id is left, or of another error: locks are renewed and shown, but none is granted, released or expires; NULL: it can, or has not needed to since. "blocked_by": the process that has locked the tables, or waits to; NULL: none was seen.';
+'Returns the state of lock_election on this server, for load balancers, probes and monitors. The function asks no other process and never waits, even on a standby, and while the manager loads or is stopped. Every role may call it.
+- ok: whether no problem is known that keeps a client from getting a lock here.
+- problem: the first such problem. NULL: there is none.
+- role: primary or standby.
+- manager: whether a manager serves this database.
+- loading: whether the manager is reading its tables. Requests wait until it has finished.
+- "request_wait": the longest time for which a call has now been waiting for the manager to take its request. Calls that wait for their turn because they are much work, and calls whose caller has given up, do not count.
+- "standby_confirms": whether as many synchronous standbys are connected as synchronous_standby_names asks for, and no call has been waiting for them for 2 s, or has given up a wait that they have not confirmed since. NULL: no synchronous standby is defined.
+- "standby_wait": the longest time for which the standbys have now left a call of this database unconfirmed, including a call that has given up. Waits for their replay (synchronous_commit = remote_apply) count only if the caller of this function also waits for replay.
+- incarnation: as in view manager.
+- "library_version": version of the library that the server runs. NULL: the library is not preloaded.
+- "sql_version": version of the extension in this database.
+- "replayed_at": on a standby, when the last replayed transaction was committed.
+- "cannot_write_since": since when the manager cannot write its tables because they are locked, the disk is full, no transaction ID is left, or another error occurs. Meanwhile locks are renewed and shown, but no lock is granted, released or expires. NULL: the manager can write, or has not needed to since.
+- "blocked_by": the process that has locked the tables, or waits to lock them. NULL: no such process was seen.';
 COMMENT ON VIEW lock_election.locks IS
-'Every held lock and every leader, and every name that is closed. Owner, token, lease, connection and client are shown to members of the role and of pg_read_all_stats. On a standby as of when the row was written, which a renewal does not do.';
+'Every held lock, every leader, and every name that is closed. Owner, token, lease, connection and client are shown only to members of the role or of pg_read_all_stats. On a standby, a row shows the state when it was last written, and a renewal does not write it.';
 COMMENT ON COLUMN lock_election.locks.kind IS
-'lock or election: two spaces of names.';
+'lock or election. Locks and elections have separate names.';
 COMMENT ON COLUMN lock_election.locks.name IS
-'Of the lock, or election.';
+'Name of the lock or election.';
 COMMENT ON COLUMN lock_election.locks.slot IS
-'Number of the slot in its lock, from 0. NULL: nobody holds it, it is closed.';
+'Number of the slot in the lock, from 0. NULL: there is no holder, the name is closed.';
 COMMENT ON COLUMN lock_election.locks.mode IS
-'exclusive, shared or permit. NULL: nobody holds it.';
+'exclusive, shared or permit. NULL: there is no holder.';
 COMMENT ON COLUMN lock_election.locks.owner IS
-'The named owner; NULL: the connection, or not for you.';
+'The named owner. NULL: none (the connection is the owner), or you may not see it.';
 COMMENT ON COLUMN lock_election.locks.role IS
-'The role that holds it; of a closed name, the role that left it so.';
+'Role of the holder. For a closed name, the role that closed it.';
 COMMENT ON COLUMN lock_election.locks.token IS
-'The holder''s token, or term.';
+'Token of the holder, or term of the leader.';
 COMMENT ON COLUMN lock_election.locks.lease IS
-'The named lease that it hangs on; NULL: none.';
+'Number of the named lease that the hold or request is on. NULL: none.';
 COMMENT ON COLUMN lock_election.locks.holds IS
-'How often it was acquired and is still to be released.';
+'Number of acquires that are still to be released.';
 COMMENT ON COLUMN lock_election.locks.acquired_at IS
-'When it was granted.';
+'Time of the grant.';
 COMMENT ON COLUMN lock_election.locks.expires_at IS
-'When its lease ends if nobody renews it; infinity: with its connection; on a standby NULL if it hangs on a named lease.';
+'Time when the holder''s lease ends if it is not renewed. infinity: the lock ends with its connection. On a standby, NULL for a lock on a named lease.';
 COMMENT ON COLUMN lock_election.locks.time_left IS
-'The same as a duration. NULL: as long as its connection, and on a standby.';
+'Time from now until expires_at. NULL on a standby, and if the holder is bound to its connection.';
 COMMENT ON COLUMN lock_election.locks.closed_until IS
-'Nobody is granted the name before, because of hold_for or lock_election.expiry_grace; force_release_lock() opens it. NULL: it is open.';
+'No request is granted the name before this time, because of hold_for or lock_election.expiry_grace. force_release_lock() opens the name. NULL: the name is open.';
 COMMENT ON COLUMN lock_election.locks.waiters IS
-'How many requests wait for the lock. NULL on a standby.';
+'Number of requests that wait for the lock. NULL on a standby.';
 COMMENT ON COLUMN lock_election.locks.pid IS
-'Process of the connection that acquired it; kept when that has ended, so that another process may have the number by now: see connected.';
+'Process ID of the connection that acquired the lock or term. It is kept after the connection has ended, so another process may have the same ID by now: see connected.';
 COMMENT ON COLUMN lock_election.locks.application_name IS
-'application_name of that connection at that moment.';
+'application_name of that connection at the time of the request.';
 COMMENT ON COLUMN lock_election.locks.client_addr IS
-'Address of its client; NULL: a local connection.';
+'Client address of that connection. NULL: a local connection.';
 COMMENT ON COLUMN lock_election.locks.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
 COMMENT ON COLUMN lock_election.locks.evicted IS
-'Whether evict_lock() or evict_leader() has evicted it: it ends at expires_at, or before. NULL: nobody holds it.';
+'Whether evict_lock() or evict_leader() has evicted the holder, which then ends at expires_at or before. NULL: there is no holder.';
 COMMENT ON COLUMN lock_election.locks.fenced_by IS
-'Processes whose transactions have fenced it: it cannot be handed on before they end.';
+'Processes whose transactions have fenced the lock. The lock cannot be granted to another holder before these transactions end.';
 COMMENT ON COLUMN lock_election.locks.replayed_at IS
-'On a standby: when the last transaction that it has replayed was committed. An old moment means that the standby is behind, or that the primary has had nothing to commit. NULL on a primary.';
+'On a standby, the commit time of the last replayed transaction. An old time means that the standby is behind, or that the primary has had nothing to commit. NULL on a primary.';
 COMMENT ON VIEW lock_election.elections IS
-'Every election that has a leader. Owner, connection and fenced_by are shown to members of its role and of pg_read_all_stats.';
+'Every election that has a leader. Owner, connection and fenced_by are shown only to members of the leader''s role or of pg_read_all_stats.';
 COMMENT ON COLUMN lock_election.elections.election IS
-'Its name.';
+'Name of the election.';
 COMMENT ON COLUMN lock_election.elections.candidate IS
-'The leader''s text.';
+'Public text of the leader.';
 COMMENT ON COLUMN lock_election.elections.term IS
-'Its term.';
+'Term of the leader.';
 COMMENT ON COLUMN lock_election.elections.owner IS
-'The named owner; NULL: the connection, or not for you.';
+'The named owner. NULL: none (the connection is the owner), or you may not see it.';
 COMMENT ON COLUMN lock_election.elections.role IS
-'The leader''s role.';
+'Role of the leader.';
 COMMENT ON COLUMN lock_election.elections.elected_at IS
-'When the term began.';
+'Time when the term began.';
 COMMENT ON COLUMN lock_election.elections.expires_at IS
-'When the term ends if nobody renews it; infinity: with its connection; on a standby as of the last write, and NULL on a named lease.';
+'Time when the term ends if it is not renewed. infinity: the term ends with its connection. On a standby, the time as of the last write, and NULL for a term on a named lease.';
 COMMENT ON COLUMN lock_election.elections.valid_for IS
-'The same as a duration. NULL: as long as its connection, and on a standby.';
+'Time from now until expires_at. NULL on a standby, and if the holder is bound to its connection.';
 COMMENT ON COLUMN lock_election.elections.waiting IS
-'How many candidates come after it. NULL on a standby.';
+'Number of candidates in the queue. NULL on a standby.';
 COMMENT ON COLUMN lock_election.elections.pid IS
-'Process of the connection that acquired it; kept when that has ended, so that another process may have the number by now: see connected.';
+'Process ID of the connection that acquired the lock or term. It is kept after the connection has ended, so another process may have the same ID by now: see connected.';
 COMMENT ON COLUMN lock_election.elections.application_name IS
-'application_name of that connection at that moment.';
+'application_name of that connection at the time of the request.';
 COMMENT ON COLUMN lock_election.elections.client_addr IS
-'Address of its client; NULL: a local connection.';
+'Client address of that connection. NULL: a local connection.';
 COMMENT ON COLUMN lock_election.elections.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
 COMMENT ON COLUMN lock_election.elections.evicted IS
-'Whether evict_leader() has evicted the leader: the term ends at expires_at, or before.';
+'Whether evict_leader() has evicted the leader, whose term then ends at expires_at or before.';
 COMMENT ON COLUMN lock_election.elections.fenced_by IS
-'Processes whose transactions have fenced it: nobody else is elected before they end.';
+'Processes whose transactions have fenced the term. No other candidate is elected before these transactions end.';
 COMMENT ON COLUMN lock_election.elections.replayed_at IS
-'On a standby: when the last transaction that it has replayed was committed. An old moment means that the standby is behind, or that the primary has had nothing to commit. NULL on a primary.';
+'On a standby, the commit time of the last replayed transaction. An old time means that the standby is behind, or that the primary has had nothing to commit. NULL on a primary.';
 COMMENT ON VIEW lock_election.waiters IS
-'Every request that waits, in the order of the grants: blocked calls and queue places. Owner, token, lease, connection and client are shown to members of its role and of pg_read_all_stats. Empty on a standby.';
+'Every request that waits, in the order of the grants: blocked calls and queue places. Owner, token, lease, connection and client are shown only to members of the role or of pg_read_all_stats. Empty on a standby.';
 COMMENT ON COLUMN lock_election.waiters.kind IS
 'lock or election.';
 COMMENT ON COLUMN lock_election.waiters.name IS
-'What it waits for.';
+'Name of the lock or election that the request waits for.';
 COMMENT ON COLUMN lock_election.waiters.queue_position IS
-'From 1; the first is granted next.';
+'Position in the queue, from 1. The first request is granted next.';
 COMMENT ON COLUMN lock_election.waiters.mode IS
 'exclusive, shared or permit.';
 COMMENT ON COLUMN lock_election.waiters.owner IS
-'The named owner; NULL: the connection, or not for you.';
+'The named owner. NULL: none (the connection is the owner), or you may not see it.';
 COMMENT ON COLUMN lock_election.waiters.role IS
-'The role that waits.';
+'Role of the waiter.';
 COMMENT ON COLUMN lock_election.waiters.token IS
-'The token that it will have.';
+'Token that the request will have when it is granted.';
 COMMENT ON COLUMN lock_election.waiters.lease IS
-'The named lease that it hangs on; NULL: none.';
+'Number of the named lease that the hold or request is on. NULL: none.';
 COMMENT ON COLUMN lock_election.waiters.waiting_since IS
-'When it entered the queue.';
+'Time when the request entered the queue.';
 COMMENT ON COLUMN lock_election.waiters.pid IS
-'Process of the connection that asked for it; kept when that has ended, so that another process may have the number by now: see connected.';
+'Process ID of the connection that made the request. It is kept after the connection has ended, so another process may have the same ID by now: see connected.';
 COMMENT ON COLUMN lock_election.waiters.application_name IS
-'application_name of that connection at that moment.';
+'application_name of that connection at the time of the request.';
 COMMENT ON COLUMN lock_election.waiters.client_addr IS
-'Address of its client; NULL: a local connection.';
+'Client address of that connection. NULL: a local connection.';
 COMMENT ON COLUMN lock_election.waiters.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
 COMMENT ON COLUMN lock_election.waiters.blocked_by IS
-'Processes that hold the lock, or, where nobody does, the one that is first in the queue, as far as they are connected and you may see them; 0: the name is closed, see closed_until.';
+'Processes that hold the lock. If there is no holder, the process of the first request in the queue. Processes that are not connected, and those that you may not see, are left out. 0: the name is closed, see closed_until.';
 COMMENT ON COLUMN lock_election.waiters.closed_until IS
-'Nobody is granted the name before; NULL: it is open.';
+'No request is granted the name before this time. NULL: the name is open.';
 COMMENT ON VIEW lock_election.leases IS
-'Every named lease. Its number and owner are shown to members of its role and of pg_read_all_stats. Empty on a standby.';
+'Every named lease. Number and owner are shown only to members of the lease''s role or of pg_read_all_stats. Empty on a standby.';
 COMMENT ON COLUMN lock_election.leases.lease IS
-'Its number.';
+'Number of the lease.';
 COMMENT ON COLUMN lock_election.leases.owner IS
-'The named owner; NULL: none, or not for you.';
+'The named owner. NULL: none, or you may not see it.';
 COMMENT ON COLUMN lock_election.leases.role IS
-'The role that it belongs to.';
+'Role that the lease belongs to.';
 COMMENT ON COLUMN lock_election.leases.ttl IS
-'How long it lasts after each keep_alive().';
+'Time for which the lease lasts after each keep_alive().';
 COMMENT ON COLUMN lock_election.leases.expires_at IS
-'When it ends if nobody keeps it alive.';
+'Time when the lease ends if it is not renewed.';
 COMMENT ON COLUMN lock_election.leases.time_left IS
-'The same as a duration.';
+'Time from now until expires_at.';
 COMMENT ON COLUMN lock_election.leases.locks IS
-'How many locks and leaderships hang on it.';
+'Number of locks and leaderships on the lease.';
 COMMENT ON COLUMN lock_election.leases.waiting IS
-'How many queue places and waits hang on it.';
-COMMENT ON SCHEMA lock_election IS 'Views of lock_election, and what operators call.';
-COMMENT ON SCHEMA _lock_election IS 'The portable edition of lock_election, version 1: tables and functions for its own functions alone.';
+'Number of queue places and waiting calls on the lease.';
+COMMENT ON SCHEMA lock_election IS 'Views of lock_election, and functions for operators.';
+COMMENT ON SCHEMA _lock_election IS 'The portable edition of lock_election, version 1: tables and functions for internal use only.';
 
 -- --- outside of a transaction: what was made goes, and the last message says why ---
 

@@ -227,7 +227,7 @@ BEGIN
 	END CASE;
 END $$;
 COMMENT ON FUNCTION lock_election.configure(text, text) IS
-'Only in the portable edition: changes a setting for everybody: notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role, max_keys_per_role, max_history_per_role; 0 is no limit. For the role that has installed the functions, and whom it grants it to. Errors: 0A000 no such setting, 22023 a bad value.';
+'Only in the portable edition: changes a setting for all roles. The settings are notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role, max_keys_per_role and max_history_per_role; 0 means no limit. Only the role that installed the functions may call it, and roles to which it grants EXECUTE. Errors: 0A000 if there is no such setting; 22023 for a bad value.';
 
 -- Ends what has expired, and deletes old rows.  Optional: the next call that uses a name does the same.
 -- Keeps tables small if names are used only once, and informs observers of an expired leader that nobody
@@ -261,4 +261,4 @@ BEGIN
 	RETURN done;
 END $$;
 COMMENT ON FUNCTION lock_election.reap(int) IS
-'Only in the portable edition: ends holds and places that are over, at most so many names, and removes leases and history that nobody needs any more; returns how many names and leases. Waits for nobody. For everyone; nobody has to call it.';
+'Only in the portable edition: ends expired holds and queue places of at most this many names, and removes leases and history that are no longer needed. Returns the number of names and leases. Does not wait for other transactions. Every role may call it, but calling it is optional.';
