@@ -3450,13 +3450,13 @@ COMMENT ON FUNCTION try_acquire_each(pg_catalog.text[], interval, pg_catalog.tex
 COMMENT ON FUNCTION release_each(pg_catalog.text[], bigint[]) IS
 'Calls release_lock for each of the names, with the token at the same position in "tokens", in one request. Returns one row per name, in the given order: true if the lock was released, or false if that token does not hold it or is NULL. At most 1000 names. The releases take effect as with release_lock: immediately if the call is a statement of its own, also in the form SELECT * FROM release_each(...). Errors: 22023 for a bad argument, a name that is given twice, or a number of tokens that differs from the number of names; 42501 for another role''s lock, and then no lock is released; otherwise as release_lock.';
 COMMENT ON FUNCTION renew_lock(pg_catalog.text, bigint, interval) IS
-'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from the moment when the call was sent. This time is the TTL, or less if a crash of the server would leave less, as shortly after a restart and while nothing can be written. For a lock that is bound to its connection, it is 24 days. Returns NULL if the lock is lost or evicted. A primary that was cut off and replaced can also return NULL while the new primary still has the lock. Errors: 55000 for a token that is still queued.';
+'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from the moment when the call was sent. This time is the TTL, or less if a server crash would leave less. This is the case shortly after a restart, and while nothing can be written. For a lock that is bound to its connection, it is 24 days. Returns NULL if the lock is lost or evicted. A primary that was cut off and replaced can also return NULL while the new primary still has the lock. Errors: 55000 for a token that is still queued.';
 COMMENT ON FUNCTION release_lock(pg_catalog.text) IS
 'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. With a connection pool, another worker may use the connection next, so release by token instead. The release takes effect at the same time as a release by token.';
 COMMENT ON FUNCTION release_lock(pg_catalog.text, bigint, interval, boolean) IS
 'Releases a lock. Returns true, or false if this token does not hold the lock or is NULL.
 - The release takes effect immediately if this call is a statement of its own, outside of a transaction block and of a pipeline. Otherwise it takes effect at commit.
-- If the server crashes within the next moments, the lock may come back until its TTL ends. This cannot happen if the call waits for a flush. It waits if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby.
+- A server crash within the next moments may bring the lock back until its TTL ends. This cannot happen if the call waits for a flush. It waits if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby.
 - "hold_for" keeps the name closed until this time has passed since the lock was acquired. It is at most lock_election.max_hold_for. A closed name counts as a lock of the role.
 - "all_holds" releases all holds of a named owner instead of one.
 Errors: 53400 if open transactions have too many releases, see max_locks_per_transaction.';
@@ -3567,7 +3567,7 @@ COMMENT ON FUNCTION proclaim(pg_catalog.text, bigint, pg_catalog.text) IS
 COMMENT ON FUNCTION renew_leadership(pg_catalog.text, bigint, interval) IS
 'Restarts the TTL of the leader, with another length if "ttl" is given. Returns the time for which the term is valid, or NULL if the term is lost, as renew_lock does. Errors: 55000 for a term that is still queued.';
 COMMENT ON FUNCTION resign(pg_catalog.text, bigint) IS
-'Ends a leadership or a candidacy. Returns true, or false if this term is neither leader nor candidate, or is NULL. The call takes effect and waits as release_lock does. As with release_lock, the term may come back after a crash of the server: the leader then leads until its TTL ends, and the candidate is elected if its turn comes.';
+'Ends a leadership or a candidacy. Returns true, or false if this term is neither leader nor candidate, or is NULL. The call takes effect and waits as release_lock does. As with release_lock, a server crash may bring the term back. The leader then leads until its TTL ends, or the candidate is elected if its turn comes.';
 COMMENT ON FUNCTION current_leader(pg_catalog.text) IS
 'Returns the leader of an election, or no row if there is none. Every role may call the function.
 - A leader that was returned does not vanish in a crash, unless its term is bound to its connection.

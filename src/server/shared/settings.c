@@ -50,22 +50,23 @@ static void
 define_sizes(void)
 {
 	DefineCustomIntVariable(
-		"lock_election.max_memory", "Memory that the locks of a database can take.",
-		"Acquires beyond it are refused.  A manager that starts loads all rows, and warns.",
+		"lock_election.max_memory", "Maximum memory for the locks of a database.",
+		"Acquires beyond this limit fail. When a manager starts, it loads all rows even beyond the limit, "
+		"and logs a warning.",
 		&le_max_memory_mb, 512, 8, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"lock_election.max_memory_per_role",
-		"Memory that the locks, waits and leases of a role can take in a database; 0 is no limit.", NULL,
+		"Maximum memory for the locks, waits and leases of a role in a database; 0 means no limit.", NULL,
 		&le_max_memory_per_role_mb, 128, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"lock_election.max_history_per_role",
-		"Size that the history of a role's elections can have in a database; 0 is no limit.", NULL,
+		"Maximum size of the history of a role's elections in a database; 0 means no limit.", NULL,
 		&le_max_history_per_role_mb, 256, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomIntVariable(
 		"lock_election.max_keys_per_role",
-		"Size that a role's keys of compare_and_set can have in a database; 0 is no limit.",
-		"Counted are name, value and 150 bytes of each key as it is now; not its older row versions, which "
-		"take room until VACUUM removes them, nor WAL.",
+		"Maximum size of a role's keys of compare_and_set in a database; 0 means no limit.",
+		"The current name and value of each key count, plus 150 bytes. WAL does not count, nor do older row "
+		"versions, which take space until VACUUM removes them.",
 		&le_max_keys_per_role_mb, 256, 0, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
 }
 
@@ -73,9 +74,9 @@ void
 le_settings_define_everywhere(void)
 {
 	DefineCustomBoolVariable("lock_election.advisory_on_standby",
-							 "Lets advisory_acquire take locks on a standby.",
-							 "They exclude only those that ask the same standby: not for programs whose "
-							 "statements a proxy may send to any server.",
+							 "Allows advisory_acquire to take locks on a standby.",
+							 "These locks exclude only sessions on the same standby. Do not use them in "
+							 "programs whose statements a proxy may send to any server.",
 							 &le_advisory_on_standby, false, PGC_USERSET, 0, NULL, NULL, NULL);
 }
 
@@ -85,63 +86,67 @@ le_settings_define(void)
 	/* 1. the version, for scripts, and the release, for people */
 	DefineCustomStringVariable("lock_election.version", "Version of the library that the server has loaded.",
 							   NULL, &version, LE_VERSION, PGC_INTERNAL, 0, NULL, NULL, NULL);
-	DefineCustomStringVariable("lock_election.release", "Release that the loaded library is from.", NULL,
-							   &release, LE_RELEASE, PGC_INTERNAL, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable("lock_election.release", "Release of the library that the server has loaded.",
+							   NULL, &release, LE_RELEASE, PGC_INTERNAL, 0, NULL, NULL, NULL);
 
 	/* 2. limits */
-	DefineCustomIntVariable("lock_election.max_databases", "Number of databases that can use lock_election.",
-							NULL, &le_max_databases, 4, 1, 1024, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.max_databases",
+							"Maximum number of databases that can use lock_election.", NULL,
+							&le_max_databases, 4, 1, 1024, PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.max_waiters_per_lock",
-							"Requests that can queue for one lock; 0 is no limit.", NULL,
+							"Maximum number of requests that can queue for one lock; 0 means no limit.", NULL,
 							&le_max_waiters_per_lock, 1000, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("lock_election.max_locks_per_role",
-							"Locks and queue places that a role can have in a database; 0 is no limit.",
-							"Permits, elections, requests that wait and names that are closed count as well.",
-							&le_max_locks_per_role, 100000, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"lock_election.max_locks_per_role",
+		"Maximum number of locks and queue places of a role in a database; 0 means no limit.",
+		"Permits, elections, waiting requests and closed names also count.", &le_max_locks_per_role, 100000,
+		0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.max_leases_per_role",
-							"Named leases that a role can have in a database; 0 is no limit.", NULL,
+							"Maximum number of named leases of a role in a database; 0 means no limit.", NULL,
 							&le_max_leases_per_role, 10000, 0, INT_MAX, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	define_sizes();
 
 	/* 3. durations */
-	DefineCustomIntVariable("lock_election.max_ttl", "Longest TTL that a lock or lease can be given.", NULL,
-							&le_max_ttl_ms, LE_MAX_DURATION_MS, 100, LE_MAX_DURATION_MS, PGC_SIGHUP,
-							GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.max_ttl", "Maximum TTL of a lock or lease.", NULL, &le_max_ttl_ms,
+							LE_MAX_DURATION_MS, 100, LE_MAX_DURATION_MS, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL,
+							NULL);
 	DefineCustomIntVariable("lock_election.max_hold_for",
-							"Longest time for which release_lock can keep a name closed.", NULL,
+							"Maximum time for which release_lock can keep a name closed.", NULL,
 							&le_max_hold_for_ms, 24 * 60 * 60 * 1000, 0, LE_MAX_DURATION_MS, PGC_SIGHUP,
 							GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.expiry_grace",
-							"Time from the end of a lease, or of a connection, to the next grant.",
-							"For resources that cannot be fenced.", &le_expiry_grace_ms, 0, 0,
+							"Minimum time between the end of a lease or connection and the next grant.",
+							"Use it for resources that cannot be fenced.", &le_expiry_grace_ms, 0, 0,
 							24 * 60 * 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomIntVariable("lock_election.fence_timeout",
-							"Time that a transaction can fence a lock whose lease has ended; 0 is no limit.",
-							"After that its connection is terminated.", &le_fence_timeout_ms, 60 * 1000, 0,
-							INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"lock_election.fence_timeout",
+		"Maximum time for which a lock stays fenced after its lease has ended; 0 means no limit.",
+		"Then the connection of the transaction that fences it is terminated.", &le_fence_timeout_ms,
+		60 * 1000, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.min_batch_interval",
-							"Shortest time between two batches, which take a transaction id each.", NULL,
+							"Minimum time between two batches, each of which uses a transaction ID.", NULL,
 							&le_min_batch_interval_ms, 0, 0, 500, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 
 	/* 4. durability */
 	DefineCustomEnumVariable(
-		"lock_election.min_durability", "Durability of locks that synchronous_commit cannot go below.",
-		"remote refuses locks while no synchronous standby is defined.", &le_min_durability, LE_DURABLE_OFF,
-		durability_levels, PGC_SIGHUP, 0, NULL, NULL, NULL);
+		"lock_election.min_durability", "Minimum durability of locks, even if synchronous_commit is lower.",
+		"If it is remote, locks are refused while no synchronous standby is defined.", &le_min_durability,
+		LE_DURABLE_OFF, durability_levels, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("lock_election.durable_release",
-							 "Releases are answered when they are as durable as synchronous_commit asks for.",
+							 "Makes releases wait until they are as durable as synchronous_commit requires.",
 							 "Otherwise a crash may bring back a lock that was just released, until its TTL "
 							 "ends.",
 							 &le_durable_release, false, PGC_USERSET, 0, NULL, NULL, NULL);
 
 	/* 5. hints and history */
 	DefineCustomEnumVariable(
-		"lock_election.notify", "What is announced with NOTIFY.",
-		"Grants to queue places (waiters), changes of leaders (elections), all, or none.", &le_notify,
-		LE_NOTIFY_ALL, notify_kinds, PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable(
-		"lock_election.history_retention", "Time for which the history of elections is kept; 0 keeps all.",
-		NULL, &le_history_retention_min, 7 * 24 * 60, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN, NULL, NULL, NULL);
+		"lock_election.notify", "Selects what is announced with NOTIFY.",
+		"Grants to queue places (waiters), changes of leaders (elections), both (all), or nothing (none).",
+		&le_notify, LE_NOTIFY_ALL, notify_kinds, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("lock_election.history_retention",
+							"Time for which the history of elections is kept; 0 means forever.", NULL,
+							&le_history_retention_min, 7 * 24 * 60, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MIN,
+							NULL, NULL, NULL);
 	MarkGUCPrefixReserved("lock_election");
 }
 
