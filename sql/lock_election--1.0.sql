@@ -312,7 +312,7 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_evict_lock';
 COMMENT ON FUNCTION @extschema@.evict_lock(pg_catalog.text) IS
 'Evicts the holders of a lock: none of them can be renewed any more. Returns the number of holders that this call evicted.
-- An evicted holder keeps the lock until it releases it, or until the time until which it may work in any case ("expires_at" in view locks). The next holder therefore never works at the same time.
+- An evicted holder may continue to work, and keeps the lock, until it releases the lock or until "expires_at" in view locks. The next holder therefore never works at the same time.
 - renew_lock returns NULL for an evicted holder, and await_lock raises LE001.
 - keep_alive renews the lease of an evicted holder, but returns no more than the time that is left to this holder.
 - lease_holds does not list an evicted holder.
@@ -472,13 +472,13 @@ CREATE FUNCTION @extschema@.grant_lease(
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_grant_lease';
 COMMENT ON FUNCTION @extschema@.grant_lease(interval, pg_catalog.text, interval) IS
-'Grants a lease and returns its number. Any number of locks and permits can be acquired on the lease (argument "lease"); they end when the lease ends. "wait" is for client libraries: the call waits for at most this time until the lease is durable (NULL: no limit). Until then, lease_sync returns no validity. Errors: 53400 if the limit lock_election.max_leases_per_role is reached.';
+'Grants a lease and returns its number. Any number of locks and permits can be acquired on the lease (argument "lease"); they end when the lease ends. "wait" is for client libraries: the call waits for at most this time until the lease is durable (NULL: no limit). lease_sync returns no validity before the lease is durable. Errors: 53400 if the limit lock_election.max_leases_per_role is reached.';
 
 CREATE FUNCTION @extschema@.keep_alive(lease bigint)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_keep_alive';
 COMMENT ON FUNCTION @extschema@.keep_alive(bigint) IS
-'Restarts the TTL of a lease and of everything on it, except of evicted holders. Returns the time for which the lease is valid, counted from the moment when the call was sent, as renew_lock does. This time is never more than the time that is left to an evicted holder on the lease. Returns NULL if the lease has ended.';
+'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, counted from the moment when the call was sent, as renew_lock does. This time is never more than the time that is left to an evicted holder on the lease. Returns NULL if the lease has ended.';
 
 CREATE FUNCTION @extschema@.lease_sync(
 	lease bigint,
@@ -529,12 +529,12 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100
 AS 'MODULE_PATHNAME', 'le_lease_holds';
 COMMENT ON FUNCTION @extschema@.lease_holds(bigint) IS
 'Lists everything on a lease, with one row per name.
-- kind: lock (permits included) or election.
+- "kind": lock (permits included) or election.
 - "queue_position": 0 for a held lock, permit or election. For a queue place or a candidacy, its position from 1.
-- token: the same for all names of one acquire_locks or enqueue_locks.
-- channel: where a grant to a place is announced. For several names, this is the channel of the first name.
-- owner: NULL if no owner was named.
-The rows are as durable as the result of is_held. Each row was true at some moment during the call. Not listed: changes that the transaction of another connection may still roll back, and evicted holders.
+- "token": the same for all names of one acquire_locks or enqueue_locks.
+- "channel": where a grant to a place is announced. For several names, this is the channel of the first name.
+- "owner": NULL if no owner was named.
+The rows are as durable as the result of is_held. Each row was true at some moment during the call. Evicted holders are not listed, nor is anything that the transaction of another connection may still roll back.
 Errors: LE001 if the lease does not exist or has ended; 40001 if too many entries on the lease ended while it was read.';
 
 -- --- optimistic versions ---
@@ -577,9 +577,9 @@ COMMENT ON FUNCTION @extschema@.compare_and_set(pg_catalog.text, bigint, pg_cata
 'Sets the value of a key if its version is still the expected one. Returns the new version, which is one higher, or NULL if the version differs.
 - The expected version of a key that does not exist yet is 0.
 - A value has up to 4096 bytes.
-- The row is written by this transaction, at its isolation level. The call waits for another transaction that is setting the key.
+- The write is part of this transaction and follows its isolation level. The call waits for another transaction that is setting the key.
 - A key is never removed. Set its value to NULL instead.
-- A key belongs to the role that created it. To set the key requires membership in this role or in pg_write_all_data.
+- A key belongs to the role that created it. Setting it requires membership in this role or in pg_write_all_data.
 - lock_election.max_keys_per_role limits the size of a role''s keys. The name, the value and 150 bytes of each key count; older row versions do not count.
 Errors: 53400 if a key grows beyond that limit; 40001 for a concurrent change under REPEATABLE READ or SERIALIZABLE; 25006 if the transaction or the server is read-only.';
 
@@ -606,7 +606,7 @@ RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advisory_acquire';
 COMMENT ON FUNCTION @extschema@.advisory_acquire(pg_catalog.text, interval, boolean, pg_catalog.text) IS
 'Acquires an advisory lock of PostgreSQL by name. Returns true, or false if the lock was not granted within "wait".
-- wait: NULL means no limit, and ''0'' means do not wait. The wait is measured in whole milliseconds. More than 24 days means no limit.
+- "wait": NULL means no limit, and ''0'' means do not wait. The wait is measured in whole milliseconds. More than 24 days means no limit.
 - scope ''session'': the lock is held until advisory_release was called as often as the lock was acquired, or until the connection ends. The end of the transaction does not matter.
 - scope ''transaction'': the lock is held to the end of the (sub)transaction.
 - The names have other keys than those of pg_advisory_lock. Two names with the same hash exclude each other.
@@ -653,7 +653,7 @@ CREATE FUNCTION @extschema@.await_leadership(election pg_catalog.text, term bigi
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_await_leadership';
 COMMENT ON FUNCTION @extschema@.await_leadership(pg_catalog.text, bigint, interval) IS
-'Returns whether this term of enqueue_candidate is elected, as await_lock does for a lock. To withdraw, call resign. Errors: LE001 if the term is neither leader nor candidate any more; 55P03 if lock_timeout expires.';
+'Returns whether this term of enqueue_candidate is elected, as await_lock does for a lock. To withdraw, call "resign". Errors: LE001 if the term is neither leader nor candidate any more; 55P03 if lock_timeout expires.';
 
 CREATE FUNCTION @extschema@.proclaim(election pg_catalog.text, term bigint, candidate pg_catalog.text)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -705,7 +705,7 @@ CREATE FUNCTION @extschema@.evict_leader(election pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_evict_leader';
 COMMENT ON FUNCTION @extschema@.evict_leader(pg_catalog.text) IS
-'Evicts the leader of an election, as evict_lock evicts a holder: its term cannot be renewed any more. Returns 1, or 0 if there is no leader or if it was evicted before. An evicted leader leads until it resigns, or until the time until which it may act as leader in any case. It may proclaim meanwhile. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
+'Evicts the leader of an election, as evict_lock evicts a holder: its term cannot be renewed any more. Returns 1, or 0 if there is no leader or if it was evicted before. An evicted leader may act as leader, and proclaim, until it resigns or until "expires_at" in view elections. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
 
 CREATE FUNCTION @extschema@.force_resign(election pg_catalog.text)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -719,7 +719,7 @@ CREATE FUNCTION @extschema@.observe_election(election pg_catalog.text)
 RETURNS pg_catalog.text LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_observe_election';
 COMMENT ON FUNCTION @extschema@.observe_election(pg_catalog.text) IS
-'Returns the channel to LISTEN on, which is always the same for an election. A notification is sent for every new leader, every proclaim and every end of a term. Its payload is JSON with these fields: event (as "how" of election_history), term, change, and previous. previous is the number of the change before this one in the same election ("0": unknown). A client that has not seen the previous change should read election_history().';
+'Returns the channel to LISTEN on, which is always the same for an election. A notification is sent for every new leader, every proclaim and every end of a term. The payload is JSON with the fields "event" (as "how" of election_history), "term", "change" and "previous". The last one is the number of the previous change of this election ("0": unknown). A client that has not seen that change should read election_history().';
 
 CREATE FUNCTION @extschema@.election_history(
 	election pg_catalog.text,
@@ -845,15 +845,15 @@ RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_health';
 COMMENT ON FUNCTION lock_election.health() IS
 'Returns the state of lock_election on this server, for load balancers, probes and monitors. The function asks no other process and never waits, even on a standby, and while the manager loads or is stopped. Every role may call it.
-- ok: whether no problem is known that keeps a client from getting a lock here.
-- problem: the first such problem. NULL: there is none.
-- role: primary or standby.
-- manager: whether a manager serves this database.
-- loading: whether the manager is reading its tables. Requests wait until it has finished.
-- "request_wait": the longest time for which a call has now been waiting for the manager to take its request. Calls that wait for their turn because they are much work, and calls whose caller has given up, do not count.
-- "standby_confirms": whether as many synchronous standbys are connected as synchronous_standby_names asks for, and no call has been waiting for them for 2 s, or has given up a wait that they have not confirmed since. NULL: no synchronous standby is defined.
-- "standby_wait": the longest time for which the standbys have now left a call of this database unconfirmed, including a call that has given up. Waits for their replay (synchronous_commit = remote_apply) count only if the caller of this function also waits for replay.
-- incarnation: as in view manager.
+- "ok": true if no known problem keeps a client from getting a lock here.
+- "problem": the first such problem. NULL: there is none.
+- "role": primary or standby.
+- "manager": whether a manager serves this database.
+- "loading": whether the manager is reading its tables. Requests wait until it has finished.
+- "request_wait": the longest time for which a call has now been waiting for the manager to take its request. Large requests that wait for their turn do not count, nor do calls whose caller has given up.
+- "standby_confirms": true if as many synchronous standbys are connected as synchronous_standby_names requires, and "standby_wait" is less than 2 s. NULL: no synchronous standby is defined.
+- "standby_wait": the longest time for which a call of this database has now been waiting for the standbys to confirm it. A call that has given up counts until they have confirmed it. Waits for their replay (synchronous_commit = remote_apply) count only if the caller of this function also waits for replay.
+- "incarnation": as in view manager.
 - "library_version": version of the library that the server runs. NULL: the library is not preloaded.
 - "sql_version": version of the extension in this database.
 - "replayed_at": on a standby, when the last replayed transaction was committed.

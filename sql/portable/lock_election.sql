@@ -3464,7 +3464,7 @@ COMMENT ON FUNCTION is_held(pg_catalog.text, bigint) IS
 'Returns whether this token holds the lock now. With synchronous standbys, true is confirmed by them, as synchronous_commit requires. False is not confirmed: a primary that was cut off and replaced does not know what is held on the new primary.';
 COMMENT ON FUNCTION evict_lock(pg_catalog.text) IS
 'Evicts the holders of a lock: none of them can be renewed any more. Returns the number of holders that this call evicted.
-- An evicted holder keeps the lock until it releases it, or until the time until which it may work in any case ("expires_at" in view locks). The next holder therefore never works at the same time.
+- An evicted holder may continue to work, and keeps the lock, until it releases the lock or until "expires_at" in view locks. The next holder therefore never works at the same time.
 - renew_lock returns NULL for an evicted holder, and await_lock raises LE001.
 - keep_alive renews the lease of an evicted holder, but returns no more than the time that is left to this holder.
 - lease_holds does not list an evicted holder.
@@ -3516,9 +3516,9 @@ COMMENT ON FUNCTION acquire_permit(pg_catalog.text, integer, interval, interval,
 COMMENT ON FUNCTION set_permits(pg_catalog.text, integer) IS
 'Changes the number of permits of a name that is in use. Returns the old number, or NULL if the name is not in use. A higher number grants permits to waiters immediately. A lower number takes effect as permits are released. Requires membership in the roles of all holders, or in pg_signal_backend. Errors: 40001 if other roles kept acquiring the name while the roles of its holders were checked.';
 COMMENT ON FUNCTION grant_lease(interval, pg_catalog.text, interval) IS
-'Grants a lease and returns its number. Any number of locks and permits can be acquired on the lease (argument "lease"); they end when the lease ends. "wait" is for client libraries: the call waits for at most this time until the lease is durable (NULL: no limit). Until then, lease_sync returns no validity. Errors: 53400 if the limit lock_election.max_leases_per_role is reached.';
+'Grants a lease and returns its number. Any number of locks and permits can be acquired on the lease (argument "lease"); they end when the lease ends. "wait" is for client libraries: the call waits for at most this time until the lease is durable (NULL: no limit). lease_sync returns no validity before the lease is durable. Errors: 53400 if the limit lock_election.max_leases_per_role is reached.';
 COMMENT ON FUNCTION keep_alive(bigint) IS
-'Restarts the TTL of a lease and of everything on it, except of evicted holders. Returns the time for which the lease is valid, counted from the moment when the call was sent, as renew_lock does. This time is never more than the time that is left to an evicted holder on the lease. Returns NULL if the lease has ended.';
+'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, counted from the moment when the call was sent, as renew_lock does. This time is never more than the time that is left to an evicted holder on the lease. Returns NULL if the lease has ended.';
 COMMENT ON FUNCTION lease_sync(bigint, bigint, bigint, bigint, pg_catalog.text[], interval) IS
 'For client libraries: does everything that the client of a lease does with the server, in one call. The call renews the lease, then carries out the releases among "items", then the other requests. Returns the result of each item, and all changes to the locks and places on the lease since the news that the client has seen. The reference page lease_sync describes items, rows and rules. The call takes effect immediately, even if the transaction fails. Errors: 22023 for arguments that cannot be read; 25001 in a transaction block; 42501 for another role''s lease; any error that prevents the renewal of the lease. The error of a single item is returned as a row.';
 COMMENT ON FUNCTION revoke_lease(bigint) IS
@@ -3527,20 +3527,20 @@ COMMENT ON FUNCTION lease_time_to_live(bigint) IS
 'Returns the time that the lease has left, or NULL if it has ended.';
 COMMENT ON FUNCTION lease_holds(bigint) IS
 'Lists everything on a lease, with one row per name.
-- kind: lock (permits included) or election.
+- "kind": lock (permits included) or election.
 - "queue_position": 0 for a held lock, permit or election. For a queue place or a candidacy, its position from 1.
-- token: the same for all names of one acquire_locks or enqueue_locks.
-- channel: where a grant to a place is announced. For several names, this is the channel of the first name.
-- owner: NULL if no owner was named.
-The rows are as durable as the result of is_held. Each row was true at some moment during the call. Not listed: changes that the transaction of another connection may still roll back, and evicted holders.
+- "token": the same for all names of one acquire_locks or enqueue_locks.
+- "channel": where a grant to a place is announced. For several names, this is the channel of the first name.
+- "owner": NULL if no owner was named.
+The rows are as durable as the result of is_held. Each row was true at some moment during the call. Evicted holders are not listed, nor is anything that the transaction of another connection may still roll back.
 Errors: LE001 if the lease does not exist or has ended; 40001 if too many entries on the lease ended while it was read.';
 COMMENT ON FUNCTION compare_and_set(pg_catalog.text, bigint, pg_catalog.text) IS
 'Sets the value of a key if its version is still the expected one. Returns the new version, which is one higher, or NULL if the version differs.
 - The expected version of a key that does not exist yet is 0.
 - A value has up to 4096 bytes.
-- The row is written by this transaction, at its isolation level. The call waits for another transaction that is setting the key.
+- The write is part of this transaction and follows its isolation level. The call waits for another transaction that is setting the key.
 - A key is never removed. Set its value to NULL instead.
-- A key belongs to the role that created it. To set the key requires membership in this role or in pg_write_all_data.
+- A key belongs to the role that created it. Setting it requires membership in this role or in pg_write_all_data.
 - lock_election.max_keys_per_role limits the size of a role''s keys. The name, the value and 150 bytes of each key count; older row versions do not count.
 Errors: 53400 if a key grows beyond that limit; 40001 for a concurrent change under REPEATABLE READ or SERIALIZABLE; 25006 if the transaction or the server is read-only.';
 COMMENT ON FUNCTION read_versioned(pg_catalog.text) IS
@@ -3549,7 +3549,7 @@ COMMENT ON FUNCTION version_guard() IS
 'Adds optimistic locking to a table. Use the function in a trigger BEFORE UPDATE FOR EACH ROW on your table. The trigger''s argument is the name of a smallint, integer or bigint column (default: version). An UPDATE must supply the current version of the row, and the trigger then increments it. Errors: 40001 if the UPDATE supplies another version; 39P01 if the function was not called by such a trigger; 42703 if the column does not exist; 42804 if it has another type; 428C9 if it is generated; 22004 if a version is null; 22003 if there is no higher version.';
 COMMENT ON FUNCTION advisory_acquire(pg_catalog.text, interval, boolean, pg_catalog.text) IS
 'Acquires an advisory lock of PostgreSQL by name. Returns true, or false if the lock was not granted within "wait".
-- wait: NULL means no limit, and ''0'' means do not wait. The wait is measured in whole milliseconds. More than 24 days means no limit.
+- "wait": NULL means no limit, and ''0'' means do not wait. The wait is measured in whole milliseconds. More than 24 days means no limit.
 - scope ''session'': the lock is held until advisory_release was called as often as the lock was acquired, or until the connection ends. The end of the transaction does not matter.
 - scope ''transaction'': the lock is held to the end of the (sub)transaction.
 - The names have other keys than those of pg_advisory_lock. Two names with the same hash exclude each other.
@@ -3561,7 +3561,7 @@ COMMENT ON FUNCTION campaign(pg_catalog.text, pg_catalog.text, interval, interva
 COMMENT ON FUNCTION enqueue_candidate(pg_catalog.text, pg_catalog.text, interval, pg_catalog.text, bigint) IS
 'Becomes a candidate and returns immediately, as enqueue_lock does. Returns the term, whether the candidate is already elected, the position in the queue (from 1) if it is not, and the channel on which the election is announced. Every call adds a new candidacy, even if the caller already leads. Errors: as enqueue_lock.';
 COMMENT ON FUNCTION await_leadership(pg_catalog.text, bigint, interval) IS
-'Returns whether this term of enqueue_candidate is elected, as await_lock does for a lock. To withdraw, call resign. Errors: LE001 if the term is neither leader nor candidate any more; 55P03 if lock_timeout expires.';
+'Returns whether this term of enqueue_candidate is elected, as await_lock does for a lock. To withdraw, call "resign". Errors: LE001 if the term is neither leader nor candidate any more; 55P03 if lock_timeout expires.';
 COMMENT ON FUNCTION proclaim(pg_catalog.text, bigint, pg_catalog.text) IS
 'Changes the leader''s public text without a new election. Returns true, or false if this term is not, or is no longer, the leading term. The change takes effect immediately, is durable when the function returns, and is not undone by a rollback.';
 COMMENT ON FUNCTION renew_leadership(pg_catalog.text, bigint, interval) IS
@@ -3579,11 +3579,11 @@ COMMENT ON FUNCTION is_leader(pg_catalog.text, bigint) IS
 COMMENT ON FUNCTION fence_leader(pg_catalog.text, bigint) IS
 'Fences the term of a leader, as fence_lock fences a lock. Errors: LE001 if the term does not lead, or no longer leads; 53400 as fence_lock.';
 COMMENT ON FUNCTION evict_leader(pg_catalog.text) IS
-'Evicts the leader of an election, as evict_lock evicts a holder: its term cannot be renewed any more. Returns 1, or 0 if there is no leader or if it was evicted before. An evicted leader leads until it resigns, or until the time until which it may act as leader in any case. It may proclaim meanwhile. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
+'Evicts the leader of an election, as evict_lock evicts a holder: its term cannot be renewed any more. Returns 1, or 0 if there is no leader or if it was evicted before. An evicted leader may act as leader, and proclaim, until it resigns or until "expires_at" in view elections. Requires membership in the leader''s role or in pg_signal_backend. The eviction is logged. Errors: 55000 if the term is bound to a connection; terminate the connection instead.';
 COMMENT ON FUNCTION force_resign(pg_catalog.text) IS
 'Ends the leadership of an election immediately. Returns 1, or 0 if there was no leader. Until the former leader notices, it may act as leader at the same time as the next one; use evict_leader to wait for it. Requires membership in the leader''s role or in pg_signal_backend. The call is logged.';
 COMMENT ON FUNCTION observe_election(pg_catalog.text) IS
-'Returns the channel to LISTEN on, which is always the same for an election. A notification is sent for every new leader, every proclaim and every end of a term. Its payload is JSON with these fields: event (as "how" of election_history), term, change, and previous. previous is the number of the change before this one in the same election ("0": unknown). A client that has not seen the previous change should read election_history().';
+'Returns the channel to LISTEN on, which is always the same for an election. A notification is sent for every new leader, every proclaim and every end of a term. The payload is JSON with the fields "event" (as "how" of election_history), "term", "change" and "previous". The last one is the number of the previous change of this election ("0": unknown). A client that has not seen that change should read election_history().';
 COMMENT ON FUNCTION election_history(pg_catalog.text, bigint) IS
 'Returns every change of an election after the change numbered "after", in order and without gaps. A change is the start of a term (elected), a new candidate text (proclaimed), or the end of a term (resigned, expired, revoked with its lease, forced, evicted, undone with its transaction, disconnected). Every role may call the function, also on a standby, where it returns what has been replayed. Changes are kept for lock_election.history_retention.';
 COMMENT ON FUNCTION lock_election.look() IS
@@ -3592,15 +3592,15 @@ COMMENT ON FUNCTION lock_election.look_leases() IS
 'Returns every named lease. Used by view leases.';
 COMMENT ON FUNCTION lock_election.health() IS
 'Returns the state of lock_election on this server, for load balancers, probes and monitors. The function asks no other process and never waits, even on a standby, and while the manager loads or is stopped. Every role may call it.
-- ok: whether no problem is known that keeps a client from getting a lock here.
-- problem: the first such problem. NULL: there is none.
-- role: primary or standby.
-- manager: whether a manager serves this database.
-- loading: whether the manager is reading its tables. Requests wait until it has finished.
-- "request_wait": the longest time for which a call has now been waiting for the manager to take its request. Calls that wait for their turn because they are much work, and calls whose caller has given up, do not count.
-- "standby_confirms": whether as many synchronous standbys are connected as synchronous_standby_names asks for, and no call has been waiting for them for 2 s, or has given up a wait that they have not confirmed since. NULL: no synchronous standby is defined.
-- "standby_wait": the longest time for which the standbys have now left a call of this database unconfirmed, including a call that has given up. Waits for their replay (synchronous_commit = remote_apply) count only if the caller of this function also waits for replay.
-- incarnation: as in view manager.
+- "ok": true if no known problem keeps a client from getting a lock here.
+- "problem": the first such problem. NULL: there is none.
+- "role": primary or standby.
+- "manager": whether a manager serves this database.
+- "loading": whether the manager is reading its tables. Requests wait until it has finished.
+- "request_wait": the longest time for which a call has now been waiting for the manager to take its request. Large requests that wait for their turn do not count, nor do calls whose caller has given up.
+- "standby_confirms": true if as many synchronous standbys are connected as synchronous_standby_names requires, and "standby_wait" is less than 2 s. NULL: no synchronous standby is defined.
+- "standby_wait": the longest time for which a call of this database has now been waiting for the standbys to confirm it. A call that has given up counts until they have confirmed it. Waits for their replay (synchronous_commit = remote_apply) count only if the caller of this function also waits for replay.
+- "incarnation": as in view manager.
 - "library_version": version of the library that the server runs. NULL: the library is not preloaded.
 - "sql_version": version of the extension in this database.
 - "replayed_at": on a standby, when the last replayed transaction was committed.
