@@ -121,7 +121,7 @@ le_settings_define(void)
 	DefineCustomIntVariable(
 		"lock_election.fence_timeout",
 		"Maximum time for which a lock stays fenced after its lease has ended; 0 means no limit.",
-		"Then the connection of the transaction that fences it is terminated.", &le_fence_timeout_ms,
+		"After this time, the connection of the fencing transaction is terminated.", &le_fence_timeout_ms,
 		60 * 1000, 0, INT_MAX, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	DefineCustomIntVariable("lock_election.min_batch_interval",
 							"Minimum time between two batches, each of which uses a transaction ID.", NULL,
