@@ -1,12 +1,12 @@
 /*
  * core/acquire.c
- *		ACQUIRE of one name: a new request, and one that comes back after a reload.
+ *		ACQUIRE of one name: a new request, or one that is repeated after a reload.
  */
 #include "core_internal.h"
 
 /* --- rules --- */
 
-/* Does the request use the name as its holders and waiters do: with permits, and their number, or without? */
+/* Checks that the request and the holders and waiters use the name in the same way, as to permits. */
 LeStatus
 le_acquire_use(const LeLock *lock, const LeCommand *cmd)
 {
@@ -15,7 +15,7 @@ le_acquire_use(const LeLock *lock, const LeCommand *cmd)
 	if ((lock->permits > 0) != (cmd->mode == LE_MODE_PERMIT))
 		return LE_BAD_MODE;
 
-	/* the number may have changed while a waiter that comes back was queued */
+	/* a repeated request may have an old number, which was changed while it was queued */
 	if (cmd->mode == LE_MODE_PERMIT && lock->permits != cmd->permits && cmd->revision == 0)
 		return LE_BAD_PERMITS;
 	return LE_OK;
@@ -24,9 +24,9 @@ le_acquire_use(const LeLock *lock, const LeCommand *cmd)
 /*
  * Finds the named lease of a request; NULL if it names none.
  *
- * NO_LEASE: the lease is gone, or has expired and ends with this batch.  For a request that comes
- * back, LOST: the lease is gone; if it has expired, it ends the request later.  DENIED: it
- * belongs to another role.
+ * For a new request, returns NO_LEASE if the lease is gone, or has expired and ends with this
+ * batch.  For a request that is repeated after a reload, returns LOST if the lease is gone; a lease
+ * that has expired ends the request later.  Returns DENIED if the lease belongs to another role.
  */
 LeStatus
 le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease)
@@ -44,7 +44,7 @@ le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease *
 	return (*lease)->role != cmd->role ? LE_DENIED : LE_OK;
 }
 
-/* Can a new request be granted now?  Not while any entry waits: waiters are not overtaken. */
+/* Returns whether a new request can be granted now; never while any entry waits, to keep the order. */
 bool
 le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now)
 {
@@ -59,7 +59,7 @@ le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now)
 
 /* --- a new entry --- */
 
-/* Returns the entry that a command asks for.  A request that comes back keeps its revision as its token. */
+/* Returns the properties of a command's entry.  A repeated request keeps its old revision as its token. */
 LeEntrySpec
 le_acquire_spec(LeCore *core, const LeCommand *cmd, LeLease *lease)
 {
@@ -76,7 +76,7 @@ le_acquire_spec(LeCore *core, const LeCommand *cmd, LeLease *lease)
 						 .sessno = cmd->sessno};
 }
 
-/* Creates the request's entry, NEW, with an uncommitted hold; and the lock, if there is none. */
+/* Creates the request's entry, NEW, with an uncommitted hold.  Creates the lock if there is none. */
 static LeEntry *
 new_request(LeCore *core, const LeCommand *cmd, LeLease *lease, LeReply *reply)
 {
@@ -91,7 +91,7 @@ new_request(LeCore *core, const LeCommand *cmd, LeLease *lease, LeReply *reply)
 	return entry;
 }
 
-/* Lets the request wait: as a place, which is written and replied to at once, or in its session's call. */
+/* Makes the request wait: as a place, which is written and replied to at once, or in its session's call. */
 static void
 enqueue(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *entry, LeTime now, LeReply *reply)
 {
@@ -122,9 +122,9 @@ enqueue(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *entry, 
 	assert(!cmd->enqueue || reply->position > 0);
 }
 
-/* --- the same request, sent again --- */
+/* --- a request for a place, sent again --- */
 
-/* Is this entry the place that the command asks for?  Two owners on one lease are two requests. */
+/* Returns whether this entry is the place that the command asks for.  Each owner has a place of its own. */
 static bool
 is_same_place(const LeCore *core, const LeEntry *entry, const LeLock *lock, const LeLease *lease,
 			  const LeCommand *cmd)
@@ -136,13 +136,13 @@ is_same_place(const LeCore *core, const LeEntry *entry, const LeLock *lock, cons
 		   (cmd->nnames == 0 || le_group_has_names(core, entry, cmd));
 }
 
-/* Returns the place that an earlier copy of this request took in this lock, on its named lease. */
+/* Returns the place that an earlier copy of this request took on its named lease; NULL = none. */
 LeEntry *
 le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease, const LeCommand *cmd)
 {
 	const LeLink *link = lock->queue.next, *other = lease->entries.next;
 
-	/* walk to the end of the shorter list: both may be very long */
+	/* walk both lists to the end of the shorter one, because both may be very long */
 	for (; link != &lock->queue && other != &lease->entries; link = link->next, other = other->next)
 	{
 		LeEntry *queued = le_queued(link);
@@ -157,9 +157,9 @@ le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease, cons
 }
 
 /*
- * Replies to a request for a place that was sent again: tells its position.  While an earlier
- * copy is uncommitted, this one gets a hold of its own, so that a rollback of that one does not
- * end the place.
+ * Replies to a request for a place that was sent again, with the position of the place.  While an
+ * earlier copy is uncommitted, this copy gets a hold of its own, so that a rollback of the earlier
+ * one does not end the place.
  */
 void
 le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -181,12 +181,12 @@ le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, L
 	le_reply_holder(reply, entry, now);
 }
 
-/* --- a request that comes back --- */
+/* --- a request that is repeated after a reload --- */
 
 /*
- * Replies to a request that comes back and was stored already: it had been written when the
- * manager ended, and only the reply was missing.  Its hold may have been loaded with the row;
- * other sessions of the same owner may have uncommitted holds of their own.
+ * Replies to a repeated request whose entry is stored: the entry had been written when the manager
+ * ended, and only the reply was missing.  The request's hold may have been loaded with the row.
+ * Other sessions of the same owner may have uncommitted holds of their own.
  */
 void
 le_requeue_stored(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -202,16 +202,17 @@ le_requeue_stored(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now
 }
 
 /*
- * A waiter posts its request again after a reload, with the revision that it had.
+ * Applies a request that a waiter has posted again after a reload, with the revision that it had
+ * before.
  *
- * The rules, in this order:
+ * The first of these rules that applies:
  *
  *	1.	Its named lease is gone or belongs to another role: LOST, DENIED.
- *	2.	Its request is stored: the reply that was missing.
+ *	2.	Its entry is stored: it gets the reply that was missing.
  *	3.	The name is used in another way: BAD_MODE.
  *	4.	It must not wait: NOT_GRANTED, LOST.
- *	5.	It returns to its position in the queue, with the time since which it waits:
- *		QUEUED, WAITING.  Limits do not count, and the grant comes from the queue.
+ *	5.	It returns to its position in the queue and keeps the time at which it began to wait:
+ *		QUEUED, WAITING.  Limits do not apply.  It is granted from the queue.
  */
 static void
 requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -225,7 +226,7 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 	if (reply->status != LE_OK)
 		return;
 
-	/* 2. a stored request */
+	/* 2. an entry that is stored */
 	if (entry == NULL && lock != NULL && !cmd->enqueue)
 		entry = le_reentry_joined(core, lock, cmd, lease);
 	if (entry != NULL)
@@ -261,21 +262,21 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 /* --- a new request --- */
 
 /*
- * Decides the outcome of a new request for one name; nothing changes.  The first of
- * these rules that applies:
+ * Decides the outcome of a new request for one name, without changing anything.  The
+ * first of these rules that applies:
  *
- * 1. The name is used in another way: BAD_MODE, BAD_PERMITS.
- * 2. The same request for a place was sent before, on the same named lease, by a
- *	  client that did not get the reply: the place is taken only once, and a lock
- *	  that is held already counts as granted.
- * 3. The owner, the lease or the transaction holds the lock: one more hold; or
- *	  BAD_UPGRADE, BAD_TTL, a limit of the role.
- * 4. It is not admitted, and must not wait: NOT_GRANTED; LOST if it was to be
- *	  one more hold of a holder that is gone.
- * 5. The queue is full, or the role has reached a limit: a LIMIT.
- * 6. It is admitted, or it waits at the end of the queue.
+ *	1.	The name is used in another way: BAD_MODE, BAD_PERMITS.
+ *	2.	The client sent the same request for a place before, on the same named lease,
+ *		but did not get the reply: it keeps that place, or, if the lock was granted
+ *		since, the holder.
+ *	3.	The owner, the lease or the transaction already holds the lock: one more hold,
+ *		or BAD_UPGRADE, BAD_TTL or a limit of the role.
+ *	4.	It is not admitted, and must not wait: NOT_GRANTED; LOST if it was to re-enter
+ *		a holder that is gone.
+ *	5.	The queue is full, or the role has reached a limit: a LIMIT.
+ *	6.	It is admitted, or it waits at the end of the queue.
  *
- * taken: what the role will have in addition when this request is applied.
+ * taken: usage that the same command adds to the role before this request.
  */
 LeDecision
 le_acquire_decide(const LeCore *core, const LeSession *session, const LeLock *lock, const LeCommand *cmd,
@@ -290,7 +291,7 @@ le_acquire_decide(const LeCore *core, const LeSession *session, const LeLock *lo
 		if (d.status != LE_OK)
 			return d;
 
-		/* 2. the same request */
+		/* 2. the same request, sent before */
 		if (cmd->enqueue && lease != NULL && cmd->mode != LE_MODE_PERMIT)
 		{
 			LeEntry *entry = le_lock_owned(core, lock, cmd->role, cmd->owner, lease, cmd->session);
@@ -339,12 +340,12 @@ le_acquire_decide(const LeCore *core, const LeSession *session, const LeLock *lo
 }
 
 /*
- * ACQUIRE of one name, by a call or for a place in the queue ("enqueue").
+ * ACQUIRE of one name, by a call that may wait or for a place in the queue ("enqueue").
  *
- * NO_LEASE, DENIED: the named lease is gone or belongs to another role.  Otherwise the reply is
- * that of le_acquire_decide(). own_session: a call was not admitted, and this very session has a
- * slot of the lock.  After a grant, or with a wait, there is an entry with the reply's token and
- * an uncommitted hold (counted).
+ * NO_LEASE, DENIED: the named lease is gone or belongs to another role.  Otherwise the reply is that
+ * of le_acquire_decide(). own_session is set if a call was not admitted and its session itself has
+ * a slot of the lock.  If the request is granted or waits, there is an entry with the reply's token
+ * and an uncommitted hold (counted).
  *
  * Must not fail: le_core_reserve() has allocated the lock, the entry, its waiter and its hold.
  */

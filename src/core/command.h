@@ -2,7 +2,8 @@
  * core/command.h
  *		The input and output of the core: commands and replies.
  *
- * Sessions fill commands and read replies; they need nothing else of the core.
+ * Sessions fill in commands and read replies.  They use nothing else of the
+ * core.
  */
 #ifndef LE_COMMAND_H
 #define LE_COMMAND_H
@@ -12,48 +13,48 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LE_MAX_NAME  255       /* bytes of a lock or election name */
-#define LE_MAX_OWNER 255       /* bytes of an owner */
-#define LE_MAX_VALUE 4096      /* bytes of a candidate */
-#define LE_MAX_NAMES 1000      /* names in one command */
-#define LE_MAX_HOLDS INT32_MAX /* holds of one holder: the column of its row is an int4 */
-#define LE_FEW       16        /* number of entries that can be ended at once, without a step of their own */
+#define LE_MAX_NAME  255       /* bytes in the name of a lock or election */
+#define LE_MAX_OWNER 255       /* bytes in an owner */
+#define LE_MAX_VALUE 4096      /* bytes in a candidate's value */
+#define LE_MAX_NAMES 1000      /* names per command */
+#define LE_MAX_HOLDS INT32_MAX /* holds of one holder, because the column of its row is an int4 */
+#define LE_FEW       16        /* number of entries from which on it is heavy work to end them all at once */
 
-#define LE_MAX_ACQUIRER 127 /* bytes of the text about an acquirer */
+#define LE_MAX_ACQUIRER 127 /* bytes in the text that describes an acquirer */
 
 #define LE_MS     INT64_C(1000)
 #define LE_SECOND INT64_C(1000000)
 #define LE_NEVER  INT64_MAX
 
-/* The TTL of an entry that lives as long as its connection. */
+/* The TTL of an entry that lasts as long as its connection. */
 #define LE_TTL_BOUND INT64_C(-1)
 /* The wait of a request that waits without limit. */
 #define LE_WAIT_FOREVER INT64_C(-1)
 
 /*
- * If a lease is longer than this, and was not renewed for as long, its time left is saved, so
- * that restarts cannot keep a dead lease alive.  The next renewal is written before its reply is
- * given.
+ * A lease with a longer TTL that was not renewed for this time has its time left saved in its row.
+ * Otherwise each restart would give a dead client the full TTL again.  Its next renewal writes the
+ * row before the reply is given.
  */
 #define LE_SAVE_INTERVAL (300 * LE_SECOND)
 
-/* Revision = incarnation << LE_COUNTER_BITS | counter; stays below 2^53. */
+/* Revision = incarnation << LE_COUNTER_BITS | counter.  Revisions stay below 2^53. */
 #define LE_COUNTER_BITS    28
 #define LE_COUNTER_MAX     ((INT64_C(1) << LE_COUNTER_BITS) - 1)
 #define LE_INCARNATION_MAX ((INT64_C(1) << (53 - LE_COUNTER_BITS)) - 1)
-/* The highest argument of advance_revision(); it leaves 2^20 incarnations. */
+/* The highest argument of advance_revision().  It leaves room for 2^20 more incarnations. */
 #define LE_ADVANCE_MAX ((LE_INCARNATION_MAX + 1 - (INT64_C(1) << 20)) << LE_COUNTER_BITS)
 
 /*
- * Microseconds: a moment on the monotonic clock of the environment, or a duration
- * (ttl, wait, hold_for, ..).  The core has no other unit; wall times of rows are
- * int64_t, in microseconds too (core/load.h).
+ * Microseconds: a moment on the monotonic clock of the environment, or a duration (ttl, wait,
+ * hold_for, ..).  The core uses no other unit.  Wall-clock times of rows are int64_t, also in
+ * microseconds (core/load.h).
  */
 typedef int64_t LeTime;
 
 typedef struct LeText
 {
-	const char *data; /* NULL = absent */
+	const char *data; /* not terminated; NULL = absent */
 	uint32_t len;
 } LeText;
 
@@ -77,19 +78,19 @@ typedef enum LeEnd
 	LE_END_EXPIRED,
 	LE_END_REVOKED, /* its lease was revoked */
 	LE_END_FORCED,
-	LE_END_EVICTED, /* evicted, and its client was given the time that it had been told */
+	LE_END_EVICTED, /* evicted: not renewed any more, and held until its deadline */
 	LE_END_UNDONE,  /* its (sub)transaction rolled back */
 	LE_END_SESSION, /* its connection ended */
-	LE_END_TIMEOUT, /* its wait ran out */
-	LE_END_REPLACED /* became one more hold of a holder of the same owner */
+	LE_END_TIMEOUT, /* its wait timed out */
+	LE_END_REPLACED /* it became one more hold of a holder with the same owner */
 } LeEnd;
 
-/* Changes of an election. */
+/* Types of changes of an election. */
 typedef enum LeHow
 {
 	LE_HOW_ELECTED = 1,
 	LE_HOW_PROCLAIMED, /* the leader's value was replaced */
-	LE_HOW_RESIGNED,   /* this and the following: the term has ended */
+	LE_HOW_RESIGNED,   /* from here on: the term has ended */
 	LE_HOW_EXPIRED,
 	LE_HOW_REVOKED,
 	LE_HOW_FORCED,
@@ -102,27 +103,27 @@ typedef enum LeStatus
 {
 	LE_OK = 0,        /* done; granted; true */
 	LE_WAITING,       /* the reply comes with a later batch */
-	LE_NOT_GRANTED,   /* not within the wait: SQL NULL */
-	LE_NOT_HELD,      /* no such holder or queue place: SQL false */
-	LE_LOST,          /* ended while the caller waited for it: LE001 */
-	LE_QUEUED,        /* a queue place that is not granted yet */
+	LE_NOT_GRANTED,   /* not granted within the wait: SQL NULL */
+	LE_NOT_HELD,      /* no such holder or place: SQL false */
+	LE_LOST,          /* ended while the caller waited for the grant: LE001 */
+	LE_QUEUED,        /* has a place in the queue, not granted yet */
 	LE_DENIED,        /* belongs to another role: 42501 */
-	LE_BAD_MODE,      /* one name used in two ways: 22023 */
+	LE_BAD_MODE,      /* the name is in use in a different way: 22023 */
 	LE_BAD_PERMITS,   /* the name is in use with another number of permits: 22023 */
-	LE_BAD_UPGRADE,   /* a shared holder asks for exclusive: 22023 */
-	LE_BAD_GROUP,     /* the same owner holds some of the names already,
-								 * with another token: 22023 */
-	LE_BAD_TTL,       /* bound and unbound mixed, or a lease's own
-								 * TTL given: 22023 */
-	LE_NO_LEASE,      /* the named lease is gone: LE001 */
+	LE_BAD_UPGRADE,   /* a holder of a shared lock asks for exclusive: 22023 */
+	LE_BAD_GROUP,     /* some of the names are already held by the same owner, or all with different tokens:
+					   * 22023 */
+	LE_BAD_TTL,       /* bound and unbound holds of one lock are mixed, or a TTL was given for an entry on a
+					   * named lease: 22023 */
+	LE_NO_LEASE,      /* the named lease has ended: LE001 */
 	LE_LIMIT_LOCKS,   /* max_locks_per_role: 53400 */
 	LE_LIMIT_LEASES,  /* max_leases_per_role: 53400 */
 	LE_LIMIT_BYTES,   /* max_memory_per_role: 53400 */
 	LE_LIMIT_WAITERS, /* max_waiters_per_lock: 53400 */
 	LE_LIMIT_HOLDS,   /* LE_MAX_HOLDS: 53400 */
-	LE_HELD_BOUND,    /* EVICT: a holder has no deadline: 55000 */
+	LE_HELD_BOUND,    /* EVICT: one of the holders has no deadline: 55000 */
 
-	/* of the environment */
+	/* set by the environment only */
 	LE_LIMIT_MEMORY, /* max_memory: 53400 */
 	LE_LIMIT_HISTORY /* max_history_per_role: 53400 */
 } LeStatus;
@@ -132,11 +133,11 @@ typedef enum LeCommandType
 	LE_CMD_ACQUIRE = 1, /* also permits and campaigns */
 	LE_CMD_AWAIT,       /* wait for a queue place to be granted */
 	LE_CMD_RENEW,
-	LE_CMD_RELEASE,  /* also resign, and leaving the queue */
-	LE_CMD_CHECK,    /* is this token a holder, or queued?  Token 0 = the session's own; role 0 = of any
-					  * role */
+	LE_CMD_RELEASE,  /* also resigns, and leaves the queue */
+	LE_CMD_CHECK,    /* report whether this token is a holder or a place.  Token 0 = the session's newest
+					  * holder; role 0 = any role */
 	LE_CMD_FORCE,    /* end all holders of a name, and open it */
-	LE_CMD_EVICT,    /* evict all holders of a name: they are not renewed any more */
+	LE_CMD_EVICT,    /* evict all holders of a name, so that they are not renewed any more */
 	LE_CMD_PROCLAIM, /* change a holder's value */
 	LE_CMD_SET_PERMITS,
 	LE_CMD_GRANT_LEASE,
@@ -145,67 +146,68 @@ typedef enum LeCommandType
 	LE_CMD_LEASE_TTL,
 	LE_CMD_LEASE_HOLDS, /* LEASE_TTL, to which the environment adds a page of the lease's entries */
 	LE_CMD_FORCE_ROLE,  /* end everything that a role has */
-	LE_CMD_ADVANCE,     /* raise the next revision to at least this one */
+	LE_CMD_ADVANCE,     /* raise the next revision to at least the given one */
 	LE_CMD_UNDO,        /* a (sub)transaction rolled back */
 	LE_CMD_SESSION_END,
-	LE_CMD_FENCE_ENDED /* a fence may have ended: end lapsed holders without one */
+	LE_CMD_FENCE_ENDED /* a fence may have ended: end the lapsed holders that are no longer fenced */
 } LeCommandType;
 
 /*
  * One command.  Fields that a command does not use are zero.
  *
- * The values of session are never reused. sessno is a dense number of the session (0 <= sessno <
- * max_sessions), used by one session at a time: SESSION_END for the old one comes before the
- * first command of the next.
+ * The values of session are never reused. sessno is a small number (0 <= sessno < max_sessions)
+ * that only one session uses at a time.  If a session gets the number of an earlier one, that
+ * session's SESSION_END comes before the first command of the new session.
  */
 typedef struct LeCommand
 {
 	LeCommandType type;
 	LeKind kind; /* lock or election */
 	LeText name;
-	const LeText *names;   /* several distinct names instead of name: ACQUIRE and AWAIT of all together, or
-						    * "each" */
-	uint32_t nnames;       /* 0 = name alone */
-	bool each;             /* ACQUIRE without wait, RELEASE and CHECK of several names, each on its own:
-						    * see le_core_apply_each() */
-	const int64_t *tokens; /* "each": the token of each name, for ACQUIRE its reenter; NULL = all 0 */
+	const LeText *names;   /* several distinct names instead of name: ACQUIRE and AWAIT of all names together,
+						    * or a command with "each" */
+	uint32_t nnames;       /* 0 = only name is used */
+	bool each;             /* ACQUIRE without wait, RELEASE or CHECK of several names, applied to each name on
+						    * its own: see le_core_apply_each() */
+	const int64_t *tokens; /* with "each": the token of each name (ACQUIRE: its reenter); NULL = all are 0 */
 	LeMode mode;
 	int32_t permits;  /* for LE_MODE_PERMIT and SET_PERMITS */
-	LeTime ttl;       /* LE_TTL_BOUND, or > 0; RENEW: 0 = unchanged */
-	LeTime wait;      /* ACQUIRE, AWAIT: 0 = do not wait; LE_WAIT_FOREVER */
-	bool enqueue;     /* ACQUIRE: take a place in the queue, reply at once */
-	bool tells_lease; /* ... whose grant is announced only on the channel of its lease */
-	bool all_holds;   /* RELEASE */
-	bool later;       /* RELEASE: where the reply sets may_return, its row need not be written with this
-					   * batch */
+	LeTime ttl;       /* LE_TTL_BOUND, or > 0; RENEW: 0 = do not change it */
+	LeTime wait;      /* ACQUIRE, AWAIT: maximum time to wait; 0 = do not wait; or LE_WAIT_FOREVER */
+	bool enqueue;     /* ACQUIRE: take a place in the queue, and reply at once */
+	bool tells_lease; /* ... and announce its grant only on the channel of its lease */
+	bool all_holds;   /* RELEASE: give back all holds */
+	bool later;       /* RELEASE: the row need not be written with this batch if the reply sets may_return */
 	uint32_t holds;   /* RELEASE: number of holds to give back; 0 = one */
-	int64_t from;     /* FORCE, EVICT, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE, LEASE_HOLDS: continue here,
-					   * from LeReply.next; 0 = begin */
-	LeTime hold_for;  /* RELEASE: the name stays closed this long, counted from acquisition; 0 = not at all */
-	int64_t token;    /* RELEASE, CHECK: 0 = the session's own */
-	int64_t revision; /* ACQUIRE: 0, or the revision of a waiter from before a reload.  ADVANCE: the next
-					   * revision */
-	LeTime since;     /* ACQUIRE with revision: when it entered the queue; 0 = now */
-	int64_t before;   /* CHECK with token 0: the session's newest holder before this token; 0 = its newest */
-	int64_t reenter;  /* ACQUIRE: 0, or the token of the session's own holder to re-enter; of one name, it
-					   * does not wait without that holder */
-	int64_t lease;    /* 0 = a lease of its own.  RELEASE: the lease of the client that releases, which
-					   * gets no news of it; 0 = none */
+	int64_t from;     /* FORCE, EVICT, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE, LEASE_HOLDS: where to continue,
+					   * from LeReply.next; 0 = at the beginning */
+	LeTime hold_for;  /* RELEASE: how long the name stays closed, counted from its acquisition; 0 = it does
+					   * not */
+	int64_t token;    /* RELEASE, CHECK: 0 = the session's newest holder */
+	int64_t revision; /* ACQUIRE: the revision that this waiter had before a reload; 0 = a new request.
+					   * ADVANCE: the next revision */
+	LeTime since;     /* ACQUIRE with revision: when the request entered the queue; 0 = now */
+	int64_t before;   /* CHECK with token 0: return the session's newest holder with a token below this one; 0
+					   * = any token */
+	int64_t reenter;  /* ACQUIRE: token of the holder to re-enter, which this session acquired; 0 = none.  If
+					   * it is given and that holder is gone, a request for one name does not wait */
+	int64_t lease;    /* named lease; 0 = the entry gets a lease of its own.  RELEASE: the lease of the client
+					   * that releases, which gets no news of this release; 0 = none */
 	LeText owner;     /* data NULL = this connection */
 	LeText value;     /* ACQUIRE of an election, PROCLAIM: the value.  SET_PERMITS, FORCE, EVICT: the roles
-					   * (uint32_t each) that the caller has the right for */
-	LeText acquirer;  /* ACQUIRE: a description of the connection, for views; it decides nothing */
+					   * (uint32_t each) that the caller may manage */
+	LeText acquirer;  /* ACQUIRE: a description of the connection, only for views */
 	uint32_t role;
-	bool any_role; /* FORCE, EVICT, SET_PERMITS: the caller has the right for holders of all roles */
+	bool any_role; /* FORCE, EVICT, SET_PERMITS: the caller may manage the holders of all roles */
 	uint64_t session;
 	uint32_t sessno;
 	uint32_t xact;    /* transaction number within the session */
-	uint32_t subxact; /* number of the acquire within the transaction, from 1; 0 = it cannot be undone.
-					   * UNDO: the first to undo */
+	uint32_t subxact; /* number of the acquire within the transaction, from 1; 0 = it cannot be undone.  UNDO:
+					   * the first acquire to undo */
 	uint32_t request; /* the requester's number for this request */
 } LeCommand;
 
-/* The number of names of a command, and each of them. */
+/* Return the number of names of a command, and each name. */
 static inline uint32_t
 le_command_names(const LeCommand *cmd)
 {
@@ -219,7 +221,7 @@ le_command_name(const LeCommand *cmd, uint32_t i)
 	return cmd->nnames > 0 ? cmd->names[i] : cmd->name;
 }
 
-/* Returns the same command for one of its several names, with the token of that name. */
+/* Returns a copy of the command for only one of its names, with the token of that name. */
 static inline LeCommand
 le_command_for(const LeCommand *cmd, uint32_t i)
 {
@@ -241,44 +243,46 @@ le_command_for(const LeCommand *cmd, uint32_t i)
 typedef struct LeReply
 {
 	LeStatus status;
-	int64_t token;      /* of the granted or queued entry; LE_HELD_BOUND: of that holder */
-	int64_t lease;      /* GRANT_LEASE: its id */
+	int64_t token;      /* token of the granted or queued entry; LE_HELD_BOUND: token of the bound holder */
+	int64_t lease;      /* GRANT_LEASE: id of the new lease */
 	int64_t revision;   /* ADVANCE: the next revision */
-	LeTime valid_for;   /* time left; LE_NEVER when bound.  RENEW, KEEP_ALIVE: time left after a crash of
-						 * the server, once lsn is flushed */
-	LeTime valid_least; /* RENEW, KEEP_ALIVE: the same before lsn is flushed */
-	LeTime valid_lease; /* of a named lease: valid_for, regardless of its evicted holders */
+	LeTime valid_for;   /* time left; LE_NEVER = bound.  RENEW, KEEP_ALIVE: time that would be left after a
+						 * server crash once lsn is flushed */
+	LeTime valid_least; /* RENEW, KEEP_ALIVE: the same while lsn is not flushed yet */
+	LeTime valid_lease; /* KEEP_ALIVE: valid_for of the lease itself, ignoring its evicted holders */
 	bool raised;        /* valid_least is less than valid_for */
-	uint32_t position;  /* ACQUIRE, LE_QUEUED: position in the queue, from 1; of several names the highest */
+	uint32_t position;  /* ACQUIRE, LE_QUEUED: position in the queue, from 1; of several names the highest
+						 * position */
 	uint32_t holds;     /* CHECK: number of holds of the entry */
-	int32_t ended;      /* FORCE, FORCE_ROLE, EVICT: how many were ended or evicted */
-	bool reopened;      /* FORCE, FORCE_ROLE: a name was closed */
+	int32_t ended;      /* FORCE, FORCE_ROLE, EVICT: number of entries, leases and names ended or evicted */
+	bool reopened;      /* FORCE, FORCE_ROLE: a name was closed and is open now */
 	int64_t next;       /* FORCE, EVICT, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE, LEASE_HOLDS, UNDO,
-						 * SESSION_END: repeat the command with this "from", there is more to do; 0 = done */
-	uint8_t ending;     /* LOST, NOT_HELD, NO_LEASE: how it ended (LeEnd); LE_END_NONE = not known, or of
-						 * another role */
+						 * SESSION_END: there is more to do; repeat the command with this "from"; 0 = done */
+	uint8_t ending;     /* LOST, NOT_HELD, NO_LEASE: how the token or lease ended (LeEnd); LE_END_NONE = not
+						 * known, or it belongs to another role */
 	LeTime ending_ago;
-	int32_t permits;   /* SET_PERMITS, LE_BAD_PERMITS: the number in use before */
-	uint32_t which;    /* several names: index of the one that the error, or own_session, refers to */
-	bool own_session;  /* WAITING: this very session has a slot of the lock; CHECK: this session holds it
-					    * without a named owner */
-	bool reentrant;    /* one more hold of a lock already held */
-	bool shared_owner; /* one more hold by a named owner, of a lock that another connection acquired */
-	bool waited;       /* set by the manager: the reply came with a later batch */
-	bool counted;      /* the request added an uncommitted hold: UNDO removes it, and the row records it
+	int32_t permits;   /* SET_PERMITS, LE_BAD_PERMITS: number of permits in use before */
+	uint32_t which;    /* several names: index of the name that the error, or own_session, refers to */
+	bool own_session;  /* ACQUIRE, AWAIT: not granted, and the requesting session itself has a slot of the
+					    * lock.  CHECK: this session holds the lock without a named owner */
+	bool reentrant;    /* the request became one more hold of a lock already held */
+	bool shared_owner; /* the request became one more hold of a named owner's lock that another connection
+					    * acquired */
+	bool waited;       /* set by the manager: the reply was given with a later batch */
+	bool counted;      /* the request added an uncommitted hold, which UNDO removes; the row records the hold
 					    * for a reload */
-	bool bound;        /* everything it tells of ends with the connection, and so with the server: nothing
-					    * has to be durable */
-	uint64_t lsn;      /* newest earlier write that the reply depends on; 0 = none */
+	bool bound;        /* everything that the reply is about ends with the connection, and so with the server;
+					    * nothing has to be durable */
+	uint64_t lsn;      /* LSN of the newest earlier write that the reply depends on; 0 = none */
 	bool wrote;        /* the reply depends on writes of this batch */
-	uint32_t epoch;    /* grant: the index of its epoch, see core/epoch.h */
+	uint32_t epoch;    /* grant: index of the name's epoch, see core/epoch.h */
 	uint32_t epoch_is; /* grant: the value of that epoch; 0 = not known */
-	bool may_return;   /* RELEASE, REVOKE_LEASE: nothing depends on the end.  If a crash brings the entries
-					    * back, they are held for their TTL once more: LE_SAVE_INTERVAL at most */
+	bool may_return; /* RELEASE, REVOKE_LEASE: nothing depends on the end.  If a crash undoes it, the entries
+					    * are held once more for their TTL, which is at most LE_SAVE_INTERVAL */
 
 	/*
-	 * AWAIT has taken over the wait for a place from this request, whose reply is LE_QUEUED;
-	 * session 0 = from none
+	 * The request from which AWAIT has taken over the wait for a place; that request's reply is
+	 * LE_QUEUED. session 0 = there was none.
 	 */
 	uint64_t displaced_session;
 	uint32_t displaced_sessno;

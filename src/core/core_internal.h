@@ -15,12 +15,12 @@
 /* A pool of objects of one size, each with a stable address and a small index. */
 typedef struct LePool
 {
-	size_t size; /* bytes of an object */
+	size_t size; /* bytes per object */
 	char **chunks;
 	uint32_t nchunks;
 	uint32_t max_chunks;
 	uint32_t used;   /* objects in use */
-	void *free_list; /* linked through the first word */
+	void *free_list; /* linked through the first word of each object */
 	uint32_t nfree;
 } LePool;
 
@@ -37,7 +37,7 @@ typedef enum LeHashId
 	LE_HASH_LOCKS,
 	LE_HASH_TOKENS,
 	LE_HASH_LEASES,
-	LE_HASH_OWNERS, /* with back links: an owner may have very many holders in one lock */
+	LE_HASH_OWNERS, /* has back links, because an owner may have very many holders in one lock */
 	LE_HASH_ROLES,
 	LE_HASH_ACQUIRERS,
 	LE_HASHES
@@ -55,13 +55,13 @@ typedef struct LeSession
 {
 	uint64_t id; /* 0 = none */
 	uint32_t xact;
-	uint32_t bound; /* entries that end with the session */
+	uint32_t bound; /* number of entries that end with the session */
 	LeLink entries;
-	LeLink uncommitted;  /* holds */
-	LeEntry *waiting_on; /* entry that its blocked call waits for */
+	LeLink uncommitted;  /* uncommitted holds */
+	LeEntry *waiting_on; /* entry that the session's blocked call waits for; NULL = none */
 } LeSession;
 
-/* Copies of a command's texts, taken in the order in which they were made. */
+/* Preallocated copies of a command's texts, used in the order in which they were made. */
 typedef struct LePrealloc
 {
 	char **items;
@@ -77,7 +77,7 @@ typedef struct LeRole
 	uint32_t id;
 	uint32_t entries; /* including closed names */
 	uint32_t leases;
-	uint64_t bytes; /* approximate memory of all that the role has */
+	uint64_t bytes; /* approximate memory of everything that the role has */
 } LeRole;
 
 /* How a holder, a place or a lease ended. */
@@ -89,19 +89,19 @@ typedef struct LeEnding
 	uint8_t how; /* LeEnd */
 } LeEnding;
 
-/* How many endings are kept, to tell how a token or a lease ended. */
+/* Number of newest endings that are kept, to report how a token or a lease ended. */
 #define LE_ENDINGS 1024
 
-/* How long a row must be idle before it is taken from the ring for another lock. */
+/* Minimum idle time of a row in the ring before it is given to another lock; microseconds. */
 #define LE_IDLE_BEFORE_RECYCLED (100 * LE_MS)
 /* Size of the ring of idle rows. */
 #define LE_MAX_IDLE 4096
-/* Size of the table of names that have lost their rows, by hash. */
+/* Size of the hash table of names that have lost their rows to other locks. */
 #define LE_MAX_LOST 8192
-/* Maximum number of releases whose rows are still to be written. */
+/* Maximum number of releases whose rows are not written yet. */
 #define LE_MAX_LATER 4096
 
-/* Rows of slots without a holder, see core/recycle.c. */
+/* Idle rows of slots that have no holder, see core/recycle.c. */
 typedef struct LeIdleRows
 {
 	struct
@@ -125,7 +125,7 @@ typedef struct LeLater
 {
 	LeReleased items[LE_MAX_LATER];
 	uint32_t n;
-	uint32_t answered; /* items whose replies were given with earlier batches */
+	uint32_t answered; /* number of items whose replies were given with earlier batches */
 	LeTime since;      /* time of the oldest release */
 } LeLater;
 
@@ -142,15 +142,15 @@ struct LeCore
 	LeHeap heap;
 	uint32_t queued;       /* number of QUEUED entries in all locks */
 	LeLink waits;          /* waiters for locks, not elections, in order of arrival */
-	uint32_t candidates;   /* number of entries of elections */
+	uint32_t candidates;   /* number of election entries */
 	bool loading;          /* true from le_core_load_begin() to le_core_load_done() */
-	LeGroup *loaded_group; /* group of the place that a load has read last */
+	LeGroup *loaded_group; /* group of the queue place that the load has read last */
 	LeLoadEnv load;        /* environment of the load */
 
 	const LeLife *life; /* life of this manager */
-	LeTime uptime;      /* from le_core_set_uptime() */
-	uint32_t unmarked;  /* number of leases, own and named, whose rows are of an earlier life */
-	bool unwritable;    /* no row can be written now */
+	LeTime uptime;      /* set by le_core_set_uptime() */
+	uint32_t unmarked;  /* number of leases, own and named, whose rows were written in an earlier life */
+	bool unwritable;    /* rows cannot be written now */
 	bool wanted_to_write;
 
 	LeHash hashes[LE_HASHES];
@@ -161,15 +161,15 @@ struct LeCore
 	LeAcquirer *prealloc_acquirer; /* NULL = this text has a record */
 
 	int64_t work;   /* work done in this batch, see LeLimits */
-	LeTime horizon; /* only deadlines up to this moment have passed */
+	LeTime horizon; /* only deadlines up to this moment count as passed */
 
 	uint64_t lease_ended_lsn; /* LSN of the newest batch in which a lease ended */
-	uint64_t news;            /* number of the newest news of all leases; continued by a load after a
-							   * failure */
+	uint64_t news;            /* number of the newest news item of all leases; a load after a failed batch
+							   * continues the count */
 	uint64_t batches;         /* number of finished batches */
 	int64_t releaser;         /* lease of the client whose RELEASE is being applied; 0 = none */
 
-	LeEnding endings[LE_ENDINGS]; /* ring buffer */
+	LeEnding endings[LE_ENDINGS]; /* ring buffer, see nendings */
 	uint64_t nendings;            /* number of endings ever noted */
 
 	LeIdleRows idle;
@@ -184,48 +184,52 @@ struct LeCore
 	LeChange *changes;
 	LeChange **changes_tail;
 	LeEntry *ended;
-	LeWaiter *left; /* waiters whose entries have left the queues */
+	LeWaiter *left; /* waiters whose entries left the queues in this batch */
 	LeLock *doomed; /* unused locks, freed with the batch unless they are used again */
 	LeLink lapsed;  /* LAPSED entries, in order of lapsed_at */
 
-	LeGroup *to_settle; /* groups that have left their queues: their locks must be settled */
+	LeGroup *to_settle; /* groups that have left their queues, so that their locks must be settled */
 };
 
 /* --- core/later.c --- */
 
 /*
- * Postpones the write of a slot that the release of this token has freed, where that is possible.
- * The slot was not dirty in this batch before.
+ * Postpones writing the row of a slot that the release of this token has freed, if that is
+ * possible.  The slot must not have been dirty in this batch before.
  */
 extern void le_write_later(LeCore *core, LeSlot *slot, int64_t token, LeTime now);
 
 /*
- * For a core whose batch has failed: le_later_sort() sorts its releases, once; le_was_released()
- * returns whether this row's holder was released in an earlier batch, perhaps without a write.
+ * Functions for a core whose batch has failed. le_later_sort() sorts its releases; it is called
+ * once. le_was_released() returns whether the holder in this row was released in an earlier batch,
+ * even if the release has not been written.
  */
 extern void le_later_sort(LeCore *core);
 extern bool le_was_released(const LeCore *failed, const LeStoredEntry *row);
 
 /*
- * While loading: keeps the release of a row that le_was_released() has found, for a next load
- * before a batch succeeds.
+ * Called during a load: records the release of a row that le_was_released() has found, so that
+ * another load finds it, too, if no batch has succeeded by then.
  */
 extern void le_later_go_on(LeCore *core, const LeStoredEntry *row);
 
-/* At the end of a batch, which is replied to. any_left: some rows of releases are still to be written. */
+/*
+ * Called at the end of a batch, after its replies. any_left: whether some released rows are still
+ * to be written.
+ */
 extern void le_later_batch_done(LeCore *core, bool any_left);
 
 /* --- core/stats.c --- */
 
-/* Counts the wait of a queued entry that is about to be granted, or to end otherwise. */
+/* Counts the wait of a queued entry that is about to be granted or to end. */
 extern void le_count_wait(LeCore *core, const LeEntry *entry, bool granted, LeTime now);
-/* Counts the hold of a holder that ends or lapses. */
+/* Counts the hold of a holder that is about to end or lapse. */
 extern void le_count_hold(LeCore *core, const LeEntry *entry, LeTime now);
 
 /* --- core/containers.c: pools, heap, lists, hashes --- */
 
 /*
- * Pools: le_pool_get() cannot fail after le_pool_reserve(); an object keeps its index until it is
+ * Pools. le_pool_get() cannot fail after le_pool_reserve().  An object keeps its index until it is
  * put back.
  */
 extern void le_pool_init(LePool *pool, size_t size);
@@ -241,23 +245,26 @@ extern bool le_heap_reserve(LeCore *core, uint32_t cap);
 extern void le_timer_set(LeCore *core, LeTimer *timer, LeTime at);
 extern void le_timer_clear(LeCore *core, LeTimer *timer);
 
-/* Free an array or a text; it may be NULL.  The text is set to NULL. */
+/* Free an array or a text, which may be NULL. le_free_text() sets the text to NULL. */
 extern void le_free_array(LeCore *core, void *array);
 extern void le_free_text(LeCore *core, char **text);
 
-/* The hash tables; le_hashes_reserve() makes room for one more in each. */
+/* The hash tables. le_hashes_reserve() makes room for one more link in each table. */
 extern uint64_t le_hash_name(const LeCore *core, LeKind kind, LeText name);
 extern uint32_t le_hash_id(int64_t id);
-/* Hash of a named owner in a lock, to find the holder that a request re-enters. */
+/* Returns the hash of a named owner in a lock.  It is used to find the holder that a request re-enters. */
 extern uint32_t le_owner_hash(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner);
 extern bool le_hashes_reserve(LeCore *core);
 extern void le_hashes_destroy(LeCore *core);
 extern void le_hash_add(LeCore *core, LeHashId id, LeHashLink *link);
 extern void le_hash_remove(LeCore *core, LeHashId id, LeHashLink *link);
-/* The entries of a group share their token, so the hash includes the name of the lock. */
+/*
+ * Returns the hash of a token.  It includes the lock's name, because the entries of a group share
+ * their token.
+ */
 extern uint32_t le_hash_token(int64_t token, uint32_t name_hash);
 
-/* Returns the chain with all links of this hash; it has links of other hashes, too. */
+/* Returns the chain that has all links with this hash.  It may have links with other hashes, too. */
 static inline LeHashLink *
 le_hash_chain(const LeCore *core, LeHashId id, uint32_t hash)
 {
@@ -301,8 +308,9 @@ le_add(LeTime a, LeTime b)
 }
 
 /*
- * Returns when the time left is to be saved next; LE_NEVER if the TTL is too short for that.  The
- * row's time left was right at (deadline - left): at the last renewal, or when it was saved.
+ * Returns when the time left must be saved next, or LE_NEVER if the TTL is too short to need that.
+ * The time left in the row was correct at (deadline - left), which is when the lease was last
+ * renewed or its time left was last saved.
  */
 static inline LeTime
 le_save_at(LeTime ttl, LeTime deadline, const LeSaved *saved)
@@ -314,41 +322,44 @@ le_save_at(LeTime ttl, LeTime deadline, const LeSaved *saved)
 
 /* --- core/saved.c: the time left, as the rows of leases record it --- */
 
-/* Records this time left in this life; the caller has the row written. */
+/* Records this time left and the number of this life.  The caller must have the row written. */
 extern void le_saved_set(LeCore *core, LeSaved *saved, LeTime left);
-/* The same for an entry that is no longer renewed.  A raise remains one, since it may not be flushed yet. */
+/* Does the same for an entry that is no longer renewed.  Keeps a raise, because it may not be flushed yet. */
 extern void le_saved_fix(LeCore *core, LeSaved *saved, LeTime left);
-/* Records what a load has read in the row. */
+/* Records what a load has read from the row. */
 extern void le_saved_load(LeCore *core, LeSaved *saved, LeSaved as);
-/* The lease no longer has a row, so that it does not count as unmarked. */
+/* Notes that the lease no longer has a row, so that it no longer counts as unmarked. */
 extern void le_saved_forget(LeCore *core, LeSaved *saved);
 /*
- * Records a renewal; the row was last written at this LSN.  Returns whether the row must be
- * written, as a raise.
+ * Records a renewal of a lease whose row was last written at this LSN. Returns whether the row must
+ * be written again, as a raise.
  */
 extern bool le_saved_renew(LeCore *core, LeSaved *saved, LeTime ttl, bool dirty, uint64_t lsn);
-/* Returns how much of a lease with this row would be left after a crash at this moment. */
+/* Returns how much time a lease with this row would have left if the server crashed now. */
 extern LeTime le_crash_left(const LeCore *core, const LeSaved *saved);
 
-/* Tells in a reply how long a renewed lease is valid: once its row is flushed, and before that. */
+/* Fills in how long a renewed lease is valid after its row is flushed, and before. */
 extern void le_reply_validity(const LeCore *core, LeReply *reply, const LeSaved *saved, LeTime ttl);
 
 /*
- * The same for a lease that entries share.  Its client applies the reply to all of them, so it
- * tells at most the time left of the first evicted holder, which le_lease_evicted_left() returns;
- * LE_NEVER = none is evicted.
+ * le_reply_lease_validity() does the same for a lease that entries share.  Its client applies the
+ * reply to all of them, so the reply gives no more time than the evicted holder that ends first has
+ * left. le_lease_evicted_left() returns that time; LE_NEVER = no holder is evicted.
  */
 extern void le_reply_lease_validity(const LeCore *core, LeReply *reply, const LeLease *lease, LeTime now);
 extern LeTime le_lease_evicted_left(const LeLease *lease, LeTime now);
 
 /*
- * Extends a lease to at least this TTL, from now on and from each renewal.  The caller has its
- * row written.  Returns whether the TTL has changed.
+ * Extends a lease so that it lasts at least this TTL from now on, and from each later renewal.  The
+ * caller must have its row written.  Returns whether the TTL has changed.
  */
 extern bool le_extend(LeCore *core, LeTime ttl, LeTime now, LeTime *own_ttl, LeTime *deadline,
 					  LeSaved *saved);
 
-/* The same as le_save_at() for a holder or a place.  A lease that entries share saves its own time left. */
+/*
+ * Returns le_save_at() of a holder or a place.  Returns LE_NEVER if entries share the lease, because
+ * the lease saves its own time left.
+ */
 static inline LeTime
 le_entry_save_at(const LeEntry *entry)
 {
@@ -359,39 +370,42 @@ le_entry_save_at(const LeEntry *entry)
 
 /* --- core/epoch.c --- */
 
-/* Invalidate what sessions remember of holders in this bucket. */
+/* Raises the epoch of this hash, so that sessions no longer trust what they remember of its holders. */
 extern void le_epoch_raise(LeCore *core, uint32_t hash);
-/* Raises the epoch of losses: something on a lease has ended without a request of its client. */
+/* Raises the epoch of losses, because something on a lease has ended without a request from its client. */
 extern void le_epoch_raise_losses(LeCore *core);
 /* Raises the epochs of all names, and that of losses. */
 extern void le_epoch_raise_all(LeCore *core);
-/* Puts the epoch of the entry's name into the reply, if the entry is HELD. */
+/* Puts the epoch of the entry's name into the reply if the entry is HELD. */
 extern void le_epoch_reply(const LeCore *core, LeReply *reply, const LeEntry *entry);
 
 /* --- core/entry.c: how entries enter, are granted and end --- */
 
-/* Is the entry's lease draining?  Then no token finds the entry any more. */
+/*
+ * Returns whether the entry's lease is draining.  Commands that name the entry's token then no
+ * longer find it.
+ */
 static inline bool
 le_entry_is_draining(const LeEntry *entry)
 {
 	return entry->lease != NULL && entry->lease->draining;
 }
 
-/* Does the entry end with its session? */
+/* Returns whether the entry ends with its session. */
 static inline bool
 le_entry_is_bound(const LeEntry *entry)
 {
 	return entry->ttl == LE_TTL_BOUND;
 }
 
-/* How an entry ends at its deadline. */
+/* Returns how an entry ends at its deadline. */
 static inline LeEnd
 le_end_by_time(const LeEntry *entry)
 {
 	return entry->evicted ? LE_END_EVICTED : LE_END_EXPIRED;
 }
 
-/* The entry ends or lapses: its lease no longer counts it as evicted. */
+/* Called when the entry ends or lapses, so that its lease no longer counts it as evicted. */
 static inline void
 le_entry_not_evicted(LeEntry *entry)
 {
@@ -400,7 +414,7 @@ le_entry_not_evicted(LeEntry *entry)
 	entry->evicted = false;
 }
 
-/* Returns the lock of this name, which is created if there is none. */
+/* Returns the lock of this name.  Creates the lock if there is none. */
 extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
 
 /* The properties of a new entry, from a command or from a row. */
@@ -408,18 +422,19 @@ typedef struct LeEntrySpec
 {
 	LeMode mode;
 	bool place; /* a queue place, not a blocked call */
-	LeTime ttl; /* ignored if there is a lease */
+	LeTime ttl; /* microseconds; ignored if there is a lease */
 	int64_t token;
 	LeLease *lease; /* NULL = the entry has a lease of its own */
 	LeText owner, value, acquirer;
 	uint32_t role;
-	uint64_t session; /* 0 = it has ended */
+	uint64_t session; /* 0 = the session has ended */
 	uint32_t sessno;
 } LeEntrySpec;
 
 /*
- * The life of an entry.  None of these can fail: a fenced holder lapses instead of ending.  After
- * le_entry_end_only(), which is for several entries, le_settle_ended() has to follow.
+ * The life of an entry.  None of these functions can fail: a fenced holder lapses instead of ending.
+ * le_entry_end_only() ends one of several entries; the caller must call le_settle_ended() after the
+ * last one.
  */
 extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec);
 extern void le_waiter_new(LeCore *core, LeEntry *entry, LeTime since);
@@ -432,49 +447,61 @@ extern void le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime close
 extern void le_settle_ended(LeCore *core, const LeEntry *before, LeTime now);
 extern void le_entry_arm(LeCore *core, LeEntry *entry);
 
-/* Give the waiter of an entry, if there is one, this reply with the batch. */
+/*
+ * Gives this reply to the call that waits for the entry, if there is one.  The reply is sent with
+ * the batch.
+ */
 extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token);
 extern const bool le_modes_compatible[LE_MODE_PERMIT + 1][LE_MODE_PERMIT + 1];
 extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
 extern void le_lock_arm(LeCore *core, LeLock *lock, LeTime now);
-/* Close the lock, after a holder of this role, for which it counts; until 0 = do nothing. */
+/*
+ * Closes the lock until this moment; 0 = does nothing.  The closed name counts against the limits of
+ * this role, which is that of the last holder.
+ */
 extern void le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role);
 extern void le_lock_open(LeCore *core, LeLock *lock);
 extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
 extern bool le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now);
 extern void le_entry_renew(LeCore *core, LeEntry *entry, LeTime now);
 
-/* Have the row of a slot or a place written with the batch; add a free slot. */
+/*
+ * le_slot_dirty() and le_place_dirty() have a row written with the batch. le_slot_add_free() makes
+ * a slot free.
+ */
 extern void le_slot_dirty(LeCore *core, LeSlot *slot);
 extern void le_slot_add_free(LeLock *lock, LeSlot *slot);
 extern void le_place_dirty(LeCore *core, LeEntry *entry);
-/* Have the row of a holder or a place written. */
+/* Has the row of a holder or a place written with the batch. */
 extern void le_entry_row_dirty(LeCore *core, LeEntry *entry);
 
 /* --- core/news.c --- */
 
-/* Adds news of the entry, if it has a lease: it was created, granted or evicted.  Must not fail. */
+/* Adds a news item if the entry is on a lease: the entry was created, granted or evicted.  Must not fail. */
 extern void le_news_add(LeCore *core, LeEntry *entry);
-/* Copy from the core that has failed: the news of a lease, and the number of the newest news. */
+/*
+ * Called by a load after a failed batch: copy the calls of a lease, and the number of the newest
+ * news, from the failed core.
+ */
 extern void le_news_load_lease(LeCore *core, LeLease *lease, const LeLease *failed);
 extern void le_news_load_begin(LeCore *core);
 /*
- * Removes an entry that ends or lapses from its lease's news; a loss, unless the client asked for
- * it.  Must not fail.
+ * Removes an entry that ends or lapses from its lease's news.  Adds a loss, unless the client asked
+ * for that end.  Must not fail.
  */
 extern void le_news_end(LeCore *core, LeEntry *entry, LeEnd how);
 
 /* --- core/leases.c --- */
 
-/* A lease ends, is due, is renewed; its row is to be written, its timer to be armed. */
+/* End a lease, handle its timer, renew it, have its row written, and arm its timer. */
 extern void le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now);
 extern void le_lease_due(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_renew(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_dirty(LeCore *core, LeLease *lease);
 extern void le_lease_arm(LeCore *core, LeLease *lease);
 
-/* Create a lease, then start it.  The last two are for the lease of a group, which has it alone. */
+/* Create a lease, then start it.  The last two functions are only for the lease of a single group. */
 extern LeLease *le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role);
 extern void le_lease_start(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl);
@@ -483,8 +510,8 @@ extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now
 /* --- core/together.c, core/group.c: several locks at once --- */
 
 /*
- * Is each member of a waiting group the first of its queue, and admitted?  Then the group is
- * granted as a whole.
+ * Returns whether each member of a waiting group is the first of its queue and admitted.  If so, the
+ * group can be granted as a whole.
  */
 extern bool le_group_ready(LeGroup *group, LeTime now);
 extern void le_group_grant(LeCore *core, LeGroup *group, LeTime now);
@@ -497,19 +524,22 @@ extern void le_group_load(LeCore *core, LeEntry *entry);
 
 /* --- core/owner.c --- */
 
-/* Holders by lock and named owner or lease, to find the one that a request re-enters. */
+/* The holders by lock and named owner or lease, used to find the holder that a request re-enters. */
 extern void le_owner_add(LeCore *core, LeEntry *entry);
 extern void le_owner_remove(LeCore *core, LeEntry *entry);
 extern bool le_owner_is_shared(const LeEntry *holder, uint64_t session);
 extern LeEntry *le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner,
 							  const LeLease *lease, uint64_t session);
 
-/* May a request of this mode, lease and TTL be one more hold of this holder? */
+/*
+ * Returns LE_OK if a request of this mode, lease and TTL may be one more hold of this holder, else
+ * an error.
+ */
 extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl);
 
 /* --- core/role.c --- */
 
-/* A role's usage, as its limits count it. */
+/* A role's usage, counted as its limits count it. */
 typedef struct LeUsage
 {
 	uint32_t entries;
@@ -519,12 +549,12 @@ typedef struct LeUsage
 
 extern void le_role_add(LeCore *core, uint32_t id, LeUsage usage);
 extern void le_role_remove(LeCore *core, uint32_t id, LeUsage usage);
-/* Returns LE_OK if the role may have this much more, else the status of the limit that forbids it. */
+/* Returns LE_OK if the role may have this much more, else the status of the limit that would be exceeded. */
 extern LeStatus le_role_admits(const LeCore *core, uint32_t id, LeUsage usage);
 
 /*
- * The usage of an entry, a lease, an uncommitted hold, a closed name, an ACQUIRE; the sum and the
- * difference of two.
+ * Return the usage of an entry, a lease, an uncommitted hold, a closed name and an ACQUIRE, and the
+ * sum and the difference of two usages.
  */
 extern LeUsage le_usage_of_entry(uint32_t name_len, uint32_t owner_len, uint32_t value_len);
 extern LeUsage le_usage_of_lease(uint32_t owner_len);
@@ -536,17 +566,20 @@ extern LeUsage le_usage_less(LeUsage a, LeUsage b);
 
 /* --- core/acquirer.c --- */
 
-/* The record with this text; le_acquirers_reserve() allocates what le_acquirer_get() may need. */
+/*
+ * Records of acquirers, by text. le_acquirers_reserve() allocates the record that le_acquirer_get()
+ * may need.
+ */
 extern bool le_acquirers_reserve(LeCore *core, LeText text);
 extern LeAcquirer *le_acquirer_get(LeCore *core, LeText text);
 extern LeAcquirer *le_acquirer_find(const LeCore *core, LeText text);
-/* One entry less refers to this record, which is freed with the last one. */
+/* Drops one entry's reference to this record.  Frees the record with the last reference. */
 extern void le_acquirer_drop(LeCore *core, LeAcquirer *acquirer);
 extern void le_acquirers_destroy(LeCore *core);
 
 /* --- core/changes.c --- */
 
-/* The list of changes for the history. */
+/* The list of changes to be written to the history. */
 extern bool le_changes_reserve(LeCore *core);
 extern void le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTime now);
 extern void le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTime now);
@@ -555,7 +588,7 @@ extern void le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row,
 
 /* --- core/uncommitted.c --- */
 
-/* Holds of a transaction that may still roll back. */
+/* Holds of transactions that may still roll back. */
 extern void le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
 							   uint32_t subxact);
 extern void le_uncommitted_take(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeReply *reply);
@@ -574,7 +607,7 @@ extern LeStatus le_reentry_check(const LeCore *core, const LeEntry *holder, cons
 								 const LeLease *lease, LeUsage taken);
 extern void le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_reply_holder(LeReply *reply, const LeEntry *holder, LeTime now);
-/* Check, and replace, the value of a holder. */
+/* Check whether a holder's value may be replaced, and replace it. */
 extern LeStatus le_holder_admits_value(const LeCore *core, const LeEntry *holder, LeText value);
 extern void le_holder_proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now);
 
@@ -583,9 +616,9 @@ extern void le_holder_proclaim(LeCore *core, LeEntry *holder, const LeCommand *c
 /* The outcome of a new request for one name. */
 typedef enum LeWay
 {
-	LE_WAY_REFUSED,  /* an error, or not admitted and must not wait */
+	LE_WAY_REFUSED,  /* an error, or not admitted and not allowed to wait */
 	LE_WAY_REENTERS, /* one more hold of a holder */
-	LE_WAY_PLACE,    /* the request has this queue place already */
+	LE_WAY_PLACE,    /* the request already has this queue place */
 	LE_WAY_GRANTED,
 	LE_WAY_WAITS
 } LeWay;
@@ -594,7 +627,7 @@ typedef struct LeDecision
 {
 	LeWay way;
 	LeStatus status;
-	bool blocked;   /* the lock does not admit it now */
+	bool blocked;   /* the lock does not admit the request now */
 	LeEntry *entry; /* REENTERS: the holder; PLACE: the place */
 } LeDecision;
 
@@ -616,7 +649,10 @@ extern void le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, L
 /* Applies a command.  Must not fail: le_core_reserve() has allocated what it needs. */
 typedef void LeApply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
-/* core/core.c: tells how the command's token or lease ended, if that is remembered, for the same role */
+/*
+ * core/core.c: reports how the command's token or lease ended, if that is remembered and the role
+ * is the same
+ */
 extern void le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /* core/acquire.c, core/group.c */
@@ -625,7 +661,7 @@ extern LeApply le_apply_acquire, le_apply_acquire_group, le_apply_await_group;
 /* core/command.c */
 extern LeApply le_apply_await, le_apply_renew, le_apply_release, le_apply_check, le_apply_proclaim,
 	le_apply_set_permits;
-/* Does the command list this role as one that the caller has the right for? */
+/* Returns whether the command lists this role as one that the caller may manage. */
 extern bool le_command_manages(const LeCommand *cmd, uint32_t role);
 /* core/force.c */
 extern LeApply le_apply_force, le_apply_evict, le_apply_force_role;
@@ -645,28 +681,37 @@ extern void le_entry_free(LeCore *core, LeEntry *entry);
 extern bool le_reserve_entries(LeCore *core, LeKind kind, const LeText *names, uint32_t n,
 							   const LeEntrySpec *spec);
 extern bool le_reserve_lease(LeCore *core, LeText owner);
-/* Free the copies of texts that no command has taken; take the next one. */
+/*
+ * le_prealloc_free() frees the copies of texts that no command has used; le_prealloc_take() uses
+ * the next one.
+ */
 extern void le_prealloc_free(LeCore *core);
 extern char *le_prealloc_take(LePrealloc *texts);
 
 /* --- core/view.c --- */
 
-/* Remembers how this token or lease ended, for later requests that name it. */
+/* Remembers how this token or lease ended, for later requests that refer to it. */
 extern void le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how, LeTime now);
 
 extern void le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now);
 
-/* LSN of the newest write that the entry depends on. */
+/* Returns the LSN of the newest write that the entry depends on. */
 extern uint64_t le_entry_lsn(const LeEntry *entry);
 
 /* --- core/sessions.c --- */
 
-/* Notes a request of this session and transaction: an older session or transaction has ended. */
+/*
+ * Notes a request of this session and transaction.  An older session with this number, and an older
+ * transaction of this session, have ended.  Returns the session.
+ */
 extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,
 								   LeTime now);
-/* The session's call waits for this entry from now on. */
+/* Makes the session's call wait for this entry. */
 extern void le_session_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime now);
-/* Does the session have a slot of this lock?  And its newest holder that has not ended; NULL = none. */
+/*
+ * le_held_by_session() returns whether the session has a slot of this lock. le_newest_of_session()
+ * returns its newest holder that has not ended; NULL = none.
+ */
 extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);
 extern LeEntry *le_newest_of_session(const LeCore *core, const LeCommand *cmd);
 

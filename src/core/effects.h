@@ -12,14 +12,14 @@
 
 #include "view.h"
 
-/* A change of an election, to be written and announced with its batch. */
+/* A change of an election, which is written and announced with its batch. */
 typedef struct LeChange
 {
 	struct LeChange *next;
 	LeLock *lock;
-	const char *value; /* the leader's value, from then on or up to the end */
-	char *dropped;     /* a value that is freed with the batch */
-	int64_t number;    /* a revision */
+	const char *value; /* the leader's value from this change on, or up to the end of the term */
+	char *dropped;     /* a value that is freed with the batch; NULL = none */
+	int64_t number;    /* number of the change, which is a revision */
 	int64_t previous;  /* number of the election's previous change; 0 = not known */
 	int64_t term;
 	LeTime elected_at;
@@ -27,53 +27,54 @@ typedef struct LeChange
 	uint32_t role; /* of the leader */
 	uint16_t value_len;
 	uint8_t how; /* LeHow */
-	bool place;  /* elected from a queue place */
+	bool place;  /* the leader was elected from a queue place */
 } LeChange;
 
 /*
- * Gives the rows of idle locks to slots that have none, see core/recycle.c.  To be called before
- * the lists are walked.
+ * Gives rows of idle locks to slots that have no row, see core/recycle.c.  Must be called before the
+ * lists are walked.
  */
 extern void le_core_recycle_rows(LeCore *core, LeTime now);
 
 /*
- * The lists: each function returns the object after this one, or the first if "after" is NULL;
- * NULL = no more.
+ * The lists.  Each function returns the object that follows "after", or the first one if "after" is
+ * NULL. NULL = there are no more.
  */
 
-/* Slots whose row has to be written, or deleted (drop). */
+/* Slots whose row must be written, or deleted if "drop" is set. */
 extern LeSlot *le_next_dirty_slot(const LeCore *core, const LeSlot *after);
 
-/* Leases whose row has to be written, or deleted (ended). */
+/* Leases whose row must be written, or deleted if "ended" is set. */
 extern LeLease *le_next_dirty_lease(const LeCore *core, const LeLease *after);
 
-/* Entries whose queue row has to be written (QUEUED) or deleted. */
+/* Entries whose queue row must be written if they are QUEUED, or else deleted. */
 extern LeEntry *le_next_dirty_place(const LeCore *core, const LeEntry *after);
 
-/* Changes of elections, in this order. */
+/* Changes of elections, in order. */
 extern LeChange *le_next_change(const LeCore *core, const LeChange *after);
 
-/* Entries whose waiter gets a reply, in this order, and that reply. */
+/* Entries whose waiter gets a reply, in the order of the replies, and the reply of one of them. */
 extern LeEntry *le_next_answer(const LeCore *core, const LeEntry *after);
 extern void le_entry_answer(const LeCore *core, const LeEntry *entry, LeTime now, LeReply *reply);
 
 /*
- * Releases that need not be written yet, see core/later.c: the time of the oldest, LE_NEVER =
- * none; and have all of them written with this batch.
+ * Releases that need not be written yet, see core/later.c. le_core_later_since() returns the time
+ * of the oldest one; LE_NEVER = none. le_core_write_now() has all of them written with this batch.
  */
 extern LeTime le_core_later_since(const LeCore *core);
 extern void le_core_write_now(LeCore *core);
 
 /*
- * Finishes a batch that is committed and replied to.  Its record ends at this LSN, perhaps not
- * flushed yet; 0 = the batch has written nothing.  Must not fail: the replies are given.
+ * Finishes a batch that is committed and replied to. lsn is the end of its WAL record, which may
+ * not be flushed yet; 0 = the batch wrote nothing.  Must not fail, because the replies have been
+ * given.
  */
 extern void le_core_batch_done(LeCore *core, uint64_t lsn);
 
 /*
- * The rows of the three tables by the index of their object: slots, leases, queue places.  NULL =
- * no object there, or its row is not on disk.  Objects that end with this batch are included: if
- * it fails, their rows stay where they were.
+ * The rows of the three tables, by the index of their object: a slot, a lease or a queue place.
+ * NULL = there is no object at this index, or its row is not on disk.  Objects that end with this
+ * batch are included, because their rows stay where they are if the batch fails.
  */
 typedef enum LeRowType
 {

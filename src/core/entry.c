@@ -1,11 +1,11 @@
 /*
  * core/entry.c
- *		How an entry enters a lock's queue, is granted, and ends; and the effects
- *		on its lock.
+ *		How an entry enters a lock's queue, is granted, and ends, with the
+ *		effects on its lock.
  */
 #include "core_internal.h"
 
-/* --- lists of effects --- */
+/* --- replies, and rows to write --- */
 
 void
 le_slot_dirty(LeCore *core, LeSlot *slot)
@@ -32,7 +32,7 @@ le_place_dirty(LeCore *core, LeEntry *entry)
 	core->dirty_places = entry;
 }
 
-/* Gives this reply to the session that waits for the entry, if there is one; it goes out with the batch. */
+/* Gives this reply to the call that waits for the entry, if there is one.  It is sent with the batch. */
 void
 le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token)
 {
@@ -62,7 +62,7 @@ usage_of(const LeEntry *entry)
 
 /* --- locks and slots --- */
 
-/* Returns the lock of this name, which is created from reserved memory if there is none. */
+/* Returns the lock of this name.  If there is none, creates it from reserved memory. */
 LeLock *
 le_lock_get(LeCore *core, LeKind kind, LeText name)
 {
@@ -91,7 +91,7 @@ le_slot_add_free(LeLock *lock, LeSlot *slot)
 	lock->free_slots = slot;
 }
 
-/* Returns a slot for one more holder: a free one, with its row, or a new one. */
+/* Returns a slot for one more holder: a free slot, which has a row, or a new one. */
 static LeSlot *
 slot_take(LeCore *core, LeLock *lock)
 {
@@ -124,8 +124,8 @@ le_lock_open(LeCore *core, LeLock *lock)
 }
 
 /*
- * Closes a lock.  If several holders close it until the same moment, it counts for the lowest
- * role, whatever their order.  The role has usage at this moment, so no memory has to be
+ * Closes a lock.  If several holders close it until the same moment, the closed name counts for the
+ * lowest role, so that their order does not matter.  The role has usage now, so no memory has to be
  * allocated for it.
  */
 void
@@ -141,23 +141,23 @@ le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role)
 }
 
 /*
- * Which modes may be held together: [mode of the holders][mode of one more].
+ * Modes that can be held together: [mode of the holders][mode of the next holder].
  *
- * A new mode changes core/command.h (LeMode), core/view.h (LeEntry.mode has two
- * bits, whose four values are used), this table and its size in core_internal.h; what
- * acquire.c, owner.c, reentry.c, load.c, group.c, each.c, check.c and manager/take.c
- * know of modes; the words in sql/sql_lock.c and sql_views.c, with the COMMENTs of
- * sql/lock_election--1.0.sql; le_how and request.c of the client, lockctl's options;
- * the requests of each library in clients, with conformance/features.toml; the model
- * and invariants.c in test/sim.
+ * A new mode requires changes in core/command.h (LeMode), core/view.h (LeEntry.mode
+ * has two bits, whose four values are used), this table and its size in
+ * core_internal.h; the uses of modes in acquire.c, owner.c, reentry.c, load.c,
+ * group.c, each.c, check.c and manager/take.c; the texts in sql/sql_lock.c and
+ * sql_views.c, with the COMMENTs of sql/lock_election--1.0.sql; le_how and request.c
+ * of the client, lockctl's options; the requests of each library in clients, with
+ * conformance/features.toml; the model and invariants.c in test/sim.
  */
 const bool le_modes_compatible[LE_MODE_PERMIT + 1][LE_MODE_PERMIT + 1] = {
 	[LE_MODE_EXCLUSIVE] = {false},
 	[LE_MODE_SHARED] = {[LE_MODE_SHARED] = true},
-	[LE_MODE_PERMIT] = {[LE_MODE_PERMIT] = true}, /* as many as there are permits */
+	[LE_MODE_PERMIT] = {[LE_MODE_PERMIT] = true}, /* LeLock.permits limits their number */
 };
 
-/* Would a request of this mode be granted if it were first in the queue? */
+/* Returns whether a request of this mode would be granted if it were first in the queue. */
 bool
 le_lock_admits(const LeLock *lock, LeMode mode, LeTime now)
 {
@@ -169,9 +169,9 @@ le_lock_admits(const LeLock *lock, LeMode mode, LeTime now)
 }
 
 /*
- * Adds one more hold to this holder.  Returns whether the caller has to add it to the uncommitted
- * ones.  A hold on a named lease, or of an election, is counted only while an earlier one may
- * still roll back: it must not be lost with that one.
+ * Adds one more hold to this holder.  Returns whether the caller must record the hold as
+ * uncommitted.  A hold on a named lease, or of an election, is counted only while an earlier one may
+ * still roll back, because a rollback of the earlier hold must not end the new one.
  */
 bool
 le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
@@ -179,14 +179,14 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 	bool counted = !le_entry_counts_once(holder) || holder->uncommitted != NULL;
 
 	assert(holder->state == LE_STATE_HELD && !holder->evicted && !le_entry_is_draining(holder));
-	/* the hold */
+	/* count the hold */
 	if (!counted && le_entry_named_lease(holder) != NULL)
 		return false;
 	if (counted)
 		holder->hold_count++;
 	le_slot_dirty(core, holder->slot);
 
-	/* the lease is never made shorter, so the timer fires early enough */
+	/* the deadline never moves to an earlier time, so the timer fires early enough */
 	if (holder->lease != NULL && holder->lease->for_group)
 		le_lease_extend(core, holder->lease, ttl, now);
 	else if (holder->lease == NULL && ttl != LE_TTL_BOUND)
@@ -200,14 +200,14 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 /* States of a lock; each arms the lock's timer in its own way. */
 typedef enum LockState
 {
-	LOCK_UNSETTLED, /* more can be granted, in the next batch */
+	LOCK_UNSETTLED, /* more can be granted in the next batch */
 	LOCK_CLOSED,    /* no grant before closed_until */
 	LOCK_IN_USE,    /* it has holders or waiters */
-	LOCK_LINGERING, /* unused; its rows stay for a while */
-	LOCK_DOOMED     /* unused and without rows: it is freed with the batch */
+	LOCK_LINGERING, /* it is unused, and its rows stay for a while */
+	LOCK_DOOMED     /* it is unused and has no rows: it is freed with the batch */
 } LockState;
 
-/* Returns the first state that applies. */
+/* Returns the first state that applies to a lock. */
 static LockState
 lock_state(const LeLock *lock)
 {
@@ -225,7 +225,7 @@ lock_state(const LeLock *lock)
 	return LOCK_DOOMED;
 }
 
-/* Arms a lock's timer, or dooms the lock, by its state.  Must not fail: each lock has a timer reserved. */
+/* Arms a lock's timer, or dooms the lock, by its state.  Must not fail: the timer is reserved. */
 void
 le_lock_arm(LeCore *core, LeLock *lock, LeTime now)
 {
@@ -238,7 +238,7 @@ le_lock_arm(LeCore *core, LeLock *lock, LeTime now)
 			at = now;
 			break;
 		case LOCK_CLOSED:
-			/* even in the past: its waiters are granted the lock when the timer fires */
+			/* may be in the past: the timer then fires at once, and waiters are granted the lock */
 			at = lock->closed_until;
 			break;
 		case LOCK_IN_USE:
@@ -260,7 +260,7 @@ le_lock_arm(LeCore *core, LeLock *lock, LeTime now)
 	assert(!lock->doomed || (lock->doom_listed && lock->held == 0 && lock->waiting == 0));
 }
 
-/* Frees the slot of a holder, HELD or LAPSED; the lock may stay closed. */
+/* Frees the slot of a HELD or LAPSED entry.  The lock stays closed until closed_until. */
 static void
 entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until, LeTime now)
 {
@@ -281,12 +281,12 @@ entry_leave_slot(LeCore *core, LeEntry *entry, LeTime closed_until, LeTime now)
 	lock->held--;
 	if (lock->held == 0)
 		lock->mode = 0;
-	/* closed_until may have passed: a fence may have kept the entry for long */
+	/* closed_until may have passed, because a fence may have kept the entry for a long time */
 	if (closed_until > now)
 		le_lock_close(core, lock, closed_until, entry->role);
 }
 
-/* Removes a waiter from its queue; its reply and the deletion of its row are still to come. */
+/* Removes a waiter from its queue.  Its reply is sent, and its row is deleted, with the batch. */
 static void
 leave_queue(LeCore *core, LeEntry *entry)
 {
@@ -296,7 +296,7 @@ leave_queue(LeCore *core, LeEntry *entry)
 	waiter->left_next = core->left;
 	core->left = waiter;
 	if (entry->state != LE_STATE_QUEUED)
-		return; /* member of a group that is granted at once */
+		return; /* a member of a group that is granted at once has not been queued */
 	assert(entry->lock->waiting > 0 && core->queued > 0 && le_linked(&waiter->queue_link));
 	le_unlink(&waiter->queue_link);
 	le_unlink(&waiter->waits_link);
@@ -307,9 +307,9 @@ leave_queue(LeCore *core, LeEntry *entry)
 }
 
 /*
- * Ends an entry that no fence keeps: it leaves the queue or its slot, and all lists and indexes.
- * It is ENDED afterwards, and freed with the batch; its lock is not settled yet.  Must not fail:
- * only a change is allocated, and one is reserved for each candidate.
+ * Ends an entry that no fence keeps.  It leaves its queue or slot, and all lists and indexes.
+ * Afterwards it is ENDED, and is freed with the batch; the caller must settle its lock.  Must not
+ * fail: only a change needs memory, and one is reserved for each candidate.
  */
 void
 le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
@@ -374,7 +374,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 		core->stats.undone++;
 }
 
-/* Gives a waiter's value to the holder, like a proclaim; the old one is freed with the waiter. */
+/* Gives the waiter's value to the holder, like a proclaim.  The old value is freed with the waiter. */
 static void
 join_value(LeCore *core, LeEntry *holder, LeEntry *head, LeTime now)
 {
@@ -391,8 +391,8 @@ join_value(LeCore *core, LeEntry *holder, LeEntry *head, LeTime now)
 }
 
 /*
- * If the first waiter has the owner or the lease of a holder, it becomes one more hold of that
- * holder, or is told why it cannot.  Returns whether it left the queue.
+ * If the first waiter has the same owner or lease as a holder, makes it one more hold of that
+ * holder, or gives it the reason why not as a reply.  Returns whether the waiter left the queue.
  */
 static bool
 queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
@@ -408,7 +408,7 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 	if (holder == NULL || le_entry_named_lease(holder) != head->lease)
 		return false;
 
-	/* one more hold */
+	/* add one more hold */
 	status = le_reentry_status(holder, head->mode, head->lease, head->ttl);
 	if (status == LE_OK && holder->hold_count >= LE_MAX_HOLDS)
 		status = LE_LIMIT_HOLDS;
@@ -417,14 +417,14 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 		if (le_entry_reenter(core, holder, head->ttl, now))
 			le_uncommitted_move(holder, head);
 		else
-			head->hold_count = 0; /* for le_entry_answer() */
+			head->hold_count = 0; /* le_entry_answer() checks this */
 		if (head->value != NULL)
 			join_value(core, holder, head, now);
 		core->stats.grants++;
 		head->waiter->joined = le_owner_is_shared(holder, head->session);
 	}
 
-	/* the waiter gets its reply, and ends */
+	/* give the waiter its reply, and end it */
 	if (le_entry_lsn(holder) > head->lsn)
 		head->lsn = le_entry_lsn(holder);
 	le_answer(core, head, status, status == LE_OK ? holder->token : 0);
@@ -434,8 +434,8 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 }
 
 /*
- * Returns how the named lease of a waiting entry ends it; LE_END_NONE if the lease is valid.  An
- * expired lease ends after the requests of this batch.
+ * Returns how the named lease of a waiting entry ends the entry; LE_END_NONE = the lease is valid.
+ * A lease that has expired is itself ended after the requests of this batch.
  */
 static LeEnd
 end_by_lease(const LeCore *core, const LeEntry *entry, LeTime now)
@@ -448,8 +448,8 @@ end_by_lease(const LeCore *core, const LeEntry *entry, LeTime now)
 }
 
 /*
- * Grants the lock from the head of the queue until a waiter has to stay.  A waiter whose lease
- * has expired ends; one with the owner of a holder becomes one more hold of it.
+ * Grants the lock from the head of the queue until a waiter cannot be granted.  Ends waiters whose
+ * lease has ended.  A waiter with the owner of a holder becomes one more hold of that holder.
  */
 static void
 lock_settle(LeCore *core, LeLock *lock, LeTime now)
@@ -474,7 +474,7 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 			break;
 		if (le_core_is_full(core))
 		{
-			/* very many at once: the rest in the next batch */
+			/* leave the rest for the next batch */
 			lock->unsettled = true;
 			break;
 		}
@@ -492,11 +492,11 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 }
 
 /*
- * Grants the lock as far as the order of its queue allows; every change to a lock ends here.
- * Must not fail: each waiter has a slot reserved.
+ * Grants all waiters that the order of the queue allows.  Every change to a lock ends with this
+ * call.  Must not fail: each waiter has a slot reserved.
  *
- * A group that leaves its queues makes room in other locks, and so on.  These are kept in a list:
- * recursion could become as deep as there are sessions.
+ * A group that leaves its queues makes room in other locks, whose grants may do the same.  These
+ * groups are kept in a list, because recursion could become as deep as there are sessions.
  */
 void
 le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
@@ -518,7 +518,7 @@ le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 
 /* --- entries --- */
 
-/* Changes an entry's state.  The caller has unlinked it from the old state's list: links may share memory. */
+/* Changes an entry's state.  It must not be in a list of the old state, since links share memory. */
 void
 le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 {
@@ -533,7 +533,7 @@ le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 	entry->state = (uint8_t) to;
 }
 
-/* Creates a NEW entry in a lock, with one hold.  Must not fail: it and copies of its texts are reserved. */
+/* Creates a NEW entry with one hold.  Must not fail: the entry and copies of its texts are reserved. */
 LeEntry *
 le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
 {
@@ -589,7 +589,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
 	return entry;
 }
 
-/* Creates the waiter of a NEW entry that is going to wait.  Must not fail: it is reserved. */
+/* Creates the waiter of a NEW entry that is going to wait.  Must not fail: the waiter is reserved. */
 void
 le_waiter_new(LeCore *core, LeEntry *entry, LeTime since)
 {
@@ -603,9 +603,9 @@ le_waiter_new(LeCore *core, LeEntry *entry, LeTime since)
 }
 
 /*
- * Arms the entry's timer for whatever is due next.  A deadline that moves away leaves the timer
- * alone: it is set right when the old moment comes, so that a renewal costs no walk through the
- * heap.
+ * Arms the entry's timer for the next moment at which something is due.  If that moment is later
+ * than before, the timer stays unchanged and is set again when it fires, so that a renewal does not
+ * have to walk through the heap.
  */
 void
 le_entry_arm(LeCore *core, LeEntry *entry)
@@ -632,7 +632,7 @@ le_entry_row_dirty(LeCore *core, LeEntry *entry)
 		le_place_dirty(core, entry);
 }
 
-/* Renews a holder, or a place: its TTL runs from now on. */
+/* Renews a holder or a place: its TTL begins again. */
 void
 le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
 {
@@ -651,8 +651,8 @@ le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
 }
 
 /*
- * Adds a NEW entry to the queue: at its end, or, for a request that comes back after a reload, in
- * the order of revisions.
+ * Adds a NEW entry to the queue in the order of revisions.  A new request goes to the end; a request
+ * that is repeated after a reload may go before others.
  */
 void
 le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
@@ -674,8 +674,8 @@ le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
 }
 
 /*
- * Grants an entry a slot of its lock: it is HELD afterwards, its lease begins, and its waiter
- * gets the reply with the batch.  Must not fail: each entry that waits has a slot reserved.
+ * Grants an entry a slot of its lock.  The entry is HELD afterwards, its lease begins, and its
+ * waiter gets a reply with the batch.  Must not fail: each waiting entry has a slot reserved.
  */
 void
 le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
@@ -718,7 +718,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	assert(le_slot_holder(entry->slot) == entry && slot->row.dirty && lock->closed_until == 0);
 }
 
-/* HELD -> LAPSED: it has ended, but a transaction has fenced it, so it keeps its slot.  Must not fail. */
+/* HELD -> LAPSED: the holder has ended, but keeps its slot while it is fenced.  Must not fail. */
 void
 le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime since)
 {
@@ -739,9 +739,9 @@ le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeT
 }
 
 /*
- * Ends one of several entries: le_settle_ended() has to follow.  Must not fail.  A holder that a
- * transaction has fenced keeps its slot, lapsed, until the fence ends: then LE_CMD_FENCE_ENDED or
- * the retry ends it.
+ * Ends one of several entries; the caller must call le_settle_ended() afterwards.  Must not fail.  A
+ * holder that a transaction has fenced lapses and keeps its slot.  Once the fence has ended,
+ * LE_CMD_FENCE_ENDED or the entry's timer ends it.
  */
 void
 le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
@@ -751,7 +751,7 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, 
 		closed_until = entry->closed_until;
 	if (le_entry_has_slot(entry) && core->env.fenced != NULL && core->env.fenced(core->env.arg, entry->token))
 	{
-		/* without this write a reload would bring it back to life */
+		/* without this write, a reload would bring the holder back */
 		if (entry->state == LE_STATE_HELD)
 		{
 			le_entry_lapse(core, entry, how, closed_until, now);
@@ -774,8 +774,8 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, 
 }
 
 /*
- * Settles the locks of all entries added to core->ended since "before" together, so that nothing
- * is granted to an entry about to end.  Must not fail.
+ * Settles the locks of all entries added to core->ended since "before".  Called after the last end,
+ * so that no entry that is about to end is granted.  Must not fail.
  */
 void
 le_settle_ended(LeCore *core, const LeEntry *before, LeTime now)

@@ -3,17 +3,17 @@
  *		Counters by which sessions can tell, without a request, that a lock is
  *		no longer held.
  *
- * LeEnv.epochs are LE_EPOCHS counters, each for the names with some hash.  A counter
- * is raised when a holder of such a name ends, lapses, or gets another TTL, and all are
- * raised when a core is created; none is ever 0.  The reply about a grant contains its
- * epoch.  If a session later finds that epoch unchanged, the lock is still held, by all
- * that the core has applied so far.
+ * LeEnv.epochs has LE_EPOCHS counters.  Each name belongs to one of them, by its hash.  A
+ * counter is raised when a holder of one of its names ends, lapses, or gets another TTL. All
+ * counters are raised when a core is created.  No counter is ever 0.  The reply about a grant
+ * contains its epoch.  If a session later finds that epoch unchanged, then nothing that the
+ * core has applied so far has ended the hold.
  *
- * Names share an epoch: it may be raised because of another name.
+ * Several names share an epoch, so it may be raised because of another name.
  *
- * One more, LE_EPOCH_LOSSES, is raised when anything on a lease ends that its client did not
- * ask for.  If a client that was told the news of a lease finds it unchanged, nothing of what
- * the lease held then has been lost since.
+ * One more counter, LE_EPOCH_LOSSES, is raised when anything on a lease ends without a
+ * request from its client.  If a client finds this counter unchanged since it read the news of
+ * its lease, nothing on the lease has been lost since then.
  */
 #ifndef LE_EPOCH_H
 #define LE_EPOCH_H

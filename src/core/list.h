@@ -10,10 +10,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The object that has this link. */
+/* Returns the object that has this link as a member. */
 #define le_container(ptr, type, member) ((type *) ((char *) (ptr) -offsetof(type, member)))
 
-/* A link in a list, or its head: a list is a ring. */
+/* A link in a list, or its head.  A list is a ring. */
 typedef struct LeLink
 {
 	struct LeLink *prev, *next;
@@ -70,7 +70,7 @@ typedef struct LeHashLink
 typedef struct LeHashBackLink
 {
 	LeHashLink link;
-	LeHashLink **back; /* the pointer to this link; NULL = in no chain */
+	LeHashLink **back; /* the pointer to this link; NULL = the link is in no chain */
 } LeHashBackLink;
 
 #endif /* LE_LIST_H */

@@ -1,18 +1,18 @@
 /*
  * core/load.h
- *		The meaning of stored rows.  The store yields the rows of its tables
- *		unchanged; the core decides what is still true of them.
+ *		The meaning of stored rows.  The store passes the rows of its tables
+ *		unchanged, and the core decides which of them are still valid.
  *
  * A load is a sequence of calls:
  *
  *	1.	le_core_load_begin() on an empty core whose limits are set.
  *	2.	le_core_load_lease() for each lease, before the entries on it.
  *	3.	le_core_load_slot() for each slot, in any order.
- *	4.	le_core_load_place() for each queue place, by token.
+ *	4.	le_core_load_place() for each queue place, in order of tokens.
  *	5.	Sessions that were waiting post their requests again, as ACQUIRE with
- *		their revisions, in the order of these.
- *	6.	le_core_load_done().  Nothing is granted before: it might belong to
- *		a waiter that has yet to post.
+ *		the revisions that they had, in that order.
+ *	6.	le_core_load_done().  Nothing is granted before this call, because a
+ *		waiter that is first in its queue may not have posted yet.
  *
  * Entries and leases that cannot continue are loaded as ended, and their rows
  * are dirty: the next batch writes them.
@@ -23,11 +23,11 @@
 #include "core.h"
 #include "life.h"
 
-/* A moment on the core's clock and on the wall clock of the rows, both in microseconds. */
+/* The same moment on the core's clock and on the wall clock of the rows, both in microseconds. */
 typedef struct LeClock
 {
 	LeTime now;
-	int64_t wall; /* INT64_MAX = never; INT64_MIN = before all */
+	int64_t wall; /* INT64_MAX = never; INT64_MIN = before everything else */
 } LeClock;
 
 /* A hold whose transaction was open when the row was written. */
@@ -38,39 +38,40 @@ typedef struct LeStoredHold
 	uint32_t subxact;
 } LeStoredHold;
 
-/* A row of a slot, or of a queue place.  The texts are needed only during the call. */
+/* A row of a slot or of a queue place.  Its texts must stay valid only during the call. */
 typedef struct LeStoredEntry
 {
 	LeKind kind;
 	LeText name;
-	LeMode mode; /* 0 = a free slot: all fields are 0 except those of every slot */
+	LeMode mode; /* 0 = a free slot: all fields are 0 except those of "every slot" and the name */
 	LeText owner;
 	LeText value;
-	uint64_t session; /* 0 = it has ended */
+	uint64_t session; /* 0 = the session has ended */
 	int64_t token;
 	int64_t lease;
 	int32_t permits;
 	LeTime ttl;
-	int64_t since; /* wall time of the acquisition; of a place: when it entered the queue */
+	int64_t since; /* wall time of the acquisition; for a place, of its entering the queue */
 	LeText acquirer;
-	LeText uncommitted; /* array of LeStoredHold, perhaps not aligned */
+	LeText uncommitted; /* array of LeStoredHold, which may be unaligned */
 	uint64_t locator;
-	int64_t expires_at; /* wall time, only for the views of a standby; 0 = not known */
+	int64_t expires_at; /* wall time, for the views of a standby only; 0 = not known */
 	uint16_t member;    /* place of several names: position of this name, from 1; otherwise 0 */
 
-	/* of every slot */
+	/* set for every slot */
 	int32_t slot;         /* number */
 	int64_t closed_until; /* wall time; 0 = open */
-	uint32_t role;        /* of a free slot: role of the holder that left it closed */
+	uint32_t role;        /* free slot: role of the holder that left it closed */
 
-	/* of a holder, or a place */
+	/* set for holders and places */
 	int32_t holds;
-	LeTime time_left; /* of its own lease, or evicted: see LeSaved; lapsed: the table has -end here */
+	LeTime time_left; /* of its own lease, or of an evicted holder: see LeSaved; lapsed: the table has -end in
+				    * this column */
 	uint32_t life;    /* LeLife.number of the life in which time_left was written */
 
-	/* of a holder */
-	LeEnd end;    /* how it ended, if only a fence keeps it */
-	bool evicted; /* not renewed any more */
+	/* set for holders only */
+	LeEnd end;    /* how a lapsed holder ended; LE_END_NONE = it has not ended */
+	bool evicted; /* the holder is not renewed any more */
 } LeStoredEntry;
 
 typedef struct LeStoredLease
@@ -79,7 +80,7 @@ typedef struct LeStoredLease
 	LeTime ttl;
 	LeTime time_left;   /* see LeSaved */
 	uint32_t life;      /* LeLife.number of the life in which time_left was written */
-	int64_t expires_at; /* wall time, for people who read the table */
+	int64_t expires_at; /* wall time, only for people who read the table */
 	uint32_t role;
 	LeText owner;
 	uint64_t locator;
@@ -90,30 +91,30 @@ typedef struct LeLoadEnv
 {
 	void *arg;
 
-	/* When the load began.  The time left of every row is counted from this moment. */
+	/* When the load began.  The time left of each row counts from this moment. */
 	LeClock clock;
 
 	/* Every row counts as written at this LSN. */
 	uint64_t lsn;
 
-	/* The life of this manager, to which the core keeps the pointer.  NULL = the first life of all. */
+	/* The life of this manager.  The core keeps the pointer.  NULL = the first life of all. */
 	const LeLife *life;
 
-	/* This database is a copy: its locks are held in the original. */
+	/* Whether this database is a copy, whose locks are held in the original only. */
 	bool copied;
 
 	/*
-	 * The core whose batch could not be written: deadlines are taken from it, on the same clock.
-	 * NULL = a manager starts, and leases begin again.
+	 * The core whose batch could not be written; the load takes deadlines from it, on the same
+	 * clock.  NULL = a manager is starting, so all leases begin again.
 	 */
 	LeCore *failed;
 
-	/* Returns whether this session is still connected, and its dense number. */
+	/* Returns whether this session is still connected, and if so, sets its sessno. */
 	bool (*alive)(void *arg, uint64_t session, uint32_t *sessno);
 
 	/*
 	 * Returns whether this transaction of a connected session may still roll back, or has rolled
-	 * back and the core is still to be told.
+	 * back without the core having been told.
 	 */
 	bool (*uncommitted)(void *arg, uint64_t session, uint32_t xact);
 } LeLoadEnv;
@@ -121,15 +122,15 @@ typedef struct LeLoadEnv
 typedef enum LeLoadStatus
 {
 	LE_LOADED,
-	LE_LOADED_RIVAL, /* there are two holders where only one is possible */
-	LE_LOAD_INVALID, /* not a row that this core has written */
+	LE_LOADED_RIVAL, /* there were two holders where only one is possible */
+	LE_LOAD_INVALID, /* no core can have written this row */
 	LE_LOAD_NO_MEMORY
 } LeLoadStatus;
 
-/* The steps above. */
+/* The steps listed at the top. */
 extern void le_core_load_begin(LeCore *core, const LeLoadEnv *env);
 extern LeLoadStatus le_core_load_lease(LeCore *core, const LeStoredLease *row);
-/* LE_LOADED_RIVAL: *newest is the token of the holder that stays; the others have ended. */
+/* If the result is LE_LOADED_RIVAL, *newest is the token of the holder that stays; the others have ended. */
 extern LeLoadStatus le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest);
 extern LeLoadStatus le_core_load_place(LeCore *core, const LeStoredEntry *row);
 extern void le_core_load_done(LeCore *core, LeTime now);

@@ -1,13 +1,13 @@
 /*
  * core/owner.c
  *		The holders with a named owner, by lock, role and owner: a lock may have
- *		very many, and each acquire looks for one to re-enter.
+ *		very many of them, and each acquire searches for one to re-enter.
  *
- * A lapsed entry belongs to nobody: it leaves this hash.
+ * A lapsed entry has no owner any more, so it is not in this hash.
  */
 #include "core_internal.h"
 
-/* Add an entry that has become a holder. */
+/* Adds an entry that has become a holder. */
 void
 le_owner_add(LeCore *core, LeEntry *entry)
 {
@@ -16,7 +16,7 @@ le_owner_add(LeCore *core, LeEntry *entry)
 		le_hash_add(core, LE_HASH_OWNERS, &entry->owner_link.link);
 }
 
-/* Remove a holder that ends, or lapses. */
+/* Removes a holder that ends or lapses. */
 void
 le_owner_remove(LeCore *core, LeEntry *entry)
 {
@@ -25,14 +25,14 @@ le_owner_remove(LeCore *core, LeEntry *entry)
 		le_hash_remove(core, LE_HASH_OWNERS, &entry->owner_link.link);
 }
 
-/* Does this holder belong to the lease itself?  Only if it names no owner. */
+/* Returns whether this holder belongs to the lease itself, which it does only if it names no owner. */
 static bool
 is_of_lease(const LeEntry *entry, const LeLease *lease)
 {
 	return entry->state == LE_STATE_HELD && !entry->evicted && entry->lease == lease && entry->owner == NULL;
 }
 
-/* Returns the owner's holder on this lease (NULL = on none); if there is none, another one of the owner. */
+/* Returns the owner's holder on this lease (NULL = without one), else any other holder of the owner. */
 static LeEntry *
 find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,
 			  uint64_t session)
@@ -43,7 +43,7 @@ find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	{
 		LeEntry *holder = le_container(link, LeEntry, owner_link.link);
 
-		/* one bound to another connection would end with that, while the new request still holds it */
+		/* must not be re-entered, because it would end with that other connection */
 		if (holder->ttl == LE_TTL_BOUND && holder->lease == NULL && holder->session != session)
 			continue;
 		if (holder->lock != lock || holder->role != role || holder->evicted || le_entry_is_draining(holder) ||
@@ -57,7 +57,7 @@ find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	return otherwise;
 }
 
-/* Has a named owner, without a named lease, acquired this on another connection than this one? */
+/* Returns whether another session acquired this holder for a named owner, without a named lease. */
 bool
 le_owner_is_shared(const LeEntry *holder, uint64_t session)
 {
@@ -65,9 +65,9 @@ le_owner_is_shared(const LeEntry *holder, uint64_t session)
 }
 
 /*
- * Returns the holder that a request of this session re-enters: one of its named owner, or, if it
- * names none, one of its named lease.  An evicted holder is not re-entered: a new request waits
- * for its end.
+ * Returns the holder that a request of this session re-enters by its named owner, or, if it names
+ * no owner, by its named lease; NULL = none.  An evicted holder is not re-entered: a new request
+ * waits for its end.
  */
 LeEntry *
 le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,
@@ -81,7 +81,7 @@ le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	if (lease == NULL)
 		return NULL;
 
-	/* walk to the end of the shorter list: both may be very long */
+	/* walk both lists to the end of the shorter one, because both may be very long */
 	link = lease->entries.next;
 	for (LeSlot *slot = lock->slots; slot != NULL && link != &lease->entries;
 		 slot = slot->next, link = link->next)
@@ -96,7 +96,7 @@ le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	return NULL;
 }
 
-/* May a request of this kind be one more hold of this holder? */
+/* Returns LE_OK if a request of this kind may be one more hold of this holder, else an error. */
 LeStatus
 le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl)
 {

@@ -1,15 +1,15 @@
 /*
  * core/pause.h
- *		Time that does not count, because nobody could renew a lease.
+ *		Time that does not count against leases, because no client could renew them.
  *
- * The core's clock is the environment's clock less the time lost to pauses, so
- * that a pause moves all deadlines.  Two things are pauses:
+ * The core's clock is the environment's clock minus the time lost to pauses, so
+ * that each pause moves all deadlines.  There are two kinds of pause:
  *
  *	-	The process did not run for more than LE_PAUSE: it was stopped, or the
- *		machine was suspended, or the disk did not respond.  If such pauses
- *		follow each other again and again, with less than LE_PAUSE between
- *		them, LE_PAUSE of each counts after the first few: otherwise no lease
- *		would ever end.
+ *		machine was suspended, or the disk did not respond.  If such pauses keep
+ *		recurring with less than LE_PAUSE between them, then after the first
+ *		LE_PAUSES_IN_ROW of them, LE_PAUSE of each further one is charged to the
+ *		leases.  Otherwise no lease would ever expire.
  *	-	Nothing could be read or written, and requests were refused meanwhile.
  */
 #ifndef LE_PAUSE_H
@@ -23,12 +23,12 @@
 /* Times are on the environment's clock. */
 typedef struct LePause
 {
-	LeTime lost;      /* time lost to pauses so far */
+	LeTime lost;      /* time lost to pauses so far, microseconds */
 	LeTime seen_at;   /* when the process was last seen running */
 	LeTime ended_at;  /* when the last pause ended */
-	int in_row;       /* number of pauses in a row, up to that one */
-	LeTime broken_at; /* since when no batch could be written; 0 = batches can be written */
-	bool refused;     /* requests were refused since then */
+	int in_row;       /* number of pauses in a row, up to and including the last one */
+	LeTime broken_at; /* when writing began to fail; 0 = batches can be written */
+	bool refused;     /* requests were refused after that */
 } LePause;
 
 extern void le_pause_init(LePause *pause, LeTime clock);
@@ -41,20 +41,23 @@ le_pause_time(const LePause *pause, LeTime clock)
 }
 
 /*
- * Returns since when a process that wakes up has not run.  It wanted to sleep until slept_until
- * (0 = it was busy). rang_at is the time of the first request that rang after it was last seen
- * running (LE_NEVER = none did).
+ * Returns from when on a process that wakes up has not run.  It intended to sleep until slept_until;
+ * 0 = it did not sleep. rang_at is the time of the first request that tried to wake it up after
+ * seen_at; LE_NEVER = there was none.
  */
 extern LeTime le_pause_since(const LePause *pause, LeTime slept_until, LeTime rang_at, LeTime clock);
 
-/* The process runs again, and had not run since this moment.  Returns by how much deadlines move. */
+/*
+ * Notes that the process runs again after it had not run since this moment.  Returns by how much all
+ * deadlines move.
+ */
 extern LeTime le_pause_seen(LePause *pause, LeTime since, LeTime clock);
 
-/* The batch that began when the process was last seen running could not be written. */
+/* Notes that the batch that began at seen_at could not be written. */
 extern void le_pause_broken(LePause *pause);
-/* The tables cannot be read, either: requests are refused. */
+/* Notes that the tables cannot be read, either, so that requests are refused. */
 extern void le_pause_refused(LePause *pause);
-/* All tables are read again.  Returns by how much all deadlines move. */
+/* Notes that all tables have been read again.  Returns by how much all deadlines move. */
 extern LeTime le_pause_mended(LePause *pause, LeTime clock);
 
 #endif /* LE_PAUSE_H */

@@ -1,11 +1,11 @@
 /*
  * core/reentry.c
- *		One more hold of a holder: which one a request re-enters, whether it may, and
- *		the effects on the holder.
+ *		Re-entry: finds the holder that a request re-enters, checks whether it may,
+ *		and adds one more hold.
  */
 #include "core_internal.h"
 
-/* Fills the parts of a reply that tell of a holder. */
+/* Fills in the token, the time left and the LSN of a holder. */
 void
 le_reply_holder(LeReply *reply, const LeEntry *holder, LeTime now)
 {
@@ -15,7 +15,7 @@ le_reply_holder(LeReply *reply, const LeEntry *holder, LeTime now)
 		reply->lsn = le_entry_lsn(holder);
 }
 
-/* Replaces a holder's value.  An earlier change of this batch may still refer to the old one. */
+/* Replaces a holder's value.  The old value is freed with the batch, because its changes may refer to it. */
 void
 le_holder_proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now)
 {
@@ -31,7 +31,7 @@ le_holder_proclaim(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime n
 	le_change_add(core, holder, LE_HOW_PROCLAIMED, old, now);
 }
 
-/* May the role replace the holder's value by this one? */
+/* Returns whether the role's limits allow this value for the holder. */
 LeStatus
 le_holder_admits_value(const LeCore *core, const LeEntry *holder, LeText value)
 {
@@ -41,8 +41,8 @@ le_holder_admits_value(const LeCore *core, const LeEntry *holder, LeText value)
 }
 
 /*
- * May the entry have one more hold?  While another hold may still roll back, the new one is a
- * record of its own, which counts against the role's limit, together with "taken".
+ * Returns whether the entry may have one more hold.  While another hold may still roll back, the new
+ * one needs a record of its own, which, together with "taken", counts against the role's limit.
  */
 LeStatus
 le_hold_check(const LeCore *core, const LeEntry *entry, LeUsage taken)
@@ -54,7 +54,7 @@ le_hold_check(const LeCore *core, const LeEntry *entry, LeUsage taken)
 			   : le_role_admits(core, entry->role, le_usage_sum(le_usage_of_hold(), taken));
 }
 
-/* May this request be one more hold of the holder? */
+/* Returns LE_OK if this request may be one more hold of the holder, else an error. */
 LeStatus
 le_reentry_check(const LeCore *core, const LeEntry *holder, const LeCommand *cmd, const LeLease *lease,
 				 LeUsage taken)
@@ -68,7 +68,7 @@ le_reentry_check(const LeCore *core, const LeEntry *holder, const LeCommand *cmd
 	return status;
 }
 
-/* Applies a re-entrant acquire that le_reentry_check() allows.  Must not fail: its hold is reserved. */
+/* Applies a re-entry that le_reentry_check() allows.  Must not fail: its hold is reserved. */
 void
 le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -84,7 +84,7 @@ le_reentry_apply(LeCore *core, LeEntry *holder, const LeCommand *cmd, LeTime now
 	reply->wrote |= le_entry_is_dirty(holder);
 }
 
-/* Is this a holder without a named owner that the request may re-enter? */
+/* Returns whether this is a holder without a named owner that the request may re-enter. */
 static bool
 is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cmd)
 {
@@ -92,7 +92,7 @@ is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cm
 		   holder->owner == NULL && holder->role == cmd->role && !le_entry_is_draining(holder);
 }
 
-/* Returns the holder that this very transaction has acquired; walks as le_held_by_session(). */
+/* Returns the holder that this very transaction acquired; walks like le_held_by_session(); NULL = none. */
 static LeEntry *
 held_by_transaction(const LeLock *lock, const LeSession *session, const LeCommand *cmd)
 {
@@ -113,9 +113,10 @@ held_by_transaction(const LeLock *lock, const LeSession *session, const LeComman
 }
 
 /*
- * Returns the holder that this request re-enters: that of the same named owner; if it names none,
- * of the same named lease; if neither, the one whose token it gives (cmd->reenter), or that of
- * this very transaction.  Each permit is an entry of its own.
+ * Returns the holder that this request re-enters; NULL = none.  A request with a named owner
+ * re-enters a holder of that owner.  Otherwise, a request on a named lease re-enters a holder of
+ * that lease; any other re-enters the holder whose token it gives (cmd->reenter), or the holder of
+ * this very transaction.  A permit is never re-entered.
  */
 LeEntry *
 le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session, const LeCommand *cmd,
@@ -137,10 +138,10 @@ le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session
 }
 
 /*
- * Returns the holder that a waiter has joined before a reload: it was granted as one more hold of
- * its owner's holder, and only the reply was missing.  While it waited, its session had no hold
- * of that holder, unless that had been the session's own queue place, which has one from the
- * beginning.
+ * Returns the holder that a waiter joined before a reload: it was granted as one more hold of its
+ * owner's holder, and only the reply was missing.  NULL = none.  While it waited, its session had no
+ * hold of that holder, unless the holder had been a queue place of the same session, which has one
+ * hold from the beginning.
  */
 LeEntry *
 le_reentry_joined(const LeCore *core, const LeLock *lock, const LeCommand *cmd, const LeLease *lease)
