@@ -7,8 +7,8 @@
 #include <string.h>
 
 /*
- * The reply depends on this entry's row, and on that of its lease; either may still have to be
- * written with this batch.
+ * Fills in the writes on which a reply about this entry depends: those of its row and of its
+ * lease's row.  Either row may still have to be written with this batch.
  */
 static void
 reply_row(LeReply *reply, const LeEntry *entry)
@@ -18,8 +18,8 @@ reply_row(LeReply *reply, const LeEntry *entry)
 }
 
 /*
- * Returns the entry of this token if it has this name and belongs to the caller's role; otherwise
- * NULL, and the reply says why.
+ * Returns the entry with this token if it has the command's name and belongs to the caller's role;
+ * otherwise returns NULL and sets the reply's status.
  */
 static LeEntry *
 find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
@@ -43,8 +43,8 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 }
 
 /*
- * Refuses to renew an evicted holder: its client is told that the lock is lost, although it still
- * holds it.
+ * Returns true, and sets the reply, if the holder is evicted.  The client is told that the lock is
+ * lost, although the evicted holder still has it.
  */
 static bool
 refuse_evicted(const LeEntry *entry, LeReply *reply, LeStatus status)
@@ -56,12 +56,12 @@ refuse_evicted(const LeEntry *entry, LeReply *reply, LeStatus status)
 }
 
 /*
- * RENEW by token: the lease of a holder begins again, with another TTL if one is given.  QUEUED:
- * a place is renewed by AWAIT, or with its named lease.
+ * RENEW by token: the lease of a holder begins again, with another TTL if one is given.  Returns
+ * QUEUED for a place, which is renewed by AWAIT or with its named lease.
  *
- * No limit refuses a renewal: a holder can keep its lock after the limits were lowered.  The
- * reply tells what a crash would leave of the lease; with another TTL it waits until that is
- * durable.
+ * Limits do not apply to renewals, so that a holder keeps its lock after the limits were lowered.
+ * The reply gives the time that would be left after a crash.  If the TTL has changed, the reply
+ * waits until the new TTL is durable.
  */
 void
 le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -77,7 +77,7 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	}
 
-	/* another TTL, for a lease of the holder's own or of its group */
+	/* another TTL is possible only for a lease of the holder's own or of its group */
 	if (cmd->ttl != 0 && (le_entry_named_lease(entry) != NULL || entry->ttl == LE_TTL_BOUND))
 	{
 		reply->status = LE_BAD_TTL;
@@ -104,9 +104,9 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 }
 
 /*
- * RELEASE by token, or without one of the session's newest holder of the name: gives some holds
- * back, or all.  The last one ends the entry; hold_for then leaves the name closed.  A place
- * leaves its queue.
+ * RELEASE by token, or without a token of the session's newest holder of the name.  Gives back some
+ * holds or all of them.  The release of the last hold ends the entry; hold_for then keeps the name
+ * closed.  A place leaves its queue.
  */
 void
 le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -135,7 +135,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	reply->bound = le_entry_time_left(entry, now) == LE_NEVER;
 	reply->wrote = true;
-	/* a holder that a crash brings back ends soon */
+	/* if a crash brings the holder back, it expires soon */
 	reply->may_return = (entry->lease != NULL ? entry->lease->ttl : entry->ttl) <= LE_SAVE_INTERVAL;
 	if (entry->state == LE_STATE_HELD && le_entry_holds(entry) > holds && !cmd->all_holds)
 	{
@@ -150,7 +150,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		closed_until = 0;
 	else
 	{
-		/* the name stays closed, even if its holder was bound */
+		/* the name stays closed, even if its holder was bound to a connection */
 		reply->bound = false;
 		reply->may_return = false;
 	}
@@ -162,8 +162,8 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 }
 
 /*
- * Ends an earlier wait for a place.  Only the newest wait counts, because a client that has lost
- * its connection may come back before the server notices the loss.
+ * Ends an earlier wait for a place.  Only the newest wait counts, because a client that lost its
+ * connection may wait again before the server notices the loss.
  */
 static void
 displace_waiter(LeCore *core, LeEntry *entry, LeReply *reply)
@@ -180,8 +180,8 @@ displace_waiter(LeCore *core, LeEntry *entry, LeReply *reply)
 }
 
 /*
- * AWAIT: waits until a place is granted, and keeps it alive meanwhile.  OK if it holds already;
- * WAITING, or QUEUED if the command does not wait; LOST if it is gone, or was evicted.
+ * AWAIT: waits until a place is granted, and keeps it alive meanwhile.  Returns OK if it already
+ * holds the lock; WAITING, or QUEUED if the command does not wait; LOST if it is gone or evicted.
  */
 void
 le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -215,7 +215,7 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	le_entry_arm(core, entry);
 }
 
-/* CHECK: is this token, or without one the session's newest hold, a holder (OK) or a place (QUEUED)? */
+/* CHECK: returns OK if this token, or without one the session's newest, is a holder; QUEUED for a place. */
 void
 le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -240,7 +240,7 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply_row(reply, entry);
 }
 
-/* PROCLAIM: gives a holder another value.  The role's limit counts only if the value grows. */
+/* PROCLAIM: gives a holder another value.  The role's limit applies only if the value grows. */
 void
 le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -260,7 +260,7 @@ le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply
 	reply->wrote = true;
 }
 
-/* Does the command list this role as one that the caller has the right for? */
+/* Returns whether the command lists this role as one that the caller may manage. */
 bool
 le_command_manages(const LeCommand *cmd, uint32_t role)
 {
@@ -272,7 +272,7 @@ le_command_manages(const LeCommand *cmd, uint32_t role)
 	return false;
 }
 
-/* Does the caller have the right for all holders, and for the role that has closed the name? */
+/* Returns whether the caller may manage all holders, and the role that has closed the name. */
 static bool
 may_set_permits(const LeLock *lock, const LeCommand *cmd, LeTime now)
 {
@@ -287,9 +287,9 @@ may_set_permits(const LeLock *lock, const LeCommand *cmd, LeTime now)
 }
 
 /*
- * SET_PERMITS of a name in use: if there are more, they are granted at once; if there are fewer,
- * holders stay until they end.  Their rows are written in steps (LeReply.next).  DENIED: another
- * role has acquired the name since the caller checked the rights.
+ * SET_PERMITS of a name in use.  Additional permits are granted at once; if there are fewer permits
+ * now, holders stay until they end.  The rows of holders are written in steps (LeReply.next).
+ * Returns DENIED if another role has acquired the name since the caller checked its rights.
  */
 void
 le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -309,7 +309,7 @@ le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 	reply->permits = lock->permits;
 	lock->permits = cmd->permits;
 
-	/* the slots are in no order */
+	/* mark the rows in the first step, because the slots are in no order */
 	for (LeSlot *slot = lock->slots; slot != NULL && cmd->from == 0; slot = slot->next)
 		slot->row.stale = le_slot_holder(slot) != NULL;
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)

@@ -72,7 +72,7 @@ le_core_destroy(LeCore *core)
 {
 	LeEnv env = core->env;
 
-	/* texts, which lie outside of the pools */
+	/* texts, which are not in pools */
 	for (LeChange *change = core->changes; change != NULL; change = change->next)
 		le_free_text(core, &change->dropped);
 	le_hash_foreach_all(link, next, core, LE_HASH_TOKENS)
@@ -97,7 +97,7 @@ le_core_destroy(LeCore *core)
 			le_free_text(core, &lease->owner);
 	}
 
-	/* all else */
+	/* everything else */
 	le_prealloc_free(core);
 	le_acquirers_destroy(core);
 	le_hashes_destroy(core);
@@ -153,7 +153,7 @@ apply_advance(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->wrote = true;
 }
 
-/* FENCE_ENDED: ends all lapsed holders; those that are still fenced stay. */
+/* FENCE_ENDED: ends all lapsed holders.  Those that are still fenced stay. */
 static void
 apply_fence_ended(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -176,7 +176,7 @@ le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *r
 	uint64_t kept = core->nendings < LE_ENDINGS ? core->nendings : LE_ENDINGS;
 
 	if (reply->ending != LE_END_NONE)
-		return; /* of an evicted holder, which has not ended yet */
+		return; /* set for an evicted holder, which has not ended yet */
 	for (uint64_t i = 1; i <= kept && token > 0; i++)
 	{
 		const LeEnding *ending = &core->endings[(core->nendings - i) % LE_ENDINGS];
@@ -189,7 +189,7 @@ le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *r
 	}
 }
 
-/* The function for each command on one name or none. */
+/* The functions of the commands that have at most one name. */
 static LeApply *const apply_one[] = {
 	[LE_CMD_ACQUIRE] = le_apply_acquire,
 	[LE_CMD_AWAIT] = le_apply_await,
@@ -213,8 +213,8 @@ static LeApply *const apply_one[] = {
 };
 
 /*
- * Carries out any command, except one with "each".  Must not fail: le_core_reserve() has
- * allocated what it needs; what is left of that is freed here.
+ * Carries out any command, except those with "each".  Must not fail: le_core_reserve() has allocated
+ * the memory that it needs.  Frees the reserved memory that is left.
  */
 void
 le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -240,16 +240,16 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 /* Reasons why an entry's timer fires. */
 typedef enum Due
 {
-	DUE_NOTHING, /* the moment that it was set for has moved away */
+	DUE_NOTHING, /* the deadline for which the timer was set has moved */
 	DUE_FENCE,   /* LAPSED: check the fence again */
 	DUE_TIMEOUT, /* the wait of a call has timed out */
-	DUE_ANSWER,  /* ... for a place, which stays */
+	DUE_ANSWER,  /* the wait of a call for a place has timed out; the place stays */
 	DUE_EXPIRY,  /* its lease has expired */
-	DUE_KEEP,    /* ... but a call waits for the place, which keeps it alive */
-	DUE_SAVE     /* the time left is to be written */
+	DUE_KEEP,    /* its lease has expired, but a call waits for the place and keeps it alive */
+	DUE_SAVE     /* the time left must be saved */
 } Due;
 
-/* Returns the first reason that applies. */
+/* Returns the first reason that applies to an entry. */
 static Due
 what_is_due(const LeCore *core, const LeEntry *entry, LeTime now)
 {
@@ -264,7 +264,7 @@ what_is_due(const LeCore *core, const LeEntry *entry, LeTime now)
 	return le_entry_save_at(entry) <= now ? DUE_SAVE : DUE_NOTHING;
 }
 
-/* Handles an entry's timer: ends the entry, or does what is due and arms the timer for what is next. */
+/* Handles an entry's timer: ends the entry, or does what is due and arms the timer again. */
 static void
 entry_due(LeCore *core, LeEntry *entry, LeTime now)
 {
@@ -303,7 +303,7 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 	le_entry_arm(core, entry);
 }
 
-/* Has the rows of an unused lock deleted.  Returns false if some are left for the next batch. */
+/* Has the rows of an unused lock deleted.  Returns false if some rows are left for the next batch. */
 static bool
 drop_rows(LeCore *core, LeLock *lock)
 {
@@ -320,7 +320,7 @@ drop_rows(LeCore *core, LeLock *lock)
 	return true;
 }
 
-/* Handles a lock's timer: opens its name, deletes its rows, or grants more of its queue. */
+/* Handles a lock's timer: opens its name, deletes its rows, or grants the lock to more waiters. */
 static void
 lock_due(LeCore *core, LeLock *lock, LeTime now)
 {
@@ -383,7 +383,7 @@ le_core_overdue(LeCore *core, LeTime timeout, LeTime now)
 	if (le_link_empty(&core->lapsed))
 		return NULL;
 
-	/* the list is in the order of lapsed_at */
+	/* the list is in order of lapsed_at */
 	entry = le_container(core->lapsed.next, LeEntry, lapsed_link);
 	assert(entry->state == LE_STATE_LAPSED);
 	if (le_add(entry->lapsed_at, timeout) > now)
@@ -394,7 +394,7 @@ le_core_overdue(LeCore *core, LeTime timeout, LeTime now)
 	return entry;
 }
 
-/* --- looking --- */
+/* --- lookups --- */
 
 static LePool *
 row_pool(LeCore *core, LeRowType type)
@@ -408,7 +408,7 @@ le_core_row_indexes(const LeCore *core, LeRowType type)
 	return le_pool_indexes(row_pool((LeCore *) core, type));
 }
 
-/* Free objects are zeroed, so on_disk is false and they are skipped. */
+/* Returns NULL for a free object, too: it is zeroed, so on_disk is false. */
 LeRow *
 le_core_row_at(LeCore *core, LeRowType type, uint32_t index)
 {

@@ -1,24 +1,25 @@
 /*
  * core/each.c
- *		Several names in one command, each on its own: ACQUIRE that does not wait,
+ *		Commands that apply to each of several names on its own: ACQUIRE without wait,
  *		RELEASE and CHECK.
  *
- * Only errors are all or nothing.  Each name is examined before anything changes; if one
- * of them would be an error, given what the names before it add to the role's usage, the
- * command changes nothing, and its reply names the first one.  Otherwise each name gets what
- * a command of its own would get in this order.  The names are different locks, so none
- * affects the reply of another, with one exception: a queue place of several names ends as
- * a whole, and each of them counts as released.
+ * An error for one name is an error for the whole command.  Each name is examined before
+ * anything changes, counting what the names before it would add to the role's usage.  If
+ * there is an error, the command changes nothing, and its reply says which name was the
+ * first with an error.  Otherwise each name gets the reply of a separate command, in this
+ * order.  The names are different locks, so none affects the reply of another, with one
+ * exception: a queue place of several names ends as a whole, and each of its names counts as
+ * released.
  */
 #include "core_internal.h"
 
 /* --- examine --- */
 
 /*
- * Returns the error that le_apply_acquire() would return for this name after those before it;
- * LE_OK = none. *taken grows by the usage that the role would add: an entry, and its uncommitted
- * hold; less the closed name that a grant opens, if its time has passed but its timer has not
- * fired yet.
+ * Returns the error that le_apply_acquire() would return for this name after the names before it;
+ * LE_OK = no error.  Adds to *taken the usage that the role would have in addition: an entry and its
+ * uncommitted hold.  If a grant opens a closed name whose time has passed but whose timer has not
+ * fired yet, its usage is subtracted.
  */
 static LeStatus
 examine_acquire(const LeCore *core, const LeSession *session, const LeCommand *one, const LeLease *lease,
@@ -41,8 +42,8 @@ examine_acquire(const LeCore *core, const LeSession *session, const LeCommand *o
 }
 
 /*
- * Returns the error of this command, and the name in *which; LE_OK = none. found: for each name,
- * what a RELEASE or CHECK has found.
+ * Returns the error of this command, and the index of the name in *which; LE_OK = no error. found:
+ * for each name, the result of a CHECK, if the command is a RELEASE or CHECK.
  */
 static LeStatus
 examine(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *found, uint32_t *which)
@@ -70,7 +71,7 @@ examine(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *found, uint32_t
 			status = examine_acquire(core, session, &one, lease, now, &taken);
 		else
 		{
-			/* a token of another role is an error; one that holds nothing is not */
+			/* only the token of another role is an error; a token that holds nothing is not */
 			le_apply_check(core, &one, now, &found[i]);
 			status = found[i].status == LE_DENIED ? LE_DENIED : LE_OK;
 		}
@@ -83,7 +84,7 @@ examine(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *found, uint32_t
 
 /* --- apply --- */
 
-/* Releases one name. found: what CHECK found before the command; then the reply. */
+/* Releases one name.  *found is the result of CHECK before the command, and becomes the reply. */
 static void
 release(LeCore *core, const LeCommand *one, LeTime now, LeReply *found)
 {
@@ -91,7 +92,7 @@ release(LeCore *core, const LeCommand *one, LeTime now, LeReply *found)
 
 	le_apply_release(core, one, now, &reply);
 
-	/* a place of several names, which has ended with an earlier name */
+	/* it belongs to a place of several names, which has ended with an earlier name */
 	if (reply.status == LE_NOT_HELD && found->status == LE_QUEUED)
 		found->status = LE_OK;
 	else
@@ -99,12 +100,12 @@ release(LeCore *core, const LeCommand *one, LeTime now, LeReply *found)
 }
 
 /*
- * Merges the reply of one name into that of the whole command.
+ * Merges the reply for one name into that for the whole command.
  *
- *	valid_for	the shortest: a caller that waits for a standby may lose that one first
- *	bound		all that was granted is bound, so nothing has to be durable
+ *	valid_for	the shortest: a caller that waits for a standby may lose that name first
+ *	bound		everything granted is bound, so that nothing has to be durable
  *	reentrant	nothing was granted that was not held before
- *	may_return	all that was ended may come back after a crash
+ *	may_return	everything that was ended may be held again after a crash
  */
 static void
 merge(LeReply *all, const LeReply *one)
@@ -130,7 +131,7 @@ le_core_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *repl
 		   (cmd->type == LE_CMD_ACQUIRE && cmd->wait == 0 && cmd->revision == 0 &&
 			cmd->mode != LE_MODE_PERMIT && cmd->kind == LE_KIND_LOCK));
 
-	/* 1. errors, before anything is changed */
+	/* 1. find errors before anything is changed */
 	memset(all, 0, sizeof(*all));
 	all->status = examine(core, cmd, now, replies, &all->which);
 	if (all->status != LE_OK)
@@ -141,7 +142,7 @@ le_core_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *repl
 		return;
 	}
 
-	/* 2. each name */
+	/* 2. apply the command to each name */
 	all->bound = all->reentrant = true;
 	all->may_return = cmd->type == LE_CMD_RELEASE;
 	all->valid_for = LE_NEVER;

@@ -1,16 +1,17 @@
 /*
  * core/force.c
- *		Commands of an administrator: end or evict the holders of a name, or end all
- *		that a role has.
+ *		Commands of an administrator: end or evict the holders of a name, or end
+ *		everything that a role has.
  *
- * Each may have very much to do, and works in steps: the reply says where to continue.
+ * Each command may have very much to do, so it works in steps: its reply says where to
+ * continue.
  */
 #include "core_internal.h"
 
 /* Maximum number of entries, leases or locks that a step examines. */
 #define LOOKS_A_STEP 20000
 
-/* Does this command apply to a holder, or a closed name, of this role? */
+/* Returns whether this command applies to holders, and closed names, of this role. */
 static bool
 forces(const LeCommand *cmd, uint32_t role)
 {
@@ -19,7 +20,7 @@ forces(const LeCommand *cmd, uint32_t role)
 
 /* --- forced ends of a name --- */
 
-/* Opens a name that is closed, or will be when the last fence of its holder ends. */
+/* Opens a name that is closed now, or would be closed when the fence of a lapsed holder ends. */
 static void
 reopen(LeCore *core, LeLock *lock, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -46,8 +47,8 @@ reopen(LeCore *core, LeLock *lock, const LeCommand *cmd, LeTime now, LeReply *re
 }
 
 /*
- * FORCE: ends all holders of a name, in steps, and opens it.  Holders that were granted the lock
- * after the first step stay.
+ * FORCE: ends all holders of a name, in steps, and opens the name.  Holders that were granted the
+ * lock after the first step stay.
  */
 void
 le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -85,7 +86,7 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 
 /* --- eviction --- */
 
-/* Does EVICT apply to this holder? */
+/* Returns whether EVICT applies to this holder. */
 static bool
 evicts(const LeCommand *cmd, const LeEntry *holder, LeTime granted_by)
 {
@@ -93,7 +94,7 @@ evicts(const LeCommand *cmd, const LeEntry *holder, LeTime granted_by)
 		   !le_entry_is_draining(holder) && (cmd->any_role || le_command_manages(cmd, holder->role));
 }
 
-/* Evicts a holder: it keeps its deadline, which no renewal moves. */
+/* Evicts a holder: it keeps its present deadline, and is not renewed any more. */
 static void
 evict_entry(LeCore *core, LeEntry *holder, LeTime now)
 {
@@ -112,9 +113,9 @@ evict_entry(LeCore *core, LeEntry *holder, LeTime now)
 }
 
 /*
- * Evicts a holder with its group.  On a named lease it stays in the list of the lease, whose end
- * ends it as well.  The names of a group with a lease of its own are evicted together, because
- * their client renews all by any of them.
+ * Evicts a holder, and its group with it.  A holder on a named lease stays in the list of the lease,
+ * so that it also ends with the lease.  The names of a group with a lease of its own are evicted
+ * together, because the client renews all of them by renewing any.
  */
 static void
 evict(LeCore *core, LeEntry *holder, LeTime now)
@@ -145,11 +146,11 @@ evict(LeCore *core, LeEntry *holder, LeTime now)
 }
 
 /*
- * EVICT: the holders of a name are not renewed any more.  Each stays until its client releases
- * it, or until its deadline, which the client was told; then the next waiter is granted the lock
- * as after any other end.  Works in steps, like FORCE.
+ * EVICT: stops the renewals of a name's holders.  Each holder stays until its client releases it, or
+ * until the deadline that its client was told; then the next waiter is granted the lock as after
+ * any other end.  Works in steps, like FORCE.
  *
- * HELD_BOUND: one of the holders has no deadline, and none is evicted.  None becomes bound
+ * Replies HELD_BOUND, and evicts no holder, if one of them has no deadline.  No holder becomes bound
  * between two steps.
  */
 void
@@ -176,7 +177,7 @@ le_apply_evict(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			continue;
 		if (holder->evicted)
 		{
-			/* evicted by another call, whose write may not be flushed */
+			/* already evicted, perhaps by a call whose write is not flushed yet */
 			reply->wrote |= slot->row.dirty;
 			if (holder->lsn > reply->lsn)
 				reply->lsn = holder->lsn;
@@ -196,8 +197,8 @@ le_apply_evict(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 /* --- a role --- */
 
 /*
- * The phases of FORCE_ROLE, by what a role has.  Waits are first: otherwise the end of a holder
- * would grant the lock to the next waiter of the same role.
+ * The phases of FORCE_ROLE, one for each kind of object.  Waits are ended first.  Otherwise the end
+ * of a holder would grant the lock to the next waiter of the same role.
  */
 typedef enum ForcePhase
 {
@@ -208,7 +209,7 @@ typedef enum ForcePhase
 	FORCE_PHASES
 } ForcePhase;
 
-/* Ends what the role has at this index of the phase's pool.  Returns false if some of it is left. */
+/* Ends the role's object at this index of the phase's pool.  Returns false if a part of it is left. */
 static bool
 force_at(LeCore *core, const LeCommand *cmd, ForcePhase phase, uint32_t index, LeTime now, LeReply *reply)
 {
@@ -232,7 +233,7 @@ force_at(LeCore *core, const LeCommand *cmd, ForcePhase phase, uint32_t index, L
 			}
 			else if (phase == FORCE_HOLDERS && entry->state == LE_STATE_LAPSED && entry->closed_until > now)
 			{
-				/* the name would be closed when the fence ends */
+				/* otherwise the name would be closed when the fence ends */
 				entry->closed_until = 0;
 				le_slot_dirty(core, entry->slot);
 				core->work++;
@@ -264,9 +265,9 @@ force_at(LeCore *core, const LeCommand *cmd, ForcePhase phase, uint32_t index, L
 }
 
 /*
- * Where FORCE_ROLE continues, in cmd->from and reply->next: 1 + core << 34 + phase << 32 + index.
- * An index is valid in one core only.  A core that was loaded between two steps has its entries
- * at other indexes, so there the command begins again.
+ * The position at which FORCE_ROLE continues, in cmd->from and reply->next: 1 + core << 34 + phase
+ * << 32 + index.  An index is valid only in the core that it comes from.  If the core was loaded
+ * again between two steps, its entries have other indexes, so the command begins again.
  */
 #define PHASE_SHIFT 32
 #define CORE_SHIFT  34
@@ -278,7 +279,7 @@ core_number(const LeCore *core)
 	return (int64_t) (le_hash_name(core, LE_KIND_LOCK, le_text(NULL, 0)) & ((UINT64_C(1) << CORE_BITS) - 1));
 }
 
-/* FORCE_ROLE: ends all that a role has, in steps. */
+/* FORCE_ROLE: ends everything that a role has, in steps. */
 void
 le_apply_force_role(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

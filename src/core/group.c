@@ -2,25 +2,26 @@
  * core/group.c
  *		Several locks acquired at once: all of them or none.
  *
- * A request for several names is one entry in each of its locks, all with the
- * same revision.  It enters all queues at one moment, so that two such requests
- * are in the same order wherever they meet: neither can wait for the other in
- * one lock and block it in another.  It is granted when it is the first in all of
- * them; until then some of its locks may stay free, because waiters are not overtaken.
+ * A request for several names has one entry in each of its locks, all with the same
+ * revision.  It enters all queues at the same moment, so two such requests are in the
+ * same order in every queue that they share, and cannot block each other.  The request
+ * is granted when it is the first in all its queues.  Until then some of its locks may
+ * stay free, because waiters are not overtaken.
  *
  * Once granted, the names are held like any other lock.  The entries share their
  * token and, unless they are bound to a connection or on a named lease, a lease of
  * their own, so that renewing one of them renews all.
  *
- * core/together.c has the functions for groups that wait.
+ * core/together.c has the functions for waiting groups.
  */
 #include "core_internal.h"
 
 /* --- acquire --- */
 
 /*
- * Replies to a waiter that comes back if its grant is stored already, as in core/acquire.c.
- * LOST: an administrator has ended a part of it since.  Returns whether any of it was found.
+ * Replies to a repeated request if its grant is stored, as in core/acquire.c.  The reply is LOST if
+ * some of its names have been ended since, for example by an administrator.  Returns whether any of
+ * the entries was found.
  */
 static bool
 already_granted(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -40,27 +41,27 @@ already_granted(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	return reply->counted;
 }
 
-/* What is found in the locks of a request, before it enters any. */
+/* The result of examining all names of a request before it enters any lock. */
 typedef struct Survey
 {
-	LeStatus status;                /* OK = no name forbids the request */
-	uint32_t which;                 /* otherwise the name that does */
-	uint32_t found;                 /* number of names entered before: 0, or all */
-	LeEntry *entries[LE_MAX_NAMES]; /* by name, where there is one */
+	LeStatus status;                /* OK = no name prevents the request */
+	uint32_t which;                 /* if not OK: index of the name that prevents it */
+	uint32_t found;                 /* number of names that the owner already holds or waits for: 0, or all */
+	LeEntry *entries[LE_MAX_NAMES]; /* the entries found, by index of their name */
 } Survey;
 
 /*
- * Examines all names before anything changes.  BAD_MODE: one is used in another way.  BAD_GROUP:
- * the request would be one more hold of only some of them, or of holders with several tokens.
+ * Examines all names before anything changes.  BAD_MODE: a name is used in another way.  BAD_GROUP:
+ * the request would be one more hold of only some names, or of holders with different tokens.
  *
- * token: of an earlier copy of this request; 0 = none.  With one, the use of the names is not
- * checked: the request gets that copy's reply, whatever it asks for now.
+ * token: of an earlier copy of this request; 0 = there is none.  If there is one, the use of the
+ * names is not checked, because this request gets the reply for that copy.
  */
 static void
 survey_names(const LeCore *core, const LeSession *session, const LeCommand *cmd, const LeLease *lease,
 			 int64_t token, Survey *survey)
 {
-	uint32_t first = 0, other = 0; /* the first found; the first with another token */
+	uint32_t first = 0, other = 0; /* index of the first entry found, and of the first with another token */
 
 	survey->status = LE_OK;
 	survey->found = 0;
@@ -87,13 +88,13 @@ survey_names(const LeCore *core, const LeSession *session, const LeCommand *cmd,
 			other = i;
 	}
 
-	/* all of them, with one token, or none */
+	/* all names with the same token, or none */
 	survey->which = survey->found < cmd->nnames ? first : other;
 	if (survey->found > 0 && (survey->found < cmd->nnames || other != 0))
 		survey->status = LE_BAD_GROUP;
 }
 
-/* Adds one more hold of each name, or of none: all are checked, then all are applied. */
+/* Adds one more hold of each name, or, if any check fails, of none. */
 static void
 enter_again(LeCore *core, LeEntry **entries, const LeCommand *cmd, const LeLease *lease, LeTime now,
 			LeReply *reply)
@@ -124,7 +125,10 @@ enter_again(LeCore *core, LeEntry **entries, const LeCommand *cmd, const LeLease
 	}
 }
 
-/* Is the request admitted in all its locks at once?  One that comes back is granted from its queues. */
+/*
+ * Returns whether the request is admitted in all its locks at once.  Never for a repeated request,
+ * which is granted from its queues.
+ */
 static bool
 all_admitted(const LeCore *core, const LeCommand *cmd, LeTime now)
 {
@@ -137,8 +141,9 @@ all_admitted(const LeCore *core, const LeCommand *cmd, LeTime now)
 }
 
 /*
- * May the request wait?  If not, NOT_GRANTED or LIMIT_WAITERS.  reply->which: the first full
- * queue, otherwise the first lock of which this very session has a slot (own_session).
+ * Returns OK if the request may wait, else NOT_GRANTED or LIMIT_WAITERS.  Sets reply->which to the
+ * first name whose queue is full, or else to the first lock of which the requesting session itself
+ * has a slot (own_session).
  */
 static LeStatus
 check_wait(const LeCore *core, const LeCommand *cmd, LeReply *reply)
@@ -168,7 +173,7 @@ check_wait(const LeCore *core, const LeCommand *cmd, LeReply *reply)
 	return full ? LE_LIMIT_WAITERS : LE_OK;
 }
 
-/* Creates an entry in each of the locks; returns the first. */
+/* Creates an entry in each of the locks.  Returns the first entry. */
 static LeEntry *
 enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now, LeReply *reply)
 {
@@ -198,7 +203,7 @@ enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now, LeRepl
 	return first;
 }
 
-/* Puts all of them into their queues: as places, or with a call that waits. */
+/* Puts all entries into their queues, as places or with a call that waits. */
 static void
 queue_all(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *first, LeTime now, LeReply *reply)
 {
@@ -229,7 +234,7 @@ queue_all(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *first
 		le_lock_settle(core, first->lock, now);
 }
 
-/* Are all names held with the token of this entry, on this lease? */
+/* Returns whether all names are held with the token of this entry, on this lease. */
 static bool
 holds_names(const LeCore *core, const LeEntry *first, const LeCommand *cmd, const LeLease *lease)
 {
@@ -244,9 +249,9 @@ holds_names(const LeCore *core, const LeEntry *first, const LeCommand *cmd, cons
 }
 
 /*
- * Returns the token that an earlier copy of this request has on its named lease, waiting or
- * holding: that of the oldest holders, since one lease may have several in a lock.  Returns 0 if
- * there is none.
+ * Returns the token that an earlier copy of this request has on its named lease, as a place or as
+ * holders.  One lease may have several holders in a lock; the oldest ones count.  Returns 0 if there
+ * is none.
  */
 static int64_t
 entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease)
@@ -259,7 +264,7 @@ entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease)
 	if (lock == NULL || place != NULL)
 		return place != NULL ? place->token : 0;
 
-	/* walk to the end of the shorter list: both may be very long */
+	/* walk both lists to the end of the shorter one, because both may be very long */
 	for (LeSlot *slot = lock->slots; slot != NULL && link != &lease->entries;
 		 slot = slot->next, link = link->next)
 	{
@@ -281,12 +286,13 @@ entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease)
 /*
  * ACQUIRE of several names: all of them or none.
  *
- * The rules are those of le_apply_acquire(), each applied to all names before the next one;
- * reply->which is the name that the reply is about.  Nothing changes before the limits are
- * checked.  Then there is an entry for each name, with one token: all hold, or all wait as a
- * group.
+ * The rules are those of le_apply_acquire().  Each rule is applied to all names before the next
+ * rule. reply->which is the name that the reply is about.  Nothing changes until the limits have
+ * been checked.  Then there is an entry for each name, all with one token: either all hold, or all
+ * wait as a group.
  *
- * Must not fail: le_core_reserve() has allocated what each name needs, the group and its lease.
+ * Must not fail: le_core_reserve() has allocated the memory for each name, for the group and for
+ * its lease.
  */
 void
 le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -307,7 +313,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 	if (cmd->enqueue && lease != NULL && cmd->revision == 0)
 		token = entered_on_lease(core, cmd, lease);
 
-	/* the use of the names, and one more hold */
+	/* the use of the names, and re-entry */
 	survey_names(core, session, cmd, lease, token, &survey);
 	reply->status = survey.status;
 	reply->which = survey.which;
@@ -343,7 +349,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 
 /* --- await --- */
 
-/* AWAIT of several names: all have to be held, or to wait, with this token; the reply is for all of them. */
+/* AWAIT of several names: all must be held or wait with this token.  There is one reply for all. */
 void
 le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

@@ -2,24 +2,31 @@
  * core/later.c
  *		Releases whose rows are written later.
  *
- * A release that a crash may undo need not be written with its batch.  Until it is, its
- * row is the first that another lock is given (core/recycle.c), or is written for the
- * next holder: one write instead of two, where locks come and go.  The environment has
- * it written after a few milliseconds at the latest (le_core_later_since()).
+ * A release that a crash may undo need not be written with its batch.  If
+ * another lock needs a row soon, it gets the row of the released lock first
+ * (core/recycle.c), or the row is written for the lock's next holder.  Where
+ * locks come and go, there is then one write instead of two.  The environment
+ * has the remaining rows written after a few milliseconds
+ * (le_core_later_since()).
  *
- * Until then the row says that the lock is held.  After a crash the lock is therefore
- * held again.  After a failed batch, whose core is thrown away, it must not be held again,
- * because the release was replied to.  So such releases are kept here, by token and name,
- * and a load treats their rows as free.  Tokens are not used twice, so a release whose row
- * was written meanwhile does no harm.
+ * Until then the row says that the lock is held.  After a crash the lock is
+ * therefore held again.  After a failed batch, whose core is thrown away, it
+ * must not be held again, because the client got the reply to its release.
+ * Therefore such releases are kept here, by token and name, and a load treats
+ * their rows as free.  Tokens are not used twice, so it does no harm to keep a
+ * release whose row has been written meanwhile.
  *
- * Only for the slot of a lock that has one slot: a second holder would be written beside it.
+ * Only the release of a lock with a single slot is written later, because a
+ * second holder would be written next to the old row.
  */
 #include "core_internal.h"
 
 #include <stdlib.h>
 
-/* Returns the record of a release; a token of several names is released name by name. */
+/*
+ * Returns the record of a release.  It includes the name, because a token of several names is
+ * released name by name.
+ */
 static LeReleased
 released(const LeCore *core, LeKind kind, LeText name, int64_t token)
 {

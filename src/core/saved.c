@@ -1,12 +1,12 @@
 /*
  * core/saved.c
- *		The time left that the rows of leases record: see core/life.h.
+ *		The time left in the rows of leases: see core/life.h.
  */
 #include "core_internal.h"
 
 /* --- the row --- */
 
-/* Notes that the row is of this life from now on: it no longer counts as unmarked. */
+/* Notes that the row belongs to this life from now on, so that it no longer counts as unmarked. */
 static void
 mark(LeCore *core, LeSaved *saved)
 {
@@ -69,9 +69,9 @@ is_flushed(const LeCore *core, uint64_t lsn)
 }
 
 /*
- * Step 3 of core/life.h.  The time left of a long lease is saved now and then: a renewal has to
- * restore the full TTL in its row, too.  While a raise is not flushed, another one would say the
- * same.
+ * Step 3 of core/life.h.  The row of a long lease may have a saved time left, so a renewal must
+ * restore the full TTL in it, too.  While a raise is not flushed, no other one is written, because
+ * it would be the same.
  */
 bool
 le_saved_renew(LeCore *core, LeSaved *saved, LeTime ttl, bool dirty, uint64_t lsn)
@@ -84,7 +84,7 @@ le_saved_renew(LeCore *core, LeSaved *saved, LeTime ttl, bool dirty, uint64_t ls
 	if (core->unwritable)
 		return false;
 
-	/* a crash may leave an older row than the last one */
+	/* the last row may not be flushed, so a crash may leave an older one */
 	if (dirty || !is_flushed(core, lsn))
 		saved->left = 0;
 	saved->raised = true;
@@ -160,7 +160,7 @@ le_extend(LeCore *core, LeTime ttl, LeTime now, LeTime *own_ttl, LeTime *deadlin
 	if (le_add(now, ttl) > *deadline)
 		*deadline = le_add(now, ttl);
 
-	/* the row of a short lease has its full TTL */
+	/* the row of a short lease always has the full TTL */
 	if (*own_ttl <= LE_SAVE_INTERVAL || *deadline - now >= *own_ttl)
 		saved->raised = true;
 	else

@@ -1,15 +1,17 @@
 /*
  * core/together.c
- *		Entries of several names that wait as one: granted together, or ended together.
+ *		Groups: entries of several names that wait together, and are granted or ended
+ *		together.
  *
  * core/group.c has the commands that create them.
  *
- * Calls between entry.c, leases.c and this file go in a circle, which cannot be avoided:
- * an end may end a lease, whose end ends entries, whose end grants groups.
+ * The calls between entry.c, leases.c and this file form a circle, which cannot be
+ * avoided: the end of an entry may end a lease, which ends other entries, and an end may
+ * grant groups.
  */
 #include "core_internal.h"
 
-/* Returns the first entry of a group that waits; for any other entry, the entry itself. */
+/* Returns the first entry of a waiting group.  Returns any other entry itself. */
 LeEntry *
 le_group_lead(LeEntry *entry)
 {
@@ -26,8 +28,8 @@ member_ready(const LeEntry *member, LeTime now)
 }
 
 /*
- * Is each member the first of its queue, and admitted?  The one that was not ready at the last
- * check is checked first: mostly it is still not ready.
+ * Returns whether each member is the first of its queue and admitted.  Checks first the member that
+ * was not ready at the last check, because it is usually still not ready.
  */
 bool
 le_group_ready(LeGroup *group, LeTime now)
@@ -90,8 +92,8 @@ le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now)
 }
 
 /*
- * Adds a loaded entry to its group.  The entries of a place of several names are read one after
- * the other, in any order.  The pool has room for one group.
+ * Adds a loaded entry to its group.  The entries of a place of several names are read one after the
+ * other, in any order.  Must not fail: a group is reserved.
  */
 void
 le_group_load(LeCore *core, LeEntry *entry)
@@ -117,8 +119,8 @@ le_group_load(LeCore *core, LeEntry *entry)
 }
 
 /*
- * Does this entry's group wait for exactly the command's names, in their order?  The order
- * matters, as the first one is announced.
+ * Returns whether this entry's group waits for exactly the command's names, in the same order.  The
+ * order matters because the grant is announced on the channel of the first name.
  */
 bool
 le_group_has_names(const LeCore *core, const LeEntry *entry, const LeCommand *cmd)

@@ -1,12 +1,15 @@
 /*
  * core/uncommitted.c
- *		Holds of transactions that may still roll back: records in their entry's
- *		list and in their session's.  Once the transaction has committed, its holds are
- *		only counted (LeEntry.hold_count).
+ *		Holds of transactions that may still roll back: each has a record, in a list of
+ *		its entry and in a list of its session.  Once its transaction has committed, a
+ *		hold is only counted (LeEntry.hold_count).
  */
 #include "core_internal.h"
 
-/* Link a hold to its entry, and unlink it again.  One entry may have very many, so neither walks. */
+/*
+ * Link a hold to its entry, and unlink it again.  Neither walks through the list, because an entry
+ * may have very many holds.
+ */
 static void
 uncommitted_link(LeEntry *entry, LeUncommitted *hold)
 {
@@ -27,7 +30,7 @@ uncommitted_unlink(LeUncommitted *hold)
 		hold->next->link = hold->link;
 }
 
-/* Adds a hold that the session takes in this (sub)transaction.  Must not fail: it is reserved. */
+/* Adds a hold that the session took in this (sub)transaction.  Must not fail: the record is reserved. */
 void
 le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
 				   uint32_t subxact)
@@ -43,7 +46,7 @@ le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sess
 	le_link_before(&core->sessions[sessno].uncommitted, &hold->session_link);
 }
 
-/* Adds the hold that a command takes, unless it is committed at once because it cannot be undone. */
+/* Adds the hold of a command, unless it counts as committed at once because it cannot be undone. */
 void
 le_uncommitted_take(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeReply *reply)
 {
@@ -53,7 +56,7 @@ le_uncommitted_take(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeReply 
 	le_uncommitted_add(core, entry, cmd->session, cmd->sessno, cmd->xact, cmd->subxact);
 }
 
-/* Removes a hold that is committed, or gone. */
+/* Removes the record of a hold that was committed or has ended. */
 void
 le_uncommitted_remove(LeCore *core, LeUncommitted *hold)
 {
@@ -77,7 +80,7 @@ le_uncommitted_move(LeEntry *to, LeEntry *from)
 	}
 }
 
-/* Does the entry have an uncommitted hold of this session? */
+/* Returns whether the entry has an uncommitted hold of this session. */
 bool
 le_has_hold_of(const LeEntry *entry, uint64_t session)
 {
