@@ -2,12 +2,12 @@
  * core/acquirer.c
  *		Texts that describe acquirers, kept with entries for views.
  *
- * A session that holds very many locks has one record, which its entries
- * share: records with the same text are the same.
+ * Entries with the same text share one record, so that a session with very many
+ * locks has only one.
  */
 #include "core_internal.h"
 
-/* Application names come from callers, who must not be able to make them collide. */
+/* Returns the seeded hash of a text: callers choose application names, and must not create collisions. */
 static uint32_t
 hash_of(const LeCore *core, LeText text)
 {

@@ -1,17 +1,17 @@
 /*
  * core/changes.c
- *		Changes of elections, which the batch writes to the history and
- *		announces to observers.
+ *		Changes of elections, which are written to the history and announced to
+ *		observers with the batch.
  *
- * Each change has a revision as its number, so all changes of a database are in
- * one order.  Values are not copied: they belong to the leader, or to the change
- * that has replaced them, and last until the batch is done.
+ * The number of each change is a revision, so all changes of a database have one
+ * order.  Values are not copied: a value belongs to the leader, or to the change
+ * that replaced it, and exists until the batch is done.
  */
 #include "core_internal.h"
 
 /*
- * Reserves changes: every candidate may be elected and end before the batch is done, and this
- * command may add a candidate, and proclaim.
+ * Reserves changes.  Each candidate may be elected and end before the batch is done, and this
+ * command may add a candidate and a proclaim.
  */
 bool
 le_changes_reserve(LeCore *core)
@@ -19,7 +19,7 @@ le_changes_reserve(LeCore *core)
 	return le_pool_reserve(core, &core->change_pool, 2 * (core->candidates + 1) + 1);
 }
 
-/* Adds a change of this election to the batch.  Must not fail: le_changes_reserve() has made room. */
+/* Adds a change of this election to the batch.  Must not fail: le_changes_reserve() has reserved it. */
 static LeChange *
 change_new(LeCore *core, LeLock *lock, LeHow how, LeTime now)
 {
@@ -40,7 +40,7 @@ change_new(LeCore *core, LeLock *lock, LeHow how, LeTime now)
 	return change;
 }
 
-/* Adds a change of the leader. dropped: its former value, freed with the batch; NULL = none. */
+/* Adds a change of the leader. dropped: the former value, to be freed with the batch; NULL = none. */
 void
 le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTime now)
 {
@@ -62,7 +62,7 @@ le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTi
 	change->place = entry->place;
 }
 
-/* Returns how the history calls this end of a term. */
+/* Returns the name that the history uses for this end of a term. */
 static LeHow
 how_ended(LeEnd end)
 {
@@ -91,7 +91,7 @@ le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTime now)
 	le_change_add(core, entry, how_ended(how), NULL, now);
 }
 
-/* Adds the end of a leader whose row was loaded, but which does not continue. */
+/* Adds the end of a leader whose row was loaded but who does not continue. */
 void
 le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row, LeEnd how, LeTime elected_at, LeTime now)
 {

@@ -1,6 +1,7 @@
 /*
  * core/check.c
- *		Every internal invariant of a core, for tests: aborts with a message.
+ *		Checks every internal invariant of a core, for tests.  A violation aborts
+ *		with a message.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +28,10 @@ check_timer(const LeCore *core, const LeTimer *timer)
 	CHECK(core->heap.items[timer->pos - 1] == timer);
 }
 
-/* The timer is armed for the earlier of these moments, or before; without any it is not armed. */
+/*
+ * Checks that the timer is armed for the earlier of these moments or before; not armed if both are
+ * LE_NEVER.
+ */
 static void
 check_rings(const LeTimer *timer, LeTime at, LeTime or_at)
 {
@@ -42,7 +46,7 @@ find_in(const LeCore *core, const LeLock *lock, const LeEntry *entry)
 	return le_core_find_entry(core, (LeKind) lock->kind, le_text(lock->name, lock->name_len), entry->token);
 }
 
-/* The lease of a holder is found by its id, and its timer fires in time. */
+/* Checks that the lease of a holder is found by its id, and that its timer fires in time. */
 static void
 check_lease(const LeCore *core, const LeEntry *entry)
 {
@@ -52,13 +56,13 @@ check_lease(const LeCore *core, const LeEntry *entry)
 	CHECK(!lease->for_group || lease->id == entry->token);
 	check_timer(core, &lease->timer);
 	if (lease->draining)
-		CHECK(lease->timer.pos != 0); /* for the next step */
+		CHECK(lease->timer.pos != 0); /* fires for the next step */
 	else
 		check_rings(&lease->timer, lease->deadline, le_save_at(lease->ttl, lease->deadline, &lease->saved));
 	CHECK(!entry->evicted || lease->evicted > 0);
 }
 
-/* The holder of a slot: its links, its holds, its session, and its timer. */
+/* Checks the holder of a slot: its links, holds, session and timer. */
 static void
 check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 {
@@ -105,7 +109,7 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 		CHECK(entry->session != 0 && entry->deadline == LE_NEVER);
 }
 
-/* Would this entry be granted now, were it not for its group? */
+/* Returns whether this entry could be granted now if it were not in a group. */
 static bool
 is_ready(const LeEntry *entry)
 {
@@ -115,7 +119,7 @@ is_ready(const LeEntry *entry)
 		   (lock->closed_until == 0 || (lock->timer.pos == 0 && lock->closed_until != LE_NEVER));
 }
 
-/* Members of a group wait together, and are granted as soon as all are ready. */
+/* Checks that the members of a group wait together, and that not all of them are ready. */
 static void
 check_group(const LeEntry *entry)
 {
@@ -137,7 +141,7 @@ check_group(const LeEntry *entry)
 	CHECK(found && (!ready || unsettled));
 }
 
-/* A queue is in the order of tokens, and each of its entries waits for something. */
+/* Checks that a queue is in the order of tokens, and that each of its entries waits for something. */
 static void
 check_queue(const LeCore *core, const LeLock *lock)
 {
@@ -166,7 +170,7 @@ check_queue(const LeCore *core, const LeLock *lock)
 	CHECK(n == lock->waiting);
 }
 
-/* A lock's slots, queue and state are consistent.  Returns the number of slots. */
+/* Checks that a lock's slots, queue and state are consistent.  Returns the number of slots. */
 static uint32_t
 check_lock(const LeCore *core, const LeLock *lock)
 {
@@ -201,7 +205,7 @@ check_lock(const LeCore *core, const LeLock *lock)
 		CHECK(!lock->doomed);
 	if (lock->waiting > 0)
 	{
-		/* no lost wake-up: the first waiter cannot be granted, or settling continues with the next batch */
+		/* no lost wakeup: the first waiter cannot be granted, or settling continues with the next batch */
 		const LeEntry *head = le_queued(lock->queue.next);
 
 		CHECK(head->grouped || !is_ready(head) || lock->unsettled);
@@ -213,7 +217,7 @@ check_lock(const LeCore *core, const LeLock *lock)
 	return (uint32_t) slots;
 }
 
-/* The usage of all roles adds up to that of all objects. */
+/* Checks that the usage of all roles adds up to that of all objects. */
 static void
 check_roles(const LeCore *core)
 {
@@ -257,7 +261,7 @@ check_roles(const LeCore *core)
 	CHECK(counted.entries == there.entries && counted.leases == there.leases && counted.bytes == there.bytes);
 }
 
-/* The news of a lease are all its entries except lapsed ones, each with a number of its own. */
+/* Checks that the news of a lease has all its entries except lapsed ones, each with its own number. */
 static void
 check_news(const LeCore *core)
 {
@@ -286,7 +290,7 @@ check_news(const LeCore *core)
 	}
 }
 
-/* Leases whose rows are of an earlier life: those of holders, of places, and named ones. */
+/* Checks the number of leases, own and named, whose rows were written in an earlier life. */
 static void
 check_unmarked(const LeCore *core)
 {
@@ -307,7 +311,7 @@ check_unmarked(const LeCore *core)
 	CHECK(unmarked == core->unmarked);
 }
 
-/* Each object that a pool has given out is in one of the core's lists. */
+/* Checks that each object that a pool has given out is in one of the core's lists. */
 static void
 check_pools(const LeCore *core)
 {
@@ -412,7 +416,7 @@ has_done(const LeReply *reply)
 	return reply->status == LE_OK || reply->status == LE_QUEUED || reply->status == LE_WAITING;
 }
 
-/* Commands that name a token, of one entry or of a group. */
+/* Returns whether the command names the token of an entry or a group. */
 static bool
 is_on_token(const LeCommand *cmd)
 {
@@ -420,7 +424,7 @@ is_on_token(const LeCommand *cmd)
 		   cmd->type == LE_CMD_CHECK || cmd->type == LE_CMD_PROCLAIM;
 }
 
-/* Fields that do not apply to this reply are zero. */
+/* Checks that fields that do not apply to this reply are zero. */
 static void
 check_absent_parts(const LeCommand *cmd, const LeReply *reply)
 {
@@ -455,7 +459,7 @@ check_absent_parts(const LeCommand *cmd, const LeReply *reply)
 	CHECK(type != LE_CMD_ACQUIRE || acquired || cmd->revision != 0 || reply->token == 0);
 }
 
-/* Does one more hold of this holder share it by the name of an owner, not by a connection or a lease? */
+/* Returns whether one more hold shares this holder by a named owner, not by a connection or a named lease. */
 static bool
 shares_owner(const LeEntry *holder, uint64_t session)
 {
@@ -463,7 +467,7 @@ shares_owner(const LeEntry *holder, uint64_t session)
 		   (holder->lease == NULL || holder->lease->for_group);
 }
 
-/* Only the reply to a new grant tells the epoch of its name. */
+/* Checks that only the reply to a new grant has the epoch of its name. */
 static void
 check_epoch(const LeCore *core, const LeLock *lock, bool told, const LeReply *reply)
 {
@@ -473,7 +477,7 @@ check_epoch(const LeCore *core, const LeLock *lock, bool told, const LeReply *re
 		CHECK(reply->epoch == lock->hash % LE_EPOCHS && reply->epoch_is == core->env.epochs[reply->epoch]);
 }
 
-/* A renewal gives the full TTL once it is flushed, unless nothing can be written. */
+/* Checks that a renewal is valid for the full TTL once it is flushed, unless nothing can be written. */
 static void
 check_validity(const LeCore *core, const LeReply *reply, const LeLease *lease, LeTime left, LeTime now)
 {
@@ -483,7 +487,7 @@ check_validity(const LeCore *core, const LeReply *reply, const LeLease *lease, L
 	CHECK(reply->valid_least >= 0 && reply->valid_least <= reply->valid_for);
 }
 
-/* Checks what the reply tells of one of its entries. */
+/* Checks what the reply says about one of its entries. */
 static void
 check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, bool first,
 			   const LeReply *reply, LeTime now)
@@ -501,7 +505,7 @@ check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, b
 		CHECK(reply->valid_for == (timed ? le_entry_time_left(entry, now) : 0));
 	CHECK(reply->bound == (timed && reply->valid_for == LE_NEVER));
 
-	/* writes; the entries of a group were granted or queued in one batch, and AWAIT takes the first */
+	/* writes: the entries of a group were granted or queued in one batch, and AWAIT uses the first */
 	if (is_on_token(cmd))
 		CHECK(!first || (reply->lsn == le_entry_lsn(entry) && reply->wrote == dirty));
 	else if (reply->status != LE_WAITING)
@@ -516,7 +520,7 @@ check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, b
 	check_epoch(core, entry->lock, granted && cmd->nnames == 0, reply);
 }
 
-/* Checks what the reply tells of a lease. */
+/* Checks what the reply says about a lease. */
 static void
 check_reply_of_lease(const LeCore *core, const LeCommand *cmd, const LeReply *reply, LeTime now)
 {
@@ -600,7 +604,7 @@ le_core_check_answer(const LeCore *core, const LeEntry *entry, LeTime now, const
 	{
 		LeTime left = le_entry_time_left(holder, now);
 
-		/* 0 would mean that no time is told */
+		/* 0 would mean that the reply has no time */
 		CHECK(reply->valid_for == (left > 0 ? left : 1));
 	}
 	else

@@ -2,8 +2,8 @@
  * core/containers.c
  *		Pools, the heap of timers, and hash tables.
  *
- * Memory is allocated in reserve functions only, so that nothing that is called
- * from le_core_apply() can run out of memory.
+ * Only the reserve functions allocate memory, so that functions called from
+ * le_core_apply() cannot run out of memory.
  */
 #include "core_internal.h"
 
@@ -32,11 +32,11 @@ le_free_text(LeCore *core, char **text)
 void
 le_pool_init(LePool *pool, size_t size)
 {
-	assert(pool->chunks == NULL && pool->used == 0); /* the core starts zeroed */
+	assert(pool->chunks == NULL && pool->used == 0); /* the core has been zeroed */
 	pool->size = size;
 }
 
-/* Adds room for more objects; existing ones keep their addresses.  Returns false if out of memory. */
+/* Adds room for more objects.  Existing objects keep their addresses.  Returns false if out of memory. */
 static bool
 pool_add_chunk(LeCore *core, LePool *pool)
 {
@@ -65,7 +65,7 @@ pool_add_chunk(LeCore *core, LePool *pool)
 	memset(chunk, 0, pool->size * CHUNK_OBJECTS);
 	pool->chunks[pool->nchunks++] = chunk;
 
-	/* the lowest index is taken first */
+	/* so that the object with the lowest index is used first */
 	for (int i = CHUNK_OBJECTS - 1; i >= 0; i--)
 	{
 		void **object = (void **) (chunk + pool->size * (size_t) i);
@@ -77,7 +77,7 @@ pool_add_chunk(LeCore *core, LePool *pool)
 	return true;
 }
 
-/* After this, n calls of le_pool_get() succeed. */
+/* Reserves n objects, so that n calls of le_pool_get() succeed.  Returns false if out of memory. */
 bool
 le_pool_reserve(LeCore *core, LePool *pool, uint32_t n)
 {
@@ -89,7 +89,7 @@ le_pool_reserve(LeCore *core, LePool *pool, uint32_t n)
 	return true;
 }
 
-/* Returns a zeroed object; le_pool_reserve() has made sure that there is one. */
+/* Returns a zeroed object, which le_pool_reserve() has reserved. */
 void *
 le_pool_get(LePool *pool)
 {
@@ -137,7 +137,7 @@ le_pool_destroy(LeCore *core, LePool *pool)
 		core->env.free(core->env.arg, pool->chunks);
 }
 
-/* --- the heap of deadlines --- */
+/* --- the heap of timers --- */
 
 bool
 le_heap_reserve(LeCore *core, uint32_t cap)
@@ -182,7 +182,7 @@ heap_up(LeHeap *heap, uint32_t i, LeTimer *timer)
 	heap_put(heap, i, timer);
 }
 
-/* Put a timer at this index or below, where no child is due before it. */
+/* Puts a timer at this index, or further down if a child is due before it. */
 static void
 heap_down(LeHeap *heap, uint32_t i, LeTimer *timer)
 {
@@ -202,7 +202,7 @@ heap_down(LeHeap *heap, uint32_t i, LeTimer *timer)
 	heap_put(heap, i, timer);
 }
 
-/* Arm the timer, or move it; LE_NEVER clears it. */
+/* Arms a timer, or moves it; LE_NEVER clears it. */
 void
 le_timer_set(LeCore *core, LeTimer *timer, LeTime at)
 {
@@ -278,8 +278,8 @@ sip_round(uint64_t v[4])
 }
 
 /*
- * SipHash-1-3 (Aumasson and Bernstein, 2012, with one and three rounds):
- * names come from callers, who must not be able to make them collide.
+ * SipHash-1-3 (Aumasson and Bernstein, 2012, with one and three rounds).  Callers choose names, and
+ * must not be able to create collisions.
  */
 uint64_t
 le_hash_name(const LeCore *core, LeKind kind, LeText name)
@@ -310,7 +310,7 @@ le_hash_name(const LeCore *core, LeKind kind, LeText name)
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* The core gives out revisions in sequence, callers do not choose them: a simple hash is enough. */
+/* A simple hash is enough, because the core assigns ids in sequence and callers cannot choose them. */
 uint32_t
 le_hash_id(int64_t id)
 {
@@ -329,7 +329,7 @@ le_hash_token(int64_t token, uint32_t name_hash)
 	return le_hash_id(token) ^ name_hash;
 }
 
-/* Returns the hash of a link's key in its table. */
+/* Returns the hash of a link's key in its hash table. */
 static uint32_t
 hash_of(const LeCore *core, LeHashId id, const LeHashLink *link)
 {
@@ -355,7 +355,7 @@ hash_of(const LeCore *core, LeHashId id, const LeHashLink *link)
 	}
 }
 
-/* Makes a bucket, or a link's next pointer, point to this link, and sets its back pointer. */
+/* Makes a bucket, or the next pointer of a link, point to this link.  Sets this link's back pointer. */
 static void
 point_to(LeHashId id, LeHashLink **from, LeHashLink *link)
 {
@@ -371,7 +371,7 @@ chain_add(LeHashId id, LeHashLink **bucket, LeHashLink *link)
 	point_to(id, bucket, link);
 }
 
-/* Doubles the table: over time each link is moved about once. */
+/* Doubles the table.  In total, each link is moved about once on average.  Returns false if out of memory. */
 static bool
 grow(LeCore *core, LeHashId id)
 {
@@ -416,7 +416,7 @@ le_hash_add(LeCore *core, LeHashId id, LeHashLink *link)
 {
 	LeHash *table = &core->hashes[id];
 
-	/* several names may fill a table beyond its size: the next reserve doubles it */
+	/* a command with several names may fill a table beyond its size; the next reserve doubles the table */
 	assert(table->size > 0);
 	chain_add(id, &table->buckets[hash_of(core, id, link) & (table->size - 1)], link);
 	table->count++;

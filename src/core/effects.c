@@ -43,10 +43,10 @@ le_next_answer(const LeCore *core, const LeEntry *after)
 }
 
 /*
- * Returns how long a granted waiter holds: the holder that it has joined may be on a lease that
- * expires before the TTL.  If the holder has ended in this very batch, that is the full TTL.  If
- * the batch has taken longer than the time left, it is a microsecond, since 0 means that no time
- * is told.
+ * Returns how long a granted waiter holds the lock.  If it joined another holder, that holder may be
+ * on a lease that expires before the waiter's TTL.  If the holder has ended in this very batch,
+ * returns the full TTL.  If the batch took longer than the time left, returns one microsecond,
+ * because 0 means that the reply has no time.
  */
 static LeTime
 granted_for(const LeCore *core, const LeEntry *entry, LeTime now)
@@ -105,8 +105,8 @@ lock_free(LeCore *core, LeLock *lock)
 }
 
 /*
- * Ends a batch for waiters: clears the lists of dirty places and of replies, and frees those that
- * left their queues.
+ * Finishes the batch for waiters: clears the lists of dirty places and of replies, and frees the
+ * waiters that left their queues.
  */
 static void
 waiters_done(LeCore *core, uint64_t lsn)
@@ -146,8 +146,8 @@ waiters_done(LeCore *core, uint64_t lsn)
 }
 
 /*
- * Finishes a batch that is written and replied to: empties its lists, and frees what has ended in
- * it.  Must not fail: it only frees.
+ * Finishes a batch that is written and replied to: empties its lists, and frees everything that
+ * ended in it.  Must not fail: it only frees memory.
  */
 void
 le_core_batch_done(LeCore *core, uint64_t lsn)

@@ -94,7 +94,7 @@ evicts(const LeCommand *cmd, const LeEntry *holder, LeTime granted_by)
 		   !le_entry_is_draining(holder) && (cmd->any_role || le_command_manages(cmd, holder->role));
 }
 
-/* Evicts a holder: it keeps its present deadline, and is not renewed any more. */
+/* Evicts a holder: it keeps its current deadline, and is not renewed any more. */
 static void
 evict_entry(LeCore *core, LeEntry *holder, LeTime now)
 {

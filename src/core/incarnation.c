@@ -1,36 +1,37 @@
 /*
  * core/incarnation.c
- *		The incarnation and the first revision of a start, so that tokens keep growing.
+ *		Chooses the incarnation and the first revision of a start, so that tokens keep
+ *		growing.
  *
- * The stored state may be older than the tokens handed out: a copy was put back, a
- * standby was promoted, a backup was recovered.  So each start goes past all that
- * histories unknown to it may have counted, as far as the stored incarnation, the
- * clock and the timeline tell:
+ * The stored state may be older than the newest tokens, because a copy was put back,
+ * a standby was promoted, or a backup was recovered.  Therefore each start skips all
+ * incarnations that other histories may have used.  It estimates them from the stored
+ * incarnation, the clock and the timeline:
  *
- *	-	A copy of the files is put back: the discarded history counted up to the
- *		minute of its last start at most, unless it was started more than once a
- *		minute.  The clock has moved on since.
- *	-	A standby is promoted: the old primary may have been started since the
- *		standby last heard of it, by one incarnation each time or up to the minute.
- *		TIMELINE_STEP leaves room for that many starts.
- *	-	A recovery to before a failover, or a second one to the same point: the
- *		archive says which timelines there were, and each counts TIMELINE_STEP.  A
- *		recovery that does not know of the other is ahead by the minutes between
+ *	-	A copy of the files is put back: the discarded history used at most the
+ *		incarnation of the minute of its last start, unless it was started more than
+ *		once a minute.  The clock is past that minute now.
+ *	-	A standby is promoted: the old primary may have been started after the last
+ *		change that the standby received.  Each start used the next incarnation or that
+ *		of the minute.  TIMELINE_STEP leaves room for that many starts.
+ *	-	A recovery to before a failover, or a second one to the same point: the archive
+ *		shows which timelines there were, and each of them adds TIMELINE_STEP.  If a
+ *		recovery does not know about the other one, it is ahead by the minutes between
  *		them.
- *	-	A dump is restored: at least one more than the dump says.
+ *	-	A dump is restored: the incarnation is at least one more than that in the dump.
  */
 #include "core_internal.h"
 
 #define MINUTE (60 * LE_SECOND)
 
-/* Incarnations to skip for each timeline, past those that another history may have counted. */
+/* Incarnations to skip per timeline, beyond those that another history may have used. */
 #define TIMELINE_STEP 128
 #define MAX_TIMELINES 1000
 
-/* Limit of skipped minutes, 45 days, so that a wrong clock cannot exhaust the incarnations. */
+/* Maximum number of minutes to skip, 45 days, so that a wrong clock cannot exhaust the incarnations. */
 #define MAX_PASSED (INT64_C(1) << 16)
 
-/* While an incarnation is less than this ahead of the clock, its first counter value grows with the clock. */
+/* If an incarnation is ahead of the clock by less than this, its first counter value grows with the clock. */
 #define MAX_AHEAD (160 * MINUTE)
 #define QUARTER   (LE_COUNTER_MAX / 4)
 
@@ -41,10 +42,11 @@ minutes_of(LeTime time)
 }
 
 /*
- * Returns an incarnation past those of other histories that continue from the same stored state.
- * A later history is ahead of an earlier one by the minutes between them, also where the stored
- * incarnation is ahead of the clock; and by TIMELINE_STEP for each timeline that it knows of,
- * because each of those may have come as far, with as many starts as the step leaves room for.
+ * Returns an incarnation after those of other histories that continue from the same stored state.  A
+ * later history is ahead of an earlier one by the minutes between them, even if the stored
+ * incarnation is ahead of the clock.  It is also ahead by TIMELINE_STEP for each timeline that it
+ * knows of, because each timeline may have got as far, with as many starts as the step leaves room
+ * for.
  */
 static int64_t
 past_other_timelines(const LeStart *start)
@@ -75,11 +77,12 @@ le_next_incarnation(const LeStart *start)
 }
 
 /*
- * Histories that continue from the same stored state may begin with the same incarnation: within
- * its minute, or before that, if it is ahead of the clock.  The later one begins with a higher
- * counter, since the first value grows faster than tokens are handed out.  Far ahead of the
- * clock, as after a promotion, it grows by a million a second and starts again each minute; then
- * by 14,000 up to its minute; within that by 500,000.  An eighth of the counter is left.
+ * Histories that continue from the same stored state may begin with the same incarnation, within
+ * its minute, or before it if the incarnation is ahead of the clock.  The later history begins with
+ * a higher counter, because the first counter value grows faster than tokens are given out.  Far
+ * ahead of the clock, as after a promotion, it grows by a million a second and starts again each
+ * minute.  Less far ahead, it grows by 14,000 a second, and within the minute of the incarnation by
+ * 500,000.  An eighth of the counter is left for tokens.
  */
 int64_t
 le_first_revision(int64_t incarnation, LeTime time)

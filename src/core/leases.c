@@ -1,10 +1,10 @@
 /*
  * core/leases.c
- *		Named leases: one TTL, kept alive by one call, for any number of entries.
+ *		Named leases: a client keeps any number of entries alive with one call.
  */
 #include "core_internal.h"
 
-/* GRANT_LEASE: creates a named lease, which counts against its role's limits. */
+/* GRANT_LEASE: creates a named lease, which counts against its role's limit. */
 void
 le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -35,8 +35,9 @@ le_core_set_horizon(LeCore *core, LeTime horizon)
 }
 
 /*
- * Ends a lease and all its entries.  Of very many entries some are left for the next batch: until
- * then the lease is draining, and no token finds them.  Must not fail.
+ * Ends a lease and all its entries.  If there are very many entries, some are left for the next
+ * batch.  Until then the lease is draining, and commands that name a token of its entries do not
+ * find them.  Must not fail.
  */
 void
 le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
@@ -44,7 +45,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	LeTime closed_until = 0;
 	LeEntry *before = core->ended;
 
-	/* the reason that began its end is that of all its entries */
+	/* all its entries end for the reason for which the draining began */
 	assert(!lease->ended);
 	if (lease->draining)
 		how = (LeEnd) lease->how;
@@ -58,7 +59,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	{
 		LeEntry *entry = le_container(lease->entries.next, LeEntry, lease_link);
 
-		/* a lapsed entry stays without its lease */
+		/* an entry that lapses instead of ending stays without its lease */
 		le_unlink(&entry->lease_link);
 		le_unlink(&entry->news_link);
 		entry->lease = NULL;
@@ -81,7 +82,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	le_settle_ended(core, before, now);
 }
 
-/* Does a call wait for the place of several names that this lease is for?  That keeps it alive. */
+/* Returns whether a call waits for the place of the group that has this lease, and so keeps it alive. */
 static bool
 is_awaited(const LeLease *lease)
 {
@@ -116,7 +117,10 @@ le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 	le_lease_arm(core, lease);
 }
 
-/* KEEP_ALIVE, REVOKE_LEASE, LEASE_TTL, LEASE_HOLDS.  No limit refuses a KEEP_ALIVE: see le_apply_renew(). */
+/*
+ * KEEP_ALIVE, REVOKE_LEASE, LEASE_TTL, LEASE_HOLDS.  Limits do not apply to KEEP_ALIVE, as in
+ * le_apply_renew().
+ */
 void
 le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -128,7 +132,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		if (cmd->type != LE_CMD_REVOKE_LEASE || cmd->from == 0)
 			return;
 
-		/* it has ended between two steps, in this batch or an earlier one, on which the reply depends */
+		/* the lease ended between two steps, in this batch or in an earlier one; the reply depends on that */
 		reply->lsn = core->lease_ended_lsn;
 		for (lease = core->dirty_leases; lease != NULL; lease = lease->dirty_next)
 			reply->wrote |= lease->ended && lease->id == cmd->lease;
@@ -149,7 +153,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	}
 
-	/* all others */
+	/* the other commands */
 	reply->valid_for = lease->deadline > now ? lease->deadline - now : 0;
 	if (cmd->type == LE_CMD_KEEP_ALIVE)
 	{

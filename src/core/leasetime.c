@@ -1,6 +1,6 @@
 /*
  * core/leasetime.c
- *		The time of a lease: its start, renewals, another TTL.
+ *		The deadline of a lease: its start, renewals and changes of the TTL.
  */
 #include "core_internal.h"
 
@@ -14,7 +14,7 @@ le_lease_dirty(LeCore *core, LeLease *lease)
 	core->dirty_leases = lease;
 }
 
-/* Arms the timer of a lease, like le_entry_arm(): a deadline that moves away leaves it alone. */
+/* Arms the timer of a lease.  If the deadline is later than before, the timer stays, as in le_entry_arm(). */
 void
 le_lease_arm(LeCore *core, LeLease *lease)
 {
@@ -45,7 +45,7 @@ le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role)
 	return lease;
 }
 
-/* Starts a lease: its TTL runs from now on, and its row is written. */
+/* Starts a lease: its TTL begins now, and its row is written with the batch. */
 void
 le_lease_start(LeCore *core, LeLease *lease, LeTime now)
 {
@@ -56,7 +56,7 @@ le_lease_start(LeCore *core, LeLease *lease, LeTime now)
 	le_lease_dirty(core, lease);
 }
 
-/* Renews a lease: its TTL begins again.  Must not fail, and checks no limit. */
+/* Renews a lease: its TTL begins again.  Must not fail.  Limits do not apply. */
 void
 le_lease_renew(LeCore *core, LeLease *lease, LeTime now)
 {
@@ -77,8 +77,8 @@ le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl)
 }
 
 /*
- * Extends a group's lease to at least this TTL.  Its timer fires early enough: the deadline only
- * moves away.
+ * Extends a group's lease to at least this TTL.  The deadline never moves to an earlier time, so the
+ * timer fires early enough.
  */
 void
 le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now)

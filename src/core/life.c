@@ -25,7 +25,7 @@ le_life_begin(LeLife *life)
 			memmove(life->starts, life->starts + 1, (LE_LIFE_STARTS - 1) * sizeof(life->starts[0]));
 	}
 
-	/* replaces the newest if that does not count */
+	/* replaces the previous life if that does not count */
 	life->starts[life->nstarts - 1] = life->number;
 	life->uptime = 0;
 }
@@ -35,7 +35,7 @@ le_life_since(const LeLife *life, uint32_t number)
 {
 	uint32_t low = 0, high = life->nstarts;
 
-	/* the first life that began after that one, which had ended by then */
+	/* find the first life that began after the one with this number had ended */
 	while (low < high)
 	{
 		uint32_t mid = (low + high) / 2;

@@ -1,35 +1,35 @@
 /*
  * core/load.c
- *		Builds the state from stored rows, and decides what is still true of them:
- *		which holders continue, which of two rivals stays, and for how long.
+ *		Builds the state from stored rows.  Decides which holders continue and for
+ *		how long, and which of two rival holders stays.
  */
 #include "core_internal.h"
 
-/* The outcome for a row's holder or queue place. */
+/* What becomes of a row's holder or queue place. */
 typedef struct Verdict
 {
-	bool stays; /* it stays in its lock: it holds, or is lapsed */
-	bool ended; /* it has ended; lapsed if it stays */
+	bool stays; /* it stays in its lock, as a holder or lapsed */
+	bool ended; /* it has ended; if it stays, it is lapsed */
 	LeEnd how;  /* how it ended; LE_END_NONE = not known */
 	LeTime closed_until;
 	LeLease *lease;
-	uint64_t session; /* session that asked; 0 = not connected */
+	uint64_t session; /* session of the request; 0 = not connected */
 	uint32_t sessno;
 } Verdict;
 
-/* The deadline of a lease, and what its row records. */
+/* The deadline of a lease, and the time left that its row records. */
 typedef struct Times
 {
 	LeTime deadline;
 	LeSaved saved;
 } Times;
 
-/* What the failed core knows of a lease. */
+/* What the failed core knows about a lease. */
 typedef struct Known
 {
-	LeTime ttl; /* 0 = it has no such lease */
+	LeTime ttl; /* 0 = the failed core has no such lease */
 	LeTime deadline;
-	const LeSaved *saved; /* NULL = no longer known */
+	const LeSaved *saved; /* NULL = not known any more */
 } Known;
 
 /* --- rows --- */
@@ -44,7 +44,10 @@ from_wall(const LeClock *clock, int64_t wall)
 	return clock->now + (wall - clock->wall);
 }
 
-/* Returns since when a row is held; at most now, even if the wall clock was set back. */
+/*
+ * Returns when a row's holder acquired the lock.  That is at most now, even if the wall clock was
+ * set back.
+ */
 static LeTime
 held_since(const LeCore *core, const LeStoredEntry *row)
 {
@@ -60,7 +63,7 @@ name_is_valid(const LeStoredEntry *row)
 		   (row->kind == LE_KIND_LOCK || row->kind == LE_KIND_ELECTION);
 }
 
-/* Are the fields valid that rows of slots and of places share? */
+/* Returns whether the fields that rows of slots and of places share are valid. */
 static bool
 request_is_valid(const LeStoredEntry *row)
 {
@@ -82,10 +85,10 @@ le_stored_slot_valid(const LeStoredEntry *row)
 /* --- time --- */
 
 /*
- * Returns the time of a lease by its row: what was left at the end of the life in which the row
- * was written, less the lives since then.  After a failed batch the lease keeps the deadline of
- * the failed core, unless that batch had changed its TTL, which is not written.  A raise that was
- * written but not flushed remains one.
+ * Returns the deadline of a lease by its row: the time left at the end of the life in which the row
+ * was written, minus the lives since then.  After a failed batch the lease keeps the deadline of the
+ * failed core, unless that batch had changed its TTL, because the new TTL was not written.  A raise
+ * that was written but is not flushed yet remains a raise.
  */
 static Times
 times_of(const LeCore *core, LeTime ttl, LeTime left, uint32_t life, Known failed)
@@ -109,7 +112,10 @@ find_failed(const LeCore *core, const LeStoredEntry *row)
 									 : NULL;
 }
 
-/* Sets the time of a holder or a place. failed: the same entry in the failed core, or NULL. */
+/*
+ * Sets the deadline and the saved time of a holder or a place. failed: the same entry in the failed
+ * core, or NULL.
+ */
 static void
 load_times(LeCore *core, LeEntry *entry, const LeStoredEntry *row, const LeEntry *failed)
 {
@@ -124,13 +130,14 @@ load_times(LeCore *core, LeEntry *entry, const LeStoredEntry *row, const LeEntry
 	times = times_of(core, row->ttl, row->time_left, row->life, known);
 	entry->deadline = times.deadline;
 	if (entry->lease != NULL && entry->lease->deadline < entry->deadline)
-		entry->deadline = entry->lease->deadline; /* evicted: the row of the lease may be older */
+		entry->deadline = entry->lease->deadline; /* evicted: the row of the shared lease may be older */
 	le_saved_load(core, &entry->saved, times.saved);
 }
 
 /*
- * Puts entries and leases that ended in the failed batch back into the hashes, so that they are
- * found: their end was not written.  The failed core cannot be used for anything else afterwards.
+ * Puts entries and leases that ended in the failed batch back into the hashes of the failed core,
+ * so that lookups find them: they have not ended, because their ends were not written.  Afterwards
+ * the failed core can be used only for lookups.
  */
 static void
 find_ended_again(LeCore *failed)
@@ -217,9 +224,9 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 	return LE_LOADED;
 }
 
-/* --- rows that no longer hold --- */
+/* --- which rows are still valid --- */
 
-/* Has the row ended, because its lease or its connection is gone? */
+/* Determines the row's session and lease, and whether the row has ended because one of them is gone. */
 static void
 look_at_life(const LeCore *core, const LeStoredEntry *row, Verdict *verdict)
 {
@@ -242,8 +249,8 @@ look_at_life(const LeCore *core, const LeStoredEntry *row, Verdict *verdict)
 }
 
 /*
- * Decides whether a row's holder stays.  One that has ended stays while it is fenced.  Nothing is
- * fenced in a copy of a database: its holders are those of the original.
+ * Decides whether a row's holder stays.  A holder that has ended stays while it is fenced.  In a copy
+ * of a database nothing is fenced, because its holders are those of the original.
  */
 static Verdict
 judge_holder(const LeCore *core, const LeStoredEntry *row)
@@ -251,7 +258,7 @@ judge_holder(const LeCore *core, const LeStoredEntry *row)
 	Verdict verdict = {0};
 	LeTime now = core->load.clock.now;
 
-	/* it was not fenced when it was released; a later fence finds it released */
+	/* its token was not fenced at the release, and a fence taken since finds that it was released */
 	if (le_was_released(core->load.failed, row))
 		return (Verdict){.ended = true, .how = LE_END_RELEASED};
 	look_at_life(core, row, &verdict);
@@ -263,9 +270,9 @@ judge_holder(const LeCore *core, const LeStoredEntry *row)
 }
 
 /*
- * Decides between two holders where only one is possible: another program has written into the
- * table.  The newer one stays, unless the older is fenced.  Returns the token of the holder that
- * stays.
+ * Decides between two holders where only one is possible, because another program has written into
+ * the table.  The newer holder stays, unless the older one is fenced.  Returns the token of the
+ * holder that stays.
  */
 static int64_t
 settle_rivals(LeCore *core, LeLock *lock, const LeStoredEntry *row, Verdict *verdict)
@@ -326,7 +333,10 @@ load_slot(LeCore *core, LeLock *lock, const LeStoredEntry *row)
 	return slot;
 }
 
-/* Notes that a session is connected.  No command of it has arrived yet, so its transaction is not known. */
+/*
+ * Notes that a session is connected.  Its transaction is not known, because no command of it has
+ * arrived yet.
+ */
 static void
 session_is_there(LeCore *core, uint64_t id, uint32_t sessno)
 {
@@ -336,7 +346,7 @@ session_is_there(LeCore *core, uint64_t id, uint32_t sessno)
 	session->id = id;
 }
 
-/* Loads the holds whose transactions may still roll back.  Returns false if out of memory. */
+/* Loads the uncommitted holds of transactions that may still roll back.  Returns false if out of memory. */
 static bool
 load_holds(LeCore *core, LeEntry *entry, LeText uncommitted)
 {
@@ -357,7 +367,7 @@ load_holds(LeCore *core, LeEntry *entry, LeText uncommitted)
 	return true;
 }
 
-/* Marks the lease of a group, which counts for no role. */
+/* Marks the lease as a group's, so that it is not counted against the role's limits. */
 static void
 lease_is_of_group(LeCore *core, LeLease *lease, int64_t token)
 {
@@ -367,10 +377,7 @@ lease_is_of_group(LeCore *core, LeLease *lease, int64_t token)
 	le_role_remove(core, lease->role, le_usage_of_lease(lease->owner_len));
 }
 
-/*
- * Returns since when a holder is lapsed: as the failed core knows, even if it has ended there;
- * otherwise now.
- */
+/* Returns when a holder lapsed: as the failed core knows, even if the holder has ended there, else now. */
 static LeTime
 lapsed_since(const LeCore *core, const LeStoredEntry *row, const LeEntry *failed)
 {
@@ -380,7 +387,7 @@ lapsed_since(const LeCore *core, const LeStoredEntry *row, const LeEntry *failed
 	return known ? failed->lapsed_at : core->load.clock.now;
 }
 
-/* Creates a slot's holder: HELD, or LAPSED if it has ended and is fenced.  Returns false if out of memory. */
+/* Creates a slot's holder: HELD, or LAPSED if it has ended but is fenced.  Returns false if out of memory. */
 static bool
 load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *verdict)
 {
@@ -407,7 +414,7 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	if (row->mode == LE_MODE_PERMIT && row->permits > lock->permits)
 		lock->permits = row->permits;
 
-	/* its time, and its uncommitted holds */
+	/* its deadline, and its uncommitted holds */
 	load_times(core, entry, row, failed);
 	if (verdict->ended)
 	{
@@ -419,7 +426,7 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	return load_holds(core, entry, row->uncommitted);
 }
 
-/* Loads a row without a holder. */
+/* Loads a slot without a holder, for a free row or one whose holder has ended. */
 static void
 load_free(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *verdict)
 {
@@ -432,15 +439,15 @@ load_free(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *v
 }
 
 /*
- * Returns until when a row closes its lock, for a lapsed holder after its end.  If the wall clock
- * was set back, that is at most the time that was left when the row was written.
+ * Returns until when a row closes its lock, or will close it after the end of a lapsed holder.  If
+ * the wall clock was set back, returns at most the time that was left when the row was written.
  */
 static LeTime
 closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)
 {
 	LeTime until = row->closed_until != 0 ? from_wall(&core->load.clock, row->closed_until) : 0;
 
-	/* the table may contain -infinity, which is no time to count from */
+	/* since may be -infinity in the table, from which no time can be counted */
 	if (until != 0 && until != LE_NEVER && row->since != INT64_MIN)
 	{
 		LeTime left = row->closed_until > row->since ? row->closed_until - row->since : 0;
@@ -453,7 +460,7 @@ closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)
 	return until > otherwise ? until : otherwise;
 }
 
-/* Reserves memory for a row and its uncommitted holds: a row is loaded as a whole or not at all. */
+/* Reserves memory for a row and its uncommitted holds, so that the row is loaded as a whole or not at all. */
 static bool
 reserve_row(LeCore *core, const LeStoredEntry *row)
 {
@@ -476,7 +483,7 @@ le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 		(row->mode != 0 && le_core_find_entry(core, row->kind, row->name, row->token) != NULL))
 		return LE_LOAD_INVALID;
 
-	/* what is still true of the row */
+	/* decide whether the row's holder stays */
 	if (row->mode != 0)
 		verdict = judge_holder(core, row);
 	verdict.closed_until = closed_until(core, row, verdict.closed_until);
@@ -486,7 +493,7 @@ le_core_load_slot(LeCore *core, const LeStoredEntry *row, int64_t *newest)
 	if (!reserve_row(core, row))
 		return LE_LOAD_NO_MEMORY;
 
-	/* the lock, its slot and its holder */
+	/* create the lock, its slot and its holder */
 	lock = le_lock_get(core, row->kind, row->name);
 	slot = load_slot(core, lock, row);
 	le_core_raise_revision(core, row->token + 1);
@@ -520,14 +527,14 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 	LeLock *lock;
 	LeEntry *entry;
 
-	/* is the row valid, and does its lease or its connection still exist? */
+	/* check the row, its lease and its connection */
 	if (!name_is_valid(row) || !request_is_valid(row) || row->holds <= 0 || row->member > LE_MAX_NAMES ||
 		le_core_find_entry(core, row->kind, row->name, row->token) != NULL)
 		return LE_LOAD_INVALID;
 	look_at_life(core, row, &verdict);
 	if (!reserve_row(core, row) || (row->member > 0 && !le_pool_reserve(core, &core->groups, 1)))
 	{
-		/* if one of several names is lost, all of them are */
+		/* if one of several names cannot be loaded, all of them are lost */
 		if (row->member > 0 && core->loaded_group != NULL && core->loaded_group->members->token == row->token)
 		{
 			le_group_end(core, core->loaded_group, LE_END_SESSION, now);
@@ -557,7 +564,7 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 	load_times(core, entry, row, find_failed(core, row));
 	if (verdict.ended)
 	{
-		/* so has each of several names: they end one by one */
+		/* the entries of all its names have ended, so they can be ended one by one */
 		le_entry_queue(core, entry, now);
 		le_entry_end(core, entry, LE_END_SESSION, 0, now);
 		return LE_LOADED;
@@ -569,7 +576,7 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 	return load_holds(core, entry, row->uncommitted) ? LE_LOADED : LE_LOAD_NO_MEMORY;
 }
 
-/* --- the end --- */
+/* --- end of the load --- */
 
 void
 le_core_load_done(LeCore *core, LeTime now)
@@ -578,7 +585,7 @@ le_core_load_done(LeCore *core, LeTime now)
 	core->loading = false;
 	core->loaded_group = NULL;
 
-	/* only lapsed holders were left of these groups, and their fences are gone */
+	/* ends leases of groups whose last lapsed holders are not fenced any more */
 	for (uint32_t i = 0; i < le_core_lease_indexes(core); i++)
 	{
 		LeLease *lease = le_pool_at(&core->leases, i);

@@ -3,18 +3,19 @@
  *		News of a lease: what has happened to its entries, for the client that keeps it
  *		alive.
  *
- * A client has seen the news of its lease up to some number.  It asks for those since
- * then, in as many calls as it likes, and so misses nothing, even if replies are lost:
+ * A client asks for the news of its lease after the number of the newest item that it has
+ * seen.  It may need several calls.  In this way it misses nothing, even if replies are lost:
  *
- *	entries		each is in lease->news once, under the number of its last event:
- *				it was created, granted, or evicted
- *	losses		ends that the client did not ask for; the newest LE_LOSSES are kept
+ *	entries		each entry is in lease->news once, with the number of its last event: it was
+ *				created, granted, or evicted
+ *	losses		ends without a request from the client; the newest LE_LOSSES are kept
  *
- * A client that has missed more losses than that, or has seen news from before a load of the
- * core, is told all entries; any entry that is not among them is lost.
+ * If a client has missed more losses than that, or if the core was loaded since the client
+ * last asked, the reply lists all entries of the lease.  Any entry that is not in the list is
+ * lost.
  *
- * None of this is stored.  A load numbers the entries again; after a failed batch it
- * continues with higher numbers.
+ * News are not stored.  A load gives new numbers to all entries.  After a failed batch the new
+ * numbers are higher than the old ones.
  */
 #include "core_internal.h"
 
@@ -30,7 +31,10 @@ le_news_add(LeCore *core, LeEntry *entry)
 	le_link_before(&lease->news, &entry->news_link);
 }
 
-/* Is this end a loss?  Blocked calls get their own reply; several names that end together have one token. */
+/*
+ * Returns whether this end is a loss.  The end of a blocked call is not, because the call gets its
+ * own reply.  The ends of several names with one token are one loss.
+ */
 static bool
 is_loss(const LeCore *core, const LeEntry *entry, LeEnd how)
 {
@@ -72,7 +76,7 @@ le_news_after(const LeLease *lease, uint64_t seen, const LeEntry *after, uint32_
 		link = lease->news.next;
 	else
 	{
-		/* backwards from the newest */
+		/* walk backwards from the newest entry */
 		for (; link->prev != &lease->news; link = link->prev, ++*walked)
 		{
 			if (le_container(link->prev, LeEntry, news_link)->news <= seen)
@@ -83,7 +87,7 @@ le_news_after(const LeLease *lease, uint64_t seen, const LeEntry *after, uint32_
 	return link != &lease->news ? le_container(link, LeEntry, news_link) : NULL;
 }
 
-/* Returns the number of losses that are kept. */
+/* Returns the number of losses that are still in the ring. */
 static uint32_t
 kept(const LeLease *lease)
 {
@@ -129,9 +133,9 @@ le_news_load_begin(LeCore *core)
 }
 
 /*
- * Copies what the failed core knows of the lease's calls, except those of the failed batch, which
- * are made again.  Clients that have seen that core's news are told everything: entries that the
- * load has ended are in no list.
+ * Copies the state of the lease's calls from the failed core, except those of the failed batch,
+ * which clients repeat.  A client that has seen the failed core's news gets all entries next time,
+ * because entries that the load has ended are in no list of losses.
  */
 void
 le_news_load_lease(LeCore *core, LeLease *lease, const LeLease *failed)

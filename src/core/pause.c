@@ -1,6 +1,6 @@
 /*
  * core/pause.c
- *		How much of the time that has passed counts against leases.
+ *		Measures pauses, which do not count against leases.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@ le_pause_since(const LePause *pause, LeTime slept_until, LeTime rang_at, LeTime 
 {
 	LeTime since = slept_until == 0 ? pause->seen_at : slept_until < clock ? slept_until : clock;
 
-	/* a request rang then, and the process did not look */
+	/* a request tried to wake up the process at that time, but it did not run */
 	if (rang_at > pause->seen_at && rang_at < since)
 		since = rang_at;
 	return since;
@@ -31,7 +31,7 @@ le_pause_seen(LePause *pause, LeTime since, LeTime clock)
 
 	pause->seen_at = clock;
 
-	/* le_pause_mended() counts all of it */
+	/* during an outage, le_pause_mended() counts the whole time */
 	if (gap <= LE_PAUSE || pause->broken_at != 0)
 		return 0;
 	pause->in_row = since - pause->ended_at < LE_PAUSE ? pause->in_row + 1 : 1;

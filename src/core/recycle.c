@@ -2,27 +2,29 @@
  * core/recycle.c
  *		Recycling of rows: the row of an unused lock is used for another lock.
  *
- * Where very many names come and go, updating an idle row for the next name is
- * less work than inserting one row and deleting another, and the table stays
- * small.  Where few names come back again and again, each keeps a row of its
- * own: its key does not change, and its updates are HOT.
+ * If very many names come and go, it is less work to update an idle row for the
+ * next name than to insert one row and delete another, and the table stays small.
+ * If a few names are used again and again, each of them should keep its row: then
+ * the key does not change, and updates are HOT.
  *
- * So the row that has been idle longest is recycled, and only after a while.  The
- * rows are in a ring, in the order in which they became idle.  A row that is
- * in use when its turn comes drops out; one that was used and is idle again
- * (LeRow.reused) goes back to the end.  A slot may have been freed, and its memory
- * used for another slot: then the state of that slot decides.
+ * Therefore the row that has been idle longest is recycled, and only after it was
+ * idle for a while.  The rows are in a ring, in the order in which they became
+ * idle.  When a row reaches the front of the ring while it is in use, it is
+ * removed; if it was used and is idle again (LeRow.reused), it goes back to the
+ * end.  If the slot was freed meanwhile and its memory is used for another slot,
+ * the state of that slot decides.
  *
- * A row that becomes idle in this very batch is handed over at once: one write
- * instead of two.  The names that have lost their rows in this way are
- * remembered, and one that comes back soon keeps its next row (LeRow.kept).
+ * A row that becomes idle in the same batch is recycled at once, which takes one
+ * write instead of two.  The names that lost their rows in this way are
+ * remembered.  If such a name is soon used again, it keeps its next row
+ * (LeRow.kept).
  */
 #include "core_internal.h"
 
-/* Maximum number of idle rows examined to find one. */
+/* Maximum number of rows in the ring that are examined to find an idle one. */
 #define MAX_TRIES 8
 
-/* Adds a slot's row, which is idle from now on. */
+/* Adds a slot's row, which becomes idle now, to the ring. */
 static void
 add_idle(LeIdleRows *idle, LeSlot *slot, LeTime now)
 {
@@ -40,8 +42,8 @@ add_idle(LeIdleRows *idle, LeSlot *slot, LeTime now)
 }
 
 /*
- * Can this row be given to another lock?  Not that of an election, which has the number of its
- * last change.
+ * Returns whether this row can be given to another lock.  The row of an election cannot, because it
+ * has the number of the last change.
  */
 static bool
 may_recycle(const LeSlot *slot)
@@ -50,7 +52,10 @@ may_recycle(const LeSlot *slot)
 		   slot->lock->kind == LE_KIND_LOCK && slot->lock->closed_until == 0;
 }
 
-/* Returns a slot that has become free in this batch, from the dirty ones at *next on; NULL = none is left. */
+/*
+ * Returns the next slot in the list of dirty slots, from *next on, that became free in this batch
+ * and whose row can be recycled; NULL = none.
+ */
 static LeSlot *
 take_fresh(LeIdleRows *idle, LeSlot **next)
 {
@@ -68,7 +73,7 @@ take_fresh(LeIdleRows *idle, LeSlot **next)
 	return NULL;
 }
 
-/* Returns the slot whose row has been idle longest; NULL = none for long enough. */
+/* Returns the slot whose row has been idle longest; NULL = no row has been idle for long enough. */
 static LeSlot *
 take_idle(LeIdleRows *idle, LeTime now)
 {
@@ -91,8 +96,8 @@ take_idle(LeIdleRows *idle, LeTime now)
 }
 
 /*
- * Moves the row of "from" to "to".  The lock of "from" is freed with the batch if that was its
- * last row and it is unused.
+ * Moves the row of slot "from" to slot "to".  If the lock of "from" is unused and this was its last
+ * row, the lock is freed with the batch.
  */
 static void
 recycle(LeCore *core, LeSlot *from, LeSlot *to, LeTime now)
@@ -126,7 +131,7 @@ le_core_recycle_rows(LeCore *core, LeTime now)
 			recycle(core, from, slot, now);
 	}
 
-	/* rows that are still free become idle */
+	/* rows that are still free become idle now */
 	for (LeSlot *slot = core->dirty_slots; slot != NULL; slot = slot->dirty_next)
 	{
 		if (le_slot_holder(slot) == NULL && slot->row.on_disk && !slot->drop && !slot->row.later)

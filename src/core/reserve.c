@@ -44,7 +44,7 @@ prealloc_text(LeCore *core, char **copy, LeText text)
 	return *copy != NULL;
 }
 
-/* Makes room for n copies.  Returns false if out of memory. */
+/* Makes room for n copies of texts.  Returns false if out of memory. */
 static bool
 prealloc_room(LeCore *core, LePrealloc *texts, uint32_t n)
 {
@@ -70,7 +70,7 @@ prealloc_add(LeCore *core, LePrealloc *texts, LeText text)
 	return true;
 }
 
-/* Reserves an element in each index: the hash tables, and a timer for each lock, entry and lease. */
+/* Reserves room for one element in each hash table, and a timer for each lock, entry and lease. */
 static bool
 reserve_indexes(LeCore *core, uint32_t n)
 {
@@ -89,8 +89,8 @@ le_reserve_lease(LeCore *core, LeText owner)
 }
 
 /*
- * Reserves what n entries like this one need, one for each name: a lock, an entry with its texts,
- * a waiter, a hold; and a slot for each entry that waits, so that it can be granted without
+ * Reserves memory for n entries of this kind, one for each name: a lock, an entry with its texts, a
+ * waiter and a hold.  Also reserves a slot for each waiting entry, so that it can be granted without
  * another reserve.
  */
 bool

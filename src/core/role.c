@@ -1,12 +1,12 @@
 /*
  * core/role.c
- *		The usage of each role, which is limited.
+ *		The usage of each role, which counts against its limits.
  *
- * A role exists here while it has any usage.
+ * There is a record of a role only while it has any usage.
  */
 #include "core_internal.h"
 
-/* Returns the role of this id; NULL = it has no usage. */
+/* Returns the record of this role; NULL = it has no usage. */
 static LeRole *
 find_role(const LeCore *core, uint32_t id)
 {
@@ -21,8 +21,8 @@ find_role(const LeCore *core, uint32_t id)
 }
 
 /*
- * Bytes are roughly what is allocated: an entry with a lock and a slot of its own, and its share
- * of the hashes and the heap of timers.
+ * The bytes of a usage are roughly what is allocated: an entry with a lock and a slot of its own,
+ * and its share of the hashes and of the heap of timers.
  */
 #define BYTES_IN_INDEXES 64
 
@@ -65,7 +65,7 @@ le_usage_less(LeUsage a, LeUsage b)
 	return (LeUsage){a.entries - b.entries, a.leases - b.leases, a.bytes - b.bytes};
 }
 
-/* Returns the usage of an ACQUIRE, which becomes an entry for each of its names. */
+/* Returns the usage of an ACQUIRE, which creates an entry for each of its names. */
 LeUsage
 le_usage_of_command(const LeCommand *cmd)
 {

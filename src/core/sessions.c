@@ -1,7 +1,7 @@
 /*
  * core/sessions.c
- *		Sessions: their entries and waits, and what ends with a session or with its
- *		(sub)transaction.
+ *		Sessions: their entries and waits, and the ends of sessions and of
+ *		(sub)transactions.
  */
 #include "core_internal.h"
 
@@ -26,8 +26,8 @@ le_session_wait(LeSession *session, LeEntry *entry, const LeCommand *cmd, LeTime
 }
 
 /*
- * Ends the wait of a session: a place stays, the entry of a blocked call ends.  The caller
- * settles with le_settle_ended().
+ * Ends the wait of a session.  A place stays; the entry of a blocked call ends.  The caller must call
+ * le_settle_ended() afterwards.
  */
 static void
 session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
@@ -39,7 +39,7 @@ session_stop_waiting(LeCore *core, LeSession *session, LeEnd how, LeTime now)
 	assert(entry->state == LE_STATE_QUEUED && entry->waiter->session == session->id);
 	if (entry->place)
 	{
-		/* only the wait for the place ends; until now it kept the place alive */
+		/* the place was kept alive by the wait, so its own TTL begins now */
 		le_answer(core, entry, LE_NOT_GRANTED, 0);
 		entry->waiter->until = LE_NEVER;
 		if (le_entry_named_lease(entry) == NULL)
@@ -62,9 +62,9 @@ le_core_stop_waiting(LeCore *core, uint64_t id, uint32_t sessno, LeTime now)
 }
 
 /*
- * Ends a session: its wait, and what is bound to it.  Its uncommitted holds count as committed,
- * and other entries stay without a session.  Returns false if more is left for the next batch;
- * with "all" nothing is.
+ * Ends a session, with its wait and its bound entries.  Its uncommitted holds count as committed,
+ * and its other entries stay without a session.  Returns false if some entries are left for the next
+ * batch; if "all" is set, none are.
  */
 static bool
 session_end(LeCore *core, LeSession *session, bool all, LeTime now)
@@ -95,8 +95,8 @@ session_end(LeCore *core, LeSession *session, bool all, LeTime now)
 }
 
 /*
- * Notes a request of this session in this transaction.  Whatever it took in earlier transactions
- * is committed: an UNDO of them would have come before.
+ * Notes a request of this session in this transaction.  Holds from earlier transactions of the
+ * session are committed, because an UNDO of such a transaction would have come before this request.
  */
 LeSession *
 le_session_touch(LeCore *core, uint64_t id, uint32_t sessno, uint32_t xact, LeTime now)
@@ -155,7 +155,7 @@ le_core_has_to_undo(const LeCore *core, const LeCommand *cmd)
 }
 
 /*
- * UNDO: undoes what this transaction acquired from number cmd->subxact on; in steps
+ * UNDO: undoes the acquires of this transaction from number cmd->subxact on, in steps
  * (LeReply.next).  Must not fail.
  */
 void
@@ -170,7 +170,7 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		session->waiting_on->waiter->subxact >= cmd->subxact)
 		session_stop_waiting(core, session, LE_END_UNDONE, now);
 
-	/* its holds: an entry ends with its last one */
+	/* undo its holds: an entry ends with its last hold */
 	for (LeLink *link = session->uncommitted.next; link != &session->uncommitted;)
 	{
 		LeUncommitted *hold = le_container(link, LeUncommitted, session_link);
@@ -207,8 +207,8 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 }
 
 /*
- * Is this entry a holder of the session?  LAPSED counts: it still blocks the lock, perhaps by the
- * session's own fence.
+ * Returns whether this entry is a holder of the session.  A LAPSED entry counts, because it still
+ * blocks the lock, perhaps by a fence of the session itself.
  */
 static bool
 is_held_by(const LeEntry *entry, const LeLock *lock, uint64_t session)
@@ -217,8 +217,8 @@ is_held_by(const LeEntry *entry, const LeLock *lock, uint64_t session)
 }
 
 /*
- * A lock may have very many holders, and a session very many locks: both lists
- * are walked at once, to the end of the shorter one.
+ * A lock may have very many holders, and a session very many locks.  Therefore both lists are walked
+ * at the same time, to the end of the shorter one.
  */
 bool
 le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd)
@@ -243,7 +243,7 @@ newer_of_session(LeEntry *newest, LeEntry *entry, const LeLock *lock, const LeCo
 	return newest == NULL || entry->token > newest->token ? entry : newest;
 }
 
-/* Returns the newest holder of this lock that this connection acquired. */
+/* Returns the newest holder of this lock that this connection acquired; NULL = none. */
 LeEntry *
 le_newest_of_session(const LeCore *core, const LeCommand *cmd)
 {
@@ -254,7 +254,7 @@ le_newest_of_session(const LeCore *core, const LeCommand *cmd)
 	if (lock == NULL || cmd->session == 0)
 		return NULL;
 
-	/* both lists at once, as in le_held_by_session() */
+	/* walk both lists at the same time, as in le_held_by_session() */
 	for (LeSlot *slot = lock->slots; slot != NULL && link != entries; slot = slot->next, link = link->next)
 	{
 		newest = newer_of_session(newest, le_slot_holder(slot), lock, cmd);

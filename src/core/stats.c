@@ -1,7 +1,7 @@
 /*
  * core/stats.c
- *		Statistics: the durations of ended waits, holds and terms, and what is held
- *		or waits now.
+ *		Statistics: the durations of waits, holds and terms that have ended, and
+ *		the numbers of current holders and waiters.
  */
 #include "core_internal.h"
 
@@ -27,8 +27,8 @@ const LeTime le_duration_bounds[LE_DURATION_BOUNDS] = {
 };
 
 /*
- * Counts a duration.  What a load ends was counted, if at all, by the core before.  After a long
- * load, times may be a moment ahead: see le_pause_mended().
+ * Counts a duration.  Does nothing during a load, because the core before it has counted those ends,
+ * if at all.  A duration may be slightly negative after a long load: see le_pause_mended().
  */
 static void
 count(LeCore *core, LeDurationType type, LeTime length)

@@ -1,6 +1,6 @@
 /*
  * core/view.c
- *		Lookups in a core, by hash or by index, and short questions about its state.
+ *		Lookups in a core, by hash or by index, and simple predicates on its state.
  */
 #include "core_internal.h"
 
@@ -14,7 +14,10 @@ le_entry_time_left(const LeEntry *entry, LeTime now)
 	return deadline > now ? deadline - now : 0;
 }
 
-/* Tells the time left of an entry.  What is bound to a connection ends with the server. */
+/*
+ * Puts the time left of an entry into the reply.  A bound entry ends with its connection, and so
+ * with the server.
+ */
 void
 le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now)
 {
@@ -22,7 +25,7 @@ le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now)
 	reply->bound = reply->valid_for == LE_NEVER;
 }
 
-/* Returns the LSN of the newest write that the entry, or its time left, depends on. */
+/* Returns the LSN of the newest write that the entry or its time left depends on. */
 uint64_t
 le_entry_lsn(const LeEntry *entry)
 {
@@ -41,7 +44,7 @@ le_entry_counts_once(const LeEntry *entry)
 	return le_entry_named_lease(entry) != NULL || entry->lock->kind == LE_KIND_ELECTION;
 }
 
-/* One that counts once has more holds only while one may roll back. */
+/* An entry that counts once may have more holds only while one of them may roll back. */
 uint32_t
 le_entry_holds(const LeEntry *entry)
 {
