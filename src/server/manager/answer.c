@@ -12,7 +12,10 @@
 
 /* --- work for the manager --- */
 
-/* The order in which they rang is unknown.  Mail comes before requests, so that ended sessions make room. */
+/*
+ * The order in which the mailboxes rang is unknown.  Those with mail come first, because the ends of sessions
+ * make room for other requests.
+ */
 int
 le_mailboxes_with_work(uint32 *procs)
 {
@@ -79,8 +82,8 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of
 	box->revision = 0;
 
 	/*
-	 * Once answered is set, the mailbox belongs to the session, which may be awake.  A renewal that is valid
-	 * for less time before its row is flushed does not wait for another session's flush.
+	 * Once "answered" is set, the mailbox belongs to the session, which may be awake.  A renewal that is also
+	 * valid before its row is flushed, only for a shorter time, does not wait for another session's flush.
 	 */
 	flush = reply->lsn != 0 && box->need_flush && !le_renewal_is_raised(reply, box->need_standby) &&
 			!le_flush_done((XLogRecPtr) reply->lsn);
@@ -106,7 +109,7 @@ le_answer_at_commit(Batch *batch, uint32 proc, uint32 number, const LeReply *rep
 static void
 put_error(LeMailbox *box, int sqlstate, const char *message)
 {
-	/* cut at the end of a character */
+	/* cut the text at a character boundary */
 	int len = pg_mbcliplen(message, (int) strlen(message), sizeof(box->message) - 1);
 
 	Assert(sqlstate != 0 && len >= 0 && len < (int) sizeof(box->message));
@@ -114,7 +117,10 @@ put_error(LeMailbox *box, int sqlstate, const char *message)
 	strlcpy(box->message, message, len + 1);
 }
 
-/* Return the error text for a client, to which the manager's own lock_timeout would mean nothing. */
+/*
+ * Returns the error text for a client.  The text of a lock timeout is replaced, because the manager's own
+ * lock_timeout means nothing to clients.
+ */
 static const char *
 error_text(const ErrorData *error)
 {
@@ -141,13 +147,13 @@ le_answer_withdrawn(uint32 proc)
 	le_answer_request(proc, pg_atomic_read_u32(&mailbox_of(proc)->posted), &reply, le_clock());
 }
 
-/* The newest waiter of a cycle gets the error; the rollback that follows undoes its request. */
+/* The newest waiter of a cycle gets the error.  Its session then rolls back, which undoes its request. */
 void
 le_answer_deadlock(uint32 proc, const StringInfoData *detail)
 {
 	LeMailbox *box = mailbox_of(proc);
 
-	/* cut at the end of a character */
+	/* cut the text at a character boundary */
 	box->answer_at = 0;
 	box->answer_len = (uint32) pg_mbcliplen(detail->data, detail->len, LE_PAYLOAD_SIZE);
 	Assert(is_unanswered(box) && box->answer_len <= LE_PAYLOAD_SIZE);
@@ -156,7 +162,7 @@ le_answer_deadlock(uint32 proc, const StringInfoData *detail)
 }
 
 #ifdef USE_ASSERT_CHECKING
-/* Assert that each mailbox is listed once: a second turn would repeat the work of the first. */
+/* Asserts that each mailbox is listed only once, because its work must not be done twice. */
 void
 le_assert_procs(const uint32 *procs, int n)
 {
@@ -178,16 +184,16 @@ le_assert_procs(const uint32 *procs, int n)
  *	the mailbox has						its session gets
  *	----------------------------------	--------------------------------------------------
  *	no session any more					nothing
- *	a request that waits, no mail		nothing: the request goes on waiting
+ *	a request that waits, no mail		nothing: the request continues to wait
  *	a new request						the error as its reply
- *	mail								a note with the error, as nothing can be posted over it
+ *	mail								a note with the error, which no request can overwrite
  *	a new request and mail				both
- *	an asynchronous release				nothing: it has returned already
+ *	an asynchronous release				nothing: the call has returned already
  *	a new request and such a release	the error as its reply
  *
- * Mail here means a rollback, the end of the session, or releases that a COMMIT waits for.  All of it stays
- * in the mailbox, and is retried after RETRY_AFTER.  If there is mail, the session of a request that waits
- * has given up that request.
+ * "Mail" here is a rollback, the end of the session, or releases that a COMMIT waits for.  It stays in the
+ * mailbox and is retried after RETRY_AFTER.  If there is mail, the session does not wait for its request any
+ * more.
  */
 void
 le_answer_failed_one(uint32 proc, uint32 number, const ErrorData *error)
@@ -197,14 +203,17 @@ le_answer_failed_one(uint32 proc, uint32 number, const ErrorData *error)
 	bool waits = box->revision != 0;
 	bool mailed;
 
-	/* its session was answered and has posted another request, for which it has rung or will ring */
+	/* the session got a reply and has posted another request, for which it has rung or will ring */
 	if (pg_atomic_read_u32(&box->posted) != number)
 		return;
 
-	/* an asynchronous release alone gets no error: its session may be reading a reply here */
+	/*
+	 * an asynchronous release alone gets no error, because its session may be reading a reply in this
+	 * mailbox
+	 */
 	if (le_mailbox_has_async(proc))
 		mail &= ~LE_MAIL_RELEASED;
-	/* if the extension was dropped, le_leave_dropped() says so */
+	/* if the extension was dropped, le_leave_dropped() reports it */
 	mailed = le_mgr.core_state != CORE_DROPPED && (mail != 0 || pg_atomic_read_u64(&box->undo) != 0);
 	if (pg_atomic_read_u32(&box->answered) != number && !waits)
 		le_answer_error(proc, error->sqlerrcode, error_text(error));
@@ -228,10 +237,10 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 }
 
 /*
- * Return whether a standby must have received the records that this reply rests on, even if the request wrote
- * nothing.  This applies to every reply that something is held, or that a queue place exists, if the session
- * asks for it.  Of a request in steps only the last reply waits: its record is behind those of the other
- * steps.
+ * Returns whether a standby must have received the records on which this reply depends, even if the request
+ * wrote nothing.  If the session asks for that, it applies to every reply that says that something is held or
+ * that a queue place exists.  If a request is done in steps, only the last reply waits, because its record
+ * comes after those of the other steps.
  */
 bool
 le_answer_needs_standby(const LeMailbox *box, const LeReply *reply)
@@ -241,8 +250,8 @@ le_answer_needs_standby(const LeMailbox *box, const LeReply *reply)
 }
 
 /*
- * Return whether a release may return before its record is flushed.  With a standby it must not: there the
- * reply says that the lock was held until now.
+ * Returns whether a release may return before its record is flushed.  If the session waits for a standby, it
+ * must not, because the reply then confirms that the lock was held until now.
  */
 bool
 le_answer_may_return(const LeReply *reply, bool durable_release, bool need_standby)

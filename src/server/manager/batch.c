@@ -1,10 +1,12 @@
 /*
  * manager/batch.c
- *		The manager's work: a batch of requests is applied, written, and answered.
+ *		One batch: requests are applied and written, and get their replies.
  *
- * The core decides, the store writes; this file and manager/take.c connect the mailboxes with both.  The
- * order of service is described and decided in manager/take.c.  A batch that fails before its commit leaves
- * no trace; one that fails after its replies keeps all that it has done: see manager/replay.c.
+ * The core decides, and the store writes.  This file and manager/take.c connect
+ * the mailboxes with both.  The order of service is described and decided in
+ * manager/take.c.  A batch that fails before its commit leaves no trace.  A batch
+ * that fails after its replies keeps everything that it has done, see
+ * manager/replay.c.
  */
 #include "postgres.h"
 
@@ -19,12 +21,12 @@
 
 Manager le_mgr;
 
-/* Upper limit of the time until an answered release is written, if a crash may bring its lock back. */
+/* Maximum time between the reply to a release and its write, if a crash may bring the lock back. */
 #define LATER_AT_MOST (50 * LE_MS)
 
 /* --- writing --- */
 
-/* Return the incarnation of the next token.  It is on disk before a token uses it. */
+/* Returns the incarnation of the next token.  It is on disk before a token uses it. */
 static int64
 next_incarnation(void)
 {
@@ -40,8 +42,8 @@ anything_to_write(void)
 }
 
 /*
- * Return whether releases that were answered unwritten have to be written now.  When the manager leaves,
- * there is no later.
+ * Returns whether releases that were replied to but not written must be written now.  They must when the
+ * manager exits, because there is no later batch.
  */
 static bool
 later_is_due(LeTime now)
@@ -57,9 +59,9 @@ le_batch_has_later(void)
 }
 
 /*
- * Write the decisions of the core in one transaction.  Returns the end of the commit record, on which the
- * replies rest; 0 if nothing was written.  Must not fail after the commit: the batch would be applied a
- * second time.
+ * Writes the decisions of the core in one transaction.  Returns the end of the commit record, on which the
+ * replies depend, or 0 if nothing was written.  Must not fail after the commit, because the batch would then
+ * be applied a second time.
  */
 static XLogRecPtr
 write_batch(Batch *batch)
@@ -86,7 +88,7 @@ write_batch(Batch *batch)
 	Assert(meta.incarnation >= le_mgr.meta.incarnation);
 	if (meta.incarnation != le_mgr.meta.incarnation)
 	{
-		/* the revision counter was full, or was advanced */
+		/* the revision counter was exhausted or advanced */
 		meta.taken_at = GetCurrentTimestamp();
 		le_store_write_meta(&meta);
 		flush = true;
@@ -107,16 +109,16 @@ write_batch(Batch *batch)
 	pg_atomic_fetch_add_u64(&counters->rows, rows);
 	pg_atomic_fetch_add_u64(&counters->write_us, le_clock() - start);
 
-	/* locks that came and went within the batch have written nothing: then lsn belongs to an older commit */
+	/*
+	 * locks that were acquired and released within the batch have written nothing; lsn then belongs to an
+	 * older commit
+	 */
 	return wrote ? lsn : InvalidXLogRecPtr;
 }
 
 /* --- pauses --- */
 
-/*
- * Log how long the manager did not run.  Must not be called before all replies are given, because it may
- * fail.
- */
+/* Logs how long the manager did not run.  May fail, so it must not be called before all replies are given. */
 static void
 tell_pause(LeTime paused, LeTime moved)
 {
@@ -128,8 +130,8 @@ tell_pause(LeTime paused, LeTime moved)
 }
 
 /*
- * Note that the manager runs now, and did not since then.  le_pause_seen() decides by how much deadlines
- * move.
+ * Notes that the manager runs now and has not run since "since". le_pause_seen() decides by how much
+ * deadlines move.
  */
 static void
 seen_running(LeTime since, LeTime now)
@@ -140,8 +142,8 @@ seen_running(LeTime since, LeTime now)
 /* --- after the commit --- */
 
 /*
- * Set the LSN that the caller of this reply has to wait for.  *confirmed is the end of a WAL record of this
- * batch; if the batch wrote none, the first reply that needs one logs one.
+ * Sets the LSN that the session must wait for before it returns this reply.  *confirmed is the end of a WAL
+ * record of this batch.  If the batch wrote none, the first reply that needs one writes one.
  */
 static void
 set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
@@ -162,8 +164,8 @@ set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
 }
 
 /*
- * Clear the committed releases.  Must not fail, and comes first: releases applied twice would release other
- * holds.
+ * Clears the releases that were committed.  Must not fail.  It is called first after the commit, because
+ * releases that are applied twice would release other holders.
  */
 static void
 clear_releases(const Batch *batch, XLogRecPtr lsn)
@@ -191,9 +193,9 @@ clear_releases(const Batch *batch, XLogRecPtr lsn)
 }
 
 /*
- * Answer all requests that waited for the commit: requests of this batch, then those of earlier batches that
- * it has granted or ended.  Must not fail: a reply that is not given is lost, because a replay finds the
- * request done.
+ * Replies to all requests that waited for the commit: requests of this batch, then requests of earlier
+ * batches that this batch has granted or ended.  Must not fail: if a reply is not given now, it is lost,
+ * because a replay finds the request done.
  */
 static void
 give_answers(const Batch *batch, XLogRecPtr lsn)
@@ -233,7 +235,7 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 }
 
 /*
- * Clear the committed mail from the mailboxes, and wake up the sessions that wait for that.  Must not fail.
+ * Clears the committed mail from the mailboxes, and wakes up the sessions that wait for that.  Must not fail.
  */
 static void
 empty_mailboxes(const Batch *batch)
@@ -244,8 +246,8 @@ empty_mailboxes(const Batch *batch)
 		LeMailbox *box = mailbox_of(mail->proc);
 		uint64 undo = mail->undo;
 
-		Assert((mail->flags & LE_MAIL_RELEASED) == 0); /* clear_releases() has done those */
-		/* unless another undo has come */
+		Assert((mail->flags & LE_MAIL_RELEASED) == 0); /* clear_releases() has done these */
+		/* keep an undo that was posted meanwhile */
 		(void) pg_atomic_compare_exchange_u64(&box->undo, &undo, 0);
 		pg_atomic_fetch_and_u32(&box->mail, ~(mail->flags & ~LE_MAIL_FENCE_ENDED));
 		if (mail->flags & LE_MAIL_SESSION_END)
@@ -262,7 +264,7 @@ empty_mailboxes(const Batch *batch)
 	}
 }
 
-/* Search for deadlocks, if a session has waited long. */
+/* Searches for deadlocks if a session has waited for a long time. */
 static void
 search_deadlocks(const Batch *batch)
 {
@@ -279,8 +281,8 @@ search_deadlocks(const Batch *batch)
 
 #ifdef USE_ASSERT_CHECKING
 /*
- * After the replies, each taken request is answered or waits, in the core and in its mailbox.  The victim of
- * a deadlock is answered, and waits in the core until its rollback arrives.
+ * Asserts that after the replies, each request that was taken has a reply or waits, both in the core and in
+ * its mailbox.  The victim of a deadlock has its reply, but waits in the core until its rollback arrives.
  */
 static void
 assert_waiting(void)
@@ -303,8 +305,8 @@ assert_waiting(void)
 #endif
 
 /*
- * Take and apply all requests and mail, and expire what was due at the horizon.  Everything that was posted
- * until the horizon is in the batch, and "now" is not earlier than any posting.
+ * Takes and applies all requests and mail, and expires everything that was due at the horizon.  Everything
+ * that was posted by the horizon is in the batch, and "now" is not earlier than any of it.
  */
 static void
 apply(Batch *batch)
@@ -323,7 +325,10 @@ apply(Batch *batch)
 	batch->heavy |= le_core_is_full(le_mgr.core);
 }
 
-/* Reset the state of a batch, and set its time: not earlier than any posting that it takes. */
+/*
+ * Resets the state of a batch and sets its time, which is not earlier than the posting of any request that
+ * it takes.
+ */
 static void
 begin(Batch *batch)
 {
@@ -349,8 +354,8 @@ begin(Batch *batch)
 }
 
 /*
- * Return whether this batch may have to write: for the requests that it takes, for a deadline, or for work
- * left from before.
+ * Returns whether this batch may have to write: for the requests that it takes, for a deadline, or because
+ * earlier batches have left something to write.
  */
 static bool
 may_write(const Batch *batch)
@@ -361,8 +366,8 @@ may_write(const Batch *batch)
 }
 
 /*
- * Run a batch in an outage: serve only requests that need not write.  Decisions of the core that are not
- * written yet stay so.
+ * Runs a batch in an outage: serves only requests that need not write.  Decisions of the core that are not
+ * written yet stay unwritten.
  */
 static void
 run_looks(Batch *batch)
@@ -385,8 +390,8 @@ run_looks(Batch *batch)
 }
 
 /*
- * Run the steps of a batch.  No reply is given before the row that it rests on is committed.  False: the
- * tables are locked, and nothing was applied.
+ * Runs the steps of a batch.  No reply is given before the rows on which it depends are committed.  Returns
+ * false if the tables are locked; then nothing was applied.
  */
 static bool
 run(Batch *batch)
@@ -394,7 +399,7 @@ run(Batch *batch)
 	XLogRecPtr lsn = 0;
 	LeTime committed_at, moved;
 
-	/* 1. lock the tables, so that locks cannot prevent the write of what is applied */
+	/* 1. lock the tables, so that other sessions' locks cannot prevent the write of what is applied */
 	begin(batch);
 	if (batch->looks_only)
 	{
@@ -425,7 +430,7 @@ run(Batch *batch)
 	if (le_next_change(le_mgr.core, NULL) != NULL)
 		le_mgr.changes_lsn = lsn;
 
-	/* 4. reply and announce; a slow commit shortens no lease */
+	/* 4. reply and announce; the duration of a slow commit is charged to no lease */
 	committed_at = le_clock();
 	moved = le_pause_seen(&le_mgr.pause, batch->began_at, committed_at);
 	give_answers(batch, lsn);
@@ -443,7 +448,7 @@ run(Batch *batch)
 	le_publish();
 	le_take_back_off(batch);
 
-	/* 6. steps that may fail: then the state is loaded again, but nothing is lost */
+	/* 6. steps that may fail; if one does, the state is loaded again, but nothing is lost */
 	tell_pause(committed_at - batch->began_at, moved);
 	pgstat_report_stat(false);
 	LE_FAULT_CHECK(le_mgr.core);
@@ -454,8 +459,8 @@ run(Batch *batch)
 }
 
 /*
- * Give back all requests and flags that the failed batch has taken, so that they are taken again.  Must not
- * fail: an error is being handled.
+ * Gives back all requests and flags that the failed batch has taken, so that they are taken again.  Must not
+ * fail, because an error is being handled.
  */
 static void
 untake(const Batch *batch)
@@ -464,7 +469,7 @@ untake(const Batch *batch)
 	{
 		LeMailbox *box = mailbox_of(batch->fresh[i]);
 
-		/* an answered request stays taken */
+		/* a request that got its reply stays taken */
 		le_mgr.taken[batch->fresh[i]] = pg_atomic_read_u32(&box->answered);
 		box->revision = 0;
 	}
@@ -473,7 +478,7 @@ untake(const Batch *batch)
 							   batch->mails[i].flags & LE_MAIL_FENCE_ENDED);
 }
 
-/* Handle the failure of a batch that has changed the core, which is unusable now. */
+/* Handles the failure of a batch that has changed the core, so that the core is unusable now. */
 static BatchEnd
 failed(const Batch *batch, const ErrorData *error)
 {
@@ -481,7 +486,10 @@ failed(const Batch *batch, const ErrorData *error)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
 	le_outage_note(error);
 
-	/* the outage was for missing locks, which this batch had: it failed because of one of its requests */
+	/*
+	 * the outage was due to locked tables, which this batch could lock, so it failed because of one of its
+	 * requests
+	 */
 	if (batch->locked && !le_mgr.outage.failed && !batch->explained)
 		le_outage_over();
 	untake(batch);
@@ -508,7 +516,7 @@ le_batch_run(Batch *batch, ErrorData **error)
 	{
 		bool has_xid = IsTransactionState() && TransactionIdIsValid(GetTopTransactionIdIfAny());
 
-		/* replaced tables alone are no failure: the batch runs again */
+		/* if the tables were replaced, the batch has not failed: it runs again */
 		*error = le_txn_failed(!batch->files_differ);
 		batch->explained = le_outage_explains(*error, has_xid);
 		end = batch->applied || batch->looks_only ? failed(batch, *error) : BATCH_LOCKED;
@@ -529,7 +537,7 @@ le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 	{
 		LeMailbox *box = mailbox_of(procs[i]);
 
-		/* everything posted before it was last seen running has been looked at */
+		/* everything that was posted before the process was last seen running has been handled */
 		if (box->posted_at > le_mgr.pause.seen_at)
 			rang_at = Min(rang_at, box->posted_at);
 	}
@@ -537,7 +545,7 @@ le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 }
 
 /*
- * Deadlines are on the core's clock, which is behind le_clock() by the time lost to pauses; all other times
+ * Deadlines are on the core's clock, which is behind le_clock() by the time lost to pauses.  All other times
  * here are by le_clock().
  */
 Wakeup
@@ -550,7 +558,7 @@ le_batch_next_wakeup(void)
 		wake_earlier(&wakeup, le_mgr.retry_at, "a failure");
 	if (le_mgr.outage.since != 0 && core_is_loaded())
 	{
-		/* nothing else is done until then */
+		/* nothing else is done until the next retry */
 		wake_earlier(&wakeup, le_mgr.outage.try_at, "an outage");
 		return wakeup;
 	}
@@ -559,7 +567,7 @@ le_batch_next_wakeup(void)
 	if (!core_is_loaded())
 		return wakeup;
 
-	/* at once; after a failed write, after a while */
+	/* now, or some time after a failed write */
 	if (le_mgr.core_state == CORE_LOADED || anything_to_write() || le_next_answer(le_mgr.core, NULL) != NULL)
 		return (Wakeup){le_mgr.expire_after, "work that is left"};
 	wake_earlier(&wakeup, le_deadlock_next_search(), "a search for deadlocks");

@@ -5,29 +5,30 @@
  *
  * The order of a batch:
  *
- *	1.	After the core was loaded: requests that waited before the load, by their revisions.
- *	2.	Requests that keep a lease alive.  Other requests can end holders and places on a lease that has
- *		expired: a release ends those that it would otherwise grant.  All other deadlines wait for step 6, so
- *		other renewals need not come first.
- *	3.	Asynchronous releases of all mailboxes.  Their sessions have returned already, so every request that
- *		was posted since then must find them applied.
- *	4.	Ends of calls that wait for many names.  If other releases came before them, these would grant entries
- *		that are about to end, which is much more work.
- *	5.	All other mailboxes: first those that an earlier batch has deferred, in the order of their turns; then
- *		in the order in which they rang.  If that order is unknown (after a failure, and when the manager
- *		leaves), those with mail come before the others.
+ *	1.	After the core was loaded: requests that waited before the load, in the order of their revisions.
+ *	2.	Requests that keep a lease alive.  They come before other requests, because these can end places and
+ *		holders on a lease whose deadline has passed: a release ends a waiter on such a lease instead of
+ *		granting it the lock.  All other deadlines are handled in step 6, so other renewals need not come
+ *		first.
+ *	3.	Asynchronous releases of all mailboxes.  Their calls have returned already, so every request that was
+ *		posted later must find them applied.
+ *	4.	Ends of calls that wait for many names.  If other releases came first, they would grant entries that
+ *		are about to end, which is much more work.
+ *	5.	All other mailboxes: first those that an earlier batch has deferred, in the order of their turns, then
+ *		the others, in the order in which they rang.  If that order is unknown (after a failure, and when the
+ *		manager exits), mailboxes with mail come before the others.
  *	6.	Expiry.
  *
- * Within one mailbox, mail comes before the request, apart from step 2: a rollback, the releases of a commit,
- * the end of the session, the end of a fence.  The core decides which waiter of a lock is granted it: they
- * wait in the order of their revisions.
+ * Within one mailbox, except in step 2, mail comes before the request, in this order: a rollback, the
+ * releases of a commit, the end of the session, the end of a fence.  This order does not decide which waiter
+ * is granted a lock: the core grants in the order of revisions.
  *
  * Steps 1 to 5 are the functions of this file; batch.c calls them, and the core for step 6.  A failed batch
  * is replayed mailbox by mailbox, each in this order, see replay.c.
  *
- * Heavy work takes turns.  It is deferred once the batch is full.  A mailbox whose mail was cut off goes
- * behind those that have not been started.  After a batch with heavy work the manager backs off from heavy
- * work for a while, so that light requests are served in between.
+ * Heavy work takes turns.  It is deferred once the batch is full.  If only a part of a mailbox's mail was
+ * applied, the mailbox goes behind those that have not been started.  After a batch with heavy work, the
+ * manager backs off from heavy work for a while, so that light requests are served in between.
  */
 #include "postgres.h"
 
@@ -38,15 +39,18 @@
 #include "shared/names.h"
 #include "shared/releases.h"
 
-/* Filling a page costs as much as ending this many entries. */
+/* Work of filling a page, in the unit of LeLimits.work: it costs as much as ending this many entries. */
 #define WORK_OF_PAGE 50
 
-/* Looking up this many names costs as much as ending one entry. */
+/* Number of names whose lookup costs as much as ending one entry. */
 #define NAMES_OF_WORK 20
 
 /* --- replies --- */
 
-/* Answer with QUEUED an AWAIT whose wait a newer AWAIT has taken over: both rest on the place's row. */
+/*
+ * Replies QUEUED to an AWAIT whose wait was taken over by a newer AWAIT.  Both replies depend on the place's
+ * row.
+ */
 static void
 answer_displaced(Batch *batch, const LeReply *by)
 {
@@ -58,8 +62,8 @@ answer_displaced(Batch *batch, const LeReply *by)
 /* --- taking --- */
 
 /*
- * Make sure that the batch may write for this mailbox, which may have rung after le_take_may_write() looked.
- * False: others have locked the tables, and the mailbox waits for the next batch.
+ * Makes sure that the batch may write for this mailbox, which may have rung after le_take_may_write() was
+ * called.  Returns false if another session has locked the tables; the mailbox then waits for the next batch.
  */
 static bool
 may_take(Batch *batch, LeMailbox *box)
@@ -79,8 +83,8 @@ new_mail(Batch *batch, const Mail *mail)
 }
 
 /*
- * Apply the releases of a mailbox that no earlier batch has applied.  Note in the Mail how far they are
- * applied, and whether COMMIT has an LSN to wait for.
+ * Applies the releases of a mailbox, except those that earlier batches have applied.  Notes in the Mail how
+ * far they are applied, and whether COMMIT must wait for an LSN.
  */
 static void
 apply_releases(Mail *mail, LeTime now)
@@ -95,19 +99,19 @@ apply_releases(Mail *mail, LeTime now)
 	pg_read_barrier();
 	cmd.xact = releases->xact;
 
-	/* a waiting COMMIT gets an error if they cannot be written, so they are written now */
+	/* if a COMMIT waits for them, they are written now, because it gets an error if that is not possible */
 	cmd.later = mail->async && !releases->durable_release && !le_waits_for_standby(releases->need_standby);
 	items = le_releases_open(releases, &segment);
 	if (items == NULL)
 	{
-		/* the segment is pinned; if it is gone all the same, there is nothing to retry */
+		/* the segment is pinned; if it is gone nevertheless, there is nothing to retry */
 		elog(LOG, "the releases of a commit are gone");
 		at = releases->len;
 	}
 
 	/*
-	 * Nothing here may raise an error, because the segment has to be detached.  Releases without a segment
-	 * are all applied in one batch, even if it is full.
+	 * Nothing here may raise an error, because the segment must be detached.  Releases without a segment are
+	 * all applied in one batch, even if the batch is full.
 	 */
 	while (at < releases->len && (segment == NULL || !le_core_is_full(le_mgr.core)))
 	{
@@ -136,16 +140,16 @@ apply_releases(Mail *mail, LeTime now)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[LE_CMD_RELEASE], 1);
 }
 
-/* Whether the mail of a mailbox is applied completely. */
+/* Whether the mail of a mailbox was applied completely. */
 typedef enum MailEnd
 {
 	MAIL_DONE,
-	MAIL_CUT /* the rest is too much for this batch */
+	MAIL_CUT /* the rest must wait, because the batch is full */
 } MailEnd;
 
 /*
- * Apply a mailbox's mail in the order in which it was posted.  If mail is cut off, the rest stays in the
- * mailbox for a later batch: it is removed from this Mail.
+ * Applies a mailbox's mail in the order in which it was posted.  If the batch becomes full, the rest stays in
+ * the mailbox for a later batch, and is removed from this Mail.
  */
 static MailEnd
 apply_mail(Mail *mail, LeMailbox *box, LeTime now)
@@ -195,7 +199,7 @@ apply_mail(Mail *mail, LeMailbox *box, LeTime now)
 	return MAIL_DONE;
 }
 
-/* Apply the asynchronous release of a mailbox.  Returns whether there was one. */
+/* Applies the asynchronous release of a mailbox.  Returns whether there was one. */
 static bool
 take_async_release(Batch *batch, uint32 proc)
 {
@@ -206,7 +210,7 @@ take_async_release(Batch *batch, uint32 proc)
 	return true;
 }
 
-/* Take a mailbox's mail, apart from the flags in `ignored`, and apply it. */
+/* Takes and applies a mailbox's mail, except the flags in "ignored". */
 static MailEnd
 take_mail(Batch *batch, uint32 proc, uint32 ignored)
 {
@@ -220,7 +224,7 @@ take_mail(Batch *batch, uint32 proc, uint32 ignored)
 	if (((pg_atomic_read_u32(&box->mail) & ~ignored) == 0 && undo == 0) || !may_take(batch, box))
 		return MAIL_DONE;
 
-	/* another fence may end before the batch is done, so this flag is cleared now */
+	/* clear this flag now, because another fence may end before the batch is done */
 	flags = pg_atomic_fetch_and_u32(&box->mail, ~LE_MAIL_FENCE_ENDED) & ~ignored;
 	end = apply_mail(new_mail(batch, &(Mail){.proc = proc, .flags = flags, .undo = undo}), box, batch->now);
 	Assert(end == MAIL_DONE || le_core_is_full(le_mgr.core));
@@ -231,16 +235,16 @@ take_mail(Batch *batch, uint32 proc, uint32 ignored)
 }
 
 /*
- * Read the command of a mailbox, and point its texts at the payload.  A request that waited before the core
- * was loaded goes back to its place in the queue, for the rest of its wait.  False: its caller has left, and
- * its names are gone.
+ * Reads the command of a mailbox, and points its texts at the payload.  A request that waited before the core
+ * was loaded gets its old revision and the rest of its wait.  Returns false if the names are gone, because
+ * the caller has stopped waiting.
  */
 static bool
 read_command(LeMailbox *box, LeTime now, LeCommand *cmd)
 {
 	*cmd = box->command;
 
-	/* pointers of another process mean nothing here */
+	/* pointers of another process would be invalid here */
 	Assert(cmd->name.data == NULL && cmd->owner.data == NULL && cmd->value.data == NULL &&
 		   cmd->acquirer.data == NULL && cmd->names == NULL && cmd->tokens == NULL);
 	cmd->later = !box->durable_release && !le_waits_for_standby(box->need_standby);
@@ -261,8 +265,8 @@ read_command(LeMailbox *box, LeTime now, LeCommand *cmd)
 }
 
 /*
- * Open and lock again after the batch's transaction was aborted before any write; if that is not possible,
- * fail the batch.
+ * Begins a new transaction and locks the tables again, after the batch's transaction was aborted before its
+ * first write.  If the tables cannot be locked, fails the batch.
  */
 static void
 relock(Batch *batch)
@@ -276,10 +280,9 @@ relock(Batch *batch)
 }
 
 /*
- * Read the command of a mailbox, or answer the request if that is not possible: then return false.  An error
- * here, because the names cannot be read, concerns only this request: nothing of it is applied yet, so the
- * batch goes on.  That matters after a load, when requests that waited are read in the batch of another
- * mailbox.
+ * Reads the command of a mailbox.  If that is not possible, replies to the request and returns false.  If the
+ * names cannot be read, only this request gets the error: nothing of it is applied yet, so the batch
+ * continues.  This matters after a load, when waiting requests are read in the batch of another mailbox.
  */
 static bool
 take_command(Batch *batch, uint32 proc, LeCommand *cmd)
@@ -305,8 +308,8 @@ take_command(Batch *batch, uint32 proc, LeCommand *cmd)
 }
 
 /*
- * Apply a command to several names, each on its own.  The results are stored before the batch commits,
- * because nothing may fail after that; an error here fails the batch.
+ * Applies a command to each of several names.  The results are stored before the batch commits, because
+ * nothing may fail after that.  An error here fails the batch.
  */
 static void
 apply_each(LeMailbox *box, const LeCommand *cmd, LeTime now, LeReply *all)
@@ -329,9 +332,9 @@ apply_each(LeMailbox *box, const LeCommand *cmd, LeTime now, LeReply *all)
 }
 
 /*
- * Apply the command of a mailbox.  It is answered at once if nothing has to be written for it, with the batch
- * if something has, or in a later batch if it waits.  Once memory is reserved the core cannot fail, and never
- * applies half a command; apply_each() may fail, which fails the batch.
+ * Applies the command of a mailbox.  If nothing has to be written for it, the reply is given at once;
+ * otherwise with the batch, or, if the request waits, with a later batch.  Once memory is reserved, the core
+ * cannot fail, and never applies half of a command. apply_each() may fail, which fails the batch.
  */
 static void
 apply_command(Batch *batch, uint32 proc, LeMailbox *box)
@@ -364,7 +367,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 		le_page_put_leader(le_mgr.core, &cmd, box, batch->now);
 	else if (box->type == LE_REQUEST_LEADER)
 	{
-		/* the reply "nobody leads" rests on the newest change, which this batch may have made */
+		/* a reply that there is no leader depends on the newest change, which this batch may have made */
 		reply.lsn = le_mgr.changes_lsn;
 		reply.wrote = le_next_change(le_mgr.core, NULL) != NULL;
 	}
@@ -376,7 +379,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	if (reply.displaced_session != 0)
 		answer_displaced(batch, &reply);
 
-	/* in an outage, the row that the reply rests on cannot be written: leave the request for later */
+	/* in an outage, the row on which the reply depends cannot be written, so leave the request for later */
 	if (batch->looks_only && reply.wrote)
 	{
 		le_mgr.taken[proc] = pg_atomic_read_u32(&box->answered);
@@ -384,8 +387,8 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 	}
 
 	/*
-	 * WAITING: the mailbox keeps the revision.  If the session waits for a lock that it holds itself, it is
-	 * told so; except for a permit, because another holder may give one back first.
+	 * WAITING: the mailbox keeps the revision.  The session is notified if it waits for a lock that it holds
+	 * itself, unless the lock is a permit, because another holder may give back a permit first.
 	 */
 	if (reply.status == LE_WAITING)
 	{
@@ -402,7 +405,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 		return;
 	}
 
-	/* Answer.  A bound entry does not survive a restart of the server, so its reply waits for no flush. */
+	/* Reply.  A bound entry does not survive a restart of the server, so its reply waits for no flush. */
 	confirm = le_answer_needs_standby(box, &reply);
 	reply.may_return = le_answer_may_return(&reply, box->durable_release, box->need_standby);
 	if (reply.bound || reply.may_return)
@@ -413,7 +416,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 		le_answer_request(proc, cmd.request, &reply, batch->began_at);
 }
 
-/* Count a request by its command: once, even if it waited through a reload.  Pages are not counted. */
+/* Counts a request by its command, only once even if it waits through a load.  Pages are not counted. */
 static void
 count_request(const LeMailbox *box)
 {
@@ -424,7 +427,7 @@ count_request(const LeMailbox *box)
 }
 
 /*
- * Take the request of a mailbox, if there is a new one, and apply or answer it.  An error fails the batch,
+ * Takes the request of a mailbox, if it is new, and applies it or replies to it.  An error fails the batch,
  * and untake() in batch.c gives the request back.
  */
 void
@@ -439,8 +442,8 @@ le_take_request(Batch *batch, uint32 proc)
 	pg_read_barrier();
 
 	/*
-	 * A request posted after the stack was taken waits for the next batch: an asynchronous release that
-	 * returned before it may be on the next stack.
+	 * A request that was posted after the stack was taken must wait for the next batch, because an
+	 * asynchronous release that returned before it may be on the next stack.
 	 */
 	if (box->posted_at > batch->rung_until)
 	{
@@ -480,7 +483,7 @@ le_take_request(Batch *batch, uint32 proc)
 	}
 }
 
-/* --- taking, in the order at the top --- */
+/* --- taking, in the order described at the top --- */
 
 static int
 compare_revision(const void *a, const void *b)
@@ -508,13 +511,13 @@ le_take_waiting(Batch *batch)
 	{
 		int64 revision PG_USED_FOR_ASSERTS_ONLY = mailbox_of(procs[i])->revision;
 
-		/* a queue is in the order of revisions */
+		/* the core enqueues them in the order of revisions */
 		Assert(before < revision && revision < le_core_next_revision(le_mgr.core));
 		before = revision;
 		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&mailbox_of(procs[i])->answered);
 		le_take_request(batch, procs[i]);
 
-		/* forget it as fresh, so that it keeps its revision if a later request fails */
+		/* not in "fresh", so that it keeps its revision if a later request fails the batch */
 		Assert(batch->nfresh == 1 && batch->nmails == 0);
 		batch->nfresh = 0;
 	}
@@ -532,7 +535,7 @@ keeps_lease_alive(LeMailbox *box)
 		   box->command.type == LE_CMD_KEEP_ALIVE;
 }
 
-/* Append the mailboxes of a list to those of the batch, unless they are there already. */
+/* Appends the mailboxes of a list to those of the batch, unless they are in the batch already. */
 static void
 append(Batch *batch, const uint32 *procs, int n)
 {
@@ -579,13 +582,14 @@ le_take_deferred(Batch *batch)
 
 /* --- light and heavy work --- */
 
-/* The amount of work for the mail and the request of a mailbox. */
+/* How much work the mail and the request of a mailbox are. */
 typedef enum Work
 {
 	WORK_LIGHT,
-	WORK_HEAVY, /* deferred while the batch is full, or the manager backs off */
-	WORK_STEP,  /* a small step of a heavy request, whose session comes again: served during back-off, too */
-	WORK_CANCEL /* the end of a call that waits for many names: heavy, and served first */
+	WORK_HEAVY, /* deferred while the batch is full or the manager backs off */
+	WORK_STEP,  /* a small step of a heavy request, whose session posts the next step; served during a
+				 * back-off, too */
+	WORK_CANCEL /* the end of a call that waits for many names: heavy, but served first */
 } Work;
 
 /* Classify mail that ends a session or a transaction. */
@@ -601,8 +605,8 @@ work_of_end(const LeMailbox *box, uint32 proc)
 }
 
 /*
- * Classify a step of a heavy request, whose session comes again for the next one.  With mail beside it, it is
- * heavy.
+ * Classifies a step of a heavy request, whose session posts the next step.  If there is mail, too, the work
+ * is heavy.
  */
 static Work
 work_of_step(uint32 mail)
@@ -615,7 +619,7 @@ work_of_command(const LeCommand *cmd, uint32 mail)
 {
 	switch (cmd->type)
 	{
-		/* each request ends or evicts some of the holders that an administrator has named */
+		/* each step ends or evicts some of the holders that an administrator has selected */
 		case LE_CMD_FORCE:
 		case LE_CMD_EVICT:
 		case LE_CMD_FORCE_ROLE:
@@ -628,7 +632,10 @@ work_of_command(const LeCommand *cmd, uint32 mail)
 		case LE_CMD_SET_PERMITS:
 			return WORK_HEAVY;
 
-		/* with any number of names: the place that it keeps alive could expire meanwhile */
+		/*
+		 * light with any number of names, because the place that it keeps alive could expire if it were
+		 * deferred
+		 */
 		case LE_CMD_AWAIT:
 			return WORK_LIGHT;
 		default:
@@ -636,7 +643,7 @@ work_of_command(const LeCommand *cmd, uint32 mail)
 	}
 }
 
-/* Classify the mail and the request of a mailbox, before any of it is applied. */
+/* Classifies the mail and the request of a mailbox before any of it is applied. */
 static Work
 work_of(uint32 proc)
 {
@@ -673,8 +680,8 @@ le_take_is_backing_off(void)
 }
 
 /*
- * Back off after a batch with heavy work, but only if there has been light work since the last such batch
- * began: otherwise nobody would gain.
+ * Backs off after a batch with heavy work, but only if there was light work since the last such batch began.
+ * Otherwise no session would benefit.
  */
 void
 le_take_back_off(const Batch *batch)
@@ -689,7 +696,7 @@ le_take_back_off(const Batch *batch)
 	le_mgr.heavy_began_at = batch->began_at;
 }
 
-/* Put a mailbox at the end of the turns.  health() shows the request as deferred, not as forgotten. */
+/* Gives a mailbox the last turn. health() then shows its request as deferred, not as overlooked. */
 static void
 defer(uint32 proc)
 {
@@ -708,11 +715,11 @@ typedef struct Turn
 {
 	uint32 proc;
 	Work work;
-	bool async; /* its releases were asynchronous, and are applied already */
-	bool cut;   /* part of its mail is applied: the rest is too much for this batch */
+	bool async; /* it had an asynchronous release, which is applied already */
+	bool cut;   /* a part of its mail is applied, and the rest must wait, because the batch is full */
 } Turn;
 
-/* Serve a mailbox, or defer it if its work is heavy and the batch has no room for that. */
+/* Serves a mailbox, or defers it if its work is heavy and the batch has no room for it. */
 static void
 take_turn(Batch *batch, Turn *turn)
 {
@@ -757,7 +764,7 @@ le_take(Batch *batch)
 			le_take_request(batch, batch->procs[i]);
 	}
 
-	/* asynchronous releases; the amount of other work depends on the state that they leave */
+	/* asynchronous releases; how much work the rest is depends on the state after them */
 	for (int i = 0; i < batch->n; i++)
 	{
 		turns[i].proc = batch->procs[i];
@@ -778,7 +785,7 @@ le_take(Batch *batch)
 			take_turn(batch, &turns[i]);
 	}
 
-	/* mailboxes whose mail was cut off go behind those that have not been started */
+	/* mailboxes with a part of their mail applied go behind those that have not been started */
 	for (int i = 0; i < n; i++)
 	{
 		if (turns[i].cut)
