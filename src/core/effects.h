@@ -24,7 +24,7 @@ typedef struct LeChange
 	int64_t term;
 	LeTime elected_at;
 	LeTime at;
-	uint32_t role; /* of the leader */
+	uint32_t role; /* role of the leader */
 	uint16_t value_len;
 	uint8_t how; /* LeHow */
 	bool place;  /* the leader was elected from a queue place */

@@ -113,8 +113,8 @@ typedef struct LeLoadEnv
 	bool (*alive)(void *arg, uint64_t session, uint32_t *sessno);
 
 	/*
-	 * Returns whether this transaction of a connected session may still roll back, or has rolled
-	 * back without the core having been told.
+	 * Returns whether this transaction of a connected session may still roll back, or has rolled back and
+	 * the core does not know about it yet.
 	 */
 	bool (*uncommitted)(void *arg, uint64_t session, uint32_t xact);
 } LeLoadEnv;

@@ -1,6 +1,7 @@
 /*
  * manager/apply.c
- *		Applies a command to the core, in a batch that may not have expected to write.
+ *		Applies a command to the core in a batch that may not have locked the tables
+ *		for writing.
  */
 #include "postgres.h"
 
@@ -13,7 +14,7 @@ le_apply_one(Batch *batch, const LeCommand *cmd, LeReply *reply)
 	if (!le_core_wanted_to_write(le_mgr.core))
 		return;
 
-	/* the reply that a place is granted says nothing of its validity, so it waits for the write of the row */
+	/* the reply that a place is granted has no validity, so it must wait for the write of the row */
 	if (batch->looks_only)
 		reply->wrote |= cmd->type == LE_CMD_AWAIT;
 	else if (le_txn_lock_tables(batch))

@@ -1,10 +1,10 @@
 /*
  * manager/chores.c
- *		Chores: work of the manager beside and between its batches.
+ *		Chores: work that the manager does after and between its batches.
  *
- * Fences that last too long are ended, old rows of the history of elections are deleted, and a table that
- * consists mostly of dead rows is rewritten.  Each chore does little at a time, so that no grant waits for
- * long.
+ * The chores terminate connections whose fences last too long, delete old rows of the history of
+ * elections, rewrite a table that consists mostly of dead rows, and record the uptime.  Each chore does
+ * little at a time, so that no grant waits for long.
  */
 #include "postgres.h"
 
@@ -21,7 +21,7 @@
 /* --- fences that last too long --- */
 
 /*
- * Terminate the connection, not only its statement: a cancel would leave fences that were taken before a
+ * Terminates the whole connection.  Canceling its statement would keep fences that were taken before a
  * savepoint, and has no effect on an idle client.
  */
 void
@@ -47,25 +47,25 @@ le_fence_end_overdue(LeCore *core, LeTime now)
 	}
 }
 
-/* --- the history of elections: its size for each role --- */
+/* --- the size of each role's history of elections --- */
 
-/* Pages of one step, and the time between two steps, until the whole table has been read. */
+/* Number of pages per step, and the time between two steps of a pass over the table. */
 #define PRUNE_PAGES 32
 #define PRUNE_STEP  (100 * LE_MS)
 /*
- * Longest time between two passes; and time before a retry after a failed step, for example because the table
- * is locked.
+ * Maximum time between two passes, and the time before a retry after a failed step, for example because the
+ * table was locked.
  */
 #define PRUNE_PASS  (600 * LE_SECOND)
 #define PRUNE_RETRY (60 * LE_SECOND)
 
 static LeTime prune_at = 0;
-static uint32 prune_from = 0; /* page; 0: a new pass begins */
+static uint32 prune_from = 0; /* page; 0 = a new pass begins */
 
 /*
- * Size of the history of a role, for lock_election.max_history_per_role.  Rows that this manager writes are
- * added, deleted rows are subtracted.  Older rows are counted by the first pass over the table, which deletes
- * nothing; until that is done, a role may write more.
+ * Size of a role's history, for lock_election.max_history_per_role.  Rows that this manager writes are added,
+ * and deleted rows are subtracted.  Older rows are counted by the first pass over the table, which deletes
+ * nothing.  Until that pass is done, a role may write more.
  */
 typedef struct RoleHistory
 {
@@ -76,14 +76,14 @@ typedef struct RoleHistory
 #define ROLES_AT_FIRST 64
 
 static HTAB *role_history = NULL;
-static int64 first_change = 0; /* number of this manager's first change, those of its load included */
+static int64 first_change = 0; /* number of this manager's first change, including those of its load */
 static bool counted = false;   /* the first pass is done */
 
-/* Rows that a step has seen; they are counted once the step is committed. */
+/* Rows that a step has read.  They are counted after the commit of the step. */
 static RoleHistory step[PRUNE_PAGES * MaxHeapTuplesPerPage];
 static int step_rows;
 
-/* Return the sum of a role.  A new one is 0, and takes memory, which may fail. */
+/* Returns the total of a role.  A new total is 0, and needs memory, so this may fail. */
 static RoleHistory *
 history_of(Oid role)
 {
@@ -95,7 +95,7 @@ history_of(Oid role)
 	return entry;
 }
 
-/* Add to the bytes of a role's history; a negative number subtracts. */
+/* Adds to the size of a role's history; a negative number is subtracted. */
 static void
 add_bytes(Oid role, int64 bytes)
 {
@@ -155,11 +155,11 @@ count_row(Oid role, int64 change, int64 bytes, bool deleted)
 	}
 }
 
-/* --- the history of elections: old rows are deleted, a few pages at a time --- */
+/* --- deletion of old rows of the history of elections, a few pages at a time --- */
 
 /*
- * One step: delete rows that are too old from some pages, and in the first pass, count the rows there.  An
- * error after the commit would only leave the sums of the roles too high.
+ * Runs one step: deletes expired rows from the next few pages, and, during the first pass, counts the rows
+ * on them.  An error after the commit is harmless: it only makes the totals of the roles wrong.
  */
 static void
 prune(void)
@@ -197,16 +197,17 @@ le_history_tend(void)
 /* --- the size of the tables; store/shrink.c does the work --- */
 
 /*
- * Time between two looks at the tables, and before the first one: callers that wait for a manager come first.
+ * Time between two measurements of the tables, and before the first one, because callers that wait for a
+ * manager are more urgent.
  */
 #define LOOK_AFTER (5 * LE_SECOND)
 
 static LeTime look_at = 0;
-static uint64 batches = PG_UINT64_MAX; /* number of batches at the last look */
+static uint64 batches = PG_UINT64_MAX; /* number of batches at the last measurement */
 
 /*
- * Measure the tables, and rewrite one if needed.  Must not fail after the commit: the core has to know where
- * its rows are.
+ * Measures the tables, and rewrites one if needed.  Must not fail after the commit, because the core must
+ * know where its rows are.
  */
 static void
 look(void)
@@ -233,8 +234,8 @@ le_shrink_tend(void)
 	uint64 written = pg_atomic_read_u64(&le_mgr.db->counters.batches);
 
 	/*
-	 * The positions of the core's rows are known only while it agrees with the tables.  Without a batch
-	 * nothing has grown.
+	 * The positions of the core's rows are valid only while the core agrees with the tables.  If there was no
+	 * batch since the last measurement, no table has grown.
 	 */
 	if (!core_is_loaded() || written == batches)
 		return LE_NEVER;
@@ -250,12 +251,12 @@ le_shrink_tend(void)
 
 /* --- the uptime of this manager --- */
 
-/* Time before a retry if the record failed, or another session has locked the table. */
+/* Time before a retry if the uptime could not be recorded, or another session has locked the table. */
 #define RECORD_RETRY (2 * LE_SECOND)
 
 static LeTime record_at = 0;
 
-/* Record the uptime.  Must not fail after the commit: le_mgr.meta must agree with the table. */
+/* Records the uptime.  Must not fail after the commit, because le_mgr.meta must agree with the table. */
 static void
 record(void)
 {

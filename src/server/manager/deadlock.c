@@ -3,30 +3,31 @@
  *		Finds cycles of connections that wait for each other.
  *
  * A connection that has waited for deadlock_timeout asks the manager to check whether it waits for itself,
- * and repeats that every second.  The manager knows the waiters of each lock, and asks PostgreSQL about other
- * waits of the processes involved:
+ * and asks again every second.  The manager knows the waiters of each lock, and gets the other waits of
+ * these processes from PostgreSQL.  Each wait is an edge:
  *
- *	-	A request waits for a holder that only one connection can end: one that is bound to its connection,
- *		was acquired in a transaction that is still open, or is fenced by one.  A named owner can release
- *		from anywhere, and a holder with a TTL expires by itself: no edge.  Nor is there an edge to holders
- *		of permits, because any of them may give one back.  A waiter ahead in the queue waits for the same
- *		holders, unless it waits for other locks as well: then it may delay this one, and there is an edge
- *		to it.
- *	-	A backend that has waited for a lock of PostgreSQL for deadlock_timeout, which is time enough for
- *		PostgreSQL's own detector, waits for the processes that pg_blocking_pids() returns.
+ *	-	A request waits for a holder that only one connection can end, because the holder is bound to its
+ *		connection, was acquired in a transaction that is still open, or is fenced by one.  There is no edge
+ *		to a named owner, who can release from any connection, nor to a holder with a TTL, which expires by
+ *		itself, nor to holders of permits, because any of them may give one back.  A waiter ahead in the
+ *		queue waits for the same holders.  If it also waits for other locks, it may delay this request, so
+ *		there is an edge to it.
+ *	-	A backend that has waited for a lock of PostgreSQL for deadlock_timeout waits for the processes
+ *		that pg_blocking_pids() returns.  PostgreSQL's own detector has run by then.
  *
- * A member of a cycle can do nothing to leave it.  So a real cycle is still there when its edges are checked
- * a second time, and one that was composed of edges which never existed at the same time is not.
+ * A member of a cycle cannot leave it.  So a real cycle is still there when its edges are checked a second
+ * time.  A false cycle, whose edges never existed at the same time, is not.
  *
- * A search goes depth first, from all processes that have asked since the last search.  Its nodes are
- * processes, and the locks that they wait for, so that the holders of a lock are visited once for all its
- * waiters.  Nodes that lead to no cycle are not visited again.  So a search takes time for each waiter and
- * each holder once.
+ * A search is a depth-first search from all processes that have asked since the last search.  Its nodes are
+ * the processes and the locks that they wait for, so that the holders of a lock are visited once for all its
+ * waiters.  Nodes that lead to no cycle are not visited again.  So the time of a search is proportional to the
+ * number of waiters and holders.
  *
- * A search has a time budget.  It continues with the remaining processes in a later batch, after nine times
- * as long, or a few seconds.  Nodes that have led to no cycle by then are still skipped, although things may
- * have changed: a process that has closed a cycle since then asks again, within a second, and that is for the
- * next search.  A start that takes the whole budget gets twice as much the next time, so each search ends.
+ * A search has a time budget.  It continues with the remaining processes in a later batch, after a pause of
+ * nine times its duration, limited to a few seconds.  Nodes that led to no cycle earlier in the search are
+ * still skipped, although their waits may have changed: a process that has closed a cycle since then asks
+ * again within a second, for the next search.  If the search from one process takes the whole budget, its
+ * budget is doubled, so that each search comes to an end.
  */
 #include "postgres.h"
 
@@ -46,26 +47,26 @@
 #include "shared/words.h"
 
 /*
- * Upper limit of searching: 1 / SEARCH_PART of the manager's time.  SEARCH_BUDGET: budget of a part of a
- * search at first.
+ * Maximum share of the manager's time spent on searches: 1 / SEARCH_PART.  SEARCH_BUDGET: initial time budget
+ * for one part of a search.
  */
 #define SEARCH_PART   10
 #define SEARCH_BUDGET (5 * LE_MS)
 /*
- * Longest pause between two parts of a search: after a part in which the process was suspended, the rule
- * above would give a very long one.
+ * Limit of the pause between two parts of a search.  If the process was suspended during a part, SEARCH_PART
+ * alone would give a very long pause.
  */
 #define SEARCH_PAUSE (5 * LE_SECOND)
-/* Number of edges between two looks at the clock. */
+/* Number of edges between two checks of the clock. */
 #define EDGES_A_LOOK 256
 /* A node: a process that waits, or a lock. */
 typedef struct WaitNode
 {
-	LeLock *lock; /* NULL: a process */
+	LeLock *lock; /* NULL = the node is a process */
 	uint32 proc;
 } WaitNode;
 
-/* An edge.  via: the lock that the process waits for; NULL: a lock of PostgreSQL. */
+/* An edge. via: the lock that the process waits for; NULL = a lock of PostgreSQL. */
 typedef struct WaitEdge
 {
 	WaitNode to;
@@ -90,50 +91,53 @@ typedef struct Fence
 typedef struct Step
 {
 	WaitNode node;
-	const LeLock *via; /* see WaitEdge, of the edge to it */
+	const LeLock *via; /* see WaitEdge; of the edge that leads to this node */
 	int first;         /* index of its first edge; its edges end where those of the next step begin */
-	int next;          /* index of the edge to be followed next */
+	int next;          /* index of the next edge to follow */
 } Step;
 
 /* State of a process in a search. */
 typedef struct ProcState
 {
 	uint32 mark;
-	bool asks; /* it has asked since the last search that looked at it */
+	bool asks; /* it has asked, and no search has started from it since */
 } ProcState;
 
 /*
- * State of the search.  Everything but procs is allocated in the memory context of a batch, for its part of
- * the search.
+ * State of the search.  Everything except procs is in the memory context of a batch, for one part of the
+ * search.
  */
 typedef struct Search
 {
 	const LeCore *core;
-	ProcState *procs; /* by number; NULL: nobody has asked yet */
+	ProcState *procs; /* by proc number; NULL = no process has asked yet */
 	int nasking;      /* number of processes that ask */
 	LeTime not_before;
-	uint32 base; /* nodes are marked with this plus their state; older marks mean nothing */
+	uint32 base; /* the mark of a node is this plus its state; other marks are older and mean NEW */
 	bool under_way;
-	uint32 next;      /* proc to start from next */
-	LeTime budget_us; /* budget for one start */
+	uint32 next;      /* proc from which to start next */
+	LeTime budget_us; /* time budget for one part; grows if one start needs more */
 	LeTime deadline;
 	uint32 edges_seen;
-	HTAB *fences; /* of Fence; NULL: not read yet */
+	HTAB *fences; /* Fence by token; NULL = not read yet */
 	Step *path;
 	int length, path_room;
 	WaitEdge *edges;
 	int nedges, edges_room;
 	int edges_of_node; /* index of the first edge of the node whose edges are being added */
-	HTAB *expanded; /* for assertions: WaitNodes that were expanded in this part, on the path or followed */
+	HTAB *expanded;    /* for assertions: the nodes that were expanded in this part */
 } Search;
 
 /*
- * Must be a power of two: then the mark 0 of a new node belongs to no search, or means NEW, even after the
- * base wraps around.
+ * Must be a power of two, so that the mark 0 of a new node belongs to no search or means NEW, even after the
+ * base has wrapped around.
  */
 #define BASE_STEP 4
 
-/* The base, a multiple of BASE_STEP, wraps around after a few searches, so that tests cover that. */
+/*
+ * The base is a multiple of BASE_STEP.  It starts just below its maximum and wraps around after a few
+ * searches, so that tests cover that.
+ */
 static Search s = {.base = PG_UINT32_MAX - 15};
 
 static uint32 *
@@ -178,8 +182,8 @@ add_edge(WaitNode to, const LeLock *via)
 }
 
 /*
- * Add an edge to a process, unless the last edge leads to it: a transaction that acquires a lock a million
- * times has as many slots.
+ * Adds an edge to a process, unless the last edge leads to it.  If a transaction acquires a lock a million
+ * times, the lock has a million slots.
  */
 static void
 add_proc(uint32 proc, const LeLock *via)
@@ -190,19 +194,19 @@ add_proc(uint32 proc, const LeLock *via)
 		add_edge((WaitNode){.proc = proc}, via);
 }
 
-/* Return the entry that the blocked call of this backend waits for; NULL: it does not wait. */
+/* Returns the entry that the blocked call of this backend waits for; NULL = it does not wait. */
 static LeEntry *
 waits_for(uint32 proc)
 {
 	LeMailbox *box = mailbox_of(proc);
 
-	/* its wait may have ended, even if the mail that says so is not applied yet */
+	/* the wait may have ended, although the mail about that is not applied yet */
 	if (!is_unanswered(box) || mail_ends_wait(box))
 		return NULL;
 	return le_core_waiting_on(s.core, box->session, proc);
 }
 
-/* Read all fences of this database. */
+/* Reads all fences of this database. */
 static void
 read_fences(void)
 {
@@ -230,7 +234,7 @@ read_fences(void)
 	}
 }
 
-/* Add an edge to each process that holds the fence of this token. */
+/* Adds an edge to each process that holds the fence of this token. */
 static void
 add_fences(int64 token)
 {
@@ -246,7 +250,7 @@ add_fences(int64 token)
 		add_proc((uint32) lfirst_int(lc), NULL);
 }
 
-/* Add edges to the processes that alone can end this holder: see the top. */
+/* Adds edges to the processes that alone can end this holder, see the top of this file. */
 static void
 add_holder(const LeEntry *holder)
 {
@@ -273,8 +277,9 @@ somebody_waits(const LeEntry *entry)
 }
 
 /*
- * Return the nearest request ahead of this one that is part of a group with a waiting call: it waits for the
- * requests before it.  Requests ahead of a process that leads to no cycle lead to none either.
+ * Returns the nearest request ahead of this one that belongs to a group with a waiting call; NULL = none.
+ * That request waits for those ahead of it in turn.  If a waiting process is known to lead to no cycle, no
+ * request ahead of it does either, so the search for one ends there.
  */
 static const LeEntry *
 grouped_ahead(const LeEntry *entry)
@@ -294,8 +299,8 @@ grouped_ahead(const LeEntry *entry)
 }
 
 /*
- * Return whether this process has waited for a lock of PostgreSQL for deadlock_timeout.  A leader of parallel
- * workers counts as waiting, because one of them may wait.
+ * Returns whether this process has waited for a lock of PostgreSQL for deadlock_timeout.  A leader of
+ * parallel workers counts as waiting, because one of its workers may wait.
  */
 static bool
 waits_in_postgres(uint32 number)
@@ -304,11 +309,11 @@ waits_in_postgres(uint32 number)
 	TimestampTz since = (TimestampTz) pg_atomic_read_u64(&proc->waitStart);
 
 	if (since == 0)
-		return proc->lockGroupLeader == proc; /* perhaps one of its workers waits */
+		return proc->lockGroupLeader == proc; /* one of its workers may wait */
 	return GetCurrentTimestamp() - since >= DeadlockTimeout * INT64CONST(1000);
 }
 
-/* Add edges to the processes that pg_blocking_pids() returns. */
+/* Adds edges to the processes that pg_blocking_pids() returns. */
 static void
 add_blockers(uint32 from)
 {
@@ -320,7 +325,7 @@ add_blockers(uint32 from)
 	{
 		PGPROC *proc = BackendPidGetProc(((int32 *) ARR_DATA_PTR(pids))[i]);
 
-		if (proc != NULL) /* else it has ended, or is a prepared transaction */
+		if (proc != NULL) /* otherwise it has ended, or is a prepared transaction */
 			add_proc((uint32) (proc - le_proc(0)), NULL);
 	}
 }
@@ -329,7 +334,7 @@ static void
 add_edges_of_proc(uint32 proc)
 {
 	const LeEntry *entry = waits_for(proc);
-	const LeGroup *behind = NULL; /* the last group with an edge: mostly it is the same for all entries */
+	const LeGroup *behind = NULL; /* group of the last edge, which is usually the same for all entries */
 
 	if (entry == NULL && waits_in_postgres(proc))
 		add_blockers(proc);
@@ -351,8 +356,8 @@ add_edges_of_proc(uint32 proc)
 }
 
 /*
- * Add all edges of a node: from a process to what it waits for; from a lock to the processes that alone can
- * end its holders.  Leave out nodes that are known to lead to no cycle.
+ * Adds all edges of a node: from a process to the locks and processes that it waits for, or from a lock to
+ * the processes that alone can end its holders.  Leaves out nodes that are known to lead to no cycle.
  */
 static void
 add_edges(const WaitNode *node)
@@ -370,7 +375,7 @@ add_edges(const WaitNode *node)
 /* --- the search --- */
 
 #ifdef USE_ASSERT_CHECKING
-/* Assert that a node is expanded once: a lost or mistaken state would make the search exponential. */
+/* Asserts that a node is expanded only once.  A lost or wrong state would make the search exponential. */
 static void
 assert_expanded(const WaitNode *node, HASHACTION action)
 {
@@ -387,7 +392,7 @@ assert_expanded(const WaitNode *node, HASHACTION action)
 	Assert(found == (action == HASH_REMOVE));
 }
 
-/* Assert the states between two starts: the path is empty, and the number of asking processes is right. */
+/* Asserts the state between two starts: the path is empty, and the number of asking processes is correct. */
 static void
 assert_states(void)
 {
@@ -406,7 +411,7 @@ assert_states(void)
 #define assert_states()               ((void) 0)
 #endif
 
-/* Put a node on the path, with its edges. */
+/* Adds a node and its edges to the path. */
 static void
 step_to(WaitNode node, const LeLock *via)
 {
@@ -423,7 +428,7 @@ step_to(WaitNode node, const LeLock *via)
 	add_edges(&node);
 }
 
-/* Leave the path's last node, with its edges. */
+/* Removes the last node and its edges from the path. */
 static void
 step_back(NodeState state)
 {
@@ -437,8 +442,8 @@ step_back(NodeState state)
 }
 
 /*
- * Find a path from this process into a cycle.  Returns the index of the step where the cycle begins, and its
- * last edge in *back; -1: there is no cycle, or *late: the budget is spent.
+ * Finds a path from this process into a cycle.  Returns the index of the step at which the cycle begins, and
+ * its last edge in *back.  Returns -1 if there is no cycle, or if the budget is exhausted; then *late is set.
  */
 static int
 find_cycle(uint32 start, WaitEdge *back, bool *late)
@@ -456,7 +461,7 @@ find_cycle(uint32 start, WaitEdge *back, bool *late)
 		Assert(get_state(&last->node) == ON_PATH);
 		Assert(last->first <= last->next && last->next <= s.nedges);
 
-		/* all edges of the last node are followed: step back */
+		/* all edges of the last node have been followed, so step back */
 		if (last->next == s.nedges)
 		{
 			step_back(CLEAR);
@@ -489,7 +494,7 @@ find_cycle(uint32 start, WaitEdge *back, bool *late)
 	return -1;
 }
 
-/* Check again whether each edge of the cycle is still there. */
+/* Checks whether each edge of the cycle still exists. */
 static bool
 is_still_there(int first)
 {
@@ -515,7 +520,7 @@ is_still_there(int first)
 
 /* --- the error message --- */
 
-/* Describe the lock of PostgreSQL that this process waits for. */
+/* Describes the lock of PostgreSQL for which this process waits. */
 static void
 describe_lock(StringInfo buf, int pid)
 {
@@ -535,7 +540,7 @@ describe_lock(StringInfo buf, int pid)
 	appendStringInfoString(buf, "a lock");
 }
 
-/* Describe an edge.  lock: the lock that it waits for; NULL: a lock of PostgreSQL. */
+/* Describes an edge. lock: the lock that process "from" waits for; NULL = a lock of PostgreSQL. */
 static void
 describe_edge(StringInfo buf, uint32 from, const LeLock *lock, uint32 to)
 {
@@ -551,8 +556,8 @@ describe_edge(StringInfo buf, uint32 from, const LeLock *lock, uint32 to)
 }
 
 /*
- * Describe the cycle that begins at this step of the path.  The victim is the newest waiter for a lock of
- * ours, and is described first.  Returns its proc number; -1: none.
+ * Describes the cycle that begins at this step of the path.  The victim is the newest waiter for a lock of
+ * this extension, and is described first.  Returns its proc number; -1 = there is no such waiter.
  */
 static int
 choose_victim(int first, const WaitEdge *back, StringInfo detail)
@@ -561,7 +566,7 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 	uint32 *procs = palloc(length * sizeof(uint32));
 	const LeLock **waits = palloc(length * sizeof(LeLock *));
 
-	/* the processes of the cycle, and the newest of them */
+	/* the processes of the cycle, and the newest waiter among them */
 	for (int i = first; i < s.length; i++)
 	{
 		uint32 proc = s.path[i].node.proc;
@@ -589,16 +594,16 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 	return (int) procs[newest];
 }
 
-/* Begin the part of a search that this batch does.  Pointers are valid for this part only. */
+/* Begins the part of a search that this batch runs.  Pointers are valid for this part only. */
 static void
 begin_part(const LeCore *core)
 {
-	/* an error has ended the last part in the middle of a path: begin a new search */
+	/* an error ended the last part in the middle of a path, so begin a new search */
 	if (s.length > 0)
 		s.under_way = false;
 	if (!s.under_way)
 	{
-		/* a new search, from all processes that have asked by now */
+		/* a new search starts from all processes that have asked by now */
 		s.base += BASE_STEP;
 		s.next = 0;
 		s.budget_us = SEARCH_BUDGET;
@@ -631,8 +636,8 @@ le_deadlock_next_search(void)
 }
 
 /*
- * Search from one process that has asked, and send the error to the victim of its cycle.  False: the budget
- * is spent, and the next part begins with this process again.
+ * Searches from one process that has asked, and sends the error to the victim if it finds a cycle.  Returns
+ * false if the budget is exhausted; the next part then begins with this process again.
  */
 static bool
 search_from(uint32 proc, bool first)
@@ -680,7 +685,7 @@ le_deadlock_search(const LeCore *core)
 	}
 	assert_states();
 
-	/* processes behind s.next that have asked meanwhile are for the next search */
+	/* processes with numbers below s.next that have asked meanwhile must wait for the next search */
 	s.under_way = s.next < (uint32) le_shared->max_sessions;
 	end = le_clock();
 	s.not_before =

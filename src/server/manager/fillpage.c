@@ -1,14 +1,15 @@
 /*
  * manager/fillpage.c
- *		Pages of the live state, for views and current_leader().  The backend's
- *		half is backend/session_page.c.
+ *		Pages of the live state, for views and current_leader().
+ *		backend/session_page.c has the backend's side.
  */
 #include "postgres.h"
 
 #include "manager/manager.h"
 
 /*
- * Locks that one page visits, unused indexes included; of a lease, the entries that it visits in their lists.
+ * Maximum number of lock indexes visited per page, including unused ones; for a lease, the number of entries
+ * visited in its list and in queues.
  */
 #define INDEXES_A_PAGE 1024
 
@@ -35,14 +36,14 @@ expires_at(const LeEntry *entry, LeTime now)
 	return wall_time(le_entry_deadline(entry), now);
 }
 
-/* Returns 0 if the name is open. */
+/* Returns the wall-clock time; 0 = the name is open. */
 static TimestampTz
 closed_until(LeTime until, LeTime now)
 {
 	return until > now ? wall_time(until, now) : 0;
 }
 
-/* Copy a text, which may be empty; returns its end. */
+/* Copies a text, which may be empty.  Returns the end of the copy. */
 static char *
 put_text(char *to, LeText text)
 {
@@ -51,7 +52,7 @@ put_text(char *to, LeText text)
 	return to + text.len;
 }
 
-/* Add an item of this name, with room for more texts; NULL: the page is full. */
+/* Adds an item of this name, with room for more texts.  Returns NULL if the page is full. */
 static LePageItem *
 new_item(LivePage *page, LeText name, uint32 texts)
 {
@@ -69,7 +70,7 @@ new_item(LivePage *page, LeText name, uint32 texts)
 	return item;
 }
 
-/* The same, with the members that describe the lock. */
+/* Does the same, and sets the members that describe the lock. */
 static LePageItem *
 new_item_of(LivePage *page, const LeLock *lock, uint32 texts)
 {
@@ -83,7 +84,7 @@ new_item_of(LivePage *page, const LeLock *lock, uint32 texts)
 	return item;
 }
 
-/* Return the name on whose channel the grant of a group is announced; NULL: a single name. */
+/* Returns the name on whose channel the grant of a group is announced; NULL = the entry is not in a group. */
 static LeText
 announced_name(const LeEntry *entry)
 {
@@ -95,7 +96,7 @@ announced_name(const LeEntry *entry)
 	return (LeText){lock->name, lock->name_len};
 }
 
-/* Add a holder (position 0) or a waiter.  NULL: the page is full. */
+/* Adds a holder (position 0) or a waiter.  Returns NULL if the page is full. */
 static LePageItem *
 put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 {
@@ -132,14 +133,16 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 	if (item->lapsed && item->closed_until == 0)
 		item->closed_until = closed_until(entry->closed_until, page->now);
 
-	/* texts, behind the name */
+	/* texts, after the name */
 	text = put_text((char *) (item + 1) + lock->name_len, owner);
 	text = put_text(text, value);
 	(void) put_text(text, acquirer);
 	return item;
 }
 
-/* Return the next slot to list.  Slots stay in their list as long as the lock exists; new ones come first. */
+/*
+ * Returns the next slot to list.  A slot stays in the list as long as its lock exists; new slots come first.
+ */
 static const LeSlot *
 next_slot(const LeLock *lock, const LePageCursor *from, const LeEntry *last)
 {
@@ -157,10 +160,10 @@ next_slot(const LeLock *lock, const LePageCursor *from, const LeEntry *last)
 	return slot != NULL ? slot->next : NULL;
 }
 
-/* Special value in a cursor, after a closed name: a slot number that no lock has. */
+/* Special value of LePageCursor.last after a closed name.  It is the number of a slot that no lock has. */
 #define LAST_CLOSED (-(int64) PG_INT32_MAX - 1)
 
-/* Return the next waiter to list; *position is the position of the one before it. */
+/* Returns the next waiter to list.  Sets *position to the position of the waiter before it. */
 static const LeLink *
 next_waiter(const LeLock *lock, const LePageCursor *from, const LeEntry *last, uint32 *position)
 {
@@ -180,10 +183,11 @@ next_waiter(const LeLock *lock, const LePageCursor *from, const LeEntry *last, u
 }
 
 /*
- * Add the items of a lock from the cursor on.  False: the page is full.
+ * Adds the items of a lock from the cursor on.  Returns false if the page is full.
  *
- * The end of the last page is found by its token: a lock may have very many holders or waiters, and walking
- * past them for each page takes too long.  They are walked only if the entry has gone since then.
+ * The last entry of the previous page is found by its token, because a lock may have so many holders or
+ * waiters that walking past them for each page would take too long.  They are walked only if that entry has
+ * ended since.
  */
 static bool
 put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *from)
@@ -197,7 +201,7 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 	int32 held PG_USED_FOR_ASSERTS_ONLY = 0;
 	bool whole PG_USED_FOR_ASSERTS_ONLY = from->last == 0;
 
-	/* a closed name without a holder: nobody can be granted it */
+	/* a closed name without a holder, which cannot be granted */
 	if (from->last == 0 && lock->held == 0 && lock->closed_until > page->now)
 	{
 		LePageItem *item = new_item_of(page, lock, 0);
@@ -234,7 +238,7 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 	return true;
 }
 
-/* Add locks from the cursor on, as many as the page has room for. */
+/* Adds locks from the cursor on, until the page is full. */
 static void
 put_locks(LivePage *page, const LeCore *core, LePageCursor *next)
 {
@@ -251,7 +255,7 @@ put_locks(LivePage *page, const LeCore *core, LePageCursor *next)
 		next->index = -1;
 }
 
-/* Add leases in the same way. */
+/* Adds leases in the same way. */
 static void
 put_leases(LivePage *page, const LeCore *core, LePageCursor *next)
 {
@@ -281,8 +285,9 @@ put_leases(LivePage *page, const LeCore *core, LePageCursor *next)
 
 #ifdef USE_ASSERT_CHECKING
 /*
- * Assert that a page consists of whole items.  The holders of a lock come first, then its waiters in order.
- * Unless that was all, the cursor moves on, and names the page's last item, or the start of another lock.
+ * Asserts that a page consists of whole items.  For each lock, the holders come first, then the waiters in
+ * order.  Unless the page is the last one, the cursor must have moved on, to the last item of the page or to
+ * the start of another lock.
  */
 static void
 assert_page(const LivePage *page, const LePageCursor *from, const LePageCursor *next)
@@ -297,7 +302,8 @@ assert_page(const LivePage *page, const LePageCursor *from, const LePageCursor *
 			   (item->kind != LE_PAGE_LEASES && item->token != 0 && item->position == 0));
 		Assert(item->kind != LE_PAGE_LEASES || (item->token == 0 && item->lease != 0));
 		Assert(item->position <= 1 || last == NULL || item->position == last->position + 1);
-		Assert(item->position <= item->waiters || from->last > 0); /* some may have left since then */
+		Assert(item->position <= item->waiters || from->last > 0); /* some waiters may have left since the
+																    * previous page */
 	}
 	if (next->index < 0)
 		return;
@@ -313,7 +319,7 @@ assert_page(const LivePage *page, const LePageCursor *from, const LePageCursor *
 #define assert_page(page, from, next) ((void) 0)
 #endif
 
-/* The page overwrites the request, which is answered at once. */
+/* The page overwrites the request, which gets its reply at once. */
 void
 le_page_fill(const LeCore *core, LeMailbox *box, LeTime now)
 {
@@ -368,8 +374,8 @@ le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeT
 /* --- holders and places of a lease --- */
 
 /*
- * Return the position of a waiter, by walking to the front of its queue, or to a waiter whose position is
- * known: thousands of places of a lease may be in one queue.
+ * Returns the position of a waiter.  Walks to the front of its queue, or to a waiter whose position is known,
+ * because thousands of places of a lease may be in one queue.
  */
 static uint32
 position_of(const LeEntry *entry, const LeLink *known, uint32 known_at, uint32 *walked)
@@ -384,10 +390,10 @@ position_of(const LeEntry *entry, const LeLink *known, uint32 known_at, uint32 *
 }
 
 /*
- * Return whether this session may be shown the entry.  Not shown are: a blocked call, and a holder that has
- * ended and is fenced, because no token names them; an evicted holder, because the lease does not keep it
- * alive, and its client must not think so; and an entry that transactions of others may still roll back.  It
- * may have very many uncommitted holds, so *walked counts them.
+ * Returns whether this session may see the entry.  A blocked call and a fenced holder that has ended are not
+ * shown, because no token refers to them.  An evicted holder is not shown, because the lease does not keep it
+ * alive, and its client must not rely on it.  An entry that transactions of other sessions may still roll
+ * back is not shown, either.  An entry may have very many uncommitted holds, so they are counted in *walked.
  */
 static bool
 is_shown(const LeEntry *entry, uint64 session, uint32 *walked)
@@ -409,11 +415,12 @@ is_shown(const LeEntry *entry, uint64 session, uint32 *walked)
 }
 
 /*
- * The cursor is the last entry of the page before: kind, name and token, and in "from" the load that built
- * the core.  New entries are added at the end of the lease's list, and none moves.  LE_NOT_HELD: that entry
- * has ended, or another load has changed the order of the list; the caller begins again.
+ * The cursor is the last entry of the previous page: its kind, name and token, and in "from" the load that
+ * built the core.  New entries are added at the end of the lease's list, and no entry moves.  Replies
+ * LE_NOT_HELD if that entry has ended, or another load has changed the order of the list; the caller then
+ * begins again.
  *
- * The reply rests on the newest row of all entries that the page shows.
+ * The reply depends on the newest row of all entries on the page.
  */
 void
 le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTime now, LeReply *reply)

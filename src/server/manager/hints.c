@@ -2,14 +2,15 @@
  * manager/hints.c
  *		Hints for clients that wait outside of the server: the manager's side.
  *
- * A hint says that something has happened; it decides nothing, and it may be lost.  The manager only puts it
- * into a ring in shared memory.  A separate process, the notifier (launcher/notifier.c), sends a NOTIFY for
- * it: that takes a lock of the whole cluster until its commit, and must not delay a lock.
+ * A hint reports that something has happened.  It decides nothing, and it may be lost.  The manager only
+ * puts it into a ring in shared memory.  A separate process, the notifier (launcher/notifier.c), sends a
+ * NOTIFY for it, because NOTIFY holds a cluster-wide lock until its commit has finished, and must not
+ * delay the manager.
  *
- * The notifier is a worker.  The manager registers it when there are hints and no notifier.  It leaves after
- * a while without hints, so that a database takes a worker only while it has something to announce.  It
- * belongs to its manager, which terminates it when it exits.  If it is slow to exit, the notifier of
- * the next manager waits until it is gone.
+ * The notifier is a worker.  The manager registers it when there are hints and no notifier runs.  The notifier
+ * exits after a while without hints, so that a database uses a worker only while it has something to
+ * announce.  A manager terminates its notifier when it exits.  If that notifier is slow to exit, the notifier
+ * of the next manager waits for it.
  */
 #include "postgres.h"
 
@@ -21,19 +22,19 @@
 #include "shared/compat.h"
 #include "shared/worker.h"
 
-/* Shortest time between two starts of a notifier. */
+/* Minimum time between two starts of a notifier. */
 #define RESTART_AFTER (1 * LE_SECOND)
-/* Shortest time between two complaints about max_worker_processes. */
+/* Minimum time between two log messages about max_worker_processes. */
 #define COMPLAINT_PERIOD (60 * LE_SECOND)
 
 static BackgroundWorkerHandle *handle = NULL;
-static pid_t notifier_pid = 0; /* 0: not known yet */
+static pid_t notifier_pid = 0; /* 0 = not known yet */
 static LeTime started_at = 0;
 static LeTime retry_at = 0;
 
 /* --- the ring --- */
 
-/* Return the next free hint of the ring; NULL: there is no room, and the hint is dropped. */
+/* Returns the next free hint of the ring.  If there is no room, drops the hint and returns NULL. */
 static LeHint *
 next_hint(void)
 {
@@ -54,7 +55,7 @@ next_hint(void)
 	return hint;
 }
 
-/* Publish the hint that was filled in. */
+/* Publishes the hint that next_hint() has returned. */
 static void
 push(void)
 {
@@ -62,7 +63,7 @@ push(void)
 	pg_atomic_fetch_add_u64(&le_mgr.db->ring.pushed, 1);
 }
 
-/* Add a hint.  change NULL: a queue place was granted.  False: there was no room. */
+/* Adds a hint. change: NULL = a queue place was granted.  Returns false if there is no room. */
 static bool
 push_event(int64 token, const LeLock *lock, const LeChange *change)
 {
@@ -95,11 +96,11 @@ push_lease(int64 lease)
 	return true;
 }
 
-/* Add hints for the queue places that this batch has granted. */
+/* Adds hints for the queue places that this batch has granted.  Returns whether it has added any. */
 static bool
 push_granted(LeCore *core)
 {
-	int64 lease = 0; /* last lease with a hint: often one lease has many places */
+	int64 lease = 0; /* last lease with a hint, because often many places are on the same lease */
 	bool any = false;
 
 	for (LeEntry *entry = NULL; (entry = le_next_dirty_place(core, entry)) != NULL;)
@@ -116,7 +117,7 @@ push_granted(LeCore *core)
 			any |= push_lease(lease);
 		}
 
-		/* of a group, only the first name */
+		/* for a group, only a hint for the first name */
 		if (entry->lock->kind == LE_KIND_LOCK && waiter->member <= 1 && waiter->tells != LE_TELLS_LEASE)
 			any |= push_event(entry->token, entry->lock, NULL);
 	}
@@ -146,7 +147,7 @@ le_hints_of_batch(LeCore *core, XLogRecPtr lsn)
 
 /* --- the notifier --- */
 
-/* Log that there is no notifier, at most once in COMPLAINT_PERIOD. */
+/* Logs that there is no notifier, at most once in COMPLAINT_PERIOD. */
 static void
 complain(LeTime now)
 {
@@ -163,7 +164,7 @@ complain(LeTime now)
 		 errhint("Raise max_worker_processes and restart the server, or set lock_election.notify to none.")));
 }
 
-/* Register a notifier, or try again later. */
+/* Registers a notifier.  If that fails, sets the time of the next try. */
 static void
 start_notifier(LeTime now)
 {
@@ -191,12 +192,12 @@ le_hints_tend(void)
 	bool hints = pg_atomic_read_u64(&le_mgr.db->ring.pushed) != pg_atomic_read_u64(&le_mgr.db->ring.sent);
 	LeTime now;
 
-	/* it is running: no need to ask PostgreSQL, which takes a lock of all workers */
+	/* if it is running, do not ask PostgreSQL, which would lock the state of all workers */
 	if (!hints || (notifier_pid != 0 && le_mgr.db->notifier_pid == notifier_pid))
 		return LE_NEVER;
 	if (handle != NULL)
 	{
-		/* the postmaster wakes us up when it has ended */
+		/* the postmaster wakes up the manager when the notifier has ended */
 		if (GetBackgroundWorkerPid(handle, &notifier_pid) != BGWH_STOPPED)
 			return LE_NEVER;
 		pfree(handle);

@@ -1,21 +1,21 @@
 /*
  * manager/leave.c
- *		Work of a manager before it exits: in order, or because the extension was
- *		dropped.
+ *		What a manager does before it exits, in an orderly way or because the
+ *		extension was dropped.
  */
 #include "postgres.h"
 
 #include "manager/manager.h"
 #include "shared/releases.h"
 
-/* Upper limit of the delay of a shutdown, for example by a stopped session or a full disk. */
+/* Maximum time by which the exit is delayed, for example by a stopped session or a full disk. */
 #define LEAVING_AT_MOST (5 * LE_SECOND)
 
-/* Pauses before the next try: while a session is about to post, and after a failed batch. */
+/* Pauses before the next try, while a session is about to post, and after a failed batch. */
 #define POSTING_TICK (1 * LE_MS)
 #define FAILED_TICK  (100 * LE_MS)
 
-/* Return whether a session has returned from an asynchronous release that it has not posted yet. */
+/* Returns whether a session has begun an asynchronous release that it has not posted yet. */
 static bool
 any_releasing(void)
 {
@@ -27,7 +27,7 @@ any_releasing(void)
 	return false;
 }
 
-/* Return whether a posted release is not applied yet. */
+/* Returns whether there is a posted release that is not applied yet. */
 static bool
 any_released(void)
 {
@@ -40,12 +40,13 @@ any_released(void)
 }
 
 /*
- * After a shutdown of the server, no other manager finds an asynchronous release.  So:
+ * If the server shuts down, no other manager applies the remaining asynchronous releases.  Therefore:
  *
- *	1.	Clear running: from then on sessions make no asynchronous releases, see backend/granted.c.
- *	2.	Wait for the sessions that have begun one (releasing) and have not posted it.
- *	3.	Run a batch of all mailboxes, which applies the posted releases, and writes those that were to be
- *		written later.  If it fails, because a session that also exits now has locked the tables, retry.
+ *	1.	Clear running: from then on, sessions begin no asynchronous releases, see backend/granted.c.
+ *	2.	Wait for the sessions that have begun an asynchronous release (releasing) but have not posted it.
+ *	3.	Run a batch of all mailboxes, which applies the posted releases and writes those whose write was
+ *		postponed.  If the batch fails, for example because a session that also exits now has locked the
+ *		tables, retry it.
  */
 void
 le_leave_in_order(uint32 *procs, LeTime slept_until)
@@ -66,7 +67,7 @@ le_leave_in_order(uint32 *procs, LeTime slept_until)
 		n = le_mailboxes_with_work(procs);
 		le_batch_check_stall(slept_until, procs, n);
 		slept_until = 0;
-		le_mgr.outage.try_at = 0; /* this is the last chance */
+		le_mgr.outage.try_at = 0; /* retry now, because this is the last chance */
 		if (n > 0 || le_batch_has_later())
 			le_serve(procs, n);
 		if (le_mgr.core_state == CORE_DROPPED || le_clock() >= give_up ||
@@ -107,7 +108,7 @@ le_leave_dropped(void)
 			pg_atomic_fetch_and_u32(&box->mail, ~LE_MAIL_RELEASED);
 		}
 
-		/* if the session ends right now, the next manager clears its mailbox, or le_database_free() does */
+		/* if the session ends right now, the next manager or le_database_free() clears its mailbox */
 		LE_FAULT_NOFAIL("extension-gone");
 		pg_atomic_fetch_and_u32(&box->mail, LE_MAIL_SESSION_END | LE_MAIL_RELEASED);
 		le_wake(i);

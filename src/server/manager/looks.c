@@ -1,10 +1,10 @@
 /*
  * manager/looks.c
- *		Requests that need not write: they are served while nothing can be written.
+ *		Requests that need not write.  They are served even while nothing can be written.
  *
- * A batch in an outage (manager/outage.c) takes only these.  Their replies must rest on nothing unwritten,
- * and must not show a lock that a session has already released: such a release has returned, and waits in its
- * mailbox until it can be written.
+ * A batch in an outage (manager/outage.c) takes only these requests.  Their replies must not depend on
+ * anything unwritten, and must not show a lock as held after an asynchronous release has returned, although
+ * the release waits in its mailbox until it can be written.
  */
 #include "postgres.h"
 
@@ -31,7 +31,7 @@ le_take_may_write(const Batch *batch)
 }
 
 /*
- * Return whether the releases in this mailbox, which could not be written yet, include this token of this
+ * Returns whether the releases in this mailbox, which could not be written yet, include this token of this
  * name.
  */
 static bool
@@ -57,8 +57,8 @@ is_released(const LeMailbox *box, const LeCommand *cmd)
 }
 
 /*
- * Return whether any session has released this token asynchronously: then no request may find the lock held,
- * although it is still held in the core.
+ * Returns whether any session has released this token asynchronously.  If so, no request may find the lock
+ * held, although the core still has the holder.
  */
 static bool
 is_released_by_any(const LeMailbox *box)
@@ -77,9 +77,9 @@ is_released_by_any(const LeMailbox *box)
 }
 
 /*
- * Renew the lease of a renewal with another TTL, or of a wait for a place; the request itself waits for the
- * end of the outage, or is refused.  Returns true if it can be answered now, because nothing of it has to be
- * written.
+ * Renews the lease for a renewal with another TTL, or for a wait for a place.  The request itself waits for
+ * the end of the outage, or gets an error.  Returns true if the request can be served now because nothing has
+ * to be written for it.
  */
 static bool
 only_keeps(LeMailbox *box, LeTime now)
@@ -105,8 +105,8 @@ only_keeps(LeMailbox *box, LeTime now)
 }
 
 /*
- * Clear a rollback that undoes nothing written, because its request was refused or has only waited: otherwise
- * the session could not even renew.
+ * Clears a rollback that undoes nothing written, because its request got an error or has only waited.
+ * Otherwise the session could not even renew.
  */
 static void
 clear_empty_undo(uint32 proc)
@@ -122,18 +122,18 @@ clear_empty_undo(uint32 proc)
 	if (undo == 0 || le_core_has_to_undo(le_mgr.core, &cmd))
 		return;
 
-	/* it also withdraws a request that was not taken, or that waits */
+	/* the rollback also withdraws a request that was not taken or that waits */
 	if (is_unanswered(box))
 		le_outage_withdraw(proc);
 
-	/* unless another undo has come */
+	/* keep an undo that was posted meanwhile */
 	if (pg_atomic_compare_exchange_u64(&box->undo, &undo, 0))
 		le_wake((int) proc);
 }
 
 /*
- * Apply the end of a session that leaves nothing to end and has no other mail: otherwise no session could use
- * the mailbox until something can be written.
+ * Applies the end of a session that has nothing to end and no other mail.  Otherwise no other session could
+ * use the mailbox until something can be written.
  */
 static void
 take_quiet_end(uint32 proc, LeTime now)

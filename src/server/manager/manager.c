@@ -2,7 +2,7 @@
  * manager/manager.c
  *		The manager of one database: start, main loop, and exits.
  *
- * The other files, and their purpose, are listed in manager/manager.h.
+ * manager/manager.h lists the other files and their purposes.
  */
 #include "postgres.h"
 
@@ -23,16 +23,16 @@
 #include "shared/compat.h"
 #include "shared/worker.h"
 
-/* Longest sleep of a manager that has nothing to do. */
+/* Maximum duration of a sleep of a manager that has nothing to do. */
 #define LONGEST_SLEEP (3600 * LE_SECOND)
 
 static LeDatabase *my_db = NULL;
 static LeDbExit leaving_with = LE_EXIT_ERROR;
 
 /*
- * Pin settings, so that ALTER DATABASE and ALTER ROLE do not change them for the manager.  lock_timeout
- * bounds how long an ACCESS EXCLUSIVE lock of another session can block all requests: after that they fail
- * with 55P03.
+ * Pins settings, so that ALTER DATABASE and ALTER ROLE do not change them for the manager. lock_timeout
+ * limits how long an ACCESS EXCLUSIVE lock of another session can block all requests: after that time they
+ * fail with 55P03.
  */
 static void
 pin_settings(void)
@@ -56,8 +56,8 @@ pin_settings(void)
 }
 
 /*
- * Give the database entry back at the end of the process, however it ends.  Must not fail: nobody else would
- * do it.
+ * Gives the database entry back when the process ends, for whatever reason.  Must not fail, because no other
+ * process does this.
  */
 static void
 manager_exit(int code, Datum arg)
@@ -72,7 +72,7 @@ manager_exit(int code, Datum arg)
 	le_wake_launcher();
 }
 
-/* Take the entry that the launcher has made for this worker. */
+/* Takes the entry that the launcher has made for this worker. */
 static void
 take_entry(Oid dboid)
 {
@@ -98,7 +98,7 @@ leave(LeDbExit how)
 	proc_exit(0);
 }
 
-/* Leave because the extension was dropped: no other manager takes over. */
+/* Exits because the extension was dropped, so that no other manager takes over. */
 static void
 leave_for_good(void)
 {
@@ -107,7 +107,8 @@ leave_for_good(void)
 }
 
 /*
- * Sleep until another process wakes up the manager; or take a nap, after which the manager looks by itself.
+ * Sleeps until another process wakes up the manager, or takes a short nap, after which the manager checks
+ * for work itself.
  */
 static void
 sleep_until(Wakeup wakeup, bool nap)
@@ -123,14 +124,14 @@ sleep_until(Wakeup wakeup, bool nap)
 		 wakeup.why);
 	pg_atomic_write_u32(&my_db->asleep, 1);
 
-	/* see le_ring_softly(): an atomic operation alone is not a full barrier everywhere */
+	/* an atomic operation alone is not a full barrier on every platform, see le_ring_softly() */
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&my_db->stack) == 0)
 		le_sleep(at_most);
 	pg_atomic_write_u32(&my_db->asleep, 0);
 }
 
-/* Wait for lock_election.min_batch_interval, which bounds the rate of transaction ids. */
+/* Waits for lock_election.min_batch_interval, which limits the rate of transaction ids. */
 static void
 keep_interval(LeTime last_batch)
 {
@@ -142,8 +143,8 @@ keep_interval(LeTime last_batch)
 }
 
 /*
- * Ignore cancels: they are meant for queries, and must not fail a batch.  But lock_timeout sends SIGINT as
- * well.  Must not fail: it is a signal handler.
+ * Ignores cancels, which are meant for queries and must not fail a batch.  But lock_timeout also sends
+ * SIGINT.  Must not fail, because it is a signal handler.
  */
 static void
 handle_sigint(SIGNAL_ARGS)
@@ -152,7 +153,7 @@ handle_sigint(SIGNAL_ARGS)
 		StatementCancelHandler(LE_SIGNAL_PASS);
 }
 
-/* Reload the configuration, or leave, between two batches.  slept_until: see le_batch_check_stall(). */
+/* Reloads the configuration, or exits, between two batches. slept_until: see le_batch_check_stall(). */
 static void
 handle_signals(uint32 *procs, LeTime slept_until)
 {
@@ -171,9 +172,9 @@ handle_signals(uint32 *procs, LeTime slept_until)
 }
 
 /*
- * Leave if the extension was dropped, and perhaps created again, or if a restore has raised its incarnation:
- * a new manager starts if needed.  This one grants nothing more, but writes the releases that it has
- * answered.
+ * Exits if the extension was dropped, and perhaps created again, or if a restore has raised its incarnation.
+ * A new manager is started if needed.  This manager grants nothing more, but writes the releases that it has
+ * replied to.
  */
 static void
 recheck_extension(uint32 *procs)
@@ -193,15 +194,18 @@ recheck_extension(uint32 *procs)
 	leave(LE_EXIT_NONE);
 }
 
-/* Run the manager's loop: do chores; run a batch if a mailbox has rung or anything is due; else sleep. */
+/*
+ * Runs the manager's loop: does chores, then runs a batch if a mailbox has rung or anything is due,
+ * otherwise sleeps.
+ */
 static void
 serve(void)
 {
-	/* not in the current memory context: a batch resets that when it begins */
+	/* not in the current memory context, because a batch resets that context when it begins */
 	uint32 *procs = MemoryContextAlloc(TopMemoryContext, le_shared->max_sessions * sizeof(uint32));
 	LeTime slept_until = 0, last_batch = 0;
-	bool all = true; /* in the first turn, also mailboxes that rang earlier */
-	bool nap = true; /* after a batch: a mailbox may have rung softly meanwhile */
+	bool all = true; /* at first, serve mailboxes that rang earlier, too */
+	bool nap = true; /* nap after a batch, because a mailbox may have rung softly meanwhile */
 
 	for (;;)
 	{
@@ -270,7 +274,7 @@ le_manager_main(Datum arg)
 
 	LE_FAULT("manager-start");
 	pg_atomic_write_u32(&my_db->recheck, 0);
-	pg_atomic_write_u32(&my_db->asleep, 0); /* an error may have ended the last manager in its sleep */
+	pg_atomic_write_u32(&my_db->asleep, 0); /* the last manager may have failed in its sleep */
 	le_batch_init(my_db);
 	pg_atomic_write_u32(&my_db->loading, 1);
 	if (!le_load_first())
@@ -279,7 +283,7 @@ le_manager_main(Datum arg)
 	Assert(le_mgr.core_state == CORE_LOADED);
 	LE_FAULT("manager-loaded");
 
-	/* from here on it leaves in order, and finishes its work first */
+	/* from here on, SIGTERM makes the manager finish its work before it exits */
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	given_up = my_db->worker_pid != MyProcPid;

@@ -1,9 +1,9 @@
 /*
  * manager/memory.c
- *		The memory of the core, which lock_election.max_memory bounds.
+ *		The memory of the core, which is limited by lock_election.max_memory.
  *
- * The setting bounds commands that may add locks or leases.  State that was admitted before is loaded again,
- * whatever the setting is now; and commands that end something, or free memory, are never refused.
+ * The limit applies only to commands that may add locks or leases.  State that was admitted earlier is always
+ * loaded again, even beyond the limit.  Commands that end something or free memory are never refused.
  */
 #include "postgres.h"
 
@@ -12,16 +12,16 @@
 #include "manager/manager.h"
 
 /*
- * The state's memory context has small blocks.  Pieces larger than this are given back when they are freed,
- * so that the size of the context is the memory in use.  Smaller pieces are texts, which belong to larger
- * pieces.
+ * The state's memory context has small blocks.  Pieces of memory larger than this are given back when they
+ * are freed, so that the size of the context is the memory in use.  Smaller pieces are texts, which belong to
+ * larger pieces.
  */
 #define SMALL_PIECE 128
 #define STATE_BLOCK 1024
 
 /*
- * True while a command that adds something is reserved: le_memory_alloc() then refuses memory beyond the
- * limit.
+ * Set while memory is reserved for a command that adds something. le_memory_alloc() then refuses memory
+ * beyond the limit.
  */
 static bool refuse_beyond_limit = false;
 
@@ -47,7 +47,7 @@ void *
 le_memory_alloc(void *arg, size_t size)
 {
 	Assert(le_mgr.core_context != NULL && size > 0);
-	/* including the headers of its block, and perhaps a block of smaller pieces */
+	/* count the headers of its block, and perhaps a block of smaller pieces */
 	if (refuse_beyond_limit && size > SMALL_PIECE && le_memory_used() + size + STATE_BLOCK > limit())
 		return NULL;
 	return MemoryContextAllocExtended(le_mgr.core_context, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
@@ -61,8 +61,8 @@ le_memory_free(void *arg, void *p)
 }
 
 /*
- * Call le_core_reserve(), within lock_election.max_memory if the command adds something.  False: there is no
- * room.
+ * Calls le_core_reserve(), within lock_election.max_memory if the command adds something.  Returns false if
+ * there is no room.
  */
 static bool
 reserve_memory(const LeCommand *cmd)

@@ -1,27 +1,27 @@
 /*
  * manager/outage.c
- *		An outage: for a while nothing can be written, for whatever reason.
+ *		Outages: times in which nothing can be written, for whatever reason.
  *
- * A batch that writes first locks its tables, and does not wait.  If another session has locked them, or
- * waits to, nothing of the batch has been applied, and the core is unchanged.  A batch that gets no
- * transaction id costs a load, after which the core agrees with the tables again.  In both cases the core can
- * still be read, and leases can be renewed.  (A full disk is no outage, because writes that need no room
- * succeed.  Nor is a locked row, nor a locked history table, which only changes of elections need: see
- * replay.c.)  So in an outage
+ * A batch that writes first locks its tables, without waiting.  If another session has locked them, or waits
+ * to, nothing of the batch is applied, and the core is unchanged.  If a batch gets no transaction id, the
+ * core must be loaded again, after which it agrees with the tables.  In both cases the core can still be
+ * read, and leases can be renewed. (A full disk is no outage, because writes that need no room succeed.  A
+ * locked row is no outage, nor is a locked history table, which only changes of elections need: see
+ * replay.c.) So in an outage
  *
- *	1.	requests that need not write, and whose replies rest on nothing unwritten, are served (looks.c):
- *		renewals, looks, fences, pages of views;
- *	2.	all other requests wait in their mailboxes for WRITE_LIMIT, and then fail with the error.  Mail stays:
- *		it is never lost;
+ *	1.	requests are served if they need not write, and if their replies depend on nothing unwritten
+ *		(looks.c): renewals, checks, fences, pages of views;
+ *	2.	all other requests wait in their mailboxes for WRITE_LIMIT, and then fail with the error.  Mail stays
+ *		in the mailbox, and is never lost;
  *	3.	nothing expires, and nothing is granted;
- *	4.	batches are retried: very soon if that costs nothing, after a second or more if it costs a load.
- *		Before a retry that may cost a load, the row of table meta is written, so that most retries that would
- *		fail cost nothing;
- *	5.	calls whose own wait has timed out are answered; the core is told so in the next batch that can be
- *		written (le_outage_end_waits()).
+ *	4.	batches are retried: very soon if a failure costs nothing, after a second or more if it costs a load.
+ *		Before a retry that may cost a load, the row of table meta is written as a test, so that most
+ *		failures cost nothing;
+ *	5.	calls whose own wait has timed out get their replies.  The core is told about that in the next batch
+ *		that can be written (le_outage_end_waits()).
  *
- * No deadline moves, because clients can renew throughout.  Whatever was due meanwhile expires with the first
- * batch that can be written, after the renewals that have arrived until then.
+ * Deadlines do not move, because clients can renew during the outage.  Everything that was due meanwhile
+ * expires with the first batch that can be written, after all renewals that have arrived by then.
  */
 #include "postgres.h"
 
@@ -32,33 +32,33 @@
 
 #include "manager/manager.h"
 
-/* Time that a request that has to write waits for the end of an outage. */
+/* Time for which a request that must write waits for the end of an outage. */
 #define WRITE_LIMIT (200 * LE_MS)
 
 /*
- * Pause between two tries while tables are locked; and after a failed batch, where it doubles with each
+ * Pause between two retries while tables are locked, and after a failed batch, where it doubles with each
  * failure.
  */
 #define LOCKED_PAUSE (20 * LE_MS)
-#define LOCKED_LONG  (100 * LE_MS) /* once the tables have been locked for a second */
+#define LOCKED_LONG  (100 * LE_MS) /* used once the tables have been locked for a second */
 #define FAILED_PAUSE (1 * LE_SECOND)
 #define FAILED_MOST  (8 * LE_SECOND)
 
 /* Time between two searches for the process that has locked the tables. */
 #define LOOK_FOR_BLOCKER (1 * LE_SECOND)
 
-static ErrorData reason; /* error that explains the outage */
+static ErrorData reason; /* error that caused the outage */
 static char reason_text[LE_MESSAGE_SIZE];
 static LeTime looked_at;
 
-/* Time of the last failed batch, by le_clock(), and the pause after it. */
+/* Time of the last failed batch, by le_clock(), and the pause after that batch. */
 static LeTime failed_at;
 static LeTime failed_pause = FAILED_PAUSE;
-static bool waits_ended; /* calls were answered that still wait in the core */
+static bool waits_ended; /* calls got replies during the outage, but still wait in the core */
 
 /* --- reports for health() --- */
 
-/* Find a process that has locked one of our tables against writes, or waits to.  Returns its pid; 0: none. */
+/* Returns the pid of a process that has locked one of our tables against writes, or waits to; 0 = none. */
 static int
 find_blocker(void)
 {
@@ -94,7 +94,7 @@ publish_blocker(void)
 	PG_END_TRY();
 }
 
-/* Publish the outage and its reason for health(). */
+/* Publishes the outage and its cause for health(). */
 static void
 publish(void)
 {
@@ -155,8 +155,8 @@ le_outage_failed(const ErrorData *error)
 	LeTime now = le_clock();
 
 	/*
-	 * a small write may succeed, end the outage, and be followed by another one: so the pause outlives the
-	 * outage
+	 * a small write may succeed and end the outage, although the next one fails; therefore the pause
+	 * outlasts the outage
 	 */
 	failed_pause = now - failed_at < 2 * FAILED_MOST ? Min(2 * failed_pause, FAILED_MOST) : FAILED_PAUSE;
 	failed_at = now;
@@ -172,15 +172,15 @@ le_outage_over(void)
 	if (le_mgr.outage.since == 0)
 		return;
 
-	/* this time is charged to no lease, see core/life.h */
+	/* charge this time to no lease, see core/life.h */
 	le_mgr.life_began += core_now() - le_mgr.outage.core_since;
 	memset(&le_mgr.outage, 0, sizeof(le_mgr.outage));
 	publish();
 }
 
-/* --- tries --- */
+/* --- retries --- */
 
-/* Write the row of table meta: the cheapest write that needs the same as all others. */
+/* Writes the row of table meta, which is the cheapest write with the same requirements as all others. */
 static void
 write_meta(void)
 {
@@ -222,7 +222,7 @@ le_outage_note(const ErrorData *error)
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
 		publish_blocker();
 
-	/* a locked row blocks only requests for that row */
+	/* a locked row blocks only the requests that need that row */
 	if (error->sqlerrcode != ERRCODE_DISK_FULL && error->sqlerrcode != ERRCODE_IO_ERROR &&
 		pg_atomic_read_u32(&le_mgr.db->outage_pid) == 0)
 		return;
@@ -268,7 +268,8 @@ le_outage_refuse(const Batch *batch)
 		LeTime waits_since = le_mgr.outage.since;
 
 		/*
-		 * only a request that was looked at counts: one that was posted later may have an earlier posted_at
+		 * use posted_at only if the request that the batch has seen is unanswered: a later request may have
+		 * an earlier posted_at
 		 */
 		if (pg_atomic_read_u32(&box->answered) != number)
 			waits_since = Max(waits_since, box->posted_at);
@@ -276,7 +277,7 @@ le_outage_refuse(const Batch *batch)
 			le_answer_failed_one(proc, number, &reason);
 	}
 
-	/* requests that still wait, and mail, are served with the next try */
+	/* requests that still wait, and mail, are served by the next retry */
 	le_mgr.retry_at = le_mgr.outage.try_at;
 }
 
@@ -304,7 +305,7 @@ le_outage_end_calls(void)
 		if (box->command.type == LE_CMD_AWAIT)
 			reply = (LeReply){.status = LE_QUEUED, .token = box->command.token};
 
-		/* the standby must know that the place exists */
+		/* the standby must have received the place */
 		if (le_answer_needs_standby(box, &reply))
 			reply.lsn = confirmed = confirmed != 0 ? confirmed : le_txn_log_nothing();
 		le_answer_request(i, pg_atomic_read_u32(&box->posted), &reply, now);
@@ -323,7 +324,7 @@ le_outage_end_waits(LeTime now)
 		LeMailbox *box = mailbox_of(i);
 		const LeEntry *entry = box->session != 0 ? le_core_waiting_on(le_mgr.core, box->session, i) : NULL;
 
-		/* its session waits no longer, or for another request */
+		/* its session waits no longer, or waits for another request */
 		if (entry != NULL &&
 			(!is_unanswered(box) || entry->waiter->request != pg_atomic_read_u32(&box->posted)))
 			le_core_stop_waiting(le_mgr.core, box->session, i, now);

@@ -1,13 +1,13 @@
 /*
  * manager/publish.c
- *		Publishes, after each batch, the figures that views read without asking the
- *		manager.
+ *		Publishes the figures that views read without asking the manager, after
+ *		each batch.
  */
 #include "postgres.h"
 
 #include "manager/manager.h"
 
-/* Add the growth of one counter.  Most batches change few counters, so the others are skipped. */
+/* Adds the growth of one counter.  Skips it if it has not grown, because most batches change few counters. */
 static void
 publish(pg_atomic_uint64 *counter, int64_t now, int64_t *seen)
 {
@@ -20,7 +20,7 @@ publish(pg_atomic_uint64 *counter, int64_t now, int64_t *seen)
 
 #define PUBLISH(counter) publish(&le_mgr.db->counters.counter, now->counter, &le_mgr.seen.counter)
 
-/* Add the growth of one kind of durations.  Most batches change one bucket of one kind at most. */
+/* Adds the growth of one type of durations.  Most batches change at most one bucket of one type. */
 static void
 publish_durations(LeDurationCounters *counters, const LeDurations *now, LeDurations *seen)
 {
@@ -41,7 +41,7 @@ publish_durations(LeDurationCounters *counters, const LeDurations *now, LeDurati
 	*seen = *now;
 }
 
-/* Publish the start of the oldest wait, by the time of day. */
+/* Publishes the wall-clock time at which the oldest wait began; 0 = no entry waits. */
 static void
 publish_oldest_wait(void)
 {

@@ -18,7 +18,7 @@
 #include "shared/flush.h"
 #include "shared/library_version.h"
 
-/* 2025-01-01 in TimestampTz: the zero of the incarnations. */
+/* 2025-01-01 as a TimestampTz: the time of incarnation 0. */
 #define INCARNATION_EPOCH (INT64CONST(9132) * USECS_PER_DAY)
 
 /* --- callbacks of a load --- */
@@ -70,7 +70,10 @@ le_load_limits(LeCore *core, int work)
 	le_core_set_limits(core, &limits);
 }
 
-/* Build a core from the tables, in the open transaction.  It replaces le_mgr.core once that has succeeded. */
+/*
+ * Builds a core from the tables, in the open transaction.  It replaces le_mgr.core once the load has
+ * succeeded.
+ */
 static void
 load_core(int64_t next_revision, bool copied)
 {
@@ -90,7 +93,7 @@ load_core(int64_t next_revision, bool copied)
 	LeCore *volatile core = NULL;
 	bool complete;
 
-	/* the core's time once this load has succeeded: the time since the failed batch does not count */
+	/* the core's time if this load succeeds: the time since the failed batch does not count */
 	(void) le_pause_mended(&mended, clock);
 	now = le_pause_time(&mended, clock);
 	load.clock = (LeClock){now, le_wall(now)};
@@ -100,7 +103,10 @@ load_core(int64_t next_revision, bool copied)
 	le_mgr.core_context = le_memory_new_context();
 	PG_TRY();
 	{
-		/* the rows may not be flushed or replicated yet: sessions that are told of them wait for this LSN */
+		/*
+		 * the rows may not be flushed or replicated yet, so sessions whose replies depend on them wait for
+		 * this LSN
+		 */
 		load.lsn = le_txn_log_nothing();
 		Assert(load.lsn > le_mgr.loaded_lsn && load.lsn > le_mgr.changes_lsn);
 		le_mgr.loaded_lsn = le_mgr.changes_lsn = load.lsn;
@@ -133,8 +139,8 @@ load_core(int64_t next_revision, bool copied)
 }
 
 /*
- * Answer calls whose own wait has timed out, while there is no core that does it.  Must not fail: it runs in
- * an error handler.
+ * Replies to calls whose own wait has timed out, while there is no core to do so.  Must not fail, because it
+ * runs in an error handler.
  */
 static void
 end_waits(void)
@@ -153,7 +159,7 @@ end_waits(void)
 	}
 }
 
-/* Load the state again after a failed batch.  Leases keep the time that they had left. */
+/* Loads the state again after a failed batch.  Leases keep the time that they had left. */
 bool
 le_load_again(ErrorData **error)
 {
@@ -163,7 +169,7 @@ le_load_again(ErrorData **error)
 	Assert(CurrentMemoryContext == le_mgr.batch_context);
 	PG_TRY();
 	{
-		/* check that the extension is still there, and still the one that this manager serves */
+		/* check that the extension still exists, and is still the one that this manager serves */
 		le_txn_begin();
 		LE_FAULT("reload-begun");
 		if (!le_store_find() || !le_store_is_claimed())
@@ -182,7 +188,7 @@ le_load_again(ErrorData **error)
 	{
 		*error = le_txn_failed(true);
 
-		/* retry later; no call waits longer than it asked for */
+		/* retry later, but let no call wait longer than it asked for */
 		if (le_mgr.core_state != CORE_DROPPED)
 			set_core_state(CORE_STALE);
 		le_mailboxes_retry_later();
@@ -195,8 +201,9 @@ le_load_again(ErrorData **error)
 }
 
 /*
- * Return the latest time known to this server, since the epoch.  A standby whose clock is behind has seen
- * commits of its primary; if it was started after them, the time of its last checkpoint.
+ * Returns the latest time known to this server, since the epoch.  If the clock of a standby is behind, it
+ * knows a later time from the commits of its primary, or, if it was started after them, from its last
+ * checkpoint.
  */
 static LeTime
 latest_time(uint32 timelines)
@@ -208,13 +215,13 @@ latest_time(uint32 timelines)
 	return Max(GetCurrentTimestamp(), known) - INCARNATION_EPOCH;
 }
 
-/* Compute the incarnation of this start; le_next_incarnation() has the rules. */
+/* Sets the incarnation of this start in meta. le_next_incarnation() has the rules. */
 static void
 next_incarnation(LeMeta *meta, uint32 timeline)
 {
 	bool copy = meta->database != MyDatabaseId;
 
-	/* number of timelines since the stored state; pg_upgrade begins with 1 again */
+	/* number of timelines since the stored state; pg_upgrade starts again with 1 */
 	uint32 timelines = copy || meta->timeline == timeline ? 0
 					   : timeline > meta->timeline        ? timeline - meta->timeline
 														  : 1;
@@ -229,21 +236,24 @@ next_incarnation(LeMeta *meta, uint32 timeline)
 	Assert(meta->incarnation > Max(start.stored, meta->floor));
 	meta->taken_at = start.time + INCARNATION_EPOCH;
 
-	/* dropped and created again: above the incarnations before that, as far as they are known */
+	/*
+	 * if the extension was dropped and created again, use a number above all earlier incarnations that are
+	 * known
+	 */
 	if (!OidIsValid(meta->database))
 		meta->incarnation = Max(meta->incarnation, (int64) pg_atomic_read_u64(&le_shared->incarnation) + 1);
 }
 
 /*
- * Begin the life of this manager, after the one that meta describes, and put into meta what is to be recorded
- * of it.
+ * Begins the life of this manager after the last one, which meta describes.  Puts into meta what must be
+ * recorded of the new life.
  */
 static void
 next_life(LeLife *life, LeMeta *meta)
 {
 	uint32 n = meta->lives.len / sizeof(life->starts[0]);
 
-	/* the leases of a copy have ended; and a table that was edited may contain any number */
+	/* a copy needs no check, because its leases have ended; an edited table may contain any number */
 	life->number = meta->life;
 	life->uptime = meta->uptime;
 	life->nstarts = Min(n, LE_LIFE_STARTS);
@@ -272,13 +282,13 @@ le_load_first(void)
 		return false;
 	}
 
-	/* locks work all the same */
+	/* locks work nevertheless */
 	advice = le_version_advice();
 	if (advice != NULL)
 		ereport(LOG, (errmsg("the library and the SQL of lock_election are of different versions"),
 					  errhint("%s", advice)));
 
-	/* keep others from writing the tables; then take a new incarnation, and load */
+	/* keep other sessions from writing the tables; then take a new incarnation, and load */
 	le_store_claim();
 	le_store_read_meta(&le_mgr.meta);
 	copy = OidIsValid(le_mgr.meta.database) && le_mgr.meta.database != MyDatabaseId;
@@ -296,8 +306,8 @@ le_load_first(void)
 	LE_FAULT("load-before-meta");
 
 	/*
-	 * Write what the copy has dropped together with the meta row that makes the copy ours: the next load
-	 * would take it for our own.
+	 * Write the ends of the copy's holders together with the meta row that makes the copy ours.  Otherwise
+	 * the next load would take these holders for our own.
 	 */
 	if (copy)
 	{
@@ -309,7 +319,7 @@ le_load_first(void)
 		le_store_close();
 	}
 
-	/* this is durable before the first grant */
+	/* make this durable before the first grant */
 	le_mgr.meta.database = MyDatabaseId;
 	le_mgr.meta.timeline = timeline;
 	le_mgr.meta.boot = le_shared->boot;

@@ -2,32 +2,35 @@
  * manager/replay.c
  *		Runs batches, and repeats the work of a batch that has failed.
  *
- * After a failed batch the core is discarded and loaded again, waiting requests go back to their places, and
- * the mailboxes of the batch are served one by one, so that only the one that cannot be written fails.  While
- * the tables cannot even be read, every request gets that error as its reply.  The comment at
- * le_answer_failed_one() lists which session gets which error.
+ * After a failed batch, the core is discarded and loaded again, and waiting requests go back to their
+ * places.  Then the mailboxes of the batch are served one by one, so that only a request that cannot be
+ * written fails.  While the tables cannot even be read, every request gets that error as its reply.  The
+ * comment of le_answer_failed_one() lists which session gets which error.
  *
- * An asynchronous release, from which its session has already returned, stays in the mailbox when its batch
- * fails, because its mail is cleared only after a commit (clear_releases() in batch.c).  The replay applies
- * all of them before any new request, so no request finds a lock held that its session has released.  Only
- * requests that waited before the load are enqueued again first.  A release that fails again, or cannot be
- * tried because nothing can be read, is not reported to anyone: it stays in the mailbox, and after
- * RETRY_AFTER all mailboxes are looked at again, this one before any new request.  A manager that is asked to
- * leave applies it first (leave.c); one that dies leaves it to the next manager.  The release is lost only
- * with the extension, in a crash of the server, or if the server stops and the manager cannot write it within
- * LEAVING_AT_MOST (leave.c).
+ * When a batch fails, an asynchronous release in it, whose call has already returned, stays in the
+ * mailbox, because its mail is cleared only after a commit (clear_releases() in batch.c).  The replay
+ * applies all these releases before any new request, so no request finds a lock held that its session has
+ * released.  Only requests that waited before the load are enqueued again first.  If a release fails again,
+ * or cannot be retried because nothing can be read, no session gets an error.  The release stays in the
+ * mailbox, and after RETRY_AFTER all mailboxes are checked again, with releases before new requests.  A
+ * manager that is asked to exit applies the release first (leave.c); if a manager dies, the next one
+ * applies it.  The release is lost only if the extension is dropped, if the server crashes, or if the
+ * server stops and the manager cannot write it within LEAVING_AT_MOST (leave.c).
  */
 #include "postgres.h"
 
 #include "manager/manager.h"
 #include "shared/flush.h"
 
-/* Upper limit of a replay.  Refused clients retry at once, so the manager has to return to its other work. */
+/*
+ * Maximum duration of a replay.  Clients that get errors retry at once, so the manager must return to its
+ * other work.
+ */
 #define REPLAY_AT_MOST (1 * LE_SECOND)
 
 /*
- * Handle a batch that has not succeeded: load again if the core is stale; and if the reason was an outage,
- * begin or continue it.  False: nothing can be read, and *error says why.
+ * Handles a batch that was not done: loads the core again if it is stale.  If the cause is an outage, begins
+ * or continues it.  Returns false, and sets *error, if nothing can be read.
  */
 static bool
 reload(BatchEnd end, ErrorData **error)
@@ -43,15 +46,15 @@ reload(BatchEnd end, ErrorData **error)
 	if (le_load_again(error))
 		return true;
 
-	/* so the batch that found the tables replaced has failed after all */
+	/* so the batch that found the tables replaced counts as failed */
 	if (end == BATCH_FILES_DIFFER)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
 	return false;
 }
 
 /*
- * Serve the requests in these mailboxes that need not write.  False: not even that is possible, and *error
- * says why.
+ * Serves the requests in these mailboxes that need not write.  Returns false, and sets *error, if even that
+ * is not possible.
  */
 static bool
 run_looks(const Batch *all, ErrorData **error)
@@ -69,7 +72,8 @@ run_looks(const Batch *all, ErrorData **error)
 }
 
 /*
- * In an outage: serve the requests in these mailboxes that need not write; all others wait, or are refused.
+ * Called in an outage: serves the requests in these mailboxes that need not write.  All others wait, or get
+ * an error.
  */
 static void
 serve_looks(const Batch *all)
@@ -87,8 +91,8 @@ serve_looks(const Batch *all)
 }
 
 /*
- * Refuse a request that cannot be written.  A renewal writes only to be valid for longer, so it is served
- * without the write.  False: nothing can be read, and *error says why.
+ * Replies with an error to a request that cannot be written.  A renewal writes only to be valid for longer,
+ * so it is served without the write.  Returns false, and sets *error, if nothing can be read.
  */
 static bool
 refuse_but_looks(const Batch *batch, const ErrorData *failure, ErrorData **error)
@@ -103,8 +107,8 @@ refuse_but_looks(const Batch *batch, const ErrorData *failure, ErrorData **error
 }
 
 /*
- * Serve one mailbox of a failed batch.  False: nothing can be read, and *error says why; or nothing can be
- * written, and an outage has begun.
+ * Serves one mailbox of a failed batch.  Returns false if nothing can be read, and sets *error, or if nothing
+ * can be written and an outage has begun.
  */
 static bool
 replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
@@ -127,7 +131,7 @@ replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
 		end = le_batch_run(&batch, error);
 		if (end == BATCH_FAILED)
 		{
-			/* the next batch resets the memory context of this error */
+			/* keep the error, because the next batch resets its memory context */
 			failure.sqlerrcode = (*error)->sqlerrcode;
 			failure.message = text;
 			strlcpy(text, (*error)->message, sizeof(text));
@@ -145,7 +149,7 @@ replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
 	return true;
 }
 
-/* Reply to the mailboxes that have not been served, because nothing can be read or nothing can be written. */
+/* Replies to the mailboxes that have not been served, because the tables cannot be read or written. */
 static void
 give_up(const Batch *failed, int from, const ErrorData *error)
 {
@@ -159,7 +163,7 @@ give_up(const Batch *failed, int from, const ErrorData *error)
 		le_answer_failed(left.procs, left.n, error);
 }
 
-/* Run step 3 of the order in take.c, for all mailboxes.  False: give_up() was called. */
+/* Runs step 3 of the order in take.c for all mailboxes.  Returns false if give_up() was called. */
 static bool
 replay_async_releases(const Batch *failed)
 {
@@ -176,7 +180,7 @@ replay_async_releases(const Batch *failed)
 	return true;
 }
 
-/* Run all other steps.  False: give_up() was called. */
+/* Runs all other steps.  Returns false if give_up() was called. */
 static bool
 replay_others(const Batch *failed)
 {
@@ -193,7 +197,10 @@ replay_others(const Batch *failed)
 	return true;
 }
 
-/* Serve the mailboxes of a failed batch one by one, and then those that have rung meanwhile together. */
+/*
+ * Serves the mailboxes of a failed batch one by one, and then all mailboxes that have rung meanwhile
+ * together.
+ */
 static void
 run_one_by_one(Batch *batch)
 {
@@ -205,7 +212,7 @@ run_one_by_one(Batch *batch)
 	le_take_rung(batch);
 	while (replay_async_releases(batch) && replay_others(batch) && le_clock() - began < REPLAY_AT_MOST)
 	{
-		/* renewals may have arrived meanwhile: they are taken before anything expires */
+		/* take the renewals that have arrived meanwhile, before anything expires */
 		batch->n = 0;
 		batch->horizon = le_clock();
 		le_take_rung(batch);
@@ -224,7 +231,7 @@ run_one_by_one(Batch *batch)
 	}
 }
 
-/* Serve mailboxes: first all together in one batch, and one by one if that has failed. */
+/* Serves mailboxes: first all together in one batch, and if that fails, one by one. */
 static void
 run(Batch *batch)
 {
@@ -234,8 +241,8 @@ run(Batch *batch)
 	Assert(CurrentMemoryContext == le_mgr.batch_context);
 
 	/*
-	 * Mail and requests of a failed batch are on no stack: look at all mailboxes, so that no request
-	 * overtakes a release.
+	 * Mail and requests of a failed batch are on no stack.  Check all mailboxes, so that no request overtakes
+	 * a release.
 	 */
 	if (!core_is_loaded() || (le_mgr.retry_at != 0 && le_mgr.retry_at <= le_clock()))
 	{
@@ -252,8 +259,8 @@ run(Batch *batch)
 	le_take_deferred(batch);
 
 	/*
-	 * Take the stack after the horizon.  Then it has every renewal that was posted before a deadline, and
-	 * every asynchronous release that returned before a request in procs was posted.
+	 * Take the stack after the horizon is set.  The batch then has every renewal that was posted before a
+	 * deadline passed, and every asynchronous release that returned before a request in procs was posted.
 	 */
 	le_take_rung(batch);
 	LE_FAULT_NOFAIL("batch-rung");
@@ -281,6 +288,6 @@ le_serve(uint32 *procs, int n)
 	run(&batch);
 	Assert(core_is_loaded() || le_mgr.retry_at != 0);
 
-	/* also for the replies of a batch that failed after them */
+	/* flushes also for the replies of a batch that failed after them */
 	le_flush_start();
 }

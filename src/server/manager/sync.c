@@ -5,17 +5,17 @@
  *
  * The steps of a call:
  *
- *	1.	The lease is renewed; nothing in the other steps can prevent that.  It was also renewed at the start
- *		of the batch, like all leases that are kept alive.
- *	2.	Is the call new?  A call whose number is not higher than that of an earlier one is old: its sender has
- *		given it up.  A call that has seen news of another manager may be old as well, because the numbers of
- *		calls are not stored.  No item of an old call is carried out.
- *	3.	Releases, then all other items, each on its own, in their order.  A refusal is the result of that item
- *		alone.
- *	4.	The news since those that the client has seen; news that the results contain are left out.
+ *	1.	The lease is renewed.  No other step can prevent that.  It was also renewed at the start of the batch,
+ *		like all leases that are kept alive.
+ *	2.	Old calls are detected; no item of an old call is carried out.  A call is old if its number is not
+ *		higher than that of an earlier call: its sender has given it up.  A call whose sender has seen news of
+ *		another manager may also be old, because the numbers of calls are not stored.
+ *	3.	First the releases are carried out, then all other items, each on its own and in order.  If one fails,
+ *		only its own result says so.
+ *	4.	The news that the client has not seen yet is added, except news that is already in the results.
  *
- * The reply has one LSN for everything that it says.  Whether the client waits for that is decided by its
- * session (backend/session_sync.h).
+ * The reply has one LSN for everything that it says.  The session decides whether the client waits for it
+ * (backend/session_sync.h).
  */
 #include "postgres.h"
 
@@ -24,7 +24,7 @@
 #include "shared/names.h"
 #include "shared/sync_format.h"
 
-/* Looking at this many news of a lease costs as much as ending one entry. */
+/* Number of news items of a lease whose examination costs as much as ending one entry. */
 #define WORK_LOOKS 20
 
 /* A call, as read from its mailbox. */
@@ -33,13 +33,14 @@ typedef struct Call
 	const LeSyncHead *head;
 	const LeSyncItem **items;
 	uint32 nitems;
-	LeReply *results; /* of each item; for several names of a request, in the first item */
+	LeReply *results; /* result of each item; for several names of one request, that of the first item
+					   * counts */
 	LeLease *lease;
 } Call;
 
 /* --- reading --- */
 
-/* Read a call from its mailbox.  False: the call was withdrawn. */
+/* Reads a call from its mailbox.  Returns false if the call was withdrawn. */
 static bool
 read_call(LeMailbox *box, Call *call)
 {
@@ -87,7 +88,7 @@ mode_of(LeSyncAction action)
 	}
 }
 
-/* Return the command of item i, with all its names; *next is the item after it. */
+/* Returns the command of item i, with all its names.  *next is the index of the next item. */
 static LeCommand
 read_item(const LeMailbox *box, const Call *call, uint32 i, uint32 *next)
 {
@@ -159,8 +160,8 @@ is_new(const Call *call)
 /* --- 3. items --- */
 
 /*
- * Merge a result into the reply, which then rests on the same row.  A release that may return after a crash
- * rests on nothing, but its reply is given when it is committed.
+ * Merges a result into the reply, which then depends on the same row.  A release that a crash may undo
+ * depends on no row, but *commits is set, so that the reply is given at the commit.
  */
 static void
 merge(const LeMailbox *box, const LeReply *result, LeReply *reply, bool *commits)
@@ -174,7 +175,7 @@ merge(const LeMailbox *box, const LeReply *result, LeReply *reply, bool *commits
 	}
 }
 
-/* Apply the releases among the items, or all other items. */
+/* Applies either the releases among the items or all other items. */
 static void
 apply_items(Batch *batch, const LeMailbox *box, Call *call, bool releases, LeReply *reply, bool *commits)
 {
@@ -197,8 +198,8 @@ apply_items(Batch *batch, const LeMailbox *box, Call *call, bool releases, LeRep
 /* --- 4. news --- */
 
 /*
- * Return whether the result of an item of this call has this token.  The result of a proclaim does not
- * describe its term.
+ * Returns whether the result of an item of this call reports this token.  The result of a proclaim does not
+ * describe its term, so it does not count.
  */
 static bool
 is_result(const Call *call, int64 token)
@@ -211,14 +212,14 @@ is_result(const Call *call, int64 token)
 	return false;
 }
 
-/* The page of news: the rest of the payload. */
+/* The page of news, which is the rest of the payload. */
 typedef struct NewsPage
 {
 	char *data;
 	Size len, size;
 } NewsPage;
 
-/* Add news to the page.  NULL: there is no room. */
+/* Adds a news item to the page.  Returns NULL if there is no room. */
 static LeNewsItem *
 put_news(NewsPage *page, LeNewsItem item, const char *name, const char *owner)
 {
@@ -251,7 +252,7 @@ put_entry(NewsPage *page, const LeEntry *entry)
 					lock->name, entry->owner) != NULL;
 }
 
-/* Return whether the entry is news for the client: not a waiting call, nor part of the results. */
+/* Returns whether the entry is news for the client: it is not a waiting call, and not in the results. */
 static bool
 is_news(const Call *call, const LeEntry *entry)
 {
@@ -259,8 +260,8 @@ is_news(const Call *call, const LeEntry *entry)
 }
 
 /*
- * Suppress the notification of a grant of this batch, because the reply to a new call contains it: if the
- * reply is lost, or not durable in time, the client asks again by itself.
+ * Suppresses the notification of a grant in this batch, because the reply to a new call reports it.  If that
+ * reply is lost, or not durable in time, the client asks again.
  */
 static void
 announce_no_more(LeEntry *entry)
@@ -270,8 +271,8 @@ announce_no_more(LeEntry *entry)
 }
 
 /*
- * Put the news after number "since" into the page, entries and losses in the order of their numbers, as far
- * as there is room.  told->seen becomes the number of the last one.
+ * Copies the news numbered above "since" into the page, entries and losses merged by number, until the page
+ * is full.  Sets told->seen to the number of the last item copied, or of the newest news if all fits.
  */
 static void
 list_news(const Call *call, uint64 since, NewsPage *page, LeSyncTold *told, LeReply *reply, uint32 *walked)
@@ -324,9 +325,9 @@ list_news(const Call *call, uint64 since, NewsPage *page, LeSyncTold *told, LeRe
 }
 
 /*
- * Fill in the news for a client.  A client that gets the listing of everything needs no earlier losses: what
- * is not listed is lost.  The listing continues where the last page ended, unless losses were forgotten since
- * the first page.
+ * Fills in the news for a client.  If the client gets a list of all its entries, it needs no earlier losses,
+ * because everything that is not in the list is lost.  The list continues where the last page ended, unless
+ * losses were forgotten since the first page.
  */
 static void
 tell_news(LeMailbox *box, const Call *call, LeReply *reply)
@@ -370,7 +371,7 @@ le_sync_take(Batch *batch, uint32 proc)
 	LeReply reply, rest = {0};
 	bool commits = false, confirm;
 
-	/* first the step that may fail; then step 1 */
+	/* first the step that may fail, then step 1 */
 	if (!read_call(box, &call))
 	{
 		le_answer_withdrawn(proc);
@@ -386,10 +387,7 @@ le_sync_take(Batch *batch, uint32 proc)
 	Assert(!batch->looks_only || call.nitems == 0);
 	call.lease = le_core_find_lease(le_mgr.core, renewal.lease);
 
-	/*
-	 * if the row that was written raises the lease, the reply says so, and until the flush the older row
-	 * counts
-	 */
+	/* if the renewal has written a raise, the reply says so, and the older row counts until the flush */
 	box->sync.lease_lsn = reply.raised ? 0 : reply.wrote ? LE_LSN_OF_BATCH : reply.lsn;
 
 	/* steps 2 and 3 */
@@ -405,7 +403,7 @@ le_sync_take(Batch *batch, uint32 proc)
 	/* step 4 */
 	tell_news(box, &call, &rest);
 
-	/* a renewal alone needs no flush; with items or news, the flush is requested */
+	/* a renewal alone needs no flush; if there are items or news, a flush is needed */
 	confirm = le_answer_needs_standby(box, &reply);
 	if (rest.wrote || rest.lsn != 0)
 		reply.raised = false;
@@ -414,7 +412,7 @@ le_sync_take(Batch *batch, uint32 proc)
 	reply.wrote |= rest.wrote || commits;
 	if (batch->looks_only && reply.wrote)
 		le_mgr.taken[proc] =
-			pg_atomic_read_u32(&box->answered); /* in an outage: its rows cannot be written */
+			pg_atomic_read_u32(&box->answered); /* in an outage, its rows cannot be written */
 	else if (reply.wrote || confirm)
 		le_answer_at_commit(batch, proc, renewal.request, &reply, confirm);
 	else

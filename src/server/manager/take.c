@@ -592,7 +592,7 @@ typedef enum Work
 	WORK_CANCEL /* the end of a call that waits for many names: heavy, but served first */
 } Work;
 
-/* Classify mail that ends a session or a transaction. */
+/* Classifies mail that ends a session or a transaction. */
 static Work
 work_of_end(const LeMailbox *box, uint32 proc)
 {

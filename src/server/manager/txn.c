@@ -1,6 +1,6 @@
 /*
  * manager/txn.c
- *		Transactions of the manager: of batches, and of chores between them.
+ *		Transactions of the manager, for batches and chores.
  */
 #include "postgres.h"
 
@@ -37,12 +37,13 @@ le_txn_lock_tables(Batch *batch)
 }
 
 /*
- * The rule for flushes.  A batch is committed without one: when its replies are given, its commit record is
- * only in the WAL buffers.  A session whose reply rests on it (LeReply.lsn) has the WAL flushed that far
- * before its statement returns, unless its synchronous_commit is off; see shared/flush.h.  So no client sees
- * a grant that a crash takes back, and one flush serves many batches.  The manager itself flushes only what
- * no session waits for: the incarnation, which is on disk before a token uses it.  test/t/029_crash.t fails
- * if a reply does not wait for its flush, and 021_tables.t if it does not wait for the commit.
+ * The rule for flushes.  A batch is committed without a flush: when its replies are given, its commit record
+ * is only in the WAL buffers.  If the reply to a session depends on that record (LeReply.lsn), the session
+ * has the WAL flushed up to it before its statement returns, unless its synchronous_commit is off; see
+ * shared/flush.h.  So no client sees a grant that a crash can undo, and one flush serves many batches.  The
+ * manager itself flushes only the incarnation, for which no session waits, and which must be on disk before
+ * a token uses it. test/t/029_crash.t fails if a reply does not wait for its flush, and 021_tables.t fails
+ * if it does not wait for the commit.
  */
 XLogRecPtr
 le_txn_commit(bool flush)
@@ -50,7 +51,7 @@ le_txn_commit(bool flush)
 	Assert(IsTransactionState() && ActiveSnapshotSet());
 	PopActiveSnapshot();
 
-	/* set only the variable: the setting stays "local", which keeps the commit from waiting for a standby */
+	/* set only the variable; the setting stays "local", so that the commit does not wait for a standby */
 	synchronous_commit = flush ? SYNCHRONOUS_COMMIT_LOCAL_FLUSH : SYNCHRONOUS_COMMIT_OFF;
 	CommitTransactionCommand();
 	synchronous_commit = SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
@@ -60,8 +61,9 @@ le_txn_commit(bool flush)
 }
 
 /*
- * Write a record for callers whose request wrote nothing (a renewal, is_held(), a lock that is held already),
- * so that they can wait for it: a primary that is cut off from its synchronous standbys confirms nothing.
+ * Writes a record for callers whose request wrote nothing (a renewal, is_held(), a lock that is already
+ * held), so that they can wait until a standby has it.  In this way, a primary that is cut off from its
+ * synchronous standbys confirms nothing.
  */
 XLogRecPtr
 le_txn_log_nothing(void)
@@ -78,7 +80,10 @@ le_txn_failed(bool log)
 {
 	ErrorData *error;
 
-	/* First of all: outside of a transaction an abort releases no LWLocks, nor would an error in here. */
+	/*
+	 * Must be first: outside of a transaction, an abort does not release LWLocks, nor would an error in this
+	 * function.
+	 */
 	LWLockReleaseAll();
 	MemoryContextSwitchTo(le_mgr.batch_context);
 	error = CopyErrorData();
