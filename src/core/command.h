@@ -28,7 +28,7 @@
 
 /* The TTL of an entry that lasts as long as its connection. */
 #define LE_TTL_BOUND INT64_C(-1)
-/* The wait of a request that waits without limit. */
+/* The wait of a request that has no time limit. */
 #define LE_WAIT_FOREVER INT64_C(-1)
 
 /*
@@ -101,7 +101,7 @@ typedef enum LeHow
 
 typedef enum LeStatus
 {
-	LE_OK = 0,        /* done; granted; true */
+	LE_OK = 0,        /* done, granted, or true */
 	LE_WAITING,       /* the reply comes with a later batch */
 	LE_NOT_GRANTED,   /* not granted within the wait: SQL NULL */
 	LE_NOT_HELD,      /* no such holder or place: SQL false */
@@ -171,7 +171,7 @@ typedef struct LeCommand
 						    * its own: see le_core_apply_each() */
 	const int64_t *tokens; /* with "each": the token of each name (ACQUIRE: its reenter); NULL = all are 0 */
 	LeMode mode;
-	int32_t permits;  /* for LE_MODE_PERMIT and SET_PERMITS */
+	int32_t permits;  /* number of permits, for LE_MODE_PERMIT and SET_PERMITS */
 	LeTime ttl;       /* LE_TTL_BOUND, or > 0; RENEW: 0 = do not change it */
 	LeTime wait;      /* ACQUIRE, AWAIT: maximum time to wait; 0 = do not wait; or LE_WAIT_FOREVER */
 	bool enqueue;     /* ACQUIRE: take a place in the queue, and reply at once */
@@ -204,7 +204,7 @@ typedef struct LeCommand
 	uint32_t xact;    /* transaction number within the session */
 	uint32_t subxact; /* number of the acquire within the transaction, from 1; 0 = it cannot be undone.  UNDO:
 					   * the first acquire to undo */
-	uint32_t request; /* the requester's number for this request */
+	uint32_t request; /* number that the requester gave this request */
 } LeCommand;
 
 /* Return the number of names of a command, and each name. */

@@ -347,7 +347,7 @@ le_core_expire(LeCore *core, LeTime now, int max)
 	LeTime due = core->horizon < now ? core->horizon : now;
 	int n = 0;
 
-	core->work = 0; /* whatever the requests have used of it */
+	core->work = 0; /* the work of the requests does not count here */
 	while (n < max && !le_core_is_full(core) && core->heap.len > 0 && core->heap.items[0]->at <= due)
 	{
 		LeTimer *timer = core->heap.items[0];

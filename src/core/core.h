@@ -200,7 +200,7 @@ extern void le_core_worked(LeCore *core, uint32_t work);
  */
 extern bool le_core_end_is_heavy(const LeCore *core, uint64_t session, uint32_t sessno);
 
-/* Checks every internal invariant; aborts with a message.  For tests. */
+/* Checks every internal invariant, for tests.  A violation aborts with a message. */
 extern void le_core_check(const LeCore *core);
 /*
  * Check a reply of le_core_apply() or of le_entry_answer() against the core.  They must be called

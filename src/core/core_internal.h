@@ -46,14 +46,14 @@ typedef enum LeHashId
 typedef struct LeHash
 {
 	LeHashLink **buckets;
-	uint32_t size; /* a power of two; 0 before the first reserve */
+	uint32_t size; /* number of buckets, a power of two; 0 before the first reserve */
 	uint32_t count;
 } LeHash;
 
 /* A session's entries and uncommitted holds. */
 typedef struct LeSession
 {
-	uint64_t id; /* 0 = none */
+	uint64_t id; /* 0 = no session */
 	uint32_t xact;
 	uint32_t bound; /* number of entries that end with the session */
 	LeLink entries;
@@ -75,12 +75,12 @@ typedef struct LeRole
 {
 	LeHashLink hash_link;
 	uint32_t id;
-	uint32_t entries; /* including closed names */
+	uint32_t entries; /* number of entries, including closed names */
 	uint32_t leases;
 	uint64_t bytes; /* approximate memory of everything that the role has */
 } LeRole;
 
-/* How a holder, a place or a lease ended. */
+/* How a holder, a place or a lease ended, and when. */
 typedef struct LeEnding
 {
 	int64_t token;
@@ -141,7 +141,7 @@ struct LeCore
 	LePool locks, slots, entries, waiters, uncommitted, leases, groups, roles, change_pool;
 	LeHeap heap;
 	uint32_t queued;       /* number of QUEUED entries in all locks */
-	LeLink waits;          /* waiters for locks, not elections, in order of arrival */
+	LeLink waits;          /* waiters for locks (not elections), in order of arrival */
 	uint32_t candidates;   /* number of election entries */
 	bool loading;          /* true from le_core_load_begin() to le_core_load_done() */
 	LeGroup *loaded_group; /* group of the queue place that the load has read last */
@@ -158,9 +158,9 @@ struct LeCore
 	/* copies of the command's texts, made by le_core_reserve() */
 	LePrealloc prealloc_names, prealloc_owners;
 	char *prealloc_value;
-	LeAcquirer *prealloc_acquirer; /* NULL = this text has a record */
+	LeAcquirer *prealloc_acquirer; /* NULL = a record with this text exists already */
 
-	int64_t work;   /* work done in this batch, see LeLimits */
+	int64_t work;   /* work done so far in this batch, see LeLimits.work */
 	LeTime horizon; /* only deadlines up to this moment count as passed */
 
 	uint64_t lease_ended_lsn; /* LSN of the newest batch in which a lease ended */
@@ -170,7 +170,7 @@ struct LeCore
 	int64_t releaser;         /* lease of the client whose RELEASE is being applied; 0 = none */
 
 	LeEnding endings[LE_ENDINGS]; /* ring buffer, see nendings */
-	uint64_t nendings;            /* number of endings ever noted */
+	uint64_t nendings;            /* number of endings noted so far */
 
 	LeIdleRows idle;
 	LeLater later;
@@ -185,7 +185,7 @@ struct LeCore
 	LeChange **changes_tail;
 	LeEntry *ended;
 	LeWaiter *left; /* waiters whose entries left the queues in this batch */
-	LeLock *doomed; /* unused locks, freed with the batch unless they are used again */
+	LeLock *doomed; /* unused locks, which are freed with the batch unless they are used again */
 	LeLink lapsed;  /* LAPSED entries, in order of lapsed_at */
 
 	LeGroup *to_settle; /* groups that have left their queues, so that their locks must be settled */

@@ -502,7 +502,7 @@ void
 le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 {
 	if (core->loading)
-		return; /* not all waiters are there yet */
+		return; /* some waiters are not enqueued yet */
 	lock_settle(core, lock, now);
 	while (core->to_settle != NULL)
 	{

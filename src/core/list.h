@@ -66,7 +66,7 @@ typedef struct LeHashLink
 	struct LeHashLink *next;
 } LeHashLink;
 
-/* A link that is removed from its chain without walking along it. */
+/* A link that can be removed from its chain without walking along the chain. */
 typedef struct LeHashBackLink
 {
 	LeHashLink link;

@@ -213,7 +213,7 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 	lease->lsn = core->load.lsn;
 	le_news_load_lease(core, lease, failed);
 
-	/* its time */
+	/* its deadline, and its saved time */
 	lease->deadline = times.deadline;
 	le_saved_load(core, &lease->saved, times.saved);
 	le_core_raise_revision(core, row->id + 1);

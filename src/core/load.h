@@ -59,7 +59,7 @@ typedef struct LeStoredEntry
 	uint16_t member;    /* place of several names: position of this name, from 1; otherwise 0 */
 
 	/* set for every slot */
-	int32_t slot;         /* number */
+	int32_t slot;         /* number of the slot */
 	int64_t closed_until; /* wall time; 0 = open */
 	uint32_t role;        /* free slot: role of the holder that left it closed */
 

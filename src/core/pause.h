@@ -20,7 +20,7 @@
 #define LE_PAUSE         (1 * LE_SECOND)
 #define LE_PAUSES_IN_ROW 3
 
-/* Times are on the environment's clock. */
+/* Times are on the environment's clock, in microseconds. */
 typedef struct LePause
 {
 	LeTime lost;      /* time lost to pauses so far, microseconds */

@@ -197,7 +197,7 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			continue;
 		}
 
-		/* its end removes all its holds: go on with one of another entry */
+		/* its end removes all its holds, so continue with a hold of another entry */
 		while (link != &session->uncommitted &&
 			   le_group_lead(le_container(link, LeUncommitted, session_link)->entry) == le_group_lead(entry))
 			link = link->next;

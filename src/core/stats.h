@@ -33,7 +33,7 @@ typedef struct LeStats
 {
 	int64_t grants;
 	int64_t waits;    /* acquires that were queued */
-	int64_t handoffs; /* grants to a waiter */
+	int64_t handoffs; /* grants to waiters */
 	int64_t expiries;
 	int64_t timeouts;
 	int64_t undone;

@@ -89,7 +89,7 @@ typedef struct LeCore LeCore;
 struct LeGroup
 {
 	LeEntry *members; /* linked by group_next; the first one carries the wait, and its grant is announced */
-	LeEntry *blocked; /* the member that was not ready at the last check */
+	LeEntry *blocked; /* the member that was not ready at the last check; NULL = none */
 	LeGroup *settle_next;
 };
 
@@ -144,7 +144,7 @@ struct LeLock
 	LeTimer timer;       /* fires at closed_until, when a linger ends, or while unsettled */
 	union
 	{
-		LeLock *doomed_next; /* while doom_listed */
+		LeLock *doomed_next; /* while doom_listed: in core->doomed */
 		int64_t last_change; /* while not doom_listed: number of the election's last change; 0 = not known */
 	};
 };

@@ -260,7 +260,7 @@ empty_mailboxes(const Batch *batch)
 			le_publish_bound(box);
 		if (!mail->async)
 			le_wake((int) mail->proc);
-		mail->flags &= ~LE_MAIL_FENCE_ENDED; /* untake() must not put the flag back */
+		mail->flags &= ~LE_MAIL_FENCE_ENDED; /* otherwise untake() would put the flag back */
 	}
 }
 

@@ -20,8 +20,8 @@
  *
  * A search is a depth-first search from all processes that have asked since the last search.  Its nodes are
  * the processes and the locks that they wait for, so that the holders of a lock are visited once for all its
- * waiters.  Nodes that lead to no cycle are not visited again.  So the time of a search is proportional to the
- * number of waiters and holders.
+ * waiters.  Nodes that lead to no cycle are not visited again.  So the time of a search is proportional to
+ * the number of waiters and holders.
  *
  * A search has a time budget.  It continues with the remaining processes in a later batch, after a pause of
  * nine times its duration, limited to a few seconds.  Nodes that led to no cycle earlier in the search are
@@ -77,7 +77,7 @@ typedef enum NodeState
 {
 	NEW = 0,
 	ON_PATH,
-	CLEAR /* leads to no cycle */
+	CLEAR /* the node leads to no cycle */
 } NodeState;
 
 /* The processes that hold a token's fence. */
@@ -471,7 +471,7 @@ find_cycle(uint32 start, WaitEdge *back, bool *late)
 		if (*late)
 			return -1;
 
-		/* the next edge */
+		/* follow the next edge */
 		edge = s.edges[last->next++];
 		switch (get_state(&edge.to))
 		{
@@ -583,7 +583,7 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 	if (newest < 0)
 		return -1;
 
-	/* one line for each, from the newest on */
+	/* one line per process, from the newest waiter on */
 	Assert(newest < n && n <= length);
 	for (int i = 0; i < n; i++)
 	{

@@ -94,7 +94,7 @@ typedef struct Batch
 	bool looks_only;   /* serve only requests that need not write, during an outage */
 
 	/* --- set by the batch --- */
-	LeTime began_at;   /* by le_clock() */
+	LeTime began_at;   /* start of the batch, by le_clock() */
 	LeTime now;        /* the same moment on the core's clock */
 	bool backing_off;  /* heavy work is deferred, because the manager backs off */
 	bool heavy;        /* heavy work has been done */
@@ -155,7 +155,7 @@ typedef struct Manager
 	LeStats seen;           /* the core's counters when they were last published */
 	LePause pause;          /* pauses; the core's clock is le_clock() without them */
 	LeLife life;            /* this manager's life and earlier ones: see core/life.h */
-	LeTime life_began;      /* on the core's clock */
+	LeTime life_began;      /* start of this life, on the core's clock */
 
 	uint32 *taken;       /* by proc number: number of the request that was last taken */
 	uint32 *looked;      /* by proc number: number of the newest request that a looks_only batch has seen */
@@ -219,7 +219,9 @@ mailbox_of(uint32 proc)
 	return le_mailbox(le_mgr.db, proc);
 }
 
-/* Returns whether the newest request of a mailbox is unanswered; take.c knows whether it was taken. */
+/*
+ * Returns whether the newest request of a mailbox has no reply yet. le_mgr.taken shows whether it was taken.
+ */
 static inline bool
 is_unanswered(LeMailbox *box)
 {
@@ -406,10 +408,10 @@ extern void le_assert_procs(const uint32 *procs, int n);
 #define le_assert_procs(procs, n) ((void) 0)
 #endif
 
-/* Tells the session how many locks are bound to it.  Must not fail. */
+/* Publishes in the mailbox how many locks are bound to its session.  Must not fail. */
 extern void le_publish_bound(LeMailbox *box);
 
-/* Returns whether this reply has to wait for a standby.  Must not fail. */
+/* Returns whether this reply must wait for a standby.  Must not fail. */
 extern bool le_answer_needs_standby(const LeMailbox *box, const LeReply *reply);
 
 /* Returns whether this release may return before its WAL record is flushed.  Must not fail. */
@@ -537,8 +539,8 @@ extern void le_txn_chore(void (*work)(void));
 /* --- manager/leave.c --- */
 
 /*
- * Ends every wait with an error because the extension was dropped.  Must not fail: the waiters would never be
- * woken up.
+ * Ends every wait with an error because the extension was dropped.  Must not fail, because the waiters would
+ * otherwise never be woken up.
  */
 extern void le_leave_dropped(void);
 

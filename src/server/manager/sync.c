@@ -131,7 +131,7 @@ read_item(const LeMailbox *box, const Call *call, uint32 i, uint32 *next)
 	if (item->has_owner)
 		cmd.owner = (LeText){cmd.name.data + item->name_len, item->owner_len};
 
-	/* several names */
+	/* collect the names of a request for several names */
 	while (call->items[*next - 1]->more)
 		++*next;
 	if (*next > i + 1)

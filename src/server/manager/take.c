@@ -362,7 +362,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 		apply_each(box, &cmd, batch->now, &reply);
 	else
 		le_apply_one(batch, &cmd, &reply);
-	le_core_worked(le_mgr.core, cmd.nnames / NAMES_OF_WORK); /* also where nothing is granted or ended */
+	le_core_worked(le_mgr.core, cmd.nnames / NAMES_OF_WORK); /* counts even if nothing is granted or ended */
 	if (box->type == LE_REQUEST_LEADER && reply.status == LE_OK)
 		le_page_put_leader(le_mgr.core, &cmd, box, batch->now);
 	else if (box->type == LE_REQUEST_LEADER)
