@@ -136,7 +136,7 @@ typedef enum LeCommandType
 	LE_CMD_RELEASE,  /* also resigns, and leaves the queue */
 	LE_CMD_CHECK,    /* report whether this token is a holder or a place.  Token 0 = the session's newest
 					  * holder; role 0 = any role */
-	LE_CMD_FORCE,    /* end all holders of a name, and open it */
+	LE_CMD_FORCE,    /* end all holders of a name, and open the name */
 	LE_CMD_EVICT,    /* evict all holders of a name, so that they are not renewed any more */
 	LE_CMD_PROCLAIM, /* change a holder's value */
 	LE_CMD_SET_PERMITS,
@@ -181,8 +181,8 @@ typedef struct LeCommand
 	uint32_t holds;   /* RELEASE: number of holds to give back; 0 = one */
 	int64_t from;     /* FORCE, EVICT, FORCE_ROLE, SET_PERMITS, REVOKE_LEASE, LEASE_HOLDS: where to continue,
 					   * from LeReply.next; 0 = at the beginning */
-	LeTime hold_for;  /* RELEASE: how long the name stays closed, counted from its acquisition; 0 = it does
-					   * not */
+	LeTime hold_for;  /* RELEASE: how long the name stays closed, counted from its acquisition; 0 = not
+					   * closed */
 	int64_t token;    /* RELEASE, CHECK: 0 = the session's newest holder */
 	int64_t revision; /* ACQUIRE: the revision that this waiter had before a reload; 0 = a new request.
 					   * ADVANCE: the next revision */

@@ -457,8 +457,8 @@ extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
 extern void le_lock_arm(LeCore *core, LeLock *lock, LeTime now);
 /*
- * Closes the lock until this moment; 0 = does nothing.  The closed name counts against the limits of
- * this role, which is that of the last holder.
+ * Closes the lock until this moment; 0 = does nothing.  The closed name counts against the limits of this
+ * role, which is that of the holder that has ended.
  */
 extern void le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role);
 extern void le_lock_open(LeCore *core, LeLock *lock);

@@ -518,7 +518,7 @@ le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 
 /* --- entries --- */
 
-/* Changes an entry's state.  It must not be in a list of the old state, since links share memory. */
+/* Changes an entry's state.  The entry must have left the old state's list, since links share memory. */
 void
 le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 {

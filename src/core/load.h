@@ -65,8 +65,8 @@ typedef struct LeStoredEntry
 
 	/* set for holders and places */
 	int32_t holds;
-	LeTime time_left; /* of its own lease, or of an evicted holder: see LeSaved; lapsed: the table has -end in
-				    * this column */
+	LeTime time_left; /* of its own lease, or of an evicted holder: see LeSaved; if lapsed, the table has
+					   * -end here */
 	uint32_t life;    /* LeLife.number of the life in which time_left was written */
 
 	/* set for holders only */

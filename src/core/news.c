@@ -14,7 +14,7 @@
  * last asked, the reply lists all entries of the lease.  Any entry that is not in the list is
  * lost.
  *
- * News are not stored.  A load gives new numbers to all entries.  After a failed batch the new
+ * News is not stored.  A load gives new numbers to all entries.  After a failed batch, the new
  * numbers are higher than the old ones.
  */
 #include "core_internal.h"

@@ -113,10 +113,10 @@ held_by_transaction(const LeLock *lock, const LeSession *session, const LeComman
 }
 
 /*
- * Returns the holder that this request re-enters; NULL = none.  A request with a named owner
- * re-enters a holder of that owner.  Otherwise, a request on a named lease re-enters a holder of
- * that lease; any other re-enters the holder whose token it gives (cmd->reenter), or the holder of
- * this very transaction.  A permit is never re-entered.
+ * Returns the holder that this request re-enters; NULL = none.  A request with a named owner re-enters only a
+ * holder of that owner.  Any other request re-enters a holder of its named lease; if there is none, the
+ * holder whose token it gives (cmd->reenter), or else a holder of this very transaction.  A permit is never
+ * re-entered.
  */
 LeEntry *
 le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session, const LeCommand *cmd,

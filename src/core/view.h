@@ -14,7 +14,7 @@
 
 /*
  * The states of an entry. le_entry_set_state() is the only function that
- * changes it, and it asserts the old state:
+ * changes an entry's state, and it asserts the old state:
  *
  *				+----> QUEUED ----+
  *				|		 |		  v
