@@ -4,7 +4,7 @@
  *		and stopping it.
  *
  * The launcher, the managers, sessions and commands such as DROP DATABASE all change an entry.  They do so
- * through the functions below, which change the state in one place and assert the old state.
+ * through the functions below, which change the state in one place and assert the old state first.
  */
 #ifndef LE_DATABASE_H
 #define LE_DATABASE_H
@@ -31,18 +31,18 @@ typedef enum LeDbState
 	LE_DB_RUNNING
 } LeDbState;
 
-/* Why the last worker left.  The launcher decides with it when to start another one. */
+/* Why the last worker left.  The launcher uses this to decide when to start the next one. */
 typedef enum LeDbExit
 {
 	LE_EXIT_NONE = 0,     /* there was no worker, or it was asked to leave */
 	LE_EXIT_NO_EXTENSION, /* do not start another one unless it is wanted */
 	LE_EXIT_ERROR,        /* start another one after a back-off */
-	LE_EXIT_NO_WORKER     /* could not be registered: start another one after a back-off */
+	LE_EXIT_NO_WORKER     /* no worker could be registered: try again after a back-off */
 } LeDbExit;
 
 typedef struct LeDurationCounters
 {
-	pg_atomic_uint64 n[LE_DURATION_BOUNDS + 1]; /* as in LeDurations */
+	pg_atomic_uint64 n[LE_DURATION_BOUNDS + 1]; /* buckets, as in LeDurations */
 	pg_atomic_uint64 sum;
 } LeDurationCounters;
 
@@ -80,7 +80,7 @@ typedef struct LeHint
 {
 	int64 token;     /* token of the granted queue place, term, or number of the lease */
 	uint64 sequence; /* number of this hint in the database */
-	int64 change;    /* number of the election's change; 0: no election */
+	int64 change;    /* number of the election's change; 0 = not an election */
 	int64 previous;  /* number of the previous change of that election */
 	uint8 how;       /* LeHow; 0: a queue place was granted */
 	uint8 kind;      /* LeKind, or LE_HINT_LEASE, which has no name */
@@ -97,7 +97,7 @@ typedef struct LeHint
  *		raises sent once its transaction has ended.  It copies hints and raises sent under LeShared.lock, and
  *		only while the entry names it as the notifier.
  *
- * The contents of the ring outlive both.
+ * The contents of the ring outlive both processes.
  */
 #define LE_HINTS 2048
 
@@ -106,7 +106,7 @@ typedef struct LeHintRing
 	pg_atomic_uint64 pushed;
 	pg_atomic_uint64 sent;
 	uint64 sequence;      /* number of the newest hint, dropped ones included */
-	pg_atomic_uint64 lsn; /* LSN that the newest hint rests on */
+	pg_atomic_uint64 lsn; /* LSN on which the newest hint depends */
 	LeHint hints[LE_HINTS];
 } LeHintRing;
 
@@ -124,7 +124,7 @@ typedef struct LeDatabase
 	bool wanted;     /* a manager is needed */
 	bool created;    /* the extension was created after the last worker had started: no back-off */
 	bool leave;      /* the worker is asked to leave */
-	int reserved_by; /* pid of a backend that keeps managers from starting, as DROP DATABASE does; 0: none */
+	int reserved_by; /* pid of a backend that keeps managers from starting, as DROP DATABASE does; 0 = none */
 	int attached;    /* number of sessions with a mailbox here */
 	bool has_mailboxes; /* the mailboxes are initialised; never reset */
 	int worker_pid;     /* 0: no worker, or it has not started yet */
@@ -135,7 +135,7 @@ typedef struct LeDatabase
 
 	/* --- without a lock --- */
 	pg_atomic_uint32 stack;    /* proc number + 1 of the newest mailbox, and LE_STACK_SILENT; 0: empty */
-	pg_atomic_uint32 asleep;   /* 1: the manager has to be woken up to look at the stack */
+	pg_atomic_uint32 asleep;   /* 1: the manager must be woken up to check the stack */
 	pg_atomic_uint32 recheck;  /* 1: the extension may have been dropped */
 	pg_atomic_uint32 running;  /* state == RUNNING, to be read without the lock */
 	pg_atomic_uint32 loading;  /* 1: the worker reads the tables before it is RUNNING */
@@ -143,20 +143,19 @@ typedef struct LeDatabase
 	pg_atomic_uint64 revision; /* the next revision, for the view */
 	pg_atomic_uint64 memory;   /* memory of the state in bytes, for the view */
 	pg_atomic_uint64 locks;
-	pg_atomic_uint64 held; /* holders, and entries in queues */
+	pg_atomic_uint64 held; /* number of holders and of entries in queues */
 	pg_atomic_uint64 queued;
-	pg_atomic_uint64 oldest_wait;               /* TimestampTz; 0: nobody waits for a lock */
-	pg_atomic_uint64 table_bytes[LE_DB_TABLES]; /* size of tables slot, lease, queue, for the view */
+	pg_atomic_uint64 oldest_wait; /* start of the oldest wait for a lock, TimestampTz; 0 = none */
+	pg_atomic_uint64 table_bytes[LE_DB_TABLES]; /* sizes of tables slot, lease and queue, for the view */
 
 	/* the current outage, for health(): see manager/outage.c */
 	pg_atomic_uint64 outage_since;     /* TimestampTz; 0: no outage.  Written last */
 	pg_atomic_uint64 outage_failed_at; /* le_clock() of the last failed batch; 0: none */
 	pg_atomic_uint32 outage_sqlstate;
-	pg_atomic_uint32 outage_pid; /* process that has locked the tables; 0: unknown */
+	pg_atomic_uint32 outage_pid; /* pid of a process that has locked the tables; 0 = unknown */
 
 	/*
-	 * the first wait for standbys that was given up and is not confirmed yet, for health(): see
-	 * backend/durability.c
+	 * the first abandoned wait for standbys that is still unconfirmed, for health(): see backend/durability.c
 	 */
 	pg_atomic_uint64 unconfirmed_since; /* le_clock(); 0: none.  Written last */
 	pg_atomic_uint64 unconfirmed_lsn;
@@ -172,30 +171,31 @@ struct LeMailbox;
 extern void le_database_init(LeDatabase *db);
 
 /*
- * The caller of each of the following functions holds LeShared.lock exclusively, unless its comment says
- * otherwise.
+ * The caller of each of the following functions holds LeShared.lock exclusively, unless the function's
+ * comment says otherwise.
  */
 
 /*
- * Returns the entry of a database.  If there is none, creates one if asked to.  Returns NULL if there is no
- * entry, or if all lock_election.max_databases are in use.  Without "create" a shared lock is enough.
+ * Returns the entry of a database.  If there is none, creates it if "create" is true.  Returns NULL if there
+ * is no entry, or if all lock_election.max_databases entries are in use.  If "create" is false, a shared lock
+ * is enough.
  */
 extern LeDatabase *le_database_find(Oid dboid, bool create);
 
-/* --- the launcher's --- */
+/* --- called by the launcher --- */
 
 /* IDLE -> STARTING: called before the launcher registers a worker. */
 extern void le_database_starting(LeDatabase *db);
 
-/* Returns whether an ended session has left mail for a manager.  No session is attached. */
+/* Returns whether an ended session has left mail for a manager.  Requires that no session is attached. */
 extern bool le_database_has_mail(LeDatabase *db);
 
-/* IDLE -> FREE.  No session is attached. */
+/* IDLE -> FREE.  Requires that no session is attached. */
 extern void le_database_free(LeDatabase *db);
 
-/* --- the worker's --- */
+/* --- called by the worker --- */
 
-/* Enters this process as the worker. */
+/* Registers this process as the worker. */
 extern void le_database_enter(LeDatabase *db);
 
 /* STARTING -> RUNNING */
@@ -207,37 +207,40 @@ extern void le_database_running(LeDatabase *db);
  */
 extern void le_database_stopped(LeDatabase *db, LeDbExit why);
 
-/* --- anybody's --- */
+/* --- called by any process --- */
 
-/* Notes that somebody waits for a manager. */
+/* Records that a manager is needed. */
 extern void le_database_want(LeDatabase *db);
 
-/* Notes that the extension was created: a manager is wanted, whatever earlier ones have found. */
+/*
+ * Records that the extension was created, so that a manager is started even if earlier ones did not find it.
+ */
 extern void le_database_created(LeDatabase *db);
 
 /*
- * Keeps managers from starting, for process pid.  A running worker stays, unless it is asked to leave.  pid
- * 0: managers may start again, and one that has not yet followed a request to leave may stay.
+ * Prevents managers from starting, on behalf of process pid.  A running worker stays unless it is asked to
+ * leave.  With pid 0 managers may start again, and a request to leave that the worker has not followed yet is
+ * cancelled.
  */
 extern void le_database_reserve(LeDatabase *db, int pid);
-/* Asks the manager to leave.  It finishes its work first, see manager/manager.c. */
+/* Asks the worker to leave.  It finishes its work first, see manager/manager.c. */
 extern void le_database_ask_to_leave(LeDatabase *db);
 
 /*
- * Enters this process as the notifier of the database, or removes it.  Removal must not fail: it runs at
- * exit.
+ * Registers this process as the database's notifier, or unregisters it.  Unregistering must not fail, because
+ * it runs at exit.
  */
 extern void le_database_notifier_enter(LeDatabase *db);
 extern void le_database_notifier_leave(LeDatabase *db);
 
-/* --- a session's --- */
+/* --- called by a session --- */
 
 /* Counts a session that takes a mailbox of this entry. */
 extern void le_database_attach(LeDatabase *db);
 
 /*
- * Tells the manager by mail that the session of this mailbox has ended, or is about to.  Must not fail: it
- * runs at exit.
+ * Tells the manager by mail that the session of this mailbox has ended or is about to end.  Must not fail,
+ * because it runs at exit.
  */
 extern void le_database_detach(struct LeMailbox *box);
 

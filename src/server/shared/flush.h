@@ -1,32 +1,33 @@
 /*
  * shared/flush.h
- *		Flushing the WAL for the replies that rest on it.
+ *		Flushes the WAL for the replies that depend on it.
  *
- * The manager never sleeps in a flush: it commits without one.  A reply that a crash must not take back is
- * then in its mailbox, and its session still sleeps:
+ * The manager never waits for a flush, because it commits without one.  If a crash must not undo a reply, the
+ * manager puts it into the mailbox without waking up the session:
  *
- *	1.	The manager notes the LSN that the reply rests on, raises "wanted" to it, and links the process into
- *		the stack of those that wait for a flush.  There is one stack for the server, as there is one WAL.
- *	2.	At the end of the batch, unless a flush is under way, the manager names one of them the flusher, and
- *		wakes up that one alone.
- *	3.	The flusher flushes the WAL up to "wanted".  It takes from the stack all processes for which this was
- *		enough, which includes some that came during the flush, and wakes them up.  If others are left, it
- *		first names one of them the next flusher; otherwise there is none.
- *	4.	Only a process that is "present" can be named: from the posting of its request until it has its reply,
- *		or has given up waiting.  A process that leaves first clears "present", and then looks whether it is
- *		the flusher; the process that names it first names it, and then looks whether it is present.  So one
- *		of the two notices, and names another one.
+ *	1.	The manager records the LSN on which the reply depends, raises "wanted" to that LSN, and links the
+ *		session's process into the stack of processes that wait for a flush.  The server has one stack,
+ *		because it has one WAL.
+ *	2.	At the end of the batch, unless a flush is under way, the manager names one of these processes the
+ *		flusher, and wakes up only that process.
+ *	3.	The flusher flushes the WAL up to "wanted".  It takes from the stack all processes whose LSN is now
+ *		flushed, including some that were linked during the flush, and wakes them up.  If other processes
+ *		remain, it first names one of them the next flusher; otherwise there is no flusher.
+ *	4.	Only a process that is "present" can be named.  A process is present from the posting of its request
+ *		until it has the reply or has given up waiting.  A process that leaves clears "present" before it
+ *		checks whether it is the flusher; a process that names a flusher does so before it checks whether that
+ *		flusher is present.  So at least one of the two notices, and names another flusher.
  *
- * Correctness does not depend on any of this, only time does: each session checks by itself how far the WAL
- * is flushed before it believes its reply.  After LE_FLUSH_PATIENCE it flushes by itself and replaces the
- * flusher, which may have been stopped; the manager does so as well, for sessions that do not know yet that
- * they have a reply.
+ * All of this affects only latency, not correctness, because each session checks how far the WAL is flushed
+ * before it uses its reply.  After LE_FLUSH_PATIENCE a session flushes by itself and replaces the flusher,
+ * which may have been stopped.  The manager replaces the flusher as well, for sessions that do not know yet
+ * that they have a reply.
  *
- * How long a flusher waits for others first is in shared/flush_delay.h.  If replies are read before their
- * flush, test/t/029_crash.t and 032_durable_answers.t fail.
+ * shared/flush_delay.h describes how long a flusher waits for others before it flushes.  The tests
+ * test/t/029_crash.t and 032_durable_answers.t fail if replies are used before their flush.
  *
- * A dedicated flusher process was not measurably faster.  It would take one more of max_worker_processes, and
- * one more process switch for a single client.
+ * A dedicated flusher process was not measurably faster.  It would use up one more of max_worker_processes,
+ * and cost a single client one more process switch.
  */
 #ifndef LE_FLUSH_H
 #define LE_FLUSH_H
@@ -39,10 +40,11 @@
 #define LE_FLUSH_PATIENCE (100 * LE_MS)
 
 /*
- * Returns whether a renewal need not wait for the flush of the row that it wrote.  Its reply says how long
- * the lease is valid before that flush and after it (core/life.h); its session waits a while for a flush that
- * others make, the WAL writer or a flusher, and makes none.  So no renewal depends on the disk.  But a
- * standby confirms nothing that is not flushed, so with a standby a renewal waits like all other requests.
+ * Returns whether a renewal does not have to wait for the flush of the row that it wrote.  Its reply states
+ * how long the lease is valid before that flush and after it (core/life.h).  The session waits a while for a
+ * flush by another process (the WAL writer or a flusher), but makes none itself, so that no renewal depends
+ * on the disk.  A standby confirms only what is flushed, so if there is a standby to wait for, a renewal
+ * waits like all other requests.
  */
 static inline bool
 le_renewal_is_raised(const LeReply *reply, bool need_standby)
@@ -53,38 +55,42 @@ le_renewal_is_raised(const LeReply *reply, bool need_standby)
 /* Called while shared memory is created. */
 extern void le_flush_init(void);
 
-/* --- the manager's --- */
+/* --- called by the manager --- */
 
 /* Returns whether the WAL is flushed up to lsn. */
 extern bool le_flush_done(XLogRecPtr lsn);
-/* Step 1.  Must not fail: it runs after a commit. */
+/* Step 1.  Must not fail, because it runs after a commit. */
 extern void le_flush_ask(uint32 proc, XLogRecPtr lsn);
-/* Step 2.  Must not fail: it runs after a commit, and in error handlers. */
+/* Step 2.  Must not fail, because it runs after a commit and in error handlers. */
 extern void le_flush_start(void);
 
-/* --- a session's --- */
+/* --- called by a session --- */
 
 /* Allocates memory, once per process, at a point where an error is allowed. */
 extern void le_flush_attach(void);
 /* Called before a request is posted: this process becomes present. */
 extern void le_flush_enter(void);
 /*
- * Called in each turn of a wait: if this process is the flusher, flushes for all.  until: by le_clock(), when
- * it gives up if another process is in a flush; LE_NEVER: it does not give up.  A session that has flushed
- * for itself may still be in the stack while it waits for its next reply.
+ * Called in each iteration of a wait.  If this process is the flusher, flushes for all waiting processes.  If
+ * another process is in a flush, gives up at "until" (by le_clock(); LE_NEVER = never).  A session that has
+ * flushed for itself may still be in the stack while it waits for its next reply, and so may be named the
+ * flusher.
  */
 extern void le_flush_turn(const LeMailbox *box, LeTime until);
 /*
- * Called once the reply is there: waits until the WAL that it rests on is flushed.  Like a commit, it cannot
- * be interrupted.
+ * Called when the reply has arrived.  Waits until the WAL on which the reply depends is flushed.  Like a
+ * commit, this wait cannot be interrupted.
  */
 extern void le_flush_wait(const LeMailbox *box);
 /*
- * The same until a moment of le_clock(); returns whether the WAL is flushed.  It does not wait longer for a
- * flush of another process, but its own flush may take longer.
+ * Like le_flush_wait(), but waits for a flush by another process at most until the given time of le_clock().
+ * A flush by this process may take longer.  Returns whether the WAL is flushed.
  */
 extern bool le_flush_wait_until(const LeMailbox *box, LeTime until);
-/* Called when this process has its reply, or waits no longer.  Must not fail: exits and errors call it. */
+/*
+ * Called when this process has its reply, or no longer waits for it.  Must not fail, because exits and errors
+ * call it.
+ */
 extern void le_flush_leave(void);
 
 #endif /* LE_FLUSH_H */
