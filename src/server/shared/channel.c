@@ -10,7 +10,10 @@
 #include "shared/channel.h"
 #include "shared/shmem.h"
 
-/* Make a name of "le_" and 32 hexadecimal digits of the SHA-256 of two concatenated texts. */
+/*
+ * Makes a channel name from "le_" and the first 32 hexadecimal digits of the SHA-256 of two concatenated
+ * texts.
+ */
 static void
 name_channel(const void *first, Size first_len, const void *second, Size second_len, char *channel)
 {

@@ -11,15 +11,15 @@
 #define LE_CHANNEL_SIZE (3 + 32 + 1)
 
 /*
- * The channel of a lock or an election.  The same name always has the same
- * channel, so a client can compute it: "le_" and the first 32 hexadecimal digits
- * of the SHA-256 of "lock " or "election " and the name, in the database's encoding.
+ * Computes the channel of a lock or an election.  The same name always has the same channel, so a client can
+ * compute it, too: "le_" and the first 32 hexadecimal digits of the SHA-256 of "lock " or "election " and the
+ * name, in the database's encoding.
  */
 extern void le_channel_name(LeKind kind, LeText name, char *channel);
 
 /*
- * The channel on which the client of a lease is told that there are news.  It cannot be guessed, and changes
- * with each start of the server.
+ * Computes the channel on which the client of a lease is notified of news.  It cannot be guessed, and changes
+ * whenever the server starts.
  */
 extern void le_channel_of_lease(int64_t lease, char *channel);
 

@@ -1,6 +1,6 @@
 /*
  * shared/compat.h
- *		All differences between PostgreSQL 15, 16, 17, 18 and 19.
+ *		Hides all differences between PostgreSQL 15, 16, 17, 18 and 19.
  */
 #ifndef LE_COMPAT_H
 #define LE_COMPAT_H
@@ -33,9 +33,9 @@
 #endif
 
 /*
- * A package is built with the headers of one minor release, and loaded by others.  Macros and inline
- * functions of newer minor releases call functions that older ones do not have: since 15.20 palloc_array()
- * calls palloc_mul(), and heap_getattr() calls heap_datum_check().
+ * A package is built with the headers of one minor release, but loaded by servers of others.  Macros and
+ * inline functions of newer minor releases call functions that older ones do not have: since 15.20
+ * palloc_array() calls palloc_mul(), and heap_getattr() calls heap_datum_check().
  */
 #undef palloc_array
 #undef palloc0_array
@@ -43,7 +43,7 @@
 #define palloc0_array(type, count)              ((type *) palloc0(mul_size(sizeof(type), (count))))
 #define le_getattr(tuple, attnum, desc, isnull) SPI_getbinval((tuple), (desc), (attnum), (isnull))
 
-/* 16 distinguishes which indexes an update needs; ours hold keys, not summaries */
+/* 16 distinguishes which indexes an update has to change; ours hold keys, not summaries */
 #if PG_VERSION_NUM >= 160000
 typedef TU_UpdateIndexes LeUpdateIndexes;
 #define le_updates_keys(update_indexes) ((update_indexes) == TU_All)
@@ -52,7 +52,7 @@ typedef bool LeUpdateIndexes;
 #define le_updates_keys(update_indexes) (update_indexes)
 #endif
 
-/* 16 has one function for all kinds of objects */
+/* 16 has a single function for all kinds of objects */
 #if PG_VERSION_NUM >= 160000
 #define le_database_owner(dboid, role) object_ownercheck(DatabaseRelationId, (dboid), (role))
 #else
@@ -123,9 +123,9 @@ typedef Oid LeRelFileNumber;
 #endif
 
 /*
- * Whether there are synchronous standbys to wait for is in a byte of shared memory.  It was a bool; 15.13,
- * 16.9 and 17.5 turned it into flags, at the same position.  The headers describe only the minor release that
- * the library was built with, so the version of the running server decides.
+ * A byte in shared memory records whether there are synchronous standbys to wait for.  It was a bool; 15.13,
+ * 16.9 and 17.5 changed it to flags, at the same position.  The headers describe only the minor release that
+ * the library was built with, so the version of the running server decides how to read the byte.
  */
 #ifdef SYNC_STANDBY_DEFINED
 #define LE_SYNC_STANDBYS offsetof(WalSndCtlData, sync_standbys_status)
@@ -157,14 +157,15 @@ le_sync_standbys_defined(void)
 	if (!le_sync_standbys_are_flags(version))
 		return standbys != 0;
 
-	/* until the checkpointer of a starting server has set the flags, do as PostgreSQL does */
+	/* Until the checkpointer of a starting server has set the flags, do the same as PostgreSQL. */
 	if ((standbys & LE_SYNC_STANDBYS_KNOWN) == 0)
 		return SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
 	return (standbys & LE_SYNC_STANDBYS_DEFINED) != 0;
 }
 
 /*
- * Declarations from libpq/libpq.h, which needs the headers of all libraries that the server was built with.
+ * Declarations from libpq/libpq.h, which cannot be included, because it needs the headers of all libraries
+ * that the server was built with.
  */
 struct Port;
 extern bool pq_check_connection(void);
@@ -187,7 +188,8 @@ extern bool pq_buffer_has_data(void);
 #endif
 
 /*
- * Returns the type of the client's next message if it has arrived already, else 0.  The message stays unread.
+ * Returns the type of the client's next message if it has already arrived, otherwise 0.  The message stays
+ * unread.
  */
 static inline int
 le_next_message(void)
@@ -211,12 +213,12 @@ le_next_message(void)
 #define le_new_wait_event(name) ((void) (name), PG_WAIT_EXTENSION)
 #endif
 
-/* Before 16 the declaration that PG_FUNCTION_INFO_V1 makes is not exported. */
+/* Exports the function; before 16, PG_FUNCTION_INFO_V1 does not. */
 #define LE_FUNCTION(name)                                                                                    \
 	extern PGDLLEXPORT Datum name(PG_FUNCTION_ARGS);                                                         \
 	PG_FUNCTION_INFO_V1(name)
 
-/* The same, with a body: this call. */
+/* Also defines the function: it returns the result of this call. */
 #define LE_SQL_CALL(name, call)                                                                              \
 	LE_FUNCTION(name);                                                                                       \
 	Datum name(PG_FUNCTION_ARGS)                                                                             \
@@ -224,7 +226,7 @@ le_next_message(void)
 		return call;                                                                                         \
 	}
 
-/* 19 has a set of the tables that a statement writes, older releases have a list */
+/* 19 has a set of the tables that a statement writes to; older releases have a list */
 #if PG_VERSION_NUM >= 190000
 #define le_statement_writes(stmt, index) bms_is_member((index), (stmt)->resultRelationRelids)
 #else
@@ -266,7 +268,7 @@ le_next_message(void)
 
 /*
  * 19 has options for writing rows, and flags for scans.  These functions wait for a transaction that is
- * writing the same row; their result says what has become of the row.
+ * writing the same row; their result says what happened to the row.
  */
 #if PG_VERSION_NUM >= 190000
 #define le_tuple_update(rel, tid, tuple, command, failure, lockmode, update_indexes)                         \
@@ -287,9 +289,9 @@ le_next_message(void)
 #endif
 
 /*
- * 19 needs the visibility map of each page that it prunes, also in a scan, and creates the map if there is
- * none.  On a full disk it cannot, and the table could not be read.  So a table gets its map while there is
- * room: one page of the map covers more than BLCKSZ pages of the table.
+ * 19 needs the visibility map of each page that it prunes, even in a scan, and creates the map if there is
+ * none.  On a full disk it cannot do that, and the table could not be read.  So this function creates the map
+ * of a table while there is space.  One page of the map covers more than BLCKSZ pages of the table.
  */
 static inline void
 le_make_visibility_map(Relation rel)
@@ -304,7 +306,7 @@ le_make_visibility_map(Relation rel)
 #endif
 }
 
-/* Prunes a page that is about to be written, so the table is not one that is only read. */
+/* Prunes a page that is about to be written; so in 19 it passes false for "the table is only read". */
 static inline void
 le_prune_page(Relation rel, Buffer buffer)
 {
@@ -319,7 +321,7 @@ le_prune_page(Relation rel, Buffer buffer)
 #endif
 }
 
-/* 19 declares make_new_heap() elsewhere, and can leave the indexes of swapped tables to the caller */
+/* 19 declares make_new_heap() in another header, and can leave the indexes of swapped tables to the caller */
 #if PG_VERSION_NUM >= 190000
 #include "commands/repack.h"
 #define le_finish_heap_swap(table, copy, frozen_xid, cutoff_multi, persistence)                              \

@@ -1,6 +1,6 @@
 /*
  * shared/database.c
- *		Database entries: all changes of a state, and of the members that go with it.
+ *		Database entries: all changes of the state, and of the members that depend on it.
  */
 #include "postgres.h"
 
@@ -13,7 +13,7 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* Set all counters; LeCounters has no other members. */
+/* Applies "set" with 0 to all counters, and sets reset_at.  LeCounters has no members other than counters. */
 static void
 set_counters(LeCounters *counters, void (*set)(volatile pg_atomic_uint64 *, uint64))
 {
@@ -24,7 +24,7 @@ set_counters(LeCounters *counters, void (*set)(volatile pg_atomic_uint64 *, uint
 	set(&counters->reset_at, GetCurrentTimestamp());
 }
 
-/* The manager may count at the same time. */
+/* Writes atomically, because the manager may count at the same time. */
 void
 le_counters_reset(LeCounters *counters)
 {
@@ -34,7 +34,7 @@ le_counters_reset(LeCounters *counters)
 void
 le_database_init(LeDatabase *db)
 {
-	/* 1. members under the lock; the others are zero, from the start or from le_database_free() */
+	/* 1. members under the lock; the others are already zero, from the start or from le_database_free() */
 	Assert(db->state == LE_DB_FREE && !OidIsValid(db->dboid) && !db->leave && db->reserved_by == 0);
 	Assert(db->attached == 0 && db->worker_pid == 0 && db->notifier_pid == 0);
 	db->exit = LE_EXIT_NONE;
@@ -70,13 +70,13 @@ le_database_init(LeDatabase *db)
 	set_counters(&db->counters, pg_atomic_init_u64);
 }
 
-/* For assertions, which the build for tests has. */
+/* Used only in assertions, which are enabled in test builds. */
 static inline pg_attribute_unused() bool is_locked(void)
 {
 	return LWLockHeldByMeInMode(le_shared->lock, LW_EXCLUSIVE);
 }
 
-/* Return whether LeDbState lists this change. */
+/* Returns whether the list at LeDbState contains this change. */
 static inline pg_attribute_unused() bool may_change(LeDbState from, LeDbState to)
 {
 	switch (to)
@@ -93,7 +93,7 @@ static inline pg_attribute_unused() bool may_change(LeDbState from, LeDbState to
 }
 
 #ifdef USE_ASSERT_CHECKING
-/* Assert the invariants of an entry when its lock is released: its members agree with its state. */
+/* Asserts the invariants of an entry, before its lock is released: its members agree with its state. */
 static void
 assert_entry(LeDatabase *db)
 {
@@ -101,26 +101,26 @@ assert_entry(LeDatabase *db)
 
 	Assert(is_locked());
 
-	/* 1. a worker or a notifier is entered completely or not at all */
+	/* 1. a worker or a notifier is registered completely or not at all */
 	Assert((db->worker_pid != 0) == (db->manager_proc >= 0));
 	Assert((db->notifier_pid != 0) == (db->notifier_proc >= 0));
 	Assert(serves || db->worker_pid == 0);
 	Assert(db->state != LE_DB_RUNNING || db->worker_pid != 0);
 
-	/* 2. a worker is asked to leave only for a command */
+	/* 2. a worker is asked to leave only on behalf of a command */
 	Assert(!db->leave || (serves && db->reserved_by != 0));
 
-	/* 3. a reader without the lock finds no manager where there is none */
+	/* 3. a reader without the lock does not see a manager that does not exist */
 	Assert(pg_atomic_read_u32(&db->running) == 0 || db->state == LE_DB_RUNNING);
 	Assert(pg_atomic_read_u32(&db->loading) == 0 || db->state == LE_DB_STARTING);
 
-	/* 4. a free entry is used by nobody */
+	/* 4. no process uses a free entry */
 	Assert(db->attached >= 0);
 	Assert((db->state == LE_DB_FREE) == !OidIsValid(db->dboid));
 	Assert(db->state != LE_DB_FREE || (db->attached == 0 && db->reserved_by == 0 && db->notifier_pid == 0));
 }
 
-/* Assert that nothing is left of the database that had this entry before. */
+/* Asserts that nothing is left of the database that used this entry before. */
 static void
 assert_new(LeDatabase *db)
 {
@@ -132,7 +132,9 @@ assert_new(LeDatabase *db)
 	Assert(pg_atomic_read_u64(&db->ring.lsn) == 0 && pg_atomic_read_u64(&db->counters.requests[0]) == 0);
 }
 
-/* Assert that no session has left anything in a free entry that the next database's manager could find. */
+/*
+ * Asserts that no session has left anything in a free entry that the manager of the next database could find.
+ */
 static void
 assert_mailboxes_free(const LeDatabase *db)
 {
@@ -152,8 +154,8 @@ assert_mailboxes_free(const LeDatabase *db)
 #endif
 
 /*
- * Change the state; the only place that does.  Like all functions of this file it must not fail: ends of
- * transactions and exits call it.
+ * Changes the state; no other function does.  Like all functions of this file it must not fail, because it is
+ * called at the end of transactions and at exit.
  */
 static void
 set_state(LeDatabase *db, LeDbState from, LeDbState to)
@@ -204,8 +206,8 @@ le_database_find(Oid dboid, bool create)
 }
 
 /*
- * Unlink and clear the mailboxes of ended sessions, because no manager of this database will do it.  The
- * manager of another database must not find their mail, which is about locks that are not its own.
+ * Unlinks and clears the mailboxes of ended sessions, because no manager of this database will do it.  The
+ * manager of the next database must not find their mail, which is about locks of this one.
  */
 static void
 clear_mailboxes(LeDatabase *db)
@@ -226,7 +228,7 @@ clear_mailboxes(LeDatabase *db)
 	}
 }
 
-/* --- the launcher's --- */
+/* --- called by the launcher --- */
 
 bool
 le_database_has_mail(LeDatabase *db)
@@ -244,7 +246,7 @@ void
 le_database_starting(LeDatabase *db)
 {
 	set_state(db, LE_DB_IDLE, LE_DB_STARTING);
-	db->wanted = false; /* a session that wants a manager from now on wants the next one */
+	db->wanted = false; /* a session that needs a manager from now on needs the next one */
 	db->created = false;
 	db->exit = LE_EXIT_NONE;
 	assert_entry(db);
@@ -253,19 +255,19 @@ le_database_starting(LeDatabase *db)
 void
 le_database_free(LeDatabase *db)
 {
-	/* a session detaches before its process leaves the process array */
+	/* A session detaches before its process leaves the process array. */
 	Assert(db->attached == 0);
 
 	set_state(db, LE_DB_IDLE, LE_DB_FREE);
 	clear_mailboxes(db);
-	db->dboid = InvalidOid; /* tells a notifier that is still exiting */
+	db->dboid = InvalidOid; /* signals this to a notifier that is still exiting */
 	db->notifier_pid = 0;
 	db->notifier_proc = -1;
 	assert_mailboxes_free(db);
 	assert_entry(db);
 }
 
-/* --- the worker's --- */
+/* --- called by the worker --- */
 
 void
 le_database_enter(LeDatabase *db)
@@ -298,7 +300,7 @@ le_database_stopped(LeDatabase *db, LeDbExit why)
 	assert_entry(db);
 }
 
-/* --- anybody's --- */
+/* --- called by any process --- */
 
 void
 le_database_want(LeDatabase *db)
@@ -356,7 +358,7 @@ le_database_notifier_leave(LeDatabase *db)
 {
 	Assert(is_locked());
 
-	/* unless the entry was given to another database meanwhile */
+	/* the entry may belong to another database by now */
 	if (db->notifier_pid != MyProcPid)
 		return;
 	Assert(db->notifier_proc == le_my_proc());
@@ -365,7 +367,7 @@ le_database_notifier_leave(LeDatabase *db)
 	assert_entry(db);
 }
 
-/* --- a session's --- */
+/* --- called by a session --- */
 
 void
 le_database_attach(LeDatabase *db)
@@ -390,7 +392,10 @@ le_database_detach(LeMailbox *box)
 	db->attached--;
 	pg_atomic_fetch_or_u32(&box->mail, LE_MAIL_SESSION_END);
 
-	/* under the lock, which a manager takes to leave: either this one reads the mail, or the next one */
+	/*
+	 * Ring under the lock, which a manager takes to leave, so that either this manager or the next one reads
+	 * the mail.
+	 */
 	le_ring(box);
 	assert_entry(db);
 }

@@ -3,17 +3,17 @@
  *		The actions of a process that passes a fault point, see shared/fault.h.
  *
  * A table in shared memory has an entry for each point that was passed or set since the server started; a
- * crash of the server empties it.  The functions that control it are not part of the extension: a test
- * creates them, and only a superuser can do that.
+ * server crash empties the table.  The functions that control it are not part of the extension: a test
+ * creates them, which only a superuser can do.
  *
  *	le_fault_set(point text, action text, ms int, skip int, times int, pid int)
  *		action: sleep (for ms), error, fatal, kill, wait (until released).
  *		The first "skip" hits do nothing, then "times" hits (0: all) act, only in
  *		process pid (0: any).  Counters start at 0 again.
  *	le_fault_release(point text)
- *		The process that waits there continues, and no other process waits any more.
+ *		The process that waits there continues, and no process waits there from now on.
  *	le_fault_hits(point text) bigint
- *		Number of hits since the point was set; by all processes if it was not set.
+ *		Number of hits since the point was set; those of all processes if it was not set.
  *	le_fault_waiting(point text) int
  *		Pid of a process that waits there; 0: none.
  *	le_fault_clear()
@@ -106,7 +106,7 @@ le_fault_init(void *memory, bool found)
 	SpinLockInit(&table->lock);
 }
 
-/* Find or create the entry of a point.  The caller holds the lock.  NULL: the table is full. */
+/* Finds or creates the entry of a point.  Returns NULL if the table is full.  The caller holds the lock. */
 static LeFaultEntry *
 find_entry(const char *name)
 {
@@ -124,7 +124,7 @@ find_entry(const char *name)
 
 /* --- passing a point --- */
 
-/* Sleep; a signal does not end it. */
+/* Sleeps for this time, even if a signal arrives. */
 static void
 sleep_for(int ms)
 {
@@ -135,8 +135,8 @@ sleep_for(int ms)
 }
 
 /*
- * Wait until the point is released.  At some points a process cannot be interrupted: then it continues to a
- * place where it can.
+ * Waits until the point is released.  Where a process cannot be interrupted, it continues after a request to
+ * exit, to reach a place where it can be.
  */
 static void
 wait_for_release(LeFaultEntry *entry, uint32 generation)
@@ -230,7 +230,7 @@ action_of(const char *name)
 	ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown action \"%s\"", name)));
 }
 
-/* Disarm the point, reset its counters, and release its waiter. */
+/* Disarms the point, resets its counters, and releases its waiter. */
 static void
 reset_entry(LeFaultEntry *entry)
 {
@@ -240,7 +240,10 @@ reset_entry(LeFaultEntry *entry)
 	entry->generation++;
 }
 
-/* Return the entry of the point that the first argument names, with the lock held; the caller releases it. */
+/*
+ * Returns the entry of the point that the first argument names, with the lock held.  The caller must release
+ * the lock.
+ */
 static LeFaultEntry *
 locked_entry(FunctionCallInfo fcinfo)
 {

@@ -3,9 +3,9 @@
  *		Fault points: named points in the code where a test can make the server
  *		sleep, wait, fail or die.  They exist only in a build for tests (make LE_FAULTS=1).
  *
- * LE_FAULT() marks a point where the surrounding code expects an ERROR.  LE_FAULT_NOFAIL() marks a point in
- * code that must not fail once it has begun: there a process can be delayed or killed, and an error that the
- * test asks for is ignored.
+ * LE_FAULT() marks a point where the surrounding code can handle an ERROR.  LE_FAULT_NOFAIL() marks a point
+ * in code that must not fail once it has begun: a test can delay or kill a process there, but an error that
+ * it requests is ignored.
  */
 #ifndef LE_FAULT_H
 #define LE_FAULT_H
@@ -15,7 +15,10 @@
 #include "core/command.h"
 #include "shared/compat.h"
 
-/* Called while shared memory is created: the size of the table of points, and the table itself. */
+/*
+ * Called while shared memory is created: return the size of the table of fault points, and initialize the
+ * table.
+ */
 extern Size le_fault_size(void);
 extern void le_fault_init(void *memory, bool found);
 

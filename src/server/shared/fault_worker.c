@@ -2,12 +2,12 @@
  * shared/fault_worker.c
  *		A background worker that runs a client's statements, for tests only.
  *
- * Schedulers have such workers: pg_cron with cron.use_background_workers runs all statements of a job in one
+ * Schedulers have such workers: with cron.use_background_workers, pg_cron runs all statements of a job in one
  * transaction, each in its own portal, without a client.  None of the server's own extensions does that, so
- * this worker is here.
+ * the tests need this worker.
  *
  *	le_fault_worker(sql text)
- *		Starts the worker in this database; it runs the statements and exits.
+ *		Starts the worker in this database.  It runs the statements and exits.
  */
 #include "postgres.h"
 
@@ -34,7 +34,7 @@
 
 LE_FUNCTION(le_fault_worker);
 
-/* Run a statement in its own portal, which is not visible, like those of pg_cron. */
+/* Runs a statement in its own portal, which is not visible, as pg_cron does. */
 static void
 run_statement(RawStmt *statement, const char *sql)
 {
@@ -56,7 +56,7 @@ run_statement(RawStmt *statement, const char *sql)
 	CommandCounterIncrement();
 }
 
-/* Entry point of the worker; bgw_extra has the statements. */
+/* Entry point of the worker. bgw_extra contains the statements. */
 void
 le_fault_worker_main(Datum arg)
 {

@@ -1,6 +1,6 @@
 /*
  * shared/fence_lock.c
- *		The lock of PostgreSQL that a fence consists of, and its holders.
+ *		The PostgreSQL lock that implements a fence, and its holders.
  */
 #include "postgres.h"
 
@@ -39,8 +39,8 @@ le_fence_token(const LOCKTAG *tag)
 }
 
 /*
- * A transaction that has ended for all others no longer counts, although its locks may exist for a moment
- * longer.
+ * Does not count a transaction that other processes already see as ended, although its locks may still exist
+ * for a moment.
  */
 bool
 le_fence_held(int64 token)
@@ -64,14 +64,14 @@ le_fence_pids(int64 token, int signo)
 
 	/*
 	 * 1. While this lock is held, no process exits, and no transaction with an id ends.  A transaction
-	 * without an id may end after it was found: then it has no fence any more, and its process must not get
-	 * the signal.
+	 * without an id may end after it was found.  Then it no longer has the fence, and its process must not
+	 * get the signal.
 	 */
 	LWLockAcquire(ProcArrayLock, LW_SHARED);
 	vxids = GetLockConflicts(&tag, ExclusiveLock, &count);
 	LE_FAULT("fence-pids-locked");
 
-	/* 2. signal and list the processes that still are in that transaction */
+	/* 2. signal and list the processes that are still in that transaction */
 	for (int i = 0; i < count; i++)
 	{
 		PGPROC *proc = le_vxid_proc(vxids[i]);

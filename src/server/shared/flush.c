@@ -1,6 +1,6 @@
 /*
  * shared/flush.c
- *		Flushing the WAL for the replies that rest on it: see shared/flush.h.
+ *		Flushes the WAL for the replies that depend on it, see shared/flush.h.
  */
 #include "postgres.h"
 
@@ -17,15 +17,15 @@
 #include "shared/sleep.h"
 
 /*
- * Microseconds between two checks whether another process's flush has ended, by a process that must not wait
- * for it.
+ * Microseconds between two checks of whether another process's flush has ended, made by a process that must
+ * not wait for that flush indefinitely.
  */
 #define LOOK_AT_LOG 200
 
-/* Number of processes that are checked to find one that is present. */
+/* Maximum number of processes that are checked to find one that is present. */
 #define LOOK_AT 16
 
-static uint32 *taken = NULL; /* procs that the last flush of this process served */
+static uint32 *taken = NULL; /* proc numbers that the last flush by this process served */
 
 static LeFlush *
 flush(void)
@@ -63,7 +63,7 @@ le_flush_init(void)
 
 /* --- the stack --- */
 
-/* Link a process into the stack, unless it is linked already. */
+/* Links a process into the stack, unless it is already linked. */
 static void
 push(uint32 proc)
 {
@@ -83,8 +83,8 @@ push(uint32 proc)
 }
 
 /*
- * Unlink a process that was taken from the stack, so that it can be linked again.  Returns its link to the
- * next one.
+ * Unlinks a process that was taken from the stack, so that it can be linked again.  Returns its link to the
+ * next process.
  */
 static uint32
 unlinked(int proc)
@@ -98,7 +98,7 @@ unlinked(int proc)
 	return next;
 }
 
-/* Return a process that waits for a flush and is present to make it; -1: none. */
+/* Returns a process that waits for a flush and is present, so that it can be the flusher; -1 = none. */
 static int
 candidate(void)
 {
@@ -123,7 +123,10 @@ change_flusher(uint32 from, uint32 to)
 	return pg_atomic_compare_exchange_u32(&flush()->flusher, &from, to);
 }
 
-/* Empty the stack, because no process on it is present to flush, and wake up those that wait all the same. */
+/*
+ * Empties the stack, because none of its processes is present to flush.  Wakes up those that wait
+ * nevertheless.
+ */
 static void
 forget_all(void)
 {
@@ -139,8 +142,8 @@ forget_all(void)
 }
 
 /*
- * Stop being the flusher: name a process that waits, or none.  Must not fail: the flush is done, or an error
- * leads here, and others wait for it.
+ * Names another waiting process the flusher in place of this one, or none.  Must not fail: it runs after a
+ * flush or because of an error, and other processes wait for it.
  */
 static void
 pass_on(uint32 me)
@@ -150,11 +153,11 @@ pass_on(uint32 me)
 	{
 		int next;
 
-		/* nobody waits: there is no flusher any more */
+		/* no process waits: there is no flusher any more */
 		if (pg_atomic_read_u32(&flush()->stack) == 0)
 		{
 			if (!change_flusher(me, 0))
-				return; /* another process has replaced it */
+				return; /* another process has replaced this one */
 			pg_memory_barrier();
 			if (pg_atomic_read_u32(&flush()->stack) == 0 || !change_flusher(0, me))
 				return;
@@ -176,8 +179,8 @@ pass_on(uint32 me)
 }
 
 /*
- * Take the processes whose part of the WAL is flushed from the stack into "taken"; the others stay.  Returns
- * their number.
+ * Takes the processes whose LSN is flushed from the stack and stores them in "taken"; the others stay.
+ * Returns their number.
  */
 static int
 take_flushed(void)
@@ -201,8 +204,8 @@ take_flushed(void)
 }
 
 /*
- * Flush, unless another process holds the WAL write lock until then: its disk may have stopped, and waiting
- * for that process means waiting for the disk.
+ * Flushes up to lsn.  If another process holds the WAL write lock, tries again until "until", and then
+ * returns false: the disk may have stopped, and waiting for that process would mean waiting for the disk.
  */
 static bool
 flush_by(XLogRecPtr lsn, LeTime until)
@@ -224,9 +227,9 @@ flush_by(XLogRecPtr lsn, LeTime until)
 }
 
 /*
- * Step 3 of shared/flush.h: this process, the flusher, flushes for all that wait, and names the next flusher.
- * until: when it gives up if another process is in a flush, and is no candidate any more; LE_NEVER: it does
- * not give up.
+ * Step 3 of shared/flush.h: this process, which is the flusher, flushes for all waiting processes and names
+ * the next flusher.  If another process is in a flush, gives up at "until" (LE_NEVER = never), and can no
+ * longer be named the flusher.
  */
 static void
 flush_for_all(const LeMailbox *box, uint32 me, LeTime until)
@@ -260,7 +263,7 @@ flush_for_all(const LeMailbox *box, uint32 me, LeTime until)
 	}
 }
 
-/* --- the manager --- */
+/* --- called by the manager --- */
 
 bool
 le_flush_done(XLogRecPtr lsn)
@@ -276,7 +279,7 @@ le_flush_ask(uint32 proc, XLogRecPtr lsn)
 	Assert(!XLogRecPtrIsInvalid(lsn));
 	process(proc)->flush_lsn = lsn;
 
-	/* several managers may raise it at once */
+	/* several managers may raise it at the same time */
 	while (wanted < lsn && !pg_atomic_compare_exchange_u64(&flush()->wanted, &wanted, lsn))
 		;
 	Assert(pg_atomic_read_u64(&flush()->wanted) >= lsn);
@@ -284,8 +287,8 @@ le_flush_ask(uint32 proc, XLogRecPtr lsn)
 }
 
 /*
- * Return whether the flusher has flushed nothing for LE_FLUSH_PATIENCE.  Then it is stopped, or its disk is:
- * a second flusher does no harm.
+ * Returns whether the flusher has flushed nothing for LE_FLUSH_PATIENCE.  Then the flusher or its disk has
+ * stopped, and a second flusher does no harm.
  */
 static bool
 is_stuck(uint32 flusher)
@@ -320,7 +323,7 @@ le_flush_start(void)
 		pass_on(me);
 }
 
-/* --- a session --- */
+/* --- called by a session --- */
 
 void
 le_flush_attach(void)
@@ -345,9 +348,9 @@ le_flush_turn(const LeMailbox *box, LeTime until)
 }
 
 /*
- * Sleeps until the WAL is flushed as far as the reply needs it, and becomes the flusher if it is named.
- * Flushes by itself if it is no longer in the stack, because nobody would wake it up, or after
- * LE_FLUSH_PATIENCE: then it also replaces the flusher.
+ * Sleeps until the WAL is flushed up to the reply's LSN, and flushes for all if it is named the flusher.
+ * Flushes by itself if it is no longer in the stack, because no other process would wake it up.  After
+ * LE_FLUSH_PATIENCE it flushes by itself, too, and replaces the flusher.
  */
 void
 le_flush_wait(const LeMailbox *box)
@@ -360,7 +363,9 @@ le_flush_wait(const LeMailbox *box)
 	{
 		if (pg_atomic_read_u32(&flush()->flusher) == me)
 		{
-			/* named before the flush for our own reply was requested: then "wanted" may be lower */
+			/*
+			 * this process was named before "wanted" was raised for its own reply, so "wanted" may be lower
+			 */
 			flush_for_all(box, me, LE_NEVER);
 			XLogFlush(lsn);
 			return;
@@ -410,7 +415,7 @@ le_flush_leave(void)
 {
 	uint32 me = (uint32) le_my_proc() + 1;
 
-	/* step 4 of shared/flush.h: first the exchange, then the look */
+	/* step 4 of shared/flush.h: first the exchange, then the check */
 	if (pg_atomic_exchange_u32(&process(me - 1)->present, 0) != 0 &&
 		pg_atomic_read_u32(&flush()->flusher) == me)
 		pass_on(me);

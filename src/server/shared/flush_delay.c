@@ -8,9 +8,9 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* Upper limit of what counts as the duration of a flush. */
+/* Longer flushes count as this long. */
 #define LONGEST_FLUSH (10 * LE_MS)
-/* Upper limit of undelayed flushes after a delay in vain. */
+/* Upper limit of the number of undelayed flushes after a vain delay. */
 #define LONGEST_BACKOFF 63
 
 bool
@@ -29,7 +29,7 @@ le_flush_delay(uint32 me)
 	uint32 backoff = pg_atomic_read_u32(&flush->backoff);
 	LeTime now, end_at;
 
-	/* 1. return if there is nobody to wait for, or no time */
+	/* 1. return if no session is to be waited for, or if there is no time */
 	if (le_flush_group_is_there())
 		return;
 	now = le_clock();
@@ -39,7 +39,7 @@ le_flush_delay(uint32 me)
 		return;
 	Assert(end_at - now <= (LeTime) took_us && took_us <= LONGEST_FLUSH);
 
-	/* 2. skip the delay after delays in vain */
+	/* 2. skip the delay after vain delays */
 	if (undelayed > 0)
 	{
 		pg_atomic_write_u32(&flush->undelayed, undelayed - 1);
@@ -57,7 +57,7 @@ le_flush_delay(uint32 me)
 	}
 	pg_atomic_write_u32(&flush->delaying, 0);
 
-	/* 4. note whether it was in vain */
+	/* 4. record whether the delay was in vain */
 	backoff = le_flush_group_is_there() ? 0 : Min(backoff * 2 + 1, LONGEST_BACKOFF);
 	pg_atomic_write_u32(&flush->backoff, backoff);
 	pg_atomic_write_u32(&flush->undelayed, backoff);

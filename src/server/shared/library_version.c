@@ -1,7 +1,7 @@
 /*
  * shared/library_version.c
- *		Advice if the library and the extension's SQL are of different versions; the
- *		rules are in shared/library_version.h.
+ *		Gives advice if the library and the extension's SQL have different versions.  The rules are in
+ *		shared/library_version.h.
  */
 #include "postgres.h"
 
@@ -43,7 +43,7 @@ le_version_installed(void)
 	return version;
 }
 
-/* Versions are two numbers, as in 1.10. */
+/* Compares two versions, such as 1.10, which consist of two numbers. */
 static int
 compare_versions(const char *a, const char *b)
 {

@@ -1,36 +1,39 @@
 /*
  * shared/library_version.h
- *		The version of this library, and of the SQL that calls it.
+ *		The version of this library and of the SQL that calls it.
  *
- * A package brings both at once.  But the server loads the library when it starts, and a database has the SQL
- * that CREATE EXTENSION or ALTER EXTENSION UPDATE last ran there.  So either of them can be the older one,
- * for as long as an administrator likes.  These rules make that work:
+ * A package contains both.  But the server loads the library when it starts, and a database contains the SQL
+ * that CREATE EXTENSION or ALTER EXTENSION UPDATE last ran in it.  So either of the two can be older than the
+ * other, for any length of time.  These rules make both cases work:
  *
- *	1.	A symbol that SQL of any release refers to stays, with its arguments and the types of its columns.  A
- *		function with other arguments or results gets a new symbol; only columns may be appended to a returned
- *		row.
- *	2.	A table keeps its columns.  New ones are appended, nullable, and NULL means the behaviour before they
- *		existed.  So this library writes tables of older SQL (StoreTable.least) and of newer SQL, where it
- *		leaves the other columns NULL.
+ *	1.	A symbol that the SQL of any release refers to is never removed, and its arguments and the types of
+ *		its columns never change.  A function with different arguments or results gets a new symbol, except
+ *		that columns may be appended to a returned row.
+ *	2.	A table keeps its columns.  New columns are appended and nullable, and NULL means the behaviour before
+ *		the column existed.  So this library can write tables of older SQL (StoreTable.least), and tables of
+ *		newer SQL, whose additional columns it leaves NULL.
  *	3.	A script refuses to run in a server whose library is older than the script (setting
  *		lock_election.version).
- *	4.	Newer SQL in an older library happens all the same: a package was downgraded, or a promoted standby
- *		has an older package.  Then locks work.  Other functions may fail with an error, and the server log
- *		has le_version_advice().
+ *	4.	Newer SQL can still meet an older library, if a package was downgraded or a promoted standby has an
+ *		older package.  Then locks work, but other functions may fail, and the server log contains
+ *		le_version_advice().
  */
 #ifndef LE_LIBRARY_VERSION_H
 #define LE_LIBRARY_VERSION_H
 
-/* Returns the version of the extension's SQL in this database; NULL: not installed.  Needs a transaction. */
+/*
+ * Returns the version of the extension's SQL in this database, or NULL if the extension is not installed.
+ * Needs a transaction.
+ */
 extern char *le_version_installed(void);
 
 /*
- * Returns a sentence that names the command which brings the library and the SQL of this database to the same
- * version; NULL if they have the same.  Needs a transaction.
+ * Returns advice, as a sentence, with the command that brings the library and the SQL of this database to the
+ * same version, or NULL if they have the same version.  Needs a transaction.
  */
 extern const char *le_version_advice(void);
 
-/* A row that may have more columns than this library knows: the unknown ones are NULL. */
+/* A row for a table that may have more columns than this library knows; those columns are NULL. */
 typedef struct LeWideRow
 {
 	Datum *values;

@@ -1,6 +1,6 @@
 /*
  * shared/mailbox.c
- *		The mailboxes of sessions, and the stacks of those that have rung.
+ *		The mailboxes of sessions, and the stacks of linked mailboxes.
  *
  * shared/shmem.h has the protocol.  The backend's side is backend/session_request.c,
  * session_mailbox.c and pending.c, the manager's is manager/take.c and manager/batch.c.
@@ -11,7 +11,7 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* Initialize the atomic members of a mailbox; all others are zero. */
+/* Initializes the atomic members of a mailbox; all other members are zero. */
 static void
 mailbox_init(LeMailbox *box)
 {
@@ -30,8 +30,8 @@ mailbox_init(LeMailbox *box)
 }
 
 /*
- * The mailboxes of an entry take no memory before its first use: the system allocates a page when it is first
- * written to.
+ * The mailboxes of an entry use no memory before the entry is first used, because the system allocates a page
+ * only when it is first written to.
  */
 void
 le_mailboxes_init(LeDatabase *db)
@@ -48,14 +48,14 @@ le_mailboxes_init(LeDatabase *db)
 	db->has_mailboxes = true;
 }
 
-/* Whether a ring wakes up the manager. */
+/* Whether a ring is to wake up the manager. */
 typedef enum Ring
 {
 	RING_WAKES,
 	RING_IS_SILENT
 } Ring;
 
-/* Whether the manager still has to be woken up for the mailboxes on the stack. */
+/* Whether the manager must still be woken up for the mailboxes on the stack. */
 typedef enum Wake
 {
 	WAKE_NEEDED,
@@ -63,9 +63,9 @@ typedef enum Wake
 } Wake;
 
 /*
- * Link a mailbox into its database's stack, unless it is linked already.  A ring that wakes also clears
- * LE_STACK_SILENT: its caller wakes up the manager if this returns WAKE_NEEDED.  After a silent ring,
- * WAKE_NEEDED leaves that decision to the caller.
+ * Links a mailbox into its database's stack, unless it is already linked.  RING_WAKES also clears
+ * LE_STACK_SILENT, and the caller must then wake up the manager if the result is WAKE_NEEDED.  With
+ * RING_IS_SILENT, the caller decides what to do about WAKE_NEEDED.
  */
 static Wake
 link_mailbox(LeMailbox *box, Ring ring)
@@ -76,7 +76,7 @@ link_mailbox(LeMailbox *box, Ring ring)
 
 	Assert(db->has_mailboxes && (self & LE_STACK_SILENT) == 0);
 
-	/* 1. linked already: only the flag may change */
+	/* 1. if it is already linked, only the flag may change */
 	if (pg_atomic_exchange_u32(&box->linked, 1) != 0)
 	{
 		if (ring == RING_IS_SILENT)
@@ -85,7 +85,7 @@ link_mailbox(LeMailbox *box, Ring ring)
 		return silent != 0 ? WAKE_NEEDED : WAKE_NOT_NEEDED;
 	}
 
-	/* 2. push it; the manager has not been woken up for an empty stack */
+	/* 2. push it; for an empty stack, the manager has not been woken up yet */
 	head = pg_atomic_read_u32(&db->stack);
 	do
 	{
@@ -110,7 +110,10 @@ le_ring_softly(LeMailbox *box)
 	if (link_mailbox(box, RING_IS_SILENT) == WAKE_NOT_NEEDED)
 		return;
 
-	/* the manager sets asleep before it looks at the stack: one of the two sees the other */
+	/*
+	 * The manager sets "asleep" before it checks the stack, so at least one of the two sees what the other
+	 * has stored.
+	 */
 	pg_memory_barrier();
 	if (pg_atomic_read_u32(&db->asleep) != 0 || pg_atomic_read_u64(&db->queued) != 0)
 		le_ring(box);
@@ -135,7 +138,7 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 		procs[n++] = link - 1;
 		link = box->next;
 
-		/* from here on a ring links it again */
+		/* from here on, a ring links the mailbox again */
 		pg_atomic_exchange_u32(&box->linked, 0);
 	}
 
@@ -154,7 +157,7 @@ le_take_stack(LeDatabase *db, uint32 *procs)
 void
 le_mailbox_clear(LeMailbox *box)
 {
-	/* a session ends after its transaction */
+	/* a session ends only after its transaction */
 	Assert(box->session != 0 && pg_atomic_read_u32(&box->releasing) == 0);
 	if (pg_atomic_read_u32(&box->mail) & LE_MAIL_RELEASED)
 		le_releases_drop(&box->releases);

@@ -1,10 +1,10 @@
 /*
  * shared/names.c
- *		The bodies of requests, on their way from a backend to the manager; and
- *		those with the names of several locks.
+ *		Passes the bodies of requests from a backend to the manager, and reads and writes those that contain
+ *		the names of several locks.
  *
- * The body of a request with "each" begins with room for its results, and a token for each name.  The names
- * follow, each as its length (two bytes) and its text.
+ * The body of a request with "each" begins with room for its results and a token for each name.  The names
+ * follow; each one consists of its length (two bytes) and its text.
  */
 #include "postgres.h"
 
@@ -15,7 +15,7 @@
 #include "shared/names.h"
 #include "shared/shmem.h"
 
-/* The contents of a segment, with its request, because handles are reused. */
+/* The contents of a segment.  It identifies its request, because the handles of segments are reused. */
 typedef struct SharedBody
 {
 	uint64 session;
@@ -43,7 +43,7 @@ names_at(const LeCommand *cmd)
 
 /* --- backend --- */
 
-/* Writes tokens and names in the format described at the top.  Returns their end. */
+/* Writes tokens and names in the format described at the top.  Returns the end of the written data. */
 static char *
 pack(const LeCommand *cmd, char *to)
 {
@@ -117,7 +117,7 @@ le_body_done(void)
 
 /* --- manager --- */
 
-/* Reads tokens and names; the texts stay in place. */
+/* Reads tokens and names.  The texts are not copied: the command points into the body. */
 static void
 unpack(const char *from, LeCommand *cmd)
 {
@@ -159,8 +159,8 @@ le_segment_attach(dsm_handle handle)
 }
 
 /*
- * Attaches to the segment of this request; NULL: the request was withdrawn.  The segment is destroyed with
- * its statement, before an abort is mailed.
+ * Attaches to the segment of this request.  Returns NULL if the request was withdrawn: the segment is
+ * destroyed at the end of its statement, before the abort is mailed.
  */
 static dsm_segment *
 attach_of_request(const LeMailbox *box)
@@ -192,7 +192,7 @@ le_body_get(const LeMailbox *box)
 		return NULL;
 	shared = dsm_segment_address(attached);
 
-	/* no error before the segment is detached: it could not be attached again */
+	/* Raise no error before the segment is detached, because it could not be attached again. */
 	Assert(dsm_segment_map_length(attached) >= offsetof(SharedBody, data) + shared->len);
 	copy = palloc_extended(shared->len, MCXT_ALLOC_NO_OOM);
 	if (copy != NULL)
@@ -226,7 +226,7 @@ le_body_answer(LeMailbox *box, const void *answers, Size size)
 	}
 	attached = attach_of_request(box);
 	if (attached == NULL)
-		return; /* withdrawn: nobody reads the results */
+		return; /* withdrawn: no process reads the results */
 	memcpy(((SharedBody *) dsm_segment_address(attached))->data, answers, size);
 	dsm_detach(attached);
 }

@@ -1,7 +1,7 @@
 /*
  * shared/names.h
- *		The bodies of requests, on their way from a backend to the manager, and in
- *		particular those with the names of several locks, with the result for each name.
+ *		Passes the bodies of requests from a backend to the manager, in particular those with the names of
+ *		several locks, with the result for each name.
  */
 #ifndef LE_NAMES_H
 #define LE_NAMES_H
@@ -12,7 +12,7 @@
 typedef struct LeEachAnswer
 {
 	int64 token;
-	uint32 position; /* in the queue, from 1; 0: not in the queue */
+	uint32 position; /* position in the queue, from 1; 0 = not in a queue */
 	uint32 holds;    /* CHECK: number of the holder's holds */
 	uint8 status;    /* LeStatus */
 	bool own_session;
@@ -21,43 +21,43 @@ typedef struct LeEachAnswer
 } LeEachAnswer;
 
 /*
- * A body is the part of a request that is neither its command nor its texts.  It is in the mailbox's payload,
- * or if it does not fit there, in a segment of dynamic shared memory, which lasts until le_body_done() or the
- * end of the statement.  It begins with room for the results.
+ * A body is the part of a request that is neither its command nor its texts.  It is in the mailbox's payload
+ * or, if it does not fit there, in a segment of dynamic shared memory.  The segment exists until
+ * le_body_done() or the end of the statement.  A body begins with room for the results.
  */
 
 /*
- * Backend: returns room for a body of this size, behind the "at" bytes of the payload that are taken: within
- * the first "most" bytes of the payload, or in a segment.  The mailbox's session and its command's number
- * must be set.
+ * Backend: returns memory for a body of "size" bytes.  It is behind the first "at" bytes of the payload,
+ * which are in use, if the body ends within the first "most" bytes of the payload; otherwise it is in a
+ * segment.  The mailbox's session and its command's number must be set.
  */
 extern char *le_body_new(LeMailbox *box, uint32 at, Size size, Size most);
-/* Backend: returns the body of the request that was answered. */
+/* Backend: returns the body of its request, to read the results. */
 extern const char *le_body_mine(const LeMailbox *box);
-/* Backend: frees the body at the end of the request.  Must not fail: errors and exits call it. */
+/* Backend: frees the body at the end of the request.  Must not fail, because errors and exits call it. */
 extern void le_body_done(void);
 
 /*
- * Manager: returns the body, in place or copied into the current memory context.  NULL: the request was
- * withdrawn.
+ * Manager: returns the body, in place or copied into the current memory context.  Returns NULL if the request
+ * was withdrawn.
  */
 extern const char *le_body_get(const LeMailbox *box);
 /*
- * Manager: puts the results at the start of the body, where the backend reads them once the request is
- * answered.  The rest stays as it is, because a failed batch is repeated.
+ * Manager: writes the results to the start of the body, where the backend reads them when the reply arrives.
+ * Leaves the rest of the body unchanged, because a failed batch reads it again.
  */
 extern void le_body_answer(LeMailbox *box, const void *answers, Size size);
 
 /*
- * Write and read the body of a command for several names: with "each", one LeEachAnswer and one token for
- * each name; then the names.  le_names_get() returns false if the request was withdrawn.
+ * Write and read the body of a command for several names.  With "each", the body begins with one LeEachAnswer
+ * and one token for each name.  The names follow. le_names_get() returns false if the request was withdrawn.
  */
 extern void le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len);
 extern bool le_names_get(const LeMailbox *box, LeCommand *cmd);
 
 /*
- * Manager: calls dsm_attach(), and cleans up if that fails.  No transaction is open that would do so, and
- * without it the segment could not be attached again.
+ * Manager: calls dsm_attach(), and detaches again if that fails halfway.  No transaction is open whose abort
+ * would detach, and a segment that stays attached could not be attached again.
  */
 extern dsm_segment *le_segment_attach(dsm_handle handle);
 

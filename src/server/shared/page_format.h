@@ -1,7 +1,7 @@
 /*
  * shared/page_format.h
- *		Pages of the live state, for views: a request reads one page, so that
- *		a view over a million locks never delays a grant for long.
+ *		Pages of the live state, for views.  Each request reads a single page, so that a view over a million
+ *		locks never delays a grant for long.
  */
 #ifndef LE_PAGE_FORMAT_H
 #define LE_PAGE_FORMAT_H
@@ -12,25 +12,25 @@
 #define LE_PAGE_LEASES 0
 
 /*
- * One holder or waiter; or a closed name without a holder (token 0); or a named lease (kind LE_PAGE_LEASES).
- * Texts follow; the next item begins at a multiple of 8.  In a page of a lease, the value is the name on
- * whose channel the grant of a group is announced, and there is no acquirer.
+ * One holder or waiter, a closed name without a holder (token 0), or a named lease (kind LE_PAGE_LEASES).
+ * Its texts follow; the next item begins at a multiple of 8.  On a page about one lease, the value is the
+ * name on whose channel the grant of a group is announced, and there is no acquirer.
  */
 typedef struct LePageItem
 {
 	int64 token;
 	int64 lease;
-	TimestampTz since;        /* start of the hold, or of the wait */
-	TimestampTz expires_at;   /* DT_NOEND: at the end of its connection */
-	TimestampTz closed_until; /* of the lock; 0: the name is open */
+	TimestampTz since;        /* start of the hold or of the wait */
+	TimestampTz expires_at;   /* DT_NOEND = at the end of its connection */
+	TimestampTz closed_until; /* end of the time for which the lock is closed; 0 = the name is open */
 	LeTime time_left_us;
-	LeTime ttl_us; /* of a lease */
+	LeTime ttl_us; /* TTL of a lease */
 	uint64 session;
-	Oid role;   /* of a closed name: the role of the holder that closed it */
+	Oid role;   /* for a closed name: the role of the holder that closed it */
 	int32 slot; /* -1: none */
 	int32 holds;
 	uint32 waiters;  /* number of waiters in the lock's queue */
-	uint32 position; /* in the queue, from 1; 0: a holder */
+	uint32 position; /* position in the queue, from 1; 0 = a holder */
 	uint16 name_len;
 	uint16 value_len;
 	uint8 owner_len;
@@ -40,21 +40,24 @@ typedef struct LePageItem
 	uint8 mode;
 	bool lapsed;
 	bool evicted;
-	bool shown; /* in a page of a lease; false: no session can use its token, now or yet */
+	bool shown; /* on a page about one lease: sessions can use the token now */
 } LePageItem;
 
-/* A page must have room for any item: an empty page would be requested again and again. */
+/*
+ * A page must have room for any single item, because otherwise the page would be empty and requested again
+ * and again.
+ */
 StaticAssertDecl(MAXALIGN(sizeof(LePageItem) + LE_MAX_NAME + LE_MAX_OWNER + LE_MAX_VALUE + LE_MAX_ACQUIRER) <=
 					 LE_PAYLOAD_SIZE,
 				 "the longest item does not fit into a page");
 
-/* The texts of an item, in the order in which they follow it; data NULL: no text. */
+/* The texts of an item, in the order in which they follow it. data is NULL if there is no text. */
 typedef struct LePageTexts
 {
 	LeText name, owner, value, acquirer;
 } LePageTexts;
 
-/* Returns the texts of an item in a page, as pointers into the page. */
+/* Returns the texts of an item on a page, as pointers into the page. */
 static inline LePageTexts
 le_page_texts(const LePageItem *item)
 {

@@ -1,6 +1,6 @@
 /*
  * shared/releases.c
- *		The releases of a commit, on their way from a backend to the manager.
+ *		Passes the releases of a commit from a backend to the manager.
  */
 #include "postgres.h"
 

@@ -1,6 +1,6 @@
 /*
  * shared/server_clock.c
- *		The clocks: moments are microseconds of a monotonic clock of this server.
+ *		The clocks.  A point in time is a number of microseconds of this server's monotonic clock.
  */
 #include "postgres.h"
 
@@ -19,10 +19,10 @@ le_clock(void)
 	return (LeTime) ts.tv_sec * LE_SECOND + ts.tv_nsec / 1000;
 }
 
-/* More time than passes between two readings of the clocks on a busy machine. */
+/* Microseconds: more than the time between two readings of the clocks on a busy machine. */
 #define WALL_STEP (1 * LE_SECOND)
 
-/* Both clocks are slewed alike, so their difference is constant until the time of day is set. */
+/* Both clocks are slewed in the same way, so their difference is constant until the time of day is set. */
 TimestampTz
 le_wall(LeTime now)
 {

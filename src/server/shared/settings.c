@@ -45,7 +45,7 @@ static const struct config_enum_entry notify_kinds[] = {{"waiters", LE_NOTIFY_WA
 static char *version;
 static char *release;
 
-/* Limits in megabytes. */
+/* Defines the limits that are in megabytes. */
 static void
 define_sizes(void)
 {

@@ -2,24 +2,27 @@
  * shared/settings.h
  *		The settings of lock_election.
  *
- * Durations are in the unit that the name ends with: _ms like most settings and PostgreSQL's timeouts, _min
- * for the retention of the history.  Elsewhere in core and server, durations are LeTime, in microseconds,
- * with _us where a reader could doubt it.  A moment is a LeTime as well: of le_clock() in the server; of the
- * core's clock in the core, and where a comment says so.
+ * The name of a duration ends with its unit: _ms, as in most settings and in PostgreSQL's timeouts, or _min
+ * for the retention of the history.  Everywhere else in core and server, a duration is a LeTime, in
+ * microseconds; its name ends with _us where the unit could be in doubt.  A point in time is a LeTime as
+ * well: in the server, of le_clock(); in the core, and where a comment says so, of the core's clock.
  */
 #ifndef LE_SETTINGS_H
 #define LE_SETTINGS_H
 
-/* 24 days: the longest TTL and hold_for. */
+/* 24 days: the upper limit of a TTL and of hold_for. */
 #define LE_MAX_DURATION_MS (24 * 24 * 60 * 60 * 1000)
 
-/* Called from _PG_init: defines the settings that need no shared memory, wherever the library is loaded. */
+/*
+ * Called from _PG_init.  Defines the settings that need no shared memory, even if the library is not
+ * preloaded.
+ */
 extern void le_settings_define_everywhere(void);
 
-/* Called from _PG_init, while shared_preload_libraries are loaded. */
+/* Called from _PG_init while shared_preload_libraries is loaded.  Defines all other settings. */
 extern void le_settings_define(void);
 
-/* lock_election.notify: which hints are sent */
+/* values of lock_election.notify: the hints that are sent */
 typedef enum LeNotify
 {
 	LE_NOTIFY_NONE = 0,
@@ -28,12 +31,12 @@ typedef enum LeNotify
 	LE_NOTIFY_ALL = LE_NOTIFY_WAITERS | LE_NOTIFY_ELECTIONS
 } LeNotify;
 
-/* lock_election.min_durability: the lower limit of synchronous_commit */
+/* values of lock_election.min_durability: the lower limit of synchronous_commit */
 typedef enum LeMinDurability
 {
 	LE_DURABLE_OFF = 0,
 	LE_DURABLE_LOCAL,
-	LE_DURABLE_REMOTE /* and a synchronous standby must be defined */
+	LE_DURABLE_REMOTE /* also requires that a synchronous standby is defined */
 } LeMinDurability;
 
 /* Bytes in one MB of a setting. */
@@ -43,10 +46,10 @@ extern int le_max_databases;
 extern int le_max_waiters_per_lock;
 extern int le_max_locks_per_role;
 extern int le_max_leases_per_role;
-extern int le_max_memory_per_role_mb; /* 0: unlimited, also for the next two */
+extern int le_max_memory_per_role_mb; /* 0 = unlimited, also for the next two */
 extern int le_max_history_per_role_mb;
 extern int le_max_keys_per_role_mb;
-extern int le_max_memory_mb; /* of a manager */
+extern int le_max_memory_mb; /* limit for the memory of a manager */
 extern int le_max_ttl_ms;
 extern int le_max_hold_for_ms;
 extern int le_expiry_grace_ms;
@@ -55,13 +58,13 @@ extern int le_min_durability; /* LeMinDurability */
 extern bool le_durable_release;
 extern bool le_advisory_on_standby;
 extern int le_notify;                /* LeNotify */
-extern int le_history_retention_min; /* 0: forever */
-extern int le_fence_timeout_ms;      /* 0: no timeout */
+extern int le_history_retention_min; /* 0 = forever */
+extern int le_fence_timeout_ms;      /* 0 = no timeout */
 
 /*
- * Returns whether there is a standby that a reply to a session has to wait for.  need_standby: the session
- * asks for that.  SyncRepRequested() would use this process's own level.  If min_durability requires a
- * standby, the session checks whether one is defined.
+ * Returns whether a reply to a session has to wait for a standby. need_standby: the session's
+ * synchronous_commit asks for it.  SyncRepRequested() would use the level of the calling process instead.  If
+ * min_durability requires a standby, the session itself checks whether one is defined.
  */
 extern bool le_waits_for_standby(bool need_standby);
 

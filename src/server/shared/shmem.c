@@ -18,9 +18,10 @@
 #include "shared/sleep.h"
 
 /*
- * Rows contain the session that wrote them last, and the server may have been restarted since then.  So
- * generations are counted from the time of the start, in units of this many microseconds.  Because a proc
- * number gets fewer than one session per unit, no session has the number of one from before the restart.
+ * Rows contain the number of the session that wrote them last, which may be from before a restart of the
+ * server.  So generations are counted from the start time of the server, in units of this many microseconds.
+ * Because a proc number gets fewer than one session per unit, no session gets the number of a session from
+ * before the restart.
  */
 #define GENERATION_TIME 1024
 
@@ -47,7 +48,10 @@ mailboxes_size(void)
 	return MAXALIGN(mul_size(le_max_databases, mul_size(MaxBackends, sizeof(LeMailbox))));
 }
 
-/* The parts follow each other, the table of fault points last. */
+/*
+ * Returns the size of all parts, in the order in which they follow each other.  The table of fault points is
+ * the last one.
+ */
 static Size
 shared_size(void)
 {
@@ -78,7 +82,7 @@ last_checkpoint(void)
 	return at;
 }
 
-/* Attach to the shared memory of the library; the postmaster creates it. */
+/* Attaches to the shared memory of the library.  The postmaster creates it. */
 static void
 shmem_startup(void)
 {
@@ -97,7 +101,7 @@ shmem_startup(void)
 	{
 		memset(p, 0, MAXALIGN(sizeof(LeShared)) + databases_size() + processes_size());
 
-		/* 1. members that do not change */
+		/* 1. members of LeShared itself */
 		le_shared->lock = &GetNamedLWLockTranche("lock_election")->lock;
 		le_shared->boot = (uint64) GetCurrentTimestamp();
 		if (!pg_strong_random(le_shared->channel_key, sizeof(le_shared->channel_key)))
@@ -118,14 +122,14 @@ shmem_startup(void)
 		le_shared->mailboxes = (LeMailbox *) p;
 		p += mailboxes_size();
 
-		/* no part reaches into the next one */
+		/* no part overlaps the next one */
 		Assert((char *) (le_shared + 1) <= (char *) le_shared->databases);
 		Assert((char *) (le_shared->databases + le_max_databases) <= (char *) le_shared->processes);
 		Assert((char *) (le_shared->processes + MaxBackends) <= (char *) le_shared->mailboxes);
 		Assert((char *) (le_shared->mailboxes + le_max_databases * MaxBackends) <= p);
 		Assert(p + LE_FAULT_SIZE() == (char *) le_shared + shared_size());
 
-		/* 3. their contents; mailboxes are initialized with their database entry */
+		/* 3. the contents of the parts; mailboxes are initialized with their database entry */
 		for (int i = 0; i < le_shared->max_databases; i++)
 			le_database_init(&le_shared->databases[i]);
 		for (int i = 0; i < le_shared->max_sessions; i++)

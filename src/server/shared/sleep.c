@@ -1,6 +1,6 @@
 /*
  * shared/sleep.c
- *		How a process sleeps, and how others wake it up: see shared/sleep.h.
+ *		How a process sleeps, and how others wake it up, see shared/sleep.h.
  */
 #include "postgres.h"
 
@@ -73,7 +73,7 @@ futex(pg_atomic_uint32 *word, int op, uint32 value, const struct timespec *timeo
 	(void) syscall(SYS_futex, &word->value, op, value, timeout, NULL, 0);
 }
 
-/* Step 3 of shared/sleep.h: sleep on the bell, unless it has rung. */
+/* Step 3 of shared/sleep.h: sleeps on the bell, unless it has rung. */
 static void
 doze(pg_atomic_uint32 *bell, LeTime at_most_us)
 {

@@ -6,7 +6,7 @@
  *
  *	results		one LeReply for each item; the manager fills them in
  *	LeSyncHead
- *	items		each followed by its texts, and aligned to a multiple of 8
+ *	items		each followed by its texts, aligned to a multiple of 8
  *
  * The manager appends news to the mailbox's payload, in the order of their numbers.
  */
@@ -15,18 +15,18 @@
 
 #include "shared/shmem.h"
 
-/* Upper limits of the items of a call, and of the names of all its items. */
+/* Upper limits of the number of items in a call, and of names in all its items. */
 #define LE_SYNC_ITEMS 128
 #define LE_SYNC_NAMES LE_MAX_NAMES
 
-/* Bytes of the payload for the body; a longer body goes into a segment. */
+/* Bytes of the payload that the body may use; a longer body goes into a segment. */
 #define LE_SYNC_BODY 2048
 
 /* The action that an item requests. */
 typedef enum LeSyncAction
 {
-	LE_SYNC_RELEASE, /* a lock, or a place in its queue; with hold_for */
-	LE_SYNC_RESIGN,  /* an election */
+	LE_SYNC_RELEASE, /* releases a lock, or a place in its queue; has hold_for */
+	LE_SYNC_RESIGN,  /* resigns from an election */
 	LE_SYNC_TRY_LOCK,
 	LE_SYNC_TRY_SHARED,
 	LE_SYNC_TRY_PERMIT,
@@ -45,7 +45,7 @@ le_sync_releases(LeSyncAction action)
 	return action <= LE_SYNC_RESIGN;
 }
 
-/* Returns whether the action asks for a hold or a place. */
+/* Returns whether the action requests a hold or a place. */
 static inline bool
 le_sync_acquires(LeSyncAction action)
 {
@@ -62,16 +62,16 @@ le_sync_elects(LeSyncAction action)
 
 typedef struct LeSyncHead
 {
-	int64 call;        /* number of this call; a call is old unless this is higher than before */
-	int64 incarnation; /* of the manager whose news the caller has seen; 0: of none */
+	int64 call; /* number of this call; a call with a number that is not above all earlier ones is old */
+	int64 incarnation; /* incarnation of the manager whose news the caller has seen; 0 = none */
 	uint64 seen;       /* number of the newest news that the caller has seen */
-	uint64 begun;      /* LeSyncTold.begun of the previous page; 0: this is the first page */
+	uint64 begun;      /* LeSyncTold.begun of the previous page; 0 = this is the first page */
 } LeSyncHead;
 
-/* A request, or one name of a request for several locks. */
+/* An item of a call, or one name of an item for several locks. */
 typedef struct LeSyncItem
 {
-	int64 number;   /* token; for permits, their number */
+	int64 number;   /* token; for a permit, the number of permits */
 	int64 hold_for; /* RELEASE */
 	uint16 name_len;
 	uint16 owner_len;
@@ -79,7 +79,7 @@ typedef struct LeSyncItem
 	uint8 action;
 	bool has_owner;
 	bool has_value;
-	bool more; /* the next item is another name of this request */
+	bool more; /* the next item is another name of the same request */
 } LeSyncItem;
 
 static inline Size
@@ -88,15 +88,18 @@ le_sync_item_size(const LeSyncItem *item)
 	return MAXALIGN(sizeof(LeSyncItem) + item->name_len + item->owner_len + item->value_len);
 }
 
-/* News of a holder or place on the lease.  Name and owner follow; the next item begins at a multiple of 8. */
+/*
+ * News about a holder or place on the lease.  Its name and owner follow; the next item begins at a multiple
+ * of 8.
+ */
 typedef struct LeNewsItem
 {
 	int64 token;
 	uint16 name_len;
 	uint8 owner_len;
 	uint8 kind;
-	uint8 ending; /* LeEnd: how it was lost, or will be; LE_END_NONE: not lost */
-	bool granted; /* it is a holder; with an ending: an evicted one */
+	uint8 ending; /* LeEnd: how it was lost or will be lost; LE_END_NONE = not lost */
+	bool granted; /* the item is a holder; if "ending" is set as well, an evicted one */
 	bool has_owner;
 } LeNewsItem;
 

@@ -7,7 +7,7 @@
 
 #include "core/command.h"
 
-/* The users' words for a kind and for its token: a lock has a token, an election a term. */
+/* Return the user's word for a kind, and for its token: a lock has a token, an election a term. */
 extern const char *le_kind_word(LeKind kind);
 extern const char *le_token_word(LeKind kind);
 
@@ -17,7 +17,10 @@ extern char *le_named(LeKind kind, LeText name);
 /* Returns the word for a change of an election: "elected", "resigned", ... */
 extern const char *le_how_name(LeHow how);
 
-/* Returns the word for the end of a holder, a place or a lease: "released", "expired", ...; NULL: unknown. */
+/*
+ * Returns the word for the end of a holder, a place or a lease: "released", "expired", ..., or NULL if the
+ * end is unknown.
+ */
 extern const char *le_end_name(LeEnd end);
 
 #endif /* LE_WORDS_H */

@@ -43,7 +43,7 @@ le_worker_pin(const LeSetting *settings, int n)
 {
 	for (int i = 0; i < n; i++)
 	{
-		/* some settings exist only in later versions of PostgreSQL */
+		/* some settings exist only in newer versions of PostgreSQL */
 		if (GetConfigOption(settings[i].name, true, false) != NULL)
 			SetConfigOption(settings[i].name, settings[i].value, PGC_SUSET, PGC_S_OVERRIDE);
 	}

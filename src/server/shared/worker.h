@@ -9,22 +9,22 @@
 #include "postmaster/bgworker.h"
 
 /*
- * Fills in an empty worker that PostgreSQL does not restart by itself.  "role" is launcher, manager or
- * notifier; "main" is its function in this library.
+ * Fills in an empty worker, which PostgreSQL will not restart by itself.  "role" is launcher, manager or
+ * notifier; "main" is the name of its function in this library.
  */
 extern void le_worker_init(BackgroundWorker *worker, const char *role, const char *main);
 
-/* Adds the name of this worker and its database to the context of its messages. */
+/* Adds the name of this worker and its database to the context of all its messages. */
 extern void le_worker_name_context(void);
 
-/* A setting that a worker keeps, whatever ALTER DATABASE or ALTER ROLE say. */
+/* A setting whose value in a worker must not depend on ALTER DATABASE or ALTER ROLE. */
 typedef struct LeSetting
 {
 	const char *name;
 	const char *value;
 } LeSetting;
 
-/* Sets them with the highest priority, for the lifetime of the worker. */
+/* Applies the settings with the highest priority, for the lifetime of the worker. */
 extern void le_worker_pin(const LeSetting *settings, int n);
 
 #endif /* LE_WORKER_H */
