@@ -1,12 +1,11 @@
 /*
  * launcher/commands.c
- *		Commands that need a database without other sessions, such as DROP DATABASE:
- *		the manager has to leave, and must not come back before the command
- *		ends.  See "reserving a database".
+ *		Handles commands that need a database without other sessions, such as DROP DATABASE: the manager must
+ *		leave, and no other manager may start before the command ends.  See "reserving a database".
  *
- * The work for the end of a transaction is kept in "pending" and done by a transaction callback, because
- * callbacks run after ERROR and FATAL too, and at a commit, others can already see the effects of the
- * transaction.
+ * "pending" records the work to do at the end of a transaction.  A transaction callback does that work,
+ * because callbacks also run after ERROR and FATAL, and when they run at a commit, other processes can
+ * already see the effects of the transaction.
  */
 #include "postgres.h"
 
@@ -32,13 +31,13 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* Time that a command waits for a manager to leave, and time between two checks */
+/* Longest time that a command waits for a manager to leave, and time between two checks */
 #define RESERVE_TIMEOUT (5 * LE_SECOND)
 #define RESERVE_POLL_MS 5
 
 static ProcessUtility_hook_type prev_utility = NULL;
 
-/* A database in which a (sub)transaction keeps managers from starting. */
+/* A database in which a (sub)transaction prevents managers from starting. */
 typedef struct LeReservation
 {
 	struct LeReservation *older;
@@ -46,22 +45,22 @@ typedef struct LeReservation
 	SubTransactionId subxact; /* later subtransactions have higher numbers */
 } LeReservation;
 
-/* Work for the end of this transaction. */
+/* Work to do at the end of this transaction. */
 static struct
 {
-	bool any;                    /* there is any work, or pg_database may have changed */
-	LeReservation *reservations; /* in TopTransactionContext */
+	bool any;                    /* there is work to do, or pg_database may have changed */
+	LeReservation *reservations; /* allocated in TopTransactionContext */
 	Oid dropped_database;
 } pending;
 
 /* A command that needs a database without other sessions */
 typedef struct LeDatabaseCommand
 {
-	const char *name; /* of that database */
-	bool copy;        /* the command only needs the right to copy */
-	bool force;       /* the command ends other sessions */
+	const char *name; /* name of that database */
+	bool copy;        /* the command copies the database, so it only needs the right to copy it */
+	bool force;       /* the command terminates other sessions */
 	bool drop;
-	bool in_block; /* allowed in a transaction block */
+	bool in_block; /* the command is allowed in a transaction block */
 } LeDatabaseCommand;
 
 /* --- reserving a database -------------------------------------------------- */
@@ -69,21 +68,22 @@ typedef struct LeDatabaseCommand
 /*
  * A command that needs a database without other sessions takes these steps:
  *
- *	1.	reserved_by = this process: from now on no manager is started.  That does no harm, so it is done even
- *		if the command is going to fail.
- *	2.	If no client is connected to the database, or the command ends their sessions (FORCE): leave = true;
- *		wait until the worker's process is gone.  Otherwise the command is likely to fail, so the locks of the
- *		connected clients are not disturbed.  But PostgreSQL waits 5 s for clients that are about to leave;
- *		during that time the launcher watches, and makes the worker leave after the last of them.
- *	3.	After RESERVE_TIMEOUT at the latest, the command runs.  Its own check decides, and reports in
- *		PostgreSQL's words why it cannot go on.
+ *	1.	It sets reserved_by to this process.  From now on no manager is started.  This is harmless, so it is
+ *		done even if the command is going to fail.
+ *	2.	If no client is connected to the database, or if the command terminates the clients' sessions (FORCE),
+ *		it sets "leave" and waits until the worker's process has ended.  Otherwise the command is likely to
+ *		fail, so the locks of the connected clients are left alone.  But PostgreSQL waits 5 s for clients that
+ *		are about to disconnect; during that time the launcher watches them, and makes the worker leave after
+ *		the last client.
+ *	3.	After RESERVE_TIMEOUT at the latest, the command runs.  PostgreSQL's own check decides whether it can
+ *		proceed, and reports the reason if not.
  *	4.	At the end of the transaction, or when the subtransaction rolls back, reserved_by is cleared.
  *
- * Of two commands for one database, the later one takes over reserved_by.  The earlier one is past its check
- * by then, or waits like the later one.
+ * If there are two commands for the same database, the later one takes over reserved_by.  By then the earlier
+ * one has passed its check, or it waits like the later one.
  */
 
-/* Return the option of this name; NULL: not given. */
+/* Returns the option with this name, or NULL if it is not given. */
 static DefElem *
 find_option(List *options, const char *name)
 {
@@ -97,10 +97,7 @@ find_option(List *options, const char *name)
 	return NULL;
 }
 
-/*
- * Return whether the statement needs a database without other sessions.  Fills in the database and the kind
- * of command.
- */
+/* Returns whether the statement needs a database without other sessions.  If so, fills in *command. */
 static bool
 database_command(Node *node, LeDatabaseCommand *command)
 {
@@ -109,7 +106,7 @@ database_command(Node *node, LeDatabaseCommand *command)
 
 	switch (nodeTag(node))
 	{
-		/* the database is dropped or moved */
+		/* the command drops or moves the database */
 		case T_DropdbStmt:
 			*command =
 				(LeDatabaseCommand){.name = ((DropdbStmt *) node)->dbname,
@@ -121,12 +118,12 @@ database_command(Node *node, LeDatabaseCommand *command)
 			*command = (LeDatabaseCommand){.name = ((AlterDatabaseStmt *) node)->dbname};
 			return find_option(((AlterDatabaseStmt *) node)->options, "tablespace") != NULL;
 
-		/* the database gets another name */
+		/* the command renames the database */
 		case T_RenameStmt:
 			*command = (LeDatabaseCommand){.name = ((RenameStmt *) node)->subname, .in_block = true};
 			return ((RenameStmt *) node)->renameType == OBJECT_DATABASE;
 
-		/* the database is copied */
+		/* the command copies the database */
 		case T_CreatedbStmt:
 			template = find_option(((CreatedbStmt *) node)->options, "template");
 			name = template != NULL && template->arg != NULL ? defGetString(template) : "template1";
@@ -138,7 +135,7 @@ database_command(Node *node, LeDatabaseCommand *command)
 	}
 }
 
-/* Return whether the caller may create a database as a copy of this one. */
+/* Returns whether the caller may create a copy of this database. */
 static bool
 may_copy(Oid dboid)
 {
@@ -163,7 +160,7 @@ may_copy(Oid dboid)
 	return createdb && (template || le_database_owner(dboid, GetUserId()));
 }
 
-/* Return this transaction's reservation of the database; NULL: none. */
+/* Returns this transaction's reservation of the database, or NULL if there is none. */
 static LeReservation *
 find_reservation(Oid dboid)
 {
@@ -176,8 +173,8 @@ find_reservation(Oid dboid)
 
 #ifdef USE_ASSERT_CHECKING
 /*
- * Assert that this process has reserved an entry only while the transaction remembers it, so that step 4
- * follows.
+ * Asserts that this process has reserved an entry only if the transaction has recorded the reservation, so
+ * that step 4 follows.
  */
 static void
 assert_reservations(void)
@@ -194,8 +191,8 @@ assert_reservations(void)
 #endif
 
 /*
- * Reserve the database's entry, and if "ask" is set, ask its worker to leave; its notifier leaves with it.
- * True: neither of them exists any more.
+ * Reserves the database's entry.  If "ask" is set, asks its worker to leave; its notifier leaves with it.
+ * Returns true if neither of the two processes exists any more.
  */
 static bool
 reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
@@ -207,7 +204,7 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	db = le_database_find(dboid, true);
-	if (db != NULL) /* else the launcher has no free entry either */
+	if (db != NULL) /* otherwise there is no free entry for the launcher, either */
 	{
 		le_database_reserve(db, MyProcPid);
 		idle = db->state == LE_DB_IDLE;
@@ -228,7 +225,10 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 		   (*notifier_pid == 0 || BackendPidGetProc(*notifier_pid) == NULL);
 }
 
-/* Remember to do step 4.  Of several reservations of one database the outermost counts. */
+/*
+ * Records a reservation, so that step 4 follows.  If the transaction reserves a database several times, the
+ * outermost reservation counts.
+ */
 static void
 remember_reservation(Oid dboid)
 {
@@ -267,13 +267,13 @@ reserve_database(Oid dboid, bool force)
 	}
 }
 
-/* Reserve the command's database, if the command can succeed. */
+/* Reserves the command's database, if the command can succeed. */
 static void
 prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext context)
 {
 	Oid dboid;
 
-	/* these commands are going to fail */
+	/* such a command is going to fail */
 	if (RecoveryInProgress() ||
 		(!command->in_block && (context != PROCESS_UTILITY_TOPLEVEL || IsInTransactionBlock(true))))
 		return;
@@ -291,8 +291,8 @@ prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext
 }
 
 /*
- * Step 4: give up the reservations of this subtransaction and those within it, and wake up the launcher.
- * Must not fail: the subtransaction is over.
+ * Step 4: gives up the reservations of this subtransaction and of those within it, and wakes up the
+ * launcher.  Must not fail: the subtransaction has already ended.
  */
 static void
 release_reservations(SubTransactionId subxact, bool committed)
@@ -318,7 +318,7 @@ release_reservations(SubTransactionId subxact, bool committed)
 
 /* --- end of transaction --------------------------------------------------- */
 
-/* Must not fail: the transaction is over. */
+/* Gives up all reservations.  Must not fail: the transaction has already ended. */
 static void
 at_transaction_end(XactEvent event, void *arg)
 {
@@ -335,7 +335,7 @@ at_transaction_end(XactEvent event, void *arg)
 	memset(&pending, 0, sizeof(pending));
 }
 
-/* Give up the reservations of a failed command, even if the transaction goes on.  Must not fail. */
+/* Gives up the reservations of a failed command, even if the transaction continues.  Must not fail. */
 static void
 at_subtransaction_end(SubXactEvent event, SubTransactionId subxact, SubTransactionId parent, void *arg)
 {
@@ -346,7 +346,9 @@ at_subtransaction_end(SubXactEvent event, SubTransactionId subxact, SubTransacti
 
 /* --- commands and queries --------------------------------------------------- */
 
-/* Called before each utility command: reserves the database that it needs for itself. */
+/*
+ * Called before each utility command.  Reserves the database that the command needs without other sessions.
+ */
 static void
 le_command_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context,
 				   ParamListInfo params, QueryEnvironment *env, DestReceiver *dest, QueryCompletion *qc)

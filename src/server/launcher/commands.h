@@ -1,6 +1,6 @@
 /*
  * launcher/commands.h
- *		Commands that need a database without other sessions.
+ *		Handles commands that need a database without other sessions.
  */
 #ifndef LE_COMMANDS_H
 #define LE_COMMANDS_H

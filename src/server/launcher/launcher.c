@@ -1,27 +1,27 @@
 /*
  * launcher/launcher.c
- *		The launcher: starts a manager for every database with the extension.
+ *		The launcher: starts a manager for every database that has the extension.
  *
- * pg_extension is not a shared catalog, so the launcher cannot know which databases have the extension.  It
- * starts a manager to find out: a probe.  If there is no extension the manager exits at once; the launcher
- * remembers that, and starts another one only when a backend wants a manager (LeDatabase.wanted).
+ * pg_extension is not a shared catalog, so the launcher cannot see which databases have the extension.  It
+ * starts a manager to find out, which is called a probe.  If the extension is not there, the manager exits at
+ * once.  The launcher remembers that, and starts another manager only when a backend needs one
+ * (LeDatabase.wanted).
  *
- * This file does not look into any database, and it knows nothing of locks.  Managers are described in
+ * This file reads no database's own tables, and does not deal with locks.  Managers are described in
  * manager/manager.c.
  *
- * Apart from starting a worker in an entry (see shared/database.h), the launcher does the following:
+ * Besides starting a worker in an entry (see shared/database.h), the launcher does the following:
  *
  *	STARTING, RUNNING -> IDLE	the worker has died without changing the state
  *	ask the worker to leave		a command has reserved the entry
  *								(launcher/commands.c), and the last client has
  *								left the database
  *	IDLE -> FREE				no session is attached, the entry is neither
- *								wanted nor reserved, no manager has been RUNNING
- *								in it, and no ended session has left mail in it;
- *								or its database is gone
+ *								wanted nor reserved, no manager has been RUNNING in it, and no ended session
+ *								has left mail in it; or its database was dropped
  *
- * All its other knowledge is private and can be lost: a new launcher adopts the workers that it finds in
- * shared memory, and probes again.
+ * All its other state is private and may be lost: a new launcher adopts the workers that it finds in shared
+ * memory, and probes again.
  */
 #include "postgres.h"
 
@@ -57,77 +57,78 @@
 #include "shared/sleep.h"
 #include "shared/worker.h"
 
-/* Seconds until PostgreSQL restarts a failed launcher. */
+/* Seconds after which PostgreSQL restarts a failed launcher. */
 #define LE_LAUNCHER_RESTART 1
 
 /*
- * pg_database is read whenever the launcher is woken up, which the commit of every command that changes
- * pg_database does (launcher/commands.c).  The periodic scan only makes up for a wake-up while no launcher
- * ran.  A scan of a hundred databases takes about 50 microseconds, and a caller waits for a manager for at
- * most 5 s, so it should not be less frequent than that.
+ * Maximum time between two scans of pg_database.  The launcher also scans whenever it is woken up, and the
+ * commit of every command that changes pg_database wakes it up (launcher/commands.c).  The periodic scan is
+ * needed only because no launcher may have been running at that moment.  A scan of a hundred databases takes
+ * about 50 microseconds, and a caller waits for a manager for at most 5 s, so the period should not be longer
+ * than that.
  */
 #define LE_SCAN_PERIOD (5 * LE_SECOND)
 
-/* Shortest time between two scans: while databases are probed, there are many wake-ups. */
+/* Minimum time between two scans, because there are many wake-ups while databases are probed. */
 #define LE_SCAN_PERIOD_MIN (100 * LE_MS)
 
 /*
- * Databases are probed one at a time, so that the probes of a big cluster take one worker from
- * max_worker_processes.  A probe older than LE_PROBE_SLOW (the database is locked, or the disk is slow) does
- * not delay the others, but at most LE_PROBES_MAX workers are starting.  A manager that is wanted, or has run
- * before, is started at once.
+ * Databases are probed one at a time, so that the probes of a big cluster use only one of
+ * max_worker_processes.  A probe that has taken longer than LE_PROBE_SLOW, because its database is locked or
+ * the disk is slow, does not delay the others, but at most LE_PROBES_MAX workers may be starting.  A manager
+ * that is wanted or has run before is started at once.
  */
 #define LE_PROBE_SLOW (1 * LE_SECOND)
 #define LE_PROBES_MAX 3
 
 /*
- * Back-off after an error, which doubles each time, and is reset by a worker that has lived for
+ * Back-off after an error.  It doubles after each error, and is reset when a worker has lived for
  * LE_BACKOFF_RESET.
  */
 #define LE_BACKOFF_MIN   (100 * LE_MS)
 #define LE_BACKOFF_MAX   (10 * LE_SECOND)
 #define LE_BACKOFF_RESET (60 * LE_SECOND)
 
-/* Shortest time between two starts of a manager that left without an error. */
+/* Minimum time between two starts of a manager that left without an error. */
 #define LE_RESTART_PERIOD (100 * LE_MS)
 
-/* A worker of an earlier launcher that has not started within this time never will. */
+/* If a worker of an earlier launcher has not started within this time, it never will. */
 #define LE_ADOPT_TIMEOUT (10 * LE_SECOND)
 
-/* Time between two checks whether the last client has left a reserved database. */
+/* Time between two checks of whether the last client has left a reserved database. */
 #define LE_WATCH_PERIOD (20 * LE_MS)
 
-/* Shortest time between two complaints about max_worker_processes. */
+/* Minimum time between two log messages about max_worker_processes. */
 #define LE_COMPLAINT_PERIOD (60 * LE_SECOND)
 
-/* datconnlimit of a database whose DROP was interrupted; 15.0 has no name for it */
+/* datconnlimit of a database whose DROP was interrupted; 15.0 has no symbol for it */
 #define LE_CONNLIMIT_INVALID (-2)
 
-/* A database: data of its row in pg_database, and the state that the launcher keeps for it. */
+/* A database: data from its row in pg_database, and the state that the launcher keeps for it. */
 typedef struct LeTarget
 {
 	Oid dboid;          /* hash key */
-	TransactionId xmin; /* of its pg_database row */
+	TransactionId xmin; /* xmin of its pg_database row */
 	NameData name;
 	bool connectable;
-	bool seen; /* found by the current scan */
+	bool seen; /* the current scan has found it */
 
-	bool due;                       /* start it even if it is not wanted: not probed yet, or has a manager */
-	bool ran;                       /* its manager has been RUNNING */
-	bool entry_missed;              /* the last try found no free entry, and complained about max_databases */
-	LeTime complain_at;             /* no complaint about max_worker_processes before this time */
-	bool tracked;                   /* there was a worker at the last check */
-	BackgroundWorkerHandle *handle; /* its worker; NULL: adopted, or none */
+	bool due;           /* start a manager even if it is not wanted: not probed yet, or has a manager */
+	bool ran;           /* its manager has been RUNNING */
+	bool entry_missed;  /* the last attempt found no free entry, and logged that */
+	LeTime complain_at; /* no message about max_worker_processes before this time */
+	bool tracked;       /* it had a worker at the last check */
+	BackgroundWorkerHandle *handle; /* handle of its worker; NULL: adopted worker, or none */
 	LeTime started_at;
 	LeTime retry_at; /* no start before this time */
 	LeTime backoff_us;
 } LeTarget;
 
 static HTAB *targets;
-static Oid *scratch; /* le_max_databases long */
+static Oid *scratch; /* le_max_databases elements */
 static LeTime scan_at;
 static LeTime scanned_at;
-static bool watching; /* waits for the last client of a reserved database to leave */
+static bool watching; /* some reserved database still has clients */
 
 static LeTarget *
 find_target(Oid dboid)
@@ -137,7 +138,7 @@ find_target(Oid dboid)
 
 /* --- pg_database -------------------------------------------------------- */
 
-/* Take over a row of pg_database. */
+/* Updates the launcher's state from a row of pg_database. */
 static void
 note_database(HeapTuple tuple)
 {
@@ -155,10 +156,10 @@ note_database(HeapTuple tuple)
 	target->seen = true;
 	target->name = form->datname;
 
-	/* also of an old row: an interrupted DROP has changed it in place */
+	/* Update this for a known row, too: an interrupted DROP changes the row in place. */
 	target->connectable = form->datallowconn && form->datconnlimit != LE_CONNLIMIT_INVALID;
 
-	/* a new row: another database, or one that may have become connectable */
+	/* a new row version: a new database, or one that may have become connectable */
 	if (!found || target->xmin != xmin)
 	{
 		target->xmin = xmin;
@@ -168,8 +169,8 @@ note_database(HeapTuple tuple)
 }
 
 /*
- * Forget the databases that the scan has not found.  An entry is freed only if it existed before the scan: a
- * younger one may belong to a database that is too young for the scan's snapshot.
+ * Forgets the databases that the scan has not found.  Frees an entry only if it existed before the scan: a
+ * newer entry may belong to a database that the scan's snapshot does not include yet.
  */
 static void
 sweep(const Oid *entries)
@@ -199,7 +200,7 @@ sweep(const Oid *entries)
 	LWLockRelease(le_shared->lock);
 }
 
-/* Read pg_database, to find the databases that could have a manager. */
+/* Reads pg_database to find the databases that could have a manager. */
 static void
 scan_databases(void)
 {
@@ -209,7 +210,7 @@ scan_databases(void)
 	TableScanDesc scan;
 	HeapTuple tuple;
 
-	/* 1. the known entries and databases */
+	/* 1. the entries and databases known so far */
 	LWLockAcquire(le_shared->lock, LW_SHARED);
 	for (int i = 0; i < le_shared->max_databases; i++)
 		scratch[i] = le_shared->databases[i].dboid;
@@ -218,7 +219,7 @@ scan_databases(void)
 	while ((target = (LeTarget *) hash_seq_search(&seq)) != NULL)
 		target->seen = false;
 
-	/* 2. the rows of pg_database */
+	/* 2. scan pg_database */
 	SetCurrentStatementStartTimestamp();
 	StartTransactionCommand();
 	pgstat_report_activity(STATE_RUNNING, "looking for databases");
@@ -234,16 +235,16 @@ scan_databases(void)
 	pgstat_report_stat(false);
 	pgstat_report_activity(STATE_IDLE, NULL);
 
-	/* 3. forget databases that are gone */
-	Assert(hash_get_num_entries(targets) > 0); /* the database of a session cannot be dropped */
+	/* 3. forget databases that no longer exist */
+	Assert(hash_get_num_entries(targets) > 0); /* a database with a session cannot be dropped */
 	sweep(scratch);
 	scanned_at = le_clock();
 	scan_at = scanned_at + LE_SCAN_PERIOD;
 }
 
-/* --- ends of workers ---------------------------------------------------- */
+/* --- exits of workers --------------------------------------------------- */
 
-/* Return whether the worker of the entry has died. */
+/* Returns whether the worker of the entry has died. */
 static bool
 worker_is_dead(const LeTarget *target, const LeDatabase *db, LeTime now)
 {
@@ -253,13 +254,13 @@ worker_is_dead(const LeTarget *target, const LeDatabase *db, LeTime now)
 		return GetBackgroundWorkerPid(target->handle, &pid) == BGWH_STOPPED;
 
 	/*
-	 * The worker of an earlier launcher, whose handle is lost.  Once it has started, it reports its exit
-	 * itself.
+	 * The worker was started by an earlier launcher, so its handle is lost.  Once it has started, it reports
+	 * its exit itself.
 	 */
 	return db->worker_pid == 0 && now - target->started_at > LE_ADOPT_TIMEOUT;
 }
 
-/* Delay the next start after an error.  The delay doubles each time. */
+/* Delays the next start after an error.  The delay doubles each time. */
 static void
 back_off(LeTarget *target, LeTime now)
 {
@@ -270,8 +271,9 @@ back_off(LeTarget *target, LeTime now)
 }
 
 /*
- * CountDBConnections() cannot be used: it counts autovacuum workers, which the commands that need a database
- * for themselves terminate.  A free PGPROC keeps the data of its last process, hence the second check.
+ * CountDBConnections() cannot be used, because it counts autovacuum workers, which PostgreSQL terminates for
+ * commands that need a database without other sessions.  A free PGPROC still has the data of its last
+ * process, so the pid is looked up as well.
  */
 bool
 le_client_connected(Oid dboid, int except_pid)
@@ -288,11 +290,11 @@ le_client_connected(Oid dboid, int except_pid)
 	return false;
 }
 
-/* Handle a reservation by a command that waits for the database to be empty: see launcher/commands.c. */
+/* Handles a reservation by a command that waits for the database to be empty, see launcher/commands.c. */
 static void
 review_reservation(LeDatabase *db)
 {
-	/* the process that reserved it clears this at its end; check it all the same */
+	/* The process that made the reservation clears it at its end; check this nevertheless. */
 	if (BackendPidGetProc(db->reserved_by) == NULL)
 		le_database_reserve(db, 0);
 	else if (db->state == LE_DB_IDLE || db->leave)
@@ -303,7 +305,7 @@ review_reservation(LeDatabase *db)
 		le_database_ask_to_leave(db);
 }
 
-/* Note that a worker has exited, and decide when the next one starts. */
+/* Records that a worker has exited, and decides when the next one starts. */
 static void
 note_exit(LeTarget *target, LeDbExit why, LeTime now)
 {
@@ -317,11 +319,11 @@ note_exit(LeTarget *target, LeDbExit why, LeTime now)
 	if (now - target->started_at >= LE_BACKOFF_RESET)
 		target->backoff_us = LE_BACKOFF_MIN;
 
-	/* 2. when to start the next one */
+	/* 2. decide when to start the next one */
 	switch (why)
 	{
 		case LE_EXIT_NO_EXTENSION:
-			/* CREATE EXTENSION may want the next one at once; but only once */
+			/* CREATE EXTENSION may need the next one at once, but only once */
 			if (target->due)
 				target->retry_at = now;
 			else
@@ -342,7 +344,7 @@ note_exit(LeTarget *target, LeDbExit why, LeTime now)
 	Assert(target->retry_at <= now + LE_BACKOFF_MAX);
 }
 
-/* Return whether a manager may start now, and is wanted or has run before. */
+/* Returns whether a manager may start now and is wanted or has run before. */
 static bool
 may_start(const LeTarget *target, const LeDatabase *db, LeTime now)
 {
@@ -351,7 +353,7 @@ may_start(const LeTarget *target, const LeDatabase *db, LeTime now)
 		   (db->wanted || (target->due && target->ran));
 }
 
-/* Review the state of an entry.  Returns true if the caller is to start a manager in it. */
+/* Reviews the state of an entry.  Returns true if the caller is to start a manager in it. */
 static bool
 review_entry(LeDatabase *db, LeTime now)
 {
@@ -359,22 +361,22 @@ review_entry(LeDatabase *db, LeTime now)
 
 	Assert(LWLockHeldByMeInMode(le_shared->lock, LW_EXCLUSIVE) && db->state != LE_DB_FREE);
 
-	/* 1. a command that has reserved the database */
+	/* 1. handle a command that has reserved the database */
 	if (db->reserved_by != 0)
 		review_reservation(db);
 
 	/*
-	 * 2. too new for the last scan, or being dropped: the creator of the entry wakes us up, which leads to
-	 * another scan
+	 * 2. The database is too new for the last scan, or is being dropped.  The creator of the entry wakes up
+	 * the launcher, which leads to another scan.
 	 */
 	if (target == NULL)
 		return false;
 
-	/* 3. an entry has become free for it: no need to wait any longer */
+	/* 3. an entry is free now, so the database need not wait any longer */
 	if (target->entry_missed)
 		target->retry_at = now;
 
-	/* 4. its worker */
+	/* 4. check its worker */
 	if (db->state != LE_DB_IDLE)
 	{
 		if (!target->tracked)
@@ -390,7 +392,7 @@ review_entry(LeDatabase *db, LeTime now)
 	if (target->tracked)
 		note_exit(target, db->exit, now);
 
-	/* exits from before CREATE EXTENSION, or while its transaction had the tables locked, do not count */
+	/* ignore exits from before CREATE EXTENSION, or while its transaction had the tables locked */
 	if (db->created)
 	{
 		target->retry_at = now;
@@ -405,7 +407,7 @@ review_entry(LeDatabase *db, LeTime now)
 		return false;
 	if (target->connectable && db->exit != LE_EXIT_NO_EXTENSION && le_database_has_mail(db))
 	{
-		/* the mail is for a manager that only an earlier launcher has seen */
+		/* the mail is for a manager that this launcher has not seen running */
 		le_database_want(db);
 		return may_start(target, db, now);
 	}
@@ -413,12 +415,12 @@ review_entry(LeDatabase *db, LeTime now)
 	return false;
 }
 
-/* --- starting ----------------------------------------------------------- */
+/* --- starts of managers ------------------------------------------------- */
 
 /*
- * Read the name of the database, which may have changed since the last scan.  From here on it keeps this name
- * until the worker leaves, because ALTER DATABASE waits for that.  A cache cannot be used: the session that
- * renames the database wakes us up before it invalidates the caches.
+ * Reads the name of the database, which may have changed since the last scan.  From here on the name cannot
+ * change until the worker leaves, because ALTER DATABASE waits for that.  The system cache cannot be used:
+ * the session that renames the database wakes up the launcher before it invalidates the caches.
  */
 static void
 read_name(LeTarget *target)
@@ -440,7 +442,7 @@ read_name(LeTarget *target)
 	CommitTransactionCommand();
 }
 
-/* Log once that all entries are in use. */
+/* Logs, once, that all entries are in use. */
 static void
 complain_no_entry(LeTarget *target)
 {
@@ -454,7 +456,7 @@ complain_no_entry(LeTarget *target)
 			 errhint("If it has the extension, raise lock_election.max_databases and restart the server.")));
 }
 
-/* Log that no worker is free, at most once in LE_COMPLAINT_PERIOD. */
+/* Logs that no worker is free, at most once per LE_COMPLAINT_PERIOD. */
 static void
 complain_no_worker(LeTarget *target, LeTime now)
 {
@@ -469,7 +471,10 @@ complain_no_worker(LeTarget *target, LeTime now)
 		 errhint("Raise max_worker_processes and restart the server.")));
 }
 
-/* Take the database's entry for a worker.  NULL: not possible now, and retry_at says when to retry. */
+/*
+ * Takes the database's entry for a worker.  Returns NULL if that is not possible now; retry_at is then the
+ * time of the next attempt.
+ */
 static LeDatabase *
 take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 {
@@ -498,8 +503,8 @@ take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 }
 
 /*
- * Terminate a notifier, to make room for a manager, which needs the worker more.  The hints wait, and a
- * notifier is restarted a second later at the earliest: after the manager.
+ * Terminates a notifier to make room for a manager, which needs the worker more urgently.  The hints stay in
+ * the ring.  A notifier is restarted after a second at the earliest, which is after the manager.
  */
 static void
 send_notifier_away(void)
@@ -508,7 +513,7 @@ send_notifier_away(void)
 	{
 		int pid = le_shared->databases[i].notifier_pid;
 
-		/* the process still exists, because it clears this under the lock before it ends */
+		/* The process still exists, because it clears its pid under the lock before it ends. */
 		if (pid != 0)
 		{
 			(void) kill(pid, SIGTERM);
@@ -517,7 +522,7 @@ send_notifier_away(void)
 	}
 }
 
-/* Start a manager for this database, or note when to retry. */
+/* Starts a manager for this database, or sets the time of the next attempt. */
 static void
 start_manager(LeTarget *target, LeTime now)
 {
@@ -533,7 +538,7 @@ start_manager(LeTarget *target, LeTime now)
 	if (db == NULL)
 		return;
 
-	/* 2. register its worker, without the lock, because this may raise an error */
+	/* 2. register its worker without holding the lock, because this may raise an error */
 	target->started_at = now;
 	LE_FAULT_NOFAIL("launcher-before-start");
 	read_name(target);
@@ -548,8 +553,8 @@ start_manager(LeTarget *target, LeTime now)
 		return;
 
 	/*
-	 * 3. There is no worker for it: give the entry back.  The session that wanted a manager may be gone, and
-	 * have left a release.
+	 * 3. No worker is free: return the entry.  Keep its request for a manager, because the session that made
+	 * it may have ended and left a release.
 	 */
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	le_database_stopped(db, LE_EXIT_NO_WORKER);
@@ -562,7 +567,7 @@ start_manager(LeTarget *target, LeTime now)
 }
 
 /*
- * Review all entries, and start the managers that are wanted or have run before.  Returns the number of
+ * Reviews all entries and starts the managers that are wanted or have run before.  Returns the number of
  * workers that are starting.
  */
 static int
@@ -592,7 +597,10 @@ serve_entries(LeTime now)
 	return starting + chosen;
 }
 
-/* Return when to look again if the launcher is not woken up.  *probing: a young probe delays the next one. */
+/*
+ * Returns the time of the next check if nothing wakes up the launcher.  Sets *probing if a probe that started
+ * recently delays the next one.
+ */
 static LeTime
 next_look(LeTime now, bool *probing)
 {
@@ -616,7 +624,7 @@ next_look(LeTime now, bool *probing)
 	return next;
 }
 
-/* Return a database that is to be probed now; NULL: none. */
+/* Returns a database that is to be probed now, or NULL if there is none. */
 static LeTarget *
 next_due(LeTime now)
 {
@@ -635,8 +643,8 @@ next_due(LeTime now)
 }
 
 /*
- * Probe the next database that is due, unless enough workers are starting.  A database whose worker cannot be
- * started is not due for a while.
+ * Probes the next database that is due, unless a probe is under way or enough workers are starting.  If a
+ * worker cannot be started, its database is not due for a while, and the next one is tried.
  */
 static void
 probe(LeTime now, int starting)
@@ -657,7 +665,7 @@ probe(LeTime now, int starting)
 
 /* --- the worker --------------------------------------------------------- */
 
-/* Must not fail: the process is exiting. */
+/* Unregisters the launcher.  Must not fail: the process is exiting. */
 static void
 launcher_exit(int code, Datum arg)
 {
@@ -667,7 +675,7 @@ launcher_exit(int code, Datum arg)
 	LWLockRelease(le_shared->lock);
 }
 
-/* Sleep until this time, or until the launcher is woken up. */
+/* Sleeps until this time, or until the launcher is woken up. */
 static void
 launcher_wait(LeTime until_at)
 {
@@ -691,16 +699,15 @@ le_launcher_main(Datum arg)
 	HASHCTL ctl = {0};
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGINT, PG_SIG_IGN); /* cancels are meant for queries */
+	pqsignal(SIGINT, PG_SIG_IGN); /* ignore cancels, which are meant for queries */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-	le_sleep_reset(); /* as le_attach() */
+	le_sleep_reset(); /* as in le_attach() */
 	le_wait_events_init(LE_WAIT_LAUNCHER);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	/*
-	 * 1. private state; the handles of RegisterDynamicBackgroundWorker() are allocated in this memory
-	 * context
+	 * 1. create private state; RegisterDynamicBackgroundWorker() allocates its handles in this memory context
 	 */
 	ctl.keysize = sizeof(Oid);
 	ctl.entrysize = sizeof(LeTarget);
@@ -709,7 +716,7 @@ le_launcher_main(Datum arg)
 	scratch = (Oid *) MemoryContextAllocZero(TopMemoryContext, sizeof(Oid) * le_shared->max_databases);
 	MemoryContextSwitchTo(TopMemoryContext);
 
-	/* 2. others can wake it from here on */
+	/* 2. register the launcher: from here on others can wake it up */
 	before_shmem_exit(launcher_exit, (Datum) 0);
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	Assert(le_shared->launcher_pid == 0 && le_shared->launcher_proc == -1);
@@ -717,14 +724,15 @@ le_launcher_main(Datum arg)
 	le_shared->launcher_proc = le_my_proc();
 	LWLockRelease(le_shared->lock);
 
-	/* 3. look, start workers, sleep */
+	/* 3. loop: scan, start workers, sleep */
 	for (;;)
 	{
 		LeTime now;
 		bool probing;
 
 		/*
-		 * like PostgreSQL's own launcher: no FATAL in the log, and the postmaster may start another launcher
+		 * Exit as PostgreSQL's own launcher does, without a FATAL in the log, so that the postmaster may
+		 * start another launcher.
 		 */
 		if (ProcDiePending)
 			proc_exit(1);
@@ -747,8 +755,8 @@ le_launcher_main(Datum arg)
 }
 
 /*
- * Warn if there are too few workers for the launcher, one manager for each database, and a notifier.
- * PostgreSQL's own launcher of logical replication takes another one.
+ * Logs a message if there are too few workers for the launcher, one manager for each database, and a
+ * notifier.  PostgreSQL's own launcher of logical replication takes another worker.
  */
 static void
 check_worker_processes(void)

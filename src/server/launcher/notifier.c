@@ -1,15 +1,15 @@
 /*
  * launcher/notifier.c
- *		The notifier of one database: sends a NOTIFY for each hint.
+ *		The notifier of a database: sends a NOTIFY for each hint.
  *
- * NOTIFY takes a lock of the whole cluster and keeps it through the commit, even while the commit waits for a
- * standby: a manager that sent a NOTIFY could have to wait for another session's commit, and all its locks
- * would wait with it.  So NOTIFY is sent by a separate process, which waits until the announced grants are
- * flushed, and then commits without waiting for disk or standby.  No lock ever waits for this process: the
- * manager fills a ring (see LeHintRing), and drops hints that do not fit.
+ * NOTIFY takes a cluster-wide lock and holds it until its commit has finished, even while the commit waits
+ * for a standby.  If the manager itself sent a NOTIFY, it might have to wait for another session's commit,
+ * and all its locks with it.  So a separate process sends NOTIFY.  It waits until the announced grants are
+ * flushed, and then commits without waiting for the disk or a standby.  No lock ever waits for this process,
+ * because the manager puts hints into a ring (see LeHintRing) and drops those that do not fit.
  *
- * Hints are also dropped when PostgreSQL's queue of notifications is full: an old hint is worth little, and a
- * client that missed one finds out by asking.
+ * Hints are also dropped if PostgreSQL's notification queue is full, because an old hint is worth little, and
+ * a client that misses a hint finds out at its next poll.
  */
 #include "postgres.h"
 
@@ -37,28 +37,29 @@
 #include "shared/worker.h"
 #include "shared/words.h"
 
-/* Upper limit of notifications in one transaction */
+/* Upper limit of notifications in a transaction */
 #define HINTS_A_COMMIT 64
-/* A notifier without hints exits after this time, and is started again with the next hint */
+/* A notifier that has had no hints for this time exits; the next hint starts another one */
 #define IDLE_US (20 * LE_SECOND)
-/* Pause after a failure, so that transaction ids are not used up */
+/* Pause after a failure, so that repeated failures do not use up transaction ids */
 #define PAUSE_MS 100
-/* Time between two checks whether the previous notifier is gone */
+/* Time between two checks of whether the previous notifier has ended */
 #define POLL_MS 50
-/* Shortest time between two messages about dropped hints */
+/* Minimum time between two messages about dropped hints */
 #define COMPLAINT_PERIOD (60 * LE_SECOND)
 
 static LeDatabase *my_db = NULL;
 
-/* Copies of the hints that are being sent, and the LSN that they rest on */
+/* Copies of the hints that are being sent, and the LSN on which they depend */
 static LeHint hints[HINTS_A_COMMIT];
 static XLogRecPtr hints_lsn;
 
 /*
- * Pin the settings that must not affect the notifier, whoever has set them.  A commit that has logged
- * something, as the first transaction id of a page of the commit log does, would wait for the disk and for
- * standbys, while it holds the lock that every NOTIFY needs; a transaction_timeout would end it.  Other
- * settings do not matter: the notifier runs no statement, and ignores cancels, which other timeouts send.
+ * Pins the settings that must not affect the notifier, whatever their source.  If a commit has written WAL,
+ * as the first transaction id on a page of the commit log does, it would wait for the disk and for standbys
+ * while it holds the lock that every NOTIFY needs.  A transaction_timeout would end the notifier.  Other
+ * settings do not matter, because the notifier runs no statements, and ignores the cancels that other
+ * timeouts send.
  */
 static void
 pin_settings(void)
@@ -70,7 +71,7 @@ pin_settings(void)
 
 /* --- the entry --- */
 
-/* Must not fail: the process is exiting. */
+/* Unregisters the notifier.  Must not fail: the process is exiting. */
 static void
 notifier_exit(int code, Datum arg)
 {
@@ -80,8 +81,8 @@ notifier_exit(int code, Datum arg)
 }
 
 /*
- * Become the notifier of the database; false: an earlier one still exists.  Exits if the database has no
- * entry any more, and so no manager.
+ * Registers this process as the notifier of the database.  Returns false if an earlier notifier still
+ * exists.  Exits if the database no longer has an entry, and so has no manager.
  */
 static bool
 try_attach(Oid dboid)
@@ -105,7 +106,10 @@ try_attach(Oid dboid)
 
 /* --- sending --- */
 
-/* Copy the next hints of the ring; returns their number: 0 if the entry was given to another database. */
+/*
+ * Copies the next hints of the ring.  Returns their number, which is 0 if the entry now belongs to another
+ * database.
+ */
 static int
 take(void)
 {
@@ -128,7 +132,7 @@ take(void)
 	return n;
 }
 
-/* Free the room of the copied hints, which are sent, or given up. */
+/* Frees the space of the copied hints, which have been sent or given up. */
 static void
 done(int n, bool sent)
 {
@@ -138,14 +142,14 @@ done(int n, bool sent)
 	if (my_db->notifier_pid == MyProcPid)
 	{
 		Assert(n > 0 && pg_atomic_read_u64(&ring->sent) + n <= pg_atomic_read_u64(&ring->pushed));
-		pg_memory_barrier(); /* after they were copied */
+		pg_memory_barrier(); /* only after they were copied */
 		pg_atomic_fetch_add_u64(&ring->sent, n);
 		pg_atomic_fetch_add_u64(sent ? &my_db->counters.hints_sent : &my_db->counters.hints_dropped, n);
 	}
 	LWLockRelease(le_shared->lock);
 }
 
-/* Send one NOTIFY; docs/guide.md promises channel and payload. */
+/* Sends one NOTIFY. docs/guide.md documents its channel and payload. */
 static void
 notify(const LeHint *hint)
 {
@@ -161,7 +165,7 @@ notify(const LeHint *hint)
 		return;
 	}
 
-	/* tokens as text, because some clients read numbers as doubles */
+	/* tokens are sent as text, because some clients read numbers as doubles */
 	le_channel_name((LeKind) hint->kind, (LeText){hint->name, hint->name_len}, channel);
 	if (hint->how == 0)
 		snprintf(payload, sizeof(payload),
@@ -176,7 +180,7 @@ notify(const LeHint *hint)
 	Async_Notify(channel, payload);
 }
 
-/* Send the copied hints, in one transaction. */
+/* Sends the copied hints in one transaction. */
 static void
 send_all(int n)
 {
@@ -186,7 +190,7 @@ send_all(int n)
 	StartTransactionCommand();
 	pgstat_report_activity(STATE_RUNNING, "sending notifications");
 
-	/* a crash must not take back a grant that was announced */
+	/* a crash must not undo a grant that has been announced */
 	XLogFlush(hints_lsn);
 	Assert(hints_lsn <= GetFlushRecPtr(NULL));
 	LE_FAULT("notifier-before-notify");
@@ -199,7 +203,7 @@ send_all(int n)
 	CommitTransactionCommand();
 }
 
-/* Log that hints are dropped, at most once in COMPLAINT_PERIOD. */
+/* Logs that hints are dropped, at most once per COMPLAINT_PERIOD. */
 static void
 report_failure(void)
 {
@@ -218,7 +222,7 @@ report_failure(void)
 	FlushErrorState();
 }
 
-/* Send the copied hints; false: that failed, and the failure is logged. */
+/* Sends the copied hints.  Returns false if that failed; the failure has then been logged. */
 static bool
 try_send(int n)
 {
@@ -231,7 +235,7 @@ try_send(int n)
 	}
 	PG_CATCH();
 	{
-		/* do not log while others wait for these locks */
+		/* release these locks before logging, because other processes wait for them */
 		LWLockReleaseAll();
 		report_failure();
 		AbortCurrentTransaction();
@@ -243,11 +247,11 @@ try_send(int n)
 
 /* --- the worker --- */
 
-/* Exit, or reload the configuration, if a signal has asked for it. */
+/* Exits or reloads the configuration if a signal has requested it. */
 static void
 handle_signals(void)
 {
-	/* the process is idle: no need for a FATAL in the log */
+	/* the process is idle, so there is no need for a FATAL in the log */
 	if (ProcDiePending)
 		proc_exit(0);
 	CHECK_FOR_INTERRUPTS();
@@ -258,7 +262,7 @@ handle_signals(void)
 	}
 }
 
-/* Sleep for the whole time. */
+/* Sleeps for the whole time. */
 static void
 pause_ms(long ms)
 {
@@ -266,8 +270,8 @@ pause_ms(long ms)
 }
 
 /*
- * Send hints as they arrive, until there was none for IDLE_US.  The manager checks the ring again when this
- * process is gone, so a hint that arrives at that moment starts another notifier.
+ * Sends hints as they arrive, until there has been none for IDLE_US.  The manager checks the ring again when
+ * this process has ended, so a hint that arrives during the exit starts another notifier.
  */
 static void
 serve(void)
@@ -283,7 +287,7 @@ serve(void)
 		ResetLatch(MyLatch);
 		handle_signals();
 
-		/* 2. nothing to send: sleep, and exit after IDLE_US */
+		/* 2. if there is nothing to send, sleep; exit after IDLE_US */
 		n = take();
 		if (n == 0)
 		{
@@ -315,10 +319,10 @@ le_notifier_main(Datum arg)
 
 	Assert(OidIsValid(dboid));
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGINT, PG_SIG_IGN); /* cancels are meant for queries */
+	pqsignal(SIGINT, PG_SIG_IGN); /* ignore cancels, which are meant for queries */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-	le_sleep_reset(); /* as le_attach() */
+	le_sleep_reset(); /* as in le_attach() */
 	le_wait_events_init(LE_WAIT_NOTIFIER);
 	le_worker_name_context();
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
