@@ -1,19 +1,19 @@
 /*
  * backend/client.c
- *		Checks on the client's socket whether the client is still connected.
+ *		Checks through the client's socket whether the client is still connected.
  *
- * A client whose process ends closes its socket.  A host that falls silent does not; two settings
- * of the socket detect that:
+ * If a client's process ends, its socket is closed.  If its host stops responding, the socket stays open; two
+ * socket options detect that:
  *
  *	-	Keepalive probes detect it while the connection is idle.  They are set while a call waits,
  *		and for as long as a lock is bound to the connection.
- *	-	No probe is sent while a packet is unacknowledged, such as the grant to a host that fell
- *		silent while it waited.  Then TCP_USER_TIMEOUT ends the connection.  It would also end the
- *		connection of a client that reads slowly, so it is set only while a call waits, and from the
- *		grant of a lock that is bound to the connection until the next statement.
+ *	-	No probe is sent while a packet is unacknowledged, such as the grant to a host that stopped responding
+ *		during the wait.  In that case TCP_USER_TIMEOUT ends the connection.  It would also end the connection
+ *		of a client that reads slowly, so it is set only while a call waits, and from the grant of a lock that
+ *		is bound to the connection until the next statement.
  *
- * Where tcp_keepalives_* or tcp_user_timeout are set, they are left alone: an administrator knows
- * the network better.
+ * If tcp_keepalives_* or tcp_user_timeout are set, this file does not change them, because the administrator
+ * knows the network better.
  */
 #include "postgres.h"
 
@@ -25,7 +25,7 @@
 #include "backend/session_mailbox.h"
 #include "shared/compat.h"
 
-/* Detect a silent host after 4 + 3 * 2 = 10 s. */
+/* Keepalive times in seconds: a host that stops responding is detected after 4 + 3 * 2 = 10 s. */
 #define KEEPALIVE_IDLE     4
 #define KEEPALIVE_INTERVAL 2
 #define KEEPALIVE_COUNT    3
@@ -35,11 +35,11 @@ static bool in_wait = false;
 static bool holding = false;   /* a lock is bound to the connection */
 static bool answering = false; /* the client may not have read its grant yet */
 
-/* Currently set on the socket. */
+/* whether these options are currently set on the socket */
 static bool probes = false;
 static bool user_timeout = false;
 
-/* Switches keepalive probes on or off, unless the server's settings ask for others. */
+/* Switches keepalive probes on or off.  Does not switch them on if the server's settings configure them. */
 static void
 set_probes(bool on)
 {
@@ -53,7 +53,7 @@ set_probes(bool on)
 	(void) pq_setkeepalivescount(on ? KEEPALIVE_COUNT : tcp_keepalives_count, MyProcPort);
 }
 
-/* Switches TCP_USER_TIMEOUT on or off, unless the server sets one. */
+/* Switches TCP_USER_TIMEOUT on or off.  Does not switch it on if the server's settings configure it. */
 static void
 set_user_timeout(bool on)
 {

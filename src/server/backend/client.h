@@ -1,6 +1,6 @@
 /*
  * backend/client.h
- *		Checks on the client's socket whether the client is still connected.
+ *		Checks through the client's socket whether the client is still connected.
  */
 #ifndef LE_CLIENT_H
 #define LE_CLIENT_H
@@ -9,19 +9,19 @@
 extern void le_client_look(void);
 
 /*
- * Does the same during a wait, and sets up the socket so that a host that falls silent is noticed,
- * too.  le_client_wait_over() ends that; it must not fail.
+ * Makes the same check during a wait, and configures the socket so that a host that stops responding is
+ * detected, too. le_client_wait_over() restores the socket at the end of the wait; it must not fail.
  */
 extern void le_client_look_in_wait(void);
 extern void le_client_wait_over(void);
 
 /*
- * Called after each request with whether any lock is bound to this connection.  "granted": the
- * reply that is about to be sent to the client grants one more.
+ * Called after each request.  "bound": a lock is bound to this connection.  "granted": the reply that is
+ * about to be sent to the client grants such a lock.
  */
 extern void le_client_hold(bool bound, bool granted);
 
-/* Notes that a statement begins: the client has read the result of the statement before. */
+/* Called when a statement begins: the client has then read the result of the previous statement. */
 extern void le_client_statement(void);
 
 #endif /* LE_CLIENT_H */

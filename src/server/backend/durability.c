@@ -55,9 +55,9 @@ raise_no_standby(void)
 }
 
 /*
- * Does this command need a standby, even if none is defined, because of
- * lock_election.min_durability = remote?  Commands that only release or read do not: nobody relies
- * on their result.
+ * Returns whether this command requires a standby even if none is defined, because of
+ * lock_election.min_durability = remote.  Commands that only release or read do not require one, because no
+ * work relies on their result.
  */
 static bool
 must_have_standby(LeCommandType type)
@@ -87,7 +87,7 @@ le_check_standby_defined(LeCommandType type)
 		raise_no_standby();
 }
 
-/* Is there no standby to wait for, and none required? */
+/* Returns whether there are no synchronous standbys, and the current request does not require one. */
 static bool
 does_without_standby(void)
 {
@@ -103,7 +103,7 @@ commit_level(void)
 												  : synchronous_commit;
 }
 
-/* Returns the kind of PostgreSQL's wait for standbys that matches commit_level(). */
+/* Returns PostgreSQL's mode of waiting for standbys that corresponds to commit_level(). */
 static int
 sync_rep_mode(void)
 {
@@ -127,8 +127,8 @@ waits_for_none(int mode)
 }
 
 /*
- * Runs PostgreSQL's own wait at commit_level().  Notes in the mailbox since when, for health().
- * Must not fail: COMMIT waits here, too.
+ * Runs PostgreSQL's own wait at commit_level().  Records in the mailbox when the wait began, for health().
+ * Must not fail, because COMMIT waits here, too.
  */
 static void
 wait_at_level(XLogRecPtr lsn)
@@ -147,7 +147,7 @@ wait_at_level(XLogRecPtr lsn)
 	pg_atomic_write_u64(&le_my_mailbox->confirming_since, 0);
 }
 
-/* Waits without PostgreSQL's warning about a cancelled wait: the caller reports that itself. */
+/* Waits without PostgreSQL's warning about a cancelled wait, because the caller reports that itself. */
 static void
 wait_in_silence(XLogRecPtr lsn)
 {
@@ -161,10 +161,10 @@ wait_in_silence(XLogRecPtr lsn)
 }
 
 /*
- * Records a wait that was given up.  Otherwise clients whose timeouts are shorter than health()'s
- * would hide from it that nothing is confirmed.  Keeps the first record that is still unconfirmed,
- * but replaces it if it is a wait for replay and this one is not: a slow replay matters little to
- * most users.
+ * Records a wait that was given up.  Otherwise clients with timeouts shorter than that of health() would hide
+ * from health() that the standbys confirm nothing.  Keeps the first record that is still unconfirmed, but
+ * replaces it if it is a wait for replay and this one is not, because a slow replay matters little to most
+ * users.
  */
 static void
 note_given_up(XLogRecPtr lsn, int mode, LeTime since)
@@ -188,7 +188,10 @@ note_given_up(XLogRecPtr lsn, int mode, LeTime since)
 	LWLockRelease(SyncRepLock);
 }
 
-/* Waits, unless cancelled.  Returns whether the standbys confirmed the LSN. */
+/*
+ * Waits until the standbys have confirmed the LSN or the wait is cancelled.  Returns whether they have
+ * confirmed it.
+ */
 static bool
 wait_confirmed(XLogRecPtr lsn, int mode)
 {
@@ -204,7 +207,7 @@ wait_confirmed(XLogRecPtr lsn, int mode)
 	return confirmed;
 }
 
-/* Returns the detail for a cancelled wait for standbys: what is true on this server. */
+/* Returns the error detail for a cancelled wait for standbys, which states what is true on this server. */
 static int
 unconfirmed_detail(void)
 {
@@ -243,14 +246,14 @@ wait_for_standbys(XLogRecPtr lsn)
 		return;
 
 	/*
-	 * 1. wait.  PostgreSQL's wait cannot be interrupted, but ends when it is cancelled.  Then it
-	 * warns that the transaction has been committed locally, which is true only of a commit.
+	 * 1. Wait.  PostgreSQL's wait cannot be interrupted, but a cancel ends it.  PostgreSQL would then warn
+	 * that the transaction has already committed locally, which is only true at a commit.
 	 */
 	HOLD_INTERRUPTS();
 	confirmed = wait_confirmed(lsn, mode);
 	RESUME_INTERRUPTS();
 
-	/* 2. confirmed, or cancelled? */
+	/* 2. check whether the wait was confirmed or cancelled */
 	CHECK_FOR_INTERRUPTS();
 	if (confirmed)
 		return;
@@ -262,7 +265,7 @@ wait_for_standbys(XLogRecPtr lsn)
 					unconfirmed_detail()));
 }
 
-/* Timeout handler: ends the wait for standbys as if it were cancelled. */
+/* Timeout handler.  Ends the wait for standbys as a cancel would. */
 static void
 end_wait(void)
 {
@@ -290,7 +293,7 @@ le_confirmed_by(uint64_t lsn, LeTime until)
 	confirmed = wait_confirmed((XLogRecPtr) lsn, mode);
 	disable_timeout(timeout, false);
 
-	/* PostgreSQL's wait has consumed the cancel, unless the wait ended at the same moment */
+	/* PostgreSQL's wait has consumed the timeout's cancel, unless the wait ended at the same moment */
 	if (wait_over)
 		QueryCancelPending = false;
 	RESUME_INTERRUPTS();
@@ -307,7 +310,7 @@ le_durable_in_time(const LeReply *reply)
 		LE_FAULT("durable-before");
 		if (le_renewal_is_raised(reply, le_needs_standby()))
 			return true;
-		Assert((XLogRecPtr) reply->lsn <= GetFlushRecPtr(NULL)); /* le_request() has waited for that */
+		Assert((XLogRecPtr) reply->lsn <= GetFlushRecPtr(NULL)); /* le_request() has waited for this flush */
 		wait_for_standbys((XLogRecPtr) reply->lsn);
 		LE_FAULT("durable-after");
 	}
@@ -352,7 +355,7 @@ le_warn_committed(int sqlstate, const char *message, const char *detail, const c
 	}
 	PG_CATCH();
 	{
-		/* undo what the error has already changed to end the transaction */
+		/* undo what the error has already changed in order to end the transaction */
 		InterruptHoldoffCount = interrupts;
 		MemoryContextSwitchTo(context);
 		FlushErrorState();
@@ -373,7 +376,7 @@ le_wait_durable_commit(uint64_t lsn)
 	Assert(lsn <= GetFlushRecPtr(NULL));
 	if (waits_for_none(mode))
 		return;
-	if (!wait_confirmed(lsn, mode)) /* interrupts are held already */
+	if (!wait_confirmed(lsn, mode)) /* interrupts are already held */
 		le_warn_committed(ProcDiePending ? ERRCODE_ADMIN_SHUTDOWN : ERRCODE_WARNING,
 						  ProcDiePending
 							  ? "canceling wait for synchronous replication and terminating connection"

@@ -2,9 +2,9 @@
  * backend/extension.c
  *		Wakes up the launcher or the manager after CREATE EXTENSION or DROP EXTENSION has committed.
  *
- * What a transaction has to do at its end is kept in "pending" and done by a transaction callback.
- * The callback also runs after ERROR and FATAL, and at a commit others can already see the
- * transaction's changes.
+ * "pending" records the work to do at the end of a transaction.  A transaction callback does that work,
+ * because it also runs after ERROR and FATAL, and when it runs at a commit, other processes can already see
+ * the transaction's changes.
  */
 #include "postgres.h"
 
@@ -35,13 +35,13 @@ static object_access_hook_type prev_object_access = NULL;
 /* Work to do at the end of this transaction. */
 static struct
 {
-	SubTransactionId created; /* first one that created the extension */
-	SubTransactionId dropped; /* first one that dropped it or raised its incarnation */
+	SubTransactionId created; /* first subtransaction that created the extension */
+	SubTransactionId dropped; /* first subtransaction that dropped it or raised its incarnation */
 } pending;
 
 /*
- * Asks for a manager if the extension was created; has a running manager look again if it was
- * dropped or its incarnation was raised.  Must not fail: the transaction has ended.
+ * Asks for a manager if the extension was created.  Makes a running manager check again if the extension was
+ * dropped or its incarnation was raised.  Must not fail, because the transaction has ended.
  */
 static void
 at_transaction_end(XactEvent event, void *arg)
@@ -54,7 +54,7 @@ at_transaction_end(XactEvent event, void *arg)
 	if (!created && !dropped)
 		return;
 
-	/* the session that commits it later could not wake up anybody */
+	/* the session that later commits the prepared transaction could not wake up any process */
 	if (event == XACT_EVENT_PRE_PREPARE)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -82,8 +82,8 @@ at_transaction_end(XactEvent event, void *arg)
 }
 
 /*
- * Forgets what the subtransaction created and dropped, and those inside it, which have higher
- * numbers.  Must not fail: an abort is under way.
+ * Forgets what this subtransaction created or dropped, and the subtransactions within it, which have higher
+ * numbers.  Must not fail, because an abort is under way.
  */
 static void
 at_subtransaction_end(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
@@ -102,7 +102,7 @@ le_created_in_this_transaction(void)
 	return pending.created != InvalidSubTransactionId;
 }
 
-/* Notes the current subtransaction, unless an earlier one is already noted. */
+/* Records the current subtransaction in *first, unless an earlier one is already recorded. */
 static void
 note(SubTransactionId *first)
 {
@@ -111,7 +111,9 @@ note(SubTransactionId *first)
 	Assert(*first >= TopSubTransactionId);
 }
 
-/* Is this our extension?  The current command has just created its row. */
+/*
+ * Returns whether this extension is lock_election.  The current command has just created the extension's row.
+ */
 static bool
 is_our_new_extension(Oid extension)
 {
@@ -131,7 +133,7 @@ is_our_new_extension(Oid extension)
 	return ours;
 }
 
-/* Notes in "pending" that the extension is created or dropped. */
+/* Records in "pending" that the extension is being created or dropped. */
 static void
 le_object_access(ObjectAccessType access, Oid class_id, Oid object, int sub, void *arg)
 {
@@ -147,8 +149,8 @@ le_object_access(ObjectAccessType access, Oid class_id, Oid object, int sub, voi
 }
 
 /*
- * lock_election.floor_written(), a trigger: a restore has written the incarnation of the dumped
- * database.  A manager that is already running must restart above it.
+ * lock_election.floor_written(), a trigger function.  It runs when a restore has written the incarnation of
+ * the dumped database: a manager that is already running must restart above that incarnation.
  */
 PGDLLEXPORT Datum
 le_floor_written(PG_FUNCTION_ARGS)

@@ -1,6 +1,6 @@
 /*
  * backend/granted.c
- *		Remembers this session's latest grants: see backend/granted.h.
+ *		Remembers this session's latest grants, see backend/granted.h.
  */
 #include "postgres.h"
 
@@ -11,16 +11,16 @@
 #include "backend/xactstate.h"
 #include "shared/shmem.h"
 
-/* Number of remembered grants: most sessions hold one lock at a time, some a few. */
+/* Number of grants to remember: most sessions hold one lock at a time, and some hold a few. */
 #define GRANTS 8
 
 typedef struct Grant
 {
-	uint64 session; /* as in its mailbox; DISCARD ALL begins a new one */
-	int64 token;    /* 0: none */
+	uint64 session; /* session number, as in its mailbox; DISCARD ALL begins a new session */
+	int64 token;    /* 0 = none */
 	Oid role;
-	LeTime ends_at;         /* by le_clock(); not after the manager's deadline */
-	uint32 epoch, epoch_is; /* index of its epoch, and the epoch's value at the grant */
+	LeTime ends_at; /* time by le_clock() until which the grant is valid; not after the manager's deadline */
+	uint32 epoch, epoch_is; /* index of its epoch, and value of the epoch at the grant */
 	uint16 name_len;
 	char name[LE_MAX_NAME];
 } Grant;
@@ -29,9 +29,9 @@ static Grant grants[GRANTS];
 static int newest = 0;
 
 /*
- * Is this a grant of one lock with a lease of its own that expires by itself within a few minutes?
- * The release of any other lock may have to wait for something, or works differently.  The TTL
- * decides, as in le_entry_ends_soon(): after a wait, less than the TTL is left.
+ * Returns whether this is a grant of a single lock, with a lease of its own that expires by itself within a
+ * few minutes.  The release of any other lock may have to wait, or works differently.  The TTL decides, as in
+ * le_entry_ends_soon(), although after a wait less than the TTL is left.
  */
 static bool
 is_plain(const LeCommand *cmd, const LeReply *reply)
@@ -64,8 +64,8 @@ le_granted_note(const LeCommand *cmd, const LeReply *reply)
 }
 
 /*
- * Returns the grant of the token and name that cmd releases; NULL if it is not remembered, or cmd
- * has no token.
+ * Returns the remembered grant of the token and name that cmd releases.  Returns NULL if there is none, or if
+ * cmd has no token.
  */
 static Grant *
 find(const LeCommand *cmd)
@@ -82,8 +82,8 @@ find(const LeCommand *cmd)
 }
 
 /*
- * Was it held after the last command that the manager applied?  Only valid while a manager is
- * running, because nobody else raises epochs.
+ * Returns whether the grant was still held after the last command that the manager applied.  Valid only while
+ * a manager is running, because only a manager raises epochs.
  */
 static bool
 is_held(const Grant *grant)

@@ -4,10 +4,10 @@
  *		columns, constraints, and foreign keys that reference them.  Rejects making the tables
  *		unlogged, too, because a crash would empty them.
  *
- * The store writes below the executor.  It would bypass triggers and rules, and with them foreign
- * keys, and would not maintain unknown indexes.  pg_repack, for example, relies on a trigger: it
- * would lose whatever is written while it runs.  Dropping such an object, created while the library
- * was not loaded, is allowed.
+ * The store writes below the executor.  So it bypasses triggers and rules, and with them foreign keys, and
+ * does not maintain indexes that it does not know.  For example, pg_repack relies on a trigger, so it would
+ * lose all rows that are written while it runs.  An object that was created while the library was not loaded
+ * may be dropped.
  */
 #include "postgres.h"
 
@@ -21,7 +21,7 @@
 
 #include "backend/guard.h"
 
-/* Returns the table of the extension that has this name, or InvalidOid. */
+/* Returns the extension's table with this name, or InvalidOid. */
 static Oid
 our_table(const RangeVar *name)
 {

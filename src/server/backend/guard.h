@@ -1,13 +1,16 @@
 /*
  * backend/guard.h
- *		Keeps the extension's tables as the extension has created them.
+ *		Prevents changes to the definition of the extension's tables.
  */
 #ifndef LE_GUARD_H
 #define LE_GUARD_H
 
 #include "nodes/nodes.h"
 
-/* Raises an error if this utility command adds something to a table of the extension. */
+/*
+ * Raises an error if this utility command would add something to a table of the extension or make it
+ * unlogged.
+ */
 extern void le_guard_tables(const Node *command);
 
 #endif /* LE_GUARD_H */

@@ -1,6 +1,6 @@
 /*
  * backend/newest.c
- *		An index of the newest item of each name in a list of the transaction.
+ *		Finds the newest item of each name in a list that belongs to a transaction.
  */
 #include "postgres.h"
 
@@ -9,13 +9,13 @@
 
 #include "backend/newest.h"
 
-/* Initial capacity of an index; it grows. */
+/* Initial capacity of an index, which grows. */
 #define FEW_ITEMS 8
 
 typedef struct Newest
 {
 	uint64 hash;
-	void *item; /* NULL: a rollback has removed all of them */
+	void *item; /* NULL: a rollback has removed all items */
 	char status;
 } Newest;
 

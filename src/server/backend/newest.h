@@ -1,29 +1,32 @@
 /*
  * backend/newest.h
- *		An index of the newest item of each name in a list of the transaction.
+ *		Finds the newest item of each name in a list that belongs to a transaction.
  *
- * A transaction's list has its newest item first, and a rollback to a savepoint removes items from
- * its head.  So each item can point to the next older one of the same hash, and the index to the
- * newest one: when an item is removed, the index moves on to the next older one.
+ * Such a list has its newest item first, and a rollback to a savepoint removes items from its head.  So each
+ * item points to the next older item with the same hash, and the index points to the newest item.  When an
+ * item is removed, the index is set to the next older item.
  */
 #ifndef LE_NEWEST_H
 #define LE_NEWEST_H
 
 #include "core/command.h"
 
-/* An index, in TopTransactionContext; NULL until something is listed. */
+/* An index, allocated in TopTransactionContext; NULL until an item is listed. */
 typedef struct newest_hash *LeNewest;
 
-/* Hashes a name.  Different names may have the same hash, so callers that follow the items compare names. */
+/*
+ * Returns the hash of a name.  Different names may have the same hash, so callers must compare the names of
+ * the items that they find.
+ */
 extern uint64_t le_newest_hash(LeText name, uint64_t seed);
 
-/* Returns the newest item of this hash, or NULL. */
+/* Returns the newest item with this hash, or NULL. */
 extern void *le_newest(LeNewest index, uint64_t hash);
 
-/* Makes room for items of this hash.  May fail; afterwards le_newest_set() cannot. */
+/* Reserves memory for items with this hash.  May fail; afterwards le_newest_set() cannot fail. */
 extern void le_newest_reserve(LeNewest *index, uint64_t hash);
 
-/* Makes this the newest item of its hash; NULL = no item is left. */
+/* Makes this the newest item with its hash. item NULL: no item is left. */
 extern void le_newest_set(LeNewest index, uint64_t hash, void *item);
 
 #endif /* LE_NEWEST_H */

@@ -4,18 +4,16 @@
  *
  * A release takes these steps:
  *
- *	1.	le_pending_add() lists it.  The caller has already fenced the token, so that not even the
- *		expiry of the TTL hands the lock on.  (A statement that is alone in its transaction and
- *		releases a lock that it is known to hold takes no fence, and its commit does not wait:
- *		backend/granted.h.)
- *	2.	A rollback to a savepoint removes it from the list (le_pending_sub_aborted); so does
- *		acquiring again (le_pending_cancel).
- *	3.	le_pending_prepare(), before the commit, gets memory, and a mailbox without earlier
- *		releases.  An error here still rolls back.
- *	4.	le_pending_top_ended(), after the commit, mails the list to the manager, see
- *		shared/releases.h.  From then on the releases will be made, whatever happens to this process
- *		and to the manager; only a stop of the server loses them, and then each lock is held until
- *		its TTL expires.
+ *	1.	le_pending_add() lists it.  The caller has already fenced the token, so that the lock stays with its
+ *		holder even if the TTL expires.  (If a statement is alone in its transaction and releases a lock that
+ *		is known to be held, it takes no fence, and its commit does not wait: see backend/granted.h.)
+ *	2.	A rollback to a savepoint removes the release from the list (le_pending_sub_aborted); acquiring the
+ *		lock again withdraws it (le_pending_cancel).
+ *	3.	le_pending_prepare(), before the commit, gets memory, and a mailbox without earlier releases.  An
+ *		error here still causes a rollback.
+ *	4.	le_pending_top_ended(), after the commit, mails the list to the manager, see shared/releases.h.  From
+ *		then on the releases will take effect, whatever happens to this process and to the manager.  They are
+ *		lost only if the server stops, and then each lock is held until its TTL expires.
  */
 #include "postgres.h"
 
@@ -41,51 +39,51 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* How often a waiting commit checks whether a manager is running. */
+/* Milliseconds between two checks by a waiting commit of whether a manager is running. */
 #define LOOK_MS 100
 
 /* The two ways to find an item. */
 typedef enum Way
 {
-	BY_TOKEN, /* and name, because several locks that were acquired at once have one token */
-	BY_NAME   /* and kind, whatever the token */
+	BY_TOKEN, /* token and name: several locks that were acquired together have the same token */
+	BY_NAME   /* name and kind, whatever the token */
 } Way;
 
 #define WAYS 2
 
 /*
- * A release deferred to the commit or, if cancel is set, a re-acquire that withdraws the older
- * releases of this token and name.
+ * A release that is deferred to the commit or, if "cancel" is set, a repeated acquire that withdraws the
+ * older releases of this token and name.
  */
 typedef struct LePending
 {
 	struct LePending *older;       /* next older item of the transaction */
 	struct LePending *alike[WAYS]; /* next older item with the same hash */
-	int64 total;                   /* holds of the token and name to be released, as of this item */
+	int64 total;                   /* number of holds of the token and name to be released, as of this item */
 	SubTransactionId subxact;
 	bool cancel;
-	bool cancelled; /* by a newer item; only set in drop_cancelled() */
-	bool unnamed;   /* an unnamed holder of this connection */
+	bool cancelled; /* withdrawn by a newer item; set only in drop_cancelled() */
+	bool unnamed;   /* the holder is this connection, without a named owner */
 	LeKind kind;
 	Oid role;
 	uint32 holds;
 	LeTime hold_for_us;
 	int64 token;
-	int64 lease; /* lease of the client that releases, or 0 */
+	int64 lease; /* lease of the releasing client, or 0 */
 	uint64 hash[WAYS];
 	uint32 name_len;
 	char name[FLEXIBLE_ARRAY_MEMBER];
 } LePending;
 
-static LePending *pending = NULL; /* newest item; in TopTransactionContext */
-static bool any_cancel = false;   /* one of them may have cancel set */
+static LePending *pending = NULL; /* newest item; allocated in TopTransactionContext */
+static bool any_cancel = false;   /* some item may have "cancel" set */
 
-/* by the hash of each way */
+/* the newest items by the hash of each way */
 static LeNewest newest[WAYS];
 
-/* Segment that le_pending_prepare() has made for releases that do not fit into the mailbox. */
+/* Segment that le_pending_prepare() has created for releases that do not fit into the mailbox. */
 static dsm_handle prepared = DSM_HANDLE_INVALID;
-static bool is_closed = false; /* le_pending_prepare() was called: nothing may be added */
+static bool is_closed = false; /* le_pending_prepare() was called: no item may be added */
 
 static bool is_async = false; /* all releases are asynchronous */
 
@@ -106,7 +104,9 @@ find_token(int64 token, LeText name)
 	return p;
 }
 
-/* Adds an item to the list, for the current subtransaction.  Raises an error once the commit has begun. */
+/*
+ * Adds an item to the list, for the current subtransaction.  Raises an error if the commit has already begun.
+ */
 static LePending *
 pending_new(LeKind kind, int64 token, LeText name, uint32 holds)
 {
@@ -116,7 +116,7 @@ pending_new(LeKind kind, int64 token, LeText name, uint32 holds)
 		elog(ERROR, "cannot release a lock while its transaction commits");
 	Assert(token > 0 && name.len <= LE_MAX_NAME);
 
-	/* 1. all that may fail */
+	/* 1. do everything that can fail */
 	before = find_token(token, name);
 	p = MemoryContextAllocZero(TopTransactionContext, offsetof(LePending, name) + name.len);
 	p->subxact = GetCurrentSubTransactionId();
@@ -150,7 +150,7 @@ le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for_us, uint32
 	LePending *p;
 	LOCKTAG tag PG_USED_FOR_ASSERTS_ONLY = le_fence_tag(token);
 
-	/* step 1 above: the lock cannot be taken away before the commit, or its release is already under way */
+	/* step 1 above: the lock cannot be taken away before the commit, or an asynchronous release has begun */
 	Assert(le_lock_held_by_me(&tag, ShareLock) || pg_atomic_read_u32(&le_my_mailbox->releasing) != 0);
 	Assert(holds > 0 && hold_for_us >= 0);
 	p = pending_new(kind, token, name, holds);
@@ -165,10 +165,10 @@ le_pending_begin_async(void)
 {
 	Assert(le_pending_is_free());
 
-	/* le_pending_top_ended() ends this, however the transaction ends */
+	/* le_pending_top_ended() resets "releasing", however the transaction ends */
 	le_xact.is_touched = true;
 
-	/* a full barrier: an exiting manager clears running before it looks at releasing */
+	/* This is a full barrier: an exiting manager clears "running" before it reads "releasing". */
 	(void) pg_atomic_exchange_u32(&le_my_mailbox->releasing, 1);
 	is_async = pg_atomic_read_u32(&le_my_database()->running) != 0;
 	if (!is_async)
@@ -229,7 +229,7 @@ le_pending_own(LeKind kind, LeText name)
 {
 	const LePending *p = le_newest(newest[BY_NAME], le_newest_hash(name, (uint64) kind));
 
-	/* skip tokens whose releases were all withdrawn; releases listed after that are newer items */
+	/* skip tokens whose releases were all withdrawn; a release that was listed after that is a newer item */
 	for (; p != NULL; p = p->alike[BY_NAME])
 	{
 		if (!p->cancel && p->unnamed && p->kind == kind && is_named(p, name) &&
@@ -253,9 +253,8 @@ find_older(const LePending *p)
 }
 
 /*
- * Removes the releases that an acquire has withdrawn, and the items that withdrew them.  Goes from
- * the newest item to the oldest: all items older than a cancel, and of its token and name, are
- * removed.
+ * Removes the releases that an acquire has withdrawn, and the items that withdrew them.  Goes from the newest
+ * item to the oldest, and removes all items that are older than a cancel item and have its token and name.
  */
 static void
 drop_cancelled(void)
@@ -337,7 +336,7 @@ le_pending_prepare(void)
 	if (size <= LE_RELEASES_SIZE)
 		return;
 
-	/* the segment outlives this process, and belongs to whoever has its handle */
+	/* The segment outlives this process, and belongs to the process that has its handle. */
 	segment = dsm_create(size, 0);
 	fill(dsm_segment_address(segment));
 	prepared = dsm_segment_handle(segment);
@@ -345,9 +344,12 @@ le_pending_prepare(void)
 	dsm_detach(segment);
 }
 
-/* --- after it --- */
+/* --- after the commit --- */
 
-/* Puts the releases into the mailbox, which le_pending_prepare() has found empty.  Must not fail. */
+/*
+ * Puts the releases into the mailbox. le_pending_prepare() has made sure that it contains no others.  Must
+ * not fail.
+ */
 static void
 post(void)
 {
@@ -381,8 +383,8 @@ post(void)
 }
 
 /*
- * Withdraws the releases if the last manager has exited because the extension no longer exists.
- * While no manager is starting, nobody else reads the mail.  Returns whether it did.
+ * Withdraws the releases if the last manager has exited because the extension no longer exists.  As long as
+ * no manager is starting, no other process reads the mail.  Returns whether the releases were withdrawn.
  */
 static bool
 withdraw_if_gone(void)
@@ -422,14 +424,14 @@ warn_late(const char *detail)
 }
 
 /*
- * Waits until the manager has applied the releases.  Must neither fail nor be interrupted: the
- * transaction is committed.  So the wait for a manager that is not running, or cannot write, is
- * limited; that manager finds the mail later.  The wait ends when
+ * Waits until the manager has applied the releases.  Must neither fail nor be interrupted, because the
+ * transaction has committed.  So the wait for a manager that is not running or cannot write is limited; a
+ * manager finds the mail later.  The wait ends when
  *
- *	1.	the releases are made: the commit then waits for their durability;
- *	2.	the manager reports that it cannot write: a warning with its reason;
- *	3.	the extension no longer exists: a warning;
- *	4.	LE_RELEASE_TIMEOUT has passed: a warning.
+ *	1.	the releases have been applied: the commit then waits until they are durable;
+ *	2.	the manager reports that it cannot write: a warning states the reason;
+ *	3.	the extension no longer exists: a warning says so;
+ *	4.	LE_RELEASE_TIMEOUT has passed: a warning says so.
  *
  * Returns the LSN that the releases depend on, or 0.
  */
@@ -441,7 +443,7 @@ wait_for_manager(void)
 
 	while (is_posted())
 	{
-		/* 2. */
+		/* 2. the manager cannot write */
 		if (pg_atomic_read_u32(&le_my_mailbox->note) & LE_NOTE_UNREAD)
 		{
 			char message[LE_MESSAGE_SIZE];
@@ -452,21 +454,21 @@ wait_for_manager(void)
 			break;
 		}
 
-		/* 3. */
+		/* 3. the extension no longer exists */
 		if (withdraw_if_gone())
 		{
 			warn_gone();
 			break;
 		}
 
-		/* 4. */
+		/* 4. the time is up */
 		if (le_clock() >= give_up_at)
 		{
 			warn_late("The lock_election manager did not answer within 5 seconds.");
 			break;
 		}
 
-		/* none of them yet: sleep */
+		/* none of these: sleep */
 		le_want_manager(le_my_database());
 		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, LOOK_MS,
 					  le_wait_event(LE_WAIT_COMMIT)) &
@@ -477,7 +479,7 @@ wait_for_manager(void)
 	if (pg_atomic_read_u32(&le_my_mailbox->note) & LE_NOTE_GONE)
 		warn_gone();
 
-	/* 1. */
+	/* 1. the releases have been applied */
 	if (!is_posted())
 	{
 		pg_read_barrier();

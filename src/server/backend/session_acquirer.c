@@ -1,7 +1,7 @@
 /*
  * backend/session_acquirer.c
- *		Describes the connection that acquires, as a text: "PID ADDRESS APPLICATION", such as "21092
- *		10.0.0.7 nightly report"; ADDRESS is "-" where there is none.
+ *		Describes the acquiring connection in the text "PID ADDRESS APPLICATION", such as "21092 10.0.0.7
+ *		nightly report".  ADDRESS is "-" if there is none.
  */
 #include "postgres.h"
 
@@ -14,7 +14,7 @@
 
 #include "backend/session_acquirer.h"
 
-/* Returns the client's address, which does not change while the process lives, or "-". */
+/* Returns the client's address, or "-".  It does not change during the life of the process. */
 static const char *
 my_address(void)
 {
@@ -27,7 +27,7 @@ my_address(void)
 		pg_getnameinfo_all(&peer->addr, peer->salen, address, sizeof(address), NULL, 0, NI_NUMERICHOST) != 0)
 		strlcpy(address, "-", sizeof(address));
 
-	/* type inet does not accept the zone of a local address */
+	/* remove the zone of a link-local address, which type inet does not accept */
 	address[strcspn(address, "%")] = '\0';
 	return address;
 }

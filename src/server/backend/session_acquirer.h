@@ -1,21 +1,21 @@
 /*
  * backend/session_acquirer.h
- *		Describes the connection that acquires, as a text that is kept with its holders and waiters
- *		for human readers, even after the connection has ended.
+ *		Describes the acquiring connection in a text for human readers.  The text is stored with the
+ *		connection's holders and waiters, even after the connection has ended.
  */
 #ifndef LE_SESSION_ACQUIRER_H
 #define LE_SESSION_ACQUIRER_H
 
 #include "core/command.h"
 
-/* Returns the text for this session as of now.  Valid until the next call. */
+/* Returns the text that describes this session now.  It is valid until the next call. */
 extern LeText le_acquirer_self(void);
 
 /* The parts of such a text, as copies.  pid is 0 if the text cannot be parsed; an absent part is NULL. */
 typedef struct LeAcquirerParts
 {
 	int pid;
-	char *client_addr; /* numeric; NULL: a local connection, or a background process */
+	char *client_addr; /* numeric address; NULL: a local connection or a background process */
 	char *application_name;
 } LeAcquirerParts;
 

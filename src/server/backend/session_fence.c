@@ -1,25 +1,23 @@
 /*
  * backend/session_fence.c
- *		Fences, by which a transaction keeps a holder in place.
+ *		Fences, with which a transaction prevents a holder from being replaced.
  *
- * A fence is a share lock of PostgreSQL's own lock manager, held to the end of the
- * (sub)transaction.  The manager does not end a holder while it has a fence; it looks for the
- * fence's lock, but does not take it.  That is safe because of this order:
+ * A fence is a share lock in PostgreSQL's own lock manager, held until the end of the (sub)transaction.  The
+ * manager does not end a holder that has a fence.  It checks whether the fence's lock is held, but does not
+ * take that lock.  This is safe because of the following order:
  *
  *	1.	le_fence_take() takes the fence's lock.
- *	2.	Its caller then asks the manager whether the token holds the name.  The manager replies
- *		after any batch in which it may have looked before step 1.
- *	3.	le_fence_note() notes the name, for the guards of tables.  The note lives as long as the
- *		lock.
+ *	2.	Its caller then asks the manager whether the token holds the name.  If the manager checked for fences
+ *		before step 1, it replies only after the batch of that check.
+ *	3.	le_fence_note() records the name, for the guards of tables.  The record exists as long as the lock.
  *
- * A fence takes an entry of PostgreSQL's lock table, which all sessions share.  One entry for all
- * fences of a transaction would not be enough: the manager looks for the fences of one token, even
- * after its own restart, when only that table says what is fenced.  An entry without the token
- * would keep everybody else's holders in place, too.  So fences are limited:
+ * A fence uses an entry of PostgreSQL's lock table, which all sessions share.  A single entry for all fences
+ * of a transaction would not be enough, because the manager looks for the fences of one particular token.  It
+ * does so even after its own restart, when only that table shows which tokens are fenced.  An entry without a
+ * token would also prevent all other holders from being replaced.  So the number of fences is limited:
  *
- *	-	max_locks_per_transaction of them are the transaction's own share of the table.  It can
- *		always take these.
- *	-	The fences of all transactions that have more than that may take half of the table.
+ *	-	A transaction can always take max_locks_per_transaction fences, which is its own share of the table.
+ *	-	The fences of all transactions that have more fences than that may use half of the table.
  */
 #include "postgres.h"
 
@@ -43,7 +41,7 @@ typedef struct LeFence
 	SubTransactionId subxact;
 	LeKind kind;
 	int64 token;
-	uint64 hash; /* of kind and name */
+	uint64 hash; /* hash of kind and name */
 	uint32 name_len;
 	char name[FLEXIBLE_ARRAY_MEMBER];
 } LeFence;
@@ -56,16 +54,16 @@ typedef struct LeFenceCount
 	int count;
 } LeFenceCount;
 
-/* in TopTransactionContext */
+/* allocated in TopTransactionContext */
 static LeFence *fences = NULL;
-static LeNewest newest = NULL; /* of fences, by their hash */
+static LeNewest newest = NULL; /* index of the fences by their hash */
 static LeFenceCount *counts = NULL;
 
-/* This transaction's part of many_fences: none, or all that are in counts. */
+/* Number of fences that this transaction has added to many_fences: 0, or all that are in counts. */
 static int my_many_fences = 0;
 
 /*
- * Returns half of the lock table: the limit for transactions with more than
+ * Returns half the size of the lock table, which is the limit for all transactions that have more than
  * max_locks_per_transaction fences.
  */
 static int64
@@ -74,7 +72,7 @@ max_fences(void)
 	return (int64) max_locks_per_xact * MaxBackends / 2;
 }
 
-/* Updates this transaction's part of many_fences for this number of its fences. */
+/* Updates what this transaction has added to many_fences; count is the number of its fences. */
 static void
 share_fences(int count)
 {
@@ -96,7 +94,7 @@ count_fences(void)
 	return count;
 }
 
-/* Raises an error if there is no room for this number of fences of this transaction. */
+/* Raises an error if the limit does not allow this transaction to have this number of fences. */
 static void
 check_room(int count)
 {
@@ -150,7 +148,7 @@ le_fence_take(int64 token)
 	if (!le_lock_held_by_me(&tag, ShareLock))
 		count_fence();
 
-	/* count it before it is taken: the manager looks for fences only if there are any */
+	/* count the fence before it is taken: the manager checks for fences only if there are any */
 	le_xact_fencing();
 	(void) LockAcquire(&tag, ShareLock, false, false);
 	Assert(counts != NULL && counts->count > 0);
@@ -193,7 +191,7 @@ le_fence_is_mine(LeKind kind, LeText name, int64 token)
 	return false;
 }
 
-/* --- ends --- */
+/* --- end of (sub)transactions --- */
 
 void
 le_fence_sub_aborted(SubTransactionId subxact)

@@ -1,6 +1,6 @@
 /*
  * backend/session_mailbox.c
- *		Takes a session's mailbox in shared memory, and gives it back.
+ *		Takes a session's mailbox in shared memory, and returns it.
  */
 #include "postgres.h"
 
@@ -20,13 +20,16 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* Longest wait for another database to give its entry back. */
+/* Maximum time to wait until another database frees its entry. */
 #define ENTRY_TIMEOUT (5 * LE_SECOND)
 
-/* How often an exiting session checks whether its locks are ended; the manager also wakes it up. */
+/*
+ * Time between two checks by an exiting session of whether its locks have ended.  The manager also wakes it
+ * up.
+ */
 #define END_PERIOD (10 * LE_MS)
 
-/* Longest wait of an exiting session for the manager. */
+/* Maximum time that an exiting session waits for the manager. */
 #define LONGEST_EXIT (5 * LE_SECOND)
 
 LeMailbox *le_my_mailbox = NULL;
@@ -39,8 +42,9 @@ le_my_database(void)
 }
 
 /*
- * Waits until the manager has ended what this session leaves, if that is much; otherwise the next
- * connection, which gets the same mailbox, would have to wait.  Must not fail: the process exits.
+ * Waits until the manager has ended the holders of this session if there are many, or if acquires are to be
+ * undone.  Otherwise the next connection, which gets the same mailbox, would have to wait for that.  Must not
+ * fail, because the process is exiting.
  */
 static void
 wait_for_end(LeMailbox *box, uint64 session)
@@ -60,8 +64,8 @@ wait_for_end(LeMailbox *box, uint64 session)
 }
 
 /*
- * Leaves the mailbox to the manager when the backend exits.  Runs after its last transaction was
- * aborted and before its PGPROC is freed.  Must not fail: it is an on_shmem_exit() callback.
+ * Leaves the mailbox to the manager when the backend exits.  Runs after the backend's last transaction was
+ * aborted and before its PGPROC is freed.  Must not fail, because it is an on_shmem_exit() callback.
  */
 static void
 session_exit(int code, Datum arg)
@@ -95,7 +99,7 @@ le_check_can_attach(void)
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION), errmsg("cannot use locks during recovery"),
 				 errhint("Locks live on the primary server; the views can be read on a standby.")));
 
-	/* a parallel worker's transaction commits by itself, independently of ours */
+	/* a parallel worker commits its transaction independently of the leader's */
 	PreventCommandIfParallelMode("lock functions");
 	if (le_created_in_this_transaction())
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -113,8 +117,8 @@ raise_no_entry(void)
 }
 
 /*
- * Will an entry be free soon?  Entries are also used by the launcher, which checks whether a
- * database has the extension, and by a command that needs a database for itself.
+ * Returns whether an entry will probably be free soon.  Entries are also used by the launcher, while it
+ * checks whether a database has the extension, and by a command that needs a database without other sessions.
  */
 static bool
 entry_will_be_free(void)
@@ -130,12 +134,13 @@ entry_will_be_free(void)
 }
 
 /*
- * Takes this backend's mailbox of its database, if there is an entry and the mailbox is free: the
- * previous session with this database and proc number may have left something that the manager has
- * not read.  In that case links the mailbox and wakes up the manager, once (*rung), while the entry
- * cannot be freed.
+ * Takes this backend's mailbox in its database's entry, if there is an entry and the mailbox is free.  The
+ * mailbox is not free if the previous session with this database and proc number has left something in it
+ * that the manager has not read.  In that case this function links the mailbox and wakes up the manager, but
+ * only once (*rung), and under the lock, so that the entry cannot be freed meanwhile.
  *
- * Returns the mailbox, or NULL; *db is the entry, or NULL; *passing: an entry will be free soon.
+ * Returns the mailbox, or NULL.  Sets *db to the entry, or to NULL, and sets *passing if there is no entry,
+ * but one will be free soon.
  */
 static LeMailbox *
 try_attach(LeDatabase **db, bool *passing, bool *rung)
@@ -166,7 +171,7 @@ try_attach(LeDatabase **db, bool *passing, bool *rung)
 	return box;
 }
 
-/* Raises the manager's error if it cannot write now what the previous session left. */
+/* Raises the manager's error if the manager cannot write now what the previous session has left. */
 static void
 check_predecessor(LeMailbox *box)
 {
@@ -177,7 +182,10 @@ check_predecessor(LeMailbox *box)
 	}
 }
 
-/* Waits until the mailbox is free, and takes it.  Returns NULL if the caller's own wait ended first. */
+/*
+ * Waits until the mailbox is free, and takes it.  Returns NULL if the wait that the caller asked for ended
+ * first.
+ */
 static LeMailbox *
 wait_for_mailbox(LeWait *wait)
 {
@@ -219,11 +227,11 @@ le_attach(LeWait *wait)
 	/* 1. set up sleeping and flushing */
 	le_wait_events_init(LE_WAIT_LOCK);
 
-	/* the previous process with this number may have died asleep */
+	/* the previous process with this proc number may have died in its sleep */
 	le_sleep_reset();
 	le_flush_attach();
 
-	/* 2. the mailbox, which is empty, as its initialisation or the manager has left it */
+	/* 2. take the mailbox; it is empty, as its initialization or the manager has left it */
 	box = wait_for_mailbox(wait);
 	if (box == NULL)
 		return LE_WAIT_OVER;
@@ -232,7 +240,7 @@ le_attach(LeWait *wait)
 	Assert(pg_atomic_read_u32(&box->open_xact) == 0 && pg_atomic_read_u32(&box->releasing) == 0);
 	Assert(pg_atomic_read_u64(&box->confirming_since) == 0);
 
-	/* 3. it belongs to this session once the session's number is in it */
+	/* 3. write the session's number, from which on the mailbox belongs to this session */
 	box->pid = MyProcPid;
 	pg_atomic_write_u32(&box->bound, 0);
 	me->generation++;
@@ -258,14 +266,14 @@ le_session_reset(void)
 		return;
 	session_exit(0, (Datum) 0);
 	le_client_hold(false, false);
-	/* the next call takes the mailbox again, as another session */
+	/* the next call takes the mailbox again, for another session */
 }
 
-/* --- its mail --- */
+/* --- mail from this session --- */
 
 /*
- * The new mail includes one that is not read yet: no acquire begins before that one is read, and
- * rollbacks proceed from inner to outer subtransactions.
+ * The new mail includes an unread one: no acquire begins before that one is read, and rollbacks proceed from
+ * inner to outer subtransactions.
  */
 void
 le_mail_undo(uint32 xact, uint32 first)

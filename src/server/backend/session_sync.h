@@ -8,7 +8,7 @@
 #include "backend/sync_body.h"
 
 /*
- * Carries out a call.  The transaction's rollback undoes nothing of it.  Raises an error if the
+ * Makes a lease_sync() call.  A rollback of the transaction undoes nothing of it.  Raises an error if the
  * lease cannot be renewed.
  */
 extern void le_sync(LeSync *sync);

@@ -1,6 +1,6 @@
 /*
  * backend/sync_body.h
- *		A lease_sync() call as a session sends it, and its results.
+ *		A lease_sync() call, as a session sends it, and its results.
  */
 #ifndef LE_SYNC_BODY_H
 #define LE_SYNC_BODY_H
@@ -10,16 +10,16 @@
 #include "shared/shmem.h"
 #include "shared/sync_format.h"
 
-/* An item of a call, with its texts. */
+/* An item of a call, with its strings. */
 typedef struct LeSyncSpec
 {
 	LeSyncAction action;
 	int64 number; /* token, or the number of permits */
 	LeTime hold_for;
 	LeText name;
-	LeText owner; /* data NULL: none; the same for value */
+	LeText owner; /* data NULL: no owner; likewise for value */
 	LeText value;
-	bool more; /* the next item is another name of this request */
+	bool more; /* the next item is another name of the same request */
 } LeSyncSpec;
 
 /* A call and its results. */
@@ -29,28 +29,28 @@ typedef struct LeSync
 	int64 lease;
 	Oid role;
 	int64 call;
-	int64 incarnation; /* of the news seen so far; 0 = none */
+	int64 incarnation; /* incarnation of the manager whose news the client has seen; 0 = none */
 	uint64 seen;
-	uint64 begun; /* told.begun of the previous page; 0 = this is the first one */
-	LeTime wait;  /* longest wait for the reply to become durable */
+	uint64 begun; /* told.begun of the previous page; 0 = this is the first page */
+	LeTime wait;  /* maximum time to wait for the reply to become durable */
 	const LeSyncSpec *items;
 	uint32 nitems;
 
 	/* results */
 	bool answered;
-	LeReply renewal;     /* status is LE_OK, LE_DENIED, or LE_NO_LEASE with how the lease ended */
-	LeTime validity;     /* time left after a crash, from when the call was sent; 0 = uncertain */
-	LeReply *results;    /* one per item, valid if told.applied; the caller provides the room */
-	LeSyncTold told;     /* incarnation and seen are those of the last page of news */
-	StringInfoData news; /* LeNewsItem, in order of their numbers */
+	LeReply renewal;  /* status is LE_OK, LE_DENIED, or LE_NO_LEASE with the way in which the lease ended */
+	LeTime validity;  /* validity if the server crashes, in us from the sending of the call; 0 = unknown */
+	LeReply *results; /* one result per item, valid if told.applied; the caller provides the memory */
+	LeSyncTold told;  /* incarnation and seen are from the last page of news */
+	StringInfoData news; /* LeNewsItem, in the order of their numbers */
 	bool durable;        /* results and news are durable */
-	int sqlstate;        /* if not 0, no item was carried out, for this reason */
+	int sqlstate;        /* if not 0, no item was carried out, and this is the reason */
 	char *message;
 } LeSync;
 
-/* Puts the body of the request into the payload, after its first "at" bytes, which are in use. */
+/* Writes the body of the request to the payload, after its first "at" bytes, which are in use. */
 extern void le_sync_put(LeMailbox *box, const LeSync *sync, uint32 at);
-/* Reads the results from the reply, except validity and durable. */
+/* Reads the results from the reply, except "validity" and "durable". */
 extern void le_sync_read(const LeMailbox *box, LeSync *sync);
 
 #endif /* LE_SYNC_BODY_H */

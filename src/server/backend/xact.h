@@ -1,6 +1,6 @@
 /*
  * backend/xact.h
- *		Undoes acquires, posts releases and ends fences at the ends of transactions.
+ *		Undoes acquires, posts releases and ends fences at the end of transactions.
  */
 #ifndef LE_XACT_H
 #define LE_XACT_H
