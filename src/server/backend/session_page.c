@@ -1,6 +1,6 @@
 /*
  * backend/session_page.c
- *		Reads the live state, page by page.  The manager's half is manager/fillpage.c.
+ *		Reads the live state, page by page.  The manager's part is in manager/fillpage.c.
  */
 #include "postgres.h"
 
@@ -11,7 +11,7 @@
 #include "shared/shmem.h"
 
 /*
- * Calls back for each item of a page.  The page is copied, so the callback may make requests of its
+ * Calls back for each item of a page.  Copies the page first, so that the callback may make requests of its
  * own.  Returns the last item, or NULL.
  */
 static const LePageItem *

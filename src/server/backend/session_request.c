@@ -1,6 +1,6 @@
 /*
  * backend/session_request.c
- *		Sends a request to the manager and waits for the reply, in every way a wait can end.
+ *		Sends a request to the manager, waits for the reply, and handles every way in which the wait can end.
  */
 #include "postgres.h"
 
@@ -30,16 +30,16 @@
 #include "shared/sleep.h"
 #include "shared/words.h"
 
-/* How often a wait asks the manager to search for a deadlock. */
+/* Time between two requests for a deadlock search during a wait. */
 #define BLOCKED_EVERY (1 * LE_SECOND)
 
 /* Grace period after a caller's timeout before it wakes up the manager again. */
 #define RING_AFTER (1 * LE_SECOND)
 
-/* Log a wait that holds a snapshot after this long. */
+/* Time after which a wait that holds a snapshot is logged. */
 #define SNAPSHOT_LOG_AFTER (60 * LE_SECOND)
 
-/* Must the manager have taken the releases of an earlier commit, too? */
+/* Whether the manager must also have taken the releases of an earlier commit. */
 typedef enum Releases
 {
 	RELEASES_TAKEN,
@@ -47,7 +47,7 @@ typedef enum Releases
 } Releases;
 
 /*
- * Has the last request been answered, and is no rollback unread?  Step 1 of the protocol in
+ * Returns whether the last request has a reply and no rollback is unread: step 1 of the protocol in
  * shared/shmem.h.
  */
 static bool
@@ -79,22 +79,20 @@ put_text(LeText text, uint32 *len)
 	return span;
 }
 
-/* A request to send.  A page has no command of its own; then cmd is blank. */
+/* A request to send.  For PAGE, which has no core command, *cmd is all zero. */
 typedef struct Sent
 {
 	LeRequestType type;
 	LeCommand *cmd;
-	const LePageRequest *page; /* PAGE */
+	const LePageRequest *page; /* for PAGE */
 	LeEachAnswer *answers;     /* for a command with "each" */
-	LeSync *sync;              /* SYNC */
-	LeTime until;              /* end of the wait for durability; 0 = unlimited, not for SYNC */
-	bool *durable;             /* ... set to whether it is durable then */
+	LeSync *sync;              /* for SYNC */
+	LeTime until;              /* end of the wait for durability; 0 = unlimited, not allowed for SYNC */
+	bool *durable;             /* set to whether the reply is durable at that time */
 	bool snapshot_kept;
 } Sent;
 
-/*
- * Fills in a request with a command: puts its texts into the payload, then its body, if that fits.
- */
+/* Fills in a request with a command: writes its texts to the payload, and then its body, if that fits. */
 static void
 put_command(const Sent *sent, uint32 number)
 {
@@ -122,7 +120,7 @@ put_command(const Sent *sent, uint32 number)
 }
 
 /*
- * Posts a request: steps 1 and 2 of the protocol.  The mailbox was quiet, and the caller has filled
+ * Posts a request: steps 1 and 2 of the protocol.  The mailbox must be quiet, and the caller must have filled
  * in the members for this type of request.
  */
 static void
@@ -132,7 +130,7 @@ post(LeRequestType type, uint32 number)
 
 	Assert(mailbox_is_quiet(RELEASES_MAY_WAIT) && type >= LE_REQUEST_COMMAND && type <= LE_REQUEST_SYNC);
 
-	/* an exiting manager would wait for a release */
+	/* otherwise an exiting manager would wait for this session to post a release */
 	Assert(pg_atomic_read_u32(&box->releasing) == 0);
 	Assert(pg_atomic_read_u32(&le_shared->processes[le_my_proc()].present) != 0);
 	box->type = type;
@@ -150,7 +148,7 @@ post(LeRequestType type, uint32 number)
 	le_ring(box);
 }
 
-/* Passes the manager's notes for a waiting request on to the client. */
+/* Reports the manager's notes about a waiting request to the client. */
 static void
 read_notes(const LeCommand *cmd)
 {
@@ -183,14 +181,14 @@ log_kept_snapshot(const LeCommand *cmd)
 						  cmd->kind == LE_KIND_ELECTION ? "campaign" : "acquire_lock")));
 }
 
-/* Does the call have a wait of its own, after which it returns without the lock? */
+/* Returns whether the caller specifies how long to wait, after which the call returns without the lock. */
 static bool
 has_own_wait(const LeCommand *cmd)
 {
 	return (cmd->type == LE_CMD_ACQUIRE && !cmd->enqueue) || cmd->type == LE_CMD_AWAIT;
 }
 
-/* Logs a wait as PostgreSQL does for its own locks: at deadlock_timeout, and when the wait ends. */
+/* Logs a wait as PostgreSQL does for its own locks: at deadlock_timeout, and again when the wait ends. */
 static void
 log_wait(const LeCommand *cmd, LeTime started_at, bool over)
 {
@@ -204,14 +202,14 @@ log_wait(const LeCommand *cmd, LeTime started_at, bool over)
 }
 
 /*
- * Should the call give up waiting for the reply?  A working manager replies when the caller's own
- * wait ends; one that is stuck does not.  Called in each turn of the wait, at least once a second.
- * After the end of that wait:
+ * Returns whether the call should give up waiting for the reply.  When the wait that the caller asked for
+ * ends, a working manager replies, but a stuck manager does not.  Called in each turn of the wait, at least
+ * once a second.  These times count from the end of that wait:
  *
- *	1.	RING_AFTER: wakes up the manager once more (*rung), so that a working manager takes the
- *		request.
- *	2.	LE_TAKE_GRACE: gives up if the mailbox is still linked.
- *	3.	LE_ANSWER_GRACE: gives up.
+ *	1.	After RING_AFTER, wakes up the manager once more (*rung), so that a working manager takes the request.
+ *	2.	After LE_TAKE_GRACE, gives up if the manager has not taken the request, so that the mailbox is still
+ *		linked.
+ *	3.	After LE_ANSWER_GRACE, gives up in any case.
  */
 static bool
 gave_no_answer(const LeWait *wait, LeTime now, bool *rung)
@@ -227,9 +225,9 @@ gave_no_answer(const LeWait *wait, LeTime now, bool *rung)
 }
 
 /*
- * Waits for the reply to this request.  In each turn: gives up if the manager is stuck; asks for a
- * search for deadlocks; logs a long wait; reads notes; flushes for others, if this session was
- * named the flusher; sleeps.  Returns LE_WAIT_OVER if there is no reply.
+ * Waits for the reply to this request.  Each turn of the wait gives up if the manager is stuck, asks for a
+ * deadlock search, logs a long wait, reads notes, flushes for others if this session was named the flusher,
+ * and sleeps.  Returns LE_WAIT_OVER if it gave up.
  */
 static LeWaitEnd
 wait_for_answer(uint32 number, const Sent *sent, LeWait *wait)
@@ -245,11 +243,11 @@ wait_for_answer(uint32 number, const Sent *sent, LeWait *wait)
 	{
 		LeTime now = le_clock();
 
-		/* 1. give up? */
+		/* 1. give up if the manager is stuck */
 		if (gave_no_answer(wait, now, &rung))
 			return LE_WAIT_OVER;
 
-		/* 2. search for deadlocks, and log a long wait */
+		/* 2. ask for a deadlock search, and log a long wait */
 		if (rung)
 			next_check_at = LE_NEVER;
 		else if (now >= next_check_at)
@@ -268,7 +266,7 @@ wait_for_answer(uint32 number, const Sent *sent, LeWait *wait)
 			log_kept_snapshot(cmd);
 		}
 
-		/* 3. the manager's notes, and a flush for others */
+		/* 3. report the manager's notes, and flush for others */
 		read_notes(cmd);
 		le_flush_turn(box, sent->until != 0 ? sent->until : LE_NEVER);
 		if (pg_atomic_read_u32(&box->answered) == number)
@@ -286,13 +284,13 @@ wait_for_answer(uint32 number, const Sent *sent, LeWait *wait)
 }
 
 /*
- * Resets everything that a wait has set up, if it ends without a reply: step 2 of the list of what
- * undoes it, see backend/xact.c.  Must not fail: called for ERROR and FATAL.
+ * Resets everything that a wait has set up, if the wait ends without a reply.  This is step 2 of undoing a
+ * cancelled wait, see backend/xact.c.  Must not fail, because it is called for ERROR and FATAL.
  */
 static void
 wait_cleanup(int code, Datum arg)
 {
-	/* the manager still has the request, but nobody waits for its reply */
+	/* the manager still has the request, but no caller is waiting for the reply */
 	if (le_my_mailbox != NULL)
 		pg_atomic_write_u32(&le_my_mailbox->given_up, pg_atomic_read_u32(&le_my_mailbox->posted));
 	le_flush_leave();
@@ -342,8 +340,8 @@ raise_answer(void)
 }
 
 /*
- * Waits until the manager has read what this session has sent before.  Raises the manager's error
- * if it cannot apply that.
+ * Waits until the manager has read everything that this session has sent before.  Raises the manager's error
+ * if the manager cannot apply it.  Returns LE_WAIT_OVER if the wait that the caller asked for ended first.
  */
 static LeWaitEnd
 wait_until_quiet(LeWait *wait, Releases releases)
@@ -380,12 +378,18 @@ le_mailbox_await_quiet(void)
 						errdetail("The lock_election manager does not run, or cannot write.")));
 }
 
-/* Longest wait of a renewal for the flush of its row: this long, and 1 / RAISE_PART of its validity. */
+/*
+ * A renewal waits for the flush of its row for at most RAISE_PATIENCE and at most 1 / RAISE_PART of its
+ * validity.  It checks every RAISE_PERIOD.
+ */
 #define RAISE_PATIENCE (500 * LE_MS)
 #define RAISE_PART     10
 #define RAISE_PERIOD   (2 * LE_MS)
 
-/* Waits until the row of a renewal is flushed; if it is not, the renewal is valid for less. */
+/*
+ * Waits until the row of a renewal is flushed.  If it is not flushed in time, reduces the validity in the
+ * reply.
+ */
 static void
 wait_for_raise(LeWait *wait)
 {
@@ -407,9 +411,9 @@ wait_for_raise(LeWait *wait)
 }
 
 /*
- * Step 5 of send_and_wait() for a lease_sync(): waits for the flush until the caller's wait ends.
- * Without the flush the lease is valid only for what its previous row leaves, if there is one.  The
- * wait for standbys comes later, as for all replies.
+ * Step 5 of send_and_wait() for a lease_sync(): waits for the flush until the time that the caller has set.
+ * Without the flush the lease is valid only for the time that its previous row guarantees, or not at all if
+ * there is no previous row.  The wait for standbys comes later, as for all replies.
  */
 static void
 wait_for_sync(const Sent *sent, LeWait *wait)
@@ -435,14 +439,14 @@ wait_for_sync(const Sent *sent, LeWait *wait)
 }
 
 /*
- * Does all of a request that may raise an error or wait:
+ * Carries out the part of a request that can raise an error or wait:
  *
  *	1.	Take this session's mailbox, and wait until it is quiet.
  *	2.	Number the request, if a rollback can undo it.
  *	3.	Fill it in and post it.
- *	4.	Wait for the reply.  Without one (LE_WAIT_OVER), tell the manager to undo whatever the
- *		request may still get.
- *	5.	Wait until the reply is flushed; for a renewal, only for a while.
+ *	4.	Wait for the reply.  If there is none (LE_WAIT_OVER), tell the manager to undo whatever the request
+ *		may still be granted.
+ *	5.	Wait until the reply is flushed; for a renewal, only for a limited time.
  */
 static LeWaitEnd
 send_and_wait(const Sent *sent, LeWait *wait)
@@ -453,13 +457,15 @@ send_and_wait(const Sent *sent, LeWait *wait)
 	Assert((sent->page != NULL) == (sent->type == LE_REQUEST_PAGE));
 	Assert((sent->sync != NULL) == (sent->type == LE_REQUEST_SYNC));
 
-	/* 1. A request may follow a release that nobody waits for: the manager takes that first. */
+	/*
+	 * 1. a request may follow a release that no caller waits for, because the manager takes the release first
+	 */
 	if (le_attach(wait) == LE_WAIT_OVER ||
 		wait_until_quiet(wait, le_my_mailbox->releases.async ? RELEASES_MAY_WAIT : RELEASES_TAKEN) ==
 			LE_WAIT_OVER)
 		return LE_WAIT_OVER;
 
-	/* 2. */
+	/* 2. number the request */
 	if (cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_AWAIT)
 	{
 		cmd->xact = le_xact_open();
@@ -471,7 +477,7 @@ send_and_wait(const Sent *sent, LeWait *wait)
 	if (pg_atomic_read_u32(&le_my_database()->running) == 0)
 		le_want_manager(le_my_database());
 
-	/* 3. Numbers wrap around, in each mailbox. */
+	/* 3. fill in and post the request; its number wraps around, in each mailbox */
 	number = pg_atomic_read_u32(&le_my_mailbox->posted) + 1;
 	LE_FAULT("request-before-post");
 	if (sent->page != NULL)
@@ -484,12 +490,12 @@ send_and_wait(const Sent *sent, LeWait *wait)
 	}
 	else
 		put_command(sent, number);
-	Assert(pg_atomic_read_u32(&le_shared->processes[le_my_proc()].present) == 0); /* left the last wait */
+	Assert(pg_atomic_read_u32(&le_shared->processes[le_my_proc()].present) == 0); /* since the last wait */
 	le_flush_enter();
 	post(sent->type, number);
 	LE_FAULT("request-posted");
 
-	/* 4. */
+	/* 4. wait for the reply */
 	if (wait_for_answer(number, sent, wait) == LE_WAIT_OVER)
 	{
 		le_mail_undo(cmd->xact, cmd->subxact);
@@ -497,7 +503,7 @@ send_and_wait(const Sent *sent, LeWait *wait)
 	}
 	LE_FAULT("request-answered");
 
-	/* 5. */
+	/* 5. wait for the flush */
 	if (sent->sync != NULL)
 		wait_for_sync(sent, wait);
 	else if (sent->until != 0)
@@ -516,8 +522,8 @@ send_and_wait(const Sent *sent, LeWait *wait)
 }
 
 /*
- * Sends a request, waits for its reply, and resets what the wait has set up, however it ends.
- * Returns LE_WAIT_OVER if the manager has not replied within the call's own wait.
+ * Sends a request, waits for its reply, and resets everything that the wait has set up, however it ends.
+ * Returns LE_WAIT_OVER if the manager did not reply within the wait that the caller asked for.
  */
 static LeWaitEnd
 request(const Sent *sent)
@@ -529,19 +535,19 @@ request(const Sent *sent)
 	Assert(IsTransactionState() && CritSectionCount == 0);
 	Assert(!sent->snapshot_kept || has_own_wait(cmd));
 
-	/* 1. may this session send it? */
+	/* 1. check whether this session may send the request */
 	le_check_can_attach();
 	if (sent->type == LE_REQUEST_COMMAND || sent->type == LE_REQUEST_SYNC)
 		le_check_standby_defined(cmd->type);
 	le_wait_begin(&wait, has_own_wait(cmd) ? cmd->wait : LE_WAIT_FOREVER,
 				  has_own_wait(cmd) && cmd->wait != 0);
 
-	/* 2. ask; an error or an exit runs wait_cleanup() */
+	/* 2. send it and wait; an error or an exit runs wait_cleanup() */
 	PG_ENSURE_ERROR_CLEANUP(wait_cleanup, (Datum) 0);
 	{
 		end = send_and_wait(sent, &wait);
 
-		/* a client that died while it waited gets no grant: the exit undoes it */
+		/* if the client died during the wait, exit now, which undoes the grant */
 		if (end == LE_WAIT_DONE && le_my_mailbox->reply.waited)
 		{
 			LE_FAULT("request-granted");
@@ -557,7 +563,7 @@ request(const Sent *sent)
 		return LE_WAIT_OVER;
 	}
 
-	/* 3. the reply, which may be an error */
+	/* 3. read the reply, which may be an error */
 	le_flush_leave();
 	if (sent->answers != NULL)
 		memcpy(sent->answers, le_body_mine(le_my_mailbox), cmd->nnames * sizeof(LeEachAnswer));
@@ -573,7 +579,10 @@ request(const Sent *sent)
 	return LE_WAIT_DONE;
 }
 
-/* Sends a command for one name, or for several together; or for each of them, with a result for each. */
+/*
+ * Sends a command for one name, for several names together, or for each of several names, with one result for
+ * each name.
+ */
 static void
 request_command(LeCommand *cmd, LeReply *reply, LeEachAnswer *answers, bool snapshot_kept)
 {

@@ -2,13 +2,12 @@
  * backend/session_sync.c
  *		The backend's side of lease_sync(); the manager's is in manager/sync.c.
  *
- *	1.	One request renews the lease, carries out the items, and returns a page of news.  Further
- *		pages are requested by calls without items.
- *	2.	If the manager rejects the request because nothing can be written, a request without items
- *		renews the lease, and the items get the error as their result.
- *	3.	The call waits for at most "wait" until everything that it replies is durable.  If that is
- *		not enough, it reports nothing that is not durable yet: results are pending, and the news
- *		come again with a later call.
+ *	1.	One request renews the lease, carries out the items, and returns a page of news.  Requests without
+ *		items get the further pages.
+ *	2.	If the manager rejects the request because it cannot write, a second request without items renews the
+ *		lease, and each item gets the error as its result.
+ *	3.	The call waits for at most "wait" until everything that it returns is durable.  What is not durable by
+ *		then is not reported: results are returned as pending, and a later call returns the news again.
  */
 #include "postgres.h"
 
@@ -17,8 +16,8 @@
 #include "shared/shmem.h"
 
 /*
- * Renews the lease without the items, because the request with them failed.  If that fails too, it
- * is the caller's error.
+ * Renews the lease without the items, because the request with the items failed.  Raises an error if this
+ * fails, too.
  */
 static void
 renew_alone(LeSync *sync, LeTime until)
@@ -40,9 +39,9 @@ renew_alone(LeSync *sync, LeTime until)
 }
 
 /*
- * Reads all pages of news after the first.  News that cannot be read now, or are not durable, are
- * left to a later call; so are all news if losses keep occurring, so that the pages begin again and
- * again until the time is up.
+ * Reads all pages of news after the first.  Leaves news that cannot be read now, or is not durable, to a
+ * later call.  If losses keep occurring, the pages begin again and again until the time is up; then all news
+ * is left to a later call.
  */
 static void
 read_more(LeSync *sync, LeTime until)
@@ -83,7 +82,7 @@ le_sync(LeSync *sync)
 	if (sync->renewal.status == LE_OK)
 		read_more(sync, until);
 
-	/* a client that knows which of its holders are evicted need not assume that all others are */
+	/* the client knows which of its holders are evicted, so it need not assume that all others are */
 	if (sync->durable && sync->validity > 0)
 		sync->validity = Max(sync->validity, sync->renewal.valid_lease);
 }

@@ -2,13 +2,13 @@
  * backend/snapshot.c
  *		Lets a call wait without a snapshot, where that is provably safe.
  *
- * While a snapshot is held, VACUUM cannot remove rows, and CREATE INDEX CONCURRENTLY cannot finish,
- * in the whole database.  A statement that consists of nothing but our own call no longer needs its
- * snapshot once its arguments are evaluated, and they are when the call begins.
+ * While a snapshot is held, VACUUM cannot remove rows and CREATE INDEX CONCURRENTLY cannot finish, in the
+ * whole database.  A statement that consists only of a call of this extension no longer needs its snapshot
+ * once the arguments have been evaluated, which is the case when the call begins.
  *
- * The test is narrow on purpose.  A query around the call (through a function, a cursor, EXPLAIN, a
- * trigger) may go on reading with its snapshot after the wait, and would miss rows that VACUUM has
- * removed in between.
+ * The test is narrow on purpose.  A query around the call (through a function, a cursor, EXPLAIN or a
+ * trigger) may continue to read with its snapshot after the wait, and would miss rows that VACUUM has removed
+ * meanwhile.
  */
 #include "postgres.h"
 
@@ -31,7 +31,10 @@
 #include "backend/snapshot.h"
 #include "backend/statement.h"
 
-/* May this function read, fail or call others?  True unless it is PostgreSQL's own and immutable. */
+/*
+ * Returns true unless the function is one of PostgreSQL's own immutable functions.  Any other function may
+ * read tables or call further functions.
+ */
 static bool
 is_mutable_or_foreign(Oid function, void *context)
 {
@@ -39,8 +42,8 @@ is_mutable_or_foreign(Oid function, void *context)
 }
 
 /*
- * Does a target list apply anything but PostgreSQL's own immutable functions to its rows?  Client
- * libraries convert an interval of a row to a number with these.
+ * Returns whether a target list applies anything other than PostgreSQL's own immutable functions to its
+ * rows.  Client libraries use such functions to convert an interval to a number.
  */
 static bool
 computes_more(Node *node, void *context)
@@ -65,7 +68,7 @@ computes_more(Node *node, void *context)
 	return expression_tree_walker(node, computes_more, context);
 }
 
-/* Is each target a plain column? */
+/* Returns whether each target is a plain column. */
 static bool
 are_columns(const List *targets)
 {
@@ -79,15 +82,18 @@ are_columns(const List *targets)
 	return true;
 }
 
-/* What a statement may contain besides the call. */
+/* The parts that a statement may have besides the call. */
 typedef enum Beside
 {
 	BESIDE_NOTHING,
-	BESIDE_FROM,    /* the call may be in FROM: its rows are sent after the call */
-	BESIDE_COMPUTED /* ... and expressions may use its rows, which may fail after the call */
+	BESIDE_FROM,    /* the call may be in FROM: its rows are sent after it has returned */
+	BESIDE_COMPUTED /* expressions may use these rows, too, and may fail after the call */
 } Beside;
 
-/* Returns the expression of a FROM with one function, whose rows are used only as allowed; otherwise NULL. */
+/*
+ * Returns the expression of a FROM clause that consists of one function and whose rows are used only as
+ * "beside" allows; otherwise NULL.
+ */
 static Node *
 only_function(const FunctionScan *scan, Beside beside)
 {
@@ -104,8 +110,8 @@ only_function(const FunctionScan *scan, Beside beside)
 }
 
 /*
- * Returns the expression of a plan that is one Result without input and computes nothing else; or
- * of one function in FROM, where that is allowed.  Returns NULL for any other plan.
+ * Returns the expression of a plan that is a single Result without input and computes nothing else, or of a
+ * plan that is one function in FROM, if "beside" allows that.  Returns NULL for any other plan.
  */
 static Node *
 only_target(const PlannedStmt *stmt, Beside beside)
@@ -126,8 +132,8 @@ only_target(const PlannedStmt *stmt, Beside beside)
 }
 
 /*
- * Is this the only snapshot on the stack?  Code that runs outside of a portal (the fast path, input
- * functions, the planner) may open cursors, but it then has a snapshot of its own.
+ * Returns whether this is the only snapshot on the stack.  Code that runs outside of a portal (the fast path,
+ * input functions, the planner) may open cursors, but it then has a snapshot of its own.
  */
 static bool
 only_active_snapshot(Snapshot snapshot)
@@ -146,8 +152,8 @@ only_active_snapshot(Snapshot snapshot)
 }
 
 /*
- * Does the client's statement consist of this call alone, or with what "beside" allows?  Then
- * nothing else of the statement can run after it.
+ * Returns whether the client's statement consists only of this call and the parts that "beside" allows.  If
+ * so, nothing else of the statement can run after the call.
  */
 static bool
 call_is_bare(FunctionCallInfo fcinfo, Beside beside)
@@ -163,13 +169,13 @@ call_is_bare(FunctionCallInfo fcinfo, Beside beside)
 		ActivePortal->strategy != PORTAL_ONE_SELECT)
 		return false;
 
-	/* a cursor's query may run within the commit */
+	/* the query of a cursor WITH HOLD may run within the commit */
 	if (ActivePortal->cursorOptions & CURSOR_OPT_HOLD)
 		return false;
 	if (!only_active_snapshot(query->snapshot))
 		return false;
 
-	/* a deferred trigger runs outside of any other executor */
+	/* a deferred trigger runs outside of any other executor, but is no statement of the client */
 	if (DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0)) != 0)
 		return false;
 	return only_target(query->plannedstmt, beside) == call;
@@ -205,8 +211,8 @@ le_snapshot_give_up(FunctionCallInfo fcinfo)
 	snapshot = le_running_query->desc->snapshot;
 
 	/*
-	 * It is the only snapshot on the stack.  It must also be there only once, registered only by
-	 * the query and its executor state, with no other snapshot registered.
+	 * The snapshot is the only one on the stack.  In addition, it must be there only once, it must be
+	 * registered only by the query and its executor state, and no other snapshot must be registered.
 	 */
 	if (snapshot->active_count != 1 || snapshot->regd_count > 2 || !ThereAreNoPriorRegisteredSnapshots())
 		return false;
@@ -224,9 +230,9 @@ le_snapshot_take(void)
 }
 
 /*
- * REPEATABLE READ and stricter: all reads of the transaction are as of its first statement.  If
- * this statement is the first, and the call did not wait, the snapshot is as old as the call, and
- * can only miss changes made during the call.
+ * For REPEATABLE READ and stricter levels, where the whole transaction reads with the snapshot of its first
+ * statement.  If this statement is the first, and the call did not wait, the snapshot is as old as the call,
+ * and can only miss changes made during the call.
  */
 static bool
 xact_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited)
@@ -237,7 +243,7 @@ xact_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited)
 bool
 le_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited)
 {
-	/* nothing reads after it */
+	/* nothing is read after the call */
 	if (le_call_is_alone(fcinfo))
 		return false;
 	if (IsolationUsesXactSnapshot())

@@ -31,14 +31,14 @@ bool le_transaction_has_run = false;
 bool le_transaction_has_snapshot = false;
 bool le_statement_warned = false;
 
-/* A statement that reads tables and is bound, but has not run. */
+/* A statement that reads tables and has been bound, but has not run. */
 typedef struct LeBound
 {
 	struct LeBound *older;
 	const QueryDesc *desc; /* only for comparison: it may have been freed */
 } LeBound;
 
-static LeBound *bound = NULL; /* in TopTransactionContext */
+static LeBound *bound = NULL; /* allocated in TopTransactionContext */
 
 static ProcessUtility_hook_type prev_utility = NULL;
 static ExecutorStart_hook_type prev_executor_start = NULL;
@@ -50,9 +50,9 @@ static ExecutorEnd_hook_type prev_executor_end = NULL;
 #define MESSAGE_SYNC 'S'
 
 /*
- * A message of the simple protocol is a transaction, unless it has several statements: then it is a
- * transaction block.  In the extended protocol the transaction lasts until Sync.  A client that
- * sends one statement sends Sync in the same packet; in a pipeline another message comes first.
+ * In the simple protocol, a message with one statement is a transaction, and a message with several
+ * statements is a transaction block.  In the extended protocol the transaction lasts until Sync.  A client
+ * that sends a single statement sends Sync in the same packet; in a pipeline another message comes first.
  */
 bool
 le_transaction_ends_here(void)
@@ -65,8 +65,8 @@ le_transaction_ends_here(void)
 }
 
 /*
- * Notes the end of a client's statement; a nested one does not count.  Neither does the ROLLBACK of
- * a failed transaction: transaction_ended() ran when it failed, and does not run again.
+ * Records the end of a client's statement.  A nested statement does not count.  Neither does the ROLLBACK of
+ * a failed transaction, because transaction_ended() ran when the transaction failed, and does not run again.
  */
 static void
 statement_ended(bool has_snapshot)
@@ -116,7 +116,7 @@ bound_remove(const QueryDesc *desc)
 	}
 }
 
-/* Runs around each utility command: guards the tables, counts the nesting, and handles DISCARD ALL. */
+/* Runs around each utility command: guards the tables, counts the nesting depth, and handles DISCARD ALL. */
 static void
 le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 					 ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *env,
@@ -126,7 +126,7 @@ le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	bool discard_all = IsA(node, DiscardStmt) && ((DiscardStmt *) node)->target == DISCARD_ALL;
 	bool has_snapshot = PlannedStmtRequiresSnapshot(pstmt);
 
-	/* 1. before it */
+	/* 1. before the command */
 	le_guard_tables(node);
 	if (discard_all && (le_xact.is_open || le_xact.is_touched))
 		ereport(
@@ -150,12 +150,15 @@ le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	}
 	PG_END_TRY();
 
-	/* DISCARD ALL drops cached plans, so node may be freed */
+	/* DISCARD ALL drops cached plans, so node may have been freed */
 	if (discard_all && le_shared != NULL)
 		le_session_reset();
 }
 
-/* Notes that the client has bound a statement, or is about to run it: which of the two is not known yet. */
+/*
+ * Records a statement that reads tables as bound.  The client has bound it or is about to run it; which of
+ * the two is not known yet.
+ */
 static void
 le_executor_start(QueryDesc *queryDesc, int flags)
 {
@@ -184,7 +187,7 @@ le_executor_end(QueryDesc *queryDesc)
 		standard_ExecutorEnd(queryDesc);
 }
 
-/* Runs around each query: keeps the list of running queries. */
+/* Runs around each query: maintains the list of running queries. */
 static void
 le_executor_run(LE_EXECUTOR_RUN_ARGS)
 {
@@ -209,7 +212,7 @@ le_executor_run(LE_EXECUTOR_RUN_ARGS)
 	PG_END_TRY();
 }
 
-/* Runs when the query has read all its rows, around its AFTER triggers. */
+/* Runs around the AFTER triggers of a query, when all its rows have been read. */
 static void
 le_executor_finish(QueryDesc *queryDesc)
 {
@@ -231,7 +234,7 @@ le_executor_finish(QueryDesc *queryDesc)
 	PG_END_TRY();
 }
 
-/* Forgets the transaction's statements.  Must not fail: the transaction has ended. */
+/* Forgets the transaction's statements.  Must not fail, because the transaction has ended. */
 static void
 transaction_ended(XactEvent event, void *arg)
 {

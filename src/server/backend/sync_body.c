@@ -1,6 +1,6 @@
 /*
  * backend/sync_body.c
- *		The body of a lease_sync() in the session's mailbox, and its reply: see
+ *		Writes the body of a lease_sync() call to the session's mailbox and reads the reply, see
  *		shared/sync_format.h.
  */
 #include "postgres.h"
@@ -62,7 +62,7 @@ le_sync_put(LeMailbox *box, const LeSync *sync, uint32 at)
 	box->sync_items = sync->nitems;
 }
 
-/* --- its reply --- */
+/* --- the reply --- */
 
 void
 le_sync_read(const LeMailbox *box, LeSync *sync)

@@ -1,7 +1,6 @@
 /*
  * backend/wait.c
- *		The limits of all waits of one call, whatever it waits for: its mailbox, its earlier
- *		requests, or a reply.
+ *		Limits all waits of a call, whatever it waits for: its mailbox, its earlier requests, or a reply.
  *
  * Nothing here relies on a working manager.
  */
@@ -17,21 +16,21 @@
 #include "shared/sleep.h"
 
 /*
- * Longest wait for a manager to start, unless the caller's own wait is shorter.  Even a call that
- * does not wait allows MIN_PATIENCE: a manager that restarts is back sooner.
+ * Maximum time to wait for a manager to start, unless the caller asks for a shorter wait.  Even a call that
+ * is not to wait allows MIN_PATIENCE, because a manager that restarts is back sooner than that.
  */
 #define PATIENCE     (5 * LE_SECOND)
 #define MIN_PATIENCE (1 * LE_SECOND)
 
-/* How often a wait checks the client's socket. */
+/* Time between two checks of the client's socket during a wait. */
 #define CLIENT_PERIOD (1 * LE_SECOND)
 
-/* How often it checks for a manager, if none is running. */
+/* Time between two checks for a manager, if none is running. */
 #define ABSENT_PERIOD (10 * LE_MS)
 
 /*
- * How often a wait checks by itself, although the manager wakes up nearly all waiters: every
- * POLL_PERIOD at first, later every 1 / POLL_PART of the time waited.  Thousands of sessions may
+ * Time between two checks that a wait makes by itself, although the manager wakes up nearly all waiters:
+ * POLL_PERIOD at first, later 1 / POLL_PART of the time waited.  It grows because thousands of sessions may
  * wait for a manager that is stopped or loading.
  */
 #define POLL_PERIOD (10 * LE_MS)
@@ -55,7 +54,7 @@ le_wait_begin(LeWait *wait, LeTime at_most_us, bool for_lock)
 	wait->absent_us = 0;
 	wait->patience_us = at_most_us < 0 ? PATIENCE : Min(PATIENCE, Max(at_most_us, MIN_PATIENCE));
 
-	/* a call that does not wait for holders gets the time that a manager needs */
+	/* a call that does not wait for holders is allowed the time that a manager needs */
 	if (!for_lock)
 		timeout_us = Max(timeout_us, LE_TAKE_GRACE);
 	Assert(wait->patience_us >= MIN_PATIENCE && wait->patience_us <= PATIENCE && wait->limit_at >= now);
@@ -81,7 +80,7 @@ le_want_manager(LeDatabase *db)
 	le_wake_launcher();
 }
 
-/* Raises error 57P03, with the cause that is visible in the database's entry. */
+/* Raises error 57P03, with the cause that the database's entry shows. */
 static void
 raise_no_manager(LeTime patience_us)
 {
@@ -103,7 +102,7 @@ raise_no_manager(LeTime patience_us)
 	}
 	LWLockRelease(le_shared->lock);
 
-	/* 2. the first cause that applies */
+	/* 2. report the first cause that applies */
 	ereport(
 		ERROR,
 		(errcode(ERRCODE_CANNOT_CONNECT_NOW),
@@ -137,8 +136,8 @@ le_raise_if_no_manager(const LeWait *wait)
 }
 
 /*
- * Counts the time without a manager, and raises the error once the call's patience is exhausted.
- * Time in which a manager loads does not count: it may have very many locks, and all their waiters
+ * Counts the time without a manager, and raises the error when the call's patience is exhausted.  The time
+ * during which a manager loads does not count, because it may have very many locks, and all their waiters
  * wait for it.
  */
 static void
@@ -169,15 +168,15 @@ le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until)
 {
 	LeTime now = le_clock();
 
-	/* a wait can be cancelled */
+	/* it must be possible to cancel the wait */
 	Assert(!LWLockHeldByMe(le_shared->lock) && InterruptHoldoffCount == 0 && CritSectionCount == 0);
 
-	/* 1. lock_timeout, as ProcessInterrupts() handles it; no signal is needed here */
+	/* 1. check lock_timeout, with the same error as ProcessInterrupts(); no signal is needed here */
 	if (now >= wait->lock_timeout_at)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE), errmsg("canceling statement due to lock timeout")));
 
-	/* 2. the client */
+	/* 2. check the client */
 	if (now >= wait->next_look_at)
 	{
 		le_client_look_in_wait();
@@ -185,11 +184,11 @@ le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until)
 		wait->next_look_at = now + CLIENT_PERIOD;
 	}
 
-	/* 3. the manager */
+	/* 3. check the manager */
 	if (db != NULL)
 		check_manager(wait, db, now);
 
-	/* 4. sleep; afterwards the caller checks what it waits for */
+	/* 4. sleep; afterwards the caller checks its condition */
 	until = Min(until, Min(wait->next_look_at, wait->lock_timeout_at));
 	if (db != NULL && pg_atomic_read_u32(&db->running) == 0)
 	{
@@ -208,6 +207,6 @@ le_wait_poll(LeWait *wait, LeDatabase *db)
 {
 	LeTime now = le_clock();
 
-	/* nobody is woken up when an entry becomes free */
+	/* no process is woken up when an entry becomes free */
 	le_wait_turn(wait, db, now + (db != NULL ? poll_period(wait, now) : POLL_PERIOD));
 }

@@ -1,38 +1,36 @@
 /*
  * backend/xact.c
- *		What the ends of transactions do to locks.
+ *		How the end of a transaction affects locks.
  *
- * An acquire takes effect at once, and is undone with its (sub)transaction.  A release in a
- * transaction is kept by backend/pending.c, and posted after the transaction's own PostgreSQL locks
- * are released, so that the next holder cannot see data from before the transaction.  Both happen
- * in a resource-release callback, the only place that runs after those locks are released.
+ * An acquire takes effect at once, and is undone if its (sub)transaction rolls back.  A release in a
+ * transaction is queued by backend/pending.c and posted after the transaction's own PostgreSQL locks are
+ * released, so that the next holder cannot see data from before the transaction.  The undo and the posting
+ * happen in a resource-release callback, because no other code runs after those locks are released.
  *
  * A cancelled wait is undone by these functions:
  *
- *	1.	le_wait_turn() in backend/wait.c raises the error: a cancel, a timeout, a lost client.  The
- *		request stays posted, and may still be granted.
- *	2.	wait_cleanup() in backend/session_request.c runs, for ERROR and FATAL alike: it notes that
- *		nobody waits for the reply (given_up), le_flush_leave() names another flusher,
- *		le_client_wait_over() stops the probes of the socket, le_body_done() frees the body of the
- *		request.
- *	3.	PostgreSQL aborts the transaction, or the subtransaction: sub_xact_event() notes which one.
- *		It releases its locks, and calls resources_released(), which calls top_ended() or
- *		sub_aborted() below.
- *	4.	sub_aborted() asks le_xact_forget_acquires() in backend/xactstate.c for the first acquire
- *		that is void; for top_ended() that is number 1.  le_mail_undo() in backend/session_mailbox.c
+ *	1.	le_wait_turn() in backend/wait.c raises the error, because of a cancel, a timeout, or a lost client.
+ *		The request remains posted, and may still be granted.
+ *	2.	wait_cleanup() in backend/session_request.c runs, for ERROR and FATAL alike.  It records that no
+ *		caller is waiting for the reply (given_up). le_flush_leave() names another flusher,
+ *		le_client_wait_over() stops the keepalive probes, and le_body_done() frees the body of the request.
+ *	3.	PostgreSQL aborts the transaction, or a subtransaction, which sub_xact_event() records.  It releases
+ *		the locks and calls resources_released(), which calls top_ended() or sub_aborted() below.
+ *	4.	sub_aborted() asks le_xact_forget_acquires() in backend/xactstate.c for the number of the first
+ *		acquire that is void; in top_ended() this is number 1.  le_mail_undo() in backend/session_mailbox.c
  *		mails the number and wakes up the manager.
- *	5.	The manager takes the mail before the request (manager/take.c).  le_apply_undo() in
- *		core/sessions.c ends the waiter, or the holder if the grant came first.  A place that was
- *		taken earlier stays, and only its wait ends; a fenced holder lapses.  A void request that is
- *		not taken yet is answered without being read.
+ *	5.	The manager takes the mail before the request (manager/take.c).  le_apply_undo() in core/sessions.c
+ *		ends the waiter, or the holder if the grant came first.  If a place was taken earlier, it stays, and
+ *		only its wait ends.  A fenced holder lapses.  A void request that has not been taken yet gets a reply
+ *		without being read.
  *	6.	Once its batch is committed, the manager clears the mail (manager/batch.c).  Until then
  *		mailbox_is_quiet() in backend/session_request.c keeps the next request of the session from
  *		being posted.
  *
- * Two other waits end by parts of this.  A call whose own wait has ended, and to which a stuck
- * manager does not reply, mails the undo of its own acquire (send_and_wait(), step 4) and goes on.
- * A process that exits aborts its transaction first; session_exit() in backend/session_mailbox.c
- * then mails the end of the session, which also ends what is bound to the connection.
+ * Two other cases use some of these steps.  If the wait that the caller asked for has ended and a stuck
+ * manager has not replied, the call mails the undo of its own acquire (send_and_wait(), step 4) and returns.
+ * If a process exits, it first aborts its transaction; session_exit() in backend/session_mailbox.c then mails
+ * the end of the session, which also ends everything that is bound to the connection.
  */
 #include "postgres.h"
 
@@ -50,24 +48,23 @@
 #include "shared/fault.h"
 #include "shared/shmem.h"
 
-/* Subtransaction that is rolling back, from its event to the release of its locks. */
+/* The subtransaction that is rolling back, from its abort event until its locks are released. */
 static SubTransactionId aborting = InvalidSubTransactionId;
 
 /*
- * Called when the transaction has ended and its PostgreSQL locks are released.  Must not fail: the
- * transaction is committed, or its abort is under way.  The order matters:
+ * Called when the transaction has ended and its PostgreSQL locks are released.  Must not fail, because the
+ * transaction has committed, or its abort is under way.  The order matters:
  *
  *	1.	Forget the state of the transaction.  The callback runs once for each resource owner, and
  *		only the first call does anything.
- *	2.	After a rollback, mail the undo of its acquires.  This comes before open_xact is cleared: a
- *		manager that starts meanwhile treats uncommitted holds of a transaction that is not open as
- *		committed.
- *	3.	Stop counting its fence, before the manager is told to look.
- *	4.	After a commit, post its releases and wait for them.  Its fences are gone with its locks, so
- *		one of the holders may expire first; that is a release as well.
- *	5.	Mail the end of the fence, last: the manager then finds releases and fences as this
- *		transaction leaves them, and grants locks that either of them had kept.
- *	6.	Wait for the standbys.  Nobody waits for this session meanwhile.
+ *	2.	After a rollback, mail the undo of its acquires.  This comes before open_xact is cleared, because a
+ *		manager that starts meanwhile treats uncommitted holds as committed if their transaction is not open.
+ *	3.	Stop counting its fence, before the manager is told to check for fences.
+ *	4.	After a commit, post its releases and wait for them.  Its fences have ended with its PostgreSQL locks,
+ *		so a holder may expire before its release is applied, which has the same effect.
+ *	5.	Mail the end of the fence last, so that the manager finds the releases and fences as this transaction
+ *		leaves them, and grants the locks that either of them had kept.
+ *	6.	Wait for the standbys.  No other session waits for this one meanwhile.
  */
 static void
 top_ended(bool is_commit)
@@ -75,7 +72,7 @@ top_ended(bool is_commit)
 	bool was_open = le_xact.is_open, had_fence = le_xact.has_fence;
 	uint64 lsn;
 
-	/* 1. */
+	/* 1. forget the state of the transaction */
 	if (!was_open && !had_fence && !le_xact.is_touched)
 	{
 		Assert(le_my_mailbox == NULL || (pg_atomic_read_u32(&le_my_mailbox->open_xact) == 0 &&
@@ -93,7 +90,7 @@ top_ended(bool is_commit)
 
 	if (le_my_mailbox != NULL)
 	{
-		/* 2. */
+		/* 2. mail the undo */
 		if (was_open)
 		{
 			Assert(pg_atomic_read_u32(&le_my_mailbox->open_xact) == le_xact.number);
@@ -102,7 +99,7 @@ top_ended(bool is_commit)
 			pg_atomic_write_u32(&le_my_mailbox->open_xact, 0);
 		}
 
-		/* 3. */
+		/* 3. stop counting the fence */
 		if (had_fence)
 		{
 			uint32 fences PG_USED_FOR_ASSERTS_ONLY = pg_atomic_fetch_sub_u32(&le_my_database()->fences, 1);
@@ -111,10 +108,10 @@ top_ended(bool is_commit)
 		}
 	}
 
-	/* 4. */
+	/* 4. post the releases */
 	lsn = le_pending_top_ended(is_commit);
 
-	/* 5. */
+	/* 5. mail the end of the fence */
 	if (le_my_mailbox != NULL)
 	{
 		LE_FAULT_NOFAIL("xact-before-unfence");
@@ -124,13 +121,13 @@ top_ended(bool is_commit)
 	}
 	le_fence_top_ended();
 
-	/* 6. */
+	/* 6. wait for the standbys */
 	le_wait_durable_commit(lsn);
 }
 
 /*
- * Forgets the releases and fences of a subtransaction that has rolled back and released its locks,
- * and undoes its acquires.  Must not fail: an abort is under way.
+ * Forgets the releases and fences of a subtransaction that has rolled back and released its locks, and undoes
+ * its acquires.  Must not fail, because an abort is under way.
  */
 static void
 sub_aborted(void)
@@ -153,8 +150,8 @@ sub_aborted(void)
 }
 
 /*
- * Called when PostgreSQL releases the resources of a resource owner.  Must not fail: it does that
- * in commits and aborts.
+ * Called when PostgreSQL releases the resources of a resource owner.  Must not fail, because that happens
+ * during commits and aborts.
  */
 static void
 resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
@@ -170,12 +167,12 @@ resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level
 }
 
 /*
- * Notes the subtransaction of an abort, whose event comes before its locks are released.  Must not
+ * Records the subtransaction that aborts, because this event comes before its locks are released.  Must not
  * fail.
  *
- * A commit changes nothing: the items of a subtransaction keep its number.  Numbers only grow.  So
- * among the subtransactions that are open later, those that enclosed it have lower numbers, and all
- * others higher ones; and the head of each list holds the items since a subtransaction began.  A
+ * The commit of a subtransaction changes nothing: its items keep its number.  Numbers only grow.  So among
+ * the subtransactions that are open later, those that enclosed it have lower numbers, and all others have
+ * higher numbers; and the items that were added since a subtransaction began are at the head of each list.  A
  * rollback of subtransaction S therefore undoes exactly the items with numbers from S on.
  */
 static void
