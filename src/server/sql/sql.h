@@ -1,6 +1,6 @@
 /*
  * sql/sql.h
- *		Declarations shared by the files of SQL functions.
+ *		Declarations shared by the files that implement SQL functions.
  */
 #ifndef LE_SQL_H
 #define LE_SQL_H
@@ -11,8 +11,8 @@
 #include "core/command.h"
 
 /*
- * A row that a function returns.  It starts empty ({0}); columns are added in the order in which
- * SQL declares them.  Columns that newer SQL expects beyond them are NULL.
+ * A row that a function returns.  It starts empty ({0}), and columns are added in the order in which SQL
+ * declares them.  If newer SQL declares more columns, those are NULL.
  */
 #define LE_TUPLE_COLUMNS 32
 
@@ -27,7 +27,7 @@ typedef struct LeTuple
 extern void le_tuple_add(LeTuple *tuple, Datum value);
 /* Adds a column that is NULL unless the value is given. */
 extern void le_tuple_add_if(LeTuple *tuple, bool given, Datum value);
-/* Adds a column that is NULL if there is no text. */
+/* Add a column that is NULL if there is no text. */
 extern void le_tuple_add_text(LeTuple *tuple, LeText text);
 extern void le_tuple_add_string(LeTuple *tuple, const char *string);
 
@@ -38,32 +38,37 @@ extern void le_tuple_put(ReturnSetInfo *rsinfo, LeTuple *tuple);
 /* Raises the error for this reply, if its status is an error for every command. */
 extern void le_check_reply(const LeCommand *cmd, const LeReply *reply);
 
-/* Issues a notice: two calls that name one owner hold this lock together. */
+/* Issues a notice that two calls with the same owner hold this lock together. */
 extern void le_notice_shared_owner(const LeCommand *cmd);
 
 /*
- * Returns the detail of LE001: how the token that cmd came with has ended, and who holds the lock
- * now, as far as the caller may know it.  Asks the manager, so do not call it within ereport(): it
- * catches errors.
+ * Returns the detail of an error LE001: how cmd's token ended, and who holds the lock now, unless the caller
+ * may not see that.  Asks the manager, so it must not be called within ereport(): it catches errors.
  */
 extern char *le_lost_detail(const LeCommand *cmd, const LeReply *reply);
-/* Raises LE001 for a token that neither holds nor waits, or was evicted. */
+/* Raises LE001 for a token that neither holds nor waits, or that was evicted. */
 extern void le_raise_lost_token(const LeCommand *cmd, const LeReply *reply);
-/* Returns the detail for a wait that has ended before it had a token. */
+/* Returns the detail of LE001 for a wait that ended before it had a token. */
 extern const char *le_lost_wait_detail(const LeReply *reply);
-/* Returns the detail for a named lease, or NULL if nothing is known. */
+/* Returns the detail of LE001 for a named lease, or NULL if nothing is known about it. */
 extern char *le_lost_lease_detail(const LeCommand *cmd, const LeReply *reply);
 
-/* May the caller see owner, token and connection?  True for members of the role and of pg_read_all_stats. */
+/*
+ * Returns whether the caller may see owner, token and connection of a holder with this role.  This requires
+ * membership in the role or in pg_read_all_stats.
+ */
 extern bool le_may_see_details(Oid role);
 
-/* Raises 42501: the lease belongs to another role. */
+/* Raises 42501, because the lease belongs to another role. */
 extern void le_raise_other_lease(int64 lease);
 
-/* Calls le_wait_durable() for a holder that cannot end meanwhile, or that has already ended. */
+/*
+ * Calls le_wait_durable() for a holder that is fenced or has already ended, so that it cannot expire during
+ * the wait.
+ */
 extern void le_wait_durable_fenced(const LeCommand *cmd, LeReply *reply);
 
-/* May this release take effect at once?  Then nothing of the transaction can follow it. */
+/* Returns whether this release may take effect at once, because nothing in the transaction can follow it. */
 extern bool le_release_is_final(FunctionCallInfo fcinfo);
 
 /* The kinds of acquire, with the order of their arguments.  Functions with six arguments have "wait". */
@@ -82,13 +87,12 @@ extern void le_arg_names_of(FunctionCallInfo fcinfo, LeAsk ask, LeCommand *cmd);
 extern void le_arg_ask(FunctionCallInfo fcinfo, LeAsk ask, LeCommand *cmd);
 
 /*
- * Sends an ACQUIRE or AWAIT and waits for the grant, without this statement's snapshot if possible.
- * Returns whether the snapshot was given up.  The grant, or the place, is durable; errors are
- * raised.
+ * Sends an ACQUIRE or AWAIT and waits for the grant, without this statement's snapshot if possible.  Returns
+ * whether the snapshot was given up.  The grant, or the place, is durable.  Raises errors.
  */
 extern bool le_wait_for(FunctionCallInfo fcinfo, LeCommand *cmd, LeReply *reply);
 
-/* Acquire, or enter the queue: complete SQL functions, with their results. */
+/* Complete SQL functions that acquire a lock, or enter its queue, and return the result. */
 extern Datum le_acquire(FunctionCallInfo fcinfo, LeAsk ask);
 extern Datum le_enqueue(FunctionCallInfo fcinfo, LeAsk ask);
 
@@ -96,8 +100,8 @@ extern Datum le_enqueue(FunctionCallInfo fcinfo, LeAsk ask);
 extern Datum le_await(FunctionCallInfo fcinfo, LeAsk ask);
 
 /*
- * Functions that locks and elections have in common.  They read their arguments, which begin with
- * name and token, or election and term; only le_release() gets them in cmd.
+ * Functions that locks and elections have in common.  They read their own arguments, which begin with name
+ * and token, or election and term.  Only le_release() gets the arguments in cmd.
  */
 extern Datum le_renew(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_release(FunctionCallInfo fcinfo, LeCommand *cmd);
@@ -107,14 +111,15 @@ extern Datum le_evict(FunctionCallInfo fcinfo, LeKind kind);
 extern Datum le_force(FunctionCallInfo fcinfo, LeKind kind);
 
 /*
- * Warns after a grant if the transaction goes on to read with an older snapshot.  Not to be called
- * after a wait that gave up its snapshot.
+ * Issues a warning after a grant if the transaction continues to read with an older snapshot.  Must not be
+ * called after a wait that gave up its snapshot.
  */
 extern void le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply);
 
 /*
- * May the caller change the holds of cmd's name?  True for members of pg_signal_backend
- * (cmd->any_role), and for members of all holders' roles, which this puts into cmd->value.
+ * Returns whether the caller may change the holds of cmd's name.  This requires membership in
+ * pg_signal_backend (which sets cmd->any_role) or in the roles of all holders, which this function writes to
+ * cmd->value.
  */
 extern bool le_may_manage(LeCommand *cmd);
 

@@ -1,11 +1,10 @@
 /*
  * sql/sql_advisory.c
- *		Locks of PostgreSQL's own lock manager, by name.
+ *		SQL functions for locks of PostgreSQL's own lock manager, by name.
  *
- * An advisory lock like those of pg_advisory_lock(), but in a key space of its own: it never
- * conflicts with the keys that the application uses.  These locks need neither shared memory nor a
- * manager, so they work without shared_preload_libraries, and on a standby if
- * lock_election.advisory_on_standby is set.
+ * These are advisory locks like those of pg_advisory_lock(), but with a separate key space, so that they
+ * never conflict with keys that the application uses.  They need neither shared memory nor a manager, so they
+ * work without shared_preload_libraries, and on a standby if lock_election.advisory_on_standby is set.
  */
 #include "postgres.h"
 
@@ -26,12 +25,14 @@ LE_FUNCTION(le_advisory_acquire);
 LE_FUNCTION(le_advisory_release);
 
 /*
- * The objsubid that pg_locks shows.  pg_advisory_lock() uses 1 for one 64-bit key and 2 for two
- * 32-bit keys; fences are not advisory locks, but LOCKTAG_USERLOCK.
+ * The objsubid that pg_locks shows for these locks. pg_advisory_lock() uses 1 for one 64-bit key and 2 for
+ * two 32-bit keys.  Fences are not advisory locks but use LOCKTAG_USERLOCK.
  */
 #define ADVISORY_SPACE 0x4C45 /* 19525, "LE" */
 
-/* The key is hashtextextended(name COLLATE "C", 0), so that SQL can find it. */
+/*
+ * Returns the lock of a name.  Its key is hashtextextended(name COLLATE "C", 0), so that SQL can compute it.
+ */
 static LOCKTAG
 advisory_tag(LeText name)
 {
@@ -49,8 +50,8 @@ shared_arg(FunctionCallInfo fcinfo, int number)
 }
 
 /*
- * Returns the lock_timeout for this wait, in milliseconds; 0 if the wait has no limit, or the
- * caller's own lock_timeout ends it first.
+ * Returns the lock_timeout to use for this wait, in milliseconds.  Returns 0 if the wait has no limit, or if
+ * the caller's own lock_timeout ends it first.
  */
 static int
 wait_timeout_ms(LeTime wait_us)
@@ -64,19 +65,19 @@ wait_timeout_ms(LeTime wait_us)
 }
 
 /*
- * Waits in PostgreSQL's queue for at most timeout_ms; 0 = no limit.  Its deadlock detector applies,
- * and everything else that ends a wait there.  The caller does not hold this lock in this mode yet,
- * or it would not have to wait.  Returns whether the lock is held.
+ * Waits in PostgreSQL's queue for at most timeout_ms; 0 = no limit.  PostgreSQL's deadlock detector applies,
+ * and everything else that ends such a wait.  The caller must not hold this lock in this mode yet, because
+ * then it would not have to wait.  Returns whether the lock is held.
  *
- * LockTimeout is the setting's variable; only the sleep reads it.  The error is caught without a
- * subtransaction, because only the lock manager's wait can be half done, and LockErrorCleanup()
- * ends that.
+ * The wait is limited by setting LockTimeout, the variable of the setting, which only the sleep reads.  The
+ * error is caught without a subtransaction, because only the lock manager's wait can be incomplete, and
+ * LockErrorCleanup() cleans that up.
  *
- * A timeout or a cancel may arrive at the same moment as the grant.  Then the interrupt may still
- * be pending when LockAcquire() returns, and would hit whatever the caller does next; or an error
- * is raised although the lock is held, and a session-level lock would never be released.  So
- * interrupts are handled here, and the result depends on whether the lock is held: after a timeout
- * the grant is kept, after any other error it is released.
+ * A timeout or a cancel may arrive at the same moment as the grant.  Then the interrupt may still be pending
+ * when LockAcquire() returns, and would interrupt whatever the caller does next.  Or an error may be raised
+ * although the lock is held, and then a session-level lock would never be released.  So interrupts are
+ * handled here, and the result depends on whether the lock is held: after a timeout the grant is kept, after
+ * any other error it is released.
  */
 static bool
 wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout_ms)
@@ -94,7 +95,7 @@ wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout_ms)
 		CHECK_FOR_INTERRUPTS();
 	}
 
-	/* 2. an error: keep the lock if it was a timeout, else release it */
+	/* 2. after an error, keep the lock if the error was a timeout, otherwise release it */
 	PG_CATCH();
 	{
 		LockTimeout = user_timeout;
@@ -117,9 +118,9 @@ wait_for_lock(const LOCKTAG *tag, LOCKMODE mode, bool session, int timeout_ms)
 }
 
 /*
- * Raises an error on a standby, unless the setting allows it.  A standby's lock excludes nobody on
- * the primary: behind a proxy that sends SELECT to any server, two clients would both get the lock
- * without noticing.
+ * Raises an error on a standby, unless the setting allows these locks there.  A lock on a standby does not
+ * exclude sessions on the primary: behind a proxy that sends SELECT to any server, two clients could hold the
+ * same lock without noticing.
  */
 static void
 check_server(void)

@@ -1,6 +1,6 @@
 /*
  * sql/sql_args.c
- *		Checks the arguments of the SQL functions, and turns them into a command.
+ *		Checks the arguments of the SQL functions, and converts them to a command.
  */
 #include "postgres.h"
 
@@ -89,7 +89,7 @@ le_check_duplicates(const LeText *names, int n)
 	}
 }
 
-/* Returns an array that is not null, with at most one dimension, and its length. */
+/* Returns the array and its length.  Raises an error if the array is null or has more than one dimension. */
 static ArrayType *
 required_array(FunctionCallInfo fcinfo, int number, const char *argument, int *length)
 {
@@ -114,14 +114,14 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 	bool *nulls;
 	int n, min = cmd->each ? 0 : 1;
 
-	/* 1. the array */
+	/* 1. read the array */
 	array = required_array(fcinfo, 0, "names", &n);
 	if (n < min || n > LE_MAX_NAMES)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("names is out of range: %d names", n),
 				 errdetail("It is an array of %d to %d names.", min, LE_MAX_NAMES)));
 
-	/* 2. its names */
+	/* 2. check its names */
 	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &n);
 	names = palloc_array(LeText, n);
 	for (int i = 0; i < n; i++)
@@ -134,14 +134,14 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 	}
 	le_check_duplicates(names, n);
 
-	/* 3. put them into the command */
+	/* 3. write them to the command */
 	cmd->names = names;
 	cmd->nnames = (uint32) n;
 	if (n > 0)
 		cmd->name = names[0];
 }
 
-/* A token that never holds anything; 0 would mean the connection's own. */
+/* A token that never holds anything. 0 would mean the connection's own holder. */
 #define NO_TOKEN INT64CONST(-1)
 
 static int64
@@ -278,7 +278,10 @@ interval_text(Interval *interval)
 	return DatumGetCString(DirectFunctionCall1(interval_out, IntervalPGetDatum(interval)));
 }
 
-/* Returns an interval in microseconds; a month has 30 days.  Errors: not finite, or out of range. */
+/*
+ * Converts an interval to microseconds; a month has 30 days.  Raises an error if the interval is infinite or
+ * out of range.
+ */
 static LeTime
 duration(Interval *interval, const char *argument, LeTime min_us, LeTime max_us, const char *range)
 {
@@ -293,7 +296,7 @@ duration(Interval *interval, const char *argument, LeTime min_us, LeTime max_us,
 	return us;
 }
 
-/* Returns the duration; raises an error if it is longer than this setting allows. */
+/* Returns the duration.  Raises an error if it is longer than this setting allows. */
 static LeTime
 limited(Interval *interval, LeTime us, const char *argument, const char *setting, int max_ms)
 {

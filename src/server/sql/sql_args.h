@@ -1,6 +1,6 @@
 /*
  * sql/sql_args.h
- *		Checks the arguments of the SQL functions, and turns them into a command.
+ *		Checks the arguments of the SQL functions, and converts them to a command.
  */
 #ifndef LE_SQL_ARGS_H
 #define LE_SQL_ARGS_H
@@ -15,11 +15,11 @@
 #define ERRCODE_LE_LOST MAKE_SQLSTATE('L', 'E', '0', '0', '1')
 
 /*
- * Each of these raises 22023 with the argument's name, its value and the allowed range.  "number"
- * is the index of the argument.
+ * Read an argument.  Each of these functions raises 22023 with the argument's name, its value and the allowed
+ * range.  "number" is the index of the argument.
  */
 extern LeText le_arg_text(FunctionCallInfo fcinfo, int number, const char *argument, uint32 max);
-/* Checks a text that is not an argument of its own; data NULL: null. */
+/* Checks a text that is not an argument by itself. data is NULL if the text is null. */
 extern LeText le_check_text(LeText value, const char *argument, uint32 max);
 extern LeText le_arg_owner(FunctionCallInfo fcinfo, int number);
 extern int32 le_arg_permits(FunctionCallInfo fcinfo, int number);
@@ -30,31 +30,33 @@ extern void le_arg_check_value(FunctionCallInfo fcinfo, int number);
 extern int64 le_arg_number(FunctionCallInfo fcinfo, int number, const char *argument, int64 min, int64 max,
 						   const char *range);
 
-/* Is the argument the first of two words?  Any other word is an error. */
+/*
+ * Returns whether the argument is the first of two words.  Raises an error for any word other than these two.
+ */
 extern bool le_arg_is_first(FunctionCallInfo fcinfo, int number, const char *argument, const char *first,
 							const char *second);
 
-/* Reads the first argument: the name of a lock or election. */
+/* Reads the first argument, the name of a lock or election. */
 extern LeText le_arg_name(FunctionCallInfo fcinfo, LeKind kind);
 
-/* Reads the first argument: names of several locks.  A command with "each" may have none. */
+/* Reads the first argument, the names of several locks.  There may be none if the command has "each". */
 extern void le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd);
 
 /*
- * Reads the tokens of n names: an array of n elements.  NULL, and numbers that cannot be tokens,
- * become -1, which never holds anything.
+ * Reads the tokens of n names from an array of n elements.  NULL, and numbers that cannot be tokens, become
+ * -1, which never holds anything.
  */
 extern int64 *le_arg_tokens(FunctionCallInfo fcinfo, int number, uint32 n);
 
 /* Reads the first two arguments: name and token, or election and term. */
 extern void le_arg_holder(FunctionCallInfo fcinfo, LeCommand *cmd);
 
-/* Read durations.  A TTL that is NULL becomes if_null. */
+/* Read durations.  If a TTL is NULL, if_null is returned. */
 extern LeTime le_arg_ttl(FunctionCallInfo fcinfo, int number, LeTime if_null);
 extern LeTime le_arg_wait(FunctionCallInfo fcinfo, int number);
 extern LeTime le_arg_hold_for(FunctionCallInfo fcinfo, int number);
 
-/* Reads hold_for from a text; data NULL: 0. */
+/* Reads hold_for from a text.  Returns 0 if data is NULL. */
 extern LeTime le_check_hold_for(LeText value);
 /* Checks a number of permits. */
 extern int32 le_check_permits(int64 permits);

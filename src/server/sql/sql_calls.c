@@ -1,24 +1,24 @@
 /*
  * sql/sql_calls.c
- *		SQL functions that do the same for a lock, for several locks, for a permit and for an
- *		election: one line each.
+ *		SQL functions that do the same thing for a lock, for several locks, for a permit, or for an election.
+ *		Each function takes one line.
  *
- * Each has the name of its C function without the prefix; the comments of the extension script say
- * what they mean.
+ * The SQL name of a function is its C name without the prefix.  The comments in the extension script describe
+ * the functions.
  */
 #include "postgres.h"
 
 #include "shared/compat.h"
 #include "sql/sql.h"
 
-/* acquire; see LeAsk for the arguments */
+/* acquire; LeAsk lists the arguments */
 LE_SQL_CALL(le_acquire_lock, le_acquire(fcinfo, LE_ASK_LOCK))
 LE_SQL_CALL(le_try_acquire_lock, le_acquire(fcinfo, LE_ASK_LOCK))
 LE_SQL_CALL(le_acquire_locks, le_acquire(fcinfo, LE_ASK_LOCKS))
 LE_SQL_CALL(le_acquire_permit, le_acquire(fcinfo, LE_ASK_PERMIT))
 LE_SQL_CALL(le_campaign, le_acquire(fcinfo, LE_ASK_LEADER))
 
-/* enqueue: the same without wait */
+/* enqueue: the same arguments without wait */
 LE_SQL_CALL(le_enqueue_lock, le_enqueue(fcinfo, LE_ASK_LOCK))
 LE_SQL_CALL(le_enqueue_locks, le_enqueue(fcinfo, LE_ASK_LOCKS))
 LE_SQL_CALL(le_enqueue_permit, le_enqueue(fcinfo, LE_ASK_PERMIT))
@@ -33,7 +33,7 @@ LE_SQL_CALL(le_await_leadership, le_await(fcinfo, LE_ASK_LEADER))
 LE_SQL_CALL(le_renew_lock, le_renew(fcinfo, LE_KIND_LOCK))
 LE_SQL_CALL(le_renew_leadership, le_renew(fcinfo, LE_KIND_ELECTION))
 
-/* check whether it is held, fence it: name, token */
+/* check or fence: name, token */
 LE_SQL_CALL(le_is_held, le_held(fcinfo, LE_KIND_LOCK))
 LE_SQL_CALL(le_is_leader, le_held(fcinfo, LE_KIND_ELECTION))
 LE_SQL_CALL(le_fence_lock, le_fence(fcinfo, LE_KIND_LOCK))

@@ -1,7 +1,7 @@
 /*
  * sql/sql_each.c
- *		SQL functions for many locks, independent of each other, with one request.  They return a
- *		row for each name, in the order of the names; or whether all were released.
+ *		SQL functions that handle many locks in one request, each independently of the others.  They return a
+ *		row for each name, in the order of the names, or whether all locks were released.
  */
 #include "postgres.h"
 
@@ -28,9 +28,9 @@ LE_FUNCTION(le_release_locks);
 /* --- acquire --- */
 
 /*
- * Finds the locks that this transaction is going to release: the acquire becomes one more hold of
- * these, as in le_acquire().  Returns NULL if there are none, or if the request is for a lease.
- * The manager ignores them for a named owner.
+ * Returns, for each name, the token of this connection's hold that this transaction is going to release, or
+ * 0: the acquire then adds a hold to it, as in le_acquire().  Returns NULL if there are no such holds, or if
+ * the request is for a lease.  If there is a named owner, the manager ignores these tokens.
  */
 static const int64 *
 pending_of_each(const LeCommand *cmd)
@@ -53,15 +53,15 @@ pending_of_each(const LeCommand *cmd)
 }
 
 /*
- * Reads the arguments into an empty command, and asks for each name.  Returns one result for each
- * name, all durable; errors are raised.
+ * Reads the arguments into an empty command, and acquires or enqueues each name.  Returns one result for each
+ * name; all results are durable.  Raises errors.
  */
 static LeEachAnswer *
 acquire_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
 	LeEachAnswer *answers;
 	LeReply reply;
-	int granted = -1; /* the first one that was not held before */
+	int granted = -1; /* index of the first name that was not held before; -1 = none */
 	bool told_owner = false;
 
 	/* 1. send the request, unless there are no names */
@@ -91,7 +91,7 @@ acquire_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 	{
 		LeEachAnswer *answer = &answers[i];
 
-		/* a lease does not count holds: acquiring again withdraws pending releases */
+		/* an acquire on a lease adds no hold, so withdraw pending releases */
 		if (cmd->lease != 0 && (answer->status == LE_OK || answer->status == LE_QUEUED))
 			le_pending_cancel(answer->token, cmd->names[i]);
 		if (answer->status != LE_OK)
@@ -159,10 +159,9 @@ le_enqueue_each(PG_FUNCTION_ARGS)
 /* --- release --- */
 
 /*
- * Releases at the commit, as release_at_commit() in sql_lock.c does for one lock: the fences are
- * taken before the second check, so that from then on nobody can take the locks away before the
- * transaction ends.  The results are those of the second check, except for locks that are not held
- * or are already to be released.
+ * Releases at the commit, as release_at_commit() in sql_lock.c does for one lock.  Takes the fences before
+ * the second check: from then on the locks cannot be taken away before the transaction ends.  The results are
+ * those of the second check, except that locks without a hold to release get LE_NOT_HELD.
  */
 static void
 release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
@@ -171,7 +170,7 @@ release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 	bool any = false;
 	LeReply reply;
 
-	/* 1. take the fences of the locks that have a hold which is not already to be released */
+	/* 1. take the fences of the locks that have a hold without a pending release */
 	cmd->type = LE_CMD_CHECK;
 	le_request_each(cmd, &reply, answers);
 	le_check_reply(cmd, &reply);
@@ -184,7 +183,7 @@ release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 			le_fence_take(answers[i].token);
 	}
 
-	/* 2. the second check */
+	/* 2. check a second time */
 	if (any)
 	{
 		le_request_each(cmd, &reply, answers);
@@ -192,7 +191,7 @@ release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 		le_wait_durable_fenced(cmd, &reply);
 	}
 
-	/* 3. list their releases */
+	/* 3. list the releases */
 	for (uint32 i = 0; i < cmd->nnames; i++)
 	{
 		if (!held[i] || (answers[i].status != LE_OK && answers[i].status != LE_QUEUED))
@@ -205,7 +204,7 @@ release_each_at_commit(LeCommand *cmd, LeEachAnswer *answers)
 	}
 }
 
-/* Releases each name of a command, at once or at the commit; the caller has read the arguments. */
+/* Releases each name of a command, at once or at the commit.  The caller has already read the arguments. */
 static LeEachAnswer *
 release_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
@@ -227,7 +226,7 @@ release_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 	return answers;
 }
 
-/* Raises an error if a name cannot be sent to the client, because its encoding lacks a character. */
+/* Raises an error if a name cannot be sent to the client because the client's encoding lacks a character. */
 static void
 check_can_send(const LeCommand *cmd)
 {
@@ -245,7 +244,7 @@ le_release_each(PG_FUNCTION_ARGS)
 	le_arg_names(fcinfo, &cmd);
 	cmd.tokens = le_arg_tokens(fcinfo, 1, cmd.nnames);
 
-	/* an error does not undo immediate releases, so do everything first that may raise one */
+	/* an error would not undo immediate releases, so first do everything that can raise one */
 	InitMaterializedSRF(fcinfo, 0);
 	check_can_send(&cmd);
 	if (cmd.nnames == 0)
@@ -262,7 +261,7 @@ le_release_each(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* release_locks(names, token): true if the token held all of them */
+/* release_locks(names, token): returns true if the token held all of them */
 Datum
 le_release_locks(PG_FUNCTION_ARGS)
 {

@@ -1,7 +1,7 @@
 /*
  * sql/sql_election.c
- *		SQL functions for leader election.  Elections are locks in a namespace of their own; the
- *		holder, the leader, has a text that can change.
+ *		SQL functions for leader election.  Elections are locks with a separate namespace.  The holder is the
+ *		leader, which has a text that can change.
  */
 #include "postgres.h"
 
@@ -43,7 +43,7 @@ le_proclaim(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(true);
 }
 
-/* resign(election, term): a NULL term holds nothing */
+/* resign(election, term): releases nothing if the term is NULL */
 Datum
 le_resign(PG_FUNCTION_ARGS)
 {
@@ -64,7 +64,7 @@ typedef struct Leader
 	int64 term;
 	TimestampTz elected_at;
 	TimestampTz expires_at;
-	LeTime valid_for_us; /* LE_NEVER: unknown, or bound to a connection */
+	LeTime valid_for_us; /* microseconds; LE_NEVER = unknown, or bound to a connection */
 } Leader;
 
 /* Adds the row of current_leader(): candidate, term, elected_at, expires_at, valid_for. */
@@ -83,9 +83,9 @@ put_leader(ReturnSetInfo *rsinfo, const Leader *leader)
 }
 
 /*
- * Adds the row of the leader, if there is one.  A leader, and the end of a term, are shown only
- * once they are as durable as the caller's synchronous_commit asks for: an observer that has seen a
- * leader does not see an earlier one after a crash.
+ * Adds the row of the leader, if there is one.  A leader or the end of a term is shown only when it is as
+ * durable as the caller's synchronous_commit asks for, so that an observer that has seen a leader does not
+ * see an earlier one after a crash.
  */
 static void
 put_live_leader(ReturnSetInfo *rsinfo, LeText election)
@@ -106,7 +106,7 @@ put_live_leader(ReturnSetInfo *rsinfo, LeText election)
 		leader.candidate.data = pnstrdup(live.candidate.data, live.candidate.len);
 		leader.candidate.len = live.candidate.len;
 		leader.elected_at = live.since;
-	} while (!le_durable_in_time(&reply)); /* the term ended meanwhile: get the new leader */
+	} while (!le_durable_in_time(&reply)); /* if the term ended meanwhile, get the new leader */
 	leader.term = reply.token;
 	leader.valid_for_us = le_valid_for(&reply);
 	leader.expires_at =
@@ -120,7 +120,7 @@ typedef struct StoredLeader
 	LeText election;
 } StoredLeader;
 
-/* On a standby: adds the row of a slot, if the slot has the leader of this election. */
+/* On a standby: adds the row of a slot, if the slot contains the leader of this election. */
 static void
 put_stored_leader(void *arg, const LeStoredEntry *slot)
 {
@@ -134,7 +134,7 @@ put_stored_leader(void *arg, const LeStoredEntry *slot)
 		put_leader(stored->rsinfo, &leader);
 }
 
-/* current_leader(election): at most one row; on a standby the replayed state */
+/* current_leader(election): returns at most one row; on a standby, the replayed state */
 Datum
 le_current_leader(PG_FUNCTION_ARGS)
 {

@@ -1,6 +1,6 @@
 /*
  * sql/sql_fence.c
- *		SQL functions for fences, and for guards of tables.
+ *		SQL functions for fences, and for triggers that guard tables.
  */
 #include "postgres.h"
 
@@ -22,8 +22,8 @@ LE_FUNCTION(le_fence_guard);
 /* --- fences --- */
 
 /*
- * Raises an error that says how the token has ended, unless the token holds the lock and the caller
- * may fence it.
+ * Checks that the token holds the lock and the caller may fence it.  Otherwise raises an error that says how
+ * the token ended.
  */
 static void
 check_holder(LeCommand *cmd, LeReply *reply)
@@ -55,11 +55,11 @@ le_fence(FunctionCallInfo fcinfo, LeKind kind)
 						  errmsg("a fence ends with its transaction, which is this statement alone"),
 						  errhint("Fence and write in one transaction block.")));
 
-	/* its TTL may have expired since; that does not affect this transaction's fence */
+	/* the TTL may have expired since the fence was taken; that does not affect this transaction's fence */
 	if (le_fence_is_mine(cmd.kind, cmd.name, cmd.token))
 		PG_RETURN_VOID();
 
-	/* first check the right to fence it, then take the fence, then check that it still holds */
+	/* first check the right to fence the token, then take the fence, then check that the token still holds */
 	check_holder(&cmd, &reply);
 	LE_FAULT("fence-before-lock");
 	le_fence_take(cmd.token);
@@ -73,9 +73,9 @@ le_fence(FunctionCallInfo fcinfo, LeKind kind)
 	PG_RETURN_VOID();
 }
 
-/* --- guards of tables --- */
+/* --- table guards --- */
 
-/* Returns the name of the lock or election in the trigger's arguments, and its kind. */
+/* Returns the name of the lock or election in the trigger's arguments, and sets *kind. */
 static LeText
 guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 {
@@ -83,7 +83,7 @@ guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 	Trigger *trigger;
 	LeText name;
 
-	/* 1. it must be called as a trigger before a statement or row */
+	/* 1. check that it is called as a trigger before a statement or row */
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 						errmsg("function \"%s\" was not called by trigger manager", "fence_guard")));
@@ -93,7 +93,7 @@ guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("trigger \"%s\" must be fired BEFORE: it calls fence_guard", trigger->tgname)));
 
-	/* 2. lock or election */
+	/* 2. read whether it is a lock or an election */
 	*kind = trigger->tgnargs == 2 && strcmp(trigger->tgargs[1], "election") == 0 ? LE_KIND_ELECTION
 																				 : LE_KIND_LOCK;
 	if (trigger->tgnargs != 1 &&
@@ -104,7 +104,7 @@ guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 							   "name and \"lock\" or \"election\"",
 							   trigger->tgname)));
 
-	/* 3. its name */
+	/* 3. read its name */
 	name = (LeText){trigger->tgargs[0], (uint32) strlen(trigger->tgargs[0])};
 	if (name.len < 1 || name.len > LE_MAX_NAME)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -114,7 +114,7 @@ guard_name(FunctionCallInfo fcinfo, LeKind *kind)
 	return name;
 }
 
-/* fence_guard('name' [, 'election']), BEFORE a statement or a row of it */
+/* fence_guard('name' [, 'election']), called BEFORE a statement or BEFORE each row */
 Datum
 le_fence_guard(PG_FUNCTION_ARGS)
 {
@@ -130,7 +130,7 @@ le_fence_guard(PG_FUNCTION_ARGS)
 																		  ? "fence_leader(election, term)"
 																		  : "fence_lock(name, token)")));
 
-	/* in a statement trigger both rows are NULL */
+	/* in a statement-level trigger both rows are NULL */
 	return PointerGetDatum(TRIGGER_FIRED_BY_UPDATE(trigger->tg_event) ? trigger->tg_newtuple
 																	  : trigger->tg_trigtuple);
 }

@@ -2,9 +2,9 @@
  * sql/sql_health.c
  *		Reports the state of lock_election on this server and in this database.
  *
- * Load balancers, probes and monitors call this all the time, and must get a result even when
- * nothing else works.  So this asks no other process and takes no lock in shared memory: it reads
- * what others write there, and may be slightly out of date.
+ * Load balancers, probes and monitors call health() all the time, and must get a result even if nothing else
+ * works.  So this function asks no other process and takes no lock in shared memory.  It only reads the data
+ * that other processes write there, so its result may be slightly out of date.
  */
 #include "postgres.h"
 
@@ -28,10 +28,10 @@
 
 LE_FUNCTION(le_health);
 
-/* A manager or standby that keeps somebody waiting for this long is reported as a problem. */
+/* A manager or standby that keeps a session waiting for this long is reported as a problem. */
 #define TOO_LONG (2 * LE_SECOND)
 
-/* An outage with failed batches is reported until this long after its end: some writes may still fail. */
+/* An outage is reported until this long after the last failed batch, because some writes may still fail. */
 #define OUTAGE_HOLD (10 * LE_SECOND)
 
 typedef struct Health
@@ -42,19 +42,19 @@ typedef struct Health
 	bool standby_defined;
 	bool standby_confirms;
 	LeTime untaken_us;      /* age of the oldest request that the manager has not taken */
-	LeTime request_wait_us; /* the same, for requests whose callers still wait */
-	LeTime standby_wait_us; /* longest wait for a standby */
+	LeTime request_wait_us; /* the same, but only for requests whose callers are still waiting */
+	LeTime standby_wait_us; /* longest current wait for a standby */
 	int64 incarnation;      /* 0 = unknown */
 
-	/* an outage: nothing can be written */
-	TimestampTz outage_since; /* 0: no outage */
+	/* an outage, during which nothing can be written */
+	TimestampTz outage_since; /* 0 = no outage */
 	uint32 outage_sqlstate;
 	uint32 outage_pid; /* process that has locked the tables; 0 = unknown */
 } Health;
 
 /*
- * Returns this database's entry, without the lock that protects it: an entry that changes meanwhile
- * is seen before or after the change.
+ * Returns this database's entry without taking the lock that protects it.  If the entry changes meanwhile,
+ * the caller sees it before or after the change.
  */
 static LeDatabase *
 entry_without_lock(void)
@@ -70,10 +70,10 @@ entry_without_lock(void)
 }
 
 /*
- * Measures how long a request has been posted that the manager has neither answered, nor queued,
- * nor deferred (heavy requests wait for their turns).  A request that has just left the queue is
- * about to be answered, so "answered" is read last.  Requests whose callers have given up count for
- * untaken_us: even if no caller waits for TOO_LONG, the manager may be stuck.
+ * Measures the age of a request that the manager has neither answered, nor queued, nor deferred (heavy
+ * requests are deferred until their turn).  A request that has just left the queue is about to be answered,
+ * so "answered" is read last.  Requests whose callers have given up still count for untaken_us, because the
+ * manager may be stuck even if no caller waits for TOO_LONG.
  */
 static void
 look_at_request(LeMailbox *box, LeTime now, Health *health)
@@ -94,8 +94,8 @@ look_at_request(LeMailbox *box, LeTime now, Health *health)
 }
 
 /*
- * Does a wait for a standby count?  A wait for replay counts only for callers that would wait for
- * replay, too: the standby's readers can delay replay as long as they like.
+ * Returns whether a wait for a standby counts.  A wait for replay counts only for callers that would wait for
+ * replay, too, because the standby's readers can delay replay for any length of time.
  */
 static bool
 counts(bool for_replay)
@@ -113,7 +113,7 @@ standby_wait(LeMailbox *box, LeTime now)
 	return since != 0 && counts(*(volatile bool *) &box->confirming_replay) ? now - since : 0;
 }
 
-/* Returns how long nothing has been confirmed for a session that has given up waiting for it. */
+/* Returns how long a commit has been unconfirmed, if a session gave up waiting for its confirmation. */
 static LeTime
 given_up_wait(LeDatabase *db, LeTime now)
 {
@@ -142,7 +142,7 @@ look_at_outage(LeDatabase *db, LeTime now, Health *health)
 		health->outage_since = GetCurrentTimestamp() - (now - failed_at);
 }
 
-/* Reads everything that health() reports; the head of this file says why without locks. */
+/* Reads everything that health() reports.  The head of this file explains why it takes no locks. */
 static void
 look(Health *health)
 {
@@ -150,7 +150,7 @@ look(Health *health)
 	SyncRepStandbyData *standbys;
 	LeTime now = le_clock();
 
-	/* 1. the manager, and the sessions of this database */
+	/* 1. read the state of the manager and of the sessions of this database */
 	memset(health, 0, sizeof(*health));
 	health->primary = !RecoveryInProgress();
 	health->standby_defined = health->primary && max_wal_senders > 0 && le_sync_standbys_defined();
@@ -170,7 +170,7 @@ look(Health *health)
 			health->standby_wait_us = Max(health->standby_wait_us, standby_wait(box, now));
 		}
 
-		/* where no standby is defined, none needs to confirm it any more */
+		/* if no standby is defined any more, no standby needs to confirm it */
 		if (health->standby_defined)
 			health->standby_wait_us = Max(health->standby_wait_us, given_up_wait(db, now));
 		look_at_outage(db, now, health);
@@ -178,8 +178,8 @@ look(Health *health)
 	Assert(health->request_wait_us <= health->untaken_us);
 
 	/*
-	 * 2. there are as many synchronous standbys as synchronous_standby_names asks for, and they
-	 * confirm in time
+	 * 2. check that there are as many synchronous standbys as synchronous_standby_names requires, and that
+	 * they confirm in time
 	 */
 	if (health->standby_defined && SyncRepConfig != NULL)
 		health->standby_confirms = SyncRepGetCandidateStandbys(&standbys) >= SyncRepConfig->num_sync &&
@@ -187,8 +187,8 @@ look(Health *health)
 }
 
 /*
- * Returns what keeps the manager from writing.  Meanwhile nothing is granted or released, and
- * holders stay.
+ * Returns the reason why the manager cannot write.  Meanwhile nothing is granted or released, and holders
+ * keep their locks.
  */
 static const char *
 outage_problem(const Health *health)
@@ -213,7 +213,7 @@ outage_problem(const Health *health)
 	}
 }
 
-/* Returns the first visible reason why a client cannot get a lock here, or NULL. */
+/* Returns the first reason, as far as visible, why a client cannot get a lock here, or NULL. */
 static const char *
 problem(const Health *health)
 {

@@ -1,6 +1,6 @@
 /*
  * sql/sql_history.c
- *		SQL functions for observers of an election.
+ *		SQL functions for the observers of an election.
  */
 #include "postgres.h"
 
@@ -54,8 +54,8 @@ put_change(void *arg, const LeStoredChange *change)
 }
 
 /*
- * Waits until the rows read are durable: they are committed, but perhaps not flushed or replicated
- * yet.  The manager replies after the batch that wrote them, and knows the LSN of its end.
+ * Waits until the rows that were read are durable: they are committed, but perhaps not flushed or replicated
+ * yet.  The manager replies after the batch that wrote them, with the LSN of the batch's end.
  */
 static void
 wait_until_durable(void)

@@ -59,7 +59,7 @@ le_grant_lease(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(reply.lease);
 }
 
-/* Returns a command for the lease of the first argument. */
+/* Returns a command for the lease that the first argument names. */
 static LeCommand
 lease_command(FunctionCallInfo fcinfo, LeCommandType type)
 {
@@ -69,15 +69,18 @@ lease_command(FunctionCallInfo fcinfo, LeCommandType type)
 }
 
 /*
- * Sends a command for the lease of the first argument.  Returns false if there is no such lease
- * (any more).
+ * Sends a command for the lease that the first argument names.  Returns false if that lease does not exist,
+ * or has ended.
  */
 static bool
 lease_request(FunctionCallInfo fcinfo, LeCommandType type, LeReply *reply)
 {
 	LeCommand cmd = lease_command(fcinfo, type);
 
-	/* a lease with thousands of locks ends in steps, by itself: wait for the last one */
+	/*
+	 * A lease with thousands of locks ends in steps, and continues to do so even without this call; wait for
+	 * the last step.
+	 */
 	do
 	{
 		le_request(&cmd, reply, false);
@@ -122,7 +125,7 @@ le_lease_time_to_live(PG_FUNCTION_ARGS)
 	return le_interval_datum(le_valid_for(&reply));
 }
 
-/* How often lease_holds() and set_permits() start again. */
+/* Maximum number of times that lease_holds() and set_permits() start again. */
 #define MAX_RESTARTS 20
 
 /* Adds a row of lease_holds(): kind, name, token, granted, queue_position, channel, owner. */
@@ -148,8 +151,8 @@ put_hold(void *arg, const LePageItem *item)
 }
 
 /*
- * lease_holds(lease).  The lease still exists at the last page.  Waits for the durability of each
- * page, because each depends on rows of its own.
+ * lease_holds(lease): the lease still exists when the last page is read.  Waits for the durability of each
+ * page, because each page depends on different rows.
  */
 Datum
 le_lease_holds(PG_FUNCTION_ARGS)
@@ -196,14 +199,14 @@ le_set_permits(PG_FUNCTION_ARGS)
 	cmd.permits = le_arg_permits(fcinfo, 1);
 	do
 	{
-		/* 1. the rights: once, and again if another role has acquired the name since */
+		/* 1. check the rights: once, and again if another role has acquired the name meanwhile */
 		if (look && !le_may_manage(&cmd))
 			ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 							errmsg("permission denied to change the permits of \"%.*s\"", (int) cmd.name.len,
 								   cmd.name.data),
 							errhint("Only members of all holders' roles, or of pg_signal_backend, may.")));
 
-		/* 2. the change */
+		/* 2. change the number of permits */
 		le_request(&cmd, &reply, false);
 		look = reply.status == LE_DENIED;
 		if (look)
@@ -222,7 +225,7 @@ le_set_permits(PG_FUNCTION_ARGS)
 			before = reply.permits;
 		le_wait_durable(&reply, "permits", cmd.name);
 
-		/* 3. the next step, if there are very many holders */
+		/* 3. continue with the next step, if there are very many holders */
 		cmd.from = reply.next;
 	} while (look || cmd.from != 0);
 	PG_RETURN_INT32(before);

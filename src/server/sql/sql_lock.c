@@ -1,6 +1,6 @@
 /*
  * sql/sql_lock.c
- *		Implements the SQL functions for locks, and in part those for permits and elections, see
+ *		Implements the SQL functions for locks, and parts of those for permits and elections, see
  *		sql/sql_calls.c.
  */
 #include "postgres.h"
@@ -40,7 +40,7 @@ LE_FUNCTION(le_advance_revision);
 
 /* --- errors --- */
 
-/* Raises LE001: a token, or a wait, has ended. */
+/* Raises LE001, because a token or a wait has ended. */
 static void
 raise_lost(const LeCommand *cmd, const LeReply *reply)
 {
@@ -52,7 +52,7 @@ raise_lost(const LeCommand *cmd, const LeReply *reply)
 	le_raise_lost_token(cmd, reply);
 }
 
-/* Raises LE001: the lease does not exist.  detail: how it ended, or NULL if that is unknown. */
+/* Raises LE001, because the lease does not exist. detail: how the lease ended, or NULL if that is unknown. */
 static void
 raise_no_lease(int64 lease, const char *detail)
 {
@@ -68,7 +68,7 @@ le_raise_other_lease(int64 lease)
 					errmsg("lease " INT64_FORMAT " belongs to another role", lease)));
 }
 
-/* Raises 42501: the caller is not the role that acquired. */
+/* Raises 42501, because the caller does not have the role that acquired. */
 static void
 raise_other_role(const LeCommand *cmd)
 {
@@ -85,7 +85,7 @@ raise_other_role(const LeCommand *cmd)
 typedef struct Sought
 {
 	int64 token;
-	int pid; /* of the connection that acquired; 0 = unknown */
+	int pid; /* process of the connection that acquired; 0 = unknown */
 } Sought;
 
 static void
@@ -100,7 +100,7 @@ note_pid(void *arg, const LePageItem *item)
 	sought->pid = acquirer.pid;
 }
 
-/* Raises 55000: a holder has no deadline, so it cannot be evicted.  Nobody was evicted. */
+/* Raises 55000, because a holder has no deadline, so it cannot be evicted.  No holder was evicted. */
 static void
 raise_bound(const LeCommand *cmd, const LeReply *reply)
 {
@@ -117,7 +117,10 @@ raise_bound(const LeCommand *cmd, const LeReply *reply)
 				 : errhint("It ends with its connection.")));
 }
 
-/* Raises 22023: a name is used in two ways at a time.  One case for each status of the core. */
+/*
+ * Raises 22023, because a name is used in two ways at the same time.  There is one case for each status of
+ * the core.
+ */
 static void
 raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 {
@@ -173,7 +176,7 @@ raise_role_limit(const LeCommand *cmd, const char *what, const char *setting, in
 					errhint("See lock_election.%s (%d).", setting, value)));
 }
 
-/* Raises 53400, with one case for each limit. */
+/* Raises 53400.  There is one case for each limit. */
 static void
 raise_limit(const LeCommand *cmd, const LeReply *reply)
 {
@@ -231,7 +234,7 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 		case LE_NOT_HELD:
 			return;
 
-		/* the caller does not have the token, lease or right that it needs */
+		/* the caller lacks the token, lease or right that it needs */
 		case LE_LOST:
 			raise_lost(cmd, reply);
 			return;
@@ -273,7 +276,9 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 void
 le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
 {
-	/* a statement may acquire many; a lock that is already held is not granted now */
+	/*
+	 * warn once per statement, which may acquire many locks; a lock that was already held is not granted now
+	 */
 	if (le_statement_warned || reply->reentrant || !le_snapshot_is_stale(fcinfo, reply->waited))
 		return;
 	le_statement_warned = true;
@@ -288,8 +293,8 @@ le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeRepl
 }
 
 /*
- * An owner is an identity: two callers with the same owner both hold a lock that each believes to
- * hold alone.
+ * An owner is an identity: if two callers use the same owner, both hold a lock that each believes it holds
+ * alone.
  */
 void
 le_notice_shared_owner(const LeCommand *cmd)
@@ -301,14 +306,17 @@ le_notice_shared_owner(const LeCommand *cmd)
 			 errhint("An owner is an identity, not a label: use another one in each worker.")));
 }
 
-/* Returns the number of a lease, or 0 if null.  Raises LE001 for a number that no lease can have. */
+/*
+ * Returns the number of a lease, or 0 if the argument is null.  Raises LE001 if no lease can have this
+ * number.
+ */
 static int64
 lease_arg(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number))
 		return 0;
 
-	/* 0 would mean that there is no lease */
+	/* 0 would mean no lease */
 	if (PG_GETARG_INT64(number) <= 0)
 		raise_no_lease(PG_GETARG_INT64(number), NULL);
 	return PG_GETARG_INT64(number);
@@ -375,9 +383,9 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 	le_arg_ask(fcinfo, ask, &cmd);
 
 	/*
-	 * 1. Is this transaction going to release this connection's own lock?  Then this acquire is one
-	 * more hold of it, which remains after the release at the commit.  This does not apply to
-	 * permits: each permit is a holder of its own.
+	 * 1. Is this transaction going to release a hold of this connection?  If so, this acquire adds a hold to
+	 * that entry, which remains after the release at the commit.  This does not apply to permits, because
+	 * each permit is a separate holder.
 	 */
 	if (cmd.owner.data == NULL && cmd.lease == 0 && cmd.mode != LE_MODE_PERMIT)
 		cmd.reenter = le_pending_own(cmd.kind, cmd.name);
@@ -395,11 +403,11 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 	if (reply.shared_owner)
 		le_notice_shared_owner(&cmd);
 
-	/* 3. leases and leaders do not count holds: this acquire withdraws pending releases */
+	/* 3. an acquire on a lease or in an election adds no hold, so withdraw pending releases */
 	if (cmd.lease != 0 || cmd.kind == LE_KIND_ELECTION)
 		le_pending_cancel_all(&cmd, reply.token);
 
-	/* 4. warn, and remember the grant for its release */
+	/* 4. warn, and remember the grant for an asynchronous release */
 	if (!gave_up)
 		le_warn_old_snapshot(fcinfo, &cmd, &reply);
 	le_granted_note(&cmd, &reply);
@@ -426,8 +434,8 @@ le_renew(FunctionCallInfo fcinfo, LeKind kind)
 /* --- release --- */
 
 /*
- * True if nothing of this transaction can follow, and nothing in it needs the lock's protection
- * until a commit: then the release may take effect at once.
+ * A release may take effect at once if nothing in this transaction can follow it, and nothing in the
+ * transaction needs the lock's protection until the commit.
  */
 bool
 le_release_is_final(FunctionCallInfo fcinfo)
@@ -443,9 +451,8 @@ le_wait_durable_fenced(const LeCommand *cmd, LeReply *reply)
 }
 
 /*
- * Returns the token of a holder, or a queue place, that has a hold which is not already to be
- * released; the newest holder of this connection if the command names none.  Returns 0 if there is
- * none.
+ * Returns the token of a holder or a queue place that has a hold without a pending release.  If the command
+ * has no token, this is the newest such holder of this connection.  Returns 0 if there is none.
  */
 static int64
 find_to_release(LeCommand *cmd)
@@ -468,8 +475,8 @@ find_to_release(LeCommand *cmd)
 }
 
 /*
- * Releases at commit.  The fence is taken before the second check: from then on nobody can take the
- * lock away before the transaction ends.
+ * Releases at the commit.  Takes the fence before the second check: from then on the lock cannot be taken
+ * away before the transaction ends.
  */
 static bool
 release_at_commit(LeCommand *cmd)
@@ -488,7 +495,7 @@ release_at_commit(LeCommand *cmd)
 		return false;
 	le_wait_durable_fenced(cmd, &reply);
 
-	/* all current holds; one that is acquired after this is kept */
+	/* release all current holds; a hold that is acquired later remains */
 	if (cmd->all_holds)
 		holds = Max(1, (int64) reply.holds - le_pending_count(cmd->token, cmd->name));
 	le_pending_add(cmd->token, cmd->kind, cmd->name, cmd->hold_for, (uint32) holds, reply.own_session);
@@ -518,10 +525,10 @@ le_release(FunctionCallInfo fcinfo, LeCommand *cmd)
 }
 
 /*
- * release_lock(name): releases the lock of this connection.
+ * release_lock(name) releases the lock of this connection.
  *
- * release_lock(name, token, hold_for, all_holds): a NULL token holds nothing.  A caller whose try
- * failed may pass its NULL: that must not release a lock of another user of a pooled connection.
+ * release_lock(name, token, hold_for, all_holds) releases nothing if the token is NULL.  A caller whose try
+ * failed may pass the NULL that it got, which must not release a lock of another user of a pooled connection.
  */
 Datum
 le_release_lock(PG_FUNCTION_ARGS)
@@ -540,7 +547,7 @@ le_release_lock(PG_FUNCTION_ARGS)
 	return le_release(fcinfo, &cmd);
 }
 
-/* --- checks, and an administrator's functions --- */
+/* --- checks, and functions for administrators --- */
 
 Datum
 le_held(FunctionCallInfo fcinfo, LeKind kind)
@@ -556,19 +563,19 @@ le_held(FunctionCallInfo fcinfo, LeKind kind)
 	PG_RETURN_BOOL(reply.status == LE_OK && le_durable_in_time(&reply));
 }
 
-#define MAX_FENCED 16 /* most holders that notices name */
+#define MAX_FENCED 16 /* maximum number of holders that notices name */
 
 typedef struct Holders
 {
-	bool denied;  /* the caller has no right for some of these roles */
-	bool managed; /* the caller has the right for some of these roles */
+	bool denied;  /* the caller lacks the right for some of the holders' roles */
+	bool managed; /* the caller has the right for some of the holders' roles */
 	List *roles;  /* roles of the holders, without duplicates */
 	int ntokens;
 	int64 tokens[MAX_FENCED];
 } Holders;
 
 /*
- * Collects the role of a holder, and its token if the caller may end it: for le_force(), le_evict()
+ * Collects the role of a holder and, if the caller may end the holder, its token.  For le_force(), le_evict()
  * and le_may_manage().
  */
 static void
@@ -586,8 +593,8 @@ collect_holder(void *arg, const LePageItem *item)
 }
 
 /*
- * Puts the caller's rights on the holders of a name into the command: for members of
- * pg_signal_backend as any_role, else as the roles of holders that the caller has the right for.
+ * Writes the caller's rights on the holders of a name to the command: sets any_role for members of
+ * pg_signal_backend, otherwise lists those of the holders' roles for which the caller has the right.
  */
 static void
 collect_rights(LeCommand *cmd, Holders *holders)
@@ -629,8 +636,8 @@ le_may_manage(LeCommand *cmd)
 }
 
 /*
- * Ends or evicts everything that cmd names, in steps if there are thousands of holders.  Sets
- * *reopened if a closed name is open again.
+ * Ends or evicts everything that cmd names, in steps if there are thousands of holders.  Returns how many it
+ * has ended or evicted.  Sets *reopened if a closed name was opened.
  */
 static int64
 end_all(LeCommand *cmd, const char *what, LeText name, bool *reopened)
@@ -652,7 +659,10 @@ end_all(LeCommand *cmd, const char *what, LeText name, bool *reopened)
 	return ended;
 }
 
-/* Ends the holders of one name that cmd may end.  *reopened as in end_all(). */
+/*
+ * Ends the holders of one name that cmd may end.  Returns their number.  Sets *reopened if the name was
+ * closed and is open now.
+ */
 static int64
 force(LeCommand *cmd, bool *reopened)
 {
@@ -676,7 +686,7 @@ force(LeCommand *cmd, bool *reopened)
 	return ended;
 }
 
-/* Reports the transactions that fence a holder and so delay its end, and how to end them. */
+/* Reports the transactions that fence a holder and so delay its end, and how they can be ended. */
 static void
 report_fenced(const LeCommand *cmd, const Holders *holders)
 {
@@ -701,8 +711,9 @@ le_force(FunctionCallInfo fcinfo, LeKind kind)
 	bool reopened = false;
 
 	/*
-	 * Do it all in one command, so that the next holder stays, even if its role is one that held
-	 * the lock before.  A role that holds nothing may have closed the name.
+	 * Use a single command for all holders, so that the next holder is not ended, even if its role held the
+	 * lock before.  The command includes the caller's role even if that holds nothing, because it may have
+	 * closed the name.
 	 */
 	collect_rights(&cmd, &holders);
 	if (cmd.any_role)
@@ -716,7 +727,7 @@ le_force(FunctionCallInfo fcinfo, LeKind kind)
 	PG_RETURN_INT64(ended);
 }
 
-/* evict_lock(name), evict_leader(election): evicts all holders that the caller has the right for, or none */
+/* evict_lock(name), evict_leader(election): evict all holders for which the caller has the right, or none */
 Datum
 le_evict(FunctionCallInfo fcinfo, LeKind kind)
 {
@@ -739,7 +750,7 @@ le_evict(FunctionCallInfo fcinfo, LeKind kind)
 	PG_RETURN_INT64(evicted);
 }
 
-/* force_release_role(role): also for a dropped role, by its OID */
+/* force_release_role(role): also accepts the OID of a dropped role */
 Datum
 le_force_release_role(PG_FUNCTION_ARGS)
 {

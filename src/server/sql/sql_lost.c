@@ -1,7 +1,7 @@
 /*
  * sql/sql_lost.c
- *		Composes the detail of an error LE001: how a token has ended, and, for callers that may know
- *		it, who holds the lock now.
+ *		Composes the detail of an error LE001: how a token ended and, if the caller may see it, who holds the
+ *		lock now.
  */
 #include "postgres.h"
 
@@ -13,17 +13,17 @@
 #include "sql/sql_args.h"
 #include "sql/sql.h"
 
-/* The holder that the detail names, and the number of holders. */
+/* The holder that the detail names, the number of holders, and the token of the command. */
 typedef struct Holder
 {
 	int64 asked;     /* the command's token */
-	bool still_held; /* by the command's token, which was evicted */
+	bool still_held; /* the command's token, which was evicted, still holds the lock */
 	int holders;
-	int64 token; /* 0 = none that the caller may know */
+	int64 token; /* 0 if there is none or the caller may not see it */
 	LeAcquirerParts acquirer;
 } Holder;
 
-/* Counts the holders, and keeps one that the caller may know. */
+/* Counts the holders, and stores one that the caller may see. */
 static void
 note_holder(void *arg, const LePageItem *item)
 {
@@ -40,7 +40,7 @@ note_holder(void *arg, const LePageItem *item)
 	le_acquirer_parse(le_page_texts(item).acquirer, &holder->acquirer);
 }
 
-/* Appends the first sentence: how the token ended, and when. */
+/* Appends the first sentence: how and when the token ended. */
 static void
 put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 {
@@ -58,7 +58,7 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 			appendStringInfo(detail, _("It expired %.1f s ago: it was not renewed in time."), ago);
 			break;
 
-		/* ended by others */
+		/* ended by others, or unknown */
 		case LE_END_REVOKED:
 			appendStringInfo(detail,
 							 reply->status == LE_NO_LEASE ? _("It was revoked %.1f s ago.")
@@ -111,8 +111,8 @@ put_holder(StringInfo detail, LeKind kind, const Holder *holder)
 }
 
 /*
- * Reads the holders of the lock.  Returns false if the manager raised an error: the caller's own
- * error, that the lock is lost, matters more, and ends the transaction just as this one would have.
+ * Reads the holders of the lock.  Returns false if that raised an error.  That error is dropped, because the
+ * error that the caller is going to raise (the lock is lost) matters more, and also ends the transaction.
  */
 static bool
 find_holder(const LeCommand *cmd, Holder *holder)
@@ -150,11 +150,11 @@ le_lost_detail(const LeCommand *cmd, const LeReply *reply)
 void
 le_raise_lost_token(const LeCommand *cmd, const LeReply *reply)
 {
-	/* not inside ereport(): it may flush an error */
+	/* not inside ereport(), because it may flush an error */
 	const char *detail = le_lost_detail(cmd, reply);
 	const char *word = le_token_word(cmd->kind), *named = le_named(cmd->kind, cmd->name);
 
-	if (reply->ending == LE_END_EVICTED) /* it may still be held, until its client releases it */
+	if (reply->ending == LE_END_EVICTED) /* the client may still hold the lock, until it releases it */
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
 						errmsg("%s " INT64_FORMAT " of %s was evicted", word, cmd->token, named),
 						errdetail_internal("%s", detail)));

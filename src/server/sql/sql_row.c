@@ -1,6 +1,6 @@
 /*
  * sql/sql_row.c
- *		Rows that SQL functions return.
+ *		Builds the rows that SQL functions return.
  */
 #include "postgres.h"
 
@@ -12,7 +12,10 @@
 #include "shared/library_version.h"
 #include "sql/sql.h"
 
-/* Does the row have the declared columns?  It may differ only if library and SQL have different versions. */
+/*
+ * Returns whether the row has the declared columns, or library and SQL have different versions, which may
+ * explain a difference.
+ */
 static inline pg_attribute_unused() bool has_all_columns(const LeTuple *tuple, const TupleDesc desc)
 {
 	return tuple->n == desc->natts || le_version_advice() != NULL;

@@ -1,12 +1,12 @@
 /*
  * sql/sql_sync.c
- *		lease_sync(): everything that the client of a lease does with the server, in one call.
+ *		Implements lease_sync(), which does everything that the client of a lease needs in one call.
  *
- *	1.	Read the items.  An item that is wrong, or for which the role lacks the right, gets an error
- *		of its own; if the items cannot be read at all, the call fails.
- *	2.	Releases that nobody waits for are mailed with the commit, as release_lock() does it.
- *		Everything else is sent to the manager (backend/session_sync.h).
- *	3.	Return the rows: the lease, each item, the news.
+ *	1.	Read the items.  An item that is invalid, or for which the role lacks the right, gets its own error.
+ *		If the items cannot be read at all, the call fails.
+ *	2.	If the call consists of releases and does not wait for them, mail them at the commit, as
+ *		release_lock() does.  Send everything else to the manager (backend/session_sync.h).
+ *	3.	Return the rows: the lease, each item, and the news.
  */
 #include "postgres.h"
 
@@ -39,10 +39,10 @@
 
 LE_FUNCTION(le_lease_sync);
 
-/* Longest wait of a call with a NULL wait whose releases must be durable. */
+/* Maximum time that a call with a NULL wait waits, if its releases must be durable. */
 #define WAIT_OF_RELEASES (1 * LE_SECOND)
 
-/* The texts of an item, in this order. */
+/* The texts of an item, in the order in which they are passed. */
 enum
 {
 	TEXT_ITEM,
@@ -54,12 +54,12 @@ enum
 	TEXTS
 };
 
-/* An item of the call, with its number and its error, if any. */
+/* An item of the call, with the client's number for it, and its error, if any. */
 typedef struct Asked
 {
 	int32 number;
-	uint32 first; /* its first LeSyncSpec */
-	uint32 names; /* number of its specs; 0 = it was not sent */
+	uint32 first; /* index of its first LeSyncSpec */
+	uint32 names; /* number of its specs; 0 = the item was not sent */
 	ErrorData *error;
 } Asked;
 
@@ -71,7 +71,7 @@ typedef struct Call
 	int nitems;
 } Call;
 
-/* --- 1. items --- */
+/* --- 1. read the items --- */
 
 static const char *const action_words[LE_SYNC_ACTIONS] = {[LE_SYNC_RELEASE] = "release",
 														  [LE_SYNC_RESIGN] = "resign",
@@ -106,7 +106,7 @@ read_action(LeText word)
 	return LE_SYNC_ACTIONS;
 }
 
-/* May the action be requested for several names at once? */
+/* Returns whether the action can be requested for several names together. */
 static bool
 takes_several(LeSyncAction action)
 {
@@ -115,8 +115,8 @@ takes_several(LeSyncAction action)
 }
 
 /*
- * The function that does the same as an item, for one name or for several.  A role that may not
- * call that function must not get the same done here.
+ * The function that does the same as an item, for one name or for several.  A role that may not call that
+ * function must not get the same effect here.
  */
 typedef struct Single
 {
@@ -170,7 +170,7 @@ single_of(LeSyncAction action, bool several)
 	}
 }
 
-/* Raises 42501 if the role may not call that function, or it does not exist. */
+/* Raises 42501 if the role may not call that function, or if the function does not exist. */
 static void
 check_right(Oid lease_sync, LeSyncAction action, bool several)
 {
@@ -201,14 +201,14 @@ read_number(const LeText *text, const char *what)
 	return DatumGetInt64(read_as(int8in, text, what));
 }
 
-/* Reads the number that the client has given an item. */
+/* Reads the client's number for an item. */
 static int32
 read_item_number(const LeText *text)
 {
 	return DatumGetInt32(read_as(int4in, text, "number of an item"));
 }
 
-/* Reads a token.  A number that cannot be a token becomes one that never holds anything. */
+/* Reads a token.  A number that cannot be a token becomes -1, which never holds anything. */
 static int64
 read_token(const LeText *text, const char *what)
 {
@@ -218,8 +218,8 @@ read_token(const LeText *text, const char *what)
 }
 
 /*
- * Checks the texts of an item, and converts them to the form that is sent.  Raises the same errors
- * as single calls.
+ * Checks the texts of an item and converts them to the form in which they are sent.  Raises the same errors
+ * as the single functions.
  */
 static void
 read_item(const LeText *texts, LeSyncSpec *spec)
@@ -257,8 +257,8 @@ read_item(const LeText *texts, LeSyncSpec *spec)
 }
 
 /*
- * Is this an error of an item: wrong data, a right, a limit, a state?  All other errors concern the
- * session, such as the end of the backend.
+ * Returns whether this is an error of an item, such as invalid data, a missing right, a limit, or a wrong
+ * state.  All other errors concern the session, such as the end of the backend.
  */
 static bool
 is_of_item(int sqlstate)
@@ -274,7 +274,7 @@ is_of_item(int sqlstate)
 	return false;
 }
 
-/* In PG_CATCH: returns the error for the row of an item, or re-throws it. */
+/* Called in PG_CATCH.  Returns the error for the row of an item, or re-throws it. */
 static ErrorData *
 caught(MemoryContext context)
 {
@@ -288,7 +288,7 @@ caught(MemoryContext context)
 	return error;
 }
 
-/* Raises an error if a name occurs twice among several names of a request. */
+/* Raises an error if a name occurs twice among the names of an item. */
 static void
 check_names(const LeSyncSpec *specs, uint32 n)
 {
@@ -302,7 +302,10 @@ check_names(const LeSyncSpec *specs, uint32 n)
 	le_check_duplicates(names, (int) n);
 }
 
-/* Reads one item with n names, whose texts follow each other, into specs.  Returns its error, or NULL. */
+/*
+ * Reads one item with n names into specs.  The texts of its names follow each other.  Returns the item's
+ * error, or NULL.
+ */
 static ErrorData *
 try_read(Oid lease_sync, const LeText *texts, LeSyncSpec *specs, uint32 n)
 {
@@ -327,7 +330,7 @@ try_read(Oid lease_sync, const LeText *texts, LeSyncSpec *specs, uint32 n)
 	return error;
 }
 
-/* Returns the elements of the array; NULL becomes a text without data. */
+/* Returns the elements of the array.  A NULL element becomes a text without data. */
 static LeText *
 texts_of(ArrayType *array, int *n)
 {
@@ -349,7 +352,7 @@ texts_of(ArrayType *array, int *n)
 	return texts;
 }
 
-/* Reads the items.  Consecutive rows with the same number and action are one request for several names. */
+/* Reads the items.  Consecutive rows with the same number and action are one item with several names. */
 static void
 read_items(FunctionCallInfo fcinfo, int argument, Call *call)
 {
@@ -385,7 +388,7 @@ read_items(FunctionCallInfo fcinfo, int argument, Call *call)
 			if (next > i && (other[TEXT_ITEM].data == NULL || other[TEXT_ACTION].data == NULL ||
 							 read_item_number(&other[TEXT_ITEM]) != item->number))
 				break;
-			/* an earlier item that had an error may have left its texts here */
+			/* overwrite the spec, which may contain texts of an earlier item that had an error */
 			specs[next - i] = (LeSyncSpec){.action = read_action(other[TEXT_ACTION])};
 			if (next > i && (specs[next - i].action != specs[0].action || !takes_several(specs[0].action)))
 				bad_items(psprintf("Item %d is there twice.", item->number));
@@ -401,17 +404,17 @@ read_items(FunctionCallInfo fcinfo, int argument, Call *call)
 	call->sync.results = palloc0_array(LeReply, Max(call->sync.nitems, 1));
 }
 
-/* --- 2. releases that nobody waits for --- */
+/* --- 2. mail releases --- */
 
-/* Number of remembered leases: a session keeps one lease alive, or a few. */
+/* Number of leases to remember: a session usually keeps one lease alive, or a few. */
 #define LEASES 8
 
-/* Leases whose news this session was told last, when nothing on them had been lost. */
+/* The leases whose news this session has read, with the number of losses at that time. */
 static struct
 {
 	int64 lease;
-	uint64 session; /* as in the mailbox; DISCARD ALL begins a new one */
-	uint32 losses;  /* LE_EPOCH_LOSSES; 0 = unknown */
+	uint64 session; /* session number, as in the mailbox; DISCARD ALL begins a new session */
+	uint32 losses;  /* value of LE_EPOCH_LOSSES; 0 = unknown */
 } known[LEASES];
 
 static void
@@ -430,8 +433,8 @@ note_told(const LeSync *sync)
 }
 
 /*
- * Is everything that this session knows of the lease still true, as of the last command that the
- * manager applied?  Only valid while a manager is running, because nobody else counts losses.
+ * Returns whether this session's knowledge of the lease is still true, as of the last command that the
+ * manager applied.  Valid only while a manager is running, because only a manager counts losses.
  */
 static bool
 has_lost_nothing(int64 lease)
@@ -448,8 +451,8 @@ has_lost_nothing(int64 lease)
 }
 
 /*
- * Are all items releases of locks that can be mailed with this commit?  A resign is not mailed,
- * because observers read the history, which lacks it until the manager has applied it.
+ * Returns whether all items are releases of locks that can be mailed at this commit.  A resign is not mailed,
+ * because observers read the history, which does not contain the resign until the manager has applied it.
  */
 static bool
 may_be_mailed(FunctionCallInfo fcinfo, const Call *call)
@@ -471,9 +474,9 @@ may_be_mailed(FunctionCallInfo fcinfo, const Call *call)
 }
 
 /*
- * Mails the releases.  Returns false if something may have been lost, no manager is running, or
- * earlier work is unfinished.  As in le_granted_take(), the check comes after the manager was told
- * that a release may be on its way.
+ * Mails the releases.  Returns false if a lock may have been lost, if no manager is running, or if earlier
+ * work is unfinished.  As in le_granted_take(), the check for losses comes after the manager was told that a
+ * release may follow.
  */
 static bool
 mail_releases(const Call *call)
@@ -494,9 +497,9 @@ mail_releases(const Call *call)
 	return true;
 }
 
-/* --- 3. rows --- */
+/* --- 3. return the rows --- */
 
-/* A row, with its columns as SQL declares them. */
+/* A row, with its columns in the order in which SQL declares them. */
 typedef struct Row
 {
 	const Asked *item;
@@ -509,7 +512,7 @@ typedef struct Row
 	const char *reason;
 	const ErrorData *error;
 
-	/* of the lease */
+	/* for the row of the lease */
 	const LeSync *sync;
 } Row;
 
@@ -535,7 +538,7 @@ put_row(ReturnSetInfo *rsinfo, const Row *row)
 	le_tuple_add_string(&tuple, error != NULL ? error->detail : NULL);
 	le_tuple_add_string(&tuple, error != NULL ? error->hint : NULL);
 
-	/* columns of the lease, if the manager was asked */
+	/* columns of the lease, if the manager has replied */
 	if (told != NULL && le_notify & LE_NOTIFY_WAITERS)
 		le_channel_of_lease(row->sync->lease, channel);
 	le_tuple_add_if(&tuple, validity > 0, validity > 0 ? le_interval_datum(validity) : 0);
@@ -547,7 +550,9 @@ put_row(ReturnSetInfo *rsinfo, const Row *row)
 	le_tuple_put(rsinfo, &tuple);
 }
 
-/* Returns the error of an item that the manager has rejected, as a single call would raise it, or NULL. */
+/*
+ * Returns the error of an item that the manager has rejected, as the single function would raise it, or NULL.
+ */
 static ErrorData *
 refusal(const LeSyncSpec *spec, const LeSync *sync, const LeReply *result)
 {
@@ -590,7 +595,7 @@ event_of(const LeSyncSpec *spec, const LeReply *result)
 	return result->status == LE_QUEUED ? "queued" : result->status == LE_OK ? "granted" : "not_granted";
 }
 
-/* Was the item carried out, but is not yet as durable as its result must be? */
+/* Returns whether the item was carried out, but is not yet as durable as its result must be. */
 static bool
 is_pending(const LeSyncSpec *spec, const LeSync *sync, const LeReply *result)
 {
@@ -618,7 +623,7 @@ put_item(ReturnSetInfo *rsinfo, const Call *call, const Asked *item)
 		if (sync->sqlstate != 0)
 			row.error = &unwritable;
 		else if (!sync->told.applied)
-			return; /* an old call: it was not carried out */
+			return; /* an old call: the item was not carried out */
 		else
 			row.error = refusal(spec, sync, result);
 	}
@@ -630,7 +635,7 @@ put_item(ReturnSetInfo *rsinfo, const Call *call, const Asked *item)
 		if (!pending && !le_sync_releases(spec->action))
 			row.token = result->token;
 		if (!pending)
-			row.queue_position = result->position; /* 0, unless it is queued */
+			row.queue_position = result->position; /* 0 unless it is queued */
 	}
 	put_row(rsinfo, &row);
 }
@@ -659,7 +664,7 @@ put_rows(ReturnSetInfo *rsinfo, Call *call)
 {
 	LeSync *sync = &call->sync;
 
-	/* news that are not durable are left to a later call */
+	/* leave news that is not durable to a later call */
 	if (!sync->durable)
 	{
 		sync->told.seen = sync->told.from_start ? 0 : sync->seen;
@@ -677,7 +682,7 @@ put_rows(ReturnSetInfo *rsinfo, Call *call)
 	}
 }
 
-/* --- a call --- */
+/* --- the function --- */
 
 /* lease_sync(lease, call, seen_incarnation, seen_news, items, wait) */
 Datum
@@ -697,7 +702,7 @@ le_lease_sync(PG_FUNCTION_ARGS)
 	read_items(fcinfo, 4, &call);
 	InitMaterializedSRF(fcinfo, 0);
 
-	/* releases alone, with a NULL wait: they are mailed, unless they must be durable */
+	/* a call with a NULL wait has only releases: mail them, unless they must be durable */
 	sync->wait = WAIT_OF_RELEASES;
 	if (PG_ARGISNULL(5))
 	{
@@ -717,7 +722,7 @@ le_lease_sync(PG_FUNCTION_ARGS)
 	else
 		sync->wait = Min(le_arg_wait(fcinfo, 5), LE_MAX_TTL);
 
-	/* everything else */
+	/* send everything else to the manager */
 	le_sync(sync);
 	note_told(sync);
 	if (sync->renewal.status == LE_DENIED)

@@ -1,9 +1,9 @@
 /*
  * sql/sql_version.c
- *		SQL functions for optimistic versions of keys, and of the rows of a table.
+ *		SQL functions for optimistic locking, with versions of keys or of the rows of a table.
  *
- * Both are plain transactional rows of the caller's own transaction, so nothing here needs the
- * manager or shared_preload_libraries.
+ * Both are ordinary rows, which the caller's own transaction writes, so nothing here needs a manager or
+ * shared_preload_libraries.
  */
 #include "postgres.h"
 
@@ -27,7 +27,7 @@ LE_FUNCTION(le_read_versioned);
 LE_FUNCTION(le_version_guard);
 LE_FUNCTION(le_role_oid);
 
-/* Approximate size of a row without key and value, in bytes. */
+/* Approximate size of a row without its key and value, in bytes. */
 #define ROW_OF_KEY 150
 
 /* --- keys --- */
@@ -42,8 +42,8 @@ le_role_oid(PG_FUNCTION_ARGS)
 }
 
 /*
- * Raises 42501 unless the caller has the right to the key.  A key belongs to its creator, as a
- * table would: it is for members of that role, and of the predefined role for all data.
+ * Raises 42501 unless the caller has the right to the key.  Like a table, a key belongs to its creator.
+ * Access requires membership in that role, or in the predefined role for all data.
  */
 static void
 check_key(LeText key, const LeVersioned *row, Oid all_data, const char *what)
@@ -59,8 +59,9 @@ check_key(LeText key, const LeVersioned *row, Oid all_data, const char *what)
 /*
  * compare_and_set(key, expected_version, value)
  *
- * If the version in this statement's snapshot is not the expected one, it never will be again.  If
- * it is, the row may have a writer: the second statement waits for that writer, and checks again.
+ * If the version in this statement's snapshot is not the expected one, it can never become the expected one
+ * again.  If it is, another transaction may be writing the row: the statement in step 3 waits for that
+ * transaction, and checks the version again.
  */
 Datum
 le_compare_and_set(PG_FUNCTION_ARGS)
@@ -73,7 +74,7 @@ le_compare_and_set(PG_FUNCTION_ARGS)
 	LeVersioned row;
 	int64 version, more;
 
-	/* 1. arguments */
+	/* 1. check the arguments */
 	le_arg_check_value(fcinfo, 2);
 	if (!value_is_null)
 		value = PG_GETARG_DATUM(2);
@@ -92,7 +93,7 @@ le_compare_and_set(PG_FUNCTION_ARGS)
 		le_version_check_size(
 			row.role, more - (row.value_is_null ? 0 : (int64) VARSIZE_ANY_EXHDR(DatumGetPointer(row.value))));
 
-	/* 3. write it, unless somebody else was first */
+	/* 3. write it, unless another transaction was first */
 	if (expected == 0)
 		version = le_version_insert(PG_GETARG_DATUM(0), value, value_is_null, GetUserId());
 	else
@@ -119,7 +120,7 @@ le_read_versioned(PG_FUNCTION_ARGS)
 
 /* --- rows of a table --- */
 
-/* Raises an error unless version_guard() is called as its documentation says. */
+/* Raises an error unless version_guard() is called as documented. */
 static void
 check_trigger(FunctionCallInfo fcinfo)
 {
@@ -143,8 +144,8 @@ check_trigger(FunctionCallInfo fcinfo)
 }
 
 /*
- * Returns the version column, found by name in the table that is written: partitions may number
- * their columns differently.
+ * Returns the version column of the table that is written.  It is looked up by name, because partitions may
+ * number their columns differently.
  */
 static Form_pg_attribute
 version_column(const TriggerData *trigger)
@@ -154,7 +155,7 @@ version_column(const TriggerData *trigger)
 	int number = SPI_fnumber(trigger->tg_relation->rd_att, name);
 	Form_pg_attribute column;
 
-	if (number <= 0) /* no such column, or a system column */
+	if (number <= 0) /* there is no such column, or it is a system column */
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("column \"%s\" of table \"%s\" does not exist", name, table),
@@ -171,7 +172,7 @@ version_column(const TriggerData *trigger)
 	return column;
 }
 
-/* Returns the version of a row, old or new; raises an error if it is null. */
+/* Returns the version of an old or new row.  Raises an error if it is null. */
 static int64
 row_version(const TriggerData *trigger, HeapTuple tuple, const FormData_pg_attribute *column)
 {
@@ -189,7 +190,7 @@ row_version(const TriggerData *trigger, HeapTuple tuple, const FormData_pg_attri
 	return column->atttypid == INT4OID ? DatumGetInt32(version) : DatumGetInt64(version);
 }
 
-/* Returns the next version, as a value of the column's type; raises an error if it is out of range. */
+/* Returns the next version as a value of the column's type.  Raises an error if it is out of range. */
 static Datum
 next_version(int64 version, const FormData_pg_attribute *column)
 {
@@ -207,10 +208,10 @@ next_version(int64 version, const FormData_pg_attribute *column)
 }
 
 /*
- * version_guard('column'), BEFORE UPDATE of a row
+ * version_guard('column'), called BEFORE UPDATE of a row
  *
- * Under READ COMMITTED an update that had to wait gets here with the newest old row, because
- * PostgreSQL locks the row before it fires the trigger.
+ * Under READ COMMITTED, if an update had to wait, this trigger gets the newest old row, because PostgreSQL
+ * locks the row before it fires the trigger.
  */
 Datum
 le_version_guard(PG_FUNCTION_ARGS)

@@ -2,8 +2,8 @@
  * sql/sql_views.c
  *		Functions behind the views of schema lock_election.
  *
- * Everyone may see names and states, and also leaders and their terms.  Details of a holder (owner,
- * token, connection) are for members of its role and of pg_read_all_stats.
+ * Every role may see names and states, and also leaders and their terms.  To see the details of a holder
+ * (owner, token, connection), a role must be a member of the holder's role or of pg_read_all_stats.
  */
 #include "postgres.h"
 
@@ -37,11 +37,11 @@ LE_FUNCTION(le_stat);
 LE_FUNCTION(le_histogram);
 LE_FUNCTION(le_stat_reset);
 
-/* A row of look(): a holder, a waiter, or a name that is closed and not held (token 0). */
+/* A row of look(): a holder, a waiter, or a closed name without a holder (token 0). */
 typedef struct Shown
 {
-	LePageItem item; /* lengths are unused; absent slot, lease and time left as in LePageItem */
-	bool live;       /* on a primary: the number of waiters, and whether its connection is open, are known */
+	LePageItem item; /* lengths are unused; an absent slot, lease or time left as in LePageItem */
+	bool live;       /* on a primary, where the number of waiters and the state of the connection are known */
 	LePageTexts texts;
 } Shown;
 
@@ -51,7 +51,7 @@ le_may_see_details(Oid role)
 	return has_privs_of_role(GetUserId(), role) || has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 }
 
-/* Is this connection still open? */
+/* Returns whether this connection is still open. */
 static bool
 session_is_there(uint64 session)
 {
@@ -61,7 +61,7 @@ session_is_there(uint64 session)
 		   le_mailbox(le_my_database(), proc)->session == session;
 }
 
-/* Forms a row of look(), in the order of its columns; details that the caller may not see are NULL. */
+/* Adds a row of look(), in the order of its columns.  Details that the caller may not see are NULL. */
 static void
 put_shown(ReturnSetInfo *rsinfo, const Shown *shown)
 {
@@ -78,13 +78,13 @@ put_shown(ReturnSetInfo *rsinfo, const Shown *shown)
 	Assert(held || item->closed_until != 0);
 	Assert(item->position == 0 || (held && item->slot < 0));
 
-	/* 1. the acquirer, if the text can be parsed: a row may have been written by hand */
+	/* 1. parse the acquirer, which may fail, because a row may have been written by hand */
 	if (details)
 		le_acquirer_parse(shown->texts.acquirer, &acquirer);
 	has_addr = acquirer.client_addr != NULL && (inet_pton(AF_INET, acquirer.client_addr, &net) == 1 ||
 												inet_pton(AF_INET6, acquirer.client_addr, &net) == 1);
 
-	/* 2. the columns */
+	/* 2. add the columns */
 	le_tuple_add_string(&tuple, le_kind_word((LeKind) item->kind));
 	le_tuple_add_text(&tuple, shown->texts.name);
 	le_tuple_add_if(&tuple, item->slot >= 0, Int32GetDatum(item->slot));
@@ -112,7 +112,7 @@ put_shown(ReturnSetInfo *rsinfo, const Shown *shown)
 	le_tuple_put(rsinfo, &tuple);
 }
 
-/* On a primary: adds an item of a page that the manager has filled. */
+/* On a primary: adds an item of a page from the manager. */
 static void
 put_live(void *arg, const LePageItem *item)
 {
@@ -121,7 +121,7 @@ put_live(void *arg, const LePageItem *item)
 	put_shown(arg, &shown);
 }
 
-/* On a standby: adds a replayed row; no time is running there. */
+/* On a standby: adds a replayed row.  Its time left is unknown, because no time is running there. */
 static void
 put_stored(void *arg, const LeStoredEntry *slot)
 {
@@ -185,7 +185,7 @@ le_look_leases_sql(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Returns this database's entry, or NULL if there is none (yet). */
+/* Returns this database's entry, or NULL if it does not have one yet. */
 static LeDatabase *
 my_entry(void)
 {
@@ -234,7 +234,7 @@ le_manager_info(PG_FUNCTION_ARGS)
 	return le_tuple_datum(fcinfo, &tuple);
 }
 
-/* stat(): the counters of this database, in the order of the view */
+/* stat(): the counters of this database, in the order of the view's columns */
 Datum
 le_stat(PG_FUNCTION_ARGS)
 {
@@ -246,7 +246,7 @@ le_stat(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	counters = &db->counters;
 
-	/* 1. requests, by kind */
+	/* 1. requests, by type */
 	add_counter(&tuple, &counters->requests[LE_CMD_ACQUIRE]);
 	add_counter(&tuple, &counters->requests[LE_CMD_RENEW]);
 	add_counter(&tuple, &counters->requests[LE_CMD_RELEASE]);
@@ -254,7 +254,7 @@ le_stat(PG_FUNCTION_ARGS)
 	add_counter(&tuple, &counters->requests[LE_CMD_FORCE]);
 	add_counter(&tuple, &counters->requests[LE_CMD_AWAIT]);
 
-	/* 2. their outcomes */
+	/* 2. the outcomes of requests */
 	add_counter(&tuple, &counters->grants);
 	add_counter(&tuple, &counters->waits);
 	add_counter(&tuple, &counters->handoffs);
@@ -278,7 +278,7 @@ le_stat(PG_FUNCTION_ARGS)
 	return le_tuple_datum(fcinfo, &tuple);
 }
 
-/* Adds the rows of a histogram, cumulative as in Prometheus. */
+/* Adds the rows of a histogram, with cumulative buckets as in Prometheus. */
 static void
 put_histogram(ReturnSetInfo *rsinfo, const char *name, LeDurationCounters *durations)
 {
@@ -300,7 +300,7 @@ put_histogram(ReturnSetInfo *rsinfo, const char *name, LeDurationCounters *durat
 	}
 }
 
-/* histograms(): how long waits, holds and terms have taken */
+/* histograms(): durations of waits, holds and terms */
 Datum
 le_histogram(PG_FUNCTION_ARGS)
 {
