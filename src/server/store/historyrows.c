@@ -1,10 +1,10 @@
 /*
  * store/historyrows.c
- *		The history of elections: a row for each change, written with the batch that makes the
- *		change, never updated, and deleted when it is old.
+ *		The history of elections: one row for each change.  The row is written in the batch that makes the
+ *		change, is never updated, and is deleted when it is old.
  *
- * One process adds the rows, in the order of their numbers, and each batch is committed before the
- * next one begins: a reader that sees a change sees all changes before it.
+ * One process adds the rows, in the order of their numbers, and each batch is committed before the next one
+ * begins.  So a reader that sees a change sees all earlier changes, too.
  */
 #include "postgres.h"
 
@@ -81,7 +81,7 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 		ItemPointerData tid = row->tts_tid;
 		LeStoredChange change = {0};
 
-		/* each pass sees a row once */
+		/* each pass reads a row once */
 		Assert(ItemPointerGetBlockNumber(&tid) - *from < pages);
 		le_table_read(&le_history_table, row, &change);
 		seen(change.role, change.number, le_store_history_bytes(change.election.len, change.candidate.len),
@@ -113,7 +113,7 @@ le_store_scan_history(LeText election, int64 after, void (*callback)(void *arg, 
 	if (!le_store_find())
 		return;
 
-	/* the key's index has the changes of an election in order */
+	/* the index of the key contains the changes of an election in order */
 	rel = le_table_open_to_read(&le_history_table, AccessShareLock);
 	index_oid = get_relname_relid("history_key", le_store_schema);
 	if (IndexGetRelation(index_oid, true) != RelationGetRelid(rel))

@@ -8,7 +8,7 @@
 
 /* --- writing --- */
 
-/* Writes the row of a lease.  Returns false if somebody else has changed it. */
+/* Writes the row of a lease.  Returns false if another process has changed the row. */
 static bool
 put_lease(const LeCore *core, LeLease *lease, const LeClock *clock)
 {

@@ -2,8 +2,8 @@
  * store/placerows.c
  *		The rows of queue places.
  *
- * A place has a row from when it enters the queue until it ends, or is granted: then the row of a
- * slot takes over in the same transaction.
+ * A place has a row from the time when it enters the queue until it ends or is granted.  If it is granted,
+ * the same transaction writes the row of its slot.
  */
 #include "postgres.h"
 
@@ -16,7 +16,7 @@
 
 /* --- writing --- */
 
-/* Writes the row of a place.  Returns false if somebody else has changed it. */
+/* Writes the row of a place.  Returns false if another process has changed the row. */
 static bool
 put_place(const LeCore *core, LeEntry *entry, const LeClock *clock)
 {
@@ -39,7 +39,7 @@ le_store_write_places(LeCore *core, const LeClock *clock)
 
 		if (!queued && !entry->waiter->row.on_disk)
 			continue;
-		/* a row that exists already has one more hold */
+		/* a place whose row exists already is written again because it got another hold */
 		if (!(queued ? put_place(core, entry, clock) : le_table_delete(&le_queue_table, &entry->waiter->row)))
 			le_store_row_changed(&le_queue_table, psprintf("queue place " INT64_FORMAT, entry->token));
 		rows++;
@@ -49,7 +49,7 @@ le_store_write_places(LeCore *core, const LeClock *clock)
 
 /* --- loading --- */
 
-/* TID of the row of a token. */
+/* A token, and the TID of its row. */
 typedef struct Place
 {
 	int64 token;
@@ -73,7 +73,7 @@ le_store_load_places(LeCore *core, LeCore *failed)
 	Place *places;
 	int n;
 
-	/* find them */
+	/* find their rows */
 	initStringInfo(&found);
 	le_rows_begin(&rows, &le_queue_table, failed);
 	while (le_rows_next(&rows))
@@ -88,7 +88,7 @@ le_store_load_places(LeCore *core, LeCore *failed)
 	places = (Place *) found.data;
 	qsort(places, n, sizeof(Place), compare_token);
 
-	/* load them, unless one was missing: then all will be read again */
+	/* load them, unless a row was missing: then the caller reads all rows again */
 	for (int i = 0; i < n && !rows.lost; i++)
 	{
 		LeStoredEntry place = {0};

@@ -1,17 +1,17 @@
 /*
  * store/readback.c
- *		Reads the rows of a table: all of them, or those whose TIDs are known.
+ *		Reads the rows of a table: all rows, or only those whose TIDs are known.
  *
- * A table may hold very many dead versions: while somebody keeps an old snapshot, nothing removes
- * them.  A manager that starts reads the whole table.  After a failed batch it need not: the rows
- * are where they were before.  These are
+ * A table may contain very many dead versions, because nothing removes them while any session keeps an old
+ * snapshot.  When a manager starts, it reads the whole table.  After a failed batch it need not do so,
+ * because the rows are still where they were before.  These are
  *
- *	-	the rows that the core of that batch knows.  Where the batch may have written a row (it is
- *		dirty), there may be none;
+ *	-	the rows that the core of that batch knows.  If such a row is dirty, the batch may have written it,
+ *		and there may be no row at its TID;
  *	-	the rows that the batch has updated or deleted (StoreTable.left).
  *
- * If one of them is missing, somebody else has written, and everything is read.  The same applies
- * if the key or the TID of a row has shown that (StoreTable.known).
+ * If one of them is missing, another process has written to the table, and the whole table is read.  The same
+ * applies if a row's key or TID has already shown that another process has written (StoreTable.known).
  */
 #include "postgres.h"
 
@@ -31,9 +31,9 @@ le_store_begin_batch(void)
 	le_slot_table.nleft = le_lease_table.nleft = le_queue_table.nleft = 0;
 }
 
-/* --- where the rows are --- */
+/* --- positions of the rows --- */
 
-/* Orders by TID; of two spots with the same TID, the one whose row must be there comes first. */
+/* Orders by TID.  If two spots have the same TID, the one that must have a row comes first. */
 static int
 compare_spots(const void *a, const void *b)
 {
@@ -79,7 +79,9 @@ le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed)
 	rows->table = table;
 	rows->rel = le_table_open_to_load(table);
 
-	/* if it was rewritten while we waited for its lock, an older snapshot sees none of the rows */
+	/*
+	 * if the table was rewritten during the wait for its lock, an older snapshot would see none of its rows
+	 */
 	PopActiveSnapshot();
 	PushActiveSnapshot(GetTransactionSnapshot());
 	if (table->file != file)
@@ -108,7 +110,7 @@ le_rows_next(LeRows *rows)
 		Assert(rows->next == 1 || spot[-1].locator <= spot->locator);
 		if (rows->next > 1 && spot->locator == spot[-1].locator)
 		{
-			Assert(spot[-1].sure); /* the batch has updated or deleted it */
+			Assert(spot[-1].sure); /* the batch has updated or deleted the row */
 			continue;
 		}
 		le_table_tid(spot->locator, &tid);

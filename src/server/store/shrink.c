@@ -2,19 +2,18 @@
  * store/shrink.c
  *		Rewrites a table that consists mostly of dead rows.
  *
- * While somebody keeps an old snapshot, VACUUM cannot remove dead rows, and the tables grow with
- * each batch.  When it removes them later, the table stays as large as it was: vacuum_truncate is
- * off, because the manager would have to wait for a truncation.  A manager that starts reads the
- * whole table.
+ * While any session keeps an old snapshot, VACUUM cannot remove dead rows, and the tables grow with each
+ * batch.  When VACUUM removes them later, the table stays as large as it was, because vacuum_truncate is off:
+ * the manager would have to wait for a truncation.  A manager reads the whole table when it starts.
  *
- * So the manager copies the visible rows to a new table, and lets PostgreSQL swap the files of the
- * two and build the key's index, as REFRESH MATERIALIZED VIEW does; that checks the key once more.
- * All this is one transaction; a crash, or an error, leaves the old file.  The manager waits for
- * nobody: it takes the lock if it is free, or tries again the next time.
+ * So the manager copies the visible rows to a new table.  PostgreSQL then swaps the files of the two tables
+ * and builds the index of the key, as for REFRESH MATERIALIZED VIEW, which checks the key again.  All this is
+ * done in one transaction, so that a crash or an error leaves the old file in place.  The manager does not
+ * wait for the lock on the table: if the lock is not free, it tries again the next time.
  *
- * Old snapshots do not prevent this, because nobody reads these tables for their past: the rows are
- * frozen, so each snapshot sees the new ones.  VACUUM FULL would copy all dead rows that an old
- * snapshot may see.  Logical decoding sees no changes, as with VACUUM FULL.
+ * Old snapshots do not prevent this, because no session needs old versions of these rows.  The new rows are
+ * frozen, so that every snapshot sees them.  VACUUM FULL would copy all dead rows that an old snapshot may
+ * see.  Logical decoding sees no changes, as with VACUUM FULL.
  */
 #include "postgres.h"
 
@@ -29,29 +28,29 @@
 #include "shared/fault.h"
 #include "store/table.h"
 
-/* Smaller tables than this, 64 MB, are read quickly. */
+/* Minimum size of a table that is rewritten, in pages (64 MB).  Smaller tables are read quickly. */
 #define SHRINK_PAGES 8192
-/* Fewest pages per row that make a rewrite worthwhile. */
+/* Minimum ratio of pages to rows at which a rewrite is worthwhile. */
 #define PAGES_A_ROW 4
-/* Most rows to copy; more would take the manager too long. */
+/* Maximum number of rows to copy; more rows would take the manager too long. */
 #define SHRINK_ROWS 100000
 
 static StoreTable *const tables[LE_DB_TABLES] = {&le_slot_table, &le_lease_table, &le_queue_table};
 
-/* New places of the rows of each table, valid once the transaction is committed. */
+/* The new positions of the rows of each table, valid when the transaction has committed. */
 static struct
 {
-	LeRelFileNumber file; /* new file; InvalidOid = not rewritten */
-	LeSpot *spots;        /* rows with their new locators */
+	LeRelFileNumber file; /* the new file; InvalidOid = the table was not rewritten */
+	LeSpot *spots;        /* the rows, with their new locators */
 	uint32 n;
 } moved[LE_DB_TABLES];
 
 /* --- copying --- */
 
 /*
- * Copies all visible rows, in the order of their TIDs.  The scan is not synchronized: a
- * synchronized one may begin in the middle.  The core's rows are in the same order; a row that the
- * core does not know is copied, too, for the next load.
+ * Copies all visible rows, in the order of their TIDs.  Uses no synchronized scan, because that may begin in
+ * the middle of the table.  The core's rows are in the same order.  A row that the core does not know is
+ * copied, too, so that the next load finds it.
  */
 static int
 copy_rows(StoreTable *table, Relation from, Relation to, LeSpot *spots, uint32 n)
@@ -75,13 +74,13 @@ copy_rows(StoreTable *table, Relation from, Relation to, LeSpot *spots, uint32 n
 	Assert(next <= n && next <= rows);
 	if (next < n)
 	{
-		table->known = false; /* otherwise each check would copy the table, in vain */
+		table->known = false; /* otherwise each check would copy the table again, in vain */
 		le_store_row_changed(table, "an entry");
 	}
 	return rows;
 }
 
-/* Rewrites a table that only this process has locked, and closes it.  Returns its new number of pages. */
+/* Rewrites a table that only this process has locked, and closes it.  Returns the new number of pages. */
 static BlockNumber
 rewrite(LeCore *core, int i, Relation rel)
 {
@@ -103,7 +102,7 @@ rewrite(LeCore *core, int i, Relation rel)
 	Assert(moved[i].file != table->file);
 	LE_FAULT("shrink-copied");
 	pgstat_count_truncate(rel);
-	pgstat_force_next_flush(); /* otherwise the next commit forgets it */
+	pgstat_force_next_flush(); /* otherwise the next commit would not report it */
 	table_close(copy, NoLock);
 	table_close(rel, NoLock);
 	le_finish_heap_swap(table->oid, copy_oid, RecentXmin, ReadNextMultiXactId(), persistence);
@@ -115,7 +114,7 @@ rewrite(LeCore *core, int i, Relation rel)
 
 /* --- checking --- */
 
-/* Opens the table, or returns NULL if somebody has locked it. */
+/* Opens the table.  Returns NULL if another process has locked it. */
 static Relation
 open_if_free(const StoreTable *table)
 {
@@ -125,8 +124,8 @@ open_if_free(const StoreTable *table)
 }
 
 /*
- * Does the table have few rows on many pages?  The rows must also be where the core has them, in a
- * table that nobody else has rewritten.
+ * Returns whether the table has few rows on many pages.  In addition, the rows must be where the core has
+ * recorded them, in a table that no other process has rewritten.
  */
 static bool
 is_worth_it(LeCore *core, const StoreTable *table, Relation rel, BlockNumber pages)

@@ -1,10 +1,10 @@
 /*
  * store/slotrows.c
- *		The rows of _lock_election.slot: holders, and closed names.
+ *		The rows of _lock_election.slot, which are holders and closed names.
  *
- * The core says which slots are dirty, and where the row of each is: its own, one that was an idle
- * lock's (see core/recycle.c), or none yet.  The core ensures that no lock has two holders, and
- * PostgreSQL checks it with the unique key (kind, name, slot).
+ * The core records which slots are dirty, and where the row of each slot is.  A slot may have its own row,
+ * take over the row of an idle lock (see core/recycle.c), or have no row yet.  The core ensures that no slot
+ * has two holders, and PostgreSQL checks that with the unique key (kind, name, slot).
  */
 #include "postgres.h"
 
@@ -18,14 +18,14 @@
 
 /* --- writing --- */
 
-/* Returns the moment until which a name is closed, or 0 if it is open. */
+/* Returns the time until which a name is closed, or 0 if it is open. */
 static int64
 closed_until(LeTime until, const LeClock *clock)
 {
 	return until > clock->now ? le_store_to_wall(clock, until) : 0;
 }
 
-/* Returns the row of a slot: free, held, or held only by a fence. */
+/* Returns the row of a slot.  The slot is free, held, or held only by a fence. */
 static LeStoredEntry
 row_of(const LeCore *core, const LeSlot *slot, const LeClock *clock)
 {
@@ -35,7 +35,7 @@ row_of(const LeCore *core, const LeSlot *slot, const LeClock *clock)
 
 	if (holder == NULL)
 	{
-		row.since = clock->wall; /* when it was written */
+		row.since = clock->wall; /* the time at which the row was written */
 		row.closed_until = closed_until(lock->closed_until, clock);
 		row.role = row.closed_until != 0 ? lock->closed_by : InvalidOid;
 	}
@@ -52,7 +52,7 @@ row_of(const LeCore *core, const LeSlot *slot, const LeClock *clock)
 		}
 		else if (le_entry_has_own_time(holder))
 		{
-			/* the current deadline: a renewal does not write it */
+			/* the current deadline, although renewals do not update it in the row */
 			row.expires_at = le_store_to_wall(clock, holder->deadline);
 		}
 	}
@@ -91,7 +91,7 @@ le_store_write_slots(LeCore *core, const LeClock *clock)
 
 /* --- reading --- */
 
-/* Reads a row; texts point into it. */
+/* Reads a row.  Texts point into the row. */
 static LeStoredEntry
 read_slot(TupleTableSlot *tuple)
 {
@@ -99,7 +99,7 @@ read_slot(TupleTableSlot *tuple)
 
 	le_table_read(&le_slot_table, tuple, &row);
 
-	/* a negative time left says how a holder has ended that is only fenced */
+	/* a negative time left means that the holder has ended and is only fenced, and encodes how it ended */
 	if (row.time_left < 0)
 	{
 		row.end = row.time_left < -(LeTime) LE_END_REPLACED ? LE_END_REPLACED : (LeEnd) -row.time_left;
@@ -122,7 +122,7 @@ le_store_load_slots(LeCore *core, LeCore *failed)
 		int64 newest;
 		LeLoadStatus status = le_core_load_slot(core, &row, &newest);
 
-		/* only a load notices what somebody else has written into the table */
+		/* only a load notices rows that another process has written */
 		if (status == LE_LOADED_RIVAL)
 			ereport(WARNING, (errcode(ERRCODE_DATA_CORRUPTED),
 							  errmsg("\"%.*s\" has two holders in table \"_lock_election.slot\"",

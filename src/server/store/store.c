@@ -1,13 +1,13 @@
 /*
  * store/store.c
- *		Defines the tables, reads and writes the small ones, and controls who may write.
+ *		Defines the tables, reads and writes the small ones, and prevents other processes from writing.
  *
- * The store is the durable record of the locks, and the only code that accesses the tables:
- * store/table.c writes one row, store/slotrows.c and its siblings write and read the rows of one
- * table, store/write.c calls them for a batch.  The columns of all these tables are listed below.
- * The store decides nothing: it writes what the core has marked as changed.  It neither starts nor
- * commits transactions, and it keeps no state that a rollback could make wrong: after a rollback,
- * the caller throws away the core with all its locators and loads again.
+ * The store is the durable record of the locks, and the only code that accesses the tables: store/table.c
+ * writes one row, store/slotrows.c and its siblings write and read the rows of one table, and store/write.c
+ * calls them for a batch.  The columns of all these tables are listed below.  The store makes no decisions:
+ * it writes the rows that the core has marked as dirty.  It neither starts nor commits transactions, and
+ * keeps no state that a rollback could make wrong, because after a rollback the caller discards the core with
+ * all its locators and loads the tables again.
  */
 #include "postgres.h"
 
@@ -105,7 +105,7 @@ static const StoreColumn meta_columns[] = {
 
 static const StoreColumn floor_columns[] = {COLUMN(LeMeta, floor, INT8OID)};
 
-/* Columns of each unique key, numbered from 1. */
+/* The columns of each unique key, counted from 1. */
 static const AttrNumber slot_key[] = {12, 16, 8}; /* kind, name, slot */
 static const AttrNumber lease_key[] = {1};        /* id */
 static const AttrNumber queue_key[] = {1, 11};    /* token, member */
@@ -143,7 +143,7 @@ le_store_find(void)
 	le_store_schema = get_namespace_oid(STORE_SCHEMA, true);
 	for (int i = 0; i < lengthof(tables); i++)
 	{
-		/* there may be no such table, or one that is not the extension's */
+		/* there may be no such table, or one that does not belong to the extension */
 		tables[i]->oid = get_relname_relid(tables[i]->name, le_store_schema);
 		all = all && getExtensionOfObject(RelationRelationId, tables[i]->oid) == extension;
 	}
@@ -173,13 +173,13 @@ le_store_lock(void)
 		   ConditionalLockRelationOid(le_queue_table.oid, RowExclusiveLock);
 }
 
-/* OID of the table "slot" that this process has claimed. */
+/* OID of table "slot" when this process claimed the tables. */
 static Oid claimed = InvalidOid;
 
 /*
- * Keeps a second manager away for as long as this process lives.  Without this lock, two managers
- * would undo each other's work row by row, until the unique key stopped them.  An abort does not
- * release it, because it uses the lock method of advisory locks.
+ * Prevents a second manager from writing for as long as this process lives.  Without this lock, two managers
+ * would undo each other's work row by row, until the unique key stopped them.  An abort does not release the
+ * lock, because it uses the lock method of advisory locks.
  */
 void
 le_store_claim(void)
@@ -193,7 +193,7 @@ le_store_claim(void)
 	(void) LockAcquire(&tag, ExclusiveLock, true, false);
 	claimed = le_slot_table.oid;
 
-	/* see what another manager has written during the wait */
+	/* include the rows that another manager has written during the wait */
 	PopActiveSnapshot();
 	PushActiveSnapshot(GetTransactionSnapshot());
 }
@@ -208,8 +208,8 @@ le_store_is_claimed(void)
 /* --- the small tables --- */
 
 /*
- * A table without an index, which is written only when a manager takes an incarnation.  Its own
- * snapshot lets a scan see what this transaction wrote.
+ * A table without an index that is written only when a manager takes an incarnation.  It is scanned with its
+ * own snapshot, so that the scan includes rows that this transaction has written.
  */
 typedef struct SmallTable
 {
@@ -221,7 +221,7 @@ typedef struct SmallTable
 } SmallTable;
 
 /*
- * Opens a small table, and begins a scan of it.  Raises an error if it has an index, because
+ * Opens a small table and begins a scan of it.  Raises an error if the table has an index, because
  * small_write() would not maintain it.
  */
 static void
@@ -258,7 +258,7 @@ small_close(SmallTable *table)
 	table_close(table->rel, NoLock);
 }
 
-/* Replaces the first row by these fields, and deletes all others. */
+/* Replaces the first row with these fields, and deletes all other rows. */
 static void
 small_write(SmallTable *table, const LeMeta *fields)
 {
@@ -306,8 +306,8 @@ le_store_read_meta(LeMeta *meta)
 }
 
 /*
- * Writes the floor, which pg_dump carries: one row, the current incarnation.  A higher floor stays:
- * it was restored after the manager had read the floor, and the manager has been told to restart
+ * Writes the floor, which is for pg_dump: a single row with the current incarnation.  Keeps a higher floor,
+ * because it was restored after the manager had read the floor, and the manager has been told to restart
  * above it.
  */
 static void
@@ -374,12 +374,12 @@ le_store_write_life(const LeMeta *meta)
 	return true;
 }
 
-/* --- writes of others --- */
+/* --- writes by others --- */
 
 /*
- * lock_election.refuse_write(), the trigger of the tables above.  A publication FOR ALL TABLES
- * includes them; changes from a subscription are silently ignored, because an error would stop the
- * replication of all other tables.
+ * lock_election.refuse_write(), the trigger of the tables above.  A publication FOR ALL TABLES includes these
+ * tables.  Changes from a subscription are silently ignored, because an error would stop the replication of
+ * all other tables.
  */
 PGDLLEXPORT Datum
 le_refuse_write(PG_FUNCTION_ARGS)

@@ -4,24 +4,23 @@
  *
  * Terms:
  *
- *	-	Table: a table of schema _lock_election.  slot, lease and queue have the state, history the
+ *	-	Table: a table of schema _lock_election.  slot, lease and queue contain the state, and history the
  *		changes of elections; meta and incarnation_floor have one row each.
- *	-	Row: the row of one object of the core: a slot, a lease, a queue place.  The core keeps the
- *		row's TID (LeRow.locator) and whether it is dirty; the store writes dirty rows and decides
- *		nothing.
- *	-	Slot: room for one holder of a lock; most locks have one, locks with permits several.  Its
- *		row stays while the lock lives, and is given to another lock after that (core/recycle.c).  A
+ *	-	Row: the row of an object of the core: a slot, a lease or a queue place.  The core keeps the row's TID
+ *		(LeRow.locator) and whether the row is dirty.  The store writes dirty rows and makes no decisions.
+ *	-	Slot: room for one holder of a lock.  Most locks have one slot; locks with permits have several.  The
+ *		slot's row exists as long as the lock, and can then be reused for another lock (core/recycle.c).  A
  *		PostgreSQL "tuple table slot" is called tuple here.
  *	-	Page: a block of a table, as in PostgreSQL.  (shared/page_format.h has pages of the live
  *		state.)
  *
- * A batch is one transaction of the manager, and writes in this order: slots, leases, places,
- * changes of elections (le_store_write()), the incarnation if it is a new one
- * (le_store_write_meta()).  The manager does not reply before the commit; see le_txn_commit() in
- * manager/txn.c for how far the commit's record is flushed.
+ * A batch is one transaction of the manager.  It writes slots, leases, places and changes of elections, in
+ * this order (le_store_write()), and then the incarnation, if that is new (le_store_write_meta()).  The
+ * manager does not reply before the commit. le_txn_commit() in manager/txn.c describes whether the commit
+ * record is flushed.
  *
- * All functions run in the manager, inside a transaction, and raise errors as usual; the caller
- * then throws the batch away.  Their allocations stay in the memory context that the caller resets.
+ * All functions run in the manager, inside a transaction.  They raise errors as usual, and the caller then
+ * discards the batch.  They allocate memory in the current memory context, which the caller resets.
  * le_store_find() must be called first.
  */
 #ifndef LE_STORE_H
@@ -34,90 +33,96 @@
 /* The row of _lock_election.meta. */
 typedef struct LeMeta
 {
-	Oid database; /* if not this database, this is a copy */
+	Oid database; /* database in which the row was written; if it is not this one, this is a copy */
 	int64 incarnation;
-	int64 taken_at; /* TimestampTz: when the incarnation was taken */
+	int64 taken_at; /* time at which the incarnation was taken, TimestampTz */
 	uint32 timeline;
 	uint64 boot; /* LeShared.boot of the last manager */
-	int64 floor; /* highest incarnation restored from a dump */
+	int64 floor; /* highest incarnation that was restored from a dump */
 
-	/* of the last manager, see core/life.h */
+	/* state of the last manager, see core/life.h */
 	uint32 life;   /* number of its life */
-	uint32 uptime; /* ticks */
-	LeText lives;  /* numbers of that life and of earlier ones, as in LeLife.starts */
+	uint32 uptime; /* in ticks */
+	LeText lives;  /* numbers of that life and of the lives before it, as in LeLife.starts */
 } LeMeta;
 
-/* Looks up the tables.  Returns false if the extension is not installed in this database (any more). */
+/*
+ * Looks up the tables.  Returns false if the extension is not, or is no longer, installed in this database.
+ */
 extern bool le_store_find(void);
 
 /*
- * Claims the tables, as the one process that writes them; 55P03 if another one still does.  Renews
- * the active snapshot, which must be the only one.
+ * Claims the tables for this process, which becomes the only one that writes them.  Raises 55P03 if another
+ * process keeps its claim for longer than lock_timeout.  Renews the active snapshot, which must be the only
+ * one.
  */
 extern void le_store_claim(void);
 
 /*
- * Has this process claimed the tables that le_store_find() has found?  False after DROP and CREATE
- * EXTENSION.
+ * Returns whether this process has claimed the tables that le_store_find() has found.  Returns false after
+ * the extension was dropped and created again.
  */
 extern bool le_store_is_claimed(void);
 
 /*
- * Locks the tables that a load reads, since a batch may write any of them, for the rest of the
- * transaction.  Does not wait: returns false if somebody else has locked one of them, or waits to.
+ * Locks the tables that a load reads, for the rest of the transaction, because a batch may write any of
+ * them.  Does not wait: returns false if another process has locked one of them, or waits for such a lock.
  */
 extern bool le_store_lock(void);
-/* Is this one of the tables? */
+/* Returns whether this is one of the tables. */
 extern bool le_store_has_table(Oid table);
 
 /*
- * Opens the tables that are to be written and locks them for that.  Returns false if they were
- * rewritten, or dropped and created, since they were loaded: reload.  Raises 55P03 if somebody else
- * keeps a lock for longer than lock_timeout.
+ * Opens the tables that are to be written, and locks them for writing.  Returns false if they were rewritten,
+ * or dropped and created, since they were loaded; the caller must then reload them.  Raises 55P03 if another
+ * process keeps a conflicting lock for longer than lock_timeout.
  */
 extern bool le_store_open(LeCore *core);
 extern void le_store_close(void);
 
-/* Read or write the one row of table meta. */
+/* Read or write the single row of table meta. */
 extern void le_store_read_meta(LeMeta *meta);
 extern void le_store_write_meta(const LeMeta *meta);
 /*
- * Writes meta without the incarnation_floor, which pg_dump carries and which has not changed.
- * Returns false if somebody has locked the table.
+ * Writes meta without incarnation_floor, which is for pg_dump and has not changed.  Returns false if another
+ * process has locked the table.
  */
 extern bool le_store_write_life(const LeMeta *meta);
 
 /*
- * Loads all rows into a core, in the order that core/load.h wants.  failed: the core of the batch
- * that failed; NULL = a manager starts.  Returns false if the rows are not where that core has left
- * them: then all must be read again, into another core.  Raises an error for a row that the core
- * rejects.  Renews the active snapshot, as le_store_claim() does.
+ * Loads all rows into a core, in the order that core/load.h requires. failed: the core of the batch that
+ * failed, or NULL if a manager starts.  Returns false if the rows are not where that core has recorded them;
+ * then all rows must be read again, into another core.  Raises an error for a row that the core rejects.
+ * Renews the active snapshot, as le_store_claim() does.
  */
 extern bool le_store_load(LeCore *core, LeCore *failed);
 
 /*
- * Called when a batch begins, after all earlier ones were committed.  Starts the record of the rows
- * that the batch updates or deletes.
+ * Called when a batch begins, after all earlier batches were committed.  Starts recording the rows that the
+ * batch updates or deletes.
  */
 extern void le_store_begin_batch(void);
 
-/* Writes all dirty slots, places and leases.  Returns the number of rows.  Requires le_store_open(). */
+/*
+ * Writes all dirty slots, places and leases, and all changes of elections.  Returns the number of rows.
+ * Requires le_store_open().
+ */
 extern int le_store_write(LeCore *core, LeTime now);
 
 /*
- * Rewrites those of the tables slot, lease and queue that consist mostly of dead rows, see
- * store/shrink.c, and puts the size of each into bytes; a table that somebody has locked is left
- * alone.  Called between two batches; the core is that of the tables.  After the commit,
- * le_store_shrunk() tells the core where its rows are; until then the new locators are kept in
- * context.  le_store_shrunk() only sets locators, and must not fail: rows would be written to their
- * old places.
+ * Rewrites those of the tables slot, lease and queue that consist mostly of dead rows, see store/shrink.c,
+ * and writes the size of each table to bytes.  Skips a table that another process has locked.  Called between
+ * two batches; the core must match the tables.  The new locators are kept in "context" until
+ * le_store_shrunk(), after the commit, passes them to the core. le_store_shrunk() must not fail, because rows
+ * would then be written to their old places; it only sets locators.
  */
 extern void le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes);
 extern void le_store_shrunk(void);
 
 /*
- * The history of elections, see store/historyrows.c.  le_store_scan_history() reads the changes of
- * an election after a given one, in order, in any backend, under the active snapshot.
+ * The history of elections, see store/historyrows.c. le_store_scan_history() reads the changes of an election
+ * after the one with number "after", in order.  It can be called in any backend, and uses the active
+ * snapshot.
  */
 typedef struct LeStoredChange
 {
@@ -126,7 +131,7 @@ typedef struct LeStoredChange
 	TimestampTz elected_at;
 	TimestampTz at;
 	LeHow how;
-	Oid role; /* the leader's role, whose limit the row counts for */
+	Oid role; /* role of the leader, against whose limit the row counts */
 	LeText election;
 	LeText candidate;
 } LeStoredChange;
@@ -140,21 +145,21 @@ extern void le_store_scan_history(LeText election, int64 after,
 static inline int64
 le_store_history_bytes(uint32 election_len, uint32 candidate_len)
 {
-	/* the name is in the index, too */
+	/* the name is also in the index */
 	return LE_HISTORY_ROW + 2 * (int64) election_len + candidate_len;
 }
 
 /*
- * Deletes older rows on the given number of pages, beginning at page *from, and sets *from to where
- * to go on the next time; 0 = that was the last page.  Reports each row on these pages: its role,
- * and whether it was deleted.
+ * Deletes expired rows from the given number of pages, beginning with page *from.  Sets *from to the page at
+ * which to continue; 0 = that was the last page.  Calls back for each row on these pages with its role and
+ * whether it was deleted.
  */
 typedef void (*LeHistorySeen)(Oid role, int64 change, int64 bytes, bool deleted);
 extern void le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistorySeen seen);
 
 /*
- * Calls back for every slot in the table that is held or closed, in any backend, under the active
- * snapshot, to show it on a standby.
+ * Calls back for every slot in the table that is held or closed, to show it on a standby.  Can be called in
+ * any backend, and uses the active snapshot.
  */
 extern void le_store_scan(void (*callback)(void *arg, const LeStoredEntry *row), void *arg);
 

@@ -1,17 +1,16 @@
 /*
  * store/table.c
- *		Opens one table of the store, and writes its rows.
+ *		Opens a table of the store, and writes its rows.
  *
- * This is the hot path, and works below the executor: no SQL text, no operators looked up by name,
- * no triggers (those reject all other writers).
+ * This is the hot path, and works below the executor: without SQL text, without looking up operators by name,
+ * and without triggers (the triggers reject all other writers).
  *
- *	-	PostgreSQL checks the key whenever a row takes a key: by an insert, or by an update of a row
- *		that had another key.  An update that keeps the key is HOT, or enters its new version in the
- *		index without a check; a check would have to step over all dead versions with that key.
- *	-	An update by TID does not read the page the way a scan does, during which PostgreSQL removes
- *		dead versions on the fly.  So a page without room is pruned here, and a busy row stays on
- *		its page.
- *	-	A row fits into a page and no column can be toasted; no table has a TOAST table.
+ *	-	PostgreSQL checks that the key is unique whenever a row gets a key: by an insert, or by an update of a
+ *		row that had another key.  An update that keeps the key is HOT, or enters its new version in the index
+ *		without a check, because a check would have to step over all dead versions with that key.
+ *	-	During a scan, PostgreSQL also removes dead versions, but during an update by TID it does not.  So
+ *		this file prunes a page without room, and a busy row stays on its page.
+ *	-	A row always fits into a page, and no column can be toasted, so no table has a TOAST table.
  */
 #include "postgres.h"
 
@@ -46,15 +45,15 @@ le_table_wrong(Relation rel)
 }
 
 /*
- * Raises an error unless the table has exactly the expected shape, because rows are written below
- * the executor.  SQL of another version may have fewer columns, or more: shared/library_version.h.
+ * Raises an error unless the table has exactly the expected shape, because rows are written below the
+ * executor.  With SQL of another version it may have fewer or more columns, see shared/library_version.h.
  */
 static void
 check_columns(const StoreTable *table, Relation rel)
 {
 	TupleDesc desc = RelationGetDescr(rel);
 
-	/* a crash would empty an unlogged table, and free all locks */
+	/* after a crash an unlogged table would be empty, and all locks free */
 	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
 		le_table_wrong(rel);
 
@@ -70,7 +69,10 @@ check_columns(const StoreTable *table, Relation rel)
 	}
 }
 
-/* Is this column of the index that of the key, compared bytewise with PostgreSQL's own operators? */
+/*
+ * Returns whether this column of the index is the corresponding column of the key, compared bytewise with
+ * PostgreSQL's own operators.
+ */
 static bool
 is_key_column(const StoreTable *table, Relation index, int i)
 {
@@ -81,7 +83,7 @@ is_key_column(const StoreTable *table, Relation index, int i)
 		   index->rd_indcollation[i] == (is_text ? C_COLLATION_OID : InvalidOid);
 }
 
-/* Is the index the key's, or the copy of it that REINDEX CONCURRENTLY builds? */
+/* Returns whether this index is that of the key, or the copy of it that REINDEX CONCURRENTLY builds. */
 static bool
 is_key(const StoreTable *table, Relation index)
 {
@@ -97,7 +99,7 @@ is_key(const StoreTable *table, Relation index)
 	return true;
 }
 
-/* Opens the indexes when the first key is to be entered; many batches enter none. */
+/* Opens the indexes when the batch enters its first key, because many batches enter none. */
 static void
 open_indexes(StoreTable *table)
 {
@@ -164,8 +166,8 @@ le_table_open(StoreTable *table)
 }
 
 /*
- * Fails with 55P03 if somebody keeps a strong lock on the table: the lock manager itself applies
- * the caller's lock_timeout, to the table, and to a row that somebody has locked.
+ * Raises 55P03 if another process keeps a conflicting lock: the lock manager itself applies the caller's
+ * lock_timeout, to the table and also to a row that another process has locked.
  */
 bool
 le_table_open_loaded(StoreTable *table)
@@ -183,7 +185,7 @@ le_table_open_loaded(StoreTable *table)
 	return true;
 }
 
-/* The locks last until the end of the transaction. */
+/* Keeps the locks until the end of the transaction. */
 void
 le_table_close(StoreTable *table)
 {
@@ -198,7 +200,10 @@ le_table_close(StoreTable *table)
 
 /* --- the key --- */
 
-/* Returns the bigint in the first column, such as a token, of the row that has this key, or 0. */
+/*
+ * Returns the bigint in the first column, such as a token, of the row that has this key, or 0 if there is no
+ * such row.
+ */
 static int64
 find_key_row(StoreTable *table, Relation index, const Datum *keys)
 {
@@ -216,7 +221,7 @@ find_key_row(StoreTable *table, Relation index, const Datum *keys)
 		ScanKeyInit(&scankeys[i], table->key[i], BTEqualStrategyNumber, get_opcode(equal), keys[i]);
 	}
 
-	/* find rows that are still being written, too, but not the one just written */
+	/* find rows that are still being written, too, but not the row just written */
 	InitDirtySnapshot(dirty);
 	scan = systable_beginscan(table->rel, RelationGetRelid(index), true, &dirty, table->nkey, scankeys);
 	while (first == 0 && HeapTupleIsValid(tuple = systable_getnext(scan)))
@@ -231,8 +236,8 @@ find_key_row(StoreTable *table, Relation index, const Datum *keys)
 }
 
 /*
- * Called when another row seems to have this key.  PostgreSQL waits for the writer of that row,
- * checks again, and raises the error, which does not include the tokens: log them here.
+ * Called if another row seems to have this key.  PostgreSQL waits for the writer of that row, checks again,
+ * and raises the error.  That error does not include the tokens, so this function logs them.
  */
 static void
 check_again(StoreTable *table, int i, Datum *keys, bool *nulls, Datum first)
@@ -247,7 +252,7 @@ check_again(StoreTable *table, int i, Datum *keys, bool *nulls, Datum first)
 						UNIQUE_CHECK_EXISTING, false, table->infos[i]);
 }
 
-/* Enters the row just written in the index. */
+/* Enters the row that was just written in the index. */
 static void
 enter_key(StoreTable *table, const Datum *values, bool takes_key)
 {
@@ -272,14 +277,14 @@ enter_key(StoreTable *table, const Datum *values, bool takes_key)
 
 /* --- rows --- */
 
-/* Command id of a batch, which is one command: it does not read what it writes. */
+/* Command id of a batch.  A batch is a single command, because it does not read the rows that it writes. */
 #define BATCH_COMMAND FirstCommandId
 
 /*
- * Prepares a page for an update or delete by TID: checks that the row exists, and prunes the page
- * if there is no room for its next version of this length.  The page is read without a lock, as
- * heap_page_prune_opt() does; nobody but the manager makes it fuller, and its own row does not
- * disappear.  Returns whether the row exists.
+ * Prepares a page for an update or delete by TID.  Returns whether the row exists, and prunes the page if
+ * there is no room for a new version of this length.  Reads the page without a lock, as heap_page_prune_opt()
+ * does.  This is safe because only the manager adds rows to the page, and the manager's own row does not
+ * disappear.
  */
 static bool
 prepare_page(Relation rel, const ItemPointerData *tid, Size len)
@@ -295,7 +300,7 @@ prepare_page(Relation rel, const ItemPointerData *tid, Size len)
 	return there;
 }
 
-/* Notes where a row was that is about to be updated or deleted, see store/readback.c. */
+/* Records the position of a row that is about to be updated or deleted, see store/readback.c. */
 static void
 note_left_spot(StoreTable *table, const LeRow *row)
 {
@@ -313,7 +318,7 @@ note_left_spot(StoreTable *table, const LeRow *row)
 	table->left[table->nleft++] = row->locator;
 }
 
-/* Updates a row.  Returns false if somebody else has changed it. */
+/* Updates a row.  Returns false if another process has changed it. */
 static bool
 update(StoreTable *table, const LeRow *row, Size len, LeUpdateIndexes *update_indexes)
 {
@@ -402,7 +407,7 @@ le_store_invalid_row(Relation rel, const TupleTableSlot *tuple)
 
 /* --- the fields of a row --- */
 
-/* Most uncommitted holds that a row can store; further ones count as committed at a load. */
+/* Maximum number of uncommitted holds that a row can store; a load treats further ones as committed. */
 #define MAX_UNCOMMITTED 64
 
 /* Returns a numeric field of two, four or eight bytes. */

@@ -1,10 +1,10 @@
 /*
  * store/table.h
- *		Declarations shared by the files of the store: tables, their columns, their rows by TID.
+ *		Declarations shared by the files of the store: tables, their columns, and their rows.
  *
- * A row is found by the TID that the core keeps for it (LeRow).  Only the manager writes, so a TID
- * stays valid until the table is rewritten, which le_table_open_loaded() detects by the table's
- * file.
+ * A row is found by the TID that the core keeps for it (LeRow).  Only the manager writes, so a TID stays
+ * valid until the table is rewritten. le_table_open_loaded() detects a rewrite, because the table then has
+ * another file.
  */
 #ifndef LE_STORE_TABLE_H
 #define LE_STORE_TABLE_H
@@ -21,23 +21,26 @@
 
 /*
  * A column, and its field in the struct of a row: LeStoredEntry (slots and places), LeStoredLease,
- * LeStoredChange or LeMeta.  Zero stands for NULL if the field is a time, or a text (data NULL).  A
- * field is zero if the row has NULL, or the table has no such column: columns added by newer
- * versions come after those of 1.0, see shared/library_version.h.
+ * LeStoredChange or LeMeta.  If the field is a time or a text (data NULL), zero means NULL.  A field is zero
+ * if the row contains NULL, or if the table has no such column: columns that were added by newer versions
+ * come after those of 1.0, see shared/library_version.h.
  */
 typedef struct StoreColumn
 {
 	Oid type;
-	uint16 at; /* offset of the field */
+	uint16 at; /* offset of the field in the struct */
 	uint16 size;
 } StoreColumn;
 
-/* --- store/table.c: a table and its rows --- */
+/* --- store/table.c: a table, and its rows --- */
 
 #define STORE_EXTENSION "lock_election"
 #define STORE_SCHEMA    "_lock_election" /* schema of the tables */
 
-/* REINDEX CONCURRENTLY has the key's index twice for a while, or more often after failures. */
+/*
+ * Upper limit of the number of indexes.  REINDEX CONCURRENTLY has two indexes for the key for a while, and
+ * more after failures.
+ */
 #define MAX_KEY_INDEXES 8
 #define MAX_KEY_COLUMNS 3
 #define MAX_COLUMNS     32
@@ -45,17 +48,17 @@ typedef struct StoreColumn
 typedef struct StoreTable
 {
 	const char *name;
-	const StoreColumn *column; /* in the order of the columns */
+	const StoreColumn *column; /* in the order of the table's columns */
 	int columns;
-	int least;             /* columns in the oldest supported SQL version */
-	const AttrNumber *key; /* columns of the unique key, from 1 */
-	int nkey;              /* 0 = no key, and no index at all */
+	int least;             /* number of columns in the oldest supported SQL version */
+	const AttrNumber *key; /* columns of the unique key, counted from 1 */
+	int nkey;              /* number of these columns; 0 = the table has no key and no index at all */
 
-	Oid oid;              /* found by le_store_find() */
-	LeRowType type;       /* type of its rows in the core; unused for the history and small tables */
-	LeRelFileNumber file; /* file when the table was loaded */
-	bool known;           /* everything in it was loaded, and nobody else has written */
-	uint64 *left;         /* TIDs of the rows that the batch has updated or deleted */
+	Oid oid;              /* set by le_store_find() */
+	LeRowType type;       /* type of its rows in the core; unused for the history and the small tables */
+	LeRelFileNumber file; /* the table's file when it was loaded */
+	bool known;           /* all its rows were loaded, and no other process has written it */
+	uint64 *left;         /* TIDs of the rows that the current batch has updated or deleted */
 	int nleft;
 	int max_left;
 
@@ -67,17 +70,20 @@ typedef struct StoreTable
 	IndexInfo *infos[MAX_KEY_INDEXES];
 } StoreTable;
 
-/* Raises an error: the table does not have the shape that this version expects. */
+/* Raises an error, because the table does not have the shape that this version expects. */
 extern LE_NORETURN void le_table_wrong(Relation rel);
 
-/* Opens a table for reading; raises an error if it has another shape.  Close it with table_close(). */
+/*
+ * Opens a table for reading.  Raises an error if it has an unexpected shape.  The caller closes it with
+ * table_close().
+ */
 extern Relation le_table_open_to_read(const StoreTable *table, LOCKMODE lockmode);
 
-/* Opens a table for loading: from now on the TIDs of this file are valid. */
+/* Opens a table for loading.  From now on the TIDs in its current file are valid. */
 extern Relation le_table_open_to_load(StoreTable *table);
 
 /*
- * Open a table for writing.  le_table_open_loaded() is for rows by TID: returns false if the table
+ * Open a table for writing. le_table_open_loaded() is for writing rows by TID: it returns false if the table
  * was moved, dropped or rewritten since it was loaded.
  */
 extern bool le_table_open_loaded(StoreTable *table);
@@ -86,9 +92,9 @@ extern void le_table_open(StoreTable *table);
 extern void le_table_close(StoreTable *table);
 
 /*
- * Inserts the row, or updates it where it is on disk.  For an inserted row, or one taken over from
- * another lock (LeRow.recycled), PostgreSQL checks that its key is unique.  Both functions return
- * false if somebody else has changed the row.
+ * Write or delete a row. le_table_put() inserts the row, or updates it if it is on disk.  If the row is
+ * inserted, or was taken over from another lock (LeRow.recycled), PostgreSQL checks that its key is unique.
+ * Both functions return false if another process has changed the row.
  */
 extern bool le_table_put(StoreTable *table, LeRow *row, const void *fields);
 extern bool le_table_delete(StoreTable *table, LeRow *row);
@@ -112,63 +118,66 @@ extern StoreTable le_queue_table;
 extern StoreTable le_history_table;
 
 /*
- * Raises the error for a row that le_table_put() or le_table_delete() could not change.  whose:
- * owner of the row, for the message.
+ * Raises the error for a row that le_table_put() or le_table_delete() could not change. whose: the owner of
+ * the row, for the message.
  */
 extern LE_NORETURN void le_store_row_changed(StoreTable *table, const char *whose);
 
 /*
- * le_table_form() makes the values of a row from the fields of its struct.  le_table_read() sets
- * the fields, which must be zeroed, from a row; texts point into the row.
+ * le_table_form() computes the values of a row from the fields of its struct. le_table_read() sets the
+ * fields, which must be zero, from a row; texts point into the row.
  */
 extern void le_table_form(const StoreTable *table, const void *fields, Datum *values, bool *nulls);
 extern void le_table_read(const StoreTable *table, TupleTableSlot *tuple, void *fields);
 
 /*
- * Returns the fields that the rows of a slot and of a place store of an entry.  The uncommitted
- * holds are valid until the next call.
+ * Returns the fields of an entry that the rows of slots and places have in common.  The uncommitted holds in
+ * it are valid until the next call.
  */
 extern LeStoredEntry le_store_entry(const LeCore *core, const LeEntry *entry);
 
-/* --- store/readback.c: reading the rows of a table --- */
+/* --- store/readback.c: reads the rows of a table --- */
 
-/* Where a row is, or may be. */
+/* The position of a row, or a possible position. */
 typedef struct LeSpot
 {
 	uint64 locator : 63;
-	uint64 sure : 1; /* the row must be there */
-	LeRow *row;      /* the core's row; NULL: the batch has updated or deleted it */
+	uint64 sure : 1; /* a row must be there */
+	LeRow *row;      /* row in the core; NULL: the batch has updated or deleted it */
 } LeSpot;
 
 /*
- * Returns the rows that the core knows in a table, and those that the batch has left behind there,
- * in the order of their TIDs.
+ * Returns the positions of the rows that the core knows in a table, and of those that the batch has left
+ * behind there, in the order of their TIDs.
  */
 extern LeSpot *le_known_spots(const StoreTable *table, LeCore *core, uint32 *n);
 
-/* State of reading the rows of a table, one after the other. */
+/* State of reading the rows of a table one by one. */
 typedef struct LeRows
 {
 	StoreTable *table;
 	Relation rel;
-	TupleTableSlot *tuple; /* the row that was read */
-	TableScanDesc scan;    /* NULL: reads the rows in spots */
+	TupleTableSlot *tuple; /* the row that was read last */
+	TableScanDesc scan;    /* NULL: the rows in spots are read */
 	BlockNumber blocks;
 	LeSpot *spots;
 	uint32 nspots;
 	uint32 next;
-	bool lost; /* a row is not where it must be */
+	bool lost; /* a row was not where it must be */
 } LeRows;
 
-/* Begins to read.  failed: the core of a batch that failed; NULL = read all rows. */
+/*
+ * Begins to read. failed: the core of a batch that failed; NULL = read all rows. le_rows_next() reads the
+ * next row, and returns false if there is none.
+ */
 extern void le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed);
 extern bool le_rows_next(LeRows *rows);
-/* Passes on the core's status for the row that was read; raises an error unless it is loaded. */
+/* Checks the core's status for the row that was read.  Raises an error unless the row was loaded. */
 extern void le_rows_taken(const LeRows *rows, LeLoadStatus status);
-/* Ends reading.  Returns false if a row was not where it must be: then all must be read. */
+/* Ends reading.  Returns false if a row was not where it must be; then the caller must read all rows. */
 extern bool le_rows_end(LeRows *rows);
 
-/* Raises an error: the manager has not written this row. */
+/* Raises an error, because the manager cannot have written this row. */
 extern LE_NORETURN void le_store_invalid_row(Relation rel, const TupleTableSlot *tuple);
 
 static inline TimestampTz
@@ -181,15 +190,15 @@ le_store_to_wall(const LeClock *clock, LeTime t)
 
 /* --- store/slotrows.c, leaserows.c, placerows.c, historyrows.c: the rows of one table each --- */
 
-/* Write the dirty rows.  Return their number. */
+/* Write the dirty rows, or the changes of elections.  Return the number of rows. */
 extern int le_store_write_slots(LeCore *core, const LeClock *clock);
 extern int le_store_write_leases(LeCore *core, const LeClock *clock);
 extern int le_store_write_places(LeCore *core, const LeClock *clock);
 extern int le_store_write_changes(LeCore *core, const LeClock *clock);
 
 /*
- * Load all rows into a core.  Return false if they are not where the core of the failed batch has
- * left them.
+ * Load all rows into a core.  Return false if they are not where the core of the failed batch has recorded
+ * them.
  */
 extern bool le_store_load_slots(LeCore *core, LeCore *failed);
 extern bool le_store_load_leases(LeCore *core, LeCore *failed);

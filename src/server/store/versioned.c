@@ -2,15 +2,15 @@
  * store/versioned.c
  *		Reads and writes _lock_election.versioned.
  *
- * Unlike the manager's tables this one is part of the caller's transaction, and must behave like
- * any table at its isolation level: wait for a row's writer, then check its newest version (READ
- * COMMITTED), or raise 40001; take part in the checks of SERIALIZABLE.  The executor does all that,
- * so these are SQL statements, run through SPI.
+ * Unlike the manager's tables, this table is read and written by the caller's transaction, and must behave
+ * like any table at its isolation level: wait for the writer of a row, then check its newest version (READ
+ * COMMITTED) or raise 40001, and take part in the checks of SERIALIZABLE.  The executor does all that, so
+ * this file runs SQL statements through SPI.
  *
- * They run as the bootstrap superuser, as the manager does, because nobody else may access the
- * table; the caller of this file checks who may use a key.  Every name in them is qualified and the
- * types of the arguments are given as OIDs, so that no search_path, temporary table or operator of
- * a caller changes their meaning.
+ * The statements run as the bootstrap superuser, as the manager does, because no other role may access the
+ * table.  The callers of this file check the rights to a key.  All names in the statements are qualified, and
+ * the types of the arguments are given as OIDs, so that no search_path, temporary table or operator of a
+ * caller can change their meaning.
  */
 #include "postgres.h"
 
@@ -25,13 +25,13 @@
 #include "store/versioned.h"
 
 #define MAX_ARGS 3
-/* Bytes that a session writes before it adds up its role's keys again. */
+/* Bytes that a session may write before it computes the total size of its role's keys again. */
 #define COUNT_EVERY (1024 * INT64CONST(1024))
 
 typedef struct Statement
 {
 	const char *sql;
-	int result; /* expected result of SPI */
+	int result; /* expected result code of SPI */
 	int nargs;
 	Oid types[MAX_ARGS];
 	SPIPlanPtr plan;
@@ -72,8 +72,8 @@ static Statement role_size = {
 	{OIDOID}};
 
 /*
- * Runs a statement.  Leaves SPI connected, so that the caller can read the row.  Returns whether
- * there is one.  After an error the end of the (sub)transaction restores the caller's identity.
+ * Runs a statement.  Returns whether it returned a row, and leaves SPI connected, so that the caller can read
+ * the row.  After an error, the end of the (sub)transaction restores the caller's identity.
  */
 static bool
 run(Statement *statement, Datum *values, const char *nulls)
@@ -98,7 +98,7 @@ run(Statement *statement, Datum *values, const char *nulls)
 	SetUserIdAndSecContext(role, security);
 	if (result != statement->result)
 		elog(ERROR, "could not execute a statement: %s", SPI_result_code_string(result));
-	Assert(SPI_processed <= 1); /* a size, or the one row of a key */
+	Assert(SPI_processed <= 1); /* a size, or the single row of a key */
 	return SPI_processed > 0;
 }
 
@@ -120,7 +120,7 @@ le_version_read(Datum key, LeVersioned *row)
 		row->version = DatumGetInt64(column(1, &isnull));
 		row->role = get_role_oid(NameStr(*DatumGetName(column(2, &isnull))), true);
 		if (row->role != DatumGetObjectId(column(4, &isnull)))
-			row->role = InvalidOid; /* another role of the same name */
+			row->role = InvalidOid; /* a newer role with the same name */
 		row->value = column(3, &row->value_is_null);
 		if (!row->value_is_null)
 			row->value = SPI_datumTransfer(row->value, false, -1);
@@ -128,7 +128,7 @@ le_version_read(Datum key, LeVersioned *row)
 	SPI_finish();
 }
 
-/* Runs a statement whose one row is a number, and returns that.  Finishes SPI. */
+/* Runs a statement that returns one row with a number, and returns that number.  Finishes SPI. */
 static int64
 one_number(Statement *statement, Datum *values)
 {
@@ -146,7 +146,7 @@ void
 le_version_check_size(Oid role, int64 more)
 {
 	static Oid counted = InvalidOid;
-	static int64 room = 0; /* bytes that may be written before the next count */
+	static int64 room = 0; /* bytes that may be written before the size is computed again */
 	int64 limit = le_max_keys_per_role_mb * LE_MB, used;
 	Datum value = ObjectIdGetDatum(role);
 
@@ -154,7 +154,7 @@ le_version_check_size(Oid role, int64 more)
 		return;
 	if (counted != role || room < more)
 	{
-		/* no role has more than all roles together */
+		/* the keys of one role are not larger than the whole table */
 		used = one_number(&table_size, NULL);
 		if (used + more > limit)
 			used = one_number(&role_size, &value);

@@ -10,25 +10,25 @@
 typedef struct LeVersioned
 {
 	int64 version; /* 0 = there is no such key */
-	Oid role;      /* role of the key; InvalidOid = that role no longer exists */
+	Oid role;      /* role that owns the key; InvalidOid = that role no longer exists */
 	bool value_is_null;
-	Datum value; /* text */
+	Datum value; /* a text */
 } LeVersioned;
 
 /*
- * All of these are statements of the caller's transaction, each with the snapshot of a statement at
- * its isolation level.  "key" is a text.
+ * Each of these functions runs a statement of the caller's transaction, with the snapshot that a statement
+ * has at its isolation level.  "key" is a text. le_version_read() reads the row of a key.
  */
 extern void le_version_read(Datum key, LeVersioned *row);
 
 /*
- * Raises 53400 if the keys of this role may not take "more" bytes more.  Adds up their sizes only
- * if the table is larger than the limit of one role, and once for each megabyte that this session
- * writes.
+ * Raises 53400 if the keys of this role would exceed their limit with "more" additional bytes.  Computes the
+ * total size of the role's keys only if the table is larger than the limit of one role, and only once for
+ * each megabyte that this session writes.
  */
 extern void le_version_check_size(Oid role, int64 more);
 
-/* Return the new version, or 0 if somebody else was first. */
+/* Return the new version, or 0 if another transaction was first. */
 extern int64 le_version_insert(Datum key, Datum value, bool value_is_null, Oid role);
 extern int64 le_version_update(Datum key, int64 expected, Datum value, bool value_is_null);
 

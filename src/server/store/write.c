@@ -1,6 +1,6 @@
 /*
  * store/write.c
- *		Writes a batch to all tables of the state, and loads them.
+ *		Writes a batch to all tables of the state, and loads these tables.
  *
  * A batch writes slots, leases, places and changes of elections, in this order, in one transaction;
  * manager/batch.c writes meta in the same transaction.  The store only writes what the core has
@@ -36,7 +36,7 @@ le_store_close(void)
 
 #ifdef USE_ASSERT_CHECKING
 /*
- * Asserts that all dirty rows were written: objects that go on have a row, objects that have ended
+ * Asserts that all dirty rows were written: objects that still exist have a row, and objects that have ended
  * have none.
  */
 static void
