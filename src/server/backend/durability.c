@@ -338,7 +338,7 @@ le_wait_durable(const LeReply *reply, const char *what, LeText name)
 						errdetail("It expired before the flush, or the standbys, had confirmed it.")));
 }
 
-/* --- at a commit --- */
+/* --- called at a commit --- */
 
 void
 le_warn_committed(int sqlstate, const char *message, const char *detail, const char *hint)

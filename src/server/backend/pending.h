@@ -1,6 +1,6 @@
 /*
  * backend/pending.h
- *		Releases that wait for the commit of their transaction.
+ *		Keeps the releases of a transaction until its commit.
  */
 #ifndef LE_PENDING_H
 #define LE_PENDING_H

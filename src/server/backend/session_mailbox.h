@@ -24,7 +24,7 @@ extern LeWaitEnd le_attach(LeWait *wait);
 
 /* This backend's mailbox; NULL if not attached. */
 extern LeMailbox *le_my_mailbox;
-/* Returns the entry of its database.  The backend must be attached. */
+/* Returns the entry of this backend's database.  The backend must be attached. */
 extern LeDatabase *le_my_database(void);
 
 /*

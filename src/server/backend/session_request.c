@@ -33,7 +33,10 @@
 /* Time between two requests for a deadlock search during a wait. */
 #define BLOCKED_EVERY (1 * LE_SECOND)
 
-/* Grace period after a caller's timeout before it wakes up the manager again. */
+/*
+ * Grace period after the end of the wait that the caller asked for, before the call wakes up the manager
+ * again.
+ */
 #define RING_AFTER (1 * LE_SECOND)
 
 /* Time after which a wait that holds a snapshot is logged. */
@@ -85,7 +88,7 @@ typedef struct Sent
 	LeRequestType type;
 	LeCommand *cmd;
 	const LePageRequest *page; /* for PAGE */
-	LeEachAnswer *answers;     /* for a command with "each" */
+	LeEachAnswer *answers;     /* for commands with "each" only */
 	LeSync *sync;              /* for SYNC */
 	LeTime until;              /* end of the wait for durability; 0 = unlimited, not allowed for SYNC */
 	bool *durable;             /* set to whether the reply is durable at that time */
@@ -314,7 +317,7 @@ le_raise_answer(int sqlstate, const char *message)
 	ereport(ERROR, (errcode(sqlstate), errmsg("%s", message), hint != NULL ? errhint("%s", hint) : 0));
 }
 
-/* Raises the error that the manager has replied with or noted, if any. */
+/* Raises the error that the manager has replied with, or has noted in the mailbox, if any. */
 static void
 raise_answer(void)
 {
@@ -325,7 +328,7 @@ raise_answer(void)
 	message = pstrdup(le_my_mailbox->message);
 	if (le_my_mailbox->sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED)
 	{
-		/* one line for each member of the cycle */
+		/* it has one line for each member of the cycle */
 		char *detail = pnstrdup(le_my_mailbox->payload + le_my_mailbox->answer_at, le_my_mailbox->answer_len);
 
 		pgstat_report_deadlock();

@@ -60,7 +60,7 @@ le_transaction_ends_here(void)
 	if (whereToSendOutput != DestRemote || MyProcPort == NULL || ActivePortal == NULL)
 		return false;
 
-	/* pg_cursors hides only the portal of the simple protocol */
+	/* pg_cursors shows all portals except that of the simple protocol */
 	return !ActivePortal->visible || le_next_message() == MESSAGE_SYNC;
 }
 

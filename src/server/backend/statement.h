@@ -11,7 +11,7 @@
 /* Called from _PG_init, once per process. */
 extern void le_statement_init(void);
 
-/* Nesting depth of the utility commands that are running. */
+/* Nesting depth of the utility commands that are running; 0 = none. */
 extern int le_utility_nesting;
 
 /* A query that the executor is running, linked to the queries around it. */

@@ -14,7 +14,7 @@
 typedef struct LeSyncSpec
 {
 	LeSyncAction action;
-	int64 number; /* token, or the number of permits */
+	int64 number; /* token, or number of permits */
 	LeTime hold_for;
 	LeText name;
 	LeText owner; /* data NULL: no owner; likewise for value */

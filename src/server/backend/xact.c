@@ -182,7 +182,7 @@ sub_xact_event(SubXactEvent event, SubTransactionId subxact, SubTransactionId pa
 		aborting = subxact;
 }
 
-/* Runs before a commit, while an error still turns it into a rollback. */
+/* Runs before a commit, while an error still causes a rollback. */
 static void
 xact_event(XactEvent event, void *arg)
 {

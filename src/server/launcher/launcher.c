@@ -114,7 +114,7 @@ typedef struct LeTarget
 	bool seen; /* the current scan has found it */
 
 	bool due;           /* start a manager even if it is not wanted: not probed yet, or has a manager */
-	bool ran;           /* its manager has been RUNNING */
+	bool ran;           /* its manager has been RUNNING, so the database has the extension */
 	bool entry_missed;  /* the last attempt found no free entry, and logged that */
 	LeTime complain_at; /* no message about max_worker_processes before this time */
 	bool tracked;       /* it had a worker at the last check */

@@ -1,6 +1,6 @@
 /*
  * launcher/launcher.h
- *		The worker that starts the managers.
+ *		The launcher: the worker that starts the managers.
  */
 #ifndef LE_LAUNCHER_H
 #define LE_LAUNCHER_H

@@ -25,7 +25,7 @@
 #include "storage/shmem.h"
 #include "utils/acl.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h" /* 19 has get_database_name() here, the others in commands/dbcommands.h */
+#include "utils/lsyscache.h" /* 19 declares get_database_name() here, older releases in commands/dbcommands.h */
 #include "utils/resowner.h"
 
 #if PG_VERSION_NUM < 150000
@@ -59,7 +59,7 @@ typedef bool LeUpdateIndexes;
 #define le_database_owner(dboid, role) pg_database_ownercheck((dboid), (role))
 #endif
 
-/* 16 renames relfilenode numbers */
+/* 16 renames relfilenode numbers to relfile numbers */
 #if PG_VERSION_NUM >= 160000
 #define le_relfilenumber(rel) ((rel)->rd_locator.relNumber)
 typedef RelFileNumber LeRelFileNumber;
@@ -68,7 +68,7 @@ typedef RelFileNumber LeRelFileNumber;
 typedef Oid LeRelFileNumber;
 #endif
 
-/* 18 drops the argument "run_once" of PortalRun(): a portal always runs once */
+/* 18 drops the argument "run_once" of PortalRun(), because a portal always runs once */
 #if PG_VERSION_NUM >= 180000
 #define le_run_portal(portal, dest) ((void) PortalRun((portal), FETCH_ALL, false, (dest), (dest), NULL))
 #else
@@ -100,7 +100,7 @@ typedef Oid LeRelFileNumber;
 #define le_lock_held_by_me(tag, mode) LockHeldByMe((tag), (mode))
 #endif
 
-/* 19 has the kind of each process, 18 marks clients, older releases mark the other processes */
+/* 19 records the kind of each process, 18 marks client backends, older releases mark the other processes */
 #if PG_VERSION_NUM >= 190000
 #define le_proc_is_client(proc) ((proc)->backendType == B_BACKEND)
 #elif PG_VERSION_NUM >= 180000
@@ -117,7 +117,7 @@ typedef Oid LeRelFileNumber;
 #define le_interval_infinite(interval) false
 #endif
 
-/* 16 declares the hooks of settings, such as assign_synchronous_commit(), elsewhere */
+/* 16 declares the functions behind settings, such as assign_synchronous_commit(), in another header */
 #if PG_VERSION_NUM >= 160000
 #include "utils/guc_hooks.h"
 #endif
@@ -178,7 +178,7 @@ extern void pq_startmsgread(void);
 extern void pq_endmsgread(void);
 extern int pq_peekbyte(void);
 
-/* 17 returns the number of bytes */
+/* 17 replaces pq_buffer_has_data() with a function that returns the number of bytes */
 #if PG_VERSION_NUM >= 170000
 extern ssize_t pq_buffer_remaining_data(void);
 #define le_buffer_has_data() (pq_buffer_remaining_data() > 0)

@@ -21,7 +21,7 @@
  *	IDLE -> STARTING	the launcher is about to register a worker
  *	STARTING -> RUNNING the worker has found the extension and loaded its tables
  *	STARTING, RUNNING -> IDLE	the worker has left, or could not be registered
- *	IDLE -> FREE		no session is attached and nobody needs a manager
+ *	IDLE -> FREE		no session is attached, and no manager is needed
  */
 typedef enum LeDbState
 {
@@ -34,8 +34,8 @@ typedef enum LeDbState
 /* Why the last worker left.  The launcher uses this to decide when to start the next one. */
 typedef enum LeDbExit
 {
-	LE_EXIT_NONE = 0,     /* there was no worker, or it was asked to leave */
-	LE_EXIT_NO_EXTENSION, /* do not start another one unless it is wanted */
+	LE_EXIT_NONE = 0,     /* there was no worker, or the last one was asked to leave */
+	LE_EXIT_NO_EXTENSION, /* start another one only if it is wanted */
 	LE_EXIT_ERROR,        /* start another one after a back-off */
 	LE_EXIT_NO_WORKER     /* no worker could be registered: try again after a back-off */
 } LeDbExit;
@@ -48,7 +48,7 @@ typedef struct LeDurationCounters
 
 typedef struct LeCounters
 {
-	pg_atomic_uint64 requests[LE_CMD_FENCE_ENDED + 1]; /* by LeCommandType */
+	pg_atomic_uint64 requests[LE_CMD_FENCE_ENDED + 1]; /* indexed by LeCommandType */
 	pg_atomic_uint64 grants;
 	pg_atomic_uint64 waits;
 	pg_atomic_uint64 handoffs;
@@ -58,14 +58,14 @@ typedef struct LeCounters
 	pg_atomic_uint64 elected;
 	pg_atomic_uint64 batches; /* batches with something to write */
 	pg_atomic_uint64 failed_batches;
-	pg_atomic_uint64 key_violations; /* failed batches due to a violated unique key */
+	pg_atomic_uint64 key_violations; /* batches that failed because a unique key was violated */
 	pg_atomic_uint64 xids;
 	pg_atomic_uint64 rows;
 	pg_atomic_uint64 flushes;
 	pg_atomic_uint64 stalls;
 	pg_atomic_uint64 hints_sent;
 	pg_atomic_uint64 hints_dropped;
-	pg_atomic_uint64 write_us; /* time spent on writing and committing */
+	pg_atomic_uint64 write_us; /* time spent on writing and committing, in microseconds */
 	LeDurationCounters durations[LE_DURATION_TYPES];
 	pg_atomic_uint64 reset_at; /* TimestampTz */
 } LeCounters;
@@ -78,11 +78,11 @@ typedef struct LeCounters
  */
 typedef struct LeHint
 {
-	int64 token;     /* token of the granted queue place, term, or number of the lease */
+	int64 token;     /* token of the granted place, term of the election, or number of the lease */
 	uint64 sequence; /* number of this hint in the database */
 	int64 change;    /* number of the election's change; 0 = not an election */
 	int64 previous;  /* number of the previous change of that election */
-	uint8 how;       /* LeHow; 0: a queue place was granted */
+	uint8 how;       /* LeHow of the change; 0 = a queue place was granted */
 	uint8 kind;      /* LeKind, or LE_HINT_LEASE, which has no name */
 	uint16 name_len;
 	char name[LE_MAX_NAME];
@@ -117,49 +117,50 @@ typedef struct LeHintRing
 
 typedef struct LeDatabase
 {
-	/* --- under LeShared.lock; changed only by shared/database.c --- */
+	/* --- protected by LeShared.lock; changed only by shared/database.c --- */
 	Oid dboid;
 	LeDbState state;
 	LeDbExit exit;
 	bool wanted;     /* a manager is needed */
-	bool created;    /* the extension was created after the last worker had started: no back-off */
+	bool created;    /* the extension was created after the last worker started, so there is no back-off */
 	bool leave;      /* the worker is asked to leave */
 	int reserved_by; /* pid of a backend that keeps managers from starting, as DROP DATABASE does; 0 = none */
-	int attached;    /* number of sessions with a mailbox here */
-	bool has_mailboxes; /* the mailboxes are initialised; never reset */
-	int worker_pid;     /* 0: no worker, or it has not started yet */
+	int attached;    /* number of sessions that have a mailbox here */
+	bool has_mailboxes; /* the mailboxes are initialized; never reset */
+	int worker_pid;     /* pid of the worker; 0 = none, or it has not started yet */
 	int manager_proc;   /* -1: none */
-	int notifier_pid;   /* 0: none */
+	int notifier_pid;   /* pid of the notifier; 0 = none */
 	int notifier_proc;  /* -1: none */
 	TimestampTz started;
 
-	/* --- without a lock --- */
+	/* --- not protected by a lock --- */
 	pg_atomic_uint32 stack;    /* proc number + 1 of the newest mailbox, and LE_STACK_SILENT; 0: empty */
 	pg_atomic_uint32 asleep;   /* 1: the manager must be woken up to check the stack */
 	pg_atomic_uint32 recheck;  /* 1: the extension may have been dropped */
-	pg_atomic_uint32 running;  /* state == RUNNING, to be read without the lock */
-	pg_atomic_uint32 loading;  /* 1: the worker reads the tables before it is RUNNING */
+	pg_atomic_uint32 running;  /* 1: state is RUNNING; for readers without the lock */
+	pg_atomic_uint32 loading;  /* 1: the worker is reading the tables, and is not RUNNING yet */
 	pg_atomic_uint32 fences;   /* number of transactions that hold or take fences */
-	pg_atomic_uint64 revision; /* the next revision, for the view */
-	pg_atomic_uint64 memory;   /* memory of the state in bytes, for the view */
+	pg_atomic_uint64 revision; /* the next revision, for views */
+	pg_atomic_uint64 memory;   /* memory used by the state in bytes, for views */
 	pg_atomic_uint64 locks;
 	pg_atomic_uint64 held; /* number of holders and of entries in queues */
 	pg_atomic_uint64 queued;
 	pg_atomic_uint64 oldest_wait; /* start of the oldest wait for a lock, TimestampTz; 0 = none */
-	pg_atomic_uint64 table_bytes[LE_DB_TABLES]; /* sizes of tables slot, lease and queue, for the view */
+	pg_atomic_uint64
+		table_bytes[LE_DB_TABLES]; /* sizes in bytes of tables slot, lease and queue, for views */
 
 	/* the current outage, for health(): see manager/outage.c */
-	pg_atomic_uint64 outage_since;     /* TimestampTz; 0: no outage.  Written last */
-	pg_atomic_uint64 outage_failed_at; /* le_clock() of the last failed batch; 0: none */
+	pg_atomic_uint64 outage_since;     /* start of the outage, TimestampTz; 0 = none; written last */
+	pg_atomic_uint64 outage_failed_at; /* time of the last failed batch, by le_clock(); 0 = none */
 	pg_atomic_uint32 outage_sqlstate;
 	pg_atomic_uint32 outage_pid; /* pid of a process that has locked the tables; 0 = unknown */
 
 	/*
 	 * the first abandoned wait for standbys that is still unconfirmed, for health(): see backend/durability.c
 	 */
-	pg_atomic_uint64 unconfirmed_since; /* le_clock(); 0: none.  Written last */
+	pg_atomic_uint64 unconfirmed_since; /* start of that wait, by le_clock(); 0 = none; written last */
 	pg_atomic_uint64 unconfirmed_lsn;
-	pg_atomic_uint32 unconfirmed_mode; /* PostgreSQL's SYNC_REP_WAIT_... */
+	pg_atomic_uint32 unconfirmed_mode; /* mode of that wait, SYNC_REP_WAIT_... */
 	LeCounters counters;
 	uint32 epochs[LE_EPOCH_WORDS]; /* written by the manager's core */
 	LeHintRing ring;
@@ -167,7 +168,7 @@ typedef struct LeDatabase
 
 struct LeMailbox;
 
-/* Initializes an entry, while shared memory is created or when the entry gets another database. */
+/* Initializes an entry.  Called while shared memory is created, or when the entry gets another database. */
 extern void le_database_init(LeDatabase *db);
 
 /*
@@ -198,7 +199,7 @@ extern void le_database_free(LeDatabase *db);
 /* Registers this process as the worker. */
 extern void le_database_enter(LeDatabase *db);
 
-/* STARTING -> RUNNING */
+/* STARTING -> RUNNING: called when the worker has loaded the tables. */
 extern void le_database_running(LeDatabase *db);
 
 /*
@@ -235,7 +236,7 @@ extern void le_database_notifier_leave(LeDatabase *db);
 
 /* --- called by a session --- */
 
-/* Counts a session that takes a mailbox of this entry. */
+/* Counts a session that has taken a mailbox of this entry. */
 extern void le_database_attach(LeDatabase *db);
 
 /*
@@ -244,7 +245,7 @@ extern void le_database_attach(LeDatabase *db);
  */
 extern void le_database_detach(struct LeMailbox *box);
 
-/* Resets the counters.  Needs no lock: the manager may count meanwhile. */
+/* Resets the counters.  Needs no lock, although the manager may count at the same time. */
 extern void le_counters_reset(LeCounters *counters);
 
 #endif /* LE_DATABASE_H */

@@ -63,16 +63,16 @@ static const char *const actions[] = {"none", "sleep", "error", "fatal", "kill",
 
 typedef struct LeFaultEntry
 {
-	char name[MAX_NAME]; /* empty: this entry and all later ones are unused */
+	char name[MAX_NAME]; /* empty = this entry and all later ones are unused */
 	LeFaultAction action;
 	int ms;
 	int skip;
-	int times; /* 0: unlimited */
+	int times; /* 0 = unlimited */
 	int acted;
-	int pid;           /* 0: any */
-	int64 hits;        /* by the processes that pid selects */
+	int pid;           /* 0 = any process */
+	int64 hits;        /* number of hits by the processes that pid selects */
 	uint32 generation; /* a process that waits for an older generation continues */
-	int waiting;       /* pid of a waiting process; 0: none */
+	int waiting;       /* pid of a waiting process; 0 = none */
 } LeFaultEntry;
 
 typedef struct LeFaultTable
@@ -122,7 +122,7 @@ find_entry(const char *name)
 	return NULL;
 }
 
-/* --- passing a point --- */
+/* --- reaching a point --- */
 
 /* Sleeps for this time, even if a signal arrives. */
 static void
@@ -191,7 +191,7 @@ le_fault_point(const char *name, bool can_fail)
 	}
 	SpinLockRelease(&table->lock);
 
-	/* 2. act */
+	/* 2. carry out its action */
 	switch (action)
 	{
 		case LE_FAULT_NONE:

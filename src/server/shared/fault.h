@@ -22,7 +22,7 @@
 extern Size le_fault_size(void);
 extern void le_fault_init(void *memory, bool found);
 
-/* Called when this process passes the point of that name. */
+/* Called when this process reaches the point with this name. */
 extern void le_fault_point(const char *name, bool can_fail);
 
 /* The worker of shared/fault_worker.c. */

@@ -66,9 +66,9 @@ extern void le_flush_start(void);
 
 /* --- called by a session --- */
 
-/* Allocates memory, once per process, at a point where an error is allowed. */
+/* Allocates the memory that a flush needs, once per process, at a point where an error is allowed. */
 extern void le_flush_attach(void);
-/* Called before a request is posted: this process becomes present. */
+/* Called before a request is posted.  Makes this process present. */
 extern void le_flush_enter(void);
 /*
  * Called in each iteration of a wait.  If this process is the flusher, flushes for all waiting processes.  If

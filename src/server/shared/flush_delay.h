@@ -35,7 +35,7 @@
 #error "LE_FLUSH_DELAY_PART is a part: 1 or more"
 #endif
 
-/* Returns whether as many sessions wait for a flush as are expected. */
+/* Returns whether as many sessions are waiting for a flush as are expected. */
 extern bool le_flush_group_is_there(void);
 
 /* Step 2. me: proc number + 1 of this process, which is the flusher. */

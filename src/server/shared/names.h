@@ -8,7 +8,7 @@
 
 #include "shared/shmem.h"
 
-/* The result of a request with "each" for one of its names. */
+/* The result of a request with "each" for a single name. */
 typedef struct LeEachAnswer
 {
 	int64 token;

@@ -8,7 +8,7 @@
 
 #include "shared/shmem.h"
 
-/* Special kind of a page: leases. */
+/* Special kind for pages of leases. */
 #define LE_PAGE_LEASES 0
 
 /*
@@ -27,7 +27,7 @@ typedef struct LePageItem
 	LeTime ttl_us; /* TTL of a lease */
 	uint64 session;
 	Oid role;   /* for a closed name: the role of the holder that closed it */
-	int32 slot; /* -1: none */
+	int32 slot; /* -1 = none */
 	int32 holds;
 	uint32 waiters;  /* number of waiters in the lock's queue */
 	uint32 position; /* position in the queue, from 1; 0 = a holder */
@@ -35,7 +35,7 @@ typedef struct LePageItem
 	uint16 value_len;
 	uint8 owner_len;
 	uint8 acquirer_len;
-	bool named; /* the owner is a text, not a connection */
+	bool named; /* the owner is a text; false: it is a connection */
 	uint8 kind;
 	uint8 mode;
 	bool lapsed;

@@ -69,7 +69,10 @@
 #define LE_PAYLOAD_SIZE 4880
 #define LE_MESSAGE_SIZE 256
 
-/* A session number: the generation of its proc number, and in the low LE_PROC_BITS bits that number. */
+/*
+ * A session number consists of the generation of its proc number and, in the low LE_PROC_BITS bits, that proc
+ * number.
+ */
 #define LE_PROC_BITS             20
 #define le_session_proc(session) ((uint32) ((session) & ((UINT64CONST(1) << LE_PROC_BITS) - 1)))
 
@@ -78,8 +81,8 @@ typedef enum LeRequestType
 {
 	LE_REQUEST_COMMAND = 1, /* one core command */
 	LE_REQUEST_PAGE,        /* a page of the live state, see shared/page_format.h */
-	LE_REQUEST_LEADER,      /* a CHECK of the leader of this election */
-	LE_REQUEST_CHANGES,     /* LSN of the newest visible change of an election */
+	LE_REQUEST_LEADER,      /* a CHECK of the current leader of an election */
+	LE_REQUEST_CHANGES,     /* asks for the LSN of the newest visible change of an election */
 	LE_REQUEST_SYNC         /* lease_sync(): a KEEP_ALIVE with a body, see shared/sync_format.h */
 } LeRequestType;
 
@@ -136,16 +139,16 @@ typedef struct LeReleases
 	char data[LE_RELEASES_SIZE] pg_attribute_aligned(8);
 } LeReleases;
 
-/* Mail: flags that a session raises for its manager. */
-#define LE_MAIL_SESSION_END 0x01 /* the backend is gone */
+/* Mail flags, which a session raises for its manager. */
+#define LE_MAIL_SESSION_END 0x01 /* the session has ended */
 #define LE_MAIL_FENCE_ENDED 0x02 /* the session has released a fence */
 #define LE_MAIL_WAITS_LONG  0x04 /* the session waited for deadlock_timeout and asks for a deadlock search */
-#define LE_MAIL_RELEASED    0x08 /* LeMailbox.releases has the releases of a commit */
+#define LE_MAIL_RELEASED    0x08 /* LeMailbox.releases contains the releases of a commit */
 
-/* Notes from the manager to a waiting backend. */
+/* Note flags, with which the manager informs a waiting backend. */
 /* the requested lock is held by the same session */
 #define LE_NOTE_OWN_SESSION 0x01
-/* the mail cannot be applied now: sqlstate and message say why */
+/* the mail cannot be applied now; sqlstate and message contain the reason */
 #define LE_NOTE_UNREAD 0x02
 /* the extension was dropped: the releases of the commit are discarded */
 #define LE_NOTE_GONE 0x04
@@ -153,7 +156,7 @@ typedef struct LeReleases
 /* Special LSN value that stands for the LSN of the batch, which is in the reply. */
 #define LE_LSN_OF_BATCH PG_UINT64_MAX
 
-/* The reply to lease_sync(), without its results and the news. */
+/* The reply to lease_sync(), without the results of its items and the news. */
 typedef struct LeSyncTold
 {
 	int64 incarnation; /* incarnation of the manager */
@@ -173,7 +176,7 @@ typedef struct LeMailbox
 	int database;   /* index in LeShared.databases; never changes */
 	int pid;
 	pg_atomic_uint32 posted;    /* number of the newest request */
-	pg_atomic_uint32 given_up;  /* number of the newest request whose caller left before the reply */
+	pg_atomic_uint32 given_up;  /* number of the newest request whose caller gave up waiting for the reply */
 	pg_atomic_uint32 open_xact; /* number of the open transaction, once it has acquired a lock; 0 = none */
 	pg_atomic_uint64 undo; /* mail: transaction << 32 | number of its first acquire to be undone; 0 = none */
 	pg_atomic_uint32 mail; /* LE_MAIL_* */
@@ -194,7 +197,7 @@ typedef struct LeMailbox
 	LeTextSpan acquirer;  /* COMMAND: only for ACQUIRE */
 	uint32 body_at;       /* offset of the request's body in the payload, unless it is in a segment */
 	uint32 body_handle;   /* segment of the body, see shared/names.h; DSM_HANDLE_INVALID = none */
-	bool need_flush;      /* synchronous_commit is not off */
+	bool need_flush;      /* the session's le_needs_flush() */
 	bool need_standby;    /* synchronous_commit is above local */
 	bool durable_release; /* lock_election.durable_release */
 	uint32 sync_items;    /* SYNC: number of items */
@@ -214,7 +217,7 @@ typedef struct LeMailbox
 	 * it also clears flags in note.
 	 */
 	pg_atomic_uint32 answered;
-	pg_atomic_uint32 deferred; /* number of the last request that was deferred */
+	pg_atomic_uint32 deferred; /* number of the newest request that was deferred */
 	pg_atomic_uint32 note;     /* LE_NOTE_* */
 	pg_atomic_uint32 bound;    /* number of locks bound to this connection */
 	int64 revision;            /* revision of the waiting request; 0 = none */
@@ -279,15 +282,15 @@ typedef struct LeShared
 	pg_atomic_uint32 many_fences; /* fences of transactions that hold many; see backend/session_fence.c */
 	int max_sessions;
 	int max_databases;
-	int launcher_pid;  /* under lock */
-	int launcher_proc; /* -1: none */
+	int launcher_pid;  /* protected by lock; 0 = none */
+	int launcher_proc; /* -1 = none */
 	LeFlush flush;
 	LeDatabase *databases;
-	LeProcess *processes; /* by proc number */
+	LeProcess *processes; /* indexed by proc number */
 	LeMailbox *mailboxes; /* see le_mailbox() */
 } LeShared;
 
-extern LeShared *le_shared; /* NULL: library not preloaded */
+extern LeShared *le_shared; /* NULL: the library is not preloaded */
 
 static inline LeMailbox *
 le_mailbox(const LeDatabase *db, uint32 proc)
@@ -301,7 +304,10 @@ le_mailbox_proc(const LeMailbox *box)
 	return (uint32) (box - le_mailbox(&le_shared->databases[box->database], 0));
 }
 
-/* Called from _PG_init, while shared_preload_libraries are loaded. */
+/*
+ * Called from _PG_init while shared_preload_libraries is loaded.  Installs the hooks that create the shared
+ * memory.
+ */
 extern void le_shmem_init_hooks(void);
 
 /* Returns the time of a monotonic clock, in microseconds. */
@@ -346,7 +352,7 @@ extern int le_take_stack(LeDatabase *db, uint32 *procs);
  */
 extern void le_mailbox_clear(LeMailbox *box);
 
-/* Initializes the mailboxes of a database entry that is used for the first time. */
+/* Initializes the mailboxes of a database entry when it is used for the first time. */
 extern void le_mailboxes_init(LeDatabase *db);
 
 #endif /* LE_SHMEM_H */

@@ -41,7 +41,7 @@ extern void le_bell_init(pg_atomic_uint32 *bell);
 extern void le_wake(int proc);
 extern void le_wake_launcher(void);
 
-/* Step 1, before the process checks the condition that it waits for. */
+/* Step 1.  Must be called before the process checks the condition that it waits for. */
 extern void le_sleep_reset(void);
 
 /*
@@ -50,11 +50,11 @@ extern void le_sleep_reset(void);
  */
 extern void le_sleep(LeTime at_most_us);
 
-/* Wait events, as pg_stat_activity shows them.  PostgreSQL 15 and 16 show all of them as Extension. */
+/* Wait events, as pg_stat_activity shows them.  PostgreSQL 15 and 16 show "Extension" for all of them. */
 typedef enum LeWaitEvent
 {
 	LE_WAIT_LOCK,     /* a session waits for its manager, usually to be granted a lock */
-	LE_WAIT_COMMIT,   /* a session waits at its commit until its releases are applied */
+	LE_WAIT_COMMIT,   /* a session waits at its commit until the manager has applied its releases */
 	LE_WAIT_MANAGER,  /* a manager has nothing to do */
 	LE_WAIT_INTERVAL, /* a manager waits for lock_election.min_batch_interval */
 	LE_WAIT_LAUNCHER, /* the launcher has nothing to do */

@@ -25,17 +25,17 @@ typedef struct LeTuple
 
 /* Adds the next column. */
 extern void le_tuple_add(LeTuple *tuple, Datum value);
-/* Adds a column that is NULL unless the value is given. */
+/* Adds a column that is NULL if "given" is false. */
 extern void le_tuple_add_if(LeTuple *tuple, bool given, Datum value);
 /* Add a column that is NULL if there is no text. */
 extern void le_tuple_add_text(LeTuple *tuple, LeText text);
 extern void le_tuple_add_string(LeTuple *tuple, const char *string);
 
-/* Return the row as the function's result, or add it to the function's result set. */
+/* Return the row as the function's result, or add the row to the function's result set. */
 extern Datum le_tuple_datum(FunctionCallInfo fcinfo, LeTuple *tuple);
 extern void le_tuple_put(ReturnSetInfo *rsinfo, LeTuple *tuple);
 
-/* Raises the error for this reply, if its status is an error for every command. */
+/* Raises an error if the status of this reply is an error for every command. */
 extern void le_check_reply(const LeCommand *cmd, const LeReply *reply);
 
 /* Issues a notice that two calls with the same owner hold this lock together. */

@@ -26,7 +26,7 @@ extern int32 le_arg_permits(FunctionCallInfo fcinfo, int number);
 extern int64 le_arg_token(FunctionCallInfo fcinfo, int number, const char *argument);
 extern void le_arg_check_value(FunctionCallInfo fcinfo, int number);
 
-/* Reads a number from min to max; "range" is the error detail that states the range. */
+/* Reads a number from min to max.  "range" is the text of the error detail that states the range. */
 extern int64 le_arg_number(FunctionCallInfo fcinfo, int number, const char *argument, int64 min, int64 max,
 						   const char *range);
 
@@ -58,7 +58,7 @@ extern LeTime le_arg_hold_for(FunctionCallInfo fcinfo, int number);
 
 /* Reads hold_for from a text.  Returns 0 if data is NULL. */
 extern LeTime le_check_hold_for(LeText value);
-/* Checks a number of permits. */
+/* Checks a number of permits, and returns it. */
 extern int32 le_check_permits(int64 permits);
 /* Raises an error if a name occurs twice. */
 extern void le_check_duplicates(const LeText *names, int n);

@@ -86,7 +86,7 @@ acquire_each(FunctionCallInfo fcinfo, LeCommand *cmd)
 	}
 	le_wait_durable(&reply, le_kind_word(cmd->kind), cmd->name);
 
-	/* 2. do what single calls do after a grant */
+	/* 2. do what the functions for a single lock do after a grant */
 	for (uint32 i = 0; i < cmd->nnames; i++)
 	{
 		LeEachAnswer *answer = &answers[i];

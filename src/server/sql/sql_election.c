@@ -23,7 +23,7 @@ LE_FUNCTION(le_proclaim);
 LE_FUNCTION(le_resign);
 LE_FUNCTION(le_current_leader);
 
-/* --- the leader --- */
+/* --- functions of the leader --- */
 
 /* proclaim(election, term, candidate) */
 Datum

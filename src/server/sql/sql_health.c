@@ -41,7 +41,7 @@ typedef struct Health
 	bool loading;
 	bool standby_defined;
 	bool standby_confirms;
-	LeTime untaken_us;      /* age of the oldest request that the manager has not taken */
+	LeTime untaken_us;      /* age of the oldest request that the manager has not taken, in microseconds */
 	LeTime request_wait_us; /* the same, but only for requests whose callers are still waiting */
 	LeTime standby_wait_us; /* longest current wait for a standby */
 	int64 incarnation;      /* 0 = unknown */
@@ -128,7 +128,7 @@ given_up_wait(LeDatabase *db, LeTime now)
 	return counts(mode == SYNC_REP_WAIT_APPLY) ? now - since : 0;
 }
 
-/* Reads an outage of the manager, see manager/outage.c. */
+/* Reads the current or last outage of the manager, see manager/outage.c. */
 static void
 look_at_outage(LeDatabase *db, LeTime now, Health *health)
 {

@@ -31,7 +31,7 @@ le_observe_election(PG_FUNCTION_ARGS)
 	char channel[LE_CHANNEL_SIZE];
 
 	if (le_shared == NULL)
-		le_check_can_attach(); /* raises the error */
+		le_check_can_attach(); /* this call raises the error */
 	le_channel_name(LE_KIND_ELECTION, le_arg_name(fcinfo, LE_KIND_ELECTION), channel);
 	PG_RETURN_TEXT_P(cstring_to_text(channel));
 }
@@ -73,7 +73,7 @@ le_election_history(PG_FUNCTION_ARGS)
 	LeText election;
 
 	if (le_shared == NULL)
-		le_check_can_attach(); /* raises the error */
+		le_check_can_attach(); /* this call raises the error */
 	election = le_arg_name(fcinfo, LE_KIND_ELECTION);
 	InitMaterializedSRF(fcinfo, 0);
 	le_store_scan_history(election, PG_ARGISNULL(1) ? 0 : PG_GETARG_INT64(1), put_change, fcinfo->resultinfo);

@@ -128,7 +128,10 @@ le_lease_time_to_live(PG_FUNCTION_ARGS)
 /* Maximum number of times that lease_holds() and set_permits() start again. */
 #define MAX_RESTARTS 20
 
-/* Adds a row of lease_holds(): kind, name, token, granted, queue_position, channel, owner. */
+/*
+ * Adds a row of lease_holds(): kind, name, token, granted, queue_position, channel, owner.  Skips a token
+ * that no session can use.
+ */
 static void
 put_hold(void *arg, const LePageItem *item)
 {

@@ -192,7 +192,7 @@ my_entry(void)
 	LeDatabase *db;
 
 	if (le_shared == NULL)
-		le_check_can_attach(); /* raises the error */
+		le_check_can_attach(); /* this call raises the error */
 	LWLockAcquire(le_shared->lock, LW_SHARED);
 	db = le_database_find(MyDatabaseId, false);
 	LWLockRelease(le_shared->lock);
@@ -263,7 +263,7 @@ le_stat(PG_FUNCTION_ARGS)
 	add_counter(&tuple, &counters->timeouts);
 	add_counter(&tuple, &counters->undone);
 
-	/* 3. the manager's work */
+	/* 3. the work of the manager */
 	add_counter(&tuple, &counters->batches);
 	add_counter(&tuple, &counters->failed_batches);
 	add_counter(&tuple, &counters->key_violations);

@@ -72,7 +72,7 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 	Assert(pages > 0 && *from % pages == 0);
 	le_make_visibility_map(rel);
 
-	/* the scan stops at the end of the table, and finds nothing beyond it */
+	/* the scan ends at the end of the table, even if max is beyond it */
 	ItemPointerSet(&min, *from, FirstOffsetNumber);
 	ItemPointerSet(&max, *from + pages - 1, MaxOffsetNumber);
 	scan = le_beginscan_tidrange(rel, GetActiveSnapshot(), &min, &max);
@@ -123,7 +123,7 @@ le_store_scan_history(LeText election, int64 after, void (*callback)(void *arg, 
 				PointerGetDatum(cstring_to_text_with_len(election.data, election.len)));
 	ScanKeyInit(&keys[1], le_history_table.key[1], BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(after));
 
-	/* read */
+	/* read the changes */
 	row = MakeSingleTupleTableSlot(RelationGetDescr(rel), &TTSOpsHeapTuple);
 	scan = systable_beginscan_ordered(rel, index, GetActiveSnapshot(), lengthof(keys), keys);
 	while ((tuple = systable_getnext_ordered(scan, ForwardScanDirection)) != NULL)

@@ -34,7 +34,7 @@ le_store_write_leases(LeCore *core, const LeClock *clock)
 	{
 		bool done;
 
-		/* skip a lease that began and ended within the batch */
+		/* skip a lease that both began and ended in this batch */
 		if (lease->ended && !lease->row.on_disk)
 			continue;
 		done = lease->ended ? le_table_delete(&le_lease_table, &lease->row) : put_lease(core, lease, clock);

@@ -37,11 +37,11 @@ typedef struct LeMeta
 	int64 incarnation;
 	int64 taken_at; /* time at which the incarnation was taken, TimestampTz */
 	uint32 timeline;
-	uint64 boot; /* LeShared.boot of the last manager */
+	uint64 boot; /* LeShared.boot when the last manager ran */
 	int64 floor; /* highest incarnation that was restored from a dump */
 
 	/* state of the last manager, see core/life.h */
-	uint32 life;   /* number of its life */
+	uint32 life;   /* number of that manager's life */
 	uint32 uptime; /* in ticks */
 	LeText lives;  /* numbers of that life and of the lives before it, as in LeLife.starts */
 } LeMeta;

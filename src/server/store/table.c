@@ -410,7 +410,7 @@ le_store_invalid_row(Relation rel, const TupleTableSlot *tuple)
 /* Maximum number of uncommitted holds that a row can store; a load treats further ones as committed. */
 #define MAX_UNCOMMITTED 64
 
-/* Returns a numeric field of two, four or eight bytes. */
+/* Returns a numeric field that has two, four or eight bytes. */
 static int64
 get_number(const StoreColumn *column, const void *field)
 {
@@ -418,7 +418,7 @@ get_number(const StoreColumn *column, const void *field)
 		return *(const uint16 *) field;
 	if (column->size == sizeof(int64))
 		return *(const int64 *) field;
-	return *(const uint32 *) field; /* the column has the same 32 bits */
+	return *(const uint32 *) field; /* an unsigned field and its column have the same 32 bits */
 }
 
 static void

@@ -62,7 +62,7 @@ typedef struct StoreTable
 	int nleft;
 	int max_left;
 
-	/* while it is open for writing */
+	/* set while the table is open for writing */
 	Relation rel;
 	TupleTableSlot *tuple;
 	int nindexes;
