@@ -23,8 +23,8 @@ extern void le_granted_note(const LeCommand *cmd, const LeReply *reply);
 /*
  * Returns whether cmd releases a remembered grant whose lock is still held.  If so, this function has called
  * le_pending_begin_async(), and the caller must list the release with le_pending_add_async().  The session's
- * mailbox must be quiet (le_pending_is_free()), because then a rollback of the grant or an earlier release
- * has already raised the epoch.
+ * mailbox must be quiet (le_pending_is_free()), so that a rollback of the grant or an earlier release has
+ * already raised the epoch.
  */
 extern bool le_granted_take(const LeCommand *cmd);
 

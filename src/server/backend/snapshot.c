@@ -175,7 +175,7 @@ call_is_bare(FunctionCallInfo fcinfo, Beside beside)
 	if (!only_active_snapshot(query->snapshot))
 		return false;
 
-	/* a deferred trigger runs outside of any other executor, but is no statement of the client */
+	/* also check for a deferred trigger, which runs outside of any other executor */
 	if (DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0)) != 0)
 		return false;
 	return only_target(query->plannedstmt, beside) == call;

@@ -16,7 +16,7 @@ LeXactState le_xact = {.number = 1};
 /*
  * The acquires of a transaction are numbered, because a rollback to a savepoint undoes all acquires since the
  * savepoint, and a caller that gives up waiting for a reply undoes its last acquire.  This list contains the
- * subtransactions that have acquired, whether open or committed.  Acquires of an open subtransaction may be
+ * subtransactions that have acquired and are open or committed.  Acquires of an open subtransaction may be
  * counted under a newer one that has committed.
  */
 typedef struct SubxactAcquires

@@ -4,9 +4,9 @@
  *
  * NOTIFY takes a cluster-wide lock and holds it until its commit has finished, even while the commit waits
  * for a standby.  If the manager itself sent a NOTIFY, it might have to wait for another session's commit,
- * and all its locks with it.  So a separate process sends NOTIFY.  It waits until the announced grants are
- * flushed, and then commits without waiting for the disk or a standby.  No lock ever waits for this process,
- * because the manager puts hints into a ring (see LeHintRing) and drops those that do not fit.
+ * which would delay all its locks.  So a separate process sends NOTIFY.  It waits until the announced grants
+ * are flushed, and then commits without waiting for the disk or a standby.  No lock ever waits for this
+ * process, because the manager puts hints into a ring (see LeHintRing) and drops those that do not fit.
  *
  * Hints are also dropped if PostgreSQL's notification queue is full, because an old hint is worth little, and
  * a client that misses a hint finds out at its next poll.

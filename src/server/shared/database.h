@@ -146,8 +146,7 @@ typedef struct LeDatabase
 	pg_atomic_uint64 held; /* number of holders and of entries in queues */
 	pg_atomic_uint64 queued;
 	pg_atomic_uint64 oldest_wait; /* start of the oldest wait for a lock, TimestampTz; 0 = none */
-	pg_atomic_uint64
-		table_bytes[LE_DB_TABLES]; /* sizes in bytes of tables slot, lease and queue, for views */
+	pg_atomic_uint64 table_bytes[LE_DB_TABLES]; /* bytes in tables slot, lease and queue, for a view */
 
 	/* the current outage, for health(): see manager/outage.c */
 	pg_atomic_uint64 outage_since;     /* start of the outage, TimestampTz; 0 = none; written last */

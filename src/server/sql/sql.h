@@ -43,7 +43,7 @@ extern void le_notice_shared_owner(const LeCommand *cmd);
 
 /*
  * Returns the detail of an error LE001: how cmd's token ended, and who holds the lock now, unless the caller
- * may not see that.  Asks the manager, so it must not be called within ereport(): it catches errors.
+ * may not see that.  Asks the manager and catches errors, so it must not be called within ereport().
  */
 extern char *le_lost_detail(const LeCommand *cmd, const LeReply *reply);
 /* Raises LE001 for a token that neither holds nor waits, or that was evicted. */

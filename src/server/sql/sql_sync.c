@@ -274,7 +274,7 @@ is_of_item(int sqlstate)
 	return false;
 }
 
-/* Called in PG_CATCH.  Returns the error for the row of an item, or re-throws it. */
+/* Called in PG_CATCH.  Returns the error if it is that of an item, otherwise re-throws it. */
 static ErrorData *
 caught(MemoryContext context)
 {
