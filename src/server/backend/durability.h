@@ -40,16 +40,16 @@ extern bool le_confirmed_by(uint64_t lsn, LeTime until);
 extern LeTime le_valid_for(const LeReply *reply);
 
 /*
- * Waits until the releases of a commit are as durable as synchronous_commit asks for. lsn: the LSN on which
+ * Waits until the releases of a commit are as durable as synchronous_commit asks for.  lsn: the LSN on which
  * they depend; 0 = none.  Must not fail, because the transaction has committed.  A cancelled wait ends with
  * PostgreSQL's warning.
  */
 extern void le_wait_durable_commit(uint64_t lsn);
 
 /*
- * Issues a warning after a commit, where an error would become a PANIC.  Issuing the warning fails if it
+ * Issues a warning after a commit, where an error would become a PANIC.  The warning cannot be sent if it
  * contains characters that do not exist in the client's encoding, for example in the name of the procedure
- * that commits.  Then the warning goes only to the log.
+ * that commits.  Then it goes only to the log.
  */
 extern void le_warn_committed(int sqlstate, const char *message, const char *detail, const char *hint);
 

@@ -347,7 +347,7 @@ le_pending_prepare(void)
 /* --- after the commit --- */
 
 /*
- * Puts the releases into the mailbox. le_pending_prepare() has made sure that it contains no others.  Must
+ * Puts the releases into the mailbox.  le_pending_prepare() has made sure that it contains no others.  Must
  * not fail.
  */
 static void

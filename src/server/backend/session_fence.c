@@ -9,7 +9,7 @@
  *	1.	le_fence_take() takes the fence's lock.
  *	2.	Its caller then asks the manager whether the token holds the name.  If the manager checked for fences
  *		before step 1, it replies only after the batch of that check.
- *	3.	le_fence_note() records the name, for the guards of tables.  The record exists as long as the lock.
+ *	3.	le_fence_note() records the name, for fence_guard().  The record exists as long as the lock.
  *
  * A fence uses an entry of PostgreSQL's lock table, which all sessions share.  A single entry for all fences
  * of a transaction would not be enough, because the manager looks for the fences of one particular token.  It

@@ -17,7 +17,7 @@ extern void le_fence_take(int64 token);
 /* Records, for fence_guard(), that a check has found that this token holds this name. */
 extern void le_fence_note(LeKind kind, LeText name, int64 token);
 
-/* Returns whether this transaction now holds a fence of this name. token 0: the fence of any holder. */
+/* Returns whether this transaction now holds a fence of this name.  token 0: the fence of any holder. */
 extern bool le_fence_is_mine(LeKind kind, LeText name, int64 token);
 
 /*

@@ -227,7 +227,7 @@ le_attach(LeWait *wait)
 	/* 1. set up sleeping and flushing */
 	le_wait_events_init(LE_WAIT_LOCK);
 
-	/* the previous process with this proc number may have died in its sleep */
+	/* the previous process with this proc number may have died while it was sleeping */
 	le_sleep_reset();
 	le_flush_attach();
 
@@ -240,7 +240,7 @@ le_attach(LeWait *wait)
 	Assert(pg_atomic_read_u32(&box->open_xact) == 0 && pg_atomic_read_u32(&box->releasing) == 0);
 	Assert(pg_atomic_read_u64(&box->confirming_since) == 0);
 
-	/* 3. write the session's number, from which on the mailbox belongs to this session */
+	/* 3. write the session's number; from then on the mailbox belongs to this session */
 	box->pid = MyProcPid;
 	pg_atomic_write_u32(&box->bound, 0);
 	me->generation++;
@@ -272,8 +272,8 @@ le_session_reset(void)
 /* --- mail from this session --- */
 
 /*
- * The new mail includes an unread one: no acquire begins before that one is read, and rollbacks proceed from
- * inner to outer subtransactions.
+ * The new mail covers any unread one, because no acquire begins before that is read, and rollbacks proceed
+ * from inner to outer subtransactions.
  */
 void
 le_mail_undo(uint32 xact, uint32 first)

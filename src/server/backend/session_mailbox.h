@@ -33,8 +33,8 @@ extern LeDatabase *le_my_database(void);
 extern void le_session_reset(void);
 
 /*
- * Send mail to the manager.  Both functions must not fail, because aborts call them. le_mail_undo() undoes
- * all acquires of this transaction from number "first" on; le_mail() raises a flag, LE_MAIL_*.
+ * Send mail to the manager.  They must not fail, because aborts call them.  le_mail_undo() undoes all
+ * acquires of this transaction from number "first" on; le_mail() raises a flag, LE_MAIL_*.
  */
 extern void le_mail_undo(uint32 xact, uint32 first);
 extern void le_mail(uint32 flag);

@@ -16,7 +16,7 @@ extern void le_page_each(LeKind kind, LeText name, LePageCallback callback, void
 
 /*
  * Sends cmd, a LEASE_HOLDS, to get one page of the entries of a lease.  Calls back for each item, and changes
- * cmd into the command for the next page; its "from" is 0 after the last page. copy has room for
+ * cmd into the command for the next page; its "from" is 0 after the last page.  copy has room for
  * LE_PAYLOAD_SIZE bytes, and the caller must keep it until the last page.
  */
 extern void le_page_holds(LeCommand *cmd, LeReply *reply, char *copy, LePageCallback callback, void *arg);

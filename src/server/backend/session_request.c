@@ -461,7 +461,8 @@ send_and_wait(const Sent *sent, LeWait *wait)
 	Assert((sent->sync != NULL) == (sent->type == LE_REQUEST_SYNC));
 
 	/*
-	 * 1. a request may follow a release that no caller waits for, because the manager takes the release first
+	 * 1. An asynchronous release may still be in the mailbox, because the manager takes it before the
+	 * request.
 	 */
 	if (le_attach(wait) == LE_WAIT_OVER ||
 		wait_until_quiet(wait, le_my_mailbox->releases.async ? RELEASES_MAY_WAIT : RELEASES_TAKEN) ==

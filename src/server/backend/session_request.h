@@ -12,7 +12,7 @@
 /*
  * Sends a command and waits for the reply.  Fills in the command's session, transaction and request number.
  * Can be cancelled at any time; a grant that was under way is then undone with the (sub)transaction.  Raises
- * the error that the manager replies with, if any. snapshot_kept: the wait holds a snapshot, and logs that
+ * the error that the manager replies with, if any.  snapshot_kept: the wait holds a snapshot, and logs that
  * after a minute.  For a command with several names, sets cmd->name to the name that the reply is about.
  */
 extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
@@ -30,7 +30,7 @@ extern bool le_request_until(LeCommand *cmd, LeReply *reply, LeTime until);
  */
 extern void le_request_each(LeCommand *cmd, LeReply *reply, LeEachAnswer *answers);
 
-/* The leader of an election. candidate is valid until the next request. */
+/* The leader of an election.  candidate is valid until the next request. */
 typedef struct LeLeader
 {
 	TimestampTz since;
@@ -64,7 +64,7 @@ extern LeText le_request_page(LePageRequest *page);
 extern void le_request_sync(LeSync *sync, LeTime until);
 
 /*
- * le_raise_answer() raises the error that the manager replied with. le_answer_hint() returns the hint for
+ * le_raise_answer() raises the error that the manager replied with.  le_answer_hint() returns the hint for
  * that error, or NULL.
  */
 extern void le_raise_answer(int sqlstate, const char *message);

@@ -6,8 +6,8 @@
  *		items get the further pages.
  *	2.	If the manager rejects the request because it cannot write, a second request without items renews the
  *		lease, and each item gets the error as its result.
- *	3.	The call waits for at most "wait" until everything that it returns is durable.  What is not durable by
- *		then is not reported: results are returned as pending, and a later call returns the news again.
+ *	3.	The call waits for at most "wait" until everything that it returns is durable.  Results that are not
+ *		durable by then are returned as pending, and news that is not durable is returned by a later call.
  */
 #include "postgres.h"
 

@@ -37,7 +37,7 @@ extern bool le_wait_is_over(const LeWait *wait, LeTime now, LeTime grace_us);
 /*
  * Runs one turn of the wait: sleeps until this process is woken up, but at most until "until".  Errors: 55P03
  * lock_timeout; 57P03 this database has had no manager for too long; all errors of interrupts, including the
- * loss of the client. db NULL: does not check for a manager.
+ * loss of the client.  db NULL: does not check for a manager.
  */
 extern void le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until);
 

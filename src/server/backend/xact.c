@@ -12,7 +12,7 @@
  *	1.	le_wait_turn() in backend/wait.c raises the error, because of a cancel, a timeout, or a lost client.
  *		The request remains posted, and may still be granted.
  *	2.	wait_cleanup() in backend/session_request.c runs, for ERROR and FATAL alike.  It records that no
- *		caller is waiting for the reply (given_up). le_flush_leave() names another flusher,
+ *		caller is waiting for the reply (given_up).  le_flush_leave() names another flusher,
  *		le_client_wait_over() stops the keepalive probes, and le_body_done() frees the body of the request.
  *	3.	PostgreSQL aborts the transaction, or a subtransaction, which sub_xact_event() records.  It releases
  *		the locks and calls resources_released(), which calls top_ended() or sub_aborted() below.
@@ -63,7 +63,7 @@ static SubTransactionId aborting = InvalidSubTransactionId;
  *	4.	After a commit, post its releases and wait for them.  Its fences have ended with its PostgreSQL locks,
  *		so a holder may expire before its release is applied, which has the same effect.
  *	5.	Mail the end of the fence last, so that the manager finds the releases and fences as this transaction
- *		leaves them, and grants the locks that either of them had kept.
+ *		leaves them, and grants the locks that have become free.
  *	6.	Wait for the standbys.  No other session waits for this one meanwhile.
  */
 static void

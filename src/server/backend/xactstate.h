@@ -1,6 +1,6 @@
 /*
  * backend/xactstate.h
- *		Tracks what the current transaction has done to locks. backend/xact.c resets this state at the end of
+ *		Tracks what the current transaction has done to locks.  backend/xact.c resets this state at the end of
  *		the transaction.
  */
 #ifndef LE_XACTSTATE_H
@@ -17,8 +17,8 @@ typedef struct LeXactState
 extern LeXactState le_xact;
 
 /*
- * Return the number of this session's current transaction. le_xact_open() is for a transaction that acquires:
- * it also announces the number in the mailbox, at the first acquire.
+ * Return the number of this session's current transaction.  le_xact_open() is for a transaction that
+ * acquires: it also announces the number in the mailbox, at the first acquire.
  */
 extern uint32 le_xact_open(void);
 extern uint32 le_xact_number(void);

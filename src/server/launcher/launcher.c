@@ -17,8 +17,9 @@
  *								(launcher/commands.c), and the last client has
  *								left the database
  *	IDLE -> FREE				no session is attached, the entry is neither
- *								wanted nor reserved, no manager has been RUNNING in it, and no ended session
- *								has left mail in it; or its database was dropped
+ *								wanted nor reserved, no manager has been RUNNING
+ *								in it, and no ended session has left mail in it;
+ *								or its database was dropped
  *
  * All its other state is private and may be lost: a new launcher adopts the workers that it finds in shared
  * memory, and probes again.

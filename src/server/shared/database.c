@@ -260,7 +260,7 @@ le_database_free(LeDatabase *db)
 
 	set_state(db, LE_DB_IDLE, LE_DB_FREE);
 	clear_mailboxes(db);
-	db->dboid = InvalidOid; /* signals this to a notifier that is still exiting */
+	db->dboid = InvalidOid; /* a notifier that is still exiting sees this */
 	db->notifier_pid = 0;
 	db->notifier_proc = -1;
 	assert_mailboxes_free(db);

@@ -56,7 +56,7 @@ run_statement(RawStmt *statement, const char *sql)
 	CommandCounterIncrement();
 }
 
-/* Entry point of the worker. bgw_extra contains the statements. */
+/* Entry point of the worker.  bgw_extra contains the statements. */
 void
 le_fault_worker_main(Datum arg)
 {

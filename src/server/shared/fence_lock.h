@@ -23,7 +23,7 @@ extern bool le_fence_held(int64 token);
 
 /*
  * Returns the process ids of the transactions that hold the fence, and sends this signal to each of them (0 =
- * none).  No process can end before it gets the signal, so that no other process with the same id is hit.
+ * none).  No process can end before it gets the signal, so the signal hits no other process with the same id.
  */
 extern List *le_fence_pids(int64 token, int signo);
 

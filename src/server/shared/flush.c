@@ -124,8 +124,8 @@ change_flusher(uint32 from, uint32 to)
 }
 
 /*
- * Empties the stack, because none of its processes is present to flush.  Wakes up those that wait
- * nevertheless.
+ * Empties the stack, because none of its processes is present to flush.  Wakes them up, in case some of them
+ * still wait.
  */
 static void
 forget_all(void)
@@ -142,8 +142,8 @@ forget_all(void)
 }
 
 /*
- * Names another waiting process the flusher in place of this one, or none.  Must not fail: it runs after a
- * flush or because of an error, and other processes wait for it.
+ * Stops being the flusher: names another waiting process the flusher, or none if no process waits.  Must not
+ * fail: it runs after a flush or because of an error, and other processes wait for it.
  */
 static void
 pass_on(uint32 me)

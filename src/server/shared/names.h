@@ -27,9 +27,9 @@ typedef struct LeEachAnswer
  */
 
 /*
- * Backend: returns memory for a body of "size" bytes.  It is behind the first "at" bytes of the payload,
- * which are in use, if the body ends within the first "most" bytes of the payload; otherwise it is in a
- * segment.  The mailbox's session and its command's number must be set.
+ * Backend: returns memory for a body of "size" bytes.  The body goes behind the first "at" bytes of the
+ * payload, which are in use, if it then ends within the first "most" bytes of the payload; otherwise it goes
+ * into a segment.  The mailbox's session and its command's number must be set.
  */
 extern char *le_body_new(LeMailbox *box, uint32 at, Size size, Size most);
 /* Backend: returns the body of its request, to read the results. */
@@ -44,13 +44,13 @@ extern void le_body_done(void);
 extern const char *le_body_get(const LeMailbox *box);
 /*
  * Manager: writes the results to the start of the body, where the backend reads them when the reply arrives.
- * Leaves the rest of the body unchanged, because a failed batch reads it again.
+ * Leaves the rest of the body unchanged, because it is read again if the batch fails.
  */
 extern void le_body_answer(LeMailbox *box, const void *answers, Size size);
 
 /*
  * Write and read the body of a command for several names.  With "each", the body begins with one LeEachAnswer
- * and one token for each name.  The names follow. le_names_get() returns false if the request was withdrawn.
+ * and one token for each name.  The names follow.  le_names_get() returns false if the request was withdrawn.
  */
 extern void le_names_put(LeMailbox *box, const LeCommand *cmd, uint32 len);
 extern bool le_names_get(const LeMailbox *box, LeCommand *cmd);

@@ -51,7 +51,7 @@ StaticAssertDecl(MAXALIGN(sizeof(LePageItem) + LE_MAX_NAME + LE_MAX_OWNER + LE_M
 					 LE_PAYLOAD_SIZE,
 				 "the longest item does not fit into a page");
 
-/* The texts of an item, in the order in which they follow it. data is NULL if there is no text. */
+/* The texts of an item, in the order in which they follow it.  data is NULL if there is no text. */
 typedef struct LePageTexts
 {
 	LeText name, owner, value, acquirer;

@@ -62,7 +62,7 @@ extern int le_history_retention_min; /* 0 = forever */
 extern int le_fence_timeout_ms;      /* 0 = no timeout */
 
 /*
- * Returns whether a reply to a session has to wait for a standby. need_standby: the session's
+ * Returns whether a reply to a session has to wait for a standby.  need_standby: the session's
  * synchronous_commit asks for it.  SyncRepRequested() would use the level of the calling process instead.  If
  * min_durability requires a standby, the session itself checks whether one is defined.
  */

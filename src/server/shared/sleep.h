@@ -63,7 +63,7 @@ typedef enum LeWaitEvent
 	LE_WAIT_EVENTS
 } LeWaitEvent;
 
-/* Called before the first wait of a process. le_sleep() will report this event. */
+/* Called before the first wait of a process.  le_sleep() will report this event. */
 extern void le_wait_events_init(LeWaitEvent sleep);
 extern uint32 le_wait_event(LeWaitEvent event);
 

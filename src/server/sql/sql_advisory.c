@@ -25,7 +25,7 @@ LE_FUNCTION(le_advisory_acquire);
 LE_FUNCTION(le_advisory_release);
 
 /*
- * The objsubid that pg_locks shows for these locks. pg_advisory_lock() uses 1 for one 64-bit key and 2 for
+ * The objsubid that pg_locks shows for these locks.  pg_advisory_lock() uses 1 for one 64-bit key and 2 for
  * two 32-bit keys.  Fences are not advisory locks but use LOCKTAG_USERLOCK.
  */
 #define ADVISORY_SPACE 0x4C45 /* 19525, "LE" */

@@ -19,7 +19,7 @@
  * range.  "number" is the index of the argument.
  */
 extern LeText le_arg_text(FunctionCallInfo fcinfo, int number, const char *argument, uint32 max);
-/* Checks a text that is not an argument by itself. data is NULL if the text is null. */
+/* Checks a text that is not an argument by itself.  data is NULL if the text is null. */
 extern LeText le_check_text(LeText value, const char *argument, uint32 max);
 extern LeText le_arg_owner(FunctionCallInfo fcinfo, int number);
 extern int32 le_arg_permits(FunctionCallInfo fcinfo, int number);
@@ -51,7 +51,7 @@ extern int64 *le_arg_tokens(FunctionCallInfo fcinfo, int number, uint32 n);
 /* Reads the first two arguments: name and token, or election and term. */
 extern void le_arg_holder(FunctionCallInfo fcinfo, LeCommand *cmd);
 
-/* Read durations.  If a TTL is NULL, if_null is returned. */
+/* Read durations.  le_arg_ttl() returns if_null if the TTL is NULL. */
 extern LeTime le_arg_ttl(FunctionCallInfo fcinfo, int number, LeTime if_null);
 extern LeTime le_arg_wait(FunctionCallInfo fcinfo, int number);
 extern LeTime le_arg_hold_for(FunctionCallInfo fcinfo, int number);

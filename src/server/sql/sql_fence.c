@@ -59,7 +59,10 @@ le_fence(FunctionCallInfo fcinfo, LeKind kind)
 	if (le_fence_is_mine(cmd.kind, cmd.name, cmd.token))
 		PG_RETURN_VOID();
 
-	/* first check the right to fence the token, then take the fence, then check that the token still holds */
+	/*
+	 * first check the right to fence the token, then take the fence, then check that the token is still the
+	 * holder
+	 */
 	check_holder(&cmd, &reply);
 	LE_FAULT("fence-before-lock");
 	le_fence_take(cmd.token);

@@ -52,7 +52,9 @@ raise_lost(const LeCommand *cmd, const LeReply *reply)
 	le_raise_lost_token(cmd, reply);
 }
 
-/* Raises LE001, because the lease does not exist. detail: how the lease ended, or NULL if that is unknown. */
+/*
+ * Raises LE001, because the lease does not exist.  detail: how the lease ended, or NULL if that is unknown.
+ */
 static void
 raise_no_lease(int64 lease, const char *detail)
 {
@@ -277,7 +279,8 @@ void
 le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeReply *reply)
 {
 	/*
-	 * warn once per statement, which may acquire many locks; a lock that was already held is not granted now
+	 * A statement may acquire many locks, but warns only once.  A lock that was already held is not granted
+	 * now.
 	 */
 	if (le_statement_warned || reply->reentrant || !le_snapshot_is_stale(fcinfo, reply->waited))
 		return;

@@ -154,7 +154,7 @@ le_raise_lost_token(const LeCommand *cmd, const LeReply *reply)
 	const char *detail = le_lost_detail(cmd, reply);
 	const char *word = le_token_word(cmd->kind), *named = le_named(cmd->kind, cmd->name);
 
-	if (reply->ending == LE_END_EVICTED) /* the client may still hold the lock, until it releases it */
+	if (reply->ending == LE_END_EVICTED) /* the client may still hold the lock */
 		ereport(ERROR, (errcode(ERRCODE_LE_LOST),
 						errmsg("%s " INT64_FORMAT " of %s was evicted", word, cmd->token, named),
 						errdetail_internal("%s", detail)));

@@ -16,7 +16,7 @@
  *
  * A batch is one transaction of the manager.  It writes slots, leases, places and changes of elections, in
  * this order (le_store_write()), and then the incarnation, if that is new (le_store_write_meta()).  The
- * manager does not reply before the commit. le_txn_commit() in manager/txn.c describes whether the commit
+ * manager does not reply before the commit; see le_txn_commit() in manager/txn.c for how far the commit
  * record is flushed.
  *
  * All functions run in the manager, inside a transaction.  They raise errors as usual, and the caller then
@@ -90,7 +90,7 @@ extern void le_store_write_meta(const LeMeta *meta);
 extern bool le_store_write_life(const LeMeta *meta);
 
 /*
- * Loads all rows into a core, in the order that core/load.h requires. failed: the core of the batch that
+ * Loads all rows into a core, in the order that core/load.h requires.  failed: the core of the batch that
  * failed, or NULL if a manager starts.  Returns false if the rows are not where that core has recorded them;
  * then all rows must be read again, into another core.  Raises an error for a row that the core rejects.
  * Renews the active snapshot, as le_store_claim() does.
@@ -113,15 +113,15 @@ extern int le_store_write(LeCore *core, LeTime now);
  * Rewrites those of the tables slot, lease and queue that consist mostly of dead rows, see store/shrink.c,
  * and writes the size of each table to bytes.  Skips a table that another process has locked.  Called between
  * two batches; the core must match the tables.  The new locators are kept in "context" until
- * le_store_shrunk(), after the commit, passes them to the core. le_store_shrunk() must not fail, because rows
- * would then be written to their old places; it only sets locators.
+ * le_store_shrunk(), after the commit, passes them to the core.  le_store_shrunk() must not fail, because
+ * rows would then be written to their old places; it only sets locators.
  */
 extern void le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes);
 extern void le_store_shrunk(void);
 
 /*
- * The history of elections, see store/historyrows.c. le_store_scan_history() reads the changes of an election
- * after the one with number "after", in order.  It can be called in any backend, and uses the active
+ * The history of elections, see store/historyrows.c.  le_store_scan_history() reads the changes of an
+ * election after the one with number "after", in order.  It can be called in any backend, and uses the active
  * snapshot.
  */
 typedef struct LeStoredChange

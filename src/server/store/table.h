@@ -3,7 +3,7 @@
  *		Declarations shared by the files of the store: tables, their columns, and their rows.
  *
  * A row is found by the TID that the core keeps for it (LeRow).  Only the manager writes, so a TID stays
- * valid until the table is rewritten. le_table_open_loaded() detects a rewrite, because the table then has
+ * valid until the table is rewritten.  le_table_open_loaded() detects a rewrite, because the table then has
  * another file.
  */
 #ifndef LE_STORE_TABLE_H
@@ -83,7 +83,7 @@ extern Relation le_table_open_to_read(const StoreTable *table, LOCKMODE lockmode
 extern Relation le_table_open_to_load(StoreTable *table);
 
 /*
- * Open a table for writing. le_table_open_loaded() is for writing rows by TID: it returns false if the table
+ * Open a table for writing.  le_table_open_loaded() is for writing rows by TID: it returns false if the table
  * was moved, dropped or rewritten since it was loaded.
  */
 extern bool le_table_open_loaded(StoreTable *table);
@@ -92,7 +92,7 @@ extern void le_table_open(StoreTable *table);
 extern void le_table_close(StoreTable *table);
 
 /*
- * Write or delete a row. le_table_put() inserts the row, or updates it if it is on disk.  If the row is
+ * Write or delete a row.  le_table_put() inserts the row, or updates it if it is on disk.  If the row is
  * inserted, or was taken over from another lock (LeRow.recycled), PostgreSQL checks that its key is unique.
  * Both functions return false if another process has changed the row.
  */
@@ -118,21 +118,21 @@ extern StoreTable le_queue_table;
 extern StoreTable le_history_table;
 
 /*
- * Raises the error for a row that le_table_put() or le_table_delete() could not change. whose: the owner of
+ * Raises the error for a row that le_table_put() or le_table_delete() could not change.  whose: the owner of
  * the row, for the message.
  */
 extern LE_NORETURN void le_store_row_changed(StoreTable *table, const char *whose);
 
 /*
- * le_table_form() computes the values of a row from the fields of its struct. le_table_read() sets the
+ * le_table_form() computes the values of a row from the fields of its struct.  le_table_read() sets the
  * fields, which must be zero, from a row; texts point into the row.
  */
 extern void le_table_form(const StoreTable *table, const void *fields, Datum *values, bool *nulls);
 extern void le_table_read(const StoreTable *table, TupleTableSlot *tuple, void *fields);
 
 /*
- * Returns the fields of an entry that the rows of slots and places have in common.  The uncommitted holds in
- * it are valid until the next call.
+ * Returns the fields of an entry that rows of slots and rows of places have in common.  Its list of
+ * uncommitted holds is valid until the next call.
  */
 extern LeStoredEntry le_store_entry(const LeCore *core, const LeEntry *entry);
 
@@ -167,7 +167,7 @@ typedef struct LeRows
 } LeRows;
 
 /*
- * Begins to read. failed: the core of a batch that failed; NULL = read all rows. le_rows_next() reads the
+ * Begins to read.  failed: the core of a batch that failed; NULL = read all rows.  le_rows_next() reads the
  * next row, and returns false if there is none.
  */
 extern void le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed);

@@ -17,7 +17,7 @@ typedef struct LeVersioned
 
 /*
  * Each of these functions runs a statement of the caller's transaction, with the snapshot that a statement
- * has at its isolation level.  "key" is a text. le_version_read() reads the row of a key.
+ * has at its isolation level.  "key" is a text.  le_version_read() reads the row of a key.
  */
 extern void le_version_read(Datum key, LeVersioned *row);
 
