@@ -10,7 +10,7 @@ extern void le_client_look(void);
 
 /*
  * Makes the same check during a wait, and configures the socket so that a host that stops responding is
- * detected, too.  le_client_wait_over() restores the socket at the end of the wait; it must not fail.
+ * detected, too. le_client_wait_over() undoes that at the end of the wait, and must not fail.
  */
 extern void le_client_look_in_wait(void);
 extern void le_client_wait_over(void);

@@ -134,10 +134,10 @@ entry_will_be_free(void)
 }
 
 /*
- * Takes this backend's mailbox in its database's entry, if there is an entry and the mailbox is free.  The
- * mailbox is not free if the previous session with this database and proc number has left something in it
- * that the manager has not read.  In that case this function links the mailbox and wakes up the manager, but
- * only once (*rung), and under the lock, so that the entry cannot be freed meanwhile.
+ * Takes this backend's mailbox in its database's entry, if there is an entry and the mailbox is free.  It is
+ * not free if the previous session with this database and proc number has left something in it that the
+ * manager has not read.  Then this function links the mailbox and wakes up the manager, but only once
+ * (*rung), and under the lock, so that the entry cannot be freed meanwhile.
  *
  * Returns the mailbox, or NULL.  Sets *db to the entry, or to NULL, and sets *passing if there is no entry,
  * but one will be free soon.
@@ -182,10 +182,7 @@ check_predecessor(LeMailbox *box)
 	}
 }
 
-/*
- * Waits until the mailbox is free, and takes it.  Returns NULL if the wait that the caller asked for ended
- * first.
- */
+/* Waits until the mailbox is free, and takes it.  Returns NULL if the caller's wait ended first. */
 static LeMailbox *
 wait_for_mailbox(LeWait *wait)
 {

@@ -15,10 +15,10 @@
 extern void le_check_can_attach(void);
 
 /*
- * Takes this backend's mailbox, unless it already has it.  Returns LE_WAIT_OVER if the wait that the caller
- * asked for ended before the manager had read what the previous session left in the mailbox.  Errors: 53400
- * if more than lock_election.max_databases databases would be in use; 57P03 if no manager is running that
- * could read it; any error that prevents the manager from reading it.
+ * Takes this backend's mailbox, unless it already has it.  Returns LE_WAIT_OVER if the caller's wait ended
+ * before the manager had read what the previous session left in the mailbox.  Errors: 53400 if more than
+ * lock_election.max_databases databases would be in use; 57P03 if no manager is running that could read it;
+ * any error that prevents the manager from reading it.
  */
 extern LeWaitEnd le_attach(LeWait *wait);
 

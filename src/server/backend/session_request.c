@@ -33,10 +33,7 @@
 /* Time between two requests for a deadlock search during a wait. */
 #define BLOCKED_EVERY (1 * LE_SECOND)
 
-/*
- * Grace period after the end of the wait that the caller asked for, before the call wakes up the manager
- * again.
- */
+/* Grace period after the end of the caller's wait, before the call wakes up the manager again. */
 #define RING_AFTER (1 * LE_SECOND)
 
 /* Time after which a wait that holds a snapshot is logged. */
@@ -205,9 +202,9 @@ log_wait(const LeCommand *cmd, LeTime started_at, bool over)
 }
 
 /*
- * Returns whether the call should give up waiting for the reply.  When the wait that the caller asked for
- * ends, a working manager replies, but a stuck manager does not.  Called in each turn of the wait, at least
- * once a second.  These times count from the end of that wait:
+ * Returns whether the call should give up waiting for the reply.  When the caller's wait ends, a working
+ * manager replies, but a stuck manager does not.  Called in each turn of the wait, at least once a second.
+ * These times count from the end of that wait:
  *
  *	1.	After RING_AFTER, wakes up the manager once more (*rung), so that a working manager takes the request.
  *	2.	After LE_TAKE_GRACE, gives up if the manager has not taken the request, so that the mailbox is still
@@ -344,7 +341,7 @@ raise_answer(void)
 
 /*
  * Waits until the manager has read everything that this session has sent before.  Raises the manager's error
- * if the manager cannot apply it.  Returns LE_WAIT_OVER if the wait that the caller asked for ended first.
+ * if the manager cannot apply it.  Returns LE_WAIT_OVER if the caller's wait ended first.
  */
 static LeWaitEnd
 wait_until_quiet(LeWait *wait, Releases releases)
@@ -381,10 +378,7 @@ le_mailbox_await_quiet(void)
 						errdetail("The lock_election manager does not run, or cannot write.")));
 }
 
-/*
- * A renewal waits for the flush of its row for at most RAISE_PATIENCE and at most 1 / RAISE_PART of its
- * validity.  It checks every RAISE_PERIOD.
- */
+/* A renewal waits for the flush of its row for at most RAISE_PATIENCE and 1 / RAISE_PART of its validity. */
 #define RAISE_PATIENCE (500 * LE_MS)
 #define RAISE_PART     10
 #define RAISE_PERIOD   (2 * LE_MS)
@@ -527,7 +521,7 @@ send_and_wait(const Sent *sent, LeWait *wait)
 
 /*
  * Sends a request, waits for its reply, and resets everything that the wait has set up, however it ends.
- * Returns LE_WAIT_OVER if the manager did not reply within the wait that the caller asked for.
+ * Returns LE_WAIT_OVER if the manager did not reply within the caller's wait.
  */
 static LeWaitEnd
 request(const Sent *sent)

@@ -11,13 +11,13 @@
 typedef enum LeWaitEnd
 {
 	LE_WAIT_DONE, /* the condition was met */
-	LE_WAIT_OVER  /* the wait that the caller asked for ended first */
+	LE_WAIT_OVER  /* the caller's wait ended first */
 } LeWaitEnd;
 
 typedef struct LeWait
 {
 	LeTime began_at;
-	LeTime limit_at;        /* end of the wait that the caller asked for, or LE_NEVER */
+	LeTime limit_at;        /* end of the caller's wait, or LE_NEVER */
 	LeTime lock_timeout_at; /* time at which lock_timeout expires, or LE_NEVER */
 	LeTime next_look_at;    /* time of the next check of the client's socket */
 	LeTime absent_at;       /* time of the last turn without a manager; 0 = there was a manager */
@@ -26,12 +26,12 @@ typedef struct LeWait
 } LeWait;
 
 /*
- * Begins the waits of a call whose caller asks it to wait for at most at_most_us; LE_WAIT_FOREVER = no limit.
- * for_lock: the call waits for other holders of a lock.
+ * Begins the waits of a call.  at_most_us: length of the caller's wait, which the call's arguments ask for;
+ * LE_WAIT_FOREVER = no limit.  for_lock: the call waits for other holders of a lock.
  */
 extern void le_wait_begin(LeWait *wait, LeTime at_most_us, bool for_lock);
 
-/* Returns whether the wait that the caller asked for ended at least grace_us ago. */
+/* Returns whether the caller's wait ended at least grace_us ago. */
 extern bool le_wait_is_over(const LeWait *wait, LeTime now, LeTime grace_us);
 
 /*
@@ -55,8 +55,8 @@ extern void le_want_manager(LeDatabase *db);
 
 /*
  * A working manager takes a request in less than LE_TAKE_GRACE, and replies in less than LE_ANSWER_GRACE,
- * even if the machine and its disk are busy.  If the wait that the caller asked for ended longer ago than
- * that, the call returns without the reply.
+ * even if the machine and its disk are busy.  If the caller's wait ended longer ago than that, the call
+ * returns without the reply.
  */
 #define LE_TAKE_GRACE   (2 * LE_SECOND)
 #define LE_ANSWER_GRACE (5 * LE_SECOND)

@@ -27,10 +27,10 @@
  *		mailbox_is_quiet() in backend/session_request.c keeps the next request of the session from
  *		being posted.
  *
- * Two other cases use some of these steps.  If the wait that the caller asked for has ended and a stuck
- * manager has not replied, the call mails the undo of its own acquire (send_and_wait(), step 4) and returns.
- * If a process exits, it first aborts its transaction; session_exit() in backend/session_mailbox.c then mails
- * the end of the session, which also ends everything that is bound to the connection.
+ * Two other cases use some of these steps.  If the caller's wait has ended and a stuck manager has not
+ * replied, the call mails the undo of its own acquire (send_and_wait(), step 4) and returns.  If a process
+ * exits, it first aborts its transaction; session_exit() in backend/session_mailbox.c then mails the end of
+ * the session, which also ends everything that is bound to the connection.
  */
 #include "postgres.h"
 

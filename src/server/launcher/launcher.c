@@ -64,9 +64,9 @@
 /*
  * Maximum time between two scans of pg_database.  The launcher also scans whenever it is woken up, and the
  * commit of every command that changes pg_database wakes it up (launcher/commands.c).  The periodic scan is
- * needed only because no launcher may have been running at that moment.  A scan of a hundred databases takes
- * about 50 microseconds, and a caller waits for a manager for at most 5 s, so the period should not be longer
- * than that.
+ * only for the case that no launcher was running at that moment.  A scan of a hundred databases takes about
+ * 50 microseconds, and a caller waits for a manager for at most 5 s, so the period should not be longer than
+ * that.
  */
 #define LE_SCAN_PERIOD (5 * LE_SECOND)
 
@@ -115,7 +115,7 @@ typedef struct LeTarget
 	bool seen; /* the current scan has found it */
 
 	bool due;           /* start a manager even if it is not wanted: not probed yet, or has a manager */
-	bool ran;           /* its manager has been RUNNING, so the database has the extension */
+	bool ran;           /* its manager has been RUNNING */
 	bool entry_missed;  /* the last attempt found no free entry, and logged that */
 	LeTime complain_at; /* no message about max_worker_processes before this time */
 	bool tracked;       /* it had a worker at the last check */

@@ -48,10 +48,7 @@ mailboxes_size(void)
 	return MAXALIGN(mul_size(le_max_databases, mul_size(MaxBackends, sizeof(LeMailbox))));
 }
 
-/*
- * Returns the size of all parts, in the order in which they follow each other.  The table of fault points is
- * the last one.
- */
+/* Returns the size of all parts, which follow each other; the table of fault points is last. */
 static Size
 shared_size(void)
 {

@@ -304,10 +304,7 @@ le_mailbox_proc(const LeMailbox *box)
 	return (uint32) (box - le_mailbox(&le_shared->databases[box->database], 0));
 }
 
-/*
- * Called from _PG_init while shared_preload_libraries is loaded.  Installs the hooks that create the shared
- * memory.
- */
+/* Called from _PG_init while shared_preload_libraries is loaded. */
 extern void le_shmem_init_hooks(void);
 
 /* Returns the time of a monotonic clock, in microseconds. */

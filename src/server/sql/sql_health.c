@@ -3,8 +3,8 @@
  *		Reports the state of lock_election on this server and in this database.
  *
  * Load balancers, probes and monitors call health() all the time, and must get a result even if nothing else
- * works.  So this function asks no other process and takes no lock in shared memory.  It only reads the data
- * that other processes write there, so its result may be slightly out of date.
+ * works.  So it asks no other process and takes no lock in shared memory.  It only reads the data that others
+ * write there, which may be slightly out of date.
  */
 #include "postgres.h"
 

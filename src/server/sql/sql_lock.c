@@ -662,10 +662,7 @@ end_all(LeCommand *cmd, const char *what, LeText name, bool *reopened)
 	return ended;
 }
 
-/*
- * Ends the holders of one name that cmd may end.  Returns their number.  Sets *reopened if the name was
- * closed and is open now.
- */
+/* Ends the holders of one name that cmd may end, and returns their number.  *reopened: as in end_all(). */
 static int64
 force(LeCommand *cmd, bool *reopened)
 {
