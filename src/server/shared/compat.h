@@ -43,7 +43,7 @@
 #define palloc0_array(type, count)              ((type *) palloc0(mul_size(sizeof(type), (count))))
 #define le_getattr(tuple, attnum, desc, isnull) SPI_getbinval((tuple), (desc), (attnum), (isnull))
 
-/* 16 distinguishes which indexes an update has to change; ours hold keys, not summaries */
+/* 16 distinguishes which indexes an update has to change; the extension's indexes hold keys, not summaries */
 #if PG_VERSION_NUM >= 160000
 typedef TU_UpdateIndexes LeUpdateIndexes;
 #define le_updates_keys(update_indexes) ((update_indexes) == TU_All)

@@ -386,9 +386,9 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 	le_arg_ask(fcinfo, ask, &cmd);
 
 	/*
-	 * 1. Is this transaction going to release a hold of this connection?  If so, this acquire adds a hold to
-	 * that entry, which remains after the release at the commit.  This does not apply to permits, because
-	 * each permit is a separate holder.
+	 * 1. If this transaction is going to release a hold of this connection, this acquire adds a hold to that
+	 * entry, which remains after the release at the commit.  This does not apply to permits, because each
+	 * permit is a separate holder.
 	 */
 	if (cmd.owner.data == NULL && cmd.lease == 0 && cmd.mode != LE_MODE_PERMIT)
 		cmd.reenter = le_pending_own(cmd.kind, cmd.name);
