@@ -62,7 +62,7 @@ if [ -n "${LE_RUN:-}" ]; then
 	node_tests=(npm test --silent --prefix clients/node)
 	if [ "${ENGINE:-c}" = portable ]; then
 		python_tests=(clients/python/tests/test_{readme,examples}.py)
-		node_tests=(env -C clients/node node --test test/programs.test.mjs)
+		node_tests=(env -C clients/node node --test ${NODE_FLAGS:-} test/programs.test.mjs)
 		GO_FLAGS="-run Readme|Example ${GO_FLAGS:-}"
 		MAVEN_FLAGS="-Dtest=ReadmeTest,ExamplesTest,*RegistryTest,*AutoConfigurationTest
 			-Dsurefire.failIfNoSpecifiedTests=false ${MAVEN_FLAGS:-}"

@@ -28,7 +28,8 @@ server_start()
 		psql -Xq -c 'CREATE ROLE installer LOGIN' -c 'GRANT CREATE ON DATABASE postgres TO installer' &&
 			PGUSER=installer PGOPTIONS='-c _lock_election.schema=locks' psql -Xq1 -v ON_ERROR_STOP=1 -o /dev/null \
 				-f sql/portable/lock_election.sql &&
-			psql -Xqc 'ALTER DATABASE postgres SET search_path = "$user", public, locks'
+			psql -Xqc 'ALTER DATABASE postgres SET search_path = "$user", public, locks' \
+				-c "ALTER DATABASE postgres SET idle_in_transaction_session_timeout = '30 s'" # for fences
 	else
 		psql -Xqc 'CREATE EXTENSION lock_election'
 	fi
