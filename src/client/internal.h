@@ -1,17 +1,17 @@
 /*
  * internal.h
- *		What the files of liblockelection share.
+ *		Declarations shared by the files of liblockelection.
  *
  * A session talks to the server in *turns*: a turn is one call of lease_sync()
  * with everything that is queued (docs/reference/lease-sync.md).  A thread that
- * finds the connection free makes the turn itself; the others wait for their
- * results.  So there are three kinds of threads:
+ * finds the connection free runs the turn itself; the other threads wait for
+ * their results.  There are three kinds of threads:
  *
- *	1.	The application's.  A thread that requests something queues it, makes a
+ *	1.	The application's.  A thread that requests something queues it, runs a
  *		turn if the connection is free, and then waits (le_turn_join).
- *	2.	The session thread (engine.c).  It makes the turns that nobody else makes:
- *		renewals, reads of news, and what was queued during a turn.  Only this
- *		thread connects.  It listens for notifications while something waits.
+ *	2.	The session thread (engine.c).  It runs all other turns: renewals, reads
+ *		of news, and requests that were queued during a turn.  Only this thread
+ *		connects.  It listens for notifications while a hold waits.
  *	3.	The callback thread (dispatch.c).  It calls the application.  It also
  *		watches the local deadline, so that neither a hanging name resolution nor
  *		a slow server delays the end of the session.
@@ -19,10 +19,10 @@
  * One mutex per session protects everything that is not atomic.  It is never
  * held during I/O or a callback.  The connection, session.net, belongs to the
  * thread that has set session.busy.  Functions whose comment says "locked" are
- * called with the mutex held; those whose comment says "busy" are called by the
- * thread that owns the connection, without the mutex.
+ * called with the mutex held.  Functions whose comment says "busy" are called
+ * without the mutex, by the thread that owns the connection.
  *
- * The phases of a hold on the server, and the list that it is in:
+ * The phase of a hold on the server determines the list that the hold is in:
  *
  *		NEW       ASKS                to be requested
  *		SENT      ASKS, OPEN          requested, and without a reply
@@ -30,9 +30,9 @@
  *		GRANTED   HELD, GIVES, LATER  is granted
  *		DONE      none                the server has nothing of it
  *
- * The state that the application sees is separate: WAITING, HELD, OVER.  A hold
- * that is OVER and has a token is released: it is in GIVES, or in LATER after an
- * error.
+ * The state that the application sees is separate: WAITING, HELD or OVER.  A
+ * hold that is OVER and has a token is to be released: it is in GIVES, or in
+ * LATER after an error.
  */
 #ifndef LE_CLIENT_INTERNAL_H
 #define LE_CLIENT_INTERNAL_H
@@ -60,14 +60,14 @@
 /* SQLSTATEs of a server without the extension */
 #define LE_NOT_INSTALLED "55000 42883 3F000"
 
-/* The first pause between two retries; each pause is twice as long as the one before. */
+/* First pause between two retries, in ns; each further pause is twice as long as the one before. */
 #define LE_RETRY_FIRST (50 * LE_MS_NS)
-/* The pause after a temporary error of the server */
+/* Pause after a temporary server error, in ns */
 #define LE_PAUSE (100 * LE_MS_NS)
 
-/* The maximum number of items in a call */
+/* Maximum number of items in a call */
 #define LE_ITEMS_MAX 128
-/* The maximum number of changes that an observer reads at once */
+/* Maximum number of changes that an observer reads at once */
 #define LE_OBSERVE_MAX 64
 #define LE_STATES_MAX  16
 
@@ -75,9 +75,9 @@
 #define LE_NAMES_MAX     1000
 #define LE_CANDIDATE_MAX 4096
 #define LE_OWNER_MAX     200
-/* "le_" and 32 hexadecimal digits, with some room */
+/* Size of a channel name: "le_" and 32 hexadecimal digits, with some room */
 #define LE_CHANNEL_SIZE 64
-/* "#", 16 digits, "-", number of the request */
+/* Size of the end of an owner text: "#", 16 digits, "-", number of the request */
 #define LE_MARKER_SIZE 64
 
 /* --- lists --- */
@@ -110,7 +110,7 @@ le_link_remove(le_link *link)
 	le_link_init(link);
 }
 
-/* Moves a link to the end of a list, out of the list that it is in. */
+/* Moves a link from the list that it is in to the end of a list. */
 static inline void
 le_link_append(le_link *head, le_link *link)
 {
@@ -121,7 +121,7 @@ le_link_append(le_link *head, le_link *link)
 	head->prev = link;
 }
 
-/* Moves a link to the front of a list. */
+/* Moves a link from the list that it is in to the front of a list. */
 static inline void
 le_link_prepend(le_link *head, le_link *link)
 {
@@ -129,7 +129,7 @@ le_link_prepend(le_link *head, le_link *link)
 	le_link_append(head->next, link);
 }
 
-/* Loops over the items of a list.  The body may remove the present one. */
+/* Loops over the items of a list.  The body may remove the current item. */
 #define le_foreach(type, item, head)                                                                         \
 	for (type *item = le_container((head)->next, type, link), *item##_next;                                  \
 		 item##_next = le_container(item->link.next, type, link), &item->link != (head); item = item##_next)
@@ -150,15 +150,15 @@ typedef enum le_kind
 	LE_KIND_LOCK,
 	LE_KIND_PERMIT,
 	LE_KIND_TERM,
-	LE_KIND_PROCLAIM /* not a hold, but a request: a new candidate text for the term server_token */
+	LE_KIND_PROCLAIM /* a request for a new candidate text of the term server_token; not a hold */
 } le_kind;
 
 struct le_hold
 {
 	le_session *session;
-	le_link link;       /* in one of the session's lists, see above */
-	le_link event_link; /* in session->events while it has an event */
-	int refs;           /* references of the application, the session's list, and turns */
+	le_link link;       /* link in one of the session's lists, see above */
+	le_link event_link; /* link in session->events while the hold has an event */
+	int refs;           /* references held by the application, the session's list, and turns */
 	int waiters;        /* number of threads that wait for changed */
 	pthread_cond_t changed;
 
@@ -168,29 +168,29 @@ struct le_hold
 	char **names;
 	bool shared, try;
 	int permits;
-	int64_t until;     /* ns; when its wait in the queue ends; LE_NEVER: no limit */
-	int64_t answer_by; /* ns; when the wait for the first reply ends, if that is later */
-	int64_t asked;     /* number of the request, a part of its owner text */
+	int64_t until;     /* end of the wait in the queue, in ns; LE_NEVER = no limit */
+	int64_t answer_by; /* end of the wait for the first reply, in ns; applies if later than until */
+	int64_t asked;     /* number of the request; part of its owner text */
 	char *candidate;
 
 	_Atomic int state;      /* le_hold_state */
 	_Atomic int stop_asked; /* set by le_stop */
-	_Atomic int64_t token;  /* 0: never granted */
+	_Atomic int64_t token;  /* 0 = never granted */
 	_Atomic int64_t position;
 	_Atomic(void *) user;
 
 	/* under the session's mutex */
 	le_phase phase;
-	int64_t server_token; /* of the place or the hold; 0: none known */
+	int64_t server_token; /* token of the place or the hold; 0 = not known */
 	bool pending;         /* requested, but not durable yet */
-	int given, left;      /* names whose release was sent; names whose release has no result yet */
-	bool again, lost;     /* a release was sent before; and its reply was lost */
-	int hold_for_ms;      /* of the release */
+	int given, left;      /* numbers of names whose release was sent, and has no result yet */
+	bool again, lost;     /* a release was sent before; the reply to one was lost */
+	int hold_for_ms;      /* hold_for of the release; 0 = none */
 	bool dropped;         /* the application has released it */
 	int64_t seen_call;    /* number of the last call whose reply named this hold */
-	int seen_names;       /* how many of its names that reply had */
-	bool release_done;    /* le_release need not wait any longer */
-	le_error error;       /* why it is OVER, or the result of the release */
+	int seen_names;       /* number of the hold's names in that reply */
+	bool release_done;    /* le_release can stop waiting */
+	le_error error;       /* reason why the hold is OVER, or the result of its release */
 };
 
 struct le_observer
@@ -202,13 +202,13 @@ struct le_observer
 	void *arg;
 
 	/* under the session's mutex */
-	int64_t after;      /* number of the last change that was read; 0: none, -1: see start_now */
-	int64_t due_at;     /* ns; when to read again */
-	bool calling;       /* the callback thread reads changes, or calls on_change */
+	int64_t after;      /* number of the last change that was read; 0 = none, -1 = see start_now */
+	int64_t due_at;     /* time of the next read, in ns */
+	bool calling;       /* the callback thread is reading changes or calling on_change */
 	bool gone;          /* le_unobserve was called */
-	bool start_now;     /* after was -1, and nothing has been read yet */
-	bool own_end;       /* le_unobserve was called in on_change: the callback thread frees it */
-	int64_t start_term; /* the term that was reported from current_leader(); 0: none */
+	bool start_now;     /* le_observe was called with after = -1, and nothing has been read yet */
+	bool own_end;       /* le_unobserve was called in on_change: the callback thread frees the observer */
+	int64_t start_term; /* term that was reported from current_leader(); 0 = none */
 	char channel[LE_CHANNEL_SIZE];
 	pthread_cond_t changed;
 };
@@ -216,15 +216,15 @@ struct le_observer
 /* The connection.  Only the thread that has set session.busy uses it. */
 typedef struct le_net
 {
-	PGconn *conn;    /* NULL: not connected */
+	PGconn *conn;    /* NULL = not connected */
 	bool pooled;     /* a pooler is between the client and the server */
 	bool prepared;   /* lease_sync() is prepared */
-	bool plain;      /* do not prepare it, or not any more */
-	char *places[3]; /* host, hostaddr and port, as libpq returns them: lists, if there are several hosts */
+	bool plain;      /* lease_sync() must not be prepared (any more) */
+	char *places[3]; /* host, hostaddr and port as libpq returns them; lists if there are several hosts */
 	int nhosts;
-	int host;           /* number of the host to be tried next */
-	int64_t connect_ns; /* time limit of connecting to one address; 0: options not read yet */
-	int64_t until;      /* ns; the end of a statement, if earlier than its own limit; LE_NEVER: none */
+	int host;           /* index of the host to try next */
+	int64_t connect_ns; /* time limit for connecting to one address, in ns; 0 = options not read yet */
+	int64_t until;      /* time by which a statement must end, in ns, if earlier than call; LE_NEVER = none */
 	le_error error;     /* the last failure */
 } le_net;
 
@@ -242,78 +242,78 @@ enum
 struct le_session
 {
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* the session was opened or closed, or the connection is free */
+	pthread_cond_t changed; /* the session was opened or closed, or the connection has become free */
 	int watchers;           /* number of threads that wait for changed */
 	pthread_cond_t to_tell; /* the callback thread has work */
-	int refs;               /* references of the application, both threads, holds, and calls */
-	pid_t process;          /* not that of a forked child */
+	int refs;               /* references held by the application, both threads, holds, and calls */
+	pid_t process;          /* pid of the process that opened the session, not of a forked child */
 	pthread_t net_thread, dispatch_thread;
 	bool net_started, dispatch_started, net_done, dispatch_done;
-	int wake_net[2], wake_user[2]; /* pipes: to the session thread; to le_fd() */
+	int wake_net[2], wake_user[2]; /* pipes to the session thread and to le_fd() */
 
 	/* never change */
 	le_options options;
 	char *conninfo, *name;
 	int64_t ttl, margin, call, connect, progress, poll; /* ns */
-	char marker[24]; /* "#" and 16 random digits: in the owner text of each request */
+	char marker[24]; /* "#" and 16 random hexadecimal digits; part of the owner text of each request */
 
 	_Atomic int state;        /* le_state */
-	_Atomic int64_t deadline; /* ns; local deadline of the present lease */
+	_Atomic int64_t deadline; /* local deadline of the current lease, in ns */
 	_Atomic int64_t lease;
 	_Atomic int64_t progress_at; /* ns */
-	_Atomic int withheld;        /* renewals are held back until le_progress() */
+	_Atomic int withheld;        /* renewals are withheld until le_progress() is called */
 
 	/* under the mutex */
 	bool opened; /* the first connection has succeeded or failed */
 	bool closing, orphan;
-	int64_t close_until; /* ns; the end of closing */
-	bool revoked;        /* by the session, when it closed */
-	bool lease_gone;     /* the server has reported the end of the lease */
+	int64_t close_until; /* time by which closing must end, in ns */
+	bool revoked;        /* the session has revoked its lease, when it was closed */
+	bool lease_gone;     /* the server has reported that the lease has ended */
 	bool connected;
 	bool busy;           /* a thread owns the connection */
-	int asking;          /* number of threads that wait for it with statements of their own */
-	int64_t rests_until; /* until when the session thread rests; 0: it does not rest */
-	bool rests_deaf;     /* it rests without waiting for notifications */
-	int64_t renew_at;    /* ns; when the next renewal is due */
+	int asking;          /* number of threads that wait for the connection to run their own statement */
+	int64_t rests_until; /* end of the session thread's rest, in ns; 0 = it does not rest */
+	bool rests_deaf;     /* the session thread rests without waiting for notifications */
+	int64_t renew_at;    /* time of the next renewal, in ns */
 	int failures;        /* number of consecutive failures to renew or connect */
-	int64_t retry_at;    /* do not connect before */
-	le_error error;      /* why the session has ended or did not open */
-	le_error trouble;    /* the last failure of the connection or a renewal */
+	int64_t retry_at;    /* earliest time of the next attempt to connect, in ns */
+	le_error error;      /* reason why the session has ended or could not be opened */
+	le_error trouble;    /* the last failure to connect or to renew */
 	le_link lists[LE_LISTS], observers, events;
 	int64_t requests;   /* number of the last request */
-	int64_t next_until; /* when the first wait ends, or earlier */
-	char *schema;       /* of the extension, quoted; changed only by the thread that owns the connection */
+	int64_t next_until; /* time at which the first wait ends, or an earlier time, in ns */
+	char *schema;       /* the extension's schema, quoted; only the connection's owner changes it */
 	bool state_event, renewed_event, user_woken;
-	le_state states[LE_STATES_MAX]; /* not reported to on_state yet */
+	le_state states[LE_STATES_MAX]; /* states not yet reported to on_state, oldest first */
 	int nstates;
-	bool renewed_told; /* false: on_renewed must be called */
+	bool renewed_told; /* false = on_renewed must be called */
 
-	/* turns, of the present lease */
+	/* turns of the current lease */
 	int64_t calls;    /* number of the last call */
-	int64_t last_at;  /* ns; when it was sent */
-	char seen[2][24]; /* incarnation and news of the latest reply; "": none */
-	bool look;        /* there may be news: make a turn */
+	int64_t last_at;  /* time at which the last call was sent, in ns */
+	char seen[2][24]; /* incarnation and number of the news in the latest reply; "" = none */
+	bool look;        /* there may be news, so a turn is due */
 	bool bare;        /* the next call only reads news, see turn.c */
-	bool apart;       /* the last call had releases, and left requests for the next one */
-	int alone;        /* number of items to send one by one, to find the one that the call fails for */
-	int64_t ask_at, later_at; /* ns; before ask_at send no requests, before later_at no releases in LATER */
-	int waiting;              /* number of places that somebody waits for */
-	int64_t waited_at;        /* ns; when the last such wait ended */
-	int woken;                /* number of times that waiting threads were woken up */
+	bool apart;       /* the last call had releases, and left requests to the next call */
+	int alone;        /* number of items to send one by one, to find the item for which the call fails */
+	int64_t ask_at, later_at; /* earliest times of the next requests and of the releases in LATER, in ns */
+	int waiting;              /* number of queue places with a waiting hold */
+	int64_t waited_at;        /* time at which the last such wait ended, in ns */
+	int woken;                /* how often waiting threads were woken up */
 
-	/* LISTEN, of the present connection */
-	char channel[LE_CHANNEL_SIZE]; /* of the lease; "": not known */
-	bool listens;                  /* LISTEN was sent for it */
-	bool relisten;                 /* the channels of observers have changed */
-	int64_t listen_at;             /* ns; do not send LISTEN before */
+	/* LISTEN on the current connection */
+	char channel[LE_CHANNEL_SIZE]; /* the lease's channel; "" = not known */
+	bool listens;                  /* LISTEN was sent for that channel */
+	bool relisten;                 /* the observers' channels have changed */
+	int64_t listen_at;             /* earliest time of the next LISTEN, in ns */
 	bool deaf;                     /* LISTEN does not work */
-	bool heard;                    /* LISTEN works: a notification has come */
-	int64_t tested_at;             /* ns; when the session notified itself as a test; 0: not yet */
+	bool heard;                    /* LISTEN works: a notification was received */
+	int64_t tested_at; /* time of the session's test notification to itself, in ns; 0 = none yet */
 
 	le_net net;
 };
 
-/* Returns from the function if a call does not return LE_OK */
+/* Returns the call's status from the calling function, unless it is LE_OK. */
 #define le_must(call)                                                                                        \
 	do                                                                                                       \
 	{                                                                                                        \
@@ -322,7 +322,7 @@ struct le_session
 			return must_status;                                                                              \
 	} while (0)
 
-/* Moves a point in time to an earlier one. */
+/* Sets *next to the earlier of *next and at. */
 static inline void
 le_sooner(int64_t *next, int64_t at)
 {
@@ -339,67 +339,72 @@ le_clamp(int64_t value, int64_t low, int64_t high)
 /* --- clock.c --- */
 
 extern int64_t le_now_ns(void);              /* CLOCK_BOOTTIME in ns */
-extern int64_t le_ms_up(int64_t ns);         /* in ms, rounded up; 0 if negative */
+extern int64_t le_ms_up(int64_t ns);         /* ns converted to ms, rounded up; 0 if negative */
 extern int64_t le_add(int64_t a, int64_t b); /* saturates */
-/* Returns the point of le_now_ns() that is wait_ms from now; -1: LE_NEVER. */
+/* Returns the point of le_now_ns() that is wait_ms from now; LE_NEVER if wait_ms is negative. */
 extern int64_t le_until(int wait_ms);
-/* Converts a point of le_now() into one of le_now_ns(). */
+/* Converts a point of le_now() into a point of le_now_ns(). */
 extern int64_t le_until_point(int64_t ms);
-/* Calls poll() until a point of le_now_ns() at the latest; it may return earlier. */
+/*
+ * Calls poll() until a point of le_now_ns() at the latest.  It may return
+ * earlier, so the caller checks the time.
+ */
 extern void le_poll(struct pollfd *fds, int n, int64_t until);
 extern int le_cond_init(pthread_cond_t *cond);
 /*
  * Waits for a condition until a point of le_now_ns() at the latest.  It may
- * return earlier: check the time.
+ * return earlier, so the caller checks the time.
  */
 extern void le_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until);
-extern int64_t le_jitter(int64_t ns); /* a random value between 0.9 and 1.1 of it */
+extern int64_t le_jitter(int64_t ns); /* a random value between 0.9 * ns and 1.1 * ns */
 extern uint64_t le_random(void);
-/* A pipe that wakes up a thread in poll(): create it, write to it, and empty it */
+/* Create, write to, and empty a pipe that wakes up a thread in poll(). */
 extern bool le_pipe(int fds[2]);
 extern void le_wake(int fds[2]);
 extern void le_drain(int fds[2]);
 
 /* --- error.c --- */
 
-/* Fill an error, unless it is NULL, and return its status.  result: of a failed statement. */
+/* Fill an error, unless it is NULL, and return its status.  result is the result of a failed statement. */
 extern le_status le_error_set(le_error *error, le_status status, const char *sqlstate, const char *format,
 							  ...) __attribute__((format(printf, 4, 5)));
 #define le_invalid(error, ...) le_error_set((error), LE_INVALID, "", __VA_ARGS__)
 extern le_status le_error_clear(le_error *error);
 extern le_status le_error_copy(le_error *to, const le_error *from);
 extern le_status le_error_result(le_error *error, const PGresult *result);
-/* From the fields of a server error; message and hint may be NULL. */
+/* Fills an error from the fields of a server error; message and hint may be NULL. */
 extern le_status le_error_server(le_error *error, const char *sqlstate, const char *message,
 								 const char *hint);
 extern le_status le_no_memory(le_error *error);
 extern le_status le_status_of(const char *sqlstate);
-/* Returns whether its SQLSTATE is one of these. */
+/* Returns whether the error's SQLSTATE is one of a list that is separated by spaces. */
 extern bool le_error_is(const le_error *error, const char *sqlstates);
-/* Returns whether the schema, or a function in it, does not exist. */
+/* Returns whether the error says that the schema, or a function in it, does not exist. */
 extern bool le_error_is_absent(const le_error *error);
 /* Returns whether the error is temporary, so that a retry may help. */
 extern bool le_error_passes(const le_error *error);
-/* Returns whether another connection is needed, perhaps to another host. */
+/* Returns whether the error makes a new connection necessary, perhaps to another host. */
 extern bool le_error_ends_connection(const le_error *error);
 
 /* --- secret.c: errors of connections, without passwords --- */
 
 /*
- * Fills the error of a connection string that libpq cannot parse.  message:
- * libpq's; only the kind of mistake is shown.
+ * Sets the error for a connection string that libpq cannot parse.  message is
+ * libpq's error message.  The error normally names only the kind of mistake,
+ * because the message quotes the string, which may contain a password.
  */
 extern le_status le_error_unparsed(le_error *error, const char *message);
 /*
- * Returns why an error of this connection must not be shown: an option has
- * characters that do not belong there, for example because libpq took a part of
- * a password for the host.  NULL if it may be shown.
+ * Returns the reason why this connection's error message must not be shown, or
+ * NULL if it may be shown.  The reason is that an option has characters that do
+ * not belong there, for example because libpq took a part of a password for the
+ * host.
  */
 extern const char *le_misread(const PGconn *conn);
 
 /* --- text.c --- */
 
-/* A text that grows.  failed: memory ran out, and the text is not complete. */
+/* A text that grows.  failed is set if memory ran out, so that the text is incomplete. */
 typedef struct le_text
 {
 	char *data;
@@ -410,49 +415,53 @@ typedef struct le_text
 /* Append to a text.  Once failed, a text stays failed. */
 extern void le_text_add(le_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 extern void le_text_add_bytes(le_text *text, const void *data, size_t len);
-extern char *le_copy(const char *text); /* returns NULL if out of memory */
+extern char *le_copy(const char *text); /* NULL if out of memory */
 
-/* --- arguments.c: the errors say which argument is wrong, what it is, and what is allowed --- */
+/* --- arguments.c: errors name the wrong argument, its value, and the allowed values --- */
 
-/* Structs of programs that were built with another version of the header */
+/* Read, check and write structs of programs that were built with another version of the header. */
 extern le_status le_struct_read(void *to, size_t size, const void *from, const char *name, le_error *error);
 extern le_status le_struct_check(const void *to, size_t least, const char *name, le_error *error);
 extern void le_struct_write(void *to, const void *from, size_t size);
-/* Checks for 1 to max bytes of UTF-8.  what: the name of the argument. */
+/* Checks that a text has 1 to max bytes of UTF-8.  what is the argument's name. */
 extern le_status le_check_text(const char *what, const char *text, int max, le_error *error);
-/* Checks for UTF-8 of any length. */
+/* Checks that a text is UTF-8, of any length. */
 extern le_status le_check_utf8(const char *what, const char *text, le_error *error);
 extern le_status le_check_names(const char *const *names, int n, le_error *error);
 extern le_status le_check_candidacy(const char *election, const char *candidate, le_error *error);
-/* Checks for -1 or more. */
+/* Checks that wait_ms is -1 or more. */
 extern le_status le_check_wait(int wait_ms, le_error *error);
 /* Checks le_how for a request of n names. */
 extern le_status le_check_how(const le_how *how, int n, le_error *error);
-/* Checks that a pointer is not NULL, and clears the error.  what: the name of the argument. */
+/* Checks that a pointer is not NULL, and clears the error.  what is the argument's name. */
 extern le_status le_check_pointer(const void *pointer, const char *what, le_error *error);
 /*
- * For functions that request something: check that the object is not NULL and
- * not of a parent process.  Clear the error.
+ * Check, for functions that request something, that the object is not NULL and
+ * does not belong to a parent process.  Clear the error.
  */
 extern le_status le_check_session(const le_session *session, le_error *error);
 extern le_status le_check_hold(const le_hold *hold, le_error *error);
-/* Returns whether this is a child process that was forked after le_open. */
+/* Returns whether this process is a child that was forked after le_open. */
 extern bool le_in_child(const le_session *s);
 
 /* --- connection.c: busy --- */
 
-/* Tries each host once.  Returns false if none of them works, see net.error. */
+/*
+ * Connects to the first host that works, trying each host once.  Returns false
+ * and sets net.error if none works.
+ */
 extern bool le_connect(le_session *s);
 extern void le_disconnect(le_session *s);
 /*
- * Runs a statement; n < 0: several statements without arguments.  "@extschema@"
- * stands for the schema of the extension; if that was renamed, learns its new
- * name.  Returns NULL if the connection was lost.  In that case, and for an
- * error, sets net.error.
+ * Runs a statement with n arguments; n < 0 means several statements without
+ * arguments.  Replaces "@extschema@" with the extension's schema.  If that
+ * schema was renamed, reads its new name from the server and repeats the
+ * statement.  Returns NULL if the connection was lost.  In that case, and after
+ * a server error, sets net.error.
  */
 extern PGresult *le_exec(le_session *s, const char *sql, int n, const char *const *values);
 
-/* The columns of a reply to le_sync(), in the order of its statement; validity is in us */
+/* Columns of a reply to le_sync(), in the order of its statement; the validity is in microseconds */
 typedef enum LeColumn
 {
 	LE_COLUMN_ITEM,
@@ -473,14 +482,14 @@ typedef enum LeColumn
 	LE_COLUMN_CHANNEL
 } LeColumn;
 
-/* Runs the call of a turn; its items are in binary format.  Returns as le_exec. */
+/* Runs a turn's call, with the items in binary format.  Returns the same as le_exec. */
 extern PGresult *le_sync(le_session *s, const char *const *values, int items_length);
-/* Reads what the server has sent, and handles notifications. */
+/* Reads the data that the server has sent, and handles notifications. */
 extern void le_receive(le_session *s);
 
 /* --- session.c --- */
 
-/* The session's mutex and its references */
+/* Lock and unlock the session's mutex, and drop a reference. */
 extern void le_lock(const le_session *s);
 extern void le_unlock(const le_session *s);
 extern void le_session_unref(le_session *s); /* not locked */
@@ -491,16 +500,19 @@ extern bool le_start_thread(pthread_t *thread, void *(*run)(void *), void *arg);
 
 /* Sets the state, and queues its events. */
 extern void le_set_state(le_session *s, le_state state);
-/* Returns whether there is a lease, as far as is known.  Also not locked. */
+/*
+ * Returns whether the session has a lease that it does not know to have ended.
+ * May be called without the mutex.
+ */
 extern bool le_is_alive(const le_session *s);
 /* Ends the session and all its holds, because the lease has ended. */
 extern void le_end(le_session *s, const char *sqlstate, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Ends the session if its deadline has passed.  Returns true if it did so. */
+/* Ends the session if its deadline has passed.  Returns whether this call has ended it. */
 extern bool le_check_deadline(le_session *s);
-/* Records a renewal that was sent at sent_at, and is valid for validity ns from then on. */
+/* Records a renewal that was sent at sent_at and is valid for validity ns from that time. */
 extern void le_renewed(le_session *s, int64_t sent_at, int64_t validity);
-/* Records a failure to renew or connect.  Returns when to retry. */
+/* Records a failure to renew or connect.  Returns the time of the next attempt, in ns. */
 extern int64_t le_failed(le_session *s, const le_error *why);
 /* Sets a hold to OVER for the application. */
 extern void le_hold_over(le_hold *hold, const le_error *error);
@@ -508,8 +520,8 @@ extern void le_hold_over(le_hold *hold, const le_error *error);
 extern void le_hold_held(le_hold *hold);
 /* Ends the wait of a hold if its limit has passed. */
 extern void le_hold_check_until(le_hold *hold, int64_t now);
-extern int64_t le_hold_ends(const le_hold *hold); /* ns; when its wait ends */
-/* Forgets a hold of which the server has nothing any more. */
+extern int64_t le_hold_ends(const le_hold *hold); /* returns the end of its wait, in ns */
+/* Removes a hold from the session's lists after the server has neither a grant nor a place of it. */
 extern void le_hold_done(le_hold *hold);
 extern void le_hold_unref(le_hold *hold);
 /* Wakes up the threads that wait for the hold. */
@@ -517,36 +529,43 @@ extern void le_hold_changed(le_hold *hold);
 
 /* --- turn.c: locked at entry and exit, not in between --- */
 
-/* Returns when the next turn is due. */
+/* Returns the time at which the next turn is due, in ns; 0 = now, LE_NEVER = never. */
 extern int64_t le_due(le_session *s);
-/* Makes a turn. */
+/* Runs a turn. */
 extern void le_turn(le_session *s);
-/* After something was queued: makes a turn if the connection is free; otherwise another thread will. */
+/*
+ * Called after something was queued.  Runs a turn if the connection is free;
+ * otherwise another thread will do so.
+ */
 extern void le_turn_join(le_session *s);
 
 /* --- engine.c --- */
 
-/* The main function of the session thread */
+/* Main function of the session thread */
 extern void *le_net_main(void *session);
-/* Busy.  Grants the session a lease. */
+/* Busy.  Requests a lease for the session.  Returns false and sets net.error if none was granted. */
 extern bool le_grant(le_session *s);
-/* Locked.  Wakes up the session thread if it has work before it would wake up by itself. */
+/* Locked.  Wakes up the session thread if it has work before the end of its rest. */
 extern void le_wake_net(le_session *s);
-/* Locked.  Gives up the connection. */
+/* Locked.  Gives up the ownership of the connection (session.busy). */
 extern void le_give(le_session *s);
 /* Locked.  Handles a notification. */
 extern void le_hear(le_session *s, const char *channel);
-/* Locked at entry and exit.  Waits until the connection is free, but not beyond until, and takes it. */
+/*
+ * Locked at entry and exit.  Waits until the connection is free, at most until
+ * a point of le_now_ns(), and takes it.
+ */
 extern le_status le_take(le_session *s, int64_t until, le_error *error);
 /*
- * Locked at entry and exit.  Runs a statement like le_exec, and retries over
- * reconnects, for at most call_ms.
+ * Locked at entry and exit.  Runs a statement like le_exec, and retries it
+ * after temporary errors and reconnects, for at most call_ms.  Returns NULL
+ * after an error.
  */
 extern PGresult *le_ask(le_session *s, const char *sql, int n, const char *const *values, le_error *error);
 
 /* --- dispatch.c --- */
 
-/* The main function of the callback thread */
+/* Main function of the callback thread */
 extern void *le_dispatch_main(void *session);
 
 /* --- hold.c --- */
@@ -555,18 +574,19 @@ extern void *le_dispatch_main(void *session);
 extern le_hold *le_hold_alloc(le_session *s, le_kind kind, const char *const *names, int n,
 							  const char *candidate);
 extern void le_hold_free(le_hold *hold);
-/* Waits until the hold is not WAITING any more, or until then. */
+/* Waits until the hold is no longer WAITING, at most until a point of le_now_ns(). */
 extern le_status le_hold_wait(le_hold *hold, int64_t until, le_error *error);
 
 /* --- observe.c --- */
 
 /*
- * Locked at entry and exit; for the callback thread.  Reads and reports changes
- * of one observer that is due.  Returns false if there was none, and moves
- * *next to the time when there will be.
+ * Locked at entry and exit; called by the callback thread.  Reads and reports
+ * changes for one observer that is due, and returns true.  If no observer is
+ * due, returns false, and sets *next to the time at which the first one will
+ * be, if that is earlier.
  */
 extern bool le_observe_work(le_session *s, int64_t *next);
-/* Locked.  Makes the observers of a channel due; NULL: all. */
+/* Locked.  Makes the observers of a channel due at once; NULL = all observers. */
 extern void le_observers_due(le_session *s, const char *channel);
 
 #endif /* LE_CLIENT_INTERNAL_H */

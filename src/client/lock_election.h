@@ -1,14 +1,14 @@
 /*
  * lock_election.h
- *		liblockelection: locks and leader election of the PostgreSQL extension
- *		lock_election, for programs in C.
+ *		liblockelection: the C client library of lock_election, the PostgreSQL
+ *		extension for locks and leader election.
  *
- * A session has one connection, one lease on the server, and threads of its
- * own that keep the lease alive.  Everything that the session acquires or waits
- * for belongs to that lease.  A process needs only one session, whatever it
- * locks: a thousand waiters share its connection, and what many threads request
- * or release at the same time travels in one statement.  A caller that finds
- * the connection free runs that statement in its own thread.
+ * A session has one connection, one lease on the server, and threads of its own
+ * that keep the lease alive.  Everything that the session holds or waits for
+ * belongs to that lease.  A process needs only one session, however many locks
+ * it uses: a thousand waiters share its connection, and requests and releases
+ * that many threads make at the same time are sent in one statement.  A calling
+ * thread that finds the connection free runs that statement itself.
  *
  *		le_options options = {.size = sizeof(options), .ttl_ms = 10000};
  *		const char *name = "invoices";
@@ -30,13 +30,13 @@
  * of the TTL, and retries until it succeeds.  A renewal moves the local deadline
  * to the time at which the renewal was *sent*, plus the validity that the server
  * returned, minus a margin.  The validity is the TTL, or less if the server has
- * restarted repeatedly or could not write; a shorter one never moves the
- * deadline back.  Until the deadline nobody else can get what the session holds,
- * whatever happens to the network.  After it the session has ended, whatever the
- * network says.  The clock is CLOCK_BOOTTIME, which keeps running while the
- * machine is suspended.  A failed renewal loses nothing.  Nor does a broken
- * connection: the session reconnects, perhaps to another host of the connection
- * string, and renews the same lease.
+ * restarted repeatedly or could not write.  A shorter validity never moves the
+ * deadline back.  Until the deadline no other client can get what the session
+ * holds, whatever happens to the network.  After the deadline the session has
+ * ended, even if the network still works.  The clock is CLOCK_BOOTTIME, which
+ * keeps running while the machine is suspended.  A failed renewal or a broken
+ * connection loses nothing: the session reconnects, perhaps to another host of
+ * the connection string, and renews the same lease.
  *
  * A process that is stopped between le_valid() and its write can still write
  * late.  Only a fence, le_fence(), prevents that.
@@ -45,43 +45,46 @@
  * exceptions: no other thread may use an object during or after the call that
  * frees it (le_close, le_orphan, le_release, le_drop, le_unobserve, le_stop);
  * and these functions must not be called from a callback of their own session.
- * Functions that are marked "local" do no I/O, do not wait, and are cheap.
- * Nothing here may be called from a signal handler.  There is no global state.
+ * Functions whose comment says "Does no I/O" are cheap and do not wait.  Nothing
+ * here may be called from a signal handler.  The library has no global state.
  * The session's threads block all signals.
  *
- * CALLBACKS of a session and of its observers run one at a time in one thread of
- * the session, which is not the one that renews: a slow callback delays other
- * callbacks, but never a renewal, and never the results of local functions.
+ * CALLBACKS of a session and of its observers run one at a time, in one thread
+ * of the session.  Another thread renews the lease, so a slow callback delays
+ * other callbacks, but never a renewal, and never the results of functions that
+ * do no I/O.
  *
  * OWNERSHIP.  A call that creates an object does so only if it returns LE_OK.
  * Each object is freed by one call: a session by le_close or le_orphan, a hold
  * by le_release, le_resign or le_drop, an observer by le_unobserve, a runner by
- * le_stop.  That call frees the object whatever it returns: the status says what
- * has become of the lock or the lease, and there is nothing to repeat.  No other
+ * le_stop.  That call frees the object whatever it returns.  The status only
+ * says what happened to the lock or the lease; do not repeat the call.  No other
  * call frees anything.
  *
- * FORK.  The threads of a session stay in the parent, and so does the session.
- * In a child nothing is held: le_valid is false.  Functions that give something
- * back (le_close, le_orphan, le_release, le_resign, le_drop, le_cancel,
- * le_unobserve, le_stop) do nothing there and return LE_OK.  Functions that
- * request something return LE_INVALID.  Nothing is freed.  All descriptors are
- * closed by exec.
+ * FORK.  A session and its threads stay in the parent.  In a child nothing is
+ * held: le_valid returns false.  Functions that give something back (le_close,
+ * le_orphan, le_release, le_resign, le_drop, le_cancel, le_unobserve, le_stop)
+ * do nothing in a child, free nothing, and return LE_OK.  Functions that request
+ * something return LE_INVALID.  All descriptors of the library are closed by
+ * exec.
  *
- * TEXTS are in UTF-8, whatever the encoding of the environment, the database and
- * the program's own connections.  Other texts are rejected with LE_INVALID.
+ * TEXTS are in UTF-8, whatever encoding the environment, the database and the
+ * program's own connections use.  Texts that are not valid UTF-8 are rejected
+ * with LE_INVALID.
  *
- * TIMES are milliseconds.  A wait of -1 has no limit; other negative waits are
- * rejected with LE_INVALID.  Points in time are milliseconds of CLOCK_BOOTTIME,
- * see le_now().
+ * TIMES are in milliseconds.  A wait of -1 has no limit; other negative waits
+ * are rejected with LE_INVALID.  Points in time are milliseconds of
+ * CLOCK_BOOTTIME, see le_now().
  *
- * STRUCTS that begin with a size can grow at their end: set the size, and leave
- * members that you do not need at zero.  A program works with older and newer
- * libraries than the header that it was built with.  Members that the program's
- * struct does not have yet are taken as zero, which is the default.  Members
- * that the library does not know must be zero: LE_INVALID otherwise.  In a
- * struct that the library fills, such members become zero.  Structs without a
- * size do not grow, except le_change, which only the library creates.  New
- * statuses, states and kinds of events may be added: expect unknown ones.
+ * STRUCTS that begin with a size can grow at their end.  Set the size, and leave
+ * members that you do not need at zero.  A program works with libraries that are
+ * older or newer than the header that it was built with.  The library takes
+ * members that the program's struct does not have yet as zero, which is the
+ * default.  It rejects a struct with LE_INVALID if a member that it does not
+ * know is not zero.  In a struct that the library fills, it sets such members to
+ * zero.  Structs without a size do not grow, except le_change, which only the
+ * library creates.  New statuses, states and kinds of events may be added, so
+ * programs must expect unknown values.
  */
 #ifndef LOCK_ELECTION_H
 #define LOCK_ELECTION_H
@@ -91,7 +94,7 @@
 
 #include <libpq-fe.h>
 
-/* The linkage of each function that the library exports */
+/* Linkage of each exported function */
 #ifdef __cplusplus
 #define LE_LINKAGE extern "C"
 #else
@@ -111,43 +114,43 @@
 typedef enum le_status
 {
 	LE_OK = 0,
-	LE_WAITING,     /* le_await: not granted yet, and the hold keeps waiting */
-	LE_TIMEOUT,     /* not granted within the limit: nothing is held, and nothing waits */
+	LE_WAITING,     /* le_await: not granted yet; the hold keeps waiting */
+	LE_TIMEOUT,     /* not granted within the limit; the hold neither holds nor waits */
 	LE_CANCELED,    /* canceled by le_cancel: nothing is held */
-	LE_LOST,        /* LE001: the lease or this hold has ended; or the local deadline has passed */
+	LE_LOST,        /* LE001: the lease or this hold has ended, or the local deadline has passed */
 	LE_DEADLOCK,    /* 40P01: roll the transaction back and repeat it */
-	LE_LIMIT,       /* 53200, 53400: a limit of the server; the message names its setting */
+	LE_LIMIT,       /* 53200, 53400: a server limit was reached; the message names its setting */
 	LE_DENIED,      /* 42501, 28xxx: no permission, or a wrong password */
 	LE_INVALID,     /* 22xxx, a bad argument, or a wrong state; the message names it */
-	LE_UNAVAILABLE, /* no server, no extension, locked tables, or no reply in time: no lasting effect */
-	LE_UNKNOWN,     /* not confirmed: may have taken effect, or may take effect later */
-	LE_NO_MEMORY,   /* out of memory, threads or descriptors: no effect */
-	LE_FAILED       /* any other error of the server: no effect */
+	LE_UNAVAILABLE, /* no server, no extension, locked tables, or no reply in time; no lasting effect */
+	LE_UNKNOWN,     /* not confirmed; may have taken effect, or may take effect later */
+	LE_NO_MEMORY,   /* out of memory, threads or descriptors; no effect */
+	LE_FAILED       /* any other server error; no effect */
 } le_status;
 
-/* Optional in every call: pass NULL.  Empty if the call returns LE_OK, filled otherwise. */
+/* Describes an error.  Each call fills it, or clears it if the call returns LE_OK; pass NULL to ignore it. */
 typedef struct le_error
 {
 	le_status status;
-	char sqlstate[6]; /* from the server, or "" */
+	char sqlstate[6]; /* the server's SQLSTATE, or "" */
 	char message[506];
 } le_error;
 
 /*
- * Describes why a connection of the application's own could not be made,
- * without any part of its connection string that may be a password: libpq's own
- * message quotes what it cannot parse.  For errors and logs that others read.
- * Returns the status.  Local.
+ * Describes why one of the application's own connections could not be made, for
+ * errors and logs that others read.  The description leaves out every part of
+ * the connection string that may be a password; libpq's own message would quote
+ * what it cannot parse.  Returns the status.  Does no I/O.
  */
 LE_API le_status le_connection_error(const PGconn *conn, le_error *error);
 
-/* Returns a word for messages, such as "timeout".  Local. */
+/* Returns the status as a word for messages, such as "timeout".  Does no I/O. */
 LE_API const char *le_status_name(le_status status);
 
-/* Returns the version of the library that runs, e.g. "1.0.0".  Local. */
+/* Returns the version of the loaded library, such as "1.0.0".  Does no I/O. */
 LE_API const char *le_version(void);
 
-/* Returns the time in milliseconds of CLOCK_BOOTTIME.  Local. */
+/* Returns the current time in milliseconds of CLOCK_BOOTTIME. Does no I/O. */
 LE_API int64_t le_now(void);
 
 /* --- sessions --- */
@@ -168,129 +171,137 @@ typedef struct le_options
 
 	/*
 	 * A connection string as for PQconnectdb: "key=value ...", a URI,
-	 * "service=...", several hosts.  NULL: the environment (PGHOST, ...).  Only
-	 * a primary is accepted, even if the role's transactions are read-only by
-	 * default; standbys are skipped.  A target_session_attrs applies as well.
+	 * "service=...", with one or several hosts.  NULL = taken from the
+	 * environment (PGHOST, ...).  The session accepts only a primary and skips
+	 * standbys.  It accepts a primary even if the role's transactions are
+	 * read-only by default.  A target_session_attrs applies in addition.
 	 */
 	const char *conninfo;
 
-	/* The beginning of "owner" in the server's views.  Cut to 200 bytes.  NULL: none. */
+	/* The beginning of "owner" in the server's views; cut to 200 bytes.  NULL = none. */
 	const char *name;
 
-	/* The TTL of the lease.  100 to 2073600000 (24 days); 0: 30000. */
+	/* The TTL of the lease in milliseconds, 100 to 2073600000 (24 days).  0 = default (30000). */
 	int ttl_ms;
 
 	/*
-	 * How much earlier the local deadline is than the end of the lease.  0: a
-	 * twentieth of the TTL, at most 1000.
+	 * How many milliseconds the local deadline is earlier than the end of the
+	 * lease.  0 = default (a twentieth of the TTL, at most 1000).
 	 */
 	int margin_ms;
 
 	/*
-	 * How long connecting to one address of a host may take, unless conninfo
-	 * has connect_timeout.  0: 5000.
+	 * Time limit in milliseconds for connecting to one address of a host,
+	 * unless conninfo has connect_timeout.  0 = default (5000).
 	 */
 	int connect_ms;
 
 	/*
-	 * How long the server may take to reply to one statement before the session
-	 * reconnects.  0: a quarter of the TTL, at least 200 and at most 10000.
+	 * Time limit in milliseconds for the server's reply to one statement, after
+	 * which the session reconnects.  0 = default (a quarter of the TTL, at
+	 * least 200 and at most 10000).
 	 */
 	int call_ms;
 
 	/*
-	 * If not 0: renew only while le_progress() is called at least this often,
-	 * so that a hung process loses its lease.
+	 * Longest interval in milliseconds between calls of le_progress().  The
+	 * session does not renew the lease while that is exceeded, so that a hung
+	 * process loses its lease.  0 = renew always.
 	 */
 	int progress_ms;
 
 	/*
-	 * How the session notices that a waiter was granted.  0: by LISTEN where it
-	 * works, which is tested once per connection when somebody waits; otherwise
-	 * by polling, for example behind a pooler in transaction mode.  1: by
-	 * LISTEN only; a waiting call returns LE_UNAVAILABLE where LISTEN does not
-	 * work.  -1: by polling.
+	 * How the session learns that a waiter was granted.  0 = by LISTEN where it
+	 * works, otherwise by polling, for example behind a pooler in transaction
+	 * mode; the session tests LISTEN once per connection, when something waits.
+	 * 1 = by LISTEN only; a waiting call returns LE_UNAVAILABLE where LISTEN
+	 * does not work.  -1 = by polling only.
 	 */
 	int listen;
 
-	/* The interval of polling where LISTEN does not work.  0: 250. */
+	/* Polling interval in milliseconds where LISTEN does not work.  0 = default (250). */
 	int poll_ms;
 
 	/*
-	 * Called after each change of state, in order.  If a callback is slow,
-	 * states in between may be skipped, but never LE_ENDED and never the last
-	 * one.  Not called for the LE_CONNECTED of le_open.
+	 * Called after each change of state, in order.  While a callback is slow,
+	 * intermediate states may be skipped, but never LE_ENDED and never the last
+	 * state.  Not called for the LE_CONNECTED that le_open sets.
 	 */
 	void (*on_state)(le_session *session, le_state state, void *arg);
 
-	/* Called after each renewal with the local deadline.  If a callback is slow, some are skipped. */
+	/*
+	 * Called after each renewal, with the local deadline.  While a callback is
+	 * slow, some calls are skipped.
+	 */
 	void (*on_renewed)(le_session *session, int64_t deadline, void *arg);
 
 	void *arg;
 } le_options;
 
 /*
- * Connects and grants the lease.  Tries every host once.  options NULL: all
- * defaults.  Waits for at most connect_ms per address and call_ms per
- * statement, and for name resolution.
+ * Opens a session: connects and obtains a lease.  Tries every host once.
+ * options may be NULL, which means all defaults.  Waits for at most connect_ms
+ * per address and call_ms per statement, plus the time for name resolution.
  *
- * Returns LE_DENIED for a wrong password or a missing right; LE_INVALID for a
- * bad option; LE_UNAVAILABLE if there is no server, or lock_election is not
- * installed in the database (CREATE EXTENSION) or not in
- * shared_preload_libraries; LE_LIMIT.
+ * Returns LE_OK; LE_DENIED for a wrong password or a missing privilege;
+ * LE_INVALID for a bad option; LE_LIMIT if a server limit was reached;
+ * LE_UNAVAILABLE if there is no server, or lock_election is not installed in
+ * the database (CREATE EXTENSION) or not in shared_preload_libraries.
  */
 LE_API le_status le_open(const le_options *options, le_session **session, le_error *error);
 
 /*
  * Revokes the lease, which ends all holds and queue places at once, closes the
- * connection, and frees the session.  Before that, calls of other threads that
- * wait on it return LE_LOST.  Holds stay valid as objects until they are
- * released; observers and runners must be freed before.
+ * connection, and frees the session.  Before that, other threads' calls that
+ * wait on the session return LE_LOST.  Hold objects stay usable until they are
+ * released.  Observers and runners must be freed before this call.
  *
- * Waits for at most wait_ms (-1: call_ms), even if name resolution or a
- * callback hangs: then a thread of the session cleans up in the background, and
- * that callback may still be running.
+ * Waits for at most wait_ms (-1 = call_ms).  If name resolution or a callback
+ * still hangs then, a session thread cleans up in the background, and that
+ * callback may still be running when this returns.
  *
- * Returns LE_OK if the lease was revoked or had ended; LE_UNKNOWN if that was
- * not confirmed: the lease expires at the latest after its TTL.  The session is
- * freed in any case.
+ * Returns LE_OK if the lease was revoked or had ended; LE_UNKNOWN if the server
+ * has not confirmed that, so that the lease may last until its TTL expires.
+ * The session is freed in any case.
  */
 LE_API le_status le_close(le_session *session, int wait_ms, le_error *error);
 
 /*
- * Like le_close, but does not revoke the lease: what the session holds stays
- * held until the lease expires, or for as long as somebody else keeps it alive
- * with keep_alive(lease).  Queue places stay, too: cancel them first.
+ * Like le_close, but does not revoke the lease.  What the session holds stays
+ * held until the lease expires; another client can keep the lease alive with
+ * keep_alive(lease).  Queue places stay, too, so cancel them first if they are
+ * not wanted.
  */
 LE_API void le_orphan(le_session *session);
 
 /*
- * After LE_ENDED: grants a new lease to the same session.  Old holds stay lost,
- * because a hold belongs to the lease under which it was requested.  Also
- * returns LE_OK if the session has not ended.  Waits for the connection like
- * le_open.  With progress_ms, returns LE_UNAVAILABLE until le_progress() has
- * been called again.
+ * Obtains a new lease for a session that has ended (LE_ENDED).  Old holds
+ * remain lost, because a hold belongs to the lease under which it was
+ * requested.  Returns LE_OK without any effect if the session has not ended.
+ * Waits for the connection like le_open.  If progress_ms is set, returns
+ * LE_UNAVAILABLE until le_progress() has been called again.
  */
 LE_API le_status le_reopen(le_session *session, le_error *error);
 
-/* Returns the state: LE_ENDED as soon as the local deadline has passed.  Local. */
+/* Returns the session's state, which is LE_ENDED as soon as the local deadline has passed.  Does no I/O. */
 LE_API le_state le_get_state(const le_session *session);
 
-/* Returns the number of the lease on the server, e.g. for keep_alive() after le_orphan.  Local. */
+/* Returns the lease's number on the server, as keep_alive() takes it after le_orphan.  Does no I/O. */
 LE_API int64_t le_lease(const le_session *session);
 
 /*
- * Return the local deadline as a point of le_now(), and the time left until it.
- * At 0 or less all work under the session's holds must have stopped.  Both are
- * about the present lease: after le_reopen, ask the hold instead.  Local.
+ * Return the local deadline as a point of le_now(), and the milliseconds left
+ * until it.  When 0 or less are left, all work under the session's holds must
+ * have stopped.  Both functions refer to the current lease; after le_reopen,
+ * use le_hold_time_left for an old hold.  Do no I/O.
  */
 LE_API int64_t le_deadline(const le_session *session);
 LE_API int64_t le_time_left(const le_session *session);
 
-/* Reports that the application makes progress, see progress_ms.  Local. */
+/* Reports that the application makes progress, see progress_ms.  Does no I/O. */
 LE_API void le_progress(le_session *session);
 
-/* --- events, for programs with a loop of their own --- */
+/* --- events, for programs with their own event loop --- */
 
 typedef enum le_event_kind
 {
@@ -302,22 +313,23 @@ typedef enum le_event_kind
 typedef struct le_event
 {
 	le_event_kind kind;
-	le_state state;   /* STATE: the present one; states in between may be missing */
-	int64_t deadline; /* RENEWED, STATE: the present one */
+	le_state state;   /* STATE: the current state; intermediate states may be missing */
+	int64_t deadline; /* RENEWED, STATE: the current local deadline */
 	le_hold *hold;    /* HOLD: the hold that has changed */
 } le_event;
 
 /*
- * Returns a descriptor that is readable while there are events.  Use it only
- * with poll, select and the like: do not read, write or close it.  Valid until
- * le_close.  Local.
+ * Returns a file descriptor that is readable while events are pending.  Use it
+ * only with poll, select and the like: do not read, write or close it.  Valid
+ * until le_close.  Does no I/O.
  */
 LE_API int le_fd(const le_session *session);
 
 /*
- * Takes the next event.  Returns 0 if there is none.  A hold whose state
- * changes twice before its event is taken has one event.  The event of a hold
- * is dropped when the hold is released.  Local.
+ * Removes the next event from the session's queue and stores it in *event.
+ * Returns 1, or 0 if there is no event.  A hold whose state changes twice
+ * before its event is taken has only one event.  Releasing a hold drops its
+ * event.  Does no I/O.
  */
 LE_API int le_next_event(le_session *session, le_event *event);
 
@@ -326,46 +338,47 @@ LE_API int le_next_event(le_session *session, le_event *event);
 typedef enum le_hold_state
 {
 	LE_HOLD_WAITING = 1, /* has a queue place, or is about to take one */
-	LE_HOLD_HELD,        /* granted; le_valid tells whether it is still held */
-	LE_HOLD_OVER         /* not granted, lost, or canceled: le_await says which */
+	LE_HOLD_HELD,        /* granted; le_valid returns whether it is still held */
+	LE_HOLD_OVER         /* not granted, lost, or canceled; le_await returns which */
 } le_hold_state;
 
 typedef struct le_how
 {
 	size_t size;
-	int shared;    /* if not 0: admits other shared holders */
-	int permits;   /* if not 0: one of this many permits; for one name only, and not with shared */
-	int64_t until; /* if not 0: do not wait beyond this point of le_now(), whatever wait_ms says */
+	int shared;    /* not 0 = admits other shared holders */
+	int permits;   /* not 0 = requests one of this many permits; for one name only, and not with shared */
+	int64_t until; /* not 0 = end the wait at this point of le_now() even if wait_ms is longer */
 } le_how;
 
 /*
- * Acquires one lock, or one permit, or several locks at once: all or none,
- * under one token.  how NULL: exclusive.  Waits for at most wait_ms (0: tries
- * once and takes no queue place; -1: no limit), in the order of arrival.
- * wait_ms limits the time in the queue: the first reply of the server may take
- * call_ms in any case, so that even a short wait acquires a free lock.
+ * Acquires one lock, one permit, or several locks atomically (all or none)
+ * under one token.  how may be NULL, which means exclusive.  Waits in order of
+ * arrival, for at most wait_ms (0 = try once without taking a queue place; -1 =
+ * no limit).  wait_ms limits the time in the queue.  The server's first reply
+ * may take call_ms in any case, so that even a short wait acquires a free lock.
  *
- * A lock that this session holds is not granted to it again: two holds of one
- * session exclude each other like those of two processes.
+ * A lock that a session holds is not granted to it a second time: two holds of
+ * one session exclude each other like the holds of two processes.
  *
- * While the connection is down the wait continues, as long as the lease lasts;
- * a queue place keeps its rank over a reconnect, a restart of the server and
- * the promotion of a standby.
+ * While the connection is down, the wait continues for as long as the lease
+ * lasts.  A queue place keeps its position across a reconnect, a server restart
+ * and the promotion of a standby.
  *
- * Returns LE_OK if the lock is held: *hold must be released.  Otherwise *hold
- * is NULL and nothing is held: a grant whose reply was lost is released in the
- * background.  Other statuses: LE_TIMEOUT; LE_LOST if the session has ended;
- * LE_INVALID; LE_LIMIT; LE_DENIED; LE_UNAVAILABLE, for example if wait_ms is 0
- * and the server did not reply within call_ms.
+ * Returns LE_OK if the lock is held; then *hold must be released.  Otherwise
+ * *hold is NULL and nothing is held; if the reply to a grant was lost, the
+ * session releases that grant in the background.  Other statuses: LE_TIMEOUT;
+ * LE_LOST if the session has ended; LE_INVALID; LE_LIMIT; LE_DENIED;
+ * LE_UNAVAILABLE, for example if wait_ms is 0 and the server did not reply
+ * within call_ms.
  */
 LE_API le_status le_acquire(le_session *session, const char *const *names, int n, const le_how *how,
 							int wait_ms, le_hold **hold, le_error *error);
 
 /*
- * Like le_acquire, but does not wait: the session takes a queue place as soon
- * as it can.  *hold is waiting; le_await or le_fd report what becomes of it,
- * and it must be released in any case.  At how->until the wait ends with
- * LE_TIMEOUT.  Local, except that it allocates memory.
+ * Like le_acquire, but does not wait: the session takes a queue place in the
+ * background, as soon as it can.  *hold is waiting, and must be released in any
+ * case.  Use le_await or le_fd to learn of the grant.  At how->until the wait
+ * ends with LE_TIMEOUT.  Does no I/O, but allocates memory.
  *
  * Returns LE_OK; LE_INVALID; LE_LOST if the session has ended; LE_NO_MEMORY.
  */
@@ -373,93 +386,99 @@ LE_API le_status le_enqueue(le_session *session, const char *const *names, int n
 							le_hold **hold, le_error *error);
 
 /*
- * Waits until the hold is granted or has ended.  Returns LE_OK if it is held;
- * LE_WAITING if it is not granted yet: it keeps its place.  Every other status
- * is final: LE_TIMEOUT if how->until has passed, LE_CANCELED, LE_LOST,
- * LE_INVALID, LE_LIMIT, LE_DENIED, ...  wait_ms 0: local.  Several threads may
- * wait for one hold.
+ * Waits until the hold is granted or has ended, for at most wait_ms.  Returns
+ * LE_OK if it is held; LE_WAITING if it is not granted yet and keeps its place.
+ * Every other status is final: LE_TIMEOUT if how->until has passed,
+ * LE_CANCELED, LE_LOST, LE_INVALID, LE_LIMIT, LE_DENIED, and so on.  With
+ * wait_ms 0 it does no I/O.  Several threads may wait for one hold.
  */
 LE_API le_status le_await(le_hold *hold, int wait_ms, le_error *error);
 
-/* Like le_await, but waits until a point of le_now(). */
+/* Like le_await, but waits until a point of le_now() at the latest. */
 LE_API le_status le_await_until(le_hold *hold, int64_t until, le_error *error);
 
 /*
- * Ends the wait for a hold: le_await returns LE_CANCELED at once, and the place
- * is given back in the background.  Has no effect on a hold that is granted or
- * has ended, so look at le_get_hold_state afterwards.  Does not free the hold.
- * Local.
+ * Ends the wait for a hold: le_await returns LE_CANCELED at once, and the
+ * session gives the place back in the background.  Has no effect on a hold that
+ * is granted or has ended, so check le_get_hold_state afterwards.  Does not
+ * free the hold.  Does no I/O.
  */
 LE_API void le_cancel(le_hold *hold);
 
-/* Returns the state, see le_hold_state.  Local. */
+/* Returns the hold's state; see le_hold_state.  Does no I/O. */
 LE_API le_hold_state le_get_hold_state(const le_hold *hold);
 
 /*
- * Returns the proof of ownership.  For an exclusive lock and a term it is also
- * the fencing token: higher than that of every earlier holder.  0 if the hold
- * was never granted.  Local.
+ * Returns the token, which proves ownership, or 0 if the hold was never
+ * granted.  For an exclusive lock and a term it is also the fencing token,
+ * which is higher than the token of every earlier holder.  Does no I/O.
  */
 LE_API int64_t le_token(const le_hold *hold);
 
 /*
- * Returns the position in the queue, from 1, when the place was taken; 1 if
- * that reply was lost; 0 if the hold was not queued.  Local.
+ * Returns the position that the hold had in the queue when it took its place,
+ * counted from 1.  Returns 1 if that reply was lost, and 0 if the hold was not
+ * queued.  Does no I/O.
  */
 LE_API int64_t le_position(const le_hold *hold);
 
 /*
- * Returns whether the hold is held and the local deadline has not passed.
- * Local: two atomic reads and the clock.
+ * Returns whether the hold is held and the local deadline has not passed.  Does
+ * no I/O: it makes two atomic reads and reads the clock.
  */
 LE_API int le_valid(const le_hold *hold);
 
-/* Returns for how many milliseconds le_valid stays true if no renewal succeeds; 0 if it is false.  Local. */
+/*
+ * Returns the milliseconds for which le_valid stays true without another
+ * renewal; 0 if it is false.  Does no I/O.
+ */
 LE_API int64_t le_hold_time_left(const le_hold *hold);
 
-/* Set and return a pointer of the application.  Local. */
+/* Set and return a pointer for the application's own use.  Do no I/O. */
 LE_API void le_set_user(le_hold *hold, void *user);
 LE_API void *le_user(const le_hold *hold);
 
 /*
- * Fences the hold in the open transaction of yours, a connection of the
- * application to the same database: from here to the end of the transaction
- * nobody else is granted this lock, or elected.  What the transaction writes
- * after this is written by the holder, or not at all.  Fences all locks of the
- * hold.
+ * Fences all locks of the hold, or the term, in the open transaction of yours,
+ * which is one of the application's own connections to the same database.
+ * Until that transaction ends, no other client is granted the lock, or elected.
+ * So whatever the transaction writes after this call is written by the holder,
+ * or not at all.
  *
  * Uses only that connection, and waits for its server like PQexec.  Returns
- * LE_LOST if the hold is not held any more: roll back; LE_INVALID if there is
- * no open transaction; LE_DEADLOCK, LE_LIMIT, LE_DENIED; LE_UNAVAILABLE if the
- * connection broke, or the extension was moved to another schema: nothing is
- * written, so repeat the transaction.
+ * LE_LOST if the hold is no longer held; roll back then.  Returns LE_INVALID if
+ * there is no open transaction; LE_DEADLOCK, LE_LIMIT, LE_DENIED.  Returns
+ * LE_UNAVAILABLE if the connection broke, or the extension was moved to another
+ * schema; the transaction writes nothing then, so repeat it.
  */
 LE_API le_status le_fence(le_hold *hold, PGconn *yours, le_error *error);
 
 /*
- * Releases the hold, or gives its queue place back, and frees it whatever the
- * status is.  A term is resigned.  If hold_for_ms is not 0, ownership ends now,
- * but nobody is granted the lock until this long after it was acquired (not for
- * a term).  Waits for the server, at most call_ms.
+ * Releases the hold, gives its queue place back, or resigns its term, and frees
+ * the hold whatever the status is.  If hold_for_ms is not 0, ownership ends
+ * now, but the lock is not granted again until hold_for_ms milliseconds after
+ * it was acquired; this is not allowed for a term.  Waits for the server, at
+ * most call_ms.
  *
- * Returns LE_OK if the hold was released or was not held.  LE_LOST: it had been
- * lost before, so another holder may have worked at the same time.  LE_UNKNOWN:
- * there was no reply, or the server refused the release, as error says: the
- * session keeps retrying in the background, and the lock is free at the latest
- * when the lease ends; whether hold_for_ms took effect is unknown.  LE_INVALID:
- * hold_for_ms is not allowed, and the hold was released without it.
+ * Returns LE_OK if the hold was released or was not held.  Returns LE_LOST if
+ * it had been lost before, so that another holder may have worked at the same
+ * time.  Returns LE_UNKNOWN if there was no reply, or if the server refused the
+ * release, which error describes.  Then the session keeps retrying in the
+ * background, the lock is free at the latest when the lease ends, and
+ * hold_for_ms may or may not have taken effect.  Returns LE_INVALID if
+ * hold_for_ms is not allowed; the hold was released without it.
  */
 LE_API le_status le_release(le_hold *hold, int hold_for_ms, le_error *error);
 
-/* Like le_release, but in the background: does not wait for the server.  Local. */
+/* Like le_release, but does not wait: the session releases the hold in the background.  Does no I/O. */
 LE_API void le_drop(le_hold *hold);
 
 /* --- leader election --- */
 
 /*
- * Campaigns in an election and waits to be elected, like le_acquire for a lock.
- * candidate: the text that everybody sees, 1 to 4096 bytes.  The hold is the
- * term, and its token the number of the term.
+ * Campaigns in an election and waits to be elected, as le_acquire does for a
+ * lock.  candidate is the public text of the candidate, 1 to 4096 bytes.  The
+ * hold is the term, and its token is the term's number.
  */
 LE_API le_status le_campaign(le_session *session, const char *election, const char *candidate, int wait_ms,
 							 le_hold **hold, le_error *error);
@@ -469,26 +488,26 @@ LE_API le_status le_enqueue_candidate(le_session *session, const char *election,
 									  le_hold **hold, le_error *error);
 
 /*
- * Changes the text that everybody sees, without a new election.  Waits for the
+ * Changes the leader's public text without a new election.  Waits for the
  * server, and for a new connection if necessary, at most call_ms.  Returns
- * LE_LOST if this term does not lead any more; LE_UNKNOWN if there was no
- * reply: everybody may see the old or the new text.
+ * LE_LOST if this term no longer leads; LE_UNKNOWN if there was no reply, so
+ * that either the old or the new text may be visible.
  */
 LE_API le_status le_proclaim(le_hold *hold, const char *candidate, le_error *error);
 
-/* Resigns the term or withdraws the candidacy, and frees the hold: le_release(hold, 0, error). */
+/* Resigns the term or withdraws the candidacy, and frees the hold.  Same as le_release(hold, 0, error). */
 LE_API le_status le_resign(le_hold *hold, le_error *error);
 
 typedef struct le_leader_info
 {
 	size_t size;
-	int64_t term;       /* 0: nobody leads */
+	int64_t term;       /* 0 = there is no leader */
 	int64_t elected_at; /* microseconds since 1970, the server's clock */
-	int64_t valid_ms;   /* time left as the server sees it; -1: unknown */
+	int64_t valid_ms;   /* time left by the server's clock, in milliseconds; -1 = unknown */
 	char candidate[4097];
 } le_leader_info;
 
-/* Reads the leader of an election.  Waits for the server, at most call_ms.  leader->size must be set. */
+/* Reads the leader of an election. leader->size must be set.  Waits for the server, at most call_ms. */
 LE_API le_status le_leader(le_session *session, const char *election, le_leader_info *leader,
 						   le_error *error);
 
@@ -498,36 +517,38 @@ typedef struct le_observer le_observer;
 
 typedef struct le_change
 {
-	int64_t change; /* number of the change; later changes have higher ones */
+	int64_t change; /* number of the change; later changes have higher numbers */
 	int64_t term;
 	const char *
 		how; /* elected, proclaimed; the term ended: resigned, expired, revoked, forced, undone, disconnected */
 	const char *candidate;
 	int64_t elected_at; /* microseconds since 1970, the server's clock */
 	int64_t changed_at;
-	int leads; /* elected or proclaimed: this term leads; 0: the election is vacant */
+	int leads; /* 1 = this term leads (elected, proclaimed); 0 = the election is vacant */
 } le_change;
 
 /*
- * Calls on_change for every change of an election after the one whose number is
- * after: in order, once each, without gaps, also over reconnects, for as long
- * as the server keeps changes (lock_election.history_retention, 7 days).  after
- * 0: from the oldest one that is kept; -1: the present leader, if any, and all
- * later changes.  A program that stores the last number it has handled misses
- * nothing over a restart of its own.  Continues when the lease is lost, since
- * it needs only the connection.  The texts are valid during the call.
+ * Calls on_change for every change of an election whose number is higher than
+ * after.  Changes are reported in order, once each and without gaps, even
+ * across reconnects, for as long as the server keeps them
+ * (lock_election.history_retention, 7 days).  after 0 means from the oldest
+ * change that is kept; -1 means the current leader, if any, and all later
+ * changes.  A program that stores the number of the last change that it has
+ * handled misses nothing when it restarts.  The observer continues when the
+ * lease is lost, because it needs only the connection.  The texts of a change
+ * are valid during the callback only.
  *
- * Local, except that it allocates memory.  Returns LE_OK, LE_INVALID,
+ * Does no I/O, but allocates memory.  Returns LE_OK, LE_INVALID or
  * LE_NO_MEMORY.
  */
 LE_API le_status le_observe(le_session *session, const char *election, int64_t after,
 							void (*on_change)(const le_change *change, void *arg), void *arg,
 							le_observer **observer, le_error *error);
 
-/* Ends the observer.  When this returns, no callback of it is running, and none will run. */
+/* Ends the observer and frees it.  When this returns, none of its callbacks is running or will run. */
 LE_API void le_unobserve(le_observer *observer);
 
-/* --- the runner: campaigns again and again --- */
+/* --- the runner: campaigns repeatedly --- */
 
 typedef struct le_runner le_runner;
 
@@ -536,27 +557,28 @@ typedef struct le_callbacks
 	size_t size;
 
 	/*
-	 * Called when this process has been elected, in a thread of its own.  Runs
-	 * for as long as the application wants to lead; should return when
-	 * le_must_stop() is true.  The term is resigned only after it has returned,
-	 * so that this leader's work never overlaps with the next one's; nor does
-	 * the runner call on_elected again before that.  Returns 0 to campaign
-	 * again, anything else to stop the runner.  Must not release the hold.
+	 * Called in a thread of its own when this process has been elected.  Runs
+	 * for as long as the application wants to lead, and should return when
+	 * le_must_stop() is true.  The runner resigns the term only after this
+	 * callback has returned, so that this leader's work never overlaps with the
+	 * next leader's, and never runs the callback twice at the same time.
+	 * Returns 0 to campaign again, anything else to stop the runner.  Must not
+	 * release the hold.
 	 */
 	int (*on_elected)(le_hold *term, void *arg);
 
 	/*
-	 * Called when the term is lost while on_elected runs: end its work now.
-	 * Called at most once per term, and never before on_elected.  Runs in the
-	 * thread of the runner, so it may overlap with the return of on_elected.
-	 * Optional: le_must_stop() tells the same.
+	 * Called when the term is lost while on_elected runs, whose work must end
+	 * now.  Called at most once per term, and never before on_elected.  Runs in
+	 * the runner's thread, so it may overlap with the return of on_elected.
+	 * Optional, because le_must_stop() returns the same information.
 	 */
 	void (*on_lost)(le_hold *term, void *arg);
 
 	/*
-	 * Called when a leader was elected (perhaps this process), or has
-	 * proclaimed another text.  candidate NULL: nobody leads.  Runs as a
-	 * callback of the session.  Optional.
+	 * Called when a leader was elected (perhaps this process) or has proclaimed
+	 * another text, and when there is no leader any more (candidate NULL, term
+	 * 0).  Runs as a callback of the session.  Optional.
 	 */
 	void (*on_new_leader)(const char *candidate, int64_t term, void *arg);
 
@@ -564,79 +586,80 @@ typedef struct le_callbacks
 } le_callbacks;
 
 /*
- * Campaigns in the background until le_stop.  When the lease is lost, grants
- * the session a new one (le_reopen) and campaigns again.  Retries after
- * temporary errors, with a growing delay.  Local, except that it allocates
- * memory and starts threads.
+ * Starts a runner, which campaigns in the background until le_stop.  When the
+ * lease is lost, the runner obtains a new one (le_reopen) and campaigns again.
+ * After temporary errors it retries with a growing delay.  Does no I/O, but
+ * allocates memory and starts threads.
  */
 LE_API le_status le_run(le_session *session, const char *election, const char *candidate,
 						const le_callbacks *callbacks, le_runner **runner, le_error *error);
 
-/* Sets the text of later candidacies.  Local.  For the present term use le_proclaim. */
+/* Sets the public text of later candidacies; for the current term, use le_proclaim.  Does no I/O. */
 LE_API le_status le_set_candidate(le_runner *runner, const char *candidate, le_error *error);
 
 /*
  * le_must_stop returns whether on_elected must stop, because the term is lost
  * or le_stop was called.  Once true, it stays true for the rest of the term.
- * Local.  le_wait_stop waits until it is true, for at most wait_ms, and returns
- * whether it is.
+ * Does no I/O.  le_wait_stop waits until le_must_stop is true, for at most
+ * wait_ms, and returns its value.
  */
 LE_API int le_must_stop(const le_hold *term);
 LE_API int le_wait_stop(le_hold *term, int wait_ms);
 
 /*
- * Ends the runner: waits without limit until on_elected has returned, resigns,
+ * Stops the runner: waits without limit until on_elected has returned, resigns,
  * and frees the runner.  Must be called for each runner, before le_close.
- * Returns LE_OK; LE_FAILED if a permanent error had ended the runner, as error
- * says.
+ * Returns LE_OK, or LE_FAILED if a permanent error had ended the runner, which
+ * error describes.
  */
 LE_API le_status le_stop(le_runner *runner, le_error *error);
 
 /* --- several servers --- */
 
 /*
- * For names of locks and elections that are spread over several servers:
- * returns to which of the n shards a name belongs, as a position in shards; -1
- * if there are none, or one of the texts is NULL.
+ * Returns to which of n shards the name of a lock or an election belongs, for
+ * programs that distribute names over several servers.  The result is a
+ * position in shards, or -1 if n is 0, or name or a shard is NULL.
  *
- * shards are names, not connection strings.  The result depends on the names
- * alone, not on their order, and is the same in every version and on every
- * machine: the shard with the highest SHA-256 of its name, a zero byte and the
- * name of the lock.  An additional shard takes its part from all others, and
- * leaves every other name where it is.  A change of the shards must be
- * prepared: docs/operation/scaling.md.
+ * shards has the shards' names, not their connection strings.  The result is
+ * the shard with the highest SHA-256 of its name, a zero byte and the lock's
+ * name.  It depends on the names alone, not on their order, and is the same in
+ * every version and on every machine.  An additional shard takes over its part
+ * of the names from all other shards, and leaves every other name where it is.
+ * A change of the shards needs preparation, see docs/operation/scaling.md.
  *
- * Names on different shards cannot be acquired together, nor fenced in one
- * transaction.  Local.
+ * Names on different shards cannot be acquired together or fenced in one
+ * transaction.  Does no I/O.
  */
 LE_API int le_shard(const char *name, const char *const *shards, int n);
 
 /* --- the portable edition --- */
 
 /*
- * Installs the portable edition of lock_election, the one without C, in the
- * database of a connection of the application's own, or upgrades an older
- * version, in one transaction.  Does nothing if this version is installed
- * already, whatever the role.  The role needs CREATE on the database, and will
- * own all locks: it should not be the application's.
+ * Installs the portable edition of lock_election, which is written in SQL only,
+ * in the database of yours, a connection of the application, or upgrades an
+ * older version, in one transaction.  If this version is already installed,
+ * does nothing and needs no privilege.  Otherwise the role of the connection
+ * needs CREATE on the database.  This role becomes the owner of all locks, so
+ * it should not be the role that the application uses.
  *
- * schema: the schema of the functions, created if it is missing; NULL: the
- * first one of search_path.  An installed edition stays in its schema.
- * grantee: the role that may use the schema; NULL: everybody may use a schema
- * that is created.
+ * schema is the schema of the functions, which is created if it is missing;
+ * NULL means the first schema of search_path.  An edition that is already
+ * installed stays in its schema.  grantee is the role that may use the schema;
+ * NULL means that all roles may use a schema that this call creates.
  *
- * Waits for the server like PQexec.  Returns LE_DENIED if the role lacks
- * CREATE, or another role owns the edition; LE_UNAVAILABLE on a standby, or in
- * a read-only session; LE_INVALID if yours has an open transaction, or there is
- * no schema for the functions; LE_FAILED if a newer version or the extension in
- * C is installed, or the server cannot run the edition; LE_UNKNOWN if it may be
- * installed: call again.
+ * Waits for the server like PQexec.  Returns LE_OK; LE_DENIED if the role lacks
+ * CREATE, or another role owns the edition; LE_UNAVAILABLE on a standby or in a
+ * read-only session; LE_INVALID if yours has an open transaction, or there is
+ * no schema for the functions; LE_FAILED if a newer version or the C extension
+ * is installed, or the server cannot run the edition; LE_UNKNOWN if the outcome
+ * is not known, in which case the call can be repeated.
  */
 LE_API le_status le_install(PGconn *yours, const char *schema, const char *grantee, le_error *error);
 
 /*
- * Returns the script that le_install runs, the file lock_election.sql, for
- * tools that run it themselves.  Local.
+ * Returns the script that le_install runs (the file lock_election.sql), for
+ * tools that run it themselves.  Does no I/O.
  */
 LE_API const char *le_install_script(void);
 
