@@ -1,7 +1,7 @@
 /*
  * arguments.c
- *		Checks the arguments of calls.  An error says which one is wrong, what it
- *		is, and what is allowed.
+ *		Checks the arguments of calls.  An error names the wrong argument, its
+ *		value, and the allowed values.
  */
 #include "internal.h"
 
@@ -37,7 +37,7 @@ le_check_hold(const le_hold *hold, le_error *error)
 
 /* --- structs of programs that were built with another version of the header --- */
 
-/* No struct grows beyond this: a larger size was never set. */
+/* Maximum size of a struct in bytes; a larger value means that the program has not set the size */
 #define SIZE_MOST 65536
 
 le_status
@@ -52,9 +52,9 @@ le_struct_check(const void *to, size_t least, const char *name, le_error *error)
 }
 
 /*
- * Structs grow only at their end.  So a smaller one is the beginning of ours, and a larger one begins with
- * ours.  The rest of a larger one must be zero: a member that the library does not know must not be ignored
- * silently.
+ * Structs grow only at their end.  So a smaller struct is the beginning of the library's, and a larger
+ * struct begins with the library's.  The rest of a larger struct must be zero, because the library must not
+ * silently ignore a member that it does not know.
  */
 le_status
 le_struct_read(void *to, size_t size, const void *from, const char *name, le_error *error)
@@ -76,7 +76,7 @@ le_struct_read(void *to, size_t size, const void *from, const char *name, le_err
 	return LE_OK;
 }
 
-/* Fills the caller's struct as far as the library knows it; other members become zero. */
+/* Fills the members of the caller's struct that the library knows, and sets all others to zero. */
 void
 le_struct_write(void *to, const void *from, size_t size)
 {
@@ -90,7 +90,7 @@ le_struct_write(void *to, const void *from, size_t size)
 
 /* --- texts and numbers --- */
 
-/* Returns how many bytes the first character has; 0 if it is not UTF-8. */
+/* Returns the number of bytes in the first character; 0 if it is not UTF-8. */
 static size_t
 utf8_length(const unsigned char *c)
 {

@@ -1,7 +1,7 @@
 /*
  * clock.c
- *		Time: nanoseconds of a clock that keeps running while the machine is
- *		suspended, and waiting by it; and pipes that end a wait.
+ *		Reads a clock in nanoseconds that keeps running while the machine is
+ *		suspended, waits by that clock, and has the pipes that end a wait.
  */
 #include "internal.h"
 
@@ -10,12 +10,15 @@
 #include <sys/random.h>
 #include <time.h>
 
-/* Without CLOCK_BOOTTIME, use the monotonic clock, which keeps running in suspend on some systems. */
+/* Without CLOCK_BOOTTIME, use the monotonic clock, which on some systems keeps running during suspend. */
 #ifndef CLOCK_BOOTTIME
 #define CLOCK_BOOTTIME CLOCK_MONOTONIC
 #endif
 
-/* A wait checks the time at least this often, because its own clock stops in suspend. */
+/*
+ * Longest wait in ns before the time is checked again, because the clock of
+ * poll() and of conditions stops during suspend
+ */
 #define WAIT_MAX LE_SEC_NS
 
 int64_t
@@ -33,7 +36,7 @@ le_now(void)
 	return le_now_ns() / LE_MS_NS;
 }
 
-/* Rounds up, so that a wait does not end again and again a moment too early. */
+/* Rounds up, because otherwise a wait could end slightly too early many times in a row. */
 int64_t
 le_ms_up(int64_t ns)
 {
@@ -112,7 +115,7 @@ le_random(void)
 	return random;
 }
 
-/* Keeps sessions that were opened together from renewing together. */
+/* Spreads the renewals of sessions that were opened at the same time. */
 int64_t
 le_jitter(int64_t ns)
 {
@@ -133,7 +136,7 @@ le_pipe(int fds[2])
 #endif
 }
 
-/* A full pipe wakes up the thread just as well. */
+/* Ignores a full pipe, which wakes up the thread just as well. */
 void
 le_wake(int fds[2])
 {

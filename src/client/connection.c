@@ -1,30 +1,34 @@
 /*
  * connection.c
- *		Makes, uses and gives up the connection, always with time limits of our own.
+ *		Makes, uses and ends the connection, always with the library's own time
+ *		limits.
  *
- * libpq's asynchronous connect has no time limit, and a server that is stopped
- * still acknowledges the data that it receives.  So every wait here ends at a
- * point in time.  If there is no reply by then, the connection is given up:
- * there is no other way to know that none will come.
+ * libpq's asynchronous connect has no time limit, and the kernel still
+ * acknowledges data for a server process that is stopped.  So every wait here
+ * has a time limit.  If there is no reply by then, the connection is closed,
+ * because there is no other way to find out that no reply will arrive.
  *
  * Several hosts are tried one by one, beginning after the last one that failed.
- * libpq blocks while it resolves the name of a host; the callback thread watches
- * the deadline meanwhile.
+ * libpq blocks while it resolves a host name; meanwhile the callback thread
+ * watches the deadline.
  */
 #include "internal.h"
 
 #include <stdarg.h>
 
-/* How often a wait checks whether the session has ended or is being closed */
+/* Interval in ns at which a wait checks whether the session has ended or is being closed */
 #define SLICE (100 * LE_MS_NS)
 
-/* The longest statement has 900 bytes, and contains the quoted name of the schema three times. */
+/*
+ * Maximum length of a statement: the longest one has 900 bytes, plus three
+ * times the quoted name of the schema.
+ */
 #define SQL_MAX 2048
 #define SCHEMA  "@extschema@"
 
 static void broken(le_session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Gives up the connection, and sets net.error to the first line of the message. */
+/* Closes the connection, and sets net.error to the first line of the message. */
 static void
 broken(le_session *s, const char *format, ...)
 {
@@ -46,8 +50,8 @@ le_disconnect(le_session *s)
 }
 
 /*
- * Waits for the socket.  Returns false if the time is over, or that of closing the session, or if a session
- * that was alive has ended.
+ * Waits until the socket is ready.  Returns false at the time limit, when the time for closing the session
+ * has passed, or when a session that was alive has ended.
  */
 static bool
 wait_socket(le_session *s, PGconn *conn, short events, int64_t until, bool alive)
@@ -77,7 +81,7 @@ wait_socket(le_session *s, PGconn *conn, short events, int64_t until, bool alive
 
 /* --- connecting --- */
 
-/* Returns the number of items in a list with commas; 0 if it is empty. */
+/* Returns the number of items in a comma-separated list; 0 if it is empty. */
 static int
 count_items(const char *list)
 {
@@ -88,7 +92,7 @@ count_items(const char *list)
 	return n;
 }
 
-/* Drops notices, which libpq would write to the application's standard error. */
+/* Drops notices, because libpq would write them to the application's standard error. */
 static void
 ignore_notice(void *arg, const PGresult *result)
 {
@@ -97,15 +101,15 @@ ignore_notice(void *arg, const PGresult *result)
 }
 
 /*
- * Starts to connect to the next host.  NULL: out of memory.
+ * Starts to connect to the next host.  Returns NULL if out of memory.
  *
- * Keys before dbname are defaults that the connection string overrides.  Whether the server is a standby is
- * checked later, not by target_session_attrs, since a role may have default_transaction_read_only.  Texts
- * are in UTF-8, whatever the environment, the role and the database say; otherwise one name could be two
- * locks.
+ * Keys before dbname are defaults that the connection string overrides.  learn_server() checks later
+ * whether the server is a standby; target_session_attrs would also reject a primary if the role has
+ * default_transaction_read_only.  Texts are in UTF-8, whatever encoding the environment, the role and the
+ * database use, because otherwise one name could stand for two locks.
  *
- * options_only: an option that libpq rejects keeps it from connecting, and the connection only shows the
- * options that the connection string, the environment and the service file have.
+ * With options_only, the connection has an invalid option so that libpq does not connect.  It only serves
+ * to read the options of the connection string, the environment and the service file.
  */
 static PGconn *
 start(le_session *s, bool options_only)
@@ -118,10 +122,10 @@ start(le_session *s, bool options_only)
 	PGconn *conn;
 
 	snprintf(timeout, sizeof(timeout), "%lld", (long long) le_ms_up(s->call));
-	/* with several hosts, name the one to be tried */
+	/* with several hosts, name the host to try */
 	for (int i = 0; i < 3 && s->net.nhosts > 1; i++)
 	{
-		/* a list with one item is for all hosts */
+		/* a list with one item applies to all hosts */
 		const char *item = s->net.places[i];
 
 		for (int at = count_items(item) == 1 ? 0 : s->net.host; at > 0; at--)
@@ -147,8 +151,8 @@ start(le_session *s, bool options_only)
 }
 
 /*
- * Reads the hosts and the time limit from the connection string, the environment and the service file, as
- * libpq understands them.  Returns false if out of memory.
+ * Reads the hosts and the time limit for connecting from the connection string, the environment and the
+ * service file, as libpq parses them.  Returns false if out of memory.
  */
 static bool
 learn_options(le_session *s)
@@ -186,8 +190,9 @@ learn_options(le_session *s)
 }
 
 /*
- * Waits until the connection is made; returns false if it fails.  Each address of the host has its own time
- * limit, which is shorter while there is a lease to save, so that other hosts get their turn.
+ * Waits until the connection is made.  Returns false if that fails.  Each address of the host has its own
+ * time limit.  The limit is shorter while the session has a lease to save, so that other hosts can be tried
+ * before the lease ends.
  */
 static bool
 wait_connected(le_session *s, PGconn *conn)
@@ -217,9 +222,10 @@ wait_connected(le_session *s, PGconn *conn)
 }
 
 /*
- * Selects the extension's schema, NULL if there is none; whether the server is a standby; and the server's
- * process, which differs from libpq's behind a pooler.  The portable edition needs READ COMMITTED and
- * writable transactions: both become the default of the connection, unless that belongs to a pooler.
+ * Selects the extension's schema (NULL if there is none), whether the server is a standby, and the pid of
+ * the server process.  Behind a pooler, that pid differs from the pid that libpq reports.  The portable
+ * edition needs READ COMMITTED and writable transactions, so the query makes both the default of the
+ * connection, unless the connection belongs to a pooler.
  */
 static const char info_sql[] =
 	"SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid()"
@@ -236,8 +242,8 @@ static const char info_sql[] =
 	"LIMIT 1))";
 
 /*
- * Learns what the client must know of the server, in one round trip.  Returns false if the server cannot be
- * used.
+ * Reads the extension's schema and other properties of the server, in one round trip.  Returns false and
+ * sets net.error if the server cannot be used.
  */
 static bool
 learn_server(le_session *s)
@@ -247,7 +253,7 @@ learn_server(le_session *s)
 	char *schema = NULL;
 	PGresult *result;
 
-	/* ask the server */
+	/* run the query */
 	snprintf(query, sizeof(query), info_sql, PQbackendPID(net->conn));
 	result = le_exec(s, query, 0, NULL);
 	/* refuse a standby, and a database without the extension */
@@ -266,7 +272,7 @@ learn_server(le_session *s)
 	else
 	{
 		net->pooled = atoi(PQgetvalue(result, 0, 2)) != PQbackendPID(net->conn);
-		le_lock(s); /* le_fence reads it in other threads */
+		le_lock(s); /* le_fence reads the schema in other threads */
 		free(s->schema);
 		s->schema = schema;
 		le_unlock(s);
@@ -275,7 +281,7 @@ learn_server(le_session *s)
 	return schema != NULL;
 }
 
-/* Connects to one host.  Returns false if that fails, see net.error. */
+/* Connects to one host.  Returns false and sets net.error if that fails. */
 static bool
 connect_host(le_session *s)
 {
@@ -361,11 +367,11 @@ exchange(le_session *s, int64_t until, bool alive)
 }
 
 /*
- * Reads all results of what was sent, and returns the last one, or the first error; NULL if the connection
- * is lost.
+ * Reads all results of the statement that was sent.  Returns the last result or the first error, or NULL
+ * if the connection is lost.
  *
  * If the connection ends before the reply is complete, the outcome is unknown even after an error, because
- * the server may have been terminated after the statement had its effect.
+ * the server may have been terminated after the statement took effect.
  */
 static PGresult *
 results(le_session *s, int sent)
@@ -374,7 +380,7 @@ results(le_session *s, int sent)
 	int64_t until = le_add(le_now_ns(), s->call);
 	bool alive = le_is_alive(s);
 
-	/* when the reply must be complete */
+	/* time by which the reply must be complete */
 	le_sooner(&until, s->net.until);
 	if (!sent)
 		broken(s, "could not send: %.150s", PQerrorMessage(s->net.conn));
@@ -403,8 +409,8 @@ results(le_session *s, int sent)
 }
 
 /*
- * Puts the schema into a statement.  Allocates no memory, so that a lease is revoked even if there is none
- * left.
+ * Replaces @extschema@ in a statement with the schema.  Allocates no memory, so that a lease is revoked
+ * even if memory has run out.
  */
 static void
 qualify(const le_session *s, const char *sql, char text[SQL_MAX])
@@ -416,18 +422,20 @@ qualify(const le_session *s, const char *sql, char text[SQL_MAX])
 	snprintf(text + len, SQL_MAX - len, "%s", sql);
 }
 
-/* The columns are those of LeColumn. */
+/* The statement of a turn; its columns are those of LeColumn */
 static const char sync_sql[] =
 	"SELECT item, event, kind, name, token, queue_position, owner, reason, sqlstate, message, hint,"
 	" (pg_catalog.date_part('epoch', validity) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8 AS validity,"
 	" incarnation, news, complete, channel FROM @extschema@.lease_sync($1, $2, $3, $4, $5, $6)";
 
 /*
- * Runs a statement, see le_exec.  A call of lease_sync() is prepared once per connection, but not behind a
- * pooler, nor after an error says that preparing does not work or that the function has changed.
+ * Runs a statement, see le_exec.  A call of lease_sync() is prepared once per connection.  It is not
+ * prepared behind a pooler, or after an error which says that preparing does not work or that the function
+ * has changed.
  *
  * If the schema does not exist, the extension may have been moved or created again in another schema since
- * the session connected.  The statement had no effect then, and is sent once more with the new schema.
+ * the session connected.  In that case the statement had no effect, and is sent once more with the new
+ * schema.
  */
 static PGresult *
 statement(le_session *s, const char *sql, int n, const char *const *values, int items_length)
@@ -444,7 +452,7 @@ statement(le_session *s, const char *sql, int n, const char *const *values, int 
 		bool prepared = sync && !net->plain, prepares = prepared && !net->prepared;
 		int sent;
 
-		/* send it, or prepare it first */
+		/* send the statement, or prepare it first */
 		qualify(s, sql, own);
 		PQclear(result);
 		if (n < 0)
@@ -458,7 +466,7 @@ statement(le_session *s, const char *sql, int n, const char *const *values, int 
 		result = results(s, sent);
 		again = prepares && PQresultStatus(result) == PGRES_COMMAND_OK;
 		net->prepared |= again;
-		/* after an error: once more, not prepared, or in another schema */
+		/* after an error, repeat the statement without preparing it, or in another schema */
 		if (net->conn == NULL || PQresultStatus(result) != PGRES_FATAL_ERROR)
 			continue;
 		again = prepared && le_error_is(&net->error, "26000 42P05 0A000");

@@ -1,8 +1,8 @@
 /*
  * dispatch.c
- *		The callback thread: calls the application, one call at a time, reads for
- *		observers, and watches the deadline while the session thread may hang in a
- *		name resolution.
+ *		The callback thread: calls the application's callbacks one at a time,
+ *		reads changes for observers, and watches the deadline, because the session
+ *		thread may hang in name resolution.
  */
 #include "internal.h"
 

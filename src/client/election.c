@@ -4,7 +4,7 @@
  */
 #include "internal.h"
 
-/* The size of the struct in the first version, which ended with the candidate */
+/* Size of the struct in the library's first version, which ended with the candidate */
 #define LEADER_LEAST (offsetof(le_leader_info, candidate) + LE_CANDIDATE_MAX + 1)
 
 le_status
@@ -29,7 +29,7 @@ le_leader(le_session *session, const char *election, le_leader_info *leader, le_
 	le_session_unref(session);
 	if (result == NULL)
 		return le_error_copy(error, &why);
-	/* no row: nobody leads */
+	/* no row means that there is no leader */
 	if (PQntuples(result) > 0)
 	{
 		info.term = strtoll(PQgetvalue(result, 0, 0), NULL, 10);

@@ -1,23 +1,26 @@
 /*
  * engine.c
- *		The session thread, and who owns the connection.
+ *		The session thread, and the ownership of the connection.
  *
- * The session thread makes the turns that nobody else makes, reconnects, and
- * listens while something waits.  Otherwise it rests until the connection ends,
- * another thread wakes it up, or something is due; while something waits, also
- * until a notification comes.  It does not own the connection while it rests, so
- * that a caller need not wait for it.
+ * The session thread runs the turns that no other thread runs, reconnects, and
+ * listens while a hold waits.  Otherwise it rests until the connection ends,
+ * another thread wakes it up, or work is due.  While a hold waits, a
+ * notification ends the rest, too.  The session thread does not own the
+ * connection while it rests, so that a caller can take the connection at once.
  */
 #include "internal.h"
 
-/* How long LISTEN stays after the last wait has ended */
+/* How long the session keeps listening after the last wait has ended, in ns */
 #define LINGER LE_SEC_NS
-/* How long to wait for a notification to ourselves; normally it comes with the reply. */
+/* Time limit for the session's test notification to itself, in ns; normally it arrives with the reply. */
 #define TEST_PATIENCE (300 * LE_MS_NS)
-/* When to retry LISTEN after an error, which may have been temporary */
+/* Pause before LISTEN is retried after an error, in ns; the error may have been temporary */
 #define LISTEN_AGAIN (5 * LE_SEC_NS)
 
-/* The event of poll() that the other end has closed the connection; without POLLRDHUP, any input. */
+/*
+ * The poll() event for a connection that the other end has closed.  Without
+ * POLLRDHUP, any input is taken for it.
+ */
 #ifdef POLLRDHUP
 #define HUNG_UP POLLRDHUP
 #else
@@ -25,8 +28,8 @@
 #endif
 
 /*
- * Grants the session a lease, and resets its state and its turns.  Returns false if no lease was granted,
- * see net.error.
+ * Requests a lease for the session, and resets the session's state and turns.  Returns false and sets
+ * net.error if no lease was granted.
  */
 bool
 le_grant(le_session *s)
@@ -44,7 +47,7 @@ le_grant(le_session *s)
 	ok = PQresultStatus(result) == PGRES_TUPLES_OK;
 	if (ok)
 	{
-		/* reset all that belonged to the old lease */
+		/* reset everything that belonged to the old lease */
 		le_lock(s);
 		atomic_store(&s->lease, strtoll(PQgetvalue(result, 0, 0), NULL, 10));
 		s->lease_gone = s->revoked = s->look = s->bare = s->listens = false;
@@ -65,9 +68,9 @@ le_grant(le_session *s)
 	return ok;
 }
 
-/* --- due work; all functions below are locked at entry and exit --- */
+/* --- due work (all functions below are locked at entry and exit) --- */
 
-/* Returns whether notifications are needed: for waiting holds or for observers. */
+/* Returns whether waiting holds or observers need notifications. */
 static bool
 is_curious(const le_session *s)
 {
@@ -81,7 +84,7 @@ wants_channel(const le_session *s)
 		   (is_curious(s) || (s->waited_at != 0 && le_now_ns() < s->waited_at + LINGER));
 }
 
-/* Returns when LISTEN or UNLISTEN must be sent. */
+/* Returns the time at which LISTEN or UNLISTEN must be sent; LE_NEVER if neither is needed. */
 static int64_t
 listen_due(const le_session *s)
 {
@@ -89,8 +92,8 @@ listen_due(const le_session *s)
 }
 
 /*
- * Returns when waits end because LISTEN does not work, which is only with option listen = 1; otherwise
- * LE_NEVER.
+ * Returns the time at which waits end because LISTEN does not work; LE_NEVER if they do not.  Such
+ * waits end only with option listen = 1.
  */
 static int64_t
 patience(const le_session *s)
@@ -102,7 +105,7 @@ patience(const le_session *s)
 	return s->tested_at == 0 ? LE_NEVER : s->tested_at + TEST_PATIENCE;
 }
 
-/* Returns when the session thread has work; 0: now. */
+/* Returns the time at which the session thread has work; 0 = now. */
 static int64_t
 next_work(le_session *s)
 {
@@ -147,7 +150,7 @@ le_give(le_session *s)
 	le_wake_net(s);
 }
 
-/* Returns whether the connection can be taken.  A renewal that is due goes first. */
+/* Returns whether the connection can be taken.  It cannot while a renewal is due, which goes first. */
 static bool
 is_free(le_session *s)
 {
@@ -172,7 +175,7 @@ le_take(le_session *s, int64_t until, le_error *error)
 	s->asking--;
 	taken &= !s->closing && le_now_ns() < until;
 	if (!taken && s->watchers > 0)
-		pthread_cond_broadcast(&s->changed); /* the session thread may have left the connection to this one */
+		pthread_cond_broadcast(&s->changed); /* the session thread may have waited for this thread */
 	if (s->closing)
 		return le_error_copy(error, &s->error);
 	if (!taken)
@@ -182,7 +185,10 @@ le_take(le_session *s, int64_t until, le_error *error)
 	return LE_OK;
 }
 
-/* Spends at most half of the time on taking the connection, so that the statement has the other half. */
+/*
+ * Spends at most half of call_ms on taking the connection, so that the other
+ * half is left for the statement.
+ */
 PGresult *
 le_ask(le_session *s, const char *sql, int n, const char *const *values, le_error *error)
 {
@@ -223,14 +229,18 @@ le_hear(le_session *s, const char *channel)
 	bool own = strcmp(channel, s->channel) == 0;
 
 	s->heard |= own;
-	/* also for requests of the present turn: the notification may come before the reply was read */
+	/*
+	 * check for news also because of requests in the current turn: a
+	 * notification may arrive before its reply was read
+	 */
 	s->look |= own && (s->waiting > 0 || !le_link_empty(&s->lists[LE_OPEN]));
 	le_observers_due(s, channel);
 }
 
 /*
- * Listens to the channels that are needed, and no others.  The first time, the session notifies
- * itself as a test.  Retries after a pause if out of memory.
+ * Listens to the channels that are needed, and no others.  The first time on a connection, the
+ * session also notifies itself to test whether LISTEN works.  If memory runs out, retries after
+ * a pause.
  */
 static void
 listen(le_session *s)
@@ -267,13 +277,16 @@ listen(le_session *s)
 	s->deaf = PQresultStatus(result) != PGRES_COMMAND_OK;
 	if (s->deaf)
 	{
-		/* unknown which channels it listens to now: send all of them again later, with a new test */
+		/*
+		 * It is not known which channels it listens to now, so send all of them
+		 * again later, with a new test.
+		 */
 		s->listens = s->heard = false;
 		s->relisten = true;
 		s->tested_at = 0;
 		s->listen_at = le_add(le_now_ns(), LISTEN_AGAIN);
 	}
-	s->look |= s->waiting > 0; /* grants before this LISTEN */
+	s->look |= s->waiting > 0; /* read grants that happened before this LISTEN */
 	le_observers_due(s, NULL);
 	PQclear(result);
 	free(sql.data);
@@ -282,7 +295,7 @@ listen(le_session *s)
 
 /* --- the session thread --- */
 
-/* Connects, and resets what belonged to the old connection.  After a failure sets retry_at. */
+/* Connects, and resets the state that belonged to the old connection.  Sets retry_at after a failure. */
 static void
 connect_session(le_session *s)
 {
@@ -310,8 +323,9 @@ connect_session(le_session *s)
 }
 
 /*
- * Waits until a point in time, until it is woken up, or until the connection ends or (while
- * something waits) has input, which is then read.
+ * Waits until a point in time, until another thread wakes it up, or until the connection
+ * ends.  While notifications are needed, input on the connection also ends the wait, and is
+ * then read.
  */
 static void
 rest(le_session *s, int64_t until)
@@ -331,7 +345,7 @@ rest(le_session *s, int64_t until)
 	le_lock(s);
 	s->rests_until = 0;
 	s->rests_deaf = false;
-	/* read what has come, unless another thread owns the connection */
+	/* read the input, unless another thread owns the connection */
 	if (fds[0].revents == 0 || s->busy || s->net.conn != conn)
 		return;
 	s->busy = true;
@@ -341,7 +355,7 @@ rest(le_session *s, int64_t until)
 	le_give(s);
 }
 
-/* Ends waits whose limit has passed, and all waits that need LISTEN where that does not work. */
+/* Ends waits whose time limit has passed, and all waits that need LISTEN if LISTEN does not work. */
 static void
 expire(le_session *s)
 {
@@ -357,7 +371,7 @@ expire(le_session *s)
 				le_hold_over(hold, &error);
 		}
 	}
-	/* waits whose limit has passed */
+	/* waits whose time limit has passed */
 	if (now < s->next_until)
 		return;
 	s->next_until = LE_NEVER;
@@ -397,7 +411,10 @@ step(le_session *s)
 	}
 }
 
-/* Revokes the lease.  Returns false if the server refuses it.  Locked at entry and exit, not in between. */
+/*
+ * Revokes the lease.  Returns false if the server refuses it for good.  Locked
+ * at entry and exit, not in between.
+ */
 static bool
 revoke_lease(le_session *s)
 {
@@ -418,8 +435,8 @@ revoke_lease(le_session *s)
 }
 
 /*
- * Sends the remaining releases, then revokes the lease unless it stays (le_orphan).  Retries after
- * failures, until close_until.
+ * Sends the remaining releases, then revokes the lease, unless le_orphan() leaves it on the
+ * server.  Retries after failures, until close_until.
  */
 static void
 wind_up(le_session *s)
@@ -450,8 +467,8 @@ wind_up(le_session *s)
 }
 
 /*
- * Ends the session on the server and disconnects.  Releases are sent only if the lease stays, or if
- * the name is to be closed for a while (hold_for); all others end with the lease.
+ * Ends the session on the server and disconnects.  A release is sent only if the lease stays on the
+ * server, or if the release has a hold_for; all other holds end with the lease.
  */
 static void
 shut_down(le_session *s)

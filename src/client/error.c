@@ -1,6 +1,7 @@
 /*
  * error.c
- *		Statuses and errors of calls, from the errors of the server and of libpq.
+ *		Converts errors of the server and of libpq into statuses and errors of
+ *		calls.
  */
 #include "internal.h"
 
@@ -54,8 +55,8 @@ le_error_copy(le_error *to, const le_error *from)
 }
 
 /*
- * Returns the status of an SQLSTATE.  More specific codes come before shorter prefixes.  55P03 and 58 say
- * that the manager cannot write now: its tables are locked, or a disk fails.
+ * Returns the status for an SQLSTATE.  In the table, specific codes come before shorter prefixes.  55P03
+ * and 58 mean that the manager cannot write now, because its tables are locked or a disk fails.
  */
 le_status
 le_status_of(const char *sqlstate)

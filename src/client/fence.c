@@ -1,10 +1,10 @@
 /*
  * fence.c
- *		The fence, in the application's own connection.
+ *		Fences a hold in a transaction of the application's own connection.
  */
 #include "internal.h"
 
-/* Adds the names as an array of bytes, since the application's connection may have any encoding. */
+/* Adds the names as an array of bytea, because the application's connection may have any encoding. */
 static void
 add_names(const le_hold *hold, le_text *names)
 {
@@ -53,12 +53,12 @@ le_fence(le_hold *hold, PGconn *yours, le_error *error)
 	}
 	free(sql.data);
 	free(names.data);
-	/* after any error the transaction writes nothing, so the outcome is known */
+	/* after any error the transaction writes nothing, so the outcome is never unknown */
 	if (why.status == LE_UNKNOWN)
 		why.status = LE_UNAVAILABLE;
 	if (le_error_is_absent(&why))
 	{
-		/* let the session learn the new schema by a renewal, for the next transaction */
+		/* let the session read the new schema with a renewal, for the next transaction */
 		le_lock(hold->session);
 		hold->session->renew_at = 0;
 		le_wake_net(hold->session);

@@ -1,6 +1,6 @@
 /*
  * hold.c
- *		Holds, seen from the application: requested, waited for, released.
+ *		Requests holds, waits for them, and releases them for the application.
  */
 #include "internal.h"
 
@@ -49,9 +49,9 @@ le_hold_alloc(le_session *s, le_kind kind, const char *const *names, int n, cons
 }
 
 /*
- * Queues a new hold, or frees it if the session has ended (LE_LOST).  until, in ns: when the wait ends; a
- * point that has passed takes no queue place.  now: makes a turn if possible.  hold NULL: returns
- * LE_NO_MEMORY.
+ * Queues a new hold.  until is the end of its wait, in ns; if that has passed, the request takes no queue
+ * place.  With now, runs a turn if possible.  Returns LE_NO_MEMORY if hold is NULL.  Frees the hold and
+ * returns LE_LOST if the session has ended.
  */
 static le_status
 queue(le_hold *hold, int64_t until, bool now, le_error *error)
@@ -62,7 +62,7 @@ queue(le_hold *hold, int64_t until, bool now, le_error *error)
 	if (hold == NULL)
 		return le_no_memory(error);
 	s = hold->session;
-	/* times; a request that must not wait is a try */
+	/* time limits; a request that must not wait is a try */
 	hold->until = until;
 	hold->answer_by = le_add(le_now_ns(), s->call);
 	hold->try = until <= le_now_ns();
@@ -73,7 +73,7 @@ queue(le_hold *hold, int64_t until, bool now, le_error *error)
 		le_error_copy(error, &s->error);
 	else
 	{
-		hold->refs = 2; /* the application's, and the session's until it is done */
+		hold->refs = 2; /* the application's reference, and the session's until the hold is done */
 		s->refs++;
 		hold->asked = ++s->requests;
 		le_link_append(&s->lists[LE_ASKS], &hold->link);
@@ -92,8 +92,8 @@ queue(le_hold *hold, int64_t until, bool now, le_error *error)
 }
 
 /*
- * Requests a lock, a permit or a term.  now: waits for it, and gives it back unless it was granted.
- * candidate: of a term.
+ * Requests a lock, a permit or a term.  With now, waits for it, and gives it back unless it was
+ * granted.  candidate is the public text of a term; NULL for a lock or permit.
  */
 static le_status
 ask(le_session *s, const char *const *names, int n, const le_how *given, const char *candidate, bool term,
@@ -127,7 +127,7 @@ ask(le_session *s, const char *const *names, int n, const le_how *given, const c
 	if (how.until != 0)
 		le_sooner(&until, le_until_point(how.until));
 	le_must(queue(own, until, now, error));
-	/* wait, unless the caller does that later */
+	/* wait, unless the caller will do that later */
 	status = now ? le_hold_wait(own, LE_NEVER, error) : LE_OK;
 	if (status == LE_OK)
 		*hold = own;
@@ -211,7 +211,7 @@ le_hold_wait(le_hold *hold, int64_t until, le_error *error)
 		status = le_error_copy(error, &hold->error);
 	else if (atomic_load(&hold->state) == LE_HOLD_WAITING)
 		status = le_error_set(error, LE_WAITING, "", "not granted yet");
-	le_wake_net(s); /* there may be a place to give back */
+	le_wake_net(s); /* the session may have a place to give back */
 	le_unlock(s);
 	return status;
 }
@@ -249,8 +249,8 @@ le_cancel(le_hold *hold)
 /* --- release --- */
 
 /*
- * Releases a hold or gives its place back, and drops the reference of the application.  wait: waits for the
- * result, at most call_ms.  Returns what le_release returns.
+ * Releases a hold or gives its place back, and drops the application's reference.  With wait, waits for the
+ * result, at most call_ms.  Returns the same as le_release.
  */
 static le_status
 give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
@@ -273,7 +273,7 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 	else if (hold->error.status == LE_LOST && atomic_load(&hold->token) != 0)
 	{
 		status = le_error_copy(error, &hold->error);
-		if (hold->phase == LE_PHASE_GRANTED) /* evicted: it ends on the server only now */
+		if (hold->phase == LE_PHASE_GRANTED) /* an evicted hold ends on the server only now */
 			le_link_append(&s->lists[LE_GIVES], &hold->link);
 	}
 	if (held)
@@ -355,8 +355,8 @@ le_position(const le_hold *hold)
 }
 
 /*
- * Reads the deadline first: if it belongs to a later lease, the hold ended before that, and the state shows
- * it.
+ * Reads the deadline before the state.  If the deadline belongs to a later lease, the hold had ended before
+ * that lease was granted, so the state read here is no longer HELD.
  */
 int64_t
 le_hold_time_left(const le_hold *hold)

@@ -1,6 +1,6 @@
 /*
  * install.c
- *		Installs the portable edition, whose script is a part of the library.
+ *		Installs the portable edition, whose script is part of the library.
  */
 #include "internal.h"
 
@@ -16,8 +16,8 @@ le_install_script(void)
 }
 
 /*
- * Runs a query that returns one text, in the application's connection.  Returns a copy, "" if there is none;
- * NULL after an error, see why.
+ * Runs a query that returns one text, in the application's connection.  Returns a malloc'd copy of the text,
+ * or "" if the query returns no row.  Returns NULL and sets why after an error.
  */
 static char *
 ask(PGconn *conn, const char *sql, int n, const char *const *values, le_error *why)
@@ -39,7 +39,7 @@ ask(PGconn *conn, const char *sql, int n, const char *const *values, le_error *w
 	return text;
 }
 
-/* Runs statements without results.  Returns false after an error, see why. */
+/* Runs statements whose results are not needed.  Returns false and sets why after an error. */
 static bool
 run(PGconn *conn, const char *sql, le_error *why)
 {

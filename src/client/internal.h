@@ -183,8 +183,8 @@ struct le_hold
 	le_phase phase;
 	int64_t server_token; /* token of the place or the hold; 0 = not known */
 	bool pending;         /* requested, but not durable yet */
-	int given, left;      /* numbers of names whose release was sent, and has no result yet */
-	bool again, lost;     /* a release was sent before; the reply to one was lost */
+	int given, left;      /* given: names whose release was sent; left: those without a result yet */
+	bool again, lost;     /* again: a release was sent before; lost: the reply to it was lost */
 	int hold_for_ms;      /* hold_for of the release; 0 = none */
 	bool dropped;         /* the application has released it */
 	int64_t seen_call;    /* number of the last call whose reply named this hold */

@@ -2,14 +2,15 @@
  * observe.c
  *		Observers of elections.
  *
- * election_history() has all changes, in order and without gaps; a notification
- * only says when to read it.  The callback thread reads some changes after the
- * last one that was reported, and reports them.  So no change is missed or
- * reported twice over a reconnect, and a slow callback costs no memory.
+ * election_history() returns all changes, in order and without gaps; a
+ * notification only signals that a read is due.  The callback thread reads a
+ * page of changes after the last change that was reported, and reports them.
+ * So no change is missed or reported twice across a reconnect, and a slow
+ * callback costs no memory.
  */
 #include "internal.h"
 
-/* How often to read without a notification, where notifications work */
+/* Interval of reads without a notification, where notifications work, in ns */
 #define READ_INTERVAL (5 * LE_SEC_NS)
 
 #define COLUMNS                                                                                              \
@@ -52,7 +53,7 @@ le_observe(le_session *session, const char *election, int64_t after,
 	o->on_change = on_change;
 	o->arg = arg;
 	le_link_init(&o->link);
-	/* add it to the session; a turn has to learn the channel if none is known */
+	/* add it to the session; if the lease's channel is not known, a turn is needed to read it */
 	le_lock(session);
 	session->refs++;
 	le_link_append(&session->observers, &o->link);
@@ -114,9 +115,10 @@ le_observers_due(le_session *s, const char *channel)
 }
 
 /*
- * Reads the changes after the last one that was reported; with start_now, only the last change.  The changes
- * of the present term have higher numbers than the term.  If the history has lost them all, the result is
- * the present leader as a change without a number.  Returns NULL if the server cannot be asked.
+ * Reads the changes after the last change that was reported; with start_now, reads only the latest change.
+ * The changes of the current term have higher numbers than the term itself.  If the history no longer has
+ * any of them, the result is the current leader, as a change with number 0.  Returns NULL if the statement
+ * failed.
  */
 static PGresult *
 read_changes(le_observer *o)
@@ -138,7 +140,7 @@ read_changes(le_observer *o)
 	return le_ask(o->session, o->start_now ? last_sql : next_sql, o->start_now ? 1 : 3, values, NULL);
 }
 
-/* Returns a row of COLUMNS as a change. */
+/* Returns a row of COLUMNS as an le_change. */
 static le_change
 change_of(const PGresult *rows, int row)
 {
@@ -156,8 +158,8 @@ change_of(const PGresult *rows, int row)
 }
 
 /*
- * Reports changes to the application.  With start_now, only a present leader is reported; later, the
- * election of that term is not reported again.
+ * Reports changes to the application.  With start_now, reports a change only if a term leads after
+ * it.  The election of a term that was reported as the current leader is not reported again later.
  */
 static void
 tell(le_observer *o, const PGresult *rows)
@@ -190,9 +192,12 @@ work_for(le_observer *o)
 	bool start_now = o->start_now;
 	PGresult *rows;
 
-	/* set before reading, so that a notification that comes meanwhile counts */
+	/*
+	 * set this before reading, so that a notification that arrives during the
+	 * read makes the observer due again
+	 */
 	o->due_at = le_add(le_now_ns(), o->channel[0] != '\0' && s->heard ? READ_INTERVAL : 4 * s->poll);
-	/* learn the channel of its notifications */
+	/* read the channel of the observer's notifications */
 	if (o->channel[0] == '\0' && !s->deaf)
 	{
 		rows =
@@ -209,7 +214,7 @@ work_for(le_observer *o)
 	else if (PQntuples(rows) == LE_OBSERVE_MAX)
 		o->due_at = 0;
 	tell(o, rows);
-	/* no leader and no change yet: read from the first change on */
+	/* there is no leader and no change yet, so continue with the first change */
 	if (rows != NULL && start_now && PQntuples(rows) == 0)
 	{
 		o->start_now = false;
@@ -234,7 +239,7 @@ le_observe_work(le_session *s, int64_t *next)
 		o->calling = true;
 		work_for(o);
 		o->calling = false;
-		le_link_append(&s->observers, &o->link); /* the other observers go first next time */
+		le_link_append(&s->observers, &o->link); /* next time, the other observers go first */
 		pthread_cond_broadcast(&o->changed);
 		if (o->own_end)
 			observer_free(o);

@@ -1,12 +1,12 @@
 /*
  * runner.c
- *		The runner: campaigns again and again, in a thread of its own.
+ *		The runner: campaigns repeatedly, in a thread of its own.
  *
  *		follower -> candidate -> leader -> follower ... -> stopping
  *
  * on_elected runs in another thread, so that the runner can report a loss.  The
- * runner continues only when that thread has ended; so two terms never overlap,
- * and no term is resigned before its work has ended.
+ * runner continues only after that thread has ended.  So the work of two terms
+ * never overlaps, and no term is resigned before its work has ended.
  */
 #include "internal.h"
 
@@ -23,12 +23,12 @@ struct le_runner
 	char *election;
 	char *candidate;
 	le_observer *observer;
-	le_hold *hold; /* the candidacy or the term; NULL: none */
+	le_hold *hold; /* the candidacy or the term; NULL = none */
 	bool stopping;
-	bool entered, returned; /* on_elected was called; has returned */
+	bool entered, returned; /* on_elected was called; on_elected has returned */
 	int answer;             /* result of on_elected */
 	int failures;
-	le_error error; /* the permanent error that has ended it */
+	le_error error; /* the permanent error that has ended the runner */
 };
 
 /* --- leading --- */
@@ -54,8 +54,8 @@ elected_main(void *arg)
 }
 
 /*
- * Leads until on_elected has returned, and calls on_lost if the term is lost before that.  Returns false if
- * no thread could be started.  Locked at entry and exit.
+ * Leads until on_elected has returned.  Calls on_lost if the term is lost before that.  Returns false if no
+ * thread could be started.  Locked at entry and exit.
  */
 static bool
 lead(le_runner *r)
@@ -64,7 +64,7 @@ lead(le_runner *r)
 	bool told = false;
 	pthread_t thread;
 
-	/* the thread of on_elected */
+	/* start the thread of on_elected */
 	r->entered = r->returned = false;
 	if (!le_start_thread(&thread, elected_main, r))
 		return false;
@@ -95,7 +95,8 @@ lead(le_runner *r)
 
 /*
  * Runs one candidacy from its beginning to its end.  Returns LE_OK, or an error after which the caller
- * retries or ends.  Grants the session a new lease if the old one was lost.  Not locked.
+ * retries or ends the runner.  Obtains a new lease for the session if the old one was lost.  Not
+ * locked.
  */
 static le_status
 stand(le_runner *r, le_error *error)
@@ -125,7 +126,8 @@ stand(le_runner *r, le_error *error)
 		le_lock(s);
 	}
 	/*
-	 * other threads make turns, so the candidacy may have ended before the first wait or since the last one
+	 * Other threads run turns, so the candidacy may have ended before the first
+	 * wait or after the last one.
 	 */
 	le_check_deadline(s);
 	if (atomic_load(&hold->state) == LE_HOLD_OVER)
@@ -146,8 +148,8 @@ stand(le_runner *r, le_error *error)
 }
 
 /*
- * The thread of the runner: campaigns until it is stopped.  After a temporary error it pauses, with a
- * growing delay that le_stop interrupts; a permanent one ends the runner.
+ * Main function of the runner's thread: campaigns until the runner is stopped.  After a temporary
+ * error it pauses, with a growing delay that le_stop interrupts.  A permanent error ends the runner.
  */
 static void *
 runner_main(void *arg)
@@ -169,13 +171,13 @@ runner_main(void *arg)
 		if (s->closing || status == LE_INVALID || status == LE_DENIED ||
 			le_error_is(&error, LE_NOT_INSTALLED))
 		{
-			/* a retry does not help; the last condition: lock_election is not installed */
+			/* A retry would not help.  The last condition means that lock_election is not installed. */
 			r->error = error;
 			r->stopping = true;
 		}
 		else
 		{
-			/* the pause */
+			/* pause before the retry */
 			int64_t delay = RETRY_FIRST << (r->failures < 8 ? r->failures : 8), until;
 
 			until = le_add(le_now_ns(), le_jitter(delay < RETRY_MOST ? delay : RETRY_MOST));
@@ -188,9 +190,9 @@ runner_main(void *arg)
 	return NULL;
 }
 
-/* --- functions of the application --- */
+/* --- functions that the application calls --- */
 
-/* The observer of a runner: reports the leader. */
+/* Callback of the runner's observer: reports the leader. */
 static void
 on_change(const le_change *change, void *arg)
 {
@@ -305,7 +307,7 @@ le_stop(le_runner *runner, le_error *error)
 	if (runner == NULL || le_in_child(runner->session))
 		return LE_OK;
 	s = runner->session;
-	/* wake up the runner and on_elected; a candidacy ends */
+	/* wake up the runner and on_elected, and end a candidacy */
 	le_lock(s);
 	s->refs++;
 	runner->stopping = true;
@@ -319,7 +321,7 @@ le_stop(le_runner *runner, le_error *error)
 		le_wake_net(s);
 	}
 	le_unlock(s);
-	/* wait for the runner, and return how it has ended */
+	/* wait for the runner's end, and return its error */
 	pthread_join(runner->thread, NULL);
 	status = runner->error.status;
 	if (status != LE_OK)

@@ -1,38 +1,39 @@
 /*
  * secret.c
- *		Why a connection could not be made, without any part of the connection
- *		string that may be a password.
+ *		Describes why a connection could not be made, without any part of the
+ *		connection string that may be a password.
  *
- * libpq quotes what it cannot parse.  It may also parse a string differently
- * than its author meant: in "postgres://u:pass/word@host" it takes "pass" for
- * the port.  Then the name of a host or a database contains a part of the
- * password, and libpq and the server show that name.
+ * libpq's messages quote what libpq cannot parse.  libpq may also parse a
+ * string differently than its author meant: in "postgres://u:pass/word@host" it
+ * takes "pass" for the port.  Then the name of a host or a database contains a
+ * part of the password, and libpq and the server show that name.
  *
- * So errors show nothing of a string that libpq cannot parse, and nothing if an
- * option has characters that do not belong there.  In all other errors the
- * values of options are masked, except those that say where the connection was
- * to go.
+ * So an error shows nothing of a string that libpq cannot parse, and nothing if
+ * an option has characters that do not belong there.  In all other errors the
+ * values of options are masked, except those that name the server and the
+ * database, such as host and dbname.
  */
 #include "internal.h"
 
 #include <ctype.h>
 
 /*
- * The length of the shortest value that is masked: shorter ones are words like "on", which messages have
- * anyway.
+ * Length in bytes of the shortest value that is masked.  Shorter values are words such as "on", which
+ * messages often contain anyway.
  */
 #define LEAST_MASKED 3
 
 /* --- strings that libpq cannot parse --- */
 
 /*
- * The kind of mistake is described in words of our own; a message in another language matches none of them.
- * Messages about the service file are shown: they have only names of files and services, and line numbers.
+ * Describes the kind of mistake in the library's own words, or not at all if the message is not in English.
+ * Messages about the service file are shown, because they contain only names of files and services, and
+ * line numbers.
  */
 le_status
 le_error_unparsed(le_error *error, const char *message)
 {
-	/* beginnings of messages; kind NULL: show the message */
+	/* beginnings of messages; kind NULL = show the message */
 	static const struct
 	{
 		const char *begins, *kind;
@@ -68,9 +69,9 @@ le_error_unparsed(le_error *error, const char *message)
 	return le_invalid(error, "cannot parse the connection string%s", kind);
 }
 
-/* --- strings that libpq parses differently than they were meant --- */
+/* --- strings that libpq misreads --- */
 
-/* Returns whether an item can be the folder of a socket, an address, or a name. */
+/* Returns whether an item can be a socket directory, an address, or a host name. */
 static bool
 is_host(const char *item, size_t len)
 {
@@ -82,7 +83,7 @@ is_host(const char *item, size_t len)
 
 		if (path ? i > 0 && strchr("@=;", c) != NULL : c < 0x80 && !isalnum(c) && strchr("-._:%", c) == NULL)
 			return false;
-		/* an IPv6 address, until its zone */
+		/* an IPv6 address ends at its zone */
 		if (!path && c == '%')
 			return colon;
 		if (!path && colon && !isxdigit(c) && c != ':' && c != '.')
@@ -91,14 +92,14 @@ is_host(const char *item, size_t len)
 	return true;
 }
 
-/* Returns whether an item can be a port; it may be empty. */
+/* Returns whether an item can be a port or is empty. */
 static bool
 is_port(const char *item, size_t len)
 {
 	return len <= 5 && strspn(item, "0123456789") >= len;
 }
 
-/* Returns whether each item of a list with commas fulfils a condition. */
+/* Returns whether each item of a comma-separated list fulfils a condition. */
 static bool
 all_are(const char *list, bool (*is_one)(const char *item, size_t len))
 {
@@ -111,7 +112,7 @@ all_are(const char *list, bool (*is_one)(const char *item, size_t len))
 	return false;
 }
 
-/* Returns why the value of an option shows that the connection string was misread; NULL if it does not. */
+/* Returns a reason if an option's value shows that libpq misread the connection string; otherwise NULL. */
 static const char *
 misread_option(const char *keyword, const char *value)
 {
@@ -132,7 +133,7 @@ misread_option(const char *keyword, const char *value)
 	return NULL;
 }
 
-/* PQconninfo() does not change the connection. */
+/* The cast is safe, because PQconninfo() does not change the connection. */
 const char *
 le_misread(const PGconn *conn)
 {
@@ -150,7 +151,7 @@ le_misread(const PGconn *conn)
 
 /* --- all other errors --- */
 
-/* Masks a value wherever it is in a text, unless it is a part of a longer word. */
+/* Masks a value wherever it occurs in a text, unless it is part of a longer word. */
 static void
 mask(char *text, const char *value)
 {
@@ -168,7 +169,7 @@ mask(char *text, const char *value)
 	}
 }
 
-/* Masks the values of options, except those that say where the connection was to go. */
+/* Masks the values of options, except those that name the server and the database. */
 static void
 mask_options(const PGconn *conn, char *text)
 {
@@ -179,7 +180,7 @@ mask_options(const PGconn *conn, char *text)
 	for (const PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
 	{
 		snprintf(keyword, sizeof(keyword), " %s ", o->keyword);
-		/* names of files of certificates and keys are shown */
+		/* file names of certificates and keys are shown */
 		if (o->val != NULL && strstr(shown, keyword) == NULL && o->val[0] != '/')
 			mask(text, o->val);
 	}
@@ -187,9 +188,9 @@ mask_options(const PGconn *conn, char *text)
 }
 
 /*
- * Splits libpq's verbose message of a failed connection into a text and the SQLSTATE, which libpq does not
- * return otherwise: ":  28P01: ".  The last one counts, since it is that of the last host.  The text has
- * neither the SQLSTATE nor the location in the server's source.
+ * Splits libpq's verbose message for a failed connection into a text and the SQLSTATE, which libpq returns
+ * only in this way (":  28P01: ").  The last SQLSTATE counts, because it belongs to the last host.  The
+ * text contains neither the SQLSTATE nor the location in the server's source.
  */
 static void
 take_code(const char *from, char *text, size_t size, char code[6])
@@ -225,7 +226,7 @@ le_connection_error(const PGconn *conn, le_error *error)
 
 	if (conn == NULL)
 		return le_no_memory(error);
-	/* without a user and a database, libpq could not parse the string */
+	/* a connection without a user and a database means that libpq could not parse the string */
 	if (PQstatus(conn) == CONNECTION_BAD && PQuser(conn) == NULL && PQdb(conn) == NULL)
 		return le_error_unparsed(error, PQerrorMessage(conn));
 	take_code(PQerrorMessage(conn), text, sizeof(text), code);

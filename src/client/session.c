@@ -1,7 +1,7 @@
 /*
  * session.c
- *		Sessions: open, close, reopen, and functions that read the state of a
- *		session without waiting.
+ *		Opens, closes and reopens sessions, and reads their state without
+ *		waiting.
  */
 #include "internal.h"
 
@@ -25,7 +25,7 @@ le_unlock(const le_session *s)
 	pthread_mutex_unlock(&((le_session *) s)->lock);
 }
 
-/* Frees a session without references, also one that is not complete. */
+/* Frees a session that has no references, even if it is only partly initialized. */
 static void
 session_free(le_session *s)
 {
@@ -61,7 +61,10 @@ le_session_unref(le_session *s)
 
 /* --- open --- */
 
-/* Checks the options, whose TTL is set.  Returns LE_INVALID with the first one that is not allowed. */
+/*
+ * Checks the options, in which ttl_ms is set.  Returns LE_INVALID, with an
+ * error for the first invalid option.
+ */
 static le_status
 check_options(const le_options *o, le_error *error)
 {
@@ -94,7 +97,7 @@ check_options(const le_options *o, le_error *error)
 		return le_invalid(error, "listen is %d: -1, 0 and 1 are allowed", o->listen);
 	if (o->name != NULL)
 		le_must(le_check_utf8("name", o->name, error));
-	/* a connection string; without "=" it is the name of a database */
+	/* conninfo is a connection string; without "=" it is the name of a database */
 	if (o->conninfo == NULL || (strchr(o->conninfo, '=') == NULL && strstr(o->conninfo, "://") == NULL))
 		return LE_OK;
 	parsed = PQconninfoParse(o->conninfo, &message);
@@ -108,7 +111,8 @@ check_options(const le_options *o, le_error *error)
 }
 
 /*
- * Creates a session with these options, without its threads.  Returns NULL if out of memory or descriptors.
+ * Creates a session with these options, but not its threads.  Returns NULL if
+ * out of memory or descriptors.
  */
 static le_session *
 session_new(const le_options *o)
@@ -116,7 +120,7 @@ session_new(const le_options *o)
 	le_session *s = calloc(1, sizeof(*s));
 	size_t size = LE_OWNER_MAX;
 
-	/* session_free() needs the mutex and the conditions */
+	/* the mutex and the conditions, without which session_free() must not be called */
 	if (s == NULL || pthread_mutex_init(&s->lock, NULL) != 0 || le_cond_init(&s->changed) != 0 ||
 		le_cond_init(&s->to_tell) != 0)
 	{
@@ -125,7 +129,7 @@ session_new(const le_options *o)
 	}
 	for (int i = 0; i < 2; i++)
 		s->wake_net[i] = s->wake_user[i] = -1;
-	/* empty lists, and members that do not begin with 0 */
+	/* lists, which are empty, and members that are not 0 at first */
 	for (int i = 0; i < LE_LISTS; i++)
 		le_link_init(&s->lists[i]);
 	le_link_init(&s->observers);
@@ -136,7 +140,7 @@ session_new(const le_options *o)
 	s->options.conninfo = s->options.name = NULL;
 	s->next_until = s->later_at = s->net.until = LE_NEVER;
 	s->renewed_told = true;
-	s->busy = true; /* by the session thread */
+	s->busy = true; /* the session thread owns the connection at first */
 	atomic_store(&s->progress_at, le_now_ns());
 	/* defaults of the times */
 	s->ttl = o->ttl_ms * LE_MS_NS;
@@ -164,7 +168,7 @@ session_new(const le_options *o)
 	return s;
 }
 
-/* The thread inherits a mask that blocks all signals. */
+/* The new thread inherits a mask that blocks all signals. */
 bool
 le_start_thread(pthread_t *thread, void *(*run)(void *), void *arg)
 {
@@ -205,7 +209,7 @@ le_open(const le_options *options, le_session **session, le_error *error)
 	while (s->dispatch_started && !s->opened)
 		le_cond_wait(&s->changed, &s->lock, LE_NEVER);
 	why = s->error;
-	/* the connection may have broken again since then: what counts is the lease */
+	/* check the lease, because the connection may have broken again since then */
 	if (s->dispatch_started && le_is_alive(s))
 		*session = s;
 	le_unlock(s);
@@ -230,8 +234,8 @@ is_callback(const le_session *s)
 }
 
 /*
- * Closes the session: the session thread shuts down, and both threads are joined.  A thread that has not
- * ended by until is detached, and cleans up in the background.
+ * Closes the session: makes the session thread shut down, and joins both threads.  Detaches a thread
+ * that has not ended by until, which then cleans up in the background.
  */
 static le_status
 session_close(le_session *s, bool orphan, int64_t until, le_error *error)
@@ -244,7 +248,7 @@ session_close(le_session *s, bool orphan, int64_t until, le_error *error)
 	s->orphan = orphan;
 	s->close_until = until;
 	until = le_add(until, 10 * LE_MS_NS);
-	s->revoked = !s->connected && !le_is_alive(s); /* do not reconnect: the lease expires by itself */
+	s->revoked = !s->connected && !le_is_alive(s); /* do not reconnect; the lease will expire */
 	le_end(s, "", "the session was closed");
 	pthread_cond_broadcast(&s->changed);
 	pthread_cond_broadcast(&s->to_tell);
@@ -253,7 +257,7 @@ session_close(le_session *s, bool orphan, int64_t until, le_error *error)
 	while (((s->net_started && !s->net_done) || (s->dispatch_started && !s->dispatch_done)) &&
 		   le_now_ns() < until)
 		le_cond_wait(&s->changed, &s->lock, until);
-	/* find out what was achieved */
+	/* find out whether the lease was revoked */
 	net_done = s->net_done;
 	dispatch_done = s->dispatch_done;
 	revoked |= s->revoked || s->lease_gone || atomic_load(&s->lease) == 0;
@@ -312,7 +316,7 @@ le_reopen(le_session *session, le_error *error)
 		le_unlock(s);
 		again = !le_grant(s);
 		le_lock(s);
-		/* retry if the connection broke, since there will be another one */
+		/* retry if the connection broke, because the session thread reconnects */
 		if (again && s->net.conn != NULL)
 			status = le_error_copy(error, &s->net.error);
 		le_give(s);
@@ -407,7 +411,7 @@ le_next_event(le_session *session, le_event *event)
 	}
 	else
 	{
-		/* nothing is left: the descriptor is not readable any more */
+		/* no event is left, so the descriptor must not be readable any more */
 		found = 0;
 		session->user_woken = false;
 		le_drain(session->wake_user);

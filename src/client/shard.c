@@ -1,11 +1,12 @@
 /*
  * shard.c
- *		Which of several servers a name belongs to: rendezvous hashing.
+ *		Determines to which of several servers a name belongs, by rendezvous
+ *		hashing.
  *
  * Each shard gets a score for the name: the SHA-256 of the shard's name, a zero
- * byte and the lock's name.  The highest score wins, compared byte by byte.
- * Every language has what it needs to compute the same: docs/operation/scaling.md
- * has the rule and test vectors, which never change.
+ * byte and the lock's name.  The shard with the highest score wins; scores are
+ * compared byte by byte.  Every language can compute the same result:
+ * docs/operation/scaling.md has the rule and test vectors, which never change.
  */
 #include "internal.h"
 
@@ -37,7 +38,7 @@ rotate(uint32_t x, int n)
 	return x >> n | x << (32 - n);
 }
 
-/* Adds a full block to the state: the compression function. */
+/* Adds a full block to the state (the compression function of SHA-256). */
 static void
 mix_block(le_sha256 *sha)
 {

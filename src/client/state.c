@@ -1,18 +1,18 @@
 /*
  * state.c
- *		The states of a session and of its holds: what is reported to the
- *		application, and when.  All functions are locked.
+ *		Changes the states of a session and of its holds, and reports them to
+ *		the application.  All functions are locked.
  */
 #include "internal.h"
 
 #include <stdarg.h>
 
-/* The pause between attempts to connect while there is no lease to save */
+/* Pause between attempts to connect while the session has no lease to save, in ns */
 #define RETRY_ENDED (5 * LE_SEC_NS)
 
 /* --- of a session --- */
 
-/* Makes the descriptor of the application readable. */
+/* Makes the application's descriptor readable, see le_fd(). */
 static void
 wake_user(le_session *s)
 {
@@ -37,7 +37,7 @@ le_set_state(le_session *s, le_state state)
 	atomic_store(&s->state, state);
 	if (s->nstates < LE_STATES_MAX)
 		s->nstates++;
-	else if (s->states[LE_STATES_MAX - 1] == LE_ENDED) /* which is kept, in the place before the last */
+	else if (s->states[LE_STATES_MAX - 1] == LE_ENDED) /* keep LE_ENDED, before the new last state */
 		s->states[LE_STATES_MAX - 2] = LE_ENDED;
 	s->states[s->nstates - 1] = state;
 	s->state_event = true;
@@ -46,9 +46,9 @@ le_set_state(le_session *s, le_state state)
 }
 
 /*
- * Holds end first: le_valid() of a hold must not be true because of the deadline of a later lease.  Grants
- * and places on the server end with the lease.  If the session is being closed, releases are still sent,
- * also those of requests whose reply is still to come.
+ * Ends the holds before the session, so that a later lease's deadline cannot make le_valid() true for an
+ * old hold.  Grants and places on the server end with the lease.  If the session is being closed, releases
+ * are still sent, even those of requests whose reply has not arrived yet.
  */
 void
 le_end(le_session *s, const char *sqlstate, const char *format, ...)
@@ -61,7 +61,7 @@ le_end(le_session *s, const char *sqlstate, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	/* why it has ended */
+	/* the reason why the session has ended */
 	le_error_set(&s->error, LE_LOST, sqlstate, "%s", text);
 	for (int i = 0; i < LE_LISTS; i++)
 	{
@@ -70,14 +70,14 @@ le_end(le_session *s, const char *sqlstate, const char *format, ...)
 			bool was_over = atomic_load(&hold->state) == LE_HOLD_OVER;
 
 			hold->refs++;
-			/* report it as lost, or the outcome of a release that was under way */
+			/* report the hold as lost, or report the outcome of its pending release */
 			if (!was_over)
 				le_hold_over(hold, &s->error);
 			else if (!s->closing && hold->error.status == LE_OK && (hold->given > 0 || hold->again))
 				le_error_set(&hold->error, LE_UNKNOWN, "", "the answer was lost");
 			else if (!s->closing && hold->error.status == LE_OK)
 				le_error_set(&hold->error, LE_LOST, "LE001", "it had been lost before it was released");
-			/* forget it, unless a release may have to be sent */
+			/* forget the hold, unless a release may have to be sent */
 			if (!s->closing || (!was_over && hold->phase != LE_PHASE_SENT))
 				le_hold_done(hold);
 			le_hold_unref(hold);
@@ -101,7 +101,7 @@ le_check_deadline(le_session *s)
 	return true;
 }
 
-/* Returns the upper limit of pauses between retries, in ns. */
+/* Returns the longest pause between retries, in ns. */
 static int64_t
 longest_pause(const le_session *s)
 {
@@ -109,9 +109,10 @@ longest_pause(const le_session *s)
 }
 
 /*
- * Takes the validity that the server has returned to a renewal.  It is normally the TTL.  A shorter one does
- * not shorten the deadline that an earlier renewal has set, but makes the next renewal due sooner.  A reply
- * that comes after the deadline is too late, whatever the server says.
+ * Applies the validity that the server has returned for a renewal.  The validity is normally the TTL.  A
+ * shorter validity does not move back the deadline that an earlier renewal has set, but makes the next
+ * renewal due sooner.  A reply that arrives after the deadline is too late, even if the server has renewed
+ * the lease.
  */
 void
 le_renewed(le_session *s, int64_t sent_at, int64_t validity)
@@ -120,7 +121,7 @@ le_renewed(le_session *s, int64_t sent_at, int64_t validity)
 
 	if (le_check_deadline(s) || atomic_load(&s->state) == LE_ENDED)
 		return;
-	/* margin and retries are computed from the TTL, even if the server has a longer one */
+	/* the margin and the pauses between retries are computed from the TTL, even if the server returns more */
 	validity = le_clamp(validity, 0, s->ttl);
 	deadline = le_add(sent_at, validity - s->margin);
 	if (deadline > atomic_load(&s->deadline))
@@ -149,7 +150,7 @@ le_failed(le_session *s, const le_error *why)
 
 /* --- of a hold --- */
 
-/* The caller has a reference to the session. */
+/* The caller must have a reference to the session. */
 void
 le_hold_unref(le_hold *hold)
 {
@@ -167,9 +168,7 @@ le_hold_changed(le_hold *hold)
 	pthread_cond_broadcast(&hold->changed);
 }
 
-/*
- * Ends the wait or the ownership of a hold: sets its state, queues an event and wakes up threads that wait.
- */
+/* Ends the wait or the ownership of a hold: sets its state, queues an event and wakes up waiting threads. */
 static void
 leave(le_hold *hold, le_hold_state state)
 {
@@ -189,7 +188,10 @@ leave(le_hold *hold, le_hold_state state)
 	le_hold_changed(hold);
 }
 
-/* What the server has of the hold is released by the next turn, or after the reply that is still to come. */
+/*
+ * The next turn releases the hold's grant or place on the server.  If the reply
+ * to its request has not arrived yet, a turn after that reply does so.
+ */
 void
 le_hold_over(le_hold *hold, const le_error *error)
 {
@@ -224,8 +226,9 @@ le_hold_done(le_hold *hold)
 }
 
 /*
- * The limit of a wait is for the time in the queue.  The first reply may take as long as that of any
- * statement; otherwise a wait shorter than a round trip could never acquire a free lock.
+ * The time limit of a wait applies to the time in the queue.  The first reply may take as long as
+ * the reply to any statement, because otherwise a wait shorter than a round trip could never acquire
+ * a free lock.
  */
 int64_t
 le_hold_ends(const le_hold *hold)

@@ -1,6 +1,6 @@
 /*
  * text.c
- *		Texts that grow: statements, and the items of a turn.
+ *		Texts that grow, for statements and the items of a turn.
  */
 #include "internal.h"
 
@@ -26,7 +26,7 @@ le_text_add_bytes(le_text *text, const void *data, size_t len)
 	text->data[text->len] = '\0';
 }
 
-/* One call adds at most 511 bytes, which is enough for a name and some words. */
+/* Adds at most 511 bytes per call, which is enough for a name and some words. */
 void
 le_text_add(le_text *text, const char *format, ...)
 {

@@ -1,13 +1,14 @@
 /*
  * turn.c
- *		One call of lease_sync(): what is sent, and what its reply means.
+ *		Runs a turn: makes one call of lease_sync() and handles its reply.
  *		docs/reference/lease-sync.md has the rules.
  *
- * The queue consists of holds: those to be released, and after them those to be
- * requested.  A call whose reply does not come may have been carried out.  So
- * the next call is bare: it only reads the news, which have everything that the
- * lost reply would have said.  A request that is not among the news was not
- * carried out, and is sent again.
+ * The queue consists of holds to be released, followed by holds to be
+ * requested.  If no reply to a call arrives, the call may or may not have been
+ * carried out.  The next call is therefore *bare*: it sends no items and only
+ * reads the news, which contain everything that the lost reply would have
+ * reported.  A request that does not appear in the news was not carried out and
+ * is sent again.
  */
 #include "internal.h"
 
@@ -18,21 +19,21 @@
 typedef struct Turn
 {
 	int n;
-	le_hold *holds[LE_ITEMS_MAX]; /* with a reference to each; NULL: its row was handled */
-	int names[LE_ITEMS_MAX];      /* which name of the hold is released; -1: a request */
-	bool silent;                  /* nothing but releases: the reply says nothing about the lease */
+	le_hold *holds[LE_ITEMS_MAX]; /* with a reference to each; NULL = the item's row was handled */
+	int names[LE_ITEMS_MAX];      /* index of the hold's name to release; -1 = the item is a request */
+	bool silent;                  /* the call has releases only, so its reply does not renew the lease */
 	int64_t call, sent_at;
 	le_text texts;
 } Turn;
 
-/* One row of a reply. */
+/* One row of a reply */
 typedef struct Row
 {
 	const PGresult *result;
 	int row;
 } Row;
 
-/* Returns the text of a column; NULL if it is NULL in SQL. */
+/* Returns the text of a column, or NULL if it is NULL in SQL. */
 static const char *
 value(Row row, LeColumn column)
 {
@@ -59,12 +60,12 @@ is_wanted(const le_hold *hold)
 	return atomic_load(&hold->state) == LE_HOLD_WAITING;
 }
 
-/* --- when --- */
+/* --- when a turn is due --- */
 
 /*
- * Returns whether the lease may be renewed, which needs progress of the application if progress_ms
- * is set.  The flag is set before the time is read, so that a concurrent le_progress() either sees
- * the flag or is seen here.
+ * Returns whether the lease may be renewed.  If progress_ms is set, that requires a recent call of
+ * le_progress().  The flag is set before the time is read, so that a concurrent le_progress()
+ * either sees the flag or is seen here.
  */
 static bool
 has_progress(le_session *s)
@@ -106,9 +107,9 @@ le_turn_join(le_session *s)
 		le_wake_net(s);
 }
 
-/* --- what is sent --- */
+/* --- sending a call --- */
 
-/* Adds a text, or NULL, to a binary array. */
+/* Adds a text, which may be NULL, to a binary array. */
 static void
 add_text(le_text *texts, const char *text)
 {
@@ -119,7 +120,10 @@ add_text(le_text *texts, const char *text)
 		le_text_add_bytes(texts, text, strlen(text));
 }
 
-/* Adds an item with six texts for each of its names: the release of one name, or a request (name: -1). */
+/*
+ * Adds an item, with six texts for each of its names.  The item releases one
+ * name, or is a request if name is -1.
+ */
 static void
 add_item(Turn *t, le_hold *hold, int name)
 {
@@ -151,18 +155,18 @@ add_item(Turn *t, le_hold *hold, int name)
 	t->holds[t->n++] = hold;
 }
 
-/* Moves holds from the queue into the call: releases first, then requests, in their order. */
+/* Moves holds from the queue into the call: first releases, then requests, each in the order of the queue. */
 static void
 take_items(le_session *s, Turn *t)
 {
 	int most = s->bare ? 0 : s->alone > 0 ? 1 : LE_ITEMS_MAX, names;
 
-	/* releases whose pause is over */
+	/* releases whose pause has ended */
 	while (!le_link_empty(&s->lists[LE_LATER]) && t->sent_at >= s->later_at)
 		le_link_append(&s->lists[LE_GIVES], s->lists[LE_LATER].next);
 	if (le_link_empty(&s->lists[LE_LATER]))
 		s->later_at = LE_NEVER;
-	/* releases; those of many names may need several calls */
+	/* releases; a hold with many names may need several calls */
 	le_foreach (le_hold, hold, &s->lists[LE_GIVES])
 	{
 		while (hold->given < hold->n && t->n < most)
@@ -173,11 +177,11 @@ take_items(le_session *s, Turn *t)
 		le_link_append(&s->lists[LE_HELD], &hold->link);
 	}
 	/*
-	 * Requests wait for a flush, and releases in the same call would wait with them.  So a call
-	 * with releases leaves the requests to the next call, which takes both.
+	 * Requests wait for a flush, so releases in the same call would have to wait, too.  A call
+	 * with releases therefore leaves the requests to the next call, which sends both.
 	 */
 	s->apart = !s->apart && t->n > 0;
-	/* requests that are still wanted */
+	/* requests that the application still waits for */
 	names = t->n;
 	le_foreach (le_hold, hold, &s->lists[LE_ASKS])
 	{
@@ -197,18 +201,18 @@ take_items(le_session *s, Turn *t)
 	s->alone -= s->alone > 0 && t->n > 0;
 }
 
-/* Makes the call, and returns its result; NULL: none, see net.error.  Locked at entry, not locked at exit. */
+/* Makes the call.  Returns its result, or NULL and sets net.error.  Locked at entry, not locked at exit. */
 static PGresult *
 make_call(le_session *s, Turn *t)
 {
 	uint32_t head[5] = {htonl(1), htonl(1), htonl(25), 0,
-						htonl(1)}; /* dimensions, NULLs, texts, how many, from 1 */
+						htonl(1)}; /* dimensions, NULLs allowed, type text, number of elements, first index */
 	char lease[24], number[24], seen[2][24], wait[24];
 	const char *values[6] = {lease, number, seen[0], seen[1]};
 	PGresult *result = NULL;
 	uint32_t n = 0;
 
-	/* locked: collect the items, and number the call */
+	/* with the mutex: collect the items, and number the call */
 	*t = (Turn){.sent_at = le_now_ns()};
 	t->silent = t->sent_at < s->renew_at && s->waiting == 0 && !s->look && le_link_empty(&s->lists[LE_OPEN]);
 	le_text_add_bytes(&t->texts, head, sizeof(head));
@@ -228,7 +232,7 @@ make_call(le_session *s, Turn *t)
 	snprintf(wait, sizeof(wait), "%lld ms", (long long) le_ms_up(s->call / 2));
 	le_unlock(s);
 
-	/* not locked: send it */
+	/* without the mutex: send the call */
 	if (seen[0][0] == '\0')
 		values[2] = values[3] = NULL;
 	values[4] = t->n > 0 ? t->texts.data : NULL;
@@ -241,9 +245,9 @@ make_call(le_session *s, Turn *t)
 	return result;
 }
 
-/* --- what has become of an item --- */
+/* --- results of items --- */
 
-/* Puts an item back to the front of the queue.  lost: the call may have carried it out. */
+/* Puts an item back to the front of the queue.  lost is set if the call may have been carried out. */
 static void
 send_again(le_session *s, Turn *t, int i, bool lost)
 {
@@ -261,8 +265,8 @@ send_again(le_session *s, Turn *t, int i, bool lost)
 }
 
 /*
- * Handles an error of a release: it is sent again, without hold_for if that is the problem, or
- * after a pause.
+ * Handles a failed release.  Sends it again: at once without hold_for if that was rejected,
+ * otherwise after a pause.
  */
 static void
 release_refused(le_session *s, le_hold *hold, const le_error *error)
@@ -274,7 +278,7 @@ release_refused(le_session *s, le_hold *hold, const le_error *error)
 	hold->again = true;
 	if (hold->hold_for_ms != 0 && (error->status == LE_INVALID || le_error_is(error, "53400")))
 	{
-		/* hold_for is longer than lock_election.max_hold_for or out of range: release without it */
+		/* hold_for exceeds lock_election.max_hold_for or is out of range: release without it */
 		hold->hold_for_ms = 0;
 		hold->again = hold->lost = false;
 		le_error_copy(&hold->error, error);
@@ -284,7 +288,7 @@ release_refused(le_session *s, le_hold *hold, const le_error *error)
 	}
 	if (!passes)
 	{
-		/* perhaps a right was revoked and will be granted again: le_release does not wait for that */
+		/* A privilege may have been revoked, and may be granted again; le_release does not wait for that. */
 		le_error_set(&hold->error, LE_UNKNOWN, error->sqlstate, "%.400s; the session goes on trying",
 					 error->message);
 		hold->release_done = true;
@@ -294,7 +298,7 @@ release_refused(le_session *s, le_hold *hold, const le_error *error)
 	le_sooner(&s->later_at, le_add(le_now_ns(), passes ? LE_PAUSE : s->ttl / 3));
 }
 
-/* Ends a request of which the server has nothing. */
+/* Ends a request for which the server has neither a grant nor a place. */
 static void
 settle(le_hold *hold, const le_error *error)
 {
@@ -304,8 +308,8 @@ settle(le_hold *hold, const le_error *error)
 }
 
 /*
- * Handles the error of an item.  Sends a release again, and also a request that waits if the error
- * is temporary; ends any other request with the error.
+ * Handles a failed item.  Sends a release again.  Also sends a waiting request again if the error
+ * is temporary.  Ends any other request with the error.
  */
 static void
 refused(le_session *s, Turn *t, int i, const le_error *error)
@@ -327,8 +331,8 @@ refused(le_session *s, Turn *t, int i, const le_error *error)
 }
 
 /*
- * Records what the server has for a request, a grant or a place, and releases it if nobody wants it any
- * more.
+ * Records the grant or place that the server has for a request, and releases it if the application no
+ * longer waits for it.
  */
 static void
 adopt(le_session *s, le_hold *hold, Row row)
@@ -340,7 +344,7 @@ adopt(le_session *s, le_hold *hold, Row row)
 	hold->pending = false;
 	le_link_append(&s->lists[is_wanted(hold) ? LE_HELD : LE_GIVES], &hold->link);
 	atomic_store(&hold->position,
-				 number(row, LE_COLUMN_QUEUE_POSITION, granted ? 0 : 1)); /* news have no position */
+				 number(row, LE_COLUMN_QUEUE_POSITION, granted ? 0 : 1)); /* a row of news has no position */
 	s->waiting += !granted && is_wanted(hold);
 	if (granted && is_wanted(hold))
 		le_hold_held(hold);
@@ -348,7 +352,7 @@ adopt(le_session *s, le_hold *hold, Row row)
 	le_hold_check_until(hold, le_now_ns());
 }
 
-/* Handles the row of an item: its error, result, grant or place. */
+/* Handles the row of an item, which reports an error, a grant, a place or another result. */
 static void
 take_result(le_session *s, Turn *t, int i, Row row)
 {
@@ -356,7 +360,7 @@ take_result(le_session *s, Turn *t, int i, Row row)
 	bool gives = t->names[i] >= 0;
 	le_error error = {.status = LE_OK};
 
-	/* the session has ended, or this release is sent again anyway */
+	/* the session has ended, or this release will be sent again anyway */
 	if (hold->phase == LE_PHASE_DONE || (gives && t->names[i] >= hold->given))
 		return;
 	hold->seen_call = t->call;
@@ -377,8 +381,8 @@ take_result(le_session *s, Turn *t, int i, Row row)
 	else if (gives)
 	{
 		/*
-		 * A release that was sent before and finds nothing counts as done then; but if that reply
-		 * was lost, nobody knows whether hold_for took effect.
+		 * A repeated release that finds nothing held counts as done by the earlier one.  But if
+		 * the reply to the earlier one was lost, it is not known whether hold_for took effect.
 		 */
 		if (is_event(row, "not_held") && !hold->again && hold->error.status == LE_OK)
 			le_error_set(&hold->error, LE_LOST, "LE001", "it had been lost before it was released");
@@ -402,8 +406,8 @@ take_result(le_session *s, Turn *t, int i, Row row)
 /* --- news --- */
 
 /*
- * Finds the hold with this token, or the request without a reply that has this number; NULL if
- * there is none.
+ * Returns the hold with this token, or the request with this number that has no reply yet, or
+ * NULL if there is neither.
  */
 static le_hold *
 find_hold(le_session *s, int64_t token, int64_t asked)
@@ -422,9 +426,9 @@ find_hold(le_session *s, int64_t token, int64_t asked)
 
 /*
  * Ends a hold or a place that the server has ended or evicted.  An evicted hold keeps its lock
- * until the application releases it, provided that the application knows of the grant.  If it has
- * several names, the others may still be held: they are released now, or, of an evicted hold, by
- * the application.
+ * until the application releases it, provided that the application knows of the grant.  If a hold
+ * with several names was ended, the server may still hold the other names, so the session
+ * releases them now.  The names of an evicted hold are released by the application.
  */
 static void
 lose(le_hold *hold, const char *reason, bool evicted)
@@ -445,8 +449,8 @@ lose(le_hold *hold, const char *reason, bool evicted)
 }
 
 /*
- * Releases a grant or place that no hold belongs to.  If there is no memory for that, a turn that
- * is due soon reads the news again: other clients may wait for the lock.
+ * Releases a grant or place that belongs to no hold.  If there is no memory for that, schedules a
+ * turn that reads the news again soon, because other clients may be waiting for the lock.
  */
 static void
 give_ghost_back(le_session *s, Row row)
@@ -471,7 +475,7 @@ give_ghost_back(le_session *s, Row row)
 
 /*
  * Handles a row of news: finds the hold by its token or owner text, and updates it.  Releases a
- * grant or place without a hold.
+ * grant or place that belongs to no hold.
  */
 static void
 take_news(le_session *s, const Turn *t, Row row)
@@ -485,7 +489,7 @@ take_news(le_session *s, const Turn *t, Row row)
 
 	if (hold == NULL)
 	{
-		/* le_orphan() has forgotten the holds that it leaves on the server: they stay */
+		/* le_orphan() has forgotten the holds that it leaves on the server, so they must not be released */
 		if (asked != 0 && !s->orphan && (is_event(row, "granted") || is_event(row, "queued")))
 			give_ghost_back(s, row);
 		return;
@@ -498,7 +502,7 @@ take_news(le_session *s, const Turn *t, Row row)
 		lose(hold, NULL, true);
 	else if (hold->server_token == 0)
 	{
-		if (is_event(row, "evicted")) /* evicted before its grant was known: release it at once */
+		if (is_event(row, "evicted")) /* evicted before the grant was known: release it at once */
 			lose(hold, NULL, true);
 		adopt(s, hold, row);
 	}
@@ -506,7 +510,7 @@ take_news(le_session *s, const Turn *t, Row row)
 		le_hold_held(hold);
 }
 
-/* Handles a complete reply: a hold that it does not have is lost. */
+/* Handles a complete reply: ends each hold that does not appear in it as lost. */
 static void
 compare(le_session *s, const Turn *t)
 {
@@ -520,8 +524,8 @@ compare(le_session *s, const Turn *t)
 }
 
 /*
- * Handles a reply with news: a pending request that is not among them was not carried out or has
- * ended, and is queued again.
+ * Handles a reply with news: queues each pending request again that does not appear in the news,
+ * because it was not carried out or has ended.
  */
 static void
 ask_pending_again(le_session *s, const Turn *t)
@@ -537,11 +541,11 @@ ask_pending_again(le_session *s, const Turn *t)
 	}
 }
 
-/* --- the reply --- */
+/* --- handling the reply --- */
 
 /*
- * Handles a reply: the row of the lease, the rows of items and news, and finally what the reply
- * does not have.  A lease that has ended ends the session.
+ * Handles a reply: first the row of the lease, then the rows of items and news, and finally the
+ * items and holds that do not appear in it.  Ends the session if the lease has ended.
  */
 static void
 take_reply(le_session *s, Turn *t, const PGresult *result)
@@ -563,14 +567,14 @@ take_reply(le_session *s, Turn *t, const PGresult *result)
 		s->listens &= channel != NULL && strcmp(channel, s->channel) == 0;
 		snprintf(s->channel, sizeof(s->channel), "%s", channel != NULL ? channel : "");
 	}
-	/* complete is NULL if something is not durable yet: the reply has no news then */
+	/* complete is NULL if a change is not durable yet; then the reply has no news */
 	s->bare &= complete == NULL;
 	s->look |= complete == NULL && !t->silent;
 	if (value(head, LE_COLUMN_VALIDITY) != NULL)
 		le_renewed(s, t->sent_at, number(head, LE_COLUMN_VALIDITY, 0) * LE_US_NS);
 	else if (!t->silent && s->renew_at <= le_now_ns())
 		s->renew_at = le_failed(s, &late);
-	/* results of items, and news */
+	/* rows of items and news */
 	for (int n = 1; n < PQntuples(result); n++)
 	{
 		Row row = {result, n};
@@ -585,7 +589,7 @@ take_reply(le_session *s, Turn *t, const PGresult *result)
 			t->holds[i] = NULL;
 		}
 	}
-	/* an item without a row was ignored, because the call was outdated */
+	/* an item without a row was not carried out, because the call was too old (rule 2 in lease-sync.md) */
 	for (int i = t->n - 1; i >= 0; i--)
 	{
 		if (t->holds[i] != NULL)
@@ -598,8 +602,9 @@ take_reply(le_session *s, Turn *t, const PGresult *result)
 }
 
 /*
- * Handles a call without a reply: an error, or a lost connection.  An item that the call fails for
- * is refused; all others are sent again, after the news were read.
+ * Handles a call that failed with an error or lost its connection.  If the call had a single item,
+ * and the error is permanent, the item is refused.  Otherwise all items are sent again after the
+ * news were read.
  */
 static void
 take_error(le_session *s, Turn *t)
@@ -610,12 +615,12 @@ take_error(le_session *s, Turn *t)
 
 	if (connected && t->n == 1 && !passes)
 	{
-		/* no news were read; and a failed call may have had its effect */
+		/* the call has read no news, and may have been carried out even though it failed */
 		s->look = true;
 		refused(s, t, 0, &error);
 		return;
 	}
-	/* find out by the next call what this one has done */
+	/* the next call finds out whether this one was carried out */
 	s->bare = true;
 	again_at = le_failed(s, &error);
 	if (connected)
@@ -655,7 +660,7 @@ le_turn(le_session *s)
 		if (t.holds[i] != NULL)
 			le_hold_unref(t.holds[i]);
 	}
-	/* let the threads that were woken up queue their next requests in time for the next turn */
+	/* give the threads that were woken up time to queue their next requests for the next turn */
 	if (s->woken != woken)
 	{
 		le_unlock(s);
