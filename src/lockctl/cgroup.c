@@ -1,15 +1,15 @@
 /*
  * cgroup.c
- *		A control group (cgroup v2) of CMD's own, where that is possible.
+ *		Gives CMD its own control group (cgroup v2), where that is possible.
  *
  * The kernel kills all processes of a group in one step, even thousands of them,
- * or a program that forks faster than /proc can be read.  The tree is signalled
- * as well: a program may have moved to another group, and the kernel skips a
- * process whose first thread has ended.
+ * and even if a program forks faster than /proc can be read.  lockctl also
+ * signals the process tree, because a program may have moved to another group,
+ * and because the kernel skips a process whose first thread has ended.
  *
- * systemd wants nobody to create groups below its own, except where it has
- * delegated that.  It delegates a group to a user by making the user its owner,
- * and to root by an attribute.
+ * systemd does not allow other programs to create groups below its own, unless
+ * it has delegated a group to them.  It delegates a group to a user by making
+ * the user its owner, and to root by an attribute.
  *
  *		lockctl, before it forks the guardian    lc_cgroup_find()
  *		the guardian                             lc_cgroup_fork()
@@ -32,9 +32,9 @@
 #define REMOVE_AGAIN_MS 5
 #define REMOVE_TIMES    100
 
-static char path[4096]; /* "": none */
+static char path[4096]; /* "" = none */
 
-/* Returns whether we may create groups below this one.  top: it is the root of the namespace. */
+/* Returns whether lockctl may create groups below this group; top = it is the root of the namespace. */
 static bool
 is_ours(const char *group, bool top)
 {
@@ -54,7 +54,7 @@ is_ours(const char *group, bool top)
 	return false;
 }
 
-/* Finds the path of our own group, below the mount point of groups.  Returns false if there is none. */
+/* Finds the path of lockctl's own group below the mount point of groups.  Returns false if there is none. */
 static bool
 own_group(char *name, size_t size)
 {
@@ -69,7 +69,7 @@ own_group(char *name, size_t size)
 		return false;
 	name[strcspn(name, "\n")] = '\0';
 	memmove(name, name + 3, strlen(name + 3) + 1);
-	/* A group outside our namespace */
+	/* This path is a group outside of lockctl's namespace. */
 	return strstr(name, "/..") == NULL;
 }
 
@@ -92,7 +92,7 @@ lc_cgroup_find(void)
 	}
 }
 
-/* Creates the group, and returns a descriptor of it; -1: there is none. */
+/* Creates the group.  Returns its descriptor, or -1 if it could not be created. */
 static int
 create(void)
 {
@@ -101,7 +101,7 @@ create(void)
 
 	if (path[0] == '\0')
 		return -1;
-	/* Left by a lockctl with our number that was killed together with its guardian */
+	/* Remove the group of an earlier lockctl with the same pid that was killed together with its guardian. */
 	rmdir(path);
 	if (mkdir(path, 0755) != 0)
 		return -1;
@@ -119,7 +119,7 @@ lc_cgroup_fork(void)
 	struct clone_args args = {.flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (unsigned) fd};
 	pid_t pid = -1;
 
-	/* Moving a process later would make it wait about 10 ms for other processors. */
+	/* Create the child inside the group; moving it later would take about 10 ms. */
 	if (fd >= 0)
 		pid = (pid_t) syscall(SYS_clone3, &args, sizeof(args));
 	if (pid < 0)
@@ -160,7 +160,8 @@ lc_cgroup_remove(void)
 	if (path[0] == '\0')
 		return;
 	/*
-	 * CMD may have created groups below it.  A process stays in its group for a moment after it was reaped.
+	 * Retry, because a process stays in its group for a moment after it was
+	 * reaped.  CMD may also have created groups below this one.
 	 */
 	for (int i = 0; i < REMOVE_TIMES; i++)
 	{

@@ -1,6 +1,6 @@
 /*
  * doctor.c
- *		Looks for problems, and says what to type.
+ *		Checks for problems, and prints the commands that solve them.
  */
 #include "doctor.h"
 
@@ -11,30 +11,36 @@
 #include <string.h>
 #include <time.h>
 
-/* How long the manager may take to list the waiters: a manager that hangs never does. */
+/* Time limit for the manager to list the waiters; a manager that hangs would never reply */
 #define VIEW_TIMEOUT "5 s"
 
-/* A longer wait for a lock is reported: half a minute is the default TTL. */
+/* Waits for a lock that are longer than this are reported; it is the default TTL. */
 #define LONG_WAIT "30 s"
 
-/* Only these names are shown: others could be harmful in a shell or a terminal. */
+/* Names that are shown; other names could be harmful in a shell or a terminal */
 #define PLAIN_NAME "^[[:alnum:]_][[:alnum:] ._:/@-]*$"
 
-/* A larger difference of clocks is reported: times mislead then, but no lock depends on it. */
+/*
+ * Clock differences in seconds above this are reported; displayed times are
+ * then misleading, but no lock depends on them.
+ */
 #define CLOCK_SECONDS 5.0
 
 #define GRANT_VIEWS                                                                                          \
 	"GRANT USAGE ON SCHEMA lock_election, SELECT ON its views and EXECUTE ON its FUNCTIONS to the role: "    \
 	"docs/operation/shared-server.md has the list"
 
-/* Connects, and finds out what the server is.  Returns false if there is no connection. */
+/*
+ * Connects, and finds out the server's role, edition and version.  Returns
+ * false if there is no connection.
+ */
 static bool
 connect(patient *p)
 {
 	char *in_recovery, *portable;
 	le_status status;
 
-	/* the connection */
+	/* connect */
 	p->db = lc_connect_any("lockctl doctor", "5");
 	if (PQstatus(p->db) != CONNECTION_OK)
 	{
@@ -46,7 +52,7 @@ connect(patient *p)
 		free(why);
 		return false;
 	}
-	/* the role of the server, the edition, and the version */
+	/* find out the server's role, the edition, and the version */
 	in_recovery = lc_ask(p, "SELECT pg_is_in_recovery()");
 	p->primary = strcmp(in_recovery, "f") == 0;
 	free(in_recovery);
@@ -64,7 +70,7 @@ connect(patient *p)
 	return true;
 }
 
-/* Returns whether the server can be asked about locks. */
+/* Returns whether the server can be queried about locks. */
 static bool
 answers(const patient *p)
 {
@@ -96,7 +102,7 @@ check_preload(patient *p)
 	free(list);
 }
 
-/* Checks that the extension is installed, and that its versions fit; sets installed. */
+/* Checks that the extension is installed, and that its versions match; sets installed. */
 static void
 check_extension(patient *p)
 {
@@ -106,7 +112,7 @@ check_extension(patient *p)
 	char *library = lc_ask(p, "SELECT current_setting('lock_election.version', true)");
 	char *functions;
 
-	/* the versions of the extension, of its files, and of the library that runs */
+	/* compare the versions of the extension, its files, and the loaded library */
 	p->installed = installed[0] != '\0';
 	if (!p->installed && available[0] == '\0')
 		lc_find(p, BAD, "extension",
@@ -130,7 +136,7 @@ check_extension(patient *p)
 				"version %s; the server has the files of %s", installed, available);
 	else
 		lc_find(p, GOOD, "extension", "", "version %s", installed);
-	/* the functions that this lockctl needs */
+	/* check the functions that this lockctl needs */
 	functions =
 		lc_ask(p, "SELECT count(DISTINCT p.proname) FROM pg_proc p JOIN pg_extension e ON "
 				  "e.extnamespace = p.pronamespace "
@@ -151,7 +157,7 @@ check_extension(patient *p)
 
 /* --- processes --- */
 
-/* Checks that a manager runs, and that worker processes are left. */
+/* Checks that a manager is running, and that worker processes are available. */
 static void
 check_manager(patient *p)
 {
@@ -160,12 +166,12 @@ check_manager(patient *p)
 
 	if (!p->installed || !p->preloaded)
 		return;
-	/* ask the server */
+	/* query the server */
 	manager = lc_ask(p, "SELECT format('process %s since %s, %s', pid, date_trunc('second', started), "
 						"pg_size_pretty(memory)) FROM lock_election.manager");
 	denied = p->denied;
 	workers = lc_ask(p, "SELECT current_setting('max_worker_processes')");
-	/* only members of this role see the kinds of other roles' processes */
+	/* only members of pg_read_all_stats see the types of other roles' processes */
 	used =
 		lc_ask(p, "SELECT CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE') THEN count(*)::text ELSE 'an "
 				  "unknown number' END FROM pg_stat_activity WHERE backend_type NOT IN ('client backend', "
@@ -197,14 +203,14 @@ check_manager(patient *p)
 	free(used);
 }
 
-/* Returns whether an interval, as the server prints it, is NULL ("") or zero. */
+/* Returns whether an interval that the server has printed is NULL ("") or zero. */
 static bool
 is_zero(const char *interval)
 {
 	return interval[0] == '\0' || strcmp(interval, "00:00:00") == 0;
 }
 
-/* Reports why locks are not granted here, and for how long requests have waited if that is known. */
+/* Reports why this server does not grant locks, and how long requests have waited if that is known. */
 static void
 tell_problem(patient *p, const PGresult *result)
 {
@@ -224,7 +230,7 @@ tell_problem(patient *p, const PGresult *result)
 	free(waits);
 }
 
-/* Checks health().  Old extensions do not have that function. */
+/* Checks health(), which old extensions do not have. */
 static void
 check_health(patient *p)
 {
@@ -248,7 +254,7 @@ check_health(patient *p)
 	PQclear(result);
 }
 
-/* Checks the right to call the functions that lockctl and the clients need for each lock. */
+/* Checks the privilege to call the functions that lockctl and the clients need for each lock. */
 static void
 check_rights(patient *p)
 {
@@ -275,7 +281,7 @@ check_rights(patient *p)
 
 /* --- activity --- */
 
-/* Reports the longest wait for a lock, and a disconnected leader for which candidates wait. */
+/* Reports the longest wait for a lock, and disconnected leaders for whose end candidates wait. */
 static void
 check_waits(patient *p)
 {
@@ -295,7 +301,7 @@ check_waits(patient *p)
 		"' ORDER BY waiting_since LIMIT 1) w "
 		"LEFT JOIN LATERAL (SELECT * FROM lock_election.locks WHERE kind = 'lock' AND name = w.name "
 		"ORDER BY acquired_at LIMIT 1) l ON true";
-	/* candidates may wait for any time; but a leader without a connection leads until its TTL ends */
+	/* a long wait of candidates is normal, but a leader without a connection leads until its TTL ends */
 	static const char leaders[] =
 		"SELECT format('candidates wait for %s, whose leader is not connected, for another %s', CASE WHEN "
 		"l.name ~ '" PLAIN_NAME
@@ -304,7 +310,7 @@ check_waits(patient *p)
 		"FROM lock_election.waiters w WHERE w.kind = 'election' AND w.name = l.name AND w.waiting_since < "
 		"now() - "
 		"interval '" LONG_WAIT "') ORDER BY l.time_left DESC LIMIT 1";
-	/* the portable edition does not show to everybody since when the first call in SQL waits */
+	/* in the portable edition, not every role can see how long the first SQL call has waited */
 	static const char unknown[] =
 		"SELECT '; since when some wait only members of their role and of pg_read_all_stats may see' "
 		"FROM lock_election.waiters WHERE kind = 'lock' AND waiting_since IS NULL LIMIT 1";
@@ -313,7 +319,7 @@ check_waits(patient *p)
 
 	if (!answers(p) || !p->primary)
 		return;
-	/* in a transaction, so that behind a pooler the timeout is only for this statement */
+	/* use a transaction, so that behind a pooler the timeout applies only to this statement */
 	PQclear(PQexec(p->db, "BEGIN; SET LOCAL statement_timeout = '" VIEW_TIMEOUT "'"));
 	result = PQexec(p->db, waits);
 	leader = lc_ask(p, leaders);
@@ -338,7 +344,7 @@ check_waits(patient *p)
 	free(more);
 }
 
-/* Checks the counters of the manager that should be zero, and its memory. */
+/* Checks the manager's counters that should be zero, and its memory. */
 static void
 check_counters(patient *p)
 {
@@ -364,7 +370,7 @@ check_counters(patient *p)
 
 	if (!p->installed || !p->preloaded || !p->primary)
 		return;
-	/* report each counter that is not zero; missing rights once */
+	/* report each counter that is not zero, and missing privileges once */
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
 	{
 		char *n = lc_ask(p, checks[i].query), text[200];
@@ -438,7 +444,7 @@ check_replication(patient *p)
 	free(synchronous);
 }
 
-/* Compares the clock of the server with the one of this machine. */
+/* Compares the server's clock with the clock of this machine. */
 static void
 check_clock(patient *p)
 {
@@ -471,7 +477,7 @@ lc_doctor(int argc, char **argv)
 	lc_take_globals(argc, argv);
 	if (optind < argc)
 		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
-	/* first the checks of one edition, then those of both */
+	/* run first the checks for one edition, then those for both */
 	if (connect(&p))
 	{
 		if (p.portable)

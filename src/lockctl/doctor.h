@@ -1,6 +1,6 @@
 /*
  * doctor.h
- *		What the files of lockctl doctor share.
+ *		Declarations shared by the files of lockctl doctor.
  */
 #ifndef DOCTOR_H
 #define DOCTOR_H
@@ -10,9 +10,9 @@
 typedef struct patient
 {
 	PGconn *db;
-	bool primary, installed, preloaded; /* a primary; the extension is installed; its library is loaded */
-	bool portable;                      /* the edition without C is installed */
-	bool denied;                        /* the last query was refused: the role lacks a right */
+	bool primary, installed, preloaded; /* server is a primary; extension is installed; library is loaded */
+	bool portable;                      /* the portable edition is installed */
+	bool denied;                        /* the last query failed because the role lacks a privilege */
 	int bad;                            /* number of BAD findings */
 	int rows;                           /* number of findings printed */
 } patient;
@@ -20,23 +20,23 @@ typedef struct patient
 typedef enum finding
 {
 	GOOD,
-	ODD, /* works, but is perhaps not intended */
+	ODD, /* works, but may not be intended */
 	BAD
 } finding;
 
 /* --- report.c --- */
 
-/* Prints a finding.  advice: what to type, or "". */
+/* Prints a finding.  advice is the command to type, or "". */
 extern void lc_find(patient *p, finding what, const char *check, const char *advice, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
-/* Returns whether a query failed because this role lacks a right. */
+/* Returns whether a query failed because this role lacks a privilege. */
 extern bool lc_is_denied(const PGresult *result);
-/* Returns the first value of a query; "" if there is none, or after an error.  To be freed. */
+/* Returns the first value of a query, or "" if there is none or after an error.  The caller must free it. */
 extern char *lc_ask(patient *p, const char *query);
 
 /* --- portable.c --- */
 
-/* Checks what only the portable edition has: its version, its owner, and its tables. */
+/* Checks the version, owner and tables of the portable edition, which only that edition has. */
 extern void lc_check_portable(patient *p);
 
 #endif /* DOCTOR_H */

@@ -1,9 +1,9 @@
 /*
  * guardian.c
- *		The process that is the parent of CMD, and ends it in time.
+ *		The guardian: CMD's parent process, which ends CMD in time.
  *
- * It has no thread and no connection, and does not wait for lockctl: when the
- * deadline comes near it acts, whatever has happened to lockctl.
+ * The guardian has no threads and no connection, and does not wait for lockctl.
+ * It acts when the deadline is near, whatever has happened to lockctl.
  *
  *		IDLE     waits for LC_START
  *		RUNNING  until CMD ends, lockctl ends, LC_END comes, or
@@ -12,8 +12,8 @@
  *				 deadline - reserve if that is earlier
  *		KILLING  sends SIGKILL again and again, until nothing is left
  *
- * It blocks all signals, so that a signal that is meant for CMD (such as SIGTERM
- * of a supervisor for all processes) does not end the guardian first.
+ * The guardian blocks all signals, so that a signal that is meant for CMD (such
+ * as a supervisor's SIGTERM for all processes) does not end the guardian first.
  */
 #include "lockctl.h"
 
@@ -41,12 +41,12 @@ typedef struct guardian
 	const lc_command *command;
 	int fd, signal_fd, timer_fd;
 	state state;
-	pid_t child; /* process of CMD; 0: none, or reaped */
+	pid_t child; /* pid of CMD; 0 = not started, or reaped */
 	bool started;
 	int64_t deadline, ended_at, kill_again_at;
 } guardian;
 
-/* Killing takes time, on a busy machine or with many processes. */
+/* Leaves time for killing, which takes longer on a busy machine or with many processes. */
 int
 lc_reserve(int ttl)
 {
@@ -58,15 +58,18 @@ tell(guardian *g, lc_what what, int value)
 {
 	lc_message message = {.what = what, .value = value};
 
-	/* Do not block: lockctl may be stopped, and reads this when it continues; or it has ended. */
+	/*
+	 * Do not block.  lockctl may have ended, or may be stopped; then it reads
+	 * the message when it continues.
+	 */
 	send(g->fd, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* --- CMD --- */
 
 /*
- * Returns whether a command exists in PATH.  execvp() fails with EACCES instead of ENOENT if some directory
- * of PATH may not be searched.
+ * Returns whether a command exists in PATH.  execvp() fails with EACCES instead of ENOENT if a directory in
+ * PATH cannot be searched.
  */
 static bool
 is_in_path(const char *name)
@@ -88,13 +91,16 @@ is_in_path(const char *name)
 	return false;
 }
 
-/* The child process: runs CMD, in a process group of its own.  foreground: that of the terminal. */
+/*
+ * Runs CMD in the child process, in its own process group.  With foreground,
+ * makes that the foreground group.
+ */
 static void __attribute__((noreturn)) child_main(guardian *g, int64_t token, bool foreground, pid_t parent)
 {
 	char number[32];
 	int code;
 
-	/* If the guardian is killed, at least CMD itself dies with it. */
+	/* If the guardian is killed, the kernel kills at least CMD itself. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(LC_EXIT_SIGNAL + SIGKILL);
@@ -115,7 +121,7 @@ static void __attribute__((noreturn)) child_main(guardian *g, int64_t token, boo
 	_exit(code);
 }
 
-/* Starts CMD; does not if the deadline is too near. */
+/* Starts CMD, unless the deadline is too near. */
 static void
 start(guardian *g, const lc_message *message)
 {
@@ -124,7 +130,7 @@ start(guardian *g, const lc_message *message)
 	g->deadline = message->deadline;
 	/* If no child is started, reap() ends the guardian. */
 	g->started = true;
-	/* We were stopped, and somebody else may hold the lock by now. */
+	/* The guardian was stopped, and another holder may have the lock by now. */
 	if (le_now() >= g->deadline - lc_reserve(g->command->ttl))
 	{
 		tell(g, LC_LATE, 0);
@@ -140,7 +146,7 @@ start(guardian *g, const lc_message *message)
 		tell(g, LC_EXITED, LC_EXIT_CANNOT_RUN << 8);
 		return;
 	}
-	/* CMD does the same: either may be first. */
+	/* The child does the same, because either process may run first. */
 	setpgid(pid, pid);
 	g->child = pid;
 	g->state = RUNNING;
@@ -149,7 +155,7 @@ start(guardian *g, const lc_message *message)
 
 /* --- the end --- */
 
-/* Returns when the state ends, or when to kill again; INT64_MAX: never. */
+/* Returns the time at which the state ends or SIGKILL is repeated; INT64_MAX = never. */
 static int64_t
 next_time(const guardian *g)
 {
@@ -177,7 +183,7 @@ end_tree(guardian *g)
 		return;
 	g->state = ENDING;
 	g->ended_at = le_now();
-	/* If SIGKILL is due already, do not send SIGTERM first. */
+	/* Do not send SIGTERM if SIGKILL is due already. */
 	if (g->ended_at < next_time(g))
 		lc_tree_signal(getpid(), SIGTERM);
 }
@@ -194,7 +200,7 @@ kill_tree(guardian *g)
 	lc_tree_signal(getpid(), SIGKILL);
 }
 
-/* Reaps the descendants that have ended; ends the guardian when none is left. */
+/* Reaps descendants that have ended.  Ends the guardian when no descendant is left. */
 static void
 reap(guardian *g)
 {
@@ -219,18 +225,18 @@ reap(guardian *g)
 		tell(g, LC_GONE, 0);
 		_exit(0);
 	}
-	/* CMD has ended, but left descendants. */
+	/* CMD has ended, but some of its descendants still run. */
 	if (g->child == 0 && g->state == RUNNING)
 		end_tree(g);
 }
 
-/* Ends or kills CMD if it is time for that. */
+/* Ends or kills CMD if that is due. */
 static void
 act(guardian *g)
 {
 	int64_t now = le_now();
 
-	/* If we were stopped, both may be due. */
+	/* If the guardian was stopped, both may be due. */
 	if (g->state == RUNNING && now >= next_time(g))
 	{
 		tell(g, LC_LATE, 0);
@@ -243,8 +249,8 @@ act(guardian *g)
 /* --- lockctl --- */
 
 /*
- * Sends a signal to CMD's process group.  One that asks CMD to end also continues a stopped CMD, like kill
- * of a shell.
+ * Sends a signal to CMD's process group.  If the signal asks CMD to end, also continues a stopped CMD, as
+ * a shell's kill does.
  */
 static void
 pass_on(const guardian *g, int signo)
@@ -256,7 +262,7 @@ pass_on(const guardian *g, int signo)
 		kill(-g->child, SIGCONT);
 }
 
-/* Handles a message of lockctl. */
+/* Handles a message from lockctl. */
 static void
 take(guardian *g, const lc_message *message)
 {
@@ -281,7 +287,7 @@ take(guardian *g, const lc_message *message)
 	}
 }
 
-/* Reads the messages of lockctl; ends CMD if lockctl has ended. */
+/* Reads lockctl's messages.  Ends CMD if lockctl has ended. */
 static void
 receive(guardian *g)
 {
@@ -300,7 +306,7 @@ receive(guardian *g)
 	end_tree(g);
 }
 
-/* Waits for a message, a child, or the time. */
+/* Waits for a message, the end of a child, or the next time to act. */
 static void
 wait_for_something(guardian *g)
 {
@@ -327,7 +333,7 @@ lc_guardian_main(const lc_command *command, int fd)
 	guardian g = {.command = command, .fd = fd};
 	sigset_t all, child;
 
-	/* a group of its own, and no signals */
+	/* create the guardian's own process group, and block all signals */
 	setpgid(0, 0);
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);

@@ -1,6 +1,6 @@
 /*
  * help.c
- *		--help of lockctl and of each command.
+ *		The --help texts of lockctl and of each command.
  */
 #include "lockctl.h"
 

@@ -1,7 +1,7 @@
 /*
  * http.c
- *		Tells a load balancer or Kubernetes whether this process leads: the reply
- *		to any request is 200 or 503.
+ *		Reports to a load balancer or Kubernetes whether this process leads: the
+ *		reply to any request is 200 if it leads, otherwise 503.
  */
 #include "lockctl.h"
 
@@ -13,9 +13,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* How long a client may take to send its whole request; a byte now and then does not extend that. */
+/* Time limit in ms for a client to send its whole request; a trickle of bytes does not extend it */
 #define CLIENT_MS 1000
-/* Bytes kept of a request longer than the buffer: its method, and a possible beginning of the empty line */
+/*
+ * Bytes that are kept of a request longer than the buffer: its method, and its
+ * end, where the empty line may begin
+ */
 #define HEAD 5
 #define TAIL 3
 
@@ -40,7 +43,10 @@ split(const char *address, char host[256], const char **port)
 		host[0] = '\0';
 }
 
-/* Returns a socket that listens on an address; -1: see errno.  all: an IPv6 socket serves IPv4, too. */
+/*
+ * Returns a socket that listens on an address, or -1 and sets errno.  With all,
+ * an IPv6 socket serves IPv4, too.
+ */
 static int
 listen_on(const struct addrinfo *a, bool all)
 {
@@ -59,7 +65,7 @@ listen_on(const struct addrinfo *a, bool all)
 	return -1;
 }
 
-/* Listens on the first usable address of a host.  Returns the socket; -1: see errno. */
+/* Listens on the first usable address of a host.  Returns the socket, or -1 and sets errno. */
 static int
 listen_at(const char *address, const char *host, const char *port, bool all)
 {
@@ -86,7 +92,7 @@ lc_http_open(lc_http *http, const char *address)
 	split(address, host, &port);
 	all = host[0] == '\0';
 	http->fd = listen_at(address, all ? "::" : host, port, all);
-	/* a kernel without IPv6 */
+	/* the kernel has no IPv6 */
 	if (http->fd < 0 && all && errno == EAFNOSUPPORT)
 		http->fd = listen_at(address, "0.0.0.0", port, all);
 	if (http->fd < 0)
@@ -144,7 +150,7 @@ answer(lc_http_client *client, const lc_http_state *state)
 	text = lc_format("HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
 					 "Cache-Control: no-store\r\nConnection: close\r\n\r\n%s",
 					 state->leads ? "200 OK" : "503 Service Unavailable", strlen(body), head ? "" : body);
-	/* The reply fits into the socket's buffer, so do not wait for the client. */
+	/* Do not wait for the client, because the reply fits into the socket's buffer. */
 	if (send(client->fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		lc_detail("an HTTP client is gone: %s", strerror(errno));
 	shutdown(client->fd, SHUT_WR);
@@ -157,8 +163,8 @@ answer(lc_http_client *client, const lc_http_state *state)
 }
 
 /*
- * Reads from a client, and replies when its request is complete.  The whole request must be read: if bytes
- * are left, closing the socket resets the connection, and the reply may be lost.
+ * Reads from a client, and replies when its request is complete.  The whole request must be read, because
+ * closing a socket with unread bytes resets the connection, and the reply may be lost.
  */
 static void
 read_request(lc_http_client *client, const lc_http_state *state)
@@ -191,8 +197,8 @@ read_request(lc_http_client *client, const lc_http_state *state)
 }
 
 /*
- * Returns a free slot.  If there is none, drops the client that has taken longest, so that a probe always
- * gets in.
+ * Returns a free slot.  If there is none, drops the client that has been connected longest, so that a new
+ * probe can always connect.
  */
 static lc_http_client *
 place(lc_http *http)

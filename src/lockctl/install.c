@@ -33,7 +33,7 @@ parse(int argc, char **argv)
 	install_options o = {0};
 	int option;
 
-	/* options */
+	/* parse the options */
 	optind = 0;
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, ":" LC_GLOBAL_OPTIONS, options, NULL)) != -1)
@@ -47,7 +47,7 @@ parse(int argc, char **argv)
 		else if (!lc_take_global(option, optarg))
 			lc_bad_option(option, argv[optind - 1]);
 	}
-	/* checks */
+	/* check the arguments */
 	if (optind < argc)
 		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
 	if ((o.schema != NULL && o.schema[0] == '\0') || (o.grantee != NULL && o.grantee[0] == '\0'))
@@ -57,7 +57,7 @@ parse(int argc, char **argv)
 	return o;
 }
 
-/* Returns the version in the database; "" if there is none.  To be freed. */
+/* Returns the version in the database, or "" if there is none.  The caller must free it. */
 static char *
 version(PGconn *db)
 {
@@ -72,8 +72,8 @@ version(PGconn *db)
 }
 
 /*
- * Says how to put the schema on search_path, where calls without a schema look for the functions, unless it
- * is there.
+ * Prints how to put the schema on search_path, unless it is there already.  Calls without a schema search
+ * for the functions on search_path.
  */
 static void
 tell_path(PGconn *db, const char *schema)
@@ -119,7 +119,7 @@ lc_install(int argc, char **argv)
 	status = le_install(db, o.schema, o.grantee, &error);
 	if (status != LE_OK)
 		lc_die(lc_exit_code(status), "%s", error.message);
-	/* report */
+	/* report the result */
 	after = version(db);
 	lc_notice("the portable edition, version %s, %s database \"%s\", its functions in schema %s", after,
 			  strcmp(before, after) == 0 ? "was there already, in"

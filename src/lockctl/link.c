@@ -1,6 +1,6 @@
 /*
  * link.c
- *		The guardian, seen from lockctl.
+ *		lockctl's side of the guardian.
  */
 #include "lockctl.h"
 
@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int terminal = -1; /* descriptor of the controlling terminal; -1: none */
-static bool has_terminal; /* CMD's group, not ours, is its foreground group */
+static int terminal = -1; /* descriptor of the controlling terminal; -1 = none */
+static bool has_terminal; /* CMD's group is the terminal's foreground group */
 
 void
 lc_guardian_fork(lc_guardian *guardian, const lc_command *command)
@@ -27,7 +27,7 @@ lc_guardian_fork(lc_guardian *guardian, const lc_command *command)
 	*guardian = (lc_guardian){.fd = -1};
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
 		lc_die(LC_EXIT_CANNOT_RUN, "socketpair failed: %s", strerror(errno));
-	/* Adopt descendants that lose their guardian. */
+	/* Adopt CMD's descendants if the guardian dies. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	lc_cgroup_find();
 	fflush(NULL);
@@ -44,10 +44,10 @@ lc_guardian_fork(lc_guardian *guardian, const lc_command *command)
 	terminal = open("/dev/tty", O_RDWR | O_CLOEXEC);
 	if (lc_tree_is_visible(guardian->pid))
 		return;
-	/* A guardian that has failed has reported why. */
+	/* A guardian that has failed has reported the reason itself. */
 	if (waitpid(guardian->pid, NULL, WNOHANG) == guardian->pid)
 		exit(LC_EXIT_CANNOT_RUN);
-	/* Without /proc we could not find the descendants of CMD. */
+	/* Without /proc, lockctl could not find CMD's descendants. */
 	lc_die(LC_EXIT_CANNOT_RUN,
 		   "/proc does not show the processes of this PID namespace: the command could not be ended in time");
 }
@@ -57,10 +57,7 @@ lc_guardian_send(lc_guardian *guardian, lc_what what, int value, int64_t token, 
 {
 	lc_message message = {.what = what, .value = value, .token = token, .deadline = deadline};
 
-	/*
-	 * Do not block: a guardian that does not read is stopped, and a deadline that comes later would be too
-	 * late.
-	 */
+	/* Do not block.  A guardian that does not read is stopped, and would read the deadline too late. */
 	if (guardian->fd >= 0)
 		send(guardian->fd, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -68,12 +65,12 @@ lc_guardian_send(lc_guardian *guardian, lc_what what, int value, int64_t token, 
 /* --- the terminal --- */
 
 /*
- * CMD has a process group of its own, but to the user both groups are one job.  A key that affects one group
- * must affect the other one, since our group may contain a shell that runs a script, and the user's shell
- * only knows our group.
+ * CMD has its own process group, but to the user both groups are one job.  A key that affects one group must
+ * affect the other group, too, because lockctl's group may contain a shell that runs a script, and the
+ * user's shell knows only lockctl's group.
  */
 
-/* Without a terminal tcgetpgrp() returns -1, which is no group. */
+/* Returns false without a terminal, because tcgetpgrp() then returns -1, which is no group. */
 static bool
 is_foreground(void)
 {
@@ -81,8 +78,9 @@ is_foreground(void)
 }
 
 /*
- * Returns whether CMD's group becomes the foreground group: if ours is, and our output does not go to a
- * pipe.  Behind a pipe the group has other members, such as a pager, which read the terminal.
+ * Returns whether CMD's group becomes the foreground group.  It does if lockctl's group is the
+ * foreground group, and lockctl's output does not go to a pipe.  With a pipe, lockctl's group has other
+ * members that read the terminal, such as a pager.
  */
 static bool
 gives_terminal(void)
@@ -115,8 +113,8 @@ take_terminal(void)
 }
 
 /*
- * Stops our group until the shell continues it.  Returns false if the kernel has not stopped it, because
- * there is no shell that would continue it (ssh -t, docker run -it).
+ * Stops lockctl's group until the shell continues it.  Returns false if the kernel has not stopped the
+ * group, because no shell could continue it (ssh -t, docker run -it).
  */
 static bool
 stop_group(int signo)
@@ -128,17 +126,17 @@ stop_group(int signo)
 	pthread_sigmask(SIG_UNBLOCK, &set, &old);
 	kill(0, signo);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	/* A stop signal discards pending SIGCONTs, so one that is pending now came later. */
+	/* A stop signal discards pending SIGCONTs, so a SIGCONT that is pending now was sent later. */
 	sigpending(&set);
 	return sigismember(&set, SIGCONT) != 0;
 }
 
 /*
- * CMD was stopped.  After Ctrl-Z, gives the terminal back to the shell and stops as well: nothing is
- * renewed, and the deadline stays.
+ * Handles a stop of CMD.  After Ctrl-Z, gives the terminal back to the shell and stops lockctl as
+ * well.  Then nothing is renewed, and the deadline does not move.
  *
- * If CMD was stopped because it uses the terminal in the background, it waits for the shell's fg, and
- * renewals continue.
+ * If CMD was stopped because it uses the terminal in the background, CMD waits for the shell's fg,
+ * and renewals continue.
  */
 static void
 stopped(lc_guardian *guardian, int signo)
@@ -152,7 +150,7 @@ stopped(lc_guardian *guardian, int signo)
 		guardian->wants_terminal = true;
 		return;
 	}
-	/* A SIGSTOP that somebody sent to CMD is not for us. */
+	/* A SIGSTOP that was sent to CMD alone does not concern lockctl. */
 	if (!has_terminal && signo == SIGSTOP)
 		return;
 	take_terminal();
@@ -161,8 +159,8 @@ stopped(lc_guardian *guardian, int signo)
 }
 
 /*
- * Gives the terminal to CMD if it waits for that: the shell's fg of a job that it has not stopped sends no
- * signal.
+ * Gives the terminal to CMD if CMD waits for it.  This must be polled, because the shell's fg sends no
+ * signal to a job that it has not stopped.
  */
 static void
 look_for_terminal(lc_guardian *guardian)
@@ -184,7 +182,7 @@ lc_guardian_continue(lc_guardian *guardian)
 	lc_guardian_send(guardian, LC_SIGNAL, SIGCONT, 0, 0);
 }
 
-/* --- messages of the guardian --- */
+/* --- the guardian's messages --- */
 
 void
 lc_guardian_start(lc_guardian *guardian, int64_t token, int64_t deadline)
@@ -193,7 +191,7 @@ lc_guardian_start(lc_guardian *guardian, int64_t token, int64_t deadline)
 	lc_guardian_send(guardian, LC_START, has_terminal, token, deadline);
 }
 
-/* Handles the death of the guardian: kills CMD and its descendants, which are our children now. */
+/* Handles the guardian's death: kills CMD and its descendants, which are lockctl's children now. */
 static void
 lost_guardian(lc_guardian *guardian)
 {
@@ -224,7 +222,7 @@ lost_guardian(lc_guardian *guardian)
 	guardian->exited = guardian->gone = true;
 }
 
-/* Handles a message of the guardian. */
+/* Handles a message from the guardian. */
 static void
 take(lc_guardian *guardian, const lc_message *message)
 {
@@ -274,12 +272,12 @@ lc_guardian_read(lc_guardian *guardian)
 void
 lc_guardian_kill(lc_guardian *guardian)
 {
-	/* 0 would be our own group, -1 all processes */
+	/* pid 0 would signal lockctl's own group, and -1 all processes */
 	assert(guardian->pid > 0);
 	lc_cgroup_kill();
 	if (lc_tree_signal(guardian->pid, SIGKILL) > 0)
 		return;
-	/* A stopped guardian would not report that nothing is left. */
+	/* Kill the guardian, too, because a stopped guardian would not report that nothing is left. */
 	guardian->killed = true;
 	kill(guardian->pid, SIGKILL);
 }
@@ -291,7 +289,7 @@ lc_guardian_finish(lc_guardian *guardian)
 	if (guardian->fd >= 0)
 		close(guardian->fd);
 	guardian->fd = -1;
-	/* Nothing runs any more, and the guardian may be stopped. */
+	/* No process of CMD runs any more, but the guardian may be stopped. */
 	if (guardian->pid > 0)
 	{
 		kill(guardian->pid, SIGKILL);

@@ -15,21 +15,21 @@
 
 #define TTL_LOCK  30000
 #define TTL_ELECT 15000
-/* How often systemd is asked for more time, and for how much */
+/* Interval at which systemd is asked for more start time, and the time asked for */
 #define EXTEND_EVERY_MS 10000
 #define EXTEND_MS       40000
-/* The result of a run whose lock was lost: not the exit code of -E, since CMD may end with the same one. */
+/* Result of a run whose lock was lost; not the exit code of -E, because CMD may exit with the same code */
 #define LOST (-1)
-/* How often to check whether a stopped command can have the terminal, after the shell's fg */
+/* Interval of checks whether a stopped command can have the terminal after the shell's fg */
 #define TERMINAL_MS 200
-/* The lowest TTL with which there is time to renew the lock, and to end a command */
+/* Lowest TTL in ms that leaves time to renew the lock and to end a command */
 #define TTL_MIN 1000
 
 typedef struct run
 {
 	/* arguments */
 	bool elect;
-	const char **names; /* NAME, and those of --and */
+	const char **names; /* NAME, and the names given with --and */
 	int n;
 	const char *candidate, *http_address;
 	char **command;
@@ -45,12 +45,12 @@ typedef struct run
 	lc_guardian guardian;
 	lc_http http;
 	int signal_fd;
-	int signo; /* the last signal; 0: none */
-	int died;  /* the signal that the exit code is for; 0: none */
+	int signo; /* the last signal; 0 = none */
+	int died;  /* the signal to which the exit code refers; 0 = none */
 	int64_t deadline, extend_at, answer_by;
 	bool killed;    /* the lock is lost, and CMD must be killed */
-	int64_t end_at; /* when CMD is ended; 0: never */
-	bool ended;     /* end_at has come */
+	int64_t end_at; /* time at which --at-most ends CMD; 0 = never */
+	bool ended;     /* end_at has passed */
 	bool told_place;
 } run;
 
@@ -94,7 +94,7 @@ static const struct option elect_options[] = {{"ttl", required_argument, NULL, O
 
 /* --- arguments --- */
 
-/* Rejects an option of flock(1) that has another name here. */
+/* Rejects an option of flock(1) that has a different name in lockctl. */
 static void
 refuse_option_of_flock(const char *word)
 {
@@ -115,12 +115,12 @@ refuse_option_of_flock(const char *word)
 	}
 }
 
-/* Takes one option; index_of_bad: where it is in argv. */
+/* Handles one option; index_of_bad is its index in argv. */
 static void
 take_option(run *r, int option, int index_of_bad, char **argv)
 {
 	if (lc_take_global(option, optarg))
-		return; /* an option of every command */
+		return; /* a global option */
 	switch (option)
 	{
 		case OPT_TTL:
@@ -162,7 +162,7 @@ take_option(run *r, int option, int index_of_bad, char **argv)
 		case 'E':
 			lc_exit_codes(optarg, &r->not_acquired, &r->lost);
 			break;
-		case '?': /* unknown */
+		case '?': /* unknown option */
 			if (!r->elect)
 				refuse_option_of_flock(argv[index_of_bad]);
 			/* fallthrough */
@@ -171,7 +171,7 @@ take_option(run *r, int option, int index_of_bad, char **argv)
 	}
 }
 
-/* Takes NAME, or CANDIDATE of an election.  Returns false if there are no more such words. */
+/* Stores NAME, or the CANDIDATE of an election.  Returns false if no further such word is expected. */
 static bool
 take_word(run *r, const char *word)
 {
@@ -184,7 +184,7 @@ take_word(run *r, const char *word)
 	return true;
 }
 
-/* Takes CMD: all words from here on. */
+/* Stores CMD, which is all words from here on. */
 static void
 take_command(run *r, char **words)
 {
@@ -195,7 +195,7 @@ take_command(run *r, char **words)
 	r->command = words;
 }
 
-/* Takes what follows "--": CMD; without NAME so far, NAME and CMD, perhaps with another "--" between them. */
+/* Stores the words after "--": CMD, or NAME and CMD (perhaps with "--" between) if there is no NAME yet. */
 static void
 take_rest(run *r, char **words)
 {
@@ -207,7 +207,7 @@ take_rest(run *r, char **words)
 			words++;
 		if (*words == NULL)
 		{
-			/* perhaps the variable that should contain NAME was empty */
+			/* the shell variable that should contain NAME may have been empty */
 			if (!r->elect && r->names[0] != NULL && r->names[0][0] != '-')
 				lc_usage("\"%s\" is the name or the command: the other one is missing",
 						 lc_shown(r->names[0]));
@@ -221,8 +221,9 @@ take_rest(run *r, char **words)
 }
 
 /*
- * As in flock and etcdctl: NAME (and CANDIDATE) with options before and after; the first other word begins
- * CMD, perhaps after "--".  Everything from there on belongs to CMD, including options and "--".
+ * Parses the arguments as flock and etcdctl do.  NAME (and CANDIDATE) may have options before and after
+ * it.  The next word begins CMD, perhaps after "--".  All further words, including options and "--",
+ * belong to CMD.
  */
 static void
 parse(run *r, int argc, char **argv)
@@ -240,7 +241,7 @@ parse(run *r, int argc, char **argv)
 
 		if (option == -1)
 		{
-			/* "--", or the end */
+			/* there was a "--", or no word is left */
 			if (optind > at)
 				take_rest(r, argv + optind);
 			return;
@@ -255,7 +256,7 @@ parse(run *r, int argc, char **argv)
 	}
 }
 
-/* A renewal is sent after a third of the TTL.  The grace leaves time for a second one on a busy server. */
+/* Limits the grace.  A renewal is sent after a third of the TTL, and a second one must still fit in. */
 static void
 check_times(run *r)
 {
@@ -272,7 +273,7 @@ check_times(run *r)
 		lc_usage("--grace is more than %d ms, with --ttl %d ms", most < 0 ? 0 : most, r->ttl);
 }
 
-/* Checks the arguments together, and chooses the shard. */
+/* Checks that the arguments fit together, and chooses the shard. */
 static void
 check(run *r)
 {
@@ -295,14 +296,14 @@ check(run *r)
 
 /* --- messages --- */
 
-/* Returns whether somebody reads messages at a terminal; cron would mail them. */
+/* Returns whether messages go to a terminal; cron would mail them. */
 static bool
 is_watched(void)
 {
 	return lc_verbosity >= LC_VERBOSE || (lc_verbosity == LC_NORMAL && isatty(STDERR_FILENO));
 }
 
-/* Names the lock for messages, on one line: systemd takes each line for another variable. */
+/* Returns the lock's name for messages, on one line, because systemd takes each line for another variable. */
 static const char *
 what(const run *r)
 {
@@ -336,14 +337,14 @@ extend(run *r)
 	r->extend_at = le_now() + EXTEND_EVERY_MS;
 }
 
-/* Returns when the guardian and lockctl kill CMD. */
+/* Returns the time at which the guardian and lockctl kill CMD. */
 static int64_t
 kill_time(const run *r)
 {
 	return r->deadline - lc_reserve(r->ttl);
 }
 
-/* Returns when the guardian has killed CMD after --at-most, unless it is stopped. */
+/* Returns the time by which the guardian has killed CMD after --at-most, unless the guardian is stopped. */
 static int64_t
 overdue_at(const run *r)
 {
@@ -364,8 +365,8 @@ sooner(int64_t *first, int64_t at)
 }
 
 /*
- * Returns when a wait for an election ends: when its time is over and the first reply has come, whose limit
- * is that of any statement of the library.  The library itself ends waits for locks.
+ * Returns the time at which a wait for an election ends.  The wait lasts at least until the first reply,
+ * whose time limit is that of any statement of the library.  The library itself ends waits for locks.
  */
 static int64_t
 wait_ends_at(const run *r)
@@ -376,7 +377,7 @@ wait_ends_at(const run *r)
 																					   : r->how.until;
 }
 
-/* Returns the ms until the first thing to do that no descriptor reports; -1: none. */
+/* Returns the ms until the next action that no descriptor reports; -1 = none. */
 static int
 step_timeout(const run *r, bool waiting)
 {
@@ -399,7 +400,7 @@ step_timeout(const run *r, bool waiting)
 	return first <= now ? 0 : first - now < INT_MAX ? (int) (first - now) : INT_MAX;
 }
 
-/* Waits until something happens, and handles events, signals, messages of the guardian, and HTTP. */
+/* Waits for the next event, and handles signals, the guardian's messages, and HTTP requests. */
 static void
 step(run *r, bool waiting)
 {
@@ -409,14 +410,14 @@ step(run *r, bool waiting)
 	int n = 0, signo;
 
 	if (waiting)
-		extend(r); /* for systemd */
+		extend(r); /* asks systemd for more time */
 	fds[n++] = (struct pollfd){.fd = le_fd(r->session), .events = POLLIN};
 	fds[n++] = (struct pollfd){.fd = r->signal_fd, .events = POLLIN};
 	fds[n++] = (struct pollfd){.fd = r->guardian.fd, .events = POLLIN};
 	n += lc_http_poll(&r->http, fds + n);
 	poll(fds, (nfds_t) n, step_timeout(r, waiting));
 	while (le_next_event(r->session, &event))
-		; /* only wakes us up */
+		; /* the event only ends the wait */
 	while ((signo = lc_signals_next(r->signal_fd)) != 0)
 	{
 		if (signo == SIGCONT)
@@ -425,7 +426,7 @@ step(run *r, bool waiting)
 		{
 			if (signo != SIGTSTP)
 				r->signo = signo;
-			lc_guardian_send(&r->guardian, LC_SIGNAL, signo, 0, 0); /* for CMD */
+			lc_guardian_send(&r->guardian, LC_SIGNAL, signo, 0, 0); /* forwards it to CMD */
 		}
 	}
 	lc_guardian_read(&r->guardian);
@@ -437,8 +438,8 @@ step(run *r, bool waiting)
 /* --- the wait --- */
 
 /*
- * Checks that the server accepts --hold-for, before CMD runs: later, the lock would be released without it,
- * and another machine would run CMD again.  A NULL token holds nothing, so this releases nothing.
+ * Checks that the server accepts --hold-for, before CMD runs.  Otherwise the lock would be released without
+ * it after CMD, and another machine would run CMD again.  A NULL token releases nothing.
  */
 static void
 check_hold_for(const run *r)
@@ -456,7 +457,7 @@ check_hold_for(const run *r)
 	PQfinish(db);
 }
 
-/* Opens the session, or ends the program.  From here on signals are read from a descriptor. */
+/* Opens the session, or ends the program.  From now on signals are read from a descriptor. */
 static void
 open_session(run *r)
 {
@@ -491,7 +492,7 @@ ask(run *r, le_error *error)
 	return le_enqueue(r->session, names, r->n, &r->how, &r->hold, error);
 }
 
-/* Requests it again after the lease was lost during the wait, at the end of the queue. */
+/* Requests the lock again, at the end of the queue, after the lease was lost during the wait. */
 static le_status
 ask_again(run *r, le_error *error)
 {
@@ -543,9 +544,9 @@ wait_for_grant(run *r, le_error *error)
 	return LE_CANCELED;
 }
 
-/* --- while it is held --- */
+/* --- while the lock is held --- */
 
-/* Returns a shell's exit code for a signal; go() ends the program by the signal itself. */
+/* Returns the exit code that a shell uses for a signal; go() then ends the program by that signal. */
 static int
 signaled(run *r, int signo)
 {
@@ -565,7 +566,7 @@ send_deadline(run *r)
 	}
 }
 
-/* Ends CMD after --at-most: a command that hangs would hold its lock for ever. */
+/* Ends CMD after --at-most, because a command that hangs would hold its lock forever. */
 static void
 end_in_time(run *r)
 {
@@ -577,8 +578,8 @@ end_in_time(run *r)
 }
 
 /*
- * Runs CMD until neither CMD nor a descendant runs any more.  The guardian only knows the deadline.  Here we
- * see that the lock is lost before the deadline, and kill CMD even if the guardian is stopped.
+ * Runs CMD until CMD and all its descendants have ended.  The guardian only knows the deadline.  lockctl
+ * also notices when the lock is lost before the deadline, and kills CMD even if the guardian is stopped.
  */
 static int
 run_command(run *r)
@@ -611,14 +612,14 @@ run_command(run *r)
 	return WEXITSTATUS(r->guardian.status);
 }
 
-/* Without CMD: prints the token, and holds the lock until a signal. */
+/* Holds the lock until a signal if there is no CMD. Prints the token. */
 static int
 just_hold(run *r)
 {
 	if (is_watched() && r->signo == 0)
 		lc_notice("%s is held until a signal, such as Ctrl-C; \"-- CMD\" would run a command under it",
 				  what(r));
-	/* if nobody can read the token, the lock is released */
+	/* the lock is released if the token cannot be printed */
 	if (printf("%lld\n", (long long) le_token(r->hold)) < 0 || fflush(stdout) != 0)
 	{
 		lc_error("cannot write the output: %s", strerror(errno));
@@ -644,7 +645,7 @@ tell_lost(run *r)
 				 r->killed ? ": the command was killed" : "");
 }
 
-/* Releases the lock, and returns the exit code or LOST, given that of CMD. */
+/* Releases the lock.  code is CMD's exit code or LOST; returns the exit code of the run or LOST. */
 static int
 give_back(run *r, int code)
 {
@@ -666,7 +667,7 @@ give_back(run *r, int code)
 		lc_error("%s was released without --hold-for: %s", what(r), error.message);
 	else if (status == LE_UNKNOWN)
 	{
-		/* The library's session would retry, but this process ends. */
+		/* Cut off the promise of retries, because this process ends. */
 		char *retries = strstr(error.message, "; the session goes on trying");
 
 		if (retries != NULL)
@@ -678,7 +679,7 @@ give_back(run *r, int code)
 	return code;
 }
 
-/* Reports why nothing was granted, and returns the exit code or LOST. */
+/* Reports why the lock was not granted, and returns the exit code or LOST. */
 static int
 not_granted(run *r, le_status status, const le_error *error)
 {
@@ -710,7 +711,7 @@ granted(run *r)
 	return give_back(r, code);
 }
 
-/* Runs the command from the check of the server to the exit code. */
+/* Runs lockctl lock or elect after its arguments were parsed, and returns the exit code. */
 static int
 go(run *r)
 {
@@ -725,7 +726,7 @@ go(run *r)
 		r->guarded = (lc_command){.argv = r->command, .ttl = r->ttl, .grace = r->grace, .notify = r->notify};
 		lc_guardian_fork(&r->guardian, &r->guarded);
 	}
-	/* After the fork, since the guardian must not keep the port */
+	/* after the fork, because the guardian must not keep the port open */
 	if (r->http_address != NULL)
 		lc_http_open(&r->http, r->http_address);
 	open_session(r);
@@ -748,7 +749,7 @@ go(run *r)
 		return r->lost;
 	if (r->died == 0 || code != LC_EXIT_SIGNAL + r->died)
 		return code;
-	/* Only CMD's group got the key's signal, but our group, such as a shell with a script, needs it, too. */
+	/* Only CMD's group has received the key's signal, but a script in lockctl's group needs it, too. */
 	if (r->guardian.interrupted && r->signo != r->died)
 		kill(0, r->died);
 	lc_signals_die(r->died);
@@ -766,7 +767,7 @@ init(run *r, bool elect)
 int
 lc_lock(int argc, char **argv)
 {
-	/* static, so that names last until the program ends */
+	/* static, so that the names live until the program ends */
 	static run r;
 
 	init(&r, false);

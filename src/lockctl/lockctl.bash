@@ -1,4 +1,4 @@
-# Completion of lockctl for bash.  It asks the server for names, and gives up after less than a second.
+# Bash completion for lockctl. Queries the server for names, and gives up after less than a second.
 
 _lockctl_words()
 {
@@ -8,7 +8,7 @@ _lockctl_words()
 	done
 }
 
-# Prints names from the server, which is reached by the connection options on the line.
+# Prints names from the server, using the connection options on the command line.
 _lockctl_names()
 {
 	PGCONNECT_TIMEOUT=1 timeout 0.8 lockctl "${connection[@]}" -q -o csv "$1" 2>/dev/null </dev/null |
@@ -32,7 +32,7 @@ _lockctl_options()
 	echo --help
 }
 
-# Completes the command that lockctl runs, which begins at this word.
+# Completes the command that lockctl runs, beginning at this word.
 _lockctl_command()
 {
 	if declare -F _command_offset >/dev/null; then

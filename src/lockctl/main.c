@@ -1,6 +1,6 @@
 /*
  * main.c
- *		lockctl: locks and leader election in PostgreSQL, from a shell.
+ *		lockctl: locks and leader election in PostgreSQL, for the shell.
  */
 #include "lockctl.h"
 
@@ -50,8 +50,8 @@ static const struct option options[] = {{"host", required_argument, NULL, 'h'},
 										{NULL, 0, NULL, 0}};
 
 /*
- * Opens those of descriptors 0, 1 and 2 that are closed, so that no connection becomes a standard output.
- * They are not writable, so that printing a token that nobody can read fails, and the lock is released.
+ * Opens descriptors 0, 1 and 2 if they are closed, so that no connection gets one of these numbers.  They
+ * are opened read-only.  So printing a token fails if nothing can read it, and the lock is released.
  */
 static void
 open_standard_files(void)

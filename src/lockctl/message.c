@@ -13,8 +13,8 @@
 lc_level lc_verbosity = LC_NORMAL;
 
 /*
- * Prints a message as one line in one write, so that lines of several processes do not mix, and no name can
- * begin a new one.
+ * Prints a message as one line in one write, so that the lines of several processes do not mix, and a name
+ * cannot begin a new line.
  */
 static void
 tell(const char *format, va_list args)
@@ -94,7 +94,7 @@ lc_alloc(size_t size)
 
 	if (memory == NULL)
 	{
-		/* Not like other messages, which need memory. */
+		/* Write directly, because other messages need memory. */
 		fputs("lockctl: out of memory\n", stderr);
 		exit(LC_EXIT_SERVER);
 	}

@@ -1,6 +1,6 @@
 /*
  * names.c
- *		The names of locks: which ones are allowed, and how CMD gets them.
+ *		Checks the names of locks, and passes them to CMD.
  */
 #include "lockctl.h"
 
@@ -11,10 +11,10 @@
 
 #define NAME_MAX_BYTES 255
 
-/* Linux: the maximum size of one string of an environment, and of all of them on a stack, in bytes */
+/* Linux's maximum size in bytes of one environment string, and of all strings on a stack */
 #define STRING_MAX 131072
 #define ALL_MAX    (6 * 1024 * 1024)
-/* Room for LOCK_TOKEN, and for what the system adds: the name of an interpreter, and data of the process */
+/* Room in bytes for LOCK_TOKEN, and for an interpreter's name and process data, which the system adds */
 #define SPARE 8192
 
 extern char **environ;
@@ -34,7 +34,7 @@ lc_check_names(const char *const *names, int n, const char *what)
 	}
 }
 
-/* Returns the bytes that strings take in a new process. */
+/* Returns the number of bytes that strings occupy in a new process. */
 static size_t
 size_of(char *const *strings)
 {
@@ -45,7 +45,7 @@ size_of(char *const *strings)
 	return size;
 }
 
-/* Checks that CMD can be run: when the lock is held it would be too late to find out. */
+/* Checks that CMD can be run, because it would be too late to find that out when the lock is held. */
 static void
 check_size(size_t list, int n, char *const *command)
 {

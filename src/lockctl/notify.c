@@ -26,7 +26,7 @@ lc_notify(const char *format, ...)
 		return;
 	length = strlen(path);
 	memcpy(to.sun_path, path, length);
-	/* an abstract name, which is not in the file system */
+	/* an abstract socket name, which is not in the file system */
 	if (path[0] == '@')
 		to.sun_path[0] = '\0';
 	va_start(args, format);

@@ -76,7 +76,7 @@ lc_exit_codes(const char *text, int *not_acquired, int *lost)
 
 /* --- options of every command --- */
 
-/* Returns the format that -o names. */
+/* Returns the format that the value of -o names. */
 static lc_output
 output_of(const char *text)
 {
@@ -89,7 +89,7 @@ output_of(const char *text)
 	lc_usage("-o: \"%s\" is not table, json or csv", text);
 }
 
-/* Returns whether a text is a connection string ("key=value ..." or a URI), not the name of a database. */
+/* Returns whether a text is a connection string ("key=value ..." or a URI) instead of a database name. */
 static bool
 is_conninfo(const char *text)
 {
@@ -97,7 +97,7 @@ is_conninfo(const char *text)
 		   strncmp(text, "postgres://", 11) == 0;
 }
 
-/* Asks libpq which options are secret.  A string that libpq cannot parse may have a password, too. */
+/* Asks libpq which options are secret.  A string that libpq cannot parse may contain a password, too. */
 static bool
 has_password(const char *conninfo)
 {
@@ -111,8 +111,8 @@ has_password(const char *conninfo)
 }
 
 /*
- * Takes -d.  All users of the machine can see the arguments of a process, so a password is overwritten
- * there.
+ * Handles -d.  All users of the machine can see the arguments of a process, so a password is
+ * overwritten in the arguments.
  */
 static const char *
 take_database(char *value)
@@ -172,7 +172,7 @@ lc_bad_option(int option, const char *text)
 		lc_help(lc_globals.command);
 	if (option == ':')
 		lc_usage("option \"%s\" needs a value", text);
-	/* do not show its value, which may be a connection string */
+	/* do not show the option's value, which may be a connection string */
 	if (strncmp(text, "--", 2) == 0)
 		lc_usage("unknown option \"%.*s\"", (int) strcspn(text, "="), text);
 	lc_usage("unknown option \"%s\"", lc_shown(text));
@@ -258,7 +258,7 @@ lc_conninfo(void)
 	}
 	else if (database != NULL)
 		add(&text, "dbname", database);
-	/* the options that override it */
+	/* add the options that override the string */
 	if (g->host != NULL)
 		add(&text, "host", g->host);
 	if (g->port != NULL)

@@ -23,7 +23,7 @@ enum
 	OPT_ONCE
 };
 
-/* The options of all commands; parse() gets those that are allowed. */
+/* Options of all commands of this file; each command passes parse() the options that it allows */
 static const struct option options[] = {{"ttl", required_argument, NULL, OPT_TTL},
 										{"wait", required_argument, NULL, 'w'},
 										{"try", no_argument, NULL, 'n'},
@@ -49,10 +49,10 @@ typedef struct arguments
 	const char *words[4];
 	int n;
 	PGconn *db;
-	char *name; /* of the lock or election, as an SQL literal; or NULL */
+	char *name; /* name of the lock or election as an SQL literal; NULL = none */
 } arguments;
 
-/* Takes an option that is allowed. */
+/* Stores an option that is allowed. */
 static void
 take(arguments *a, int option)
 {
@@ -104,7 +104,7 @@ take(arguments *a, int option)
 	}
 }
 
-/* Returns whether the long name of an option is among those that the command allows. */
+/* Returns whether the command allows an option.  allowed has the long names of its options. */
 static bool
 is_allowed(int option, const char *allowed)
 {
@@ -130,7 +130,7 @@ take_word(arguments *a, const char *word)
 	a->words[a->n++] = word;
 }
 
-/* Parses the arguments of a command.  allowed: its own long options, each between blanks. */
+/* Parses the arguments of a command.  allowed has the command's own long options, each between blanks. */
 static void
 parse(arguments *a, int argc, char **argv, const char *allowed)
 {
@@ -170,7 +170,7 @@ need(const arguments *a, int n, const char *words)
 
 /* --- results --- */
 
-/* Prints one value; in the table format only the value, for T=$(lockctl ...). */
+/* Prints one value.  The table format has only the value, for use as T=$(lockctl ...). */
 static void
 print_value(PGconn *db, const char *name, const char *type, const char *value)
 {
@@ -187,7 +187,10 @@ print_value(PGconn *db, const char *name, const char *type, const char *value)
 	free(literal);
 }
 
-/* Returns the only value of a result, and clears the result.  NULL if it is null.  To be freed. */
+/*
+ * Returns the single value of a result, or NULL if it is null, and clears the
+ * result.  The caller must free it.
+ */
 static char *
 value_of(PGresult *result)
 {
@@ -218,7 +221,7 @@ ignore_notices(void *arg, const PGresult *result)
 		lc_detail("%s", message);
 }
 
-/* Connects to the server of a name.  name: of the lock or election; NULL: none. */
+/* Connects to the server to which a lock or election belongs; name may be NULL. */
 static void
 connect(arguments *a, const char *name)
 {
@@ -237,10 +240,10 @@ finish(arguments *a, int code)
 	return code;
 }
 
-/* --- undo what cannot be printed --- */
+/* --- undoing an action whose result cannot be printed --- */
 
 static PGconn *undo_db;
-static char *undo_query; /* NULL: nothing to undo */
+static char *undo_query; /* NULL = nothing to undo */
 
 static void
 give_back(void)
@@ -249,7 +252,7 @@ give_back(void)
 		PQclear(PQexec(undo_db, undo_query));
 }
 
-/* Prints a value.  If that fails lockctl exits, and query (NULL: none) undoes what nobody would know of. */
+/* Prints a value.  If that fails, lockctl exits, and runs query (unless it is NULL) to undo the action. */
 static void
 print_or_give_back(PGconn *db, const char *name, const char *value, char *query)
 {
@@ -263,7 +266,7 @@ print_or_give_back(PGconn *db, const char *name, const char *value, char *query)
 
 /* --- acquire --- */
 
-/* Returns the statement that acquires the lock; to be freed. */
+/* Returns the statement that acquires the lock.  The caller must free it. */
 static char *
 acquire_query(const arguments *a)
 {
@@ -300,14 +303,14 @@ lc_acquire(int argc, char **argv)
 	if (a.ttl > 0 && a.lease != 0)
 		lc_usage("--ttl is not with --lease");
 	connect(&a, a.words[0]);
-	/* acquire it, unless a signal comes */
+	/* acquire the lock, unless a signal arrives */
 	query = acquire_query(&a);
 	result = lc_query_signals(a.db, query, &signo);
 	free(query);
 	if (result != NULL && !PQgetisnull(result, 0, 0))
 		release =
 			lc_format("SELECT %s.release_lock(%s, %s)", lc_schema(a.db), a.name, PQgetvalue(result, 0, 0));
-	/* after a signal: release it, and die */
+	/* after a signal, release the lock and die by the signal */
 	if (release != NULL && signo != 0)
 		PQclear(lc_query(a.db, "%s", release));
 	if (signo != 0)
@@ -319,7 +322,7 @@ lc_acquire(int argc, char **argv)
 		code = a.not_acquired;
 	}
 	else
-		/* a lease may have held it before, and a repeated call returns the same token: do not release that */
+		/* A lease may have held the lock before, and then gets the same token; do not release that hold. */
 		print_or_give_back(a.db, "token", PQgetvalue(result, 0, 0), a.lease == 0 ? release : NULL);
 	free(release);
 	PQclear(result);
@@ -335,7 +338,7 @@ lost(const char *name)
 	return LC_EXIT_LOST;
 }
 
-/* Reports why a renewal failed: an evicted holder cannot renew, but holds the lock until it releases it. */
+/* Reports why a renewal failed.  An evicted holder cannot renew, but keeps the lock until it releases it. */
 static int
 not_renewed(const arguments *a)
 {
@@ -379,7 +382,7 @@ lc_renew(int argc, char **argv)
 	return finish(&a, 0);
 }
 
-/* Returns the number of rows of view locks for the name, before anything is done to it. */
+/* Returns the number of rows that view locks has for the name. */
 static int64_t
 rows_of(const arguments *a)
 {
@@ -401,11 +404,14 @@ tell_nobody(const arguments *a)
 	return LC_EXIT_LOST;
 }
 
-/* release --force --now: ends all holders at once. */
+/* Ends all holders at once (release --force --now). */
 static int
 end_now(arguments *a)
 {
-	/* a name without holders may be closed: then it is opened, and not reported as absent */
+	/*
+	 * A name without holders may be closed.  Then the function opens it, and it
+	 * must not be reported as absent.
+	 */
 	int64_t there = rows_of(a);
 	char *ended = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
 									a->election ? "force_resign" : "force_release_lock", a->name));
@@ -420,7 +426,7 @@ end_now(arguments *a)
 	return code;
 }
 
-/* release --force: evicts the holders, which keep the time that they were promised. */
+/* Evicts the holders, which keep the lock for the time that they were promised (release --force). */
 static int
 evict(arguments *a)
 {
@@ -431,7 +437,7 @@ evict(arguments *a)
 
 	/* the number of holders evicted */
 	print_value(a->db, "evicted", "int8", evicted);
-	/* until when they hold it; or until when it is closed */
+	/* the time until which they hold the lock, or until which it is closed */
 	result = lc_query(a->db,
 					  "SELECT max(expires_at)::timestamptz(0), "
 					  "ceil(extract(epoch FROM max(time_left)))::int8, max(closed_until)::timestamptz(0) "
@@ -511,7 +517,7 @@ lease_ended(const char *lease)
 	return LC_EXIT_LOST;
 }
 
-/* Runs a statement.  Returns NULL if there is no reply by then. */
+/* Runs a statement.  Returns NULL if there is no reply by until. */
 static PGresult *
 ask_until(PGconn *db, const char *query, int64_t until)
 {
@@ -534,7 +540,7 @@ ask_until(PGconn *db, const char *query, int64_t until)
 	return result;
 }
 
-/* Returns whether the schema, or a function in it, does not exist. */
+/* Returns whether a statement failed because the schema, or a function in it, does not exist. */
 static bool
 has_moved(const PGresult *result)
 {
@@ -558,8 +564,8 @@ keep_alive(PGconn *db, const char *lease, int64_t until)
 #define GONE      (-2) /* the lease has ended */
 
 /*
- * Renews a lease, also after its schema was renamed.  Returns its validity from here on in ms, normally the
- * TTL; or NO_ANSWER or GONE.
+ * Renews a lease, even if its schema was renamed.  Returns its validity from now on in ms, which is
+ * normally the TTL, or NO_ANSWER or GONE.
  */
 static int64_t
 renew_lease(PGconn *db, const char *lease, int64_t until)
@@ -591,7 +597,7 @@ renew_lease(PGconn *db, const char *lease, int64_t until)
 	return ms;
 }
 
-/* Waits until a point in time.  Returns the signal that came before, or 0. */
+/* Waits until a point in time.  Returns the signal that has ended the wait early, or 0. */
 static int
 wait_until(int signal_fd, int64_t until)
 {
@@ -610,9 +616,10 @@ wait_until(int signal_fd, int64_t until)
 }
 
 /*
- * Renews a lease until it has ended or a signal comes.  Renews after a third of its validity, but not
- * without pauses; after a failure with a new connection, for as long as the lease can live.  A shorter
- * validity does not take back what an earlier reply has promised.
+ * Renews a lease until it has ended or a signal arrives.  Renews after a third of the validity, but
+ * not before a twentieth of the TTL.  After a failure, reconnects and retries for as long as the lease
+ * may still be valid.  A shorter validity does not shorten the time that an earlier reply has
+ * promised.
  */
 static int
 keep_alive_for_ever(PGconn *db, const char *lease)
@@ -636,7 +643,7 @@ keep_alive_for_ever(PGconn *db, const char *lease)
 		now = le_now();
 		if (PQstatus(db) == CONNECTION_OK)
 			answer = renew_lease(db, lease, now + ttl / 4);
-		/* after a failure: reconnect, and retry soon */
+		/* after a failure, reconnect and retry soon */
 		if (answer == NO_ANSWER)
 		{
 			PQreset(db);
@@ -673,7 +680,7 @@ lease_of_number(const arguments *a, const char *what)
 	return 0;
 }
 
-/* Grants a lease, and prints its number.  If that fails the lease is revoked. */
+/* Grants a lease, and prints its number.  Revokes the lease if its number cannot be printed. */
 static void
 grant_lease(const arguments *a)
 {

@@ -1,7 +1,7 @@
 /*
  * portable.c
- *		What doctor checks if the portable edition is installed: its version, its
- *		owner, and the tables that its calls write, which no manager watches.
+ *		The checks of doctor for the portable edition: its version, its owner,
+ *		and the tables that its calls write, which no manager watches.
  */
 #include "doctor.h"
 
@@ -10,19 +10,19 @@
 #include <string.h>
 
 /*
- * For how long a transaction that has acquired or enqueued may be idle: until its end nobody else gets the
- * name.
+ * Time for which a transaction that has acquired or enqueued may be idle.  Until its end, the name is
+ * granted to no other transaction.
  */
 #define STANDS_STILL "30 s"
 
-/* The number of dead rows of a table from which calls become slow, since each call reads some of them */
+/* Number of dead rows in a table above which calls become slow, because each call reads some of them */
 #define DEAD_ROWS "20000"
 
-/* Holds and leases that ended this long ago, but were not removed since nobody has used their names */
+/* Age and number of ended holds and leases that are reported; they stay until their names are used again */
 #define OVER_FOR  "10 min"
 #define OVER_ROWS 1000
 
-/* Returns the number after the first occurrence of what in a text; -1: none. */
+/* Returns the number that follows the first occurrence of what in a text, or -1 if there is none. */
 static long
 number_after(const char *text, const char *what)
 {
@@ -31,7 +31,7 @@ number_after(const char *text, const char *what)
 	return at != NULL ? strtol(at + strlen(what), NULL, 10) : -1;
 }
 
-/* Compares the installed version with the one of lockctl. */
+/* Compares the installed version with lockctl's version. */
 static void
 check_version(patient *p)
 {
@@ -61,7 +61,7 @@ check_version(patient *p)
 	free(place);
 }
 
-/* Checks the owner, who can read and write all locks, and the roles that can become the owner. */
+/* Checks the owner, which can read and write all locks, and the roles that can become the owner. */
 static void
 check_owner(patient *p)
 {
@@ -86,7 +86,7 @@ check_owner(patient *p)
 	free(members);
 }
 
-/* Checks what calls in SQL need: the schema on search_path, and READ COMMITTED. */
+/* Checks that SQL calls have the schema on search_path, and use READ COMMITTED. */
 static void
 check_path(patient *p)
 {
@@ -136,7 +136,7 @@ check_transactions(patient *p)
 	PGresult *result = PQexec(p->db, query);
 	char *all = lc_ask(p, "SELECT pg_has_role('pg_read_all_stats', 'USAGE')");
 
-	/* one that is idle */
+	/* report an idle transaction */
 	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0)
 	{
 		char *advice =
@@ -146,7 +146,7 @@ check_transactions(patient *p)
 		lc_find(p, ODD, "transactions", advice, "%s", PQgetvalue(result, 0, 1));
 		free(advice);
 	}
-	/* none, or none that this role may see */
+	/* report that there is none, or none that this role may see */
 	else if (all[0] == 't')
 		lc_find(p, GOOD, "transactions", "", "none with locks has stood still for more than " STANDS_STILL);
 	else
@@ -159,8 +159,8 @@ check_transactions(patient *p)
 }
 
 /*
- * Checks for dead rows, of which each renewal leaves one, and for ended holds and leases that nobody has
- * removed.
+ * Checks for dead rows, of which each renewal leaves one, and for ended holds and leases that no call
+ * has removed.
  */
 static void
 check_rows(patient *p)

@@ -1,6 +1,6 @@
 /*
  * report.c
- *		How doctor asks the server and prints its findings.
+ *		Queries the server for doctor, and prints its findings.
  */
 #include "doctor.h"
 
@@ -19,7 +19,7 @@ json(const char *key, const char *text)
 	free(value);
 }
 
-/* Prints a field of CSV, and what follows it. */
+/* Prints a CSV field, and the separator that follows it. */
 static void
 csv(const char *text, const char *end)
 {
@@ -36,13 +36,13 @@ lc_find(patient *p, finding what, const char *check, const char *advice, const c
 	char *buffer, *text;
 	va_list args;
 
-	/* the text, on one line */
+	/* format the text, on one line */
 	va_start(args, format);
 	buffer = lc_vformat(format, args);
 	va_end(args);
 	text = lc_line(buffer);
 	free(buffer);
-	/* print it in the format of -o */
+	/* print it in the format that -o selects */
 	if (lc_globals.output == LC_JSON)
 	{
 		fputs(p->rows++ > 0 ? ",\n {" : "[{", stdout);

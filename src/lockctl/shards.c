@@ -1,10 +1,10 @@
 /*
  * shards.c
- *		Several servers: the file of --shards lists them, and the name of a lock or
- *		election decides which one is used.
+ *		Chooses among several servers: the file of --shards lists them, and the
+ *		name of a lock or election determines the server to use.
  *
- * A line of the file has the name of a shard and, after blanks, its connection
- * string, as for -d.
+ * Each line of the file has the name of a shard and, after blanks, its
+ * connection string, as for -d.
  */
 #include "lockctl.h"
 
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define BLANKS " \t\r\n"
-/* Some editors put this before the first line, where it would become a part of a shard's name. */
+/* Some editors put this mark before the first line, where it would become part of a shard's name. */
 #define BYTE_ORDER_MARK "\xef\xbb\xbf"
 
 typedef struct map
@@ -24,7 +24,7 @@ typedef struct map
 	int n;
 } map;
 
-/* Adds the shard of a line to the map; ends the program if the line is wrong. */
+/* Adds a line's shard to the map.  Ends the program if the line is wrong. */
 static void
 add_line(map *m, const char *file, int line, char *text)
 {
@@ -33,14 +33,14 @@ add_line(map *m, const char *file, int line, char *text)
 
 	if (line == 1 && strncmp(text, BYTE_ORDER_MARK, strlen(BYTE_ORDER_MARK)) == 0)
 		text += strlen(BYTE_ORDER_MARK);
-	/* the name; comments and empty lines are skipped */
+	/* find the name; skip comments and empty lines */
 	name = text + strspn(text, BLANKS);
 	len = strcspn(name, BLANKS);
 	if (*name == '\0' || *name == '#')
 		return;
 	conninfo = name + len + strspn(name + len, BLANKS);
 	name[len] = '\0';
-	/* a line without a name begins with the connection string, which must not be shown */
+	/* a line that lacks the name begins with the connection string, which must not be shown */
 	if (lc_may_be_secret(name) || strchr(name, '=') != NULL)
 		lc_usage("%s, line %d: the name of the shard is missing, or has a = or ://", file, line);
 	if (*conninfo == '\0')
@@ -52,7 +52,7 @@ add_line(map *m, const char *file, int line, char *text)
 		if (strcmp(m->names[i], name) == 0)
 			lc_usage("%s, line %d: shard \"%s\" is there twice", file, line, name);
 	}
-	/* store it */
+	/* store the shard */
 	m->names = realloc(m->names, sizeof(*m->names) * (size_t) (m->n + 1));
 	m->conninfo = realloc(m->conninfo, sizeof(*m->conninfo) * (size_t) (m->n + 1));
 	if (m->names == NULL || m->conninfo == NULL)
@@ -61,7 +61,10 @@ add_line(map *m, const char *file, int line, char *text)
 	m->conninfo[m->n++] = lc_copy(conninfo);
 }
 
-/* Reads the file; ends the program if it cannot be read completely: half a map would be a different map. */
+/*
+ * Reads the file.  Ends the program if it cannot be read completely, because
+ * half a map would be a different map.
+ */
 static map
 read_map(const char *file)
 {
@@ -74,7 +77,7 @@ read_map(const char *file)
 		lc_usage("--shards: cannot open \"%s\": %s", file, strerror(errno));
 	for (int line = 1; getline(&text, &size, in) >= 0; line++)
 		add_line(&m, file, line, text);
-	/* not ferror(): memory for a line may have run out as well */
+	/* check feof() instead of ferror(), because memory for a line may have run out, too */
 	if (!feof(in))
 		lc_usage("--shards: cannot read \"%s\": %s", file, strerror(errno));
 	fclose(in);
@@ -84,7 +87,7 @@ read_map(const char *file)
 	return m;
 }
 
-/* Returns the map, and reads it when called first. */
+/* Returns the map, which the first call reads. */
 static const map *
 the_map(void)
 {
@@ -95,7 +98,7 @@ the_map(void)
 	return &m;
 }
 
-/* Returns the position of a shard; ends the program if there is none of that name. */
+/* Returns the position of a shard.  Ends the program if no shard has that name. */
 static int
 shard_named(const map *m, const char *name)
 {
@@ -124,7 +127,7 @@ lc_choose_shard(const char *const *names, int n)
 	m = the_map();
 	if (g->shard == NULL && n == 0)
 		lc_usage("with --shards, \"%s\" needs a name, or --shard", g->command);
-	/* the shard; all names must belong to it */
+	/* choose the shard, to which all names must belong */
 	chosen = g->shard != NULL ? shard_named(m, g->shard) : le_shard(names[0], m->names, m->n);
 	for (int i = 0; i < n; i++)
 	{
@@ -137,7 +140,7 @@ lc_choose_shard(const char *const *names, int n)
 			lc_usage("\"%s\" is on shard %s, not on %s", names[i], m->names[own], g->shard);
 	}
 	lc_detail("shard \"%s\"", m->names[chosen]);
-	/* from here on as if -d had named it */
+	/* continue as if -d had named the shard */
 	g->database = m->conninfo[chosen];
 	g->shards = g->shard = NULL;
 }

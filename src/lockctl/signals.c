@@ -1,9 +1,9 @@
 /*
  * signals.c
- *		The signals that are forwarded to CMD, or end a wait.
+ *		Handles the signals that are forwarded to CMD, or end a wait.
  *
- * A signal that was ignored when the program began (nohup) stays ignored, also
- * for CMD.
+ * A signal that was ignored when the program started (nohup) stays ignored, for
+ * CMD as well.
  */
 #include "lockctl.h"
 
@@ -20,14 +20,11 @@ static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2
 
 #define NSIGNALS (sizeof(signals) / sizeof(signals[0]))
 
-static bool handled[NSIGNALS]; /* was not ignored when the program began */
+static bool handled[NSIGNALS]; /* the signal was not ignored when the program started */
 static bool pipe_ignored;
 static sigset_t old_mask, read_set;
 
-/*
- * Ends the program by a signal, as if it had no handler, because shells check by which signal a command
- * died.
- */
+/* Ends the program by a signal with its default effect, because shells check which signal ended a command. */
 static void
 end(int signo)
 {
@@ -38,7 +35,7 @@ end(int signo)
 	sigemptyset(&set);
 	sigaddset(&set, signo);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-	/* The first process of a container does not die by a signal. */
+	/* A container's first process is not killed by the signal. */
 	_exit(LC_EXIT_SIGNAL + signo);
 }
 
@@ -58,11 +55,14 @@ lc_signals_start(void)
 		sigaddset(&unblock, signals[i]);
 	}
 	sigprocmask(SIG_UNBLOCK, &unblock, &old_mask);
-	/* If a server or reader goes away, write() fails, and the program lives. */
+	/*
+	 * Ignore SIGPIPE: if the server or the reader of the output goes away,
+	 * write() fails instead of killing the program.
+	 */
 	sigaction(SIGPIPE, NULL, &old);
 	pipe_ignored = old.sa_handler == SIG_IGN;
 	signal(SIGPIPE, SIG_IGN);
-	/* If it was ignored, children would leave no status. */
+	/* Restore SIGCHLD: if it was ignored, children would leave no status. */
 	signal(SIGCHLD, SIG_DFL);
 }
 
@@ -120,11 +120,11 @@ lc_signals_die(int signo)
 {
 	fflush(NULL);
 #ifdef __SANITIZE_ADDRESS__
-	/* There is no exit() that would check for leaks. */
+	/* Check for leaks here, because the program does not end by exit(). */
 	__lsan_do_leak_check();
 #endif
 	LC_DUMP_COVERAGE();
-	/* Dump no core: CMD may have left its own. */
+	/* Do not dump core, because CMD may have dumped its own. */
 	prctl(PR_SET_DUMPABLE, 0);
 	end(signo);
 	_exit(LC_EXIT_SIGNAL + signo);

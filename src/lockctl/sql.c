@@ -1,7 +1,7 @@
 /*
  * sql.c
- *		The connection of the plain commands, and their output.  The server
- *		formats JSON and CSV.
+ *		The connection and the output of the plain commands.  The server formats
+ *		JSON and CSV.
  */
 #include "lockctl.h"
 
@@ -13,7 +13,7 @@
 
 #define CONNECT_SECONDS "5"
 
-/* libpq before 14 does not know "primary" */
+/* First version of libpq that knows "primary" */
 #define PRIMARY_SINCE 140000
 
 /* --- connect --- */
@@ -35,8 +35,8 @@ is_set(const char *conninfo, const char *key, const char *variable)
 }
 
 /*
- * Connects.  primary: skips standbys, but accepts a server on which the role may not write.  Texts are in
- * UTF-8, like those of the library's sessions, unless the user has set another encoding, that of the
+ * Connects.  With primary, skips standbys, but accepts a server on which the role is read-only.  Texts
+ * are in UTF-8, as in the library's sessions, unless the user has set another client encoding for the
  * terminal.
  */
 static PGconn *
@@ -103,7 +103,7 @@ lc_is_portable(PGconn *db)
 	return portable;
 }
 
-static char *schema; /* of the extension, quoted; NULL: not known yet */
+static char *schema; /* the extension's schema, quoted; NULL = not known yet */
 
 bool
 lc_take_schema(const PGresult *result)
@@ -158,7 +158,7 @@ result_code(const PGresult *result)
 	return LC_EXIT_SERVER;
 }
 
-/* Ends the program because of an error of the server. */
+/* Reports a server error and exits. */
 static void __attribute__((noreturn)) failed(PGconn *db, const PGresult *result)
 {
 	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
@@ -188,7 +188,7 @@ lc_query(PGconn *db, const char *format, ...)
 	return result;
 }
 
-/* Asks the server to cancel the statement. */
+/* Asks the server to cancel the current statement. */
 static void
 cancel(PGconn *db)
 {
@@ -212,11 +212,11 @@ lc_query_signals(PGconn *db, const char *query, int *signo)
 	PGresult *result, *next;
 	int seen;
 
-	/* send it */
+	/* send the statement */
 	*signo = 0;
 	if (!PQsendQuery(db, query))
 		lc_die(LC_EXIT_SERVER, "%s", lc_line(PQerrorMessage(db)));
-	/* wait; a first signal cancels, a second one ends the program */
+	/* wait; a first signal cancels the statement, a second signal ends the program */
 	while (PQisBusy(db))
 	{
 		poll(fds, 2, -1);
@@ -232,7 +232,7 @@ lc_query_signals(PGconn *db, const char *query, int *signo)
 		if (fds[0].revents != 0 && !PQconsumeInput(db))
 			lc_die(LC_EXIT_SERVER, "%s", lc_line(PQerrorMessage(db)));
 	}
-	/* the result */
+	/* read the result */
 	result = PQgetResult(db);
 	while ((next = PQgetResult(db)) != NULL)
 		PQclear(next);
@@ -287,7 +287,7 @@ is_number(const PGresult *result, int column)
 {
 	Oid type = PQftype(result, column);
 
-	/* bigint and integer: the views have no other numbers */
+	/* bigint and integer; the views have no other numeric types */
 	return type == 20 || type == 23;
 }
 
@@ -370,13 +370,13 @@ lc_print(PGconn *db, bool one, const char *format, ...)
 	int64_t rows;
 	int length;
 
-	/* the query */
+	/* format the query */
 	va_start(args, format);
 	length = vsnprintf(query, sizeof(query) - 256, format, args);
 	va_end(args);
 	if (length >= (int) sizeof(query) - 256)
 		lc_usage("the arguments are too long");
-	/* print it in the format of -o */
+	/* print the result in the format that -o selects */
 	if (lc_globals.output == LC_CSV)
 		rows = print_csv(db, query);
 	else if (lc_globals.output == LC_TABLE)

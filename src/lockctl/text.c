@@ -1,10 +1,11 @@
 /*
  * text.c
- *		Texts of others: how they get to a terminal, and into JSON.
+ *		Prepares texts from the server and the command line for terminals and
+ *		JSON.
  *
- * Characters that a terminal would act upon do not reach it: control characters,
- * and those that change the direction of a line, so that it reads like another
- * one.
+ * Removes or escapes characters that a terminal would act upon: control
+ * characters, and characters that change the direction of a line, so that it can
+ * be mistaken for another text.
  */
 #include "lockctl.h"
 
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns how many bytes the first character has; 1 if it is not UTF-8. */
+/* Returns the number of bytes in the first character; 1 if it is not UTF-8. */
 static int
 length_of(const unsigned char *c)
 {
@@ -27,7 +28,8 @@ length_of(const unsigned char *c)
 }
 
 /*
- * Returns the code of the first character, which has length bytes; a byte that is not UTF-8 is its own code.
+ * Returns the code of the first character, which has length bytes.  A byte that
+ * is not UTF-8 is its own code.
  */
 static unsigned
 code_of(const unsigned char *c, int length)
@@ -40,8 +42,8 @@ code_of(const unsigned char *c, int length)
 }
 
 /*
- * Returns whether a character is a control character, a line separator, or a mark, embedding, override or
- * isolate of direction.
+ * Returns whether a character is a control character, a line separator, or a directional mark, embedding,
+ * override or isolate.
  */
 static bool
 is_control(unsigned code)
@@ -50,7 +52,7 @@ is_control(unsigned code)
 		   code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
-/* Writes a character as an escape of C, and returns its length. */
+/* Writes a character as a C escape sequence, and returns the length of that sequence. */
 static int
 put_escape(char *to, unsigned code, int length)
 {
@@ -63,7 +65,8 @@ put_escape(char *to, unsigned code, int length)
 }
 
 /*
- * Returns a copy whose control characters are escaped as in C, or (escape false) replaced by question marks.
+ * Returns a copy in which control characters are escaped as in C, or replaced
+ * by question marks if escape is false.
  */
 static char *
 without_controls(const char *text, bool escape)

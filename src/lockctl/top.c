@@ -2,8 +2,8 @@
  * top.c
  *		Locks, queues and rates, on a full screen, or one line per interval.
  *
- * The server sorts, and sends only the rows that the screen shows, so that a
- * million locks need not cross the network every two seconds.
+ * The server sorts the rows, and sends only those that the screen shows, so
+ * that a million locks need not cross the network every two seconds.
  */
 #include "lockctl.h"
 
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define INTERVAL_MS 2000
-/* After this time without a reply, reconnect. */
+/* Time in ms without a reply after which top reconnects */
 #define ANSWER_MS   5000
 #define HEADER_ROWS 4
 #define ROWS_MAX    1000
@@ -81,10 +81,10 @@ typedef struct top
 	bool screen, stopped, reverse;
 	int signo;
 	int view, sort, scroll;
-	int64_t rows; /* number of rows of the view, as far as is known */
+	int64_t rows; /* number of rows of the view when it was last read */
 	double last[NRATES], rate[NRATES], at;
 	bool has_rates, portable;
-	bool counted[NRATES]; /* which rates the server counts: the portable edition has only some */
+	bool counted[NRATES]; /* rates that the server counts; the portable edition has only some */
 	int64_t locks, waiting, memory;
 	double oldest; /* age of the oldest wait for a lock, in seconds */
 	int manager;
@@ -97,8 +97,8 @@ typedef struct top
 static void key(top *t, int c);
 
 /*
- * Waits for fd, a key or a signal, and handles keys and signals.  Returns false if the time is over, or top
- * must stop.
+ * Waits for fd, a key or a signal, and handles keys and signals.  Returns false at the time limit, or if
+ * top must stop.
  */
 static bool
 wait_for(top *t, int fd, int64_t until)
@@ -122,7 +122,7 @@ wait_for(top *t, int fd, int64_t until)
 	}
 	while (t->screen && (c = getch()) != ERR)
 		key(t, c);
-	/* The terminal is gone. */
+	/* The terminal has disappeared. */
 	if (fds[2].revents & (POLLHUP | POLLERR))
 		t->stopped = true;
 	return !t->stopped;
@@ -138,7 +138,7 @@ say(top *t, const char *message)
 	free(line);
 }
 
-/* Runs a query.  Returns NULL after an error or without a reply in time; the message says why. */
+/* Runs a query.  Returns NULL and sets the message after an error, or if there is no reply in time. */
 static PGresult *
 query(top *t, const char *text)
 {
@@ -170,7 +170,7 @@ query(top *t, const char *text)
 	return NULL;
 }
 
-/* Connects if there is no connection.  Returns false if that fails; the message says why. */
+/* Connects if there is no connection.  Returns false and sets the message if that fails. */
 static bool
 connected(top *t)
 {
@@ -197,11 +197,11 @@ number(const PGresult *result, int row, const char *column)
 {
 	int c = PQfnumber(result, column);
 
-	/* NULL is an empty text */
+	/* a NULL value is an empty text */
 	return c >= 0 ? strtod(PQgetvalue(result, row, c), NULL) : 0;
 }
 
-/* Computes rates from the differences of counters.  A manager that was restarted counts from zero. */
+/* Computes rates from the differences of counters, which start at zero when the manager restarts. */
 static void
 take_rates(top *t, const PGresult *result)
 {
@@ -226,7 +226,7 @@ take_rates(top *t, const PGresult *result)
 	t->manager = (int) number(result, 0, "manager_pid");
 }
 
-/* Reads the counters, and height rows of the view.  Returns false if a query fails; the message says why. */
+/* Reads the counters, and height rows of the view.  Returns false and sets the message if a query fails. */
 static bool
 look(top *t, int height)
 {
@@ -243,7 +243,7 @@ look(top *t, int height)
 	char text[1024];
 	PGresult *result;
 
-	/* the counters */
+	/* read the counters */
 	t->message[0] = '\0';
 	if (!connected(t) || (result = query(t, t->portable ? portable : stat)) == NULL)
 		return false;
@@ -254,7 +254,7 @@ look(top *t, int height)
 	PQclear(result);
 	if (height <= 0)
 		return t->message[0] == '\0';
-	/* the rows */
+	/* read the rows */
 	snprintf(text, sizeof(text),
 			 "SELECT *, count(*) OVER () FROM (%s) q ORDER BY %s %s NULLS LAST, name LIMIT %d OFFSET %d",
 			 v->query, v->order[t->sort], t->reverse != (t->sort == 0) ? "ASC" : "DESC",
@@ -270,7 +270,7 @@ look(top *t, int height)
 
 /* --- the screen --- */
 
-/* Writes a text of at most width columns; characters that a terminal would act upon are replaced. */
+/* Writes a text, cut to width columns, without the characters that a terminal would act upon. */
 static void
 put(int y, int x, int width, bool right, const char *anything)
 {
@@ -280,7 +280,7 @@ put(int y, int x, int width, bool right, const char *anything)
 
 	if (width <= 0)
 		return;
-	/* copy whole characters, as long as they fit */
+	/* copy whole characters, while they fit */
 	text = printable = lc_printable(anything);
 	while (*text != '\0' && n < (int) sizeof(line) - 8)
 	{
@@ -300,13 +300,13 @@ put(int y, int x, int width, bool right, const char *anything)
 		used += columns;
 		text += length;
 	}
-	/* write them */
+	/* write the copy */
 	line[n] = '\0';
 	mvaddstr(y, right ? x + width - used : x, line);
 	free(printable);
 }
 
-/* Formats a time in seconds, with a unit that suits it. */
+/* Formats a time in seconds, with a suitable unit. */
 static const char *
 span_of(char text[32], double s)
 {
@@ -329,7 +329,7 @@ span(char text[32], const PGresult *result, int row, int column)
 	return span_of(text, strtod(PQgetvalue(result, row, column), NULL));
 }
 
-/* Draws a row.  Name, mode and owner share the width that the fixed columns leave. */
+/* Draws a row.  Name, mode and owner share the width that is left by the fixed columns. */
 static void
 draw_row(int y, const char *const *field)
 {
@@ -342,7 +342,7 @@ draw_row(int y, const char *const *field)
 		put(y, rest + i * 9, 9, true, field[3 + i]);
 }
 
-/* Draws the line of rates, as many as fit. */
+/* Draws the line of rates, with as many as fit. */
 static void
 draw_rates(const top *t)
 {
@@ -405,7 +405,7 @@ draw(const top *t)
 	refresh();
 }
 
-static bool dirty; /* a key needs a new look at the server */
+static bool dirty; /* a key has made a new read from the server necessary */
 
 static void
 show_view(top *t, int number)
@@ -491,7 +491,7 @@ run_screen(top *t)
 
 /* --- lines --- */
 
-/* Prints one line of figures, in the format of -o. */
+/* Prints one line of figures, in the format that -o selects. */
 static void
 print_line(const top *t, int64_t line)
 {
@@ -507,7 +507,7 @@ print_line(const top *t, int64_t line)
 		puts("}");
 		return;
 	}
-	/* a heading: for CSV once, for the table after every 20 lines */
+	/* the heading: once for CSV, after every 20 lines for the table */
 	if (lc_globals.output == LC_CSV ? line == 0 : line % 20 == 0)
 	{
 		printf(lc_globals.output == LC_CSV ? "locks,waiters,oldest" : "%9s %9s %9s", "locks", "waiters",
@@ -530,7 +530,7 @@ print_line(const top *t, int64_t line)
 	putchar('\n');
 }
 
-/* Prints a line after each interval; the first look only provides the counters to compare with. */
+/* Prints a line after each interval.  The first read only provides counters for comparison. */
 static void
 run_lines(top *t)
 {

@@ -1,10 +1,10 @@
 /*
  * tree.c
- *		Signals for all descendants of a process.
+ *		Sends signals to all descendants of a process.
  *
- * A process group is not enough, because a grandchild may have created a session
- * of its own.  The guardian is a subreaper, so that a descendant that loses its
- * parent becomes the guardian's child, and stays in its tree.
+ * A process group is not enough, because a grandchild may have created its own
+ * session.  The guardian is a subreaper: a descendant that loses its parent
+ * becomes the guardian's child, and stays in the guardian's tree.
  */
 #include "lockctl.h"
 
@@ -23,13 +23,14 @@ typedef struct process
 	pid_t pid, parent;
 } process;
 
-/* The descendants of the root when /proc was read last */
+/* Descendants of the root that were found by the last read of /proc */
 static process *known;
 static int nknown;
 
 /*
- * Returns the parent of a process; 0 if the process does not exist, or none of its threads runs any more.
- * If the first thread has ended before the others, the state is that of a zombie although the others run.
+ * Returns the parent of a process, or 0 if the process does not exist or all its threads have ended.  If
+ * only the first thread has ended, the process has the state of a zombie although other threads still
+ * run.
  */
 static pid_t
 parent_of(pid_t pid)
@@ -54,7 +55,10 @@ parent_of(pid_t pid)
 	return (state == 'Z' || state == 'X') && threads <= 1 ? 0 : parent;
 }
 
-/* Returns a list of all processes with a parent; to be freed.  It ends early if memory runs out. */
+/*
+ * Returns a list of all processes that have a parent.  The list is cut short if
+ * memory runs out.  The caller must free it.
+ */
 static process *
 read_processes(int *count)
 {
@@ -87,7 +91,7 @@ read_processes(int *count)
 }
 
 /*
- * Returns whether a process id still belongs to the process that was seen: a new process would have another
+ * Returns whether a pid still belongs to the process that was found: a new process would have a different
  * parent.  If the old parent has ended, the root is the parent.
  */
 static bool
@@ -99,8 +103,8 @@ is_same(const process *p, pid_t root)
 }
 
 /*
- * Sends a signal, and continues the process, since a stopped one only sees SIGKILL.  Returns whether it was
- * sent.
+ * Sends a signal, and continues the process, because a stopped process only reacts to SIGKILL.  Returns
+ * whether the signal was sent.
  */
 static bool
 send_signal(const process *p, pid_t root, int signo)
@@ -140,11 +144,14 @@ lc_tree_signal(pid_t root, int signo)
 	int n, found = 0, sent = 0;
 	process *list;
 
-	/* SIGTERM was sent before.  On a busy machine, reading /proc may take more time than is left. */
+	/*
+	 * First kill the processes that received SIGTERM.  On a busy machine,
+	 * reading /proc may take more time than is left.
+	 */
 	for (int i = 0; i < nknown && signo == SIGKILL; i++)
 		send_signal(&known[i], root, signo);
 	list = read_processes(&n);
-	/* The list begins with the descendants found so far; -1 stands for the root. */
+	/* The list begins with the descendants that were found so far; -1 stands for the root. */
 	for (int at = -1; at < found; at++)
 	{
 		pid_t parent = at < 0 ? root : list[at].pid;

@@ -10,7 +10,7 @@
 
 static const struct option options[] = {LC_HELP_OPTION, {NULL, 0, NULL, 0}};
 
-/* Parses the arguments.  Returns the optional word; NULL: none. */
+/* Parses the arguments.  Returns the optional word, or NULL if there is none. */
 static const char *
 parse(int argc, char **argv)
 {
@@ -36,8 +36,8 @@ parse(int argc, char **argv)
 }
 
 /*
- * Shows a view, or its rows of a name.  JSON and CSV have all columns, a table those that fit.  Returns
- * LC_EXIT_FAILED if nothing has that name.
+ * Shows a view, or its rows with a name.  JSON and CSV have all columns; a table has a selection that
+ * fits on a screen.  Returns LC_EXIT_FAILED if there is no row with that name.
  */
 static int
 show(const char *name, const char *view, const char *columns, const char *key, const char *order)
@@ -115,7 +115,7 @@ lc_show_status(int argc, char **argv)
 			lc_die(LC_EXIT_SERVER, "no manager runs for database \"%s\"; see lockctl doctor", PQdb(db));
 		PQclear(manager);
 	}
-	/* a table has one line for each column */
+	/* table output prints one line per column */
 	if (lc_globals.output == LC_TABLE)
 		lc_print(db, false,
 				 "SELECT key AS name, value FROM json_each_text((SELECT row_to_json(q) FROM (%s) q))", query);

@@ -1,7 +1,7 @@
 /*
  * watch.c
- *		Prints changes: watch reads the locks at intervals; elect --listen observes
- *		an election, and misses nothing.
+ *		Prints changes.  watch reads the locks at intervals; elect --listen
+ *		observes an election, and misses no change.
  */
 #include "lockctl.h"
 
@@ -25,7 +25,7 @@ enum
 	COL_JSON
 };
 
-/* Prints a field of CSV, and what follows it. */
+/* Prints a CSV field, and the separator that follows it. */
 static void
 csv(const char *text, const char *end)
 {
@@ -52,7 +52,7 @@ tell_line(const char *event, const char *const *field, const char *at)
 	free(owner);
 }
 
-/* Prints an event of a lock, in the format of -o. */
+/* Prints an event of a lock, in the format that -o selects. */
 static void
 tell(const char *event, const PGresult *rows, int row, const char *at)
 {
@@ -89,7 +89,7 @@ compare(const PGresult *a, int i, const PGresult *b, int j)
 	return atoi(PQgetvalue(a, i, COL_SLOT)) - atoi(PQgetvalue(b, j, COL_SLOT));
 }
 
-/* Prints the differences between two lists, which are in the order of compare(). */
+/* Prints the differences between two lists, which are sorted by compare(). */
 static void
 tell_changes(const PGresult *old, const PGresult *new, const char *at)
 {
@@ -116,7 +116,7 @@ tell_changes(const PGresult *old, const PGresult *new, const char *at)
 	lc_flush();
 }
 
-/* Reads all locks, or those of a name, and the time of the server. */
+/* Reads all locks, or those with a name, and the server's time. */
 static PGresult *
 look(PGconn *db, const char *name, char **at)
 {
@@ -135,7 +135,7 @@ look(PGconn *db, const char *name, char **at)
 	return rows;
 }
 
-/* Reads the locks at intervals, count times (0: for ever), and prints the changes. */
+/* Reads the locks at intervals, count times (0 = forever), and prints the changes. */
 static void
 watch(const char *name, int interval, int64_t count)
 {
@@ -201,14 +201,14 @@ lc_watch(int argc, char **argv)
 	}
 	while (optind < argc)
 		lc_take_word(&name, argv[optind++]);
-	/* returns only with --count */
+	/* this returns only with --count */
 	watch(name, interval, count);
 	return 0;
 }
 
 /* --- elect --listen --- */
 
-/* Prints a change of the election, in the format of -o. */
+/* Prints a change of the election, in the format that -o selects. */
 static void
 on_change(const le_change *change, void *arg)
 {
@@ -249,7 +249,7 @@ lc_elect_listen(const char *election)
 	int signo;
 
 	lc_choose_shard(&election, 1);
-	/* a session, with an observer that begins with the present leader */
+	/* open a session, with an observer that begins with the current leader */
 	options.conninfo = conninfo = lc_conninfo();
 	if (le_open(&options, &session, &error) != LE_OK)
 		lc_die(lc_exit_code(error.status), "%s", lc_line(error.message));
@@ -259,7 +259,7 @@ lc_elect_listen(const char *election)
 	lc_flush();
 	if (le_observe(session, election, -1, on_change, NULL, &observer, &error) != LE_OK)
 		lc_die(lc_exit_code(error.status), "%s", lc_line(error.message));
-	/* Wait for a signal.  The observer works even without the lease, as long as the server can be reached. */
+	/* Wait for a signal.  The observer works even without the lease, while the server is reachable. */
 	do
 	{
 		poll(&fd, 1, -1);
