@@ -5,15 +5,15 @@
 --
 -- Run it as a role that has CREATE on the database and is not the role of the application.
 --
--- The functions go to the schema that the setting _lock_election.schema names.  If that schema does not
--- exist, it is created, with USAGE for PUBLIC, or only for the role that the setting _lock_election.grant
--- names:
+-- The functions are created in the schema that the setting _lock_election.schema names.  If that schema does not
+-- exist, it is created with USAGE for PUBLIC, or for only the role that the setting _lock_election.grant names:
 --
 --     psql -q -1 -v ON_ERROR_STOP=1 -c "SET LOCAL _lock_election.schema = 'locks'" -f lock_election.sql
 --
--- Without the setting, they go to the first schema of search_path.  Running the file again does nothing, or
--- upgrades an older version in the schema where it is; the file refuses to replace a newer version.  It has
--- to run in a single transaction, as migration tools run it, and it uses only:
+-- Without the setting, the functions are created in the first schema of search_path.  Running the file again
+-- upgrades an older version in the schema where it is installed; it does nothing if the version is the same,
+-- and fails if the installed version is newer.  The file must run in a single transaction, as in migration
+-- tools, and uses only:
 --
 --     PostgreSQL 13 or newer, up to 19, PL/pgSQL, sequences, an UNLOGGED table that a crash and a promotion
 --     empty, transaction-level advisory locks, row locks with SKIP LOCKED, ON CONFLICT, NOTIFY.
@@ -22,7 +22,7 @@
 -- lists the differences from the C edition; docs/how-to/managed.md explains the installation on managed
 -- services.
 --
--- The parts of this file, which sql/portable/assemble puts together:
+-- Parts of this file, which sql/portable/assemble joins:
 --
 --     install    checks the server, the role and any earlier installation
 --     tables     what is stored
@@ -60,10 +60,10 @@ DECLARE
 	place pg_catalog.text;
 	foreign_owner pg_catalog.text;
 	theirs pg_catalog.text;
-	-- not PGOPTIONS: connection poolers do not accept it
+	-- PGOPTIONS is not used, because connection poolers do not accept it
 	how_to_name CONSTANT pg_catalog.text := 'which is made if it is missing: lockctl install --schema locks, the argument of install() in the libraries, or before this file: SET LOCAL _lock_election.schema = ''locks''';
 BEGIN
-	-- 1. the server and the transaction
+	-- 1. check the server and the transaction
 	IF version IS NULL THEN
 		RAISE EXCEPTION 'this file has to run in one transaction' USING ERRCODE = '25P01', HINT = 'Type: psql -q -1 -v ON_ERROR_STOP=1 -f lock_election.sql';
 	END IF;
@@ -85,7 +85,7 @@ BEGIN
 	END IF;
 	PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lock_election install', 4801));
 
-	-- 2. the C edition must not be installed, and the schemas must not belong to another role
+	-- 2. fail if the C edition is installed, or a schema belongs to another role
 	IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'lock_election') THEN
 		RAISE EXCEPTION 'the extension lock_election is installed in this database' USING ERRCODE = '42710',
 			HINT = 'The portable edition is for databases without it.';
@@ -98,7 +98,7 @@ BEGIN
 			HINT = 'Run this file as that role, if it has installed lock_election. If not, drop the schema: its owner could change what is in it.';
 	END IF;
 
-	-- 3. an older, the same, or a newer version may be installed; an upgrade keeps its schema
+	-- 3. handle an installed version, which may be older, the same, or newer; an upgrade keeps its schema
 	PERFORM pg_catalog.set_config('_lock_election.new', CASE WHEN pg_catalog.to_regclass('_lock_election.edition') IS NULL THEN 'yes' ELSE 'no' END, true);
 	IF pg_catalog.to_regclass('_lock_election.edition') IS NOT NULL THEN
 		EXECUTE 'SELECT version FROM _lock_election.edition' INTO found;
@@ -138,11 +138,11 @@ BEGIN
 	END IF;
 	IF grantee IS NOT NULL THEN EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO %I', here, grantee); END IF;
 
-	-- 4. the schemas of views and tables; step 2 has checked that no other role owns them
+	-- 4. create the schemas of views and tables; step 2 has checked that no other role owns them
 	IF pg_catalog.to_regnamespace('lock_election') IS NULL THEN CREATE SCHEMA lock_election; END IF;
 	IF pg_catalog.to_regnamespace('_lock_election') IS NULL THEN CREATE SCHEMA _lock_election; END IF;
 
-	-- 5. in this transaction, unqualified names refer to the schema of the functions
+	-- 5. make unqualified names refer to the schema of the functions, in this transaction
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.quote_ident(here), true);
 	PERFORM pg_catalog.set_config('client_min_messages', 'warning', true);
 END $$;
@@ -151,8 +151,8 @@ GRANT USAGE ON SCHEMA lock_election TO PUBLIC;
 
 -- --- tables: what is stored ---------------------------------------------------------------------------------------------
 --
--- Times are those of the server's wall clock.  A hold has a ttl and expires_at of its own, or is on a lease;
--- a place is always on a lease.  Columns of several tables:
+-- Times are those of the server's wall clock.  A hold has its own ttl and expires_at, or is on a lease; a place
+-- is always on a lease.  Columns that several tables have:
 --
 --     kind       1 lock, 2 election
 --     life       life of the server in which the deadline was last set, see "lives"
@@ -166,7 +166,7 @@ UPDATE _lock_election.edition SET version = pg_catalog.current_setting('_lock_el
 
 CREATE SEQUENCE IF NOT EXISTS _lock_election.token AS pg_catalog.int8;
 
--- Settings, changed by lock_election.configure(): one row.  A limit per role or lock of 0 means unlimited.
+-- Settings, which lock_election.configure() changes, in one row.  A limit per role or lock of 0 means unlimited.
 CREATE TABLE IF NOT EXISTS _lock_election.config (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	channel_key pg_catalog.text NOT NULL DEFAULT pg_catalog.gen_random_uuid()::pg_catalog.text,
@@ -179,14 +179,15 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
 	max_keys_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
 	max_history_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
-	-- after a move from the C edition: by how much its tokens were ahead of the clock
+	-- added to tokens after a move from the C edition, whose tokens were ahead of the clock by this number
 	tokens_ahead pg_catalog.int8 NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- The current life of the server: one row, or none after a crash or a promotion.  born: xmin of the row
--- itself, which differs in a restored dump.  database: where the row was written, which differs in a copy by
--- CREATE DATABASE .. TEMPLATE.  limited: config.max_locks_per_role is set, so requests are counted.
+-- The current life of the server, in one row; the table is empty after a crash or a promotion.  born: xmin of
+-- the row itself, which differs in a restored dump.  database: oid of the database in which the row was written,
+-- which differs in a copy by CREATE DATABASE .. TEMPLATE.  limited: true if config.max_locks_per_role is set, so
+-- that requests are counted.
 CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	life pg_catalog.int8 NOT NULL,
@@ -194,15 +195,15 @@ CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	limited pg_catalog.bool NOT NULL DEFAULT false,
 	born pg_catalog.xid
 );
--- All lives in which a lease may last have been renewed.
+-- All lives in which a live lease may last have been renewed; lives that began over 60 days ago are deleted
 CREATE TABLE IF NOT EXISTS _lock_election.lives (
 	life pg_catalog.int8 PRIMARY KEY,
 	started pg_catalog.timestamptz NOT NULL
 );
 
--- Leases.  named: granted by grant_lease(); otherwise it is the lease of a place, or of several names that
--- were acquired together with a ttl.  A renewal writes only this row.  granted_in: life in which the lease
--- was granted.  call: newest call of lease_sync() that renewed the lease; 0 = none.
+-- Leases.  named: true if grant_lease() has granted the lease; otherwise it belongs to a place, or to several
+-- names that were acquired together with a ttl.  A renewal writes only this row.  granted_in: life in which the
+-- lease was granted.  call: number of the newest call of lease_sync() that renewed the lease; 0 = none.
 CREATE TABLE IF NOT EXISTS _lock_election.lease (
 	id pg_catalog.int8 PRIMARY KEY,
 	ttl pg_catalog.interval NOT NULL,
@@ -215,17 +216,17 @@ CREATE TABLE IF NOT EXISTS _lock_election.lease (
 	owner pg_catalog.text
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- The newest call of lease_sync() that asked for something, one row per lease.  An older call that arrives
--- later does nothing.
+-- The newest call of lease_sync() that requested something, one row per lease.  An older call that arrives later
+-- has no effect.
 CREATE TABLE IF NOT EXISTS _lock_election.asked (
 	lease pg_catalog.int8 PRIMARY KEY,
 	call pg_catalog.int8 NOT NULL
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Holds, one row per slot.  An exclusive lock and a leader have slot 0, so that the primary key refuses a
--- second one.  Slot -1, without a mode, closes the name until closed_until.
--- acquired_in: transaction in which the client acquired it; 0 = it was granted to a place.
--- ended: how it ended, if only a fence keeps the row.
+-- Holds, one row per slot.  An exclusive lock and a leader have slot 0, so that the primary key rejects a second
+-- holder.  A row with slot -1 and no mode closes the name until closed_until.  acquired_in: transaction in which
+-- the client acquired the hold; 0 = it was granted to a place.  ended: how the hold ended, if the row only
+-- exists because a fence has locked it; otherwise NULL.
 CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	kind pg_catalog.int2 NOT NULL,
 	slot pg_catalog.int4 NOT NULL,
@@ -255,10 +256,10 @@ CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	PRIMARY KEY (kind, name, slot)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Queue places, in the order of their tokens.  A place without a named lease has a lease of its own: a client
--- that keeps its place alive writes the row of that lease, and does not block the transaction that grants the
--- place.  ttl: that of the hold that the place becomes; NULL on a named lease.  of_lease: the grant is
--- announced on the channel of the lease.
+-- Queue places, in the order of their tokens.  A place without a named lease has its own lease, so that a client
+-- that keeps its place alive writes only that lease's row, and does not block the transaction that grants the
+-- place.  ttl: ttl of the hold that the place becomes; NULL on a named lease.  of_lease: true if the grant is
+-- announced on the lease's channel.
 CREATE TABLE IF NOT EXISTS _lock_election.place (
 	kind pg_catalog.int2 NOT NULL,
 	token pg_catalog.int8 NOT NULL,
@@ -281,8 +282,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.place (
 	PRIMARY KEY (kind, name, token)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Ends of holds and places on named leases that their clients did not request, the newest 16 per lease; and,
--- with the number of the lease as token, how a lease ended.
+-- Losses: ends of holds and places on named leases that their clients did not request, the newest 16 per lease.
+-- A row whose token is the number of the lease says how the lease itself ended.
 CREATE TABLE IF NOT EXISTS _lock_election.loss (
 	lease pg_catalog.int8 NOT NULL,
 	token pg_catalog.int8 NOT NULL,
@@ -291,7 +292,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.loss (
 	PRIMARY KEY (lease, token)
 );
 
--- Changes of elections.
+-- Changes of elections
 CREATE TABLE IF NOT EXISTS _lock_election.history (
 	change pg_catalog.int8 NOT NULL,
 	term pg_catalog.int8 NOT NULL,
@@ -305,8 +306,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.history (
 	PRIMARY KEY (election, change)
 );
 
--- Fences.  Only the transaction that sets a fence reads its row, which is deleted some time after it has
--- ended.
+-- Fences.  Only the transaction that sets a fence reads its row.  The row is deleted some time after that
+-- transaction has ended.
 CREATE TABLE IF NOT EXISTS _lock_election.fence (
 	kind pg_catalog.int2 NOT NULL,
 	transaction pg_catalog.int8 NOT NULL,
@@ -315,7 +316,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.fence (
 	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL
 );
 
--- The keys of compare_and_set().
+-- Keys of compare_and_set()
 CREATE TABLE IF NOT EXISTS _lock_election.versioned (
 	version pg_catalog.int8 NOT NULL,
 	role pg_catalog.name NOT NULL,
@@ -323,7 +324,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.versioned (
 	value pg_catalog.text
 ) WITH (fillfactor = 50);
 
--- CREATE INDEX IF NOT EXISTS would wait for all writers, and block those behind it, even if the index exists.
+-- Check first whether the index exists, because CREATE INDEX IF NOT EXISTS would wait for all writers, and
+-- block the writers behind it, even if it does.
 DO $$
 BEGIN
 	IF pg_catalog.to_regclass('_lock_election.hold_lease') IS NULL THEN CREATE INDEX hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL; END IF;
@@ -337,21 +339,22 @@ END $$;
 
 -- --- base: small helpers ------------------------------------------------------------------------------------------------
 --
--- The functions of schema _lock_election are called only by the public functions.  These are SECURITY DEFINER
--- with a search_path of pg_catalog alone, which also holds for all functions that they call.
+-- Only the public functions call the functions of schema _lock_election.  The public functions are SECURITY
+-- DEFINER, with a search_path of only pg_catalog, which also applies to all functions that they call.
 
--- Returns the role of the caller: the session's, or that of SET ROLE.  A SECURITY DEFINER function of the
--- application does not change it, because ours have no other way to see their caller.
+-- Returns the caller's role, which is the session's role or that of SET ROLE.  A SECURITY DEFINER function of
+-- the application does not change it, because the functions of this file cannot see their caller in any other
+-- way.
 CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
 BEGIN
-	-- the role of SET ROLE was dropped: a null would be neither equal nor unequal to any role
+	-- the role of SET ROLE was dropped; a NULL must not be compared with other roles
 	IF me IS NULL THEN PERFORM _lock_election.fail('42704', format('role "%s" does not exist any more', current_setting('role'))); END IF;
 	RETURN me;
 END $$;
 
--- Returns whether the caller has the privileges of the role, or those of "also", another role that may do the
+-- Returns whether the caller has the privileges of a role, or those of "also", another role that may do the
 -- same.
 CREATE OR REPLACE FUNCTION _lock_election.is_mine(role oid, also text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -362,8 +365,8 @@ BEGIN
 		OR also IS NOT NULL AND pg_has_role(me, also, 'USAGE');
 END $$;
 
--- Returns the word for a kind.  Has no SET search_path, so that the planner inlines it into the statements
--- that call it; otherwise it would be planned for each of their calls.
+-- Returns the word for a kind.  Has no SET search_path, so that the planner inlines the function into the
+-- calling statement instead of planning it in each call.
 CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 	SELECT CASE WHEN k OPERATOR(pg_catalog.=) 1 THEN 'lock' ELSE 'election' END
 $$;
@@ -378,8 +381,8 @@ BEGIN
 	RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail, HINT = hint;
 END $$;
 
--- Raises an error unless the caller is the very role that acquired the lock or term, as in the C edition: a
--- member of that role has to SET ROLE first.
+-- Raises an error unless the caller is exactly the role that acquired the lock or term, as in the C edition.  A
+-- member of that role must use SET ROLE first.
 CREATE OR REPLACE FUNCTION _lock_election.check_role(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF role IS DISTINCT FROM _lock_election.who() THEN
@@ -389,8 +392,8 @@ BEGIN
 	END IF;
 END $$;
 
--- Raises an error where nothing can be decided: on a standby, in a read-only transaction, and above READ
--- COMMITTED, where the snapshot may be older than the section of the name.
+-- Raises an error where no request can be decided: on a standby, in a read-only transaction, and at isolation
+-- levels above READ COMMITTED, where the snapshot may be older than the section of the name.
 CREATE OR REPLACE FUNCTION _lock_election.check_transaction() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF pg_is_in_recovery() THEN
@@ -406,7 +409,7 @@ BEGIN
 	END IF;
 END $$;
 
--- --- arguments: the same errors as the C edition's ---
+-- --- arguments: same errors as in the C edition ---
 
 CREATE OR REPLACE FUNCTION _lock_election.check_text(what text, v text, most int4) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -428,8 +431,7 @@ BEGIN
 	IF token IS NULL THEN PERFORM _lock_election.fail('22023', CASE k WHEN 1 THEN 'token' ELSE 'term' END || ' must not be null'); END IF;
 END $$;
 
--- Returns the interval in hours, minutes and seconds only, so that its length does not depend on the time
--- zone.
+-- Returns the interval in hours, minutes and seconds only, so that its length does not depend on the time zone.
 CREATE OR REPLACE FUNCTION _lock_election.exact(v interval) RETURNS interval LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN make_interval(secs => date_part('epoch', v));
@@ -440,7 +442,7 @@ BEGIN
 	PERFORM _lock_election.fail('22023', format('%s is out of range: %s', what, v), 'It is an interval ' || range || '.');
 END $$;
 
--- Raises an error that shows the limit as PostgreSQL shows a setting.
+-- Raises an error that formats the limit as PostgreSQL formats a setting.
 CREATE OR REPLACE FUNCTION _lock_election.too_long(what text, v interval, most interval) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	ms int8 := date_part('epoch', most) * 1000;
@@ -519,23 +521,24 @@ END $$;
 
 -- --- lives: crashes and promotions --------------------------------------------------------------------------------------
 --
--- A crash may lose commits that were not flushed, renewals above all; a promotion may lose those that were
--- not replicated.  Both empty the UNLOGGED table life.  The first call that finds it empty begins a life:
+-- A crash may lose commits that were not flushed, mostly renewals.  A promotion may lose commits that were not
+-- replicated.  Both leave the UNLOGGED table life empty.  The first call that finds it empty begins a life, with
+-- these rules:
 --
 --     1. Tokens continue above all tokens that may have been returned.
 --     2. A lease that was last granted or renewed in an earlier life expires no sooner than its ttl after the
---        start of the life that followed (ends()).  So each lease starts over once, and a crash loop does not
---        keep it alive.
---     3. The first renewal of a lease in a life is flushed: if it were lost, the lease would not start over
---        after the next crash.
+--        start of the life that followed (ends()).  So each lease starts over only once, and a series of crashes
+--        does not keep it alive.
+--     3. The first renewal of a lease in a life is flushed, because if it were lost, the lease would not start
+--        over after the next crash.
 --
--- A token is a number of a sequence.  Each life sets the sequence to at least 2^12 times the milliseconds
--- since 2025.  That is below 2^53 for 69 years, below the tokens of the C edition of the same moment, and
--- above those of a life that was lost, if the clocks of the servers differ by less than the length of that
--- life.  After a move from the C edition, config.tokens_ahead is added.
+-- A token is a number from a sequence.  Each life sets the sequence to at least 2^12 times the milliseconds
+-- since 2025.  That number is below 2^53 for 69 years, and below the tokens that the C edition returns at the
+-- same time.  It is above the tokens of a life that was lost in a promotion, if the servers' clocks differ by
+-- less than the length of that life.  After a move from the C edition, config.tokens_ahead is added.
 
--- Begins a life and returns it, or returns the one that has begun meanwhile; NULL if another transaction is
--- still beginning one after "patience".
+-- Begins a life and returns its number, or returns the life that another transaction has begun meanwhile.
+-- Returns NULL if another transaction is still beginning a life after "patience".
 CREATE OR REPLACE FUNCTION _lock_election.begin_life(patience interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	until timestamptz := clock_timestamp() + patience;
@@ -552,19 +555,19 @@ BEGIN
 	SELECT x.life, x.database = here AND x.born = x.xmin AS whole INTO l FROM _lock_election.life x WHERE x.one;
 	IF l.whole THEN RETURN l.life; END IF;
 
-	-- 2. a copy of another database has its rows, but none of its holders
+	-- 2. if this is a copy of another database, delete the copied rows, whose holders use the other database
 	IF l.life IS NOT NULL THEN
 		DELETE FROM _lock_election.hold;
 		DELETE FROM _lock_election.place;
 		DELETE FROM _lock_election.lease;
 		DELETE FROM _lock_election.asked;
-		-- these name transactions of the other database, whose ids are used again here
+		-- these rows contain transaction ids of the other database, which this database will use again
 		DELETE FROM _lock_election.loss;
 		DELETE FROM _lock_election.fence;
 		DELETE FROM _lock_election.life;
 	END IF;
 
-	-- 3. tokens and lives continue above all earlier ones
+	-- 3. continue tokens and lives above all earlier numbers
 	PERFORM setval('_lock_election.token', greatest((SELECT last_value FROM _lock_election.token) + (1 << 22),
 		((moment + 1) << 12) + (SELECT c.tokens_ahead FROM _lock_election.config c WHERE c.one)));
 	number := greatest((SELECT max(x.life) FROM _lock_election.lives x) + 1, moment);
@@ -575,7 +578,7 @@ BEGIN
 	RETURN number;
 END $$;
 
--- Returns the current life, and begins it if necessary.
+-- Returns the current life, and begins one if necessary.
 CREATE OR REPLACE FUNCTION _lock_election.current_life() RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -591,8 +594,8 @@ BEGIN
 	RETURN number;
 END $$;
 
--- Returns the current life, for a renewal.  Returns NULL if another transaction is beginning one, and is
--- perhaps idle: nothing expires meanwhile, and the renewal keeps the life of its row.
+-- Returns the current life, for a renewal, or NULL if another transaction is beginning a life and may be idle.
+-- In that case nothing expires, and the renewal keeps the life of its row.
 CREATE OR REPLACE FUNCTION _lock_election.life_of_renewal() RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -603,8 +606,9 @@ BEGIN
 	RETURN _lock_election.begin_life('100 ms');
 END $$;
 
--- Returns the current deadline of a lease or hold whose time was set in this life; infinite until the current
--- life has begun.  In a restored dump everything has expired, even before the first call begins a life.
+-- Returns the current deadline of a lease or hold whose expires_at was set in of_life.  The deadline is infinite
+-- until the current life has begun.  But in a restored dump everything has expired, even before the first call
+-- begins a life.
 CREATE OR REPLACE FUNCTION _lock_election.ends(expires_at timestamptz, of_life int8, ttl interval) RETURNS timestamptz LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -620,7 +624,7 @@ BEGIN
 	RETURN greatest(expires_at, next + ttl);
 END $$;
 
--- Returns the time left until a deadline; NULL if it is infinite.
+-- Returns the time left until a deadline, or NULL if the deadline is infinite.
 CREATE OR REPLACE FUNCTION _lock_election.time_left(at timestamptz) RETURNS interval LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN CASE WHEN isfinite(at) THEN at - clock_timestamp() END;
@@ -628,14 +632,14 @@ END $$;
 
 -- --- sections: the critical section of a name --------------------------------------------------------------------------
 --
--- All code that decides who holds a name runs in the section of the name, a transaction-level advisory lock,
--- and sees everything that earlier sections have written.  A section lasts until the caller's COMMIT.  So
--- that an idle transaction does not block others, each wait for a section has a limit: an attempt that cannot
--- enter one is refused, because the name is being acquired or released in it; a release goes on without it;
--- renewals and is_held() never need one.
+-- All code that grants a name runs in the section of the name, which is a transaction-level advisory lock, and
+-- sees everything that earlier sections have written.  A section lasts until the caller's COMMIT.  Each wait for
+-- a section has a time limit, so that an idle transaction does not block others.  If an attempt cannot enter the
+-- section, it is refused, because another transaction is acquiring or releasing the name.  A release continues
+-- without the section.  Renewals and is_held() never need a section.
 
--- Enters the sections of these names, in the same order as all callers.  Returns false if one of them cannot
--- be entered within "patience".  PostgreSQL's queue serves waiting callers in the order of arrival.
+-- Enters the sections of these names, in the same order as all callers.  Returns false if one of the sections
+-- cannot be entered within "patience".  PostgreSQL's lock queue serves waiting callers in the order of arrival.
 CREATE OR REPLACE FUNCTION _lock_election.enter(k int2, names text[], patience interval) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -662,28 +666,29 @@ END $$;
 
 -- --- lines: calls that wait without a place ---
 --
--- A place is a row, which others see once it is committed.  A call that waits inside its own statement has no
--- place.  Such calls form a line: PostgreSQL's queue for another advisory lock, the gate of the name.  Only
--- the first call in the line retries.  When it becomes the first, it takes a number from the sequence of the
--- tokens, its arrival, which will be its token.  Places with a lower token are served before it, and those
--- with a higher one after it, so that tokens rise from grant to grant.  Others read the arrival in pg_locks,
--- where it is the second half of an advisory lock.  Like the section, these locks last until the end of the
--- transaction, or of the subtransaction of a call that gives up.
+-- A place is a row, which other transactions see only after its commit.  A call that waits inside its own
+-- statement has no place.  Such calls form a *line*: PostgreSQL's queue for another advisory lock, the *gate* of
+-- the name.  Only the first call in the line retries.  When a call becomes the first, it takes a number from the
+-- token sequence, its *arrival*, which will be its token.  Places with a lower token are served before the call,
+-- and places with a higher token after it, so that tokens rise from grant to grant.  Other transactions read the
+-- arrival in pg_locks, where it is the second half of an advisory lock.  Like the section, these locks last
+-- until the end of the transaction, or of the subtransaction of a call that gives up.
 
--- Returns the lower half of a number, as an argument of an advisory lock.
+-- Returns the lower half of a number, for use as an argument of an advisory lock.
 CREATE OR REPLACE FUNCTION _lock_election.low(v int8) RETURNS int4 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (v & 4294967295) - CASE WHEN v & 2147483648 <> 0 THEN 4294967296 ELSE 0 END;
 END $$;
 
--- Returns whether a call waits in the line of this name.  Must be called in its section: no call becomes the
--- first before that ends.
+-- Returns whether a call waits in the line of this name.  Must be called in the section of the name, because no
+-- call can become the first in the line before the section ends.
 CREATE OR REPLACE FUNCTION _lock_election.has_line(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN NOT pg_try_advisory_xact_lock_shared(hashtextextended(n, 4808 + k));
 END $$;
 
--- The same outside of the section, without keeping the lock: the result may be outdated at once.
+-- Same as has_line(), but outside of the section and without keeping the lock, so the result may be outdated at
+-- once.
 CREATE OR REPLACE FUNCTION _lock_election.sees_line(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	gate int8 := hashtextextended(n, 4808 + k);
@@ -691,9 +696,9 @@ BEGIN
 	RETURN CASE WHEN pg_try_advisory_lock_shared(gate) THEN NOT pg_advisory_unlock_shared(gate) ELSE true END;
 END $$;
 
--- Returns whether the first call in the line of this name arrived before this token.  The call publishes its
--- arrival twice, and the later number counts.  A call that has published none may still wait in the line of
--- another name, and comes after all places that exist by now.
+-- Returns whether the first call in the line of this name arrived before this token.  A call publishes its
+-- arrival twice, and the later number counts.  A call that has not published an arrival may still wait in the
+-- line of another name, and comes after all places that exist now.
 CREATE OR REPLACE FUNCTION _lock_election.is_behind_line(k int2, n text, token int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN _lock_election.has_line(k, n)
@@ -702,8 +707,8 @@ BEGIN
 			AND l.classid = (hashtextextended(n, 4810 + k) & 4294967295)::oid), false);
 END $$;
 
--- Waits in the lines of these names until the call is the first in all of them, and returns its arrival; NULL
--- if it is not by "until".
+-- Waits in the lines of these names until the call is the first in all of them, and returns its arrival.
+-- Returns NULL if the call is not the first by "until".
 CREATE OR REPLACE FUNCTION _lock_election.stand_in_line(k int2, names text[], until timestamptz) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	before text := current_setting('lock_timeout');
@@ -716,8 +721,8 @@ BEGIN
 		PERFORM pg_advisory_xact_lock(gate);
 	END LOOP;
 	PERFORM set_config('lock_timeout', before, true);
-	-- places are served before this call until it has published a number; the second one, which counts, is
-	-- above their tokens
+	-- Places are served before this call until it has published an arrival.  The second arrival, which counts,
+	-- is above the tokens of those places.
 	FOR turn IN 1 .. 2 LOOP
 		arrival := nextval('_lock_election.token');
 		PERFORM pg_advisory_xact_lock(_lock_election.low(hashtextextended(n, 4810 + k)), _lock_election.low(arrival)) FROM unnest(names) AS x(n);
@@ -729,24 +734,24 @@ END $$;
 
 -- --- ends: how holds, places and leases end -----------------------------------------------------------------------------
 --
--- No process watches the clock: an expired hold, place or lease is ended by the next call that uses the name
--- or waits for it, or by reap().  That call locks its row first.  A renewal has the row locked as well, so it
--- is either seen or finds the row ended.  A fence has the row of a hold locked FOR KEY SHARE: the row can be
--- marked as ended, but not deleted.
+-- No process watches the clock.  An expired hold, place or lease is ended by the next call that uses or waits
+-- for the name, or by reap().  That call locks the row first.  A renewal locks the row as well, so the call
+-- either sees the renewal, or the renewal finds that the row has ended.  A fence locks the row of a hold FOR KEY
+-- SHARE, so that the row can be marked as ended, but not deleted.
 
--- Returns the channel on which grants to places of a lease are announced.  This function and the next ones
--- are in PL/pgSQL, because it keeps their plans.
+-- Returns the channel on which grants to a lease's places are announced.  This function and the next functions
+-- are in PL/pgSQL, because PL/pgSQL keeps their plans.
 CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one);
 END $$;
--- Returns the channel of a lock or an election; clients compute it as well.
+-- Returns the channel of a lock or an election.  Clients compute the same name.
 CREATE OR REPLACE FUNCTION _lock_election.channel(k int2, n text) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN 'le_' || left(encode(sha256(convert_to(_lock_election.word(k) || ' ' || n, 'UTF8')), 'hex'), 32);
 END $$;
 
--- Returns whether grants (waiters) or changes of leaders (elections) are announced.
+-- Returns whether grants ("waiters") or changes of leaders ("elections") are announced.
 CREATE OR REPLACE FUNCTION _lock_election.notifies(what text) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (SELECT c.notify IN ('all', what) FROM _lock_election.config c WHERE c.one);
@@ -778,7 +783,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Records the end of a hold or place as news for the client of its named lease; keeps the newest 16.
+-- Records the end of a hold or place as news for the client of its named lease.  Keeps the newest 16 ends.
 CREATE OR REPLACE FUNCTION _lock_election.lose(of_lease int8, tok int8, how text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	INSERT INTO _lock_election.loss (lease, token, changed, reason)
@@ -787,15 +792,15 @@ BEGIN
 		WHERE y.lease = of_lease ORDER BY y.changed DESC, y.token OFFSET 16);
 END $$;
 
--- Returns whether a lease is live; takes no row lock.
+-- Returns whether a lease is live.  Takes no row lock.
 CREATE OR REPLACE FUNCTION _lock_election.lease_lives(number int8) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = number
 		AND (l.expires_at > clock_timestamp() OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()));
 END $$;
 
--- Returns whether a lease has ended, and locks its row if so: a concurrent transaction can no longer renew
--- it.
+-- Returns whether a lease has ended.  If so, also locks the row, so that a concurrent transaction can no longer
+-- renew the lease.
 CREATE OR REPLACE FUNCTION _lock_election.lease_is_over(number int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
@@ -807,8 +812,8 @@ BEGIN
 	RETURN FOUND;
 END $$;
 
--- Deletes an unnamed lease that has no holds or places left.  If it is being renewed, drop_leases() deletes
--- it later.
+-- Deletes an unnamed lease that has no holds or places left.  If the lease is being renewed, drop_leases()
+-- deletes it later.
 CREATE OR REPLACE FUNCTION _lock_election.drop_group(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM FROM _lock_election.lease l WHERE l.id = number AND NOT l.named AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.lease = number)
@@ -816,7 +821,7 @@ BEGIN
 	IF FOUND THEN DELETE FROM _lock_election.lease l WHERE l.id = number; END IF;
 END $$;
 
--- Returns whether a hold has ended, by its own deadline or its lease, or is a row that only a fence keeps.
+-- Returns whether a hold has ended by its own deadline or with its lease, or is a row that only a fence keeps.
 CREATE OR REPLACE FUNCTION _lock_election.hold_is_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF h.ended IS NOT NULL THEN RETURN true; END IF;
@@ -824,14 +829,14 @@ BEGIN
 	RETURN h.lease IS NOT NULL AND _lock_election.lease_is_over(h.lease);
 END $$;
 
--- Ends a hold.  asked: at the request of its own client, which needs no news of it.  Returns false if a
--- concurrent transaction renews or ends it, or if only a fence keeps it.
+-- Ends a hold.  asked is true if the hold's own client requested the end, and so needs no news of it.  Returns
+-- false if a concurrent transaction renews or ends the hold, or if only a fence keeps its row.
 CREATE OR REPLACE FUNCTION _lock_election.end_hold(h _lock_election.hold, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	expires boolean := how = 'expired' AND h.expires_at IS NOT NULL;
 	gone boolean;
 BEGIN
-	-- 1. delete the row, or mark it as ended while a fence keeps it
+	-- 1. delete the row, or mark it as ended if a fence keeps it
 	PERFORM FROM _lock_election.hold x WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token
 		AND (NOT expires OR x.ended IS NOT NULL OR _lock_election.ends(x.expires_at, x.life, x.ttl) <= clock_timestamp()) FOR UPDATE SKIP LOCKED;
 	gone := FOUND;
@@ -846,7 +851,7 @@ BEGIN
 			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token;
 	END IF;
 
-	-- 2. history and news
+	-- 2. add the end to the history and the news
 	IF h.ended IS NULL THEN
 		IF h.kind = 2 THEN PERFORM _lock_election.note(h, CASE WHEN how = 'expired' AND h.evicted THEN 'evicted' ELSE how END); END IF;
 		IF h.lease IS NOT NULL AND NOT asked THEN PERFORM _lock_election.lose(h.lease, h.token, CASE WHEN how = 'expired' AND h.evicted THEN 'evicted' ELSE how END); END IF;
@@ -861,8 +866,8 @@ BEGIN
 	RETURN _lock_election.lease_is_over(p.lease);
 END $$;
 
--- Notifies the clients of the first places in the queues of these names, so that they settle the names if
--- nobody else does.
+-- Notifies the clients of the first places in the queues of these names, so that these clients settle the names
+-- if no other call does.
 CREATE OR REPLACE FUNCTION _lock_election.nudge(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -874,7 +879,7 @@ BEGIN
 	END LOOP;
 END $$;
 
--- Ends a place in all of its queues.  Returns false if a concurrent transaction renews or ends it.
+-- Ends a place in all of its queues.  Returns false if a concurrent transaction renews or ends the place.
 CREATE OR REPLACE FUNCTION _lock_election.end_place(p _lock_election.place, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := coalesce(p.members, ARRAY[p.name]);
@@ -919,7 +924,7 @@ BEGIN
 	RETURN changed;
 END $$;
 
--- Returns whether the name is open, and its holders admit one more in this mode; ignores places.
+-- Returns whether the name is open, and its holders admit another holder in this mode.  Ignores places.
 CREATE OR REPLACE FUNCTION _lock_election.admits(k int2, n text, m text, p int4) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	f record;
@@ -929,7 +934,7 @@ BEGIN
 	RETURN f.closed = 0 AND CASE m WHEN 'exclusive' THEN f.all_holds = 0 WHEN 'shared' THEN f.exclusive = 0 ELSE f.all_holds < p END;
 END $$;
 
--- Returns the slot for one more holder.
+-- Returns a free slot for another holder.
 CREATE OR REPLACE FUNCTION _lock_election.free_slot(k int2, n text, m text) RETURNS int4 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN CASE m WHEN 'exclusive' THEN 0
@@ -938,8 +943,8 @@ BEGIN
 			WHERE NOT EXISTS (SELECT FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = s)) END;
 END $$;
 
--- Returns whether a place can be granted; for several names, it must be the first in all their queues, and
--- all of them must admit it.
+-- Returns whether a place can be granted.  A place for several names must be the first in all their queues, and
+-- all names must admit it.
 CREATE OR REPLACE FUNCTION _lock_election.can_be_granted(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -958,7 +963,7 @@ BEGIN
 	RETURN true;
 END $$;
 
--- Turns a place into a hold, or several.  Returns false if a concurrent transaction ends its rows.
+-- Turns a place into one or several holds.  Returns false if a concurrent transaction ends its rows.
 CREATE OR REPLACE FUNCTION _lock_election.grant_place(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := coalesce(p.members, ARRAY[p.name]);
@@ -978,7 +983,7 @@ BEGIN
 	IF own THEN
 		PERFORM _lock_election.drop_group(p.lease);
 	ELSIF p.ttl IS NOT NULL THEN
-		-- several names: their lease starts over; if its row is locked, a renewal does the same
+		-- for several names, restart the ttl of their lease; if its row is locked, a renewal is doing that
 		PERFORM FROM _lock_election.lease l WHERE l.id = p.lease FOR NO KEY UPDATE SKIP LOCKED;
 		IF FOUND THEN UPDATE _lock_election.lease l SET expires_at = clock_timestamp() + l.ttl, life = number WHERE l.id = p.lease; END IF;
 	END IF;
@@ -987,13 +992,14 @@ BEGIN
 		PERFORM _lock_election.note(h, 'elected');
 	END IF;
 	PERFORM _lock_election.announce(p);
-	-- tells lease_sync() to flush the commit
+	-- make lease_sync() flush the commit
 	PERFORM set_config('_lock_election.granted', 'yes', true);
 	RETURN true;
 END $$;
 
 -- Grants the readers at the head of the queue, up to the first writer, in one statement, because there may be
--- very many: only those on named leases that are certainly live, and only two or more.  Returns their number.
+-- thousands.  Does so only for two or more readers, on named leases that are certainly live.  Returns the number
+-- of grants.
 CREATE OR REPLACE FUNCTION _lock_election.grant_readers(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := _lock_election.current_life();
@@ -1022,8 +1028,9 @@ BEGIN
 	RETURN cardinality(tokens);
 END $$;
 
--- Grants places in order, as far as possible, and only those that came before the first call in the line.
--- arrival: that of the caller if it is this call, else NULL.  Returns whether anything has changed.
+-- Grants places in order until one cannot be granted, and only places that came before the first call in the
+-- line.  arrival is the caller's own arrival if the caller is that call; otherwise NULL.  Returns whether
+-- anything has changed.
 CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text, arrival int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p _lock_election.place;
@@ -1060,7 +1067,8 @@ BEGIN
 	RETURN changed;
 END $$;
 
--- Settles names without waiting.  Leaves those whose section is taken to the transaction in it.
+-- Settles names without waiting.  Skips a name whose section is taken; the transaction in that section settles
+-- it.
 CREATE OR REPLACE FUNCTION _lock_election.look_at(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -1072,25 +1080,25 @@ END $$;
 
 -- --- requests: acquire and enqueue --------------------------------------------------------------------------------------
 --
--- A request is for one name, or for several together.  It is granted at once, takes a place in the queue, or
--- is refused.
+-- A request is for one name, or for several names together.  It is granted at once, takes a place in the queue,
+-- or is refused.
 
--- A request with checked arguments: an attempt, or a place.
+-- Type of a request with checked arguments, which is an attempt or asks for a place
 DO $$
 BEGIN
 	IF pg_catalog.to_regtype('_lock_election.request') IS NULL THEN
 		CREATE TYPE _lock_election.request AS (
 			kind pg_catalog.int2, names pg_catalog.text[], mode pg_catalog.text, permits pg_catalog.int4, ttl pg_catalog.interval,
 			owner pg_catalog.text, lease pg_catalog.int8, value pg_catalog.text,
-			-- place: enqueue, otherwise attempt; of_lease: announce the grant on the channel of the lease;
-			-- call: of lease_sync()
+			-- place: true = take a place, false = attempt; of_lease: announce the grant on the lease's channel;
+			-- call: number of the lease_sync() call
 			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8, role pg_catalog.oid,
-			-- of a call that is the first in the lines
+			-- arrival of a call that is the first in the lines; otherwise NULL
 			arrival pg_catalog.int8);
 	END IF;
 END $$;
 
--- Raises an error if a lease has ended or belongs to another role.  Locks its row, so that the row stays
+-- Raises an error if a lease has ended or belongs to another role.  Locks the lease's row, so that it stays
 -- until this transaction ends.
 CREATE OR REPLACE FUNCTION _lock_election.check_lease(number int8, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1108,8 +1116,8 @@ BEGIN
 	PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name is used for a lock or for permits, not for both at a time.');
 END $$;
 
--- Raises an error, for a request or a proclaim, if the history of the elections of the role is too long.
--- Checks the size of the whole table first, which costs nothing, and no role has more than that.
+-- Raises an error for a request or a proclaim if the history of the role's elections is too long.  Checks the
+-- size of the whole table first, which is cheap, and is an upper bound for every role.
 CREATE OR REPLACE FUNCTION _lock_election.check_history(role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most int8 := (SELECT c.max_history_per_role FROM _lock_election.config c WHERE c.one);
@@ -1121,7 +1129,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Raises an error if a name is in use in another way.
+-- Raises an error if a name is in use in a different way, such as another mode.
 CREATE OR REPLACE FUNCTION _lock_election.check_use(r _lock_election.request, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	used record;
@@ -1139,8 +1147,9 @@ BEGIN
 	END IF;
 END $$;
 
--- Returns the hold of a name that the request re-enters: of the same named owner, preferably on the same
--- lease; without a named owner, on the same lease, or of the same transaction.
+-- Returns the hold of a name that the request re-enters.  With a named owner, that is a hold of the same owner,
+-- preferably on the same lease.  Without a named owner, it is a hold on the same lease, or of the same
+-- transaction.
 CREATE OR REPLACE FUNCTION _lock_election.own_hold(r _lock_election.request, n text) RETURNS _lock_election.hold LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
@@ -1158,8 +1167,8 @@ BEGIN
 		'It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.');
 END $$;
 
--- Re-enters a hold.  Counts one more, except on a named lease and for an election; never shortens the time
--- left.
+-- Re-enters a hold.  Counts an additional hold, except on a named lease and for an election.  Never shortens the
+-- time left.
 CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF r.mode = 'exclusive' AND h.mode = 'shared' THEN
@@ -1174,7 +1183,7 @@ BEGIN
 		UPDATE _lock_election.hold x SET holds = x.holds + CASE x.kind WHEN 1 THEN 1 ELSE 0 END, life = CASE WHEN x.expires_at IS NULL THEN x.life ELSE _lock_election.current_life() END,
 			expires_at = CASE WHEN x.expires_at IS NOT NULL THEN greatest(_lock_election.ends(x.expires_at, x.life, x.ttl), clock_timestamp() + r.ttl) END
 			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL AND NOT x.evicted;
-		-- another transaction ended it without the section while this update waited
+		-- another transaction, outside the section, ended the hold while this update waited
 		IF NOT FOUND THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
 		UPDATE _lock_election.lease l SET expires_at = greatest(l.expires_at, clock_timestamp() + r.ttl) WHERE l.id = h.lease AND NOT l.named;
 	END IF;
@@ -1194,7 +1203,7 @@ BEGIN
 	SELECT x.* INTO c FROM _lock_election.config x WHERE x.one;
 	IF waits AND c.max_waiters_per_lock > 0 THEN
 		FOREACH n IN ARRAY r.names LOOP
-			-- abandoned places do not count, and may be behind a live one
+			-- abandoned places do not count, and may be behind a live place
 			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock
 				AND (SELECT count(*) FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease WHERE p.kind = r.kind AND p.name = n
 					AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) >= c.max_waiters_per_lock THEN
@@ -1214,7 +1223,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Decides a request in the sections of its names, after settle().  Returns no token if the request is
+-- Decides a request in the sections of its names, after settle().  Returns a NULL token if the request is
 -- refused.
 CREATE OR REPLACE FUNCTION _lock_election.decide(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1230,10 +1239,11 @@ DECLARE
 BEGIN
 	granted := false;
 
-	-- 1. is a name used in another way?
+	-- 1. check whether a name is used in a different way
 	FOREACH n IN ARRAY r.names LOOP PERFORM _lock_election.check_use(r, n); END LOOP;
 
-	-- 2. is it the same request again?  For one name, a hold comes first; for several, the place
+	-- 2. check whether this is a repeated request; for one name, look for a hold first; for several names, for
+	--    a place
 	IF r.place AND r.lease IS NOT NULL AND r.mode <> 'permit' THEN
 		IF NOT several THEN
 			SELECT x.token, true INTO token, granted FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.ended IS NULL AND NOT x.evicted
@@ -1258,7 +1268,7 @@ BEGIN
 		granted := false;
 	END IF;
 
-	-- 3. re-entry
+	-- 3. re-enter a hold
 	IF NOT r.place THEN
 		FOREACH n IN ARRAY r.names LOOP
 			h := _lock_election.own_hold(r, n);
@@ -1281,17 +1291,17 @@ BEGIN
 		END IF;
 	END IF;
 
-	-- 4. are the names free, and is nobody before us?
+	-- 4. check whether the names are free, and no place or call comes before this request
 	FOREACH n IN ARRAY r.names LOOP
 		behind := EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n AND (r.arrival IS NULL OR p.token < r.arrival));
 		free := free AND NOT behind AND _lock_election.admits(r.kind, n, r.mode, r.permits) AND (r.arrival IS NOT NULL OR NOT _lock_election.has_line(r.kind, n));
 	END LOOP;
 	IF NOT free AND NOT r.place THEN RETURN; END IF;
 
-	-- 5. limits
+	-- 5. check the limits
 	PERFORM _lock_election.check_limits(r, NOT free);
 
-	-- 6. a hold, or a place
+	-- 6. create a hold, or a place
 	token := coalesce(r.arrival, nextval('_lock_election.token'));
 	granted := free;
 	IF on_lease IS NULL AND (several OR NOT free) THEN
@@ -1321,8 +1331,8 @@ BEGIN
 	END IF;
 END $$;
 
--- Returns the position of a place in its queue; for several names, in the longest one.  Expired places do not
--- count.  There may be thousands of places, so no function is called for a live one.
+-- Returns the position of a place in its queue, or in the longest queue if it is for several names.  Expired
+-- places do not count.  There may be thousands of places, so the query calls no function for a live place.
 CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) RETURNS int8 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank
 		FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease
@@ -1330,8 +1340,8 @@ CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) R
 			AND (l.expires_at > clock_timestamp() OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) r
 $$;
 
--- Attempts a request once.  If it is refused, the attempt leaves nothing behind, not even its sections,
--- because the caller's transaction may become idle, or keep waiting.  The waiters then settle the names.
+-- Attempts a request once.  A refused attempt leaves nothing behind, not even its sections, because the caller's
+-- transaction may become idle or keep waiting.  The waiters then settle the names.
 CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1361,8 +1371,8 @@ BEGIN
 			ELSE h.owner IS NULL AND (h.lease = r.lease OR h.acquired_in = pg_current_xact_id_if_assigned()::text::int8) END AND NOT _lock_election.may_be_over(h));
 END $$;
 
--- Returns whether an attempt is worth a section: the names are open, no holder conflicts with the request,
--- and no call is before it in a line; or it is a re-entry.
+-- Returns whether an attempt is worth entering a section.  It is if the request seems to re-enter a hold, or if
+-- the names are open, no holder conflicts with the request, and no call is before it in a line.
 CREATE OR REPLACE FUNCTION _lock_election.looks_free(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (r.names)
@@ -1373,21 +1383,21 @@ BEGIN
 	END IF;
 	RETURN _lock_election.looks_held(r);
 END $$;
--- Same as hold_is_over(), without a lock.
+-- Same as hold_is_over(), but takes no lock.
 CREATE OR REPLACE FUNCTION _lock_election.may_be_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN h.ended IS NOT NULL OR h.expires_at IS NOT NULL AND _lock_election.ends(h.expires_at, h.life, h.ttl) <= clock_timestamp()
 		OR h.lease IS NOT NULL AND NOT _lock_election.lease_lives(h.lease);
 END $$;
 
--- Returns how long a wait may last because of lock_timeout; NULL = unlimited.
+-- Returns the limit that lock_timeout sets for a wait; NULL = unlimited.
 CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN nullif(current_setting('lock_timeout')::interval, '0');
 END $$;
 
--- Raises a notice if another connection acquired one of the names for the same owner.  An owner is an
--- identity: callers that share one share a hold, which each believes to hold alone.
+-- Raises a notice if another connection acquired one of the names for the same owner.  An owner is an identity:
+-- callers with the same owner share a hold, although each believes that it holds the name alone.
 CREATE OR REPLACE FUNCTION _lock_election.notice_shared_owner(r _lock_election.request, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text := (SELECT h.name FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (names) AND h.role = r.role AND h.owner = r.owner AND h.pid <> pg_backend_pid()
@@ -1399,13 +1409,13 @@ BEGIN
 	END IF;
 END $$;
 
--- Attempts a request if it may succeed.
+-- Attempts a request if it can succeed.
 CREATE OR REPLACE FUNCTION _lock_election.attempt_if_free(r _lock_election.request) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	token int8;
 BEGIN
 	IF r.lease IS NULL AND NOT _lock_election.looks_free(r) THEN RETURN NULL; END IF;
-	-- a caller without an arrival has tried that before
+	-- only with an arrival, because a caller without one has tried acquire_free() already
 	IF r.arrival IS NOT NULL AND r.kind = 1 AND r.mode = 'exclusive' AND r.lease IS NULL AND cardinality(r.names) = 1 THEN
 		token := _lock_election.acquire_free(r.kind, r.names[1], r.ttl, r.owner, NULL, NULL, 0, true);
 	END IF;
@@ -1413,7 +1423,7 @@ BEGIN
 	RETURN token;
 END $$;
 
--- Waits for a request in the lines of its names, without limit if "until" is NULL.  Returns NULL if it gives
+-- Waits for a request in the lines of its names; "until" NULL = without limit.  Returns NULL if the call gives
 -- up.  The subtransaction leaves the lines if the call fails, is cancelled, or gives up.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_in_line(r _lock_election.request, until timestamptz) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1428,9 +1438,9 @@ BEGIN
 		token := _lock_election.attempt_if_free(r);
 		IF token IS NOT NULL THEN RETURN token; END IF;
 		IF clock_timestamp() >= until THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
-		-- The call before this one in the line has just been granted the name, and may release it at once.
-		-- So retry without a sleep for 0.5 ms: an attempt takes 30 us, and the shortest sleep 1.1 ms, to
-		-- which 0.5 ms are rounded up.  Then sleep for a twentieth of the time spent so far.
+		-- The previous call in the line has just been granted the name, and may release it at once.  So retry
+		-- for 0.5 ms without a sleep: an attempt takes 30 us, but the shortest sleep takes 1.1 ms, because
+		-- pg_sleep() rounds up to whole ms.  Then sleep for a twentieth of the time spent so far.
 		waited := clock_timestamp() - first_since;
 		CONTINUE WHEN waited < '0.5 ms';
 		PERFORM pg_sleep(least(greatest(date_part('epoch', waited) / 20, 0.0005), 0.1, date_part('epoch', until - clock_timestamp())));
@@ -1439,7 +1449,7 @@ EXCEPTION WHEN SQLSTATE 'LE998' THEN
 	RETURN NULL;
 END $$;
 
--- Acquires, waiting at most for "wait"; NULL = unlimited.  Returns NULL if the time is up.
+-- Acquires a lock, waiting for at most "wait"; NULL = unlimited.  Returns NULL at the time limit.
 CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	began timestamptz := clock_timestamp();
@@ -1447,13 +1457,13 @@ DECLARE
 	token int8;
 BEGIN
 	PERFORM _lock_election.check_transaction();
-	-- after a crash nothing expires until a life has begun, and attempts that only look do not begin one
+	-- after a crash, nothing expires until a life has begun, and attempts that only read do not begin one
 	PERFORM _lock_election.current_life();
 	token := _lock_election.attempt_if_free(r);
 	IF token IS NULL AND (wait IS NULL OR wait > '0') THEN
 		most := _lock_election.lock_timeout();
 		WHILE token IS NULL AND coalesce(clock_timestamp() < began + least(wait, most), true) LOOP
-			-- calls in the line may wait for the caller's own hold: it retries when the section is free
+			-- Calls in the line may wait for the caller's own hold, so retry without entering the line.
 			IF _lock_election.looks_held(r) THEN
 				PERFORM pg_sleep(0.005);
 				token := _lock_election.attempt_if_free(r);
@@ -1462,7 +1472,7 @@ BEGIN
 			END IF;
 		END LOOP;
 		IF token IS NULL THEN
-			-- later places may be the first now
+			-- a later place may now be the first
 			PERFORM _lock_election.nudge(r.kind, r.names);
 			IF most < wait OR wait IS NULL THEN PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout'); END IF;
 		END IF;
@@ -1471,7 +1481,7 @@ BEGIN
 	RETURN token;
 END $$;
 
--- Enters the queue, or is granted at once.
+-- Grants a request at once, or adds a place to the queue.
 CREATE OR REPLACE FUNCTION _lock_election.enqueue(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8, OUT channel text) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.check_transaction();
@@ -1488,8 +1498,9 @@ END $$;
 
 -- --- locks: the functions of locks, permits and places ------------------------------------------------------------------
 --
--- From here on, a name is COLLATE "C", whatever column it came from: as in the tables, and so that equal
--- bytes have the same section.  An array is a slice of itself, so that its subscripts begin at 1.
+-- From here on, each name gets COLLATE "C", as in the tables, so that equal bytes have the same section
+-- whatever the collation of the argument.  Each array is replaced by a slice of itself, so that its subscripts
+-- begin at 1.
 
 -- Returns a request with checked arguments.
 CREATE OR REPLACE FUNCTION _lock_election.make(k int2, names text[], mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
@@ -1516,7 +1527,7 @@ BEGIN
 	RETURN r;
 END $$;
 
--- The same for one name.
+-- Same as make(), for one name.
 CREATE OR REPLACE FUNCTION _lock_election.make_one(k int2, name text, mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -1524,16 +1535,16 @@ BEGIN
 	RETURN _lock_election.make(k, ARRAY[name], mode, permits, ttl, owner, lease, value);
 END $$;
 
--- Acquires, in one statement, an exclusive lock or a term that nobody holds or waits for, with a ttl of its
--- own or on a lease that the caller has checked: by far the most frequent case.  Returns NULL in all other
--- cases.
+-- Acquires an exclusive lock or a term in one statement, if it has no holders and no waiters.  It has its own
+-- ttl, or is on a lease that the caller has checked.  This is by far the most frequent case.  Returns NULL in all
+-- other cases.
 --
--- first: the caller is the first in the line.  If another call is, this one does not enter the section, in
--- which the holder may be about to release.  The section is entered in a subtransaction, so that a refused
--- call leaves it, and does not keep it until the caller's COMMIT.
--- The primary key refuses a second row.  Every name has its schema here, because a search_path of its own
--- would cost as much as a statement.  The token is the column's default, and the time a variable: with a
--- volatile function, the SELECT would be a plan of its own below the INSERT.
+-- first is true if the caller is the first in the line.  If another call is the first, this call does not enter
+-- the section, because the holder may be about to release in it.  The section is entered in a subtransaction, so
+-- that a refused call leaves it, and does not keep it until the caller's COMMIT.  The primary key rejects a
+-- second row.  Every object is schema-qualified here, because a SET search_path would cost as much as a
+-- statement.  The token is the column's default and the time is a variable, because with a volatile function the
+-- SELECT would get its own plan node below the INSERT.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8, first boolean) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
 	number pg_catalog.int8;
@@ -1610,7 +1621,7 @@ END $$;
 
 -- --- several names, independently of each other ---
 
--- Makes one request per name; places in the sections of all names.
+-- Makes one request per name.  Takes places in the sections of all names.
 CREATE OR REPLACE FUNCTION _lock_election.each(r _lock_election.request)
 RETURNS TABLE (name text, token int8, granted boolean, queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1686,7 +1697,7 @@ BEGIN
 	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names[:] COLLATE "C", mode, 0, ttl, owner, lease, NULL)) e;
 END $$;
 
--- Settles these names if that grants this token; otherwise leaves nothing behind, like attempt().
+-- Settles these names if that grants this token; otherwise leaves nothing behind, as attempt() does.
 CREATE OR REPLACE FUNCTION _lock_election.come_to(k int2, names text[], tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.look_at(k, names);
@@ -1696,9 +1707,10 @@ BEGIN
 EXCEPTION WHEN SQLSTATE 'LE998' THEN NULL;
 END $$;
 
--- Looks at a token once.  Returns true if it is held, false if it is queued, NULL if neither.  renews:
--- restarts the ttl of a place, too.  goes_on: an earlier look of this call has done so, and the row is locked
--- since.  Looks for places first: a place can become a hold, but not the other way round.
+-- Checks a token once.  Returns true if it is held, false if it is queued, and NULL if neither.  renews: also
+-- restart the ttl of a place.  goes_on: an earlier check in this call has restarted the ttl, and the row has
+-- been locked since then.  Checks places first, because a place can become a hold, but a hold cannot become a
+-- place.
 CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8, renews boolean, goes_on boolean) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1733,14 +1745,14 @@ BEGIN
 				PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
 				UPDATE _lock_election.hold x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok
 					AND x.ended IS NULL AND NOT x.evicted AND _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp();
-				-- another transaction ended it while this update waited
+				-- another transaction ended the hold while this update waited
 				IF NOT FOUND THEN RETURN NULL; END IF;
 			END IF;
 			held := held + 1;
 		END IF;
 	END LOOP;
-	-- the lease must be live; the own lease of a token is renewed: from here on its row is locked, so that
-	-- nobody ends it while we wait
+	-- The lease must be live.  If the token has its own lease, renew it, which also locks its row, so that no
+	-- other transaction ends the lease during the wait.
 	IF coalesce(h.lease, p.lease) IS NULL THEN RETURN true; END IF;
 	IF renews OR held > 0 THEN
 		LOOP
@@ -1752,7 +1764,7 @@ BEGIN
 			END IF;
 			EXIT WHEN NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
 				AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp());
-			-- it is being granted: the ttl of the hold has begun, and this call would not renew it
+			-- the place is being granted; the ttl of the hold has begun, and this call could not renew it
 			IF clock_timestamp() >= until THEN
 				PERFORM _lock_election.fail('55P03', format('could not keep the place in the queue of %s "%s"', _lock_election.word(k), names[1]),
 					'Another transaction grants or ends it, and has not ended yet.');
@@ -1762,7 +1774,7 @@ BEGIN
 	END IF;
 	IF NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease)
 			AND (goes_on AND NOT l.named OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) THEN
-		-- the place was granted since we looked, and the lease went with it
+		-- the place was granted since the check above, and its lease was deleted with it
 		IF p.token IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = p.name AND x.token = tok) THEN
 			RETURN _lock_election.look(k, names, tok, false, goes_on);
 		END IF;
@@ -1810,9 +1822,9 @@ BEGIN
 	RETURN _lock_election.await(1::int2, names[:] COLLATE "C", token, wait);
 END $$;
 
--- --- renewals: of the row of a hold, or of its lease, without a section ---
+-- --- renewals: update the row of a hold or of its lease, without a section ---
 
--- Raises an error for the token of a place where that of a holder is meant.
+-- Raises an error if the token belongs to a place, for functions that need a holder's token.
 CREATE OR REPLACE FUNCTION _lock_election.refuse_place(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p record;
@@ -1842,7 +1854,7 @@ BEGIN
 	PERFORM _lock_election.check_role(k, n, h.role);
 	IF h.evicted THEN RETURN NULL; END IF;
 
-	-- 2. renew its row; this lock tells a concurrent release not to wait for us
+	-- 2. renew its row; the advisory lock tells a concurrent release not to wait for this transaction
 	PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
 	number := _lock_election.life_of_renewal();
 	IF h.lease IS NULL THEN
@@ -1853,7 +1865,7 @@ BEGIN
 		RETURN got;
 	END IF;
 
-	-- 3. or renew its lease
+	-- 3. if it is on a lease, renew the lease
 	SELECT x.named INTO l FROM _lock_election.lease x WHERE x.id = h.lease;
 	IF l.named AND new_ttl IS NOT NULL THEN
 		PERFORM _lock_election.other_lease(k, n);
@@ -1869,7 +1881,7 @@ END $$;
 
 -- --- releases ---
 
--- Releases a hold or a place of this token.
+-- Releases the hold or place with this token.
 CREATE OR REPLACE FUNCTION _lock_election.release(k int2, n text, tok int8, hold_for interval, all_holds boolean, how text, of_lease int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
@@ -1882,7 +1894,8 @@ BEGIN
 	inside := _lock_election.enter(k, ARRAY[n], '100 ms');
 	until := clock_timestamp() + '100 ms';
 	LOOP
-		-- 1. a place, which may become a hold meanwhile, but not the other way round
+		-- 1. release a place; check places first, because a place can become a hold, but a hold cannot become a
+		--    place
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
 			IF NOT _lock_election.lease_lives(p.lease) THEN
@@ -1894,7 +1907,7 @@ BEGIN
 			PERFORM _lock_election.check_role(k, n, p.role);
 			done := _lock_election.end_place(p, how, p.lease = of_lease);
 		ELSE
-			-- 2. a hold
+			-- 2. release a hold
 			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
 			IF NOT FOUND THEN RETURN false; END IF;
 			IF _lock_election.may_be_over(h) THEN
@@ -1905,35 +1918,36 @@ BEGIN
 			IF h.holds > 1 AND NOT coalesce(all_holds, false) THEN
 				UPDATE _lock_election.hold x SET holds = x.holds - 1 WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok AND x.holds > 1 AND x.ended IS NULL;
 				IF FOUND THEN RETURN true; END IF;
-				CONTINUE;    -- another release was first
+				CONTINUE;    -- another release came first
 			ELSE
 				done := _lock_election.end_hold(h, how, h.lease = of_lease);
 			END IF;
 		END IF;
 		EXIT WHEN done;
 
-		-- 3. another transaction has locked its row: a renewal that is being flushed, or an idle one
+		-- 3. retry if another transaction has locked the row, such as a renewal that is being flushed, or an
+		--    idle transaction
 		IF clock_timestamp() >= until THEN
 			PERFORM _lock_election.fail('55P03', format('could not release %s "%s"', _lock_election.word(k), n), 'Another transaction changes it, and has not ended yet.');
 		END IF;
 		PERFORM pg_sleep(0.002);
 	END LOOP;
 
-	-- 4. hold_for closes the name
+	-- 4. close the name if there is a hold_for
 	IF hold_for IS NOT NULL AND h.token IS NOT NULL AND h.since + hold_for > clock_timestamp() THEN
 		INSERT INTO _lock_election.hold (kind, name, slot, token, closed_until, since, changed, role, pid)
 			VALUES (k, n, -1, 0, h.since + hold_for, clock_timestamp(), pg_current_xact_id()::text::int8, me, pg_backend_pid())
 			ON CONFLICT (kind, name, slot) DO UPDATE SET closed_until = greatest(hold.closed_until, excluded.closed_until), role = excluded.role;
 	END IF;
 
-	-- 5. grant the next one; without the section, its client is notified when this is committed
+	-- 5. grant the next place; outside of the section, its client is notified at the commit instead
 	IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); ELSE PERFORM _lock_election.nudge(k, ARRAY[n]); END IF;
 	IF p.members IS NOT NULL THEN PERFORM _lock_election.look_at(k, p.members); END IF;
 	RETURN true;
 END $$;
 
--- Releases, in one statement, an exclusive lock with a ttl of its own that nobody waits for.  Returns false
--- in all other cases, and if a fence or a renewal has locked the row.
+-- Releases an exclusive lock with its own ttl in one statement, if it has no waiters.  Returns false in all
+-- other cases, and if a fence or a renewal has locked the row.
 CREATE OR REPLACE FUNCTION _lock_election.release_free(n text, tok int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF NOT (pg_try_advisory_xact_lock(hashtextextended(n, 4803)) AND pg_try_advisory_xact_lock(hashint8extended(tok, 4806))) THEN RETURN false; END IF;
@@ -1948,7 +1962,7 @@ END $$;
 CREATE OR REPLACE FUNCTION release_lock(name text, token bigint, hold_for interval DEFAULT NULL, all_holds boolean DEFAULT false)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	-- same as release_free(): the call would cost a twentieth of an acquire and release
+	-- same as release_free(), whose call would cost a twentieth of an acquire and release
 	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
 		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name COLLATE "C", 4803))
 		AND pg_try_advisory_xact_lock(hashint8extended(token, 4806)) THEN
@@ -2081,15 +2095,16 @@ END $$;
 
 -- --- leases: the functions of leases ------------------------------------------------------------------------------------
 
--- Renews a lease and returns its ttl; NULL if it has ended.  Writes only its row, and does not wait for
--- sections.  call: of lease_sync(), otherwise 0.  of_life: the current life, if the caller has read it.
+-- Renews a lease and returns its ttl, or NULL if the lease has ended.  Writes only the lease's row, and does not
+-- wait for sections.  call is the number of the lease_sync() call, or 0.  of_life is the current life, if the
+-- caller has read it.
 --
---     1. If no life can begin, nothing expires: the lease is renewed, and its row keeps its life.
---     2. The row is locked before the clock is read.  A transaction that has found the lease expired keeps
---        the row locked while it ends the holds and places, so it is noticed, even if this process was
+--     1. If no life can begin now, nothing expires: the lease is renewed, and its row keeps its life.
+--     2. The row is locked before the clock is read.  A transaction that ends an expired lease keeps the row
+--        locked while it ends the holds and places.  So this function notices it, even if this process was
 --        suspended in between.
---     3. A row that another transaction has locked is waited for only while the lease is live: the other one
---        renews it, or revokes it.
+--     3. If another transaction has locked the row, this function waits for it only while the lease is live,
+--        because that transaction renews or revokes the lease.
 CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval, call int8, of_life int8 DEFAULT NULL) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	got interval;
@@ -2111,8 +2126,8 @@ BEGIN
 	RETURN got;
 END $$;
 
--- Returns the role of a live named lease, NULL if there is none.  Raises an error if the lease belongs to
--- another role.
+-- Returns the role of a live named lease, or NULL if there is no such lease.  Raises an error if the lease
+-- belongs to another role.
 CREATE OR REPLACE FUNCTION _lock_election.own_lease(number int8) RETURNS oid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
@@ -2142,7 +2157,7 @@ BEGIN
 	IF most > 0 AND (SELECT count(*) FROM _lock_election.lease l WHERE l.named AND l.role = me AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) >= most THEN
 		PERFORM _lock_election.fail('53400', format('role "%s" has too many leases in this database', pg_get_userbyid(me)), '', format('See lock_election.max_leases_per_role (%s).', most));
 	END IF;
-	-- delete some of the leases that clients left behind, in every eighth call on average
+	-- in every eighth call on average, delete some of the leases that clients left behind
 	number := nextval('_lock_election.token');
 	IF number % 8 = 0 THEN PERFORM _lock_election.drop_leases(20); END IF;
 	INSERT INTO _lock_election.lease (id, ttl, expires_at, life, granted_in, role, named, owner) VALUES (number, $1, clock_timestamp() + $1, life, life, me, true, $2);
@@ -2217,8 +2232,9 @@ BEGIN
 			FROM _lock_election.place p WHERE p.lease = $1;
 END $$;
 
--- Ends a lease with its holds and places.  Returns their number, with the lease.  An idle transaction of its
--- role may have locked the row: the wait for it is short, and a forced end goes on without the row.
+-- Ends a lease with its holds and places.  Returns the number of these, including the lease.  An idle transaction
+-- of the lease's role may have locked the row, so the wait for the row is short, and a forced end continues
+-- without the row.
 CREATE OR REPLACE FUNCTION _lock_election.end_lease(number int8, how text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
 	h _lock_election.hold;
@@ -2227,7 +2243,7 @@ DECLARE
 	ended int8 := 0;
 	mine boolean;
 BEGIN
-	-- 1. lock the row, so that nobody renews the lease or requests more on it
+	-- 1. lock the row, so that no other transaction renews the lease or makes requests on it
 	PERFORM FROM _lock_election.lease l WHERE l.id = number FOR UPDATE SKIP LOCKED;
 	mine := FOUND;
 	IF NOT mine AND how <> 'forced' THEN
@@ -2237,7 +2253,7 @@ BEGIN
 	END IF;
 	IF mine THEN INSERT INTO _lock_election.loss VALUES (number, number, pg_current_xact_id()::text::int8, how) ON CONFLICT DO NOTHING; END IF;
 
-	-- 2. end its holds and places, and grant the next ones
+	-- 2. end its holds and places, and grant the next places
 	FOR q IN SELECT x.kind, array_agg(DISTINCT x.name) AS names FROM (SELECT y.kind, y.name FROM _lock_election.hold y WHERE y.lease = number
 		UNION SELECT y.kind, y.name FROM _lock_election.place y WHERE y.lease = number) x GROUP BY x.kind LOOP
 		PERFORM _lock_election.enter(q.kind, q.names, '50 ms');
@@ -2267,8 +2283,8 @@ END $$;
 
 -- --- sync: lease_sync(), for client libraries ---------------------------------------------------------------------------
 --
--- A call renews the lease, then carries out the releases, then the other items, then returns the news.
--- docs/reference/lease-sync.md describes arguments and rows.  How the rules are kept:
+-- A call first renews the lease, then carries out the releases, then the other items, and finally returns the
+-- news.  docs/reference/lease-sync.md describes arguments and rows.  The rules are implemented as follows:
 --
 --     renewal    A call that asks for nothing (but releases) writes the row of the lease and waits for no
 --                flush.  A call that asks for something has to be flushed with its grants, and would keep
@@ -2287,7 +2303,7 @@ BEGIN
 	IF pg_catalog.to_regtype('_lock_election.told') IS NULL THEN
 		CREATE TYPE _lock_election.told AS (item pg_catalog.int4, event pg_catalog.text, kind pg_catalog.text, name pg_catalog.text, token pg_catalog.int8,
 			queue_position pg_catalog.int8, owner pg_catalog.text, reason pg_catalog.text, sqlstate pg_catalog.text, message pg_catalog.text, detail pg_catalog.text, hint pg_catalog.text);
-		-- An item, with one name or several.
+		-- Type of an item, with one or several names
 		CREATE TYPE _lock_election.item AS (item pg_catalog.int4, action pg_catalog.text, names pg_catalog.text[], number pg_catalog.text, owner pg_catalog.text, value pg_catalog.text);
 	END IF;
 END $$;
@@ -2300,7 +2316,7 @@ DECLARE
 	i _lock_election.item;
 	last _lock_election.item;
 BEGIN
-	texts := texts[:];    -- subscripts from 1
+	texts := texts[:];    -- make subscripts begin at 1
 	IF n % 6 <> 0 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('Each item has 6 texts; there are %s.', n)); END IF;
 	IF n / 6 > 1000 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('There are %s; at most 1000 names are possible.', n / 6)); END IF;
 	FOR at IN 0 .. n / 6 - 1 LOOP
@@ -2326,7 +2342,7 @@ BEGIN
 	RETURN items;
 END $$;
 
--- Raises an error if the role may not execute the function that does the same.
+-- Raises an error if the role may not execute the function that does the same as the action.
 CREATE OR REPLACE FUNCTION _lock_election.check_right(me oid, action text, several boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	f text := CASE action WHEN 'release' THEN 'release_lock' WHEN 'resign' THEN 'resign' WHEN 'proclaim' THEN 'proclaim' WHEN 'try_permit' THEN 'acquire_permit'
@@ -2359,12 +2375,12 @@ BEGIN
 	t.name := i.names[1];
 	PERFORM _lock_election.check_right(me, i.action, cardinality(i.names) > 1);
 
-	-- 1. releases and proclaims
+	-- 1. carry out a release or a proclaim
 	IF i.action IN ('release', 'resign') THEN
 		PERFORM _lock_election.check_name(k, t.name);
 		IF i.action = 'release' THEN hold_for := _lock_election.checked_hold_for(i.value::interval); END IF;
 		number := _lock_election.item_number(i.number, CASE k WHEN 1 THEN 'token' ELSE 'term' END);
-		-- an exclusive lock of this lease that nobody waits for: delete its row, unless a fence has locked it
+		-- for an exclusive lock of this lease without waiters, delete its row, unless a fence has locked it
 		IF k = 1 AND hold_for IS NULL AND number > 0 AND pg_try_advisory_xact_lock(hashtextextended(t.name, 4803))
 			AND pg_try_advisory_xact_lock(hashint8extended(number, 4806)) THEN
 			DELETE FROM _lock_election.hold x WHERE x.kind = 1 AND x.name = t.name AND x.slot = 0 AND x.token = number AND x.mode = 'exclusive' AND x.lease = of_lease
@@ -2388,7 +2404,7 @@ BEGIN
 		RETURN t;
 	END IF;
 
-	-- 2. requests: first the most frequent one, granted at once; then any
+	-- 2. carry out a request: first try the most frequent kind, which is granted at once, then any kind
 	t.owner := i.owner;
 	IF k = 1 AND i.action IN ('try_lock', 'enqueue_lock') AND cardinality(i.names) = 1 AND octet_length(t.name) BETWEEN 1 AND 255
 		AND (i.owner IS NULL OR octet_length(i.owner) BETWEEN 1 AND 255) THEN
@@ -2427,7 +2443,7 @@ BEGIN
 	RETURN t;
 END $$;
 
--- Same, but returns an error of data, privileges, limits or states as the row of the item.
+-- Same as sync_item(), but returns an error of data, privileges, limits or states as the item's row.
 CREATE OR REPLACE FUNCTION _lock_election.sync_item_alone(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	t _lock_election.told;
@@ -2443,7 +2459,8 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN t;
 END $$;
 
--- Carries out all items, releases first: together, or, if one of them fails, each on its own.
+-- Carries out all items, releases first.  If one of them fails, carries out each in its own subtransaction
+-- instead.
 CREATE OR REPLACE FUNCTION _lock_election.sync_items(items _lock_election.item[], of_lease int8, call int8) RETURNS _lock_election.told[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
@@ -2480,8 +2497,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_pat
 DECLARE
 	asked _lock_election.item[] := '{}';
 	asks boolean := false;
-	mailed boolean := false;     -- only releases, without a wait: they do not renew
-	lasting boolean := false;    -- this call has to be flushed
+	mailed boolean := false;     -- the call has only releases and no wait, so it does not renew the lease
+	lasting boolean := false;    -- this call must be flushed
 	before_call int8;
 	l _lock_election.lease;
 	number int8;
@@ -2494,7 +2511,7 @@ DECLARE
 	all_news boolean;
 	applied boolean := true;
 BEGIN
-	-- 1. the transaction, the arguments
+	-- 1. check the transaction and the arguments
 	IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
 		PERFORM _lock_election.fail('25001', 'lease_sync() cannot run inside a transaction block');
 	END IF;
@@ -2515,7 +2532,7 @@ BEGIN
 	END IF;
 	IF $6 NOT BETWEEN '0' AND '1000 days' THEN PERFORM _lock_election.checked_wait($6); END IF;
 
-	-- 2. the lease
+	-- 2. check the lease
 	number := (SELECT y.life FROM _lock_election.life y WHERE y.one AND y.born = y.xmin
 		AND y.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
 	IF number IS NULL THEN number := _lock_election.begin_life('100 ms'); END IF;
@@ -2531,7 +2548,7 @@ BEGIN
 	END IF;
 	lasting := lasting OR l.life IS DISTINCT FROM number OR cardinality(asked) > 0 AND l.ttl > '5 min';
 
-	-- 3. its renewal
+	-- 3. renew the lease
 	IF asks THEN
 		told := false;
 		FOR i IN 1 .. 1000 LOOP
@@ -2565,12 +2582,12 @@ BEGIN
 	END IF;
 	applied := applied AND ($3 = number OR $3 IS NULL AND l.granted_in = number OR mailed);
 
-	-- 4. the items
+	-- 4. carry out the items
 	IF applied AND cardinality(asked) > 0 THEN
 		results := _lock_election.sync_items(asked, $1, $2);
 	END IF;
 
-	-- 5. the news
+	-- 5. read the news
 	IF told AND number IS NOT NULL THEN
 		snapshot := pg_snapshot_xmin(pg_current_snapshot())::text::int8;
 		PERFORM _lock_election.look_for($1);
@@ -2585,7 +2602,7 @@ BEGIN
 		news := $4;
 	END IF;
 
-	-- 6. rows
+	-- 6. return the rows
 	event := 'lease';
 	IF NOT mailed AND _lock_election.notifies('waiters') THEN channel := _lock_election.lease_channel($1); END IF;
 	RETURN NEXT;
@@ -2610,8 +2627,8 @@ BEGIN
 		lasting := lasting OR FOUND;
 	END IF;
 
-	-- 7. do not wait for a flush if nothing has to be durable; with synchronous standbys, always wait for
-	-- them
+	-- 7. do not wait for a flush if nothing has to be durable, unless there are synchronous standbys, for which
+	--    a call always waits
 	IF NOT lasting AND current_setting('_lock_election.granted', true) IS DISTINCT FROM 'yes' AND current_setting('synchronous_standby_names') = ''
 		AND statement_timestamp() - transaction_timestamp() < interval '5 ms' THEN
 		PERFORM set_config('synchronous_commit', 'off', true);
@@ -2648,7 +2665,7 @@ BEGIN
 	RETURN _lock_election.renew(2::int2, election COLLATE "C", term, ttl);
 END $$;
 
--- Changes the row of the term in place.  Needs no section, because the leader stays the same.
+-- Changes the term's row in place.  Needs no section, because the leader stays the same.
 CREATE OR REPLACE FUNCTION _lock_election.proclaim(n text, tok int8, v text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
@@ -2709,7 +2726,7 @@ BEGIN
 	RETURN _lock_election.channel(2::int2, election COLLATE "C");
 END $$;
 
--- Returns the changes of an election.  First ends an expired term, if nobody has ended it yet.
+-- Returns the changes of an election.  First ends an expired term that no other call has ended yet.
 CREATE OR REPLACE FUNCTION election_history(election text, after bigint DEFAULT 0, OUT change bigint, OUT how text, OUT candidate text, OUT term bigint,
 	OUT elected_at timestamptz, OUT changed_at timestamptz, OUT ended_at timestamptz)
 RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
@@ -2725,10 +2742,10 @@ END $$;
 
 -- --- fences, versions, advisory locks -----------------------------------------------------------------------------------
 
--- Fences a hold: locks its row FOR KEY SHARE until the end of the (sub)transaction.  Nobody can delete the
--- row before, nor be granted its slot; renewals are not blocked.  The row of table fence is for
--- fence_guard().
--- A read-only transaction has nothing to protect: it only checks that the lock is held.
+-- Fences a hold: locks its row FOR KEY SHARE until the end of the (sub)transaction.  Until then, no other
+-- transaction can delete the row, and its slot is not granted again; renewals are not blocked.  fence_guard()
+-- reads the row of table fence.  A read-only transaction has nothing to protect, so it only checks that the lock
+-- is held.
 CREATE OR REPLACE FUNCTION _lock_election.fence(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
@@ -2737,12 +2754,12 @@ BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok);
 	IF pg_is_in_recovery() THEN PERFORM _lock_election.check_transaction(); END IF;
 	IF NOT read_only THEN
-		-- the first lock tells a release not to wait for the row; by the second one, views find the fencing
+		-- the first lock tells a release not to wait for the row; from the second lock, views find the fencing
 		-- process
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806)), pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4807));
 		PERFORM FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL FOR KEY SHARE;
 	END IF;
-	-- check only now that the row is locked: it has not ended, and its lease is live
+	-- check only now, after the row was locked, that the hold has not ended and its lease is live
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
 	IF FOUND AND NOT _lock_election.may_be_over(h) THEN
 		PERFORM _lock_election.check_role(k, n, h.role);
@@ -2756,8 +2773,8 @@ BEGIN
 	IF NOT read_only THEN
 		INSERT INTO _lock_election.fence VALUES (k, pg_current_xact_id()::text::int8, tok, pg_backend_pid(), n);
 	END IF;
-	-- delete rows of earlier transactions; at higher isolation levels, this could conflict with others that
-	-- do the same
+	-- delete rows of earlier transactions; at higher isolation levels, this could conflict with other
+	-- transactions that do so
 	IF NOT read_only AND current_setting('transaction_isolation') = 'read committed' THEN
 		DELETE FROM _lock_election.fence f WHERE f.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.fence g
 			WHERE g.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::int8 LIMIT 2 FOR UPDATE SKIP LOCKED));
@@ -2790,8 +2807,8 @@ BEGIN
 	IF octet_length(TG_ARGV[0]) NOT BETWEEN 1 AND 255 THEN
 		PERFORM _lock_election.fail('22023', format('trigger "%s" calls fence_guard with a name of %s bytes', TG_NAME, octet_length(TG_ARGV[0])), 'A name has 1 to 255 bytes.');
 	END IF;
-	-- only rows of this transaction count: a rollback to a savepoint removes them, and nobody else can write
-	-- them
+	-- only rows of this transaction count; a rollback to a savepoint removes them, and no other transaction can
+	-- write them
 	IF NOT EXISTS (SELECT FROM _lock_election.fence f WHERE f.transaction = pg_current_xact_id_if_assigned()::text::int8 AND f.kind = CASE word WHEN 'lock' THEN 1 ELSE 2 END
 		AND f.name = TG_ARGV[0]) THEN
 		PERFORM _lock_election.fail('55000', format('cannot write to table "%s": this transaction has not fenced %s "%s"', TG_TABLE_NAME, word, TG_ARGV[0]), '',
@@ -2803,8 +2820,8 @@ END $$;
 
 -- --- versions ---
 
--- Raises an error if the keys of a role, with so many more bytes, exceed the limit.  Checks the size of the
--- whole table first, which costs nothing, and no role has more than that.
+-- Raises an error if the keys of a role, plus "more" bytes, exceed the limit.  Checks the size of the whole
+-- table first, which is cheap, and is an upper bound for every role.
 CREATE OR REPLACE FUNCTION _lock_election.check_keys(role name, more int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most int8 := (SELECT c.max_keys_per_role FROM _lock_election.config c WHERE c.one);
@@ -2888,7 +2905,8 @@ BEGIN
 	IF a.attgenerated <> '' THEN
 		PERFORM _lock_election.fail('428C9', format('column "%s" of table "%s" cannot be a version', col, TG_TABLE_NAME), 'It is a generated column.');
 	END IF;
-	-- only this column: others may have types whose functions would run with our privileges
+	-- read only this column, because other columns may have types whose functions would run with the privileges
+	-- of this function
 	EXECUTE format('SELECT ($1).%1$I, ($2).%1$I', col) INTO was, now USING OLD, NEW;
 	IF was IS NULL OR now IS NULL THEN
 		PERFORM _lock_election.fail('22004', format('version "%s" of a row of table "%s" is null', col, TG_TABLE_NAME), '',
@@ -2929,14 +2947,14 @@ BEGIN
 	section := hashtextextended(name COLLATE "C", 4805);
 	standing := scope = 'session';
 
-	-- 1. at once
+	-- 1. try to acquire it at once
 	IF (CASE WHEN standing AND shared THEN pg_try_advisory_lock_shared(section) WHEN standing THEN pg_try_advisory_lock(section)
 		WHEN shared THEN pg_try_advisory_xact_lock_shared(section) ELSE pg_try_advisory_xact_lock(section) END) THEN
 		RETURN true;
 	END IF;
 	IF wait <= '0' THEN RETURN false; END IF;
 
-	-- 2. without a limit, or with one that lock_timeout reaches first
+	-- 2. wait without a time limit, or with a limit that lock_timeout reaches first
 	ms := ceil(date_part('epoch', wait) * 1000);
 	IF wait IS NULL OR wait > '24 days' OR _lock_election.lock_timeout() <= wait THEN
 		PERFORM CASE WHEN standing AND shared THEN pg_advisory_lock_shared(section)::text WHEN standing THEN pg_advisory_lock(section)::text
@@ -2944,7 +2962,7 @@ BEGIN
 		RETURN true;
 	END IF;
 
-	-- 3. with the limit of this call
+	-- 3. wait with the time limit of this call
 	BEGIN
 		PERFORM set_config('lock_timeout', ms || 'ms', true);
 		PERFORM CASE WHEN standing AND shared THEN pg_advisory_lock_shared(section)::text WHEN standing THEN pg_advisory_lock(section)::text
@@ -2972,7 +2990,8 @@ BEGIN
 		'Only members of the holder''s role, or of pg_signal_backend, may.');
 END $$;
 
--- Evicts the holders of a name.  From then on, an evicted hold has its own deadline, that of its lease.
+-- Evicts the holders of a name.  Each evicted hold gets its own fixed deadline, copied from its lease if it is
+-- on one.
 CREATE OR REPLACE FUNCTION _lock_election.evict(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
 	h _lock_election.hold;
@@ -2990,7 +3009,7 @@ BEGIN
 		managed := true;
 		CONTINUE WHEN h.mode IS NULL OR h.evicted;
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
-		-- wait for a concurrent renewal: the deadline that it returns to its client counts
+		-- wait for a concurrent renewal, because the deadline that it returns to its client counts
 		PERFORM FROM _lock_election.lease l WHERE l.id = h.lease FOR SHARE;
 		UPDATE _lock_election.hold x SET evicted = true, changed = pg_current_xact_id()::text::int8, told_call = 0,
 				ttl = coalesce(x.ttl, (SELECT l.ttl FROM _lock_election.lease l WHERE l.id = x.lease)),
@@ -3039,7 +3058,8 @@ BEGIN
 			DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot;
 			opened := true;
 		ELSE
-			-- its row may be locked by a renewal that is being flushed, or by another end
+			-- the row may be locked by a renewal that is being flushed, or by another transaction that ends the
+			-- hold
 			WHILE NOT _lock_election.end_hold(h, 'forced', false) LOOP
 				SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL;
 				EXIT WHEN NOT FOUND;
@@ -3091,7 +3111,8 @@ BEGIN
 		PERFORM _lock_election.fail('42501', format('permission denied to end what role %s has', role), '', 'Only members of that role, or of pg_signal_backend, may.');
 	END IF;
 	PERFORM _lock_election.current_life();
-	-- 1. enter the sections, and end places first, so that none of them is granted what is released below
+	-- 1. enter the sections, and end the places first, so that they are not granted the names that are released
+	--    below
 	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
 		SELECT coalesce(array_agg(DISTINCT x.name), '{}') INTO names FROM (SELECT y.name FROM _lock_election.hold y WHERE y.kind = k AND y.role = $1::oid
 			UNION SELECT y.name FROM _lock_election.place y WHERE y.kind = k AND y.role = $1::oid) x;
@@ -3103,10 +3124,10 @@ BEGIN
 		END LOOP;
 	END LOOP;
 
-	-- 2. end leases with their holds and places, and the other holds
+	-- 2. end leases with their holds and places, then the other holds
 	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP
-		-- a lease counts as one, with its holds and places; if its row is locked, only these are ended and
-		-- counted
+		-- a lease with its holds and places counts as one; if its row is locked, only the holds and places are
+		-- ended and counted
 		lives := _lock_election.lease_lives(number);
 		ended := _lock_election.end_lease(number, 'forced');
 		IF lives THEN counted := counted + CASE WHEN EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = number) THEN ended ELSE 1 END; END IF;
@@ -3120,7 +3141,7 @@ BEGIN
 		END IF;
 	END LOOP;
 
-	-- 3. grant the next ones
+	-- 3. grant the next places
 	PERFORM _lock_election.nudge(1::int2, locks), _lock_election.nudge(2::int2, elections);
 	PERFORM _lock_election.look_at(1::int2, locks), _lock_election.look_at(2::int2, elections);
 	RAISE LOG 'lock_election: all of role % is released by role %: %', role, _lock_election.who()::regrole, counted;
@@ -3133,7 +3154,7 @@ DECLARE
 	lowest int8;
 BEGIN
 	IF min IS NULL THEN PERFORM _lock_election.fail('22023', 'min must not be null'); END IF;
-	-- as in the C edition: so far below 2^53 that all later tokens stay below it
+	-- same limit as in the C edition, which is so far below 2^53 that all later tokens stay below 2^53
 	IF min NOT BETWEEN 1 AND 8725724278030336 THEN
 		PERFORM _lock_election.fail('22023', format('min is out of range: %s', min), 'It is a number from 1 to 8725724278030336.');
 	END IF;
@@ -3150,8 +3171,8 @@ BEGIN
 	RETURN lowest;
 END $$;
 
--- Changes for everybody what configuration parameters change in the C edition.  For the role that installed
--- the functions.
+-- Changes a setting that is a configuration parameter in the C edition.  Only the role that installed the
+-- functions can call this.
 CREATE OR REPLACE FUNCTION lock_election.configure(setting text, value text)
 RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -3194,9 +3215,9 @@ END $$;
 COMMENT ON FUNCTION lock_election.configure(text, text) IS
 'Only in the portable edition: changes a setting for all roles. The settings are notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role, max_keys_per_role and max_history_per_role; 0 means no limit. Only the role that installed the functions may call it, and roles to which it grants EXECUTE. Errors: 0A000 if there is no such setting; 22023 for a bad value.';
 
--- Ends what has expired, and deletes old rows.  Optional: the next call that uses a name does the same.
--- Keeps tables small if names are used only once, and informs observers of an expired leader that nobody
--- waits to replace.
+-- Ends expired holds, places and leases, and deletes old rows.  Calling this is optional, because the next call
+-- that uses a name does the same.  It keeps tables small if names are used only once, and informs observers of
+-- an expired leader that has no waiting candidates.
 CREATE OR REPLACE FUNCTION lock_election.reap(most int DEFAULT 1000)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
@@ -3212,7 +3233,7 @@ BEGIN
 				WHERE NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) x LIMIT most LOOP
 		CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtextextended(q.name, 4802 + q.kind));
 		changed := _lock_election.settle(q.kind, ARRAY[q.name]);
-		-- abandoned places behind the first one
+		-- end abandoned places behind the first place
 		FOR w IN SELECT x.* FROM _lock_election.place x WHERE x.kind = q.kind AND x.name = q.name LOOP
 			CONTINUE WHEN NOT _lock_election.place_is_over(w);
 			changed := _lock_election.end_place(w, 'expired', false) OR changed;
@@ -3230,7 +3251,7 @@ COMMENT ON FUNCTION lock_election.reap(int) IS
 
 -- --- views and health() -------------------------------------------------------------------------------------------------
 
--- Returns whether the caller may see owner, token and connection of a hold of the role.
+-- Returns whether the caller may see the owner, token and connection of a hold of the role.
 CREATE OR REPLACE FUNCTION _lock_election.may_see(role oid, me oid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT role = me OR pg_has_role(me, 'pg_read_all_stats', 'USAGE') OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'USAGE')
 $$;
@@ -3250,9 +3271,9 @@ BEGIN
 	p AS (SELECT x.*, l.named, (_lock_election.may_see(x.role, me)) AS mine,
 			_lock_election.ends(l.expires_at, l.life, l.ttl) AS at
 		FROM _lock_election.place x LEFT JOIN _lock_election.lease l ON l.id = x.lease WHERE NOT standby),
-	-- Blocked calls are found by their gates, so only for names that somebody holds or queues for.  waitstart
-	-- exists since PostgreSQL 14, and the first call in a line has none: view waiters reads the start, and
-	-- the address, with the privileges of its reader.
+	-- Blocked calls are found by their gates, so only for names that have a holder or a place.  waitstart exists
+	-- since PostgreSQL 14, and is NULL for the first call in a line.  View waiters reads the start and the
+	-- address with the privileges of its reader.
 	line AS (SELECT k.kind, k.name, l.pid, a.usesysid, a.application_name, (_lock_election.may_see(a.usesysid, me)) AS mine,
 			coalesce((SELECT s.last_value - ((s.last_value - f.objid::int8) & 4294967295) FROM _lock_election.token s, pg_locks f
 				WHERE f.locktype = 'advisory' AND f.objsubid = 2 AND f.pid = l.pid AND f.database = l.database
@@ -3297,9 +3318,9 @@ BEGIN
 		WHERE x.at > clock_timestamp();
 END $$;
 
--- fenced_by: processes that hold the advisory lock of a fence; not computed if it is not selected.  Both
--- views have this query, because an upgrade would lock a view and the one that it reads in the opposite
--- order.
+-- fenced_by: processes that hold the advisory lock of a fence; not computed unless selected.  Both views repeat
+-- this query instead of one view reading the other, because an upgrade locks the views in the opposite order
+-- from a query, and could deadlock with it.
 CREATE OR REPLACE VIEW lock_election.locks AS
 SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
 	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.closed_until, l.waiters,
@@ -3329,8 +3350,8 @@ FROM lock_election.look() l LEFT JOIN (
 WHERE l.term IS NOT NULL;
 
 -- PostgreSQL shows the start and the address of a statement to members of its role and of pg_read_all_stats.
--- The reader may be one even if the installer, whose privileges look() has, is not.  Blocked calls are the
--- rows without expires_at.
+-- The reader of this view may be a member of these even if the installer, with whose privileges look() runs, is
+-- not.  Blocked calls are the rows without expires_at.
 CREATE OR REPLACE VIEW lock_election.waiters AS
 WITH l AS MATERIALIZED (SELECT * FROM lock_election.look()),
 h AS MATERIALIZED (
@@ -3389,7 +3410,7 @@ DO $$
 DECLARE
 	grantee pg_catalog.name;
 BEGIN
-	-- revoke what ALTER DEFAULT PRIVILEGES has granted on creation
+	-- revoke privileges that ALTER DEFAULT PRIVILEGES has granted on creation
 	FOR grantee IN SELECT DISTINCT pg_catalog.pg_get_userbyid(a.grantee) FROM (
 			SELECT n.nspacl AS acl, n.nspowner AS owner FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'
 			UNION ALL SELECT c.relacl, c.relowner FROM pg_catalog.pg_class c WHERE c.relnamespace OPERATOR(pg_catalog.=) '_lock_election'::pg_catalog.regnamespace
@@ -3407,11 +3428,12 @@ BEGIN
 	END IF;
 END $$;
 GRANT SELECT ON lock_election.locks, lock_election.elections, lock_election.waiters, lock_election.leases TO PUBLIC;
--- not for everyone: the first one cannot be undone, the second one changes settings for everybody
+-- not for PUBLIC: the first function cannot be undone, the second changes settings for all roles
 REVOKE ALL ON FUNCTION advance_revision(bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION lock_election.configure(text, text) FROM PUBLIC;
 
--- No other role may own one of these functions: it could replace the function, which runs for everybody.
+-- Fail if another role owns one of these functions, because that role could replace a function that other roles
+-- run.
 DO $$
 DECLARE
 	alien pg_catalog.text;
@@ -3423,7 +3445,7 @@ BEGIN
 	IF alien IS NULL THEN
 		SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text INTO alien FROM pg_catalog.pg_proc p
 			WHERE p.pronamespace OPERATOR(pg_catalog.=) (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) pg_catalog.current_schema())
-				-- one of ours, or one of the same name, which a call could mean instead
+				-- a function of this file, or one with the same name, to which a call could resolve instead
 				AND EXISTS (SELECT FROM pg_catalog.pg_proc o WHERE o.pronamespace OPERATOR(pg_catalog.=) p.pronamespace AND o.proname OPERATOR(pg_catalog.=) p.proname
 					AND o.prosecdef AND pg_catalog.strpos(o.prosrc, '_lock_election.') OPERATOR(pg_catalog.>) 0)
 				AND p.proowner OPERATOR(pg_catalog.<>) (SELECT n.nspowner FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election')

@@ -93,7 +93,7 @@ is_in_path(const char *name)
 
 /*
  * Runs CMD in the child process, in its own process group.  With foreground,
- * makes that the foreground group.
+ * makes it the terminal's foreground group.
  */
 static void __attribute__((noreturn)) child_main(guardian *g, int64_t token, bool foreground, pid_t parent)
 {

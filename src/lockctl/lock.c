@@ -15,12 +15,12 @@
 
 #define TTL_LOCK  30000
 #define TTL_ELECT 15000
-/* Interval at which systemd is asked for more start time, and the time asked for */
+/* Interval in ms at which systemd is asked for more time to start, and the time that is asked for in ms */
 #define EXTEND_EVERY_MS 10000
 #define EXTEND_MS       40000
 /* Result of a run whose lock was lost; not the exit code of -E, because CMD may exit with the same code */
 #define LOST (-1)
-/* Interval of checks whether a stopped command can have the terminal after the shell's fg */
+/* Interval in ms of checks whether a stopped command can have the terminal after the shell's fg */
 #define TERMINAL_MS 200
 /* Lowest TTL in ms that leaves time to renew the lock and to end a command */
 #define TTL_MIN 1000

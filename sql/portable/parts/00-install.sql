@@ -5,15 +5,15 @@
 --
 -- Run it as a role that has CREATE on the database and is not the role of the application.
 --
--- The functions go to the schema that the setting _lock_election.schema names.  If that schema does not
--- exist, it is created, with USAGE for PUBLIC, or only for the role that the setting _lock_election.grant
--- names:
+-- The functions are created in the schema that the setting _lock_election.schema names.  If that schema does not
+-- exist, it is created with USAGE for PUBLIC, or for only the role that the setting _lock_election.grant names:
 --
 --     psql -q -1 -v ON_ERROR_STOP=1 -c "SET LOCAL _lock_election.schema = 'locks'" -f lock_election.sql
 --
--- Without the setting, they go to the first schema of search_path.  Running the file again does nothing, or
--- upgrades an older version in the schema where it is; the file refuses to replace a newer version.  It has
--- to run in a single transaction, as migration tools run it, and it uses only:
+-- Without the setting, the functions are created in the first schema of search_path.  Running the file again
+-- upgrades an older version in the schema where it is installed; it does nothing if the version is the same,
+-- and fails if the installed version is newer.  The file must run in a single transaction, as in migration
+-- tools, and uses only:
 --
 --     PostgreSQL 13 or newer, up to 19, PL/pgSQL, sequences, an UNLOGGED table that a crash and a promotion
 --     empty, transaction-level advisory locks, row locks with SKIP LOCKED, ON CONFLICT, NOTIFY.
@@ -22,7 +22,7 @@
 -- lists the differences from the C edition; docs/how-to/managed.md explains the installation on managed
 -- services.
 --
--- The parts of this file, which sql/portable/assemble puts together:
+-- Parts of this file, which sql/portable/assemble joins:
 --
 --     install    checks the server, the role and any earlier installation
 --     tables     what is stored
@@ -60,10 +60,10 @@ DECLARE
 	place pg_catalog.text;
 	foreign_owner pg_catalog.text;
 	theirs pg_catalog.text;
-	-- not PGOPTIONS: connection poolers do not accept it
+	-- PGOPTIONS is not used, because connection poolers do not accept it
 	how_to_name CONSTANT pg_catalog.text := 'which is made if it is missing: lockctl install --schema locks, the argument of install() in the libraries, or before this file: SET LOCAL _lock_election.schema = ''locks''';
 BEGIN
-	-- 1. the server and the transaction
+	-- 1. check the server and the transaction
 	IF version IS NULL THEN
 		RAISE EXCEPTION 'this file has to run in one transaction' USING ERRCODE = '25P01', HINT = 'Type: psql -q -1 -v ON_ERROR_STOP=1 -f lock_election.sql';
 	END IF;
@@ -85,7 +85,7 @@ BEGIN
 	END IF;
 	PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lock_election install', 4801));
 
-	-- 2. the C edition must not be installed, and the schemas must not belong to another role
+	-- 2. fail if the C edition is installed, or a schema belongs to another role
 	IF EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'lock_election') THEN
 		RAISE EXCEPTION 'the extension lock_election is installed in this database' USING ERRCODE = '42710',
 			HINT = 'The portable edition is for databases without it.';
@@ -98,7 +98,7 @@ BEGIN
 			HINT = 'Run this file as that role, if it has installed lock_election. If not, drop the schema: its owner could change what is in it.';
 	END IF;
 
-	-- 3. an older, the same, or a newer version may be installed; an upgrade keeps its schema
+	-- 3. handle an installed version, which may be older, the same, or newer; an upgrade keeps its schema
 	PERFORM pg_catalog.set_config('_lock_election.new', CASE WHEN pg_catalog.to_regclass('_lock_election.edition') IS NULL THEN 'yes' ELSE 'no' END, true);
 	IF pg_catalog.to_regclass('_lock_election.edition') IS NOT NULL THEN
 		EXECUTE 'SELECT version FROM _lock_election.edition' INTO found;
@@ -138,11 +138,11 @@ BEGIN
 	END IF;
 	IF grantee IS NOT NULL THEN EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO %I', here, grantee); END IF;
 
-	-- 4. the schemas of views and tables; step 2 has checked that no other role owns them
+	-- 4. create the schemas of views and tables; step 2 has checked that no other role owns them
 	IF pg_catalog.to_regnamespace('lock_election') IS NULL THEN CREATE SCHEMA lock_election; END IF;
 	IF pg_catalog.to_regnamespace('_lock_election') IS NULL THEN CREATE SCHEMA _lock_election; END IF;
 
-	-- 5. in this transaction, unqualified names refer to the schema of the functions
+	-- 5. make unqualified names refer to the schema of the functions, in this transaction
 	PERFORM pg_catalog.set_config('search_path', pg_catalog.quote_ident(here), true);
 	PERFORM pg_catalog.set_config('client_min_messages', 'warning', true);
 END $$;

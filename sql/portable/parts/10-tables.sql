@@ -1,7 +1,7 @@
 -- --- tables: what is stored ---------------------------------------------------------------------------------------------
 --
--- Times are those of the server's wall clock.  A hold has a ttl and expires_at of its own, or is on a lease;
--- a place is always on a lease.  Columns of several tables:
+-- Times are those of the server's wall clock.  A hold has its own ttl and expires_at, or is on a lease; a place
+-- is always on a lease.  Columns that several tables have:
 --
 --     kind       1 lock, 2 election
 --     life       life of the server in which the deadline was last set, see "lives"
@@ -15,7 +15,7 @@ UPDATE _lock_election.edition SET version = pg_catalog.current_setting('_lock_el
 
 CREATE SEQUENCE IF NOT EXISTS _lock_election.token AS pg_catalog.int8;
 
--- Settings, changed by lock_election.configure(): one row.  A limit per role or lock of 0 means unlimited.
+-- Settings, which lock_election.configure() changes, in one row.  A limit per role or lock of 0 means unlimited.
 CREATE TABLE IF NOT EXISTS _lock_election.config (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	channel_key pg_catalog.text NOT NULL DEFAULT pg_catalog.gen_random_uuid()::pg_catalog.text,
@@ -28,14 +28,15 @@ CREATE TABLE IF NOT EXISTS _lock_election.config (
 	max_leases_per_role pg_catalog.int4 NOT NULL DEFAULT 0,
 	max_keys_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
 	max_history_per_role pg_catalog.int8 NOT NULL DEFAULT 268435456,
-	-- after a move from the C edition: by how much its tokens were ahead of the clock
+	-- added to tokens after a move from the C edition, whose tokens were ahead of the clock by this number
 	tokens_ahead pg_catalog.int8 NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 INSERT INTO _lock_election.config DEFAULT VALUES ON CONFLICT DO NOTHING;
 
--- The current life of the server: one row, or none after a crash or a promotion.  born: xmin of the row
--- itself, which differs in a restored dump.  database: where the row was written, which differs in a copy by
--- CREATE DATABASE .. TEMPLATE.  limited: config.max_locks_per_role is set, so requests are counted.
+-- The current life of the server, in one row; the table is empty after a crash or a promotion.  born: xmin of
+-- the row itself, which differs in a restored dump.  database: oid of the database in which the row was written,
+-- which differs in a copy by CREATE DATABASE .. TEMPLATE.  limited: true if config.max_locks_per_role is set, so
+-- that requests are counted.
 CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	one pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (one),
 	life pg_catalog.int8 NOT NULL,
@@ -43,15 +44,15 @@ CREATE UNLOGGED TABLE IF NOT EXISTS _lock_election.life (
 	limited pg_catalog.bool NOT NULL DEFAULT false,
 	born pg_catalog.xid
 );
--- All lives in which a lease may last have been renewed.
+-- All lives in which a live lease may last have been renewed; lives that began over 60 days ago are deleted
 CREATE TABLE IF NOT EXISTS _lock_election.lives (
 	life pg_catalog.int8 PRIMARY KEY,
 	started pg_catalog.timestamptz NOT NULL
 );
 
--- Leases.  named: granted by grant_lease(); otherwise it is the lease of a place, or of several names that
--- were acquired together with a ttl.  A renewal writes only this row.  granted_in: life in which the lease
--- was granted.  call: newest call of lease_sync() that renewed the lease; 0 = none.
+-- Leases.  named: true if grant_lease() has granted the lease; otherwise it belongs to a place, or to several
+-- names that were acquired together with a ttl.  A renewal writes only this row.  granted_in: life in which the
+-- lease was granted.  call: number of the newest call of lease_sync() that renewed the lease; 0 = none.
 CREATE TABLE IF NOT EXISTS _lock_election.lease (
 	id pg_catalog.int8 PRIMARY KEY,
 	ttl pg_catalog.interval NOT NULL,
@@ -64,17 +65,17 @@ CREATE TABLE IF NOT EXISTS _lock_election.lease (
 	owner pg_catalog.text
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- The newest call of lease_sync() that asked for something, one row per lease.  An older call that arrives
--- later does nothing.
+-- The newest call of lease_sync() that requested something, one row per lease.  An older call that arrives later
+-- has no effect.
 CREATE TABLE IF NOT EXISTS _lock_election.asked (
 	lease pg_catalog.int8 PRIMARY KEY,
 	call pg_catalog.int8 NOT NULL
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Holds, one row per slot.  An exclusive lock and a leader have slot 0, so that the primary key refuses a
--- second one.  Slot -1, without a mode, closes the name until closed_until.
--- acquired_in: transaction in which the client acquired it; 0 = it was granted to a place.
--- ended: how it ended, if only a fence keeps the row.
+-- Holds, one row per slot.  An exclusive lock and a leader have slot 0, so that the primary key rejects a second
+-- holder.  A row with slot -1 and no mode closes the name until closed_until.  acquired_in: transaction in which
+-- the client acquired the hold; 0 = it was granted to a place.  ended: how the hold ended, if the row only
+-- exists because a fence has locked it; otherwise NULL.
 CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	kind pg_catalog.int2 NOT NULL,
 	slot pg_catalog.int4 NOT NULL,
@@ -104,10 +105,10 @@ CREATE TABLE IF NOT EXISTS _lock_election.hold (
 	PRIMARY KEY (kind, name, slot)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Queue places, in the order of their tokens.  A place without a named lease has a lease of its own: a client
--- that keeps its place alive writes the row of that lease, and does not block the transaction that grants the
--- place.  ttl: that of the hold that the place becomes; NULL on a named lease.  of_lease: the grant is
--- announced on the channel of the lease.
+-- Queue places, in the order of their tokens.  A place without a named lease has its own lease, so that a client
+-- that keeps its place alive writes only that lease's row, and does not block the transaction that grants the
+-- place.  ttl: ttl of the hold that the place becomes; NULL on a named lease.  of_lease: true if the grant is
+-- announced on the lease's channel.
 CREATE TABLE IF NOT EXISTS _lock_election.place (
 	kind pg_catalog.int2 NOT NULL,
 	token pg_catalog.int8 NOT NULL,
@@ -130,8 +131,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.place (
 	PRIMARY KEY (kind, name, token)
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
--- Ends of holds and places on named leases that their clients did not request, the newest 16 per lease; and,
--- with the number of the lease as token, how a lease ended.
+-- Losses: ends of holds and places on named leases that their clients did not request, the newest 16 per lease.
+-- A row whose token is the number of the lease says how the lease itself ended.
 CREATE TABLE IF NOT EXISTS _lock_election.loss (
 	lease pg_catalog.int8 NOT NULL,
 	token pg_catalog.int8 NOT NULL,
@@ -140,7 +141,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.loss (
 	PRIMARY KEY (lease, token)
 );
 
--- Changes of elections.
+-- Changes of elections
 CREATE TABLE IF NOT EXISTS _lock_election.history (
 	change pg_catalog.int8 NOT NULL,
 	term pg_catalog.int8 NOT NULL,
@@ -154,8 +155,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.history (
 	PRIMARY KEY (election, change)
 );
 
--- Fences.  Only the transaction that sets a fence reads its row, which is deleted some time after it has
--- ended.
+-- Fences.  Only the transaction that sets a fence reads its row.  The row is deleted some time after that
+-- transaction has ended.
 CREATE TABLE IF NOT EXISTS _lock_election.fence (
 	kind pg_catalog.int2 NOT NULL,
 	transaction pg_catalog.int8 NOT NULL,
@@ -164,7 +165,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.fence (
 	name pg_catalog.text COLLATE pg_catalog."C" NOT NULL
 );
 
--- The keys of compare_and_set().
+-- Keys of compare_and_set()
 CREATE TABLE IF NOT EXISTS _lock_election.versioned (
 	version pg_catalog.int8 NOT NULL,
 	role pg_catalog.name NOT NULL,
@@ -172,7 +173,8 @@ CREATE TABLE IF NOT EXISTS _lock_election.versioned (
 	value pg_catalog.text
 ) WITH (fillfactor = 50);
 
--- CREATE INDEX IF NOT EXISTS would wait for all writers, and block those behind it, even if the index exists.
+-- Check first whether the index exists, because CREATE INDEX IF NOT EXISTS would wait for all writers, and
+-- block the writers behind it, even if it does.
 DO $$
 BEGIN
 	IF pg_catalog.to_regclass('_lock_election.hold_lease') IS NULL THEN CREATE INDEX hold_lease ON _lock_election.hold (lease) WHERE lease IS NOT NULL; END IF;

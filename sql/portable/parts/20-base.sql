@@ -1,20 +1,21 @@
 -- --- base: small helpers ------------------------------------------------------------------------------------------------
 --
--- The functions of schema _lock_election are called only by the public functions.  These are SECURITY DEFINER
--- with a search_path of pg_catalog alone, which also holds for all functions that they call.
+-- Only the public functions call the functions of schema _lock_election.  The public functions are SECURITY
+-- DEFINER, with a search_path of only pg_catalog, which also applies to all functions that they call.
 
--- Returns the role of the caller: the session's, or that of SET ROLE.  A SECURITY DEFINER function of the
--- application does not change it, because ours have no other way to see their caller.
+-- Returns the caller's role, which is the session's role or that of SET ROLE.  A SECURITY DEFINER function of
+-- the application does not change it, because the functions of this file cannot see their caller in any other
+-- way.
 CREATE OR REPLACE FUNCTION _lock_election.who() RETURNS pg_catalog.oid LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := to_regrole(quote_ident(CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END));
 BEGIN
-	-- the role of SET ROLE was dropped: a null would be neither equal nor unequal to any role
+	-- the role of SET ROLE was dropped; a NULL must not be compared with other roles
 	IF me IS NULL THEN PERFORM _lock_election.fail('42704', format('role "%s" does not exist any more', current_setting('role'))); END IF;
 	RETURN me;
 END $$;
 
--- Returns whether the caller has the privileges of the role, or those of "also", another role that may do the
+-- Returns whether the caller has the privileges of a role, or those of "also", another role that may do the
 -- same.
 CREATE OR REPLACE FUNCTION _lock_election.is_mine(role oid, also text DEFAULT NULL) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -25,8 +26,8 @@ BEGIN
 		OR also IS NOT NULL AND pg_has_role(me, also, 'USAGE');
 END $$;
 
--- Returns the word for a kind.  Has no SET search_path, so that the planner inlines it into the statements
--- that call it; otherwise it would be planned for each of their calls.
+-- Returns the word for a kind.  Has no SET search_path, so that the planner inlines the function into the
+-- calling statement instead of planning it in each call.
 CREATE OR REPLACE FUNCTION _lock_election.word(k int2) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 	SELECT CASE WHEN k OPERATOR(pg_catalog.=) 1 THEN 'lock' ELSE 'election' END
 $$;
@@ -41,8 +42,8 @@ BEGIN
 	RAISE EXCEPTION USING ERRCODE = code, MESSAGE = message, DETAIL = detail, HINT = hint;
 END $$;
 
--- Raises an error unless the caller is the very role that acquired the lock or term, as in the C edition: a
--- member of that role has to SET ROLE first.
+-- Raises an error unless the caller is exactly the role that acquired the lock or term, as in the C edition.  A
+-- member of that role must use SET ROLE first.
 CREATE OR REPLACE FUNCTION _lock_election.check_role(k int2, n text, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF role IS DISTINCT FROM _lock_election.who() THEN
@@ -52,8 +53,8 @@ BEGIN
 	END IF;
 END $$;
 
--- Raises an error where nothing can be decided: on a standby, in a read-only transaction, and above READ
--- COMMITTED, where the snapshot may be older than the section of the name.
+-- Raises an error where no request can be decided: on a standby, in a read-only transaction, and at isolation
+-- levels above READ COMMITTED, where the snapshot may be older than the section of the name.
 CREATE OR REPLACE FUNCTION _lock_election.check_transaction() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF pg_is_in_recovery() THEN
@@ -69,7 +70,7 @@ BEGIN
 	END IF;
 END $$;
 
--- --- arguments: the same errors as the C edition's ---
+-- --- arguments: same errors as in the C edition ---
 
 CREATE OR REPLACE FUNCTION _lock_election.check_text(what text, v text, most int4) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -91,8 +92,7 @@ BEGIN
 	IF token IS NULL THEN PERFORM _lock_election.fail('22023', CASE k WHEN 1 THEN 'token' ELSE 'term' END || ' must not be null'); END IF;
 END $$;
 
--- Returns the interval in hours, minutes and seconds only, so that its length does not depend on the time
--- zone.
+-- Returns the interval in hours, minutes and seconds only, so that its length does not depend on the time zone.
 CREATE OR REPLACE FUNCTION _lock_election.exact(v interval) RETURNS interval LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN make_interval(secs => date_part('epoch', v));
@@ -103,7 +103,7 @@ BEGIN
 	PERFORM _lock_election.fail('22023', format('%s is out of range: %s', what, v), 'It is an interval ' || range || '.');
 END $$;
 
--- Raises an error that shows the limit as PostgreSQL shows a setting.
+-- Raises an error that formats the limit as PostgreSQL formats a setting.
 CREATE OR REPLACE FUNCTION _lock_election.too_long(what text, v interval, most interval) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	ms int8 := date_part('epoch', most) * 1000;

@@ -1,22 +1,23 @@
 -- --- lives: crashes and promotions --------------------------------------------------------------------------------------
 --
--- A crash may lose commits that were not flushed, renewals above all; a promotion may lose those that were
--- not replicated.  Both empty the UNLOGGED table life.  The first call that finds it empty begins a life:
+-- A crash may lose commits that were not flushed, mostly renewals.  A promotion may lose commits that were not
+-- replicated.  Both leave the UNLOGGED table life empty.  The first call that finds it empty begins a life, with
+-- these rules:
 --
 --     1. Tokens continue above all tokens that may have been returned.
 --     2. A lease that was last granted or renewed in an earlier life expires no sooner than its ttl after the
---        start of the life that followed (ends()).  So each lease starts over once, and a crash loop does not
---        keep it alive.
---     3. The first renewal of a lease in a life is flushed: if it were lost, the lease would not start over
---        after the next crash.
+--        start of the life that followed (ends()).  So each lease starts over only once, and a series of crashes
+--        does not keep it alive.
+--     3. The first renewal of a lease in a life is flushed, because if it were lost, the lease would not start
+--        over after the next crash.
 --
--- A token is a number of a sequence.  Each life sets the sequence to at least 2^12 times the milliseconds
--- since 2025.  That is below 2^53 for 69 years, below the tokens of the C edition of the same moment, and
--- above those of a life that was lost, if the clocks of the servers differ by less than the length of that
--- life.  After a move from the C edition, config.tokens_ahead is added.
+-- A token is a number from a sequence.  Each life sets the sequence to at least 2^12 times the milliseconds
+-- since 2025.  That number is below 2^53 for 69 years, and below the tokens that the C edition returns at the
+-- same time.  It is above the tokens of a life that was lost in a promotion, if the servers' clocks differ by
+-- less than the length of that life.  After a move from the C edition, config.tokens_ahead is added.
 
--- Begins a life and returns it, or returns the one that has begun meanwhile; NULL if another transaction is
--- still beginning one after "patience".
+-- Begins a life and returns its number, or returns the life that another transaction has begun meanwhile.
+-- Returns NULL if another transaction is still beginning a life after "patience".
 CREATE OR REPLACE FUNCTION _lock_election.begin_life(patience interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	until timestamptz := clock_timestamp() + patience;
@@ -33,19 +34,19 @@ BEGIN
 	SELECT x.life, x.database = here AND x.born = x.xmin AS whole INTO l FROM _lock_election.life x WHERE x.one;
 	IF l.whole THEN RETURN l.life; END IF;
 
-	-- 2. a copy of another database has its rows, but none of its holders
+	-- 2. if this is a copy of another database, delete the copied rows, whose holders use the other database
 	IF l.life IS NOT NULL THEN
 		DELETE FROM _lock_election.hold;
 		DELETE FROM _lock_election.place;
 		DELETE FROM _lock_election.lease;
 		DELETE FROM _lock_election.asked;
-		-- these name transactions of the other database, whose ids are used again here
+		-- these rows contain transaction ids of the other database, which this database will use again
 		DELETE FROM _lock_election.loss;
 		DELETE FROM _lock_election.fence;
 		DELETE FROM _lock_election.life;
 	END IF;
 
-	-- 3. tokens and lives continue above all earlier ones
+	-- 3. continue tokens and lives above all earlier numbers
 	PERFORM setval('_lock_election.token', greatest((SELECT last_value FROM _lock_election.token) + (1 << 22),
 		((moment + 1) << 12) + (SELECT c.tokens_ahead FROM _lock_election.config c WHERE c.one)));
 	number := greatest((SELECT max(x.life) FROM _lock_election.lives x) + 1, moment);
@@ -56,7 +57,7 @@ BEGIN
 	RETURN number;
 END $$;
 
--- Returns the current life, and begins it if necessary.
+-- Returns the current life, and begins one if necessary.
 CREATE OR REPLACE FUNCTION _lock_election.current_life() RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -72,8 +73,8 @@ BEGIN
 	RETURN number;
 END $$;
 
--- Returns the current life, for a renewal.  Returns NULL if another transaction is beginning one, and is
--- perhaps idle: nothing expires meanwhile, and the renewal keeps the life of its row.
+-- Returns the current life, for a renewal, or NULL if another transaction is beginning a life and may be idle.
+-- In that case nothing expires, and the renewal keeps the life of its row.
 CREATE OR REPLACE FUNCTION _lock_election.life_of_renewal() RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -84,8 +85,9 @@ BEGIN
 	RETURN _lock_election.begin_life('100 ms');
 END $$;
 
--- Returns the current deadline of a lease or hold whose time was set in this life; infinite until the current
--- life has begun.  In a restored dump everything has expired, even before the first call begins a life.
+-- Returns the current deadline of a lease or hold whose expires_at was set in of_life.  The deadline is infinite
+-- until the current life has begun.  But in a restored dump everything has expired, even before the first call
+-- begins a life.
 CREATE OR REPLACE FUNCTION _lock_election.ends(expires_at timestamptz, of_life int8, ttl interval) RETURNS timestamptz LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8;
@@ -101,7 +103,7 @@ BEGIN
 	RETURN greatest(expires_at, next + ttl);
 END $$;
 
--- Returns the time left until a deadline; NULL if it is infinite.
+-- Returns the time left until a deadline, or NULL if the deadline is infinite.
 CREATE OR REPLACE FUNCTION _lock_election.time_left(at timestamptz) RETURNS interval LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN CASE WHEN isfinite(at) THEN at - clock_timestamp() END;

@@ -1,13 +1,13 @@
 -- --- sections: the critical section of a name --------------------------------------------------------------------------
 --
--- All code that decides who holds a name runs in the section of the name, a transaction-level advisory lock,
--- and sees everything that earlier sections have written.  A section lasts until the caller's COMMIT.  So
--- that an idle transaction does not block others, each wait for a section has a limit: an attempt that cannot
--- enter one is refused, because the name is being acquired or released in it; a release goes on without it;
--- renewals and is_held() never need one.
+-- All code that grants a name runs in the section of the name, which is a transaction-level advisory lock, and
+-- sees everything that earlier sections have written.  A section lasts until the caller's COMMIT.  Each wait for
+-- a section has a time limit, so that an idle transaction does not block others.  If an attempt cannot enter the
+-- section, it is refused, because another transaction is acquiring or releasing the name.  A release continues
+-- without the section.  Renewals and is_held() never need a section.
 
--- Enters the sections of these names, in the same order as all callers.  Returns false if one of them cannot
--- be entered within "patience".  PostgreSQL's queue serves waiting callers in the order of arrival.
+-- Enters the sections of these names, in the same order as all callers.  Returns false if one of the sections
+-- cannot be entered within "patience".  PostgreSQL's lock queue serves waiting callers in the order of arrival.
 CREATE OR REPLACE FUNCTION _lock_election.enter(k int2, names text[], patience interval) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -34,28 +34,29 @@ END $$;
 
 -- --- lines: calls that wait without a place ---
 --
--- A place is a row, which others see once it is committed.  A call that waits inside its own statement has no
--- place.  Such calls form a line: PostgreSQL's queue for another advisory lock, the gate of the name.  Only
--- the first call in the line retries.  When it becomes the first, it takes a number from the sequence of the
--- tokens, its arrival, which will be its token.  Places with a lower token are served before it, and those
--- with a higher one after it, so that tokens rise from grant to grant.  Others read the arrival in pg_locks,
--- where it is the second half of an advisory lock.  Like the section, these locks last until the end of the
--- transaction, or of the subtransaction of a call that gives up.
+-- A place is a row, which other transactions see only after its commit.  A call that waits inside its own
+-- statement has no place.  Such calls form a *line*: PostgreSQL's queue for another advisory lock, the *gate* of
+-- the name.  Only the first call in the line retries.  When a call becomes the first, it takes a number from the
+-- token sequence, its *arrival*, which will be its token.  Places with a lower token are served before the call,
+-- and places with a higher token after it, so that tokens rise from grant to grant.  Other transactions read the
+-- arrival in pg_locks, where it is the second half of an advisory lock.  Like the section, these locks last
+-- until the end of the transaction, or of the subtransaction of a call that gives up.
 
--- Returns the lower half of a number, as an argument of an advisory lock.
+-- Returns the lower half of a number, for use as an argument of an advisory lock.
 CREATE OR REPLACE FUNCTION _lock_election.low(v int8) RETURNS int4 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (v & 4294967295) - CASE WHEN v & 2147483648 <> 0 THEN 4294967296 ELSE 0 END;
 END $$;
 
--- Returns whether a call waits in the line of this name.  Must be called in its section: no call becomes the
--- first before that ends.
+-- Returns whether a call waits in the line of this name.  Must be called in the section of the name, because no
+-- call can become the first in the line before the section ends.
 CREATE OR REPLACE FUNCTION _lock_election.has_line(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN NOT pg_try_advisory_xact_lock_shared(hashtextextended(n, 4808 + k));
 END $$;
 
--- The same outside of the section, without keeping the lock: the result may be outdated at once.
+-- Same as has_line(), but outside of the section and without keeping the lock, so the result may be outdated at
+-- once.
 CREATE OR REPLACE FUNCTION _lock_election.sees_line(k int2, n text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	gate int8 := hashtextextended(n, 4808 + k);
@@ -63,9 +64,9 @@ BEGIN
 	RETURN CASE WHEN pg_try_advisory_lock_shared(gate) THEN NOT pg_advisory_unlock_shared(gate) ELSE true END;
 END $$;
 
--- Returns whether the first call in the line of this name arrived before this token.  The call publishes its
--- arrival twice, and the later number counts.  A call that has published none may still wait in the line of
--- another name, and comes after all places that exist by now.
+-- Returns whether the first call in the line of this name arrived before this token.  A call publishes its
+-- arrival twice, and the later number counts.  A call that has not published an arrival may still wait in the
+-- line of another name, and comes after all places that exist now.
 CREATE OR REPLACE FUNCTION _lock_election.is_behind_line(k int2, n text, token int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN _lock_election.has_line(k, n)
@@ -74,8 +75,8 @@ BEGIN
 			AND l.classid = (hashtextextended(n, 4810 + k) & 4294967295)::oid), false);
 END $$;
 
--- Waits in the lines of these names until the call is the first in all of them, and returns its arrival; NULL
--- if it is not by "until".
+-- Waits in the lines of these names until the call is the first in all of them, and returns its arrival.
+-- Returns NULL if the call is not the first by "until".
 CREATE OR REPLACE FUNCTION _lock_election.stand_in_line(k int2, names text[], until timestamptz) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	before text := current_setting('lock_timeout');
@@ -88,8 +89,8 @@ BEGIN
 		PERFORM pg_advisory_xact_lock(gate);
 	END LOOP;
 	PERFORM set_config('lock_timeout', before, true);
-	-- places are served before this call until it has published a number; the second one, which counts, is
-	-- above their tokens
+	-- Places are served before this call until it has published an arrival.  The second arrival, which counts,
+	-- is above the tokens of those places.
 	FOR turn IN 1 .. 2 LOOP
 		arrival := nextval('_lock_election.token');
 		PERFORM pg_advisory_xact_lock(_lock_election.low(hashtextextended(n, 4810 + k)), _lock_election.low(arrival)) FROM unnest(names) AS x(n);

@@ -1,23 +1,23 @@
 -- --- ends: how holds, places and leases end -----------------------------------------------------------------------------
 --
--- No process watches the clock: an expired hold, place or lease is ended by the next call that uses the name
--- or waits for it, or by reap().  That call locks its row first.  A renewal has the row locked as well, so it
--- is either seen or finds the row ended.  A fence has the row of a hold locked FOR KEY SHARE: the row can be
--- marked as ended, but not deleted.
+-- No process watches the clock.  An expired hold, place or lease is ended by the next call that uses or waits
+-- for the name, or by reap().  That call locks the row first.  A renewal locks the row as well, so the call
+-- either sees the renewal, or the renewal finds that the row has ended.  A fence locks the row of a hold FOR KEY
+-- SHARE, so that the row can be marked as ended, but not deleted.
 
--- Returns the channel on which grants to places of a lease are announced.  This function and the next ones
--- are in PL/pgSQL, because it keeps their plans.
+-- Returns the channel on which grants to a lease's places are announced.  This function and the next functions
+-- are in PL/pgSQL, because PL/pgSQL keeps their plans.
 CREATE OR REPLACE FUNCTION _lock_election.lease_channel(lease int8) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (SELECT 'le_' || left(encode(sha256(convert_to(c.channel_key || lease, 'UTF8')), 'hex'), 32) FROM _lock_election.config c WHERE c.one);
 END $$;
--- Returns the channel of a lock or an election; clients compute it as well.
+-- Returns the channel of a lock or an election.  Clients compute the same name.
 CREATE OR REPLACE FUNCTION _lock_election.channel(k int2, n text) RETURNS text LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN 'le_' || left(encode(sha256(convert_to(_lock_election.word(k) || ' ' || n, 'UTF8')), 'hex'), 32);
 END $$;
 
--- Returns whether grants (waiters) or changes of leaders (elections) are announced.
+-- Returns whether grants ("waiters") or changes of leaders ("elections") are announced.
 CREATE OR REPLACE FUNCTION _lock_election.notifies(what text) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN (SELECT c.notify IN ('all', what) FROM _lock_election.config c WHERE c.one);
@@ -49,7 +49,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Records the end of a hold or place as news for the client of its named lease; keeps the newest 16.
+-- Records the end of a hold or place as news for the client of its named lease.  Keeps the newest 16 ends.
 CREATE OR REPLACE FUNCTION _lock_election.lose(of_lease int8, tok int8, how text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	INSERT INTO _lock_election.loss (lease, token, changed, reason)
@@ -58,15 +58,15 @@ BEGIN
 		WHERE y.lease = of_lease ORDER BY y.changed DESC, y.token OFFSET 16);
 END $$;
 
--- Returns whether a lease is live; takes no row lock.
+-- Returns whether a lease is live.  Takes no row lock.
 CREATE OR REPLACE FUNCTION _lock_election.lease_lives(number int8) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = number
 		AND (l.expires_at > clock_timestamp() OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()));
 END $$;
 
--- Returns whether a lease has ended, and locks its row if so: a concurrent transaction can no longer renew
--- it.
+-- Returns whether a lease has ended.  If so, also locks the row, so that a concurrent transaction can no longer
+-- renew the lease.
 CREATE OR REPLACE FUNCTION _lock_election.lease_is_over(number int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
@@ -78,8 +78,8 @@ BEGIN
 	RETURN FOUND;
 END $$;
 
--- Deletes an unnamed lease that has no holds or places left.  If it is being renewed, drop_leases() deletes
--- it later.
+-- Deletes an unnamed lease that has no holds or places left.  If the lease is being renewed, drop_leases()
+-- deletes it later.
 CREATE OR REPLACE FUNCTION _lock_election.drop_group(number int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM FROM _lock_election.lease l WHERE l.id = number AND NOT l.named AND NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.lease = number)
@@ -87,7 +87,7 @@ BEGIN
 	IF FOUND THEN DELETE FROM _lock_election.lease l WHERE l.id = number; END IF;
 END $$;
 
--- Returns whether a hold has ended, by its own deadline or its lease, or is a row that only a fence keeps.
+-- Returns whether a hold has ended by its own deadline or with its lease, or is a row that only a fence keeps.
 CREATE OR REPLACE FUNCTION _lock_election.hold_is_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF h.ended IS NOT NULL THEN RETURN true; END IF;
@@ -95,14 +95,14 @@ BEGIN
 	RETURN h.lease IS NOT NULL AND _lock_election.lease_is_over(h.lease);
 END $$;
 
--- Ends a hold.  asked: at the request of its own client, which needs no news of it.  Returns false if a
--- concurrent transaction renews or ends it, or if only a fence keeps it.
+-- Ends a hold.  asked is true if the hold's own client requested the end, and so needs no news of it.  Returns
+-- false if a concurrent transaction renews or ends the hold, or if only a fence keeps its row.
 CREATE OR REPLACE FUNCTION _lock_election.end_hold(h _lock_election.hold, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	expires boolean := how = 'expired' AND h.expires_at IS NOT NULL;
 	gone boolean;
 BEGIN
-	-- 1. delete the row, or mark it as ended while a fence keeps it
+	-- 1. delete the row, or mark it as ended if a fence keeps it
 	PERFORM FROM _lock_election.hold x WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token
 		AND (NOT expires OR x.ended IS NOT NULL OR _lock_election.ends(x.expires_at, x.life, x.ttl) <= clock_timestamp()) FOR UPDATE SKIP LOCKED;
 	gone := FOUND;
@@ -117,7 +117,7 @@ BEGIN
 			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token;
 	END IF;
 
-	-- 2. history and news
+	-- 2. add the end to the history and the news
 	IF h.ended IS NULL THEN
 		IF h.kind = 2 THEN PERFORM _lock_election.note(h, CASE WHEN how = 'expired' AND h.evicted THEN 'evicted' ELSE how END); END IF;
 		IF h.lease IS NOT NULL AND NOT asked THEN PERFORM _lock_election.lose(h.lease, h.token, CASE WHEN how = 'expired' AND h.evicted THEN 'evicted' ELSE how END); END IF;
@@ -132,8 +132,8 @@ BEGIN
 	RETURN _lock_election.lease_is_over(p.lease);
 END $$;
 
--- Notifies the clients of the first places in the queues of these names, so that they settle the names if
--- nobody else does.
+-- Notifies the clients of the first places in the queues of these names, so that these clients settle the names
+-- if no other call does.
 CREATE OR REPLACE FUNCTION _lock_election.nudge(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -145,7 +145,7 @@ BEGIN
 	END LOOP;
 END $$;
 
--- Ends a place in all of its queues.  Returns false if a concurrent transaction renews or ends it.
+-- Ends a place in all of its queues.  Returns false if a concurrent transaction renews or ends the place.
 CREATE OR REPLACE FUNCTION _lock_election.end_place(p _lock_election.place, how text, asked boolean) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := coalesce(p.members, ARRAY[p.name]);

@@ -27,7 +27,7 @@ BEGIN
 	RETURN changed;
 END $$;
 
--- Returns whether the name is open, and its holders admit one more in this mode; ignores places.
+-- Returns whether the name is open, and its holders admit another holder in this mode.  Ignores places.
 CREATE OR REPLACE FUNCTION _lock_election.admits(k int2, n text, m text, p int4) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	f record;
@@ -37,7 +37,7 @@ BEGIN
 	RETURN f.closed = 0 AND CASE m WHEN 'exclusive' THEN f.all_holds = 0 WHEN 'shared' THEN f.exclusive = 0 ELSE f.all_holds < p END;
 END $$;
 
--- Returns the slot for one more holder.
+-- Returns a free slot for another holder.
 CREATE OR REPLACE FUNCTION _lock_election.free_slot(k int2, n text, m text) RETURNS int4 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN CASE m WHEN 'exclusive' THEN 0
@@ -46,8 +46,8 @@ BEGIN
 			WHERE NOT EXISTS (SELECT FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = s)) END;
 END $$;
 
--- Returns whether a place can be granted; for several names, it must be the first in all their queues, and
--- all of them must admit it.
+-- Returns whether a place can be granted.  A place for several names must be the first in all their queues, and
+-- all names must admit it.
 CREATE OR REPLACE FUNCTION _lock_election.can_be_granted(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;
@@ -66,7 +66,7 @@ BEGIN
 	RETURN true;
 END $$;
 
--- Turns a place into a hold, or several.  Returns false if a concurrent transaction ends its rows.
+-- Turns a place into one or several holds.  Returns false if a concurrent transaction ends its rows.
 CREATE OR REPLACE FUNCTION _lock_election.grant_place(p _lock_election.place) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	names text[] := coalesce(p.members, ARRAY[p.name]);
@@ -86,7 +86,7 @@ BEGIN
 	IF own THEN
 		PERFORM _lock_election.drop_group(p.lease);
 	ELSIF p.ttl IS NOT NULL THEN
-		-- several names: their lease starts over; if its row is locked, a renewal does the same
+		-- for several names, restart the ttl of their lease; if its row is locked, a renewal is doing that
 		PERFORM FROM _lock_election.lease l WHERE l.id = p.lease FOR NO KEY UPDATE SKIP LOCKED;
 		IF FOUND THEN UPDATE _lock_election.lease l SET expires_at = clock_timestamp() + l.ttl, life = number WHERE l.id = p.lease; END IF;
 	END IF;
@@ -95,13 +95,14 @@ BEGIN
 		PERFORM _lock_election.note(h, 'elected');
 	END IF;
 	PERFORM _lock_election.announce(p);
-	-- tells lease_sync() to flush the commit
+	-- make lease_sync() flush the commit
 	PERFORM set_config('_lock_election.granted', 'yes', true);
 	RETURN true;
 END $$;
 
 -- Grants the readers at the head of the queue, up to the first writer, in one statement, because there may be
--- very many: only those on named leases that are certainly live, and only two or more.  Returns their number.
+-- thousands.  Does so only for two or more readers, on named leases that are certainly live.  Returns the number
+-- of grants.
 CREATE OR REPLACE FUNCTION _lock_election.grant_readers(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	number int8 := _lock_election.current_life();
@@ -130,8 +131,9 @@ BEGIN
 	RETURN cardinality(tokens);
 END $$;
 
--- Grants places in order, as far as possible, and only those that came before the first call in the line.
--- arrival: that of the caller if it is this call, else NULL.  Returns whether anything has changed.
+-- Grants places in order until one cannot be granted, and only places that came before the first call in the
+-- line.  arrival is the caller's own arrival if the caller is that call; otherwise NULL.  Returns whether
+-- anything has changed.
 CREATE OR REPLACE FUNCTION _lock_election.serve(k int2, n text, arrival int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p _lock_election.place;
@@ -168,7 +170,8 @@ BEGIN
 	RETURN changed;
 END $$;
 
--- Settles names without waiting.  Leaves those whose section is taken to the transaction in it.
+-- Settles names without waiting.  Skips a name whose section is taken; the transaction in that section settles
+-- it.
 CREATE OR REPLACE FUNCTION _lock_election.look_at(k int2, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text;

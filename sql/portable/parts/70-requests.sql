@@ -1,24 +1,24 @@
 -- --- requests: acquire and enqueue --------------------------------------------------------------------------------------
 --
--- A request is for one name, or for several together.  It is granted at once, takes a place in the queue, or
--- is refused.
+-- A request is for one name, or for several names together.  It is granted at once, takes a place in the queue,
+-- or is refused.
 
--- A request with checked arguments: an attempt, or a place.
+-- Type of a request with checked arguments, which is an attempt or asks for a place
 DO $$
 BEGIN
 	IF pg_catalog.to_regtype('_lock_election.request') IS NULL THEN
 		CREATE TYPE _lock_election.request AS (
 			kind pg_catalog.int2, names pg_catalog.text[], mode pg_catalog.text, permits pg_catalog.int4, ttl pg_catalog.interval,
 			owner pg_catalog.text, lease pg_catalog.int8, value pg_catalog.text,
-			-- place: enqueue, otherwise attempt; of_lease: announce the grant on the channel of the lease;
-			-- call: of lease_sync()
+			-- place: true = take a place, false = attempt; of_lease: announce the grant on the lease's channel;
+			-- call: number of the lease_sync() call
 			place pg_catalog.bool, of_lease pg_catalog.bool, call pg_catalog.int8, role pg_catalog.oid,
-			-- of a call that is the first in the lines
+			-- arrival of a call that is the first in the lines; otherwise NULL
 			arrival pg_catalog.int8);
 	END IF;
 END $$;
 
--- Raises an error if a lease has ended or belongs to another role.  Locks its row, so that the row stays
+-- Raises an error if a lease has ended or belongs to another role.  Locks the lease's row, so that it stays
 -- until this transaction ends.
 CREATE OR REPLACE FUNCTION _lock_election.check_lease(number int8, role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -36,8 +36,8 @@ BEGIN
 	PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name is used for a lock or for permits, not for both at a time.');
 END $$;
 
--- Raises an error, for a request or a proclaim, if the history of the elections of the role is too long.
--- Checks the size of the whole table first, which costs nothing, and no role has more than that.
+-- Raises an error for a request or a proclaim if the history of the role's elections is too long.  Checks the
+-- size of the whole table first, which is cheap, and is an upper bound for every role.
 CREATE OR REPLACE FUNCTION _lock_election.check_history(role oid) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most int8 := (SELECT c.max_history_per_role FROM _lock_election.config c WHERE c.one);
@@ -49,7 +49,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Raises an error if a name is in use in another way.
+-- Raises an error if a name is in use in a different way, such as another mode.
 CREATE OR REPLACE FUNCTION _lock_election.check_use(r _lock_election.request, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	used record;
@@ -67,8 +67,9 @@ BEGIN
 	END IF;
 END $$;
 
--- Returns the hold of a name that the request re-enters: of the same named owner, preferably on the same
--- lease; without a named owner, on the same lease, or of the same transaction.
+-- Returns the hold of a name that the request re-enters.  With a named owner, that is a hold of the same owner,
+-- preferably on the same lease.  Without a named owner, it is a hold on the same lease, or of the same
+-- transaction.
 CREATE OR REPLACE FUNCTION _lock_election.own_hold(r _lock_election.request, n text) RETURNS _lock_election.hold LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
@@ -86,8 +87,8 @@ BEGIN
 		'It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.');
 END $$;
 
--- Re-enters a hold.  Counts one more, except on a named lease and for an election; never shortens the time
--- left.
+-- Re-enters a hold.  Counts an additional hold, except on a named lease and for an election.  Never shortens the
+-- time left.
 CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF r.mode = 'exclusive' AND h.mode = 'shared' THEN
@@ -102,7 +103,7 @@ BEGIN
 		UPDATE _lock_election.hold x SET holds = x.holds + CASE x.kind WHEN 1 THEN 1 ELSE 0 END, life = CASE WHEN x.expires_at IS NULL THEN x.life ELSE _lock_election.current_life() END,
 			expires_at = CASE WHEN x.expires_at IS NOT NULL THEN greatest(_lock_election.ends(x.expires_at, x.life, x.ttl), clock_timestamp() + r.ttl) END
 			WHERE x.kind = h.kind AND x.name = h.name AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL AND NOT x.evicted;
-		-- another transaction ended it without the section while this update waited
+		-- another transaction, outside the section, ended the hold while this update waited
 		IF NOT FOUND THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
 		UPDATE _lock_election.lease l SET expires_at = greatest(l.expires_at, clock_timestamp() + r.ttl) WHERE l.id = h.lease AND NOT l.named;
 	END IF;
@@ -122,7 +123,7 @@ BEGIN
 	SELECT x.* INTO c FROM _lock_election.config x WHERE x.one;
 	IF waits AND c.max_waiters_per_lock > 0 THEN
 		FOREACH n IN ARRAY r.names LOOP
-			-- abandoned places do not count, and may be behind a live one
+			-- abandoned places do not count, and may be behind a live place
 			IF (SELECT count(*) FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n) >= c.max_waiters_per_lock
 				AND (SELECT count(*) FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease WHERE p.kind = r.kind AND p.name = n
 					AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) >= c.max_waiters_per_lock THEN
@@ -142,7 +143,7 @@ BEGIN
 	END IF;
 END $$;
 
--- Decides a request in the sections of its names, after settle().  Returns no token if the request is
+-- Decides a request in the sections of its names, after settle().  Returns a NULL token if the request is
 -- refused.
 CREATE OR REPLACE FUNCTION _lock_election.decide(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -158,10 +159,11 @@ DECLARE
 BEGIN
 	granted := false;
 
-	-- 1. is a name used in another way?
+	-- 1. check whether a name is used in a different way
 	FOREACH n IN ARRAY r.names LOOP PERFORM _lock_election.check_use(r, n); END LOOP;
 
-	-- 2. is it the same request again?  For one name, a hold comes first; for several, the place
+	-- 2. check whether this is a repeated request; for one name, look for a hold first; for several names, for
+	--    a place
 	IF r.place AND r.lease IS NOT NULL AND r.mode <> 'permit' THEN
 		IF NOT several THEN
 			SELECT x.token, true INTO token, granted FROM _lock_election.hold x WHERE x.kind = r.kind AND x.name = r.names[1] AND x.lease = r.lease AND x.ended IS NULL AND NOT x.evicted
@@ -186,7 +188,7 @@ BEGIN
 		granted := false;
 	END IF;
 
-	-- 3. re-entry
+	-- 3. re-enter a hold
 	IF NOT r.place THEN
 		FOREACH n IN ARRAY r.names LOOP
 			h := _lock_election.own_hold(r, n);
@@ -209,17 +211,17 @@ BEGIN
 		END IF;
 	END IF;
 
-	-- 4. are the names free, and is nobody before us?
+	-- 4. check whether the names are free, and no place or call comes before this request
 	FOREACH n IN ARRAY r.names LOOP
 		behind := EXISTS (SELECT FROM _lock_election.place p WHERE p.kind = r.kind AND p.name = n AND (r.arrival IS NULL OR p.token < r.arrival));
 		free := free AND NOT behind AND _lock_election.admits(r.kind, n, r.mode, r.permits) AND (r.arrival IS NOT NULL OR NOT _lock_election.has_line(r.kind, n));
 	END LOOP;
 	IF NOT free AND NOT r.place THEN RETURN; END IF;
 
-	-- 5. limits
+	-- 5. check the limits
 	PERFORM _lock_election.check_limits(r, NOT free);
 
-	-- 6. a hold, or a place
+	-- 6. create a hold, or a place
 	token := coalesce(r.arrival, nextval('_lock_election.token'));
 	granted := free;
 	IF on_lease IS NULL AND (several OR NOT free) THEN
@@ -249,8 +251,8 @@ BEGIN
 	END IF;
 END $$;
 
--- Returns the position of a place in its queue; for several names, in the longest one.  Expired places do not
--- count.  There may be thousands of places, so no function is called for a live one.
+-- Returns the position of a place in its queue, or in the longest queue if it is for several names.  Expired
+-- places do not count.  There may be thousands of places, so the query calls no function for a live place.
 CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) RETURNS int8 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT max(r.rank) FROM unnest(names) AS n(name), LATERAL (SELECT count(*) AS rank
 		FROM _lock_election.place p JOIN _lock_election.lease l ON l.id = p.lease
@@ -258,8 +260,8 @@ CREATE OR REPLACE FUNCTION _lock_election.rank(k int2, names text[], tok int8) R
 			AND (l.expires_at > clock_timestamp() OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) r
 $$;
 
--- Attempts a request once.  If it is refused, the attempt leaves nothing behind, not even its sections,
--- because the caller's transaction may become idle, or keep waiting.  The waiters then settle the names.
+-- Attempts a request once.  A refused attempt leaves nothing behind, not even its sections, because the caller's
+-- transaction may become idle or keep waiting.  The waiters then settle the names.
 CREATE OR REPLACE FUNCTION _lock_election.attempt(r _lock_election.request, patience interval, OUT token int8, OUT granted boolean, OUT queue_position int8)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -289,8 +291,8 @@ BEGIN
 			ELSE h.owner IS NULL AND (h.lease = r.lease OR h.acquired_in = pg_current_xact_id_if_assigned()::text::int8) END AND NOT _lock_election.may_be_over(h));
 END $$;
 
--- Returns whether an attempt is worth a section: the names are open, no holder conflicts with the request,
--- and no call is before it in a line; or it is a re-entry.
+-- Returns whether an attempt is worth entering a section.  It is if the request seems to re-enter a hold, or if
+-- the names are open, no holder conflicts with the request, and no call is before it in a line.
 CREATE OR REPLACE FUNCTION _lock_election.looks_free(r _lock_election.request) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF NOT EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (r.names)
@@ -301,21 +303,21 @@ BEGIN
 	END IF;
 	RETURN _lock_election.looks_held(r);
 END $$;
--- Same as hold_is_over(), without a lock.
+-- Same as hold_is_over(), but takes no lock.
 CREATE OR REPLACE FUNCTION _lock_election.may_be_over(h _lock_election.hold) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN h.ended IS NOT NULL OR h.expires_at IS NOT NULL AND _lock_election.ends(h.expires_at, h.life, h.ttl) <= clock_timestamp()
 		OR h.lease IS NOT NULL AND NOT _lock_election.lease_lives(h.lease);
 END $$;
 
--- Returns how long a wait may last because of lock_timeout; NULL = unlimited.
+-- Returns the limit that lock_timeout sets for a wait; NULL = unlimited.
 CREATE OR REPLACE FUNCTION _lock_election.lock_timeout() RETURNS interval LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN nullif(current_setting('lock_timeout')::interval, '0');
 END $$;
 
--- Raises a notice if another connection acquired one of the names for the same owner.  An owner is an
--- identity: callers that share one share a hold, which each believes to hold alone.
+-- Raises a notice if another connection acquired one of the names for the same owner.  An owner is an identity:
+-- callers with the same owner share a hold, although each believes that it holds the name alone.
 CREATE OR REPLACE FUNCTION _lock_election.notice_shared_owner(r _lock_election.request, names text[]) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	n text := (SELECT h.name FROM _lock_election.hold h WHERE h.kind = r.kind AND h.name = ANY (names) AND h.role = r.role AND h.owner = r.owner AND h.pid <> pg_backend_pid()
@@ -327,13 +329,13 @@ BEGIN
 	END IF;
 END $$;
 
--- Attempts a request if it may succeed.
+-- Attempts a request if it can succeed.
 CREATE OR REPLACE FUNCTION _lock_election.attempt_if_free(r _lock_election.request) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	token int8;
 BEGIN
 	IF r.lease IS NULL AND NOT _lock_election.looks_free(r) THEN RETURN NULL; END IF;
-	-- a caller without an arrival has tried that before
+	-- only with an arrival, because a caller without one has tried acquire_free() already
 	IF r.arrival IS NOT NULL AND r.kind = 1 AND r.mode = 'exclusive' AND r.lease IS NULL AND cardinality(r.names) = 1 THEN
 		token := _lock_election.acquire_free(r.kind, r.names[1], r.ttl, r.owner, NULL, NULL, 0, true);
 	END IF;
@@ -341,7 +343,7 @@ BEGIN
 	RETURN token;
 END $$;
 
--- Waits for a request in the lines of its names, without limit if "until" is NULL.  Returns NULL if it gives
+-- Waits for a request in the lines of its names; "until" NULL = without limit.  Returns NULL if the call gives
 -- up.  The subtransaction leaves the lines if the call fails, is cancelled, or gives up.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_in_line(r _lock_election.request, until timestamptz) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -356,9 +358,9 @@ BEGIN
 		token := _lock_election.attempt_if_free(r);
 		IF token IS NOT NULL THEN RETURN token; END IF;
 		IF clock_timestamp() >= until THEN RAISE EXCEPTION 'refused' USING ERRCODE = 'LE998'; END IF;
-		-- The call before this one in the line has just been granted the name, and may release it at once.
-		-- So retry without a sleep for 0.5 ms: an attempt takes 30 us, and the shortest sleep 1.1 ms, to
-		-- which 0.5 ms are rounded up.  Then sleep for a twentieth of the time spent so far.
+		-- The previous call in the line has just been granted the name, and may release it at once.  So retry
+		-- for 0.5 ms without a sleep: an attempt takes 30 us, but the shortest sleep takes 1.1 ms, because
+		-- pg_sleep() rounds up to whole ms.  Then sleep for a twentieth of the time spent so far.
 		waited := clock_timestamp() - first_since;
 		CONTINUE WHEN waited < '0.5 ms';
 		PERFORM pg_sleep(least(greatest(date_part('epoch', waited) / 20, 0.0005), 0.1, date_part('epoch', until - clock_timestamp())));
@@ -367,7 +369,7 @@ EXCEPTION WHEN SQLSTATE 'LE998' THEN
 	RETURN NULL;
 END $$;
 
--- Acquires, waiting at most for "wait"; NULL = unlimited.  Returns NULL if the time is up.
+-- Acquires a lock, waiting for at most "wait"; NULL = unlimited.  Returns NULL at the time limit.
 CREATE OR REPLACE FUNCTION _lock_election.acquire(r _lock_election.request, wait interval) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	began timestamptz := clock_timestamp();
@@ -375,13 +377,13 @@ DECLARE
 	token int8;
 BEGIN
 	PERFORM _lock_election.check_transaction();
-	-- after a crash nothing expires until a life has begun, and attempts that only look do not begin one
+	-- after a crash, nothing expires until a life has begun, and attempts that only read do not begin one
 	PERFORM _lock_election.current_life();
 	token := _lock_election.attempt_if_free(r);
 	IF token IS NULL AND (wait IS NULL OR wait > '0') THEN
 		most := _lock_election.lock_timeout();
 		WHILE token IS NULL AND coalesce(clock_timestamp() < began + least(wait, most), true) LOOP
-			-- calls in the line may wait for the caller's own hold: it retries when the section is free
+			-- Calls in the line may wait for the caller's own hold, so retry without entering the line.
 			IF _lock_election.looks_held(r) THEN
 				PERFORM pg_sleep(0.005);
 				token := _lock_election.attempt_if_free(r);
@@ -390,7 +392,7 @@ BEGIN
 			END IF;
 		END LOOP;
 		IF token IS NULL THEN
-			-- later places may be the first now
+			-- a later place may now be the first
 			PERFORM _lock_election.nudge(r.kind, r.names);
 			IF most < wait OR wait IS NULL THEN PERFORM _lock_election.fail('55P03', 'canceling statement due to lock timeout'); END IF;
 		END IF;
@@ -399,7 +401,7 @@ BEGIN
 	RETURN token;
 END $$;
 
--- Enters the queue, or is granted at once.
+-- Grants a request at once, or adds a place to the queue.
 CREATE OR REPLACE FUNCTION _lock_election.enqueue(r _lock_election.request, OUT token int8, OUT granted boolean, OUT queue_position int8, OUT channel text) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.check_transaction();

@@ -1,7 +1,8 @@
 -- --- locks: the functions of locks, permits and places ------------------------------------------------------------------
 --
--- From here on, a name is COLLATE "C", whatever column it came from: as in the tables, and so that equal
--- bytes have the same section.  An array is a slice of itself, so that its subscripts begin at 1.
+-- From here on, each name gets COLLATE "C", as in the tables, so that equal bytes have the same section
+-- whatever the collation of the argument.  Each array is replaced by a slice of itself, so that its subscripts
+-- begin at 1.
 
 -- Returns a request with checked arguments.
 CREATE OR REPLACE FUNCTION _lock_election.make(k int2, names text[], mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
@@ -28,7 +29,7 @@ BEGIN
 	RETURN r;
 END $$;
 
--- The same for one name.
+-- Same as make(), for one name.
 CREATE OR REPLACE FUNCTION _lock_election.make_one(k int2, name text, mode text, permits int8, ttl interval, owner text, lease int8, value text) RETURNS _lock_election.request
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -36,16 +37,16 @@ BEGIN
 	RETURN _lock_election.make(k, ARRAY[name], mode, permits, ttl, owner, lease, value);
 END $$;
 
--- Acquires, in one statement, an exclusive lock or a term that nobody holds or waits for, with a ttl of its
--- own or on a lease that the caller has checked: by far the most frequent case.  Returns NULL in all other
--- cases.
+-- Acquires an exclusive lock or a term in one statement, if it has no holders and no waiters.  It has its own
+-- ttl, or is on a lease that the caller has checked.  This is by far the most frequent case.  Returns NULL in all
+-- other cases.
 --
--- first: the caller is the first in the line.  If another call is, this one does not enter the section, in
--- which the holder may be about to release.  The section is entered in a subtransaction, so that a refused
--- call leaves it, and does not keep it until the caller's COMMIT.
--- The primary key refuses a second row.  Every name has its schema here, because a search_path of its own
--- would cost as much as a statement.  The token is the column's default, and the time a variable: with a
--- volatile function, the SELECT would be a plan of its own below the INSERT.
+-- first is true if the caller is the first in the line.  If another call is the first, this call does not enter
+-- the section, because the holder may be about to release in it.  The section is entered in a subtransaction, so
+-- that a refused call leaves it, and does not keep it until the caller's COMMIT.  The primary key rejects a
+-- second row.  Every object is schema-qualified here, because a SET search_path would cost as much as a
+-- statement.  The token is the column's default and the time is a variable, because with a volatile function the
+-- SELECT would get its own plan node below the INSERT.
 CREATE OR REPLACE FUNCTION _lock_election.acquire_free(k int2, n text, ttl interval, o text, v text, lease int8, call int8, first boolean) RETURNS int8 LANGUAGE plpgsql AS $$
 DECLARE
 	number pg_catalog.int8;
@@ -122,7 +123,7 @@ END $$;
 
 -- --- several names, independently of each other ---
 
--- Makes one request per name; places in the sections of all names.
+-- Makes one request per name.  Takes places in the sections of all names.
 CREATE OR REPLACE FUNCTION _lock_election.each(r _lock_election.request)
 RETURNS TABLE (name text, token int8, granted boolean, queue_position int8) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -198,7 +199,7 @@ BEGIN
 	SELECT e.* INTO token, granted, queue_position, channel FROM _lock_election.enqueue(_lock_election.make(1::int2, names[:] COLLATE "C", mode, 0, ttl, owner, lease, NULL)) e;
 END $$;
 
--- Settles these names if that grants this token; otherwise leaves nothing behind, like attempt().
+-- Settles these names if that grants this token; otherwise leaves nothing behind, as attempt() does.
 CREATE OR REPLACE FUNCTION _lock_election.come_to(k int2, names text[], tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.look_at(k, names);
@@ -208,9 +209,10 @@ BEGIN
 EXCEPTION WHEN SQLSTATE 'LE998' THEN NULL;
 END $$;
 
--- Looks at a token once.  Returns true if it is held, false if it is queued, NULL if neither.  renews:
--- restarts the ttl of a place, too.  goes_on: an earlier look of this call has done so, and the row is locked
--- since.  Looks for places first: a place can become a hold, but not the other way round.
+-- Checks a token once.  Returns true if it is held, false if it is queued, and NULL if neither.  renews: also
+-- restart the ttl of a place.  goes_on: an earlier check in this call has restarted the ttl, and the row has
+-- been locked since then.  Checks places first, because a place can become a hold, but a hold cannot become a
+-- place.
 CREATE OR REPLACE FUNCTION _lock_election.look(k int2, names text[], tok int8, renews boolean, goes_on boolean) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -245,14 +247,14 @@ BEGIN
 				PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
 				UPDATE _lock_election.hold x SET life = number, expires_at = clock_timestamp() + x.ttl WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok
 					AND x.ended IS NULL AND NOT x.evicted AND _lock_election.ends(x.expires_at, x.life, x.ttl) > clock_timestamp();
-				-- another transaction ended it while this update waited
+				-- another transaction ended the hold while this update waited
 				IF NOT FOUND THEN RETURN NULL; END IF;
 			END IF;
 			held := held + 1;
 		END IF;
 	END LOOP;
-	-- the lease must be live; the own lease of a token is renewed: from here on its row is locked, so that
-	-- nobody ends it while we wait
+	-- The lease must be live.  If the token has its own lease, renew it, which also locks its row, so that no
+	-- other transaction ends the lease during the wait.
 	IF coalesce(h.lease, p.lease) IS NULL THEN RETURN true; END IF;
 	IF renews OR held > 0 THEN
 		LOOP
@@ -264,7 +266,7 @@ BEGIN
 			END IF;
 			EXIT WHEN NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease) AND NOT l.named
 				AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp());
-			-- it is being granted: the ttl of the hold has begun, and this call would not renew it
+			-- the place is being granted; the ttl of the hold has begun, and this call could not renew it
 			IF clock_timestamp() >= until THEN
 				PERFORM _lock_election.fail('55P03', format('could not keep the place in the queue of %s "%s"', _lock_election.word(k), names[1]),
 					'Another transaction grants or ends it, and has not ended yet.');
@@ -274,7 +276,7 @@ BEGIN
 	END IF;
 	IF NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = coalesce(h.lease, p.lease)
 			AND (goes_on AND NOT l.named OR _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) THEN
-		-- the place was granted since we looked, and the lease went with it
+		-- the place was granted since the check above, and its lease was deleted with it
 		IF p.token IS NOT NULL AND NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = p.name AND x.token = tok) THEN
 			RETURN _lock_election.look(k, names, tok, false, goes_on);
 		END IF;
@@ -322,9 +324,9 @@ BEGIN
 	RETURN _lock_election.await(1::int2, names[:] COLLATE "C", token, wait);
 END $$;
 
--- --- renewals: of the row of a hold, or of its lease, without a section ---
+-- --- renewals: update the row of a hold or of its lease, without a section ---
 
--- Raises an error for the token of a place where that of a holder is meant.
+-- Raises an error if the token belongs to a place, for functions that need a holder's token.
 CREATE OR REPLACE FUNCTION _lock_election.refuse_place(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	p record;
@@ -354,7 +356,7 @@ BEGIN
 	PERFORM _lock_election.check_role(k, n, h.role);
 	IF h.evicted THEN RETURN NULL; END IF;
 
-	-- 2. renew its row; this lock tells a concurrent release not to wait for us
+	-- 2. renew its row; the advisory lock tells a concurrent release not to wait for this transaction
 	PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806));
 	number := _lock_election.life_of_renewal();
 	IF h.lease IS NULL THEN
@@ -365,7 +367,7 @@ BEGIN
 		RETURN got;
 	END IF;
 
-	-- 3. or renew its lease
+	-- 3. if it is on a lease, renew the lease
 	SELECT x.named INTO l FROM _lock_election.lease x WHERE x.id = h.lease;
 	IF l.named AND new_ttl IS NOT NULL THEN
 		PERFORM _lock_election.other_lease(k, n);
@@ -381,7 +383,7 @@ END $$;
 
 -- --- releases ---
 
--- Releases a hold or a place of this token.
+-- Releases the hold or place with this token.
 CREATE OR REPLACE FUNCTION _lock_election.release(k int2, n text, tok int8, hold_for interval, all_holds boolean, how text, of_lease int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
@@ -394,7 +396,8 @@ BEGIN
 	inside := _lock_election.enter(k, ARRAY[n], '100 ms');
 	until := clock_timestamp() + '100 ms';
 	LOOP
-		-- 1. a place, which may become a hold meanwhile, but not the other way round
+		-- 1. release a place; check places first, because a place can become a hold, but a hold cannot become a
+		--    place
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
 			IF NOT _lock_election.lease_lives(p.lease) THEN
@@ -406,7 +409,7 @@ BEGIN
 			PERFORM _lock_election.check_role(k, n, p.role);
 			done := _lock_election.end_place(p, how, p.lease = of_lease);
 		ELSE
-			-- 2. a hold
+			-- 2. release a hold
 			SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
 			IF NOT FOUND THEN RETURN false; END IF;
 			IF _lock_election.may_be_over(h) THEN
@@ -417,35 +420,36 @@ BEGIN
 			IF h.holds > 1 AND NOT coalesce(all_holds, false) THEN
 				UPDATE _lock_election.hold x SET holds = x.holds - 1 WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = tok AND x.holds > 1 AND x.ended IS NULL;
 				IF FOUND THEN RETURN true; END IF;
-				CONTINUE;    -- another release was first
+				CONTINUE;    -- another release came first
 			ELSE
 				done := _lock_election.end_hold(h, how, h.lease = of_lease);
 			END IF;
 		END IF;
 		EXIT WHEN done;
 
-		-- 3. another transaction has locked its row: a renewal that is being flushed, or an idle one
+		-- 3. retry if another transaction has locked the row, such as a renewal that is being flushed, or an
+		--    idle transaction
 		IF clock_timestamp() >= until THEN
 			PERFORM _lock_election.fail('55P03', format('could not release %s "%s"', _lock_election.word(k), n), 'Another transaction changes it, and has not ended yet.');
 		END IF;
 		PERFORM pg_sleep(0.002);
 	END LOOP;
 
-	-- 4. hold_for closes the name
+	-- 4. close the name if there is a hold_for
 	IF hold_for IS NOT NULL AND h.token IS NOT NULL AND h.since + hold_for > clock_timestamp() THEN
 		INSERT INTO _lock_election.hold (kind, name, slot, token, closed_until, since, changed, role, pid)
 			VALUES (k, n, -1, 0, h.since + hold_for, clock_timestamp(), pg_current_xact_id()::text::int8, me, pg_backend_pid())
 			ON CONFLICT (kind, name, slot) DO UPDATE SET closed_until = greatest(hold.closed_until, excluded.closed_until), role = excluded.role;
 	END IF;
 
-	-- 5. grant the next one; without the section, its client is notified when this is committed
+	-- 5. grant the next place; outside of the section, its client is notified at the commit instead
 	IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); ELSE PERFORM _lock_election.nudge(k, ARRAY[n]); END IF;
 	IF p.members IS NOT NULL THEN PERFORM _lock_election.look_at(k, p.members); END IF;
 	RETURN true;
 END $$;
 
--- Releases, in one statement, an exclusive lock with a ttl of its own that nobody waits for.  Returns false
--- in all other cases, and if a fence or a renewal has locked the row.
+-- Releases an exclusive lock with its own ttl in one statement, if it has no waiters.  Returns false in all
+-- other cases, and if a fence or a renewal has locked the row.
 CREATE OR REPLACE FUNCTION _lock_election.release_free(n text, tok int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF NOT (pg_try_advisory_xact_lock(hashtextextended(n, 4803)) AND pg_try_advisory_xact_lock(hashint8extended(tok, 4806))) THEN RETURN false; END IF;
@@ -460,7 +464,7 @@ END $$;
 CREATE OR REPLACE FUNCTION release_lock(name text, token bigint, hold_for interval DEFAULT NULL, all_holds boolean DEFAULT false)
 RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
-	-- same as release_free(): the call would cost a twentieth of an acquire and release
+	-- same as release_free(), whose call would cost a twentieth of an acquire and release
 	IF hold_for IS NULL AND token > 0 AND octet_length(name) BETWEEN 1 AND 255 AND current_setting('transaction_isolation') = 'read committed'
 		AND current_setting('transaction_read_only') = 'off' AND pg_try_advisory_xact_lock(hashtextextended(name COLLATE "C", 4803))
 		AND pg_try_advisory_xact_lock(hashint8extended(token, 4806)) THEN

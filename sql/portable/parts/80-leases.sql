@@ -1,14 +1,15 @@
 -- --- leases: the functions of leases ------------------------------------------------------------------------------------
 
--- Renews a lease and returns its ttl; NULL if it has ended.  Writes only its row, and does not wait for
--- sections.  call: of lease_sync(), otherwise 0.  of_life: the current life, if the caller has read it.
+-- Renews a lease and returns its ttl, or NULL if the lease has ended.  Writes only the lease's row, and does not
+-- wait for sections.  call is the number of the lease_sync() call, or 0.  of_life is the current life, if the
+-- caller has read it.
 --
---     1. If no life can begin, nothing expires: the lease is renewed, and its row keeps its life.
---     2. The row is locked before the clock is read.  A transaction that has found the lease expired keeps
---        the row locked while it ends the holds and places, so it is noticed, even if this process was
+--     1. If no life can begin now, nothing expires: the lease is renewed, and its row keeps its life.
+--     2. The row is locked before the clock is read.  A transaction that ends an expired lease keeps the row
+--        locked while it ends the holds and places.  So this function notices it, even if this process was
 --        suspended in between.
---     3. A row that another transaction has locked is waited for only while the lease is live: the other one
---        renews it, or revokes it.
+--     3. If another transaction has locked the row, this function waits for it only while the lease is live,
+--        because that transaction renews or revokes the lease.
 CREATE OR REPLACE FUNCTION _lock_election.keep(number int8, new_ttl interval, call int8, of_life int8 DEFAULT NULL) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	got interval;
@@ -30,8 +31,8 @@ BEGIN
 	RETURN got;
 END $$;
 
--- Returns the role of a live named lease, NULL if there is none.  Raises an error if the lease belongs to
--- another role.
+-- Returns the role of a live named lease, or NULL if there is no such lease.  Raises an error if the lease
+-- belongs to another role.
 CREATE OR REPLACE FUNCTION _lock_election.own_lease(number int8) RETURNS oid LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	l record;
@@ -61,7 +62,7 @@ BEGIN
 	IF most > 0 AND (SELECT count(*) FROM _lock_election.lease l WHERE l.named AND l.role = me AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp()) >= most THEN
 		PERFORM _lock_election.fail('53400', format('role "%s" has too many leases in this database', pg_get_userbyid(me)), '', format('See lock_election.max_leases_per_role (%s).', most));
 	END IF;
-	-- delete some of the leases that clients left behind, in every eighth call on average
+	-- in every eighth call on average, delete some of the leases that clients left behind
 	number := nextval('_lock_election.token');
 	IF number % 8 = 0 THEN PERFORM _lock_election.drop_leases(20); END IF;
 	INSERT INTO _lock_election.lease (id, ttl, expires_at, life, granted_in, role, named, owner) VALUES (number, $1, clock_timestamp() + $1, life, life, me, true, $2);
@@ -136,8 +137,9 @@ BEGIN
 			FROM _lock_election.place p WHERE p.lease = $1;
 END $$;
 
--- Ends a lease with its holds and places.  Returns their number, with the lease.  An idle transaction of its
--- role may have locked the row: the wait for it is short, and a forced end goes on without the row.
+-- Ends a lease with its holds and places.  Returns the number of these, including the lease.  An idle transaction
+-- of the lease's role may have locked the row, so the wait for the row is short, and a forced end continues
+-- without the row.
 CREATE OR REPLACE FUNCTION _lock_election.end_lease(number int8, how text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
 	h _lock_election.hold;
@@ -146,7 +148,7 @@ DECLARE
 	ended int8 := 0;
 	mine boolean;
 BEGIN
-	-- 1. lock the row, so that nobody renews the lease or requests more on it
+	-- 1. lock the row, so that no other transaction renews the lease or makes requests on it
 	PERFORM FROM _lock_election.lease l WHERE l.id = number FOR UPDATE SKIP LOCKED;
 	mine := FOUND;
 	IF NOT mine AND how <> 'forced' THEN
@@ -156,7 +158,7 @@ BEGIN
 	END IF;
 	IF mine THEN INSERT INTO _lock_election.loss VALUES (number, number, pg_current_xact_id()::text::int8, how) ON CONFLICT DO NOTHING; END IF;
 
-	-- 2. end its holds and places, and grant the next ones
+	-- 2. end its holds and places, and grant the next places
 	FOR q IN SELECT x.kind, array_agg(DISTINCT x.name) AS names FROM (SELECT y.kind, y.name FROM _lock_election.hold y WHERE y.lease = number
 		UNION SELECT y.kind, y.name FROM _lock_election.place y WHERE y.lease = number) x GROUP BY x.kind LOOP
 		PERFORM _lock_election.enter(q.kind, q.names, '50 ms');

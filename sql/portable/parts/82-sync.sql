@@ -1,7 +1,7 @@
 -- --- sync: lease_sync(), for client libraries ---------------------------------------------------------------------------
 --
--- A call renews the lease, then carries out the releases, then the other items, then returns the news.
--- docs/reference/lease-sync.md describes arguments and rows.  How the rules are kept:
+-- A call first renews the lease, then carries out the releases, then the other items, and finally returns the
+-- news.  docs/reference/lease-sync.md describes arguments and rows.  The rules are implemented as follows:
 --
 --     renewal    A call that asks for nothing (but releases) writes the row of the lease and waits for no
 --                flush.  A call that asks for something has to be flushed with its grants, and would keep
@@ -20,7 +20,7 @@ BEGIN
 	IF pg_catalog.to_regtype('_lock_election.told') IS NULL THEN
 		CREATE TYPE _lock_election.told AS (item pg_catalog.int4, event pg_catalog.text, kind pg_catalog.text, name pg_catalog.text, token pg_catalog.int8,
 			queue_position pg_catalog.int8, owner pg_catalog.text, reason pg_catalog.text, sqlstate pg_catalog.text, message pg_catalog.text, detail pg_catalog.text, hint pg_catalog.text);
-		-- An item, with one name or several.
+		-- Type of an item, with one or several names
 		CREATE TYPE _lock_election.item AS (item pg_catalog.int4, action pg_catalog.text, names pg_catalog.text[], number pg_catalog.text, owner pg_catalog.text, value pg_catalog.text);
 	END IF;
 END $$;
@@ -33,7 +33,7 @@ DECLARE
 	i _lock_election.item;
 	last _lock_election.item;
 BEGIN
-	texts := texts[:];    -- subscripts from 1
+	texts := texts[:];    -- make subscripts begin at 1
 	IF n % 6 <> 0 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('Each item has 6 texts; there are %s.', n)); END IF;
 	IF n / 6 > 1000 THEN PERFORM _lock_election.fail('22023', 'items cannot be read', format('There are %s; at most 1000 names are possible.', n / 6)); END IF;
 	FOR at IN 0 .. n / 6 - 1 LOOP
@@ -59,7 +59,7 @@ BEGIN
 	RETURN items;
 END $$;
 
--- Raises an error if the role may not execute the function that does the same.
+-- Raises an error if the role may not execute the function that does the same as the action.
 CREATE OR REPLACE FUNCTION _lock_election.check_right(me oid, action text, several boolean) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	f text := CASE action WHEN 'release' THEN 'release_lock' WHEN 'resign' THEN 'resign' WHEN 'proclaim' THEN 'proclaim' WHEN 'try_permit' THEN 'acquire_permit'
@@ -92,12 +92,12 @@ BEGIN
 	t.name := i.names[1];
 	PERFORM _lock_election.check_right(me, i.action, cardinality(i.names) > 1);
 
-	-- 1. releases and proclaims
+	-- 1. carry out a release or a proclaim
 	IF i.action IN ('release', 'resign') THEN
 		PERFORM _lock_election.check_name(k, t.name);
 		IF i.action = 'release' THEN hold_for := _lock_election.checked_hold_for(i.value::interval); END IF;
 		number := _lock_election.item_number(i.number, CASE k WHEN 1 THEN 'token' ELSE 'term' END);
-		-- an exclusive lock of this lease that nobody waits for: delete its row, unless a fence has locked it
+		-- for an exclusive lock of this lease without waiters, delete its row, unless a fence has locked it
 		IF k = 1 AND hold_for IS NULL AND number > 0 AND pg_try_advisory_xact_lock(hashtextextended(t.name, 4803))
 			AND pg_try_advisory_xact_lock(hashint8extended(number, 4806)) THEN
 			DELETE FROM _lock_election.hold x WHERE x.kind = 1 AND x.name = t.name AND x.slot = 0 AND x.token = number AND x.mode = 'exclusive' AND x.lease = of_lease
@@ -121,7 +121,7 @@ BEGIN
 		RETURN t;
 	END IF;
 
-	-- 2. requests: first the most frequent one, granted at once; then any
+	-- 2. carry out a request: first try the most frequent kind, which is granted at once, then any kind
 	t.owner := i.owner;
 	IF k = 1 AND i.action IN ('try_lock', 'enqueue_lock') AND cardinality(i.names) = 1 AND octet_length(t.name) BETWEEN 1 AND 255
 		AND (i.owner IS NULL OR octet_length(i.owner) BETWEEN 1 AND 255) THEN
@@ -160,7 +160,7 @@ BEGIN
 	RETURN t;
 END $$;
 
--- Same, but returns an error of data, privileges, limits or states as the row of the item.
+-- Same as sync_item(), but returns an error of data, privileges, limits or states as the item's row.
 CREATE OR REPLACE FUNCTION _lock_election.sync_item_alone(i _lock_election.item, of_lease int8, call int8, me oid) RETURNS _lock_election.told LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	t _lock_election.told;
@@ -176,7 +176,8 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN t;
 END $$;
 
--- Carries out all items, releases first: together, or, if one of them fails, each on its own.
+-- Carries out all items, releases first.  If one of them fails, carries out each in its own subtransaction
+-- instead.
 CREATE OR REPLACE FUNCTION _lock_election.sync_items(items _lock_election.item[], of_lease int8, call int8) RETURNS _lock_election.told[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	me oid := _lock_election.who();
@@ -213,8 +214,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 3 SECURITY DEFINER SET search_pat
 DECLARE
 	asked _lock_election.item[] := '{}';
 	asks boolean := false;
-	mailed boolean := false;     -- only releases, without a wait: they do not renew
-	lasting boolean := false;    -- this call has to be flushed
+	mailed boolean := false;     -- the call has only releases and no wait, so it does not renew the lease
+	lasting boolean := false;    -- this call must be flushed
 	before_call int8;
 	l _lock_election.lease;
 	number int8;
@@ -227,7 +228,7 @@ DECLARE
 	all_news boolean;
 	applied boolean := true;
 BEGIN
-	-- 1. the transaction, the arguments
+	-- 1. check the transaction and the arguments
 	IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
 		PERFORM _lock_election.fail('25001', 'lease_sync() cannot run inside a transaction block');
 	END IF;
@@ -248,7 +249,7 @@ BEGIN
 	END IF;
 	IF $6 NOT BETWEEN '0' AND '1000 days' THEN PERFORM _lock_election.checked_wait($6); END IF;
 
-	-- 2. the lease
+	-- 2. check the lease
 	number := (SELECT y.life FROM _lock_election.life y WHERE y.one AND y.born = y.xmin
 		AND y.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
 	IF number IS NULL THEN number := _lock_election.begin_life('100 ms'); END IF;
@@ -264,7 +265,7 @@ BEGIN
 	END IF;
 	lasting := lasting OR l.life IS DISTINCT FROM number OR cardinality(asked) > 0 AND l.ttl > '5 min';
 
-	-- 3. its renewal
+	-- 3. renew the lease
 	IF asks THEN
 		told := false;
 		FOR i IN 1 .. 1000 LOOP
@@ -298,12 +299,12 @@ BEGIN
 	END IF;
 	applied := applied AND ($3 = number OR $3 IS NULL AND l.granted_in = number OR mailed);
 
-	-- 4. the items
+	-- 4. carry out the items
 	IF applied AND cardinality(asked) > 0 THEN
 		results := _lock_election.sync_items(asked, $1, $2);
 	END IF;
 
-	-- 5. the news
+	-- 5. read the news
 	IF told AND number IS NOT NULL THEN
 		snapshot := pg_snapshot_xmin(pg_current_snapshot())::text::int8;
 		PERFORM _lock_election.look_for($1);
@@ -318,7 +319,7 @@ BEGIN
 		news := $4;
 	END IF;
 
-	-- 6. rows
+	-- 6. return the rows
 	event := 'lease';
 	IF NOT mailed AND _lock_election.notifies('waiters') THEN channel := _lock_election.lease_channel($1); END IF;
 	RETURN NEXT;
@@ -343,8 +344,8 @@ BEGIN
 		lasting := lasting OR FOUND;
 	END IF;
 
-	-- 7. do not wait for a flush if nothing has to be durable; with synchronous standbys, always wait for
-	-- them
+	-- 7. do not wait for a flush if nothing has to be durable, unless there are synchronous standbys, for which
+	--    a call always waits
 	IF NOT lasting AND current_setting('_lock_election.granted', true) IS DISTINCT FROM 'yes' AND current_setting('synchronous_standby_names') = ''
 		AND statement_timestamp() - transaction_timestamp() < interval '5 ms' THEN
 		PERFORM set_config('synchronous_commit', 'off', true);

@@ -28,7 +28,7 @@ BEGIN
 	RETURN _lock_election.renew(2::int2, election COLLATE "C", term, ttl);
 END $$;
 
--- Changes the row of the term in place.  Needs no section, because the leader stays the same.
+-- Changes the term's row in place.  Needs no section, because the leader stays the same.
 CREATE OR REPLACE FUNCTION _lock_election.proclaim(n text, tok int8, v text) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
@@ -89,7 +89,7 @@ BEGIN
 	RETURN _lock_election.channel(2::int2, election COLLATE "C");
 END $$;
 
--- Returns the changes of an election.  First ends an expired term, if nobody has ended it yet.
+-- Returns the changes of an election.  First ends an expired term that no other call has ended yet.
 CREATE OR REPLACE FUNCTION election_history(election text, after bigint DEFAULT 0, OUT change bigint, OUT how text, OUT candidate text, OUT term bigint,
 	OUT elected_at timestamptz, OUT changed_at timestamptz, OUT ended_at timestamptz)
 RETURNS SETOF record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$

@@ -1,9 +1,9 @@
 -- --- fences, versions, advisory locks -----------------------------------------------------------------------------------
 
--- Fences a hold: locks its row FOR KEY SHARE until the end of the (sub)transaction.  Nobody can delete the
--- row before, nor be granted its slot; renewals are not blocked.  The row of table fence is for
--- fence_guard().
--- A read-only transaction has nothing to protect: it only checks that the lock is held.
+-- Fences a hold: locks its row FOR KEY SHARE until the end of the (sub)transaction.  Until then, no other
+-- transaction can delete the row, and its slot is not granted again; renewals are not blocked.  fence_guard()
+-- reads the row of table fence.  A read-only transaction has nothing to protect, so it only checks that the lock
+-- is held.
 CREATE OR REPLACE FUNCTION _lock_election.fence(k int2, n text, tok int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	h _lock_election.hold;
@@ -12,12 +12,12 @@ BEGIN
 	PERFORM _lock_election.check_name(k, n), _lock_election.check_token(k, tok);
 	IF pg_is_in_recovery() THEN PERFORM _lock_election.check_transaction(); END IF;
 	IF NOT read_only THEN
-		-- the first lock tells a release not to wait for the row; by the second one, views find the fencing
+		-- the first lock tells a release not to wait for the row; from the second lock, views find the fencing
 		-- process
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4806)), pg_try_advisory_xact_lock_shared(hashint8extended(tok, 4807));
 		PERFORM FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL FOR KEY SHARE;
 	END IF;
-	-- check only now that the row is locked: it has not ended, and its lease is live
+	-- check only now, after the row was locked, that the hold has not ended and its lease is live
 	SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.token = tok AND x.mode IS NOT NULL;
 	IF FOUND AND NOT _lock_election.may_be_over(h) THEN
 		PERFORM _lock_election.check_role(k, n, h.role);
@@ -31,8 +31,8 @@ BEGIN
 	IF NOT read_only THEN
 		INSERT INTO _lock_election.fence VALUES (k, pg_current_xact_id()::text::int8, tok, pg_backend_pid(), n);
 	END IF;
-	-- delete rows of earlier transactions; at higher isolation levels, this could conflict with others that
-	-- do the same
+	-- delete rows of earlier transactions; at higher isolation levels, this could conflict with other
+	-- transactions that do so
 	IF NOT read_only AND current_setting('transaction_isolation') = 'read committed' THEN
 		DELETE FROM _lock_election.fence f WHERE f.ctid = ANY (ARRAY(SELECT g.ctid FROM _lock_election.fence g
 			WHERE g.transaction < pg_snapshot_xmin(pg_current_snapshot())::text::int8 LIMIT 2 FOR UPDATE SKIP LOCKED));
@@ -65,8 +65,8 @@ BEGIN
 	IF octet_length(TG_ARGV[0]) NOT BETWEEN 1 AND 255 THEN
 		PERFORM _lock_election.fail('22023', format('trigger "%s" calls fence_guard with a name of %s bytes', TG_NAME, octet_length(TG_ARGV[0])), 'A name has 1 to 255 bytes.');
 	END IF;
-	-- only rows of this transaction count: a rollback to a savepoint removes them, and nobody else can write
-	-- them
+	-- only rows of this transaction count; a rollback to a savepoint removes them, and no other transaction can
+	-- write them
 	IF NOT EXISTS (SELECT FROM _lock_election.fence f WHERE f.transaction = pg_current_xact_id_if_assigned()::text::int8 AND f.kind = CASE word WHEN 'lock' THEN 1 ELSE 2 END
 		AND f.name = TG_ARGV[0]) THEN
 		PERFORM _lock_election.fail('55000', format('cannot write to table "%s": this transaction has not fenced %s "%s"', TG_TABLE_NAME, word, TG_ARGV[0]), '',
@@ -78,8 +78,8 @@ END $$;
 
 -- --- versions ---
 
--- Raises an error if the keys of a role, with so many more bytes, exceed the limit.  Checks the size of the
--- whole table first, which costs nothing, and no role has more than that.
+-- Raises an error if the keys of a role, plus "more" bytes, exceed the limit.  Checks the size of the whole
+-- table first, which is cheap, and is an upper bound for every role.
 CREATE OR REPLACE FUNCTION _lock_election.check_keys(role name, more int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	most int8 := (SELECT c.max_keys_per_role FROM _lock_election.config c WHERE c.one);
@@ -163,7 +163,8 @@ BEGIN
 	IF a.attgenerated <> '' THEN
 		PERFORM _lock_election.fail('428C9', format('column "%s" of table "%s" cannot be a version', col, TG_TABLE_NAME), 'It is a generated column.');
 	END IF;
-	-- only this column: others may have types whose functions would run with our privileges
+	-- read only this column, because other columns may have types whose functions would run with the privileges
+	-- of this function
 	EXECUTE format('SELECT ($1).%1$I, ($2).%1$I', col) INTO was, now USING OLD, NEW;
 	IF was IS NULL OR now IS NULL THEN
 		PERFORM _lock_election.fail('22004', format('version "%s" of a row of table "%s" is null', col, TG_TABLE_NAME), '',
@@ -204,14 +205,14 @@ BEGIN
 	section := hashtextextended(name COLLATE "C", 4805);
 	standing := scope = 'session';
 
-	-- 1. at once
+	-- 1. try to acquire it at once
 	IF (CASE WHEN standing AND shared THEN pg_try_advisory_lock_shared(section) WHEN standing THEN pg_try_advisory_lock(section)
 		WHEN shared THEN pg_try_advisory_xact_lock_shared(section) ELSE pg_try_advisory_xact_lock(section) END) THEN
 		RETURN true;
 	END IF;
 	IF wait <= '0' THEN RETURN false; END IF;
 
-	-- 2. without a limit, or with one that lock_timeout reaches first
+	-- 2. wait without a time limit, or with a limit that lock_timeout reaches first
 	ms := ceil(date_part('epoch', wait) * 1000);
 	IF wait IS NULL OR wait > '24 days' OR _lock_election.lock_timeout() <= wait THEN
 		PERFORM CASE WHEN standing AND shared THEN pg_advisory_lock_shared(section)::text WHEN standing THEN pg_advisory_lock(section)::text
@@ -219,7 +220,7 @@ BEGIN
 		RETURN true;
 	END IF;
 
-	-- 3. with the limit of this call
+	-- 3. wait with the time limit of this call
 	BEGIN
 		PERFORM set_config('lock_timeout', ms || 'ms', true);
 		PERFORM CASE WHEN standing AND shared THEN pg_advisory_lock_shared(section)::text WHEN standing THEN pg_advisory_lock(section)::text

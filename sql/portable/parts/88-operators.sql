@@ -7,7 +7,8 @@ BEGIN
 		'Only members of the holder''s role, or of pg_signal_backend, may.');
 END $$;
 
--- Evicts the holders of a name.  From then on, an evicted hold has its own deadline, that of its lease.
+-- Evicts the holders of a name.  Each evicted hold gets its own fixed deadline, copied from its lease if it is
+-- on one.
 CREATE OR REPLACE FUNCTION _lock_election.evict(k int2, n text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
 	h _lock_election.hold;
@@ -25,7 +26,7 @@ BEGIN
 		managed := true;
 		CONTINUE WHEN h.mode IS NULL OR h.evicted;
 		PERFORM pg_try_advisory_xact_lock_shared(hashint8extended(h.token, 4806));
-		-- wait for a concurrent renewal: the deadline that it returns to its client counts
+		-- wait for a concurrent renewal, because the deadline that it returns to its client counts
 		PERFORM FROM _lock_election.lease l WHERE l.id = h.lease FOR SHARE;
 		UPDATE _lock_election.hold x SET evicted = true, changed = pg_current_xact_id()::text::int8, told_call = 0,
 				ttl = coalesce(x.ttl, (SELECT l.ttl FROM _lock_election.lease l WHERE l.id = x.lease)),
@@ -74,7 +75,8 @@ BEGIN
 			DELETE FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot;
 			opened := true;
 		ELSE
-			-- its row may be locked by a renewal that is being flushed, or by another end
+			-- the row may be locked by a renewal that is being flushed, or by another transaction that ends the
+			-- hold
 			WHILE NOT _lock_election.end_hold(h, 'forced', false) LOOP
 				SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL;
 				EXIT WHEN NOT FOUND;
@@ -126,7 +128,8 @@ BEGIN
 		PERFORM _lock_election.fail('42501', format('permission denied to end what role %s has', role), '', 'Only members of that role, or of pg_signal_backend, may.');
 	END IF;
 	PERFORM _lock_election.current_life();
-	-- 1. enter the sections, and end places first, so that none of them is granted what is released below
+	-- 1. enter the sections, and end the places first, so that they are not granted the names that are released
+	--    below
 	FOREACH k IN ARRAY '{1,2}'::int2[] LOOP
 		SELECT coalesce(array_agg(DISTINCT x.name), '{}') INTO names FROM (SELECT y.name FROM _lock_election.hold y WHERE y.kind = k AND y.role = $1::oid
 			UNION SELECT y.name FROM _lock_election.place y WHERE y.kind = k AND y.role = $1::oid) x;
@@ -138,10 +141,10 @@ BEGIN
 		END LOOP;
 	END LOOP;
 
-	-- 2. end leases with their holds and places, and the other holds
+	-- 2. end leases with their holds and places, then the other holds
 	FOR number IN SELECT l.id FROM _lock_election.lease l WHERE l.role = $1::oid AND l.named LOOP
-		-- a lease counts as one, with its holds and places; if its row is locked, only these are ended and
-		-- counted
+		-- a lease with its holds and places counts as one; if its row is locked, only the holds and places are
+		-- ended and counted
 		lives := _lock_election.lease_lives(number);
 		ended := _lock_election.end_lease(number, 'forced');
 		IF lives THEN counted := counted + CASE WHEN EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = number) THEN ended ELSE 1 END; END IF;
@@ -155,7 +158,7 @@ BEGIN
 		END IF;
 	END LOOP;
 
-	-- 3. grant the next ones
+	-- 3. grant the next places
 	PERFORM _lock_election.nudge(1::int2, locks), _lock_election.nudge(2::int2, elections);
 	PERFORM _lock_election.look_at(1::int2, locks), _lock_election.look_at(2::int2, elections);
 	RAISE LOG 'lock_election: all of role % is released by role %: %', role, _lock_election.who()::regrole, counted;
@@ -168,7 +171,7 @@ DECLARE
 	lowest int8;
 BEGIN
 	IF min IS NULL THEN PERFORM _lock_election.fail('22023', 'min must not be null'); END IF;
-	-- as in the C edition: so far below 2^53 that all later tokens stay below it
+	-- same limit as in the C edition, which is so far below 2^53 that all later tokens stay below 2^53
 	IF min NOT BETWEEN 1 AND 8725724278030336 THEN
 		PERFORM _lock_election.fail('22023', format('min is out of range: %s', min), 'It is a number from 1 to 8725724278030336.');
 	END IF;
@@ -185,8 +188,8 @@ BEGIN
 	RETURN lowest;
 END $$;
 
--- Changes for everybody what configuration parameters change in the C edition.  For the role that installed
--- the functions.
+-- Changes a setting that is a configuration parameter in the C edition.  Only the role that installed the
+-- functions can call this.
 CREATE OR REPLACE FUNCTION lock_election.configure(setting text, value text)
 RETURNS void LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off AS $$
 DECLARE
@@ -229,9 +232,9 @@ END $$;
 COMMENT ON FUNCTION lock_election.configure(text, text) IS
 'Only in the portable edition: changes a setting for all roles. The settings are notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role, max_keys_per_role and max_history_per_role; 0 means no limit. Only the role that installed the functions may call it, and roles to which it grants EXECUTE. Errors: 0A000 if there is no such setting; 22023 for a bad value.';
 
--- Ends what has expired, and deletes old rows.  Optional: the next call that uses a name does the same.
--- Keeps tables small if names are used only once, and informs observers of an expired leader that nobody
--- waits to replace.
+-- Ends expired holds, places and leases, and deletes old rows.  Calling this is optional, because the next call
+-- that uses a name does the same.  It keeps tables small if names are used only once, and informs observers of
+-- an expired leader that has no waiting candidates.
 CREATE OR REPLACE FUNCTION lock_election.reap(most int DEFAULT 1000)
 RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
@@ -247,7 +250,7 @@ BEGIN
 				WHERE NOT EXISTS (SELECT FROM _lock_election.lease l WHERE l.id = p.lease AND _lock_election.ends(l.expires_at, l.life, l.ttl) > clock_timestamp())) x LIMIT most LOOP
 		CONTINUE WHEN NOT pg_try_advisory_xact_lock(hashtextextended(q.name, 4802 + q.kind));
 		changed := _lock_election.settle(q.kind, ARRAY[q.name]);
-		-- abandoned places behind the first one
+		-- end abandoned places behind the first place
 		FOR w IN SELECT x.* FROM _lock_election.place x WHERE x.kind = q.kind AND x.name = q.name LOOP
 			CONTINUE WHEN NOT _lock_election.place_is_over(w);
 			changed := _lock_election.end_place(w, 'expired', false) OR changed;

@@ -1,6 +1,6 @@
 -- --- views and health() -------------------------------------------------------------------------------------------------
 
--- Returns whether the caller may see owner, token and connection of a hold of the role.
+-- Returns whether the caller may see the owner, token and connection of a hold of the role.
 CREATE OR REPLACE FUNCTION _lock_election.may_see(role oid, me oid) RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT role = me OR pg_has_role(me, 'pg_read_all_stats', 'USAGE') OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = role) AND pg_has_role(me, role, 'USAGE')
 $$;
@@ -20,9 +20,9 @@ BEGIN
 	p AS (SELECT x.*, l.named, (_lock_election.may_see(x.role, me)) AS mine,
 			_lock_election.ends(l.expires_at, l.life, l.ttl) AS at
 		FROM _lock_election.place x LEFT JOIN _lock_election.lease l ON l.id = x.lease WHERE NOT standby),
-	-- Blocked calls are found by their gates, so only for names that somebody holds or queues for.  waitstart
-	-- exists since PostgreSQL 14, and the first call in a line has none: view waiters reads the start, and
-	-- the address, with the privileges of its reader.
+	-- Blocked calls are found by their gates, so only for names that have a holder or a place.  waitstart exists
+	-- since PostgreSQL 14, and is NULL for the first call in a line.  View waiters reads the start and the
+	-- address with the privileges of its reader.
 	line AS (SELECT k.kind, k.name, l.pid, a.usesysid, a.application_name, (_lock_election.may_see(a.usesysid, me)) AS mine,
 			coalesce((SELECT s.last_value - ((s.last_value - f.objid::int8) & 4294967295) FROM _lock_election.token s, pg_locks f
 				WHERE f.locktype = 'advisory' AND f.objsubid = 2 AND f.pid = l.pid AND f.database = l.database
@@ -67,9 +67,9 @@ BEGIN
 		WHERE x.at > clock_timestamp();
 END $$;
 
--- fenced_by: processes that hold the advisory lock of a fence; not computed if it is not selected.  Both
--- views have this query, because an upgrade would lock a view and the one that it reads in the opposite
--- order.
+-- fenced_by: processes that hold the advisory lock of a fence; not computed unless selected.  Both views repeat
+-- this query instead of one view reading the other, because an upgrade locks the views in the opposite order
+-- from a query, and could deadlock with it.
 CREATE OR REPLACE VIEW lock_election.locks AS
 SELECT l.kind, l.name, l.slot, l.mode, l.owner, l.role::pg_catalog.regrole AS role,
 	l.token, l.lease, l.holds, l.since AS acquired_at, l.expires_at, l.time_left, l.closed_until, l.waiters,
@@ -99,8 +99,8 @@ FROM lock_election.look() l LEFT JOIN (
 WHERE l.term IS NOT NULL;
 
 -- PostgreSQL shows the start and the address of a statement to members of its role and of pg_read_all_stats.
--- The reader may be one even if the installer, whose privileges look() has, is not.  Blocked calls are the
--- rows without expires_at.
+-- The reader of this view may be a member of these even if the installer, with whose privileges look() runs, is
+-- not.  Blocked calls are the rows without expires_at.
 CREATE OR REPLACE VIEW lock_election.waiters AS
 WITH l AS MATERIALIZED (SELECT * FROM lock_election.look()),
 h AS MATERIALIZED (

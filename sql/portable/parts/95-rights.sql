@@ -8,7 +8,7 @@ DO $$
 DECLARE
 	grantee pg_catalog.name;
 BEGIN
-	-- revoke what ALTER DEFAULT PRIVILEGES has granted on creation
+	-- revoke privileges that ALTER DEFAULT PRIVILEGES has granted on creation
 	FOR grantee IN SELECT DISTINCT pg_catalog.pg_get_userbyid(a.grantee) FROM (
 			SELECT n.nspacl AS acl, n.nspowner AS owner FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'
 			UNION ALL SELECT c.relacl, c.relowner FROM pg_catalog.pg_class c WHERE c.relnamespace OPERATOR(pg_catalog.=) '_lock_election'::pg_catalog.regnamespace
@@ -26,11 +26,12 @@ BEGIN
 	END IF;
 END $$;
 GRANT SELECT ON lock_election.locks, lock_election.elections, lock_election.waiters, lock_election.leases TO PUBLIC;
--- not for everyone: the first one cannot be undone, the second one changes settings for everybody
+-- not for PUBLIC: the first function cannot be undone, the second changes settings for all roles
 REVOKE ALL ON FUNCTION advance_revision(bigint) FROM PUBLIC;
 REVOKE ALL ON FUNCTION lock_election.configure(text, text) FROM PUBLIC;
 
--- No other role may own one of these functions: it could replace the function, which runs for everybody.
+-- Fail if another role owns one of these functions, because that role could replace a function that other roles
+-- run.
 DO $$
 DECLARE
 	alien pg_catalog.text;
@@ -42,7 +43,7 @@ BEGIN
 	IF alien IS NULL THEN
 		SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text INTO alien FROM pg_catalog.pg_proc p
 			WHERE p.pronamespace OPERATOR(pg_catalog.=) (SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) pg_catalog.current_schema())
-				-- one of ours, or one of the same name, which a call could mean instead
+				-- a function of this file, or one with the same name, to which a call could resolve instead
 				AND EXISTS (SELECT FROM pg_catalog.pg_proc o WHERE o.pronamespace OPERATOR(pg_catalog.=) p.pronamespace AND o.proname OPERATOR(pg_catalog.=) p.proname
 					AND o.prosecdef AND pg_catalog.strpos(o.prosrc, '_lock_election.') OPERATOR(pg_catalog.>) 0)
 				AND p.proowner OPERATOR(pg_catalog.<>) (SELECT n.nspowner FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election')
