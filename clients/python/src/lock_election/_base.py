@@ -1,7 +1,7 @@
-"""The part that the threaded and the asyncio sessions share: checks of arguments, and the steps of each call.
+"""The part that the threaded and the asyncio sessions share: argument checks, and the steps of each call.
 
-The steps of a call are a generator. It yields a request and a time, and is resumed when the request has changed or the
-time has come. The two kinds of sessions each run it in their own way.
+The steps of a call are a generator. It yields a request and a time, and is resumed when the request has changed or
+that time has come. Each kind of session runs the generator in its own way.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ Steps = Generator[Tuple[Request, float], None, T]
 
 
 def wrong(what: str, value: object, allowed: str) -> errors.InvalidRequest:
-    """Returns the error for a bad argument; the message names the argument, its value and the allowed values."""
+    """Returns the error for an invalid argument. The message names the argument, its value and the allowed values."""
     shown = repr(value)
     return errors.InvalidRequest(f"{what} is {shown if len(shown) <= 200 else shown[:200] + '...'}: {allowed}")
 
 
 def check_seconds(what: str, value: object, low: float = 0, high: float = math.inf, none: str = "") -> float:
-    """Returns a timedelta or any number as a float of seconds, also a Decimal, to which no float can be added.
+    """Returns a timedelta or a number as a float of seconds. Accepts a Decimal, which cannot be added to a float.
 
     Raises InvalidRequest if it is not a number within the bounds.
     """
@@ -89,7 +89,7 @@ def check_permits(permits: object) -> int:
 
 
 def check_text(what: str, text: object) -> str:
-    """Rejects texts that PostgreSQL cannot store: they would be cut at a NUL, or would end the session."""
+    """Rejects texts that PostgreSQL cannot store, because they would be cut at a NUL, or would end the session."""
     if not isinstance(text, str):
         raise wrong(what, text, "it must be a str")
     text = str.__str__(text)  # the value of an enum that is a str, however the enum is formatted
@@ -140,7 +140,7 @@ def check_on_lost(on_lost: object, of_threads: bool = False) -> None:
 
 
 class Entered(Generic[H]):
-    """The holds of the with blocks of one lock. Threads or tasks may share the lock: each leaves its own hold."""
+    """The holds of one lock's with blocks. Threads or tasks may share the lock, and each of them leaves its own hold."""
 
     def __init__(self) -> None:
         self._holds: List[Tuple[object, H]] = []
@@ -149,7 +149,7 @@ class Entered(Generic[H]):
         self._holds.append((who, hold))
 
     def pop(self, who: object) -> H:
-        """Removes and returns the last hold of this thread or task, or the last of all if it has entered none."""
+        """Removes and returns the last hold of this thread or task; if there is none, the last hold of any."""
         found = next((entry for entry in reversed(self._holds) if entry[0] == who), self._holds[-1])
         self._holds.remove(found)
         return found[1]
@@ -168,17 +168,19 @@ class Told:
 
     @property
     def token(self) -> int:
-        """The proof of ownership. For an exclusive lock or a term it is also the fencing token, which only grows."""
+        """The token, which proves ownership. For an exclusive lock or a term it is also the fencing token, which only
+        grows.
+        """
         return self._claim.token
 
     @property
     def time_left(self) -> float:
-        """Seconds for which `valid` stays true if no renewal succeeds; 0.0 if it is no longer held."""
+        """Seconds for which `valid` stays true without another renewal; 0.0 if the lock is no longer held."""
         return self._protocol.time_left(self._claim)
 
     @property
     def valid(self) -> bool:
-        """Whether it is held: nobody else can get it before the local deadline. Only looks at the clock; no I/O."""
+        """Whether the lock is held. If so, no other client can get it before the local deadline. Does no I/O."""
         return self.time_left > 0
 
     def __repr__(self) -> str:
@@ -204,7 +206,7 @@ class ByClock:
 
 
 class SessionBase:
-    """The calls of a session, as steps."""
+    """The calls of a session, as generators of steps."""
 
     def __init__(self, conninfo: str, ttl: Duration, name: Optional[str]) -> None:
         name = None if name is None else check_text("name", name)
@@ -266,7 +268,9 @@ class SessionBase:
             yield protocol, until
 
     def _settle(self, claims: List[Claim], wait: Optional[float]) -> Steps[None]:
-        """Waits until all claims are granted or over. `wait` bounds the time in the queue, not the first reply."""
+        """Waits until all claims are granted or over. `wait` limits the time in the queue, not the time for the first
+        reply.
+        """
         protocol, now = self._protocol, self._protocol.clock
         attempt, first_answer = claims[0].attempt, now() + protocol.call
         until = first_answer if attempt else math.inf if wait is None else now() + wait
@@ -324,7 +328,8 @@ class SessionBase:
     def _answered(self, request: Any, sent: Callable[[], bool] = lambda: False) -> Steps[Any]:
         """Waits for the result of a Call or an Op and returns it, or raises it if it is an error.
 
-        Raises OutcomeUnknown if no reply comes in time and `sent` says that the request was sent, else Unavailable.
+        If no reply arrives in time, raises OutcomeUnknown if `sent` reports that the request was sent, otherwise
+        Unavailable.
         """
         protocol = self._protocol
         until = protocol.clock() + protocol.call
@@ -361,7 +366,7 @@ S = TypeVar("S", bound=SessionBase)
 
 
 class LockBase(Generic[S, H]):
-    """A lock, several locks at once, or a permit, which can be acquired."""
+    """A lock, several locks or a permit that can be acquired."""
 
     def __init__(
         self, session: S, kind: str, names: List[str], ttl: Seconds, last: Optional[str], wait: Seconds, on_lost: Any
@@ -373,7 +378,7 @@ class LockBase(Generic[S, H]):
         self._waiting: List[Claim] = []
 
     def _claim(self, wait: Seconds, make: Callable[[Claim], T]) -> Steps[T]:
-        """Makes the hold before the grant: if the caller is interrupted at the grant, the hold gives the lock back."""
+        """Creates the hold before the grant, so that it gives the lock back if the caller is interrupted at the grant."""
         seconds = self._wait if wait is DEFAULT else check_wait(wait)
         claim = self._session._protocol.ask(self._kind, self._names, self._ttl, seconds == 0, self._last)
         hold = make(claim)
@@ -387,7 +392,7 @@ class LockBase(Generic[S, H]):
         return hold
 
     def cancel(self) -> None:
-        """Ends all waits of this object in other threads or tasks. They raise Canceled."""
+        """Ends all waits of this object in other threads or tasks, which raise Canceled."""
         self._session._post(self._cancel)
 
     def _cancel(self) -> None:
@@ -397,7 +402,7 @@ class LockBase(Generic[S, H]):
 
 
 class ElectionBase(Generic[S]):
-    """An election, for one candidate."""
+    """One candidate's side of an election."""
 
     def __init__(self, session: S, name: str, value: Optional[str], ttl: Seconds) -> None:
         own = session._protocol.marker.rpartition("#")[0]
@@ -407,7 +412,7 @@ class ElectionBase(Generic[S]):
         self._standing: LockBase[S, Any] = LockBase(session, "candidate", [self.name], ttl, self.value, None, None)
 
     def cancel(self) -> None:
-        """Ends the campaigns of this object in other threads or tasks, and run() once `lead` has returned."""
+        """Ends this object's campaigns in other threads or tasks, and its run() after `lead` has returned."""
         self._canceled = True
         self._standing.cancel()
 
@@ -417,7 +422,7 @@ class ElectionBase(Generic[S]):
         return Leader(rows[0][0] or "", int(rows[0][1] or 0)) if rows else None
 
     def _stand(self, make: Callable[[Claim], T]) -> Steps[Optional[T]]:
-        """Campaigns until elected, through all temporary errors. Returns None if it was canceled or closed."""
+        """Campaigns until elected, and retries after temporary errors. Returns None if it was canceled or closed."""
         failures = 0
         now = self._session._protocol.clock
         while not self._canceled:
@@ -443,7 +448,7 @@ def lock_of(names: object, shared: object) -> Tuple[str, List[str]]:
 
 
 def once_ttl(protocol: Protocol, hold_for: object, ttl: object) -> Tuple[float, float]:
-    """Returns for how long the name of a job stays closed, and the TTL of its hold, which is at least as long."""
+    """Returns the time in seconds for which a job's name stays closed, and the hold's TTL, which is at least as long."""
     seconds = check_seconds("hold_for", hold_for, *HOLD_FOR)
     own = check_ttl(ttl)
     return seconds, max(seconds, protocol.ttl if own is None else own)

@@ -6,7 +6,7 @@ from typing import Optional
 
 
 class Error(Exception):
-    """Base of all errors of this package. `sqlstate` is that of the server's error, or '' if the server sent none."""
+    """Base class of all errors of this package. `sqlstate` is the server's SQLSTATE, or '' if there is none."""
 
     def __init__(self, message: str, sqlstate: str = "") -> None:
         super().__init__(message)
@@ -14,11 +14,13 @@ class Error(Exception):
 
 
 class NotAcquired(Error):
-    """The lock is held by others, or the wait timed out. Nothing is held, and nothing is left in the queue."""
+    """The lock was not acquired, because others hold it or the wait timed out. The caller holds nothing and has no
+    place.
+    """
 
 
 class LockLost(Error):
-    """The lock, place, term or lease has ended: the server says so (LE001), or the local deadline has passed."""
+    """The lock, place, term or lease has ended. The server reports this (LE001), or the local deadline has passed."""
 
 
 class Canceled(Error):
@@ -26,7 +28,7 @@ class Canceled(Error):
 
 
 class DeadlockDetected(Error):
-    """A deadlock (40P01): roll the transaction back and repeat it."""
+    """PostgreSQL has detected a deadlock (40P01). Roll the transaction back and repeat it."""
 
 
 class LimitExceeded(Error):
@@ -34,7 +36,7 @@ class LimitExceeded(Error):
 
 
 class AccessDenied(Error):
-    """A right is missing, or the password is wrong (42501, 28xxx)."""
+    """A privilege is missing, or the password is wrong (42501, 28xxx)."""
 
 
 class InvalidRequest(Error, ValueError):
@@ -46,18 +48,18 @@ class Unavailable(Error):
 
 
 class NotInstalled(Unavailable):
-    """The extension is not installed in this database, or not preloaded; the message says what to type."""
+    """The extension is not installed in this database, or not preloaded. The message names the command to run."""
 
 
 class OutcomeUnknown(Error):
-    """There was no reply: the request may have taken effect, or may still do so."""
+    """There was no reply. The request may have taken effect, or may take effect later."""
 
 
 class ServerError(Error):
-    """Any other error of the server. The call had no effect."""
+    """Any other server error. The call had no effect."""
 
 
-# SQLSTATEs or their prefixes, by class of error. The first class that matches is raised.
+# SQLSTATEs or their prefixes, by error class. The first class that matches is raised.
 _KINDS = {
     LockLost: ("LE001",),
     DeadlockDetected: ("40P01",),
@@ -74,7 +76,7 @@ PRELOAD = "add lock_election to shared_preload_libraries, and restart the server
 
 
 def of_server(sqlstate: str, message: str, hint: Optional[str] = None) -> Error:
-    """Returns the exception for an error of the server."""
+    """Returns the exception for a server error."""
     kind = next((kind for kind, prefixes in _KINDS.items() if sqlstate.startswith(prefixes)), ServerError)
     if hint:
         message = f"{message} ({hint})"
@@ -84,7 +86,7 @@ def of_server(sqlstate: str, message: str, hint: Optional[str] = None) -> Error:
 
 
 def breaks(error: Error) -> bool:
-    """Whether the connection must be given up: no server, a restart, too many connections, or a standby."""
+    """Whether the error makes a new connection necessary: no server, a restart, too many connections, or a standby."""
     state = error.sqlstate
     return state[:2] == "08" or state in ("57P01", "57P02", "57P03", "53300", "25006")
 

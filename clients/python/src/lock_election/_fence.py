@@ -1,7 +1,7 @@
-"""A fence in the application's own connection, of any driver. No driver is imported.
+"""Fences in the application's own connection, with any driver. This module imports no driver.
 
-The functions are coroutines, which serve both threads and asyncio: a driver returns a value, or an awaitable for
-asyncio, and `settled` turns either into the value.
+The functions are coroutines, for both threads and asyncio: a driver returns a value, or an awaitable in asyncio, and
+`settled` turns both into the value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The goodbye of a process that ends without closing its sessions (rule 14.4): it frees its holds at once.
+"""Releases the holds of a process that ends without closing its sessions (rule 14.4).
 
-A process says goodbye only if nothing of it can still work under a hold: it has no other thread and no child.
+A process does so only if it has no other thread and no child process that could still work under a hold.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _is_alone() -> bool:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return True
-    return False  # also if a child has exited and was not waited for: it may hide a running one
+    return False  # false also if a child has exited and was not waited for, because it may hide a running child
 
 
 def _at_exit() -> None:

@@ -16,7 +16,8 @@ from psycopg.rows import tuple_row
 from . import _errors as errors
 from ._fence import Settled, literal
 
-# The schema's comment names the installed version. It is up to date if the script contains the same comment.
+# Query for the schema's comment, which names the installed version. That version is current if the script has the same
+# comment.
 _COMMENT = (
     "SELECT pg_catalog.obj_description(n.oid, 'pg_namespace') FROM pg_catalog.pg_namespace n "
     "WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'"
@@ -24,7 +25,7 @@ _COMMENT = (
 
 
 def install_script() -> str:
-    """Returns the SQL that install() runs, for tools that run it themselves, such as migrations: in one transaction."""
+    """Returns the SQL that install() runs, for tools such as migrations, which must run it in one transaction."""
     return (files(__package__) / "lock_election.sql").read_text(encoding="utf-8")
 
 

@@ -1,7 +1,8 @@
 """The state machine of a session (docs/reference/lease-sync.md), for asyncio and for threads.
 
-It does no I/O and has no threads. A *job* is a generator that uses the connection and yields what it waits for. A
-session runs one job at a time, which next_job() selects. No method blocks. Times are seconds of the session's clock.
+The state machine does no I/O and has no threads. A *job* is a generator that uses the connection and yields the events
+to wait for. A session runs one job at a time, which next_job() selects. No method blocks. Times are seconds of the
+session's clock.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ PAUSE = 0.1
 RETRY_FIRST = 0.05
 LOOK_INTERVAL = 5.0
 POLL_INTERVAL = 0.25
-MAX_SLICE = 1.0  # seconds between looks at the clock, since timers do not count a suspend
+MAX_SLICE = 1.0  # maximum seconds between checks of the clock, because timers do not count time in suspend
 
 Rows = List[Sequence[Optional[str]]]
 Params = Sequence[Union[str, List[Optional[str]], None]]  # a list is an array of texts
 Wait = Tuple[int, bool, bool, float]  # descriptor (-1 = none), wait for reading, wait for writing, end of the wait
-Job = Generator[Wait, bool, Any]  # is sent True if the descriptor is ready, False if it must look at the clock
+Job = Generator[Wait, bool, Any]  # receives True if the descriptor is ready, False if it must check the clock
 
 
 class Broken(Exception):
-    """The connection has broken. A statement that was under way may have taken effect."""
+    """The connection has broken. The statement that was running may have taken effect."""
 
     def __init__(self, error: Error) -> None:
         super().__init__(str(error))
@@ -55,7 +56,7 @@ class Wire(Shape):
     def connect(self, host_limit: Optional[float]) -> Generator[Wait, bool, str]:
         """Gives up the old connection and makes a new one. Returns the process id of the protocol's key. Raises Broken.
 
-        host_limit: seconds for each host; None: the default.
+        host_limit: seconds for each host; None = the default.
         """
 
     def prepare(self, name: str, sql: str, until: float) -> Job:
@@ -64,11 +65,11 @@ class Wire(Shape):
     def query(self, sql: str, params: Optional[Params], until: float, name: str = "") -> Generator[Wait, bool, Rows]:
         """Runs a statement and returns its rows. Raises Broken, also if there is no reply by `until`, or an Error.
 
-        params: None: sql may contain several statements. name: the prepared statement to run instead of sql.
+        params: None = sql may contain several statements. name: the prepared statement to run instead of sql.
         """
 
     def take_notifications(self) -> None:
-        """Takes the notifications that have arrived while no job used the connection. Raises Broken."""
+        """Returns the notifications that have arrived while no job used the connection. Raises Broken."""
 
     def avoid_host(self) -> None:
         """Moves the host of this connection to the end of the list."""
@@ -82,7 +83,7 @@ class Wire(Shape):
 
 # The state of a claim, as the application sees it.
 WAITING, HELD, OVER, LOST = "waiting", "held", "over", "lost"
-# The phase of a claim on the server. SENT: no reply yet. PENDING: not durable yet. DONE: the server has nothing of it.
+# The phase of a claim on the server. SENT = no reply yet, PENDING = not durable yet, DONE = no grant or place left.
 NEW, SENT, PENDING, QUEUED, GRANTED, DONE = "new", "sent", "pending", "queued", "granted", "done"
 # The state of a lease: NEW, LIVE or ENDED.
 LIVE, ENDED = "live", "ended"
@@ -117,16 +118,16 @@ class Lease(Request):
     news: Optional[str] = None
     channel: Optional[str] = None
     apart: bool = False  # whether the last call had releases and left the requests to the next call
-    unsure: bool = False  # whether a call got no reply: the news must be read before anything is asked for again
+    unsure: bool = False  # whether a call got no reply, so that the news must be read before requests are sent again
     trouble: bool = False  # whether the server has rejected the last call as a whole
-    claims: Dict[str, Claim] = field(default_factory=dict)  # all that are not DONE, by owner text
+    claims: Dict[str, Claim] = field(default_factory=dict)  # claims that are not DONE, by owner text
     asks: Dict[Claim, None] = field(default_factory=dict)  # requests, in order; each stays until a reply has its result
     back: Dict[Claim, None] = field(default_factory=dict)  # claims to be released
     ghosts: Dict[Tuple[str, str, str], None] = field(default_factory=dict)  # unwanted grants: kind, name, token
     ops: Dict[Op, None] = field(default_factory=dict)
     queued: Dict[Claim, None] = field(default_factory=dict)  # claims in phase QUEUED that are still wanted
     pending: Dict[Claim, None] = field(default_factory=dict)
-    flight: Dict[int, Tuple[Any, str]] = field(default_factory=dict)  # items of the call under way: request and name
+    flight: Dict[int, Tuple[Any, str]] = field(default_factory=dict)  # items of the current call: request and name
 
     @property
     def call(self) -> float:
@@ -165,8 +166,8 @@ class Claim(Request):
     state: str = WAITING
     phase: str = NEW
     token: int = 0
-    alone: bool = False  # sent in a call of its own, since a call with others was rejected as a whole
-    overdue: bool = False  # its limit has passed, so only a first reply that grants it counts
+    alone: bool = False  # sent in a call of its own, because a call with other items was rejected as a whole
+    overdue: bool = False  # its time limit has passed, so only a first reply that grants it counts
     error: Optional[Error] = None
     evicted: bool = False  # LOST, and not released yet
     hold_for: float = 0.0
@@ -209,15 +210,15 @@ class Leader(NamedTuple):
     term: int
 
 
-END: Any = object()  # tells an observer that nothing more will come
+END: Any = object()  # tells an observer that no more leaders will follow
 
 
 @dataclass(eq=False)
 class Observer:
     election: str
     tell: Callable[[Any], object]  # a Leader, None or END
-    after: Optional[int] = None  # the last change that was told; None: start with the present leader
-    last: Any = END  # the last leader that was told; END: none yet
+    after: Optional[int] = None  # the last change that was reported; None = start with the current leader
+    last: Any = END  # the last leader that was reported; END = none yet
     due: float = 0.0
 
     @property
@@ -287,7 +288,7 @@ class Protocol(Request):
         # state of the connection
         self.schema = self.notify = self.told_pid = self.prepared = ""
         self.connected = self.pooled = self.heard = False
-        self.listens: Optional[bool] = None  # whether LISTEN works; None: not tested yet
+        self.listens: Optional[bool] = None  # whether LISTEN works; None = not tested yet
         self.test_channel = "le_self_" + digits
         self.listening: Set[str] = set()
         self.unlisten_at = NEVER
@@ -296,7 +297,7 @@ class Protocol(Request):
         # state of the session
         self.turned = self.is_turn = False  # whether the last job was a turn; whether the job of next_job() is one
         self.opened = self.ending = self.finished = False
-        self.end_error: Optional[Error] = None  # why the session has ended
+        self.end_error: Optional[Error] = None  # the reason why the session has ended
         self.trouble: Optional[Error] = None  # last error of the connection
         self.close_until: Optional[float] = None
 
@@ -345,7 +346,9 @@ class Protocol(Request):
         return claim
 
     def over(self, claim: Claim, error: Error) -> None:
-        """Ends a wait or a hold. What the server has of it is released, if necessary once the reply has arrived."""
+        """Ends a wait or a hold. Its grant or place on the server is released, if necessary after the reply has
+        arrived.
+        """
         if claim.evicted and claim.phase is GRANTED:
             claim.evicted = False
             self._give_back(claim)
@@ -369,7 +372,7 @@ class Protocol(Request):
         self.over(claim, errors.Canceled("it was released"))
 
     def _evicted(self, claim: Claim, token: int) -> None:
-        """Handles an eviction: the application loses the hold, which is released once the application has left it.
+        """Handles an eviction: the application loses the hold, which is released after the application has left it.
 
         A hold of several names gets one such row for each of them.
         """
@@ -387,7 +390,7 @@ class Protocol(Request):
             self.over(claim, error)
 
     def lost(self, claim: Claim, error: Error) -> None:
-        """Handles the loss of a claim, of which the server has nothing left, or only some of its names."""
+        """Handles the loss of a claim, of which the server has no names left, or only some."""
         if claim.evicted and len(claim.names) > 1 and claim.lease.state is LIVE:
             return  # the other names stay held until the application has left the hold
         held = claim.state is HELD
@@ -530,7 +533,7 @@ class Protocol(Request):
         return None if job is None else self._guarded(job, self.is_turn)
 
     def is_quiet(self) -> bool:
-        """Whether there is nothing to do but renewals."""
+        """Whether only renewals are left to do."""
         if self.calls or self.revoke or self.observers or self.listening or len(self.leases) > 1:
             return False
         lease = self.main
@@ -538,7 +541,7 @@ class Protocol(Request):
         return self.connected and lease.state is LIVE and not busy and lease.poll_at == NEVER and lease.renew_at > 0.0
 
     def _asked(self, now: float) -> Optional[Job]:
-        # Leases with releases go first: others may wait for them.
+        # Leases with releases go first, because others may be waiting for these locks.
         for lease in sorted(self.leases.values(), key=lambda lease: not (lease.back or lease.ghosts)):
             if lease.state is NEW and (lease is self.main or lease.asks):
                 return self._grant(lease)
@@ -577,7 +580,7 @@ class Protocol(Request):
         return channels | {observer.channel for observer in self.observers}
 
     def due(self) -> float:
-        """Returns when to look for a job again if there is none now and nothing new is asked for."""
+        """Returns the time of the next job, if there is none now and no new request arrives."""
         if not self.connected:
             due = self.connect_at
         else:
@@ -590,7 +593,7 @@ class Protocol(Request):
         return min(due, self.watch())
 
     def watch(self) -> float:
-        """Returns when to look at the clock, even if a job is under way."""
+        """Returns the time of the next clock check, which is due even while a job runs."""
         watch = self.next_deadline()
         if any(lease.claims for lease in self.leases.values()):
             watch = min(watch, self.clock() + MAX_SLICE)
@@ -642,7 +645,9 @@ class Protocol(Request):
                     raise
 
     def _failed(self) -> float:
-        """Counts a failure. Returns when to retry the connection or the renewal: at once after the first failure."""
+        """Counts a failure. Returns the time of the next attempt to connect or renew, which is now after the first
+        failure.
+        """
         delay = min(RETRY_FIRST * 2.0 ** min(self.failures - 1, 10), self.main.longest_pause)
         self.failures += 1
         return self.clock() + (jitter(delay) if self.failures > 1 else 0.0)
@@ -653,7 +658,7 @@ class Protocol(Request):
     # --- the connection ---------------------------------------------------------------------------------------------
 
     def broken(self, error: Error) -> None:
-        """Handles a broken connection. Its last call may still take effect, until the server gets the next call."""
+        """Handles a broken connection. Its last call may still take effect until the server receives the next call."""
         if self.connected:
             log.info("the connection broke: %s", error)
         self.trouble = error
@@ -665,7 +670,7 @@ class Protocol(Request):
         for lease in list(self.leases.values()):
             self._unanswered(lease)
             if lease.state is NEW and not (self.opened and errors.passes(error)):
-                self._not_granted(lease, error)  # fail at once: there is nothing yet that a retry could save
+                self._not_granted(lease, error)  # fail at once, because there is no lease yet that a retry could save
         if self.opened and not errors.passes(error):
             # Callers that try once get the error. The others wait until the deadline, like the holds.
             for claim in [claim for lease in self.leases.values() for claim in lease.asks if claim.attempt]:
@@ -692,7 +697,7 @@ class Protocol(Request):
             observer.due = 0.0
 
     def _learn(self) -> Job:
-        """Learns the schema of the extension and the properties of the connection, and prepares the statement."""
+        """Reads the extension's schema and the connection's properties, and prepares the statement."""
         self.prepared = ""
         learn = _LEARN.replace("{pid}", self.told_pid or "0")
         ((schema, database, standby, pid, notify),) = yield from self._send(learn, (), self.call)
@@ -754,7 +759,7 @@ class Protocol(Request):
         renews = lease.renew_at <= sent or lease.poll_at <= sent or bool(lease.queued or lease.pending)
         texts, waits = self._gather(lease, bare=lease.trouble and renews)
         if len(self.leases) > 1:
-            self.leases[lease.ttl] = self.leases.pop(lease.ttl)  # to the end: the other leases go first next time
+            self.leases[lease.ttl] = self.leases.pop(lease.ttl)  # the other leases go first next time
         wait = ms(lease.call / 2) if waits or renews or lease.unsure or not lease.flight else None
         try:
             rows = yield from self._sync(lease, texts, wait)
@@ -763,7 +768,7 @@ class Protocol(Request):
             return
         flight, lease.flight = lease.flight, {}
         lease.trouble = False
-        self.tick()  # a reply after the deadline comes too late
+        self.tick()  # a reply that arrives after the deadline is too late
         if lease.state is LIVE:
             self._read(lease, sent, rows, flight, wait is not None)
 
@@ -816,7 +821,7 @@ class Protocol(Request):
         return texts, waits
 
     def _turn_failed(self, lease: Lease, error: Error) -> None:
-        """Handles the rejection of a whole call. Its items may have been carried out."""
+        """Handles the rejection of a whole call, whose items may still have been carried out."""
         requests = list(dict.fromkeys(request for request, _ in lease.flight.values()))
         self._unanswered(lease)
         lease.trouble = True
@@ -833,7 +838,7 @@ class Protocol(Request):
                 if attempt if errors.passes(error) else len(requests) == 1:
                     self._refused(lease, request, error)
                 elif not errors.passes(error):
-                    request.alone = True  # one request is wrong: send each alone, so that it gets its own error
+                    request.alone = True  # one request is wrong, so send each alone to get its own error
             elif not errors.passes(error):
                 lease.ghosts.pop(request, None)
 
@@ -862,7 +867,7 @@ class Protocol(Request):
                 lease.deadline = sent + lease.ttl - lease.margin  # safe: no grant was reported yet
         if incarnation is not None:
             lease.incarnation, lease.news, lease.channel = incarnation, news, channel
-        seen: Counter[Claim] = Counter()  # number of names that the reply has of each claim
+        seen: Counter[Claim] = Counter()  # number of names of each claim in the reply
         for row in rows[1:]:
             if row[0] is None:
                 self._news(lease, row, seen)
@@ -876,9 +881,9 @@ class Protocol(Request):
             for claim in missing:
                 if claim.phase in (QUEUED, GRANTED) and claim not in lease.back:
                     self.lost(claim, errors.LockLost("the server has ended it", "LE001"))
-        lease.unsure = lease.unsure and complete is None  # NULL: the reply tells no news yet
+        lease.unsure = lease.unsure and complete is None  # NULL = the reply has no news yet
         for claim in [claim for claim in lease.asks if claim.state is not WAITING and not lease.unsure]:
-            self._done(claim)  # the request was not carried out, and nobody wants it any more
+            self._done(claim)  # the request was not carried out, and the application no longer wants it
         lease.poll_at = NEVER
         if lease.pending or complete is None:
             lease.poll_at = self.clock() + PAUSE
@@ -969,7 +974,7 @@ class Protocol(Request):
 
     @staticmethod
     def _ask_again(lease: Lease, claims: List[Claim]) -> None:
-        """Asks again, before all later requests, for claims whose results were lost before they were durable."""
+        """Sends claims again, before all later requests, whose results were lost before they were durable."""
         for claim in claims:
             lease.pending.pop(claim, None)
             claim.phase = SENT
@@ -988,7 +993,8 @@ class Protocol(Request):
                 claim.error = error
                 self._done(claim)  # the hold ends with its lease
         elif event != "pending":
-            # A repeated release that finds nothing was done by the first one; its hold_for may or may not have counted.
+            # A repeated release that finds nothing held was done by the first release, whose hold_for may or may not
+            # have applied.
             again = (None if claim.hold_for else True) if claim.sent > 1 else False
             released = True if event == "released" else again
             claim.released = released if claim.released is not False else False
@@ -1007,7 +1013,7 @@ class Protocol(Request):
     # --- waiting, calls and observers -------------------------------------------------------------------------------
 
     def _listen(self, channels: Set[str]) -> Job:
-        """Listens on these channels, too. A new connection is tested: it has to receive its own notification."""
+        """Listens on these channels, too. Tests a new connection, which has to receive its own notification."""
         test = self.listens is None
         if test and (self.pooled or self.notify not in ("all", "waiters", "elections")):
             self.listens = False
@@ -1032,7 +1038,7 @@ class Protocol(Request):
             self.listening.clear()
             return
         self.listening |= channels
-        # A grant before the LISTEN has sent no notification to this connection, so ask now.
+        # A grant before the LISTEN has sent no notification to this connection, so read the news now.
         for lease in self.leases.values():
             if lease.channel in channels and lease.queued:
                 lease.poll_at = 0.0
@@ -1114,7 +1120,7 @@ class Protocol(Request):
 
     @staticmethod
     def busy_back(leases: List[Lease]) -> List[Lease]:
-        """Returns the leases with releases that have a hold_for: a revocation would not keep the names closed."""
+        """Returns the leases with releases that have a hold_for, because a revocation would not keep the names closed."""
         return [lease for lease in leases if any(claim.hold_for for claim in lease.back)]
 
     def crashed(self, error: BaseException) -> None:

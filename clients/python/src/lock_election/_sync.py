@@ -1,6 +1,6 @@
 """Sessions for threads, which share one connection.
 
-If the connection is free, a thread that asks for something makes the call itself, for all threads that wait. The
+If the connection is free, a thread that requests something makes the call itself, for all waiting threads. The
 session's own thread does everything else: it connects, renews, listens, and takes over a call whose thread gives up.
 """
 
@@ -66,7 +66,7 @@ async def _settled(value: Any) -> Any:
 
 
 class Lost(ByClock, threading.Event):
-    """Set once the hold is no longer valid. It looks at the clock, so it needs nobody to set it."""
+    """Event that is set when the hold is no longer valid. It checks the clock, so that no thread has to set it."""
 
     def wait(self, timeout: Seconds = None) -> bool:
         """Waits until the hold is lost, for at most `timeout` seconds. Returns whether it is lost."""
@@ -79,23 +79,24 @@ class Lost(ByClock, threading.Event):
 
 
 class Hold(Told):
-    """A lock, a permit or several locks that are held. A context manager, which releases them."""
+    """A lock, a permit or several locks that are held. As a context manager, releases them."""
 
     def __init__(self, session: Session, claim: Claim, on_lost: OnLost = None) -> None:
         super().__init__(session._protocol, claim)
         self._session = session
         self.lost: threading.Event = Lost(self)
-        """Set once the hold is no longer held."""
+        """Event that is set when the hold is no longer held."""
         claim.ended = functools.partial(_ended, weakref.ref(self), self.lost, on_lost)
 
     def fence(self, connection: Any) -> None:
-        """Fences the hold: from here to the end of this connection's transaction nobody else gets the lock.
+        """Fences the hold: until this connection's transaction ends, the lock is granted to no other client.
 
-        connection: the application's, to the same database, in an open transaction: of psycopg or any other DB-API
-        driver, a Connection or Session of SQLAlchemy, or Django's.
+        connection: a connection of the application to the same database, with an open transaction. It can be a
+        connection of psycopg or any other DB-API driver, a Connection or Session of SQLAlchemy, or a connection of
+        Django.
 
-        Raises LockLost if the hold is lost: roll back. Raises InvalidRequest if no transaction is open, NotInstalled if
-        the connection's database has no lock_election, and otherwise the driver's own errors.
+        Raises LockLost if the hold is lost; roll back then. Raises InvalidRequest if no transaction is open,
+        NotInstalled if the connection's database has no lock_election, and otherwise the driver's own errors.
         """
         self._protocol.check_process()
         try:
@@ -107,11 +108,11 @@ class Hold(Told):
     def release(self, hold_for: Duration = 0.0) -> Optional[bool]:
         """Releases the hold, which is invalid from this call on. Waits for the server for at most a quarter of the TTL.
 
-        hold_for: the name stays closed until this many seconds after it was acquired.
+        hold_for: number of seconds, counted from the acquire, until which the name stays closed.
 
-        Returns True if it was held until now, False if it had been lost before. Returns None if the server has not
-        replied, in which case the session keeps trying, or in a forked child, which has nothing to release. Raises
-        InvalidRequest or LimitExceeded if this hold_for is not allowed; the hold is then released without it.
+        Returns True if the hold was held until now, and False if it had been lost before. Returns None if the server
+        has not replied; the session then keeps retrying. Returns None in a forked child, which has nothing to release.
+        Raises InvalidRequest or LimitExceeded if this hold_for is not allowed; the hold is then released without it.
         """
         if self._protocol.forked:
             return None
@@ -135,34 +136,34 @@ def _ended(ref: weakref.ref[Hold], lost: threading.Event, on_lost: OnLost) -> No
     if on_lost is not None and hold is not None and hold._claim.state is LOST:
         try:
             threading.Thread(target=on_lost, args=(hold,), name="lock_election-lost", daemon=True).start()
-        except RuntimeError as error:  # no thread can be started: only the event tells the loss
+        except RuntimeError as error:  # no thread can be started, so only the event reports the loss
             log.error("on_lost is not called of %r: %s", hold, error)
 
 
 class Term(Hold):
-    """A term as the leader of an election; `token` is its number."""
+    """A term as the leader of an election; `token` is the number of the term."""
 
     def proclaim(self, value: str) -> None:
-        """Changes the text that everybody sees of the leader.
+        """Changes the leader's public text without a new election.
 
-        Raises LockLost if this term no longer leads, OutcomeUnknown if the server does not reply in time.
+        Raises LockLost if this term no longer leads, and OutcomeUnknown if the server does not reply in time.
         """
         self._session._run(self._session._proclaim(self._claim, value))
 
     def resign(self) -> Optional[bool]:
-        """Ends the term. Returns what release() returns."""
+        """Ends the term. Returns the same as release()."""
         return self.release()
 
 
 class Lock(LockBase["Session", Hold]):
-    """A lock, several locks at once, or a permit, which can be acquired. A context manager: `with lock as hold`."""
+    """A lock, several locks or a permit that can be acquired. A context manager: `with lock as hold`."""
 
     def acquire(self, wait: Seconds = DEFAULT) -> Hold:
-        """Acquires the lock in the order of arrival, and waits for it for at most `wait` seconds.
+        """Acquires the lock in order of arrival, waiting for at most `wait` seconds.
 
-        wait: None waits forever, 0 tries once; without it, the wait given to lock() or permit(). It bounds the time in
-        the queue. The server's first reply may take up to a quarter of the TTL, so a free lock is acquired however
-        short the wait is.
+        wait: None waits forever, and 0 tries once. The default is the wait that was given to lock() or permit(). It
+        limits the time in the queue. The server's first reply may take up to a quarter of the TTL in any case, so that
+        even a short wait acquires a free lock.
 
         Raises NotAcquired if others hold it or the wait timed out, LockLost if the session has ended, Canceled after
         cancel() or close(), Unavailable if wait is 0 and the server has not replied in time, and LimitExceeded,
@@ -171,7 +172,9 @@ class Lock(LockBase["Session", Hold]):
         return self._session._run(self._claim(wait, lambda claim: Hold(self._session, claim, self._on_lost)))
 
     def try_acquire(self) -> Optional[Hold]:
-        """Acquires without waiting; None if others hold it or are queued for it. Raises the errors of acquire()."""
+        """Acquires without waiting. Returns None if others hold it or are queued for it. Raises the errors of
+        acquire().
+        """
         try:
             return self.acquire(0)
         except errors.NotAcquired:
@@ -187,9 +190,9 @@ class Lock(LockBase["Session", Hold]):
 
 
 class Watch:
-    """An iterator of an election's leaders: a Leader, or None while nobody leads. The present leader comes first.
+    """An iterator of an election's leaders. Yields a Leader, or None if there is no leader; the current leader first.
 
-    `with` waits at most a quarter of the TTL for the present leader, so that the block misses no later change.
+    `with` waits for the current leader, at most a quarter of the TTL, so that the block misses no later change.
     """
 
     def __init__(self, session: Session, election: str) -> None:
@@ -200,7 +203,7 @@ class Watch:
         session._post(session._protocol.observe, self._observer)
 
     def close(self) -> None:
-        """Ends the iteration, also in other threads that wait in it."""
+        """Ends the iteration, including in other threads that wait in it."""
         self._session._post(self._session._protocol.unobserve, self._observer)
 
     def __iter__(self) -> Iterator[Optional[Leader]]:
@@ -223,29 +226,29 @@ class Watch:
 
 
 class Election(ElectionBase["Session"]):
-    """An election, for one candidate."""
+    """One candidate's side of an election."""
 
     def campaign(self, wait: Seconds = None, on_lost: OnLost = None) -> Term:
-        """Campaigns, and waits to be elected. `wait` and the errors are those of Lock.acquire()."""
+        """Campaigns and waits to be elected. `wait` and the errors are the same as in Lock.acquire()."""
         check_on_lost(on_lost, of_threads=True)
         steps = self._standing._claim(wait, lambda claim: Term(self._session, claim, on_lost))
         return self._session._run(steps)
 
     def leader(self) -> Optional[Leader]:
-        """Returns the present leader, or None if nobody leads. Raises Unavailable if the server does not reply."""
+        """Returns the current leader, or None if there is none. Raises Unavailable if the server does not reply."""
         return self._session._run(self._leader())
 
     def observe(self) -> Watch:
-        """An iterator of the leaders from now on, with each change in order."""
+        """Returns an iterator of the leaders from now on, with all changes in order."""
         self._session._protocol.check_process()
         return Watch(self._session, self.name)
 
     def run(self, lead: Callable[[Term, threading.Event], T]) -> Optional[T]:
-        """Campaigns until it has led: calls lead(term, lost) when elected, and resigns once that has returned.
+        """Campaigns, calls lead(term, lost) when elected, and resigns after lead has returned.
 
-        Returns what lead returns, or None after cancel() or close(). If the term was lost while it led, it campaigns
-        again, with a new lease if the session has ended. Raises the errors of lead, except LockLost after the loss of
-        the term, and those errors of the server that a retry cannot help.
+        Returns the result of lead, or None after cancel() or close(). If the term was lost during lead, campaigns
+        again, with a new lease if the session has ended. Raises the errors of lead (except LockLost after the term was
+        lost), and permanent server errors.
         """
         check_callable("lead", lead, of_threads=True)
         while True:
@@ -263,12 +266,12 @@ class Election(ElectionBase["Session"]):
 
 
 class Session(SessionBase):
-    """One connection and one lease, for all threads of a process. Made by connect(). A context manager."""
+    """One connection and one lease, for all threads of a process. A context manager, created by connect()."""
 
     def __init__(self, conninfo: str, ttl: Duration, name: Optional[str]) -> None:
         super().__init__(conninfo, ttl, name)
         self._mutex: Any = Mutex()  # protects all fields below and the protocol; never held across a wait
-        self._job: Optional[Job] = None  # the job under way
+        self._job: Optional[Job] = None  # the current job
         self._driver = 0  # the thread that runs the job; 0 = the session's own
         self._poke, self._poked = socket.socketpair()  # ends the driver's wait
         self._alarm, self._alarmed = socket.socketpair()  # ends the wait of the session's own thread
@@ -297,12 +300,12 @@ class Session(SessionBase):
     def lock(
         self, names: Names, *, ttl: Seconds = None, wait: Seconds = None, shared: bool = False, on_lost: OnLost = None
     ) -> Lock:
-        """A lock, or several that are acquired together: `with session.lock("invoices", wait=5) as hold`.
+        """Returns a lock, or several that are acquired together: `with session.lock("invoices", wait=5) as hold`.
 
-        ttl: seconds; None: the session's. Another TTL gives the lock a lease of its own.
-        wait: seconds; None: forever; 0: tries once.
-        shared: whether other shared holders may hold it at the same time.
-        on_lost: on_lost(hold) is called once, in a thread of its own, if the hold is lost.
+        ttl: seconds; None = the session's TTL. With a different TTL, the lock gets its own lease.
+        wait: seconds; None = forever, 0 = try once.
+        shared: whether other shared holders are admitted at the same time.
+        on_lost: function that is called once with the hold, in a thread of its own, if the hold is lost.
         """
         check_on_lost(on_lost, of_threads=True)
         return Lock(self, *lock_of(names, shared), ttl, None, wait, on_lost)
@@ -310,36 +313,39 @@ class Session(SessionBase):
     def permit(
         self, name: str, permits: int, *, ttl: Seconds = None, wait: Seconds = None, on_lost: OnLost = None
     ) -> Lock:
-        """One of `permits` permits of a name. All users of a name must give the same number. Else like lock()."""
+        """Returns one of `permits` permits of a name. All users of a name must pass the same number. Otherwise like
+        lock().
+        """
         check_on_lost(on_lost, of_threads=True)
         return Lock(self, "permit", [check_name(name)], ttl, str(check_permits(permits)), wait, on_lost)
 
     def try_acquire_each(
         self, names: Iterable[str], *, shared: bool = False, on_lost: OnLost = None
     ) -> List[Optional[Hold]]:
-        """Tries each lock on its own, without waiting. Returns a hold or None for each name, in order.
+        """Tries to acquire each lock independently, without waiting. Returns a hold or None for each name, in order.
 
-        Raises the errors of Lock.acquire(0), and then holds none of them.
+        Raises the errors of Lock.acquire(0), and in that case holds none of the locks.
         """
         check_on_lost(on_lost, of_threads=True)
         return self._run(self._try_each(names, shared, lambda claim: Hold(self, claim, on_lost)))
 
     def election(self, name: str, value: Optional[str] = None, *, ttl: Seconds = None) -> Election:
-        """An election, for one candidate.
+        """Returns an election, for one candidate.
 
-        value: the text that everybody sees of this candidate while it leads, of 1 to 4096 bytes. None: the name of the
-        session, which is host:pid if connect() was given none.
+        value: the candidate's public text while it leads, of 1 to 4096 bytes. None = the session's name, which is
+        host:pid by default.
         """
         return Election(self, name, value, ttl)
 
     def once(
         self, name: str, hold_for: Duration, *, ttl: Seconds = None
     ) -> Callable[[Callable[P, T]], Callable[P, Optional[T]]]:
-        """A decorator: if several replicas call the function at a time, one runs it, and the others return None.
+        """Decorator for a function that only one of several replicas runs at a time; in the others it returns None.
 
-        The name stays closed until hold_for seconds after the start, even if the function fails or the process dies, as
-        the TTL is at least as long. A session that has ended is reopened. Raises the errors of Lock.acquire(0). If the
-        server rejects this hold_for, the function is not called: InvalidRequest or LimitExceeded.
+        The name stays closed until hold_for seconds after the start, even if the function fails or the process dies,
+        because the TTL is at least as long. A session that has ended is reopened. Raises the errors of
+        Lock.acquire(0). If the server rejects this hold_for, raises InvalidRequest or LimitExceeded before the
+        function is called.
         """
         seconds, longer = once_ttl(self._protocol, hold_for, ttl)
         lock = self.lock(check_name(name), ttl=longer)
@@ -364,14 +370,14 @@ class Session(SessionBase):
         return decorate
 
     def reopen(self) -> None:
-        """Gets a new lease if the session has ended. What it held stays lost. Raises the errors of connect()."""
+        """Gets a new lease if the session has ended. Its old holds remain lost. Raises the errors of connect()."""
         self._run(self._reopen())
 
     def close(self, limit: Seconds = None) -> None:
         """Ends all waits, releases all holds, and closes the connection.
 
-        Waits for the server for at most `limit` seconds (None: a quarter of the TTL). Without a reply the lease expires
-        after its TTL. Does nothing in a forked child.
+        Waits for the server for at most `limit` seconds (None = a quarter of the TTL). If there is no reply, the lease
+        expires after its TTL. Does nothing in a forked child.
         """
         seconds = check_limit(limit)
         if self._protocol.forked:
@@ -451,7 +457,7 @@ class Session(SessionBase):
         changed.release()
 
     def _take(self) -> Optional[Job]:
-        """Returns the next job if it is a turn. All other jobs are for the session's own thread."""
+        """Returns the next job if it is a turn. The session's own thread runs all other jobs."""
         protocol = self._protocol
         if self._job is not None or protocol.finished:
             return None
@@ -624,7 +630,7 @@ class Session(SessionBase):
                 end.close()
 
     def _leave(self, hold: Hold, hold_for: float = 0.0) -> None:
-        """Releases the hold at the end of a block. A failure is only logged: the work in the block was done."""
+        """Releases the hold at the end of a block. A failure is only logged, because the work in the block was done."""
         try:
             hold.release(hold_for)
         except errors.Error as error:
@@ -676,11 +682,11 @@ def _wait(fd: int, read: bool, write: bool, seconds: float, poked: socket.socket
 
 
 def connect(conninfo: str = "", *, ttl: Duration = 30.0, name: Optional[str] = None) -> Session:
-    """Opens a session: a connection of its own, and a lease that expires `ttl` seconds after its last renewal.
+    """Opens a session with its own connection, and a lease that expires `ttl` seconds after its last renewal.
 
-    conninfo: as for psycopg.connect(), also with several hosts. If empty, PGHOST, PGDATABASE, ... apply.
-    ttl: seconds, at least 0.1, at most 24 days.
-    name: the name under which operators see this process; host:pid if None.
+    conninfo: same as for psycopg.connect(), with one or several hosts. If empty, PGHOST, PGDATABASE, ... apply.
+    ttl: seconds, from 0.1 to 2073600 (24 days).
+    name: the name that operators see for this process; None = host:pid.
 
     Raises Unavailable, NotInstalled, AccessDenied, LimitExceeded or InvalidRequest.
     """
@@ -690,18 +696,18 @@ def connect(conninfo: str = "", *, ttl: Duration = 30.0, name: Optional[str] = N
 def install(connection: psycopg.Connection[Any], schema: Optional[str] = None, *, grant: Optional[str] = None) -> None:
     """Installs or upgrades the portable edition of lock_election, which has no C code, in one transaction.
 
-    Does nothing if this version is already installed, whichever role calls. The role needs CREATE on the database, and
-    owns all locks afterwards, so it should not be the application's role.
+    If this version is already installed, does nothing and needs no privilege. Otherwise the role needs CREATE on the
+    database. It becomes the owner of all locks, so it should not be the application's role.
 
-    connection: a psycopg connection without an open transaction. It is left as it was.
-    schema: the schema for the functions, created if missing. None: the first one of search_path. An installed edition
-    stays in its schema.
-    grant: the role that may use the schema. None: everybody may use a schema that is created.
+    connection: a psycopg connection without an open transaction. Its settings are left unchanged.
+    schema: the schema for the functions, created if missing. None = the first schema of search_path. An edition
+    that is already installed stays in its schema.
+    grant: the role that may use the schema. None = all roles may use a schema that this call creates.
 
     Raises AccessDenied if the role lacks CREATE or another role has installed the edition, InvalidRequest if a
-    transaction is open or there is no schema, Unavailable on a standby or in a read-only session, ServerError if a
-    newer version or the extension is installed or the server cannot run the edition, and OutcomeUnknown if it may be
-    installed: call again.
+    transaction is open or there is no schema, Unavailable on a standby or in a read-only session, and ServerError if a
+    newer version or the extension is installed or the server cannot run the edition. Raises OutcomeUnknown if the
+    outcome is not known; the call can be repeated.
     """
     with contextlib.suppress(StopIteration):  # the coroutine never waits
         _install.install(connection, schema, grant, _settled).send(None)

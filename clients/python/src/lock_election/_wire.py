@@ -1,7 +1,8 @@
-"""The connection of a session, on psycopg's binding of libpq. Its methods are generators that yield what they wait for.
+"""The connection of a session, on psycopg's binding of libpq. Its methods are generators that yield the events to wait
+for.
 
-Every wait has a deadline. If a statement gets no reply by then, the connection is given up: there is no other way to
-know that nothing will come any more.
+Every wait has a deadline. If a statement gets no reply by then, the connection is closed, because there is no other
+way to find out that no reply will arrive.
 """
 
 from __future__ import annotations

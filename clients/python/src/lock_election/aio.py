@@ -4,8 +4,8 @@
         async with session.lock("invoices", wait=5) as hold:
             ...
 
-The names and the errors are those of lock_election. A cancelled task leaves nothing behind: its place is released, and
-so is a grant that arrives at the same moment.
+Names and errors are the same as in lock_election. A cancelled task leaves nothing behind: the session releases its
+place, or a grant that arrives at the same moment.
 """
 
 from __future__ import annotations
@@ -72,27 +72,29 @@ async def _settled(value: Any) -> Any:
 
 
 class Lost(ByClock, asyncio.Event):
-    """Set once the hold is no longer valid. It looks at the clock, so it is also right after the loop was blocked."""
+    """Event that is set when the hold is no longer valid. It checks the clock, so it is correct even if the loop was
+    blocked.
+    """
 
 
 class Hold(Told):
-    """A lock, a permit or several locks that are held. An async context manager, which releases them."""
+    """A lock, a permit or several locks that are held. As an async context manager, releases them."""
 
     def __init__(self, session: Session, claim: Claim, on_lost: OnLost = None) -> None:
         super().__init__(session._protocol, claim)
         self._session = session
         self.lost: asyncio.Event = Lost(self)
-        """Set once the hold is no longer held."""
+        """Event that is set when the hold is no longer held."""
         claim.ended = functools.partial(_ended, weakref.ref(self), self.lost, on_lost)
 
     async def fence(self, connection: Any) -> None:
-        """Fences the hold: from here to the end of this connection's transaction nobody else gets the lock.
+        """Fences the hold: until this connection's transaction ends, the lock is granted to no other client.
 
-        connection: the application's, to the same database, in an open transaction: an AsyncConnection of psycopg, a
-        connection of asyncpg, an AsyncConnection or AsyncSession of SQLAlchemy.
+        connection: a connection of the application to the same database, with an open transaction. It can be an
+        AsyncConnection of psycopg, a connection of asyncpg, or an AsyncConnection or AsyncSession of SQLAlchemy.
 
-        Raises LockLost if the hold is lost: roll back. Raises InvalidRequest if no transaction is open, NotInstalled if
-        the connection's database has no lock_election, and otherwise the driver's own errors.
+        Raises LockLost if the hold is lost; roll back then. Raises InvalidRequest if no transaction is open,
+        NotInstalled if the connection's database has no lock_election, and otherwise the driver's own errors.
         """
         self._session._check()
         try:
@@ -103,11 +105,11 @@ class Hold(Told):
     async def release(self, hold_for: Duration = 0.0) -> Optional[bool]:
         """Releases the hold, which is invalid from this call on. Waits for the server for at most a quarter of the TTL.
 
-        hold_for: the name stays closed until this many seconds after it was acquired.
+        hold_for: number of seconds, counted from the acquire, until which the name stays closed.
 
-        Returns True if it was held until now, False if it had been lost before. Returns None if the server has not
-        replied, in which case the session keeps trying, or in a forked child, which has nothing to release. Raises
-        InvalidRequest or LimitExceeded if this hold_for is not allowed; the hold is then released without it.
+        Returns True if the hold was held until now, and False if it had been lost before. Returns None if the server
+        has not replied; the session then keeps retrying. Returns None in a forked child, which has nothing to release.
+        Raises InvalidRequest or LimitExceeded if this hold_for is not allowed; the hold is then released without it.
         """
         if self._protocol.forked:
             return None
@@ -131,29 +133,29 @@ def _ended(ref: weakref.ref[Hold], lost: asyncio.Event, on_lost: OnLost) -> None
 
 
 class Term(Hold):
-    """A term as the leader of an election; `token` is its number."""
+    """A term as the leader of an election; `token` is the number of the term."""
 
     async def proclaim(self, value: str) -> None:
-        """Changes the text that everybody sees of the leader.
+        """Changes the leader's public text without a new election.
 
-        Raises LockLost if this term no longer leads, OutcomeUnknown if the server does not reply in time.
+        Raises LockLost if this term no longer leads, and OutcomeUnknown if the server does not reply in time.
         """
         await self._session._run(self._session._proclaim(self._claim, value))
 
     async def resign(self) -> Optional[bool]:
-        """Ends the term. Returns what release() returns."""
+        """Ends the term. Returns the same as release()."""
         return await self.release()
 
 
 class Lock(LockBase["Session", Hold]):
-    """A lock, several locks at once, or a permit, which can be acquired: `async with lock as hold`."""
+    """A lock, several locks or a permit that can be acquired: `async with lock as hold`."""
 
     async def acquire(self, wait: Seconds = DEFAULT) -> Hold:
-        """Acquires the lock in the order of arrival, and waits for it for at most `wait` seconds.
+        """Acquires the lock in order of arrival, waiting for at most `wait` seconds.
 
-        wait: None waits forever, 0 tries once; without it, the wait given to lock() or permit(). It bounds the time in
-        the queue. The server's first reply may take up to a quarter of the TTL, so a free lock is acquired however
-        short the wait is.
+        wait: None waits forever, and 0 tries once. The default is the wait that was given to lock() or permit(). It
+        limits the time in the queue. The server's first reply may take up to a quarter of the TTL in any case, so that
+        even a short wait acquires a free lock.
 
         Raises NotAcquired if others hold it or the wait timed out, LockLost if the session has ended, Canceled after
         cancel() or close(), Unavailable if wait is 0 and the server has not replied in time, and LimitExceeded,
@@ -162,7 +164,9 @@ class Lock(LockBase["Session", Hold]):
         return await self._session._run(self._claim(wait, lambda claim: Hold(self._session, claim, self._on_lost)))
 
     async def try_acquire(self) -> Optional[Hold]:
-        """Acquires without waiting; None if others hold it or are queued for it. Raises the errors of acquire()."""
+        """Acquires without waiting. Returns None if others hold it or are queued for it. Raises the errors of
+        acquire().
+        """
         try:
             return await self.acquire(0)
         except errors.NotAcquired:
@@ -178,9 +182,10 @@ class Lock(LockBase["Session", Hold]):
 
 
 class Watch:
-    """An async iterator of an election's leaders: a Leader, or None while nobody leads. The present leader comes first.
+    """An async iterator of an election's leaders. Yields a Leader, or None if nobody leads; the current leader
+    first.
 
-    `async with` waits at most a quarter of the TTL for the present leader, so that the block misses no later change.
+    `async with` waits for the current leader, at most a quarter of the TTL, so that the block misses no later change.
     """
 
     def __init__(self, session: Session, election: str) -> None:
@@ -191,7 +196,7 @@ class Watch:
         session._post(session._protocol.observe, self._observer)
 
     def close(self) -> None:
-        """Ends the iteration, also in other tasks that wait in it."""
+        """Ends the iteration, including in other tasks that wait in it."""
         self._session._post(self._session._protocol.unobserve, self._observer)
 
     def __aiter__(self) -> AsyncIterator[Optional[Leader]]:
@@ -214,29 +219,29 @@ class Watch:
 
 
 class Election(ElectionBase["Session"]):
-    """An election, for one candidate."""
+    """One candidate's side of an election."""
 
     async def campaign(self, wait: Seconds = None, on_lost: OnLost = None) -> Term:
-        """Campaigns, and waits to be elected. `wait` and the errors are those of Lock.acquire()."""
+        """Campaigns and waits to be elected. `wait` and the errors are the same as in Lock.acquire()."""
         check_on_lost(on_lost)
         steps = self._standing._claim(wait, lambda claim: Term(self._session, claim, on_lost))
         return await self._session._run(steps)
 
     async def leader(self) -> Optional[Leader]:
-        """Returns the present leader, or None if nobody leads. Raises Unavailable if the server does not reply."""
+        """Returns the current leader, or None if there is none. Raises Unavailable if the server does not reply."""
         return await self._session._run(self._leader())
 
     def observe(self) -> Watch:
-        """An async iterator of the leaders from now on, with each change in order."""
+        """Returns an async iterator of the leaders from now on, with all changes in order."""
         self._session._check()
         return Watch(self._session, self.name)
 
     async def run(self, lead: Callable[[Term, asyncio.Event], Awaitable[T]]) -> Optional[T]:
-        """Campaigns until it has led: awaits lead(term, lost) when elected, and resigns once that has returned.
+        """Campaigns, awaits lead(term, lost) when elected, and resigns after lead has returned.
 
-        Returns what lead returns, or None after cancel() or close(). If the term was lost while it led, it campaigns
-        again, with a new lease if the session has ended. Raises the errors of lead, except LockLost after the loss of
-        the term, and those errors of the server that a retry cannot help.
+        Returns the result of lead, or None after cancel() or close(). If the term was lost during lead, campaigns
+        again, with a new lease if the session has ended. Raises the errors of lead (except LockLost after the term was
+        lost), and permanent server errors.
         """
         check_callable("lead", lead)
         while True:
@@ -255,16 +260,16 @@ class Election(ElectionBase["Session"]):
 
 
 class Session(SessionBase):
-    """One connection and one lease, for all tasks of a loop. Made by connect(): await it, or use it in `async with`."""
+    """One connection and one lease, for all tasks of a loop. Create it with connect(), by await or `async with`."""
 
     async def _open(self) -> Session:
         self._loop = asyncio.get_running_loop()
         self._tasks: Set[asyncio.Task[Any]] = set()
-        self._job: Optional[Job] = None  # the job under way
+        self._job: Optional[Job] = None  # the current job
         self._job_fd, self._job_until = -1, NEVER
         self._looks = False  # whether _next() is scheduled
         self._timer: Optional[asyncio.TimerHandle] = None
-        self._watched = (-1, False, False)  # the descriptor that the loop watches; whether for reading, for writing
+        self._watched = (-1, False, False)  # watched descriptor; whether for reading, for writing
         wake = functools.partial(self._loop.call_soon_threadsafe, self._step, False)
         self._start(wake, lambda: self._watch(-1, False, False))
         try:
@@ -287,12 +292,12 @@ class Session(SessionBase):
     def lock(
         self, names: Names, *, ttl: Seconds = None, wait: Seconds = None, shared: bool = False, on_lost: OnLost = None
     ) -> Lock:
-        """A lock, or several that are acquired together: `async with session.lock("invoices", wait=5) as hold`.
+        """Returns a lock, or several that are acquired together: `async with session.lock("invoices", wait=5) as hold`.
 
-        ttl: seconds; None: the session's. Another TTL gives the lock a lease of its own.
-        wait: seconds; None: forever; 0: tries once.
-        shared: whether other shared holders may hold it at the same time.
-        on_lost: on_lost(hold) is called once, or awaited in a task, if the hold is lost.
+        ttl: seconds; None = the session's TTL. With a different TTL, the lock gets its own lease.
+        wait: seconds; None = forever, 0 = try once.
+        shared: whether other shared holders are admitted at the same time.
+        on_lost: function that is called once with the hold, or awaited in a task, if the hold is lost.
         """
         check_on_lost(on_lost)
         return Lock(self, *lock_of(names, shared), ttl, None, wait, on_lost)
@@ -300,36 +305,39 @@ class Session(SessionBase):
     def permit(
         self, name: str, permits: int, *, ttl: Seconds = None, wait: Seconds = None, on_lost: OnLost = None
     ) -> Lock:
-        """One of `permits` permits of a name. All users of a name must give the same number. Else like lock()."""
+        """Returns one of `permits` permits of a name. All users of a name must pass the same number. Otherwise like
+        lock().
+        """
         check_on_lost(on_lost)
         return Lock(self, "permit", [check_name(name)], ttl, str(check_permits(permits)), wait, on_lost)
 
     async def try_acquire_each(
         self, names: Iterable[str], *, shared: bool = False, on_lost: OnLost = None
     ) -> List[Optional[Hold]]:
-        """Tries each lock on its own, without waiting. Returns a hold or None for each name, in order.
+        """Tries to acquire each lock independently, without waiting. Returns a hold or None for each name, in order.
 
-        Raises the errors of Lock.acquire(0), and then holds none of them.
+        Raises the errors of Lock.acquire(0), and in that case holds none of the locks.
         """
         check_on_lost(on_lost)
         return await self._run(self._try_each(names, shared, lambda claim: Hold(self, claim, on_lost)))
 
     def election(self, name: str, value: Optional[str] = None, *, ttl: Seconds = None) -> Election:
-        """An election, for one candidate.
+        """Returns an election, for one candidate.
 
-        value: the text that everybody sees of this candidate while it leads, of 1 to 4096 bytes. None: the name of the
-        session, which is host:pid if connect() was given none.
+        value: the candidate's public text while it leads, of 1 to 4096 bytes. None = the session's name, which is
+        host:pid by default.
         """
         return Election(self, name, value, ttl)
 
     def once(
         self, name: str, hold_for: Duration, *, ttl: Seconds = None
     ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, Optional[T]]]]:
-        """A decorator: if several replicas call the function at a time, one runs it, and the others return None.
+        """Decorator for a function that only one of several replicas runs at a time; in the others it returns None.
 
-        The name stays closed until hold_for seconds after the start, even if the function fails or the process dies, as
-        the TTL is at least as long. A session that has ended is reopened. Raises the errors of Lock.acquire(0). If the
-        server rejects this hold_for, the function is not called: InvalidRequest or LimitExceeded.
+        The name stays closed until hold_for seconds after the start, even if the function fails or the process dies,
+        because the TTL is at least as long. A session that has ended is reopened. Raises the errors of
+        Lock.acquire(0). If the server rejects this hold_for, raises InvalidRequest or LimitExceeded before the
+        function is called.
         """
         seconds, longer = once_ttl(self._protocol, hold_for, ttl)
         lock = self.lock(check_name(name), ttl=longer)
@@ -354,14 +362,14 @@ class Session(SessionBase):
         return decorate
 
     async def reopen(self) -> None:
-        """Gets a new lease if the session has ended. What it held stays lost. Raises the errors of connect()."""
+        """Gets a new lease if the session has ended. Its old holds remain lost. Raises the errors of connect()."""
         await self._run(self._reopen())
 
     async def close(self, limit: Seconds = None) -> None:
         """Ends all waits, releases all holds, and closes the connection.
 
-        Waits for the server for at most `limit` seconds (None: a quarter of the TTL). Without a reply the lease expires
-        after its TTL. Does nothing in a forked child.
+        Waits for the server for at most `limit` seconds (None = a quarter of the TTL). If there is no reply, the lease
+        expires after its TTL. Does nothing in a forked child.
         """
         seconds = check_limit(limit)
         if self._machine is None or self._machine.forked:
@@ -382,7 +390,7 @@ class Session(SessionBase):
             self._look()
 
     async def _run(self, steps: Steps[T]) -> T:
-        """Runs the steps of a call in its task."""
+        """Runs a call's steps in the caller's task."""
         self._check()
         try:
             request, until = next(steps)
@@ -407,7 +415,7 @@ class Session(SessionBase):
             self._look()
 
     def _look(self) -> None:
-        """Schedules _next() behind the tasks that are ready, so that it sees their requests, too."""
+        """Schedules _next() after the tasks that are ready, so that it sees their requests, too."""
         if not self._looks and not self._protocol.finished:
             self._looks = True
             self._loop.call_soon(self._next)
@@ -416,7 +424,7 @@ class Session(SessionBase):
         protocol = self._protocol
         self._looks = False
         if protocol.forked:
-            return  # a child that goes on in this loop leaves the connection and its watchers to the parent
+            return  # a forked child that continues in this loop leaves the connection and its watchers to the parent
         protocol.tick()
         if self._job is None:
             self._job = protocol.next_job()
