@@ -140,7 +140,7 @@ def check_on_lost(on_lost: object, of_threads: bool = False) -> None:
 
 
 class Entered(Generic[H]):
-    """The holds of one lock's with blocks. Threads or tasks may share the lock, and each of them leaves its own hold."""
+    """The holds of one lock's with blocks. Threads or tasks may share the lock, and each leaves its own hold."""
 
     def __init__(self) -> None:
         self._holds: List[Tuple[object, H]] = []
@@ -378,7 +378,7 @@ class LockBase(Generic[S, H]):
         self._waiting: List[Claim] = []
 
     def _claim(self, wait: Seconds, make: Callable[[Claim], T]) -> Steps[T]:
-        """Creates the hold before the grant, so that it gives the lock back if the caller is interrupted at the grant."""
+        """Creates the hold before the grant, so that it is given back if the caller is interrupted at the grant."""
         seconds = self._wait if wait is DEFAULT else check_wait(wait)
         claim = self._session._protocol.ask(self._kind, self._names, self._ttl, seconds == 0, self._last)
         hold = make(claim)
@@ -448,7 +448,7 @@ def lock_of(names: object, shared: object) -> Tuple[str, List[str]]:
 
 
 def once_ttl(protocol: Protocol, hold_for: object, ttl: object) -> Tuple[float, float]:
-    """Returns the time in seconds for which a job's name stays closed, and the hold's TTL, which is at least as long."""
+    """Returns the seconds for which a job's name stays closed, and the hold's TTL, which is at least as long."""
     seconds = check_seconds("hold_for", hold_for, *HOLD_FOR)
     own = check_ttl(ttl)
     return seconds, max(seconds, protocol.ttl if own is None else own)

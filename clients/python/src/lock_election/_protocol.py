@@ -1120,7 +1120,7 @@ class Protocol(Request):
 
     @staticmethod
     def busy_back(leases: List[Lease]) -> List[Lease]:
-        """Returns the leases with releases that have a hold_for, because a revocation would not keep the names closed."""
+        """Returns the leases whose releases have a hold_for, since a revocation would not keep the names closed."""
         return [lease for lease in leases if any(claim.hold_for for claim in lease.back)]
 
     def crashed(self, error: BaseException) -> None:
