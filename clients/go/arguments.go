@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of the server.
+// Limits of the server
 const (
 	minTTL       = 100 * time.Millisecond
 	maxTTL       = 24 * 24 * time.Hour // also of HoldFor
@@ -38,7 +38,8 @@ func checkText(what, text string, most int) error {
 	return checkEncoding(what, text)
 }
 
-// checkEncoding rejects texts that would have to be changed or cut, so that two different texts cannot become the same.
+// checkEncoding rejects texts that would have to be changed or cut, because two different texts must not become the
+// same.
 func checkEncoding(what, text string) error {
 	if !utf8.ValidString(text) {
 		return invalid("the %s %.100q is not valid UTF-8", what, text)

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A connection string may contain a password, and if the string is wrong nobody knows which part is the password. So no
-// error shows any part of it: neither the text of pgx about a string that it cannot parse, nor that of a server or a
-// resolver about a part that was taken for a name.
+// A connection string may contain a password, and if the string is wrong, it is not known which part is the password.
+// So no error shows any part of the string: neither pgx's error for a string that it cannot parse, nor the error of a
+// server or a resolver for a part that was taken for a name.
 
 // kindsOfMistakes are the words in errors of pgx that are safe to show.
 var kindsOfMistakes = []string{"invalid port", "sslmode", "sslcertmode", "target_session_attrs", "connect_timeout", "TLS",
@@ -40,7 +40,8 @@ var (
 	stray = regexp.MustCompile(`(?i)passw(or)?d\s*=|@.*/|[/?#].*@`)
 )
 
-// checkConfig rejects strings that were parsed, but not as they were meant: those with an @, / or space in a password.
+// checkConfig rejects strings that were parsed, but not as they were meant, because a password contains an @, / or
+// space.
 func checkConfig(c *pgconn.Config) error {
 	hosts := []string{c.Host}
 	for _, other := range c.Fallbacks {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Election is one election, seen by one session.
+// Election is one session's side of an election.
 type Election struct {
 	s    *Session
 	name string
@@ -17,19 +17,19 @@ type Election struct {
 	term *Hold
 }
 
-// Leader is the leader of an election. While nobody leads, Candidate is empty and Term is 0.
+// Leader is the leader of an election. If there is no leader, Candidate is empty and Term is 0.
 type Leader struct {
 	Candidate string
 	Term      int64
 }
 
-// Election returns the election of this name, without a call to the server. The name has 1 to 255 bytes of UTF-8; if it
-// is not valid, the methods of the election return ErrInvalid.
+// Election returns the election with this name, without a call to the server. The name has 1 to 255 bytes of UTF-8. If
+// the name is not valid, the methods of the election return ErrInvalid.
 func (s *Session) Election(name string) *Election { return &Election{s: s, name: name} }
 
-// Campaign waits to be elected, in the order of arrival, until ctx ends at the latest. The candidate is the text that
-// everybody sees, of 1 to 4096 bytes of UTF-8. If this election leads already, Campaign is a Proclaim. The options are
-// WaitFor and WithTTL; the errors are those of [Session.Lock].
+// Campaign waits to be elected, in order of arrival, until ctx ends. candidate is the public text of the candidate, 1
+// to 4096 bytes of UTF-8. If this candidate leads already, Campaign acts as Proclaim. The options are WaitFor and
+// WithTTL. The errors are the same as those of [Session.Lock].
 func (e *Election) Campaign(ctx context.Context, candidate string, opts ...LockOption) error {
 	if e.Term() != nil {
 		return e.Proclaim(ctx, candidate)
@@ -37,7 +37,7 @@ func (e *Election) Campaign(ctx context.Context, candidate string, opts ...LockO
 	return e.stand(ctx, candidate, false, opts)
 }
 
-// TryCampaign is Campaign without waiting. It returns ErrHeld if somebody else leads or is queued.
+// TryCampaign is like Campaign, but does not wait. It returns ErrHeld if another candidate leads or is queued.
 func (e *Election) TryCampaign(ctx context.Context, candidate string, opts ...LockOption) error {
 	return e.stand(ctx, candidate, true, opts)
 }
@@ -47,7 +47,7 @@ func (e *Election) stand(ctx context.Context, candidate string, try bool, opts [
 	before := e.term
 	e.mu.Unlock()
 	if before != nil && !before.Valid() {
-		_ = before.Unlock(ctx) // an evicted term: a caller that campaigns again has left it
+		_ = before.Unlock(ctx) // release an evicted term, which a caller that campaigns again has left
 	}
 	h, err := e.s.acquire(ctx, kindTerm, []string{e.name}, candidate, try, opts)
 	if err == nil {
@@ -58,7 +58,7 @@ func (e *Election) stand(ctx context.Context, candidate string, try bool, opts [
 	return err
 }
 
-// Term returns the hold of the present term, for its Context, Token and Fence; nil if this election does not lead.
+// Term returns the hold of the current term, for its Context, Token and Fence, or nil if this candidate does not lead.
 func (e *Election) Term() *Hold {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -68,8 +68,8 @@ func (e *Election) Term() *Hold {
 	return e.term
 }
 
-// Proclaim changes the candidate's text while it leads. It returns ErrLost if it no longer leads, and ErrUnknown if the
-// server does not reply in time.
+// Proclaim changes the leader's public text. It returns ErrLost if this candidate no longer leads, and ErrUnknown if
+// the server does not reply in time.
 func (e *Election) Proclaim(ctx context.Context, candidate string) error {
 	if err := cmp.Or(checkContext(ctx), checkElection(e.name), checkCandidate(candidate)); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (e *Election) Proclaim(ctx context.Context, candidate string) error {
 	return err
 }
 
-// Resign ends the term. It returns nil if there is none, and otherwise what [Hold.Unlock] returns.
+// Resign ends the term. It returns nil if there is no term, and otherwise the same as [Hold.Unlock].
 func (e *Election) Resign(ctx context.Context) error {
 	e.mu.Lock()
 	h := e.term
@@ -98,7 +98,7 @@ func (e *Election) Resign(ctx context.Context) error {
 	return h.Unlock(ctx)
 }
 
-// Leader returns the present leader, or ErrNoLeader if nobody leads.
+// Leader returns the current leader, or ErrNoLeader if there is none.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	if err := checkElection(e.name); err != nil {
 		return Leader{}, err
@@ -113,9 +113,9 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{r[0][0], number(r[0][1])}, nil
 }
 
-// Observe returns a channel that gets the present leader and then each change in order, without gaps. A zero Leader
-// means that nobody leads. The channel is closed when ctx or the session ends, or at once if the name or ctx is not
-// valid; a call of Leader then returns the error.
+// Observe returns a channel that receives the current leader and then each change in order, without gaps. A zero Leader
+// means that there is no leader. The channel is closed when ctx or the session ends. It is closed at once if the name
+// or ctx is not valid; Leader then returns the error.
 func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	changes := make(chan Leader)
 	if cmp.Or(checkContext(ctx), checkElection(e.name)) != nil {
@@ -134,14 +134,14 @@ func (e *Election) Observe(ctx context.Context) <-chan Leader {
 
 const (
 	historySQL = "SELECT change, term, how, candidate FROM %s.election_history($1, $2) ORDER BY change"
-	// presentSQL returns the last change, or the present leader if the history has none.
+	// presentSQL returns the last change, or the current leader if the history has no change.
 	presentSQL = "SELECT change, term, how, candidate FROM %s.election_history($1, $2)" +
 		" UNION ALL SELECT 0, term, 'elected', candidate FROM (VALUES (0)) AS v(v)" +
 		" LEFT JOIN %s.current_leader($1) ON true ORDER BY 1 DESC LIMIT 1"
 )
 
-// observe sends the present leader, and then reads the history after the last change that it has sent. A notification
-// only says when to read.
+// observe sends the current leader, and then reads the history after the last change that it has sent. A notification
+// only signals that a read is due.
 func (e *Election) observe(ctx context.Context, changes chan<- Leader) {
 	s, hint, interval := e.s, make(chan struct{}, 1), 4*lookEvery
 	if r, err := s.ask(ctx, "SELECT %s.observe_election($1)", e.name); err == nil {
@@ -178,10 +178,10 @@ func (e *Election) observe(ctx context.Context, changes chan<- Leader) {
 	}
 }
 
-// Run campaigns again and again, until ctx ends or an error occurs that a retry cannot help, and returns the cause or
-// the error. Each time it is elected it calls lead, with a context that is canceled when the term is lost or ctx ends.
-// It resigns only after lead has returned, so lead never runs twice at once. If the session is lost, Run continues with
-// a session of its own.
+// Run campaigns repeatedly, until ctx ends or a permanent error occurs, and returns the cause or the error. Each time
+// it is elected it calls lead, with a context that is canceled when the term is lost or ctx ends. It resigns only after
+// lead has returned, so lead never runs twice at the same time. If the session is lost, Run continues with a new
+// session of its own.
 func (e *Election) Run(ctx context.Context, candidate string, lead func(ctx context.Context, term *Hold)) error {
 	err := cmp.Or(checkContext(ctx), checkElection(e.name), checkCandidate(candidate))
 	if err == nil && lead == nil {

@@ -11,40 +11,40 @@ import (
 
 var errEvicted = fmt.Errorf("%w: it was evicted", ErrLost)
 
-// The errors that calls return, for errors.Is. An error of the server is wrapped as well, as a *pgconn.PgError for
-// errors.As.
+// Errors that calls return, for errors.Is. A server error is wrapped as well, as a *pgconn.PgError for errors.As.
 var (
-	// ErrHeld means that others hold the lock or are queued for it. Nothing is held, and nothing is left in the queue.
+	// ErrHeld means that others hold the lock or are queued for it. The caller holds nothing and has no place.
 	ErrHeld = errors.New("held by somebody else")
-	// ErrLost means that the lease or the hold has ended: the server says so (LE001), or the local deadline has passed.
+	// ErrLost means that the lease or the hold has ended. The server reports this (LE001), or the local deadline has
+	// passed.
 	ErrLost = errors.New("lost")
-	// ErrReleased is the cause with which a hold's context is canceled by Unlock or Resign.
+	// ErrReleased is the cause with which Unlock or Resign cancels a hold's context.
 	ErrReleased = errors.New("released")
 	// ErrClosed means that the session was closed.
 	ErrClosed = errors.New("the session was closed")
 	// ErrNoLeader means that the election has no leader.
 	ErrNoLeader = errors.New("nobody leads")
-	// ErrDeadlock means a deadlock (40P01): roll the transaction back and repeat it.
+	// ErrDeadlock means that PostgreSQL has detected a deadlock (40P01). Roll the transaction back and repeat it.
 	ErrDeadlock = errors.New("deadlock")
-	// ErrLimit means that a limit of the server was reached (53200, 53400). The message names its setting.
+	// ErrLimit means that a server limit was reached (53200, 53400). The message names its setting.
 	ErrLimit = errors.New("limit of the server")
-	// ErrDenied means that a right is missing or the password is wrong (42501, 28xxx).
+	// ErrDenied means that a privilege is missing or the password is wrong (42501, 28xxx).
 	ErrDenied = errors.New("denied")
 	// ErrInvalid means that an argument is invalid (also 22xxx).
 	ErrInvalid = errors.New("invalid")
 	// ErrUnavailable means that there is no server, no such database, or no reply in time. The call has no lasting
-	// effect: if something was granted, it is released.
+	// effect; the session releases anything that was granted.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrUnknown means that there was no reply, and the statement may have taken effect. The effect ends with the lease
-	// at the latest.
+	// ErrUnknown means that there was no reply, so that the statement may have taken effect. Its effect ends with the
+	// lease at the latest.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrNotInstalled means that the extension is not in this database, or not in shared_preload_libraries.
-	// The message says what to type.
+	// ErrNotInstalled means that the extension is not in this database, or not in shared_preload_libraries. The message
+	// names the command to run.
 	ErrNotInstalled = errors.New("lock_election is not installed")
 )
 
 // kinds maps SQLSTATEs or their prefixes to errors. The first match counts. 55P03 and 58 mean that the server cannot
-// write at present.
+// write now.
 var kinds = []struct {
 	kind  error
 	codes string
@@ -56,7 +56,7 @@ var kinds = []struct {
 
 const toInstall = "CREATE EXTENSION lock_election, or lockctl install for the portable edition"
 
-// advice says what to type to remedy an SQLSTATE.
+// advice maps SQLSTATEs to the commands that solve the problem.
 var advice = map[string]string{
 	"42883": " (" + toInstall + ")",
 	"3F000": " (" + toInstall + ")",
@@ -72,14 +72,14 @@ func sqlState(err error) string {
 	return ""
 }
 
-// noSuchFunction reports whether the extension is not in the schema in which the client has looked for it.
+// noSuchFunction reports whether the extension is missing from the schema where the client looked for it.
 func noSuchFunction(err error) bool {
 	code := sqlState(err)
 	return code == "3F000" || code == "42883"
 }
 
-// endsConnection reports whether the connection must be given up after an error with this SQLSTATE: the error does not
-// come from the server, or another server is needed.
+// endsConnection reports whether an error with this SQLSTATE makes a new connection necessary, because the error does
+// not come from the server, or another server is needed.
 func endsConnection(state string) bool {
 	switch state {
 	case "", "57P01", "57P02", "57P03", "57P04", "57P05", "53300", "25006":
@@ -88,7 +88,7 @@ func endsConnection(state string) bool {
 	return strings.HasPrefix(state, "08")
 }
 
-// explain wraps an error of the server or of the connection in the error of this package that says what it means.
+// explain wraps an error of the server or the connection in the matching error of this package.
 func explain(err error) error {
 	code := sqlState(err)
 	for _, k := range kinds {
@@ -107,7 +107,7 @@ func explain(err error) error {
 	return err
 }
 
-// details returns the server's detail and hint, which say what is allowed. The error's text in pgconn lacks them.
+// details returns the server's detail and hint, which describe the allowed values. pgconn's error text lacks them.
 func details(err error) (text string) {
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
@@ -120,7 +120,7 @@ func details(err error) (text string) {
 	return text
 }
 
-// passes reports whether the same statement may succeed a little later.
+// passes reports whether the error is temporary, so that a retry of the same statement may succeed.
 func passes(err error) bool {
 	code := sqlState(err)
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknown) || strings.HasPrefix(code, "XX") ||

@@ -22,7 +22,7 @@ const (
 	kindTerm
 )
 
-// The states of a hold, as the application sees them.
+// States of a hold, as the application sees them
 const (
 	stateWaiting int32 = iota
 	stateHeld
@@ -36,39 +36,39 @@ type Hold struct {
 	lease *lease
 	kind  int
 	names []string
-	wait  time.Duration // limit of the wait; 0 = none
+	wait  time.Duration // time limit of the wait; 0 = none
 
 	state    atomic.Int32
 	token    atomic.Int64
 	ready    chan struct{} // closed when the hold no longer waits
-	released chan struct{} // closed when the server has nothing of the hold left
+	released chan struct{} // closed when the server has neither a grant nor a place of the hold
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
 	// Protected by s.mu.
 	ask        *item // the request
 	queued     bool  // whether it has a place and no grant
-	impatient  bool  // whether the limit of its wait has passed, so that it must not enter the queue
+	impatient  bool  // whether its time limit has passed, so that it must not enter the queue
 	done       bool  // whether released is closed
-	err        error // why the hold has ended
+	err        error // the reason why the hold has ended
 	holdFor    time.Duration
 	evicted    bool // whether it was evicted and the application has not released it yet
 	giving     int  // number of names that are being released
 	releaseErr error
 }
 
-// Lock waits for the lock, in the order of arrival, until ctx ends at the latest; see also [WaitFor]. Two holds of one
-// session exclude each other, like those of two processes. A broken connection does not end the wait, and loses no
-// place. A name has 1 to 255 bytes of UTF-8.
+// Lock acquires a lock, waiting in order of arrival until ctx ends; see also [WaitFor]. Two holds of one session
+// exclude each other, like the holds of two processes. A broken connection does not end the wait, and loses no place. A
+// name has 1 to 255 bytes of UTF-8.
 //
-// Lock returns the cause of ctx if that ends, ErrLost if the session has ended, ErrClosed, ErrInvalid, ErrLimit or
-// ErrDenied, and with WaitFor also ErrHeld or ErrUnavailable.
+// Lock returns the cause of ctx if ctx ends, ErrLost if the session has ended, ErrClosed, ErrInvalid, ErrLimit or
+// ErrDenied. With WaitFor, it can also return ErrHeld or ErrUnavailable.
 func (s *Session) Lock(ctx context.Context, name string, opts ...LockOption) (*Hold, error) {
 	return s.acquire(ctx, kindLock, []string{name}, "", false, opts)
 }
 
-// TryLock is Lock without waiting. It returns ErrHeld if others hold the lock or are queued for it, and ErrUnavailable
-// if the server does not reply within a quarter of the TTL.
+// TryLock is like Lock, but does not wait. It returns ErrHeld if others hold the lock or are queued for it, and
+// ErrUnavailable if the server does not reply within a quarter of the TTL.
 func (s *Session) TryLock(ctx context.Context, name string, opts ...LockOption) (*Hold, error) {
 	return s.acquire(ctx, kindLock, []string{name}, "", true, opts)
 }
@@ -79,13 +79,13 @@ func (s *Session) LockAll(ctx context.Context, names []string, opts ...LockOptio
 	return s.acquire(ctx, kindLocks, names, "", false, opts)
 }
 
-// TryLockAll is TryLock for several locks, which are acquired together or not at all.
+// TryLockAll is like TryLock, for several locks that are acquired together or not at all.
 func (s *Session) TryLockAll(ctx context.Context, names []string, opts ...LockOption) (*Hold, error) {
 	return s.acquire(ctx, kindLocks, names, "", true, opts)
 }
 
-// TryLockEach tries each of these locks on its own, with one call to the server for up to 128 of them. It returns a
-// hold for each name in order, or nil if others hold that lock. After an error none is held.
+// TryLockEach tries to acquire each of these locks independently, with one call to the server per 128 locks. It returns
+// a hold for each name in order, or nil if others hold that lock. If it returns an error, none of the locks is held.
 func (s *Session) TryLockEach(ctx context.Context, names []string, opts ...LockOption) ([]*Hold, error) {
 	holds, seen := make([]*Hold, len(names)), map[string]bool{}
 	if err := checkContext(ctx); err != nil {
@@ -169,7 +169,7 @@ func (s *Session) request(ctx context.Context, kind int, ask *item, ttl, wait ti
 	return h
 }
 
-// await asks for holds and waits for all of them. It sets a hold to nil if others hold the lock; after any other error
+// await requests holds and waits for all of them. It sets a hold to nil if others hold the lock. After any other error
 // it releases all of them.
 func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 	start := time.Now()
@@ -207,8 +207,9 @@ func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 	return failed
 }
 
-// attend waits until a hold no longer waits, and ends its wait with ctx or at its limit. If the first reply is not
-// there at the limit, attend waits for it up to the limit of any call, and a place is then no longer accepted.
+// attend waits until a hold no longer waits, and ends its wait when ctx ends or at its time limit. If the first reply
+// has not arrived by that limit, attend waits for it up to the time limit of a call, and then no longer accepts a
+// place.
 func (s *Session) attend(ctx context.Context, h *Hold, start time.Time) {
 	limit := h.wait
 	for h.state.Load() == stateWaiting {
@@ -250,7 +251,7 @@ func (s *Session) granted(h *Hold) {
 		return
 	}
 	s.leaveQueue(h)
-	if l := h.lease; l.end.Load() == 0 { // a grant is reported once it is durable, and then its lease is durable, too
+	if l := h.lease; l.end.Load() == 0 { // a grant is reported after it is durable, and then its lease is durable, too
 		l.end.Store(int64(s.deadline(l)))
 	}
 	h.state.Store(stateHeld)
@@ -265,8 +266,8 @@ func (s *Session) leaveQueue(h *Hold) {
 	}
 }
 
-// finish ends a hold, granted or not. It releases what the server has of the hold; an evicted hold is released by
-// Unlock, and one whose reply is still on its way when the reply arrives.
+// finish ends a hold, granted or not, and releases its grant or place on the server. An evicted hold is released by
+// Unlock instead, and a hold whose reply has not arrived yet is released when the reply arrives.
 func (s *Session) finish(h *Hold, err error) {
 	if h.over() {
 		return
@@ -296,7 +297,7 @@ func (s *Session) forget(h *Hold) {
 
 // --- what is held ---
 
-// Context returns a context that is canceled when the hold is lost or released, at the local deadline at the latest. It
+// Context returns a context that is canceled when the hold is lost or released, at the latest at the local deadline. It
 // carries the values of the context with which the hold was acquired. [context.Cause] returns an error that is ErrLost,
 // ErrClosed or ErrReleased.
 func (h *Hold) Context() context.Context { return holdContext{h.ctx, h} }
@@ -306,16 +307,17 @@ type holdContext struct {
 	h *Hold
 }
 
-// Err looks at the clock first, because after a suspend or a stop of the process no timer has fired yet.
+// Err checks the clock first, because timers may not have fired yet after the machine was suspended or the process was
+// stopped.
 func (c holdContext) Err() error {
 	c.h.Valid()
 	return c.Context.Err()
 }
 
-// Valid reports whether the hold is held and its local deadline has not passed. It only looks at the clock; no I/O.
+// Valid reports whether the hold is held and its local deadline has not passed. It checks the clock and does no I/O.
 func (h *Hold) Valid() bool { return h.TimeLeft() > 0 }
 
-// TimeLeft returns how long Valid stays true if no renewal succeeds; 0 if the hold is no longer held.
+// TimeLeft returns the time for which Valid stays true without another renewal; 0 if the hold is no longer held.
 func (h *Hold) TimeLeft() time.Duration {
 	left := h.s.left(h.lease)
 	if left == 0 {
@@ -327,8 +329,8 @@ func (h *Hold) TimeLeft() time.Duration {
 	return left
 }
 
-// Token returns the proof of ownership. For an exclusive lock or a term it is also the fencing token, which is higher
-// than that of every earlier holder.
+// Token returns the token, which proves ownership. For an exclusive lock or a term it is also the fencing token, which
+// is higher than the token of every earlier holder.
 func (h *Hold) Token() int64    { return h.token.Load() }
 func (h *Hold) Names() []string { return slices.Clone(h.names) }
 func (h *Hold) String() string  { return fmt.Sprintf("%.100q", strings.Join(h.names, ", ")) }
@@ -336,14 +338,15 @@ func (h *Hold) String() string  { return fmt.Sprintf("%.100q", strings.Join(h.na
 // UnlockOption is an option of [Hold.Unlock].
 type UnlockOption func(*Hold)
 
-// HoldFor keeps the name closed until d after it was acquired: nobody is granted it before then. It may be from 0,
-// which does nothing, to 24 days, and at most the server's setting lock_election.max_hold_for. It is not for a term.
+// HoldFor keeps the name closed until d after it was acquired, so that it is not granted before then. d may be from 0,
+// which does nothing, to 24 days, and at most the server's setting lock_election.max_hold_for. HoldFor is not allowed
+// for a term.
 func HoldFor(d time.Duration) UnlockOption { return func(h *Hold) { h.holdFor = d } }
 
 // Unlock releases the hold, whatever it returns and even if ctx has ended. It waits for the server for at most a
-// quarter of the TTL, or until ctx ends. It returns nil if the hold is released, also by an earlier call; ErrLost if it
-// had been lost before; ErrUnknown if the server has not confirmed the release: the session then keeps trying, and the
-// hold ends with the lease at the latest.
+// quarter of the TTL, or until ctx ends. It returns nil if the hold is released, including by an earlier call; ErrLost
+// if the hold had been lost before; and ErrUnknown if the server has not confirmed the release. In that case the
+// session keeps retrying, and the hold ends with the lease at the latest.
 func (h *Hold) Unlock(ctx context.Context, opts ...UnlockOption) error {
 	s, bad := h.s, checkContext(ctx)
 	if bad != nil {
@@ -392,10 +395,10 @@ func (h *Hold) Unlock(ctx context.Context, opts ...UnlockOption) error {
 	return cmp.Or(err, h.releaseErr)
 }
 
-// Fence makes "I still hold it" a part of the application's transaction, in the same database: from here to its end
-// nobody else gets the lock, or leads. All its later writes are those of the holder, or are not committed at all. tx is
-// a [pgx.Tx], or a [*sql.Tx] of any driver, or a type that embeds one of them. Fence returns ErrLost if the hold is
-// lost: roll back. It returns ErrInvalid if tx is not an open transaction.
+// Fence binds the application's transaction, in the same database, to the hold: until the transaction ends, the lock is
+// granted to no other client, and no other candidate is elected. So the transaction's later writes are the holder's, or
+// are not committed at all. tx is a [pgx.Tx], or a [*sql.Tx] of any driver, or a type that embeds one of them. Fence
+// returns ErrLost if the hold is lost; roll back then. It returns ErrInvalid if tx is not an open transaction.
 func (h *Hold) Fence(ctx context.Context, tx any) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -436,7 +439,7 @@ func (h *Hold) Fence(ctx context.Context, tx any) error {
 	if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) {
 		return invalid("the transaction is not open")
 	} else if noSuchFunction(err) {
-		h.s.ask(ctx, "SELECT %s.is_held($1, $2)", h.names[0], itoa(h.Token())) // makes the session learn the schema
+		h.s.ask(ctx, "SELECT %s.is_held($1, $2)", h.names[0], itoa(h.Token())) // makes the session read the schema
 		h.s.mu.Lock()
 		defer h.s.mu.Unlock()
 		if h.s.schema != schema {

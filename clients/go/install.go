@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// InstallScript is the SQL that [Install] runs, for tools that run it themselves, such as migrations: in one
-// transaction. It is sql/portable/lock_election.sql of the sources.
+// InstallScript is the SQL that [Install] runs, for tools such as migrations, which must run it in one
+// transaction. It is the file sql/portable/lock_election.sql.
 //
 //go:embed lock_election.sql
 var InstallScript string
@@ -19,24 +19,24 @@ var InstallScript string
 // InstallOptions are the options of [Install]. The zero value works if the role may create objects in the first schema
 // of search_path.
 type InstallOptions struct {
-	// Schema is the schema for the functions, created if missing. Empty: the first one of search_path. An installed
-	// edition stays in its schema.
+	// Schema is the schema for the functions, created if missing. Empty means the first schema of search_path. An
+	// edition that is already installed stays in its schema.
 	Schema string
-	// Grant is the role that may use the schema. Empty: everybody may use a schema that is created.
+	// Grant is the role that may use the schema. Empty means that all roles may use a schema that Install creates.
 	Grant string
 }
 
 // Install installs the portable edition of lock_election, which has no C code, in the connection's database, or
-// upgrades an older version, in one transaction. It does nothing if this version is already installed, whichever role
-// calls. The role needs CREATE on the database, and owns all locks afterwards, so it should not be the application's
-// role. With a pool:
+// upgrades an older version, in one transaction. If this version is already installed, it does nothing and needs no
+// privilege. Otherwise the role needs CREATE on the database. It becomes the owner of all locks, so it should not be
+// the application's role. With a pool:
 //
 //	pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return lockelection.Install(ctx, c.Conn(), options) })
 //
 // It returns ErrDenied if the role lacks CREATE or another role has installed the edition, ErrInvalid if a transaction
-// is open or there is no schema, ErrUnavailable on a standby or in a read-only session, and ErrUnknown if the edition
-// may be installed: call again. Other errors are those of the server: a newer version or the extension is installed, or
-// the server cannot run the edition.
+// is open or there is no schema, and ErrUnavailable on a standby or in a read-only session. It returns ErrUnknown if
+// the outcome is not known; the call can be repeated. It returns a server error if a newer version or the extension is
+// installed, or the server cannot run the edition.
 func Install(ctx context.Context, conn *pgx.Conn, options InstallOptions) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -47,7 +47,7 @@ func Install(ctx context.Context, conn *pgx.Conn, options InstallOptions) error 
 	} else if conn.PgConn().TxStatus() != 'I' {
 		return invalid("the connection has an open transaction: the installation is one of its own")
 	}
-	// The schema's comment names the installed version. It is up to date if the script contains the same comment.
+	// The schema's comment names the installed version, which is current if the script contains the same comment.
 	var comment string
 	err := conn.QueryRow(ctx, "SELECT coalesce(pg_catalog.obj_description(n.oid, 'pg_namespace'), '')"+
 		" FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'").Scan(&comment)
@@ -66,7 +66,7 @@ func Install(ctx context.Context, conn *pgx.Conn, options InstallOptions) error 
 	}))
 }
 
-// installed returns the error of an installation. Without a reply of the server the COMMIT may have been carried out.
+// installed returns the error of an installation. If there is no reply, the COMMIT may have been carried out.
 func installed(err error) error {
 	if err == nil {
 		return nil

@@ -1,23 +1,22 @@
 // Package lockelection is a client of lock_election: distributed locks and leader election inside PostgreSQL.
 //
-// A [Session] has one connection of its own and one lease, which it keeps alive. All its holds and waits depend on that
-// lease, so one renewal keeps a thousand locks, and one connection waits for all of them. The session reconnects by
-// itself; a broken connection loses nothing.
+// A [Session] has its own connection and one lease, which it keeps alive. All its holds and waits depend on that lease,
+// so one renewal keeps a thousand locks, and one connection waits for all of them. The session reconnects by itself,
+// and a broken connection loses nothing.
 //
 // # Deadline
 //
 // The holds of a session are safe until a local deadline: the time at which the last confirmed renewal was sent, plus
-// the validity that the server has returned, less a margin (a twentieth of the TTL, at most 1 s). The validity is the
-// TTL, or less after restarts of the server in quick succession, or if the TTL is above 5 minutes. The clock keeps
-// running while the machine is suspended. At the deadline the context of every hold is canceled, whatever the network
-// does, and [context.Cause] says why. [Hold.Valid] and the Err method of that context look at the clock themselves, so
-// that even a process that was stopped notices the loss before its next step. Writes that must not come late need
-// [Hold.Fence].
+// the validity that the server returned, minus a margin (a twentieth of the TTL, at most 1 s). The validity is the TTL,
+// or less if the server has restarted repeatedly, or if the TTL is above 5 minutes. The clock keeps running while the
+// machine is suspended. At the deadline the context of every hold is canceled, whatever the network does, and
+// [context.Cause] returns the reason. [Hold.Valid] and the Err method of that context check the clock, so that even a
+// process that was stopped notices the loss before its next step. Writes that must not come late need [Hold.Fence].
 //
 // # Cancel
 //
-// A context that ends also ends the call it was passed to: then nothing is held and nothing waits. A grant that arrives
-// at the same moment is released in the background.
+// When a context ends, the call to which it was passed ends, too. The call then holds nothing and waits for nothing; a
+// grant that arrives at the same moment is released in the background.
 package lockelection
 
 import (
@@ -41,7 +40,7 @@ type State int
 
 const (
 	Connected State = 1 + iota // the lease is kept alive
-	Suspended                  // the server does not reply; all holds are still held, until the deadline
+	Suspended                  // the server does not reply; all holds stay held until the deadline
 	Ended                      // the lease and all its holds are lost or were released
 )
 
@@ -61,8 +60,8 @@ type (
 	sessionOption func(*options)
 	lockOption    func(*options)
 
-	// SessionOption is an option of [NewSession], [Connect] and [Open], LockOption one of [Session.Lock] and its
-	// variants. [WithTTL] is both.
+	// SessionOption is an option of [NewSession], [Connect] and [Open]. LockOption is an option of [Session.Lock] and
+	// its variants. [WithTTL] is both.
 	SessionOption interface{ session(*options) }
 	LockOption    interface{ lock(*options) }
 	TTLOption     struct {
@@ -83,31 +82,32 @@ func (set sessionOption) session(o *options) {
 
 func (set lockOption) lock(o *options) { sessionOption(set).session(o) }
 
-// WithTTL sets how long holds outlive the last renewal, from 100 ms to 24 days; the default is 30 s. For a session it
-// is the TTL of its lease. For a lock that has another TTL, the session keeps a second lease on the same connection,
-// which all holds with this TTL share.
+// WithTTL sets the time for which holds outlive the last renewal, from 100 ms to 24 days; the default is 30 s. For a
+// session, this is the TTL of its lease. For a lock with a different TTL, the session keeps a second lease on the same
+// connection, which all holds with this TTL share.
 func WithTTL(ttl time.Duration) TTLOption {
 	set := func(o *options) { o.ttl, o.err = ttl.Truncate(time.Millisecond), cmp.Or(o.err, checkTTL(ttl)) }
 	return TTLOption{set, set}
 }
 
-// WithName sets the name with which the owner begins in the server's views. It is cut to 200 bytes.
+// WithName sets the beginning of "owner" in the server's views. It is cut to 200 bytes.
 func WithName(name string) SessionOption {
 	return sessionOption(func(o *options) {
 		o.name, o.err = name, cmp.Or(o.err, checkEncoding("name of the session", name))
 	})
 }
 
-// Shared acquires a shared lock, which other shared holders may hold at the same time.
+// Shared requests a shared lock, which other shared holders may hold at the same time.
 func Shared() LockOption { return lockOption(func(o *options) { o.shared = true }) }
 
-// Permit acquires one of the n permits of a name. It cannot be combined with Shared, and is for one name only.
+// Permit requests one of the n permits of a name. It cannot be combined with Shared, and is for one name only.
 func Permit(n int) LockOption { return lockOption(func(o *options) { o.permit, o.permits = true, n }) }
 
-// WaitFor limits how long a call waits in the queue; after that it returns ErrHeld. The server's first reply does not
-// count, so a free lock is acquired even if d is shorter than a round trip. If that reply arrives neither within d nor
-// within a quarter of the TTL, the call returns ErrUnavailable, which is also [context.DeadlineExceeded]. With 0 the
-// call does not wait, like TryLock. A deadline of the context, in contrast, ends the call at any stage.
+// WaitFor limits the time that a call waits in the queue. At the limit the call returns ErrHeld. The time for the
+// server's first reply does not count, so a free lock is acquired even if d is shorter than a round trip. If that reply
+// arrives neither within d nor within a quarter of the TTL, the call returns ErrUnavailable, which is also
+// [context.DeadlineExceeded]. With d = 0 the call does not wait, like TryLock. A deadline of the context, in contrast,
+// ends the call at any stage.
 func WaitFor(d time.Duration) LockOption {
 	return lockOption(func(o *options) { o.waits, o.wait = true, d })
 }
@@ -124,11 +124,11 @@ type lease struct {
 	over     bool
 
 	call              int64  // number of the last call
-	incarnation, news []byte // the newest that the client has seen
+	incarnation, news []byte // incarnation and number of the newest news that the client has seen
 	channel           string
 	queue             []*item
 	open              map[string]*Hold // requests that were sent and have no result yet, by owner
-	byToken           map[int64]*Hold  // places and holds, also those that are being released
+	byToken           map[int64]*Hold  // places and holds by token, including those that are being released
 	waiting           int              // number of places
 	look              bool             // whether there may be news
 	bare              bool             // whether the next call has no items
@@ -140,8 +140,8 @@ func newLease(ttl time.Duration) *lease {
 	return &lease{ttl: ttl, open: map[string]*Hold{}, byToken: map[int64]*Hold{}}
 }
 
-// Session is a connection and a lease, with all their holds and waits. It is safe for use by many goroutines; one
-// session serves a whole process.
+// Session is a connection and a lease, with all their holds and waits. It is safe for concurrent use; a process needs
+// only one session.
 type Session struct {
 	set     options
 	owner   string // start of the owner texts of all requests, before their number
@@ -153,7 +153,7 @@ type Session struct {
 	cancel  context.CancelFunc
 
 	mu        sync.Mutex
-	err       error         // why the session has ended
+	err       error         // the reason why the session has ended
 	trouble   error         // the last error of a connection or a renewal
 	failures  int           // failed renewals and connections since the last successful renewal
 	retryAt   time.Duration // earliest time for the next connection
@@ -163,7 +163,7 @@ type Session struct {
 	schema    string // the extension's schema, for fences
 	busy      bool   // whether a goroutine uses the wire
 	idling    bool   // whether the wire only waits for notifications
-	turn      *turn  // the turn under way
+	turn      *turn  // the current turn
 	half      *turn  // a turn whose caller has left before the whole reply was read
 	told      int    // number of callers that were woken up
 	lease     *lease
@@ -175,7 +175,7 @@ type Session struct {
 	revoked   bool
 }
 
-// NewSession connects and gets a lease. It uses the configuration of the pool, but none of its connections. If the
+// NewSession connects and gets a lease. It uses the pool's configuration, but none of its connections. If the
 // configuration has several hosts and no target_session_attrs, the session uses the primary among them.
 func NewSession(ctx context.Context, pool *pgxpool.Pool, opts ...SessionOption) (*Session, error) {
 	if pool == nil {
@@ -193,8 +193,9 @@ func NewSession(ctx context.Context, pool *pgxpool.Pool, opts ...SessionOption) 
 	}, opts)
 }
 
-// Connect is NewSession with a connection string instead of a pool: a URL, keywords and values, or "" for the PG..
-// variables. If the string cannot be parsed, the error does not show it, as it may contain a password.
+// Connect is like NewSession, with a connection string instead of a pool. The string is a URL, keywords and values, or
+// "" for the PG.. environment variables. An error never shows a string that cannot be parsed, because it may contain a
+// password.
 func Connect(ctx context.Context, connString string, opts ...SessionOption) (*Session, error) {
 	config, err := parse(connString)
 	if err != nil {
@@ -203,7 +204,7 @@ func Connect(ctx context.Context, connString string, opts ...SessionOption) (*Se
 	return Open(ctx, config, opts...)
 }
 
-// Open is NewSession with a configuration of [pgx.ParseConfig] instead of a pool.
+// Open is like NewSession, with a configuration of [pgx.ParseConfig] instead of a pool.
 func Open(ctx context.Context, config *pgx.ConnConfig, opts ...SessionOption) (*Session, error) {
 	if config == nil || config.DialFunc == nil {
 		return nil, invalid("the configuration is not that of pgx.ParseConfig")
@@ -272,7 +273,8 @@ func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire,
 // Done returns a channel that is closed when the lease is lost, or revoked by Close.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Err returns why the session has ended, as an error that is ErrLost or ErrClosed; nil if it has not ended.
+// Err returns the reason why the session has ended, as an error that is ErrLost or ErrClosed, or nil if it has not
+// ended.
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,7 +282,7 @@ func (s *Session) Err() error {
 	return s.err
 }
 
-// State returns the state of the session, without I/O.
+// State returns the session's state. It does no I/O.
 func (s *Session) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,20 +294,20 @@ func (s *Session) State() State {
 	return Connected
 }
 
-// Lease returns the number of the lease on the server, without I/O.
+// Lease returns the lease's number on the server. It does no I/O.
 func (s *Session) Lease() int64 { return s.lease.id }
 
-// TimeLeft returns the time until the local deadline if no renewal succeeds, without I/O.
+// TimeLeft returns the time left until the local deadline, which a renewal moves. It does no I/O.
 func (s *Session) TimeLeft() time.Duration { return s.left(s.lease) }
 
 func (s *Session) left(l *lease) time.Duration {
 	return max(0, time.Duration(l.end.Load())-s.set.now())
 }
 
-// Close revokes the lease, which ends all holds and waits of the session at once, and closes the connection. Calls that
-// wait return ErrClosed. Close waits for the server for at most a quarter of the TTL, or until ctx ends, if that has
-// not ended before. It returns ErrUnknown if the server has not confirmed the end; the lease then expires. Call it only
-// after all work under the session's holds has stopped.
+// Close revokes the lease, which ends all holds and waits of the session at once, and closes the connection. Waiting
+// calls return ErrClosed. Close waits for the server for at most a quarter of the TTL, or until ctx ends; it ignores a
+// ctx that has already ended. It returns ErrUnknown if the server has not confirmed the end; the lease then expires.
+// Call Close only after all work under the session's holds has stopped.
 func (s *Session) Close(ctx context.Context) error {
 	bad := checkContext(ctx)
 	if bad != nil {
@@ -342,8 +344,8 @@ func (s *Session) Close(ctx context.Context) error {
 	return bad
 }
 
-// watch checks the deadlines in a goroutine of its own, which neither the network nor the resolution of names can
-// block. It runs at least once a second, because timers stop during a suspend.
+// watch checks the deadlines in its own goroutine, which neither the network nor name resolution can block. It runs at
+// least once a second, because timers stop during a suspend.
 func (s *Session) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -360,7 +362,7 @@ func (s *Session) watch() {
 
 // --- the end, with s.mu locked as in all that follows ---
 
-// deadline returns the local deadline of a lease: counted from its grant by the TTL if no reply had a validity yet.
+// deadline returns a lease's local deadline. If no reply had a validity yet, that is one TTL after the grant.
 func (s *Session) deadline(l *lease) time.Duration {
 	if end := l.end.Load(); end != 0 {
 		return time.Duration(end)
@@ -391,7 +393,7 @@ func (s *Session) lose(l *lease, err error) {
 	s.drop(l, err)
 }
 
-// drop ends all holds and waits of a lease. It keeps releases with HoldFor, which Close has yet to send.
+// drop ends all holds and waits of a lease. It keeps releases with HoldFor, which Close will send.
 func (s *Session) drop(l *lease, err error) {
 	l.over = l.over || s.closeAt == 0
 	queue := l.queue
@@ -443,7 +445,7 @@ func callLimit(ttl time.Duration) time.Duration {
 	return min(max(ttl/4, 200*time.Millisecond), 10*time.Second)
 }
 
-// limit returns how long the server may take to reply to a statement.
+// limit returns the time limit for the server's reply to a statement.
 func (s *Session) limit(l *lease) time.Duration {
 	limit := callLimit(l.ttl)
 	if s.closeAt != 0 {

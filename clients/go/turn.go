@@ -16,8 +16,8 @@ import (
 
 const (
 	mostItems = 128                    // maximum of items in a call
-	lookEvery = 250 * time.Millisecond // interval of turns while something waits and LISTEN does not work
-	pause     = 100 * time.Millisecond // delay before an item that the server cannot carry out at present is sent again
+	lookEvery = 250 * time.Millisecond // interval of turns while a hold waits and LISTEN does not work
+	pause     = 100 * time.Millisecond // delay before an item that the server cannot carry out now is sent again
 )
 
 // item is a request or a release, which is sent by one or more calls of lease_sync.
@@ -29,7 +29,7 @@ type item struct {
 	h             *Hold         // nil for the release of a ghost
 	at            time.Duration // earliest time to send it
 	again         bool          // whether it may have been carried out already
-	lost          bool          // whether that was by a call whose reply was lost
+	lost          bool          // whether the reply to such a call was lost
 	pending       bool          // whether it was carried out and is not durable yet
 }
 
@@ -39,7 +39,7 @@ func (i *item) gives() bool { return i.action == "release" || i.action == "resig
 type turn struct {
 	lease  *lease
 	items  []*item
-	silent bool // whether it has only releases, so that the reply has nothing about the lease
+	silent bool // whether it has only releases, so that the reply does not renew the lease
 	sent   time.Duration
 	limit  time.Time
 	args   [][]byte
@@ -49,8 +49,7 @@ type turn struct {
 
 // --- with s.mu locked, like all functions below ---
 
-// join makes a turn for a caller in its own goroutine if the connection is free. Otherwise it wakes up the session's
-// goroutine.
+// join runs a turn in the caller's goroutine if the connection is free. Otherwise it wakes up the session's goroutine.
 func (s *Session) join(ctx context.Context, l *lease) {
 	if s.busy || s.wire == nil || s.err != nil || ctx.Err() != nil || s.reserved(l) || s.due(l) > s.set.now() {
 		s.wake()
@@ -72,7 +71,7 @@ func (s *Session) reserved(l *lease) bool {
 	})
 }
 
-// leave makes the caller that makes a turn stop reading the reply. The session's goroutine reads the rest.
+// leave makes the caller that runs a turn stop reading the reply. The session's goroutine reads the rest.
 func (s *Session) leave(t *turn) {
 	if t != nil && s.turn == t && s.half == nil && s.wire != nil {
 		s.wire.interrupt()
@@ -108,8 +107,8 @@ func (s *Session) begin(l *lease) *turn {
 	now, limit := s.set.now(), s.limit(l)
 	t := &turn{lease: l, sent: now, limit: time.Now().Add(limit), silent: now < l.renewAt && l.waiting == 0 && !l.look}
 	names, blocked, most := 0, false, mostItems
-	// A call with requests waits for the disk, and so would its releases. Send the releases alone: the callers that
-	// release can still join the next call with their next requests.
+	// A call with requests waits for the disk, so its releases would wait, too. So send the releases alone; the callers
+	// that release can still join the next call with their next requests.
 	l.apart = !l.apart && !l.bare && slices.ContainsFunc(l.queue, func(i *item) bool { return i.gives() && i.at <= now })
 	if l.bare {
 		most = 0
@@ -124,7 +123,7 @@ func (s *Session) begin(l *lease) *turn {
 		switch {
 		case !i.gives() && i.h.over():
 			if !l.bare {
-				s.forget(i.h) // nobody wants the result any more
+				s.forget(i.h) // no caller waits for the result any more
 			}
 			return !l.bare
 		case i.at > now || len(t.items) >= most || names > maxNames || (blocked || l.apart) && !i.gives():
@@ -172,8 +171,8 @@ func (t *turn) texts() (array []byte) {
 	return array
 }
 
-// make sends a turn's call, or reads the rest of its reply, and handles the results. If callers other than its own were
-// woken up, it lets them queue their next requests before the next turn begins.
+// make sends a turn's call, or reads the rest of its reply, and handles the results. If it has woken up other callers,
+// it lets them queue their next requests before the next turn begins.
 func (s *Session) make(t *turn, step func(*wire, *turn) error, itself int) {
 	wire, told := s.wire, s.told
 	s.mu.Unlock()
@@ -295,7 +294,7 @@ func (s *Session) reply(t *turn) {
 		there[token] += len(i.names)
 	}
 	for _, i := range t.items {
-		if i != nil { // it has no row: the server took this call for an old one
+		if i != nil { // it has no row, because the server took this call for an old one
 			again = append(again, i)
 		}
 	}
@@ -343,7 +342,7 @@ func (s *Session) refused(i *item, l *lease, err error) {
 	case i.gives() && i.value != "":
 		h.releaseErr, i.value, i.again = err, "", false // release it without HoldFor
 		s.requeue(l, []*item{i})
-	case i.gives(): // keep trying: a right may have been revoked, and may be granted again
+	case i.gives(): // keep retrying, because a privilege may have been revoked, and may be granted again
 		if h != nil {
 			h.releaseErr = fmt.Errorf("%w: %w", ErrUnknown, err)
 			s.gaveBack(i, true)
@@ -370,7 +369,7 @@ func (s *Session) gaveBack(i *item, done bool) {
 }
 
 // news handles a row that is not the result of an item: a request whose reply was lost or pending, a place that was
-// granted, the end of a hold, or a ghost, which nobody wants any more.
+// granted, the end of a hold, or a ghost, which is a grant or place without a hold.
 func (s *Session) news(l *lease, row []string, token int64) {
 	h, granted := l.byToken[token], row[colEvent] == "granted"
 	switch {
@@ -378,7 +377,7 @@ func (s *Session) news(l *lease, row []string, token int64) {
 		s.finish(h, fmt.Errorf("%w: the server has ended it: %s", ErrLost, row[colReason]))
 	case row[colEvent] == "lost":
 	case row[colEvent] == "evicted" && h != nil:
-		h.evicted = h.evicted || h.state.Load() == stateHeld // the row may come again, or for another of its names
+		h.evicted = h.evicted || h.state.Load() == stateHeld // the row may be repeated, or follow for another name
 		s.finish(h, errEvicted)
 	case h != nil && granted && h.queued:
 		s.granted(h)
@@ -399,7 +398,7 @@ func (s *Session) news(l *lease, row []string, token int64) {
 	}
 }
 
-// compare handles a complete reply: it ends the holds and places that the reply does not have.
+// compare handles a complete reply: it ends the holds and places that do not appear in it.
 func (s *Session) compare(l *lease, there map[int64]int) {
 	for token, h := range l.byToken {
 		if there[token] < len(h.names) && !h.over() {
@@ -408,8 +407,8 @@ func (s *Session) compare(l *lease, there map[int64]int) {
 	}
 }
 
-// askAgain handles a reply with all news: it repeats the pending requests that the reply does not have, since those
-// were not carried out, or have ended.
+// askAgain handles a reply with all news: it repeats the pending requests that do not appear in it, because they were
+// not carried out, or have ended.
 func (s *Session) askAgain(l *lease) {
 	var again []*item
 	for _, h := range l.open {
@@ -424,7 +423,7 @@ func (s *Session) askAgain(l *lease) {
 	s.requeue(l, again)
 }
 
-// adopt handles the grant or the place of a request, which it releases if nobody wants it any more.
+// adopt handles the grant or the place of a request. It releases it if the application no longer waits for it.
 func (s *Session) adopt(h *Hold, token int64, granted bool) {
 	h.token.Store(token)
 	delete(h.lease.open, h.ask.owner)
@@ -442,7 +441,7 @@ func (s *Session) adopt(h *Hold, token int64, granted bool) {
 	}
 }
 
-// settle ends a hold of which the server has nothing left.
+// settle ends a hold of which the server has neither a grant nor a place.
 func (s *Session) settle(h *Hold, err error) {
 	s.finish(h, err)
 	s.forget(h)

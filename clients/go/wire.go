@@ -130,7 +130,7 @@ const syncSQL = "SELECT item, event, kind, name, token, owner, reason, sqlstate,
 const colItem, colEvent, colKind, colName, colToken, colOwner, colReason, colState = 0, 1, 2, 3, 4, 5, 6, 7
 const colMessage, colDetail, colHint, colValidity, colIncarnation, colNews, colComplete, colChannel = 8, 9, 10, 11, 12, 13, 14, 15
 
-var formats = []int16{0, 0, 0, 0, 1, 0} // of the parameters: the items are binary
+var formats = []int16{0, 0, 0, 0, 1, 0} // formats of the parameters; the items are binary
 
 // sync sends a call and reads its reply.
 func (w *wire) sync(t *turn) error {
@@ -184,7 +184,7 @@ func texts(values [][]byte) []string {
 
 // --- other statements ---
 
-// learn asks for the schema again. It reports whether the extension is installed.
+// learn reads the schema again. It reports whether the extension is installed.
 func (w *wire) learn(limit time.Duration) bool {
 	r, err := w.exec(limit, fmt.Sprintf(learnSQL, w.conn.PID()), []string{})
 	if err == nil && r[0][0] != "" {
@@ -231,7 +231,7 @@ func (w *wire) check(err error) {
 	}
 }
 
-// interrupt makes the present or the next read return a timeout.
+// interrupt makes the current or the next read return a timeout.
 func (w *wire) interrupt() { w.conn.Conn().SetReadDeadline(time.Unix(1, 0)) }
 
 func (w *wire) cut() { w.conn.Conn().Close() }

@@ -24,8 +24,8 @@ func jitter(d time.Duration) time.Duration {
 
 func longestPause(ttl time.Duration) time.Duration { return min(max(ttl/20, firstRetry), time.Second) }
 
-// failed counts a failure. It returns when to retry: at once after the first failure, then after 50 ms, doubled each
-// time up to a twentieth of the TTL, at most 1 s.
+// failed counts a failure and returns the time of the next attempt: at once after the first failure, then after 50 ms,
+// which doubles each time up to a twentieth of the TTL, at most 1 s.
 func (s *Session) failed(err error) (retryAt time.Duration) {
 	s.trouble = err
 	if retryAt = s.set.now(); s.failures > 0 {
@@ -44,8 +44,8 @@ func (s *Session) renewed(l *lease, sent, validity time.Duration) {
 	s.failures = 0
 }
 
-// run is the session's goroutine. It renews the lease when no caller has done so, reconnects, and listens while
-// something waits.
+// run is the session's goroutine. It renews the lease if no caller has done so, reconnects, and listens while a hold
+// waits.
 func (s *Session) run(opened chan<- error) {
 	defer close(s.stopped)
 	s.mu.Lock()
@@ -90,7 +90,8 @@ func (s *Session) step() {
 	}
 }
 
-// renew makes the turn that is due first, grants a lease before its first turn, and revokes one that is no longer used.
+// renew runs the turn that is due first. It requests a lease before the lease's first turn, and revokes a lease that is
+// no longer used.
 func (s *Session) renew(now time.Duration, next *time.Duration) bool {
 	first := slices.MinFunc(s.leases, func(a, b *lease) int {
 		return cmp.Or(cmp.Compare(s.due(a), s.due(b)), cmp.Compare(b.releases(), a.releases()), cmp.Compare(a.lastAt, b.lastAt))
@@ -112,7 +113,7 @@ func (s *Session) renew(now time.Duration, next *time.Duration) bool {
 		s.lose(first, ErrReleased)
 		s.exec(first, "SELECT %s.revoke_lease($1)", itoa(first.id))
 	default:
-		if now < first.renewAt { // let a caller make this turn, if there is one
+		if now < first.renewAt { // let a caller run this turn, if there is a caller
 			s.mu.Unlock()
 			runtime.Gosched()
 			s.mu.Lock()
@@ -140,7 +141,8 @@ func (s *Session) resume() {
 	s.make(s.half, (*wire).read, 0)
 }
 
-// rest waits until another goroutine wakes it up or the time is up, and while something waits, for a notification.
+// rest waits until another goroutine wakes it up or the limit passes. While a hold waits, a notification ends the rest,
+// too.
 func (s *Session) rest(limit time.Duration) {
 	wire := s.wire
 	if wire == nil || s.asking > 0 || !s.hopes() {
@@ -170,7 +172,7 @@ func (s *Session) rest(limit time.Duration) {
 	s.hear(wire, err)
 }
 
-// hopes reports whether a notification may arrive that somebody waits for.
+// hopes reports whether a notification may arrive for which a hold or an observer waits.
 func (s *Session) hopes() bool {
 	waits := func(l *lease) bool { return l.waiting > 0 }
 	return len(s.wire.listens) > 0 && (len(s.observers) > 0 || slices.ContainsFunc(s.leases, waits))
@@ -217,7 +219,7 @@ func (s *Session) hear(wire *wire, err error) {
 	}
 }
 
-// tell sends a hint without blocking: an observer that has not taken the last hint needs no other.
+// tell sends a hint without blocking, because an observer that has not taken the last hint needs no other hint.
 func tell(hint chan struct{}) {
 	select {
 	case hint <- struct{}{}:
@@ -225,7 +227,7 @@ func tell(hint chan struct{}) {
 	}
 }
 
-// connect makes a connection. Each host gets less time while there is a lease to be saved.
+// connect makes a connection. Each host gets less time while the session has a lease to save.
 func (s *Session) connect() error {
 	limit := 5 * time.Second
 	if s.lease.id != 0 {
@@ -253,7 +255,7 @@ func (s *Session) troubled(err error) error {
 	return err
 }
 
-// grant asks for a lease. The lease may not be durable yet: the first call of lease_sync returns its validity.
+// grant requests a lease. The lease may not be durable yet; the first call of lease_sync returns its validity.
 func (s *Session) grant(l *lease) error {
 	sent, wait := s.set.now(), milliseconds(s.limit(l)/2)
 	r, err := s.exec(l, "SELECT %s.grant_lease($1, $2, $3)", milliseconds(l.ttl), s.owner, wait)
