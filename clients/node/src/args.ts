@@ -1,7 +1,6 @@
 /**
- * Checks of arguments, for callers whose types are not checked. A message names the argument, its value, and the
- * allowed values, in the terms of JavaScript. The server checks the rest: lengths in bytes, and limits that are
- * settings.
+ * Argument checks, for callers whose types are not checked. A message names the argument, its value, and the allowed
+ * values, in JavaScript terms. The server checks the rest: lengths in bytes, and limits that are settings.
  */
 import { LockElectionError } from './errors.js'
 
@@ -12,7 +11,7 @@ const MOST_PERMITS = 2 ** 31 - 1
 
 export function invalid (message: string): LockElectionError { return new LockElectionError('invalid', message) }
 
-/** Milliseconds; null or undefined for the default. */
+/** Milliseconds; null or undefined = the default. */
 type Duration = number | null | undefined
 
 /** Describes an argument for messages: the number NaN, the string "5 s", a Date. */
@@ -60,7 +59,7 @@ export function ttlOf (value: Duration): number | undefined { return millisecond
 
 export function holdForOf (value: Duration): number | undefined { return milliseconds('holdFor', value, 0, LONGEST) }
 
-/** Checks a limit of time, which must not be negative; Infinity is no limit. */
+/** Checks a time limit, which must not be negative; Infinity = no limit. */
 export function limitOf (argument: string, value: Duration): number | undefined {
   return milliseconds(argument, value, 0, Infinity)
 }
@@ -117,7 +116,7 @@ export function secretOf<T> (argument: string, allowed: string, value: T, ...typ
   throw invalid(`${argument} has to be ${allowed}, and not ${kindOf(value)}`)
 }
 
-/** Returns the error for options that the call does not know, as a misspelt option would be ignored. */
+/** Returns the error for options that the call does not know, because a misspelt option must not be ignored. */
 export function wrongOptions (options: unknown, ...known: string[]): LockElectionError | undefined {
   if (options === null || typeof options !== 'object') return wrong('options', 'an object', options)
   const unknown = Object.keys(options).find(key => !known.includes(key))

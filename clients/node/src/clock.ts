@@ -1,8 +1,8 @@
 /** Two clocks in milliseconds, and timers. Tests pass their own. */
 export interface Time {
-  /** A clock that is never set, and stops while the machine is suspended. */
+  /** A clock that is never set, and that stops while the machine is suspended. */
   mono: () => number
-  /** A clock that runs while the machine is suspended, and may be set. */
+  /** A clock that runs while the machine is suspended, and that may be set. */
   wall: () => number
   /** Sets a timer, which does not keep the process alive. */
   set: (fn: () => void, ms: number) => unknown
@@ -42,9 +42,9 @@ export class Stamp {
 }
 
 /**
- * Calls a function if a reply does not arrive within a limit. Returns a function that cancels it. If the event loop was
- * blocked meanwhile, the reply may already be in the socket, so it gets another moment to be read. A limit longer than
- * the longest timer takes several timers.
+ * Calls a function if a reply does not arrive within a limit. Returns a function that cancels it. If the event loop
+ * was blocked meanwhile, the reply may already be in the socket, so there is another moment to read it. A limit that
+ * is longer than the longest timer uses several timers.
  */
 export function limit (time: Time, ms: number, fn: () => void): () => void {
   const due = time.mono() + ms

@@ -8,31 +8,31 @@ import type { LockElection } from './session.js'
 import { liveSignal, onAbort } from './signals.js'
 
 export interface Leader {
-  /** The text with which the leader has campaigned, or that it has proclaimed. */
+  /** The leader's public text. */
   value: string
   term: bigint
 }
 
 export interface ElectOptions {
-  /** The TTL in milliseconds; default: the session's. */
+  /** The TTL in milliseconds. Default: the session's TTL. */
   ttl?: number
 }
 
-/** The intervals in ms at which an observer reads if it is notified, and if it is not. */
+/** The intervals in ms at which an observer reads, with and without notifications. */
 const SELDOM = 5000
 const OFTEN = 1000
-/** The maximum of changes that are read at once. */
+/** The maximum number of changes that are read at once. */
 const MANY = 64
-/** The first and the longest pause in ms after an error that a retry may help. */
+/** The first and the longest pause in ms after a temporary error. */
 const FIRST_PAUSE = 100
 const LONGEST_PAUSE = 10_000
 
 const passing = ['unavailable', 'unknown', 'lost', 'limit', 'failed', 'deadlock']
 
-/** Reads the changes after a given one, in order. */
+/** Reads the changes after a given change, in order. */
 const changes = (schema: string): string =>
   `SELECT change, term, how, candidate FROM ${schema}.election_history($1, $2) ORDER BY change LIMIT ${MANY}`
-/** Reads the last change, or the present leader if the history has none. Always returns a row. */
+/** Reads the last change, or the current leader if the history has no change. Always returns a row. */
 const present = (schema: string): string =>
   'SELECT change, term, how, candidate' +
   ` FROM ${schema}.election_history($1, COALESCE((SELECT l.term FROM ${schema}.current_leader($1) l), 0))` +
@@ -100,13 +100,13 @@ export interface Election {
 }
 
 /**
- * A candidate that campaigns again and again, and reopens a session that has ended. Its events are:
+ * A candidate that campaigns repeatedly, and reopens a session that has ended. Its events are:
  *
- * - `elected` (term, signal): it leads. The signal is aborted when the term is lost, and by `resign` and `stop`.
- *   Listeners may return promises. It resigns the term, or campaigns again, only after these have settled.
- * - `lost` (why): the term is lost. Emitted at most once a term, and only after `elected`.
- * - `error` (error): a listener has failed, or it cannot campaign (`denied`, `not_installed`, `invalid`). The candidate
- *   has stopped.
+ * - `elected` (term, signal): the candidate leads. The signal is aborted when the term is lost, and by `resign` and
+ *   `stop`. Listeners may return promises. The candidate resigns, or campaigns again, only after these have settled.
+ * - `lost` (why): the term is lost. Emitted at most once per term, and only after `elected`.
+ * - `error` (error): a listener has failed, or the candidate cannot campaign (`denied`, `not_installed`, `invalid`).
+ *   The candidate has stopped.
  */
 export class Election extends EventEmitter {
   readonly #session: LockElection
@@ -124,19 +124,19 @@ export class Election extends EventEmitter {
     this.#ended = Promise.resolve().then(async () => { await this.#run() }).finally(done)
   }
 
-  /** The number of the present term; undefined if it does not lead. */
+  /** The number of the current term; undefined if the candidate does not lead. */
   get term (): bigint | undefined { return this.#term?.valid === true ? this.#term.token : undefined }
 
-  /** Changes the candidate's text, now and in later campaigns. Throws the errors of `Term.proclaim`. */
+  /** Changes the candidate's public text, now and in later campaigns. Throws the errors of `Term.proclaim`. */
   async proclaim (value: string): Promise<void> {
     this.candidate = textOf('value', value)
     await this.#term?.proclaim(value)
   }
 
-  /** Ends the term once the listeners have returned, and campaigns again behind the other candidates. */
+  /** Ends the term after the listeners have returned, and campaigns again, behind the other candidates. */
   async resign (): Promise<void> { this.#giveUp?.(); await this.#over }
 
-  /** Ends the term once the listeners have returned, and campaigns no more. */
+  /** Ends the term after the listeners have returned, and stops campaigning. */
   async stop (): Promise<void> {
     this.#stop.abort()
     this.#giveUp?.()
@@ -195,7 +195,7 @@ export class Election extends EventEmitter {
     })
     this.#term = term
     const work = this.rawListeners('elected').map(async listener => await (listener.call(this, term.token, signal) as unknown))
-    // A listener that fails ends the term; one that returns does not.
+    // A listener that fails ends the term; a listener that returns does not.
     const failed = Promise.all(work).then(async () => { await ended }, error => { this.#giveUp?.(); throw error })
     try {
       await Promise.all([ended, failed])

@@ -1,8 +1,8 @@
 /**
- * The session: it owns the connection, and decides which statement comes next. Only one statement is under way at a
- * time. A *turn* is one call of lease_sync with all items that are queued when it begins. If the connection is free, a
- * call that queues an item begins a turn, after all callbacks that can run now, so that callers that the last turn has
- * woken up join the next one.
+ * The session: it owns the connection, and decides which statement comes next. Only one statement runs at a time. A
+ * *turn* is one call of lease_sync with all items that are queued when it begins. If the connection is free, a call
+ * that queues an item begins a turn, after all callbacks that can run now, so that callers that the last turn has
+ * woken up join the next turn.
  *
  * Two kinds of timers run independently of the connection, so that a hanging statement cannot delay them: the deadlines
  * of the leases, and the limits of calls.
@@ -16,7 +16,7 @@ import { Lease, backoff, interval, type Call, type Claim, type Host, type Item, 
 import type { Dial, Rows, Wire } from './wire.js'
 
 const CONNECT_LIMIT = 5000
-/** The delay in ms before a statement of the application is sent again after an error that a retry may help. */
+/** The delay in ms before a statement of the application is sent again after a temporary error. */
 const PAUSE = 100
 /** The time in ms for which a session keeps listening after its last wait. */
 const LINGER = 1000
@@ -28,7 +28,7 @@ export interface EngineOptions { ttl: number, name: string, connectLimit?: numbe
 /** An observer, which waits for notifications of its channel. The channel is set later. */
 export interface Listener { channel: string, wake: () => void }
 
-/** The connection has broken, so that the reply to the statement under way is lost. */
+/** The connection has broken, so that the reply to the current statement is lost. */
 class Broken extends LockElectionError { override name = 'LockElectionError' }
 
 type Statement = [text: string, values?: unknown[], prepares?: boolean]
@@ -40,7 +40,7 @@ const silent = new Error('the server did not answer in time')
 const closedError = (): LockElectionError => new LockElectionError('canceled', 'the session was closed')
 
 /**
- * Returns the statement that asks for all that must be known of a server, in one round trip, with the process id of the
+ * Returns the statement that reads the properties of a server in one round trip. Its argument is the process id of the
  * protocol's key. The portable edition works only in READ COMMITTED, so the statement makes that the default if the
  * backend is the session's own, and not one of a pooler.
  */
@@ -72,12 +72,12 @@ export class Engine implements Host {
   number = 0
   readonly #options: EngineOptions
   readonly #self: string
-  /** The session's lease, and one for each other TTL, by their TTLs. */
+  /** The session's lease, and one lease for each other TTL, by TTL. */
   readonly #leases = new Map<number, Lease>()
   #alarm: unknown
 
   #wire: Wire | undefined
-  /** Ends the wait for the operation under way on the connection. */
+  /** Ends the wait for the current operation on the connection. */
   #giveUp: ((why: Error) => void) | undefined
   /** Resolves when the previous socket is closed. */
   #gone: Promise<unknown> | undefined
@@ -126,7 +126,7 @@ export class Engine implements Host {
 
   // --- calls of the application's side ---
 
-  /** Connects and gets the lease. Throws an error at once, without a retry. */
+  /** Connects and gets the lease. Throws any error at once, without a retry. */
   async open (): Promise<void> {
     const done = this.use()
     try {
@@ -186,7 +186,7 @@ export class Engine implements Host {
     }
   }
 
-  /** Returns the lease for a TTL: the session's, or one that all holds with this TTL share. */
+  /** Returns the lease for a TTL: the session's lease, or the lease that all holds with this TTL share. */
   leaseOf (ttl: number): Lease {
     const lease = this.#leases.get(ttl) ?? new Lease(ttl, this)
     this.#leases.set(ttl, lease)
@@ -200,7 +200,7 @@ export class Engine implements Host {
     return Math.min(Math.max(Math.min(...this.#leases.keys(), this.main.ttl) / 4, 200), 10_000)
   }
 
-  /** Asks for a claim, which is settled by its `granted` or `refused`. */
+  /** Requests a claim, which is settled by its `granted` or `refused`. */
   ask (claim: Claim, wait: number): void {
     const { lease } = claim
     const first = this.callLimit()
@@ -231,7 +231,9 @@ export class Engine implements Host {
     claim.lease.giveBack(claim)
   }
 
-  /** Sends an item without a claim. Returns the event of its row. `silence`: the error if a sent item has no reply. */
+  /**
+   * Sends an item without a claim. Returns the event of its row. `silence` is the error if a sent item gets no reply.
+   */
   async request (lease: Lease, item: Item, silence: ErrorCode): Promise<string> {
     if (this.closed) throw closedError()
     const answer = defer<string>()
@@ -295,14 +297,14 @@ export class Engine implements Host {
     await this.#gone
     this.time.clear(timer)
     done()
-    // An observer that nobody reads any more must not keep the process alive either.
+    // An observer that is no longer read must not keep the process alive either.
     this.#over = true
     this.time.clear(this.#keeper)
   }
 
   // --- the next step ---
 
-  /** Schedules a look for the next step, after everything that can run now. */
+  /** Schedules the search for the next step, after everything that can run now. */
   wake (): void {
     if (this.#awake || this.#busy || !this.#running) return
     this.#awake = true
@@ -341,7 +343,7 @@ export class Engine implements Host {
     this.wake()
   }
 
-  /** Returns the next step, or the time of the next look if there is none now. */
+  /** Returns the next step, or the time of the next search if there is none now. */
   #next (now: number): number | (() => Promise<void>) {
     if (this.#wire === undefined) {
       const needed = this.state !== 'ended' || this.closed || this.#reopening !== undefined
@@ -353,7 +355,7 @@ export class Engine implements Host {
     const leases = [...this.#leases.values()].filter(lease => lease !== this.main || lease.id !== '')
       .map(lease => ({ lease, due: this.#dueOf(lease, now) }))
     if (this.closed) {
-      // Send the releases with holdFor first: a revocation does not close names.
+      // Send the releases with holdFor first, because a revocation does not close names.
       const closing = leases.find(({ lease, due }) => due <= now && lease.queue.some(item => item.value != null))
       return async () => { await (closing === undefined ? this.#revokeAll() : this.#turn(closing.lease)) }
     }
@@ -424,8 +426,8 @@ export class Engine implements Host {
   }
 
   /**
-   * Runs a statement that contains the schema of the extension. If the schema was renamed, the session learns the new
-   * name and sends the statement once more (rule 1.3). The first one had no effect.
+   * Runs a statement that contains the schema of the extension. If the schema was renamed, the session reads the new
+   * name and sends the statement once more (rule 1.3). The first statement had no effect.
    */
   async #call (statement: (schema: string) => Statement): Promise<Rows> {
     try {
@@ -437,14 +439,14 @@ export class Engine implements Host {
     }
   }
 
-  /** Sets the schema after a statement that has not found it. Throws if the extension is not installed. */
+  /** Sets the schema after a statement has not found it. Throws an error if the extension is not installed. */
   #found (rows: Rows, error: LockElectionError): void {
     const [schema = null, , , , database] = rows[0] ?? []
     if (schema === null) throw notInstalled(database ?? '', error.sqlstate)
     this.schema = schema
   }
 
-  /** Learns the schema after a statement on another connection that has not found it. */
+  /** Reads the schema after a statement on another connection has not found it. */
   async learnSchema (error: LockElectionError): Promise<void> { this.#found(await this.op(() => learnServer(this.#wire?.pid() ?? null), []), error) }
 
   /** Connects to the first host that replies and is a primary. Any other host goes to the end of the list. */
@@ -507,7 +509,7 @@ export class Engine implements Host {
     try {
       this.onState(state)
     } catch (error) {
-      // Report the error as uncaught, like an EventTarget. The session goes on.
+      // Report the error as uncaught, as an EventTarget does. The session continues.
       queueMicrotask(() => { throw error })
     }
   }
@@ -528,7 +530,7 @@ export class Engine implements Host {
     await this.#grant(this.main).then(caller?.resolve, caller?.reject)
   }
 
-  /** Makes a turn. A lease for another TTL is granted before its first turn, and revoked when it is no longer used. */
+  /** Runs a turn. A lease for another TTL is granted before its first turn, and revoked when it is no longer used. */
   async #turn (lease: Lease): Promise<void> {
     this.#turned = true
     if (lease !== this.main && lease.unused) {
@@ -662,7 +664,7 @@ export class Engine implements Host {
     }
     for (const [, un, channel = ''] of sql.matchAll(/(UN)?LISTEN (\w+)/g)) {
       this.#listening[un === undefined ? 'add' : 'delete'](channel)
-      // Look now: an earlier grant or change has sent no notification to this connection.
+      // Read now, because an earlier grant or change has sent no notification to this connection.
       if (un === undefined) this.#notified(channel, false)
     }
   }

@@ -3,17 +3,17 @@
  *
  * | code | meaning |
  * |---|---|
- * | `not_acquired` | others hold the lock, or the wait has timed out: nothing is held, nothing is left in the queue |
+ * | `not_acquired` | others hold the lock, or the wait has timed out; the caller holds nothing and has no place |
  * | `lost` | the hold, or the whole session, has ended |
  * | `canceled` | the session was closed |
  * | `deadlock` | a deadlock (40P01) |
  * | `limit` | a limit of the role or the server was reached (53400, 53200) |
- * | `denied` | a right is missing, or the password is wrong (42501, 28xxx) |
+ * | `denied` | a privilege is missing, or the password is wrong (42501, 28xxx) |
  * | `invalid` | an argument is invalid, or no transaction is open (22xxx) |
  * | `unavailable` | there is no server, no such database, or no reply in time; the call has no lasting effect |
- * | `unknown` | there was no reply, and the call may have taken effect |
- * | `not_installed` | the extension is not installed or not preloaded; the message says what to type |
- * | `failed` | any other error of the server |
+ * | `unknown` | there was no reply, so that the call may have taken effect |
+ * | `not_installed` | the extension is not installed or not preloaded; the message names the command to run |
+ * | `failed` | any other server error |
  */
 export type ErrorCode =
   'not_acquired' | 'lost' | 'canceled' | 'deadlock' | 'limit' | 'denied' | 'invalid' | 'unavailable' | 'unknown' |
@@ -80,10 +80,10 @@ export function reactionTo (error: LockElectionError): Reaction {
   return ruleOf(error.sqlstate)?.[2] ?? 'tell'
 }
 
-/** Whether a retry may help. */
+/** Whether the error is temporary, so that a retry may help. */
 export function passes (error: LockElectionError): boolean { return reactionTo(error) !== 'tell' }
 
-/** Whether the extension is not in the schema in which the session has looked for it (rule 1.3). */
+/** Whether the extension is missing from the schema where the session looked for it (rule 1.3). */
 export function isMoved (error: unknown): error is LockElectionError {
   return error instanceof LockElectionError && (error.sqlstate === '3F000' || error.sqlstate === '42883')
 }
@@ -93,12 +93,12 @@ export function notInstalled (database: string, sqlstate?: string): LockElection
     `lock_election is not installed in database "${database}" (${install})`, sqlstate)
 }
 
-/** Converts an error of the server. Returns null if the error comes from the driver or the network. */
+/** Converts a server error. Returns null if the error comes from the driver or the network. */
 export function serverError (error: unknown): LockElectionError | null {
   const { severity, code, message, detail, hint } = error as Record<string, unknown>
   if (typeof severity !== 'string' || typeof code !== 'string') return null
   const kind = ruleOf(code)?.[1] ?? 'failed'
-  // For an invalid argument the detail says what is allowed.
+  // For an invalid argument, the detail describes the allowed values.
   const more = hint ?? (kind === 'invalid' ? detail : undefined) ?? advice[code]
   const text = String(message) + (more === undefined ? '' : ` (${String(more)})`)
   return kind === 'lost' ? new LockLostError(text, code) : new LockElectionError(kind, text, code)

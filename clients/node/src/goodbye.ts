@@ -1,21 +1,21 @@
 /**
- * The goodbye: a process whose program has ended without `close` releases its holds once nothing of it can still work
- * under them. That is when the event loop is empty (`beforeExit`) and no worker thread or child process is alive.
- * `process.exit`, an uncaught exception or a signal ends a process in the middle of its work. There is no goodbye then,
- * and the lease expires.
+ * The goodbye: a process that ends without `close` releases its holds when no part of it can still work under them.
+ * That is when the event loop is empty (`beforeExit`) and no worker thread or child process is alive. `process.exit`,
+ * an uncaught exception or a signal ends a process in the middle of its work; then there is no goodbye, and the lease
+ * expires.
  */
 import type { ChildProcess } from 'node:child_process'
 import { channel } from 'node:diagnostics_channel'
 import { isMainThread, type Worker } from 'node:worker_threads'
 
-/** A session with holds. `watched`: whether code of the application waits for the loss of a hold. */
+/** A session with holds. `watched` is true if code of the application waits for the loss of a hold. */
 export interface Holder {
   readonly watched: boolean
   use: () => () => void
   close: () => Promise<void>
 }
 
-/** Milliseconds until the next look if the loop is empty but something of the process is still alive. */
+/** Milliseconds until the next check if the loop is empty, but a worker or child process is still alive. */
 const AGAIN = 1000
 
 // Node.js reports children and workers since 18.8. A worker thread cannot know what the other threads do.

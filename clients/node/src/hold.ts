@@ -4,7 +4,7 @@ import { LockElectionError, LockLostError, isMoved, serverError } from './errors
 import type { Claim, Outcome } from './lease.js'
 import { isWatched, liveSignal } from './signals.js'
 
-/** Node.js before 18.18 does not have this symbol: use `release` there. */
+/** Node.js before 18.18 does not have this symbol; use `release` there. */
 export const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for('nodejs.asyncDispose')
 
 /** A connection of the application, such as a `Client` or `PoolClient` of node-postgres. */
@@ -16,12 +16,12 @@ export function literal (text: string): string { return `E'${text.replace(/\\/g,
 
 /** A lock, a permit or several locks that are held. */
 export class Hold {
-  /** The names of the locks, or of the election, in the order given. */
+  /** The names of the locks, or the name of the election, in the order given. */
   readonly names: readonly string[]
   /**
-   * The proof of ownership. For an exclusive lock or a term it is also the fencing token, which is higher than that of
-   * every earlier holder. It is below 2^53. It is a bigint because node-postgres reads an int8 column as a string, and
-   * a bigint compares correctly with that.
+   * The token, which proves ownership. For an exclusive lock or a term it is also the fencing token, which is higher
+   * than the token of every earlier holder. It is below 2^53. It is a bigint because node-postgres reads an int8
+   * column as a string, and a bigint compares correctly with that.
    */
   readonly token: bigint
   /** @internal */
@@ -31,9 +31,9 @@ export class Hold {
   #outcome: Promise<Outcome> | undefined
   /** The controller of the signal, made when the signal is first read. */
   #controller: AbortController | undefined
-  /** Why the hold was lost. */
+  /** The reason why the hold was lost. */
   #why: unknown
-  /** Stops keeping the process alive; undefined: it does not. */
+  /** Stops keeping the process alive; undefined = the hold does not keep it alive. */
   #unwatch: (() => void) | undefined
 
   /** @internal */
@@ -52,7 +52,7 @@ export class Hold {
 
   /**
    * A signal that is aborted when the hold is lost, with a `LockLostError` as its reason, but not by `release`.
-   * `aborted` and `throwIfAborted()` look at the clock, so they are right even after the event loop was blocked.
+   * `aborted` and `throwIfAborted()` check the clock, so they are correct even after the event loop was blocked.
    */
   get signal (): AbortSignal {
     if (this.#controller === undefined) {
@@ -63,7 +63,7 @@ export class Hold {
     return this.#controller.signal
   }
 
-  /** Keeps the process alive while the hold is held and somebody listens for its loss. */
+  /** Keeps the process alive while the hold is held and has listeners for its loss. */
   #watch (): void {
     if (this.claim.state === 'held' && this.claim.watched?.() === true) {
       this.#unwatch ??= this.engine.use()
@@ -73,15 +73,15 @@ export class Hold {
     }
   }
 
-  /** Whether it is held. Only looks at the clock; no I/O. */
+  /** Whether the lock is held. Checks the clock and does no I/O. */
   get valid (): boolean { this.engine.check(); return this.claim.state === 'held' }
 
-  /** Milliseconds for which it stays valid if no renewal succeeds; 0 if it is not held. */
+  /** Milliseconds for which `valid` stays true without another renewal; 0 if the lock is not held. */
   get timeLeft (): number { return this.valid ? this.claim.lease.left() : 0 }
 
   /**
-   * Fences the hold: from here to the end of the transaction nobody else gets the lock. All later writes of the
-   * transaction are those of the holder, or are not committed at all. Roll back after any error.
+   * Fences the hold: until the transaction ends, the lock is granted to no other client. So the transaction's later
+   * writes are the holder's, or are not committed at all. Roll back after any error.
    *
    * @param client the application's connection, in an open transaction
    * @throws LockElectionError `lost` (`LockLostError`) if it is no longer held; `invalid` if no transaction is open;
@@ -110,7 +110,7 @@ export class Hold {
     this.checkHeld()
   }
 
-  /** Returns the error of a fence that has not found its function. Learns the schema for the next transaction. */
+  /** Returns the error of a fence that has not found its function. Reads the schema for the next transaction. */
   async #moved (schema: string, error: LockElectionError): Promise<LockElectionError> {
     const failed = await this.engine.learnSchema(error).then(() => undefined, (why: LockElectionError) => why)
     if (failed !== undefined || this.engine.schema === schema) return failed ?? error
@@ -118,12 +118,12 @@ export class Hold {
   }
 
   /**
-   * Releases the hold, which is invalid from this call on. Does not fail if the server does not reply: the session then
-   * keeps trying, and the lock is free when the lease ends at the latest.
+   * Releases the hold, which is invalid from this call on. Does not fail if the server does not reply: the session
+   * then keeps retrying, and the lock is free at the latest when the lease ends.
    *
    * @param options.holdFor milliseconds, counted from the grant, for which the name stays closed
-   * @returns `released`; `lost` if it had been lost before, so that the work may not have been alone; `unknown` if
-   * there is no reply in time
+   * @returns `released`; `lost` if it had been lost before, so that another holder may have worked at the same time;
+   * `unknown` if there is no reply in time
    * @throws LockElectionError `invalid` or `limit` if `holdFor` is not allowed, `invalid` if there is no such option;
    * the hold is released without it
    */
@@ -161,10 +161,10 @@ export class Hold {
 /** A term as the leader of an election. `token` is the number of the term. */
 export class Term extends Hold {
   /**
-   * Changes the text that everybody sees of the leader, without a new election.
+   * Changes the leader's public text, without a new election.
    *
-   * @throws LockElectionError `lost` if this term no longer leads; `unknown` if there is no reply: the text may be the
-   * old or the new one; `invalid` or `unavailable`
+   * @throws LockElectionError `lost` if this term no longer leads; `unknown` if there is no reply, so that either the
+   * old or the new text may be visible; `invalid` or `unavailable`
    */
   async proclaim (value: string): Promise<void> {
     const text = textOf('value', value)
@@ -176,6 +176,6 @@ export class Term extends Hold {
     this.checkHeld()
   }
 
-  /** Ends the term. Returns what `release()` returns. */
+  /** Ends the term. Returns the same as `release()`. */
   async resign (): Promise<Outcome> { return await this.release() }
 }

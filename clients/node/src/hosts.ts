@@ -1,6 +1,6 @@
 /**
- * Splits a connection string by hosts, of which node-postgres supports only one, and rejects wrong strings. No message
- * shows any part of a connection string: if it cannot be parsed, or not as it was meant, any part may belong to the
+ * Splits a connection string by hosts, because node-postgres supports only one host, and rejects wrong strings. No
+ * message shows any part of a connection string: if it cannot be parsed as it was meant, any part may belong to the
  * password (rule 8.4).
  */
 import type { Client } from 'pg'
@@ -9,18 +9,18 @@ import type { LockElectionError } from './errors.js'
 
 /** The options of the connection: the fields of node-postgres, of which these are the usual ones. */
 export interface ServerOptions {
-  /** A URI or `host=... port=...`, with one host or several. Default: `PGHOST`, `PGPORT` and the like. */
+  /** A URI or `host=... port=...`, with one or several hosts. Default: `PGHOST`, `PGPORT` and the like. */
   connectionString?: string
-  /** One host, or several, separated by commas. */
+  /** One host, or several hosts separated by commas. */
   host?: string
-  /** One port, or one for each host, separated by commas. */
+  /** One port for all hosts, or one port per host, separated by commas. */
   port?: number | string
   database?: string
   user?: string
   password?: string | (() => string | Promise<string>)
   ssl?: boolean | object
   application_name?: string
-  /** The limit for connecting to one host, in milliseconds. Default: 5,000. */
+  /** The time limit for connecting to one host, in milliseconds. Default: 5,000. */
   connectionTimeoutMillis?: number
 }
 
@@ -99,7 +99,10 @@ export function hostsOf (options: ServerOptions): object[] {
   return pairs(host, String(options.port ?? process.env.PGPORT ?? 5432)).map(one => ({ ...rest, ...one }))
 }
 
-/** Checks where the driver would connect to: the error of a server or a resolver would show a wrong host or user. */
+/**
+ * Checks the host and user to which the driver would connect, because the error of a server or a resolver would show
+ * them if they are wrong.
+ */
 export function checkTarget ({ host, port, database, user }: Client): void {
   for (const [field, value] of Object.entries({ host, database, user })) {
     if (typeof value !== 'string' || !/:\/\/|\b(password|passwd|pwd)\s*(=|%3d)/i.test(value)) continue

@@ -6,15 +6,15 @@ import script from './script.js'
 /** The options of {@link install}. */
 export interface InstallOptions {
   /**
-   * The schema for the functions, created if missing. Default: the first one of `search_path`. An installed edition
-   * stays in its schema.
+   * The schema for the functions, created if missing. Default: the first schema of `search_path`. An edition that is
+   * already installed stays in its schema.
    */
   schema?: string | undefined
-  /** The role that may use the schema. Default: everybody may use a schema that is created. */
+  /** The role that may use the schema. Default: all roles may use a schema that `install` creates. */
   grant?: string | undefined
 }
 
-/** The SQL that {@link install} runs, for tools that run it themselves, such as migrations: in one transaction. */
+/** The SQL that {@link install} runs, for tools such as migrations, which must run it in one transaction. */
 export const installScript: string = script
 
 async function query (client: Queryable, sql: string): Promise<any[]> {
@@ -27,21 +27,21 @@ async function query (client: Queryable, sql: string): Promise<any[]> {
 
 /**
  * Installs the portable edition of lock_election, which has no C code, or upgrades an older version, in one
- * transaction. Does nothing if this version is already installed, whichever role calls. The role needs CREATE on the
- * database, and owns all locks afterwards, so it should not be the application's role.
+ * transaction. If this version is already installed, does nothing and needs no privilege. Otherwise the role needs
+ * CREATE on the database. It becomes the owner of all locks, so it should not be the application's role.
  *
  * @param client a Client, PoolClient or Pool of node-postgres, without an open transaction
- * @throws LockElectionError `denied` if the role lacks CREATE or another role has installed the edition; `invalid` if a
- * transaction is open or there is no schema; `unavailable` on a standby or in a read-only session; `unknown` if the
- * edition may be installed: call again; `failed` if a newer version or the extension is installed, or the server cannot
- * run the edition
+ * @throws LockElectionError `denied` if the role lacks CREATE or another role has installed the edition; `invalid` if
+ * a transaction is open or there is no schema; `unavailable` on a standby or in a read-only session; `unknown` if the
+ * outcome is not known, in which case the call can be repeated; `failed` if a newer version or the extension is
+ * installed, or the server cannot run the edition
  */
 export async function install (client: Queryable, options: InstallOptions = {}): Promise<void> {
   checkOptions(options, 'schema', 'grant')
   if (typeof client?.query !== 'function') throw invalid('client has to be a Client, PoolClient or Pool of node-postgres')
   const [schema, grant] = (['schema', 'grant'] as const).map(key =>
     literal(options[key] === undefined ? '' : textOf(key, options[key])))
-  // The schema's comment names the installed version. It is up to date if the script contains the same comment.
+  // The schema's comment names the installed version, which is current if the script contains the same comment.
   const [found] = await query(client, 'SELECT (pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<>)' +
     ' pg_catalog.statement_timestamp())::pg_catalog.text AS open, pg_catalog.obj_description(' +
     "pg_catalog.to_regnamespace('_lock_election')::pg_catalog.oid, 'pg_namespace') AS comment")

@@ -1,6 +1,6 @@
 /**
- * A lease with its claims, the items of its calls of lease_sync (docs/reference/lease-sync.md), and their results. It
- * does no I/O.
+ * A lease with its claims, the items of its calls of lease_sync (docs/reference/lease-sync.md), and their results.
+ * This module does no I/O.
  */
 import { Stamp, jitter, type Time } from './clock.js'
 import { LockElectionError, LockLostError, NotAcquiredError, passes, serverError } from './errors.js'
@@ -10,12 +10,12 @@ export type Kind = 'lock' | 'permit' | 'term'
 
 export type Outcome = 'released' | 'lost' | 'unknown'
 
-/** The maximum of items and of names in one call. */
+/** The maximum numbers of items and names in one call. */
 const MOST_ITEMS = 128
 const MOST_NAMES = 1000
-/** The interval of turns in ms while something waits and LISTEN does not work. */
+/** The interval of turns in ms while a claim waits and LISTEN does not work. */
 const OFTEN = 250
-/** The delay in ms before an item that the server cannot carry out at present is sent again. */
+/** The delay in ms before an item that the server cannot carry out now is sent again. */
 const PAUSE = 100
 
 /** A request, a release, or a proclaim, which is sent by one or more calls. The texts are those of lease_sync. */
@@ -29,12 +29,12 @@ export interface Item {
   claim?: Claim
   /** Takes the event of the row, or the error, of an item without a claim. */
   settle?: (event: string, error?: LockElectionError) => void
-  /** Whether nobody waits for the result any more. */
+  /** Whether no caller waits for the result any more. */
   over?: boolean
   /** The earliest time to send it. */
   at?: number
   sent?: boolean
-  /** Why it is sent again: its result is not durable yet, or the reply was lost. */
+  /** The reason why it is sent again: its result is not durable yet, or the reply was lost. */
   again?: 'pending' | 'lost' | undefined
 }
 
@@ -78,7 +78,7 @@ export function backoff (failures: number, ttl: number): number {
   return jitter(Math.min(50 * 2 ** Math.min(failures, 10), longestPause(ttl)))
 }
 
-/** A request for a lock, a permit, several locks or a term, until the server has nothing of it left. */
+/** A request for a lock, a permit, several locks or a term, until the server has no grant or place of it left. */
 export class Claim {
   /** The state as the application sees it. */
   state: 'waiting' | 'held' | 'over' = 'waiting'
@@ -86,13 +86,13 @@ export class Claim {
   token = ''
   /** Whether it was evicted; it is released when the application leaves it. */
   evicted = false
-  /** Whether the server has nothing of it left, as far as is known. */
+  /** Whether the server is known to have no grant or place of it left. */
   done = false
   /** The number of names that are being released. */
   giving = 0
   outcome: Outcome | undefined
   holdFor: number | undefined
-  /** Whether the limit of its wait has passed before the first reply, which then decides. */
+  /** Whether the time limit of its wait has passed before the first reply, which then decides. */
   overdue = false
   /** Cancels the time limit of the wait, or of the release. */
   unlimit: () => void = () => {}
@@ -131,7 +131,7 @@ export class Lease {
   id = ''
   ended = false
   channel: string | null = null
-  /** The claims of which the server has something, or may have, by their owner texts. */
+  /** The claims of which the server has, or may have, a grant or place, by their owner texts. */
   readonly claims = new Map<string, Claim>()
   /** The items of the next calls. */
   queue: Item[] = []
@@ -158,10 +158,10 @@ export class Lease {
   /** Whether the last call had releases and left the requests to the next call. */
   #apart = false
   #failures = 0
-  /** When the last confirmed renewal was sent. */
+  /** The time at which the last confirmed renewal was sent. */
   #sent: Stamp
   #renewAge = 0
-  /** When the renewal that is valid for longest was sent, and its validity in milliseconds. */
+  /** The time at which the renewal with the latest end was sent, and its validity in milliseconds. */
   #best: Stamp
   #validity = 0
 
@@ -193,10 +193,10 @@ export class Lease {
     return this.id === '' || this.ended ? 0 : Math.max(0, this.#validity - margin - this.#best.age())
   }
 
-  /** Whether a release is queued. It goes before the requests of other leases, which may wait for it. */
+  /** Whether a release is queued. It is sent before the requests of other leases, which may wait for it. */
   get releases (): boolean { return this.queue.some(gives) }
 
-  /** Returns when its next call is due. `hears`: whether notifications announce its grants. */
+  /** Returns the time at which its next call is due. `hears` is true if notifications announce its grants. */
   due (now: number, hears: boolean): number {
     let due = now + this.renewIn()
     if (this.fails || this.id === '') return due
@@ -212,7 +212,7 @@ export class Lease {
     return due
   }
 
-  /** Takes a notification, which says that a place was granted. */
+  /** Handles a notification that a place was granted. */
   hint (): void {
     this.#hinted = true
     this.look ||= this.queued.size > 0
@@ -228,7 +228,7 @@ export class Lease {
     this.queue.push(claim.ask)
   }
 
-  /** Ends a wait. Releases what the server has of it, if necessary once the reply has arrived (rule 5.3). */
+  /** Ends a wait. Releases its grant or place on the server, if necessary after the reply has arrived (rule 5.3). */
   refuse (claim: Claim, error: unknown): void {
     if (claim.state !== 'waiting') return
     claim.end(error)
@@ -252,8 +252,8 @@ export class Lease {
   }
 
   /**
-   * Ends a claim that the server has reported as lost. If it has several names, the remaining ones are released; those
-   * of an evicted claim once the application leaves it.
+   * Ends a claim that the server has reported as lost. If it has several names, releases the remaining names; those of
+   * an evicted claim are released when the application leaves it.
    */
   lose (claim: Claim, error: LockElectionError): void {
     if (claim.evicted && claim.names.length > 1) return
@@ -288,7 +288,7 @@ export class Lease {
 
   // --- a call ---
 
-  /** Makes a call of the queued items. Requests stay in order. */
+  /** Makes a call from the queued items. Requests stay in order. */
   begin (now: number, limit: number): Call {
     const items: Item[] = []
     const texts: Array<string | null> = []
@@ -296,8 +296,8 @@ export class Lease {
     this.#alone = Math.max(this.#alone - most, 0)
     let names = 0
     let blocked = false
-    // A call with requests waits for the disk, and so would its releases. Send the releases alone: the callers that
-    // release can still join the next call with their next requests.
+    // A call with requests waits for the disk, so its releases would wait, too. So send the releases alone; the
+    // callers that release can still join the next call with their next requests.
     this.#apart = !this.#apart && !this.#bare && this.queue.some(item => gives(item) && (item.at ?? now) <= now)
     this.queue = this.queue.filter(item => {
       const { action, claim, number = null, owner = null, value = null } = item
@@ -324,7 +324,7 @@ export class Lease {
     return { items, values, silent }
   }
 
-  /** Handles a call without a reply. The news will tell whether its items were carried out. */
+  /** Handles a call without a reply. The news will show whether its items were carried out. */
   unanswered ({ items }: Call): void {
     this.#bare = true
     for (const item of items) item.again = 'lost'
@@ -380,7 +380,7 @@ export class Lease {
     }
     // Items without a row: the server took this call for an old one.
     again.push(...open.values())
-    // All news are told now, so a pending request that the reply does not have was not carried out, or has ended.
+    // The reply has all news, so a pending request that does not appear in it was not carried out, or has ended.
     if (complete !== null) {
       const gone = pending.filter(claim => this.#pending.delete(claim))
       again.unshift(...gone.map(claim => claim.ask))
@@ -391,7 +391,7 @@ export class Lease {
     this.look ||= this.#hinted && this.queued.size > 0
   }
 
-  /** Handles a complete reply: ends the claims that the reply does not have. */
+  /** Handles a complete reply: ends the claims that do not appear in it. */
   #compare (there: Map<string, number>): void {
     for (const [token, claim] of [...this.#byToken]) {
       if ((there.get(token) ?? 0) < claim.names.length && claim.giving === 0) {
@@ -439,7 +439,7 @@ export class Lease {
         Object.assign(item, { value: null, again: undefined, at: undefined })
         claim?.end(undefined, 'released', error)
       }
-      // Keep trying: a right may have been revoked, and may be granted again.
+      // Keep retrying, because a privilege may have been revoked, and may be granted again.
       else if (!later && error.code !== 'limit') { item.at += this.ttl / 3; claim?.end() }
       return false
     }
@@ -455,7 +455,7 @@ export class Lease {
     claim.end(undefined, claim.outcome ?? 'released')
   }
 
-  /** Handles the grant or the place of a claim. Releases it if nobody wants it any more. */
+  /** Handles the grant or the place of a claim. Releases it if the application no longer waits for it. */
   #placed (claim: Claim, token: string, granted: boolean): void {
     claim.token = token
     this.#byToken.set(token, claim)
@@ -487,14 +487,15 @@ export class Lease {
       if (event === 'evicted') asked.end(evicted())
       this.#placed(asked, token as string, event === 'granted')
     } else if (owner?.startsWith(this.host.owner) === true) {
-      // A ghost, which nobody wants.
+      // A ghost, which is a grant or place without a claim.
       this.queue.push({ action: kind === 'election' ? 'resign' : 'release', names: [name as string], number: token })
     }
   }
 
   /**
-   * Handles an eviction. The application loses the hold, which is released once the application has left it: nobody
-   * else is granted it before. If the grant was not reported to the application yet, it is released at once.
+   * Handles an eviction. The application loses the hold, which is released after the application has left it, so that
+   * it is granted to no other client before. If the grant was not reported to the application yet, the hold is
+   * released at once.
    */
   #evicted (claim: Claim): void {
     this.refuse(claim, evicted())

@@ -18,9 +18,9 @@ const DEFAULT_TTL = 30_000
 export interface ConnectOptions extends ServerOptions {
   /** The TTL of the session's lease in milliseconds, from 100 to 24 days. Default: 30,000. */
   ttl?: number
-  /** The text with which `owner` begins in the server's views. It is cut to 200 bytes. */
+  /** The beginning of `owner` in the server's views. It is cut to 200 bytes. */
   name?: string
-  /** Called when the state has changed; for `ended`, after the losses of all holds were reported. */
+  /** Called after the state has changed; for `ended`, after the losses of all holds were reported. */
   onState?: (state: State) => void
   /** Ends the attempt to connect: `connect` throws the signal's reason. */
   signal?: AbortSignal
@@ -29,11 +29,11 @@ export interface ConnectOptions extends ServerOptions {
 }
 
 export interface AcquireOptions {
-  /** The limit of the wait for the grant, in milliseconds; null or undefined: no limit; 0: does not wait. */
+  /** The limit of the wait for the grant, in milliseconds; null or undefined = no limit, 0 = do not wait. */
   wait?: number | null
   /** Whether other shared holders may hold the lock at the same time. */
   shared?: boolean
-  /** The TTL in milliseconds; default: the session's. All holds with one TTL share a lease. */
+  /** The TTL in milliseconds. Default: the session's TTL. All holds with the same TTL share a lease. */
   ttl?: number
   /** Ends the wait: the call throws the signal's reason. */
   signal?: AbortSignal
@@ -44,13 +44,13 @@ export type UsingFunction<T> = (signal: AbortSignal, hold: Hold) => Promise<T> |
 /**
  * A session: one connection and one lease, on which all its holds and waits depend. A process needs one session.
  *
- * Between calls the session renews the lease, reconnects, and watches the deadline: the time at which the last
- * confirmed renewal was sent, plus the validity that the server has returned, less a margin of a twentieth of the TTL
- * (at most 1 s). At the deadline the session ends; `reopen` gives it a new lease.
+ * Between calls the session renews the lease, reconnects, and watches the deadline. The deadline is the time at which
+ * the last confirmed renewal was sent, plus the validity that the server returned, minus a margin of a twentieth of
+ * the TTL (at most 1 s). At the deadline the session ends; `reopen` gives it a new lease.
  */
 export class LockElection {
   readonly #engine: Engine
-  /** Cancels that the session is closed at the end of the process. */
+  /** Cancels the close of the session at the end of the process. */
   readonly #atTheEnd: () => void
 
   /** @internal */
@@ -71,7 +71,7 @@ export class LockElection {
     const engine = new Engine({
       ttl: ttlOf(ttl) ?? DEFAULT_TTL,
       name: textOf('name', name ?? ''),
-      // 0 means no limit of its own, as in node-postgres.
+      // 0 means no separate limit, as in node-postgres.
       connectLimit: limitOf('connectionTimeoutMillis', server.connectionTimeoutMillis) || undefined,
       time: systemTime,
       dials: dialsOf(server)
@@ -89,19 +89,19 @@ export class LockElection {
     return new LockElection(engine, closeAtTheEnd(engine))
   }
 
-  /** `connected`; `suspended` without a connection, while all holds are still held; `ended`: nothing is held. */
+  /** `connected`, `suspended` (no connection, but all holds are still held) or `ended` (nothing is held). */
   get state (): State { this.#engine.check(); return this.#engine.state }
 
   /** The number of the lease on the server. */
   get lease (): bigint { return BigInt(this.#engine.main.id) }
 
   /**
-   * Acquires one lock, or several together or not at all, with one token. Waits in the order of arrival. Two holds of
-   * one session exclude each other like those of two processes.
+   * Acquires one lock, or several locks atomically (all or none), under one token. Waits in order of arrival. Two
+   * holds of one session exclude each other like the holds of two processes.
    *
    * @throws LockElectionError `not_acquired` (`NotAcquiredError`) if it is not granted within `wait`; `lost` if the
    * session or the place has ended; `canceled` if the session was closed; `unavailable` if `wait` is 0 and the server
-   * does not reply; `deadlock`, `limit`, `denied`, `invalid` or `failed`. After any error nothing is held: a grant
+   * does not reply; `deadlock`, `limit`, `denied`, `invalid` or `failed`. After any error nothing is held; a grant
    * whose reply was lost is released.
    */
   async acquire (names: string | string[], options: AcquireOptions = {}): Promise<Hold> {
@@ -109,13 +109,16 @@ export class LockElection {
     return await this.#acquire('lock', nameOrNamesOf(names), options, { action: flagOf('shared', options.shared) ? 'shared' : 'lock' })
   }
 
-  /** Acquires like `acquire`, without waiting. Returns null if others hold the lock or are queued for it. */
+  /** Like `acquire`, but does not wait. Returns null if others hold the lock or are queued for it. */
   async tryAcquire (names: string | string[], options: Omit<AcquireOptions, 'wait'> = {}): Promise<Hold | null> {
     checkOptions(options, 'shared', 'ttl', 'signal')
     return await this.acquire(names, { ...options, wait: 0 }).catch(orNull)
   }
 
-  /** Acquires one of `permits` permits of a name. All users of a name give the same number. Errors: as `acquire`. */
+  /**
+   * Acquires one of `permits` permits of a name. All users of a name must pass the same number. Throws the errors of
+   * `acquire`.
+   */
   async permit (name: string, permits: number, options: Omit<AcquireOptions, 'shared'> = {}): Promise<Hold> {
     checkOptions(options, 'wait', 'ttl', 'signal')
     return await this.#acquire('permit', [textOf('name', name)], options,
@@ -123,10 +126,10 @@ export class LockElection {
   }
 
   /**
-   * Tries each name on its own, with one statement for up to 128 of them. Returns a hold or null for each name, in
-   * order.
+   * Tries to acquire each name independently, with one statement per 128 names. Returns a hold or null for each name,
+   * in order.
    *
-   * @throws as `acquire`, and then holds none of them
+   * @throws the errors of `acquire`; in that case none of the names is held
    */
   async tryAcquireEach (names: string[], options: Omit<AcquireOptions, 'wait'> = {}): Promise<Array<Hold | null>> {
     checkOptions(options, 'shared', 'ttl', 'signal')
@@ -144,7 +147,7 @@ export class LockElection {
    *
    * @returns the function's result
    * @throws the errors of `acquire` and of the function; `LockLostError` if the lock was lost before the function
-   * returned, so that its work may not have been alone
+   * returned, so that another holder may have worked at the same time
    */
   async using<T> (names: string | string[], fn: UsingFunction<T>): Promise<T>
   async using<T> (names: string | string[], options: AcquireOptions, fn: UsingFunction<T>): Promise<T>
@@ -156,13 +159,13 @@ export class LockElection {
 
   /**
    * Runs a job that all replicas start and only one should run: runs the function if the lock is free, otherwise
-   * returns false at once. With `holdFor` the name stays closed until this many milliseconds after it was acquired,
-   * even if the function has failed. A process that dies in between does not close the name: use a TTL as long as
-   * `holdFor` if that matters. Reopens a session that has ended.
+   * returns false at once. With `holdFor`, the name stays closed until this many milliseconds after it was acquired,
+   * even if the function fails. A process that dies in between does not close the name; if that matters, use a TTL
+   * that is as long as `holdFor`. Reopens a session that has ended.
    *
    * @returns whether the function was run here
-   * @throws as `using`; without running the function, `unavailable` if the server does not reply, `limit` if `holdFor`
-   * is longer than the server's lock_election.max_hold_for, `invalid` if it is not a valid duration
+   * @throws the errors of `using`; before the function runs, `unavailable` if the server does not reply, `limit` if
+   * `holdFor` exceeds the server's lock_election.max_hold_for, `invalid` if it is not a valid duration
    */
   async once (name: string, options: Omit<AcquireOptions, 'wait'> & { holdFor?: number }, fn: UsingFunction<unknown>): Promise<boolean> {
     textOf('name', name)
@@ -185,8 +188,8 @@ export class LockElection {
   /**
    * Campaigns once, and waits to be elected.
    *
-   * @param candidate the text that everybody sees of the leader: 1 to 4096 bytes
-   * @throws as `acquire`
+   * @param candidate the candidate's public text, 1 to 4096 bytes
+   * @throws the errors of `acquire`
    */
   async campaign (election: string, candidate: string, options: Omit<AcquireOptions, 'shared'> = {}): Promise<Term> {
     checkOptions(options, 'wait', 'ttl', 'signal')
@@ -195,8 +198,8 @@ export class LockElection {
   }
 
   /**
-   * Campaigns again and again, until `stop`. Reopens a session that has ended. Attach the listeners before the next
-   * `await`. Errors are reported by the event `error`.
+   * Campaigns repeatedly, until `stop`. Reopens a session that has ended. Attach the listeners before the next
+   * `await`. The event `error` reports errors.
    *
    * @throws LockElectionError `invalid` if an argument is wrong or an option is unknown
    */
@@ -207,7 +210,7 @@ export class LockElection {
   }
 
   /**
-   * Returns the present leader, or null if nobody leads.
+   * Returns the current leader, or null if there is none.
    *
    * @throws LockElectionError `unavailable`, `invalid`, or `canceled` if the session was closed
    */
@@ -218,8 +221,9 @@ export class LockElection {
   }
 
   /**
-   * Iterates over the present leader, then every change, once and in order, also after reconnects. Null means that
-   * nobody leads. Ends with its signal, by `break`, or when the session is closed, but not when the lease is lost.
+   * Iterates over the current leader, then every change, once and in order, even across reconnects. Null means that
+   * there is no leader. The iteration ends with its signal, by `break`, or when the session is closed, but not when
+   * the lease is lost.
    *
    * @throws LockElectionError `invalid` or `denied`
    */
@@ -229,9 +233,10 @@ export class LockElection {
   }
 
   /**
-   * Gets a new lease for a session that has ended. Its old holds stay lost. Does nothing if the session has not ended.
+   * Gets a new lease for a session that has ended. Its old holds remain lost. Does nothing if the session has not
+   * ended.
    *
-   * @throws as `connect`; `canceled` if the session was closed
+   * @throws the errors of `connect`; `canceled` if the session was closed
    */
   async reopen (): Promise<void> { await this.#engine.reopen() }
 
@@ -239,7 +244,7 @@ export class LockElection {
    * Ends the waits, releases all holds, revokes the lease, and leaves no socket or timer. If there is no reply, the
    * lease expires.
    *
-   * @param options.limit the longest time in milliseconds; default: a quarter of the TTL, at least 200 and at most
+   * @param options.limit the time limit in milliseconds; default: a quarter of the TTL, at least 200 and at most
    * 10,000
    * @throws LockElectionError `invalid` if the limit is wrong or an option is unknown; the session is closed
    * nevertheless

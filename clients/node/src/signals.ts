@@ -29,9 +29,9 @@ export function onAbort (signal: AbortSignal | undefined, fn: () => void): () =>
 }
 
 /**
- * Makes the signal of a controller look at the clock: `aborted`, `reason` and `throwIfAborted` call `check` first, so
- * that a blocked event loop does not hide a loss from the next line of work. The signal may have any number of
- * listeners; `changed` is called when one was added or removed.
+ * Makes a controller's signal check the clock: `aborted`, `reason` and `throwIfAborted` call `check` first, so that a
+ * blocked event loop does not hide a loss from the next line of work. The signal may have any number of listeners;
+ * `changed` is called when a listener was added or removed.
  */
 export function liveSignal (controller: AbortController, check: () => void, changed = (): void => {}): AbortSignal {
   const { signal } = controller
@@ -53,5 +53,5 @@ export function liveSignal (controller: AbortController, check: () => void, chan
   })
 }
 
-/** Whether anybody listens for the abort of the signal. */
+/** Whether the signal has listeners for its abort. */
 export function isWatched (signal: AbortSignal): boolean { return getEventListeners(signal, 'abort').length > 0 }

@@ -1,13 +1,13 @@
 /**
- * The connection: node-postgres with a socket of our own, so that a connection can be given up at any moment, in any
- * state. The socket does not keep the process alive: calls do (`Engine.use`).
+ * The connection: node-postgres with a socket that this library creates, so that a connection can be closed at any
+ * moment, in any state. The socket does not keep the process alive, but calls do (`Engine.use`).
  */
 import { once } from 'node:events'
 import { Socket } from 'node:net'
 import pg from 'pg'
 import { checkTarget, hostsOf, refusedByDriver, type ServerOptions } from './hosts.js'
 
-/** A row of texts, whatever type parsers the application has set. */
+/** A row of texts, regardless of the type parsers that the application has set. */
 export type Row = Array<string | null>
 export type Rows = Row[]
 
@@ -46,7 +46,10 @@ interface Connection {
   sync: () => void
 }
 
-/** A statement, which the driver sends like those of pg-cursor. Its rows are texts, whatever type parsers are set. */
+/**
+ * A statement, which the driver sends like a statement of pg-cursor. Its rows are texts, regardless of the type
+ * parsers.
+ */
 class Statement {
   readonly #rows: Rows = []
 
@@ -112,7 +115,7 @@ class PgWire implements Wire {
 
   async query (text: string, values?: unknown[], prepares = false): Promise<Rows> {
     const isPrepared = prepares && this.#prepared === text
-    // After an error prepare the statement again under a new name, since the last name may or may not be in use.
+    // After an error, prepare the statement again under a new name, because the last name may or may not be in use.
     if (prepares && !isPrepared) this.#names++
     if (prepares) this.#prepared = ''
     const rows = await new Promise<Rows>((resolve, reject) => {
@@ -136,7 +139,7 @@ class PgWire implements Wire {
 export function dialsOf (options: ServerOptions): Dial[] {
   const common = { fallback_application_name: 'lock-election', keepAlive: true }
   return hostsOf(options).map(one => {
-    // The session has limits of its own, which also cover waits that those of the driver do not.
+    // The session has its own time limits, which also cover waits that the driver's limits do not.
     const config = { ...common, ...one, connectionTimeoutMillis: 0, query_timeout: 0, pipeline: false }
     // Report a wrong configuration of any host at once, and not only when the other hosts are down.
     clientOf(config)
