@@ -8,8 +8,8 @@ import java.util.Set;
 import lockelection.LockException.Status;
 
 /**
- * Checks of arguments. An error names the argument, its value, and the allowed values. A null causes a
- * {@link NullPointerException}, all else a {@link LockException} with status INVALID.
+ * Argument checks. An error names the argument, its value, and the allowed values. A null argument causes a {@link
+ * NullPointerException}; any other invalid value causes a {@link LockException} with status INVALID.
  */
 final class Arguments {
 	static final int NAME_BYTES = 255;
@@ -35,7 +35,10 @@ final class Arguments {
 		return value;
 	}
 
-	/** Rejects half of a surrogate pair, for which a driver sends '?': two different texts must not become the same. */
+	/**
+	 * Rejects half of a surrogate pair, for which a driver sends '?', because two different texts must not become the
+	 * same.
+	 */
 	static String encodable(String text, String what) {
 		given(text, what);
 		for (int i = 0; i < text.length(); i++) {
@@ -51,8 +54,8 @@ final class Arguments {
 	}
 
 	/**
-	 * Rejects an empty text, and one that is surely too long. The server counts the bytes in its own encoding, which
-	 * are at least a quarter of those in UTF-8, and rejects the other texts that are too long.
+	 * Rejects an empty text, and a text that is certainly too long. The server counts the bytes in its own encoding,
+	 * which are at least a quarter of the bytes in UTF-8, and rejects all other texts that are too long.
 	 */
 	static String text(String text, String what, int mostBytes) {
 		encodable(text, what);
@@ -107,14 +110,14 @@ final class Arguments {
 		return duration;
 	}
 
-	/** Checks a limit of time; null means no limit. */
+	/** Checks a time limit; null means no limit. */
 	static Duration limit(Duration limit, String what) {
 		if (limit != null && limit.isNegative())
 			throw invalid(what + " is " + limit + ": it is zero or more");
 		return limit;
 	}
 
-	/** Returns a limit of time in nanoseconds, capped at 100 years, which is as good as no limit. */
+	/** Returns a time limit in nanoseconds, capped at 100 years, which is as good as no limit. */
 	static long nanos(Duration limit) {
 		return bounded(limit).toNanos();
 	}

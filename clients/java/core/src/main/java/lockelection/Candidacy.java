@@ -8,7 +8,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import lockelection.LockException.Status;
 
-/** A candidate that campaigns again and again, until it is closed. */
+/** A candidate that campaigns repeatedly, until it is closed. */
 public final class Candidacy implements AutoCloseable {
 	private static final long PAUSE_SECONDS = 1;
 	private static final Set<Status> LASTING = Set.of(Status.DENIED, Status.INVALID, Status.NOT_INSTALLED, Status.CANCELED);
@@ -34,15 +34,14 @@ public final class Candidacy implements AutoCloseable {
 	/**
 	 * The end of the candidacy.
 	 *
-	 * @return a future that is completed after a close, or exceptionally by an error that a retry cannot help: a
-	 *         {@link LockException} with status DENIED, INVALID or NOT_INSTALLED, or CANCELED if the session was closed
-	 *         first
+	 * @return a future that is completed after a close, or completed exceptionally by a permanent error: a {@link
+	 *         LockException} with status DENIED, INVALID or NOT_INSTALLED, or CANCELED if the session was closed first
 	 */
 	public CompletableFuture<Void> ended() {
 		return ended.copy();
 	}
 
-	/** Asks the leader to stop, and waits until it has returned and the term is resigned. */
+	/** Makes the leader stop, and waits until its work has returned and the term is resigned. */
 	@Override
 	public void close() {
 		stop();

@@ -7,7 +7,7 @@ import java.util.Set;
 
 /** The channels that a connection listens on, and whether LISTEN works. Protected by the session's lock. */
 final class Channels {
-	/** Nanoseconds for which a session keeps listening after its last wait, since the next one may come soon. */
+	/** Nanoseconds for which a session keeps listening after its last wait, because the next wait may come soon. */
 	private static final long LINGER = 1_000_000_000L;
 
 	private final Collection<Lease> leases;
@@ -15,7 +15,7 @@ final class Channels {
 	private final Set<String> listening = new HashSet<>();
 	/** Whether the connection has notified itself. */
 	private boolean tested;
-	/** Whether it has ever got a notification. */
+	/** Whether it has ever received a notification. */
 	private boolean hears;
 	/** Whether LISTEN does not work. */
 	boolean deaf;
@@ -41,7 +41,7 @@ final class Channels {
 		return !listening.isEmpty();
 	}
 
-	/** Whether a notification may arrive that somebody waits for. */
+	/** Whether a notification may arrive for which a hold or an observer waits. */
 	boolean hopes() {
 		return isUsed() && (!observers.isEmpty() || leases.stream().anyMatch(l -> l.waiting > 0 && listening.contains(l.channel)));
 	}
@@ -51,7 +51,7 @@ final class Channels {
 		return hears && listening.contains(l.channel);
 	}
 
-	/** Returns when the channels may have to change if nothing else happens; 0 = now. */
+	/** Returns the time at which the channels may have to change if nothing else happens; 0 = now. */
 	long due(long now) {
 		if (!deaf && !wanted(now).equals(listening))
 			return 0;
@@ -73,8 +73,8 @@ final class Channels {
 	}
 
 	/**
-	 * Returns LISTEN and UNLISTEN statements for all changes; the first ones also notify the connection itself. The
-	 * owners of new channels look for news, because earlier notifications were not received.
+	 * Returns LISTEN and UNLISTEN statements for all changes. On a new connection, they also notify the connection
+	 * itself. The owners of new channels read the news, because earlier notifications were not received.
 	 */
 	String change(long now) {
 		Set<String> wanted = wanted(now);

@@ -3,8 +3,9 @@ package lockelection;
 import java.util.concurrent.TimeUnit;
 
 /**
- * The time. {@code System.nanoTime()} stops while a machine is suspended, and the wall clock can be set. So the larger
- * of the times by which the two have advanced counts. It is safe: a wall clock that is set forward loses a lock early.
+ * The time. {@code System.nanoTime()} stops while a machine is suspended, and the wall clock can be set. So the time
+ * that has passed is the larger of the times by which the two clocks have advanced. This is safe, because a wall clock
+ * that is set forward only makes a lock be lost early.
  */
 interface Clock {
 	Clock SYSTEM = new Clock() {

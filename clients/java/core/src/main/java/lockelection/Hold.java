@@ -13,8 +13,8 @@ import java.util.concurrent.TimeoutException;
 import lockelection.LockException.Status;
 
 /**
- * A lock, a permit, several locks that were acquired together, or a term. Any thread may use it. Closing it releases
- * it.
+ * A lock, a permit, several locks that were acquired together, or a term. It may be used by any thread. Closing it
+ * releases it.
  */
 public class Hold implements AutoCloseable {
 	/** The state as the application sees it. */
@@ -36,19 +36,19 @@ public class Hold implements AutoCloseable {
 
 	// protected by the session's lock
 	private final List<Runnable> onLost = new ArrayList<>();
-	/** The item that asks for it. */
+	/** The item that requests it. */
 	Item ask;
 	LockException failure;
 	/** Whether it has a place and no grant. */
 	boolean queued;
-	/** Whether the limit of its wait has passed, so that it must not enter the queue. */
+	/** Whether its time limit has passed, so that it must not enter the queue. */
 	boolean impatient;
 	/** Whether it was evicted and the application has not released it yet. */
 	boolean evicted;
 	/** The number of names that are being released. */
 	int giving;
 	Duration holdFor;
-	/** Why the release has not done what was asked for. */
+	/** The reason why the release did not do what was requested. */
 	LockException releaseError;
 
 	Hold(Session session, Lease lease, Request request, boolean attempt) {
@@ -60,19 +60,19 @@ public class Hold implements AutoCloseable {
 	}
 
 	/**
-	 * Whether it is still held. Does no I/O and never waits. If true, nobody else can get it within {@link
-	 * #timeLeft()}, unless an operator releases it by force, which the session notices at its next renewal.
+	 * Whether the hold is still held. Does no I/O and never waits. If true, no other client can get the lock within
+	 * {@link #timeLeft()}, unless an operator releases it by force, which the session notices at its next renewal.
 	 *
-	 * @return false after a release, a loss, or the deadline
+	 * @return false after a release or a loss, or when the deadline has passed
 	 */
 	public final boolean isValid() {
 		return view == View.HELD && lease.left() > 0;
 	}
 
 	/**
-	 * How long it stays valid if no further renewal succeeds. Does no I/O.
+	 * The time for which the hold stays valid without another renewal. Does no I/O.
 	 *
-	 * @return zero if it is not valid
+	 * @return zero if the hold is not valid
 	 */
 	public final Duration timeLeft() {
 		return Duration.ofNanos(view == View.HELD ? Math.max(0, lease.left()) : 0);
@@ -97,10 +97,10 @@ public class Hold implements AutoCloseable {
 	}
 
 	/**
-	 * Runs an action once when the hold is lost, in the session's executor, or at once if it is lost already. Does not
-	 * run it after a release.
+	 * Runs an action once, in the session's executor, when the hold is lost, or now if it is lost already. Does not
+	 * run the action after a release.
 	 *
-	 * @param action should tell the work to stop
+	 * @param action the action, which should make the work stop
 	 */
 	public final void onLost(Runnable action) {
 		Arguments.given(action, "the action");
@@ -113,14 +113,14 @@ public class Hold implements AutoCloseable {
 	}
 
 	/**
-	 * Binds the open transaction of the application's connection to this hold: from here to the end of the transaction
-	 * nobody else gets the lock. The transaction's later writes happen while the lock is held, or not at all. Roll back
-	 * after any exception.
+	 * Binds the open transaction of the application's connection to this hold: until the transaction ends, the lock is
+	 * granted to no other client. The transaction's later writes happen while the lock is held, or not at all. Roll
+	 * back after any exception.
 	 *
 	 * @param connection a connection to the same database, not in auto-commit mode
 	 * @throws LockLostException if the hold is no longer held
 	 * @throws LockException with status INVALID if the connection is in auto-commit mode
-	 * @throws SQLException for any other error of the server
+	 * @throws SQLException for any other server error
 	 */
 	public final void fence(Connection connection) throws SQLException {
 		Arguments.given(connection, "the connection");
@@ -152,9 +152,9 @@ public class Hold implements AutoCloseable {
 	 * Releases the hold, which is invalid from this call on. Waits for the server's reply for at most a quarter of the
 	 * TTL.
 	 *
-	 * @return false if it had been lost before
-	 * @throws LockException with status UNKNOWN if there is no reply: the session keeps trying, and the hold ends with
-	 *         the lease at the latest
+	 * @return true, or false if the hold had been lost before
+	 * @throws LockException with status UNKNOWN if there is no reply; the session then keeps retrying, and the hold
+	 *         ends at the latest with the lease
 	 */
 	public boolean release() {
 		return release(null);
@@ -164,7 +164,7 @@ public class Hold implements AutoCloseable {
 	 * Releases the hold and keeps the name closed: nobody gets it until {@code holdFor} after it was acquired.
 	 *
 	 * @param holdFor 0 to 24 days, and at most the server's lock_election.max_hold_for; null does not close the name
-	 * @return false if it had been lost before
+	 * @return true, or false if the hold had been lost before
 	 * @throws LockException with status UNKNOWN as in {@link #release()}; with status INVALID or LIMIT if the lock is
 	 *         released but its name is not closed
 	 */
@@ -196,7 +196,7 @@ public class Hold implements AutoCloseable {
 		try {
 			release(holdFor);
 		} catch (LockException e) {
-			// the session keeps trying
+			// the session keeps retrying
 		}
 	}
 

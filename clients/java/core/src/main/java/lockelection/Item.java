@@ -3,14 +3,14 @@ package lockelection;
 import java.util.List;
 
 /**
- * An item of calls of lease_sync(): a request for a hold, its release, or another action on a name. The texts are those
- * that the server gets.
+ * An item of a lease_sync() call: a request for a hold, its release, or another action on a name. The texts are sent
+ * to the server as they are.
  */
 final class Item {
 	final String action;
 	final List<String> names;
 	final String number;
-	/** Null in the release of a ghost, which is a grant or a place that nobody wants. */
+	/** Null in the release of a ghost, which is a grant or a place without a hold. */
 	final Hold hold;
 	String value;
 	/** The text by which the server's news name the request. */
@@ -21,7 +21,7 @@ final class Item {
 	boolean again;
 	/** Whether the reply to such a call was lost. */
 	boolean lost;
-	/** Whether the server has carried it out, but has not told the result yet. */
+	/** Whether the server has carried it out, but has not reported the result yet. */
 	boolean pending;
 
 	Item(String action, List<String> names, String number, String value, Hold hold) {
@@ -37,7 +37,7 @@ final class Item {
 		return hold != null && hold.ask == this;
 	}
 
-	/** Whether it asks for a grant, which may come as news. */
+	/** Whether it requests a grant, which may arrive as news. */
 	boolean grants() {
 		return asks() && (action.startsWith("try_") || action.startsWith("enqueue_"));
 	}

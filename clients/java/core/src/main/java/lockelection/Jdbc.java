@@ -19,9 +19,9 @@ import org.postgresql.PGNotification;
 /** A connection over JDBC. */
 final class Jdbc implements Wire {
 	/**
-	 * Asks for all that must be known of the server, in one round trip, with the process id @pid of the protocol's key.
-	 * The portable edition works only in READ COMMITTED, so the statement makes that the default if the backend is the
-	 * session's own, and not one of a pooler.
+	 * Reads the properties of the server in one round trip; @pid is the process id of the protocol's key. The portable
+	 * edition works only in READ COMMITTED, so the statement makes that the default if the backend is the session's
+	 * own, and not one of a pooler.
 	 */
 	private static final String INFO = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(),"
 			+ " pg_catalog.pg_backend_pid() FROM (VALUES (0)) AS v(v) LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) COALESCE("
@@ -82,7 +82,7 @@ final class Jdbc implements Wire {
 		return limitMillis -> open(take(source), limitMillis);
 	}
 
-	/** Takes a connection of the data source. A pool reports that it has none left without an SQLSTATE. */
+	/** Takes a connection from the data source. A pool that has no connection left reports that without an SQLSTATE. */
 	private static Connection take(DataSource source) throws SQLException {
 		Connection connection;
 		try {

@@ -6,11 +6,12 @@ import java.util.concurrent.CompletableFuture;
 @FunctionalInterface
 public interface Lead {
 	/**
-	 * Runs in the candidacy's own thread while this candidate leads. The term is resigned only after it has returned.
+	 * Runs in the candidacy's own thread while this candidate leads. The candidacy resigns the term only after this
+	 * method has returned.
 	 *
 	 * @param term the term, which is valid as long as {@link Term#isValid()} returns true; fence all writes that must
 	 *        not come late
-	 * @param stop is completed when the term is lost or the candidacy is closed: return soon then
+	 * @param stop a future that is completed when the term is lost or the candidacy is closed; return soon after that
 	 * @throws Exception ends the term; the candidate campaigns again after a second
 	 */
 	void lead(Term term, CompletableFuture<Void> stop) throws Exception;

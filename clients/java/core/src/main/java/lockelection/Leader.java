@@ -11,7 +11,7 @@ public final class Leader {
 	}
 
 	/**
-	 * The text that the leader has proclaimed.
+	 * The leader's public text.
 	 *
 	 * @return 1 to 4096 bytes
 	 */

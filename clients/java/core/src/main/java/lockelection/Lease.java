@@ -15,8 +15,8 @@ import lockelection.Hold.View;
 import lockelection.LockException.Status;
 
 /**
- * A lease with its requests and holds: it makes the arguments of calls of lease_sync() and handles their replies. It
- * does no I/O. All fields but the deadline are protected by the session's lock.
+ * A lease with its requests and holds, which makes the arguments of lease_sync() calls and handles their replies. It
+ * does no I/O. The session's lock protects all fields except the deadline.
  */
 final class Lease {
 	/** NULL elements are sent as the session's owner text: "NULL" in the text of an array depends on array_nulls. */
@@ -31,13 +31,16 @@ final class Lease {
 	private static final int MOST_NAMES = 1000;
 	private static final long MILLISECOND = 1_000_000L;
 	private static final long SECOND = 1000 * MILLISECOND;
-	/** Delay before an item that the server cannot carry out at present is sent again. */
+	/** Delay before an item that the server cannot carry out now is sent again. */
 	private static final long PAUSE = 100 * MILLISECOND;
 
 	final Duration ttl;
 	private final long ttlNanos;
 	private final Session session;
-	/** The latest end of all renewals; null if no reply had a validity yet: it then ends a TTL after its grant. */
+	/**
+	 * The latest end of all renewals; null if no reply had a validity yet, in which case the lease ends one TTL after
+	 * its grant.
+	 */
 	private volatile Moment deadline;
 	private volatile Moment born;
 	volatile boolean ended;
@@ -56,13 +59,13 @@ final class Lease {
 	final Deque<Item> queue = new ArrayDeque<>();
 	/** The requests that were sent and have no result yet, by their owner text. */
 	private final Map<String, Hold> open = new HashMap<>();
-	/** The places and holds, also those that are being released. */
+	/** The places and holds, including those that are being released. */
 	private final Map<Long, Hold> byToken = new HashMap<>();
 	private long call;
 	/** The values of the newest reply. */
 	private Object incarnation;
 	private Object news;
-	/** Whether the next call has no items, so that its news tell the results of earlier calls. */
+	/** Whether the next call has no items, so that its news report the results of earlier calls. */
 	private boolean bare;
 	/** The number of items to send one by one, to find the one that the server rejects. */
 	private int alone;
@@ -78,7 +81,7 @@ final class Lease {
 	/** One call with its items. */
 	static final class Turn {
 		final List<Item> items = new ArrayList<>();
-		/** Whether it has only releases, so that the reply has nothing about the lease. */
+		/** Whether it has only releases, so that the reply does not renew the lease. */
 		boolean silent;
 		Moment sent;
 		Object[] arguments;
@@ -86,7 +89,7 @@ final class Lease {
 
 	// --- the deadline ---
 
-	/** Returns the end of a renewal: the time of its sending, plus the validity, less the margin. */
+	/** Returns the end of a renewal: the time at which it was sent, plus the validity, minus the margin. */
 	private Moment end(Moment sent, long validityNanos) {
 		return sent.plus(Math.min(validityNanos, ttlNanos) - Math.min(ttlNanos / 20, SECOND));
 	}
@@ -118,7 +121,10 @@ final class Lease {
 		return ended || latest == null ? 0 : -latest.passed();
 	}
 
-	/** Returns the nanoseconds until it is lost. If no reply had a validity yet, it is lost a TTL after its grant. */
+	/**
+	 * Returns the nanoseconds until the lease is lost. If no reply had a validity yet, it is lost one TTL after its
+	 * grant.
+	 */
 	long life() {
 		Moment latest = deadline == null ? born : deadline;
 		return latest == null ? Long.MAX_VALUE : -latest.passed();
@@ -140,7 +146,9 @@ final class Lease {
 		return queue.stream().anyMatch(item -> !item.asks());
 	}
 
-	/** Returns when the first item may be sent. Requests stay in order, behind one that has to wait. */
+	/**
+	 * Returns the time at which the first item may be sent. Requests stay in order, behind a request that has to wait.
+	 */
 	long due() {
 		long due = Long.MAX_VALUE;
 		boolean blocked = false;
@@ -155,8 +163,8 @@ final class Lease {
 	}
 
 	/**
-	 * Makes a turn of the queued items. Drops requests that nobody wants any more, except after a call without a reply,
-	 * which may have carried them out.
+	 * Makes a turn from the queued items. Drops requests that the application no longer waits for, except after a call
+	 * without a reply, which may have carried them out.
 	 */
 	Turn begin(Moment sent, long waitMillis) {
 		Turn turn = new Turn();
@@ -165,8 +173,8 @@ final class Lease {
 		int most = bare ? 0 : alone > 0 ? 1 : MOST_ITEMS;
 		int names = 0;
 		boolean blocked = false;
-		// A call with requests waits for the disk, and so would its releases. Send the releases alone: the callers that
-		// release can still join the next call with their next requests.
+		// A call with requests waits for the disk, so its releases would wait, too. So send the releases alone; the
+		// callers that release can still join the next call with their next requests.
 		apart = !apart && !bare && queue.stream().anyMatch(item -> !item.asks() && item.notBefore <= lastAt);
 		for (Iterator<Item> i = queue.iterator(); i.hasNext() && turn.items.size() < most;) {
 			Item item = i.next();
@@ -243,7 +251,7 @@ final class Lease {
 
 	/**
 	 * Handles a reply: the row of the lease, the results of the items, and the news. Returns false if the call should
-	 * have renewed the lease, and has not.
+	 * have renewed the lease but has not.
 	 */
 	boolean reply(Turn turn, List<Object[]> rows) {
 		Object[] head = rows.get(0);
@@ -335,7 +343,7 @@ final class Lease {
 			item.again = false;
 			item.notBefore = 0;
 			requeue(List.of(item));
-		} else { // keep trying: a right may have been revoked, and may be granted again
+		} else { // keep retrying, because a privilege may have been revoked, and may be granted again
 			Item later = new Item(item.action, item.names, item.number, null, null);
 			later.notBefore = session.now() + ttlNanos / 3;
 			queue.addLast(later);
@@ -361,7 +369,7 @@ final class Lease {
 
 	/**
 	 * Handles a row that is not the result of an item: a request whose reply was lost or pending, a place that was
-	 * granted, the end of a hold, or a ghost, which nobody wants.
+	 * granted, the end of a hold, or a ghost, which is a grant or place without a hold.
 	 */
 	private void news(Object[] row) {
 		Long token = (Long) row[TOKEN];
@@ -396,7 +404,7 @@ final class Lease {
 					token.toString(), null, null));
 	}
 
-	/** Handles a complete reply: ends the holds and places that the reply does not have. */
+	/** Handles a complete reply: ends the holds and places that do not appear in it. */
 	private void compare(Map<Long, Integer> there) {
 		for (Hold hold : List.copyOf(byToken.values())) {
 			if (there.getOrDefault(hold.token, 0) < hold.request.names.size() && (hold.view != View.OVER || hold.evicted))
@@ -405,8 +413,8 @@ final class Lease {
 	}
 
 	/**
-	 * Handles a reply with all news: repeats the pending requests that it does not have, since those were not carried
-	 * out, or have ended.
+	 * Handles a reply with all news: repeats the pending requests that do not appear in it, because they were not
+	 * carried out, or have ended.
 	 */
 	private void askAgain() {
 		List<Item> again = new ArrayList<>();
@@ -421,7 +429,7 @@ final class Lease {
 
 	// --- holds ---
 
-	/** Handles the grant or the place of a request. Releases it if nobody wants it any more. */
+	/** Handles the grant or the place of a request. Releases it if the application no longer waits for it. */
 	private void adopt(Hold hold, long token, boolean granted) {
 		hold.token = token;
 		open.remove(hold.ask.owner);
@@ -438,7 +446,7 @@ final class Lease {
 		}
 	}
 
-	/** Handles a grant. It is reported once it is durable, and then its lease is durable, too. */
+	/** Handles a grant. It is reported after it is durable, and then its lease is durable, too. */
 	private void held(Hold hold) {
 		leaveQueue(hold);
 		if (deadline == null)
@@ -458,8 +466,9 @@ final class Lease {
 	}
 
 	/**
-	 * Ends a wait or a hold for the application. Releases what the server has of it; an evicted hold is released by the
-	 * application, and one whose reply is still on its way when the reply arrives.
+	 * Ends a wait or a hold for the application, and releases its grant or place on the server. An evicted hold is
+	 * released by the application instead, and a hold whose reply has not arrived yet is released when the reply
+	 * arrives.
 	 */
 	void finish(Hold hold, LockException failure) {
 		boolean held = hold.view == View.HELD;
@@ -480,8 +489,8 @@ final class Lease {
 	}
 
 	/**
-	 * Handles the loss of a hold. If it has several names, releases the remaining ones, of an evicted hold once the
-	 * application has left it.
+	 * Handles the loss of a hold. If it has several names, releases the remaining names; those of an evicted hold are
+	 * released after the application has left it.
 	 */
 	private void lost(Hold hold, String why) {
 		if (hold.evicted && hold.request.names.size() > 1)
@@ -507,13 +516,13 @@ final class Lease {
 					hold.holdFor == null ? null : Arguments.milliseconds(hold.holdFor), hold));
 	}
 
-	/** Ends a request of which the server has nothing left. */
+	/** Ends a request of which the server has neither a grant nor a place. */
 	private void settle(Hold hold, LockException failure) {
 		finish(hold, failure);
 		forget(hold);
 	}
 
-	/** Forgets a request of which the server has nothing left. */
+	/** Forgets a request of which the server has neither a grant nor a place. */
 	private void forget(Hold hold) {
 		byToken.remove(hold.token, hold);
 		open.remove(hold.ask.owner, hold);
@@ -521,7 +530,10 @@ final class Lease {
 			session.answered++;
 	}
 
-	/** Drops all items but releases that close names, which a revocation does not do. Returns whether any is left. */
+	/**
+	 * Drops all items except releases that close names, because a revocation does not close names. Returns whether any
+	 * such release is left.
+	 */
 	boolean closesNames() {
 		queue.removeIf(item -> item.asks() || item.value == null);
 		return !queue.isEmpty();

@@ -23,7 +23,7 @@ import lockelection.LockException.Status;
 
 /**
  * Locks and leader election for a process, with one connection to the server, and one lease whose renewals keep all
- * holds of the process. Any number of threads may use it. Waiting threads share the connection.
+ * holds of the process. It may be used by any number of threads. Waiting threads share the connection.
  *
  * <pre>{@code
  * try (LockElection locks = LockElection.connect("jdbc:postgresql://db1,db2/app");
@@ -33,13 +33,13 @@ import lockelection.LockException.Status;
  * }
  * }</pre>
  *
- * <p>Holds are valid until the deadline: the time at which the last confirmed renewal was sent, plus the validity that
- * the server has returned, less a twentieth of the TTL (at most 1 s). The validity is the TTL, or less after restarts
- * of the server in quick succession, or if the TTL is above 5 minutes. Before the deadline a broken connection loses
- * nothing. At the deadline the session ends, and stays so until {@link #reopen()}.
+ * <p>Holds are valid until the deadline. The deadline is the time at which the last confirmed renewal was sent, plus
+ * the validity that the server returned, minus a twentieth of the TTL (at most 1 s). The validity is the TTL, or less
+ * if the server has restarted repeatedly, or if the TTL is above 5 minutes. Before the deadline a broken connection
+ * loses nothing. At the deadline the session ends; {@link #reopen()} gives it a new lease.
  *
- * <p>Calls throw {@link LockException}. A limit of time counts from the call. An interrupt ends a call that waits; then
- * nothing is held, and nothing waits. If the server does not reply at that time, this takes up to a second.
+ * <p>Calls throw {@link LockException}. A time limit counts from the call. An interrupt ends a waiting call, which
+ * then holds nothing and waits for nothing. If the server does not reply at that time, this takes up to a second.
  */
 public final class LockElection implements AutoCloseable {
 	private final Wire.Connector connector;
@@ -66,8 +66,8 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Connects by a URL of PostgreSQL's driver. If the URL has several hosts, the session uses the one that is not a
-	 * standby.
+	 * Connects to the URL of PostgreSQL's driver. If the URL has several hosts, the session uses the host that is not
+	 * a standby.
 	 *
 	 * @param url such as {@code jdbc:postgresql://db1,db2/app?user=app}
 	 * @return an open session, with the default {@link Options}
@@ -78,9 +78,9 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Connects by a URL of PostgreSQL's driver.
+	 * Connects to the URL of PostgreSQL's driver.
 	 *
-	 * @param url as in {@link #connect(String)}
+	 * @param url same as in {@link #connect(String)}
 	 * @param options the options of the session
 	 * @return an open session
 	 * @throws LockException with status UNAVAILABLE, DENIED, NOT_INSTALLED or INVALID
@@ -90,8 +90,8 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Takes one connection of a pool, or of PostgreSQL's own data source, and keeps it. The data source must know all
-	 * hosts, and must limit the time for a connection (connectTimeout) to well below the TTL.
+	 * Takes one connection from a pool, or from PostgreSQL's own data source, and keeps it. The data source must know
+	 * all hosts, and its time limit for connecting (connectTimeout) must be well below the TTL.
 	 *
 	 * @param source a source of connections to PostgreSQL, which is asked for a new one when the connection breaks
 	 * @return an open session, with the default {@link Options}
@@ -102,9 +102,9 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Takes one connection of a data source, and keeps it.
+	 * Takes one connection from a data source, and keeps it.
 	 *
-	 * @param source as in {@link #connect(DataSource)}
+	 * @param source same as in {@link #connect(DataSource)}
 	 * @param options the options of the session
 	 * @return an open session
 	 * @throws LockException with status UNAVAILABLE, DENIED, NOT_INSTALLED or INVALID
@@ -127,10 +127,11 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Reopens a session that has ended, with a new lease. Its old holds stay lost. Does nothing if the session has not
-	 * ended.
+	 * Reopens a session that has ended, with a new lease. Its old holds remain lost. Does nothing if the session has
+	 * not ended.
 	 *
-	 * @throws LockException with status CANCELED if it was closed; with a status such as UNAVAILABLE if it stays ended
+	 * @throws LockException with status CANCELED if the session was closed; with a status such as UNAVAILABLE if it
+	 *         cannot be reopened
 	 */
 	public void reopen() {
 		if (!closed && session.state() != State.ENDED)
@@ -177,7 +178,7 @@ public final class LockElection implements AutoCloseable {
 	// --- locks ---
 
 	/**
-	 * Acquires a lock. Waits for it without limit, in the order of arrival.
+	 * Acquires a lock. Waits for it without a time limit, in order of arrival.
 	 *
 	 * @param name 1 to 255 bytes
 	 * @return the hold, which the caller must close
@@ -193,16 +194,17 @@ public final class LockElection implements AutoCloseable {
 	 * Acquires a lock.
 	 *
 	 * @param name 1 to 255 bytes
-	 * @param ttl how long the hold outlives the program if that dies, 100 ms to 24 days; null for the session's TTL. If
-	 *        it differs from that, the hold gets a lease of its own, which ends with the session at the latest
-	 * @param wait the limit of the time in the queue; null for none; zero does not wait. The server's first reply does
-	 *        not count, so a free lock is acquired even if the limit is shorter than a round trip
+	 * @param ttl the time for which the hold outlives the program if the program dies, 100 ms to 24 days; null for the
+	 *        session's TTL. With a different TTL, the hold gets its own lease, which ends at the latest with the
+	 *        session
+	 * @param wait the limit of the time in the queue; null for no limit; zero does not wait. The time for the server's
+	 *        first reply does not count, so a free lock is acquired even if the limit is shorter than a round trip
 	 * @return the hold, which the caller must close
-	 * @throws NotAcquiredException if it was not granted within the limit, or if there was no reply, neither within the
-	 *         limit nor within a quarter of the TTL
+	 * @throws NotAcquiredException if the lock was not granted within the limit, or if no reply arrived within the
+	 *         longer of the limit and a quarter of the TTL
 	 * @throws LockLostException if the session has ended
-	 * @throws LockException with status DEADLOCK, LIMIT, DENIED, INVALID or CANCELED; with status UNAVAILABLE if it
-	 *         does not wait and there is no reply
+	 * @throws LockException with status DEADLOCK, LIMIT, DENIED, INVALID or CANCELED; with status UNAVAILABLE if wait
+	 *         is zero and there is no reply
 	 * @throws InterruptedException if the thread was interrupted; nothing is held
 	 */
 	public Hold acquire(String name, Duration ttl, Duration wait) throws InterruptedException {
@@ -213,7 +215,7 @@ public final class LockElection implements AutoCloseable {
 	 * Acquires a lock, a shared lock, a permit, or several locks at once.
 	 *
 	 * @param request the locks or the permit to acquire
-	 * @param wait the limit of the time in the queue; null for none; zero does not wait
+	 * @param wait the limit of the time in the queue; null for no limit; zero does not wait
 	 * @return the hold, which the caller must close
 	 * @throws NotAcquiredException if it was not granted within the limit
 	 * @throws LockLostException if the session has ended
@@ -225,10 +227,10 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Acquires without waiting: only if nobody else holds the lock or waits for it.
+	 * Acquires a lock without waiting, only if there is no other holder or waiter.
 	 *
 	 * @param request the locks or the permit to acquire
-	 * @return empty if others hold it or wait for it
+	 * @return the hold, or empty if others hold the lock or wait for it
 	 * @throws LockException as in {@link #acquire(Request, Duration)}
 	 * @throws InterruptedException if the thread was interrupted; nothing is held
 	 */
@@ -241,7 +243,7 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Tries each of many locks on its own, like {@link #tryAcquire}, with one statement for up to 128 of them.
+	 * Tries to acquire each of many locks independently, like {@link #tryAcquire}, with one statement per 128 locks.
 	 *
 	 * @param names any number of different names
 	 * @return the acquired holds by name, in the order of the names
@@ -253,7 +255,8 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Tries each of many locks on its own, like {@link #tryAcquireEach(Collection)}, also shared ones.
+	 * Tries to acquire each of many locks independently, like {@link #tryAcquireEach(Collection)}, as exclusive or
+	 * shared locks.
 	 *
 	 * @param names any number of different names
 	 * @param shared whether other shared holders may hold them at the same time
@@ -274,7 +277,7 @@ public final class LockElection implements AutoCloseable {
 				try {
 					held.put(hold.names().get(0), on.await(hold, Duration.ofMillis(on.callMillis())));
 				} catch (NotAcquiredException e) {
-					// somebody else has this one
+					// this lock has another holder or waiter
 				}
 			}
 			return held;
@@ -285,7 +288,7 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Makes a {@link java.util.concurrent.locks.Lock} of a lock.
+	 * Returns a lock as a {@link java.util.concurrent.locks.Lock}.
 	 *
 	 * @param name 1 to 255 bytes
 	 * @return a new object; two objects with the same name exclude each other
@@ -295,14 +298,16 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Runs a job unless another process runs it or has run it lately: all processes start the job, and one runs it.
-	 * Reopens a session that has ended.
+	 * Runs a job that all processes start and only one should run. Does not run it if another process is running it or
+	 * has run it within its {@code holdFor}. Reopens a session that has ended.
 	 *
 	 * @param name the name of the job
-	 * @param holdFor keeps the name closed until this long after the start of the job, even if it fails; null does not
+	 * @param holdFor the time, counted from the start of the job, for which the name stays closed, even if the job
+	 *        fails; null does not close it
 	 * @param job runs in this thread
 	 * @return whether the job was run here
-	 * @throws LockException as in {@link #acquire(Request, Duration)} and {@link #checkHoldFor}; the job was not run
+	 * @throws LockException same as in {@link #acquire(Request, Duration)} and {@link #checkHoldFor}; the job was not
+	 *         run
 	 * @throws InterruptedException if the thread was interrupted; the job was not run
 	 */
 	public boolean once(String name, Duration holdFor, Runnable job) throws InterruptedException {
@@ -323,13 +328,13 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Asks the server whether {@link Hold#release(Duration)} may close this name for so long. Call it before work that
-	 * must not be repeated; {@link #once} does so itself.
+	 * Checks that the server allows {@link Hold#release(Duration)} with this duration. Call it before work that must
+	 * not be repeated; {@link #once} calls it itself.
 	 *
 	 * @param name 1 to 255 bytes
 	 * @param holdFor the duration that the release will have
-	 * @throws LockException with status LIMIT if it is longer than the server's lock_election.max_hold_for, INVALID if
-	 *         it is not from 0 to 24 days, UNAVAILABLE, ...
+	 * @throws LockException with status LIMIT if the duration exceeds the server's lock_election.max_hold_for, INVALID
+	 *         if it is not from 0 to 24 days, UNAVAILABLE, ...
 	 * @throws InterruptedException if the thread was interrupted
 	 */
 	public void checkHoldFor(String name, Duration holdFor) throws InterruptedException {
@@ -341,10 +346,10 @@ public final class LockElection implements AutoCloseable {
 	// --- elections ---
 
 	/**
-	 * Campaigns again and again, and leads when elected, in a thread of its own. Reopens a session that has ended.
+	 * Campaigns repeatedly, and leads when elected, in a thread of its own. Reopens a session that has ended.
 	 *
 	 * @param election 1 to 255 bytes
-	 * @param value the text that everybody sees of the leader, such as its address: 1 to 4096 bytes
+	 * @param value the candidate's public text, such as its address; 1 to 4096 bytes
 	 * @param lead the work of the leader
 	 * @return the candidacy, which the caller must close
 	 */
@@ -378,23 +383,23 @@ public final class LockElection implements AutoCloseable {
 	 * Campaigns once.
 	 *
 	 * @param election 1 to 255 bytes
-	 * @param value the text that everybody sees of the leader: 1 to 4096 bytes
-	 * @param wait the limit of the time in the queue; null for none; zero does not wait
+	 * @param value the candidate's public text, 1 to 4096 bytes
+	 * @param wait the limit of the time in the queue; null for no limit; zero does not wait
 	 * @return the term, which the caller must close
-	 * @throws NotAcquiredException if it was not elected within the limit
+	 * @throws NotAcquiredException if the candidate was not elected within the limit
 	 * @throws LockLostException if the session has ended
 	 * @throws LockException as in {@link #acquire(Request, Duration)}
-	 * @throws InterruptedException if the thread was interrupted; it is no longer a candidate
+	 * @throws InterruptedException if the thread was interrupted; the candidacy has ended
 	 */
 	public Term campaign(String election, String value, Duration wait) throws InterruptedException {
 		return (Term) session.acquire(Request.term(election, value), wait);
 	}
 
 	/**
-	 * Asks the server for the present leader.
+	 * Reads the current leader from the server.
 	 *
 	 * @param election 1 to 255 bytes
-	 * @return empty if nobody leads
+	 * @return the leader, or empty if there is none
 	 * @throws LockException with status UNAVAILABLE, INVALID, ...
 	 * @throws InterruptedException if the thread was interrupted
 	 */
@@ -405,10 +410,10 @@ public final class LockElection implements AutoCloseable {
 	}
 
 	/**
-	 * Tells a listener the present leader, and then each change, once and in order.
+	 * Reports the current leader to a listener, and then each change, once and in order.
 	 *
 	 * @param election 1 to 255 bytes
-	 * @param listener runs in the executor; gets an empty Optional when nobody leads any more
+	 * @param listener runs in the executor; receives an empty Optional when there is no leader any more
 	 * @return the observer, which the caller must close
 	 * @throws LockException with status CANCELED if the session was closed
 	 */
@@ -445,10 +450,11 @@ public final class LockElection implements AutoCloseable {
 
 	/**
 	 * Ends the candidacies and all waits, releases all holds, revokes the lease, and disconnects. Call it only after
-	 * all work under its holds has stopped. An interrupt does not end the call, and is kept.
+	 * all work under the session's holds has stopped. An interrupt does not end the call; the thread stays
+	 * interrupted.
 	 *
-	 * @param limit how long it waits for the server, zero or more; after that the lease expires on the server
-	 * @return whether the server has confirmed the end in time
+	 * @param limit the time to wait for the server, zero or more; without a reply, the lease expires on the server
+	 * @return true if the server has confirmed the end in time
 	 * @throws LockException with status INVALID if the limit is negative
 	 */
 	public boolean close(Duration limit) {

@@ -3,33 +3,36 @@ package lockelection;
 import java.sql.SQLException;
 
 /**
- * A call has failed. {@link #status()} says why. If the server has sent an error, the message is the server's, and
- * {@link #sqlState()} its SQLSTATE.
+ * The error of a failed call. {@link #status()} returns the reason. If the server has sent an error, the message is
+ * the server's message, and {@link #sqlState()} returns its SQLSTATE.
  */
 public class LockException extends RuntimeException {
 	private static final long serialVersionUID = 1L;
 
 	/** The reason of the failure. */
 	public enum Status {
-		/** The lock is held by others, or the wait has timed out. Nothing is held. A {@link NotAcquiredException}. */
+		/**
+		 * The lock was not acquired, because others hold it or the wait timed out. The caller holds nothing. Thrown as
+		 * {@link NotAcquiredException}.
+		 */
 		NOT_ACQUIRED,
-		/** The lease, the hold or the session has ended. A {@link LockLostException}. */
+		/** The lease, the hold or the session has ended. Thrown as {@link LockLostException}. */
 		LOST,
 		/** The session was closed. */
 		CANCELED,
-		/** A deadlock (40P01): this caller and others wait for each other. */
+		/** PostgreSQL has detected a deadlock (40P01): this caller and others wait for each other. */
 		DEADLOCK,
 		/** A limit of the role or of the server was reached (53400, 53200). */
 		LIMIT,
-		/** A right is missing, or the password is wrong (42501, 28xxx). */
+		/** A privilege is missing, or the password is wrong (42501, 28xxx). */
 		DENIED,
 		/** An argument is invalid (also 22xxx). */
 		INVALID,
 		/** There is no server, no such database, or no reply in time. The call has no lasting effect. */
 		UNAVAILABLE,
-		/** There was no reply, and the call may have taken effect. */
+		/** There was no reply, so that the call may have taken effect. */
 		UNKNOWN,
-		/** The extension is not installed or not preloaded; the message says what to type. */
+		/** The extension is not installed or not preloaded; the message names the command to run. */
 		NOT_INSTALLED,
 		/** Any other error. */
 		FAILED
@@ -95,7 +98,7 @@ public class LockException extends RuntimeException {
 		}
 	}
 
-	/** Statuses by SQLSTATE or its prefix. More specific ones come first. */
+	/** Statuses by SQLSTATE or its prefix. More specific codes come first. */
 	private static final Object[][] STATUSES = {{"LE001", Status.LOST}, {"40P01", Status.DEADLOCK},
 			{"53200", Status.LIMIT}, {"53400", Status.LIMIT}, {"42501", Status.DENIED}, {"28", Status.DENIED},
 			{"22", Status.INVALID}, {"08007", Status.UNKNOWN}, {"40003", Status.UNKNOWN}, {"57014", Status.UNKNOWN},
@@ -112,17 +115,17 @@ public class LockException extends RuntimeException {
 		return Status.FAILED;
 	}
 
-	/** Whether the connection must be given up after this error. */
+	/** Whether this error makes a new connection necessary. */
 	static boolean breaks(String sqlState) {
 		return sqlState.startsWith("08") && !sqlState.equals("08007") || sqlState.matches("57P0[1-5]|53300|25006");
 	}
 
-	/** Whether the extension is not in the schema in which the client has looked for it. */
+	/** Whether the extension is missing from the schema where the client looked for it. */
 	static boolean noSuchFunction(SQLException e) {
 		return "3F000".equals(e.getSQLState()) || "42883".equals(e.getSQLState());
 	}
 
-	/** Whether a retry may help. */
+	/** Whether the error is temporary, so that a retry may help. */
 	boolean passes() {
 		return status == Status.UNAVAILABLE || status == Status.UNKNOWN
 				|| sqlState != null && (sqlState.startsWith("40") && status != Status.DEADLOCK || sqlState.startsWith("XX"));

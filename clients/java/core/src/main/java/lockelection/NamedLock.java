@@ -7,10 +7,10 @@ import java.util.concurrent.locks.Lock;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * A lock as a {@link Lock}: the thread that locks it owns it, may lock it again, and has to unlock it. Threads get it
- * in the order of arrival. Locking reopens a session that has ended. There are no conditions.
+ * A lock as a {@link Lock}. The thread that locks it owns it, may lock it again, and has to unlock it. Threads acquire
+ * it in order of arrival. Locking reopens a session that has ended. Conditions are not supported.
  *
- * <p>If the lock was lost, its owner gets a {@link LockLostException} from locking it once more, and from unlocking it.
+ * <p>If the lock was lost, locking it again and unlocking it throw a {@link LockLostException} in the owner's thread.
  */
 public final class NamedLock implements Lock {
 	private final LockElection locks;
@@ -25,7 +25,7 @@ public final class NamedLock implements Lock {
 	}
 
 	/**
-	 * The hold of the owner, for {@link Hold#fence}, {@link Hold#isValid} and {@link Hold#onLost}.
+	 * The owner's hold, for {@link Hold#fence}, {@link Hold#isValid} and {@link Hold#onLost}.
 	 *
 	 * @return null if the calling thread does not own the lock
 	 */
@@ -34,15 +34,17 @@ public final class NamedLock implements Lock {
 	}
 
 	/**
-	 * Whether any thread of this process owns it. Does no I/O.
+	 * Whether a thread of this process owns the lock. Does no I/O.
 	 *
-	 * @return true if it is owned here
+	 * @return true if this process owns it
 	 */
 	public boolean isLocked() {
 		return local.isLocked();
 	}
 
-	/** {@inheritDoc} An interrupt does not end the wait, but exchanges the place in the queue for a new one. */
+	/**
+	 * {@inheritDoc} An interrupt does not end the wait, but the call loses its place in the queue and takes a new one.
+	 */
 	@Override
 	public void lock() {
 		lock(null);
@@ -101,7 +103,8 @@ public final class NamedLock implements Lock {
 	/**
 	 * Like {@link #tryLock(long, TimeUnit)}, with a TTL that differs from the session's.
 	 *
-	 * @param wait the limit; zero or less, as for every {@link Lock}, does not wait for other holders
+	 * @param wait the time limit; with zero or less, the call does not wait for other holders, as in every {@link
+	 *        Lock}
 	 * @param ttl 100 ms to 24 days; null for the session's TTL
 	 * @return false if the lock was not granted in time
 	 * @throws InterruptedException if the thread was interrupted; it does not own the lock
@@ -119,7 +122,7 @@ public final class NamedLock implements Lock {
 		}
 	}
 
-	/** Acquires the hold. The thread has the local lock, which this unlocks if it fails. */
+	/** Acquires the hold. The caller has the local lock, which this method unlocks if it fails. */
 	private void acquire(Duration ttl, Duration wait) throws InterruptedException {
 		boolean done = false;
 		try {
@@ -155,7 +158,7 @@ public final class NamedLock implements Lock {
 		try {
 			held = last.release();
 		} catch (LockException e) {
-			// the session keeps trying
+			// the session keeps retrying
 		} finally {
 			local.unlock();
 		}

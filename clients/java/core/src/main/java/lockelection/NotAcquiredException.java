@@ -1,6 +1,8 @@
 package lockelection;
 
-/** The lock is held by others, and the caller's wait has timed out. Nothing is held, nothing is left in the queue. */
+/**
+ * The lock was not acquired, because others hold it or the wait timed out. The caller holds nothing and has no place.
+ */
 public class NotAcquiredException extends LockException {
 	private static final long serialVersionUID = 1L;
 

@@ -5,27 +5,27 @@ import java.util.Optional;
 import java.util.function.BiConsumer;
 import java.util.function.Consumer;
 
-/** Tells a listener each change of an election, once and in order, until it is closed. */
+/** Reports each change of an election to a listener, once and in order, until it is closed. */
 public final class Observer implements AutoCloseable {
 	private static final String COLUMNS = "SELECT change, how, candidate, term FROM ";
 
-	/** The maximum of changes that are read at once. */
+	/** The maximum number of changes that are read at once. */
 	static final int MOST = 64;
 
 	final String election;
 	private final Consumer<Optional<Leader>> listener;
 	private final BiConsumer<Observer, Boolean> registry;
 	private volatile boolean closed;
-	/** The last change that was told. */
+	/** The number of the last change that was reported. */
 	private volatile long after;
 	private long told;
 
 	// protected by the session's lock
 	String channel;
 	long dueAt;
-	/** Whether the listener is being told the changes that were read last. */
+	/** Whether the changes that were read last are being reported to the listener. */
 	boolean busy;
-	/** Whether the present leader has been read. */
+	/** Whether the current leader has been read. */
 	volatile boolean began;
 
 	Observer(String election, Consumer<Optional<Leader>> listener, BiConsumer<Observer, Boolean> registry) {
@@ -35,9 +35,9 @@ public final class Observer implements AutoCloseable {
 	}
 
 	/**
-	 * Returns the next statement. The first one reads the last change of the present term, or the present leader if the
-	 * history no longer has it. A term's changes have higher numbers than the term. The next ones read the later
-	 * changes.
+	 * Returns the next statement. The first statement reads the last change of the current term, or the current leader
+	 * if the history no longer has that change. A term's changes have higher numbers than the term. The next
+	 * statements read the later changes.
 	 */
 	String sql() {
 		if (began)
@@ -65,7 +65,7 @@ public final class Observer implements AutoCloseable {
 		}
 	}
 
-	/** Tells the listener a leader. If it throws, it is nevertheless told the next change. */
+	/** Reports a leader to the listener. If the listener throws an exception, it still receives the next change. */
 	private void tell(Optional<Leader> leader) {
 		try {
 			listener.accept(leader);

@@ -27,7 +27,7 @@ public final class Options {
 	}
 
 	/**
-	 * Sets the TTL of the lease: how long the session's holds outlive the program if it dies.
+	 * Sets the TTL of the lease, which is the time for which the session's holds outlive the program if it dies.
 	 *
 	 * @param ttl 100 ms to 24 days; the default is 30 s
 	 * @return the changed options
@@ -38,7 +38,7 @@ public final class Options {
 	}
 
 	/**
-	 * Sets the text with which the column "owner" of the server's views begins.
+	 * Sets the beginning of the column "owner" in the server's views.
 	 *
 	 * @param name the text, which is cut to 200 bytes; the default is "java" and the process id
 	 * @return the changed options
@@ -51,7 +51,8 @@ public final class Options {
 	/**
 	 * Sets the executor that runs the listeners. An executor that runs them in the calling thread delays the session.
 	 *
-	 * @param executor null, the default, for a thread of the session, which ends while there is nothing to run
+	 * @param executor the executor; null (the default) for a thread of the session, which ends while there is nothing
+	 *        to run
 	 * @return the changed options
 	 */
 	public Options executor(Executor executor) {
@@ -59,9 +60,9 @@ public final class Options {
 	}
 
 	/**
-	 * Sets a listener for each new state of the session.
+	 * Sets the listener for changes of the session's state.
 	 *
-	 * @param onState runs in the executor
+	 * @param onState the listener, which runs in the executor
 	 * @return the changed options
 	 */
 	public Options onState(Consumer<State> onState) {

@@ -14,7 +14,7 @@ import java.sql.Statement;
  * Installs the portable edition of lock_election, which has no C code, and which this library contains.
  */
 public final class PortableEdition {
-	/** The schema's comment names the installed version. It is up to date if the script contains the same comment. */
+	/** The schema's comment names the installed version, which is current if the script contains the same comment. */
 	private static final String COMMENT = "SELECT pg_catalog.obj_description(n.oid, 'pg_namespace')"
 			+ " FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'";
 	private static final String SETTINGS = "SELECT pg_catalog.set_config('_lock_election.schema', ?, true),"
@@ -34,7 +34,7 @@ public final class PortableEdition {
 	}
 
 	/**
-	 * Installs the edition, or upgrades an older version. Everybody may use a schema that this creates.
+	 * Installs the edition, or upgrades an older version. All roles may use a schema that this call creates.
 	 *
 	 * @param connection as in {@link #install(Connection, String, String)}
 	 * @param schema     as in {@link #install(Connection, String, String)}
@@ -45,18 +45,19 @@ public final class PortableEdition {
 	}
 
 	/**
-	 * Installs the edition, or upgrades an older version, in one transaction. Does nothing if this version is already
-	 * installed, whichever role calls. The role needs CREATE on the database, and owns all locks afterwards, so it
-	 * should not be the application's role.
+	 * Installs the edition, or upgrades an older version, in one transaction. If this version is already installed,
+	 * does nothing and needs no privilege. Otherwise the role needs CREATE on the database. It becomes the owner of
+	 * all locks, so it should not be the application's role.
 	 *
 	 * @param connection a connection of PostgreSQL's driver, or of a pool of such connections, in auto-commit mode
-	 * @param schema     the schema for the functions, created if missing; null for the first one of search_path. An
-	 *                   installed edition stays in its schema
-	 * @param grantee    the role that may use the schema; null: everybody may use a schema that is created
+	 * @param schema the schema for the functions, created if missing; null for the first schema of search_path. An
+	 *                   edition that is already installed stays in its schema
+	 * @param grantee the role that may use the schema; null if all roles may use a schema that this call creates
 	 * @throws LockException with status DENIED if the role lacks CREATE or another role has installed the edition;
 	 *                       INVALID if the connection is not in auto-commit mode or there is no schema; UNAVAILABLE on
-	 *                       a standby or in a read-only session; UNKNOWN if the edition may be installed: call again;
-	 *                       FAILED if a newer version or the extension is installed, or the server cannot run it
+	 *                       a standby or in a read-only session; UNKNOWN if the outcome is not known, in which case
+	 *                       the call can be repeated; FAILED if a newer version or the extension is installed, or the
+	 *                       server cannot run it
 	 */
 	public static void install(Connection connection, String schema, String grantee) {
 		Arguments.given(connection, "the connection");
@@ -83,7 +84,7 @@ public final class PortableEdition {
 	}
 
 	/**
-	 * The SQL that install() runs, for tools that run it themselves, such as migrations: in one transaction.
+	 * The SQL that install() runs, for tools such as migrations, which must run it in one transaction.
 	 *
 	 * @return the script lock_election.sql
 	 */

@@ -23,8 +23,8 @@ public final class Request {
 	}
 
 	/**
-	 * Requests an exclusive lock, which nobody else holds at the same time. Several locks are acquired together or not
-	 * at all.
+	 * Requests an exclusive lock, which has only one holder at a time. Several locks are acquired together or not at
+	 * all.
 	 *
 	 * @param names 1 to 1000 different names, each of 1 to 255 bytes of UTF-8
 	 * @return the request
@@ -49,7 +49,7 @@ public final class Request {
 	 * Requests one of several permits of a name.
 	 *
 	 * @param name 1 to 255 bytes
-	 * @param permits the number of permits, at least 1; all users of a name must give the same number
+	 * @param permits the number of permits, at least 1; all users of a name must pass the same number
 	 * @return the request
 	 * @throws LockException with status INVALID
 	 */

@@ -23,19 +23,22 @@ import lockelection.LockException.Status;
 
 /**
  * A session: one connection, its leases, and two threads. A turn is a call of lease_sync() with all items that are
- * queued at the time. A caller that finds the connection free makes the turn itself. Otherwise the worker does; it also
- * renews, reconnects and listens. The watcher checks the deadlines, even if the worker hangs. One lock protects all
- * fields that are not final or volatile. It is not held during I/O or a callback. In the comments below, "Locked."
- * means that the caller holds it.
+ * queued at the time. A caller that finds the connection free runs the turn itself; otherwise the worker does. The
+ * worker also renews, reconnects and listens. The watcher checks the deadlines, even if the worker hangs. One lock
+ * protects all fields that are not final or volatile. It is not held during I/O or a callback. In the comments below,
+ * "Locked." means that the caller holds it.
  */
 final class Session {
 	private static final long MILLISECOND = 1_000_000L;
 	private static final long SECOND = 1000 * MILLISECOND;
 	private static final long CONNECT_MILLIS = 5000;
 	private static final long PAUSE = 50 * MILLISECOND;
-	/** After a turn that took longer, the worker makes the next one: nothing could interrupt a caller in it. */
+	/**
+	 * After a turn that took longer than this, the worker runs the next turn, because a caller could not be
+	 * interrupted in it.
+	 */
 	private static final long SLOW = 100 * MILLISECOND;
-	/** After this time an interrupt of the caller that makes a turn ends the turn, together with the connection. */
+	/** After this time, an interrupt of the caller that runs a turn ends the turn, together with the connection. */
 	private static final long INTERRUPTIBLE = 200 * MILLISECOND;
 	/**
 	 * The driver cannot be woken up while it waits for a notification, and needs a millisecond to see that there is
@@ -88,7 +91,7 @@ final class Session {
 	/** When to wait for notifications, if any may arrive. */
 	private long hearAt;
 	private int failures;
-	/** Why there is no connection, or why the last renewal has failed. */
+	/** The reason why there is no connection, or why the last renewal has failed. */
 	private volatile String trouble;
 	private long retryAt;
 	private boolean closing;
@@ -124,7 +127,7 @@ final class Session {
 		watcher.setDaemon(true);
 	}
 
-	/** Connects and gets the lease. Throws an error at once, without a retry. */
+	/** Connects and gets the lease. Throws any error at once, without a retry. */
 	void open() {
 		try (Locked locked = lock()) {
 			connect();
@@ -285,7 +288,7 @@ final class Session {
 		await(asked, Duration.ofMillis(callMillis()));
 	}
 
-	/** Gives up a hold, whatever its state: nobody wants it any more. */
+	/** Gives up a hold that is no longer needed, whatever its state. */
 	void drop(Hold hold) {
 		giveUp(hold, LockException.of(Status.CANCELED, "it is not wanted any more"));
 	}

@@ -2,20 +2,20 @@ package lockelection;
 
 import lockelection.LockException.Status;
 
-/** A term as the leader of an election. {@link #token()} is its number. */
+/** A term as the leader of an election. {@link #token()} is the number of the term. */
 public final class Term extends Hold {
 	Term(Session session, Lease lease, Request request, boolean attempt) {
 		super(session, lease, request, attempt);
 	}
 
 	/**
-	 * Changes the text that everybody sees of the leader.
+	 * Changes the leader's public text without a new election.
 	 *
 	 * @param value 1 to 4096 bytes
-	 * @throws LockLostException the term has ended
-	 * @throws LockException with status UNKNOWN if there is no reply: the value may have been changed; or with another
-	 *         status if the server has rejected the value
-	 * @throws InterruptedException the thread was interrupted; the value may have been changed
+	 * @throws LockLostException if the term has ended
+	 * @throws LockException with status UNKNOWN if there is no reply, so that the value may have been changed; with
+	 *         another status if the server has rejected the value
+	 * @throws InterruptedException if the thread was interrupted; the value may have been changed
 	 */
 	public void proclaim(String value) throws InterruptedException {
 		Arguments.value(value);
@@ -34,7 +34,7 @@ public final class Term extends Hold {
 	}
 
 	/**
-	 * Ends the term, like {@link #release()}, so that the next candidate leads.
+	 * Ends the term, like {@link #release()}, so that the next candidate is elected.
 	 *
 	 * @return false if the term had been lost before
 	 */

@@ -7,7 +7,7 @@ import java.util.List;
 interface Wire {
 	/** Makes connections. */
 	interface Connector {
-		/** Tries the hosts in turn, each once and for at most limitMillis. */
+		/** Connects to a host. Tries the hosts in turn, each once and for at most limitMillis. */
 		Wire connect(long limitMillis) throws SQLException;
 	}
 
@@ -23,7 +23,7 @@ interface Wire {
 	/** The extension's schema, quoted. */
 	String schema();
 
-	/** Whether there is a pooler before the server, so that any backend may run the next statement. */
+	/** Whether there is a pooler in front of the server, so that any backend may run the next statement. */
 	boolean pooled();
 
 	void close();
