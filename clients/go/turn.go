@@ -267,7 +267,7 @@ func (s *Session) reply(t *turn) {
 	}
 	if head[colIncarnation] != "" {
 		l.incarnation, l.news, l.channel = []byte(head[colIncarnation]), []byte(head[colNews]), head[colChannel]
-		held := head[colComplete] == "" // the server holds the news back until they are durable
+		held := head[colComplete] == "" // the server holds the news back until it is durable
 		l.bare, l.look = l.bare && held, l.look || held
 	}
 	if head[colValidity] != "" {

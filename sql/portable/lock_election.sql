@@ -2286,17 +2286,17 @@ END $$;
 -- A call first renews the lease, then carries out the releases, then the other items, and finally returns the
 -- news.  docs/reference/lease-sync.md describes arguments and rows.  The rules are implemented as follows:
 --
---     renewal    A call that asks for nothing (but releases) writes the row of the lease and waits for no
---                flush.  A call that asks for something has to be flushed with its grants, and would keep
---                that row locked meanwhile.  So it locks the row FOR KEY SHARE only, renews nothing, and
---                returns the time left.  If less than half of the ttl is left, it renews as well, so that a
---                client that asks all the time keeps its lease.
---     old calls  Renewals keep the newest call in the row of the lease, calls that ask keep it in table
---                asked.  Calls that ask exclude each other by an advisory lock of the lease; a renewal that
---                finds it taken returns no news.
---     news       A news number consists of the oldest transaction that was running, and the call that
---                returned it.  The next news are the changes of that transaction and of later ones, except
---                those that the client has received as a result.
+--     renewal    A call without requests, even if it has releases, writes the lease's row and waits for no flush.
+--                A call with requests must be flushed with its grants, and would keep that row locked until then.
+--                So it locks the row only FOR KEY SHARE, renews nothing, and returns the time left.  If less than
+--                half of the ttl is left, it renews as well, so that a client that makes requests all the time
+--                keeps its lease.
+--     old calls  Renewals store the number of the newest call in the lease's row, and calls with requests store it
+--                in table asked.  Calls with requests exclude each other by an advisory lock of the lease.  A
+--                renewal that finds this lock taken returns no news.
+--     news       A news number consists of the oldest transaction that was running, and the call that returned it.
+--                The next news is the changes of that transaction and of later transactions, except the changes
+--                that the client has received as results.
 
 DO $$
 BEGIN

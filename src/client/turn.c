@@ -6,7 +6,7 @@
  * The queue consists of holds to be released, followed by holds to be
  * requested.  If no reply to a call arrives, the call may or may not have been
  * carried out.  The next call is therefore *bare*: it sends no items and only
- * reads the news, which contain everything that the lost reply would have
+ * reads the news, which contains everything that the lost reply would have
  * reported.  A request that does not appear in the news was not carried out and
  * is sent again.
  */
@@ -604,7 +604,7 @@ take_reply(le_session *s, Turn *t, const PGresult *result)
 /*
  * Handles a call that failed with an error or lost its connection.  If the call had a single item,
  * and the error is permanent, the item is refused.  Otherwise all items are sent again after the
- * news were read.
+ * news was read.
  */
 static void
 take_error(le_session *s, Turn *t)

@@ -5,12 +5,12 @@
  * The guardian has no threads and no connection, and does not wait for lockctl.
  * It acts when the deadline is near, whatever has happened to lockctl.
  *
- *		IDLE     waits for LC_START
- *		RUNNING  until CMD ends, lockctl ends, LC_END comes, or
- *				 deadline - reserve - grace
- *		ENDING   SIGTERM was sent to all descendants; until the grace is over, or
- *				 deadline - reserve if that is earlier
- *		KILLING  sends SIGKILL again and again, until nothing is left
+ *		IDLE     The guardian waits for LC_START.
+ *		RUNNING  CMD runs, until CMD or lockctl ends, LC_END arrives, or
+ *				 deadline - reserve - grace has passed.
+ *		ENDING   SIGTERM was sent to all descendants.  The state lasts for the
+ *				 grace, but not beyond deadline - reserve.
+ *		KILLING  The guardian sends SIGKILL repeatedly, until no descendant is left.
  *
  * The guardian blocks all signals, so that a signal that is meant for CMD (such
  * as a supervisor's SIGTERM for all processes) does not end the guardian first.

@@ -428,7 +428,7 @@ extern int lc_show_status(int argc, char **argv);
 extern int lc_watch(int argc, char **argv);
 /* Shows locks, queues and rates, on a full screen. */
 extern int lc_top(int argc, char **argv);
-/* Looks for problems. */
+/* Checks for problems. */
 extern int lc_doctor(int argc, char **argv);
 /* Installs or upgrades the portable edition. */
 extern int lc_install(int argc, char **argv);

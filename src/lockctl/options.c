@@ -230,7 +230,7 @@ static void __attribute__((noreturn)) refuse_conninfo(const char *text)
 	lc_usage("%s", error.message);
 }
 
-/* -d is a name, "key=value ..." or a URI.  -h, -p and -U override it, because they come last. */
+/* Builds the string from -d (a name, "key=value ..." or a URI), and -h, -p and -U, which override it. */
 char *
 lc_conninfo(void)
 {

@@ -151,7 +151,7 @@ export class Lease {
   #seen: [incarnation: string | null, news: string | null] = [null, null]
   /** Whether the next call only reads the news, because earlier items may have been carried out. */
   #bare = false
-  /** Whether the last reply had no news, because they are not durable yet. */
+  /** Whether the last reply had no news, because it is not durable yet. */
   #withheld = false
   /** The number of items to send one by one, to find the one that the server rejects. */
   #alone = 0

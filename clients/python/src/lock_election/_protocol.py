@@ -248,7 +248,7 @@ _SYNC = (
     " incarnation, news, complete, channel FROM {s}.lease_sync($1, $2, $3, $4, $5::pg_catalog.text[], $6::interval)"
 )
 _CHANGES = "SELECT change, term, how, candidate FROM {s}.election_history($1, $2) ORDER BY change LIMIT 100"
-# The last change, or the present term itself if the history no longer has its changes.
+# The last change, or the current term itself if the history no longer has its changes.
 _PRESENT = (
     "SELECT change, term, how, candidate FROM {s}.election_history($1,"
     " COALESCE((SELECT term FROM {s}.current_leader($1)), 0))"

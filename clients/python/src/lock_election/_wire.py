@@ -141,7 +141,7 @@ class PgWire:
         self.conn: Optional[pq.abc.PGconn] = None
         self.target = TARGET
         self.hosts = self._hosts()
-        self.used: Optional[Dict[str, str]] = None  # the host of the present connection
+        self.used: Optional[Dict[str, str]] = None  # the host of the current connection
         self.last: Optional[Dict[str, str]] = None  # the same host, with its address
 
     @property

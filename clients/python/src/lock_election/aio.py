@@ -182,7 +182,7 @@ class Lock(LockBase["Session", Hold]):
 
 
 class Watch:
-    """An async iterator of an election's leaders. Yields a Leader, or None if nobody leads; the current leader first.
+    """An async iterator of an election's leaders. Yields a Leader, or None for no leader; the current one first.
 
     `async with` waits for the current leader, at most a quarter of the TTL, so that the block misses no later change.
     """

@@ -161,7 +161,7 @@ public class Hold implements AutoCloseable {
 	}
 
 	/**
-	 * Releases the hold and keeps the name closed: nobody gets it until {@code holdFor} after it was acquired.
+	 * Releases the hold and keeps the name closed: it is not granted until {@code holdFor} after it was acquired.
 	 *
 	 * @param holdFor 0 to 24 days, and at most the server's lock_election.max_hold_for; null does not close the name
 	 * @return true, or false if the hold had been lost before

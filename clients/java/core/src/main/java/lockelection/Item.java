@@ -13,7 +13,7 @@ final class Item {
 	/** Null in the release of a ghost, which is a grant or a place without a hold. */
 	final Hold hold;
 	String value;
-	/** The text by which the server's news name the request. */
+	/** The text by which the server's news names the request. */
 	String owner;
 	/** The earliest time to send the item, in nanoseconds of the session's clock. */
 	long notBefore;

@@ -65,7 +65,7 @@ final class Lease {
 	/** The values of the newest reply. */
 	private Object incarnation;
 	private Object news;
-	/** Whether the next call has no items, so that its news report the results of earlier calls. */
+	/** Whether the next call has no items, so that its news reports the results of earlier calls. */
 	private boolean bare;
 	/** The number of items to send one by one, to find the one that the server rejects. */
 	private int alone;
@@ -265,7 +265,7 @@ final class Lease {
 			incarnation = head[INCARNATION];
 			news = head[NEWS];
 			channel = (String) head[CHANNEL];
-			boolean held = head[COMPLETE] == null; // the server holds the news back until they are durable
+			boolean held = head[COMPLETE] == null; // the server holds the news back until it is durable
 			bare = bare && held;
 			look = look || held;
 		}

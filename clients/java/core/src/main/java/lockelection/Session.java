@@ -78,7 +78,7 @@ final class Session {
 	private List<Runnable> told = new ArrayList<>();
 	/** Whether there is new work for the worker, so that it must not rest. */
 	private boolean dirty;
-	/** The time until which the worker rests if nobody wakes it up. */
+	/** The time until which the worker rests unless it is woken up. */
 	private long restsUntil;
 	/** Whether a thread uses the connection. */
 	private boolean busy;
@@ -520,7 +520,7 @@ final class Session {
 				wait = step();
 			}
 		} finally {
-			if (!finished) // an unexpected error, such as a lack of memory: nobody renews any more
+			if (!finished) // an unexpected error, such as a lack of memory: the lease is no longer renewed
 				abandon();
 		}
 	}
@@ -557,7 +557,7 @@ final class Session {
 				if (!finished)
 					tick.awaitNanos(Math.max(left, MILLISECOND));
 			} catch (InterruptedException e) {
-				// nobody interrupts this thread
+				// this thread is never interrupted
 			}
 		}
 	}
@@ -903,7 +903,7 @@ final class Session {
 		l.granted((Long) ask("SELECT %s.grant_lease(?::interval, ?, ?::interval)", Arguments.milliseconds(l.ttl),
 				owner.substring(0, owner.length() - 1), callMillis() / 2 + " ms").get(0)[0], sent);
 		if (l.ended)
-			revocations.add(l.id); // nobody wants the lease any more
+			revocations.add(l.id); // the lease is no longer needed
 		tick.signal();
 	}
 
