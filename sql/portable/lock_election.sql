@@ -283,7 +283,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.place (
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 -- Losses: ends of holds and places on named leases that their clients did not request, the newest 16 per lease.
--- A row whose token is the number of the lease says how the lease itself ended.
+-- A row whose token is the number of the lease records how the lease itself ended.
 CREATE TABLE IF NOT EXISTS _lock_election.loss (
 	lease pg_catalog.int8 NOT NULL,
 	token pg_catalog.int8 NOT NULL,
@@ -547,7 +547,7 @@ DECLARE
 	l record;
 	number int8;
 BEGIN
-	-- 1. only one transaction begins a life
+	-- 1. take a lock, so that only one transaction begins a life
 	WHILE NOT pg_try_advisory_xact_lock(hashtextextended('lock_election life', 4801)) LOOP
 		IF clock_timestamp() >= until THEN RETURN NULL; END IF;
 		PERFORM pg_sleep(0.01);
@@ -1083,7 +1083,7 @@ END $$;
 -- A request is for one name, or for several names together.  It is granted at once, takes a place in the queue,
 -- or is refused.
 
--- Type of a request with checked arguments, which is an attempt or asks for a place
+-- Type of a request with checked arguments, which is an attempt or requests a place
 DO $$
 BEGIN
 	IF pg_catalog.to_regtype('_lock_election.request') IS NULL THEN
@@ -1728,7 +1728,7 @@ BEGIN
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
 			IF NOT goes_on AND NOT _lock_election.lease_lives(p.lease) THEN
-				-- the place was granted since we looked, and its own lease went with it
+				-- the place was granted since the check above, and its own lease was deleted with it
 				IF NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok) THEN
 					RETURN _lock_election.look(k, names, tok, renews, goes_on);
 				END IF;
@@ -1899,7 +1899,7 @@ BEGIN
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
 			IF NOT _lock_election.lease_lives(p.lease) THEN
-				-- the place was granted since we looked, and its own lease went with it
+				-- the place was granted since the check above, and its own lease was deleted with it
 				CONTINUE WHEN NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok);
 				IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); END IF;
 				RETURN false;

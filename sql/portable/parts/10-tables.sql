@@ -132,7 +132,7 @@ CREATE TABLE IF NOT EXISTS _lock_election.place (
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 
 -- Losses: ends of holds and places on named leases that their clients did not request, the newest 16 per lease.
--- A row whose token is the number of the lease says how the lease itself ended.
+-- A row whose token is the number of the lease records how the lease itself ended.
 CREATE TABLE IF NOT EXISTS _lock_election.loss (
 	lease pg_catalog.int8 NOT NULL,
 	token pg_catalog.int8 NOT NULL,

@@ -26,7 +26,7 @@ DECLARE
 	l record;
 	number int8;
 BEGIN
-	-- 1. only one transaction begins a life
+	-- 1. take a lock, so that only one transaction begins a life
 	WHILE NOT pg_try_advisory_xact_lock(hashtextextended('lock_election life', 4801)) LOOP
 		IF clock_timestamp() >= until THEN RETURN NULL; END IF;
 		PERFORM pg_sleep(0.01);

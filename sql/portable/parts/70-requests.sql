@@ -3,7 +3,7 @@
 -- A request is for one name, or for several names together.  It is granted at once, takes a place in the queue,
 -- or is refused.
 
--- Type of a request with checked arguments, which is an attempt or asks for a place
+-- Type of a request with checked arguments, which is an attempt or requests a place
 DO $$
 BEGIN
 	IF pg_catalog.to_regtype('_lock_election.request') IS NULL THEN

@@ -230,7 +230,7 @@ BEGIN
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
 			IF NOT goes_on AND NOT _lock_election.lease_lives(p.lease) THEN
-				-- the place was granted since we looked, and its own lease went with it
+				-- the place was granted since the check above, and its own lease was deleted with it
 				IF NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok) THEN
 					RETURN _lock_election.look(k, names, tok, renews, goes_on);
 				END IF;
@@ -401,7 +401,7 @@ BEGIN
 		SELECT x.* INTO p FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok;
 		IF FOUND THEN
 			IF NOT _lock_election.lease_lives(p.lease) THEN
-				-- the place was granted since we looked, and its own lease went with it
+				-- the place was granted since the check above, and its own lease was deleted with it
 				CONTINUE WHEN NOT EXISTS (SELECT FROM _lock_election.place x WHERE x.kind = k AND x.name = n AND x.token = tok);
 				IF inside THEN PERFORM _lock_election.settle(k, ARRAY[n]); END IF;
 				RETURN false;
