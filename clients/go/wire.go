@@ -22,7 +22,7 @@ type wire struct {
 	schema   string // the extension's schema, quoted; empty = not installed
 	plain    bool   // whether lease_sync is sent without a prepared statement
 	prepared bool
-	pooled   bool     // whether the backend is not the one of the protocol's key
+	pooled   bool     // whether there is a pooler: the backend's pid is not the pid from BackendKeyData
 	deaf     bool     // whether LISTEN does not work
 	hears    bool     // whether a notification has ever arrived
 	heard    []string // channels of the notifications that were not handled yet
@@ -59,9 +59,9 @@ func isTimeout(err error) bool {
 	return errors.As(err, &failed) && failed.Timeout()
 }
 
-// learnSQL is the first statement of a connection, with the process id of the protocol's key. The portable edition
-// works only in READ COMMITTED, so the statement makes that the default if the backend is the session's own, and not
-// one of a pooler.
+// learnSQL is the first statement of a connection. Its argument is the process id from BackendKeyData. The portable
+// edition works only in READ COMMITTED, so the statement makes that the default if the backend is the session's own,
+// and not one of a pooler.
 const learnSQL = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid()" +
 	" FROM (VALUES (0)) AS v(v) LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) COALESCE(" +
 	"(SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'lock_election')," +

@@ -184,7 +184,7 @@ func (s *Session) release() {
 	s.free.Broadcast()
 }
 
-// exec runs one statement, in which %s is the schema.
+// exec runs one statement, in which %s stands for the schema.
 func (s *Session) exec(l *lease, sql string, args ...string) (rows, error) {
 	wire, limit := s.wire, s.limit(l)
 	s.busy = true

@@ -23,7 +23,7 @@ le_leader(le_session *session, const char *election, le_leader_info *leader, le_
 	le_must(le_struct_check(leader, LEADER_LEAST, "le_leader_info", error));
 	le_must(le_check_text("election", election, LE_NAME_MAX, error));
 	le_lock(session);
-	session->refs++; /* le_close() in another thread does not wait for this call */
+	session->refs++; /* keep the session: le_close() does not wait for this call */
 	result = le_ask(session, sql, 1, &election, &why);
 	le_unlock(session);
 	le_session_unref(session);

@@ -159,7 +159,7 @@ struct le_hold
 	le_link link;       /* link in one of the session's lists, see above */
 	le_link event_link; /* link in session->events while the hold has an event */
 	int refs;           /* references held by the application, the session's list, and turns */
-	int waiters;        /* number of threads that wait for changed */
+	int waiters;        /* number of threads that wait for hold->changed */
 	pthread_cond_t changed;
 
 	/* never change */
@@ -243,7 +243,7 @@ struct le_session
 {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* the session was opened or closed, or the connection has become free */
-	int watchers;           /* number of threads that wait for changed */
+	int watchers;           /* number of threads that wait for session->changed */
 	pthread_cond_t to_tell; /* the callback thread has work */
 	int refs;               /* references held by the application, both threads, holds, and calls */
 	pid_t process;          /* pid of the process that opened the session, not of a forked child */

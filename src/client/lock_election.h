@@ -185,7 +185,7 @@ typedef struct le_options
 	int ttl_ms;
 
 	/*
-	 * How many milliseconds the local deadline is earlier than the end of the
+	 * Milliseconds by which the local deadline is earlier than the end of the
 	 * lease.  0 = default (a twentieth of the TTL, at most 1000).
 	 */
 	int margin_ms;
@@ -637,11 +637,11 @@ LE_API int le_shard(const char *name, const char *const *shards, int n);
 
 /*
  * Installs the portable edition of lock_election, which is written in SQL only,
- * in the database of yours, a connection of the application, or upgrades an
- * older version, in one transaction.  If this version is already installed,
- * does nothing and needs no privilege.  Otherwise the role of the connection
- * needs CREATE on the database.  This role becomes the owner of all locks, so
- * it should not be the role that the application uses.
+ * or upgrades an older version of it, in one transaction.  yours is a
+ * connection of the application to the database.  If this version is already
+ * installed, does nothing and needs no privilege.  Otherwise the role of the
+ * connection needs CREATE on the database.  This role becomes the owner of all
+ * locks, so it should not be the role that the application uses.
  *
  * schema is the schema of the functions, which is created if it is missing;
  * NULL means the first schema of search_path.  An edition that is already

@@ -304,7 +304,7 @@ le_reopen(le_session *session, le_error *error)
 	le_must(le_check_session(s, error));
 	until = le_add(le_now_ns(), le_add(s->connect, s->call));
 	le_lock(s);
-	s->refs++; /* le_close() in another thread does not wait for this call */
+	s->refs++; /* keep the session: le_close() does not wait for this call */
 	for (status = LE_OK; again && status == LE_OK && atomic_load(&s->state) == LE_ENDED;)
 	{
 		if (!s->closing && s->progress != 0 && le_now_ns() - atomic_load(&s->progress_at) >= s->progress)

@@ -17,7 +17,7 @@
 /* Waits for a lock that are longer than this are reported; it is the default TTL. */
 #define LONG_WAIT "30 s"
 
-/* Names that are shown; other names could be harmful in a shell or a terminal */
+/* Pattern of names that are shown; other names could be harmful in a shell or a terminal */
 #define PLAIN_NAME "^[[:alnum:]_][[:alnum:] ._:/@-]*$"
 
 /*

@@ -103,7 +103,7 @@ lc_show_status(int argc, char **argv)
 		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
 	db = lc_connect(false);
 	lc_schema(db);
-	/* the query depends on the edition */
+	/* choose the query for the edition */
 	if (lc_is_portable(db))
 		query =
 			"SELECT h.sql_version AS edition, h.role, h.ok, h.problem, s.* FROM lock_election.health() h, "

@@ -40,8 +40,8 @@ const silent = new Error('the server did not answer in time')
 const closedError = (): LockElectionError => new LockElectionError('canceled', 'the session was closed')
 
 /**
- * Returns the statement that reads the properties of a server in one round trip. Its argument is the process id of the
- * protocol's key. The portable edition works only in READ COMMITTED, so the statement makes that the default if the
+ * Returns the statement that reads the properties of a server in one round trip. Its argument is the process id from
+ * BackendKeyData. The portable edition works only in READ COMMITTED, so the statement makes that the default if the
  * backend is the session's own, and not one of a pooler.
  */
 const learnServer = (pid: number | null): string =>
@@ -102,7 +102,7 @@ export class Engine implements Host {
   readonly #listeners = new Set<Listener>()
   /** The number of the application's unfinished calls and elections. */
   #uses = 0
-  /** The timer that keeps the process alive meanwhile. */
+  /** The timer that keeps the process alive while there are such uses. */
   #keeper: unknown
   /** Whether the session is closed and no longer keeps the process alive. */
   #over = false

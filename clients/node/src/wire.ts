@@ -19,7 +19,7 @@ export interface Events {
 /** One connection. */
 export interface Wire {
   connect: () => Promise<unknown>
-  /** The process id of the protocol's key. */
+  /** The process id from BackendKeyData. */
   pid: () => number | null
   /**
    * Runs a statement. A value that is a Buffer is in binary format, all others are texts. `prepares`: uses a prepared

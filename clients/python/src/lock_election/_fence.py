@@ -88,7 +88,7 @@ async def fence(protocol: Protocol, claim: Claim, connection: Any, settled: Sett
     except Exception as error:
         sqlstate = sqlstate_of(error)
         if sqlstate in ("42883", "3F000"):
-            claim.lease.poll_at = 0.0  # makes the session learn the new name of a renamed schema
+            claim.lease.poll_at = 0.0  # makes the session read the new name of a renamed schema
             told = f"the fence of {claim.names[0]!r} is in a database without lock_election: {error} ({errors.INSTALL})"
             raise errors.NotInstalled(told, sqlstate) from error
         if sqlstate != "LE001":

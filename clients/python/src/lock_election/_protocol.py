@@ -54,7 +54,7 @@ class Wire(Shape):
     def fd(self) -> int: ...
 
     def connect(self, host_limit: Optional[float]) -> Generator[Wait, bool, str]:
-        """Gives up the old connection and makes a new one. Returns the process id of the protocol's key. Raises Broken.
+        """Gives up the old connection and makes a new one. Returns the process id from BackendKeyData. Raises Broken.
 
         host_limit: seconds for each host; None = the default.
         """

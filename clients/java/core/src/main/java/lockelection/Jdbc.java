@@ -19,7 +19,7 @@ import org.postgresql.PGNotification;
 /** A connection over JDBC. */
 final class Jdbc implements Wire {
 	/**
-	 * Reads the properties of the server in one round trip; @pid is the process id of the protocol's key. The portable
+	 * Reads the properties of the server in one round trip; @pid is the process id from BackendKeyData. The portable
 	 * edition works only in READ COMMITTED, so the statement makes that the default if the backend is the session's
 	 * own, and not one of a pooler.
 	 */

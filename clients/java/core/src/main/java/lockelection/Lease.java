@@ -331,7 +331,7 @@ final class Lease {
 	/** Handles the error of one item. */
 	private void refused(Item item, LockException error) {
 		Hold hold = item.hold;
-		boolean tooLong = item.value != null && "53400".equals(error.sqlState()); // than lock_election.max_hold_for
+		boolean tooLong = item.value != null && "53400".equals(error.sqlState()); // exceeds lock_election.max_hold_for
 		item.notBefore = session.now() + PAUSE;
 		if (error.passes() || !item.asks() && error.status() == Status.LIMIT && !tooLong)
 			requeue(List.of(item));

@@ -88,7 +88,7 @@ final class Session {
 	private boolean slow;
 	private boolean others;
 	private long requests;
-	/** When to wait for notifications, if any may arrive. */
+	/** The time at which to wait for notifications, if any may arrive. */
 	private long hearAt;
 	private int failures;
 	/** The reason why there is no connection, or why the last renewal has failed. */
@@ -168,7 +168,7 @@ final class Session {
 		for (Runnable call : now) {
 			try {
 				executor.execute(call);
-			} catch (RejectedExecutionException | OutOfMemoryError e) { // the latter if no thread can be started
+			} catch (RejectedExecutionException | OutOfMemoryError e) { // OutOfMemoryError: no thread can be started
 				call.run();
 			}
 		}
