@@ -6,8 +6,9 @@ import "time"
 
 var clockStart = time.Now()
 
-// bootTime returns the larger of the times by which the monotonic clock and the wall clock have advanced, since only
-// the wall clock runs while the machine is suspended. If it is set forward, locks are lost early, which is safe.
+// bootTime returns the larger of the times by which the monotonic clock and the wall clock have advanced, because only
+// the wall clock runs while the machine is suspended. If the wall clock is set forward, locks are lost early, which is
+// safe.
 func bootTime() time.Duration {
 	now := time.Now()
 	return max(now.Sub(clockStart), now.Round(0).Sub(clockStart.Round(0)))

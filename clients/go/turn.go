@@ -101,7 +101,7 @@ func (s *Session) due(l *lease) time.Duration {
 	return due
 }
 
-// begin makes a turn of the queued items. After a failure the first call only renews and reads the news, because the
+// begin makes a turn from the queued items. After a failure the first call only renews and reads the news, because the
 // items of the failed call may have been carried out.
 func (s *Session) begin(l *lease) *turn {
 	now, limit := s.set.now(), s.limit(l)
@@ -146,7 +146,7 @@ func (s *Session) begin(l *lease) *turn {
 	return t
 }
 
-// texts returns the items as an array in the binary format, since the text of an array depends on array_nulls.
+// texts returns the items as an array in the binary format, because the text format depends on array_nulls.
 func (t *turn) texts() (array []byte) {
 	const dimensions, nulls, textOID = 1, 1, 25
 	var texts []string

@@ -203,8 +203,8 @@ func (w *wire) call(limit time.Duration, sql string, args []string) (rows, error
 	return r, err
 }
 
-// exec runs one statement. If args is nil, it may run several, and returns no rows. It closes the connection after an
-// error that does not come from the server, or says that the server shuts down or is not ready.
+// exec runs one statement. If args is nil, it may run several statements, and returns no rows. It closes the connection
+// after an error that does not come from the server, or that reports that the server is shutting down or not ready.
 func (w *wire) exec(limit time.Duration, sql string, args []string) (r rows, err error) {
 	w.conn.Conn().SetDeadline(time.Now().Add(limit))
 	if args == nil {

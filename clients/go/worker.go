@@ -125,7 +125,8 @@ func (s *Session) renew(now time.Duration, next *time.Duration) bool {
 	return true
 }
 
-// releases returns the number of queued releases. Leases with releases go first, as others may wait for those locks.
+// releases returns the number of queued releases. Leases with releases go first, because others may be waiting for
+// these locks.
 func (l *lease) releases() (n int) {
 	for _, i := range l.queue {
 		if i.gives() {
@@ -200,7 +201,7 @@ func (s *Session) exec(l *lease, sql string, args ...string) (rows, error) {
 	return r, explain(err)
 }
 
-// hear handles the notifications, each of which says that there may be news. It gives up a connection that has ended.
+// hear handles the notifications, each of which signals that there may be news. It closes a connection that has ended.
 func (s *Session) hear(wire *wire, err error) {
 	for _, channel := range wire.heard {
 		for _, l := range s.leases {
@@ -341,8 +342,8 @@ func (s *Session) shutDown() {
 	s.cancel()
 }
 
-// windUp sends a lease's last releases and revokes it. It retries, also over new connections, until the limit of Close.
-// After a loss it makes no new connection: the lease expires.
+// windUp sends a lease's last releases and revokes it. It retries, also over new connections, until the time limit of
+// Close. After a loss it makes no new connection, and the lease expires.
 func (s *Session) windUp(l *lease) (revoked bool) {
 	for s.wire != nil || s.closeAt != 0 {
 		gives, failures := s.closeAt != 0 && len(l.queue) > 0, s.failures
@@ -377,7 +378,8 @@ func limited(ctx context.Context, ttl time.Duration) (context.Context, context.C
 	return context.WithTimeoutCause(ctx, callLimit(ttl), errNoAnswer)
 }
 
-// ask runs one statement, in which %s is the schema. A goroutine of its own repeats the statement after reconnects.
+// ask runs one statement, in which %s stands for the schema. A separate goroutine repeats the statement after
+// reconnects.
 func (s *Session) ask(ctx context.Context, sql string, args ...string) (r rows, err error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, err

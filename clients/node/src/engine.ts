@@ -420,7 +420,7 @@ export class Engine implements Host {
       if (this.#wire === wire) this.#drop(error as Error)
       throw new Broken('unavailable', (error as Error).message, told?.sqlstate)
     } finally {
-      // The reply may have come after the deadline (rule 3.2).
+      // The reply may have arrived after the deadline (rule 3.2).
       this.check()
     }
   }
@@ -630,8 +630,8 @@ export class Engine implements Host {
   }
 
   /**
-   * Returns the statements that change the channels to those of observers and of leases with waits, and when the
-   * channels may change next.
+   * Returns the statements that change the channels to those of observers and of leases with waits, and the time at
+   * which the channels may change next.
    */
   #tuning (now: number): [sql: string, lingers: number] {
     const waits = this.#listeners.size > 0 || [...this.#leases.values()].some(lease => lease.queued.size > 0)

@@ -112,7 +112,7 @@ export function checkTarget ({ host, port, database, user }: Client): void {
   if (!(Number.isInteger(port) && port > 0 && port < 65_536)) throw invalid('port has to be an integer from 1 to 65535')
 }
 
-/** Converts a driver's error about the connection options by its kind only, since its text may repeat them. */
+/** Converts a driver's error about the connection options by its kind only, because its text may repeat them. */
 export function refusedByDriver (error: unknown): LockElectionError {
   const { code, name } = error as NodeJS.ErrnoException
   if (error instanceof URIError) return unreadable('a % without two hexadecimal digits behind it')

@@ -18,7 +18,9 @@ const OFTEN = 250
 /** The delay in ms before an item that the server cannot carry out now is sent again. */
 const PAUSE = 100
 
-/** A request, a release, or a proclaim, which is sent by one or more calls. The texts are those of lease_sync. */
+/**
+ * A request, a release, or a proclaim, which is sent by one or more calls. The texts are the arguments of lease_sync.
+ */
 export interface Item {
   action: string
   names: readonly string[]
@@ -56,7 +58,7 @@ function gives ({ action }: Item): boolean { return action === 'release' || acti
 /** Returns milliseconds as the text of an interval, without an exponent. */
 export function interval (ms: number): string { return `${ms.toFixed(3)} ms` }
 
-/** Returns an array in the binary format, since in the text of an array NULL depends on the server's array_nulls. */
+/** Returns an array in the binary format, because in the text format NULL depends on the server's array_nulls. */
 function textArray (texts: Array<string | null>): Buffer | null {
   if (texts.length === 0) return null
   const [dimensions, nulls, typeOfText, lowest] = [1, 1, 25, 1]
@@ -240,7 +242,7 @@ export class Lease {
     this.refuse(claim, new NotAcquiredError(`${claim} ${claim.names.length > 1 ? 'were' : 'was'} not granted in time`))
   }
 
-  /** Queues the releases of a claim, one for each name, since names are closed one by one. */
+  /** Queues the releases of a claim, one for each name, because names are closed one by one. */
   giveBack (claim: Claim): void {
     this.#unqueue(claim)
     if (claim.giving > 0 || claim.done) return
@@ -349,7 +351,10 @@ export class Lease {
     } else if (!this.#itemFailed(items[0] as Item, error)) this.sendAgain(items)
   }
 
-  /** Handles a reply. Columns: item, event, kind, name, token, owner, reason, those of an error, those of the lease. */
+  /**
+   * Handles a reply. Columns: item, event, kind, name, token, owner, reason, columns of an error, columns of the
+   * lease.
+   */
   answered ({ items, silent }: Call, rows: Rows, sent: Stamp): void {
     const [[, event, , , , , reason] = [], ...others] = rows
     const [validity = null, incarnation = null, news = null, complete = null, channel = null] = rows[0]?.slice(11) ?? []

@@ -1,4 +1,4 @@
-/** The AbortSignals that callers pass, and those of holds. */
+/** The AbortSignals that callers pass, and the signals of holds. */
 import { getEventListeners, setMaxListeners } from 'node:events'
 
 /** The functions to call when a signal is aborted, and the one listener that calls them. */

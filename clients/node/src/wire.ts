@@ -22,8 +22,8 @@ export interface Wire {
   /** The process id from BackendKeyData. */
   pid: () => number | null
   /**
-   * Runs a statement. A value that is a Buffer is in binary format, all others are texts. `prepares`: uses a prepared
-   * statement, because the same text is sent again and again.
+   * Runs a statement. A value that is a Buffer is in binary format; all other values are texts. `prepares`: uses a
+   * prepared statement, because the same text is sent repeatedly.
    */
   query: (text: string, values?: unknown[], prepares?: boolean) => Promise<Rows>
   /**

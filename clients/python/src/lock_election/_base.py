@@ -149,7 +149,7 @@ class Entered(Generic[H]):
         self._holds.append((who, hold))
 
     def pop(self, who: object) -> H:
-        """Removes and returns the last hold of this thread or task; if there is none, the last hold of any."""
+        """Removes and returns the last hold of this thread or task, or of any thread or task if it has none."""
         found = next((entry for entry in reversed(self._holds) if entry[0] == who), self._holds[-1])
         self._holds.remove(found)
         return found[1]

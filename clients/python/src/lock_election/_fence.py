@@ -93,7 +93,7 @@ async def fence(protocol: Protocol, claim: Claim, connection: Any, settled: Sett
             raise errors.NotInstalled(told, sqlstate) from error
         if sqlstate != "LE001":
             raise
-        claim.lease.poll_at = 0.0  # lets the session learn of the loss soon
+        claim.lease.poll_at = 0.0  # makes the session notice the loss soon
         raise errors.LockLost(str(error), "LE001") from error
     is_open = _in_transaction(connection)
     if is_open is None:

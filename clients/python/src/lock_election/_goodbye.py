@@ -61,7 +61,7 @@ def forget(session: Session) -> None:
 
 
 def _is_alone() -> bool:
-    """Whether this is the only thread besides those of this package, and the process has no children."""
+    """Whether the process has no other threads than this one and those of this package, and no children."""
     own = {thread.ident for thread in threading.enumerate() if isinstance(thread, Thread)}
     # The count includes threads of the module _thread, the frames those that a C library has created.
     if _thread._count() > len(own) or set(sys._current_frames()) - own - {threading.get_ident()}:

@@ -111,7 +111,7 @@ class Lease(Request):
     certain: bool = False  # whether any reply had a validity
     deadline: float = -NEVER  # the latest end of all renewals that were confirmed
     renew_at: float = NEVER
-    poll_at: float = NEVER  # when a call is due for other reasons than a renewal
+    poll_at: float = NEVER  # time at which a call is due for other reasons than a renewal
     hinted: bool = False  # whether a notification has arrived since the last call was sent
     number: int = 0  # number of the last call
     incarnation: Optional[str] = None  # of the newest reply, like the next two fields

@@ -208,7 +208,7 @@ public class Hold implements AutoCloseable {
 		return new LockLostException(null, request + " is not held any more", failure);
 	}
 
-	/** Tells the listeners. The caller holds the session's lock. */
+	/** Notifies the listeners. The caller holds the session's lock. */
 	final void tellLost() {
 		onLost.forEach(session::tell);
 		onLost.clear();

@@ -41,10 +41,10 @@ final class Session {
 	/** After this time, an interrupt of the caller that runs a turn ends the turn, together with the connection. */
 	private static final long INTERRUPTIBLE = 200 * MILLISECOND;
 	/**
-	 * The driver cannot be woken up while it waits for a notification, and needs a millisecond to see that there is
-	 * none. If nothing is held, the worker waits for this long at a time, and starts right after a turn in which
-	 * callers have entered a queue. Otherwise the next call may come soon, and its reply has all news, so the worker
-	 * looks only after a pause of this length.
+	 * The time for which the worker waits for a notification, and the pause before it does so. The driver cannot be
+	 * woken up while it waits for a notification, and needs a millisecond to find that there is none. If nothing is
+	 * held, the worker waits right after a turn in which callers have entered a queue. Otherwise the worker waits only
+	 * after the pause, because the next call may come soon, and its reply has all news.
 	 */
 	private static final long HEAR = 10 * MILLISECOND;
 	/** The intervals of turns for waits and of reads for observers, if LISTEN works and if it does not. */
@@ -82,7 +82,7 @@ final class Session {
 	private long restsUntil;
 	/** Whether a thread uses the connection. */
 	private boolean busy;
-	/** The caller that makes a turn, or null, and the start of the turn. */
+	/** The caller that runs a turn, or null, and the start of the turn. */
 	private Thread maker;
 	private long madeSince;
 	private boolean slow;
@@ -208,8 +208,8 @@ final class Session {
 	}
 
 	/**
-	 * Called by a fence that has not found the functions. Calls one of them, so that the connection learns their
-	 * schema. Returns whether that differs from the given one.
+	 * Called by a fence that has not found the functions. Calls one of them, so that the connection reads their
+	 * schema. Returns whether that schema differs from the given one.
 	 */
 	boolean learnsAnother(String than) {
 		try {
@@ -294,9 +294,9 @@ final class Session {
 	}
 
 	/**
-	 * Waits until a hold is granted. Releases its place when the limit passes, or after an interrupt. The limit bounds
-	 * the time in the queue. The first reply may take as long as that of any call; if it comes after the limit, a place
-	 * is no longer accepted.
+	 * Waits until a hold is granted. Releases its place when the limit passes, or after an interrupt. The limit
+	 * applies to the time in the queue. The first reply may take as long as the reply to any call; if it arrives after
+	 * the limit, a place is no longer accepted.
 	 */
 	Hold await(Hold hold, Duration limit) throws InterruptedException {
 		long most = limit == null ? Long.MAX_VALUE : Arguments.nanos(limit);
@@ -325,7 +325,7 @@ final class Session {
 		}
 	}
 
-	/** Returns whether the hold has a place. If it has none yet, it will accept none. */
+	/** Returns whether the hold has a place. If it has no place yet, it will no longer accept one. */
 	private boolean hasPlace(Hold hold) {
 		try (Locked locked = lock()) {
 			hold.impatient = !hold.queued;
@@ -500,7 +500,7 @@ final class Session {
 		l.end(why);
 	}
 
-	/** Locked. Changes the state, and tells the listener. */
+	/** Locked. Changes the state, and notifies the listener. */
 	private void set(State next) {
 		if (state == next)
 			return;
@@ -539,14 +539,14 @@ final class Session {
 			if (!dirty)
 				work.awaitNanos(nanos);
 		} catch (InterruptedException e) {
-			// close() has interrupted an attempt to connect: look again
+			// close() has interrupted an attempt to connect: check again
 		}
 	}
 
 	/** Checks the deadlines, at least once a second, because a wait does not count the time of a suspended machine. */
 	private void watch() {
 		while (!finished) {
-			check(); // runs the callbacks of a loss at once, since they run when the lock is released
+			check(); // runs the callbacks of a loss at once, because they run when the lock is released
 			Wire stuck = stuck();
 			if (stuck != null)
 				stuck.abort();
@@ -664,16 +664,16 @@ final class Session {
 	// --- turns ---
 
 	/**
-	 * Locked, once, at entry and exit. Makes a turn in the calling thread if the connection is free and nothing else
-	 * must be done first; otherwise wakes up the worker. Virtual threads leave the turn to the worker, because an
-	 * interrupt of a virtual thread would close the socket.
+	 * Locked, once, at entry and exit. Runs a turn in the calling thread if the connection is free and no other work
+	 * is due first; otherwise wakes up the worker. Virtual threads leave the turn to the worker, because an interrupt
+	 * of a virtual thread would close the socket.
 	 */
 	private void join(Lease l) {
 		Thread self = Thread.currentThread();
 		long now = now();
 		dirty = true;
 		if (busy)
-			return; // the thread that uses the connection looks for more work afterwards
+			return; // the thread that uses the connection checks for more work afterwards
 		if (wire == null || end != null || l.id == 0 || slow || self == worker || self.isInterrupted()
 				|| "VirtualThreads".equals(self.getThreadGroup().getName()) || !operations.isEmpty() || due(l) > now
 				|| leases.values().stream().anyMatch(other -> other != l && due(other) <= now))
@@ -686,7 +686,7 @@ final class Session {
 	 * Locked at entry and exit, not in between. Sends a call and handles its results. If callers other than its own
 	 * were woken up, it lets them queue their next requests before the next turn begins.
 	 *
-	 * @param itself the number of waiting callers that make this turn: 1, or 0 in the worker
+	 * @param itself the number of waiting callers that run this turn: 1, or 0 in the worker
 	 */
 	private void turn(Lease l, int itself) {
 		long before = answered;
