@@ -4,7 +4,7 @@ import pg from 'pg'
 const session = await LockElection.connect({ ttl: Number(process.argv[2] ?? 30_000) })
 const pool = new pg.Pool().on('error', () => {})
 async function write (signal, hold) {
-  const client = await pool.connect()
+  const client = (await pool.connect()).on('error', () => {}) // it may be cut off between two queries
   try {
     await client.query('BEGIN')
     await hold.fence(client)
