@@ -184,9 +184,9 @@ le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, L
 /* --- a request that is repeated after a reload --- */
 
 /*
- * Replies to a repeated request whose entry is stored: the entry had been written when the manager
- * ended, and only the reply was missing.  The request's hold may have been loaded with the row.
- * Other sessions of the same owner may have uncommitted holds of their own.
+ * Replies to a repeated request whose entry is stored: the manager wrote the entry before it exited,
+ * so only the reply was lost.  The hold of this request may have been loaded with the row, and must not
+ * be counted twice; uncommitted holds of other sessions of the same owner stay as they are.
  */
 void
 le_requeue_stored(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)

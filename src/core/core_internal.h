@@ -357,8 +357,8 @@ extern bool le_extend(LeCore *core, LeTime ttl, LeTime now, LeTime *own_ttl, LeT
 					  LeSaved *saved);
 
 /*
- * Returns le_save_at() of a holder or a place.  Returns LE_NEVER if entries share the lease, because
- * the lease saves its own time left.
+ * Returns le_save_at() of a holder or a place, or LE_NEVER if it is on a shared lease: then the time
+ * left is stored in the lease's row.
  */
 static inline LeTime
 le_entry_save_at(const LeEntry *entry)

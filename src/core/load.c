@@ -447,7 +447,7 @@ closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)
 {
 	LeTime until = row->closed_until != 0 ? from_wall(&core->load.clock, row->closed_until) : 0;
 
-	/* since may be -infinity in the table, from which no time can be counted */
+	/* the column "since" may be -infinity, from which no duration can be computed */
 	if (until != 0 && until != LE_NEVER && row->since != INT64_MIN)
 	{
 		LeTime left = row->closed_until > row->since ? row->closed_until - row->since : 0;

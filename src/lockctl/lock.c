@@ -365,8 +365,8 @@ sooner(int64_t *first, int64_t at)
 }
 
 /*
- * Returns the time at which a wait for an election ends.  The wait lasts at least until the first reply,
- * whose time limit is that of any statement of the library.  The library itself ends waits for locks.
+ * Returns the time at which a wait for an election ends.  It ends no earlier than the first reply, for
+ * which the library has its own timeout.  Waits for locks are timed out by the library, not here.
  */
 static int64_t
 wait_ends_at(const run *r)

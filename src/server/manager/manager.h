@@ -118,7 +118,7 @@ typedef enum BatchEnd
 	BATCH_LOCKED,      /* nothing was applied, because another session has locked the tables */
 	BATCH_FAILED,      /* rolled back, or failed after its replies; the core must be loaded again */
 	BATCH_UNWRITABLE,  /* the same, not because of a request but because nothing can be written */
-	BATCH_FILES_DIFFER /* the same, because the tables were replaced; the batch can run again after a load */
+	BATCH_FILES_DIFFER /* as BATCH_FAILED, because the tables were replaced: run it again after a load */
 } BatchEnd;
 
 /* State of an outage, in which nothing can be written, see manager/outage.c.  Times are by le_clock(). */

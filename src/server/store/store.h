@@ -43,7 +43,7 @@ typedef struct LeMeta
 	/* state of the last manager, see core/life.h */
 	uint32 life;   /* number of that manager's life */
 	uint32 uptime; /* in ticks */
-	LeText lives;  /* numbers of that life and of the lives before it, as in LeLife.starts */
+	LeText lives;  /* the manager runs ("lives") up to the stored one, as in LeLife.starts */
 } LeMeta;
 
 /*
