@@ -442,7 +442,7 @@ BEGIN
 	PERFORM _lock_election.fail('22023', format('%s is out of range: %s', what, v), 'It is an interval ' || range || '.');
 END $$;
 
--- Raises an error that formats the limit as PostgreSQL formats a setting.
+-- Raises the error that this interval exceeds the limit, which is shown in the format of a setting.
 CREATE OR REPLACE FUNCTION _lock_election.too_long(what text, v interval, most interval) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
 	ms int8 := date_part('epoch', most) * 1000;

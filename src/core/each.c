@@ -92,7 +92,7 @@ release(LeCore *core, const LeCommand *one, LeTime now, LeReply *found)
 
 	le_apply_release(core, one, now, &reply);
 
-	/* it belongs to a place of several names, which has ended with an earlier name */
+	/* the token is that of a place for several names, which the release of an earlier name has ended */
 	if (reply.status == LE_NOT_HELD && found->status == LE_QUEUED)
 		found->status = LE_OK;
 	else

@@ -18,7 +18,7 @@ forces(const LeCommand *cmd, uint32_t role)
 	return cmd->any_role || cmd->role == role || le_command_manages(cmd, role);
 }
 
-/* --- forced ends of a name --- */
+/* --- forcing the release of a name --- */
 
 /* Opens a name that is closed now, or would be closed when the fence of a lapsed holder ends. */
 static void

@@ -112,8 +112,8 @@ func (l *Lock) prepare(ctx context.Context) error {
 	return err
 }
 
-// Get answers NotFound while there is no record. The raw record differs after every change, also within a second, which
-// is all that the times of a record tell apart.
+// Get returns a NotFound error while there is no record. The raw record differs after every change, even if two changes
+// happen within the same second: the times in a record have a resolution of one second.
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

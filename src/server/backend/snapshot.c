@@ -211,8 +211,8 @@ le_snapshot_give_up(FunctionCallInfo fcinfo)
 	snapshot = le_running_query->desc->snapshot;
 
 	/*
-	 * The snapshot is the only one on the stack.  In addition, it must be there only once, it must be
-	 * registered only by the query and its executor state, and no other snapshot must be registered.
+	 * No other snapshot is on the stack.  Also require that this one was pushed only once, that only the
+	 * query and its executor state have registered it, and that no other snapshot is registered.
 	 */
 	if (snapshot->active_count != 1 || snapshot->regd_count > 2 || !ThereAreNoPriorRegisteredSnapshots())
 		return false;
@@ -230,9 +230,9 @@ le_snapshot_take(void)
 }
 
 /*
- * For REPEATABLE READ and stricter levels, where the whole transaction reads with the snapshot of its first
- * statement.  If this statement is the first, and the call did not wait, the snapshot is as old as the call,
- * and can only miss changes made during the call.
+ * Returns whether the snapshot of the transaction is too old for the result of this call.  For REPEATABLE
+ * READ and stricter levels, where the whole transaction reads with the snapshot of its first statement.  If
+ * this is the first statement and the call did not wait, only changes made during the call can be missed.
  */
 static bool
 xact_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited)
