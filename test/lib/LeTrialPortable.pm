@@ -127,13 +127,14 @@ sub try_portable
 	my $broken = broken_contract($worker, $sql);
 	return $broken if $broken;
 
-	my $file = 'sql/portable/lock_election.sql';
-	my $original = slurp($file);
+	# with the copy that Go embeds: a test compares the two
+	my @files = ('sql/portable/lock_election.sql', 'clients/go/lock_election.sql');
+	my $original = slurp($files[0]);
 	my $seed = sub {
 		my ($is_mutant) = @_;
 
 		spew($site->{file}, $is_mutant ? mutated($site, $text) : $text);
-		spew($file, $is_mutant ? $sql : $original);
+		spew($_, $is_mutant ? $sql : $original) foreach @files;
 		return;
 	};
 	my $caught;

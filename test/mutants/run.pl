@@ -38,13 +38,14 @@ sub try_tests
 	return (undef, $late // 'SURVIVED');
 }
 
-# The portable edition, of its parts, one of which has changed.
+# The portable edition, of its parts, one of which has changed; and the copy that Go embeds, which a test compares.
 sub assemble
 {
 	my ($file) = @_;
 
 	return if $file !~ m{^sql/portable/parts/};
-	spew('sql/portable/lock_election.sql', scalar `sql/portable/assemble`);
+	my $sql = `sql/portable/assemble`;
+	spew($_, $sql) foreach 'sql/portable/lock_election.sql', 'clients/go/lock_election.sql';
 	return;
 }
 
