@@ -380,7 +380,8 @@ SKIP:
 	foreach my $what (sort keys %took)
 	{
 		my ($few, $many) = @{ $took{$what} };
-		cmp_ok($many, '<', 3 * $few, sprintf('%s: a thousand names take %.1f ms of processor where there are many, %.1f where there are few', $what, 1000 * $many, 1000 * $few));
+		# a search among those before would make it 17 times as much; the caches of a busy machine make it 3 times
+		cmp_ok($many, '<', 6 * $few, sprintf('%s: a thousand names take %.1f ms of processor where there are many, %.1f where there are few', $what, 1000 * $many, 1000 * $few));
 	}
 	nothing_left($node);
 }
