@@ -198,6 +198,20 @@ subtest 'transactions' => sub {
 	$_->quit foreach $s, $o;
 };
 
+# A call that has waited for the section of a name leaves the settings of its session as they were.
+subtest 'the timeout of a section' => sub {
+	my ($idle, $s) = (as('app'), as('app'));
+
+	$idle->query(q{BEGIN; SELECT enqueue_lock('section', '1 min')});
+	$s->async(q{SELECT count(*) FROM enqueue_lock('section', '1 min')});
+	wait_for_sql($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND pid = } . $s->pid, '1', dbname => $db);
+	$idle->query('ROLLBACK');
+	is($s->wait . $s->error, '1', 'it gets in');
+	is($s->query('SHOW lock_timeout'), '0', 'and sets nothing');
+	one($node, q{SELECT force_release_role('app')}, $db);
+	$_->quit foreach $idle, $s;
+};
+
 subtest 'transactions that stand still' => sub {
 	my ($idle, $s, $o) = (as('app'), as('app'), as('app'));
 	my $token = $s->query(q{SELECT acquire_lock('x', '1 min')});
