@@ -267,10 +267,7 @@ le_outage_refuse(const Batch *batch)
 		LeMailbox *box = mailbox_of(proc);
 		LeTime waits_since = le_mgr.outage.since;
 
-		/*
-		 * use posted_at only if the request that the batch has seen is unanswered: a later request may have
-		 * an earlier posted_at
-		 */
+		/* posted_at belongs to the request that the batch has seen, as long as that is unanswered */
 		if (pg_atomic_read_u32(&box->answered) != number)
 			waits_since = Max(waits_since, box->posted_at);
 		if (le_mgr.outage.failed || now - waits_since >= WRITE_LIMIT)
