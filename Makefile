@@ -143,10 +143,7 @@ test-clients:
 
 # The portable edition, of its parts; Go embeds what is in the module's own folder alone.
 portable:
-	@mkdir -p build
-	@sql/portable/assemble >build/portable.sql
-	@cp build/portable.sql clients/go/lock_election.sql
-	@mv build/portable.sql sql/portable/lock_election.sql
+	@sql/portable/assemble --write
 
 clients:
 	@clients/build.sh

@@ -44,8 +44,7 @@ sub assemble
 	my ($file) = @_;
 
 	return if $file !~ m{^sql/portable/parts/};
-	my $sql = `sql/portable/assemble`;
-	spew($_, $sql) foreach 'sql/portable/lock_election.sql', 'clients/go/lock_election.sql';
+	system('sql/portable/assemble', '--write') == 0 or die "sql/portable/assemble: $?\n";
 	return;
 }
 
