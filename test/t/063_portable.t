@@ -633,4 +633,17 @@ subtest 'restarts and crashes' => sub {
 	$_->quit foreach $s, $o, $idle;
 };
 
+subtest 'for one role' => sub {
+	one($node, 'CREATE DATABASE granted');
+	one($node, 'GRANT CREATE ON DATABASE granted TO installer');
+	PostgreSQL::Test::Utils::system_or_bail('psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-1', '-o', '/dev/null', '-d', $node->connstr('granted') . q{ user='installer'},
+		'-c', q{SET LOCAL _lock_election.schema = 'mine'; SET LOCAL _lock_election."grant" = 'app'}, '-f', 'sql/portable/lock_election.sql');
+	is(one($node, q{SELECT has_schema_privilege('app', 'mine', 'USAGE'), has_schema_privilege('guest', 'mine', 'USAGE')}, 'granted'), 't|f', 'a schema that is made at installation is for the role that was named');
+};
+
+subtest 'what is indexed' => sub {
+	is(one($node, q{SELECT string_agg(c.relname, ' ' ORDER BY c.relname) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE c.relnamespace = '_lock_election'::regnamespace AND NOT i.indisprimary}, $db),
+		'fence_transaction history_age history_role hold_evicted hold_lease place_lease versioned_role', 'all indexes are there');
+};
+
 done_testing();

@@ -389,5 +389,168 @@ subtest 'views' => sub {
 	end_all('views');
 };
 
+subtest 'arguments' => sub {
+	my $s = as();
+
+	like(error_text($s, q{SELECT await_locks('{}', 1)}), qr/22023.*names/, 'names');
+	like(error_text($s, q{SELECT acquire_locks('{a,b}', wait => '-1 s')}), qr/22023.*wait is out of range: -00:00:01/, 'a wait');
+	like(error_text($s, 'SELECT observe_election(NULL)'), qr/22004|22023.*election must not be null/, 'an election');
+	foreach my $limit ([ '2 days', '2d' ], [ '26 h', '26h' ], [ '90 min', '90min' ], [ '90 s', '90s' ], [ '1500 ms', '1500ms' ])
+	{
+		one("SELECT lock_election.configure('max_ttl', '$limit->[0]')");
+		$s->query(q{SELECT acquire_lock('t', '3 days')});
+		like($s->error, qr/See lock_election\.max_ttl \(\Q$limit->[1]\E\)/, "a limit is shown as in a setting: $limit->[1]");
+	}
+	one(q{SELECT lock_election.configure('max_ttl', '24 days')});
+	my $c = client($s);
+	$c->{columns} = 'event, detail IS NULL, hint IS NULL';
+	is($s->query(call_sql($c, [ [ 1, 'release', 'a' ] ])) =~ s/.*\n//r, 'error|t|t', 'an error without a hint has none');
+	$s->quit;
+	end_all('arguments');
+};
+
+subtest 'each name by itself' => sub {
+	my ($s, $o, $third) = (as(), as(), as());
+
+	# what is over stays until somebody comes to its name
+	$s->query(q{SELECT acquire_lock('over'), acquire_lock('mine')});
+	one(q{UPDATE _lock_election.hold SET expires_at = clock_timestamp() - interval '1 min' WHERE name = 'over'});
+	is($o->query(q{SELECT try_acquire_lock('mine') IS NULL}), 't', 'an attempt at one name');
+	is(one(q{SELECT count(*) FROM _lock_election.hold WHERE name = 'over'}), '1', 'ends nothing of another one');
+
+	# permits
+	is($s->query(q{SELECT release_lock('p', acquire_permit('p', 2), hold_for => '1 h')}), 't', 'a name is closed');
+	is($s->query(q{SELECT granted FROM enqueue_permit('p', 2)}), 'f', 'so that somebody waits for a permit');
+	is(one(q{SELECT set_permits('p', 3)}), '2', 'its permits are changed');
+	is(one(q{SELECT set_permits('nobody', 3) IS NULL}), 't', 'those of a name that nobody uses are not');
+
+	# positions
+	my $held = $s->query(q{SELECT acquire_lock('q')});
+	my @places = map { $s->query(q{SELECT token FROM enqueue_lock('q')}) } 1 .. 2;
+	one("UPDATE _lock_election.lease SET expires_at = clock_timestamp() - interval '1 min' WHERE id = (SELECT lease FROM _lock_election.place WHERE token = $places[1])");
+	is($o->query(q{SELECT queue_position FROM enqueue_lock('q')}), '2', 'a place that is over does not count');
+
+	# in the line of another name
+	$o->async(q{SELECT acquire_lock('mine', wait => '20 s')});
+	wait_for_waiters(1, 'mine');
+	one(q{SELECT enqueue_lock('mine', '1 min')});
+	$third->async(q{SELECT acquire_lock('q', wait => '20 s')});
+	wait_for_sql($node, q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND objsubid = 1 AND pid IN (} . $o->pid . ', ' . $third->pid . ')', '2');
+	one(q{SELECT force_release_lock('mine')});
+	like($o->wait, qr/^\d+$/, 'who came before a place is granted before it, whoever came later to another name');
+	one(q{SELECT force_release_role('app') FROM generate_series(1, 2)});
+	one("SELECT pg_cancel_backend(" . $third->pid . ")");
+	$third->wait;
+	$_->quit foreach $s, $o, $third;
+	end_all('each name by itself');
+};
+
+subtest 'a line is not overtaken' => sub {
+	my ($s, $o) = (as(), as());
+	my $token = $s->query(q{SELECT acquire_lock('n')});
+
+	$o->async(q{SELECT acquire_lock('n', wait => '20 s')});
+	wait_for_waiters(1, 'n');
+	is($s->query("SELECT release_lock('n', $token) FROM generate_series(1, 1); SELECT count(*) FROM try_acquire_each('{n}') WHERE token IS NOT NULL"), "t\n0",
+		'an attempt at several names gets none for which somebody waits');
+	like($o->wait, qr/^\d+$/, 'who has it then');
+	$_->quit foreach $s, $o;
+	end_all('a line');
+};
+
+subtest 'news of many ends' => sub {
+	my $s = as();
+	my ($c, $d) = (client($s), client($s));
+	my @ends = map { [ $_, 'try_lock', "k$_" ] } 1 .. 20;
+	my $rows = sync($c, \@ends);
+
+	sync($d, [ [ 1, 'try_lock', 'd1' ], [ 2, 'try_lock', 'd2' ] ]);
+	one(q{SELECT force_release_lock('d1')});
+	one("SELECT force_release_lock('k$_')") foreach 1 .. 20;
+	one(q{SELECT force_release_lock('d2')});
+	is(one("SELECT count(*), min(token) = " . token_of($rows, 4) . " FROM _lock_election.loss WHERE lease = $c->{lease}"), '16|t', 'the newest 16 ends of a lease are kept');
+	is(short(sync($d)), '-:lost:forced -:lost:forced', 'whatever has ended on others');
+	$s->quit;
+	end_all('news of many ends');
+};
+
+subtest 'fences and their rows' => sub {
+	my ($s, $o) = (as(), as());
+	my $token = $s->query(q{SELECT acquire_lock('f')});
+
+	$s->query("BEGIN; SELECT fence_lock('f', $token)");
+	is(one(q{SELECT fenced_by = ARRAY[} . $s->pid . q{] FROM lock_election.locks}), 't', 'who fences is shown');
+	$s->query('COMMIT');
+	is(one('SELECT count(*) FROM _lock_election.fence'), '1', 'its row stays');
+	one('SELECT lock_election.reap()');
+	is(one('SELECT count(*) FROM _lock_election.fence'), '0', 'until reap() removes it');
+	is($s->query("SELECT release_lock('f', $token)"), 't', 'released');
+	$s->query(q{SELECT acquire_lock('g', owner => 'same')});
+	$o->query(q{BEGIN; SELECT acquire_lock('g', owner => 'same')});
+	is(one(q{SELECT fenced_by, holds FROM lock_election.locks}), '{}|1', 'a transaction that acquires a lock again fences nothing');
+	$o->query('COMMIT');
+	is(one(q{SELECT force_release_role('app')}), '1', 'its lock');
+	$_->quit foreach $s, $o;
+	end_all('fences');
+};
+
+subtest 'a client is told although the name is taken' => sub {
+	my ($s, $o, $idle, $listener) = map { as() } 1 .. 4;
+	my ($c, $holder) = (client($s), client($o));
+
+	sync($holder, [ [ 1, 'try_lock', 'b' ] ]);
+	sync($c, [ [ 1, 'enqueue_lock', 'b', undef, 'me#1' ] ]);
+	$listener->query("LISTEN $c->{last}{channel}");
+	$idle->query(q{BEGIN; SELECT token FROM enqueue_lock('b')});
+	is($o->query("SELECT revoke_lease($holder->{lease})"), 't', 'a lease ends while another transaction is in the section of a name');
+	is_deeply([ notified($listener) ], [ [ $c->{last}{channel}, '' ] ], 'the client that waits first is told');
+	$idle->query('ROLLBACK');
+	is(short(sync($c)), '-:granted:b', 'and its next call is granted the lock');
+	$_->quit foreach $s, $o, $idle, $listener;
+	end_all('told');
+};
+
+subtest 'leases that end' => sub {
+	my ($s, $o) = (as(), as());
+	my $c = client($s);
+
+	# the only place of all is served by its client's call
+	$o->query(q{SELECT acquire_lock('only')});
+	sync($c, [ [ 1, 'enqueue_lock', 'only', undef, 'me#1' ] ]);
+	one(q{UPDATE _lock_election.hold SET expires_at = clock_timestamp() - interval '1 min' WHERE name = 'only'; UPDATE _lock_election.lease SET expires_at = clock_timestamp() - interval '1 min' WHERE NOT named});
+	is(short(sync($c)), '-:granted:only', 'a call of the client that waits notices that the holder has expired');
+
+	# revoked by two
+	$s->query("BEGIN; SELECT revoke_lease($c->{lease})");
+	$o->async("SELECT revoke_lease($c->{lease})");
+	wait_for_sql($node, 'SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = ' . $o->pid, '1');
+	$s->query('COMMIT');
+	is($o->wait . $o->error, 'f', 'a lease is revoked by one of two calls');
+
+	# without a row, as after somebody's DELETE
+	my $held = $o->query(q{SELECT acquire_lock('row')});
+	my $place = $s->query(q{SELECT token FROM enqueue_lock('row')});
+	one("DELETE FROM _lock_election.lease WHERE id = (SELECT lease FROM _lock_election.place WHERE token = $place)");
+	is($s->query(q{SELECT queue_position FROM enqueue_lock('row')}), '1', 'a place without a lease is over');
+	is($o->query("SELECT release_lock('row', $held)") . $s->query(q{SELECT token > 0 FROM lock_election.locks WHERE name = 'row'}), 'tt', 'the next one is granted');
+
+	my $term = $s->query(q{SELECT campaign('again', 'here', owner => 'me')});
+	is($s->query(q{SELECT campaign('again', 'there', owner => 'me')}), $term, 'who campaigns again with another text');
+	is(one(q{SELECT string_agg(how || ' ' || candidate, ', ' ORDER BY change) FROM election_history('again')}), 'elected here, proclaimed there', 'has proclaimed it');
+	$_->quit foreach $s, $o;
+	end_all('leases that end');
+};
+
+subtest 'limits of a session' => sub {
+	my ($s, $o) = (as(), as());
+
+	$o->query(q{SELECT acquire_lock('w')});
+	my $place = $s->query(q{SELECT token FROM enqueue_lock('w')});
+	like(error_text($s, "SET lock_timeout = '100 ms'; SELECT await_lock('w', $place, wait => '20 s')"), qr/55P03.*canceling statement due to lock timeout/, 'lock_timeout ends a wait for a place');
+	is($s->query("RESET lock_timeout; SELECT await_lock('w', $place)"), 'f', 'which it keeps');
+	$_->quit foreach $s, $o;
+	end_all('limits of a session');
+};
+
 $node->stop;
 done_testing();

@@ -204,7 +204,8 @@ subtest 'a standby' => sub {
 	$node->wait_for_catchup('standby');
 	is($r->query('SELECT name FROM lock_election.locks ORDER BY name') . $r->error, "last\nown\ns", 'it shows the locks');
 	is($r->query('SELECT count(*) FROM lock_election.waiters') . $r->query('SELECT count(*) FROM lock_election.leases'), '00', 'and neither places nor leases, as in the C edition');
-	is($r->query('SELECT ok, role, problem FROM lock_election.health()'), 'f|standby|the server is a standby', 'health() says what it is');
+	is($r->query('SELECT ok, role, problem, replayed_at IS NOT NULL FROM lock_election.health()'), 'f|standby|the server is a standby|t', 'health() says what it is, and how new its data are');
+	is($r->query('SELECT DISTINCT connected IS NULL FROM lock_election.locks'), 't', 'who is connected to the primary is not known');
 	foreach my $sql (q{acquire_lock('x')}, "renew_lock('s', $token)", "release_lock('s', $token)", "is_held('s', $token)", "keep_alive($lease)", "lease_sync($lease, 1)", q{enqueue_lock('x')},
 		"fence_lock('s', $token)", q{advisory_acquire('x')}, q{force_release_lock('s')})
 	{
