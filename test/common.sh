@@ -10,6 +10,7 @@ set -eu
 unset MAKEFLAGS MFLAGS MAKEOVERRIDES MAKELEVEL
 LE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 LE_TMP=
+LE_ETC=/etc
 LE_CHILD=
 LE_CGROUP=
 LE_APT_FILES=()
@@ -77,6 +78,16 @@ le_stop_servers()
 	done
 }
 
+# What root has built in somebody else's sources since the start is theirs.
+le_give_back()
+{
+	local owner
+	[ "$(id -u)" = 0 ] && [ -e "$LE_TMP/began" ] || return 0
+	owner=$(stat -c %u:%g "$LE_ROOT")
+	[ "${owner%:*}" != 0 ] || return 0
+	find "$LE_ROOT" -xdev -user 0 -newer "$LE_TMP/began" -exec chown -h "$owner" {} +
+}
+
 le_cleanup()
 {
 	local i pids memory
@@ -100,6 +111,7 @@ le_cleanup()
 			esac
 		done
 		le_cgroup_remove
+		le_give_back || true
 		rm -rf "$LE_TMP"
 	fi
 	le_apt_files_remove
@@ -228,15 +240,36 @@ le_packages()
 	le_apt_install "${missing[@]}" || { tail -n 30 "$LE_TMP/apt.log" >&2; le_die "apt-get install failed"; }
 }
 
+# What starts at boot: systemd's links, and those of the older scripts.
+le_boot_links()
+{
+	find "$LE_ETC/systemd/system" "$LE_ETC"/rc[0-6S].d -type l 2>/dev/null | sort
+}
+
+# le_boot_undo LINKS: nothing that was installed since then starts at boot, except PostgreSQL's own service, which
+# starts only clusters that somebody has made.
+le_boot_undo()
+{
+	local new
+	new=$(comm -13 <(echo "$1") <(le_boot_links) |
+		grep -Ev '/(postgresql(@.*)?\.service|[KS][0-9]*postgresql)$' || true)
+	[ -n "$new" ] || return 0
+	le_say "not started at boot: $(sed 's,.*/,,' <<<"$new" | sort -u | paste -sd ' ')"
+	xargs -d '\n' rm -f <<<"$new"
+}
+
 le_apt_install()
 {
-	local rc=0
+	local rc=0 links
 	le_say "installing: $*"
+	links=$(le_boot_links)
 	le_apt_files_create
 	le_as_root env DEBIAN_FRONTEND=noninteractive \
 		apt-get -o DPkg::Lock::Timeout=120 install -qq -y --no-install-recommends "$@" \
 		>"$LE_TMP/apt.log" 2>&1 </dev/null || rc=$?
 	le_apt_files_remove
+	le_as_root bash -c "$(declare -f le_say le_boot_links le_boot_undo); LE_ETC=\$1; le_boot_undo \"\$2\"" \
+		- "$LE_ETC" "$links"
 	return $rc
 }
 
@@ -427,6 +460,7 @@ le_prepare()
 	LE_TMP=$(mktemp -d "${TMPDIR:-/tmp}/lock_election.XXXXXX")
 	LE_TMP=$(cd "$LE_TMP" && pwd -P)
 	chmod 755 "$LE_TMP"
+	touch "$LE_TMP/began"
 	le_packages
 	le_private_tree "$LE_TMP"
 	LE_BIN=$LE_TMP/usr/lib/postgresql/$PG_MAJOR/bin

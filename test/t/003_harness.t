@@ -2,8 +2,10 @@
 # Promises: -
 use strict;
 use warnings;
+use IPC::Run ();
 use LeTest;
 use LeWire;
+use PostgreSQL::Test::Utils ();
 use Test::More;
 
 my $node = new_node('main', start => 0);
@@ -30,4 +32,27 @@ $wire->query('SELECT pg_sleep(1.5), 1');
 is(eval { $wire->wait('Z') }, '|1', 'a wait goes on after a signal') or diag($@);
 $wire->quit;
 $node->stop;
+
+# Services of packages that a run has installed do not start at boot afterwards.
+my $etc = PostgreSQL::Test::Utils::tempdir();
+my $script = <<'SH';
+. test/common.sh
+trap - EXIT
+LE_ETC=$1
+mkdir -p $1/systemd/system/multi-user.target.wants $1/rc2.d
+cd $1/systemd/system/multi-user.target.wants
+ln -s /x/mine.service
+links=$(le_boot_links)
+ln -s /x/etcd.service; ln -s /x/postgresql.service; ln -s /x/postgresql@15-main.service
+ln -s /x/redis-server.service ../redis.service
+ln -s ../init.d/haproxy $1/rc2.d/S01haproxy; ln -s ../init.d/postgresql $1/rc2.d/S01postgresql
+le_boot_undo "$links"
+le_boot_undo "$(le_boot_links)"
+cd $1; find . -type l | sort
+SH
+my ($left, $said) = ('', '');
+IPC::Run::run([ 'bash', '-c', $script, '-', $etc ], '>', \$left, '2>', \$said);
+is($left, join('', map { "./$_\n" } 'rc2.d/S01postgresql', map { "systemd/system/multi-user.target.wants/$_" } 'mine.service', 'postgresql.service', 'postgresql@15-main.service'),
+	q{what was there before stays, and PostgreSQL's own service});
+is($said, "== not started at boot: S01haproxy etcd.service redis.service\n", 'which is said once');
 done_testing();
