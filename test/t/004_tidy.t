@@ -16,7 +16,7 @@ my %clean = (
 	Makefile => "SOURCES = \$(wildcard src/core/*.c src/server/*/*.c)\n",
 	'README.md' => "[How it works](docs/design/internals.md)\n",
 	'docs/design/guarantees.md' => "| D | durable | flushes | `test/t/a.t` |\n| Q, R | order | one queue | `a.t` |\n",
-	'test/t/a.t' => "# A test.\n# Promises: D, Q\n",
+	'test/t/a.t' => "# A test.\n# Promises: D, Q, R\n",
 	'docs/design/internals.md' => "# How it works\n[What is promised](guarantees.md)\n",
 	'src/core/core.h' => "/* The answer to everything. */\nextern int le_answer(void);\n"
 	  . "extern int le_half(void); /* of that */\n\n"
@@ -150,23 +150,34 @@ my @samples = (
 		'test/sim/invariants.c:1: docs/design/guarantees.md has no promise Y'
 	],
 	[
-		'a test that does not show what is said of it', { 'test/t/a.t' => "# Promises: Q\n" },
-		'test/t/a.t:1: docs/design/guarantees.md says that it shows D'
+		'a test that does not show what is said of it', { 'test/t/a.t' => "# Promises: Q, R\n" },
+		"docs/design/guarantees.md:1: promise D names no test that shows it\n"
+		  . 'test/t/a.t:1: docs/design/guarantees.md says that it shows D'
 	],
 	[
 		'a promise that no test shows',
-		{ 'docs/design/guarantees.md' => "| D | durable | flushes | `test/t/a.t`, torture |\n\n| Q | order | one queue | torture |\n" },
-		'docs/design/guarantees.md:3: promise Q names no test'
+		{ 'docs/design/guarantees.md' => "| D | durable | flushes | `test/t/a.t`, torture |\n\n| Q, R | order | one queue | torture |\n" },
+		'docs/design/guarantees.md:3: promise Q, R names no test'
+	],
+	[
+		'a letter that none of the tests shows',
+		{ 'test/t/a.t' => "# Promises: D\n", 'docs/design/guarantees.md' => "| D, Q | durable, in order | flushes | `a.t` |\n" },
+		'docs/design/guarantees.md:1: promise Q names no test that shows it'
 	],
 	[
 		'a test that is not there',
-		{ 'docs/design/guarantees.md' => "| D | durable | flushes | `a.t`, `b.t` |\n| Q | order | one queue | `a.t` |\n" },
+		{ 'docs/design/guarantees.md' => "| D | durable | flushes | `a.t`, `b.t` |\n| Q, R | order | one queue | `a.t` |\n" },
 		'docs/design/guarantees.md:1: there is no test b.t'
 	],
 	[
 		'a page that names what is not there',
 		{ 'docs/design/internals.md' => "# How it works\n[a](guarantees.md)\n`le_answer()`, `le_gone()`\nin `core/gone.c`\n" },
 		"docs/design/internals.md:3: there is no function le_gone()\ndocs/design/internals.md:4: there is no file core/gone.c"
+	],
+	[
+		'a picture that names what is not there',
+		{ 'docs/design/internals.md' => "# How it works\n[a](guarantees.md)\n\n```\nle_answer()  core/core.c\nle_gone() --> core/gone.c\n```\n" },
+		"docs/design/internals.md:6: there is no function le_gone()\ndocs/design/internals.md:6: there is no file core/gone.c"
 	],
 	[ 'a long file', { 'src/core/x.c' => "\n" x 800 . "int x;\n" }, 'src/core/x.c:1: 801 lines, more than 800' ],
 );
@@ -195,4 +206,7 @@ foreach my $sample (@samples)
 
 	is_deeply([ tidy(%clean, %$files) ], [ "$breach\n", 1 ], $name);
 }
+my @list = grep { m{/(?:055_evict\.t|evict\.c)$} } `perl $tidy --promises .`;
+is($?, 0, 'the tests of each promise');
+is(join('', @list), join('', map { "$_\ttest/t/055_evict.t\n" . ($_ eq 'G' ? '' : "$_\ttest/unit/evict.c\n") } qw(D G L M)), 'are listed');
 done_testing();
