@@ -2,6 +2,7 @@
 #
 #   make && make install [PG_CONFIG=/path/to/pg_config]
 #   make installcheck      regression and isolation tests against the running server that libpq's variables name
+#   make check-fast        in a minute: test/tidy, the unit tests, a short simulation, and the tests that find most
 #   make test              everything, in a throw-away cluster; installs what it needs
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
 #   make soak              the same, with five times as much of the random searches (simulator, torture, fuzzing, abuse)
@@ -81,15 +82,22 @@ PG_CONFIG ?= pg_config
 .DEFAULT_GOAL := all
 
 # These goals work before PostgreSQL is installed.
-ALONE := test soak demo play reference client-table test-versions bench bench-quick bench-scaling \
+ALONE := help check-fast test soak demo play reference client-table test-versions bench bench-quick bench-scaling \
          bench-instructions bench-libraries bench-lockctl bad-night mutants mutants-random mutants-coverage unit sim \
          sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs test-ha format \
          format-check client install-client uninstall-client client-tests client-tests-address client-tests-thread \
          test-clients portable clients lockctl lockctl-address man-pages deb test-packages dist site test-site
 .PHONY: $(ALONE)
 
+help:
+	@sed -n '1,2d; /^#/!q; s/^# \{0,1\}//p' Makefile
+
 test:
 	@test/run.sh
+
+# The loop of edit and test.
+check-fast:
+	@SIM_SECONDS=3 TESTS="$$(grep -v '^#' test/lib/fast)" test/run.sh
 
 soak:
 	@SOAK=1 test/run.sh

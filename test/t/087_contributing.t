@@ -1,0 +1,96 @@
+# The two walks of CONTRIBUTING.md, a changed message and a new SQL function, done as they stand there: their blocks are run
+# in a copy of the tree, and what they have built is installed and asked, in both editions.  A command with the comment
+# "# fails" has to fail, by its tests.
+# Promises: -
+use strict;
+use warnings;
+use IPC::Run ();
+use LeDocs;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+chomp(my $bin = `$ENV{PG_CONFIG} --bindir`);
+my ($root, $version_dir) = $bin =~ m{^(.*)(/usr/lib/postgresql/[^/]+)/bin$} or plan skip_all => 'not an installation of our own';
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my $tree = "$dir/tree";
+# What somebody has who begins: nothing of the run that this test is part of.  Optimised code would only build slower.
+my @env = ('env', '-i', "HOME=$ENV{HOME}", "TMPDIR=$ENV{TMPDIR}", 'PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+	'LC_ALL=C.UTF-8', 'COPT=-O0 -U_FORTIFY_SOURCE', 'PG_MAJOR=' . $version_dir =~ s{.*/}{}r);
+
+# Exit status and output of a command in the copy.
+sub run_in_tree
+{
+	my ($command) = @_;
+	my $out = '';
+	my $run = IPC::Run::start([ @env, 'bash', '-c', $command ], '<', '/dev/null', '>&', \$out, init => sub { chdir $tree or die $!; },
+		IPC::Run::timeout(10 * $PostgreSQL::Test::Utils::timeout_default));
+
+	$run->finish;
+	return ($run->full_result(0), $out);
+}
+
+# The commands of a block: each is a line, with the document that follows it.
+sub commands_of
+{
+	my ($text) = @_;
+	my ($end, @commands);
+
+	foreach my $line (split /\n/, $text)
+	{
+		if (defined $end)
+		{
+			$commands[-1] .= "\n$line";
+			undef $end if $line eq $end;
+			next;
+		}
+		push @commands, $line;
+		$end = $1 if $line =~ /<<'(\w+)'/;
+	}
+	return @commands;
+}
+
+mkdir $tree or die $!;
+is(system("tar --exclude=./build --exclude=./tmp_check --exclude='*.o' --exclude='*.d' --exclude='*.so' -cf - . | tar -C '$tree' -xf -"), 0, 'a copy of the tree');
+
+my %walk; # by section: how many commands
+my $failed = 0;
+foreach my $block (grep { $_->{word} eq 'sh' } blocks_of(slurp_file('CONTRIBUTING.md')))
+{
+	foreach my $command (commands_of($block->{text}))
+	{
+		my $fails = $command =~ /# fails/;
+		my ($rc, $out) = run_in_tree($command);
+		my $name = "line $block->{line}: " . (split /\n/, $command)[0];
+
+		$walk{ $block->{section} }++;
+		ok($fails ? $rc != 0 && $out =~ /^Result: FAIL/m : $rc == 0, $name) or diag($out);
+		ok($out =~ /^Result: (?:PASS|FAIL)/m && $out !~ /\bNOTESTS\b|\bskipped\b/, 'has run tests') or diag($out) if $command =~ /^make test /;
+		# both what it says now and what is asked for
+		like($out, qr/cannot hold versions.*cannot be a version|cannot be a version.*cannot hold versions/s, 'and says why') if $fails;
+		$failed++ if $fails;
+	}
+}
+is_deeply([ map { $walk{$_} > 5 } sort keys %walk ], [ 1, 1 ], 'two walks') or diag(explain(\%walk));
+is($failed, 1, 'a test has failed without its change');
+
+# --- what they have made ---
+
+my ($rc, $out) = run_in_tree("cp -a '$root/usr' '$dir/usr' && make -s PG_CONFIG='$dir$version_dir/bin/pg_config' install");
+is($rc, 0, 'is installed') or diag($out);
+my $node = new_node('main', install => "$dir$version_dir");
+$node->safe_psql('postgres', 'CREATE DATABASE portable');
+install_portable($node, 'portable', "$tree/sql/portable/lock_election.sql");
+foreach my $db ('postgres', 'portable')
+{
+	my $answer = $node->safe_psql($db, q{SELECT name_length('é'), obj_description('name_length'::regproc)});
+	my $err = '';
+
+	like($answer, qr/^2\|Returns the length/, "$db: the function");
+	$node->safe_psql($db, q{CREATE TABLE t AS SELECT ''::text AS n; CREATE TRIGGER g BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION version_guard('n')});
+	$node->psql($db, q{UPDATE t SET n = 'x'}, stderr => \$err);
+	like($err, qr/column "n" of table "t" cannot hold versions/, 'the message');
+}
+like(slurp_file("$tree/docs/reference/functions.md"), qr/^### name_length$/m, 'the reference');
+$node->stop;
+done_testing();
