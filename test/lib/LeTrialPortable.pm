@@ -16,7 +16,7 @@ our @EXPORT = qw(portable_verdict try_portable stop_portable);
 
 # Those with servers of their own, and how long each may take.
 my @tests = ([ 'test/t/068_portable_sync.t', 300 ], [ 'test/t/063_portable.t', 600 ], [ 'test/t/064_portable_differs.t', 300 ],
-	[ 'test/t/069_portable_rules.t', 300 ], [ 'test/t/059_portable_attacked.t', 300 ], [ 'test/t/065_portable_moves.t', 600 ]);
+	[ 'test/t/069_portable_rules.t', 300 ], [ 'test/t/065_portable_moves.t', 600 ]);
 my %server;    # of each worker
 my $databases = 0;
 
