@@ -58,16 +58,6 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 }
 
 void
-le_entry_free(LeCore *core, LeEntry *entry)
-{
-	le_free_text(core, &entry->owner);
-	le_free_text(core, &entry->value);
-	if (entry->acquirer != NULL)
-		le_acquirer_drop(core, entry->acquirer);
-	le_pool_put(&core->entries, entry);
-}
-
-void
 le_core_destroy(LeCore *core)
 {
 	LeEnv env = core->env;
@@ -115,6 +105,12 @@ le_core_destroy(LeCore *core)
 	le_free_array(core, core->heap.items);
 	le_free_array(core, core->sessions);
 	env.free(env.arg, core);
+}
+
+void
+le_core_set_horizon(LeCore *core, LeTime horizon)
+{
+	core->horizon = horizon;
 }
 
 void
@@ -167,26 +163,6 @@ apply_fence_ended(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply
 		le_entry_end_only(core, entry, (LeEnd) entry->end, entry->closed_until, now);
 	}
 	le_settle_ended(core, before, now);
-}
-
-void
-le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
-{
-	int64_t token = reply->status == LE_NO_LEASE ? cmd->lease : cmd->token;
-	uint64_t kept = core->nendings < LE_ENDINGS ? core->nendings : LE_ENDINGS;
-
-	if (reply->ending != LE_END_NONE)
-		return; /* set for an evicted holder, which has not ended yet */
-	for (uint64_t i = 1; i <= kept && token > 0; i++)
-	{
-		const LeEnding *ending = &core->endings[(core->nendings - i) % LE_ENDINGS];
-
-		if (ending->token != token || ending->role != cmd->role)
-			continue;
-		reply->ending = ending->how;
-		reply->ending_ago = now - ending->at;
-		return;
-	}
 }
 
 /* The functions of the commands that have at most one name. */
@@ -392,36 +368,4 @@ le_core_overdue(LeCore *core, LeTime timeout, LeTime now)
 	le_unlink(&entry->lapsed_link);
 	le_link_before(&core->lapsed, &entry->lapsed_link);
 	return entry;
-}
-
-/* --- lookups --- */
-
-static LePool *
-row_pool(LeCore *core, LeRowType type)
-{
-	return type == LE_ROW_SLOT ? &core->slots : type == LE_ROW_LEASE ? &core->leases : &core->waiters;
-}
-
-uint32_t
-le_core_row_indexes(const LeCore *core, LeRowType type)
-{
-	return le_pool_indexes(row_pool((LeCore *) core, type));
-}
-
-/* Returns NULL for a free object, too: it is zeroed, so on_disk is false. */
-LeRow *
-le_core_row_at(LeCore *core, LeRowType type, uint32_t index)
-{
-	void *object = le_pool_at(row_pool(core, type), index);
-	LeRow *row = type == LE_ROW_SLOT    ? &((LeSlot *) object)->row
-				 : type == LE_ROW_LEASE ? &((LeLease *) object)->row
-										: &((LeWaiter *) object)->row;
-
-	return row->on_disk ? row : NULL;
-}
-
-uint64_t
-le_core_lock_count(const LeCore *core)
-{
-	return core->hashes[LE_HASH_LOCKS].count;
 }

@@ -379,7 +379,7 @@ extern void le_epoch_raise_all(LeCore *core);
 /* Puts the epoch of the entry's name into the reply if the entry is HELD. */
 extern void le_epoch_reply(const LeCore *core, LeReply *reply, const LeEntry *entry);
 
-/* --- core/entry.c: how entries enter, are granted and end --- */
+/* --- core/lock.c, core/entry.c, core/settle.c --- */
 
 /*
  * Returns whether the entry's lease is draining.  Commands that name the entry's token then no
@@ -472,6 +472,8 @@ extern void le_entry_renew(LeCore *core, LeEntry *entry, LeTime now);
  */
 extern void le_slot_dirty(LeCore *core, LeSlot *slot);
 extern void le_slot_add_free(LeLock *lock, LeSlot *slot);
+/* Returns a slot for one more holder. */
+extern LeSlot *le_slot_take(LeCore *core, LeLock *lock);
 extern void le_place_dirty(LeCore *core, LeEntry *entry);
 /* Has the row of a holder or a place written with the batch. */
 extern void le_entry_row_dirty(LeCore *core, LeEntry *entry);
@@ -500,6 +502,7 @@ extern void le_lease_due(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_renew(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_dirty(LeCore *core, LeLease *lease);
 extern void le_lease_arm(LeCore *core, LeLease *lease);
+extern void le_lease_close(LeCore *core, LeLease *lease, LeEnd how);
 
 /* Create a lease, then start it.  The last two functions are only for the lease of a single group. */
 extern LeLease *le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role);

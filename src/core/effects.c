@@ -229,3 +229,29 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 	}
 	core->doomed = NULL;
 }
+
+/* --- rows by index --- */
+
+static LePool *
+row_pool(LeCore *core, LeRowType type)
+{
+	return type == LE_ROW_SLOT ? &core->slots : type == LE_ROW_LEASE ? &core->leases : &core->waiters;
+}
+
+uint32_t
+le_core_row_indexes(const LeCore *core, LeRowType type)
+{
+	return le_pool_indexes(row_pool((LeCore *) core, type));
+}
+
+/* Returns NULL for a free object, too: it is zeroed, so on_disk is false. */
+LeRow *
+le_core_row_at(LeCore *core, LeRowType type, uint32_t index)
+{
+	void *object = le_pool_at(row_pool(core, type), index);
+	LeRow *row = type == LE_ROW_SLOT    ? &((LeSlot *) object)->row
+				 : type == LE_ROW_LEASE ? &((LeLease *) object)->row
+										: &((LeWaiter *) object)->row;
+
+	return row->on_disk ? row : NULL;
+}

@@ -28,12 +28,6 @@ le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 	reply->wrote = true;
 }
 
-void
-le_core_set_horizon(LeCore *core, LeTime horizon)
-{
-	core->horizon = horizon;
-}
-
 /*
  * Ends a lease and all its entries.  If there are very many entries, some are left for the next
  * batch.  Until then the lease is draining, and commands that name a token of its entries do not
@@ -69,16 +63,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	if (!le_link_empty(&lease->entries))
 		le_timer_set(core, &lease->timer, now);
 	else
-	{
-		assert(!lease->ended);
-		lease->ended = true;
-		le_saved_forget(core, &lease->saved);
-		le_timer_clear(core, &lease->timer);
-		le_hash_remove(core, LE_HASH_LEASES, &lease->hash_link);
-		if (!lease->for_group)
-			le_role_remove(core, lease->role, le_usage_of_lease(lease->owner_len));
-		le_lease_dirty(core, lease);
-	}
+		le_lease_close(core, lease, how);
 	le_settle_ended(core, before, now);
 }
 

@@ -1,6 +1,8 @@
 /*
  * core/leasetime.c
- *		The deadline of a lease: its start, renewals and changes of the TTL.
+ *		A lease by itself: its start, renewals, changes of the TTL, and its end.
+ *
+ * core/leases.c ends the entries of a lease.
  */
 #include "core_internal.h"
 
@@ -85,5 +87,21 @@ le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now)
 {
 	assert(ttl > 0 && lease->for_group && !lease->ended);
 	(void) le_extend(core, ttl, now, &lease->ttl, &lease->deadline, &lease->saved);
+	le_lease_dirty(core, lease);
+}
+
+/* Ends a lease that has no entries; its row is deleted with the batch.  Must not fail. */
+void
+le_lease_close(LeCore *core, LeLease *lease, LeEnd how)
+{
+	assert(!lease->ended && le_link_empty(&lease->entries));
+	lease->draining = true;
+	lease->how = (uint8_t) how;
+	lease->ended = true;
+	le_saved_forget(core, &lease->saved);
+	le_timer_clear(core, &lease->timer);
+	le_hash_remove(core, LE_HASH_LEASES, &lease->hash_link);
+	if (!lease->for_group)
+		le_role_remove(core, lease->role, le_usage_of_lease(lease->owner_len));
 	le_lease_dirty(core, lease);
 }

@@ -4,10 +4,6 @@
  *		together.
  *
  * core/group.c has the commands that create them.
- *
- * The calls between entry.c, leases.c and this file form a circle, which cannot be
- * avoided: the end of an entry may end a lease, which ends other entries, and an end may
- * grant groups.
  */
 #include "core_internal.h"
 

@@ -104,12 +104,6 @@ le_core_raise_revision(LeCore *core, int64_t revision)
 		core->next_revision = revision;
 }
 
-void
-le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how, LeTime now)
-{
-	core->endings[core->nendings++ % LE_ENDINGS] = (LeEnding){token, now, role, (uint8_t) how};
-}
-
 /* --- lookups by hash --- */
 
 LeLock *
@@ -155,4 +149,10 @@ le_core_find_lease(const LeCore *core, int64_t id)
 			return lease;
 	}
 	return NULL;
+}
+
+uint64_t
+le_core_lock_count(const LeCore *core)
+{
+	return core->hashes[LE_HASH_LOCKS].count;
 }

@@ -1,0 +1,31 @@
+/*
+ * core/endings.c
+ *		How the newest tokens and leases ended, for requests that refer to them later.
+ */
+#include "core_internal.h"
+
+void
+le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how, LeTime now)
+{
+	core->endings[core->nendings++ % LE_ENDINGS] = (LeEnding){token, now, role, (uint8_t) how};
+}
+
+void
+le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	int64_t token = reply->status == LE_NO_LEASE ? cmd->lease : cmd->token;
+	uint64_t kept = core->nendings < LE_ENDINGS ? core->nendings : LE_ENDINGS;
+
+	if (reply->ending != LE_END_NONE)
+		return; /* set for an evicted holder, which has not ended yet */
+	for (uint64_t i = 1; i <= kept && token > 0; i++)
+	{
+		const LeEnding *ending = &core->endings[(core->nendings - i) % LE_ENDINGS];
+
+		if (ending->token != token || ending->role != cmd->role)
+			continue;
+		reply->ending = ending->how;
+		reply->ending_ago = now - ending->at;
+		return;
+	}
+}
