@@ -1,6 +1,6 @@
 /*
  * core/command.c
- *		Commands on a token: renew, release, await, check, proclaim; and set_permits.
+ *		Commands on a token: renew, release, await, check and proclaim.
  */
 #include "core_internal.h"
 
@@ -258,72 +258,4 @@ le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply
 		return;
 	le_holder_proclaim(core, entry, cmd, now);
 	reply->wrote = true;
-}
-
-/* Returns whether the command lists this role as one that the caller may manage. */
-bool
-le_command_manages(const LeCommand *cmd, uint32_t role)
-{
-	for (size_t at = 0; at + sizeof(role) <= cmd->value.len; at += sizeof(role))
-	{
-		if (memcmp(cmd->value.data + at, &role, sizeof(role)) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* Returns whether the caller may manage all holders, and the role that has closed the name. */
-static bool
-may_set_permits(const LeLock *lock, const LeCommand *cmd, LeTime now)
-{
-	if (cmd->any_role)
-		return true;
-	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
-	{
-		if (le_slot_holder(slot) != NULL && !le_command_manages(cmd, le_slot_holder(slot)->role))
-			return false;
-	}
-	return lock->closed_until <= now || le_command_manages(cmd, lock->closed_by);
-}
-
-/*
- * SET_PERMITS of a name in use.  Additional permits are granted at once; if there are fewer permits
- * now, holders stay until they end.  The rows of holders are written in steps (LeReply.next).
- * Returns DENIED if another role has acquired the name since the caller checked its rights.
- */
-void
-le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
-{
-	LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->name);
-
-	reply->status = LE_NOT_HELD;
-	if (lock == NULL || (lock->held == 0 && lock->waiting == 0))
-		return;
-	reply->status = LE_BAD_MODE;
-	if (lock->permits == 0)
-		return;
-	reply->status = LE_DENIED;
-	if (!may_set_permits(lock, cmd, now))
-		return;
-	reply->status = LE_OK;
-	reply->permits = lock->permits;
-	lock->permits = cmd->permits;
-
-	/* mark the rows in the first step, because the slots are in no order */
-	for (LeSlot *slot = lock->slots; slot != NULL && cmd->from == 0; slot = slot->next)
-		slot->row.stale = le_slot_holder(slot) != NULL;
-	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
-	{
-		if (!slot->row.stale || le_slot_holder(slot) == NULL)
-			continue;
-		if (le_core_is_full(core))
-		{
-			reply->next = 1;
-			break;
-		}
-		le_slot_dirty(core, slot);
-		core->work++;
-	}
-	reply->wrote = true;
-	le_lock_settle(core, lock, now);
 }

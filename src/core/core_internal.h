@@ -662,12 +662,9 @@ extern void le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now
 extern LeApply le_apply_acquire, le_apply_acquire_group, le_apply_await_group;
 
 /* core/command.c */
-extern LeApply le_apply_await, le_apply_renew, le_apply_release, le_apply_check, le_apply_proclaim,
-	le_apply_set_permits;
-/* Returns whether the command lists this role as one that the caller may manage. */
-extern bool le_command_manages(const LeCommand *cmd, uint32_t role);
+extern LeApply le_apply_await, le_apply_renew, le_apply_release, le_apply_check, le_apply_proclaim;
 /* core/force.c */
-extern LeApply le_apply_force, le_apply_evict, le_apply_force_role;
+extern LeApply le_apply_force, le_apply_evict, le_apply_set_permits, le_apply_force_role;
 /* core/leases.c */
 extern LeApply le_apply_grant_lease, le_apply_lease;
 /* core/sessions.c */

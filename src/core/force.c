@@ -1,7 +1,7 @@
 /*
  * core/force.c
- *		Commands of an administrator: end or evict the holders of a name, or end
- *		everything that a role has.
+ *		Commands of an administrator: end or evict the holders of a name, change its
+ *		number of permits, or end everything that a role has.
  *
  * Each command may have very much to do, so it works in steps: its reply says where to
  * continue.
@@ -11,11 +11,23 @@
 /* Maximum number of entries, leases or locks that a step examines. */
 #define LOOKS_A_STEP 20000
 
+/* Returns whether the command lists this role as one that the caller may manage. */
+static bool
+manages(const LeCommand *cmd, uint32_t role)
+{
+	for (size_t at = 0; at + sizeof(role) <= cmd->value.len; at += sizeof(role))
+	{
+		if (memcmp(cmd->value.data + at, &role, sizeof(role)) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* Returns whether this command applies to holders, and closed names, of this role. */
 static bool
 forces(const LeCommand *cmd, uint32_t role)
 {
-	return cmd->any_role || cmd->role == role || le_command_manages(cmd, role);
+	return cmd->any_role || cmd->role == role || manages(cmd, role);
 }
 
 /* --- forcing the release of a name --- */
@@ -91,7 +103,7 @@ static bool
 evicts(const LeCommand *cmd, const LeEntry *holder, LeTime granted_by)
 {
 	return holder != NULL && holder->state == LE_STATE_HELD && holder->acquired_at <= granted_by &&
-		   !le_entry_is_draining(holder) && (cmd->any_role || le_command_manages(cmd, holder->role));
+		   !le_entry_is_draining(holder) && (cmd->any_role || manages(cmd, holder->role));
 }
 
 /* Evicts a holder: it keeps its current deadline, and is not renewed any more. */
@@ -192,6 +204,64 @@ le_apply_evict(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->ended++;
 	}
 	reply->wrote |= reply->ended > 0;
+}
+
+/* --- permits --- */
+
+/* Returns whether the caller may manage all holders, and the role that has closed the name. */
+static bool
+may_set_permits(const LeLock *lock, const LeCommand *cmd, LeTime now)
+{
+	if (cmd->any_role)
+		return true;
+	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	{
+		if (le_slot_holder(slot) != NULL && !manages(cmd, le_slot_holder(slot)->role))
+			return false;
+	}
+	return lock->closed_until <= now || manages(cmd, lock->closed_by);
+}
+
+/*
+ * SET_PERMITS of a name in use.  Additional permits are granted at once; if there are fewer permits
+ * now, holders stay until they end.  The rows of holders are written in steps (LeReply.next).
+ * Returns DENIED if another role has acquired the name since the caller checked its rights.
+ */
+void
+le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
+{
+	LeLock *lock = le_core_find_lock(core, cmd->kind, cmd->name);
+
+	reply->status = LE_NOT_HELD;
+	if (lock == NULL || (lock->held == 0 && lock->waiting == 0))
+		return;
+	reply->status = LE_BAD_MODE;
+	if (lock->permits == 0)
+		return;
+	reply->status = LE_DENIED;
+	if (!may_set_permits(lock, cmd, now))
+		return;
+	reply->status = LE_OK;
+	reply->permits = lock->permits;
+	lock->permits = cmd->permits;
+
+	/* mark the rows in the first step, because the slots are in no order */
+	for (LeSlot *slot = lock->slots; slot != NULL && cmd->from == 0; slot = slot->next)
+		slot->row.stale = le_slot_holder(slot) != NULL;
+	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
+	{
+		if (!slot->row.stale || le_slot_holder(slot) == NULL)
+			continue;
+		if (le_core_is_full(core))
+		{
+			reply->next = 1;
+			break;
+		}
+		le_slot_dirty(core, slot);
+		core->work++;
+	}
+	reply->wrote = true;
+	le_lock_settle(core, lock, now);
 }
 
 /* --- a role --- */
