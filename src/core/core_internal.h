@@ -661,7 +661,7 @@ extern void le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now
 /* core/acquire.c, core/group.c */
 extern LeApply le_apply_acquire, le_apply_acquire_group, le_apply_await_group;
 
-/* core/command.c */
+/* core/token.c */
 extern LeApply le_apply_await, le_apply_renew, le_apply_release, le_apply_check, le_apply_proclaim;
 /* core/force.c */
 extern LeApply le_apply_force, le_apply_evict, le_apply_set_permits, le_apply_force_role;

@@ -1,5 +1,5 @@
 /*
- * core/command.c
+ * core/token.c
  *		Commands on a token: renew, release, await, check and proclaim.
  */
 #include "core_internal.h"
