@@ -2,7 +2,20 @@
  * core/acquire.c
  *		ACQUIRE of one name: a new request, or one that is repeated after a reload.
  */
-#include "core_internal.h"
+#include "acquire.h"
+#include "entry.h"
+#include "epoch.h"
+#include "lock.h"
+#include "owner.h"
+#include "reentry.h"
+#include "role.h"
+#include "saved.h"
+#include "sessions.h"
+#include "settle.h"
+#include "state.h"
+#include "together.h"
+#include "uncommitted.h"
+#include "view.h"
 
 /* --- rules --- */
 

@@ -5,7 +5,9 @@
  * Entries with the same text share one record, so that a session with very many
  * locks has only one.
  */
-#include "core_internal.h"
+#include "acquirer.h"
+#include "containers.h"
+#include "state.h"
 
 /* Returns the seeded hash of a text: callers choose application names, and must not create collisions. */
 static uint32_t

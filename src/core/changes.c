@@ -7,7 +7,9 @@
  * order.  Values are not copied: a value belongs to the leader, or to the change
  * that replaced it, and exists until the batch is done.
  */
-#include "core_internal.h"
+#include "changes.h"
+#include "containers.h"
+#include "state.h"
 
 /*
  * Reserves changes.  Each candidate may be elected and end before the batch is done, and this

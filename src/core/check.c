@@ -6,8 +6,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core_internal.h"
+#include "acquirer.h"
+#include "check.h"
+#include "containers.h"
 #include "epoch.h"
+#include "lock.h"
+#include "news.h"
+#include "role.h"
+#include "saved.h"
+#include "state.h"
+#include "uncommitted.h"
+#include "view.h"
 
 #define CHECK(cond)                                                                                          \
 	do                                                                                                       \

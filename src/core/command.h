@@ -52,6 +52,13 @@
  */
 typedef int64_t LeTime;
 
+/* Adds a duration to a moment, up to LE_NEVER. */
+static inline LeTime
+le_add(LeTime a, LeTime b)
+{
+	return a > LE_NEVER - b ? LE_NEVER : a + b;
+}
+
 typedef struct LeText
 {
 	const char *data; /* not terminated; NULL = absent */

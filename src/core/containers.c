@@ -5,7 +5,8 @@
  * Only the reserve functions allocate memory, so that functions called from
  * le_core_apply() cannot run out of memory.
  */
-#include "core_internal.h"
+#include "containers.h"
+#include "state.h"
 
 #define CHUNK_OBJECTS 256
 #define FIRST_BUCKETS 1024

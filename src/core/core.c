@@ -2,8 +2,24 @@
  * core/core.c
  *		The life of a core, the dispatch of commands, and timers.
  */
+#include "acquire.h"
+#include "acquirer.h"
+#include "containers.h"
+#include "core.h"
+#include "endings.h"
+#include "entry.h"
 #include "epoch.h"
-#include "core_internal.h"
+#include "force.h"
+#include "group.h"
+#include "leases.h"
+#include "lock.h"
+#include "reserve.h"
+#include "saved.h"
+#include "sessions.h"
+#include "settle.h"
+#include "state.h"
+#include "token.h"
+#include "view.h"
 
 /* --- life --- */
 
@@ -139,6 +155,9 @@ le_core_next_revision(const LeCore *core)
 }
 
 /* --- dispatch of commands --- */
+
+/* Applies a command.  Must not fail: le_core_reserve() has allocated what it needs. */
+typedef void LeApply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 static void
 apply_advance(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)

@@ -11,7 +11,15 @@
  * exception: a queue place of several names ends as a whole, and each of its names counts as
  * released.
  */
-#include "core_internal.h"
+#include "acquire.h"
+#include "each.h"
+#include "endings.h"
+#include "reserve.h"
+#include "role.h"
+#include "sessions.h"
+#include "state.h"
+#include "token.h"
+#include "view.h"
 
 /* --- examine --- */
 

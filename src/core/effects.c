@@ -2,7 +2,13 @@
  * core/effects.c
  *		The lists of rows to write and replies to give, and the end of a batch.
  */
-#include "core_internal.h"
+#include "containers.h"
+#include "effects.h"
+#include "entry.h"
+#include "epoch.h"
+#include "later.h"
+#include "state.h"
+#include "view.h"
 
 LeSlot *
 le_next_dirty_slot(const LeCore *core, const LeSlot *after)

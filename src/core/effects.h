@@ -10,31 +10,7 @@
 #ifndef LE_EFFECTS_H
 #define LE_EFFECTS_H
 
-#include "view.h"
-
-/* A change of an election, which is written and announced with its batch. */
-typedef struct LeChange
-{
-	struct LeChange *next;
-	LeLock *lock;
-	const char *value; /* the leader's value from this change on, or up to the end of the term */
-	char *dropped;     /* a value that is freed with the batch; NULL = none */
-	int64_t number;    /* number of the change, which is a revision */
-	int64_t previous;  /* number of the election's previous change; 0 = not known */
-	int64_t term;
-	LeTime elected_at;
-	LeTime at;
-	uint32_t role; /* role of the leader */
-	uint16_t value_len;
-	uint8_t how; /* LeHow */
-	bool place;  /* the leader was elected from a queue place */
-} LeChange;
-
-/*
- * Gives rows of idle locks to slots that have no row, see core/recycle.c.  Must be called before the
- * lists are walked.
- */
-extern void le_core_recycle_rows(LeCore *core, LeTime now);
+#include "objects.h"
 
 /*
  * The lists.  Each function returns the object that follows "after", or the first one if "after" is
@@ -56,13 +32,6 @@ extern LeChange *le_next_change(const LeCore *core, const LeChange *after);
 /* Entries whose waiter gets a reply, in the order of the replies, and the reply of one of them. */
 extern LeEntry *le_next_answer(const LeCore *core, const LeEntry *after);
 extern void le_entry_answer(const LeCore *core, const LeEntry *entry, LeTime now, LeReply *reply);
-
-/*
- * Releases that need not be written yet, see core/later.c. le_core_later_since() returns the time
- * of the oldest one; LE_NEVER = none. le_core_write_now() has all of them written with this batch.
- */
-extern LeTime le_core_later_since(const LeCore *core);
-extern void le_core_write_now(LeCore *core);
 
 /*
  * Finishes a batch that is committed and replied to. lsn is the end of its WAL record, which may

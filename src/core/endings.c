@@ -2,7 +2,8 @@
  * core/endings.c
  *		How the newest tokens and leases ended, for requests that refer to them later.
  */
-#include "core_internal.h"
+#include "endings.h"
+#include "state.h"
 
 void
 le_note_ending(LeCore *core, int64_t token, uint32_t role, LeEnd how, LeTime now)

@@ -5,7 +5,23 @@
  *
  * core/settle.c has the effects on other entries.
  */
-#include "core_internal.h"
+#include "acquirer.h"
+#include "changes.h"
+#include "containers.h"
+#include "endings.h"
+#include "entry.h"
+#include "epoch.h"
+#include "leasetime.h"
+#include "lock.h"
+#include "news.h"
+#include "owner.h"
+#include "reserve.h"
+#include "role.h"
+#include "saved.h"
+#include "state.h"
+#include "stats.h"
+#include "uncommitted.h"
+#include "view.h"
 
 void
 le_place_dirty(LeCore *core, LeEntry *entry)
@@ -75,6 +91,15 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 			le_epoch_raise(core, holder->lock->hash);
 	}
 	return counted;
+}
+
+/* Called when the entry ends or lapses, so that its lease no longer counts it as evicted. */
+static void
+not_evicted(LeEntry *entry)
+{
+	if (entry->lease != NULL)
+		entry->lease->evicted -= entry->evicted;
+	entry->evicted = false;
 }
 
 /* Frees the slot of a HELD or LAPSED entry.  The lock stays closed until closed_until. */
@@ -165,7 +190,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	entry->end = (uint8_t) how;
 
 	/* lease, session, timer, indexes */
-	le_entry_not_evicted(entry);
+	not_evicted(entry);
 	le_unlink(&entry->lease_link);
 	if (lease != NULL && lease->for_group && !lease->draining && le_link_empty(&lease->entries))
 		le_lease_close(core, lease, how);
@@ -401,7 +426,7 @@ le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeT
 	le_epoch_raise(core, entry->lock->hash);
 	le_saved_forget(core, &entry->saved);
 	le_entry_set_state(entry, LE_STATE_HELD, LE_STATE_LAPSED);
-	le_entry_not_evicted(entry);
+	not_evicted(entry);
 	entry->closed_until = closed_until;
 	entry->lapsed_at = since;
 	entry->end = (uint8_t) how;

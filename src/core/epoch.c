@@ -4,7 +4,7 @@
  *		core/epoch.h.
  */
 #include "epoch.h"
-#include "core_internal.h"
+#include "state.h"
 
 static void
 raise_word(LeCore *core, uint32_t i)

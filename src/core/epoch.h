@@ -18,8 +18,21 @@
 #ifndef LE_EPOCH_H
 #define LE_EPOCH_H
 
+#include "objects.h"
+
 #define LE_EPOCHS       4096
 #define LE_EPOCH_LOSSES LE_EPOCHS
 #define LE_EPOCH_WORDS  (LE_EPOCHS + 1)
+
+/* --- for the core alone --- */
+
+/* Raises the epoch of this hash, so that sessions no longer trust what they remember of its holders. */
+extern void le_epoch_raise(LeCore *core, uint32_t hash);
+/* Raises the epoch of losses, because something on a lease has ended without a request from its client. */
+extern void le_epoch_raise_losses(LeCore *core);
+/* Raises the epochs of all names, and that of losses. */
+extern void le_epoch_raise_all(LeCore *core);
+/* Puts the epoch of the entry's name into the reply if the entry is HELD. */
+extern void le_epoch_reply(const LeCore *core, LeReply *reply, const LeEntry *entry);
 
 #endif /* LE_EPOCH_H */

@@ -6,7 +6,16 @@
  * Each command may have very much to do, so it works in steps: its reply says where to
  * continue.
  */
-#include "core_internal.h"
+#include "containers.h"
+#include "entry.h"
+#include "force.h"
+#include "leases.h"
+#include "lock.h"
+#include "news.h"
+#include "saved.h"
+#include "settle.h"
+#include "state.h"
+#include "view.h"
 
 /* Maximum number of entries, leases or locks that a step examines. */
 #define LOOKS_A_STEP 20000

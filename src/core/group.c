@@ -14,7 +14,21 @@
  *
  * core/together.c has the functions for waiting groups.
  */
-#include "core_internal.h"
+#include "acquire.h"
+#include "containers.h"
+#include "entry.h"
+#include "group.h"
+#include "leasetime.h"
+#include "lock.h"
+#include "reentry.h"
+#include "role.h"
+#include "sessions.h"
+#include "settle.h"
+#include "state.h"
+#include "together.h"
+#include "token.h"
+#include "uncommitted.h"
+#include "view.h"
 
 /* --- acquire --- */
 

@@ -20,7 +20,8 @@
  *		them.
  *	-	A dump is restored: the incarnation is at least one more than that in the dump.
  */
-#include "core_internal.h"
+#include "command.h"
+#include "incarnation.h"
 
 #define MINUTE (60 * LE_SECOND)
 

@@ -19,9 +19,11 @@
  * Only the release of a lock with a single slot is written later, because a
  * second holder would be written next to the old row.
  */
-#include "core_internal.h"
-
 #include <stdlib.h>
+
+#include "containers.h"
+#include "later.h"
+#include "state.h"
 
 /*
  * Returns the record of a release.  It includes the name, because a token of several names is

@@ -2,7 +2,17 @@
  * core/leases.c
  *		Named leases: a client keeps any number of entries alive with one call.
  */
-#include "core_internal.h"
+#include "containers.h"
+#include "endings.h"
+#include "leases.h"
+#include "leasetime.h"
+#include "reserve.h"
+#include "role.h"
+#include "saved.h"
+#include "settle.h"
+#include "state.h"
+#include "together.h"
+#include "view.h"
 
 /* GRANT_LEASE: creates a named lease, which counts against its role's limit. */
 void

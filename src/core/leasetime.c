@@ -4,7 +4,12 @@
  *
  * core/leases.c ends the entries of a lease.
  */
-#include "core_internal.h"
+#include "containers.h"
+#include "leasetime.h"
+#include "role.h"
+#include "saved.h"
+#include "state.h"
+#include "view.h"
 
 void
 le_lease_dirty(LeCore *core, LeLease *lease)

@@ -3,7 +3,26 @@
  *		Builds the state from stored rows.  Decides which holders continue and for
  *		how long, and which of two rival holders stays.
  */
-#include "core_internal.h"
+#include "changes.h"
+#include "containers.h"
+#include "entry.h"
+#include "later.h"
+#include "leases.h"
+#include "leasetime.h"
+#include "life.h"
+#include "load.h"
+#include "lock.h"
+#include "news.h"
+#include "owner.h"
+#include "reserve.h"
+#include "role.h"
+#include "saved.h"
+#include "sessions.h"
+#include "settle.h"
+#include "state.h"
+#include "together.h"
+#include "uncommitted.h"
+#include "view.h"
 
 /* What becomes of a row's holder or queue place. */
 typedef struct Verdict

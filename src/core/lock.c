@@ -2,7 +2,12 @@
  * core/lock.c
  *		Locks and their slots: what a lock admits, when its name is closed, and its timer.
  */
-#include "core_internal.h"
+#include "containers.h"
+#include "lock.h"
+#include "reserve.h"
+#include "role.h"
+#include "state.h"
+#include "view.h"
 
 void
 le_slot_dirty(LeCore *core, LeSlot *slot)
@@ -97,9 +102,9 @@ le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role)
 /*
  * Modes that can be held together: [mode of the holders][mode of the next holder].
  *
- * A new mode requires changes in core/command.h (LeMode), core/view.h (LeEntry.mode
+ * A new mode requires changes in core/command.h (LeMode), core/objects.h (LeEntry.mode
  * has two bits, whose four values are used), this table and its size in
- * core_internal.h; the uses of modes in acquire.c, owner.c, reentry.c, load.c,
+ * core/lock.h; the uses of modes in acquire.c, owner.c, reentry.c, load.c,
  * group.c, each.c, check.c and manager/take.c; the texts in sql/sql_lock.c and
  * sql_views.c, with the COMMENTs of sql/lock_election--1.0.sql; le_how and request.c
  * of the client, lockctl's options; the requests of each library in clients, with

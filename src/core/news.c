@@ -17,7 +17,9 @@
  * News is not stored.  A load gives new numbers to all entries.  After a failed batch, the new
  * numbers are higher than the old ones.
  */
-#include "core_internal.h"
+#include "epoch.h"
+#include "news.h"
+#include "state.h"
 
 void
 le_news_add(LeCore *core, LeEntry *entry)

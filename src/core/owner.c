@@ -5,7 +5,10 @@
  *
  * A lapsed entry has no owner any more, so it is not in this hash.
  */
-#include "core_internal.h"
+#include "containers.h"
+#include "owner.h"
+#include "state.h"
+#include "view.h"
 
 /* Adds an entry that has become a holder. */
 void

@@ -15,7 +15,7 @@
 #ifndef LE_PAUSE_H
 #define LE_PAUSE_H
 
-#include "core.h"
+#include "command.h"
 
 #define LE_PAUSE         (1 * LE_SECOND)
 #define LE_PAUSES_IN_ROW 3

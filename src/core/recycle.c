@@ -19,7 +19,9 @@
  * remembered.  If such a name is soon used again, it keeps its next row
  * (LeRow.kept).
  */
-#include "core_internal.h"
+#include "lock.h"
+#include "recycle.h"
+#include "state.h"
 
 /* Maximum number of rows in the ring that are examined to find an idle one. */
 #define MAX_TRIES 8

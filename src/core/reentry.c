@@ -3,7 +3,15 @@
  *		Re-entry: finds the holder that a request re-enters, checks whether it may,
  *		and adds one more hold.
  */
-#include "core_internal.h"
+#include "changes.h"
+#include "entry.h"
+#include "lock.h"
+#include "owner.h"
+#include "reentry.h"
+#include "role.h"
+#include "state.h"
+#include "uncommitted.h"
+#include "view.h"
 
 /* Fills in the token, the time left and the LSN of a holder. */
 void

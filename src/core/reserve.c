@@ -5,7 +5,12 @@
  * le_core_reserve() may fail, and then has changed nothing.  le_core_apply() uses
  * only memory that was reserved, so it cannot fail.
  */
-#include "core_internal.h"
+#include "acquirer.h"
+#include "changes.h"
+#include "containers.h"
+#include "reserve.h"
+#include "state.h"
+#include "view.h"
 
 char *
 le_prealloc_take(LePrealloc *texts)

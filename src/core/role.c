@@ -4,7 +4,9 @@
  *
  * There is a record of a role only while it has any usage.
  */
-#include "core_internal.h"
+#include "containers.h"
+#include "role.h"
+#include "state.h"
 
 /* Returns the record of this role; NULL = it has no usage. */
 static LeRole *

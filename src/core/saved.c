@@ -2,7 +2,10 @@
  * core/saved.c
  *		The time left in the rows of leases: see core/life.h.
  */
-#include "core_internal.h"
+#include "life.h"
+#include "saved.h"
+#include "state.h"
+#include "view.h"
 
 /* --- the row --- */
 

@@ -3,7 +3,14 @@
  *		Sessions: their entries and waits, and the ends of sessions and of
  *		(sub)transactions.
  */
-#include "core_internal.h"
+#include "entry.h"
+#include "lock.h"
+#include "sessions.h"
+#include "settle.h"
+#include "state.h"
+#include "together.h"
+#include "uncommitted.h"
+#include "view.h"
 
 static void
 session_forget_holds(LeCore *core, LeSession *session)

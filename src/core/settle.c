@@ -5,7 +5,17 @@
  * core/entry.c changes a single entry; an end here also ends the rest of a waiting group, or lets a fenced
  * holder lapse, and is followed by the grants that it makes possible.
  */
-#include "core_internal.h"
+#include "changes.h"
+#include "containers.h"
+#include "entry.h"
+#include "lock.h"
+#include "owner.h"
+#include "settle.h"
+#include "state.h"
+#include "stats.h"
+#include "together.h"
+#include "uncommitted.h"
+#include "view.h"
 
 /* Gives the waiter's value to the holder, like a proclaim.  The old value is freed with the waiter. */
 static void

@@ -3,7 +3,8 @@
  *		Statistics: the durations of waits, holds and terms that have ended, and
  *		the numbers of current holders and waiters.
  */
-#include "core_internal.h"
+#include "state.h"
+#include "stats.h"
 
 const LeTime le_duration_bounds[LE_DURATION_BOUNDS] = {
 	100,

@@ -1,44 +1,30 @@
 /*
  * core/stats.h
- *		The statistics of a core: numbers of grants and ends, and histograms of
- *		durations.
+ *		Counts waits, holds and terms.
  */
 #ifndef LE_STATS_H
 #define LE_STATS_H
 
-#include "command.h"
+#include "objects.h"
 
-/* Histograms of durations.  Election candidates can wait for days, so only waits for locks are counted. */
-typedef enum LeDurationType
-{
-	LE_DURATION_WAIT,           /* from entering a queue to the grant */
-	LE_DURATION_FRUITLESS_WAIT, /* from entering a queue to any other end */
-	LE_DURATION_HOLD,           /* how long locks and permits were held, from grant to end */
-	LE_DURATION_TERM,           /* how long leaders led, from election to end */
-	LE_DURATION_TYPES
-} LeDurationType;
-
-#define LE_DURATION_BOUNDS 18
 extern const LeTime le_duration_bounds[LE_DURATION_BOUNDS];
 
-typedef struct LeDurations
-{
-	int64_t n[LE_DURATION_BOUNDS + 1]; /* number of durations up to this bound and above the previous one;
-									    * last element: above all bounds */
-	int64_t count;                     /* number of all durations */
-	LeTime sum;
-} LeDurations;
+/* Return the number of entries that have a slot, and of entries that are queued. */
+extern uint64_t le_core_held(const LeCore *core);
+extern uint64_t le_core_queued(const LeCore *core);
+/*
+ * le_core_oldest_wait() returns when the entry that has waited longest for a lock entered its
+ * queue; LE_NEVER = no entry waits.  Elections do not count.  After a load, places come before
+ * blocked calls, whatever their times. le_core_stats() returns the counters.
+ */
+extern LeTime le_core_oldest_wait(const LeCore *core);
+extern const LeStats *le_core_stats(const LeCore *core);
 
-typedef struct LeStats
-{
-	int64_t grants;
-	int64_t waits;    /* acquires that were queued */
-	int64_t handoffs; /* grants to waiters */
-	int64_t expiries;
-	int64_t timeouts;
-	int64_t undone;
-	int64_t elected; /* terms that began */
-	LeDurations durations[LE_DURATION_TYPES];
-} LeStats;
+/* --- for the core alone --- */
+
+/* Counts the wait of a queued entry that is about to be granted or to end. */
+extern void le_count_wait(LeCore *core, const LeEntry *entry, bool granted, LeTime now);
+/* Counts the hold of a holder that is about to end or lapse. */
+extern void le_count_hold(LeCore *core, const LeEntry *entry, LeTime now);
 
 #endif /* LE_STATS_H */

@@ -5,7 +5,13 @@
  *
  * core/group.c has the commands that create them.
  */
-#include "core_internal.h"
+#include "containers.h"
+#include "entry.h"
+#include "leasetime.h"
+#include "lock.h"
+#include "state.h"
+#include "together.h"
+#include "view.h"
 
 /* Returns the first entry of a waiting group.  Returns any other entry itself. */
 LeEntry *

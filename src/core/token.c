@@ -2,9 +2,19 @@
  * core/token.c
  *		Commands on a token: renew, release, await, check and proclaim.
  */
-#include "core_internal.h"
-
-#include <string.h>
+#include "entry.h"
+#include "epoch.h"
+#include "later.h"
+#include "leasetime.h"
+#include "lock.h"
+#include "reentry.h"
+#include "saved.h"
+#include "sessions.h"
+#include "settle.h"
+#include "state.h"
+#include "together.h"
+#include "token.h"
+#include "view.h"
 
 /*
  * Fills in the writes on which a reply about this entry depends: those of its row and of its

@@ -4,7 +4,10 @@
  *		its entry and in a list of its session.  Once its transaction has committed, a
  *		hold is only counted (LeEntry.hold_count).
  */
-#include "core_internal.h"
+#include "containers.h"
+#include "role.h"
+#include "state.h"
+#include "uncommitted.h"
 
 /*
  * Link a hold to its entry, and unlink it again.  Neither walks through the list, because an entry

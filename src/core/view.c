@@ -2,7 +2,9 @@
  * core/view.c
  *		Lookups in a core, by hash or by index, and simple predicates on its state.
  */
-#include "core_internal.h"
+#include "containers.h"
+#include "state.h"
+#include "view.h"
 
 LeTime
 le_entry_time_left(const LeEntry *entry, LeTime now)

@@ -1,7 +1,8 @@
 /* What one role may have is limited; nobody else notices. */
 /* Promises: - */
 #include "fixture.h"
-#include "core/core_internal.h"
+#include "core/role.h"
+#include "core/state.h"
 
 #define OTHER (ROLE + 1)
 

@@ -1,7 +1,7 @@
 /* The row of a lock that nobody uses serves another one. */
 /* Promises: D */
 #include "fixture.h"
-#include "core/core_internal.h"
+#include "core/state.h"
 
 static uint64_t inserted; /* rows */
 static uint64_t recycled;

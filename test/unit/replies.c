@@ -1,7 +1,7 @@
 /* What replies and counters tell besides the status, and what a core says of its sessions. */
 /* Promises: - */
 #include "fixture.h"
-#include "core/core_internal.h"
+#include "core/state.h"
 
 static LeCommand
 bound_request(uint32_t session, const char *name)

@@ -1,7 +1,7 @@
 /* Single rows: how the store finds them, and what it may read from them. */
 /* Promises: - */
 #include "fixture.h"
-#include "core/core_internal.h"
+#include "core/state.h"
 
 /* Each type of rows has its own; the environment looks them up by it. */
 static void

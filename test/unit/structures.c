@@ -1,7 +1,7 @@
 /* The heap of deadlines, the hashes, and walking by place. */
 /* Promises: - */
 #include "fixture.h"
-#include "core/core_internal.h"
+#include "core/containers.h"
 
 #define TIMERS 2000
 #define LOCKS  5000

@@ -1,7 +1,7 @@
 /* A release that may return after a crash is written with a later batch: one write instead of two. */
 /* Promises: D, G */
 #include "fixture.h"
-#include "core/core_internal.h"
+#include "core/state.h"
 
 static LeReply
 release_later(const char *name, int64_t token, LeTime hold_for)

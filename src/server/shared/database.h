@@ -14,7 +14,7 @@
 
 #include "core/command.h"
 #include "core/epoch.h"
-#include "core/stats.h"
+#include "core/objects.h"
 
 /*
  *	FREE -> IDLE		a session, a command or the launcher needs an entry

@@ -12,7 +12,7 @@
  *	mailbox		the session's area in shared memory: one for each database and proc
  *				number
  *
- * A slot is something else: room in a lock for one holder (core/view.h).
+ * A slot is something else: room in a lock for one holder (core/objects.h).
  *
  * A request passes from a backend to the manager of its database, and its reply back, through the backend's
  * mailbox, without a lock:

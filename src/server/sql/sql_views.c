@@ -22,6 +22,7 @@
 #include "backend/session_acquirer.h"
 #include "backend/session_page.h"
 #include "backend/session_mailbox.h"
+#include "core/stats.h"
 #include "shared/compat.h"
 #include "shared/page_format.h"
 #include "shared/shmem.h"

@@ -1,0 +1,21 @@
+/*
+ * core/acquirer.h
+ *		Records of acquirers, by text.
+ */
+#ifndef LE_ACQUIRER_H
+#define LE_ACQUIRER_H
+
+#include "objects.h"
+
+/*
+ * Records of acquirers, by text. le_acquirers_reserve() allocates the record that le_acquirer_get()
+ * may need.
+ */
+extern bool le_acquirers_reserve(LeCore *core, LeText text);
+extern LeAcquirer *le_acquirer_get(LeCore *core, LeText text);
+extern LeAcquirer *le_acquirer_find(const LeCore *core, LeText text);
+/* Drops one entry's reference to this record.  Frees the record with the last reference. */
+extern void le_acquirer_drop(LeCore *core, LeAcquirer *acquirer);
+extern void le_acquirers_destroy(LeCore *core);
+
+#endif /* LE_ACQUIRER_H */

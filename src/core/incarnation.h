@@ -1,0 +1,29 @@
+/*
+ * core/incarnation.h
+ *		The incarnation and the first revision of a start.
+ */
+#ifndef LE_INCARNATION_H
+#define LE_INCARNATION_H
+
+#include "command.h"
+
+/*
+ * What a starting manager knows about its predecessors.  Incarnations follow the number of minutes
+ * since 2025-01-01, so that the server does not give out tokens again after an older state was
+ * restored.  Times are microseconds since 2025-01-01.
+ */
+typedef struct LeStart
+{
+	int64_t stored;     /* stored incarnation; 0 = none */
+	LeTime stored_at;   /* time when the stored incarnation was taken */
+	int64_t floor;      /* minimum incarnation to use; 0 = no minimum */
+	LeTime time;        /* latest known time: from the clock, or from a replayed commit or checkpoint */
+	uint32_t timelines; /* number of timelines that the server has begun since the stored one */
+} LeStart;
+
+/* Returns the incarnation to use from this start on. */
+extern int64_t le_next_incarnation(const LeStart *start);
+/* Returns the first revision of that incarnation if it starts at this time. */
+extern int64_t le_first_revision(int64_t incarnation, LeTime time);
+
+#endif /* LE_INCARNATION_H */

@@ -1,0 +1,31 @@
+/*
+ * core/lock.h
+ *		Locks and their slots.
+ */
+#ifndef LE_LOCK_H
+#define LE_LOCK_H
+
+#include "objects.h"
+
+/* Returns the lock of this name.  Creates the lock if there is none. */
+extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
+
+extern const bool le_modes_compatible[LE_MODE_PERMIT + 1][LE_MODE_PERMIT + 1];
+extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
+extern void le_lock_arm(LeCore *core, LeLock *lock, LeTime now);
+
+/*
+ * Closes the lock until this moment; 0 = does nothing.  The closed name counts against the limits of this
+ * role, which is that of the holder that has ended.
+ */
+extern void le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role);
+extern void le_lock_open(LeCore *core, LeLock *lock);
+
+/* Makes a slot free. */
+extern void le_slot_add_free(LeLock *lock, LeSlot *slot);
+/* Returns a slot for one more holder. */
+extern LeSlot *le_slot_take(LeCore *core, LeLock *lock);
+/* Has the row of a slot written with the batch. */
+extern void le_slot_dirty(LeCore *core, LeSlot *slot);
+
+#endif /* LE_LOCK_H */

@@ -1,0 +1,16 @@
+/*
+ * core/recycle.h
+ *		Recycling of rows.
+ */
+#ifndef LE_RECYCLE_H
+#define LE_RECYCLE_H
+
+#include "objects.h"
+
+/*
+ * Gives rows of idle locks to slots that have no row.  Must be called before the
+ * lists are walked.
+ */
+extern void le_core_recycle_rows(LeCore *core, LeTime now);
+
+#endif /* LE_RECYCLE_H */

@@ -1,0 +1,19 @@
+/*
+ * core/settle.h
+ *		Grants and ends, with their effects on other entries.
+ */
+#ifndef LE_SETTLE_H
+#define LE_SETTLE_H
+
+#include "objects.h"
+
+/*
+ * Neither of these functions can fail: a fenced holder lapses instead of ending. le_entry_end_only() ends
+ * one of several entries; the caller must call le_settle_ended() after the last one.
+ */
+extern void le_entry_end(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
+extern void le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now);
+extern void le_settle_ended(LeCore *core, const LeEntry *before, LeTime now);
+extern void le_lock_settle(LeCore *core, LeLock *lock, LeTime now);
+
+#endif /* LE_SETTLE_H */
