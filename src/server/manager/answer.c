@@ -7,8 +7,12 @@
 #include "access/xlog.h"
 #include "mb/pg_wchar.h"
 
-#include "manager/manager.h"
+#include "manager/answer.h"
+#include "manager/state.h"
+#include "shared/fault.h"
 #include "shared/flush.h"
+#include "shared/settings.h"
+#include "shared/sleep.h"
 
 /* --- work for the manager --- */
 
@@ -145,6 +149,14 @@ le_answer_withdrawn(uint32 proc)
 	LeReply reply = {.status = LE_NOT_GRANTED};
 
 	le_answer_request(proc, pg_atomic_read_u32(&mailbox_of(proc)->posted), &reply, le_clock());
+}
+
+void
+le_answer_displaced(Batch *batch, const LeReply *by)
+{
+	LeReply reply = {.status = LE_QUEUED, .lsn = by->lsn, .wrote = by->wrote, .bound = by->bound};
+
+	le_answer_at_commit(batch, by->displaced_sessno, by->displaced_request, &reply, false);
 }
 
 /* The newest waiter of a cycle gets the error.  Its session then rolls back, which undoes its request. */

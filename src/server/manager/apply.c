@@ -5,7 +5,9 @@
  */
 #include "postgres.h"
 
-#include "manager/manager.h"
+#include "manager/apply.h"
+#include "manager/state.h"
+#include "manager/txn.h"
 
 void
 le_apply_one(Batch *batch, const LeCommand *cmd, LeReply *reply)

@@ -14,8 +14,12 @@
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
 
-#include "manager/manager.h"
+#include "manager/chores.h"
+#include "manager/state.h"
+#include "manager/txn.h"
+#include "shared/fault.h"
 #include "shared/fence_lock.h"
+#include "shared/settings.h"
 #include "shared/words.h"
 
 /* --- fences that last too long --- */

@@ -41,8 +41,11 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "manager/manager.h"
+#include "manager/answer.h"
+#include "manager/deadlock.h"
+#include "manager/state.h"
 #include "shared/compat.h"
+#include "shared/fault.h"
 #include "shared/fence_lock.h"
 #include "shared/words.h"
 

@@ -5,7 +5,10 @@
  */
 #include "postgres.h"
 
-#include "manager/manager.h"
+#include "manager/fillpage.h"
+#include "manager/reload.h"
+#include "manager/state.h"
+#include "shared/page_format.h"
 
 /*
  * Maximum number of lock indexes visited per page, including unused ones; for a lease, the number of entries

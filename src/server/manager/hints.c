@@ -18,8 +18,11 @@
 #include "postmaster/bgworker.h"
 #include "utils/memutils.h"
 
-#include "manager/manager.h"
+#include "manager/hints.h"
+#include "manager/state.h"
 #include "shared/compat.h"
+#include "shared/settings.h"
+#include "shared/sleep.h"
 #include "shared/worker.h"
 
 /* Minimum time between two starts of a notifier. */

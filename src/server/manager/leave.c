@@ -5,8 +5,14 @@
  */
 #include "postgres.h"
 
-#include "manager/manager.h"
+#include "manager/answer.h"
+#include "manager/batch.h"
+#include "manager/leave.h"
+#include "manager/replay.h"
+#include "manager/state.h"
+#include "shared/fault.h"
 #include "shared/releases.h"
+#include "shared/sleep.h"
 
 /* Maximum time by which the exit is delayed, for example by a stopped session or a full disk. */
 #define LEAVING_AT_MOST (5 * LE_SECOND)

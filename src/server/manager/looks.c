@@ -8,9 +8,14 @@
  */
 #include "postgres.h"
 
-#include "manager/manager.h"
+#include "manager/answer.h"
+#include "manager/looks.h"
+#include "manager/outage.h"
+#include "manager/state.h"
+#include "manager/take.h"
 #include "shared/names.h"
 #include "shared/releases.h"
+#include "shared/sleep.h"
 
 bool
 le_take_may_write(const Batch *batch)

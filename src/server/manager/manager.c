@@ -19,8 +19,19 @@
 #include "utils/memutils.h"
 #include "utils/timeout.h"
 
+#include "manager/answer.h"
+#include "manager/batch.h"
+#include "manager/chores.h"
+#include "manager/hints.h"
+#include "manager/leave.h"
 #include "manager/manager.h"
+#include "manager/reload.h"
+#include "manager/replay.h"
+#include "manager/state.h"
 #include "shared/compat.h"
+#include "shared/fault.h"
+#include "shared/settings.h"
+#include "shared/sleep.h"
 #include "shared/worker.h"
 
 /* Maximum duration of a sleep of a manager that has nothing to do. */

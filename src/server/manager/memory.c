@@ -9,7 +9,10 @@
 
 #include "utils/memutils.h"
 
-#include "manager/manager.h"
+#include "manager/chores.h"
+#include "manager/memory.h"
+#include "manager/state.h"
+#include "shared/settings.h"
 
 /*
  * The state's memory context has small blocks.  Pieces of memory larger than this are given back when they

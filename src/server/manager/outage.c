@@ -30,7 +30,10 @@
 #include "storage/lock.h"
 #include "utils/timestamp.h"
 
-#include "manager/manager.h"
+#include "manager/answer.h"
+#include "manager/outage.h"
+#include "manager/state.h"
+#include "manager/txn.h"
 
 /* Time for which a request that must write waits for the end of an outage. */
 #define WRITE_LIMIT (200 * LE_MS)

@@ -5,7 +5,9 @@
  */
 #include "postgres.h"
 
-#include "manager/manager.h"
+#include "manager/memory.h"
+#include "manager/publish.h"
+#include "manager/state.h"
 
 /* Adds the growth of one counter.  Skips it if it has not grown, because most batches change few counters. */
 static void

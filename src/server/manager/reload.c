@@ -13,10 +13,18 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "manager/manager.h"
+#include "manager/answer.h"
+#include "manager/chores.h"
+#include "manager/memory.h"
+#include "manager/publish.h"
+#include "manager/reload.h"
+#include "manager/state.h"
+#include "manager/txn.h"
+#include "shared/fault.h"
 #include "shared/fence_lock.h"
 #include "shared/flush.h"
 #include "shared/library_version.h"
+#include "shared/settings.h"
 
 /* 2025-01-01 as a TimestampTz: the time of incarnation 0. */
 #define INCARNATION_EPOCH (INT64CONST(9132) * USECS_PER_DAY)

@@ -19,7 +19,14 @@
  */
 #include "postgres.h"
 
-#include "manager/manager.h"
+#include "manager/answer.h"
+#include "manager/batch.h"
+#include "manager/outage.h"
+#include "manager/reload.h"
+#include "manager/replay.h"
+#include "manager/state.h"
+#include "manager/take.h"
+#include "shared/fault.h"
 #include "shared/flush.h"
 
 /*

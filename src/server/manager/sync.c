@@ -19,9 +19,14 @@
  */
 #include "postgres.h"
 
-#include "manager/manager.h"
+#include "manager/answer.h"
+#include "manager/apply.h"
+#include "manager/memory.h"
+#include "manager/state.h"
+#include "manager/sync.h"
 #include "shared/compat.h"
 #include "shared/names.h"
+#include "shared/settings.h"
 #include "shared/sync_format.h"
 
 /* Number of news items of a lease whose examination costs as much as ending one entry. */

@@ -34,30 +34,26 @@
 
 #include "access/xact.h"
 
-#include "manager/manager.h"
+#include "manager/answer.h"
+#include "manager/apply.h"
+#include "manager/fillpage.h"
+#include "manager/memory.h"
+#include "manager/outage.h"
+#include "manager/state.h"
+#include "manager/sync.h"
+#include "manager/take.h"
+#include "manager/txn.h"
 #include "shared/compat.h"
 #include "shared/names.h"
 #include "shared/releases.h"
+#include "shared/settings.h"
+#include "shared/sleep.h"
 
 /* Work of filling a page, in the unit of LeLimits.work: it costs as much as ending this many entries. */
 #define WORK_OF_PAGE 50
 
 /* Number of names whose lookup costs as much as ending one entry. */
 #define NAMES_OF_WORK 20
-
-/* --- replies --- */
-
-/*
- * Replies QUEUED to an AWAIT whose wait was taken over by a newer AWAIT.  Both replies depend on the place's
- * row.
- */
-static void
-answer_displaced(Batch *batch, const LeReply *by)
-{
-	LeReply reply = {.status = LE_QUEUED, .lsn = by->lsn, .wrote = by->wrote, .bound = by->bound};
-
-	le_answer_at_commit(batch, by->displaced_sessno, by->displaced_request, &reply, false);
-}
 
 /* --- taking --- */
 
@@ -377,7 +373,7 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 		le_core_worked(le_mgr.core, WORK_OF_PAGE);
 	}
 	if (reply.displaced_session != 0)
-		answer_displaced(batch, &reply);
+		le_answer_displaced(batch, &reply);
 
 	/* in an outage, the row on which the reply depends cannot be written, so leave the request for later */
 	if (batch->looks_only && reply.wrote)

@@ -13,7 +13,8 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "manager/manager.h"
+#include "manager/state.h"
+#include "manager/txn.h"
 
 void
 le_txn_begin(void)

@@ -1,0 +1,61 @@
+/*
+ * manager/outage.h
+ *		The time in which nothing can be written.
+ */
+#ifndef LE_MANAGER_OUTAGE_H
+#define LE_MANAGER_OUTAGE_H
+
+#include "manager/state.h"
+
+/*
+ * Begin or continue an outage. le_outage_locked(): the tables are locked, or, if error is not NULL, could not
+ * be locked because of that error. le_outage_failed(): a batch has failed with this error.
+ */
+extern void le_outage_locked(const ErrorData *error);
+extern void le_outage_failed(const ErrorData *error);
+/*
+ * Ends the outage, if there is one, because a batch was written, or has locked its tables if locks were the
+ * only reason.
+ */
+extern void le_outage_over(void);
+
+/*
+ * Returns whether a batch that writes may be run.  To find out during an outage, it may write the row of
+ * table meta.
+ */
+extern bool le_outage_allows_batch(void);
+
+/*
+ * Returns whether this error means that nothing at all can be written. has_xid: whether its transaction has
+ * an id.
+ */
+extern bool le_outage_explains(const ErrorData *error, bool has_xid);
+
+/*
+ * Records the error of a failed batch for health() if the server is the cause, even if other batches may
+ * succeed.
+ */
+extern void le_outage_note(const ErrorData *error);
+
+/* Returns whether this request only reads the state or renews. */
+extern bool le_request_looks(const LeMailbox *box);
+
+/*
+ * Called in an outage, after a batch with looks_only: replies with the error to the requests that the batch
+ * did not serve and that have waited long enough.
+ */
+extern void le_outage_refuse(const Batch *batch);
+
+/*
+ * Called in an outage. le_outage_end_calls() replies to the calls whose own wait has timed out,
+ * le_outage_withdraw() to one call that was withdrawn.
+ */
+extern void le_outage_end_calls(void);
+extern void le_outage_withdraw(uint32 proc);
+/*
+ * Called in the first batch that may write: ends the waits, in the core, of calls that got their reply during
+ * the outage.
+ */
+extern void le_outage_end_waits(LeTime now);
+
+#endif /* LE_MANAGER_OUTAGE_H */
