@@ -21,6 +21,7 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
+#include "store/store.h"
 #include "store/table.h"
 
 /* --- writing --- */

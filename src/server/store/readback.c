@@ -21,6 +21,7 @@
 #include "storage/bufmgr.h"
 #include "utils/snapmgr.h"
 
+#include "store/store.h"
 #include "store/table.h"
 
 /* --- rows that a batch leaves behind --- */

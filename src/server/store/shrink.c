@@ -26,6 +26,7 @@
 #include "utils/snapmgr.h"
 
 #include "shared/fault.h"
+#include "store/store.h"
 #include "store/table.h"
 
 /* Minimum size of a table that is rewritten, in pages (64 MB).  Smaller tables are read quickly. */

@@ -14,6 +14,7 @@
 
 #include "core/effects.h"
 #include "shared/fault.h"
+#include "store/store.h"
 #include "store/table.h"
 
 /* --- writing --- */

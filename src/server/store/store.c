@@ -29,6 +29,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "store/store.h"
 #include "store/table.h"
 
 /* --- the tables --- */

@@ -14,8 +14,9 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
+#include "core/core.h"
+#include "core/load.h"
 #include "shared/compat.h"
-#include "store/store.h"
 
 /* --- columns --- */
 
