@@ -22,7 +22,6 @@
 #include "miscadmin.h"
 
 #include "backend/client.h"
-#include "backend/session_mailbox.h"
 #include "shared/compat.h"
 
 /* Keepalive times in seconds: a host that stops responding is detected after 4 + 3 * 2 = 10 s. */
@@ -114,11 +113,11 @@ le_client_hold(bool bound, bool granted)
 }
 
 void
-le_client_statement(void)
+le_client_statement(LeMailbox *mailbox)
 {
 	if (!holding)
 		return;
-	holding = le_my_mailbox != NULL && pg_atomic_read_u32(&le_my_mailbox->bound) != 0;
+	holding = mailbox != NULL && pg_atomic_read_u32(&mailbox->bound) != 0;
 	answering = false;
 	apply();
 }

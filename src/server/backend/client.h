@@ -5,6 +5,8 @@
 #ifndef LE_CLIENT_H
 #define LE_CLIENT_H
 
+#include "shared/shmem.h"
+
 /* Checks whether the client is still connected.  If not, the next CHECK_FOR_INTERRUPTS() ends the session. */
 extern void le_client_look(void);
 
@@ -21,7 +23,10 @@ extern void le_client_wait_over(void);
  */
 extern void le_client_hold(bool bound, bool granted);
 
-/* Called when a statement begins: the client has then read the result of the previous statement. */
-extern void le_client_statement(void);
+/*
+ * Called when a statement begins: the client has then read the result of the previous statement.  mailbox: that
+ * of this backend; NULL = none.
+ */
+extern void le_client_statement(LeMailbox *mailbox);
 
 #endif /* LE_CLIENT_H */

@@ -16,7 +16,6 @@
 #include "utils/timeout.h"
 
 #include "backend/durability.h"
-#include "backend/session_request.h"
 #include "backend/session_mailbox.h"
 #include "shared/compat.h"
 #include "shared/fault.h"

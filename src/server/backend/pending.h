@@ -7,9 +7,6 @@
 
 #include "core/command.h"
 
-/* Maximum time that a commit waits until its releases are applied. */
-#define LE_RELEASE_TIMEOUT (5 * LE_SECOND)
-
 /* Lists a release that takes effect at the commit. */
 extern void le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for_us, uint32 holds,
 						   bool unnamed);

@@ -16,7 +16,6 @@
 #include "backend/session_acquirer.h"
 #include "backend/client.h"
 #include "backend/durability.h"
-#include "backend/pending.h"
 #include "backend/session_request.h"
 #include "backend/session_mailbox.h"
 #include "backend/wait.h"

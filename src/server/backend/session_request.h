@@ -9,6 +9,9 @@
 #include "shared/names.h"
 #include "shared/shmem.h"
 
+/* Maximum time that a commit waits until its releases are applied. */
+#define LE_RELEASE_TIMEOUT (5 * LE_SECOND)
+
 /*
  * Sends a command and waits for the reply.  Fills in the command's session, transaction and request number.
  * Can be cancelled at any time; a grant that was under way is then undone with the (sub)transaction.  Raises

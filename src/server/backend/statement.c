@@ -133,7 +133,7 @@ le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 			ERROR,
 			(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
 			 errmsg("DISCARD ALL cannot run in a transaction that has acquired, released or fenced a lock")));
-	le_client_statement();
+	le_client_statement(le_my_mailbox);
 	le_utility_nesting++;
 	PG_TRY();
 	{
@@ -194,7 +194,7 @@ le_executor_run(LE_EXECUTOR_RUN_ARGS)
 	LeRunningQuery query = {.desc = queryDesc, .outer = le_running_query};
 
 	bound_remove(queryDesc);
-	le_client_statement();
+	le_client_statement(le_my_mailbox);
 	le_running_query = &query;
 	PG_TRY();
 	{
