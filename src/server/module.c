@@ -13,7 +13,7 @@
 #include "launcher/commands.h"
 #include "launcher/launcher.h"
 #include "shared/settings.h"
-#include "shared/shmem.h"
+#include "shared/startup.h"
 
 PG_MODULE_MAGIC;
 
@@ -28,7 +28,7 @@ _PG_init(void)
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	le_settings_define();
-	le_shmem_init_hooks();
+	le_startup_init_hooks();
 	le_statement_init();
 	le_extension_init();
 	le_commands_init();

@@ -304,9 +304,6 @@ le_mailbox_proc(const LeMailbox *box)
 	return (uint32) (box - le_mailbox(&le_shared->databases[box->database], 0));
 }
 
-/* Called from _PG_init while shared_preload_libraries is loaded. */
-extern void le_shmem_init_hooks(void);
-
 /* Returns the time of a monotonic clock, in microseconds. */
 extern LeTime le_clock(void);
 

@@ -1,5 +1,5 @@
 /*
- * shared/shmem.c
+ * shared/startup.c
  *		Creates the shared memory when the server starts.
  */
 #include "postgres.h"
@@ -16,6 +16,7 @@
 #include "shared/settings.h"
 #include "shared/shmem.h"
 #include "shared/sleep.h"
+#include "shared/startup.h"
 
 /*
  * Rows contain the number of the session that wrote them last, which may be from before a restart of the
@@ -140,7 +141,7 @@ shmem_startup(void)
 }
 
 void
-le_shmem_init_hooks(void)
+le_startup_init_hooks(void)
 {
 	prev_shmem_request = shmem_request_hook;
 	shmem_request_hook = shmem_request;
