@@ -1,6 +1,6 @@
 /*
  * core/changes.h
- *		Changes of elections.
+ *		Changes of elections.  For the core alone.
  */
 #ifndef LE_CHANGES_H
 #define LE_CHANGES_H

@@ -1,6 +1,6 @@
 /*
  * core/containers.h
- *		Pools, the heap of timers, and hash tables.
+ *		Pools, the heap of timers, and hash tables.  For the core alone.
  */
 #ifndef LE_CONTAINERS_H
 #define LE_CONTAINERS_H

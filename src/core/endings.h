@@ -1,6 +1,6 @@
 /*
  * core/endings.h
- *		How the newest tokens and leases ended.
+ *		How the newest tokens and leases ended.  For the core alone.
  */
 #ifndef LE_ENDINGS_H
 #define LE_ENDINGS_H

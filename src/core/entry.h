@@ -1,6 +1,6 @@
 /*
  * core/entry.h
- *		The life of one entry.
+ *		The life of one entry.  For the core alone.
  */
 #ifndef LE_ENTRY_H
 #define LE_ENTRY_H

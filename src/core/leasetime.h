@@ -1,6 +1,6 @@
 /*
  * core/leasetime.h
- *		A lease by itself.
+ *		A lease by itself.  For the core alone.
  */
 #ifndef LE_LEASETIME_H
 #define LE_LEASETIME_H

@@ -1,6 +1,6 @@
 /*
  * core/lock.h
- *		Locks and their slots.
+ *		Locks and their slots.  For the core alone.
  */
 #ifndef LE_LOCK_H
 #define LE_LOCK_H

@@ -1,6 +1,6 @@
 /*
  * core/state.h
- *		The state of a core, which only the files of the core share.
+ *		The state of a core.  For the core alone.
  */
 #ifndef LE_STATE_H
 #define LE_STATE_H

@@ -133,6 +133,24 @@ my @samples = (
 		"src/core/x.c:1: calls go in a circle: y\nsrc/core/y.c:1: calls go in a circle: x"
 	],
 	[
+		'includes in a circle',
+		{
+			'src/core/x.h' => "#include \"y.h\"\n",
+			'src/core/y.h' => "",
+			'src/core/y.c' => "#include \"y.h\"\n#include \"x.h\"\n"
+		},
+		"src/core/x.h:1: includes go in a circle: y\nsrc/core/y.c:1: includes go in a circle: x"
+	],
+	[
+		'a function of the core alone',
+		{
+			'src/core/core.h' => "/* The answer to everything. */\nextern int le_answer(void);\n"
+			  . "extern int le_half(void); /* of that */\n\n/* --- for the core alone --- */\n\n"
+			  . "/* Told with the function. */\ntypedef struct Odd\n{\n\tint x;\n} Odd;\n\nextern int le_odd(Odd odd);\n"
+		},
+		'src/core/core.h:13: le_odd() is for the core alone'
+	],
+	[
 		'a test that does not say what it shows', { 'test/t/b.t' => "# A test.\n" },
 		'test/t/b.t:1: no line "Promises: D, L", or "Promises: -", in its head'
 	],
