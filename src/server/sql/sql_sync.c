@@ -73,17 +73,50 @@ typedef struct Call
 
 /* --- 1. read the items --- */
 
-static const char *const action_words[LE_SYNC_ACTIONS] = {[LE_SYNC_RELEASE] = "release",
-														  [LE_SYNC_RESIGN] = "resign",
-														  [LE_SYNC_TRY_LOCK] = "try_lock",
-														  [LE_SYNC_TRY_SHARED] = "try_shared",
-														  [LE_SYNC_TRY_PERMIT] = "try_permit",
-														  [LE_SYNC_TRY_CANDIDATE] = "try_candidate",
-														  [LE_SYNC_ENQUEUE_LOCK] = "enqueue_lock",
-														  [LE_SYNC_ENQUEUE_SHARED] = "enqueue_shared",
-														  [LE_SYNC_ENQUEUE_PERMIT] = "enqueue_permit",
-														  [LE_SYNC_ENQUEUE_CANDIDATE] = "enqueue_candidate",
-														  [LE_SYNC_PROCLAIM] = "proclaim"};
+/*
+ * The function that does the same as an item, for one name or for several.  A role that may not call that
+ * function must not get the same effect here.
+ */
+typedef struct Single
+{
+	const char *name;
+	int nargs;
+	Oid args[6];
+} Single;
+
+#define ACQUIRE INTERVALOID, INTERVALOID, TEXTOID, TEXTOID, INT8OID
+#define ENQUEUE INTERVALOID, TEXTOID, TEXTOID, INT8OID
+
+/* The word of each action, and its function for one name; for several names together, where that is possible. */
+static const struct
+{
+	const char *word;
+	Single one, several;
+} actions[LE_SYNC_ACTIONS] = {
+	[LE_SYNC_RELEASE] = {"release", {"release_lock", 4, {TEXTOID, INT8OID, INTERVALOID, BOOLOID}}},
+	[LE_SYNC_RESIGN] = {"resign", {"resign", 2, {TEXTOID, INT8OID}}},
+	[LE_SYNC_TRY_LOCK] = {"try_lock",
+						  {"acquire_lock", 6, {TEXTOID, ACQUIRE}},
+						  {"acquire_locks", 6, {TEXTARRAYOID, ACQUIRE}}},
+	[LE_SYNC_TRY_SHARED] = {"try_shared",
+							{"acquire_lock", 6, {TEXTOID, ACQUIRE}},
+							{"acquire_locks", 6, {TEXTARRAYOID, ACQUIRE}}},
+	[LE_SYNC_TRY_PERMIT] =
+		{"try_permit", {"acquire_permit", 6, {TEXTOID, INT4OID, INTERVALOID, INTERVALOID, TEXTOID, INT8OID}}},
+	[LE_SYNC_TRY_CANDIDATE] =
+		{"try_candidate", {"campaign", 6, {TEXTOID, TEXTOID, INTERVALOID, INTERVALOID, TEXTOID, INT8OID}}},
+	[LE_SYNC_ENQUEUE_LOCK] = {"enqueue_lock",
+							  {"enqueue_lock", 5, {TEXTOID, ENQUEUE}},
+							  {"enqueue_locks", 5, {TEXTARRAYOID, ENQUEUE}}},
+	[LE_SYNC_ENQUEUE_SHARED] = {"enqueue_shared",
+								{"enqueue_lock", 5, {TEXTOID, ENQUEUE}},
+								{"enqueue_locks", 5, {TEXTARRAYOID, ENQUEUE}}},
+	[LE_SYNC_ENQUEUE_PERMIT] = {"enqueue_permit",
+								{"enqueue_permit", 5, {TEXTOID, INT4OID, INTERVALOID, TEXTOID, INT8OID}}},
+	[LE_SYNC_ENQUEUE_CANDIDATE] =
+		{"enqueue_candidate", {"enqueue_candidate", 5, {TEXTOID, TEXTOID, INTERVALOID, TEXTOID, INT8OID}}},
+	[LE_SYNC_PROCLAIM] = {"proclaim", {"proclaim", 3, {TEXTOID, INT8OID, TEXTOID}}},
+};
 
 static void
 bad_items(const char *detail)
@@ -97,8 +130,8 @@ read_action(LeText word)
 {
 	for (int action = 0; action < LE_SYNC_ACTIONS; action++)
 	{
-		if (strlen(action_words[action]) == word.len &&
-			memcmp(action_words[action], word.data, word.len) == 0)
+		if (strlen(actions[action].word) == word.len &&
+			memcmp(actions[action].word, word.data, word.len) == 0)
 			return (LeSyncAction) action;
 	}
 	bad_items(
@@ -110,71 +143,14 @@ read_action(LeText word)
 static bool
 takes_several(LeSyncAction action)
 {
-	return action == LE_SYNC_TRY_LOCK || action == LE_SYNC_TRY_SHARED || action == LE_SYNC_ENQUEUE_LOCK ||
-		   action == LE_SYNC_ENQUEUE_SHARED;
-}
-
-/*
- * The function that does the same as an item, for one name or for several.  A role that may not call that
- * function must not get the same effect here.
- */
-typedef struct Single
-{
-	const char *name;
-	int nargs;
-	Oid args[6];
-} Single;
-
-static const Single *
-single_of(LeSyncAction action, bool several)
-{
-	static const Single release = {"release_lock", 4, {TEXTOID, INT8OID, INTERVALOID, BOOLOID}};
-	static const Single resign = {"resign", 2, {TEXTOID, INT8OID}};
-	static const Single proclaim = {"proclaim", 3, {TEXTOID, INT8OID, TEXTOID}};
-	static const Single lock = {
-		"acquire_lock", 6, {TEXTOID, INTERVALOID, INTERVALOID, TEXTOID, TEXTOID, INT8OID}};
-	static const Single locks = {
-		"acquire_locks", 6, {TEXTARRAYOID, INTERVALOID, INTERVALOID, TEXTOID, TEXTOID, INT8OID}};
-	static const Single permit = {
-		"acquire_permit", 6, {TEXTOID, INT4OID, INTERVALOID, INTERVALOID, TEXTOID, INT8OID}};
-	static const Single campaign = {
-		"campaign", 6, {TEXTOID, TEXTOID, INTERVALOID, INTERVALOID, TEXTOID, INT8OID}};
-	static const Single place = {"enqueue_lock", 5, {TEXTOID, INTERVALOID, TEXTOID, TEXTOID, INT8OID}};
-	static const Single places = {"enqueue_locks", 5, {TEXTARRAYOID, INTERVALOID, TEXTOID, TEXTOID, INT8OID}};
-	static const Single permit_place = {
-		"enqueue_permit", 5, {TEXTOID, INT4OID, INTERVALOID, TEXTOID, INT8OID}};
-	static const Single candidate = {
-		"enqueue_candidate", 5, {TEXTOID, TEXTOID, INTERVALOID, TEXTOID, INT8OID}};
-
-	switch (action)
-	{
-		case LE_SYNC_RELEASE:
-			return &release;
-		case LE_SYNC_RESIGN:
-			return &resign;
-		case LE_SYNC_PROCLAIM:
-			return &proclaim;
-		case LE_SYNC_TRY_PERMIT:
-			return &permit;
-		case LE_SYNC_TRY_CANDIDATE:
-			return &campaign;
-		case LE_SYNC_ENQUEUE_PERMIT:
-			return &permit_place;
-		case LE_SYNC_ENQUEUE_CANDIDATE:
-			return &candidate;
-		case LE_SYNC_TRY_LOCK:
-		case LE_SYNC_TRY_SHARED:
-			return several ? &locks : &lock;
-		default:
-			return several ? &places : &place;
-	}
+	return actions[action].several.name != NULL;
 }
 
 /* Raises 42501 if the role may not call that function, or if the function does not exist. */
 static void
 check_right(Oid lease_sync, LeSyncAction action, bool several)
 {
-	const Single *single = single_of(action, several);
+	const Single *single = several ? &actions[action].several : &actions[action].one;
 	Oid function = GetSysCacheOid(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum(single->name),
 								  PointerGetDatum(buildoidvector(single->args, single->nargs)),
 								  ObjectIdGetDatum(get_func_namespace(lease_sync)), 0);
