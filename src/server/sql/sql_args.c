@@ -7,7 +7,6 @@
 #include "catalog/pg_type.h"
 #include "common/int.h"
 #include "mb/pg_wchar.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
@@ -105,13 +104,28 @@ required_array(FunctionCallInfo fcinfo, int number, const char *argument, int *l
 	return array;
 }
 
+LeText *
+le_array_texts(ArrayType *array, int *n)
+{
+	Datum *elements;
+	bool *nulls;
+	LeText *texts;
+
+	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, n);
+	texts = palloc0_array(LeText, Max(*n, 1));
+	for (int i = 0; i < *n; i++)
+	{
+		if (!nulls[i])
+			texts[i] = datum_text(elements[i]);
+	}
+	return texts;
+}
+
 void
 le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 {
 	ArrayType *array;
 	LeText *names;
-	Datum *elements;
-	bool *nulls;
 	int n, min = cmd->each ? 0 : 1;
 
 	/* 1. read the array */
@@ -122,15 +136,11 @@ le_arg_names(FunctionCallInfo fcinfo, LeCommand *cmd)
 				 errdetail("It is an array of %d to %d names.", min, LE_MAX_NAMES)));
 
 	/* 2. check its names */
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &n);
-	names = palloc_array(LeText, n);
+	names = le_array_texts(array, &n);
 	for (int i = 0; i < n; i++)
 	{
-		if (nulls[i])
-			bad_null(psprintf("names[%d]", i + 1));
-		names[i] = datum_text(elements[i]);
 		if (names[i].len == 0 || names[i].len > LE_MAX_NAME)
-			(void) sized(names[i], psprintf("names[%d]", i + 1), LE_MAX_NAME);
+			(void) le_check_text(names[i], psprintf("names[%d]", i + 1), LE_MAX_NAME);
 	}
 	le_check_duplicates(names, n);
 

@@ -6,6 +6,7 @@
 #define LE_SQL_ARGS_H
 
 #include "fmgr.h"
+#include "utils/array.h"
 
 #include "core/command.h"
 
@@ -19,6 +20,8 @@
  * range.  "number" is the index of the argument.
  */
 extern LeText le_arg_text(FunctionCallInfo fcinfo, int number, const char *argument, uint32 max);
+/* Returns the elements of an array of texts.  A NULL element becomes a text without data. */
+extern LeText *le_array_texts(ArrayType *array, int *n);
 /* Checks a text that is not an argument by itself.  data is NULL if the text is null. */
 extern LeText le_check_text(LeText value, const char *argument, uint32 max);
 extern LeText le_arg_owner(FunctionCallInfo fcinfo, int number);

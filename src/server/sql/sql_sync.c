@@ -306,28 +306,6 @@ try_read(Oid lease_sync, const LeText *texts, LeSyncSpec *specs, uint32 n)
 	return error;
 }
 
-/* Returns the elements of the array.  A NULL element becomes a text without data. */
-static LeText *
-texts_of(ArrayType *array, int *n)
-{
-	Datum *elements;
-	bool *nulls;
-	LeText *texts;
-
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, n);
-	texts = palloc0_array(LeText, Max(*n, 1));
-	for (int i = 0; i < *n; i++)
-	{
-		if (!nulls[i])
-		{
-			text *value = DatumGetTextPP(elements[i]);
-
-			texts[i] = (LeText){VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};
-		}
-	}
-	return texts;
-}
-
 /* Reads the items.  Consecutive rows with the same number and action are one item with several names. */
 static void
 read_items(FunctionCallInfo fcinfo, int argument, Call *call)
@@ -337,7 +315,7 @@ read_items(FunctionCallInfo fcinfo, int argument, Call *call)
 
 	if (PG_ARGISNULL(argument))
 		return;
-	texts = texts_of(PG_GETARG_ARRAYTYPE_P(argument), &ntexts);
+	texts = le_array_texts(PG_GETARG_ARRAYTYPE_P(argument), &ntexts);
 	n = ntexts / TEXTS;
 	if (ntexts % TEXTS != 0)
 		bad_items(psprintf("Each item has %d texts; there are %d.", TEXTS, ntexts));
