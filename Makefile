@@ -52,7 +52,7 @@ LE_VERSION := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" lock_election.
 DIST_VERSION := $(shell sed -n '1,/"provides"/s/^[[:space:]]*"version": "\(.*\)",/\1/p' META.json)
 DATA       = $(wildcard sql/lock_election--*.sql)
 SOURCES    = $(sort $(wildcard src/core/*.c src/server/*.c src/server/*/*.c))
-OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c %/fault_worker.c),$(SOURCES)))
+OBJS       = $(patsubst %.c,%.o,$(filter-out $(if $(LE_FAULTS),,%/fault.c %/fault_worker.c %/core/check.c),$(SOURCES)))
 
 # The server's headers have unused parameters and compare signed with unsigned in inline functions and macros.
 # Before 16 they leave PGDLLEXPORT empty, which would hide the module's entry points.
