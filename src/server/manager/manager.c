@@ -286,7 +286,7 @@ le_manager_main(Datum arg)
 	LE_FAULT("manager-start");
 	pg_atomic_write_u32(&my_db->recheck, 0);
 	pg_atomic_write_u32(&my_db->asleep, 0); /* the last manager may have failed in its sleep */
-	le_batch_init(my_db);
+	le_state_init(my_db);
 	pg_atomic_write_u32(&my_db->loading, 1);
 	if (!le_load_first())
 		leave(LE_EXIT_NO_EXTENSION);

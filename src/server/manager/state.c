@@ -11,7 +11,7 @@
 Manager le_mgr;
 
 void
-le_batch_init(LeDatabase *db)
+le_state_init(LeDatabase *db)
 {
 	int n = le_shared->max_sessions;
 

@@ -153,7 +153,7 @@ typedef struct Manager
 extern Manager le_mgr;
 
 /* Initializes le_mgr.  Called once, when the manager starts. */
-extern void le_batch_init(LeDatabase *db);
+extern void le_state_init(LeDatabase *db);
 
 /* Returns whether the core agrees with the tables. */
 static inline bool
