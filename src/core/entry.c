@@ -371,6 +371,29 @@ le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
 	le_lock_arm(core, lock, now);
 }
 
+/* Returns a slot for one more holder: a free slot, which has a row, or a new one. */
+static LeSlot *
+slot_take(LeCore *core, LeLock *lock)
+{
+	LeSlot *slot = lock->free_slots;
+
+	if (slot != NULL)
+	{
+		assert(slot->free && slot->lock == lock);
+		lock->free_slots = slot->free_next;
+		slot->holder = NULL;
+		slot->free = false;
+		slot->drop = false;
+		return slot;
+	}
+	slot = le_pool_get(&core->slots);
+	slot->lock = lock;
+	slot->number = lock->next_number++;
+	slot->next = lock->slots;
+	lock->slots = slot;
+	return slot;
+}
+
 /*
  * Grants an entry a slot of its lock.  The entry is HELD afterwards, its lease begins, and its
  * waiter gets a reply with the batch.  Must not fail: each waiting entry has a slot reserved.
@@ -379,7 +402,7 @@ void
 le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 {
 	LeLock *lock = entry->lock;
-	LeSlot *slot = le_slot_take(core, lock);
+	LeSlot *slot = slot_take(core, lock);
 
 	assert(entry->state == LE_STATE_NEW || entry->state == LE_STATE_QUEUED);
 	assert(le_lock_admits(lock, entry->mode, now));

@@ -50,29 +50,6 @@ le_slot_add_free(LeLock *lock, LeSlot *slot)
 	lock->free_slots = slot;
 }
 
-/* Returns a slot for one more holder: a free slot, which has a row, or a new one. */
-LeSlot *
-le_slot_take(LeCore *core, LeLock *lock)
-{
-	LeSlot *slot = lock->free_slots;
-
-	if (slot != NULL)
-	{
-		assert(slot->free && slot->lock == lock);
-		lock->free_slots = slot->free_next;
-		slot->holder = NULL;
-		slot->free = false;
-		slot->drop = false;
-		return slot;
-	}
-	slot = le_pool_get(&core->slots);
-	slot->lock = lock;
-	slot->number = lock->next_number++;
-	slot->next = lock->slots;
-	lock->slots = slot;
-	return slot;
-}
-
 void
 le_lock_open(LeCore *core, LeLock *lock)
 {

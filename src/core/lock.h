@@ -23,8 +23,6 @@ extern void le_lock_open(LeCore *core, LeLock *lock);
 
 /* Makes a slot free. */
 extern void le_slot_add_free(LeLock *lock, LeSlot *slot);
-/* Returns a slot for one more holder. */
-extern LeSlot *le_slot_take(LeCore *core, LeLock *lock);
 /* Has the row of a slot written with the batch. */
 extern void le_slot_dirty(LeCore *core, LeSlot *slot);
 
