@@ -3,7 +3,13 @@
  *		Checks the arguments of calls.  An error names the wrong argument, its
  *		value, and the allowed values.
  */
-#include "internal.h"
+#include "arguments.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "error.h"
+#include "objects.h"
 
 /* --- objects --- */
 
@@ -11,12 +17,6 @@ le_status
 le_check_pointer(const void *pointer, const char *what, le_error *error)
 {
 	return pointer != NULL ? le_error_clear(error) : le_invalid(error, "%s is NULL", what);
-}
-
-bool
-le_in_child(const le_session *s)
-{
-	return getpid() != s->process;
 }
 
 le_status

@@ -3,12 +3,16 @@
  *		Reads a clock in nanoseconds that keeps running while the machine is
  *		suspended, waits by that clock, and has the pipes that end a wait.
  */
-#include "internal.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
+
+#include "lock_election.h"
 
 /* Without CLOCK_BOOTTIME, use the monotonic clock, which on some systems keeps running during suspend. */
 #ifndef CLOCK_BOOTTIME

@@ -12,9 +12,19 @@
  * libpq blocks while it resolves a host name; meanwhile the callback thread
  * watches the deadline.
  */
-#include "internal.h"
+#include "connection.h"
 
+#include <poll.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "due.h"
+#include "error.h"
+#include "objects.h"
+#include "state.h"
+#include "text.h"
 
 /* Interval in ns at which a wait checks whether the session has ended or is being closed */
 #define SLICE (100 * LE_MS_NS)

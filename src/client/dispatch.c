@@ -4,7 +4,11 @@
  *		reads changes for observers, and watches the deadline, because the session
  *		thread may hang in name resolution.
  */
-#include "internal.h"
+#include <string.h>
+
+#include "objects.h"
+#include "state.h"
+#include "threads.h"
 
 /* Calls one callback of the session.  Returns false if none is due.  Locked at entry and exit. */
 static bool
@@ -22,7 +26,7 @@ tell(le_session *s)
 		memmove(s->states, s->states + 1, (size_t) --s->nstates * sizeof(s->states[0]));
 	le_unlock(s);
 	if (renewed && o->on_renewed != NULL)
-		o->on_renewed(s, le_deadline(s), o->arg);
+		o->on_renewed(s, atomic_load(&s->deadline) / LE_MS_NS, o->arg);
 	else if (!renewed && o->on_state != NULL)
 		o->on_state(s, state, o->arg);
 	le_lock(s);

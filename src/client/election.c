@@ -2,7 +2,13 @@
  * election.c
  *		Reads the leader of an election.  Candidacies are holds, see hold.c.
  */
-#include "internal.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "arguments.h"
+#include "error.h"
+#include "objects.h"
+#include "ownership.h"
 
 /* Size of the struct in the library's first version, which ended with the candidate */
 #define LEADER_LEAST (offsetof(le_leader_info, candidate) + LE_CANDIDATE_MAX + 1)

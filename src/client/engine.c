@@ -1,6 +1,6 @@
 /*
  * engine.c
- *		The session thread, and the ownership of the connection.
+ *		The session thread.
  *
  * The session thread runs the turns that no other thread runs, reconnects, and
  * listens while a hold waits.  Otherwise it rests until the connection ends,
@@ -8,12 +8,20 @@
  * notification ends the rest, too.  The session thread does not own the
  * connection while it rests, so that a caller can take the connection at once.
  */
-#include "internal.h"
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
 
-/* How long the session keeps listening after the last wait has ended, in ns */
-#define LINGER LE_SEC_NS
-/* Time limit for the session's test notification to itself, in ns; normally it arrives with the reply. */
-#define TEST_PATIENCE (300 * LE_MS_NS)
+#include "connection.h"
+#include "due.h"
+#include "error.h"
+#include "objects.h"
+#include "ownership.h"
+#include "state.h"
+#include "text.h"
+#include "threads.h"
+#include "turn.h"
+
 /* Pause before LISTEN is retried after an error, in ns; the error may have been temporary */
 #define LISTEN_AGAIN (5 * LE_SEC_NS)
 
@@ -68,174 +76,7 @@ le_grant(le_session *s)
 	return ok;
 }
 
-/* --- due work (all functions below are locked at entry and exit) --- */
-
-/* Returns whether waiting holds or observers need notifications. */
-static bool
-is_curious(const le_session *s)
-{
-	return s->waiting > 0 || !le_link_empty(&s->observers);
-}
-
-static bool
-wants_channel(const le_session *s)
-{
-	return s->channel[0] != '\0' &&
-		   (is_curious(s) || (s->waited_at != 0 && le_now_ns() < s->waited_at + LINGER));
-}
-
-/* Returns the time at which LISTEN or UNLISTEN must be sent; LE_NEVER if neither is needed. */
-static int64_t
-listen_due(const le_session *s)
-{
-	return s->relisten || s->listens != wants_channel(s) ? s->listen_at : LE_NEVER;
-}
-
-/*
- * Returns the time at which waits end because LISTEN does not work; LE_NEVER if they do not.  Such
- * waits end only with option listen = 1.
- */
-static int64_t
-patience(const le_session *s)
-{
-	if (s->options.listen != 1 || s->waiting == 0 || s->heard)
-		return LE_NEVER;
-	if (s->deaf || s->channel[0] == '\0')
-		return 0;
-	return s->tested_at == 0 ? LE_NEVER : s->tested_at + TEST_PATIENCE;
-}
-
-/* Returns the time at which the session thread has work; 0 = now. */
-static int64_t
-next_work(le_session *s)
-{
-	int64_t next = s->connected ? le_due(s) : s->retry_at;
-
-	if (s->closing || (s->connected && s->rests_deaf && is_curious(s)))
-		return 0;
-	le_sooner(&next, s->next_until);
-	le_sooner(&next, s->connected ? patience(s) : LE_NEVER);
-	le_sooner(&next, s->connected ? listen_due(s) : LE_NEVER);
-	if (s->listens && !is_curious(s) && wants_channel(s))
-		le_sooner(&next, s->waited_at + LINGER);
-	return next;
-}
-
-void
-le_wake_net(le_session *s)
-{
-	if (s->busy || s->rests_until == 0 || next_work(s) >= s->rests_until)
-		return;
-	s->rests_until = 0;
-	le_wake(s->wake_net);
-}
-
-static void
-wait_changed(le_session *s, int64_t until)
-{
-	s->watchers++;
-	le_cond_wait(&s->changed, &s->lock, until);
-	s->watchers--;
-}
-
-void
-le_give(le_session *s)
-{
-	if (s->connected && s->net.conn == NULL)
-		le_error_copy(&s->trouble, &s->net.error);
-	s->connected = s->net.conn != NULL;
-	s->busy = false;
-	if (s->watchers > 0)
-		pthread_cond_broadcast(&s->changed);
-	le_wake_net(s);
-}
-
-/* Returns whether the connection can be taken.  It cannot while a renewal is due, which goes first. */
-static bool
-is_free(le_session *s)
-{
-	return !s->busy && s->connected && !(le_is_alive(s) && s->renew_at <= le_now_ns());
-}
-
-le_status
-le_take(le_session *s, int64_t until, le_error *error)
-{
-	bool taken;
-
-	s->asking++;
-	while (!(taken = is_free(s)) && !s->closing && le_now_ns() < until)
-	{
-		int64_t at = until;
-
-		if (le_is_alive(s))
-			le_sooner(&at, atomic_load(&s->deadline));
-		wait_changed(s, at);
-		le_check_deadline(s);
-	}
-	s->asking--;
-	taken &= !s->closing && le_now_ns() < until;
-	if (!taken && s->watchers > 0)
-		pthread_cond_broadcast(&s->changed); /* the session thread may have waited for this thread */
-	if (s->closing)
-		return le_error_copy(error, &s->error);
-	if (!taken)
-		return le_error_set(error, LE_UNAVAILABLE, "", "the server has not answered in time%s%s",
-							s->trouble.message[0] != '\0' ? ": " : "", s->trouble.message);
-	s->busy = true;
-	return LE_OK;
-}
-
-/*
- * Spends at most half of call_ms on taking the connection, so that the other
- * half is left for the statement.
- */
-PGresult *
-le_ask(le_session *s, const char *sql, int n, const char *const *values, le_error *error)
-{
-	int64_t until = le_add(le_now_ns(), s->call / 2), pause;
-	PGresult *result = NULL;
-	bool again = true;
-
-	while (result == NULL && again && le_take(s, until, error) == LE_OK)
-	{
-		/* run the statement */
-		s->net.until = le_add(until, s->call / 2);
-		le_unlock(s);
-		result = le_exec(s, sql, n, values);
-		le_lock(s);
-		s->net.until = LE_NEVER;
-		if (PQresultStatus(result) != PGRES_TUPLES_OK)
-		{
-			le_error_copy(&s->trouble, &s->net.error);
-			le_error_copy(error, &s->trouble);
-			again = le_error_passes(&s->trouble);
-			PQclear(result);
-			result = NULL;
-		}
-		le_give(s);
-		/* pause before a retry */
-		pause = le_add(le_now_ns(), LE_RETRY_FIRST);
-		while (result == NULL && again && !s->closing && le_now_ns() < pause)
-			wait_changed(s, pause);
-	}
-	return result;
-}
-
-/* --- LISTEN --- */
-
-void
-le_hear(le_session *s, const char *channel)
-{
-	bool own = strcmp(channel, s->channel) == 0;
-
-	s->heard |= own;
-	/*
-	 * check for news also because of requests in the current turn: a
-	 * notification may arrive before its reply was read
-	 */
-	s->look |= own && (s->waiting > 0 || !le_link_empty(&s->lists[LE_OPEN]));
-	le_observers_due(s, channel);
-}
+/* --- LISTEN (all functions below are locked at entry and exit) --- */
 
 /*
  * Listens to the channels that are needed, and no others.  The first time on a connection, the
@@ -247,7 +88,7 @@ listen(le_session *s)
 {
 	le_text sql = {0};
 	PGresult *result;
-	bool listens = wants_channel(s), tests = listens && s->tested_at == 0;
+	bool listens = le_wants_channel(s), tests = listens && s->tested_at == 0;
 
 	/* build the statements for all channels */
 	le_text_add(&sql, "UNLISTEN *;");
@@ -332,12 +173,12 @@ rest(le_session *s, int64_t until)
 {
 	PGconn *conn = s->net.conn;
 	struct pollfd fds[2] = {
-		{.fd = conn != NULL ? PQsocket(conn) : -1, .events = HUNG_UP | (is_curious(s) ? POLLIN : 0)},
+		{.fd = conn != NULL ? PQsocket(conn) : -1, .events = HUNG_UP | (le_is_curious(s) ? POLLIN : 0)},
 		{.fd = s->wake_net[0], .events = POLLIN}};
 
 	/* wait, without the lock and without owning the connection */
 	s->rests_until = until;
-	s->rests_deaf = !is_curious(s);
+	s->rests_deaf = !le_is_curious(s);
 	le_unlock(s);
 	le_poll(fds, 2, until);
 	if (fds[1].revents != 0)
@@ -362,7 +203,7 @@ expire(le_session *s)
 	int64_t now = le_now_ns();
 	le_error error;
 
-	if (!s->busy && s->connected && now >= patience(s))
+	if (!s->busy && s->connected && now >= le_patience(s))
 	{
 		le_error_set(&error, LE_UNAVAILABLE, "", "LISTEN does not work on this connection");
 		le_foreach (le_hold, hold, &s->lists[LE_HELD])
@@ -395,19 +236,19 @@ step(le_session *s)
 {
 	le_check_deadline(s);
 	expire(s);
-	if (s->busy || (s->asking > 0 && is_free(s)))
-		wait_changed(s, s->busy || !le_is_alive(s) ? LE_NEVER : s->renew_at);
+	if (s->busy || (s->asking > 0 && le_is_free(s)))
+		le_wait_changed(s, s->busy || !le_is_alive(s) ? LE_NEVER : s->renew_at);
 	else if (!s->connected && le_now_ns() >= s->retry_at)
 		connect_session(s);
 	else if (s->connected && le_due(s) <= le_now_ns())
 		le_turn(s);
-	else if (s->connected && listen_due(s) <= le_now_ns())
+	else if (s->connected && le_listen_due(s) <= le_now_ns())
 		listen(s);
 	else
 	{
 		if (!s->connected && le_is_alive(s))
 			le_set_state(s, LE_SUSPENDED);
-		rest(s, next_work(s));
+		rest(s, le_next_work(s));
 	}
 }
 
@@ -462,7 +303,7 @@ wind_up(le_session *s)
 			pause = le_add(le_now_ns(), LE_PAUSE);
 		le_sooner(&pause, s->close_until);
 		while (le_now_ns() < pause)
-			wait_changed(s, pause);
+			le_wait_changed(s, pause);
 	}
 }
 
@@ -474,7 +315,7 @@ static void
 shut_down(le_session *s)
 {
 	while (s->busy)
-		wait_changed(s, LE_NEVER);
+		le_wait_changed(s, LE_NEVER);
 	for (int i = LE_GIVES; i <= LE_LATER; i++)
 	{
 		le_foreach (le_hold, hold, &s->lists[i])
@@ -516,7 +357,7 @@ le_net_main(void *session)
 	le_give(s);
 	pthread_cond_broadcast(&s->changed);
 	while (!ok && !s->closing)
-		wait_changed(s, LE_NEVER);
+		le_wait_changed(s, LE_NEVER);
 	while (!s->closing)
 		step(s);
 	shut_down(s);

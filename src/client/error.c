@@ -3,9 +3,11 @@
  *		Converts errors of the server and of libpq into statuses and errors of
  *		calls.
  */
-#include "internal.h"
+#include "error.h"
 
 #include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
 
 const char *
 le_version(void)

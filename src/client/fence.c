@@ -2,7 +2,14 @@
  * fence.c
  *		Fences a hold in a transaction of the application's own connection.
  */
-#include "internal.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "arguments.h"
+#include "due.h"
+#include "error.h"
+#include "objects.h"
+#include "text.h"
 
 /* Adds the names as an array of bytea, because the application's connection may have any encoding. */
 static void

@@ -2,51 +2,16 @@
  * hold.c
  *		Requests holds, waits for them, and releases them for the application.
  */
-#include "internal.h"
+#include "hold.h"
+
+#include "arguments.h"
+#include "due.h"
+#include "error.h"
+#include "objects.h"
+#include "state.h"
+#include "turn.h"
 
 /* --- requests --- */
-
-void
-le_hold_free(le_hold *hold)
-{
-	for (int i = 0; i < hold->n && hold->names != NULL; i++)
-		free(hold->names[i]);
-	free(hold->names);
-	free(hold->candidate);
-	pthread_cond_destroy(&hold->changed);
-	free(hold);
-}
-
-le_hold *
-le_hold_alloc(le_session *s, le_kind kind, const char *const *names, int n, const char *candidate)
-{
-	le_hold *hold = calloc(1, sizeof(*hold));
-	bool ok;
-
-	if (hold == NULL || le_cond_init(&hold->changed) != 0)
-	{
-		free(hold);
-		return NULL;
-	}
-	hold->session = s;
-	hold->kind = kind;
-	hold->n = hold->left = n;
-	hold->names = calloc((size_t) n, sizeof(char *));
-	hold->candidate = candidate != NULL ? le_copy(candidate) : NULL;
-	ok = hold->names != NULL && (candidate == NULL || hold->candidate != NULL);
-	for (int i = 0; i < n && ok; i++)
-		ok = (hold->names[i] = le_copy(names[i])) != NULL;
-	if (!ok)
-	{
-		le_hold_free(hold);
-		return NULL;
-	}
-	le_link_init(&hold->link);
-	le_link_init(&hold->event_link);
-	atomic_init(&hold->state, LE_HOLD_WAITING);
-	hold->until = LE_NEVER;
-	return hold;
-}
 
 /*
  * Queues a new hold.  until is the end of its wait, in ns; if that has passed, the request takes no queue

@@ -8,8 +8,20 @@
  * So no change is missed or reported twice across a reconnect, and a slow
  * callback costs no memory.
  */
-#include "internal.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "arguments.h"
+#include "due.h"
+#include "error.h"
+#include "objects.h"
+#include "ownership.h"
+#include "text.h"
+#include "threads.h"
+
+/* Maximum number of changes that an observer reads at once */
+#define CHANGES_MAX 64
 /* Interval of reads without a notification, where notifications work, in ns */
 #define READ_INTERVAL (5 * LE_SEC_NS)
 
@@ -103,17 +115,6 @@ le_unobserve(le_observer *observer)
 
 /* --- reading and reporting: locked at entry and exit --- */
 
-void
-le_observers_due(le_session *s, const char *channel)
-{
-	le_foreach (le_observer, o, &s->observers)
-	{
-		if (channel == NULL || strcmp(o->channel, channel) == 0)
-			o->due_at = 0;
-	}
-	pthread_cond_signal(&s->to_tell);
-}
-
 /*
  * Reads the changes after the last change that was reported; with start_now, reads only the latest change.
  * The changes of the current term have higher numbers than the term itself.  If the history no longer has
@@ -136,7 +137,7 @@ read_changes(le_observer *o)
 	const char *values[] = {o->election, after, most};
 
 	snprintf(after, sizeof(after), "%lld", (long long) o->after);
-	snprintf(most, sizeof(most), "%d", LE_OBSERVE_MAX);
+	snprintf(most, sizeof(most), "%d", CHANGES_MAX);
 	return le_ask(o->session, o->start_now ? last_sql : next_sql, o->start_now ? 1 : 3, values, NULL);
 }
 
@@ -211,7 +212,7 @@ work_for(le_observer *o)
 	rows = read_changes(o);
 	if (rows == NULL)
 		o->due_at = le_add(le_now_ns(), LE_PAUSE);
-	else if (PQntuples(rows) == LE_OBSERVE_MAX)
+	else if (PQntuples(rows) == CHANGES_MAX)
 		o->due_at = 0;
 	tell(o, rows);
 	/* there is no leader and no change yet, so continue with the first change */

@@ -8,7 +8,15 @@
  * runner continues only after that thread has ended.  So the work of two terms
  * never overlaps, and no term is resigned before its work has ended.
  */
-#include "internal.h"
+#include <stdlib.h>
+
+#include "arguments.h"
+#include "due.h"
+#include "error.h"
+#include "hold.h"
+#include "objects.h"
+#include "state.h"
+#include "text.h"
 
 #define RETRY_FIRST (100 * LE_MS_NS)
 #define RETRY_MOST  (5 * LE_SEC_NS)

@@ -13,9 +13,11 @@
  * values of options are masked, except those that name the server and the
  * database, such as host and dbname.
  */
-#include "internal.h"
-
 #include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "error.h"
 
 /*
  * Length in bytes of the shortest value that is masked.  Shorter values are words such as "on", which

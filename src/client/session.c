@@ -3,61 +3,21 @@
  *		Opens, closes and reopens sessions, and reads their state without
  *		waiting.
  */
-#include "internal.h"
+#include "session.h"
 
-#include <signal.h>
+#include <string.h>
+
+#include "arguments.h"
+#include "due.h"
+#include "error.h"
+#include "objects.h"
+#include "ownership.h"
+#include "state.h"
+#include "threads.h"
 
 #define TTL_DEFAULT 30000
 #define TTL_MIN     100
 #define TTL_MAX     2073600000
-
-/* --- locks and references --- */
-
-void
-le_lock(const le_session *s)
-{
-	pthread_mutex_lock(&((le_session *) s)->lock);
-}
-
-void
-le_unlock(const le_session *s)
-{
-	pthread_mutex_unlock(&((le_session *) s)->lock);
-}
-
-/* Frees a session that has no references, even if it is only partly initialized. */
-static void
-session_free(le_session *s)
-{
-	int fds[] = {s->wake_net[0], s->wake_net[1], s->wake_user[0], s->wake_user[1]};
-
-	for (int i = 0; i < 4; i++)
-	{
-		if (fds[i] >= 0)
-			close(fds[i]);
-	}
-	pthread_cond_destroy(&s->changed);
-	pthread_cond_destroy(&s->to_tell);
-	pthread_mutex_destroy(&s->lock);
-	for (int i = 0; i < 3; i++)
-		free(s->net.places[i]);
-	free(s->schema);
-	free(s->conninfo);
-	free(s->name);
-	free(s);
-}
-
-void
-le_session_unref(le_session *s)
-{
-	int refs;
-
-	le_lock(s);
-	refs = --s->refs;
-	le_unlock(s);
-	if (refs == 0)
-		session_free(s);
-}
 
 /* --- open --- */
 
@@ -110,78 +70,6 @@ check_options(const le_options *o, le_error *error)
 	return parsed != NULL ? LE_OK : LE_INVALID;
 }
 
-/*
- * Creates a session with these options, but not its threads.  Returns NULL if
- * out of memory or descriptors.
- */
-static le_session *
-session_new(const le_options *o)
-{
-	le_session *s = calloc(1, sizeof(*s));
-	size_t size = LE_OWNER_MAX;
-
-	/* the mutex and the conditions, without which session_free() must not be called */
-	if (s == NULL || pthread_mutex_init(&s->lock, NULL) != 0 || le_cond_init(&s->changed) != 0 ||
-		le_cond_init(&s->to_tell) != 0)
-	{
-		free(s);
-		return NULL;
-	}
-	for (int i = 0; i < 2; i++)
-		s->wake_net[i] = s->wake_user[i] = -1;
-	/* lists, which are empty, and members that are not 0 at first */
-	for (int i = 0; i < LE_LISTS; i++)
-		le_link_init(&s->lists[i]);
-	le_link_init(&s->observers);
-	le_link_init(&s->events);
-	s->refs = 1;
-	s->process = getpid();
-	s->options = *o;
-	s->options.conninfo = s->options.name = NULL;
-	s->next_until = s->later_at = s->net.until = LE_NEVER;
-	s->renewed_told = true;
-	s->busy = true; /* the session thread owns the connection at first */
-	atomic_store(&s->progress_at, le_now_ns());
-	/* defaults of the times */
-	s->ttl = o->ttl_ms * LE_MS_NS;
-	s->margin = o->margin_ms != 0 ? o->margin_ms * LE_MS_NS : le_clamp(s->ttl / 20, 0, LE_SEC_NS);
-	s->connect = o->connect_ms != 0 ? o->connect_ms * LE_MS_NS : 5 * LE_SEC_NS;
-	s->call = o->call_ms != 0 ? o->call_ms * LE_MS_NS : le_clamp(s->ttl / 4, 200 * LE_MS_NS, 10 * LE_SEC_NS);
-	s->progress = o->progress_ms * LE_MS_NS;
-	s->poll = o->poll_ms != 0 ? o->poll_ms * LE_MS_NS : 250 * LE_MS_NS;
-	/* distinguishes the requests of this session from those of all others */
-	snprintf(s->marker, sizeof(s->marker), "#%016llx", (unsigned long long) le_random());
-	s->conninfo = le_copy(o->conninfo != NULL ? o->conninfo : "");
-	s->name = le_copy(o->name != NULL ? o->name : "");
-	if (s->conninfo == NULL || s->name == NULL || !le_pipe(s->wake_net) || !le_pipe(s->wake_user))
-	{
-		session_free(s);
-		return NULL;
-	}
-	if (strlen(s->name) > size)
-	{
-		/* cut the name between two characters */
-		while (size > 0 && ((unsigned char) s->name[size] & 0xC0) == 0x80)
-			size--;
-		s->name[size] = '\0';
-	}
-	return s;
-}
-
-/* The new thread inherits a mask that blocks all signals. */
-bool
-le_start_thread(pthread_t *thread, void *(*run)(void *), void *arg)
-{
-	sigset_t all, old;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(thread, NULL, run, arg);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return rc == 0;
-}
-
 le_status
 le_open(const le_options *options, le_session **session, le_error *error)
 {
@@ -196,7 +84,7 @@ le_open(const le_options *options, le_session **session, le_error *error)
 	if (o.ttl_ms == 0)
 		o.ttl_ms = TTL_DEFAULT;
 	le_must(check_options(&o, error));
-	s = session_new(&o);
+	s = le_session_new(&o);
 	if (s == NULL)
 		return le_error_set(error, LE_NO_MEMORY, "", "out of memory or descriptors");
 	le_lock(s);

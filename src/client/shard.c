@@ -8,7 +8,9 @@
  * compared byte by byte.  Every language can compute the same result:
  * docs/operation/scaling.md has the rule and test vectors, which never change.
  */
-#include "internal.h"
+#include <string.h>
+
+#include "lock_election.h"
 
 #define BLOCK  64
 #define DIGEST 32

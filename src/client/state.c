@@ -3,9 +3,14 @@
  *		Changes the states of a session and of its holds, and reports them to
  *		the application.  All functions are locked.
  */
-#include "internal.h"
+#include "state.h"
 
 #include <stdarg.h>
+#include <stdio.h>
+
+#include "due.h"
+#include "error.h"
+#include "objects.h"
 
 /* Pause between attempts to connect while the session has no lease to save, in ns */
 #define RETRY_ENDED (5 * LE_SEC_NS)
@@ -19,14 +24,6 @@ wake_user(le_session *s)
 	if (!s->user_woken)
 		le_wake(s->wake_user);
 	s->user_woken = true;
-}
-
-bool
-le_is_alive(const le_session *s)
-{
-	int state = atomic_load(&s->state);
-
-	return state == LE_CONNECTED || state == LE_SUSPENDED;
 }
 
 void
@@ -149,17 +146,6 @@ le_failed(le_session *s, const le_error *why)
 }
 
 /* --- of a hold --- */
-
-/* The caller must have a reference to the session. */
-void
-le_hold_unref(le_hold *hold)
-{
-	if (--hold->refs > 0)
-		return;
-	hold->session->refs--;
-	le_link_remove(&hold->event_link);
-	le_hold_free(hold);
-}
 
 void
 le_hold_changed(le_hold *hold)

@@ -2,9 +2,12 @@
  * text.c
  *		Texts that grow, for statements and the items of a turn.
  */
-#include "internal.h"
+#include "text.h"
 
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 void
 le_text_add_bytes(le_text *text, const void *data, size_t len)

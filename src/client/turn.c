@@ -10,10 +10,21 @@
  * reported.  A request that does not appear in the news was not carried out and
  * is sent again.
  */
-#include "internal.h"
+#include "turn.h"
 
 #include <arpa/inet.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "connection.h"
+#include "due.h"
+#include "error.h"
+#include "objects.h"
+#include "ownership.h"
+#include "state.h"
+#include "text.h"
 
 /* A call.  A request is one item; a release is one item for each name. */
 typedef struct Turn
@@ -58,42 +69,6 @@ static bool
 is_wanted(const le_hold *hold)
 {
 	return atomic_load(&hold->state) == LE_HOLD_WAITING;
-}
-
-/* --- when a turn is due --- */
-
-/*
- * Returns whether the lease may be renewed.  If progress_ms is set, that requires a recent call of
- * le_progress().  The flag is set before the time is read, so that a concurrent le_progress()
- * either sees the flag or is seen here.
- */
-static bool
-has_progress(le_session *s)
-{
-	atomic_store(&s->withheld, s->progress != 0);
-	if (s->progress != 0 && le_now_ns() - atomic_load(&s->progress_at) < s->progress)
-		atomic_store(&s->withheld, 0);
-	return !atomic_load(&s->withheld);
-}
-
-int64_t
-le_due(le_session *s)
-{
-	int64_t due = s->renew_at;
-
-	if (!le_is_alive(s) || !has_progress(s))
-		return LE_NEVER;
-	if (s->failures > 0)
-		return due;
-	if (s->look || !le_link_empty(&s->lists[LE_GIVES]))
-		return 0;
-	if (!le_link_empty(&s->lists[LE_ASKS]))
-		le_sooner(&due, s->ask_at);
-	if (!le_link_empty(&s->lists[LE_LATER]))
-		le_sooner(&due, s->later_at);
-	if (s->waiting > 0 && !(s->heard && s->listens))
-		le_sooner(&due, le_add(s->last_at, s->poll));
-	return due;
 }
 
 void

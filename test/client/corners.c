@@ -8,8 +8,12 @@
 
 #include <wchar.h>
 
+#include "due.h"
 #include "fake.h"
-#include "internal.h"
+#include "objects.h"
+#include "ownership.h"
+#include "state.h"
+#include "text.h"
 
 static PGconn *db;
 

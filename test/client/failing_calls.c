@@ -17,7 +17,7 @@
 #include <sys/random.h>
 #include <sys/wait.h>
 
-#include "internal.h"
+#include "objects.h"
 
 /* More calls than any chapter has. */
 #define CALLS_MAX 2000

@@ -7,7 +7,7 @@
 #define FAKE_H
 
 #include "client.h"
-#include "internal.h"
+#include "session.h"
 
 static inline le_session *
 new_session(void)

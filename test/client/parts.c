@@ -7,8 +7,11 @@
 
 #include <fcntl.h>
 
+#include "arguments.h"
+#include "error.h"
 #include "fake.h"
-#include "internal.h"
+#include "state.h"
+#include "text.h"
 
 /* --- time --- */
 

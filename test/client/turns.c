@@ -8,8 +8,12 @@
 
 #include <arpa/inet.h>
 
+#include "due.h"
+#include "error.h"
 #include "fake.h"
-#include "internal.h"
+#include "objects.h"
+#include "state.h"
+#include "turn.h"
 
 /* --- the server --- */
 

@@ -1,0 +1,24 @@
+/*
+ * text.h
+ *		Texts that grow, and copies of texts.
+ */
+#ifndef LE_CLIENT_TEXT_H
+#define LE_CLIENT_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A text that grows.  failed is set if memory ran out, so that the text is incomplete. */
+typedef struct le_text
+{
+	char *data;
+	size_t len, size;
+	bool failed;
+} le_text;
+
+/* Append to a text.  Once failed, a text stays failed. */
+extern void le_text_add(le_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+extern void le_text_add_bytes(le_text *text, const void *data, size_t len);
+extern char *le_copy(const char *text); /* NULL if out of memory */
+
+#endif /* LE_CLIENT_TEXT_H */
