@@ -16,18 +16,21 @@
  *		both, as often as necessary              lc_cgroup_kill()
  *		both, when nothing is left in it         lc_cgroup_remove()
  */
-#include "lockctl.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <linux/sched.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+
+#include "guardian.h"
+#include "message.h"
 
 #define REMOVE_AGAIN_MS 5
 #define REMOVE_TIMES    100

@@ -4,12 +4,20 @@
  */
 #include "doctor.h"
 
+#include <getopt.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "commands.h"
+#include "globals.h"
+#include "memory.h"
+#include "message.h"
+#include "options.h"
+#include "sql.h"
+#include "text.h"
 
 /* Time limit for the manager to list the waiters; a manager that hangs would never reply */
 #define VIEW_TIMEOUT "5 s"

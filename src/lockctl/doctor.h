@@ -5,7 +5,8 @@
 #ifndef DOCTOR_H
 #define DOCTOR_H
 
-#include "lockctl.h"
+#include <libpq-fe.h>
+#include <stdbool.h>
 
 typedef struct patient
 {

@@ -15,9 +15,11 @@
  * The guardian blocks all signals, so that a signal that is meant for CMD (such
  * as a supervisor's SIGTERM for all processes) does not end the guardian first.
  */
-#include "lockctl.h"
+#include "guardian.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,12 @@
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "coverage.h"
+#include "globals.h"
+#include "lock_election.h"
+#include "message.h"
+#include "signals.h"
 
 typedef enum state
 {

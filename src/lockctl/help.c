@@ -2,11 +2,15 @@
  * help.c
  *		The --help texts of lockctl and of each command.
  */
-#include "lockctl.h"
+#include "help.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "lock_election.h"
+#include "message.h"
+#include "text.h"
 
 static const char general[] =
 	"lockctl runs a command under a lock, or as the leader of an election, and shows and changes\n"

@@ -3,15 +3,20 @@
  *		Reports to a load balancer or Kubernetes whether this process leads: the
  *		reply to any request is 200 if it leads, otherwise 503.
  */
-#include "lockctl.h"
+#include "http.h"
 
 #include <errno.h>
 #include <netdb.h>
-#include <stdio.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "lock_election.h"
+#include "memory.h"
+#include "message.h"
+#include "text.h"
 
 /* Time limit in ms for a client to send its whole request; a trickle of bytes does not extend it */
 #define CLIENT_MS 1000

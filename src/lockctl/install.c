@@ -2,12 +2,17 @@
  * install.c
  *		Installs or upgrades the portable edition, whose script is in the library.
  */
-#include "lockctl.h"
-
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "commands.h"
+#include "memory.h"
+#include "message.h"
+#include "options.h"
+#include "sql.h"
+#include "text.h"
 
 typedef struct install_options
 {

@@ -2,11 +2,11 @@
  * link.c
  *		lockctl's side of the guardian.
  */
-#include "lockctl.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +15,10 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "globals.h"
+#include "guardian.h"
+#include "message.h"
 
 static int terminal = -1; /* descriptor of the controlling terminal; -1 = none */
 static bool has_terminal; /* CMD's group is the terminal's foreground group */

@@ -2,16 +2,21 @@
  * main.c
  *		lockctl: locks and leader election in PostgreSQL, for the shell.
  */
-#include "lockctl.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <locale.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "commands.h"
+#include "globals.h"
+#include "help.h"
+#include "message.h"
+#include "options.h"
+#include "signals.h"
+#include "text.h"
 
 #define OPT_VERSION (LC_OPT_HELP + 1)
 

@@ -1,8 +1,8 @@
 /*
  * message.c
- *		Messages to the user, and memory.
+ *		Messages to the user.
  */
-#include "lockctl.h"
+#include "message.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-lc_level lc_verbosity = LC_NORMAL;
+#include "globals.h"
+#include "text.h"
 
 /*
  * Prints a message as one line in one write, so that the lines of several processes do not mix, and a name
@@ -42,7 +43,7 @@ lc_notice(const char *format, ...)
 {
 	va_list args;
 
-	if (lc_verbosity < LC_NORMAL)
+	if (lc_globals.verbosity < LC_NORMAL)
 		return;
 	va_start(args, format);
 	tell(format, args);
@@ -54,7 +55,7 @@ lc_detail(const char *format, ...)
 {
 	va_list args;
 
-	if (lc_verbosity < LC_VERBOSE)
+	if (lc_globals.verbosity < LC_VERBOSE)
 		return;
 	va_start(args, format);
 	tell(format, args);
@@ -85,55 +86,6 @@ lc_usage(const char *format, ...)
 	else
 		fprintf(stderr, "Try \"lockctl --help\".\n");
 	exit(LC_EXIT_USAGE);
-}
-
-void *
-lc_alloc(size_t size)
-{
-	void *memory = calloc(1, size);
-
-	if (memory == NULL)
-	{
-		/* Write directly, because other messages need memory. */
-		fputs("lockctl: out of memory\n", stderr);
-		exit(LC_EXIT_SERVER);
-	}
-	return memory;
-}
-
-char *
-lc_copy(const char *text)
-{
-	size_t size = strlen(text) + 1;
-
-	return memcpy(lc_alloc(size), text, size);
-}
-
-char *
-lc_vformat(const char *format, va_list args)
-{
-	va_list again;
-	char *text;
-	int length;
-
-	va_copy(again, args);
-	length = vsnprintf(NULL, 0, format, again);
-	va_end(again);
-	text = lc_alloc((size_t) length + 1);
-	vsnprintf(text, (size_t) length + 1, format, args);
-	return text;
-}
-
-char *
-lc_format(const char *format, ...)
-{
-	va_list args;
-	char *text;
-
-	va_start(args, format);
-	text = lc_vformat(format, args);
-	va_end(args);
-	return text;
 }
 
 void

@@ -2,12 +2,17 @@
  * names.c
  *		Checks the names of locks, and passes them to CMD.
  */
-#include "lockctl.h"
+#include "names.h"
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "globals.h"
+#include "memory.h"
+#include "message.h"
+#include "text.h"
 
 #define NAME_MAX_BYTES 255
 

@@ -2,9 +2,10 @@
  * notify.c
  *		Notifies systemd, like sd_notify(3): sends one datagram.
  */
-#include "lockctl.h"
+#include "notify.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

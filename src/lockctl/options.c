@@ -1,15 +1,21 @@
 /*
  * options.c
- *		Durations, numbers, and the connection string.
+ *		The global options, durations and numbers.
  */
-#include "lockctl.h"
+#include "options.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "globals.h"
+#include "help.h"
+#include "lock_election.h"
+#include "memory.h"
+#include "message.h"
+#include "text.h"
 
 lc_global lc_globals;
 
@@ -89,14 +95,6 @@ output_of(const char *text)
 	lc_usage("-o: \"%s\" is not table, json or csv", text);
 }
 
-/* Returns whether a text is a connection string ("key=value ..." or a URI) instead of a database name. */
-static bool
-is_conninfo(const char *text)
-{
-	return strchr(text, '=') != NULL || strncmp(text, "postgresql://", 13) == 0 ||
-		   strncmp(text, "postgres://", 11) == 0;
-}
-
 /* Asks libpq which options are secret.  A string that libpq cannot parse may contain a password, too. */
 static bool
 has_password(const char *conninfo)
@@ -119,7 +117,7 @@ take_database(char *value)
 {
 	char *copy = lc_copy(value);
 
-	if (lc_may_be_secret(value) || (is_conninfo(value) && has_password(value)))
+	if (lc_may_be_secret(value) || (lc_is_conninfo(value) && has_password(value)))
 		memset(value, '*', strlen(value));
 	return copy;
 }
@@ -155,10 +153,10 @@ lc_take_global(int option, char *value)
 			g->output = output_of(value);
 			return true;
 		case 'q':
-			lc_verbosity = LC_QUIET;
+			lc_globals.verbosity = LC_QUIET;
 			return true;
 		case 'v':
-			lc_verbosity = LC_VERBOSE;
+			lc_globals.verbosity = LC_VERBOSE;
 			return true;
 		default:
 			return false;
@@ -198,88 +196,5 @@ lc_take_globals(int argc, char **argv)
 	{
 		if (!lc_take_global(option, optarg))
 			lc_bad_option(option, argv[optind - 1]);
-	}
-}
-
-/* --- the connection string --- */
-
-/* Adds an option to a connection string, with its value quoted. */
-static void
-add(char **text, const char *key, const char *value)
-{
-	char *quoted = lc_alloc(strlen(value) * 2 + 1), *to = quoted, *old = *text;
-
-	for (const char *from = value; *from != '\0'; from++)
-	{
-		if (*from == '\'' || *from == '\\')
-			*to++ = '\\';
-		*to++ = *from;
-	}
-	*text = lc_format("%s%s%s='%s'", old != NULL ? old : "", old != NULL ? " " : "", key, quoted);
-	free(quoted);
-	free(old);
-}
-
-/* Ends the program because libpq cannot parse the connection string. */
-static void __attribute__((noreturn)) refuse_conninfo(const char *text)
-{
-	PGconn *db = PQconnectStart(text);
-	le_error error;
-
-	le_connection_error(db, &error);
-	lc_usage("%s", error.message);
-}
-
-/* Builds the string from -d (a name, "key=value ..." or a URI), and -h, -p and -U, which override it. */
-char *
-lc_conninfo(void)
-{
-	const lc_global *g = &lc_globals;
-	const char *database;
-	bool is_string;
-	PQconninfoOption *options = NULL;
-	char *text = NULL;
-
-	lc_choose_shard(NULL, 0);
-	/* the database, which lc_choose_shard() may have set */
-	database = g->database;
-	is_string = database != NULL && is_conninfo(database);
-	if (is_string)
-	{
-		options = PQconninfoParse(database, NULL);
-		if (options == NULL)
-			refuse_conninfo(database);
-		for (PQconninfoOption *o = options; o->keyword != NULL; o++)
-		{
-			if (o->val != NULL)
-				add(&text, o->keyword, o->val);
-		}
-		PQconninfoFree(options);
-	}
-	else if (database != NULL)
-		add(&text, "dbname", database);
-	/* add the options that override the string */
-	if (g->host != NULL)
-		add(&text, "host", g->host);
-	if (g->port != NULL)
-		add(&text, "port", g->port);
-	if (g->user != NULL)
-		add(&text, "user", g->user);
-	return text;
-}
-
-int
-lc_exit_code(le_status status)
-{
-	switch (status)
-	{
-		case LE_TIMEOUT:
-			return LC_EXIT_NOT_ACQUIRED;
-		case LE_LOST:
-			return LC_EXIT_LOST;
-		case LE_INVALID:
-			return LC_EXIT_USAGE;
-		default:
-			return LC_EXIT_SERVER;
 	}
 }

@@ -2,13 +2,23 @@
  * plain.c
  *		Single steps for scripts: acquire, renew, release, held, lease.
  */
-#include "lockctl.h"
-
 #include <getopt.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "commands.h"
+#include "globals.h"
+#include "memory.h"
+#include "message.h"
+#include "options.h"
+#include "server.h"
+#include "signals.h"
+#include "sql.h"
+#include "text.h"
 
 enum
 {

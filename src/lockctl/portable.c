@@ -3,11 +3,12 @@
  *		The checks of doctor for the portable edition: its version, its owner,
  *		and the tables that its calls write, which no manager watches.
  */
-#include "doctor.h"
-
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "doctor.h"
+#include "memory.h"
+#include "sql.h"
 
 /*
  * Time for which a transaction that has acquired or enqueued may be idle.  Until its end, the name is

@@ -2,12 +2,15 @@
  * report.c
  *		Queries the server for doctor, and prints its findings.
  */
-#include "doctor.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "doctor.h"
+#include "globals.h"
+#include "memory.h"
+#include "text.h"
 
 /* Prints a member of a JSON object. */
 static void

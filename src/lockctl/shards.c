@@ -6,12 +6,20 @@
  * Each line of the file has the name of a shard and, after blanks, its
  * connection string, as for -d.
  */
-#include "lockctl.h"
-
 #include <errno.h>
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "commands.h"
+#include "globals.h"
+#include "lock_election.h"
+#include "memory.h"
+#include "message.h"
+#include "options.h"
+#include "server.h"
+#include "text.h"
 
 #define BLANKS " \t\r\n"
 /* Some editors put this mark before the first line, where it would become part of a shard's name. */

@@ -5,12 +5,18 @@
  * A signal that was ignored when the program started (nohup) stays ignored, for
  * CMD as well.
  */
-#include "lockctl.h"
+#include "signals.h"
 
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
+
+#include "coverage.h"
+#include "globals.h"
+#include "message.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/lsan_interface.h>

@@ -3,13 +3,22 @@
  *		The connection and the output of the plain commands.  The server formats
  *		JSON and CSV.
  */
-#include "lockctl.h"
+#include "sql.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <wchar.h>
+
+#include "globals.h"
+#include "memory.h"
+#include "message.h"
+#include "server.h"
+#include "signals.h"
+#include "text.h"
 
 #define CONNECT_SECONDS "5"
 
@@ -145,6 +154,22 @@ lc_literal(PGconn *db, const char *text)
 }
 
 /* --- queries --- */
+
+int
+lc_exit_code(le_status status)
+{
+	switch (status)
+	{
+		case LE_TIMEOUT:
+			return LC_EXIT_NOT_ACQUIRED;
+		case LE_LOST:
+			return LC_EXIT_LOST;
+		case LE_INVALID:
+			return LC_EXIT_USAGE;
+		default:
+			return LC_EXIT_SERVER;
+	}
+}
 
 static int
 result_code(const PGresult *result)

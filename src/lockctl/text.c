@@ -7,11 +7,12 @@
  * characters, and characters that change the direction of a line, so that it can
  * be mistaken for another text.
  */
-#include "lockctl.h"
+#include "text.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "memory.h"
 
 /* Returns the number of bytes in the first character; 1 if it is not UTF-8. */
 static int
@@ -118,6 +119,13 @@ lc_may_be_secret(const char *text)
 			return true;
 	}
 	return false;
+}
+
+bool
+lc_is_conninfo(const char *text)
+{
+	return strchr(text, '=') != NULL || strncmp(text, "postgresql://", 13) == 0 ||
+		   strncmp(text, "postgres://", 11) == 0;
 }
 
 const char *

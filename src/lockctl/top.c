@@ -5,18 +5,26 @@
  * The server sorts the rows, and sends only those that the screen shows, so
  * that a million locks need not cross the network every two seconds.
  */
-#include "lockctl.h"
-
 #include <ctype.h>
 #include <getopt.h>
 #include <limits.h>
 #include <math.h>
 #include <ncurses.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "commands.h"
+#include "globals.h"
+#include "message.h"
+#include "options.h"
+#include "signals.h"
+#include "sql.h"
+#include "text.h"
 
 #define INTERVAL_MS 2000
 /* Time in ms without a reply after which top reconnects */

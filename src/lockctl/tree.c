@@ -6,17 +6,18 @@
  * session.  The guardian is a subreaper: a descendant that loses its parent
  * becomes the guardian's child, and stays in the guardian's tree.
  */
-#include "lockctl.h"
-
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "guardian.h"
 
 typedef struct process
 {

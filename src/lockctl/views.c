@@ -2,11 +2,16 @@
  * views.c
  *		Shows locks, waiters, elections and the status.
  */
-#include "lockctl.h"
-
 #include <getopt.h>
-#include <stdio.h>
 #include <stdlib.h>
+
+#include "commands.h"
+#include "globals.h"
+#include "message.h"
+#include "options.h"
+#include "server.h"
+#include "sql.h"
+#include "text.h"
 
 static const struct option options[] = {LC_HELP_OPTION, {NULL, 0, NULL, 0}};
 
@@ -42,7 +47,7 @@ parse(int argc, char **argv)
 static int
 show(const char *name, const char *view, const char *columns, const char *key, const char *order)
 {
-	bool all = lc_globals.output != LC_TABLE || lc_verbosity == LC_VERBOSE;
+	bool all = lc_globals.output != LC_TABLE || lc_globals.verbosity == LC_VERBOSE;
 	PGconn *db;
 	char *literal;
 	int64_t rows;

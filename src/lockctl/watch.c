@@ -3,13 +3,23 @@
  *		Prints changes.  watch reads the locks at intervals; elect --listen
  *		observes an election, and misses no change.
  */
-#include "lockctl.h"
-
 #include <getopt.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "commands.h"
+#include "globals.h"
+#include "memory.h"
+#include "message.h"
+#include "options.h"
+#include "server.h"
+#include "signals.h"
+#include "sql.h"
+#include "text.h"
 
 /* --- watch --- */
 

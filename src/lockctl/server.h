@@ -1,0 +1,26 @@
+/*
+ * server.h
+ *		The server to which a command connects.
+ */
+#ifndef SERVER_H
+#define SERVER_H
+
+/* --- shards.c --- */
+
+/*
+ * With --shards, chooses the server to which these names belong.  Ends the
+ * program if they belong to different servers, or if there is neither a name
+ * nor --shard.
+ */
+extern void lc_choose_shard(const char *const *names, int n);
+
+/* --- conninfo.c --- */
+
+/*
+ * Returns the connection string that the global options describe, or NULL if
+ * they describe none and only the environment applies.  The caller must free
+ * it.  With --shards, a shard must have been chosen.
+ */
+extern char *lc_conninfo(void);
+
+#endif /* SERVER_H */

@@ -1,0 +1,80 @@
+/*
+ * sql.h
+ *		Connections, queries and their output.
+ */
+#ifndef SQL_H
+#define SQL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lock_election.h"
+
+/* Connects, or ends the program.  With primary, skips standbys. */
+extern PGconn *lc_connect(bool primary);
+/* Connects to any server, primary or standby; the caller checks the status. */
+extern PGconn *lc_connect_any(const char *application_name, const char *seconds);
+/*
+ * Returns the reason why a connection failed, in one line and without a
+ * password.  The caller must free it.
+ */
+extern char *lc_why_not(const PGconn *db, le_status *status);
+/* Returns the quoted schema of the extension's functions.  Ends the program if there is none. */
+extern const char *lc_schema(PGconn *db);
+/*
+ * The query for that schema, and a function that handles its result, for
+ * commands that run for so long that the schema may be renamed
+ */
+#define LC_SCHEMA_OID_SQL                                                                                    \
+	"SELECT COALESCE((SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname "                 \
+	"OPERATOR(pg_catalog.=) 'lock_election'), (SELECT p.pronamespace FROM pg_catalog.pg_proc p JOIN "        \
+	"pg_catalog.pg_namespace i ON i.nspname OPERATOR(pg_catalog.=) '_lock_election' AND i.nspowner "         \
+	"OPERATOR(pg_catalog.=) p.proowner WHERE p.proname OPERATOR(pg_catalog.=) 'lease_holds' LIMIT 1))"
+#define LC_SCHEMA_SQL                                                                                        \
+	"SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_namespace n WHERE n.oid "                   \
+	"OPERATOR(pg_catalog.=) (" LC_SCHEMA_OID_SQL ")"
+extern bool lc_take_schema(const PGresult *result);
+/*
+ * Query that returns a row if the portable edition is installed, which has a
+ * table that the C edition lacks
+ */
+#define LC_PORTABLE_SQL                                                                                      \
+	"SELECT true FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) " \
+	"c.relnamespace WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election' AND c.relname "                  \
+	"OPERATOR(pg_catalog.=) 'edition'"
+extern bool lc_is_portable(PGconn *db);
+/*
+ * Query for the counters of the portable edition, in one row.  They are table
+ * statistics, so they include changes that were rolled back, and count the
+ * renewals of one lease_sync() as one.
+ */
+#define LC_PORTABLE_STAT                                                                                     \
+	"SELECT l.held, w.waiting, w.oldest_wait, t.grants, t.releases, t.renewals, t.waits, t.dead_rows, "      \
+	"t.tables FROM (SELECT count(*) FILTER (WHERE mode IS NOT NULL) AS held FROM lock_election.locks) l, "   \
+	"(SELECT count(*) AS waiting, min(waiting_since) FILTER (WHERE kind = 'lock') AS oldest_wait FROM "      \
+	"lock_election.waiters) w, (SELECT sum(n_tup_ins) FILTER (WHERE relname = 'hold') AS grants, "           \
+	"sum(n_tup_del) FILTER (WHERE relname = 'hold') AS releases, sum(n_tup_upd) FILTER (WHERE relname = "    \
+	"'lease') AS renewals, sum(n_tup_ins) FILTER (WHERE relname = 'place') AS waits, sum(n_dead_tup) AS "    \
+	"dead_rows, sum(pg_total_relation_size(relid))::bigint AS tables FROM pg_catalog.pg_stat_all_tables "    \
+	"WHERE schemaname = '_lock_election') t"
+/* Returns a text as an SQL literal.  The caller must free it. */
+extern char *lc_literal(PGconn *db, const char *text);
+/* Runs a query, and ends the program if it fails. */
+extern PGresult *lc_query(PGconn *db, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/*
+ * Runs a statement, and cancels it if a signal arrives.  Returns NULL if it was
+ * canceled.  Sets *signo to the signal, or to 0 if there was none.
+ */
+extern PGresult *lc_query_signals(PGconn *db, const char *query, int *signo);
+/*
+ * Prints the rows of a query, and returns their number.  The server formats
+ * JSON and CSV.  With one, prints the only row as a JSON object instead of an
+ * array.
+ */
+extern int64_t lc_print(PGconn *db, bool one, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Returns the number of terminal columns that a text occupies. */
+extern int lc_width(const char *text);
+/* Returns the exit code for a status. */
+extern int lc_exit_code(le_status status);
+
+#endif /* SQL_H */
