@@ -4,7 +4,6 @@ import { textOf } from './args.js'
 import type { Engine, Listener } from './engine.js'
 import { LockElectionError } from './errors.js'
 import { asyncDispose, type Term } from './hold.js'
-import type { LockElection } from './session.js'
 import { liveSignal, onAbort } from './signals.js'
 
 export interface Leader {
@@ -16,6 +15,14 @@ export interface Leader {
 export interface ElectOptions {
   /** The TTL in milliseconds. Default: the session's TTL. */
   ttl?: number
+}
+
+/** The part of a session that a candidate uses. */
+interface Session {
+  reopen (): Promise<void>
+  campaign (election: string, candidate: string, options: ElectOptions & { signal: AbortSignal }): Promise<Term>
+  leader (election: string): Promise<Leader | null>
+  observe (election: string, options: { signal?: AbortSignal }): AsyncIterableIterator<Leader | null>
 }
 
 /** The intervals in ms at which an observer reads, with and without notifications. */
@@ -109,7 +116,7 @@ export interface Election {
  *   The candidate has stopped.
  */
 export class Election extends EventEmitter {
-  readonly #session: LockElection
+  readonly #session: Session
   readonly #stop = new AbortController()
   readonly #ended: Promise<void>
   #term: Term | undefined
@@ -117,7 +124,7 @@ export class Election extends EventEmitter {
   #over: Promise<void> | undefined
 
   /** @internal */
-  constructor (session: LockElection, readonly name: string, private candidate: string,
+  constructor (session: Session, readonly name: string, private candidate: string,
     private readonly options: ElectOptions, done: () => void) {
     super()
     this.#session = session
