@@ -2,7 +2,6 @@
  * conninfo.c
  *		The connection string that the global options describe.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "globals.h"
@@ -16,7 +15,7 @@
 static void
 add(char **text, const char *key, const char *value)
 {
-	char *quoted = lc_alloc(strlen(value) * 2 + 1), *to = quoted, *old = *text;
+	char *quoted = lc_alloc(strlen(value) * 2 + 1), *to = quoted;
 
 	for (const char *from = value; *from != '\0'; from++)
 	{
@@ -24,9 +23,7 @@ add(char **text, const char *key, const char *value)
 			*to++ = '\\';
 		*to++ = *from;
 	}
-	*text = lc_format("%s%s%s='%s'", old != NULL ? old : "", old != NULL ? " " : "", key, quoted);
-	free(quoted);
-	free(old);
+	*text = lc_format("%s%s%s='%s'", *text != NULL ? *text : "", *text != NULL ? " " : "", key, quoted);
 }
 
 /* Ends the program because libpq cannot parse the connection string. */

@@ -45,30 +45,22 @@
 static bool
 connect(patient *p)
 {
-	char *in_recovery, *portable;
 	le_status status;
 
 	/* connect */
 	p->db = lc_connect_any("lockctl doctor", "5");
 	if (PQstatus(p->db) != CONNECTION_OK)
 	{
-		char *why = lc_why_not(p->db, &status);
-
 		lc_find(p, BAD, "connection",
 				"set -h, -p, -U, -d or PGHOST, PGPORT, PGUSER, PGDATABASE, and look at the server's log",
-				"%s", why);
-		free(why);
+				"%s", lc_why_not(p->db, &status));
 		return false;
 	}
 	/* find out the server's role, the edition, and the version */
-	in_recovery = lc_ask(p, "SELECT pg_is_in_recovery()");
-	p->primary = strcmp(in_recovery, "f") == 0;
-	free(in_recovery);
+	p->primary = strcmp(lc_ask(p, "SELECT pg_is_in_recovery()"), "f") == 0;
 	lc_find(p, GOOD, "connection", "", "database \"%s\" on %s, port %s, as %s", PQdb(p->db), PQhost(p->db),
 			PQport(p->db), PQuser(p->db));
-	portable = lc_ask(p, LC_PORTABLE_SQL);
-	p->portable = portable[0] != '\0';
-	free(portable);
+	p->portable = lc_ask(p, LC_PORTABLE_SQL)[0] != '\0';
 	if (PQserverVersion(p->db) < 150000 && !p->portable)
 		lc_find(p, BAD, "server", "upgrade the server", "version %s; 15 or newer is needed",
 				PQparameterStatus(p->db, "server_version"));
@@ -91,8 +83,8 @@ answers(const patient *p)
 static void
 check_preload(patient *p)
 {
-	char *databases = lc_ask(p, "SELECT current_setting('lock_election.max_databases', true)");
-	char *list = lc_ask(p, "SELECT setting FROM pg_settings WHERE name = 'shared_preload_libraries'");
+	const char *databases = lc_ask(p, "SELECT current_setting('lock_election.max_databases', true)");
+	const char *list = lc_ask(p, "SELECT setting FROM pg_settings WHERE name = 'shared_preload_libraries'");
 
 	p->preloaded = databases[0] != '\0';
 	if (p->preloaded)
@@ -106,19 +98,17 @@ check_preload(patient *p)
 			"ALTER SYSTEM SET shared_preload_libraries = 'lock_election' (after what is there already), and "
 			"restart the server",
 			"lock_election is not in shared_preload_libraries%s%s", list[0] != '\0' ? ": " : "", list);
-	free(databases);
-	free(list);
 }
 
 /* Checks that the extension is installed, and that its versions match; sets installed. */
 static void
 check_extension(patient *p)
 {
-	char *installed = lc_ask(p, "SELECT extversion FROM pg_extension WHERE extname = 'lock_election'");
-	char *available =
+	const char *installed = lc_ask(p, "SELECT extversion FROM pg_extension WHERE extname = 'lock_election'");
+	const char *available =
 		lc_ask(p, "SELECT default_version FROM pg_available_extensions WHERE name = 'lock_election'");
-	char *library = lc_ask(p, "SELECT current_setting('lock_election.version', true)");
-	char *functions;
+	const char *library = lc_ask(p, "SELECT current_setting('lock_election.version', true)");
+	const char *functions;
 
 	/* compare the versions of the extension, its files, and the loaded library */
 	p->installed = installed[0] != '\0';
@@ -157,10 +147,6 @@ check_extension(patient *p)
 				le_version());
 	else
 		lc_find(p, GOOD, "client", "", "lockctl %s", le_version());
-	free(functions);
-	free(library);
-	free(installed);
-	free(available);
 }
 
 /* --- processes --- */
@@ -169,7 +155,7 @@ check_extension(patient *p)
 static void
 check_manager(patient *p)
 {
-	char *manager, *workers, *used;
+	const char *manager, *workers, *used;
 	bool denied;
 
 	if (!p->installed || !p->preloaded)
@@ -206,9 +192,6 @@ check_manager(patient *p)
 				"%s of %s worker processes are used: none is left for one more database", used, workers);
 	else
 		lc_find(p, GOOD, "workers", "", "%s of %s worker processes are used", used, workers);
-	free(manager);
-	free(workers);
-	free(used);
 }
 
 /* Returns whether an interval that the server has printed is NULL ("") or zero. */
@@ -224,18 +207,17 @@ tell_problem(patient *p, const PGresult *result)
 {
 	const char *request = PQgetvalue(result, 0, 2), *standby = PQgetvalue(result, 0, 3);
 	const char *blocked_by = PQgetvalue(result, 0, 4);
-	char *end = lc_format("end the transaction of that process: SELECT pg_terminate_backend(%s)", blocked_by);
-	char *waits = is_zero(request) && is_zero(standby)
-					  ? lc_copy("")
-					  : lc_format(" (a request has waited for %s, a standby for %s)", request, standby);
+	const char *end =
+		lc_format("end the transaction of that process: SELECT pg_terminate_backend(%s)", blocked_by);
+	const char *waits = is_zero(request) && is_zero(standby)
+							? ""
+							: lc_format(" (a request has waited for %s, a standby for %s)", request, standby);
 
 	lc_find(p, p->primary ? BAD : GOOD, "health",
 			!p->primary             ? ""
 			: blocked_by[0] != '\0' ? end
 									: "look at the lines below, and at the server's log",
 			"%s%s", PQgetvalue(result, 0, 1), waits);
-	free(end);
-	free(waits);
 }
 
 /* Checks health(), which old extensions do not have. */
@@ -246,8 +228,8 @@ check_health(patient *p)
 
 	if (!answers(p))
 		return;
-	result = PQexec(p->db,
-					"SELECT ok, problem, request_wait, standby_wait, blocked_by FROM lock_election.health()");
+	result = lc_keep(PQexec(
+		p->db, "SELECT ok, problem, request_wait, standby_wait, blocked_by FROM lock_election.health()"));
 	if (lc_is_denied(result))
 		lc_find(p, BAD, "health", GRANT_VIEWS,
 				"%s may not call lock_election.health(), which tells whether locks are granted",
@@ -259,7 +241,6 @@ check_health(patient *p)
 		lc_find(p, GOOD, "health", "", "locks are granted here");
 	else
 		tell_problem(p, result);
-	PQclear(result);
 }
 
 /* Checks the privilege to call the functions that lockctl and the clients need for each lock. */
@@ -273,7 +254,7 @@ check_rights(patient *p)
 		"IN ('grant_lease', 'keep_alive', 'lease_holds', 'revoke_lease', 'is_held', 'acquire_lock', "
 		"'enqueue_lock', 'await_lock') OR f.proname = 'release_lock' AND f.pronargs = 4) AND NOT "
 		"(has_function_privilege(f.oid, 'EXECUTE') AND has_schema_privilege(f.pronamespace, 'USAGE'))";
-	char *functions;
+	const char *functions;
 
 	if (!answers(p) || !p->primary)
 		return;
@@ -284,7 +265,6 @@ check_rights(patient *p)
 				"lockctl and the clients cannot lock as %s, who may not call %s", PQuser(p->db), functions);
 	else
 		lc_find(p, GOOD, "rights", "", "%s may call what a lock needs", PQuser(p->db));
-	free(functions);
 }
 
 /* --- activity --- */
@@ -323,16 +303,16 @@ check_waits(patient *p)
 		"SELECT '; since when some wait only members of their role and of pg_read_all_stats may see' "
 		"FROM lock_election.waiters WHERE kind = 'lock' AND waiting_since IS NULL LIMIT 1";
 	PGresult *result;
-	char *leader, *more;
+	const char *leader, *more;
 
 	if (!answers(p) || !p->primary)
 		return;
 	/* use a transaction, so that behind a pooler the timeout applies only to this statement */
-	PQclear(PQexec(p->db, "BEGIN; SET LOCAL statement_timeout = '" VIEW_TIMEOUT "'"));
-	result = PQexec(p->db, waits);
+	lc_ask(p, "BEGIN; SET LOCAL statement_timeout = '" VIEW_TIMEOUT "'");
+	result = lc_keep(PQexec(p->db, waits));
 	leader = lc_ask(p, leaders);
 	more = lc_ask(p, unknown);
-	PQclear(PQexec(p->db, "ROLLBACK"));
+	lc_ask(p, "ROLLBACK");
 	if (lc_is_denied(result))
 		lc_find(p, ODD, "waits", GRANT_VIEWS, "%s may not look at view lock_election.waiters", PQuser(p->db));
 	else if (PQresultStatus(result) != PGRES_TUPLES_OK)
@@ -347,9 +327,6 @@ check_waits(patient *p)
 	if (leader[0] != '\0')
 		lc_find(p, ODD, "leaders", "if it runs no more: lockctl release --force --now --election NAME", "%s",
 				leader);
-	PQclear(result);
-	free(leader);
-	free(more);
 }
 
 /* Checks the manager's counters that should be zero, and its memory. */
@@ -381,7 +358,8 @@ check_counters(patient *p)
 	/* report each counter that is not zero, and missing privileges once */
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
 	{
-		char *n = lc_ask(p, checks[i].query), text[200];
+		const char *n = lc_ask(p, checks[i].query);
+		char text[200];
 
 		snprintf(text, sizeof(text), checks[i].text, n);
 		if (p->denied && !found)
@@ -390,7 +368,6 @@ check_counters(patient *p)
 		if (n[0] != '\0')
 			lc_find(p, checks[i].what, "counters", checks[i].advice, "%s", text);
 		found = found || n[0] != '\0' || p->denied;
-		free(n);
 	}
 	/* nothing to report */
 	if (!found)
@@ -403,8 +380,8 @@ check_counters(patient *p)
 static void
 check_settings(patient *p)
 {
-	char *fsync = lc_ask(p, "SHOW fsync"), *commit = lc_ask(p, "SHOW synchronous_commit");
-	char *notify = lc_ask(p, "SELECT current_setting('lock_election.notify', true)");
+	const char *fsync = lc_ask(p, "SHOW fsync"), *commit = lc_ask(p, "SHOW synchronous_commit");
+	const char *notify = lc_ask(p, "SELECT current_setting('lock_election.notify', true)");
 
 	if (strcmp(fsync, "on") != 0)
 		lc_find(p, BAD, "settings", "ALTER SYSTEM SET fsync = on",
@@ -421,18 +398,15 @@ check_settings(patient *p)
 	if (strcmp(fsync, "on") == 0 && strcmp(commit, "off") != 0)
 		lc_find(p, GOOD, "settings", "", "fsync on, synchronous_commit %s%s%s", commit,
 				p->portable ? "" : ", notify ", p->portable || notify[0] != '\0' ? notify : "unknown");
-	free(fsync);
-	free(commit);
-	free(notify);
 }
 
 /* Checks that synchronous standbys are connected, if there are standbys. */
 static void
 check_replication(patient *p)
 {
-	char *standbys = lc_ask(p, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'");
-	char *names = lc_ask(p, "SHOW synchronous_standby_names");
-	char *synchronous =
+	const char *standbys = lc_ask(p, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'");
+	const char *names = lc_ask(p, "SHOW synchronous_standby_names");
+	const char *synchronous =
 		lc_ask(p, "SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')");
 
 	if (!p->primary)
@@ -447,9 +421,6 @@ check_replication(patient *p)
 				"synchronous_standby_names is set, and none is connected: nothing is granted");
 	else
 		lc_find(p, GOOD, "replication", "", "%s standbys, %s synchronous", standbys, synchronous);
-	free(standbys);
-	free(names);
-	free(synchronous);
 }
 
 /* Compares the server's clock with the clock of this machine. */
@@ -458,7 +429,7 @@ check_clock(patient *p)
 {
 	struct timespec before, after;
 	double server, difference;
-	char *text;
+	const char *text;
 
 	clock_gettime(CLOCK_REALTIME, &before);
 	text = lc_ask(p, "SELECT extract(epoch FROM clock_timestamp())");
@@ -474,7 +445,6 @@ check_clock(patient *p)
 				difference);
 	else
 		lc_find(p, GOOD, "clock", "", "differs by %ld ms from the server's", lround(difference * 1000));
-	free(text);
 }
 
 int

@@ -32,8 +32,8 @@ extern void lc_find(patient *p, finding what, const char *check, const char *adv
 	__attribute__((format(printf, 5, 6)));
 /* Returns whether a query failed because this role lacks a privilege. */
 extern bool lc_is_denied(const PGresult *result);
-/* Returns the first value of a query, or "" if there is none or after an error.  The caller must free it. */
-extern char *lc_ask(patient *p, const char *query);
+/* Returns the first value of a query, or "" if there is none or after an error. */
+extern const char *lc_ask(patient *p, const char *query);
 
 /* --- portable.c --- */
 

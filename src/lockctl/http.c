@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -146,12 +145,13 @@ drop(lc_http_client *client)
 static void
 answer(lc_http_client *client, const lc_http_state *state)
 {
-	char *election = lc_json(state->election), *candidate = lc_json(state->candidate), *term, *body, *text;
+	const char *term, *body, *text;
 	bool head = strncmp(client->request, "HEAD ", HEAD) == 0;
 
-	term = state->leads ? lc_format(", \"term\": %lld", (long long) state->term) : lc_copy("");
-	body = lc_format("{\"leader\": %s, \"election\": %s, \"candidate\": %s%s}\n",
-					 state->leads ? "true" : "false", election, candidate, term);
+	term = state->leads ? lc_format(", \"term\": %lld", (long long) state->term) : "";
+	body =
+		lc_format("{\"leader\": %s, \"election\": %s, \"candidate\": %s%s}\n",
+				  state->leads ? "true" : "false", lc_json(state->election), lc_json(state->candidate), term);
 	text = lc_format("HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
 					 "Cache-Control: no-store\r\nConnection: close\r\n\r\n%s",
 					 state->leads ? "200 OK" : "503 Service Unavailable", strlen(body), head ? "" : body);
@@ -160,11 +160,6 @@ answer(lc_http_client *client, const lc_http_state *state)
 		lc_detail("an HTTP client is gone: %s", strerror(errno));
 	shutdown(client->fd, SHUT_WR);
 	drop(client);
-	free(election);
-	free(candidate);
-	free(term);
-	free(body);
-	free(text);
 }
 
 /*

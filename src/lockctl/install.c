@@ -4,11 +4,9 @@
  */
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
-#include "memory.h"
 #include "message.h"
 #include "options.h"
 #include "sql.h"
@@ -62,18 +60,16 @@ parse(int argc, char **argv)
 	return o;
 }
 
-/* Returns the version in the database, or "" if there is none.  The caller must free it. */
-static char *
+/* Returns the version in the database, or "" if there is none. */
+static const char *
 version(PGconn *db)
 {
 	PGresult *result = lc_query(
 		db,
 		"SELECT pg_catalog.substring(pg_catalog.obj_description(n.oid, 'pg_namespace'), 'version ([0-9]+)') "
 		"FROM pg_catalog.pg_namespace n WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'");
-	char *text = lc_copy(PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "");
 
-	PQclear(result);
-	return text;
+	return PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "";
 }
 
 /*
@@ -83,7 +79,6 @@ version(PGconn *db)
 static void
 tell_path(PGconn *db, const char *schema)
 {
-	char *literal = lc_literal(db, schema);
 	PGresult *result = lc_query(
 		db,
 		"SELECT (SELECT n.nspname FROM pg_catalog.pg_namespace n WHERE n.oid OPERATOR(pg_catalog.=) "
@@ -92,22 +87,20 @@ tell_path(PGconn *db, const char *schema)
 		"pg_catalog.current_setting('search_path'), "
 		"(SELECT pg_catalog.pg_has_role(d.datdba, 'USAGE') FROM pg_catalog.pg_database d "
 		"WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())",
-		literal);
+		lc_literal(db, schema));
 
 	if (PQgetvalue(result, 0, 0)[0] != 't')
 		lc_notice("libraries and lockctl find that schema; for calls in SQL %s: ALTER DATABASE %s SET "
 				  "search_path = %s, %s",
 				  PQgetvalue(result, 0, 3)[0] == 't' ? "type" : "the owner of the database types",
 				  PQgetvalue(result, 0, 1), PQgetvalue(result, 0, 2), schema);
-	PQclear(result);
-	free(literal);
 }
 
 int
 lc_install(int argc, char **argv)
 {
 	install_options o = parse(argc, argv);
-	char *before, *after;
+	const char *before, *after;
 	PGconn *db;
 	le_status status;
 	le_error error;
@@ -132,8 +125,6 @@ lc_install(int argc, char **argv)
 										 : "has replaced an older one in",
 			  PQdb(db), lc_schema(db));
 	tell_path(db, lc_schema(db));
-	free(before);
-	free(after);
 	PQfinish(db);
 	return 0;
 }

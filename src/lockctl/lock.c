@@ -9,7 +9,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,17 +45,11 @@ is_watched(void)
 static const char *
 what(const run *r)
 {
-	static char *text;
-	char *name = lc_escaped(r->names[0]);
-
-	free(text);
-	text = lc_format("%s \"%s\"%s",
+	return lc_format("%s \"%s\"%s",
 					 r->elect             ? "election"
 					 : r->how.permits > 0 ? "permit"
 										  : "lock",
-					 name, r->n > 1 ? " and others" : "");
-	free(name);
-	return text;
+					 lc_escaped(r->names[0]), r->n > 1 ? " and others" : "");
 }
 
 /* --- one step of any wait --- */
@@ -147,6 +140,7 @@ step(run *r, bool waiting)
 	lc_http_state state = {.election = r->names[0], .candidate = r->candidate};
 	le_event event;
 	int n = 0, signo;
+	size_t mark = lc_mark();
 
 	if (waiting)
 		extend(r); /* asks systemd for more time */
@@ -172,6 +166,7 @@ step(run *r, bool waiting)
 	state.leads = leads(r);
 	state.term = state.leads ? le_token(r->hold) : 0;
 	lc_http_work(&r->http, &state);
+	lc_free_since(mark);
 }
 
 /* --- the wait --- */
@@ -184,15 +179,12 @@ static void
 check_hold_for(const run *r)
 {
 	PGconn *db;
-	char *name;
 
 	if (r->hold_for == 0)
 		return;
 	db = lc_connect(true);
-	name = lc_literal(db, r->names[0]);
-	PQclear(
-		lc_query(db, "SELECT %s.release_lock(%s, NULL::bigint, '%d ms')", lc_schema(db), name, r->hold_for));
-	free(name);
+	lc_query(db, "SELECT %s.release_lock(%s, NULL::bigint, '%d ms')", lc_schema(db),
+			 lc_literal(db, r->names[0]), r->hold_for);
 	PQfinish(db);
 }
 
@@ -200,19 +192,16 @@ check_hold_for(const run *r)
 static void
 open_session(run *r)
 {
-	char host[64] = "", *name, *conninfo = lc_conninfo();
-	le_options options = {.size = sizeof(options), .conninfo = conninfo, .ttl_ms = r->ttl};
+	char host[64] = "";
+	le_options options = {.size = sizeof(options), .conninfo = lc_conninfo(), .ttl_ms = r->ttl};
 	le_error error;
 
 	gethostname(host, sizeof(host) - 1);
-	name = lc_format("lockctl %s %d ", host, (int) getpid());
-	options.name = name;
+	options.name = lc_format("lockctl %s %d ", host, (int) getpid());
 	if (le_open(&options, &r->session, &error) != LE_OK)
 		lc_die(lc_exit_code(error.status), "%s", lc_line(error.message));
 	r->signal_fd = lc_signals_fd();
 	lc_detail("connected, lease %lld", (long long) le_lease(r->session));
-	free(name);
-	free(conninfo);
 }
 
 /* Requests the lock, or enters the election, without waiting for the grant. */
@@ -422,8 +411,6 @@ give_back(run *r, int code)
 static int
 not_granted(run *r, le_status status, const le_error *error)
 {
-	char *line;
-
 	if (r->signo != 0)
 		return signaled(r, r->signo);
 	if (status == LE_TIMEOUT)
@@ -432,9 +419,7 @@ not_granted(run *r, le_status status, const le_error *error)
 			lc_notice("%s: not acquired%s", what(r), r->wait == 0 ? "" : " in time");
 		return r->not_acquired;
 	}
-	line = lc_line(error->message);
-	lc_error("%s", line);
-	free(line);
+	lc_error("%s", lc_line(error->message));
 	return status == LE_LOST ? LOST : lc_exit_code(status);
 }
 

@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "globals.h"
 #include "help.h"
+#include "lock.h"
 #include "message.h"
 #include "options.h"
 #include "signals.h"

@@ -11,18 +11,74 @@
 
 #include "globals.h"
 
+/* Memory, or a result */
+typedef struct block
+{
+	void *memory;
+	PGresult *result;
+} block;
+
+static block *blocks;
+static size_t nblocks, room;
+
+/* Ends the program.  Writes directly, because other messages need memory. */
+static void __attribute__((noreturn)) no_memory(void)
+{
+	fputs("lockctl: out of memory\n", stderr);
+	exit(LC_EXIT_SERVER);
+}
+
+static void
+keep(block one)
+{
+	if (nblocks == room)
+	{
+		room = 2 * room + 64;
+		blocks = realloc(blocks, room * sizeof(*blocks));
+		if (blocks == NULL)
+			no_memory();
+	}
+	blocks[nblocks++] = one;
+}
+
 void *
 lc_alloc(size_t size)
 {
 	void *memory = calloc(1, size);
 
 	if (memory == NULL)
-	{
-		/* Write directly, because other messages need memory. */
-		fputs("lockctl: out of memory\n", stderr);
-		exit(LC_EXIT_SERVER);
-	}
+		no_memory();
+	keep((block){.memory = memory});
 	return memory;
+}
+
+PGresult *
+lc_keep(PGresult *result)
+{
+	keep((block){.result = result});
+	return result;
+}
+
+PGresult *
+lc_own(void)
+{
+	return blocks[--nblocks].result;
+}
+
+size_t
+lc_mark(void)
+{
+	return nblocks;
+}
+
+void
+lc_free_since(size_t mark)
+{
+	for (; nblocks > mark; nblocks--)
+	{
+		free(blocks[nblocks - 1].memory);
+		PQclear(blocks[nblocks - 1].result);
+	}
 }
 
 char *

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "globals.h"
+#include "memory.h"
 #include "text.h"
 
 /*
@@ -20,12 +21,12 @@
 static void
 tell(const char *format, va_list args)
 {
-	char text[2048], *escaped;
+	size_t mark = lc_mark();
+	char text[2048];
 
 	vsnprintf(text, sizeof(text), format, args);
-	escaped = lc_escaped(text);
-	fprintf(stderr, "lockctl: %s\n", escaped);
-	free(escaped);
+	fprintf(stderr, "lockctl: %s\n", lc_escaped(text));
+	lc_free_since(mark);
 }
 
 void

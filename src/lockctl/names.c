@@ -5,6 +5,7 @@
 #include "names.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -76,20 +77,18 @@ check_size(size_t list, int n, char *const *command)
 void
 lc_set_environment(const char *const *names, int n, char *const *command)
 {
-	char *list = lc_copy("[");
+	size_t room = 2;
+	char *list, *end;
 	bool failed;
 
 	for (int i = 0; i < n; i++)
-	{
-		char *name = lc_json(names[i]), *before = list;
-
-		list = lc_format("%s%s%s", before, name, i < n - 1 ? ", " : "]");
-		free(name);
-		free(before);
-	}
+		room += 6 * strlen(names[i]) + 4;
+	end = list = lc_alloc(room);
+	for (int i = 0; i < n; i++)
+		end += sprintf(end, "%s%s", i == 0 ? "[" : ", ", lc_json(names[i]));
+	strcpy(end, "]");
 	failed = n == 1 ? setenv("LOCK_NAME", names[0], 1) != 0 : unsetenv("LOCK_NAME") != 0;
 	if (failed || setenv("LOCK_NAMES", list, 1) != 0)
 		lc_die(LC_EXIT_CANNOT_RUN, "out of memory");
 	check_size(strlen("LOCK_NAMES=") + strlen(list) + 1, n, command);
-	free(list);
 }

@@ -77,7 +77,6 @@ lc_exit_codes(const char *text, int *not_acquired, int *lost)
 	*not_acquired = (int) lc_number("-E", first, 0, 255);
 	if (text[length] == ',')
 		*lost = (int) lc_number("-E", text + length + 1, 0, 255);
-	free(first);
 }
 
 /* --- options of every command --- */

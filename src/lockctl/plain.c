@@ -121,13 +121,7 @@ is_allowed(int option, const char *allowed)
 	for (const struct option *o = options; o->name != NULL; o++)
 	{
 		if (o->val == option)
-		{
-			char *name = lc_format(" %s ", o->name);
-			bool found = strstr(allowed, name) != NULL;
-
-			free(name);
-			return found;
-		}
+			return strstr(allowed, lc_format(" %s ", o->name)) != NULL;
 	}
 	return false;
 }
@@ -184,41 +178,28 @@ need(const arguments *a, int n, const char *words)
 static void
 print_value(PGconn *db, const char *name, const char *type, const char *value)
 {
-	char *literal;
-
 	if (lc_globals.output == LC_TABLE)
 	{
 		puts(value);
 		lc_flush();
-		return;
 	}
-	literal = lc_literal(db, value);
-	lc_print(db, true, "SELECT %s::%s AS %s", literal, type, name);
-	free(literal);
+	else
+		lc_print(db, true, "SELECT %s::%s AS %s", lc_literal(db, value), type, name);
 }
 
-/*
- * Returns the single value of a result, or NULL if it is null, and clears the
- * result.  The caller must free it.
- */
-static char *
-value_of(PGresult *result)
+/* Returns the single value of a result, or NULL if it is null. */
+static const char *
+value_of(const PGresult *result)
 {
-	char *value =
-		PQntuples(result) > 0 && !PQgetisnull(result, 0, 0) ? lc_copy(PQgetvalue(result, 0, 0)) : NULL;
-
-	PQclear(result);
-	return value;
+	return PQntuples(result) > 0 && !PQgetisnull(result, 0, 0) ? PQgetvalue(result, 0, 0) : NULL;
 }
 
 static bool
-is_true(PGresult *result)
+is_true(const PGresult *result)
 {
-	char *value = value_of(result);
-	bool answer = value != NULL && value[0] == 't';
+	const char *value = value_of(result);
 
-	free(value);
-	return answer;
+	return value != NULL && value[0] == 't';
 }
 
 static void
@@ -245,7 +226,6 @@ connect(arguments *a, const char *name)
 static int
 finish(arguments *a, int code)
 {
-	free(a->name);
 	PQfinish(a->db);
 	return code;
 }
@@ -253,7 +233,7 @@ finish(arguments *a, int code)
 /* --- undoing an action whose result cannot be printed --- */
 
 static PGconn *undo_db;
-static char *undo_query; /* NULL = nothing to undo */
+static const char *undo_query; /* NULL = nothing to undo */
 
 static void
 give_back(void)
@@ -264,7 +244,7 @@ give_back(void)
 
 /* Prints a value.  If that fails, lockctl exits, and runs query (unless it is NULL) to undo the action. */
 static void
-print_or_give_back(PGconn *db, const char *name, const char *value, char *query)
+print_or_give_back(PGconn *db, const char *name, const char *value, const char *query)
 {
 	undo_db = db;
 	undo_query = query;
@@ -276,26 +256,27 @@ print_or_give_back(PGconn *db, const char *name, const char *value, char *query)
 
 /* --- acquire --- */
 
-/* Returns the statement that acquires the lock.  The caller must free it. */
-static char *
+/* Returns the owner as an SQL literal, or NULL. */
+static const char *
+owner_of(const arguments *a)
+{
+	return a->owner != NULL ? lc_literal(a->db, a->owner) : "NULL";
+}
+
+/* Returns the statement that acquires the lock. */
+static const char *
 acquire_query(const arguments *a)
 {
-	char *owner = a->owner != NULL ? lc_literal(a->db, a->owner) : NULL;
-	char *wait = a->wait < 0 ? lc_copy("NULL") : lc_format("'%d ms'", a->wait);
-	char *lease = a->lease != 0 ? lc_format("%lld", (long long) a->lease) : lc_copy("NULL");
-	char *ttl = a->ttl > 0 ? lc_format(", ttl => '%d ms'", a->ttl) : lc_copy("");
-	char *how = a->permits > 0 ? lc_format("permits => %d", a->permits)
-							   : lc_format("mode => '%s'", a->shared ? "shared" : "exclusive");
-	char *query = lc_format("SELECT %s.%s(%s, %s%s, wait => %s, owner => %s, lease => %s)", lc_schema(a->db),
-							a->permits > 0 ? "acquire_permit" : "acquire_lock", a->name, how, ttl, wait,
-							owner != NULL ? owner : "NULL", lease);
+	const char *wait = a->wait < 0 ? "NULL" : lc_format("'%d ms'", a->wait);
+	const char *lease = a->lease != 0 ? lc_format("%lld", (long long) a->lease) : "NULL";
+	const char *ttl = a->ttl > 0 ? lc_format(", ttl => '%d ms'", a->ttl) : "";
+	const char *how = a->permits > 0 ? lc_format("permits => %d", a->permits)
+					  : a->shared    ? "mode => 'shared'"
+									 : "mode => 'exclusive'";
 
-	free(owner);
-	free(wait);
-	free(lease);
-	free(ttl);
-	free(how);
-	return query;
+	return lc_format("SELECT %s.%s(%s, %s%s, wait => %s, owner => %s, lease => %s)", lc_schema(a->db),
+					 a->permits > 0 ? "acquire_permit" : "acquire_lock", a->name, how, ttl, wait, owner_of(a),
+					 lease);
 }
 
 int
@@ -303,7 +284,7 @@ lc_acquire(int argc, char **argv)
 {
 	arguments a;
 	PGresult *result;
-	char *query, *release = NULL;
+	const char *release = NULL;
 	int signo, code = 0;
 
 	parse(&a, argc, argv, " ttl wait try shared permits owner lease conflict-exit-code ");
@@ -314,15 +295,13 @@ lc_acquire(int argc, char **argv)
 		lc_usage("--ttl is not with --lease");
 	connect(&a, a.words[0]);
 	/* acquire the lock, unless a signal arrives */
-	query = acquire_query(&a);
-	result = lc_query_signals(a.db, query, &signo);
-	free(query);
+	result = lc_query_signals(a.db, acquire_query(&a), &signo);
 	if (result != NULL && !PQgetisnull(result, 0, 0))
 		release =
 			lc_format("SELECT %s.release_lock(%s, %s)", lc_schema(a.db), a.name, PQgetvalue(result, 0, 0));
 	/* after a signal, release the lock and die by the signal */
 	if (release != NULL && signo != 0)
-		PQclear(lc_query(a.db, "%s", release));
+		lc_query(a.db, "%s", release);
 	if (signo != 0)
 		lc_signals_die(signo);
 	/* print the token */
@@ -334,8 +313,6 @@ lc_acquire(int argc, char **argv)
 	else
 		/* A lease may have held the lock before, and then gets the same token; do not release that hold. */
 		print_or_give_back(a.db, "token", PQgetvalue(result, 0, 0), a.lease == 0 ? release : NULL);
-	free(release);
-	PQclear(result);
 	return finish(&a, code);
 }
 
@@ -348,16 +325,17 @@ lost(const char *name)
 	return LC_EXIT_LOST;
 }
 
+static bool
+is_held(const arguments *a)
+{
+	return is_true(lc_query(a->db, "SELECT %s.is_held(%s, %s)", lc_schema(a->db), a->name, a->words[1]));
+}
+
 /* Reports why a renewal failed.  An evicted holder cannot renew, but keeps the lock until it releases it. */
 static int
 not_renewed(const arguments *a)
 {
-	char *held =
-		value_of(lc_query(a->db, "SELECT %s.is_held(%s, %s)", lc_schema(a->db), a->name, a->words[1]));
-	bool still_held = held != NULL && strcmp(held, "t") == 0;
-
-	free(held);
-	if (!still_held)
+	if (!is_held(a))
 		return lost(a->words[0]);
 	lc_notice(
 		"lock \"%s\" is held by this token, but cannot be renewed any more: stop the work, and release it",
@@ -375,20 +353,18 @@ int
 lc_renew(int argc, char **argv)
 {
 	arguments a;
-	char *value, ttl[32] = "";
+	const char *value, *ttl;
 
 	parse(&a, argc, argv, " ttl ");
 	need(&a, 2, "NAME and TOKEN");
 	token_of(&a);
 	connect(&a, a.words[0]);
-	if (a.ttl > 0)
-		snprintf(ttl, sizeof(ttl), ", '%d ms'", a.ttl);
+	ttl = a.ttl > 0 ? lc_format(", '%d ms'", a.ttl) : "";
 	value =
 		value_of(lc_query(a.db, "SELECT %s.renew_lock(%s, %s%s)", lc_schema(a.db), a.name, a.words[1], ttl));
 	if (value == NULL)
 		return finish(&a, not_renewed(&a));
 	print_value(a.db, "valid_for", "interval", value);
-	free(value);
 	return finish(&a, 0);
 }
 
@@ -396,13 +372,9 @@ lc_renew(int argc, char **argv)
 static int64_t
 rows_of(const arguments *a)
 {
-	char *rows =
+	return atoll(
 		value_of(lc_query(a->db, "SELECT count(*) FROM lock_election.locks WHERE kind = '%s' AND name = %s",
-						  a->election ? "election" : "lock", a->name));
-	int64_t n = atoll(rows);
-
-	free(rows);
-	return n;
+						  a->election ? "election" : "lock", a->name)));
 }
 
 static int
@@ -423,8 +395,8 @@ end_now(arguments *a)
 	 * must not be reported as absent.
 	 */
 	int64_t there = rows_of(a);
-	char *ended = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
-									a->election ? "force_resign" : "force_release_lock", a->name));
+	const char *ended = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
+										  a->election ? "force_resign" : "force_release_lock", a->name));
 	int code = 0;
 
 	print_value(a->db, "ended", "int8", ended);
@@ -432,7 +404,6 @@ end_now(arguments *a)
 		lc_notice("ended at once: whoever was at work may go on beside the next one, until it notices");
 	else if (there == 0)
 		code = tell_nobody(a);
-	free(ended);
 	return code;
 }
 
@@ -441,8 +412,8 @@ static int
 evict(arguments *a)
 {
 	PGresult *result;
-	char *evicted = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
-									  a->election ? "evict_leader" : "evict_lock", a->name));
+	const char *evicted = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
+											a->election ? "evict_leader" : "evict_lock", a->name));
 	int code = 0;
 
 	/* the number of holders evicted */
@@ -468,8 +439,6 @@ evict(arguments *a)
 	}
 	else if (strcmp(evicted, "0") == 0)
 		code = tell_nobody(a);
-	PQclear(result);
-	free(evicted);
 	return code;
 }
 
@@ -486,7 +455,7 @@ int
 lc_release(int argc, char **argv)
 {
 	arguments a;
-	char hold_for[40] = "";
+	const char *hold_for;
 	bool released;
 
 	parse(&a, argc, argv, " hold-for force now election ");
@@ -497,8 +466,7 @@ lc_release(int argc, char **argv)
 	need(&a, 2, "NAME and TOKEN, or --force NAME");
 	token_of(&a);
 	connect(&a, a.words[0]);
-	if (a.hold_for > 0)
-		snprintf(hold_for, sizeof(hold_for), ", hold_for => '%d ms'", a.hold_for);
+	hold_for = a.hold_for > 0 ? lc_format(", hold_for => '%d ms'", a.hold_for) : "";
 	released = is_true(
 		lc_query(a.db, "SELECT %s.release_lock(%s, %s%s)", lc_schema(a.db), a.name, a.words[1], hold_for));
 	return finish(&a, released ? 0 : lost(a.words[0]));
@@ -508,14 +476,12 @@ int
 lc_held(int argc, char **argv)
 {
 	arguments a;
-	bool held;
 
 	parse(&a, argc, argv, "");
 	need(&a, 2, "NAME and TOKEN");
 	token_of(&a);
 	connect(&a, a.words[0]);
-	held = is_true(lc_query(a.db, "SELECT %s.is_held(%s, %s)", lc_schema(a.db), a.name, a.words[1]));
-	return finish(&a, held ? 0 : lost(a.words[0]));
+	return finish(&a, is_held(&a) ? 0 : lost(a.words[0]));
 }
 
 /* --- leases --- */
@@ -532,7 +498,6 @@ static PGresult *
 ask_until(PGconn *db, const char *query, int64_t until)
 {
 	bool sent = PQsendQuery(db, query) == 1;
-	PGresult *result, *next;
 
 	while (sent && PQisBusy(db) && le_now() < until)
 	{
@@ -542,12 +507,7 @@ ask_until(PGconn *db, const char *query, int64_t until)
 		if (poll(&fd, 1, (int) (until - le_now())) > 0 && !PQconsumeInput(db))
 			break;
 	}
-	if (!sent || PQisBusy(db))
-		return NULL;
-	result = PQgetResult(db);
-	while (result != NULL && (next = PQgetResult(db)) != NULL)
-		PQclear(next);
-	return result;
+	return sent && !PQisBusy(db) ? lc_result(db) : NULL;
 }
 
 /* Returns whether a statement failed because the schema, or a function in it, does not exist. */
@@ -562,12 +522,10 @@ has_moved(const PGresult *result)
 static PGresult *
 keep_alive(PGconn *db, const char *lease, int64_t until)
 {
-	char *query =
-		lc_format("SELECT ceil(1000 * extract(epoch FROM %s.keep_alive(%s)))::int8", lc_schema(db), lease);
-	PGresult *result = ask_until(db, query, until);
-
-	free(query);
-	return result;
+	return ask_until(
+		db,
+		lc_format("SELECT ceil(1000 * extract(epoch FROM %s.keep_alive(%s)))::int8", lc_schema(db), lease),
+		until);
 }
 
 #define NO_ANSWER (-1) /* no reply in time */
@@ -580,30 +538,18 @@ keep_alive(PGconn *db, const char *lease, int64_t until)
 static int64_t
 renew_lease(PGconn *db, const char *lease, int64_t until)
 {
+	size_t mark = lc_mark();
 	PGresult *result = keep_alive(db, lease, until);
 	int64_t ms = NO_ANSWER;
 
-	if (has_moved(result))
-	{
-		PGresult *schema = ask_until(db, LC_SCHEMA_SQL, until);
-
-		if (lc_take_schema(schema))
-		{
-			PQclear(result);
-			result = keep_alive(db, lease, until);
-		}
-		PQclear(schema);
-	}
+	if (has_moved(result) && lc_take_schema(ask_until(db, LC_SCHEMA_SQL, until)))
+		result = keep_alive(db, lease, until);
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)
 		ms = PQgetisnull(result, 0, 0) ? GONE : atoll(PQgetvalue(result, 0, 0));
 	else
-	{
-		char *line = lc_line(result != NULL ? PQresultErrorMessage(result) : "no answer");
-
-		lc_notice("lease %s was not renewed: %s", lease, line);
-		free(line);
-	}
-	PQclear(result);
+		lc_notice("lease %s was not renewed: %s", lease,
+				  lc_line(result != NULL ? PQresultErrorMessage(result) : "no answer"));
+	lc_free_since(mark);
 	return ms;
 }
 
@@ -672,8 +618,7 @@ keep_alive_for_ever(PGconn *db, const char *lease)
 static int
 lease_of_number(const arguments *a, const char *what)
 {
-	const char *lease = a->words[1];
-	char *value;
+	const char *lease = a->words[1], *value;
 
 	if (strcmp(what, "revoke") == 0)
 		return is_true(lc_query(a->db, "SELECT %s.revoke_lease(%s)", lc_schema(a->db), lease))
@@ -686,7 +631,6 @@ lease_of_number(const arguments *a, const char *what)
 	if (value == NULL)
 		return lease_ended(lease);
 	print_value(a->db, "time_left", "interval", value);
-	free(value);
 	return 0;
 }
 
@@ -694,15 +638,11 @@ lease_of_number(const arguments *a, const char *what)
 static void
 grant_lease(const arguments *a)
 {
-	char *owner = a->owner != NULL ? lc_literal(a->db, a->owner) : NULL;
-	char *lease = value_of(lc_query(a->db, "SELECT %s.grant_lease('%d ms', %s)", lc_schema(a->db),
-									a->ttl > 0 ? a->ttl : 60000, owner != NULL ? owner : "NULL"));
-	char *revoke = lc_format("SELECT %s.revoke_lease(%s)", lc_schema(a->db), lease);
+	const char *lease = value_of(lc_query(a->db, "SELECT %s.grant_lease('%d ms', %s)", lc_schema(a->db),
+										  a->ttl > 0 ? a->ttl : 60000, owner_of(a)));
 
-	print_or_give_back(a->db, "lease", lease, revoke);
-	free(owner);
-	free(lease);
-	free(revoke);
+	print_or_give_back(a->db, "lease", lease,
+					   lc_format("SELECT %s.revoke_lease(%s)", lc_schema(a->db), lease));
 }
 
 int

@@ -38,9 +38,9 @@ check_version(patient *p)
 {
 	static const char comment[] =
 		"COMMENT ON SCHEMA _lock_election IS 'The portable edition of lock_election, version ";
-	char *text = lc_ask(p, "SELECT obj_description(oid, 'pg_namespace') FROM pg_catalog.pg_namespace "
-						   "WHERE nspname = '_lock_election'");
-	char *place =
+	const char *text = lc_ask(p, "SELECT obj_description(oid, 'pg_namespace') FROM pg_catalog.pg_namespace "
+								 "WHERE nspname = '_lock_election'");
+	const char *place =
 		lc_ask(p, "SELECT format('functions in schema %s, owned by role %s', quote_ident(f.nspname), "
 				  "quote_ident(pg_get_userbyid(n.nspowner))) FROM pg_catalog.pg_namespace n JOIN "
 				  "pg_catalog.pg_proc p ON p.proowner = n.nspowner AND p.proname = 'lease_holds' JOIN "
@@ -58,18 +58,16 @@ check_version(patient *p)
 				"portable, version %ld, and lockctl knows %ld; %s", installed, ours, place);
 	else
 		lc_find(p, GOOD, "edition", "", "portable, version %ld, %s", installed, place);
-	free(text);
-	free(place);
 }
 
 /* Checks the owner, which can read and write all locks, and the roles that can become the owner. */
 static void
 check_owner(patient *p)
 {
-	char *super =
+	const char *super =
 		lc_ask(p, "SELECT pg_get_userbyid(r.oid) FROM pg_catalog.pg_roles r JOIN pg_catalog.pg_namespace n "
 				  "ON n.nspowner = r.oid WHERE n.nspname = '_lock_election' AND r.rolsuper");
-	char *members =
+	const char *members =
 		lc_ask(p, "SELECT string_agg(quote_ident(r.rolname), ', ' ORDER BY r.rolname) FROM "
 				  "pg_catalog.pg_roles r JOIN pg_catalog.pg_namespace n ON n.nspowner <> r.oid AND "
 				  "pg_has_role(r.oid, n.nspowner, 'MEMBER') WHERE n.nspname = '_lock_election' AND NOT "
@@ -83,21 +81,19 @@ check_owner(patient *p)
 				"members of the owner's role may change all locks: %s", members);
 	if (super[0] == '\0' && members[0] == '\0')
 		lc_find(p, GOOD, "owner", "", "an ordinary role, and no other one is a member of it");
-	free(super);
-	free(members);
 }
 
 /* Checks that SQL calls have the schema on search_path, and use READ COMMITTED. */
 static void
 check_path(patient *p)
 {
-	char *schema = lc_ask(p, LC_SCHEMA_SQL);
-	char *found = lc_ask(
+	const char *schema = lc_ask(p, LC_SCHEMA_SQL);
+	const char *found = lc_ask(
 		p, "SELECT n.nspname FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_proc f ON f.pronamespace = "
 		   "n.oid AND f.proname = 'lease_holds' JOIN pg_catalog.pg_namespace i ON i.nspowner = f.proowner "
 		   "AND i.nspname = '_lock_election' WHERE n.nspname = ANY (current_schemas(false))");
-	char *level = lc_ask(p, "SHOW default_transaction_isolation");
-	char *advice =
+	const char *level = lc_ask(p, "SHOW default_transaction_isolation");
+	const char *advice =
 		lc_format("ALTER DATABASE .. SET search_path = .., %s, or write %s.acquire_lock(..)", schema, schema);
 
 	if (found[0] == '\0')
@@ -112,10 +108,6 @@ check_path(patient *p)
 			"COMMITTED before a call",
 			"transactions are %s by default: most calls in SQL are refused there, those of libraries are not",
 			level);
-	free(schema);
-	free(found);
-	free(level);
-	free(advice);
 }
 
 /* Checks for idle transactions that have written holds or places. */
@@ -134,19 +126,15 @@ check_transactions(patient *p)
 		"pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE l.pid = a.pid AND l.mode = "
 		"'RowExclusiveLock' AND "
 		"n.nspname = '_lock_election' AND c.relname IN ('hold', 'place')) ORDER BY a.state_change LIMIT 1";
-	PGresult *result = PQexec(p->db, query);
-	char *all = lc_ask(p, "SELECT pg_has_role('pg_read_all_stats', 'USAGE')");
+	PGresult *result = lc_keep(PQexec(p->db, query));
+	const char *all = lc_ask(p, "SELECT pg_has_role('pg_read_all_stats', 'USAGE')");
 
 	/* report an idle transaction */
 	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0)
-	{
-		char *advice =
-			lc_format("SELECT pg_terminate_backend(%s), and see idle_in_transaction_session_timeout",
-					  PQgetvalue(result, 0, 0));
-
-		lc_find(p, ODD, "transactions", advice, "%s", PQgetvalue(result, 0, 1));
-		free(advice);
-	}
+		lc_find(p, ODD, "transactions",
+				lc_format("SELECT pg_terminate_backend(%s), and see idle_in_transaction_session_timeout",
+						  PQgetvalue(result, 0, 0)),
+				"%s", PQgetvalue(result, 0, 1));
 	/* report that there is none, or none that this role may see */
 	else if (all[0] == 't')
 		lc_find(p, GOOD, "transactions", "", "none with locks has stood still for more than " STANDS_STILL);
@@ -155,8 +143,6 @@ check_transactions(patient *p)
 				"none of %s has stood still with locks; others only members of "
 				"pg_read_all_stats may see",
 				PQuser(p->db));
-	PQclear(result);
-	free(all);
 }
 
 /*
@@ -166,13 +152,13 @@ check_transactions(patient *p)
 static void
 check_rows(patient *p)
 {
-	char *autovacuum = lc_ask(p, "SHOW autovacuum");
-	char *dead = lc_ask(
+	const char *autovacuum = lc_ask(p, "SHOW autovacuum");
+	const char *dead = lc_ask(
 		p,
 		"SELECT format('%s rows of table _lock_election.%s are dead, and %s are live', n_dead_tup, relname, "
 		"n_live_tup) FROM pg_catalog.pg_stat_all_tables WHERE schemaname = '_lock_election' AND n_dead_tup "
 		"> " DEAD_ROWS " AND n_dead_tup > 4 * n_live_tup ORDER BY n_dead_tup DESC LIMIT 1");
-	char *over = lc_ask(
+	const char *over = lc_ask(
 		p,
 		"SELECT (SELECT count(*) FROM _lock_election.lease WHERE expires_at < now() - interval '" OVER_FOR
 		"') + (SELECT count(*) FROM _lock_election.hold WHERE expires_at < now() - interval '" OVER_FOR "')");
@@ -198,9 +184,6 @@ check_rows(patient *p)
 		lc_find(p, GOOD, "rows", "",
 				denied ? "few are dead; how many are over only their owner may see"
 					   : "few are dead, and few are over that nobody has removed");
-	free(autovacuum);
-	free(dead);
-	free(over);
 }
 
 void

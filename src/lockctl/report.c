@@ -4,7 +4,6 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "doctor.h"
@@ -16,10 +15,7 @@
 static void
 json(const char *key, const char *text)
 {
-	char *value = lc_json(text);
-
-	printf("\"%s\":%s", key, value);
-	free(value);
+	printf("\"%s\":%s", key, lc_json(text));
 }
 
 /* Prints a CSV field, and the separator that follows it. */
@@ -36,15 +32,13 @@ void
 lc_find(patient *p, finding what, const char *check, const char *advice, const char *format, ...)
 {
 	static const char *const names[] = {"ok", "note", "WRONG"};
-	char *buffer, *text;
+	char *text;
 	va_list args;
 
 	/* format the text, on one line */
 	va_start(args, format);
-	buffer = lc_vformat(format, args);
+	text = lc_line(lc_vformat(format, args));
 	va_end(args);
-	text = lc_line(buffer);
-	free(buffer);
 	/* print it in the format that -o selects */
 	if (lc_globals.output == LC_JSON)
 	{
@@ -69,15 +63,10 @@ lc_find(patient *p, finding what, const char *check, const char *advice, const c
 	}
 	else
 	{
-		char *shown = lc_printable(text), *todo = lc_printable(advice);
-
-		printf("%-6s %-12s %s\n", names[what], check, shown);
-		if (todo[0] != '\0')
-			printf("       %-12s -> %s\n", "", todo);
-		free(shown);
-		free(todo);
+		printf("%-6s %-12s %s\n", names[what], check, lc_printable(text));
+		if (advice[0] != '\0')
+			printf("       %-12s -> %s\n", "", lc_printable(advice));
 	}
-	free(text);
 	if (what == BAD)
 		p->bad++;
 }
@@ -90,15 +79,11 @@ lc_is_denied(const PGresult *result)
 	return state != NULL && strcmp(state, "42501") == 0;
 }
 
-char *
+const char *
 lc_ask(patient *p, const char *query)
 {
-	PGresult *result = PQexec(p->db, query);
-	char *value =
-		PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "";
+	PGresult *result = lc_keep(PQexec(p->db, query));
 
-	value = lc_copy(value);
 	p->denied = lc_is_denied(result);
-	PQclear(result);
-	return value;
+	return PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "";
 }

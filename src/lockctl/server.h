@@ -18,8 +18,8 @@ extern void lc_choose_shard(const char *const *names, int n);
 
 /*
  * Returns the connection string that the global options describe, or NULL if
- * they describe none and only the environment applies.  The caller must free
- * it.  With --shards, a shard must have been chosen.
+ * they describe none and only the environment applies.  With --shards, a shard
+ * must have been chosen.
  */
 extern char *lc_conninfo(void);
 

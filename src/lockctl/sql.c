@@ -68,7 +68,6 @@ start(bool primary, const char *application_name, const char *seconds)
 	ADD(NULL, NULL);
 #undef ADD
 	db = PQconnectdbParams(keys, values, 1);
-	free(conninfo);
 	return db;
 }
 
@@ -95,7 +94,7 @@ lc_connect(bool primary)
 
 	if (db == NULL || PQstatus(db) != CONNECTION_OK)
 	{
-		char *why = lc_why_not(db, &status);
+		const char *why = lc_why_not(db, &status);
 
 		lc_die(lc_exit_code(status), "%s", why);
 	}
@@ -105,11 +104,7 @@ lc_connect(bool primary)
 bool
 lc_is_portable(PGconn *db)
 {
-	PGresult *result = lc_query(db, LC_PORTABLE_SQL);
-	bool portable = PQntuples(result) > 0;
-
-	PQclear(result);
-	return portable;
+	return PQntuples(lc_query(db, LC_PORTABLE_SQL)) > 0;
 }
 
 static char *schema; /* the extension's schema, quoted; NULL = not known yet */
@@ -120,24 +115,18 @@ lc_take_schema(const PGresult *result)
 	if (PQresultStatus(result) != PGRES_TUPLES_OK || PQntuples(result) == 0)
 		return false;
 	free(schema);
-	schema = lc_copy(PQgetvalue(result, 0, 0));
-	return true;
+	schema = strdup(PQgetvalue(result, 0, 0)); /* for longer than a round */
+	return schema != NULL;
 }
 
 const char *
 lc_schema(PGconn *db)
 {
-	PGresult *result;
-
-	if (schema != NULL)
-		return schema;
-	result = lc_query(db, "%s", LC_SCHEMA_SQL);
-	if (!lc_take_schema(result))
+	if (schema == NULL && !lc_take_schema(lc_query(db, "%s", LC_SCHEMA_SQL)))
 		lc_die(LC_EXIT_SERVER,
 			   "database \"%s\" has no locks: as a superuser type CREATE EXTENSION lock_election, or lockctl "
 			   "install; see lockctl doctor",
 			   PQdb(db));
-	PQclear(result);
 	return schema;
 }
 
@@ -207,9 +196,19 @@ lc_query(PGconn *db, const char *format, ...)
 	va_end(args);
 	if (length >= (int) sizeof(text))
 		lc_usage("the arguments are too long");
-	result = PQexec(db, text);
+	result = lc_keep(PQexec(db, text));
 	if (PQresultStatus(result) != PGRES_TUPLES_OK && PQresultStatus(result) != PGRES_COMMAND_OK)
 		failed(db, result);
+	return result;
+}
+
+PGresult *
+lc_result(PGconn *db)
+{
+	PGresult *result = lc_keep(PQgetResult(db)), *next;
+
+	while (result != NULL && (next = PQgetResult(db)) != NULL)
+		PQclear(next);
 	return result;
 }
 
@@ -221,12 +220,7 @@ cancel(PGconn *db)
 	char message[256];
 
 	if (handle != NULL && !PQcancel(handle, message, sizeof(message)))
-	{
-		char *line = lc_line(message);
-
-		lc_detail("%s", line);
-		free(line);
-	}
+		lc_detail("%s", lc_line(message));
 	PQfreeCancel(handle);
 }
 
@@ -234,7 +228,7 @@ PGresult *
 lc_query_signals(PGconn *db, const char *query, int *signo)
 {
 	struct pollfd fds[] = {{.fd = PQsocket(db), .events = POLLIN}, {.fd = lc_signals_fd(), .events = POLLIN}};
-	PGresult *result, *next;
+	PGresult *result;
 	int seen;
 
 	/* send the statement */
@@ -257,15 +251,11 @@ lc_query_signals(PGconn *db, const char *query, int *signo)
 		if (fds[0].revents != 0 && !PQconsumeInput(db))
 			lc_die(LC_EXIT_SERVER, "%s", lc_line(PQerrorMessage(db)));
 	}
-	/* read the result */
-	result = PQgetResult(db);
-	while ((next = PQgetResult(db)) != NULL)
-		PQclear(next);
+	result = lc_result(db);
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)
 		return result;
 	if (*signo == 0)
 		failed(db, result);
-	PQclear(result);
 	return NULL;
 }
 
@@ -300,10 +290,10 @@ lc_width(const char *text)
 static int
 printed_width(const char *text)
 {
-	char *safe = lc_printable(text);
-	int width = lc_width(safe);
+	size_t mark = lc_mark();
+	int width = lc_width(lc_printable(text));
 
-	free(safe);
+	lc_free_since(mark);
 	return width;
 }
 
@@ -320,6 +310,7 @@ is_number(const PGresult *result, int column)
 static void
 print_cell(const char *text, int width, bool right, bool last)
 {
+	size_t mark = lc_mark();
 	char *safe = lc_printable(text);
 	int pad = width - lc_width(safe);
 
@@ -328,7 +319,7 @@ print_cell(const char *text, int width, bool right, bool last)
 	else
 		printf("%s%*s", safe, last ? 0 : pad, "");
 	fputs(last ? "\n" : "  ", stdout);
-	free(safe);
+	lc_free_since(mark);
 }
 
 /* Prints a result as a table whose columns are as wide as their longest value. */
@@ -354,36 +345,29 @@ print_table(const PGresult *result)
 			print_cell(r < 0 ? PQfname(result, c) : PQgetvalue(result, r, c), widths[c], is_number(result, c),
 					   c == columns - 1);
 	}
-	free(widths);
 }
 
 /* Prints a query as CSV with a header, and returns the number of rows. */
 static int64_t
 print_csv(PGconn *db, const char *query)
 {
-	PGresult *result = lc_query(db, "SET client_min_messages = warning");
-	char *line, *copy;
-	int64_t rows;
+	PGresult *result;
+	char *line;
 	int length;
 
-	PQclear(result);
-	copy = lc_format("COPY (%s) TO STDOUT WITH (FORMAT csv, HEADER)", query);
-	result = PQexec(db, copy);
-	free(copy);
+	lc_query(db, "SET client_min_messages = warning");
+	result = lc_keep(PQexec(db, lc_format("COPY (%s) TO STDOUT WITH (FORMAT csv, HEADER)", query)));
 	if (PQresultStatus(result) != PGRES_COPY_OUT)
 		failed(db, result);
-	PQclear(result);
 	while ((length = PQgetCopyData(db, &line, 0)) > 0)
 	{
 		fwrite(line, 1, (size_t) length, stdout);
 		PQfreemem(line);
 	}
-	result = PQgetResult(db);
+	result = lc_keep(PQgetResult(db));
 	if (length == -2 || PQresultStatus(result) != PGRES_COMMAND_OK)
 		failed(db, result);
-	rows = atoll(PQcmdTuples(result));
-	PQclear(result);
-	return rows;
+	return atoll(PQcmdTuples(result));
 }
 
 int64_t
@@ -409,7 +393,6 @@ lc_print(PGconn *db, bool one, const char *format, ...)
 		result = lc_query(db, "%s", query);
 		print_table(result);
 		rows = PQntuples(result);
-		PQclear(result);
 	}
 	else
 	{
@@ -419,7 +402,6 @@ lc_print(PGconn *db, bool one, const char *format, ...)
 						  query);
 		puts(PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "null");
 		rows = PQntuples(result) > 0 ? atoll(PQgetvalue(result, 0, 1)) : 0;
-		PQclear(result);
 	}
 	lc_flush();
 	return rows;

@@ -16,7 +16,7 @@ extern PGconn *lc_connect(bool primary);
 extern PGconn *lc_connect_any(const char *application_name, const char *seconds);
 /*
  * Returns the reason why a connection failed, in one line and without a
- * password.  The caller must free it.
+ * password.
  */
 extern char *lc_why_not(const PGconn *db, le_status *status);
 /* Returns the quoted schema of the extension's functions.  Ends the program if there is none. */
@@ -57,8 +57,10 @@ extern bool lc_is_portable(PGconn *db);
 	"'lease') AS renewals, sum(n_tup_ins) FILTER (WHERE relname = 'place') AS waits, sum(n_dead_tup) AS "    \
 	"dead_rows, sum(pg_total_relation_size(relid))::bigint AS tables FROM pg_catalog.pg_stat_all_tables "    \
 	"WHERE schemaname = '_lock_election') t"
-/* Returns a text as an SQL literal.  The caller must free it. */
+/* Returns a text as an SQL literal. */
 extern char *lc_literal(PGconn *db, const char *text);
+/* Reads all results of the statement that was sent, and returns the first one; NULL if there is none. */
+extern PGresult *lc_result(PGconn *db);
 /* Runs a query, and ends the program if it fails. */
 extern PGresult *lc_query(PGconn *db, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /*

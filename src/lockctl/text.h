@@ -1,7 +1,6 @@
 /*
  * text.h
- *		Prepares texts for terminals and JSON.  Functions that return char * allocate a
- *		text that the caller must free.
+ *		Prepares texts for terminals and JSON.
  */
 #ifndef TEXT_H
 #define TEXT_H
@@ -23,7 +22,7 @@ extern bool lc_may_be_secret(const char *text);
 extern bool lc_is_conninfo(const char *text);
 /*
  * Returns the text that messages show for a word of the command line.  The text
- * hides a word that may contain a password.  The caller must not free it.
+ * hides a word that may contain a password.
  */
 extern const char *lc_shown(const char *text);
 /* Returns the text as a JSON string, with its quotes. */

@@ -20,6 +20,7 @@
 
 #include "commands.h"
 #include "globals.h"
+#include "memory.h"
 #include "message.h"
 #include "options.h"
 #include "signals.h"
@@ -140,10 +141,7 @@ wait_for(top *t, int fd, int64_t until)
 static void
 say(top *t, const char *message)
 {
-	char *line = lc_line(message);
-
-	snprintf(t->message, sizeof(t->message), "%s", line);
-	free(line);
+	snprintf(t->message, sizeof(t->message), "%s", lc_line(message));
 }
 
 /* Runs a query.  Returns NULL and sets the message after an error, or if there is no reply in time. */
@@ -151,7 +149,7 @@ static PGresult *
 query(top *t, const char *text)
 {
 	int64_t until = le_now() + ANSWER_MS;
-	PGresult *result, *next;
+	PGresult *result;
 
 	if (!PQsendQuery(t->db, text))
 	{
@@ -162,19 +160,16 @@ query(top *t, const char *text)
 	{
 		if (!wait_for(t, PQsocket(t->db), until) || !PQconsumeInput(t->db))
 		{
-			snprintf(t->message, sizeof(t->message), "no answer from the server");
+			say(t, "no answer from the server");
 			PQfinish(t->db);
 			t->db = NULL;
 			return NULL;
 		}
 	}
-	result = PQgetResult(t->db);
-	while ((next = PQgetResult(t->db)) != NULL)
-		PQclear(next);
+	result = lc_result(t->db);
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)
 		return result;
 	say(t, PQresultErrorMessage(result));
-	PQclear(result);
 	return NULL;
 }
 
@@ -183,7 +178,6 @@ static bool
 connected(top *t)
 {
 	le_status status;
-	char *why;
 
 	if (t->db != NULL && PQstatus(t->db) == CONNECTION_OK)
 		return true;
@@ -193,9 +187,7 @@ connected(top *t)
 		PQreset(t->db);
 	if (PQstatus(t->db) == CONNECTION_OK)
 		return true;
-	why = lc_why_not(t->db, &status);
-	say(t, why);
-	free(why);
+	say(t, lc_why_not(t->db, &status));
 	return false;
 }
 
@@ -258,8 +250,7 @@ look(top *t, int height)
 	if (PQntuples(result) == 1)
 		take_rates(t, result);
 	else
-		snprintf(t->message, sizeof(t->message), "no manager runs for this database; see lockctl doctor");
-	PQclear(result);
+		say(t, "no manager runs for this database; see lockctl doctor");
 	if (height <= 0)
 		return t->message[0] == '\0';
 	/* read the rows */
@@ -271,7 +262,7 @@ look(top *t, int height)
 	if (result == NULL)
 		return false;
 	PQclear(t->list);
-	t->list = result;
+	t->list = lc_own();
 	t->rows = PQntuples(result) > 0 ? atoll(PQgetvalue(result, 0, 6)) : 0;
 	return true;
 }
@@ -282,14 +273,13 @@ look(top *t, int height)
 static void
 put(int y, int x, int width, bool right, const char *anything)
 {
-	char line[600], *printable;
-	const char *text;
+	char line[600];
+	const char *text = lc_printable(anything);
 	int n = 0, used = 0;
 
 	if (width <= 0)
 		return;
 	/* copy whole characters, while they fit */
-	text = printable = lc_printable(anything);
 	while (*text != '\0' && n < (int) sizeof(line) - 8)
 	{
 		char one[8] = {0};
@@ -311,7 +301,6 @@ put(int y, int x, int width, bool right, const char *anything)
 	/* write the copy */
 	line[n] = '\0';
 	mvaddstr(y, right ? x + width - used : x, line);
-	free(printable);
 }
 
 /* Formats a time in seconds, with a suitable unit. */
@@ -487,10 +476,12 @@ run_screen(top *t)
 	for (int64_t i = 0; !t->stopped && (t->count == 0 || i < t->count); i++)
 	{
 		int64_t until = le_now() + t->interval;
+		size_t mark = lc_mark();
 
 		dirty = false;
 		look(t, LINES - HEADER_ROWS);
 		draw(t);
+		lc_free_since(mark);
 		while (!dirty && wait_for(t, -1, until))
 			;
 	}
@@ -549,6 +540,7 @@ run_lines(top *t)
 	while (!t->stopped && (t->count == 0 || line < t->count))
 	{
 		int64_t until = le_now() + t->interval;
+		size_t mark = lc_mark();
 
 		while (wait_for(t, -1, until))
 			;
@@ -561,6 +553,7 @@ run_lines(top *t)
 		}
 		else
 			lc_error("%s", t->message);
+		lc_free_since(mark);
 	}
 }
 

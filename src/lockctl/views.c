@@ -3,10 +3,10 @@
  *		Shows locks, waiters, elections and the status.
  */
 #include <getopt.h>
-#include <stdlib.h>
 
 #include "commands.h"
 #include "globals.h"
+#include "memory.h"
 #include "message.h"
 #include "options.h"
 #include "server.h"
@@ -48,18 +48,17 @@ static int
 show(const char *name, const char *view, const char *columns, const char *key, const char *order)
 {
 	bool all = lc_globals.output != LC_TABLE || lc_globals.verbosity == LC_VERBOSE;
+	const char *where = "";
 	PGconn *db;
-	char *literal;
 	int64_t rows;
 
 	lc_choose_shard(&name, name != NULL);
 	db = lc_connect(false);
-	literal = name != NULL ? lc_literal(db, name) : NULL;
+	if (name != NULL)
+		where = lc_format(" WHERE %s = %s", key, lc_literal(db, name));
 	lc_schema(db);
-	rows = lc_print(db, false, "SELECT %s FROM lock_election.%s%s%s%s%s ORDER BY %s", all ? "*" : columns,
-					view, name != NULL ? " WHERE " : "", name != NULL ? key : "", name != NULL ? " = " : "",
-					name != NULL ? literal : "", order);
-	free(literal);
+	rows = lc_print(db, false, "SELECT %s FROM lock_election.%s%s ORDER BY %s", all ? "*" : columns, view,
+					where, order);
 	PQfinish(db);
 	return name != NULL && rows == 0 ? LC_EXIT_FAILED : 0;
 }
@@ -100,7 +99,6 @@ int
 lc_show_status(int argc, char **argv)
 {
 	const char *query = "SELECT m.*, s.* FROM lock_election.manager m, lock_election.stat s";
-	PGresult *manager;
 	PGconn *db;
 
 	lc_take_globals(argc, argv);
@@ -113,13 +111,8 @@ lc_show_status(int argc, char **argv)
 		query =
 			"SELECT h.sql_version AS edition, h.role, h.ok, h.problem, s.* FROM lock_election.health() h, "
 			"(" LC_PORTABLE_STAT ") s";
-	else
-	{
-		manager = lc_query(db, "SELECT FROM lock_election.manager");
-		if (PQntuples(manager) == 0)
-			lc_die(LC_EXIT_SERVER, "no manager runs for database \"%s\"; see lockctl doctor", PQdb(db));
-		PQclear(manager);
-	}
+	else if (PQntuples(lc_query(db, "SELECT FROM lock_election.manager")) == 0)
+		lc_die(LC_EXIT_SERVER, "no manager runs for database \"%s\"; see lockctl doctor", PQdb(db));
 	/* table output prints one line per column */
 	if (lc_globals.output == LC_TABLE)
 		lc_print(db, false,

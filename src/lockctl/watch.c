@@ -54,12 +54,12 @@ csv(const char *text, const char *end)
 static void
 tell_line(const char *event, const char *const *field, const char *at)
 {
+	size_t mark = lc_mark();
 	char *name = lc_printable(field[COL_NAME]), *owner = lc_printable(field[COL_OWNER]);
 
 	printf("%s  %-8s %-8s %s  %s%s%s waiting\n", at, event, field[COL_KIND], name, owner,
 		   owner[0] != '\0' ? "  " : "", field[COL_WAITERS]);
-	free(name);
-	free(owner);
+	lc_free_since(mark);
 }
 
 /* Prints an event of a lock, in the format that -o selects. */
@@ -126,36 +126,36 @@ tell_changes(const PGresult *old, const PGresult *new, const char *at)
 	lc_flush();
 }
 
-/* Reads all locks, or those with a name, and the server's time. */
+/* Reads the locks that the condition selects, and prints what has changed.  Returns the new list. */
 static PGresult *
-look(PGconn *db, const char *name, char **at)
+look(PGconn *db, const char *where, const PGresult *old)
 {
-	char *where = name != NULL ? lc_format(" WHERE name = %s", name) : lc_copy("");
+	size_t mark = lc_mark();
 	PGresult *clock = lc_query(db, "SELECT to_char(clock_timestamp(), 'YYYY-MM-DD HH24:MI:SS.MSOF')");
-	PGresult *rows = lc_query(db,
-							  "SELECT kind, name, slot, acquired_at, owner, waiters, NULL, row_to_json(l) "
-							  "FROM (SELECT * FROM lock_election.locks WHERE mode IS NOT NULL) l%s ORDER BY "
-							  "kind COLLATE \"C\", name COLLATE \"C\", slot",
-							  where);
+	PGresult *new = lc_query(db,
+							 "SELECT kind, name, slot, acquired_at, owner, waiters, NULL, row_to_json(l) "
+							 "FROM (SELECT * FROM lock_election.locks WHERE mode IS NOT NULL) l%s ORDER BY "
+							 "kind COLLATE \"C\", name COLLATE \"C\", slot",
+							 where);
 
-	free(*at);
-	*at = lc_copy(PQgetvalue(clock, 0, 0));
-	PQclear(clock);
-	free(where);
-	return rows;
+	lc_own();
+	tell_changes(old, new, PQgetvalue(clock, 0, 0));
+	lc_free_since(mark);
+	return new;
 }
 
 /* Reads the locks at intervals, count times (0 = forever), and prints the changes. */
 static void
 watch(const char *name, int interval, int64_t count)
 {
-	char *literal, *at = NULL;
+	const char *where = "";
 	PGresult *old = NULL, *new;
 	PGconn *db;
 
 	lc_choose_shard(&name, name != NULL);
 	db = lc_connect(false);
-	literal = name != NULL ? lc_literal(db, name) : NULL;
+	if (name != NULL)
+		where = lc_format(" WHERE name = %s", lc_literal(db, name));
 	lc_schema(db);
 	if (lc_globals.output == LC_CSV)
 		puts("event,at,kind,name,owner,waiters");
@@ -163,14 +163,11 @@ watch(const char *name, int interval, int64_t count)
 	{
 		if (i > 0)
 			poll(NULL, 0, interval);
-		new = look(db, literal, &at);
-		tell_changes(old, new, at);
+		new = look(db, where, old);
 		PQclear(old);
 		old = new;
 	}
 	PQclear(old);
-	free(at);
-	free(literal);
 	PQfinish(db);
 }
 
@@ -222,29 +219,23 @@ lc_watch(int argc, char **argv)
 static void
 on_change(const le_change *change, void *arg)
 {
+	const char *candidate = change->candidate != NULL ? change->candidate : "";
+	size_t mark = lc_mark();
+
 	(void) arg;
 	if (lc_globals.output == LC_JSON)
-	{
-		char *candidate = lc_json(change->candidate != NULL ? change->candidate : "");
-
 		printf("{\"change\":%lld,\"how\":\"%s\",\"term\":%lld,\"leads\":%s,\"candidate\":%s}\n",
 			   (long long) change->change, change->how, (long long) change->term,
-			   change->leads ? "true" : "false", candidate);
-		free(candidate);
-	}
+			   change->leads ? "true" : "false", lc_json(candidate));
 	else if (lc_globals.output == LC_CSV)
 	{
 		printf("%lld,%s,%lld,", (long long) change->change, change->how, (long long) change->term);
-		csv(change->candidate != NULL ? change->candidate : "", "\n");
+		csv(candidate, "\n");
 	}
 	else
-	{
-		char *candidate = lc_printable(change->candidate != NULL ? change->candidate : "");
-
-		printf("%s  %lld  %s\n", change->how, (long long) change->term, candidate);
-		free(candidate);
-	}
+		printf("%s  %lld  %s\n", change->how, (long long) change->term, lc_printable(candidate));
 	lc_flush();
+	lc_free_since(mark);
 }
 
 int
@@ -255,12 +246,11 @@ lc_elect_listen(const char *election)
 	le_session *session;
 	le_observer *observer;
 	le_error error;
-	char *conninfo;
 	int signo;
 
 	lc_choose_shard(&election, 1);
 	/* open a session, with an observer that begins with the current leader */
-	options.conninfo = conninfo = lc_conninfo();
+	options.conninfo = lc_conninfo();
 	if (le_open(&options, &session, &error) != LE_OK)
 		lc_die(lc_exit_code(error.status), "%s", lc_line(error.message));
 	fd.fd = lc_signals_fd();
@@ -277,6 +267,5 @@ lc_elect_listen(const char *election)
 	} while (signo == 0 || signo == SIGCONT);
 	le_unobserve(observer);
 	le_close(session, 1000, NULL);
-	free(conninfo);
 	lc_signals_die(signo);
 }
