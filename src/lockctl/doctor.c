@@ -4,7 +4,6 @@
  */
 #include "doctor.h"
 
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +16,6 @@
 #include "message.h"
 #include "options.h"
 #include "sql.h"
-#include "text.h"
 
 /* Time limit for the manager to list the waiters; a manager that hangs would never reply */
 #define VIEW_TIMEOUT "5 s"
@@ -452,9 +450,7 @@ lc_doctor(int argc, char **argv)
 {
 	patient p = {0};
 
-	lc_take_globals(argc, argv);
-	if (optind < argc)
-		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
+	lc_words(argc, argv, NULL, 0);
 	/* run first the checks for one edition, then those for both */
 	if (connect(&p))
 	{

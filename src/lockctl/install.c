@@ -2,7 +2,6 @@
  * install.c
  *		Installs or upgrades the portable edition, whose script is in the library.
  */
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +9,6 @@
 #include "message.h"
 #include "options.h"
 #include "sql.h"
-#include "text.h"
 
 typedef struct install_options
 {
@@ -22,37 +20,15 @@ typedef struct install_options
 static install_options
 parse(int argc, char **argv)
 {
-	enum
-	{
-		OPT_SCHEMA = LC_OPT_HELP + 1,
-		OPT_GRANT,
-		OPT_PRINT
-	};
-	static const struct option options[] = {{"schema", required_argument, NULL, OPT_SCHEMA},
-											{"grant", required_argument, NULL, OPT_GRANT},
-											{"print", no_argument, NULL, OPT_PRINT},
-											LC_HELP_OPTION,
-											{NULL, 0, NULL, 0}};
 	install_options o = {0};
-	int option;
+	const lc_option options[] = {
+		{"schema", 0, LC_TEXT, &o.schema, 0, 0},
+		{"grant", 0, LC_TEXT, &o.grantee, 0, 0},
+		{"print", 0, LC_FLAG, &o.print, 0, 0},
+		{0},
+	};
 
-	/* parse the options */
-	optind = 0;
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":" LC_GLOBAL_OPTIONS, options, NULL)) != -1)
-	{
-		if (option == OPT_SCHEMA)
-			o.schema = optarg;
-		else if (option == OPT_GRANT)
-			o.grantee = optarg;
-		else if (option == OPT_PRINT)
-			o.print = true;
-		else if (!lc_take_global(option, optarg))
-			lc_bad_option(option, argv[optind - 1]);
-	}
-	/* check the arguments */
-	if (optind < argc)
-		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
+	lc_words(argc, argv, options, 0);
 	if ((o.schema != NULL && o.schema[0] == '\0') || (o.grantee != NULL && o.grantee[0] == '\0'))
 		lc_usage("the name of a schema or role is empty");
 	if (o.print && (o.schema != NULL || o.grantee != NULL))

@@ -417,7 +417,7 @@ not_granted(run *r, le_status status, const le_error *error)
 	{
 		if (is_watched())
 			lc_notice("%s: not acquired%s", what(r), r->wait == 0 ? "" : " in time");
-		return r->not_acquired;
+		return r->codes[0];
 	}
 	lc_error("%s", lc_line(error->message));
 	return status == LE_LOST ? LOST : lc_exit_code(status);
@@ -470,7 +470,7 @@ go(run *r)
 		lc_detail("%s", error.message);
 	lc_guardian_finish(&r->guardian);
 	if (code == LOST)
-		return r->lost;
+		return r->codes[1];
 	if (r->died == 0 || code != LC_EXIT_SIGNAL + r->died)
 		return code;
 	/* Only CMD's group has received the key's signal, but a script in lockctl's group needs it, too. */

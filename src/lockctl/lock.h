@@ -18,7 +18,7 @@ typedef struct run
 	const char *candidate, *http_address;
 	char **command;
 	int ttl, wait, hold_for, grace, at_most;
-	int not_acquired, lost; /* exit codes */
+	int codes[2]; /* exit codes: not acquired, lost */
 	bool listen, notify;
 	le_how how;
 	lc_command guarded;

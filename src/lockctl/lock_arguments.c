@@ -20,44 +20,6 @@
 /* Lowest TTL in ms that leaves time to renew the lock and to end a command */
 #define TTL_MIN 1000
 
-enum
-{
-	OPT_TTL = LC_OPT_HELP + 1,
-	OPT_AND,
-	OPT_PERMITS,
-	OPT_HOLD_FOR,
-	OPT_GRACE,
-	OPT_AT_MOST,
-	OPT_NOTIFY,
-	OPT_HTTP
-};
-
-static const struct option lock_options[] = {{"and", required_argument, NULL, OPT_AND},
-											 {"ttl", required_argument, NULL, OPT_TTL},
-											 {"wait", required_argument, NULL, 'w'},
-											 {"try", no_argument, NULL, 'n'},
-											 {"shared", no_argument, NULL, 's'},
-											 {"permits", required_argument, NULL, OPT_PERMITS},
-											 {"hold-for", required_argument, NULL, OPT_HOLD_FOR},
-											 {"grace", required_argument, NULL, OPT_GRACE},
-											 {"at-most", required_argument, NULL, OPT_AT_MOST},
-											 {"notify", no_argument, NULL, OPT_NOTIFY},
-											 {"conflict-exit-code", required_argument, NULL, 'E'},
-											 LC_HELP_OPTION,
-											 {NULL, 0, NULL, 0}};
-
-static const struct option elect_options[] = {{"ttl", required_argument, NULL, OPT_TTL},
-											  {"wait", required_argument, NULL, 'w'},
-											  {"try", no_argument, NULL, 'n'},
-											  {"grace", required_argument, NULL, OPT_GRACE},
-											  {"at-most", required_argument, NULL, OPT_AT_MOST},
-											  {"notify", no_argument, NULL, OPT_NOTIFY},
-											  {"http", required_argument, NULL, OPT_HTTP},
-											  {"listen", no_argument, NULL, 'l'},
-											  {"conflict-exit-code", required_argument, NULL, 'E'},
-											  LC_HELP_OPTION,
-											  {NULL, 0, NULL, 0}};
-
 /* Rejects an option of flock(1) that has a different name in lockctl. */
 static void
 refuse_option_of_flock(const char *word)
@@ -76,62 +38,6 @@ refuse_option_of_flock(const char *word)
 	{
 		if (strcmp(word, options[i].word) == 0)
 			lc_usage("unknown option \"%s\": %s", word, options[i].instead);
-	}
-}
-
-/* Handles one option; index_of_bad is its index in argv. */
-static void
-take_option(run *r, int option, int index_of_bad, char **argv)
-{
-	if (lc_take_global(option, optarg))
-		return; /* a global option */
-	switch (option)
-	{
-		case OPT_TTL:
-			r->ttl = lc_duration("--ttl", optarg, LC_TTL_MIN, LC_TTL_MAX);
-			break;
-		case 'w':
-			r->wait = lc_duration("--wait", optarg, 0, INT_MAX);
-			break;
-		case 'n':
-			r->wait = 0;
-			break;
-		case 's':
-			r->how.shared = 1;
-			break;
-		case OPT_AND:
-			r->names[r->n++] = optarg;
-			break;
-		case OPT_PERMITS:
-			r->how.permits = (int) lc_number("--permits", optarg, 1, INT_MAX);
-			break;
-		case OPT_HOLD_FOR:
-			r->hold_for = lc_duration("--hold-for", optarg, 1, INT_MAX);
-			break;
-		case OPT_GRACE:
-			r->grace = lc_duration("--grace", optarg, 0, INT_MAX);
-			break;
-		case OPT_AT_MOST:
-			r->at_most = lc_duration("--at-most", optarg, 1, INT_MAX);
-			break;
-		case OPT_NOTIFY:
-			r->notify = true;
-			break;
-		case OPT_HTTP:
-			r->http_address = optarg;
-			break;
-		case 'l':
-			r->listen = true;
-			break;
-		case 'E':
-			lc_exit_codes(optarg, &r->not_acquired, &r->lost);
-			break;
-		case '?': /* unknown option */
-			if (!r->elect)
-				refuse_option_of_flock(argv[index_of_bad]);
-			/* fallthrough */
-		default:
-			lc_bad_option(option, argv[index_of_bad]);
 	}
 }
 
@@ -192,32 +98,36 @@ take_rest(run *r, char **words)
 static void
 parse(run *r, int argc, char **argv)
 {
-	r->names = lc_alloc(sizeof(*r->names) * (size_t) (argc + 1));
-	r->n = 1;
-	optind = 0;
-	opterr = 0;
-	for (;;)
-	{
-		int at = optind != 0 ? optind : 1;
-		int option =
-			getopt_long(argc, argv, r->elect ? "-:E:nw:l" LC_GLOBAL_OPTIONS : "-:E:nw:s" LC_GLOBAL_OPTIONS,
-						r->elect ? elect_options : lock_options, NULL);
+	const char **next = r->names = lc_alloc(sizeof(*r->names) * (size_t) (argc + 1));
+	bool lock = !r->elect;
+	const lc_option options[] = {
+		{lock ? "and" : NULL, 0, LC_APPEND, &next, 0, 0},
+		{"ttl", 0, LC_DURATION, &r->ttl, LC_TTL_MIN, LC_TTL_MAX},
+		{"wait", 'w', LC_DURATION, &r->wait, 0, INT_MAX},
+		{"try", 'n', LC_SET, &r->wait, 0, 0},
+		{lock ? "shared" : NULL, 's', LC_SET, &r->how.shared, 1, 0},
+		{lock ? "permits" : NULL, 0, LC_INT, &r->how.permits, 1, INT_MAX},
+		{lock ? "hold-for" : NULL, 0, LC_DURATION, &r->hold_for, 1, INT_MAX},
+		{"grace", 0, LC_DURATION, &r->grace, 0, INT_MAX},
+		{"at-most", 0, LC_DURATION, &r->at_most, 1, INT_MAX},
+		{"notify", 0, LC_FLAG, &r->notify, 0, 0},
+		{lock ? NULL : "http", 0, LC_TEXT, &r->http_address, 0, 0},
+		{lock ? NULL : "listen", 'l', LC_FLAG, &r->listen, 0, 0},
+		{"conflict-exit-code", 'E', LC_CODES, r->codes, 0, 2},
+		{0},
+	};
+	lc_parser p = lc_parse(argc, argv, options);
+	const char *word;
 
-		if (option == -1)
-		{
-			/* there was a "--", or no word is left */
-			if (optind > at)
-				take_rest(r, argv + optind);
-			return;
-		}
-		if (option != 1)
-			take_option(r, option, at, argv);
-		else if (!take_word(r, optarg))
-		{
-			take_command(r, argv + optind - 1);
-			return;
-		}
-	}
+	next++; /* NAME is the first one */
+	p.unknown = lock ? refuse_option_of_flock : NULL;
+	while ((word = lc_next_word(&p)) != NULL && take_word(r, word))
+		;
+	if (word != NULL)
+		take_command(r, argv + optind - 1);
+	else if (p.dashes)
+		take_rest(r, argv + optind);
+	r->n = (int) (next - r->names);
 }
 
 /* Limits the grace.  A renewal is sent after a third of the TTL, and a second one must still fit in. */
@@ -261,8 +171,7 @@ check(run *r)
 static void
 init(run *r, bool elect)
 {
-	*r = (run){
-		.elect = elect, .wait = -1, .grace = -1, .not_acquired = LC_EXIT_NOT_ACQUIRED, .lost = LC_EXIT_LOST};
+	*r = (run){.elect = elect, .wait = -1, .grace = -1, .codes = {LC_EXIT_NOT_ACQUIRED, LC_EXIT_LOST}};
 	r->how.size = sizeof(r->how);
 	r->http.fd = r->guardian.fd = r->signal_fd = -1;
 }

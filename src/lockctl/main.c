@@ -19,8 +19,6 @@
 #include "signals.h"
 #include "text.h"
 
-#define OPT_VERSION (LC_OPT_HELP + 1)
-
 static const struct
 {
 	const char *name;
@@ -42,19 +40,6 @@ static const struct
 				{"shard", lc_shard},
 				{"install", lc_install}};
 
-static const struct option options[] = {{"host", required_argument, NULL, 'h'},
-										{"port", required_argument, NULL, 'p'},
-										{"username", required_argument, NULL, 'U'},
-										{"dbname", required_argument, NULL, 'd'},
-										{"shards", required_argument, NULL, 'S'},
-										{"shard", required_argument, NULL, 'N'},
-										{"output", required_argument, NULL, 'o'},
-										{"quiet", no_argument, NULL, 'q'},
-										{"verbose", no_argument, NULL, 'v'},
-										{"version", no_argument, NULL, OPT_VERSION},
-										LC_HELP_OPTION,
-										{NULL, 0, NULL, 0}};
-
 /*
  * Opens descriptors 0, 1 and 2 if they are closed, so that no connection gets one of these numbers.  They
  * are opened read-only.  So printing a token fails if nothing can read it, and the lock is released.
@@ -73,27 +58,16 @@ open_standard_files(void)
 int
 main(int argc, char **argv)
 {
-	int option;
+	lc_parser p;
 
 	/* the environment */
 	open_standard_files();
 	setlocale(LC_ALL, "");
 	setlocale(LC_NUMERIC, "C");
 	lc_signals_start();
-	opterr = 0;
 	/* options before the command */
-	for (;;)
-	{
-		int at = optind;
-
-		option = getopt_long(argc, argv, "+:" LC_GLOBAL_OPTIONS, options, NULL);
-		if (option == -1)
-			break;
-		if (option == OPT_VERSION)
-			lc_version();
-		if (!lc_take_global(option, optarg))
-			lc_bad_option(option, argv[at]);
-	}
+	p = lc_parse(argc, argv, lc_global_options);
+	lc_next_word(&p);
 	if (optind >= argc)
 		lc_usage("the command is missing");
 	/* the command */

@@ -1,12 +1,13 @@
 /*
  * options.c
- *		The global options, durations and numbers.
+ *		Parses the options of all commands, durations and numbers.
  */
 #include "options.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,8 +20,12 @@
 
 lc_global lc_globals;
 
-int
-lc_duration(const char *option, const char *text, int min, int max)
+/*
+ * Converts "5", "5s", "500ms", "2min", "1h" or "1d" to milliseconds.  Ends the
+ * program if the text is invalid.
+ */
+static int
+duration(const char *option, const char *text, int min, int max)
 {
 	static const struct
 	{
@@ -67,19 +72,18 @@ lc_number(const char *what, const char *text, int64_t min, int64_t max)
 	return value;
 }
 
-void
-lc_exit_codes(const char *text, int *not_acquired, int *lost)
+/* Stores the codes of -E, CODE[,CODE]; most is 1 if only one of them is allowed. */
+static void
+take_exit_codes(const char *text, int codes[2], int64_t most)
 {
-	size_t length = lost != NULL ? strcspn(text, ",") : strlen(text);
+	size_t length = most > 1 ? strcspn(text, ",") : strlen(text);
 	char *first = lc_copy(text);
 
 	first[length] = '\0';
-	*not_acquired = (int) lc_number("-E", first, 0, 255);
+	codes[0] = (int) lc_number("-E", first, 0, 255);
 	if (text[length] == ',')
-		*lost = (int) lc_number("-E", text + length + 1, 0, 255);
+		codes[1] = (int) lc_number("-E", text + length + 1, 0, 255);
 }
-
-/* --- options of every command --- */
 
 /* Returns the format that the value of -o names. */
 static lc_output
@@ -121,53 +125,103 @@ take_database(char *value)
 	return copy;
 }
 
-bool
-lc_take_global(int option, char *value)
-{
-	lc_global *g = &lc_globals;
+/* --- options --- */
 
-	switch (option)
+const lc_option lc_global_options[] = {
+	{"host", 'h', LC_TEXT, &lc_globals.host, 0, 0},
+	{"port", 'p', LC_TEXT, &lc_globals.port, 0, 0},
+	{"username", 'U', LC_TEXT, &lc_globals.user, 0, 0},
+	{"dbname", 'd', LC_DATABASE, &lc_globals.database, 0, 0},
+	{"shards", 'S', LC_TEXT, &lc_globals.shards, 0, 0},
+	{"shard", 'N', LC_TEXT, &lc_globals.shard, 0, 0},
+	{"output", 'o', LC_FORMAT, &lc_globals.output, 0, 0},
+	{"quiet", 'q', LC_SET, &lc_globals.verbosity, LC_QUIET, 0},
+	{"verbose", 'v', LC_SET, &lc_globals.verbosity, LC_VERBOSE, 0},
+	{"version", 0, LC_VERSION, NULL, 0, 0},
+	{0},
+};
+
+/* What getopt_long() returns for --help, and for the first long option of a command */
+#define CODE_HELP 256
+#define CODE_OWN  257
+
+#define LONGS_MAX 16
+
+/* Stores the value of an option. */
+static void
+store(const lc_option *o, char *value)
+{
+	const char *name = lc_format("--%s", o->name);
+
+	switch (o->type)
 	{
-		/* connection */
-		case 'h':
-			g->host = value;
-			return true;
-		case 'p':
-			g->port = value;
-			return true;
-		case 'U':
-			g->user = value;
-			return true;
-		case 'd':
-			g->database = take_database(value);
-			return true;
-		case 'S':
-			g->shards = value;
-			return true;
-		case 'N':
-			g->shard = value;
-			return true;
-		/* output */
-		case 'o':
-			g->output = output_of(value);
-			return true;
-		case 'q':
-			lc_globals.verbosity = LC_QUIET;
-			return true;
-		case 'v':
-			lc_globals.verbosity = LC_VERBOSE;
-			return true;
-		default:
-			return false;
+		case LC_NO_OPTION:
+			break;
+		case LC_FLAG:
+			*(bool *) o->to = true;
+			break;
+		case LC_SET:
+			*(int *) o->to = (int) o->min;
+			break;
+		case LC_VERSION:
+			lc_version();
+		case LC_TEXT:
+			*(const char **) o->to = value;
+			break;
+		case LC_APPEND:
+			*(*(const char ***) o->to)++ = value;
+			break;
+		case LC_DURATION:
+			*(int *) o->to = duration(name, value, (int) o->min, (int) o->max);
+			break;
+		case LC_INT:
+			*(int *) o->to = (int) lc_number(name, value, o->min, o->max);
+			break;
+		case LC_INT64:
+			*(int64_t *) o->to = lc_number(name, value, o->min, o->max);
+			break;
+		case LC_CODES:
+			take_exit_codes(value, o->to, o->max);
+			break;
+		case LC_DATABASE:
+			*(const char **) o->to = take_database(value);
+			break;
+		case LC_FORMAT:
+			*(lc_output *) o->to = output_of(value);
+			break;
 	}
 }
 
-void
-lc_bad_option(int option, const char *text)
+/* Returns the option of a code that getopt_long() has returned, or NULL if there is none. */
+static const lc_option *
+option_of(const lc_option *options, int code)
 {
-	if (option == LC_OPT_HELP)
+	for (const lc_option *o = options; o->type != LC_NO_OPTION; o++)
+	{
+		if (o->name != NULL && (code == o->letter || code == CODE_OWN + (o - options)))
+			return o;
+	}
+	return NULL;
+}
+
+/* Adds the letters of options to getopt_long()'s text. */
+static void
+add_letters(char *letters, const lc_option *options)
+{
+	letters += strlen(letters);
+	for (const lc_option *o = options; o->type != LC_NO_OPTION; o++)
+	{
+		if (o->letter != 0 && o->name != NULL)
+			letters += sprintf(letters, "%c%s", o->letter, o->type < LC_TEXT ? "" : ":");
+	}
+}
+
+/* Handles --help, an unknown option, or an option that lacks its value. */
+static void __attribute__((noreturn)) refuse(int code, const char *text)
+{
+	if (code == CODE_HELP)
 		lc_help(lc_globals.command);
-	if (option == ':')
+	if (code == ':')
 		lc_usage("option \"%s\" needs a value", text);
 	/* do not show the option's value, which may be a connection string */
 	if (strncmp(text, "--", 2) == 0)
@@ -175,25 +229,70 @@ lc_bad_option(int option, const char *text)
 	lc_usage("unknown option \"%s\"", lc_shown(text));
 }
 
-void
-lc_take_word(const char **word, const char *given)
+lc_parser
+lc_parse(int argc, char **argv, const lc_option *options)
 {
-	if (*word != NULL)
-		lc_usage("too many arguments: \"%s\"", lc_shown(given));
-	*word = given;
-}
-
-void
-lc_take_globals(int argc, char **argv)
-{
-	static const struct option options[] = {LC_HELP_OPTION, {NULL, 0, NULL, 0}};
-	int option;
+	static const lc_option none[] = {{0}};
 
 	optind = 0;
 	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":" LC_GLOBAL_OPTIONS, options, NULL)) != -1)
+	return (lc_parser){.argc = argc, .argv = argv, .options = options != NULL ? options : none};
+}
+
+const char *
+lc_next_word(lc_parser *p)
+{
+	bool global = p->options == lc_global_options;
+	struct option longs[LONGS_MAX + 2] = {{"help", no_argument, NULL, CODE_HELP}};
+	char letters[4 * LONGS_MAX];
+	int n = 1;
+
+	/* describe the options to getopt_long(); the first word ends those before the command */
+	strcpy(letters, global ? "+:" : "-:");
+	add_letters(letters, p->options);
+	if (!global)
+		add_letters(letters, lc_global_options);
+	for (const lc_option *o = p->options; o->type != LC_NO_OPTION; o++)
 	{
-		if (!lc_take_global(option, optarg))
-			lc_bad_option(option, argv[optind - 1]);
+		if (o->name != NULL)
+			longs[n++] =
+				(struct option){o->name, o->type >= LC_TEXT, NULL, CODE_OWN + (int) (o - p->options)};
 	}
+	for (;;)
+	{
+		int at = optind != 0 ? optind : 1;
+		int code = getopt_long(p->argc, p->argv, letters, longs, NULL);
+		const lc_option *o = option_of(p->options, code);
+
+		if (code == 1)
+			return optarg;
+		if (code == -1)
+		{
+			p->dashes = optind > at;
+			return NULL;
+		}
+		if (o == NULL)
+			o = option_of(lc_global_options, code);
+		if (o == NULL && code == '?' && p->unknown != NULL)
+			p->unknown(p->argv[at]);
+		if (o == NULL)
+			refuse(code, p->argv[at]);
+		store(o, optarg);
+	}
+}
+
+const char **
+lc_words(int argc, char **argv, const lc_option *options, int most)
+{
+	lc_parser p = lc_parse(argc, argv, options);
+	const char **words = lc_alloc(sizeof(*words) * (size_t) (argc + 2)), *word;
+	int n = 0;
+
+	while ((word = lc_next_word(&p)) != NULL)
+		words[n++] = word;
+	while (optind < argc)
+		words[n++] = argv[optind++];
+	if (n > most)
+		lc_usage("too many arguments: \"%s\"", lc_shown(words[most]));
+	return words;
 }

@@ -1,6 +1,6 @@
 /*
  * options.h
- *		Options of the commands.
+ *		Options and words of the commands.
  */
 #ifndef OPTIONS_H
 #define OPTIONS_H
@@ -8,36 +8,62 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Options of every command.  Codes of a command's own long options begin after LC_OPT_HELP. */
-#define LC_GLOBAL_OPTIONS "h:p:U:d:S:N:o:qv"
-#define LC_OPT_HELP       256
-#define LC_HELP_OPTION                                                                                       \
-	{                                                                                                        \
-		"help", 0, NULL, LC_OPT_HELP                                                                         \
-	}
+typedef enum lc_type
+{
+	LC_NO_OPTION, /* the end of a list of options */
 
+	/* without a value */
+	LC_FLAG,    /* sets a bool */
+	LC_SET,     /* sets an int to min */
+	LC_VERSION, /* prints the version, and ends the program */
+
+	/* with a value */
+	LC_TEXT,
+	LC_APPEND,   /* a text for the next place of an array, to which "to" points */
+	LC_DURATION, /* an int, in ms */
+	LC_INT,
+	LC_INT64,
+	LC_CODES,    /* int[max]: the exit codes of -E */
+	LC_DATABASE, /* a text; overwritten among the arguments if it has a password */
+	LC_FORMAT    /* lc_output */
+} lc_type;
+
+typedef struct lc_option
+{
+	const char *name; /* NULL = not an option of this command */
+	char letter;      /* 0 = none */
+	lc_type type;
+	void *to; /* place of the value */
+	int64_t min, max;
+} lc_option;
+
+typedef struct lc_parser
+{
+	int argc;
+	char **argv;
+	const lc_option *options;
+	void (*unknown)(const char *word); /* called with an unknown option; NULL = none */
+	bool dashes;                       /* the last word was followed by "--" */
+} lc_parser;
+
+/* Options of every command, which may also be before the command */
+extern const lc_option lc_global_options[];
+
+/* Begins to parse the arguments of a command, or with lc_global_options, what is before it. */
+extern lc_parser lc_parse(int argc, char **argv, const lc_option *options);
 /*
- * Handles a global option.  Returns false if the option is not global.
- * Overwrites a value that has a password.
+ * Stores the options up to the next word, and returns the word, or NULL if there
+ * is none before the end or "--".  Then optind is the index of what follows.
  */
-extern bool lc_take_global(int option, char *value);
-/* Handles all other options: --help, an unknown option, or an option that lacks its value. */
-extern void lc_bad_option(int option, const char *text) __attribute__((noreturn));
-/* Stores the only word of a command.  Ends the program if there is one already. */
-extern void lc_take_word(const char **word, const char *given);
-
-/* Handles the options of a command that has only global options.  Sets optind to its first argument. */
-extern void lc_take_globals(int argc, char **argv);
-
+extern const char *lc_next_word(lc_parser *p);
 /*
- * Converts "5", "5s", "500ms", "2min", "1h" or "1d" to milliseconds.  Ends the
- * program if the text is invalid.
+ * Stores the options of a command, which may have none (NULL).  Returns its
+ * words, followed by NULLs.  Ends the program if there are more words than most.
  */
-extern int lc_duration(const char *option, const char *text, int min, int max);
+extern const char **lc_words(int argc, char **argv, const lc_option *options, int most);
+
 /* Converts a number.  Ends the program if the number is not between min and max. */
 extern int64_t lc_number(const char *what, const char *text, int64_t min, int64_t max);
-/* Parses the values of -E, CODE[,LOST]; if lost is NULL, only CODE is allowed. */
-extern void lc_exit_codes(const char *text, int *not_acquired, int *lost);
 
 #define LC_TTL_MIN 100
 #define LC_TTL_MAX 2073600000

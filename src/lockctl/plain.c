@@ -2,7 +2,6 @@
  * plain.c
  *		Single steps for scripts: acquire, renew, release, held, lease.
  */
-#include <getopt.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -20,35 +19,8 @@
 #include "sql.h"
 #include "text.h"
 
-enum
-{
-	OPT_TTL = LC_OPT_HELP + 1,
-	OPT_PERMITS,
-	OPT_OWNER,
-	OPT_LEASE,
-	OPT_HOLD_FOR,
-	OPT_FORCE,
-	OPT_NOW,
-	OPT_ELECTION,
-	OPT_ONCE
-};
-
-/* Options of all commands of this file; each command passes parse() the options that it allows */
-static const struct option options[] = {{"ttl", required_argument, NULL, OPT_TTL},
-										{"wait", required_argument, NULL, 'w'},
-										{"try", no_argument, NULL, 'n'},
-										{"shared", no_argument, NULL, 's'},
-										{"permits", required_argument, NULL, OPT_PERMITS},
-										{"owner", required_argument, NULL, OPT_OWNER},
-										{"lease", required_argument, NULL, OPT_LEASE},
-										{"hold-for", required_argument, NULL, OPT_HOLD_FOR},
-										{"force", no_argument, NULL, OPT_FORCE},
-										{"now", no_argument, NULL, OPT_NOW},
-										{"election", no_argument, NULL, OPT_ELECTION},
-										{"once", no_argument, NULL, OPT_ONCE},
-										{"conflict-exit-code", required_argument, NULL, 'E'},
-										LC_HELP_OPTION,
-										{NULL, 0, NULL, 0}};
+/* Maximum number of words; the commands need fewer, and name the first one that is too many. */
+#define WORDS_MAX 4
 
 typedef struct arguments
 {
@@ -56,119 +28,27 @@ typedef struct arguments
 	bool shared, force, now, election, once;
 	const char *owner;
 	int64_t lease;
-	const char *words[4];
-	int n;
+	const char **words;
 	PGconn *db;
 	char *name; /* name of the lock or election as an SQL literal; NULL = none */
 } arguments;
 
-/* Stores an option that is allowed. */
-static void
-take(arguments *a, int option)
-{
-	switch (option)
-	{
-		/* times and the kind of lock */
-		case OPT_TTL:
-			a->ttl = lc_duration("--ttl", optarg, LC_TTL_MIN, LC_TTL_MAX);
-			break;
-		case 'w':
-			a->wait = lc_duration("--wait", optarg, 0, INT_MAX);
-			break;
-		case 'n':
-			a->wait = 0;
-			break;
-		case 's':
-			a->shared = true;
-			break;
-		case OPT_PERMITS:
-			a->permits = (int) lc_number("--permits", optarg, 1, INT_MAX);
-			break;
-		case OPT_OWNER:
-			a->owner = optarg;
-			break;
-		case OPT_LEASE:
-			a->lease = lc_number("--lease", optarg, 1, INT64_MAX);
-			break;
-		case OPT_HOLD_FOR:
-			a->hold_for = lc_duration("--hold-for", optarg, 1, INT_MAX);
-			break;
-		/* flags */
-		case OPT_FORCE:
-			a->force = true;
-			break;
-		case OPT_NOW:
-			a->now = true;
-			break;
-		case OPT_ELECTION:
-			a->election = true;
-			break;
-		case OPT_ONCE:
-			a->once = true;
-			break;
-		case 'E':
-			lc_exit_codes(optarg, &a->not_acquired, NULL);
-			break;
-		default:
-			break;
+#define NO_ARGUMENTS                                                                                         \
+	{                                                                                                        \
+		.ttl = -1, .wait = -1, .not_acquired = LC_EXIT_NOT_ACQUIRED                                          \
 	}
-}
 
-/* Returns whether the command allows an option.  allowed has the long names of its options. */
-static bool
-is_allowed(int option, const char *allowed)
-{
-	for (const struct option *o = options; o->name != NULL; o++)
-	{
-		if (o->val == option)
-			return strstr(allowed, lc_format(" %s ", o->name)) != NULL;
-	}
-	return false;
-}
-
-static void
-take_word(arguments *a, const char *word)
-{
-	if (a->n == 4)
-		lc_usage("too many arguments: \"%s\"", lc_shown(word));
-	a->words[a->n++] = word;
-}
-
-/* Parses the arguments of a command.  allowed has the command's own long options, each between blanks. */
-static void
-parse(arguments *a, int argc, char **argv, const char *allowed)
-{
-	int option;
-
-	*a = (arguments){.ttl = -1, .wait = -1, .not_acquired = LC_EXIT_NOT_ACQUIRED};
-	optind = 0;
-	opterr = 0;
-	for (;;)
-	{
-		int at = optind != 0 ? optind : 1;
-
-		option = getopt_long(argc, argv, "-:E:nw:s" LC_GLOBAL_OPTIONS, options, NULL);
-		if (option == -1)
-			break;
-		if (lc_take_global(option, optarg))
-			continue;
-		if (option == 1)
-			take_word(a, optarg);
-		else if (is_allowed(option, allowed))
-			take(a, option);
-		else
-			lc_bad_option(option, argv[at]);
-	}
-	while (optind < argc)
-		take_word(a, argv[optind++]);
-}
-
+/* Checks that there are n words. */
 static void
 need(const arguments *a, int n, const char *words)
 {
-	if (a->n < n)
+	int i = 0;
+
+	while (i < n && a->words[i] != NULL)
+		i++;
+	if (i < n)
 		lc_usage("missing arguments: %s", words);
-	if (a->n > n)
+	if (a->words[n] != NULL)
 		lc_usage("too many arguments: \"%s\"", lc_shown(a->words[n]));
 }
 
@@ -282,12 +162,23 @@ acquire_query(const arguments *a)
 int
 lc_acquire(int argc, char **argv)
 {
-	arguments a;
+	arguments a = NO_ARGUMENTS;
+	const lc_option options[] = {
+		{"ttl", 0, LC_DURATION, &a.ttl, LC_TTL_MIN, LC_TTL_MAX},
+		{"wait", 'w', LC_DURATION, &a.wait, 0, INT_MAX},
+		{"try", 'n', LC_SET, &a.wait, 0, 0},
+		{"shared", 's', LC_FLAG, &a.shared, 0, 0},
+		{"permits", 0, LC_INT, &a.permits, 1, INT_MAX},
+		{"owner", 0, LC_TEXT, &a.owner, 0, 0},
+		{"lease", 0, LC_INT64, &a.lease, 1, INT64_MAX},
+		{"conflict-exit-code", 'E', LC_CODES, &a.not_acquired, 0, 1},
+		{0},
+	};
 	PGresult *result;
 	const char *release = NULL;
 	int signo, code = 0;
 
-	parse(&a, argc, argv, " ttl wait try shared permits owner lease conflict-exit-code ");
+	a.words = lc_words(argc, argv, options, WORDS_MAX);
 	need(&a, 1, "NAME");
 	if (a.shared && a.permits > 0)
 		lc_usage("--permits is not with --shared");
@@ -343,22 +234,24 @@ not_renewed(const arguments *a)
 	return LC_EXIT_LOST;
 }
 
-static int64_t
-token_of(const arguments *a)
+/* Checks that the words are NAME and TOKEN, and connects. */
+static void
+connect_to_lock(arguments *a, const char *words)
 {
-	return lc_number("TOKEN", a->words[1], 1, INT64_MAX);
+	need(a, 2, words);
+	lc_number("TOKEN", a->words[1], 1, INT64_MAX);
+	connect(a, a->words[0]);
 }
 
 int
 lc_renew(int argc, char **argv)
 {
-	arguments a;
+	arguments a = NO_ARGUMENTS;
+	const lc_option options[] = {{"ttl", 0, LC_DURATION, &a.ttl, LC_TTL_MIN, LC_TTL_MAX}, {0}};
 	const char *value, *ttl;
 
-	parse(&a, argc, argv, " ttl ");
-	need(&a, 2, "NAME and TOKEN");
-	token_of(&a);
-	connect(&a, a.words[0]);
+	a.words = lc_words(argc, argv, options, WORDS_MAX);
+	connect_to_lock(&a, "NAME and TOKEN");
 	ttl = a.ttl > 0 ? lc_format(", '%d ms'", a.ttl) : "";
 	value =
 		value_of(lc_query(a.db, "SELECT %s.renew_lock(%s, %s%s)", lc_schema(a.db), a.name, a.words[1], ttl));
@@ -454,18 +347,23 @@ force(arguments *a)
 int
 lc_release(int argc, char **argv)
 {
-	arguments a;
+	arguments a = NO_ARGUMENTS;
+	const lc_option options[] = {
+		{"hold-for", 0, LC_DURATION, &a.hold_for, 1, INT_MAX},
+		{"force", 0, LC_FLAG, &a.force, 0, 0},
+		{"now", 0, LC_FLAG, &a.now, 0, 0},
+		{"election", 0, LC_FLAG, &a.election, 0, 0},
+		{0},
+	};
 	const char *hold_for;
 	bool released;
 
-	parse(&a, argc, argv, " hold-for force now election ");
+	a.words = lc_words(argc, argv, options, WORDS_MAX);
 	if (a.force)
 		return force(&a);
 	if (a.election || a.now)
 		lc_usage("%s is for --force", a.election ? "--election" : "--now");
-	need(&a, 2, "NAME and TOKEN, or --force NAME");
-	token_of(&a);
-	connect(&a, a.words[0]);
+	connect_to_lock(&a, "NAME and TOKEN, or --force NAME");
 	hold_for = a.hold_for > 0 ? lc_format(", hold_for => '%d ms'", a.hold_for) : "";
 	released = is_true(
 		lc_query(a.db, "SELECT %s.release_lock(%s, %s%s)", lc_schema(a.db), a.name, a.words[1], hold_for));
@@ -475,12 +373,10 @@ lc_release(int argc, char **argv)
 int
 lc_held(int argc, char **argv)
 {
-	arguments a;
+	arguments a = NO_ARGUMENTS;
 
-	parse(&a, argc, argv, "");
-	need(&a, 2, "NAME and TOKEN");
-	token_of(&a);
-	connect(&a, a.words[0]);
+	a.words = lc_words(argc, argv, NULL, WORDS_MAX);
+	connect_to_lock(&a, "NAME and TOKEN");
 	return finish(&a, is_held(&a) ? 0 : lost(a.words[0]));
 }
 
@@ -648,11 +544,17 @@ grant_lease(const arguments *a)
 int
 lc_lease(int argc, char **argv)
 {
-	arguments a;
+	arguments a = NO_ARGUMENTS;
+	const lc_option options[] = {
+		{"ttl", 0, LC_DURATION, &a.ttl, LC_TTL_MIN, LC_TTL_MAX},
+		{"owner", 0, LC_TEXT, &a.owner, 0, 0},
+		{"once", 0, LC_FLAG, &a.once, 0, 0},
+		{0},
+	};
 	const char *what;
 
-	parse(&a, argc, argv, " ttl owner once ");
-	what = a.n > 0 ? a.words[0] : "";
+	a.words = lc_words(argc, argv, options, WORDS_MAX);
+	what = a.words[0] != NULL ? a.words[0] : "";
 	if (strcmp(what, "list") == 0)
 	{
 		need(&a, 1, "nothing more");

@@ -18,16 +18,6 @@ json(const char *key, const char *text)
 	printf("\"%s\":%s", key, lc_json(text));
 }
 
-/* Prints a CSV field, and the separator that follows it. */
-static void
-csv(const char *text, const char *end)
-{
-	putchar('"');
-	for (; *text != '\0'; text++)
-		printf(*text == '"' ? "\"\"" : "%c", *text);
-	printf("\"%s", end);
-}
-
 void
 lc_find(patient *p, finding what, const char *check, const char *advice, const char *format, ...)
 {
@@ -56,10 +46,10 @@ lc_find(patient *p, finding what, const char *check, const char *advice, const c
 	{
 		if (p->rows++ == 0)
 			puts("check,result,text,advice");
-		csv(check, ",");
-		csv(names[what], ",");
-		csv(text, ",");
-		csv(advice, "\n");
+		lc_csv(check, true, ",");
+		lc_csv(names[what], true, ",");
+		lc_csv(text, true, ",");
+		lc_csv(advice, true, "\n");
 	}
 	else
 	{

@@ -7,7 +7,6 @@
  * connection string, as for -d.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,16 +156,16 @@ lc_choose_shard(const char *const *names, int n)
 int
 lc_shard(int argc, char **argv)
 {
+	const char **names = lc_words(argc, argv, NULL, argc);
 	const map *m;
 
-	lc_take_globals(argc, argv);
 	if (lc_globals.shards == NULL)
 		lc_usage("\"shard\" needs --shards");
 	m = the_map();
-	for (int i = 0; optind == argc && i < m->n; i++)
+	for (int i = 0; names[0] == NULL && i < m->n; i++)
 		puts(m->names[i]);
-	for (int i = optind; i < argc; i++)
-		puts(m->names[le_shard(argv[i], m->names, m->n)]);
+	for (; *names != NULL; names++)
+		puts(m->names[le_shard(*names, m->names, m->n)]);
 	lc_flush();
 	return 0;
 }

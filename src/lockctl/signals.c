@@ -7,7 +7,6 @@
  */
 #include "signals.h"
 
-#include <sanitizer/lsan_interface.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>

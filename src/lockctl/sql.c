@@ -21,6 +21,8 @@
 #include "text.h"
 
 #define CONNECT_SECONDS "5"
+/* Maximum length of a statement, in bytes */
+#define STATEMENT_MAX 8191
 
 /* First version of libpq that knows "primary" */
 #define PRIMARY_SINCE 140000
@@ -183,20 +185,26 @@ static void __attribute__((noreturn)) failed(PGconn *db, const PGresult *result)
 	lc_die(result_code(result), "%s%s%s", message, hint != NULL ? "; hint: " : "", hint != NULL ? hint : "");
 }
 
+/* Formats a statement.  Ends the program if it is too long. */
+static char *
+statement(const char *format, va_list args)
+{
+	char *text = lc_vformat(format, args);
+
+	if (strlen(text) > STATEMENT_MAX)
+		lc_usage("the arguments are too long");
+	return text;
+}
+
 PGresult *
 lc_query(PGconn *db, const char *format, ...)
 {
-	char text[8192];
 	PGresult *result;
 	va_list args;
-	int length;
 
 	va_start(args, format);
-	length = vsnprintf(text, sizeof(text), format, args);
+	result = lc_keep(PQexec(db, statement(format, args)));
 	va_end(args);
-	if (length >= (int) sizeof(text))
-		lc_usage("the arguments are too long");
-	result = lc_keep(PQexec(db, text));
 	if (PQresultStatus(result) != PGRES_TUPLES_OK && PQresultStatus(result) != PGRES_COMMAND_OK)
 		failed(db, result);
 	return result;
@@ -373,18 +381,14 @@ print_csv(PGconn *db, const char *query)
 int64_t
 lc_print(PGconn *db, bool one, const char *format, ...)
 {
-	char query[8192];
+	const char *query;
 	PGresult *result;
 	va_list args;
 	int64_t rows;
-	int length;
 
-	/* format the query */
 	va_start(args, format);
-	length = vsnprintf(query, sizeof(query) - 256, format, args);
+	query = statement(format, args);
 	va_end(args);
-	if (length >= (int) sizeof(query) - 256)
-		lc_usage("the arguments are too long");
 	/* print the result in the format that -o selects */
 	if (lc_globals.output == LC_CSV)
 		rows = print_csv(db, query);

@@ -170,3 +170,14 @@ lc_json(const char *text)
 	*to++ = '"';
 	return copy;
 }
+
+void
+lc_csv(const char *text, bool always, const char *end)
+{
+	bool quotes = always || strpbrk(text, ",\"\n\r") != NULL;
+
+	fputs(quotes ? "\"" : "", stdout);
+	for (; *text != '\0'; text++)
+		printf(*text == '"' ? "\"\"" : "%c", *text);
+	printf("%s%s", quotes ? "\"" : "", end);
+}

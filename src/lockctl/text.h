@@ -25,6 +25,11 @@ extern bool lc_is_conninfo(const char *text);
  * hides a word that may contain a password.
  */
 extern const char *lc_shown(const char *text);
+/*
+ * Prints a text as a CSV field, always in quotes or only where it needs them,
+ * and the separator that follows it.
+ */
+extern void lc_csv(const char *text, bool always, const char *end);
 /* Returns the text as a JSON string, with its quotes. */
 extern char *lc_json(const char *text);
 

@@ -6,7 +6,6 @@
  * that a million locks need not cross the network every two seconds.
  */
 #include <ctype.h>
-#include <getopt.h>
 #include <limits.h>
 #include <math.h>
 #include <ncurses.h>
@@ -560,32 +559,14 @@ run_lines(top *t)
 int
 lc_top(int argc, char **argv)
 {
-	enum
-	{
-		OPT_INTERVAL = LC_OPT_HELP + 1,
-		OPT_COUNT
-	};
-	static const struct option options[] = {{"interval", required_argument, NULL, OPT_INTERVAL},
-											{"count", required_argument, NULL, OPT_COUNT},
-											LC_HELP_OPTION,
-											{NULL, 0, NULL, 0}};
 	top t = {.interval = INTERVAL_MS, .sort = 3};
-	int option;
+	const lc_option options[] = {
+		{"interval", 0, LC_DURATION, &t.interval, 100, INT_MAX},
+		{"count", 0, LC_INT64, &t.count, 1, INT64_MAX},
+		{0},
+	};
 
-	/* arguments */
-	optind = 0;
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":" LC_GLOBAL_OPTIONS, options, NULL)) != -1)
-	{
-		if (option == OPT_INTERVAL)
-			t.interval = lc_duration("--interval", optarg, 100, INT_MAX);
-		else if (option == OPT_COUNT)
-			t.count = lc_number("--count", optarg, 1, INT64_MAX);
-		else if (!lc_take_global(option, optarg))
-			lc_bad_option(option, argv[optind - 1]);
-	}
-	if (optind < argc)
-		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
+	lc_words(argc, argv, options, 0);
 	/* the server */
 	t.db = lc_connect(false);
 	lc_schema(t.db);

@@ -2,8 +2,6 @@
  * views.c
  *		Shows locks, waiters, elections and the status.
  */
-#include <getopt.h>
-
 #include "commands.h"
 #include "globals.h"
 #include "memory.h"
@@ -11,44 +9,16 @@
 #include "options.h"
 #include "server.h"
 #include "sql.h"
-#include "text.h"
-
-static const struct option options[] = {LC_HELP_OPTION, {NULL, 0, NULL, 0}};
-
-/* Parses the arguments.  Returns the optional word, or NULL if there is none. */
-static const char *
-parse(int argc, char **argv)
-{
-	const char *word = NULL;
-
-	optind = 0;
-	opterr = 0;
-	for (;;)
-	{
-		int at = optind != 0 ? optind : 1;
-		int option = getopt_long(argc, argv, "-:" LC_GLOBAL_OPTIONS, options, NULL);
-
-		if (option == -1)
-			break;
-		if (option == 1)
-			lc_take_word(&word, optarg);
-		else if (!lc_take_global(option, optarg))
-			lc_bad_option(option, argv[at]);
-	}
-	while (optind < argc)
-		lc_take_word(&word, argv[optind++]);
-	return word;
-}
 
 /*
  * Shows a view, or its rows with a name.  JSON and CSV have all columns; a table has a selection that
  * fits on a screen.  Returns LC_EXIT_FAILED if there is no row with that name.
  */
 static int
-show(const char *name, const char *view, const char *columns, const char *key, const char *order)
+show(int argc, char **argv, const char *view, const char *columns, const char *key, const char *order)
 {
+	const char *name = lc_words(argc, argv, NULL, 1)[0], *where = "";
 	bool all = lc_globals.output != LC_TABLE || lc_globals.verbosity == LC_VERBOSE;
-	const char *where = "";
 	PGconn *db;
 	int64_t rows;
 
@@ -66,7 +36,7 @@ show(const char *name, const char *view, const char *columns, const char *key, c
 int
 lc_locks(int argc, char **argv)
 {
-	return show(parse(argc, argv), "locks",
+	return show(argc, argv, "locks",
 				"kind, name, coalesce(mode, 'closed') AS mode, coalesce(owner, '') AS owner, token, "
 				"date_trunc('second', acquired_at) AS "
 				"acquired_at, "
@@ -79,7 +49,7 @@ lc_locks(int argc, char **argv)
 int
 lc_waiters(int argc, char **argv)
 {
-	return show(parse(argc, argv), "waiters",
+	return show(argc, argv, "waiters",
 				"kind, name, queue_position AS position, mode, coalesce(owner, '') AS owner, "
 				"date_trunc('second', waiting_since) AS waiting_since, pid, "
 				"connected, blocked_by",
@@ -89,7 +59,7 @@ lc_waiters(int argc, char **argv)
 int
 lc_elections(int argc, char **argv)
 {
-	return show(parse(argc, argv), "elections",
+	return show(argc, argv, "elections",
 				"election, candidate, term, date_trunc('second', elected_at) AS elected_at, "
 				"date_trunc('milliseconds', valid_for) AS valid_for, waiting, evicted",
 				"election", "election");
@@ -101,9 +71,7 @@ lc_show_status(int argc, char **argv)
 	const char *query = "SELECT m.*, s.* FROM lock_election.manager m, lock_election.stat s";
 	PGconn *db;
 
-	lc_take_globals(argc, argv);
-	if (optind < argc)
-		lc_usage("too many arguments: \"%s\"", lc_shown(argv[optind]));
+	lc_words(argc, argv, NULL, 0);
 	db = lc_connect(false);
 	lc_schema(db);
 	/* choose the query for the edition */

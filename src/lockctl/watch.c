@@ -3,7 +3,6 @@
  *		Prints changes.  watch reads the locks at intervals; elect --listen
  *		observes an election, and misses no change.
  */
-#include <getopt.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -35,22 +34,6 @@ enum
 	COL_JSON
 };
 
-/* Prints a CSV field, and the separator that follows it. */
-static void
-csv(const char *text, const char *end)
-{
-	if (strpbrk(text, ",\"\n\r") == NULL)
-		fputs(text, stdout);
-	else
-	{
-		putchar('"');
-		for (; *text != '\0'; text++)
-			printf(*text == '"' ? "\"\"" : "%c", *text);
-		putchar('"');
-	}
-	fputs(end, stdout);
-}
-
 static void
 tell_line(const char *event, const char *const *field, const char *at)
 {
@@ -74,12 +57,12 @@ tell(const char *event, const PGresult *rows, int row, const char *at)
 		printf("{\"event\":\"%s\",\"at\":\"%s\",\"lock\":%s}\n", event, at, field[COL_JSON]);
 	else if (lc_globals.output == LC_CSV)
 	{
-		csv(event, ",");
-		csv(at, ",");
-		csv(field[COL_KIND], ",");
-		csv(field[COL_NAME], ",");
-		csv(field[COL_OWNER], ",");
-		csv(field[COL_WAITERS], "\n");
+		lc_csv(event, false, ",");
+		lc_csv(at, false, ",");
+		lc_csv(field[COL_KIND], false, ",");
+		lc_csv(field[COL_NAME], false, ",");
+		lc_csv(field[COL_OWNER], false, ",");
+		lc_csv(field[COL_WAITERS], false, "\n");
 	}
 	else
 		tell_line(event, field, at);
@@ -174,40 +157,15 @@ watch(const char *name, int interval, int64_t count)
 int
 lc_watch(int argc, char **argv)
 {
-	enum
-	{
-		OPT_INTERVAL = LC_OPT_HELP + 1,
-		OPT_COUNT
-	};
-	static const struct option options[] = {{"interval", required_argument, NULL, OPT_INTERVAL},
-											{"count", required_argument, NULL, OPT_COUNT},
-											LC_HELP_OPTION,
-											{NULL, 0, NULL, 0}};
-	const char *name = NULL;
-	int interval = 1000, option;
+	int interval = 1000;
 	int64_t count = 0;
+	const lc_option options[] = {
+		{"interval", 0, LC_DURATION, &interval, 10, INT_MAX},
+		{"count", 0, LC_INT64, &count, 1, INT64_MAX},
+		{0},
+	};
+	const char *name = lc_words(argc, argv, options, 1)[0];
 
-	/* arguments */
-	optind = 0;
-	opterr = 0;
-	for (;;)
-	{
-		int at = optind != 0 ? optind : 1;
-
-		option = getopt_long(argc, argv, "-:" LC_GLOBAL_OPTIONS, options, NULL);
-		if (option == -1)
-			break;
-		if (option == 1)
-			lc_take_word(&name, optarg);
-		else if (option == OPT_INTERVAL)
-			interval = lc_duration("--interval", optarg, 10, INT_MAX);
-		else if (option == OPT_COUNT)
-			count = lc_number("--count", optarg, 1, INT64_MAX);
-		else if (!lc_take_global(option, optarg))
-			lc_bad_option(option, argv[at]);
-	}
-	while (optind < argc)
-		lc_take_word(&name, argv[optind++]);
 	/* this returns only with --count */
 	watch(name, interval, count);
 	return 0;
@@ -230,7 +188,7 @@ on_change(const le_change *change, void *arg)
 	else if (lc_globals.output == LC_CSV)
 	{
 		printf("%lld,%s,%lld,", (long long) change->change, change->how, (long long) change->term);
-		csv(candidate, "\n");
+		lc_csv(candidate, false, "\n");
 	}
 	else
 		printf("%s  %lld  %s\n", change->how, (long long) change->term, lc_printable(candidate));
