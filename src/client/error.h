@@ -57,5 +57,10 @@ extern le_status le_error_unparsed(le_error *error, const char *message);
  * host.
  */
 extern const char *le_misread(const PGconn *conn);
+/*
+ * Returns whether a statement in the application's connection has succeeded.
+ * Otherwise sets the error; result is NULL if libpq has none.
+ */
+extern bool le_succeeded(const PGconn *conn, const PGresult *result, le_error *error);
 
 #endif /* LE_CLIENT_ERROR_H */

@@ -52,10 +52,7 @@ le_fence(le_hold *hold, PGconn *yours, le_error *error)
 	else
 	{
 		result = PQexecParams(yours, sql.data, 2, NULL, (const char *[]){names.data, token}, NULL, NULL, 0);
-		if (result == NULL)
-			le_connection_error(yours, &why);
-		else if (PQresultStatus(result) != PGRES_TUPLES_OK)
-			le_error_result(&why, result);
+		le_succeeded(yours, result, &why);
 		PQclear(result);
 	}
 	free(sql.data);

@@ -19,42 +19,27 @@ le_install_script(void)
 	return script;
 }
 
-/*
- * Runs a query that returns one text, in the application's connection.  Returns a malloc'd copy of the text,
- * or "" if the query returns no row.  Returns NULL and sets why after an error.
- */
-static char *
-ask(PGconn *conn, const char *sql, int n, const char *const *values, le_error *why)
-{
-	PGresult *result = PQexecParams(conn, sql, n, NULL, values, NULL, NULL, 0);
-	char *text = NULL;
-
-	if (result == NULL)
-		le_connection_error(conn, why);
-	else if (PQresultStatus(result) != PGRES_TUPLES_OK)
-		le_error_result(why, result);
-	else
-	{
-		text = strdup(PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "");
-		if (text == NULL)
-			le_no_memory(why);
-	}
-	PQclear(result);
-	return text;
-}
-
 /* Runs statements whose results are not needed.  Returns false and sets why after an error. */
 static bool
 run(PGconn *conn, const char *sql, le_error *why)
 {
 	PGresult *result = PQexec(conn, sql);
-	ExecStatusType status = PQresultStatus(result);
-	bool done = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+	bool done = le_succeeded(conn, result, why);
 
-	if (result == NULL)
-		le_connection_error(conn, why);
-	else if (!done)
-		le_error_result(why, result);
+	PQclear(result);
+	return done;
+}
+
+/* Sets the settings that the script reads.  Returns false and sets why after an error. */
+static bool
+set_options(PGconn *conn, const char *const *values, le_error *why)
+{
+	PGresult *result = PQexecParams(conn,
+									"SELECT pg_catalog.set_config('_lock_election.schema', $1, true),"
+									" pg_catalog.set_config('_lock_election.grant', $2, true)",
+									2, NULL, values, NULL, NULL, 0);
+	bool done = le_succeeded(conn, result, why);
+
 	PQclear(result);
 	return done;
 }
@@ -66,14 +51,15 @@ run(PGconn *conn, const char *sql, le_error *why)
 static bool
 is_installed(PGconn *conn, le_error *why)
 {
-	char *comment =
-		ask(conn,
-			"SELECT pg_catalog.obj_description(n.oid, 'pg_namespace') FROM pg_catalog.pg_namespace n "
-			"WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'",
-			0, NULL, why);
-	bool found = comment != NULL && comment[0] != '\0' && strstr(script, comment) != NULL;
+	PGresult *result = PQexecParams(
+		conn,
+		"SELECT pg_catalog.obj_description(n.oid, 'pg_namespace') FROM pg_catalog.pg_namespace n "
+		"WHERE n.nspname OPERATOR(pg_catalog.=) '_lock_election'",
+		0, NULL, NULL, NULL, NULL, 0);
+	bool found = le_succeeded(conn, result, why) && PQntuples(result) > 0 &&
+				 PQgetvalue(result, 0, 0)[0] != '\0' && strstr(script, PQgetvalue(result, 0, 0)) != NULL;
 
-	free(comment);
+	PQclear(result);
 	return found;
 }
 
@@ -82,23 +68,14 @@ le_install(PGconn *yours, const char *schema, const char *grantee, le_error *err
 {
 	const char *values[] = {schema != NULL ? schema : "", grantee != NULL ? grantee : ""};
 	le_error why = {.status = LE_OK};
-	bool done;
 
 	le_must(le_check_pointer(yours, "yours", error));
 	if (PQtransactionStatus(yours) == PQTRANS_INTRANS || PQtransactionStatus(yours) == PQTRANS_INERROR)
 		return le_invalid(error, "yours has an open transaction: the installation is one of its own");
 	if (is_installed(yours, &why) || why.status != LE_OK)
 		return le_error_copy(error, &why);
-	done = run(yours, "BEGIN ISOLATION LEVEL READ COMMITTED", &why);
-	if (done)
-	{
-		free(ask(yours,
-				 "SELECT pg_catalog.set_config('_lock_election.schema', $1, true),"
-				 " pg_catalog.set_config('_lock_election.grant', $2, true)",
-				 2, values, &why));
-		done = why.status == LE_OK && run(yours, script, &why) && run(yours, "COMMIT", &why);
-	}
-	if (!done)
+	if (!run(yours, "BEGIN ISOLATION LEVEL READ COMMITTED", &why) || !set_options(yours, values, &why) ||
+		!run(yours, script, &why) || !run(yours, "COMMIT", &why))
 		PQclear(PQexec(yours, "ROLLBACK"));
 	return le_error_copy(error, &why);
 }

@@ -244,3 +244,17 @@ le_connection_error(const PGconn *conn, le_error *error)
 	mask_options(conn, text);
 	return le_error_set(error, status, code, "%s", text);
 }
+
+bool
+le_succeeded(const PGconn *conn, const PGresult *result, le_error *error)
+{
+	ExecStatusType status = PQresultStatus(result);
+
+	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
+		return true;
+	if (result == NULL)
+		le_connection_error(conn, error);
+	else
+		le_error_result(error, result);
+	return false;
+}
