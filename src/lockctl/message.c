@@ -30,33 +30,11 @@ tell(const char *format, va_list args)
 }
 
 void
-lc_error(const char *format, ...)
+lc_tell(lc_level least, const char *format, ...)
 {
 	va_list args;
 
-	va_start(args, format);
-	tell(format, args);
-	va_end(args);
-}
-
-void
-lc_notice(const char *format, ...)
-{
-	va_list args;
-
-	if (lc_globals.verbosity < LC_NORMAL)
-		return;
-	va_start(args, format);
-	tell(format, args);
-	va_end(args);
-}
-
-void
-lc_detail(const char *format, ...)
-{
-	va_list args;
-
-	if (lc_globals.verbosity < LC_VERBOSE)
+	if (lc_globals.verbosity < least)
 		return;
 	va_start(args, format);
 	tell(format, args);

@@ -11,13 +11,6 @@
 #include "memory.h"
 #include "text.h"
 
-/* Prints a member of a JSON object. */
-static void
-json(const char *key, const char *text)
-{
-	printf("\"%s\":%s", key, lc_json(text));
-}
-
 void
 lc_find(patient *p, finding what, const char *check, const char *advice, const char *format, ...)
 {
@@ -31,17 +24,8 @@ lc_find(patient *p, finding what, const char *check, const char *advice, const c
 	va_end(args);
 	/* print it in the format that -o selects */
 	if (lc_globals.output == LC_JSON)
-	{
-		fputs(p->rows++ > 0 ? ",\n {" : "[{", stdout);
-		json("check", check);
-		putchar(',');
-		json("result", names[what]);
-		putchar(',');
-		json("text", text);
-		putchar(',');
-		json("advice", advice);
-		putchar('}');
-	}
+		printf("%s{\"check\":%s,\"result\":%s,\"text\":%s,\"advice\":%s}", p->rows++ > 0 ? ",\n " : "[",
+			   lc_json(check), lc_json(names[what]), lc_json(text), lc_json(advice));
 	else if (lc_globals.output == LC_CSV)
 	{
 		if (p->rows++ == 0)
