@@ -284,7 +284,8 @@ on_change(const le_change *change, void *arg)
 	log_of_changes *l = arg;
 
 	unblocked += !is_blocked();
-	if (change->change <= l->last || l->n >= CHANGES)
+	/* who leads already is told without a change's number, where the history does not show it yet */
+	if ((change->change <= l->last && (change->change != 0 || l->n > 0)) || l->n >= CHANGES)
 		l->wrong++;
 	else
 		l->changes[l->n++] = change->change;
