@@ -6,7 +6,7 @@
 #ifndef LE_CLIENT_ARGUMENTS_H
 #define LE_CLIENT_ARGUMENTS_H
 
-#include "session.h"
+#include "types.h"
 
 /* Read, check and write structs of programs that were built with another version of the header. */
 extern le_status le_struct_read(void *to, size_t size, const void *from, const char *name, le_error *error);

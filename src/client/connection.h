@@ -5,7 +5,7 @@
 #ifndef LE_CLIENT_CONNECTION_H
 #define LE_CLIENT_CONNECTION_H
 
-#include "session.h"
+#include "types.h"
 
 /*
  * Connects to the first host that works, trying each host once.  Returns false

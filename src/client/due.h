@@ -5,7 +5,7 @@
 #ifndef LE_CLIENT_DUE_H
 #define LE_CLIENT_DUE_H
 
-#include "session.h"
+#include "types.h"
 
 /* Returns the time at which the next turn is due, in ns; 0 = now, LE_NEVER = never. */
 extern int64_t le_due(le_session *s);

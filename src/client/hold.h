@@ -5,7 +5,7 @@
 #ifndef LE_CLIENT_HOLD_H
 #define LE_CLIENT_HOLD_H
 
-#include "session.h"
+#include "types.h"
 
 /* Waits until the hold is no longer WAITING, at most until a point of le_now_ns(). */
 extern le_status le_hold_wait(le_hold *hold, int64_t until, le_error *error);

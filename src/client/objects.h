@@ -5,7 +5,7 @@
 #ifndef LE_CLIENT_OBJECTS_H
 #define LE_CLIENT_OBJECTS_H
 
-#include "session.h"
+#include "types.h"
 
 /* Creates a session with these options, but not its threads.  Returns NULL if out of memory or descriptors. */
 extern le_session *le_session_new(const le_options *options);

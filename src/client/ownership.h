@@ -5,7 +5,7 @@
 #ifndef LE_CLIENT_OWNERSHIP_H
 #define LE_CLIENT_OWNERSHIP_H
 
-#include "session.h"
+#include "types.h"
 
 /* Locked at entry and exit.  Waits for session.changed until a point of le_now_ns() at the latest. */
 extern void le_wait_changed(le_session *s, int64_t until);

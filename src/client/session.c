@@ -3,7 +3,7 @@
  *		Opens, closes and reopens sessions, and reads their state without
  *		waiting.
  */
-#include "session.h"
+#include "types.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #ifndef LE_CLIENT_STATE_H
 #define LE_CLIENT_STATE_H
 
-#include "session.h"
+#include "types.h"
 
 /* Sets the state, and queues its events. */
 extern void le_set_state(le_session *s, le_state state);

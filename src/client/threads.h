@@ -5,7 +5,7 @@
 #ifndef LE_CLIENT_THREADS_H
 #define LE_CLIENT_THREADS_H
 
-#include "session.h"
+#include "types.h"
 
 /* --- engine.c --- */
 

@@ -5,7 +5,7 @@
 #ifndef LE_CLIENT_TURN_H
 #define LE_CLIENT_TURN_H
 
-#include "session.h"
+#include "types.h"
 
 /* Runs a turn. */
 extern void le_turn(le_session *s);

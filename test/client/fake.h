@@ -7,7 +7,7 @@
 #define FAKE_H
 
 #include "client.h"
-#include "session.h"
+#include "types.h"
 
 static inline le_session *
 new_session(void)

@@ -1,5 +1,5 @@
 /*
- * session.h
+ * types.h
  *		Types and shared state of liblockelection.  The functions of each file are
  *		declared in a header of its name; those of the threads in threads.h, and
  *		those of secret.c in error.h.
@@ -36,8 +36,8 @@
  * hold that is OVER and has a token is to be released: it is in GIVES, or in
  * LATER after an error.
  */
-#ifndef LE_CLIENT_SESSION_H
-#define LE_CLIENT_SESSION_H
+#ifndef LE_CLIENT_TYPES_H
+#define LE_CLIENT_TYPES_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -244,4 +244,4 @@ struct le_session
 	le_net net;
 };
 
-#endif /* LE_CLIENT_SESSION_H */
+#endif /* LE_CLIENT_TYPES_H */
