@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// TestReadme runs each program of the README, and each other example, also of the project's, as the body of a function.
+// TestReadme runs each program of the README, and each other example, also of the quick starts, as the body of a function.
 func TestReadme(t *testing.T) {
 	pool := newPool(t)
 	query[string](t, pool, "SELECT current_user")
@@ -24,7 +24,7 @@ func TestReadme(t *testing.T) {
 		" CREATE TABLE account (id int, balance int); INSERT INTO account VALUES (7, 20)"); err != nil {
 		t.Fatal(err)
 	}
-	text := string(must(os.ReadFile("README.md"))) + string(must(os.ReadFile("../../README.md")))
+	text := string(must(os.ReadFile("README.md"))) + string(must(os.ReadFile("../../docs/quick-start.md")))
 	var body strings.Builder
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1)
 	programs := 0

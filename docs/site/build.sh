@@ -32,6 +32,8 @@ for folder in clients/*/examples clients/conformance/{porcupine,scenarios} docs/
 	} >"$LE_TMP/listing"
 	mv "$LE_TMP/listing" "$pages/$folder/README.md"
 done
+cp docs/site/site.css "$pages"
+cp docs/site/tabs.py "$LE_TMP"
 sed "s|^docs_dir:.*|docs_dir: $pages|; s|^site_dir:.*|site_dir: $LE_ROOT/build/site|" docs/site/mkdocs.yml >"$LE_TMP/mkdocs.yml"
 rm -rf build/site
 NO_MKDOCS_2_WARNING=1 $venv/bin/mkdocs build --strict --quiet --config-file "$LE_TMP/mkdocs.yml"

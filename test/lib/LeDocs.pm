@@ -1,13 +1,14 @@
 # The blocks of a document, and how one of psql is run and compared.  Everything is exported.
 #
-# A block is fenced, and its word after the fence says what it is:
+# A block is fenced, and its word after the fence says what it is, and how the site colours it:
 #
-#   (none)   sessions of psql.  A prompt begins a statement: "=> " in the session that a section begins with, "other=> " in
+#   psql     sessions of psql.  A prompt begins a statement: "=> " in the session that a section begins with, "other=> " in
 #            a second one, and so on; lines without a prompt go on with it, up to its ";".  What follows is its output, as
 #            psql prints it without a row count.  A statement with the comment "-- waits" is not answered at once: its
 #            output stands behind the next prompt of that session, which has no more than a comment.
 #   sql      statements without output, for the session that a section begins with
-#   sh, c, python, conf, cron    see 082_documents.t
+#   sh, c, python, ini, cron    see 082_documents.t
+#   bash, console, plpgsql, py, ruby, go, java, js, systemd, yaml, text    not run here, or not at all
 #
 # The sessions of a section are closed at its end, which is the next heading of the first three levels.
 #
@@ -25,20 +26,25 @@ our @EXPORT = qw(blocks_of statements_of same_output);
 sub blocks_of
 {
 	my ($text) = @_;
-	my ($section, $number, $before, @blocks, $block) = ('', 0, '');
+	my ($section, $number, $before, $in_list, $indent, @blocks, $block) = ('', 0, '', 0);
 
 	foreach my $line (split /\n/, $text)
 	{
 		$number++;
-		if ($block && $line =~ /^```\s*$/)
+		if ($block && $line =~ /^$indent```\s*$/)
 		{
 			push @blocks, $block;
 			undef $block;
 		}
-		elsif ($block) { $block->{text} .= "$line\n"; }
-		elsif ($line =~ /^```(\w*)\s*$/) { $block = { section => $section, line => $number, word => $1, text => '' }; }
-		elsif ($line =~ /^ {4,}\S/ && $before eq '') { die "line $number is a block without a fence\n"; }
+		elsif ($block) { $block->{text} .= $line =~ s/^$indent//r . "\n"; }
+		elsif ($line =~ /^((?: {4})*)```(\w*)\s*$/)
+		{
+			$indent = $1;
+			$block = { section => $section, line => $number, word => $2, text => '' };
+		}
+		elsif ($line =~ /^ {4,}\S/ && $before eq '' && !$in_list) { die "line $number is a block without a fence\n"; }
 		elsif ($line =~ /^#{1,3} (.*)/) { $section = $1; }
+		$in_list = $line =~ /^(?:[-*]|\d+\.) / || $in_list && $line =~ /^(?: |$)/ if !$block;
 		$before = $line;
 	}
 	return @blocks;

@@ -115,8 +115,23 @@ my @samples = (
 	],
 	[
 		'a long line of a text',
-		{ 'README.md' => '[a](docs/design/internals.md) ' . 'x' x 98 . "\n| " . 'x' x 130 . " |\n\n```\n" . 'x' x 130 . "\n```\n" },
+		{ 'README.md' => '[a](docs/design/internals.md) ' . 'x' x 98 . "\n| " . 'x' x 130 . " |\n\n```text\n" . 'x' x 130 . "\n```\n" },
 		'README.md:1: more than 120 columns'
+	],
+	[
+		'a list that a block ends',
+		{ 'README.md' => "[a](docs/design/internals.md)\n\n1. a\n\n```sh\n1. b\n```\n\n2. c\n\n    ```text\n    d\n    ```\n\n3. e\n" },
+		'README.md:9: a list that begins with 2'
+	],
+	[
+		'an item that goes on with three columns',
+		{ 'README.md' => "[a](docs/design/internals.md)\n\n1. a\n   a\n    - b\n\n    c\n2. d\n   - e\n\n   f\n   ```sh\n   g\n   ```\n" },
+		join("\n", map { "README.md:$_: an item goes on, or has items, with four columns" } 9, 11, 12)
+	],
+	[
+		'a list in a paragraph, a block without a language',
+		{ 'README.md' => "[a](docs/design/internals.md)\n- a\n\n```\n```\n" },
+		"README.md:2: no empty line before a list\nREADME.md:4: a block without a language"
 	],
 	[
 		'a long function',

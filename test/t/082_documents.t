@@ -18,17 +18,17 @@ use Test::More;
 my $work = PostgreSQL::Test::Utils::tempdir();
 my $src = getcwd();
 
-# A preload list and a table of settings of the text's own would not be another server's: "conf" blocks make this one's.
+# A preload list and a table of settings of the text's own would not be another server's: "ini" blocks make this one's.
 my $node = PostgreSQL::Test::Cluster->new('main');
 my %run = (
-	'' => \&run_psql,
+	psql => \&run_psql,
 	sql => \&run_sql,
 	sh => \&run_shell,
 	c => \&run_c,
 	python => \&run_python,
 	cron => \&run_cron,
 	# The clients' own tests run theirs; what is only shown runs nowhere.
-	map { $_ => sub { } } qw(go java js text));
+	map { $_ => sub { } } qw(bash console go java js plpgsql py ruby systemd text yaml));
 
 # Commands that are not run again: these tests are part of one, and the extension was installed for them by others.
 my $not_run = qr/^make (?:demo|play|test\b|deb\b)|^(?:sudo )?make(?: install)?\s*(?:#|$)|^sudo (?:systemctl|apt-get|-u postgres)/;
@@ -37,7 +37,7 @@ $node->init;
 $node->append_conf('postgresql.conf', node_conf() =~ s/^shared_preload_libraries.*\n//mr . "log_statement = all\n");
 
 my $portable = ($ENV{ENGINE} // 'c') eq 'portable';
-my @documents = $portable ? ('README.md', map { "docs/how-to/$_.md" } qw(cron leader jobs migrations)) : ('README.md', 'docs/start.md', 'docs/guide.md', glob('docs/how-to/*.md'),
+my @documents = $portable ? ('README.md', 'docs/quick-start.md', map { "docs/how-to/$_.md" } qw(cron leader jobs migrations)) : ('README.md', 'docs/quick-start.md', 'docs/start.md', 'docs/guide.md', glob('docs/how-to/*.md'),
 	map({ "docs/operation/$_.md" } qw(before-production failover monitoring shared-server)),
 	'docs/reference/lease-sync.md');
 
@@ -53,8 +53,8 @@ foreach my $document (@documents)
 	{
 		my $title = "$document:$block->{line} ($block->{section})";
 
-		next if $portable && ($block->{word} eq 'conf' || $block->{text} =~ /CREATE EXTENSION/);
-		if ($block->{word} eq 'conf')
+		next if $portable && ($block->{word} eq 'ini' || $block->{text} =~ /CREATE EXTENSION/);
+		if ($block->{word} eq 'ini')
 		{
 			end_section($state);
 			undef $state;
@@ -76,7 +76,7 @@ foreach my $document (@documents)
 	end_section($state);
 	$blocks_of_document{$document} = $count;
 }
-cmp_ok($blocks_of_document{$_}, '>', 4, "$_ has blocks") foreach $portable ? 'README.md' : ('README.md', 'docs/start.md', 'docs/guide.md');
+cmp_ok($blocks_of_document{$_}, '>', 4, "$_ has blocks") foreach 'README.md', 'docs/quick-start.md', $portable ? () : ('docs/start.md', 'docs/guide.md');
 end_section({});
 nightly_killed();
 $node->stop;
@@ -84,7 +84,7 @@ done_testing();
 
 # --- where it runs ---
 
-# With what the conf blocks say.
+# With what the ini blocks say.
 sub start_server
 {
 	return if $node->{_pid};

@@ -23,8 +23,8 @@ one($node, 'REVOKE CREATE ON SCHEMA public FROM PUBLIC', $_) foreach qw(app gran
 subtest 'a role with CREATE on the database alone' => sub {
 	is(ctl(@installer, 'install'), 69, 'it may not create in public');
 	like((ctl(@installer, 'install'))[2], qr/may not create functions in schema "public".*lockctl install --schema locks/, 'and is told what to type');
-	# as README has it; the second command is the database owner's
-	my ($first, $second) = slurp_file('README.md') =~ /^lockctl (install .*)\npsql -c '(ALTER DATABASE .*)'$/m or die 'no commands';
+	# as the page has it; the second command is the database owner's
+	my ($first, $second) = slurp_file('docs/how-to/managed.md') =~ /^lockctl (install .*)\npsql -d app -c '(ALTER DATABASE .*)'$/m or die 'no commands';
 	($rc, $out, $err) = ctl(@installer, split ' ', $first);
 	is($rc . $out, '0', 'with a schema it installs') or diag($err);
 	like($err, qr/version 1, is installed in database "app", its functions in schema locks\n.*the owner of the database types: ALTER DATABASE app SET search_path = "\$user", public, locks\n\z/, 'and says what is next');
@@ -50,6 +50,18 @@ subtest 'a role with CREATE on the database alone' => sub {
 		is(one("SELECT pg_current_xact_id()::text::bigint - $xid"), 1, 'and writes nothing');
 	}
 	is(one($node, q{SELECT count(*) FROM pg_namespace WHERE nspname = 'elsewhere'}, 'app'), 0, 'nor is a schema made');
+};
+
+subtest 'the command of README, which needs psql alone' => sub {
+	my ($command) = slurp_file('README.md') =~ /^(psql -d app .*\\\n.*)$/m or die 'no command';
+
+	one('CREATE DATABASE page OWNER installer');
+	$command =~ s/\bapp\b/page/g;
+	local @ENV{qw(PGHOST PGPORT PGUSER)} = ($node->host, $node->port, 'installer');
+	$node->command_ok([ 'sh', '-c', $command ], 'the owner of the database runs it');
+	my $s = session($node, dbname => 'page', user => 'app');
+	like($s->query(q{SELECT acquire_lock('x')}), qr/^\d+$/, 'and another role locks, in SQL');
+	$s->quit;
 };
 
 subtest 'for one role, in a schema that has to be quoted, two at once' => sub {

@@ -1,4 +1,4 @@
-"""The examples of README.md, and of the project's, run as they stand there."""
+"""The examples of README.md, and of the quick starts, run as they stand there."""
 
 import os
 import pathlib
@@ -9,10 +9,10 @@ import sys
 import pytest
 
 README = pathlib.Path(__file__).parents[1] / "README.md"
-FRONT = README.parents[2] / "README.md"
+QUICK_START = README.parents[2] / "docs/quick-start.md"
 BLOCKS = [
     block
-    for text in (README.read_text(), FRONT.read_text())
+    for text in (README.read_text(), QUICK_START.read_text())
     for block in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 ]
 

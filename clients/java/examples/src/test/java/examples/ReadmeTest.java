@@ -18,7 +18,7 @@ import lockelection.LockElection;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Each block of Java in the README, and in the project's, compiles, and runs. */
+/** Each block of Java in the README, and in the quick starts, compiles, and runs. */
 class ReadmeTest {
 	private static final String PROGRAM = "import java.sql.*; import java.time.*; import java.util.Optional; import lockelection.*;"
 			+ " import lockelection.Leader;\n"
@@ -61,7 +61,7 @@ class ReadmeTest {
 	void itsBlocksRun() throws Exception {
 		Db.sql("DROP TABLE IF EXISTS ledger; CREATE TABLE ledger (entry text)");
 		Matcher block = Pattern.compile("```java\n(.*?)```", Pattern.DOTALL)
-				.matcher(Files.readString(Path.of("../README.md")) + Files.readString(Path.of("../../../README.md")));
+				.matcher(Files.readString(Path.of("../README.md")) + Files.readString(Path.of("../../../docs/quick-start.md")));
 		int n = 0;
 		try (URLClassLoader loader = new URLClassLoader(new URL[] {directory.toUri().toURL()})) {
 			while (block.find()) {
