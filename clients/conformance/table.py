@@ -76,17 +76,26 @@ class Suite:
 
     def page(self):
         columns = {**CLIENTS, **OTHERS}
+        rows = [[feature["words"], *(self.cell(feature, column) for column in columns)]
+                for feature in self.features.values()]
         yield HEAD
-        yield from self.table(["", *columns.values()], (
-            [feature["words"], *(self.cell(feature, column) for column in columns)] for feature in self.features.values()))
-        yield "\nThe runs, on each [edition](editions.md) of the server:\n"
-        titles = ["client", "version", "edition", "PostgreSQL", "day", "scenarios passed", "not supported"]
-        yield from self.table(titles, (
-            [f"{CLIENTS[client]}{tag[len(client):].replace('-', ', ')}", run["version"], edition, run["postgresql"],
-             run["date"], f"{results.count('passed')} of {len(self.scenarios)}", str(results.count("not supported"))]
-            for file, edition in EDITIONS.items() for client in CLIENTS for tag in self.tags(client, file)
-            for run in [self.records[file]["runs"][tag]]
-            for results in [[self.records[file]["scenarios"].get(name, {}).get(tag) for name in self.scenarios]]))
+        yield "All of them can do this:\n"
+        yield from (f"- {words}" for words, *cells in rows if set(cells) == {"yes"})
+        yield "\nThey differ in this:\n"
+        yield from self.table(["", *columns.values()], (row for row in rows if set(row[1:]) != {"yes"}))
+        yield "\nScenarios that were passed, on each [edition](editions.md); the others are not supported:\n"
+        tags = {tag: client for client in CLIENTS for tag in self.tags(client)}
+        yield from self.table(["client", *(f"{edition} edition" for edition in EDITIONS.values())], (
+            [f"{CLIENTS[client]}{tag[len(client):].replace('-', ', ')}", *(self.run(file, tag) for file in EDITIONS)]
+            for tag, client in tags.items()))
+
+    def run(self, file, tag):
+        """What a client has passed, and when."""
+        run = self.records[file]["runs"].get(tag)
+        if not run:
+            return "-"
+        passed = sum(self.records[file]["scenarios"].get(name, {}).get(tag) == "passed" for name in self.scenarios)
+        return f"{passed} of {len(self.scenarios)} ({run['version']}, PostgreSQL {run['postgresql']}, {run['date']})"
 
 
 def main():
