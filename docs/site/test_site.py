@@ -1,10 +1,12 @@
-"""The built site, in headless Chromium: links and anchors, width, plots, light and dark, and the search."""
+"""The built site, in headless Chromium: links and anchors, width, code, plots, tabs, light and dark, and the search."""
 
 import functools
 import http.server
 import re
 import shutil
+import struct
 import threading
+import zlib
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
@@ -84,6 +86,30 @@ def test_nothing_is_wider_than_the_window(page, address):
     assert wide == []
 
 
+def test_code_is_shown_as_a_whole(browser, address):
+    """On a wide screen, code of up to 120 columns needs no scrolling."""
+    opened = browser.new_page(viewport={"width": max(WIDTHS), "height": 900})
+    cut, coloured = set(), 0
+    for name in PAGES:
+        opened.goto(address + name)
+        cut |= {f"{name}: {text}" for text in opened.evaluate(
+            "[...document.querySelectorAll('.md-content pre > code')].filter(e => e.scrollWidth > e.clientWidth + 1)"
+            ".map(e => e.innerText)") if max(map(len, text.splitlines())) <= 120}
+        coloured += opened.evaluate("document.querySelectorAll('.md-content .highlight .gp').length")
+    assert not cut, "\n".join(sorted(cut))
+    assert coloured > 100, "prompts of consoles"
+
+
+def test_tabs(browser, address):
+    """The address of a quick start selects its tab."""
+    opened = browser.new_page()
+    opened.goto(address + "docs/quick-start.html#java")
+    opened.locator("text=Duration.ofSeconds").first.wait_for()
+    assert not opened.locator("text=lock_election.connect(ttl=30)").first.is_visible()
+    opened.locator("label[for=python]").first.click()
+    opened.locator("text=import lock_election").first.wait_for()
+
+
 def test_pictures_can_be_read(page, address):
     """Every picture is loaded, and the smallest text in it is at least 9 pixels high on the screen."""
     seen, small = 0, set()
@@ -117,6 +143,29 @@ def test_light_and_dark(browser, address, scheme):
     background, text = (luminance(colour) for colour in colours)
     assert (background > 0.5) == (scheme == "light"), colours
     assert (max(background, text) + 0.05) / (min(background, text) + 0.05) >= 4.5, colours
+
+
+def test_pictures_in_the_dark(browser, address):
+    """A picture has the ground of the page."""
+    opened = browser.new_page(color_scheme="dark", viewport={"width": max(WIDTHS), "height": 900})
+    for name in ("index.html", "docs/design/performance.html"):
+        opened.goto(address + name)
+        picture = opened.locator(".md-content img").first
+        picture.scroll_into_view_if_needed()
+        box = picture.bounding_box()
+        ground, beside = (pixel(opened, box["x"] + x, box["y"] + box["height"] / 2) for x in (3, -6))
+        assert max(abs(a - b) for a, b in zip(ground, beside)) <= 2, f"{name}: {ground} on {beside}"
+
+
+def pixel(page, x, y):
+    """Red, green and blue of a point of the window: from a PNG, whose first pixel no filter changes."""
+    png = page.screenshot(clip={"x": x, "y": y, "width": 1, "height": 1})
+    at, data = 8, b""
+    while at < len(png):
+        length, kind = struct.unpack(">I4s", png[at:at + 8])
+        data += png[at + 8:at + 8 + length] if kind == b"IDAT" else b""
+        at += length + 12
+    return tuple(zlib.decompress(data)[1:4])
 
 
 def luminance(colour):
