@@ -209,7 +209,7 @@ my @samples = (
 	],
 	[
 		'a picture that names what is not there',
-		{ 'docs/design/internals.md' => "# How it works\n[a](guarantees.md)\n\n```\nle_answer()  core/core.c\nle_gone() --> core/gone.c\n```\n" },
+		{ 'docs/design/internals.md' => "# How it works\n[a](guarantees.md)\n\n```text\nle_answer()  core/core.c\nle_gone() --> core/gone.c\n```\n" },
 		"docs/design/internals.md:6: there is no function le_gone()\ndocs/design/internals.md:6: there is no file core/gone.c"
 	],
 	[ 'a long file', { 'src/core/x.c' => "\n" x 800 . "int x;\n" }, 'src/core/x.c:1: 801 lines, more than 800' ],
