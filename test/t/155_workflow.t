@@ -1,0 +1,38 @@
+# What .github and .devcontainer run is there; the workflow's matrix has all versions of PostgreSQL.  Where actionlint is
+# installed, it has nothing to say about the workflow.
+# Promises: -
+use strict;
+use warnings;
+use JSON::PP;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $file = '.github/workflows/ci.yml';
+my $workflow = slurp_file($file);
+my @versions = map { /^(\d+) (\S+)$/ ? { major => $1, suite => $2 } : () } split /\n/, slurp_file('test/postgresql-versions');
+
+# The step that makes the matrix, as the runner runs it.
+my ($step) = $workflow =~ /^      - id: list\n        run: \|\n((?: {10}.*\n)+)/m or die 'no step';
+my $output = PostgreSQL::Test::Utils::tempdir() . '/output';
+{
+	local $ENV{GITHUB_OUTPUT} = $output;
+	is(system('bash', '-e', '-c', $step), 0, 'the step runs');
+}
+my ($systems) = slurp_file($output) =~ /\Asystems=(.*)\n\z/ or die 'no output';
+is_deeply(decode_json($systems), \@versions, 'one job for each version');
+
+# Programs that it runs, and variables that the script knows.
+like(slurp_file('test/versions.sh'), qr/^SUITES=.*^COMMANDS=/ms, 'test/versions.sh has its variables');
+ok(-x $_, "$_ can be run") foreach $workflow =~ m{\b(test/versions\.sh)$}m, $workflow =~ m{COMMANDS: (\S+)$}m;
+
+my $container = decode_json(slurp_file('.devcontainer/devcontainer.json'));
+ok(-e $_, "$_ is there") foreach $container->{onCreateCommand} =~ /TESTS=(\S+)/;
+
+SKIP:
+{
+	skip 'actionlint is not installed', 1 if !grep { -x "$_/actionlint" } split /:/, $ENV{PATH};
+	my $out;
+	ok(IPC::Run::run([ 'actionlint', '-no-color', $file ], '>&', \$out), 'actionlint') or diag($out);
+}
+
+done_testing();
