@@ -34,6 +34,7 @@
 #   make deb               Debian packages, for each major version whose postgresql-server-dev-NN is installed
 #   make test-packages [SUITES="bookworm sid"]      builds, checks, installs, upgrades and removes them in fresh
 #                                   systems; as root
+#   make test-containers [SUITE=bookworm]    the image of container/Dockerfile, and compose.yaml, under Podman; as root
 #   make home URL=https://.. MAIL=.. [GO=..]     replaces the placeholders for the project's address
 #   make dist [DIST_TAG=v1.0.0]    the archives of a release, the same bytes each time
 #   make fuzz-sql [SECONDS=600]    all functions with random arguments, on a live server
@@ -87,7 +88,7 @@ ALONE := help check-fast test soak demo play reference client-table test-version
          bench-instructions bench-libraries bench-lockctl bad-night mutants mutants-random mutants-coverage unit sim \
          sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs test-ha format \
          format-check client install-client uninstall-client client-tests client-tests-address client-tests-thread \
-         test-clients portable clients lockctl lockctl-address man-pages deb test-packages home \
+         test-clients portable clients lockctl lockctl-address man-pages deb test-packages test-containers home \
          dist site test-site
 .PHONY: $(ALONE)
 
@@ -198,6 +199,9 @@ deb:
 
 test-packages:
 	@test/packages.sh $(SUITES)
+
+test-containers:
+	@test/containers.sh
 
 home:
 	@test/lib/home "$(URL)" "$(MAIL)" "$(GO)"

@@ -1,0 +1,2 @@
+-- In database POSTGRES_DB, when the image creates a cluster.
+CREATE EXTENSION lock_election;

@@ -1,0 +1,62 @@
+# From PostgreSQL 18 on the extension works from a folder of its own, as an image volume brings it under CloudNativePG:
+# found by extension_control_path and dynamic_library_path, read-only, beside a server that has none of its files.  So do
+# a restart, workers of other databases, pg_dump and an upgrade of the extension.
+# Promises: -
+use strict;
+use warnings;
+use LeTest;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# The system's own server; in the private copy, which all other tests use, the extension is installed.
+my ($pg_config) = $ENV{PG_CONFIG} =~ m{(/usr/lib/postgresql/\d+/bin/pg_config)$};
+my ($major) = run_command([ $ENV{PG_CONFIG}, '--version' ]) =~ /^PostgreSQL (\d+)/;
+plan skip_all => 'from PostgreSQL 18 on' if $major < 18;
+plan skip_all => 'the server is not a package' if !$pg_config || !-x $pg_config;
+my ($libraries) = run_command([ $pg_config, '--pkglibdir' ]);
+plan skip_all => 'the extension is installed in this system' if -e "$libraries/lock_election.so";
+
+# The layout that container/Dockerfile makes of what is installed.
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my $volume = "$dir/extensions/lock_election";
+{
+	delete local @ENV{qw(MAKEFLAGS MAKELEVEL)};
+	system_or_bail('make', '-s', 'install', "DESTDIR=$dir/out", "PG_CONFIG=$pg_config", '-o', 'all', '-o', 'lock_election.so');
+}
+my ($share) = run_command([ $pg_config, '--sharedir' ]);
+system_or_bail('mkdir', '-p', "$volume/share");
+system_or_bail('cp', '-r', "$dir/out$libraries", "$volume/lib");
+system_or_bail('cp', '-r', "$dir/out$share/extension", "$volume/share/");
+system_or_bail('chmod', '-R', 'a-w', $volume);
+
+my $node = PostgreSQL::Test::Cluster->new('main', install_path => $pg_config =~ s{/bin/pg_config$}{}r);
+$node->init;
+$node->append_conf('postgresql.conf', node_conf() . <<"CONF");
+extension_control_path = '\$system:$volume/share'
+dynamic_library_path = '\$libdir:$volume/lib'
+CONF
+$node->start;
+$node->safe_psql('postgres', 'CREATE EXTENSION lock_election');
+my $token = $node->safe_psql('postgres', q{SELECT acquire_lock('kept', '1 h')});
+like($token, qr/^\d+$/, 'a lock');
+my $manager = $node->safe_psql('postgres', 'SELECT pid FROM lock_election.manager');
+my ($loaded) = slurp_file("/proc/$manager/maps") =~ m{ (/\S*/lock_election\.so)$}m;
+is($loaded, "$volume/lib/lock_election.so", 'the library is the one of the folder');
+
+$node->stop('immediate');
+$node->start;
+is($node->safe_psql('postgres', qq{SELECT is_held('kept', $token)}), 't', 'it is held after a crash');
+
+# A new database, from a dump.
+my ($dump) = run_command([ 'pg_dump', '-d', $node->connstr('postgres') ]);
+append_to_file("$dir/dump.sql", $dump);
+$node->safe_psql('postgres', 'CREATE DATABASE copy');
+$node->safe_psql('copy', slurp_file("$dir/dump.sql"));
+like($node->safe_psql('copy', q{SELECT acquire_lock('x')}), qr/^\d+$/, 'a lock in a database from a dump');
+
+is($node->safe_psql('postgres', q{SELECT ok FROM lock_election.health()}), 't', 'the server is healthy');
+$node->safe_psql('postgres', 'ALTER EXTENSION lock_election UPDATE');
+$node->safe_psql('postgres', 'DROP EXTENSION lock_election');
+system_or_bail('chmod', '-R', 'u+w', $volume);
+
+done_testing();
