@@ -45,7 +45,6 @@ settings()
 	done
 	cat >/etc/containers/containers.conf <<-'CONF'
 		[containers]
-		cgroups = "disabled"
 		default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 		[engine]
 		runtime = "runc"
@@ -306,6 +305,9 @@ if [ -z "${IN_NETWORK:-}" ]; then
 	say "podman-compose"
 	python3 -m pip install -q --disable-pip-version-check --root-user-action ignore --target "$RUN/python" \
 		podman-compose==1.6.0
+	# The groups that Podman makes outlive it.
+	trap 'podman rm --all --force --time 0 >/dev/null 2>&1 || true
+		find /sys/fs/cgroup -depth -type d -path "*/libpod_parent*" -exec rmdir {} + 2>/dev/null || true' EXIT
 	build_images
 	# What runs has a network of its own: bridges, rules and ports end with it.
 	IN_NETWORK=1 unshare --net "$BASH" "$0"
