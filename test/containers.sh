@@ -16,7 +16,7 @@ PROMETHEUS=$(sed -n 's/^ *image: \(.*\/prometheus:.*\)/\1/p' "$ROOT/compose.yaml
 need_packages()
 {
 	local package missing=()
-	for package in buildah podman runc netavark aardvark-dns iptables iproute2 python3 python3-pip python3-psycopg \
+	for package in buildah podman runc netavark aardvark-dns iptables iproute2 python3 python3-pip \
 		curl postgresql-client; do
 		[ "$(dpkg-query -W -f '${db:Status-Status}' $package 2>/dev/null)" = installed ] || missing+=($package)
 	done
@@ -158,7 +158,7 @@ readme_programs()
 	expect "README's shell" "alone, with token [0-9]*" "$(PATH=$RUN/bin:$PATH bash -e "$RUN/program.sh" 2>&1)"
 	readme python '^import lock_election' >"$RUN/program.py"
 	expect "README's Python" "alone, with token [0-9]*" \
-		"$(PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$ROOT/clients/python/src python3 "$RUN/program.py" 2>&1)"
+		"$(PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$RUN/python:$ROOT/clients/python/src python3 "$RUN/program.py" 2>&1)"
 }
 
 test_image()
@@ -207,20 +207,26 @@ test_image()
 	podman rm --force --time 0 --volumes one >/dev/null 2>&1
 }
 
-# The variables of the official image that say who, where and how, and a base that preloads a library of its own.
+# The variables of the official image that say who, where and how; and what the last steps of the Dockerfile make of a
+# base that preloads a library of its own.
 test_variables()
 {
 	say "a container: other variables"
-	printf 'FROM localhost/stand-in\nRUN sed -i %s /usr/share/postgresql/postgresql.conf.sample\n' \
-		"\"s/^#shared_preload_libraries = ''/shared_preload_libraries = 'auto_explain'/\"" >"$RUN/Dockerfile"
-	build other-base -f "$RUN/Dockerfile" "$RUN/bin"
-	build other --build-arg BASE=localhost/other-base -f "$ROOT/container/Dockerfile" "$ROOT"
+	{
+		echo 'FROM localhost/stand-in'
+		echo "RUN sed -i \"s/^#shared_preload_libraries = ''/shared_preload_libraries = 'auto_explain'/\"" \
+			'/usr/share/postgresql/postgresql.conf.sample'
+		sed -n '/^# New clusters/,$p' "$ROOT/container/Dockerfile"
+	} >"$RUN/Dockerfile"
+	build other -f "$RUN/Dockerfile" "$RUN/bin"
+	expect "the libraries of another base" "shared_preload_libraries = 'auto_explain,lock_election'*" \
+		"$(podman run --rm --entrypoint grep other ^shared_preload /usr/share/postgresql/postgresql.conf.sample)"
 	echo hidden >"$RUN/password"
 	podman run --quiet --detach --name two -e POSTGRES_USER=me -e POSTGRES_PASSWORD=hidden \
-		-e POSTGRES_INITDB_ARGS=--auth=scram-sha-256 other >/dev/null
+		-e POSTGRES_INITDB_ARGS=--auth=scram-sha-256 lock_election >/dev/null
 	healthy two
-	expect "the preloaded libraries" auto_explain,lock_election \
-		"$(podman exec -e PGPASSWORD=hidden two psql -XAtq -U me -c "SHOW shared_preload_libraries")"
+	expect "the extension in the user's database" 1 "$(podman exec -e PGPASSWORD=hidden two psql -XAtq -U me -c "
+		SELECT count(*) FROM pg_extension WHERE extname = 'lock_election'")"
 	expect "health, without POSTGRES_PASSWORD" "*password*" \
 		"$(podman exec -e POSTGRES_PASSWORD= two lock_election-health)"
 	podman cp "$RUN/password" two:/tmp/password
@@ -302,9 +308,9 @@ if [ -z "${IN_NETWORK:-}" ]; then
 	mount --make-rprivate /
 	settings
 	mkdir "$RUN/bin"
-	say "podman-compose"
+	say "podman-compose, psycopg"
 	python3 -m pip install -q --disable-pip-version-check --root-user-action ignore --target "$RUN/python" \
-		podman-compose==1.6.0
+		podman-compose==1.6.0 "psycopg[binary]"
 	# The groups that Podman makes outlive it.
 	trap 'podman rm --all --force --time 0 >/dev/null 2>&1 || true
 		find /sys/fs/cgroup -depth -type d -path "*/libpod_parent*" -exec rmdir {} + 2>/dev/null || true' EXIT
