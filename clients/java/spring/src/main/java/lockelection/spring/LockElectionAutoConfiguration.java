@@ -5,13 +5,22 @@ import lockelection.LockElection;
 import lockelection.Options;
 import org.springframework.beans.factory.ObjectProvider;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
+import org.springframework.boot.autoconfigure.condition.ConditionalOnClass;
 import org.springframework.boot.autoconfigure.condition.ConditionalOnMissingBean;
 import org.springframework.boot.context.properties.EnableConfigurationProperties;
 import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+import org.springframework.integration.support.locks.ExpirableLockRegistry;
 import org.springframework.integration.support.locks.LockRegistry;
 
-/** Configures, for Spring Boot, a {@link LockElection} and a registry on it, unless the application has its own. */
-@AutoConfiguration(afterName = "org.springframework.boot.jdbc.autoconfigure.DataSourceAutoConfiguration")
+/**
+ * Configures, for Spring Boot 3 and 4, a {@link LockElection} and, if Spring Integration is there, a registry on it,
+ * unless the application has its own.
+ */
+@AutoConfiguration(afterName = {
+		"org.springframework.boot.autoconfigure.jdbc.DataSourceAutoConfiguration", // Boot 3
+		"org.springframework.boot.jdbc.autoconfigure.DataSourceAutoConfiguration"}) // Boot 4
+@ConditionalOnClass(LockElection.class)
 @EnableConfigurationProperties(LockElectionProperties.class)
 public class LockElectionAutoConfiguration {
 	/**
@@ -31,16 +40,21 @@ public class LockElectionAutoConfiguration {
 				: LockElection.connect(source.getObject(), options);
 	}
 
-	/**
-	 * Makes the registry of the locks.
-	 *
-	 * @param locks the session
-	 * @param properties lock-election.*
-	 * @return a registry
-	 */
-	@Bean
-	@ConditionalOnMissingBean(LockRegistry.class)
-	public LockElectionRegistry lockElectionRegistry(LockElection locks, LockElectionProperties properties) {
-		return new LockElectionRegistry(locks, properties.getPrefix());
+	/** The registry, in a class of its own: without Spring Integration it cannot be loaded. */
+	@Configuration(proxyBeanMethods = false)
+	@ConditionalOnClass(ExpirableLockRegistry.class)
+	static class Registry {
+		/**
+		 * Makes the registry of the locks.
+		 *
+		 * @param locks the session
+		 * @param properties lock-election.*
+		 * @return a registry
+		 */
+		@Bean
+		@ConditionalOnMissingBean(LockRegistry.class)
+		LockElectionRegistry lockElectionRegistry(LockElection locks, LockElectionProperties properties) {
+			return new LockElectionRegistry(locks, properties.getPrefix());
+		}
 	}
 }

@@ -6,16 +6,13 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.Condition;
 import lockelection.Hold;
 import lockelection.LockElection;
-import lockelection.LockException;
 import lockelection.LockLostException;
 import lockelection.NamedLock;
-import org.springframework.dao.CannotAcquireLockException;
-import org.springframework.integration.support.locks.DistributedLock;
 import org.springframework.integration.support.locks.ExpirableLockRegistry;
 import org.springframework.integration.support.locks.RenewableLockRegistry;
+import org.springframework.util.ClassUtils;
 
 /**
  * A lock registry for Spring Integration on a {@link LockElection}. Waiting threads are in a queue, and are notified of
@@ -25,9 +22,17 @@ import org.springframework.integration.support.locks.RenewableLockRegistry;
  * lock outlives its process if that dies. If a lock is lost, its {@link #hold} is invalid at once, and the next call
  * throws: {@code unlock()} a {@link ConcurrentModificationException}, another {@code lock()} a
  * {@link LockLostException}.
+ *
+ * <p>The same class works with Spring Integration 6 and 7. The interfaces have a type parameter in 7 alone, so this class
+ * names none: inject it as {@code LockRegistry} with 6, and as {@code LockRegistry<?>} or {@code
+ * LockRegistry<DistributedLock>} with 7, where its locks are also of that type.
  */
-public final class LockElectionRegistry
-		implements ExpirableLockRegistry<DistributedLock>, RenewableLockRegistry<DistributedLock> {
+@SuppressWarnings("rawtypes")
+public final class LockElectionRegistry implements ExpirableLockRegistry, RenewableLockRegistry {
+	/** False with Spring Integration 6, which has no DistributedLock. */
+	private static final boolean DISTRIBUTED = ClassUtils.isPresent(
+			"org.springframework.integration.support.locks.DistributedLock", LockElectionRegistry.class.getClassLoader());
+
 	private final LockElection locks;
 	private final String prefix;
 	private final Map<String, KeyLock> keys = new ConcurrentHashMap<>();
@@ -54,7 +59,7 @@ public final class LockElectionRegistry
 
 	/** {@inheritDoc} Returns the same lock for the same key, which must be a String. */
 	@Override
-	public DistributedLock obtain(Object lockKey) {
+	public KeyLock obtain(Object lockKey) {
 		return key(lockKey);
 	}
 
@@ -62,9 +67,13 @@ public final class LockElectionRegistry
 		if (!(lockKey instanceof String key))
 			throw new IllegalArgumentException("the key of a lock is a String, and this is "
 					+ (lockKey == null ? "null" : "of " + lockKey.getClass()));
-		KeyLock lock = keys.computeIfAbsent(key, name -> new KeyLock(locks.asLock(prefix + name)));
+		KeyLock lock = keys.computeIfAbsent(key, name -> keyLock(locks.asLock(prefix + name)));
 		lock.obtained = System.nanoTime();
 		return lock;
+	}
+
+	private static KeyLock keyLock(NamedLock lock) {
+		return DISTRIBUTED ? DistributedKeyLock.of(lock) : new KeyLock(lock);
 	}
 
 	/**
@@ -85,8 +94,13 @@ public final class LockElectionRegistry
 			throw new IllegalStateException("Could not renew lock for: " + lockKey);
 	}
 
-	/** Like {@link #renewLock(Object)}: the lock lasts until it is unlocked, whatever the TTL. */
-	@Override
+	/**
+	 * Like {@link #renewLock(Object)}: the lock lasts until it is unlocked, whatever the TTL. A method of the interface
+	 * since Spring Integration 7.
+	 *
+	 * @param lockKey the key
+	 * @param ttl has no effect
+	 */
 	public void renewLock(Object lockKey, Duration ttl) {
 		renewLock(lockKey);
 	}
@@ -97,93 +111,5 @@ public final class LockElectionRegistry
 			throw new IllegalArgumentException("the age is " + age + ": it is zero milliseconds or more");
 		long now = System.nanoTime();
 		keys.values().removeIf(lock -> !lock.lock.isLocked() && now - lock.obtained >= TimeUnit.MILLISECONDS.toNanos(age));
-	}
-
-	/** A lock that throws the same exceptions as those of Spring's own registries. */
-	private static final class KeyLock implements DistributedLock {
-		private final NamedLock lock;
-		private volatile long obtained;
-
-		KeyLock(NamedLock lock) {
-			this.lock = lock;
-		}
-
-		private interface Call<T> {
-			T call() throws InterruptedException;
-		}
-
-		private <T> T translate(Call<T> call) throws InterruptedException {
-			try {
-				return call.call();
-			} catch (LockLostException e) {
-				throw e;
-			} catch (LockException e) {
-				throw new CannotAcquireLockException("Failed to lock for: " + lock, e);
-			}
-		}
-
-		@Override
-		public void lock() {
-			lock(null);
-		}
-
-		@Override
-		public void lock(Duration ttl) {
-			try {
-				translate(() -> {
-					lock.lock(ttl);
-					return null;
-				});
-			} catch (InterruptedException e) {
-				throw new IllegalStateException(e); // cannot happen: lock() is not interruptible
-			}
-		}
-
-		@Override
-		public void lockInterruptibly() throws InterruptedException {
-			translate(() -> {
-				lock.lockInterruptibly();
-				return null;
-			});
-		}
-
-		@Override
-		public boolean tryLock() {
-			try {
-				return translate(lock::tryLock);
-			} catch (InterruptedException e) {
-				throw new IllegalStateException(e); // cannot happen: tryLock() keeps the interrupt for later
-			}
-		}
-
-		@Override
-		public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
-			return translate(() -> lock.tryLock(time, unit));
-		}
-
-		@Override
-		public boolean tryLock(Duration waitTime, Duration ttl) throws InterruptedException {
-			return translate(() -> lock.tryLock(waitTime, ttl));
-		}
-
-		@Override
-		public void unlock() {
-			try {
-				lock.unlock();
-			} catch (LockLostException e) {
-				throw (ConcurrentModificationException) new ConcurrentModificationException(
-						"The lock was lost before it was unlocked: " + lock).initCause(e);
-			}
-		}
-
-		@Override
-		public Condition newCondition() {
-			return lock.newCondition();
-		}
-
-		@Override
-		public String toString() {
-			return lock.toString();
-		}
 	}
 }

@@ -9,6 +9,7 @@ import lockelection.LockElection;
 import org.junit.jupiter.api.Test;
 import org.postgresql.ds.PGSimpleDataSource;
 import org.springframework.boot.autoconfigure.AutoConfigurations;
+import org.springframework.boot.test.context.FilteredClassLoader;
 import org.springframework.boot.test.context.runner.ApplicationContextRunner;
 import org.springframework.integration.support.locks.DefaultLockRegistry;
 import org.springframework.integration.support.locks.LockRegistry;
@@ -47,6 +48,13 @@ class LockElectionAutoConfigurationTest {
 		source.setUrl(Db.URL);
 		runner.withBean(DataSource.class, () -> source)
 				.run(context -> assertThat(context.getBean(LockElectionRegistry.class).obtain(Db.name()).tryLock()).isTrue());
+	}
+
+	@Test
+	void withoutSpringIntegrationThereIsASessionAlone() {
+		runner.withPropertyValues("lock-election.url=" + Db.URL)
+				.withClassLoader(new FilteredClassLoader("org.springframework.integration"))
+				.run(context -> assertThat(context).hasSingleBean(LockElection.class).doesNotHaveBean("lockElectionRegistry"));
 	}
 
 	@Test

@@ -12,6 +12,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.Lock;
+import java.util.stream.Stream;
 import lockelection.Db;
 import lockelection.LockElection;
 import lockelection.LockException;
@@ -24,7 +25,7 @@ import org.springframework.dao.CannotAcquireLockException;
 import org.springframework.integration.leader.Context;
 import org.springframework.integration.leader.DefaultCandidate;
 import org.springframework.integration.support.leader.LockRegistryLeaderInitiator;
-import org.springframework.integration.support.locks.DistributedLock;
+import org.springframework.integration.support.locks.LockRegistry;
 
 /** Two registries, as in two processes. */
 @Timeout(120)
@@ -82,9 +83,17 @@ class LockElectionRegistryTest {
 		registry.expireUnusedOlderThan(0);
 	}
 
+	/** Of Spring Integration 7; version 6 has no such interface. */
+	@Test
+	void aLockIsADistributedLockWhereThereAreSome() {
+		boolean integration7 = LockRegistry.class.getTypeParameters().length == 1;
+		assertThat(Stream.of(registry.obtain(key).getClass().getInterfaces()).map(Class::getSimpleName))
+				.containsExactly(integration7 ? "DistributedLock" : "Lock");
+	}
+
 	@Test
 	void oneProcessAtATime() throws Exception {
-		DistributedLock lock = registry.obtain(key);
+		KeyLock lock = registry.obtain(key);
 		assertThat(registry.obtain(key)).isSameAs(lock);
 		lock.lock();
 		assertThat(other.obtain(key).tryLock()).isFalse();
@@ -148,7 +157,7 @@ class LockElectionRegistryTest {
 
 	@Test
 	void aLockThatWasLostIsTold() throws Exception {
-		DistributedLock lock = registry.obtain(key);
+		KeyLock lock = registry.obtain(key);
 		lock.lock(Duration.ofSeconds(20));
 		registry.renewLock(key);
 		registry.renewLock(key, Duration.ofSeconds(20));
@@ -174,9 +183,9 @@ class LockElectionRegistryTest {
 
 	@Test
 	void locksThatAreNotUsedAreForgotten() {
-		DistributedLock used = registry.obtain(key);
+		KeyLock used = registry.obtain(key);
 		used.lock();
-		DistributedLock unused = registry.obtain(key + "x");
+		KeyLock unused = registry.obtain(key + "x");
 		registry.expireUnusedOlderThan(60_000);
 		assertThat(registry.obtain(key + "x")).isSameAs(unused);
 		registry.expireUnusedOlderThan(0);
@@ -187,10 +196,12 @@ class LockElectionRegistryTest {
 
 	@Test
 	void somethingIsRunWhileItIsLocked() throws Exception {
-		assertThat(registry.<Boolean, Exception>executeLocked(key, () -> get(async(() -> other.obtain(key).tryLock()))))
+		LockRegistry<?> first = registry;
+		LockRegistry<?> second = other;
+		assertThat(first.<Boolean, Exception>executeLocked(key, () -> get(async(() -> other.obtain(key).tryLock()))))
 				.isFalse();
 		registry.obtain(key).lock();
-		assertThatThrownBy(() -> other.executeLocked(key, Duration.ofMillis(50), () -> { }))
+		assertThatThrownBy(() -> second.executeLocked(key, Duration.ofMillis(50), () -> { }))
 				.isInstanceOf(TimeoutException.class);
 		registry.obtain(key).unlock();
 	}
