@@ -4,6 +4,9 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.net.URI;
+import java.net.URISyntaxException;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
@@ -22,6 +25,7 @@ import net.javacrumbs.shedlock.core.SimpleLock;
 import net.javacrumbs.shedlock.support.LockException;
 import net.javacrumbs.shedlock.test.support.AbstractExtensibleLockProviderIntegrationTest;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -31,6 +35,12 @@ import org.junit.jupiter.api.Timeout;
 class LockElectionProviderTest extends AbstractExtensibleLockProviderIntegrationTest {
 	private LockElection locks;
 	private LockElection watching;
+
+	@BeforeAll
+	static void tellTheVersion() throws URISyntaxException {
+		URI jar = SimpleLock.class.getProtectionDomain().getCodeSource().getLocation().toURI();
+		System.out.println("the tests of ShedLock's providers, with " + Path.of(jar).getFileName());
+	}
 
 	@BeforeEach
 	void open() {
