@@ -39,8 +39,11 @@ function wrong (argument: string, allowed: string, value: unknown, more = ''): L
   return invalid(`${argument} has to be ${allowed}, and not ${described(value)}${more}`)
 }
 
-/** Returns advice about types of durations that configurations often have. */
-function adviceOn (duration: unknown): string {
+/** Returns advice about durations that configurations often have: seconds, and other types. */
+function adviceOn (duration: unknown, least: number): string {
+  if (typeof duration === 'number' && duration > 0 && duration < least) {
+    return `; ${duration} seconds are ${Math.round(duration * 1000)}`
+  }
   if (typeof duration === 'string') return '; a duration is a number, such as 500 for "500ms"'
   if (typeof duration === 'bigint') return '; a duration is a number: Number(value)'
   const isTemporal = duration !== null && typeof duration === 'object' && typeof (duration as any).total === 'function'
@@ -51,7 +54,7 @@ function milliseconds (argument: string, value: Duration, least: number, most: n
   if (value === null || value === undefined) return undefined
   if (typeof value === 'number' && value >= least && value <= most) return value
   const range = most === Infinity ? `${least} or more` : `from ${least} to ${most}`
-  throw wrong(argument, `a number of milliseconds, ${range}`, value, adviceOn(value))
+  throw wrong(argument, `a number of milliseconds, ${range}`, value, adviceOn(value, least))
 }
 
 /** Checks the TTL of a lease. */
@@ -64,9 +67,15 @@ export function limitOf (argument: string, value: Duration): number | undefined 
   return milliseconds(argument, value, 0, Infinity)
 }
 
+/** Returns advice about values that are easily made a string. */
+function adviceOnText (value: unknown): string {
+  if (value instanceof Uint8Array) return '; bytes are passed as Buffer.from(value).toString()'
+  return ['number', 'bigint'].includes(typeof value) ? '; a number is passed as String(value)' : ''
+}
+
 /** Rejects lone surrogates, which would make different texts the same, and NUL, which PostgreSQL cannot store. */
 export function textOf (argument: string, value: unknown): string {
-  if (typeof value !== 'string') throw wrong(argument, 'a string', value)
+  if (typeof value !== 'string') throw wrong(argument, 'a string', value, adviceOnText(value))
   const surrogate = value.search(/\p{Surrogate}/u)
   if (surrogate >= 0) throw invalid(`${argument} has to be well-formed Unicode, and there is a lone surrogate at index ${surrogate}`)
   const nul = value.indexOf('\0')
@@ -76,13 +85,13 @@ export function textOf (argument: string, value: unknown): string {
 
 export function namesOf (value: unknown): string[] {
   if (!Array.isArray(value)) throw wrong('names', 'an array of strings', value)
-  return Array.from(value, (name: unknown, i) => textOf(`names[${i}]`, name))
+  return Array.from(value, (name: unknown, i) => textOf(`the name at index ${i}`, name))
 }
 
 /** Checks one name, or several. */
 export function nameOrNamesOf (value: unknown): string[] {
   if (Array.isArray(value)) return namesOf(value)
-  if (typeof value !== 'string') throw wrong('names', 'a string or an array of strings', value)
+  if (typeof value !== 'string') throw wrong('names', 'a string or an array of strings', value, adviceOnText(value))
   return [textOf('names', value)]
 }
 

@@ -768,7 +768,8 @@ const notNumbers = [
 const numbers = (...some) => some.map(number => [number, `the number ${number}`])
 const longest = 24 * 86_400_000
 const durations = [
-  ['ttl', `from 100 to ${longest}`, numbers(NaN, Infinity, -Infinity, -1, 0, 99.9, longest + 1)],
+  ['ttl', `from 100 to ${longest}`, [...numbers(NaN, Infinity, -Infinity, -1, 0, longest + 1),
+    [30, 'the number 30; 30 seconds are 30000'], [99.9, 'the number 99.9; 99.9 seconds are 99900']]],
   ['wait', '0 or more', numbers(NaN, -Infinity, -5, -0.001)]
 ]
 
@@ -823,8 +824,8 @@ test('texts that are no Unicode, or no texts, are refused by every call, and nam
   const sent = server.log.length
   const run = () => assert.fail('it runs')
   const calls = [
-    ['names', text => session.acquire(text)], ['names[1]', text => session.acquire(['x', text])],
-    ['names', text => session.tryAcquire(text)], ['names[0]', text => session.tryAcquireEach([text])],
+    ['names', text => session.acquire(text)], ['the name at index 1', text => session.acquire(['x', text])],
+    ['names', text => session.tryAcquire(text)], ['the name at index 0', text => session.tryAcquireEach([text])],
     ['names', text => session.using(text, run)], ['name', text => session.once(text, {}, run)],
     ['name', text => session.permit(text, 2)], ['election', text => session.campaign(text, 'me')],
     ['candidate', text => session.campaign('x', text)], ['election', async text => session.elect(text, 'me')],
@@ -833,13 +834,18 @@ test('texts that are no Unicode, or no texts, are refused by every call, and nam
     ['value', text => election.proclaim(text)], ['name', text => LockElection.connect({ name: text, host: '/nowhere' })]
   ]
   for (const [argument, call] of calls) {
-    const start = `${argument.replace(/[[\]]/g, '\\$&')} has to be`
+    const start = `${argument} has to be`
     for (const [text, index] of [['\ud800', 0], ['a\udc00', 1], ['\udc00\ud800', 0], ['🔒\ud83d', 2]]) {
       const message = new RegExp(`^${start} well-formed Unicode, and there is a lone surrogate at index ${index}$`)
       await assert.rejects(call(text), { code: 'invalid', message }, `${call}`)
     }
     await assert.rejects(call('a\0b'), { code: 'invalid', message: new RegExp(`^${start} a string without U\\+0000`) }, `${call}`)
-    for (const [value, shown] of [[5, 'the number 5'], [true, 'true'], [{}, 'an object'], [Buffer.from('x'), 'an object of the class Uint8Array']]) {
+    const values = [
+      [5, 'the number 5; a number is passed as String\\(value\\)'], [5n, 'the bigint 5n; a number is passed as String\\(value\\)'],
+      [true, 'true'], [{}, 'an object'],
+      [Buffer.from('x'), 'an object of the class Uint8Array; bytes are passed as Buffer\\.from\\(value\\)\\.toString\\(\\)']
+    ]
+    for (const [value, shown] of values) {
       await assert.rejects(call(value), { code: 'invalid', message: new RegExp(`^${start} .*string.*, and not ${shown}$`) }, `${call}`)
     }
   }

@@ -266,6 +266,20 @@ def test_an_enum_of_texts_is_its_value(shared_session, name, db):
         assert sorted(rows) == [(f"{name} one",), (f"{name} two",)]
 
 
+@pytest.mark.parametrize("value", [b"job", bytearray(b"job"), memoryview(b"job")])
+def test_bytes_are_to_be_decoded(shared_session, value):
+    """As a name, as names, and as the session's name, which is its owner text."""
+    calls = (
+        lambda: shared_session.permit(value, 2),
+        lambda: shared_session.lock(value),
+        lambda: shared_session.lock(["a", value]),
+        lambda: lock_election.connect(name=value),
+    )
+    for call in calls:
+        with pytest.raises(lock_election.InvalidRequest, match=r"must be a str.*; pass bytes\(\.\.\)\.decode\(\)$"):
+            call()
+
+
 def test_what_came_is_cut(shared_session):
     with pytest.raises(lock_election.InvalidRequest) as caught:
         shared_session.lock("x\0" * 10**6)

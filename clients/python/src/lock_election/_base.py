@@ -88,10 +88,16 @@ def check_permits(permits: object) -> int:
     return number
 
 
+def wrong_text(what: str, text: object, allowed: str) -> errors.InvalidRequest:
+    """Returns the error for an argument that is no text. Bytes, which queues often return, can be decoded."""
+    is_bytes = isinstance(text, (bytes, bytearray, memoryview))
+    return wrong(what, text, f"it must be {allowed}" + ("; pass bytes(..).decode()" if is_bytes else ""))
+
+
 def check_text(what: str, text: object) -> str:
     """Rejects texts that PostgreSQL cannot store, because they would be cut at a NUL, or would end the session."""
     if not isinstance(text, str):
-        raise wrong(what, text, "it must be a str")
+        raise wrong_text(what, text, "a str")
     text = str.__str__(text)  # the value of an enum that is a str, however the enum is formatted
     try:
         text.encode()
@@ -114,7 +120,7 @@ def check_names(names: object) -> List[str]:
     if isinstance(names, str):
         return [check_name(names)]
     if isinstance(names, (bytes, bytearray, memoryview)) or not isinstance(names, collections.abc.Iterable):
-        raise wrong("name", names, "it must be a str, or a list of them")
+        raise wrong_text("name", names, "a str, or a list of them")
     several = [check_name(name, "a name in the list") for name in names]
     if not several:
         raise wrong("names", several, "at least one name is needed")
