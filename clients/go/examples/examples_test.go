@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package examples runs the four programs, kills some with SIGKILL, and stops others for longer than their TTL.
 package examples
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command agent is the client's side of the conformance suite: see clients/conformance/README.md for its protocol.
 package main
 
