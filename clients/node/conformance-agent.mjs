@@ -1,5 +1,6 @@
 // The agent of the conformance suite (clients/conformance/README.md) for this library.
 import { createInterface } from 'node:readline'
+import { setTimeout as pass } from 'node:timers/promises'
 import { inspect } from 'node:util'
 import pg from 'pg'
 import { LockElection, LockElectionError } from './dist/esm/index.js'
@@ -7,7 +8,7 @@ import { serverError } from './dist/esm/errors.js'
 import { hostsOf } from './dist/esm/hosts.js'
 
 const features = ['shared', 'permits', 'several', 'each', 'election', 'observe', 'fence', 'cancel', 'hold_for', 'own_ttl',
-  'abandon', 'block', 'threads']
+  'once', 'abandon', 'block', 'threads']
 if (process.argv.includes('--capabilities')) {
   console.log(JSON.stringify({ client: 'node', version: '1.0.0', modes: ['async'], features }))
   process.exit(0)
@@ -74,6 +75,10 @@ const commands = {
 
   async campaign ({ session, hold, election, value, wait }, signal) {
     return { token: keep(hold, await named(sessions, session).campaign(election, value, { wait, signal })) }
+  },
+
+  async once ({ session, names, hold_for: holdFor, ms }) {
+    return { ran: await named(sessions, session).once(names[0], { holdFor }, () => pass(ms ?? 0)) }
   },
 
   async cancel ({ of }) {

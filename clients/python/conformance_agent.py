@@ -24,7 +24,7 @@ from lock_election import _errors as errors
 
 FEATURES = [
     "shared", "permits", "several", "each", "election", "observe", "fence", "cancel", "fork", "hold_for", "own_ttl",
-    "abandon", "block", "threads",
+    "once", "abandon", "block", "threads",
 ]  # fmt: skip
 STATUS = [
     (errors.NotAcquired, "not_acquired"),
@@ -141,6 +141,15 @@ class Agent:
         hold = yield election.campaign(seconds(c["wait"]), on_lost=self.new_hold(c["hold"]))
         self.keep(c["hold"], hold)
         return {"token": str(hold.token)}
+
+    def do_once(self, c):
+        def work():
+            return (time if self.mode == "sync" else asyncio).sleep((c.get("ms") or 0) / 1000)
+
+        elsewhere = object()
+        once = self.sessions[c["session"]].once(c["names"][0], c["hold_for"] / 1000, otherwise=elsewhere)
+        result = yield once(work)()
+        return {"ran": result is not elsewhere}
 
     def do_valid(self, c):
         hold = self.hold(c["hold"])

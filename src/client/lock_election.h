@@ -457,8 +457,9 @@ LE_API le_status le_fence(le_hold *hold, PGconn *yours, le_error *error);
  * Releases the hold, gives its queue place back, or resigns its term, and frees
  * the hold whatever the status is.  If hold_for_ms is not 0, ownership ends
  * now, but the lock is not granted again until hold_for_ms milliseconds after
- * it was acquired; this is not allowed for a term.  Waits for the server, at
- * most call_ms.
+ * it was acquired; this is not allowed for a term.  If the process dies first,
+ * the lock is free after the session's TTL, so make ttl_ms at least as long for
+ * work that must not be repeated.  Waits for the server, at most call_ms.
  *
  * Returns LE_OK if the hold was released or was not held.  Returns LE_LOST if
  * it had been lost before, so that another holder may have worked at the same

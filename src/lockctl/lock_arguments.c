@@ -138,6 +138,8 @@ check_times(run *r)
 
 	if (r->ttl == 0)
 		r->ttl = r->elect ? TTL_ELECT : TTL_LOCK;
+	if (r->ttl < r->hold_for) /* the name stays closed even if this process is killed */
+		r->ttl = r->hold_for < LC_TTL_MAX ? r->hold_for : LC_TTL_MAX;
 	if (r->command != NULL && r->ttl < TTL_MIN)
 		lc_usage("--ttl is %d ms: to end a command in time takes at least %d ms", r->ttl, TTL_MIN);
 	most = r->ttl / 2 - lc_reserve(r->ttl);

@@ -296,6 +296,17 @@ subtest 'how it is held' => sub {
 	like($err, qr/hold_for is too long/, 'which it tells');
 	nothing_left($node);
 
+	my $dying = start_ctl('lock', '--ttl', '2s', '--hold-for', '1h', 'h', sh('exec sleep 1000'));
+	wait_held('h');
+	$dying->kill('KILL');
+	$dying->wait;
+	ok($node->poll_query_until('postgres', q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name LIKE 'lockctl%')}),
+		'a lockctl that was killed has no connection');
+	is($node->safe_psql('postgres', q{SELECT lease_time_to_live(lease) > '50 min' FROM lock_election.locks WHERE name = 'h'}),
+		't', 'and its lock lasts as long as --hold-for, not the shorter --ttl');
+	$node->safe_psql('postgres', q{SELECT revoke_lease(lease) FROM lock_election.locks WHERE name = 'h'});
+	nothing_left($node);
+
 	my @permits = map { start_ctl('lock', '--permits', 2, 'p', sh('echo ready; exec sleep 1000')) } 1 .. 2;
 	foreach my $c (@permits) { ok(wait_until(sub { $c->out =~ /ready/ }), 'a permit'); }
 	is(ctl('lock', '--try', '--permits', 2, 'p', 'true'), 3, 'no third one');

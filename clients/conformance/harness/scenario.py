@@ -25,6 +25,7 @@ ARGUMENTS = {
     "acquire": ["session", "hold", "names"],
     "try_each": ["session", "holds", "names"],
     "campaign": ["session", "hold", "election"],
+    "once": ["session", "names"],
     "cancel": ["of"],
     "valid": ["hold"],
     "fence": ["hold", "sql"],
@@ -51,6 +52,7 @@ NEEDS = {
     "fence": "fence",
     "cancel": "cancel",
     "fork": "fork",
+    "once": "once",
     "abandon": "abandon",
     "block": "block",
     "threads": "threads",
@@ -406,10 +408,10 @@ class Scenario:
             command["value"] = step.actor
         if step.verb == "close":
             command["limit"] = 2000
-        for key, text in options.items():
-            command[key] = self.ms(text) if key in TIMES else int(text) if key == "permits" else text
         if "ms" in command:
             command["ms"] = self.ms(command["ms"])
+        for key, text in options.items():
+            command[key] = self.ms(text) if key in TIMES else int(text) if key == "permits" else text
         if step.verb == "cancel":
             command["of"] = self.calls[command["of"]].command["id"]
         return command

@@ -160,8 +160,8 @@ export class LockElection {
   /**
    * Runs a job that all replicas start and only one should run: runs the function if the lock is free, otherwise
    * returns false at once. With `holdFor`, the name stays closed until this many milliseconds after it was acquired,
-   * even if the function fails. A process that dies in between does not close the name; if that matters, use a TTL
-   * that is as long as `holdFor`. Reopens a session that has ended.
+   * even if the function fails or the process dies, because the TTL is at least as long. Reopens a session that has
+   * ended.
    *
    * @returns whether the function was run here
    * @throws the errors of `using`; before the function runs, `unavailable` if the server does not reply, `limit` if
@@ -179,7 +179,8 @@ export class LockElection {
       const check = { action: 'release', names: [name], number: '0', value: interval(holdFor) }
       await this.#engine.request(this.#engine.main, check, 'unavailable')
     }
-    const hold = await this.tryAcquire(name, how)
+    const ttl = Math.max(ttlOf(how.ttl) ?? this.#engine.main.ttl, holdFor ?? 0)
+    const hold = await this.tryAcquire(name, { ...how, ttl })
     if (hold === null) return false
     await this.#run(hold, fn, holdFor)
     return true

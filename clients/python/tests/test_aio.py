@@ -183,6 +183,7 @@ async def test_once(session, name):
 
     assert await job(1) == 1
     assert await job(2) is None
+    assert await session.once(name, hold_for=30, otherwise="elsewhere")(job.__wrapped__)(3) == "elsewhere"
     with pytest.raises(lock_election.LimitExceeded, match="max_hold_for"):
         await session.once(name + " long", hold_for=2 * 86400)(job.__wrapped__)(3)
 

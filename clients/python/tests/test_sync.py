@@ -221,9 +221,12 @@ def test_hold_for_keeps_the_name_closed(session, name):
     job = session.once(name, hold_for=1)(lambda i: runs.append(i) or "done")
     assert job(1) == "done"
     assert job(2) is None
+    elsewhere = object()
+    assert session.once(name, hold_for=1, otherwise=elsewhere)(lambda: None)() is elsewhere
     with session.lock(name, wait=5):
         pass
     assert job(3) == "done"
+    assert session.once(name + " b", hold_for=0, otherwise=elsewhere)(lambda: None)() is None, "it has run"
     assert runs == [1, 3]
     with pytest.raises(lock_election.InvalidRequest):
         session.lock(name, wait=5).acquire().release(hold_for=1e9)

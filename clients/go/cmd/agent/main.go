@@ -24,7 +24,7 @@ import (
 )
 
 const features = `["shared", "permits", "several", "each", "election", "observe", "fence", "cancel", "hold_for",` +
-	` "own_ttl", "block", "threads"]`
+	` "own_ttl", "once", "block", "threads"]`
 
 // command has the arguments of all commands.
 type command struct {
@@ -286,6 +286,18 @@ func fence(ctx context.Context, c *command) (fields, error) {
 	})
 }
 
+func once(ctx context.Context, c *command) (fields, error) {
+	s, _ := lookUp(c)
+	ran, err := s.Once(ctx, c.Names[0], ms(c.HoldFor), func(ctx context.Context) error {
+		select {
+		case <-time.After(ms(c.Ms)):
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	return fields{"ran": ran}, err
+}
+
 func leaderFields(l lockelection.Leader) fields {
 	if l.Term == 0 {
 		return fields{"value": nil, "term": nil}
@@ -367,6 +379,8 @@ func run(ctx context.Context, c *command) (fields, error) {
 		return tryEach(ctx, c)
 	case "campaign":
 		return campaign(ctx, c)
+	case "once":
+		return once(ctx, c)
 	case "cancel":
 		mu.Lock()
 		defer mu.Unlock()

@@ -19,7 +19,8 @@ func main() {
 		s, err := lockelection.NewSession(ctx, pool, lockelection.WithTTL(3*time.Second))
 		for err == nil {
 			var h *lockelection.Hold
-			if h, err = s.Lock(ctx, "minutely"); err == nil {
+			// a TTL of at least that: it stays closed even if this process dies
+			if h, err = s.Lock(ctx, "minutely", lockelection.WithTTL(max(every, 3*time.Second))); err == nil {
 				err = pgx.BeginFunc(h.Context(), pool, func(tx pgx.Tx) error { return job(ctx, h, tx) })
 				h.Unlock(ctx, lockelection.HoldFor(every)) // closed from the grant on
 			}

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Optional, TypeVar, Union, overload
 
 import psycopg
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P")
 T = TypeVar("T")
+D = TypeVar("D")
 OnLost = Optional[Callable[["Hold"], object]]
 
 log = logging.getLogger("lock_election")
@@ -337,10 +338,22 @@ class Session(SessionBase):
         """
         return Election(self, name, value, ttl)
 
+    @overload
     def once(
         self, name: str, hold_for: Duration, *, ttl: Seconds = None
-    ) -> Callable[[Callable[P, T]], Callable[P, Optional[T]]]:
-        """Decorator for a function that only one of several replicas runs at a time; in the others it returns None.
+    ) -> Callable[[Callable[P, T]], Callable[P, Optional[T]]]: ...
+
+    @overload
+    def once(
+        self, name: str, hold_for: Duration, *, ttl: Seconds = None, otherwise: D
+    ) -> Callable[[Callable[P, T]], Callable[P, Union[T, D]]]: ...
+
+    def once(
+        self, name: str, hold_for: Duration, *, ttl: Seconds = None, otherwise: Any = None
+    ) -> Callable[[Callable[P, T]], Callable[P, Any]]:
+        """Decorator for a function that only one of several replicas runs at a time.
+
+        otherwise: the result of a call that does not run the function here.
 
         The name stays closed until hold_for seconds after the start, even if the function fails or the process dies,
         because the TTL is at least as long. A session that has ended is reopened. Raises the errors of
@@ -350,16 +363,16 @@ class Session(SessionBase):
         seconds, longer = once_ttl(self._protocol, hold_for, ttl)
         lock = self.lock(check_name(name), ttl=longer)
 
-        def decorate(function: Callable[P, T]) -> Callable[P, Optional[T]]:
+        def decorate(function: Callable[P, T]) -> Callable[P, Any]:
             check_callable("function", function, of_threads=True)
 
             @functools.wraps(function)
-            def run(*args: P.args, **kwargs: P.kwargs) -> Optional[T]:
+            def run(*args: P.args, **kwargs: P.kwargs) -> Any:
                 self.reopen()
                 self._run(self._admits(name, seconds))
                 hold = lock.try_acquire()
                 if hold is None:
-                    return None
+                    return otherwise
                 try:
                     return function(*args, **kwargs)
                 finally:

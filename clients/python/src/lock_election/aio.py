@@ -29,6 +29,8 @@ from typing import (
     Optional,
     Set,
     TypeVar,
+    Union,
+    overload,
 )
 
 import psycopg
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P")
 T = TypeVar("T")
+D = TypeVar("D")
 OnLost = Optional[Callable[["Hold"], object]]
 log = logging.getLogger("lock_election")
 
@@ -328,10 +331,22 @@ class Session(SessionBase):
         """
         return Election(self, name, value, ttl)
 
+    @overload
     def once(
         self, name: str, hold_for: Duration, *, ttl: Seconds = None
-    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, Optional[T]]]]:
-        """Decorator for a function that only one of several replicas runs at a time; in the others it returns None.
+    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, Optional[T]]]]: ...
+
+    @overload
+    def once(
+        self, name: str, hold_for: Duration, *, ttl: Seconds = None, otherwise: D
+    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, Union[T, D]]]]: ...
+
+    def once(
+        self, name: str, hold_for: Duration, *, ttl: Seconds = None, otherwise: Any = None
+    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, Any]]]:
+        """Decorator for a function that only one of several replicas runs at a time.
+
+        otherwise: the result of a call that does not run the function here.
 
         The name stays closed until hold_for seconds after the start, even if the function fails or the process dies,
         because the TTL is at least as long. A session that has ended is reopened. Raises the errors of
@@ -341,16 +356,16 @@ class Session(SessionBase):
         seconds, longer = once_ttl(self._protocol, hold_for, ttl)
         lock = self.lock(check_name(name), ttl=longer)
 
-        def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, Optional[T]]]:
+        def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, Any]]:
             check_callable("function", function)
 
             @functools.wraps(function)
-            async def run(*args: P.args, **kwargs: P.kwargs) -> Optional[T]:
+            async def run(*args: P.args, **kwargs: P.kwargs) -> Any:
                 await self.reopen()
                 await self._run(self._admits(name, seconds))
                 hold = await lock.try_acquire()
                 if hold is None:
-                    return None
+                    return otherwise
                 try:
                     return await function(*args, **kwargs)
                 finally:

@@ -303,7 +303,7 @@ public final class LockElection implements AutoCloseable {
 	 *
 	 * @param name the name of the job
 	 * @param holdFor the time, counted from the start of the job, for which the name stays closed, even if the job
-	 *        fails; null does not close it
+	 *        fails or the process dies, because the TTL is at least as long; null does not close it
 	 * @param job runs in this thread
 	 * @return whether the job was run here
 	 * @throws LockException same as in {@link #acquire(Request, Duration)} and {@link #checkHoldFor}; the job was not
@@ -316,7 +316,7 @@ public final class LockElection implements AutoCloseable {
 		reopen();
 		if (holdFor != null)
 			checkHoldFor(name, holdFor);
-		Optional<Hold> hold = tryAcquire(request);
+		Optional<Hold> hold = tryAcquire(request.ttl(holdFor != null && holdFor.compareTo(ttl()) > 0 ? holdFor : null));
 		if (hold.isEmpty())
 			return false;
 		try {

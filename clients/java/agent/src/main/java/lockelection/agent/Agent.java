@@ -27,6 +27,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import lockelection.Hold;
@@ -58,7 +59,7 @@ public final class Agent {
 			Map.entry("cancel", this::cancel), Map.entry("valid", this::valid), Map.entry("fence", this::fence),
 			Map.entry("proclaim", this::proclaim), Map.entry("resign", this::release), Map.entry("release", this::release),
 			Map.entry("leader", this::leader), Map.entry("observe", this::observe), Map.entry("unobserve", this::unobserve),
-			Map.entry("state", this::state), Map.entry("abandon", this::abandon), Map.entry("close", this::close),
+			Map.entry("once", this::once), Map.entry("state", this::state), Map.entry("abandon", this::abandon), Map.entry("close", this::close),
 			Map.entry("threads", this::threads));
 
 	private Agent() {
@@ -77,7 +78,7 @@ public final class Agent {
 			can.addProperty("version", "1.0.0");
 			can.add("modes", JSON.toJsonTree(List.of("jdbc")));
 			can.add("features", JSON.toJsonTree(List.of("shared", "permits", "several", "each", "election", "observe", "fence",
-					"cancel", "hold_for", "own_ttl", "abandon", "block", "threads")));
+					"cancel", "hold_for", "own_ttl", "once", "abandon", "block", "threads")));
 			System.out.println(JSON.toJson(can));
 			return;
 		}
@@ -274,6 +275,14 @@ public final class Agent {
 	private Runnable campaign(JsonObject command, JsonObject answer) throws InterruptedException {
 		Term term = session(command).campaign(text(command, "election"), text(command, "value"), time(command, "wait"));
 		return keep(text(command, "hold"), term, answer);
+	}
+
+	private Runnable once(JsonObject command, JsonObject answer) throws InterruptedException {
+		Duration work = command.has("ms") ? time(command, "ms") : Duration.ZERO;
+		boolean ran = session(command).once(texts(command.getAsJsonArray("names"))[0], time(command, "hold_for"),
+				() -> LockSupport.parkNanos(work.toNanos()));
+		answer.addProperty("ran", ran);
+		return null;
 	}
 
 	private Runnable cancel(JsonObject command, JsonObject answer) {
