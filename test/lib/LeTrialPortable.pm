@@ -140,8 +140,11 @@ sub try_portable
 	};
 	my $caught;
 	local $ENV{LE_SEED} = 1;
-	foreach my $t (grep { !$passed->{ $_->[0] } } @tests)
+	foreach my $t (@tests)
 	{
+		my $digest = sha256_hex(slurp($t->[0]));
+
+		next if ($passed->{ $t->[0] } // '') eq $digest;
 		$seed->(1);
 		my ($ok, $failed, $timed_out, $died) = run_test($t->[0], 30, $t->[1]);
 
@@ -149,7 +152,7 @@ sub try_portable
 		# what waits too long on a busy machine has caught nothing
 		next if ($timed_out || $died) && !(run_test($t->[0], 30, $t->[1]))[0];
 		if (!$ok) { $caught = "$t->[0]: $failed"; last; }
-		$passed->{ $t->[0] } = 1;
+		$passed->{ $t->[0] } = $digest;
 	}
 	return $caught;
 }
