@@ -1,10 +1,10 @@
 #!/bin/bash
 # Builds the packages of the clients into build/clients, as they are published.  Needs the network for what builds them.
-#   CLIENTS="python go java node"    which
+#   CLIENTS="python go java node ruby"    which
 set -eu
 cd "$(dirname "$0")/.."
 chosen=${CLIENTS:-}
-CLIENTS=${CLIENTS:-python go java node}
+CLIENTS=${CLIENTS:-python go java node ruby}
 out=$PWD/build/clients
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -83,6 +83,22 @@ build_node()
 		exit 1
 	}
 	cd - >/dev/null
+}
+
+# A gem, the same bytes each time.
+build_ruby()
+{
+	if ! command -v gem >/dev/null; then
+		without ruby gem
+		return
+	fi
+	mkdir "$work/gem"
+	tar --dereference -C clients/ruby -cf - . | tar -C "$work/gem" -xf -
+	(cd "$work/gem" && SOURCE_DATE_EPOCH=0 gem build --quiet --output "$out/lock_election.gem" lock_election.gemspec) >"$work/log" 2>&1 || {
+		cat "$work/log" >&2
+		exit 1
+	}
+	mv "$out/lock_election.gem" "$out/lock_election-$(sed -n 's/.*VERSION = "\(.*\)"/\1/p' clients/ruby/lib/lock_election/version.rb).gem"
 }
 
 mkdir -p "$out"

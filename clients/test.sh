@@ -2,11 +2,12 @@
 # Builds the server, liblockelection and the clients' environments, and tests the clients; installs what is missing,
 # leaves nothing behind but build/.
 #
-#   PARTS="conformance python go java node kubernetes"    the conformance suite, the clients' own tests, and the pods of
-#                                   examples/kubernetes; "mutants": are faults noticed that are seeded into a client?
+#   PARTS="conformance python go java node ruby kubernetes"    the conformance suite, the clients' own tests, and the pods
+#                                   of examples/kubernetes; "mutants": are faults noticed that are seeded into a client?
 #   ENGINE=portable                 on the portable edition (sql/portable), not on the C extension; of the clients' own
-#                                   tests those alone that run the programs of READMEs and examples, and Spring's
-#   CLIENTS="c python go java node"    whom the conformance suite tests, and the mutants are of
+#                                   tests those alone that run the programs of READMEs and examples, Spring's, and
+#                                   Ruby's
+#   CLIENTS="c python go java node ruby"    whom the conformance suite tests, and the mutants are of
 #   SCENARIOS="cut or each"         which scenarios, as pytest's -k
 #   SEEDS="1 2"                     of the random runs; default: one new seed
 #   OPTIONAL=1                      where the suite's own Python packages cannot be had, nothing is tested
@@ -14,20 +15,22 @@
 #   RECORD=1                        replaces the results in clients/conformance/recorded.json, with ENGINE=portable in
 #                                   recorded-portable.json, of each client that has passed all that it supports;
 #                                   "make client-table" makes docs/reference/clients.md from them
-#   PYTEST_FLAGS, GO_FLAGS, MAVEN_FLAGS     for pytest, go test and mvn, such as -v, or -Dtest=LocksTest
+#   PYTEST_FLAGS, GO_FLAGS, MAVEN_FLAGS, RUBY_FLAGS     for pytest, go test, mvn and minitest, such as -v, or
+#                                   -Dtest=LocksTest
 #   PG_MAJOR                        PostgreSQL's major version; default: the distribution's
 #
 # What is not there is skipped, with a line that says so.  A client's own tests have a primary with the extension, whose
 # place is in PGHOST, PGPORT, PGUSER and PGDATABASE; max_connections is 200.  They may install Python packages of the
 # requirements files, Go modules of the go.mod files, and what Maven needs for clients/java, without a network.
 set -eu
-PARTS=${PARTS:-conformance python go java node kubernetes}
-CLIENTS=${CLIENTS:-c python go java node}
+PARTS=${PARTS:-conformance python go java node ruby kubernetes}
+CLIENTS=${CLIENTS:-c python go java node ruby}
 # Go's modules ask for it.
 GO_NEEDS=1.25
 # Spring and ShedLock ask for it; the client itself for 11.
 JAVA_NEEDS=17
 NODE_NEEDS=18
+RUBY_NEEDS=3.1
 
 # --- as the unprivileged account ------------------------------------------------------------------------------------
 
@@ -57,6 +60,13 @@ maven()
 	mvn -B -q -o -T1 -Dstyle.color=never -Dmaven.repo.local="$LE_MAVEN" -f clients/java "$@"
 }
 
+# The layout of the sources is that of one version of RuboCop, where it is installed.
+ruby_tests()
+{
+	[ "$(rubocop --version 2>/dev/null)" != 1.39.0 ] || (cd clients/ruby && rubocop --cache false --format emacs) || return 1
+	ruby -w -Iclients/ruby/lib -e 'Dir["clients/ruby/test/test_*.rb"].sort.each { |file| require "./#{file}" }' -- ${RUBY_FLAGS:-}
+}
+
 if [ -n "${LE_RUN:-}" ]; then
 	failed=()
 	python_tests=(clients/python/tests)
@@ -80,7 +90,7 @@ if [ -n "${LE_RUN:-}" ]; then
 		part mutants pytest -p no:cacheprovider -p no:asyncio -q -ra ${PYTEST_FLAGS:-} clients/conformance/mutants.py
 	fi
 	[ "${ENGINE:-c}" = c ] || PARTS=${PARTS/kubernetes/}
-	if [[ $PARTS =~ python|go|java|node|kubernetes ]]; then
+	if [[ $PARTS =~ python|go|java|node|ruby|kubernetes ]]; then
 		. test/lib/server.sh
 		server_start clients "
 			listen_addresses = '127.0.0.1'
@@ -106,6 +116,9 @@ if [ -n "${LE_RUN:-}" ]; then
 	fi
 	if has "$PARTS" node && [ -n "${LE_NODE:-}" ]; then
 		part node "${node_tests[@]}"
+	fi
+	if has "$PARTS" ruby && [ -n "${LE_RUBY:-}" ]; then
+		part ruby ruby_tests
 	fi
 	if has "$PARTS" kubernetes; then
 		if unshare --user --map-root-user --net --mount --pid --fork --mount-proc true 2>/dev/null; then
@@ -227,6 +240,20 @@ node_packages()
 	LE_ENV+=(LE_NODE=1 npm_config_cache="$LE_TMP/home/npm" npm_config_offline=true npm_config_update_notifier=false)
 }
 
+# All of Debian's packages.
+ruby_packages()
+{
+	local version
+	le_extra_packages ruby ruby-pg
+	! has "$PARTS" ruby || le_extra_packages ruby-activerecord ruby-minitest rubocop
+	version=$(ruby -rpg -e 'print RUBY_VERSION' 2>/dev/null || true)
+	if [ "$(printf '%s\n' "$RUBY_NEEDS" "$version" | sort -V | head -n 1)" != "$RUBY_NEEDS" ]; then
+		le_say "Ruby is skipped: it needs $RUBY_NEEDS or later, and pg"
+		return
+	fi
+	LE_ENV+=(LE_RUBY=1)
+}
+
 goals=(client)
 ! has "$PARTS" kubernetes || goals+=(lockctl)
 le_prepare "${goals[@]}"
@@ -245,8 +272,9 @@ suite=
 if has "$PARTS" conformance || has "$PARTS" mutants; then suite=1; fi
 if has "$PARTS" java || { [ -n "$suite" ] && has "$CLIENTS" java; }; then java_packages; fi
 if has "$PARTS" node || { [ -n "$suite" ] && has "$CLIENTS" node; }; then node_packages; fi
+if has "$PARTS" ruby || { [ -n "$suite" ] && has "$CLIENTS" ruby; }; then ruby_packages; fi
 LE_ENV+=(PARTS="$PARTS" CLIENTS="$CLIENTS" SCENARIOS="${SCENARIOS:-}" SEEDS="${SEEDS:-}" SHARE="${SHARE:-1}" ENGINE="${ENGINE:-c}" RECORD="${RECORD:-}"
-	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" MAVEN_FLAGS="${MAVEN_FLAGS:-}" TMPDIR="$LE_TMP/work")
+	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" MAVEN_FLAGS="${MAVEN_FLAGS:-}" RUBY_FLAGS="${RUBY_FLAGS:-}" TMPDIR="$LE_TMP/work")
 rc=0
 le_run clients/test.sh || rc=$?
 for file in "$LE_TMP"/src/build/conformance/{results.json,*.log}; do

@@ -20,9 +20,9 @@ my %header = slurp_file('src/client/lock_election.h') =~ /^#define LE_VERSION_(M
 is("$header{MAJOR}.$header{MINOR}", $version, 'lock_election.h');
 
 # The packages of the clients.
-foreach my $file (glob('clients/*/pyproject.toml clients/*/package.json clients/*/pom.xml clients/*/*/pom.xml clients/python/src/lock_election/__init__.py'))
+foreach my $file (glob('clients/*/pyproject.toml clients/*/package.json clients/*/pom.xml clients/*/*/pom.xml clients/python/src/lock_election/__init__.py clients/ruby/lib/lock_election/version.rb'))
 {
-	my ($told) = slurp_file($file) =~ /^\s*(?:version = |"version": |<version>|__version__ = )"?([\d.]+)/m;
+	my ($told) = slurp_file($file) =~ /^\s*(?:version = |"version": |<version>|__version__ = |VERSION = )"?([\d.]+)/m;
 	is($told, $meta->{version}, $file);
 }
 is_deeply([ slurp_file('clients/build.sh') =~ /\bv(\d+\.\d+\.\d+)\b/g ], [ $meta->{version} ], 'clients/build.sh, for Go');

@@ -50,6 +50,8 @@ def absent(name, entry):
         return "there is no Go that is new enough"
     if name == "java" and not os.environ.get("LE_MAVEN"):
         return "there is no JDK and Maven"
+    if name == "ruby" and not os.environ.get("LE_RUBY"):
+        return "there is no Ruby with pg"
     return None
 
 

@@ -1,0 +1,138 @@
+# frozen_string_literal: true
+
+require "active_record"
+require "lock_election"
+
+module LockElection
+  # The interface of the gem with_advisory_lock, for all models of ActiveRecord. The locks are those of a session of its
+  # own, not of ActiveRecord's connections: neither a query cache nor a pool comes between.
+  module AdvisoryLocks
+    PREFIX = "WITH_ADVISORY_LOCK_PREFIX"
+    OPTIONS = %i[timeout_seconds shared transaction disable_query_cache blocking].freeze
+    Result = Struct.new(:lock_was_acquired, :result) { alias_method :lock_was_acquired?, :lock_was_acquired }
+
+    @mutex = Mutex.new
+
+    class << self
+      # Another session for the models than the one that is made of ActiveRecord's configuration.
+      def session=(session)
+        @mutex.synchronize do
+          @session = session
+          @pid = Process.pid
+        end
+      end
+
+      # The session of this process: a forked child gets one of its own.
+      def session
+        @mutex.synchronize do
+          @session = nil if @pid != Process.pid
+          @pid = Process.pid
+          @session ||= LockElection.connect(params(::ActiveRecord::Base.connection_db_config.configuration_hash))
+        end.reopen
+      end
+
+      # The names, with [name, shared], that the current thread holds.
+      def held = Thread.current[:lock_election_held] ||= []
+
+      def name_of(lock_name) = "#{ENV.fetch(PREFIX, nil)}#{lock_name}"
+
+      private
+
+      def params(config)
+        known = PG::Connection.conndefaults.map { |option| option[:keyword].to_sym }
+        config.compact.transform_keys { |key| { username: :user, database: :dbname }.fetch(key, key) }.slice(*known)
+      end
+    end
+
+    def self.included(model) = model.extend(ClassMethods)
+
+    # Methods of the models' classes; the instances have the first four, too.
+    module ClassMethods
+      # Yields the Hold while this thread has the lock, and returns the block's value; false if others hold it.
+      #
+      # timeout_seconds::     limit of the wait; nil = wait for ever, 0 = try once
+      # shared::              beside other shared holders
+      # transaction::         needs an open transaction, and keeps others out until it has ended: a fence
+      # disable_query_cache:: whether the block bypasses ActiveRecord's query cache
+      #
+      # A thread that holds the lock already does not wait for itself. +blocking+ is accepted: all waits are in a queue
+      # of the server.
+      def with_advisory_lock(lock_name, options = {}, &block)
+        result = with_advisory_lock_result(lock_name, options, &block)
+        result.lock_was_acquired? && result.result
+      end
+
+      # Like with_advisory_lock, but raises LockElection::NotAcquired.
+      def with_advisory_lock!(lock_name, options = {}, &block)
+        result = with_advisory_lock_result(lock_name, options, &block)
+        raise NotAcquired, "#{lock_name.inspect} is held by somebody else" unless result.lock_was_acquired?
+
+        result.result
+      end
+
+      # Like with_advisory_lock, but returns a Result: its lock_was_acquired? and result.
+      def with_advisory_lock_result(lock_name, options = {}, &block)
+        options = { timeout_seconds: options } unless options.respond_to?(:assert_valid_keys)
+        options.assert_valid_keys(*OPTIONS)
+        work = ->(hold) { block&.arity == 0 ? block.call : block&.call(hold) }
+        fenced = connection_to_fence if options[:transaction]
+        name = AdvisoryLocks.name_of(lock_name)
+        shared = options[:shared] ? true : false
+        return Result.new(true, work.call(nil)) if advisory_lock_held?(name, shared)
+
+        take_advisory_lock(name, shared, options[:timeout_seconds]) do |hold|
+          hold.fence(fenced) if fenced
+          options[:disable_query_cache] ? uncached { work.call(hold) } : work.call(hold)
+        end
+      end
+
+      # Whether anybody holds the lock, which may have changed when this returns. Others see it locked for a moment.
+      def advisory_lock_exists?(lock_name)
+        name = AdvisoryLocks.name_of(lock_name)
+        AdvisoryLocks.held.any? { |held, _| held == name } || AdvisoryLocks.session.try_lock(name) { true }.nil?
+      end
+
+      # The name of the outermost lock that the current thread holds, or nil.
+      def current_advisory_lock = AdvisoryLocks.held.first&.first
+
+      # The names of all locks that the current thread holds, the outermost first.
+      def current_advisory_locks = AdvisoryLocks.held.map(&:first)
+
+      private
+
+      def connection_to_fence
+        connection = respond_to?(:lease_connection) ? lease_connection : self.connection
+        raise ArgumentError, "a lock of a transaction needs an open transaction" unless connection.transaction_open?
+
+        connection
+      end
+
+      def advisory_lock_held?(name, shared)
+        held = AdvisoryLocks.held.select { |one, _| one == name }
+        return false if held.empty?
+        return true if shared || held.include?([name, false])
+
+        raise InvalidRequest, "this thread holds #{name.inspect} shared: it would wait for itself to have it alone"
+      end
+
+      def take_advisory_lock(name, shared, timeout)
+        entered = false
+        AdvisoryLocks.session.lock(name, wait: timeout, shared: shared) do |hold|
+          entered = true
+          AdvisoryLocks.held.push([name, shared])
+          Result.new(true, yield(hold))
+        ensure
+          AdvisoryLocks.held.pop
+        end
+      rescue NotAcquired
+        raise if entered
+
+        Result.new(false, nil)
+      end
+    end
+
+    delegate :with_advisory_lock, :with_advisory_lock!, :with_advisory_lock_result, :advisory_lock_exists?, to: :class
+  end
+end
+
+ActiveSupport.on_load(:active_record) { include LockElection::AdvisoryLocks }

@@ -1,0 +1,1 @@
+../../../../sql/portable/lock_election.sql
