@@ -232,6 +232,34 @@ class SessionTest < ServerTest
     assert hold.release
   end
 
+  # As some programs do with all threads: calls fail, and the hold ends at its deadline.
+  def test_session_s_thread_is_killed
+    session = connect
+    @cleanup.clear
+    hold = session.lock(@name)
+    Thread.list.select { |thread| thread.name == "lock_election" }.each { |thread| thread.kill.join }
+    error = assert_raises(LockElection::Error) { session.lock("#{@name} 2") }
+    assert_match(/thread was killed/, error.message)
+    assert_raises(LockElection::Error) { session.close }
+    wait_until { hold.lost? }
+  end
+
+  # The end of a program that has not closed its session, and whose threads still wait.
+  def test_end_of_a_program
+    out, status = run_ruby("-e", <<~RUBY)
+      require "lock_election"
+      require "logger"
+      LockElection.logger = Logger.new($stdout)
+      session = LockElection.connect("", ttl: #{TTL})
+      hold = session.lock("#{@name}", on_lost: ->(_) { puts("lost") })
+      Thread.new { session.lock("#{@name}") }
+      sleep(0.1)
+      puts("held") if hold.valid?
+    RUBY
+    assert_predicate status, :success?
+    assert_equal "held\n", out
+  end
+
   def test_errors
     assert_raises(LockElection::Unavailable) { LockElection.connect("host=127.0.0.1 port=1") }
     assert_raises(LockElection::Unavailable) { LockElection.connect("host=nowhere.invalid") }

@@ -80,12 +80,7 @@ module LockElection
     # ready.
     def pause(till, read: nil, write: nil)
       left = ([till, watch].min - now).clamp(0, NEVER)
-      @mutex.unlock
-      begin
-        found = IO.select([@bell, read].compact, [write].compact, nil, left == NEVER ? nil : left)
-      ensure
-        @mutex.lock
-      end
+      found = unlocked { IO.select([@bell, read].compact, [write].compact, nil, left == NEVER ? nil : left) }
       if found&.first&.include?(@bell)
         @alarmed = false
         @bell.read_nonblock(64, exception: false)
@@ -107,6 +102,14 @@ module LockElection
 
     private
 
+    # A thread that is killed here, as at the end of the process, ends quietly: it still has the mutex to unlock.
+    def unlocked
+      @mutex.unlock
+      yield
+    ensure
+      Thread.handle_interrupt(Object => :never) { @mutex.lock }
+    end
+
     def run
       @mutex.synchronize do
         until @finished
@@ -126,11 +129,7 @@ module LockElection
     def perform(job)
       @turned = job[0] == :turn
       send(*job)
-      return unless @turned
-
-      @mutex.unlock # lets the threads that were woken up join the next call
-      Thread.pass
-      @mutex.lock
+      unlocked { Thread.pass } if @turned # lets the threads that were woken up join the next call
     rescue Broken => e
       broken(e.error)
     end
