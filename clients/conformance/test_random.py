@@ -77,6 +77,10 @@ def test_stamps(world):
 def test_torture_checker(world, check, tmp_path):
     code, said = run_check(check, world.histories, tmp_path / "history")
     print(said)
+    if code != 0:
+        texts = chance.torture_files(world.histories)
+        story = "\n".join([*world.lines, said, *(f"== {who}\n{text}" for who, text in texts.items())])
+        print(world.arena.save(f"random-{world.seed}.log", story))
     assert code == 0, said
 
 
@@ -89,7 +93,7 @@ def test_porcupine(world, porcupine):
 # --- the judges themselves ---
 
 
-def history(who, name, grants):
+def history(who, name, grants, released="ok"):
     """A session that was granted and has released these: (token, sent, at, release sent, release at)."""
     made = chance.History(who, lease=f"9{who}")
     made.entries.append(chance.Entry("grant_lease", 1, 2, "ok", lease=made.lease))
@@ -99,13 +103,15 @@ def history(who, name, grants):
         hold.promised, hold.ended = end_sent, end_sent
         made.holds.append(hold)
         made.entries.append(chance.Entry("acquire", sent, at, "ok", name, "exclusive", None, str(token)))
-        made.entries.append(chance.Entry("release", end_sent, end_at, "ok", name, "exclusive", token=str(token)))
+        made.entries.append(chance.Entry("release", end_sent, end_at, released, name, "exclusive", token=str(token)))
     return made
 
 
 HISTORIES = {
     "in order": (True, [history("1", "n", [(11, 10, 20, 100, 110)]), history("2", "n", [(12, 30, 105, 200, 210)])]),
     "two at a time": (False, [history("1", "n", [(11, 10, 20, 100, 110)]), history("2", "n", [(12, 30, 60, 200, 210)])]),
+    "it dies while it releases": (True, [history("1", "n", [(11, 10, 20, 40, 45)], "dead"),
+                                         history("2", "n", [(12, 30, 60, 200, 210)])]),
     "a lower token": (False, [history("1", "n", [(12, 10, 20, 100, 110)]), history("2", "n", [(11, 130, 140, 200, 210)])]),
 }
 
