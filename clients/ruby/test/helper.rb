@@ -21,7 +21,10 @@ class ServerTest < Minitest::Test
   end
 
   def db
-    @db ||= PG.connect.tap { |connection| @cleanup << -> { connection.close } }
+    @db ||= PG.connect.tap do |connection|
+      connection.set_notice_processor { |_| nil }
+      @cleanup << -> { connection.close }
+    end
   end
 
   # A thread that waits, and has its place.

@@ -112,6 +112,21 @@ class ActiveRecordTest < ServerTest
     end
   end
 
+  # What a thread has lost is not taken for held, and nested locks have their fences, too.
+  def test_nested_after_a_loss
+    Note.with_advisory_lock(@name) do |hold|
+      Note.transaction do
+        Note.with_advisory_lock(@name, transaction: true) { |same| assert_same hold, same }
+        db.exec_params("SELECT force_release_lock($1)", [@name])
+        assert_nil @other.try_lock(@name)
+      end
+      wait_until { hold.lost? }
+      assert_raises(LockElection::LockLost) { Note.with_advisory_lock(@name) { flunk } }
+    end
+  end
+
+  def test_block_without_a_parameter = assert_equal(5, Note.with_advisory_lock(@name, &-> { 5 }))
+
   def test_prefix
     ENV["WITH_ADVISORY_LOCK_PREFIX"] = "app "
     Note.with_advisory_lock(@name) { assert_equal "app #{@name}", Note.current_advisory_lock }

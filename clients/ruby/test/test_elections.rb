@@ -42,6 +42,7 @@ class ElectionsTest < ServerTest
     assert_raises(ZeroDivisionError) { session.lead(@name, "me") { 1 / 0 } }
     assert_raises(LockElection::NotAcquired) { session.lead(@name, "me") { session.campaign(@name, "2", wait: 0) } }
     assert_raises(LockElection::InvalidRequest) { session.lead(@name, "") { flunk } }
+    assert_raises(StopIteration) { session.lead(@name, "me") { [].each.next } }
     assert_equal 5, session.lead(@name, "me") { break 5 }
   end
 

@@ -31,7 +31,7 @@ module LockElection
         end.reopen
       end
 
-      # The names, with [name, shared], that the current thread holds.
+      # What the current thread holds, each as [name, shared, hold].
       def held = Thread.current[:lock_election_held] ||= []
 
       def name_of(lock_name) = "#{ENV.fetch(PREFIX, nil)}#{lock_name}"
@@ -48,15 +48,15 @@ module LockElection
 
     # Methods of the models' classes; the instances have the first four, too.
     module ClassMethods
-      # Yields the Hold while this thread has the lock, and returns the block's value; false if others hold it.
+      # Yields the Hold while this thread has the lock, and returns the block's value; false if others hold it. A thread
+      # that has the lock already does not wait for itself.
       #
       # timeout_seconds::     limit of the wait; nil = wait for ever, 0 = try once
       # shared::              beside other shared holders
       # transaction::         needs an open transaction, and keeps others out until it has ended: a fence
       # disable_query_cache:: whether the block bypasses ActiveRecord's query cache
       #
-      # A thread that holds the lock already does not wait for itself. +blocking+ is accepted: all waits are in a queue
-      # of the server.
+      # +blocking+ is accepted: all waits are in a queue of the server.
       def with_advisory_lock(lock_name, options = {}, &block)
         result = with_advisory_lock_result(lock_name, options, &block)
         result.lock_was_acquired? && result.result
@@ -74,15 +74,12 @@ module LockElection
       def with_advisory_lock_result(lock_name, options = {}, &block)
         options = { timeout_seconds: options } unless options.respond_to?(:assert_valid_keys)
         options.assert_valid_keys(*OPTIONS)
-        work = ->(hold) { block&.arity == 0 ? block.call : block&.call(hold) }
         fenced = connection_to_fence if options[:transaction]
         name = AdvisoryLocks.name_of(lock_name)
-        shared = options[:shared] ? true : false
-        return Result.new(true, work.call(nil)) if advisory_lock_held?(name, shared)
-
-        take_advisory_lock(name, shared, options[:timeout_seconds]) do |hold|
+        with_hold(name, options[:shared] ? true : false, options[:timeout_seconds]) do |hold|
           hold.fence(fenced) if fenced
-          options[:disable_query_cache] ? uncached { work.call(hold) } : work.call(hold)
+          work = -> { block&.arity == 0 ? block.call : block&.call(hold) }
+          options[:disable_query_cache] ? uncached(&work) : work.call
         end
       end
 
@@ -93,7 +90,7 @@ module LockElection
       end
 
       # The name of the outermost lock that the current thread holds, or nil.
-      def current_advisory_lock = AdvisoryLocks.held.first&.first
+      def current_advisory_lock = current_advisory_locks.first
 
       # The names of all locks that the current thread holds, the outermost first.
       def current_advisory_locks = AdvisoryLocks.held.map(&:first)
@@ -107,20 +104,25 @@ module LockElection
         connection
       end
 
-      def advisory_lock_held?(name, shared)
-        held = AdvisoryLocks.held.select { |one, _| one == name }
-        return false if held.empty?
-        return true if shared || held.include?([name, false])
+      # The hold of this thread that will do, or nil.
+      def advisory_hold(name, shared)
+        held = AdvisoryLocks.held.select { |one, _, _| one == name }
+        found = held.find { |_, is_shared, _| shared || !is_shared }
+        return found.last.check! if found
+        return if held.empty?
 
         raise InvalidRequest, "this thread holds #{name.inspect} shared: it would wait for itself to have it alone"
       end
 
-      def take_advisory_lock(name, shared, timeout)
+      def with_hold(name, shared, timeout)
         entered = false
-        AdvisoryLocks.session.lock(name, wait: timeout, shared: shared) do |hold|
+        hold = advisory_hold(name, shared)
+        return Result.new(true, yield(hold)) if hold
+
+        AdvisoryLocks.session.lock(name, wait: timeout, shared: shared) do |own|
           entered = true
-          AdvisoryLocks.held.push([name, shared])
-          Result.new(true, yield(hold))
+          AdvisoryLocks.held.push([name, shared, own])
+          Result.new(true, yield(own))
         ensure
           AdvisoryLocks.held.pop
         end

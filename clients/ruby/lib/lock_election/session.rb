@@ -91,7 +91,7 @@ module LockElection
       raise ArgumentError, "lead needs a block" unless block_given?
 
       failures = 0
-      loop do
+      until @engine.close_until
         led = false
         begin
           reopen
