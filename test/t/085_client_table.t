@@ -27,7 +27,7 @@ my @wrong = (
 	[ 'a client without a run', 'recorded.json', sub { $_[0] =~ s/^ +"go": .*\n//mr }, 'recorded.json has no run of go' ],
 	[ 'a client without a run on the portable edition', 'recorded-portable.json', sub { $_[0] =~ s/^ +"go": .*\n//mr }, 'recorded-portable.json has no run of go' ],
 	[ 'a feature that no client has passed', 'recorded.json', sub { $_[0] =~ s/^( +"fork": .*)/$1 =~ s{"passed"}{"not supported"}gr/emr }, 'features.toml, fork: no client has passed its scenarios' ],
-	[ 'a scenario that was failed', 'recorded.json', sub { $_[0] =~ s/^( +"fork": .*)"passed"/$1"failed"/mr }, 'recorded.json: python-sync has failed fork' ],
+	[ 'a scenario that was failed', 'recorded.json', sub { $_[0] =~ s/^( +"fork": .*"python-sync": )"passed"/$1"failed"/mr }, 'recorded.json: python-sync has failed fork' ],
 );
 
 foreach my $case (@wrong)
