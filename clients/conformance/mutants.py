@@ -17,7 +17,8 @@ from harness.arena import HERE, ROOT, absent, build, capabilities, read_agents, 
 
 AGENTS = read_agents()
 PATIENCE = 900  # seconds: a test that waits in vain has noticed the fault
-FAILED = re.compile(r"FAIL|not ok|Tests run:.*Failures: [1-9]")  # and not: it could not be built, or there is no such test
+# A test has failed; and not: it could not be built, or there is no such test.
+FAILED = re.compile(r"FAIL|not ok|Tests run:.*Failures: [1-9]|\n +\d+\) (?:Failure|Error):")
 
 
 def read_mutants(client):
