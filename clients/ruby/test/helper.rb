@@ -10,7 +10,7 @@ class ServerTest < Minitest::Test
   TTL = 3
 
   def setup
-    @name = "#{self.class}-#{name}"
+    @name = "#{self.class}-#{name}-#{Process.pid}"
     @cleanup = []
   end
 

@@ -112,11 +112,11 @@ class SessionTest < ServerTest
   end
 
   def test_ttl_of_its_own
-    session = connect
+    session = connect(name: @name)
     session.lock(@name, ttl: 60) do |hold|
       assert_operator hold.time_left, :>, 40
-      assert_equal 2, db.exec_params("SELECT count(*) FROM lock_election.leases WHERE owner LIKE $1",
-                                     ["%:#{Process.pid}#%"]).getvalue(0, 0).to_i
+      sql = "SELECT count(*) FROM lock_election.leases WHERE starts_with(owner, $1)"
+      assert_equal "2", db.exec_params(sql, ["#{@name}#"]).getvalue(0, 0)
     end
   end
 
