@@ -266,6 +266,7 @@ le_python_packages "${files[@]}" || {
 	[ -z "${OPTIONAL:-}" ] || { le_say "the clients are skipped"; exit 0; }
 	exit 1
 }
+! has "$PARTS" python || le_python_optional clients/python/tests/embedded.txt
 LE_ENV+=(LE_BIN="$LE_BIN")
 if has "$PARTS" go || has "$CLIENTS" go || has "$PARTS" conformance; then go_packages; fi
 suite=

@@ -1,0 +1,132 @@
+// Runs a throw-away PostgreSQL for as long as the pipe to its standard input is open. See index.mjs.
+//
+// A process of its own, so that the server ends also when the program that wants it is killed. In: one line of JSON,
+// {"bin": folder, "settings": text}. Out: one line of JSON, the server's place or {"error": text}.
+import { spawnSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import {
+  chownSync, closeSync, cpSync, existsSync, lchownSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, unlinkSync,
+  writeFileSync
+} from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { createInterface } from 'node:readline'
+
+const ATTEMPTS = 3 // to find a port that is still free when the server starts
+const LIMIT = 120_000 // milliseconds for one command; initdb takes a second or two
+const windows = process.platform === 'win32'
+
+const directory = join(tmpdir(), `lock_election-${randomBytes(6).toString('hex')}`)
+const data = join(directory, 'data')
+const password = randomBytes(18).toString('base64url')
+const env = Object.fromEntries(Object.entries(process.env).filter(([key]) => !key.startsWith('PG')))
+
+// PostgreSQL refuses to run as root: an account for it, or undefined where it can run as this one.
+function otherAccount () {
+  if (process.getuid?.() !== 0) return undefined
+  const line = readFileSync('/etc/passwd', 'utf8').split('\n').find(line => line.startsWith('nobody:'))
+  if (line === undefined) throw new Error('PostgreSQL refuses to run as root, and there is no account nobody')
+  const [, , uid, gid] = line.split(':').map(Number)
+  return { uid, gid }
+}
+
+// Runs a program of PostgreSQL. Its output goes to a file: a server would keep a pipe open.
+function run (bin, program, ...args) {
+  const path = join(directory, `${program}.log`)
+  const out = openSync(path, 'w')
+  const file = join(bin, windows ? `${program}.exe` : program)
+  const { status, error } = spawnSync(file, args, { cwd: directory, env, stdio: ['ignore', out, out], timeout: LIMIT, windowsHide: true })
+  closeSync(out)
+  if (error !== undefined) throw error
+  if (status !== 0) throw new Error(`${file} failed:\n${readFileSync(path, 'utf8').trim()}`)
+}
+
+function ownAll (path, uid, gid) {
+  lchownSync(path, uid, gid)
+  for (const entry of readdirSync(path, { withFileTypes: true })) {
+    const inner = join(path, entry.name)
+    if (entry.isDirectory()) ownAll(inner, uid, gid)
+    else lchownSync(inner, uid, gid)
+  }
+}
+
+// Goes on as an account that PostgreSQL accepts, with a copy of PostgreSQL where this account cannot reach it.
+// Returns the folder of the programs.
+function dropRoot (bin, { uid, gid }) {
+  chownSync(directory, uid, gid)
+  const { status } = spawnSync(join(bin, 'initdb'), ['--version'], { uid, gid, cwd: '/', stdio: 'ignore', timeout: LIMIT })
+  if (status !== 0) {
+    const copy = join(directory, 'postgresql')
+    cpSync(dirname(bin), copy, { recursive: true, verbatimSymlinks: true })
+    ownAll(copy, uid, gid)
+    bin = join(copy, 'bin')
+  }
+  process.setgroups([])
+  process.setgid(gid)
+  process.setuid(uid)
+  return bin
+}
+
+async function freePort () {
+  const probe = createServer()
+  await once(probe.listen(0, '127.0.0.1'), 'listening')
+  const { port } = probe.address()
+  await new Promise(resolve => probe.close(resolve))
+  return port
+}
+
+// Returns the port, and the folder of the programs.
+async function start (given, settings) {
+  mkdirSync(directory, { mode: 0o700 })
+  const account = otherAccount()
+  const bin = account === undefined ? given : dropRoot(given, account)
+  const secret = join(directory, 'password')
+  writeFileSync(secret, password)
+  run(bin, 'initdb', '-D', data, '-U', 'postgres', '-A', 'scram-sha-256', `--pwfile=${secret}`, '-E', 'UTF8', '--locale=C', '--no-sync')
+  unlinkSync(secret)
+  const log = join(directory, 'server.log')
+  for (let attempt = 1; ; attempt++) {
+    const port = await freePort()
+    writeFileSync(join(data, 'postgresql.auto.conf'),
+      `listen_addresses = '127.0.0.1'\nport = ${port}\nunix_socket_directories = ''\n${settings}\n`)
+    try {
+      run(bin, 'pg_ctl', '-D', data, '-l', log, '-w', 'start')
+      return { port, bin }
+    } catch (error) {
+      const text = existsSync(log) ? readFileSync(log, 'utf8') : ''
+      if (attempt === ATTEMPTS || !text.includes('could not bind')) throw new Error(`${error.message}\n${text}`)
+    }
+  }
+}
+
+function stop (bin) {
+  try {
+    if (existsSync(join(data, 'postmaster.pid'))) run(bin, 'pg_ctl', '-D', data, '-m', 'immediate', '-w', 'stop')
+  } catch {}
+  try {
+    rmSync(directory, { recursive: true, force: true, maxRetries: 10 })
+  } catch {}
+}
+
+const tell = values => { process.stdout.write(`${JSON.stringify(values)}\n`) }
+
+process.stdout.on('error', () => {}) // the program may be gone: the end of its pipe says so
+process.on('SIGINT', () => {}) // a Ctrl-C is meant for the program, which then ends the pipe
+const lines = createInterface({ input: process.stdin })
+const ended = Promise.race([once(lines, 'close'), once(process, 'SIGTERM')])
+const [line] = await Promise.race([once(lines, 'line'), ended.then(() => process.exit())])
+const { bin, settings } = JSON.parse(line)
+let used = bin
+try {
+  const started = await start(bin, settings)
+  used = started.bin
+  tell({ port: started.port, password, directory })
+  await ended
+} catch (error) {
+  tell({ error: error.message })
+} finally {
+  stop(used)
+}
+process.stdin.destroy()

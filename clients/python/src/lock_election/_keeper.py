@@ -1,0 +1,146 @@
+"""Runs a throw-away PostgreSQL for as long as the pipe to its standard input is open. See embedded.py.
+
+A process of its own, so that the server ends also when the program that wants it is killed. It is run as a file, and
+imports only the standard library. In: one line of JSON, {"bin": folder, "settings": text}. Out: one line of JSON, the
+server's place or {"error": text}.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+
+ACCOUNT = "nobody"  # PostgreSQL refuses to run as root
+ATTEMPTS = 3  # to find a port that is still free when the server starts
+SECONDS = 120  # limit of one command; initdb takes a second or two
+
+
+class Failed(Exception):
+    pass
+
+
+class Keeper:
+    def __init__(self, programs: str, settings: str) -> None:
+        self.programs = pathlib.Path(programs)
+        self.settings = settings
+        self.directory = pathlib.Path(tempfile.gettempdir()) / f"lock_election-{secrets.token_hex(6)}"
+        self.data = self.directory / "data"
+        self.password = secrets.token_urlsafe(18)
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Runs a program of PostgreSQL. Its output goes to a file: a server would keep a pipe open."""
+        path = self.directory / f"{program}.log"
+        with path.open("wb") as out:
+            command = [str(self.programs / program), *arguments]
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=self.environment,
+                timeout=SECONDS,
+                check=False,
+            )
+        if done.returncode != 0:
+            raise Failed(f"{command[0]} failed:\n{path.read_text(errors='replace').strip()}")
+
+    def free_port(self) -> int:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return int(probe.getsockname()[1])
+
+    def start(self) -> None:
+        # Windows gives the mode 0700 to nobody but administrators, and the server drops the rights of those.
+        self.directory.mkdir(0o700 if os.name == "posix" else 0o777)
+        if os.name == "posix" and os.geteuid() == 0:
+            self.drop_root()
+        os.chdir(self.directory)
+        secret = self.directory / "password"
+        secret.write_text(self.password)
+        self.run(
+            "initdb",
+            *["-D", str(self.data), "-U", "postgres", "-A", "scram-sha-256", f"--pwfile={secret}"],
+            *["-E", "UTF8", "--locale=C", "--no-sync"],
+        )
+        secret.unlink()
+        for attempt in range(ATTEMPTS):
+            self.port = self.free_port()
+            (self.data / "postgresql.auto.conf").write_text(
+                f"listen_addresses = '127.0.0.1'\nport = {self.port}\nunix_socket_directories = ''\n{self.settings}\n"
+            )
+            log = self.directory / "server.log"
+            try:
+                self.run("pg_ctl", "-D", str(self.data), "-l", str(log), "-w", "start")
+                return
+            except Failed as error:
+                text = log.read_text(errors="replace") if log.exists() else ""
+                if attempt == ATTEMPTS - 1 or "could not bind" not in text:
+                    raise Failed(f"{error}\n{text}") from error
+
+    def drop_root(self) -> None:
+        """Goes on as an account that PostgreSQL accepts, with a copy of PostgreSQL if this account cannot reach it."""
+        import pwd
+
+        account = pwd.getpwnam(ACCOUNT)
+        reached = False
+        with contextlib.suppress(OSError):
+            command = [str(self.programs / "initdb"), "--version"]
+            options = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+            done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False, **options)
+            reached = done.returncode == 0
+        if not reached:
+            self.programs = self.copied()
+        for folder, _, files in os.walk(self.directory):
+            for path in [folder, *(os.path.join(folder, name) for name in files)]:
+                os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)
+        os.setgroups([])
+        os.setgid(account.pw_gid)
+        os.setuid(account.pw_uid)
+
+    def copied(self) -> pathlib.Path:
+        """Copies a Python package with PostgreSQL in it, and the folder of the libraries of this package."""
+        package = self.programs.parents[1]
+        for path in (package, package.with_name(f"{package.name}.libs")):
+            if path.is_dir():
+                shutil.copytree(path, self.directory / path.name, symlinks=True)
+        return self.directory / package.name / self.programs.relative_to(package)
+
+    def stop(self) -> None:
+        with contextlib.suppress(Failed, OSError, subprocess.SubprocessError):
+            if (self.data / "postmaster.pid").exists():
+                self.run("pg_ctl", "-D", str(self.data), "-m", "immediate", "-w", "stop")
+        os.chdir(tempfile.gettempdir())
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def tell(**values: object) -> None:
+    # The program may be gone: the end of its pipe says so.
+    with contextlib.suppress(OSError):
+        print(json.dumps(values), flush=True)
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is meant for the program, which then ends the pipe
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    request = json.loads(sys.stdin.readline())
+    keeper = Keeper(request["bin"], request["settings"])
+    try:
+        keeper.start()
+        tell(port=keeper.port, password=keeper.password, directory=str(keeper.directory))
+        sys.stdin.read()
+    except (Failed, OSError, KeyError, subprocess.SubprocessError) as error:
+        tell(error=str(error))
+    finally:
+        keeper.stop()
+
+
+if __name__ == "__main__":
+    main()
