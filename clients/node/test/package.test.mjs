@@ -34,7 +34,7 @@ after(async () => { await rm(project, { recursive: true }) })
 
 test('what is in it', async () => {
   const files = (await readdir(`${project}/node_modules/lock-election`)).sort()
-  assert.deepEqual(files, ['LICENSE', 'README.md', 'dist', 'examples', 'package.json'])
+  assert.deepEqual(files, ['LICENSE', 'README.md', 'dist', 'embedded', 'examples', 'package.json'])
 })
 
 test('ES modules and CommonJS', async () => {

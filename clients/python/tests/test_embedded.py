@@ -80,7 +80,7 @@ def test_a_lock(programs):
         assert pathlib.Path(server.directory, "server.log").exists()
         with lock_election.connect(server.conninfo) as session, session.lock("x") as hold:
             assert hold.valid
-            with psycopg.connect(**{"conninfo": server.conninfo}) as db, db.transaction():
+            with psycopg.connect(server.conninfo) as db, db.transaction():
                 hold.fence(db)
         with server.database() as own, psycopg.connect(own) as db:
             assert db.execute("SELECT try_acquire_lock('x') IS NOT NULL").fetchone() == (True,)
@@ -200,6 +200,9 @@ def test_fixtures(programs, tmp_path):
 def test_the_keeper_reports_a_wrong_request():
     keeper = pathlib.Path(embedded.__file__).with_name("_keeper.py")
     done = subprocess.run(
-        [sys.executable, "-I", str(keeper)], input='{"bin": "/nowhere", "settings": ""}\n', capture_output=True, text=True
+        [sys.executable, "-I", str(keeper)],
+        input='{"bin": "/nowhere", "settings": ""}\n',
+        capture_output=True,
+        text=True,
     )
     assert "initdb" in json.loads(done.stdout)["error"]

@@ -44,7 +44,8 @@ def test_what_is_in_the_archives(built):
     assert "lock_election/py.typed" in inside
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"README.md", "LICENSE", "pyproject.toml", "src/lock_election/aio.py"} <= names
+    sources = {"src/lock_election/aio.py", "src/lock_election_pytest.py"}
+    assert {"README.md", "LICENSE", "pyproject.toml", *sources} <= names
 
 
 def test_the_wheel_in_a_clean_environment(built, tmp_path):
@@ -56,6 +57,9 @@ def test_the_wheel_in_a_clean_environment(built, tmp_path):
     assert run(python, "-c", USE, env=environment, cwd=tmp_path) == "1.0.0\n"
     requires = run(python, "-m", "pip", "show", "lock-election").splitlines()
     assert "Requires: psycopg" in requires
+    assert "serve" in run(tmp_path / "bin/lock-election", "--help")
+    loaded = "from importlib import metadata as m; print([e.load().__name__ for e in m.entry_points(group='pytest11')])"
+    assert "No module named 'pytest'" in subprocess.run([python, "-c", loaded], capture_output=True, text=True).stderr
 
 
 def test_types():

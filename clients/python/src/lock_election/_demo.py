@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -181,7 +182,9 @@ def demo() -> None:
 
 
 def serve() -> None:
-    """Runs a server until Ctrl-C or a signal."""
+    """Runs a server until Ctrl-C or SIGTERM, also where a shell has started it with SIGINT ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     with embedded.start() as server:
         print("# Locks in a throw-away PostgreSQL, until Ctrl-C. In another shell:")
         print("export " + " ".join(f"{key}={value}" for key, value in server.environment.items()), flush=True)

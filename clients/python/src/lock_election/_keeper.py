@@ -93,9 +93,15 @@ class Keeper:
         reached = False
         with contextlib.suppress(OSError):
             command = [str(self.programs / "initdb"), "--version"]
-            options = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
-            done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False, **options)
-            reached = done.returncode == 0
+            probe = subprocess.Popen(
+                command,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                user=account.pw_uid,
+                group=account.pw_gid,
+                extra_groups=[],
+            )
+            reached = probe.wait(SECONDS) == 0
         if not reached:
             self.programs = self.copied()
         for folder, _, files in os.walk(self.directory):

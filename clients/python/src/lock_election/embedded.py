@@ -20,7 +20,7 @@ import pathlib
 import subprocess
 import sys
 import uuid
-from typing import Dict, Iterator, Optional
+from typing import Any, Dict, Iterator
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -66,13 +66,13 @@ class Server:
 
     def __init__(self) -> None:
         # A session or process group of its own, so that a Ctrl-C in a terminal reaches this process alone.
-        own = {"start_new_session": True} if os.name == "posix" else {"creationflags": 0x00000200}
+        own: Dict[str, Any] = {"start_new_session": True} if os.name == "posix" else {"creationflags": 0x00000200}
         self._keeper = subprocess.Popen(
             [sys.executable, "-I", str(pathlib.Path(__file__).with_name("_keeper.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             encoding="utf-8",
-            **own,  # type: ignore[call-overload]
+            **own,
         )
         try:
             place = self._ask({"bin": str(programs()), "settings": _SETTINGS})
