@@ -154,7 +154,7 @@ def test_a_demo_that_is_killed_leaves_nothing(programs, tmp_path, line):
     while line not in demo.stdout.readline():
         assert demo.poll() is None
     demo.kill()
-    demo.communicate()
+    demo.communicate(timeout=60)
     until(lambda: nothing_left(tmp_path), 60)
 
 
@@ -167,7 +167,7 @@ def test_serve(programs, tmp_path, number):
     command = [sys.executable, "-c", shell]
     assert subprocess.check_output(command, cwd=tmp_path, env=environment(**place), text=True) == "True\n"
     os.killpg(server.pid, number)  # as Ctrl-C does: the whole group of the terminal
-    server.communicate()
+    server.communicate(timeout=60)
     until(lambda: nothing_left(tmp_path) and not answers(int(place["PGPORT"])), 60)
 
 

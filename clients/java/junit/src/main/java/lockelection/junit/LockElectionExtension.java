@@ -83,11 +83,12 @@ public final class LockElectionExtension implements BeforeEachCallback, AfterEac
 			try {
 				EmbeddedPostgres postgres = EmbeddedPostgres.builder().setServerConfig("fsync", "off")
 						.setServerConfig("full_page_writes", "off").setServerConfig("max_connections", "200")
-						.setServerConfig("idle_in_transaction_session_timeout", "1min")
-						.setServerConfig("search_path", "\"$user\", public, " + SCHEMA).start();
+						.setServerConfig("idle_in_transaction_session_timeout", "1min").start();
 				// databases are created as copies of template1
-				try (Connection connection = postgres.getTemplateDatabase().getConnection()) {
+				try (Connection connection = postgres.getTemplateDatabase().getConnection();
+						Statement statement = connection.createStatement()) {
 					PortableEdition.install(connection, SCHEMA);
+					statement.execute("ALTER ROLE postgres SET search_path = \"$user\", public, " + SCHEMA);
 				} catch (SQLException | RuntimeException e) {
 					postgres.close();
 					throw e;

@@ -16,11 +16,14 @@ import java.util.ArrayList;
 import java.util.List;
 import lockelection.Hold;
 import lockelection.LockElection;
+import org.junit.jupiter.api.Assertions;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.RepeatedTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
+import org.junit.platform.engine.TestExecutionResult;
 import org.junit.platform.testkit.engine.EngineTestKit;
+import org.junit.platform.testkit.engine.Events;
 
 /** The tests of a user run, see locks of their own, and leave no server. */
 class LockElectionExtensionTest {
@@ -65,8 +68,10 @@ class LockElectionExtensionTest {
 
 	@Test
 	void eachTestHasItsOwn() {
-		EngineTestKit.engine("junit-jupiter").selectors(selectClass(User.class)).execute().testEvents()
-				.assertStatistics(statistics -> statistics.started(2).succeeded(2));
+		Events tests = EngineTestKit.engine("junit-jupiter").selectors(selectClass(User.class)).execute().testEvents();
+		tests.failed().stream().map(event -> event.getRequiredPayload(TestExecutionResult.class).getThrowable().orElseThrow())
+				.forEach(Assertions::fail);
+		tests.assertStatistics(statistics -> statistics.started(2).succeeded(2));
 		assertEquals(2, URLS.stream().distinct().count());
 		for (String url : URLS)
 			assertThrows(SQLException.class, () -> DriverManager.getConnection(url).close());
