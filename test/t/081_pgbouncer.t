@@ -1,10 +1,11 @@
 # A real PgBouncer. All clients of a pool have one server connection: what holds a lock there is the token, not the
 # connection; and what belongs to the connection is shown to belong to nobody in particular.
 # Promises: -
-# Needs: pgbouncer
+# Needs: pgbouncer, python3-psycopg
 use strict;
 use warnings;
 use IPC::Run ();
+use LeDocs;
 use LePooler;
 use LeTest;
 use LeWire;
@@ -279,6 +280,39 @@ subtest 'statement pooling' => sub {
 	$second->query('BEGIN');
 	like($second->error, qr/FATAL: .*transaction blocks not allowed in statement pooling mode/i, 'there are no transactions, and so no fences');
 	$first->quit;
+};
+
+# One whose configuration ignores nothing, with connections for two clients of each program.
+subtest 'the programs for any driver' => sub {
+	plan skip_all => 'no psycopg' if system('python3 -c "import psycopg" 2>/dev/null') != 0;
+	my ($host, $own) = start_pgbouncer(
+		$node,
+		databases => { transactions => 'pool_mode=transaction pool_size=4' },
+		settings => ['ignore_startup_parameters ='],);
+	local %ENV = (%ENV, PGHOST => $host, PGPORT => $own, PGDATABASE => 'transactions');
+	my %programs = map { $_->{text} =~ /^# (\S+\.py)/m ? ($1 => $_->{text}) : () }
+	  grep { $_->{word} eq 'python' } blocks_of(slurp_file('docs/how-to/plain-driver.md'));
+	is(join(' ', sort keys %programs), 'leader.py worker.py', 'the programs of the page');
+
+	# With a TTL of 3 seconds, so that the leader renews often enough for a driver that prepares what it repeats.
+	$programs{'leader.py'} =~ s/TTL = 15/TTL = 3/;
+	$programs{'leader.py'} =~ s/ttl => '15 s'/ttl => '3 s'/;
+	$programs{'leader.py'} =~ s/range\(3\)/range(70)/;
+	$programs{'leader.py'} =~ s/print\("done"\)/print("done", job)/;
+	foreach my $name (sort keys %programs)
+	{
+		my $file = PostgreSQL::Test::Utils::tempdir() . "/$name";
+		my $done = $name eq 'leader.py' ? 'done 69' : 'done';
+		my @outputs = ('', '');
+		append_to_file($file, $programs{$name});
+		my @runs = map { IPC::Run::start([ 'timeout', '120', 'python3', $file ], '<', \'', '>&', \$outputs[$_]) } 0 .. 1;
+		foreach my $run (0 .. 1)
+		{
+			ok($runs[$run]->finish, "$name, one of two");
+			is($outputs[$run], "$done\n", 'does all its work');
+		}
+	}
+	nothing_left($node);
 };
 
 $_->quit foreach $one, $two, $direct;
