@@ -82,8 +82,14 @@ test('what is missing, and what fails', async t => {
   assert.throws(programs, code('not_installed'))
   await writeFile(`${path}/initdb`, '#!/bin/sh\necho no space left; exit 1\n')
   await chmod(`${path}/initdb`, 0o755)
+  const before = process.env.TMPDIR
   process.env.TMPDIR = path
-  await assert.rejects(start(), error => error.code === 'unavailable' && /initdb failed:\nno space left/.test(error.message))
+  try {
+    await assert.rejects(start(), error => error.code === 'unavailable' && /initdb failed:\nno space left/.test(error.message))
+  } finally {
+    if (before === undefined) delete process.env.TMPDIR
+    else process.env.TMPDIR = before
+  }
   await until(async () => await nothingLeft(path))
 })
 
@@ -124,6 +130,7 @@ for (const line of [/^Starting/, /B  waits$/]) {
     const path = await folder(t)
     const demo = program('demo.mjs', path)
     await demo.prints(line)
+    await until(async () => (await readdir(path)).length > 0)
     demo.child.kill('SIGKILL')
     await until(async () => await nothingLeft(path))
   })

@@ -153,6 +153,7 @@ def test_a_demo_that_is_killed_leaves_nothing(programs, tmp_path, line):
     demo = program(tmp_path, "demo")
     while line not in demo.stdout.readline():
         assert demo.poll() is None
+    until(lambda: list(tmp_path.iterdir()))
     demo.kill()
     demo.communicate(timeout=60)
     until(lambda: nothing_left(tmp_path), 60)
