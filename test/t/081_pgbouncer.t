@@ -294,15 +294,14 @@ subtest 'the programs for any driver' => sub {
 	  grep { $_->{word} eq 'python' } blocks_of(slurp_file('docs/how-to/plain-driver.md'));
 	is(join(' ', sort keys %programs), 'leader.py worker.py', 'the programs of the page');
 
-	# With a TTL of 3 seconds, so that the leader renews often enough for a driver that prepares what it repeats.
-	$programs{'leader.py'} =~ s/TTL = 15/TTL = 3/;
-	$programs{'leader.py'} =~ s/ttl => '15 s'/ttl => '3 s'/;
-	$programs{'leader.py'} =~ s/range\(3\)/range(70)/;
+	# The leader renews often enough for a driver that prepares what it repeats.
+	$programs{'leader.py'} =~ s{TTL / 3}{0.2};
+	$programs{'leader.py'} =~ s/range\(3\)/range(30)/;
 	$programs{'leader.py'} =~ s/print\("done"\)/print("done", job)/;
 	foreach my $name (sort keys %programs)
 	{
 		my $file = PostgreSQL::Test::Utils::tempdir() . "/$name";
-		my $done = $name eq 'leader.py' ? 'done 69' : 'done';
+		my $done = $name eq 'leader.py' ? 'done 29' : 'done';
 		my @outputs = ('', '');
 		append_to_file($file, $programs{$name});
 		my @runs = map { IPC::Run::start([ 'timeout', '120', 'python3', $file ], '<', \'', '>&', \$outputs[$_]) } 0 .. 1;

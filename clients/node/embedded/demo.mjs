@@ -8,7 +8,7 @@ import pg from 'pg'
 import { LockElection } from 'lock-election'
 import { start } from './index.mjs'
 
-const TTL = 2_000
+const TTL = 3_000
 const PATIENCE = 30_000 // milliseconds for what takes up to a TTL, on a busy machine
 
 // A worker, in a process of its own. It works until the pipe to its standard input ends.

@@ -18,7 +18,7 @@ from . import _errors as errors
 from . import embedded
 from ._sync import Term, connect
 
-_TTL = 2.0
+_TTL = 3.0
 _PATIENCE = 30.0  # seconds for what takes up to a TTL, on a busy machine
 _WORKER = "import sys; sys.path[:] = {!r}; from lock_election import _demo; _demo.worker(*sys.argv[1:])"
 
