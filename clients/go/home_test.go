@@ -1,14 +1,13 @@
 package lockelection_test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// TestHome builds this module and those below it under the path that "make home" gives them.
+// TestHome builds this module under the path that "make home" gives it, and resolves the imports of those below it.
 func TestHome(t *testing.T) {
 	dir, root := t.TempDir(), filepath.Join("..", "..")
 	run := func(in, name string, args ...string) string {
@@ -26,16 +25,14 @@ func TestHome(t *testing.T) {
 	run(dir, "test/lib/home", "https://git.example.org/locks/lock_election", "locks@example.org")
 	for _, module := range []string{".", "leaderelection", "modzip"} {
 		module = filepath.Join(dir, "clients", "go", module)
-		run(module, "go", "build", "./...")
+		run(module, "go", "list", "-deps", "-test", "./...")
 		if path := strings.TrimSpace(run(module, "go", "list", "-m")); !strings.HasPrefix(path, "git.example.org/locks/lock_election/clients/go") {
 			t.Errorf("the module is %s", path)
 		}
 	}
+	run(filepath.Join(dir, "clients", "go"), "go", "build", "./...")
 	run(filepath.Join(dir, "clients", "go"), "go", "vet", "./...")
 	if left := run(filepath.Join(dir, "clients", "go"), "gofmt", "-l", "."); left != "" {
 		t.Errorf("not formatted: %s", left)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "clients", "go", "go.sum")); err != nil {
-		t.Error(err)
 	}
 }
