@@ -10,7 +10,8 @@ use Test::More;
 
 # The system's own server; in the private copy, which all other tests use, the extension is installed.
 my ($pg_config) = $ENV{PG_CONFIG} =~ m{(/usr/lib/postgresql/\d+/bin/pg_config)$};
-my ($major) = run_command([ $ENV{PG_CONFIG}, '--version' ]) =~ /^PostgreSQL (\d+)/;
+my ($version) = run_command([ $ENV{PG_CONFIG}, '--version' ]);
+my ($major) = $version =~ /^PostgreSQL (\d+)/ or die "what is $version?";
 plan skip_all => 'from PostgreSQL 18 on' if $major < 18;
 plan skip_all => 'the server is not a package' if !$pg_config || !-x $pg_config;
 my ($libraries) = run_command([ $pg_config, '--pkglibdir' ]);
