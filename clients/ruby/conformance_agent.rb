@@ -8,7 +8,7 @@ require "logger"
 require "lock_election"
 
 FEATURES = %w[
-  shared permits several each election observe fence cancel fork hold_for own_ttl abandon block threads
+  shared permits several each election observe fence cancel fork hold_for own_ttl once abandon block threads
 ].freeze
 STATUS = {
   LockElection::NotAcquired => "not_acquired", LockElection::LockLost => "lost", LockElection::Canceled => "canceled",
@@ -109,6 +109,14 @@ class Agent
       got({ "hold" => name, "session" => c["session"] }, hold)
     end
     { tokens: holds.map { |hold| hold&.token&.to_s } }
+  end
+
+  def do_once(c)
+    session = @sessions.fetch(c["session"])
+    result = session.once(c["names"][0], hold_for: seconds(c["hold_for"]), otherwise: :elsewhere) do
+      sleep(seconds(c["ms"] || 0))
+    end
+    { ran: result != :elsewhere }
   end
 
   def do_valid(c)

@@ -134,6 +134,7 @@ class SessionTest < ServerTest
     session = connect
     assert_equal :ran, session.once(@name, hold_for: 60) { :ran }
     assert_nil(session.once(@name, hold_for: 60) { flunk })
+    assert_equal(:elsewhere, session.once(@name, hold_for: 60, otherwise: :elsewhere) { flunk })
     assert_raises(ZeroDivisionError) { session.once("#{@name} 2", hold_for: 60) { 1 / 0 } }
     assert_nil(connect.once("#{@name} 2", hold_for: 60) { flunk })
     assert_raises(LockElection::LimitExceeded) { session.once("#{@name} 3", hold_for: 24 * 86_400) { flunk } }

@@ -60,11 +60,11 @@ module LockElection
       give_up(claims) unless kept || claims.nil?
     end
 
-    # Runs the block in only one of several replicas at a time, and returns its value; in the others, returns nil. The
-    # name stays closed until +hold_for+ seconds after the start, even if the block fails or the process dies, because
-    # the TTL is at least as long. A session that has ended is reopened. Raises the errors of lock(), and, before the
-    # block is called, InvalidRequest or LimitExceeded if the server rejects this hold_for.
-    def once(name, hold_for:, ttl: nil, on_lost: nil, &block)
+    # Runs the block in only one of several replicas at a time, and returns its value; in the others, returns
+    # +otherwise+. The name stays closed until +hold_for+ seconds after the start, even if the block fails or the process
+    # dies, because the TTL is at least as long. A session that has ended is reopened. Raises the errors of lock(), and,
+    # before the block is called, InvalidRequest or LimitExceeded if the server rejects this hold_for.
+    def once(name, hold_for:, ttl: nil, on_lost: nil, otherwise: nil, &block)
       seconds = Arguments.seconds("hold_for", hold_for, 0..Arguments::TTL.end)
       ttl = [seconds, Arguments.optional_seconds("ttl", ttl, Arguments::TTL) || @engine.ttl].max
       name = Arguments.name(name)
@@ -74,7 +74,7 @@ module LockElection
       # The release of token 0 releases nothing, and lets the server check hold_for.
       item = ["release", name, "0", nil, LockElection.ms(seconds)]
       @engine.result_of(@engine.sync { @engine.operate(@engine.main, *item) })
-      acquire("lock", [name], nil, 0, ttl, on_lost, hold_for: seconds, taken: nil, &block)
+      acquire("lock", [name], nil, 0, ttl, on_lost, hold_for: seconds, taken: otherwise, &block)
     end
 
     # Campaigns once, and waits to be elected, like lock(). candidate is the public text while it leads, of 1 to 4096
@@ -178,14 +178,14 @@ module LockElection
     end
 
     # taken: what to return if others hold it; default: NotAcquired is raised.
-    def acquire(kind, names, last, wait, ttl, on_lost, hold_for: 0.0, taken: :raise)
+    def acquire(kind, names, last, wait, ttl, on_lost, hold_for: 0.0, taken: NotAcquired)
       wait = Arguments.optional_seconds("wait", wait)
       ttl = Arguments.optional_seconds("ttl", ttl, Arguments::TTL)
       claim = Claim.new(kind, names, wait&.zero?, last, Arguments.callable("on_lost", on_lost))
       kept = entered = false
       @engine.settle([claim], wait, ttl)
       if claim.state != :held
-        return taken if taken != :raise && claim.error.is_a?(NotAcquired)
+        return taken if taken != NotAcquired && claim.error.is_a?(NotAcquired)
 
         raise (claim.error || Canceled.new("it was released")).dup
       end
