@@ -7,6 +7,7 @@
 #   make test TESTS=test/t/010_x.t [PROVE_FLAGS=-v]
 #   make soak              the same, with five times as much of the random searches (simulator, torture, fuzzing, abuse)
 #   make demo              sessions side by side; make play: the same server, to try by hand
+#   make test-versions-clients      each library with the oldest and newest drivers, frameworks and languages
 #   make test-versions     demo and test on fresh Debians, with PostgreSQL 15 to 19; needs root
 #   make bench [PEERS=install]      beside etcd, ZooKeeper, Redis and others, to bench/results; make bench-quick: alone;
 #                                   make bench-scaling: the curves of docs/operation/scaling.md;
@@ -88,8 +89,8 @@ ALONE := help check-fast test soak demo play reference client-table test-version
          bench-instructions bench-libraries bench-lockctl bad-night mutants mutants-random mutants-coverage unit sim \
          sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs test-ha format \
          format-check client install-client uninstall-client client-tests client-tests-address client-tests-thread \
-         test-clients portable clients lockctl lockctl-address man-pages deb test-packages test-containers home \
-         dist site test-site
+         test-clients test-versions-clients portable clients lockctl lockctl-address man-pages deb test-packages \
+         test-containers home dist site test-site
 .PHONY: $(ALONE)
 
 help:
@@ -148,6 +149,9 @@ bench-lockctl:
 
 bad-night:
 	@bench/bad-night.sh
+
+test-versions-clients:
+	@clients/versions.sh
 
 test-clients:
 	@clients/test.sh
