@@ -39,8 +39,8 @@
 #   make home URL=https://.. MAIL=.. [GO=..]     replaces the placeholders for the project's address
 #   make dist [DIST_TAG=v1.0.0]    the archives of a release, the same bytes each time
 #   make fuzz-sql [SECONDS=600]    all functions with random arguments, on a live server
-#   make clients [CLIENTS="python go java node ruby"]      the packages of the clients, into build/clients
-#   make test-clients [PARTS="conformance python go java node ruby"] [CLIENTS="c python go java node ruby"]
+#   make clients [CLIENTS="python go java node ruby rust"]      the packages of the clients, into build/clients
+#   make test-clients [PARTS="conformance python go java node ruby rust"] [CLIENTS="c python go java node ruby rust"]
 #                                   the clients, all by the same scenarios; and each client's own tests
 #   make site, make test-site      the documents as a site, in build/site; and what a browser shows of it
 #   make abuse [SECONDS=600]       a hostile role with all attacks at once, and what the others notice of it
@@ -156,7 +156,7 @@ test-versions-clients:
 test-clients:
 	@clients/test.sh
 
-# The portable edition, of its parts; Go embeds what is in the module's own folder alone.
+# The portable edition, of its parts; Go and Rust embed what is in their own folders alone.
 portable:
 	@sql/portable/assemble --write
 

@@ -1,10 +1,10 @@
 #!/bin/bash
 # Builds the packages of the clients into build/clients, as they are published.  Needs the network for what builds them.
-#   CLIENTS="python go java node ruby"    which
+#   CLIENTS="python go java node ruby rust"    which
 set -eu
 cd "$(dirname "$0")/.."
 chosen=${CLIENTS:-}
-CLIENTS=${CLIENTS:-python go java node ruby}
+CLIENTS=${CLIENTS:-python go java node ruby rust}
 out=$PWD/build/clients
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -99,6 +99,22 @@ build_ruby()
 		exit 1
 	}
 	mv "$out/lock_election.gem" "$out/lock_election-$(sed -n 's/.*VERSION = "\(.*\)"/\1/p' clients/ruby/lib/lock_election/version.rb).gem"
+}
+
+# An archive as a registry of crates has it.
+build_rust()
+{
+	local cargo=${CARGO:-cargo}
+	if ! "$cargo" --version >/dev/null 2>&1; then
+		without rust cargo
+		return
+	fi
+	mkdir "$work/rust"
+	tar --exclude=target -C clients/rust -cf - . | tar -C "$work/rust" -xf -
+	cp LICENSE "$work/rust"
+	"$cargo" package --quiet --allow-dirty --no-verify --locked --manifest-path "$work/rust/Cargo.toml" -p lock-election \
+		--target-dir "$work/target"
+	cp "$work"/target/package/*.crate "$out"
 }
 
 mkdir -p "$out"

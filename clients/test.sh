@@ -2,12 +2,13 @@
 # Builds the server, liblockelection and the clients' environments, and tests the clients; installs what is missing,
 # leaves nothing behind but build/.
 #
-#   PARTS="conformance python go java node ruby kubernetes"    the conformance suite, the clients' own tests, and the pods
-#                                   of examples/kubernetes; "mutants": are faults noticed that are seeded into a client?
+#   PARTS="conformance python go java node ruby rust kubernetes"    the conformance suite, the clients' own tests, and
+#                                   the pods of examples/kubernetes; "mutants": are faults noticed that are seeded into a
+#                                   client?
 #   ENGINE=portable                 on the portable edition (sql/portable), not on the C extension; of the clients' own
 #                                   tests those alone that run the programs of READMEs and examples, Spring's, and
 #                                   Ruby's
-#   CLIENTS="c python go java node ruby"    whom the conformance suite tests, and the mutants are of
+#   CLIENTS="c python go java node ruby rust"    whom the conformance suite tests, and the mutants are of
 #   SCENARIOS="cut or each"         which scenarios, as pytest's -k
 #   SEEDS="1 2"                     of the random runs; default: one new seed
 #   OPTIONAL=1                      where the suite's own Python packages cannot be had, nothing is tested
@@ -15,22 +16,24 @@
 #   RECORD=1                        replaces the results in clients/conformance/recorded.json, with ENGINE=portable in
 #                                   recorded-portable.json, of each client that has passed all that it supports;
 #                                   "make client-table" makes docs/reference/clients.md from them
-#   PYTEST_FLAGS, GO_FLAGS, MAVEN_FLAGS, RUBY_FLAGS     for pytest, go test, mvn and minitest, such as -v, or
-#                                   -Dtest=LocksTest
+#   PYTEST_FLAGS, GO_FLAGS, MAVEN_FLAGS, RUBY_FLAGS, CARGO_FLAGS     for pytest, go test, mvn, minitest and cargo test,
+#                                   such as -v, or -Dtest=LocksTest
 #   PG_MAJOR                        PostgreSQL's major version; default: the distribution's
 #
 # What is not there is skipped, with a line that says so.  A client's own tests have a primary with the extension, whose
 # place is in PGHOST, PGPORT, PGUSER and PGDATABASE; max_connections is 200.  They may install Python packages of the
-# requirements files, Go modules of the go.mod files, and what Maven needs for clients/java, without a network.
+# requirements files, Go modules of the go.mod files, what Maven needs for clients/java, and the crates of
+# clients/rust/Cargo.lock, without a network.
 set -eu
-PARTS=${PARTS:-conformance python go java node ruby kubernetes}
-CLIENTS=${CLIENTS:-c python go java node ruby}
+PARTS=${PARTS:-conformance python go java node ruby rust kubernetes}
+CLIENTS=${CLIENTS:-c python go java node ruby rust}
 # Go's modules ask for it.
 GO_NEEDS=1.25
 # Spring and ShedLock ask for it; the client itself for 11.
 JAVA_NEEDS=17
 NODE_NEEDS=18
 RUBY_NEEDS=3.1
+RUST_NEEDS=1.85
 
 # --- as the unprivileged account ------------------------------------------------------------------------------------
 
@@ -55,6 +58,20 @@ go_tests()
 	(cd "$dir" && go vet ./... && GOOS=windows go vet ./... && GOOS=darwin go vet ./... && go test -race -count=1 ${GO_FLAGS:-} ./...)
 }
 
+# Where there is no clippy or rustfmt, the code is not checked. Newer ones have more warnings, which are errors in CI.
+rust_tests()
+(
+	cd clients/rust || exit
+	if "$CARGO" clippy --version >/dev/null 2>&1; then
+		"$CARGO" clippy --quiet --locked --workspace --all-targets -- ${CI:+-D warnings} || exit
+	fi
+	if "$CARGO" fmt --version >/dev/null 2>&1; then
+		"$CARGO" fmt --all --check || exit
+	fi
+	DATABASE_URL="host=$PGHOST port=$PGPORT user=$PGUSER dbname=$PGDATABASE" RUSTDOCFLAGS="--cfg lock_election_server" \
+		"$CARGO" test --quiet --locked ${CARGO_FLAGS:-}
+)
+
 maven()
 {
 	mvn -B -q -o -T1 -Dstyle.color=never -Dmaven.repo.local="$LE_MAVEN" -f clients/java "$@"
@@ -75,6 +92,7 @@ if [ -n "${LE_RUN:-}" ]; then
 		python_tests=(clients/python/tests/test_{readme,examples}.py)
 		node_tests=(env -C clients/node node --test ${NODE_FLAGS:-} test/programs.test.mjs)
 		GO_FLAGS="-run Readme|Example ${GO_FLAGS:-}"
+		CARGO_FLAGS="--doc ${CARGO_FLAGS:-}"
 		MAVEN_FLAGS="-Dtest=ReadmeTest,ExamplesTest,*RegistryTest,*AutoConfigurationTest
 			-Dsurefire.failIfNoSpecifiedTests=false ${MAVEN_FLAGS:-}"
 	fi
@@ -90,7 +108,7 @@ if [ -n "${LE_RUN:-}" ]; then
 		part mutants pytest -p no:cacheprovider -p no:asyncio -q -ra ${PYTEST_FLAGS:-} clients/conformance/mutants.py
 	fi
 	[ "${ENGINE:-c}" = c ] || PARTS=${PARTS/kubernetes/}
-	if [[ $PARTS =~ python|go|java|node|ruby|kubernetes ]]; then
+	if [[ $PARTS =~ python|go|java|node|ruby|rust|kubernetes ]]; then
 		. test/lib/server.sh
 		server_start clients "
 			listen_addresses = '127.0.0.1'
@@ -119,6 +137,9 @@ if [ -n "${LE_RUN:-}" ]; then
 	fi
 	if has "$PARTS" ruby && [ -n "${LE_RUBY:-}" ]; then
 		part ruby ruby_tests
+	fi
+	if has "$PARTS" rust && [ -n "${LE_RUST:-}" ]; then
+		part rust rust_tests
 	fi
 	if has "$PARTS" kubernetes; then
 		if unshare --user --map-root-user --net --mount --pid --fork --mount-proc true 2>/dev/null; then
@@ -190,6 +211,59 @@ keep_compiled()
 	mkdir -p "$cache/go"
 	cp -a "$LE_TMP/go/build" "$cache/go/build"
 	[ "$(id -u)" != 0 ] || chown -R root:root "$cache/go"
+}
+
+# The directory of a cargo and rustc that are new enough, and that the account can run: those of rustup are in root's home.
+rust_bin()
+{
+	local dir version
+	for dir in "$(dirname "$(command -v cargo || echo /usr/bin/cargo)")" /usr/bin; do
+		version=$("${LE_AS[@]}" env HOME="$LE_TMP/home" "$dir/rustc" --version 2>/dev/null | cut -d' ' -f2)
+		[ -n "$version" ] && [ -x "$dir/cargo" ] || continue
+		[ "$(printf '%s\n' "$RUST_NEEDS" "$version" | sort -V | head -n 1)" = "$RUST_NEEDS" ] || continue
+		echo "$dir"
+		return
+	done
+}
+
+# The crates of Cargo.lock, and the suite's agent. The agent is built in build/cache, because Cargo compiles every crate
+# again whose path has changed.
+rust_packages()
+{
+	local bin cargo
+	bin=$(rust_bin)
+	if [ -z "$bin" ]; then
+		# Debian 12 has a newer one than its own, under another name.
+		if le_offered rustc-web; then
+			le_extra_packages cargo-web rustc-web
+		else
+			le_extra_packages cargo rustc rust-clippy rustfmt
+		fi
+		bin=$(rust_bin)
+	fi
+	if [ -z "$bin" ]; then
+		le_say "Rust is skipped: there is no cargo from $RUST_NEEDS on"
+		return
+	fi
+	mkdir -p "$cache/rust" "$LE_TMP/rust" "$LE_TMP/src/build/conformance"
+	cargo=(env CARGO="$bin/cargo" RUSTC="$bin/rustc" RUSTDOC="$bin/rustdoc" CARGO_INCREMENTAL=0)
+	if ! le_wait "${cargo[@]}" CARGO_HOME="$cache/rust/home" "$bin/cargo" fetch --quiet --locked \
+		--target "$("$bin/rustc" -vV | sed -n 's/^host: //p')" \
+		--manifest-path "$LE_ROOT/clients/rust/Cargo.toml" >"$LE_TMP/rust.log" 2>&1; then
+		le_say "Rust is skipped: its crates cannot be downloaded: $(tail -n 1 "$LE_TMP/rust.log")"
+		return
+	fi
+	if [ -n "$suite" ]; then
+		le_say "building the agent in Rust"
+		rm -f "$LE_TMP/src/build/conformance/agent_rust"
+		(cd "$LE_ROOT" && le_wait "${cargo[@]}" CARGO_HOME="$cache/rust/home" CARGO_TARGET_DIR="$cache/rust/target" \
+			CARGO_NET_OFFLINE=true clients/rust/agent/build "$LE_TMP/src/build/conformance/agent_rust") ||
+			le_die "the agent in Rust cannot be built"
+	fi
+	tar -C "$cache/rust" --exclude=home/registry/src -cf - home | tar -C "$LE_TMP/rust" -xf -
+	[ "$(id -u)" != 0 ] || chown -R nobody:nogroup "$LE_TMP/rust" "$LE_TMP/src/build/conformance"
+	LE_ENV+=(LE_RUST=1 "${cargo[@]:1}" CARGO_HOME="$LE_TMP/rust/home" CARGO_TARGET_DIR="$LE_TMP/rust/target"
+		CARGO_NET_OFFLINE=true)
 }
 
 # All that Maven takes from the network for clients/java, kept in build/cache while the poms stay the same.
@@ -297,8 +371,10 @@ if has "$PARTS" conformance || has "$PARTS" mutants; then suite=1; fi
 if has "$PARTS" java || { [ -n "$suite" ] && has "$CLIENTS" java; }; then java_packages; fi
 if has "$PARTS" node || { [ -n "$suite" ] && has "$CLIENTS" node; }; then node_packages; fi
 if has "$PARTS" ruby || { [ -n "$suite" ] && has "$CLIENTS" ruby; }; then ruby_packages; fi
+if has "$PARTS" rust || { [ -n "$suite" ] && has "$CLIENTS" rust; }; then rust_packages; fi
 LE_ENV+=(PARTS="$PARTS" CLIENTS="$CLIENTS" SCENARIOS="${SCENARIOS:-}" SEEDS="${SEEDS:-}" SHARE="${SHARE:-1}" ENGINE="${ENGINE:-c}" RECORD="${RECORD:-}"
-	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" MAVEN_FLAGS="${MAVEN_FLAGS:-}" RUBY_FLAGS="${RUBY_FLAGS:-}" TMPDIR="$LE_TMP/work")
+	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" MAVEN_FLAGS="${MAVEN_FLAGS:-}" RUBY_FLAGS="${RUBY_FLAGS:-}"
+	CARGO_FLAGS="${CARGO_FLAGS:-}" TMPDIR="$LE_TMP/work")
 rc=0
 le_run clients/test.sh || rc=$?
 demos_as_root || rc=1

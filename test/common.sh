@@ -353,7 +353,8 @@ le_build()
 # while another one runs them.
 le_copy()
 {
-	tar -C "$LE_ROOT" --exclude=./.git --exclude=./build/cache --exclude='./src/*.o' "$@" -cf - . |
+	tar -C "$LE_ROOT" --exclude=./.git --exclude=./build/cache --exclude=./clients/rust/target \
+		--exclude='./src/*.o' "$@" -cf - . |
 		tar -C "$LE_TMP/src" -xf -
 }
 

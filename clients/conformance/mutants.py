@@ -47,7 +47,7 @@ def seed(mutant, root):
     for what in entry["copy"]:
         (root / what).parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / what).is_dir():
-            shutil.copytree(ROOT / what, root / what, symlinks=True, ignore=shutil.ignore_patterns("node_modules"))
+            shutil.copytree(ROOT / what, root / what, symlinks=True, ignore=shutil.ignore_patterns("node_modules", "target"))
         else:
             shutil.copy2(ROOT / what, root / what)
     for what in entry.get("link", []):

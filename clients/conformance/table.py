@@ -9,7 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-CLIENTS = {"c": "C", "go": "Go", "java": "Java", "node": "Node.js", "python": "Python", "ruby": "Ruby"}
+CLIENTS = {"c": "C", "go": "Go", "java": "Java", "node": "Node.js", "python": "Python", "ruby": "Ruby", "rust": "Rust"}
 OTHERS = {"lockctl": "lockctl", "sql": "SQL"}
 # A recorded run of the suite for each edition of the server; the rows of features are of the first.
 EDITIONS = {"recorded.json": "C", "recorded-portable.json": "portable"}

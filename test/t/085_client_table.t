@@ -86,7 +86,7 @@ my ($rule) = slurp_file('docs/reference/client-protocol.md') =~ /^- \*\*10\.4\*\
 my @texts = $rule =~ /`([^`]+)`/g;
 is(scalar(@texts), 4, 'a loss is told in one of four texts');
 foreach my $sources ('src/client/*.c', 'clients/python/src/lock_election/*.py', 'clients/go/*.go', 'clients/node/src/*.ts',
-	'clients/java/core/src/main/java/lockelection/*.java', 'clients/ruby/lib/lock_election/*.rb')
+	'clients/java/core/src/main/java/lockelection/*.java', 'clients/ruby/lib/lock_election/*.rb', 'clients/rust/src/*.rs')
 {
 	my $code = join '', map { slurp_file($_) } grep { !/_test\.go$/ } glob $sources;
 	my @missing = grep { index($code, substr($_, 0, 20)) < 0 } @texts;

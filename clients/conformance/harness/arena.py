@@ -52,6 +52,8 @@ def absent(name, entry):
         return "there is no JDK and Maven"
     if name == "ruby" and not os.environ.get("LE_RUBY"):
         return "there is no Ruby with pg"
+    if name == "rust" and not os.environ.get("LE_RUST"):
+        return "there is no Rust that is new enough"
     return None
 
 
