@@ -246,8 +246,8 @@ rust_packages()
 		return
 	fi
 	mkdir -p "$cache/rust" "$LE_TMP/rust" "$LE_TMP/src/build/conformance"
-	cargo=(env CARGO="$bin/cargo" RUSTC="$bin/rustc" RUSTDOC="$bin/rustdoc" CARGO_INCREMENTAL=0)
-	if ! le_wait "${cargo[@]}" CARGO_HOME="$cache/rust/home" "$bin/cargo" fetch --quiet --locked \
+	cargo=(CARGO="$bin/cargo" RUSTC="$bin/rustc" RUSTDOC="$bin/rustdoc" CARGO_INCREMENTAL=0)
+	if ! le_wait env "${cargo[@]}" CARGO_HOME="$cache/rust/home" "$bin/cargo" fetch --quiet --locked \
 		--target "$("$bin/rustc" -vV | sed -n 's/^host: //p')" \
 		--manifest-path "$LE_ROOT/clients/rust/Cargo.toml" >"$LE_TMP/rust.log" 2>&1; then
 		le_say "Rust is skipped: its crates cannot be downloaded: $(tail -n 1 "$LE_TMP/rust.log")"
@@ -256,13 +256,13 @@ rust_packages()
 	if [ -n "$suite" ]; then
 		le_say "building the agent in Rust"
 		rm -f "$LE_TMP/src/build/conformance/agent_rust"
-		(cd "$LE_ROOT" && le_wait "${cargo[@]}" CARGO_HOME="$cache/rust/home" CARGO_TARGET_DIR="$cache/rust/target" \
-			CARGO_NET_OFFLINE=true clients/rust/agent/build "$LE_TMP/src/build/conformance/agent_rust") ||
+		le_wait env -C "$LE_ROOT" "${cargo[@]}" CARGO_HOME="$cache/rust/home" CARGO_TARGET_DIR="$cache/rust/target" \
+			CARGO_NET_OFFLINE=true clients/rust/agent/build "$LE_TMP/src/build/conformance/agent_rust" ||
 			le_die "the agent in Rust cannot be built"
 	fi
 	tar -C "$cache/rust" --exclude=home/registry/src -cf - home | tar -C "$LE_TMP/rust" -xf -
 	[ "$(id -u)" != 0 ] || chown -R nobody:nogroup "$LE_TMP/rust" "$LE_TMP/src/build/conformance"
-	LE_ENV+=(LE_RUST=1 "${cargo[@]:1}" CARGO_HOME="$LE_TMP/rust/home" CARGO_TARGET_DIR="$LE_TMP/rust/target"
+	LE_ENV+=(LE_RUST=1 "${cargo[@]}" CARGO_HOME="$LE_TMP/rust/home" CARGO_TARGET_DIR="$LE_TMP/rust/target"
 		CARGO_NET_OFFLINE=true)
 }
 
