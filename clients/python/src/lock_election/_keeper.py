@@ -13,6 +13,7 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -26,11 +27,21 @@ class Failed(Exception):
     pass
 
 
+def is_root() -> bool:
+    return os.name == "posix" and os.geteuid() == 0
+
+
+def temporary() -> str:
+    """Returns the folder for temporary files. For root, one in which the other account can remove what it owns."""
+    folder = tempfile.gettempdir()
+    return "/tmp" if is_root() and not os.stat(folder).st_mode & stat.S_IWOTH else folder
+
+
 class Keeper:
     def __init__(self, programs: str, settings: str) -> None:
         self.programs = pathlib.Path(programs)
         self.settings = settings
-        self.directory = pathlib.Path(tempfile.gettempdir()) / f"lock_election-{secrets.token_hex(6)}"
+        self.directory = pathlib.Path(temporary()) / f"lock_election-{secrets.token_hex(6)}"
         self.data = self.directory / "data"
         self.password = secrets.token_urlsafe(18)
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
@@ -60,7 +71,7 @@ class Keeper:
     def start(self) -> None:
         # Windows gives the mode 0700 to nobody but administrators, and the server drops the rights of those.
         self.directory.mkdir(0o700 if os.name == "posix" else 0o777)
-        if os.name == "posix" and os.geteuid() == 0:
+        if is_root():
             self.drop_root()
         os.chdir(self.directory)
         secret = self.directory / "password"
