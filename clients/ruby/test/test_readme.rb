@@ -2,11 +2,12 @@
 
 require_relative "helper"
 
-# The examples of README.md, and of the project's, run as they stand there.
+# The examples of README.md, and of the project's quick starts, run as they stand there.
 class ReadmeTest < ServerTest
   README = File.expand_path("../README.md", __dir__)
-  FRONT = File.expand_path("../../../README.md", __dir__)
-  BLOCKS = [README, FRONT].flat_map { |file| File.read(file, encoding: "UTF-8").scan(/^```ruby\n(.*?)^```$/m).flatten }
+  QUICK_START = File.expand_path("../../../docs/quick-start.md", __dir__)
+  TEXTS = [README, QUICK_START].map { |file| File.read(file, encoding: "UTF-8") }
+  BLOCKS = TEXTS.flat_map { |text| text.scan(/^```ruby\n(.*?)^```$/m).flatten }
 
   BLOCKS.each_with_index do |block, i|
     define_method("test_example_#{i}") do

@@ -61,9 +61,9 @@ module LockElection
     end
 
     # Runs the block in only one of several replicas at a time, and returns its value; in the others, returns
-    # +otherwise+. The name stays closed until +hold_for+ seconds after the start, even if the block fails or the process
-    # dies, because the TTL is at least as long. A session that has ended is reopened. Raises the errors of lock(), and,
-    # before the block is called, InvalidRequest or LimitExceeded if the server rejects this hold_for.
+    # +otherwise+. The name stays closed until +hold_for+ seconds after the start, even if the block fails or the
+    # process dies, because the TTL is at least as long. A session that has ended is reopened. Raises the errors of
+    # lock(), and, before the block is called, InvalidRequest or LimitExceeded if the server rejects this hold_for.
     def once(name, hold_for:, ttl: nil, on_lost: nil, otherwise: nil, &block)
       seconds = Arguments.seconds("hold_for", hold_for, 0..Arguments::TTL.end)
       ttl = [seconds, Arguments.optional_seconds("ttl", ttl, Arguments::TTL) || @engine.ttl].max
