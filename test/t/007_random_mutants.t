@@ -7,6 +7,7 @@ use File::Temp qw(tempdir);
 use LeCoverage;
 use LeMutants;
 use LeMutate;
+use LeMutateSql;
 use LeObjects;
 use Test::More;
 
@@ -144,8 +145,9 @@ foreach my $line (grep { !/^#/ } split(/\n/, slurp('test/mutants/equivalent')))
 {
 	my ($key, $path, $function, $why) = $line =~ /^([0-9a-f]{10}) (\S+) (\w+)\(\): (\S.*)$/ or fail("in order: $line");
 	my $there = slurp($path);
+	my @there = $path =~ /\.sql$/ ? sql_sites($path, $there) : sites($path, $there);
 
-	ok((grep { $_->{function} eq $function && site_key($_, $there) eq $key } sites($path, $there)), "equivalent: $why");
+	ok((grep { $_->{function} =~ /(?:^|\.)$function$/ && site_key($_, $there) eq $key } @there), "equivalent: $why");
 }
 
 # By the compiler.
