@@ -137,8 +137,9 @@ leaderelection_run()
 java_prepare()
 {
 	local home property projects
-	home=$(ls -d /usr/lib/jvm/*"-$runtime"{,-*} 2>/dev/null | tail -n 1)
-	[ -x "${home:-}/bin/javac" ] || { reason="there is no JDK $runtime"; return; }
+	home=$(ls -d /usr/lib/jvm/*"-$runtime"{,-*}/bin/javac 2>/dev/null | head -n 1)
+	home=${home%/bin/javac}
+	[ -n "$home" ] || { reason="there is no JDK $runtime"; return; }
 	on=$("$home/bin/java" -version 2>&1 | sed -n '1s/.*"\(.*\)".*/\1/p')
 	case $library in
 		java) projects=core,examples property=postgresql tests='ReadmeTest,ArgumentsTest,UrlTest,SessionTest,ElectionsTest' ;;
@@ -247,7 +248,8 @@ cat "$results" >"$recorded"
 
 		\`make test-versions-clients RECORD=1\` has written this page. *passed*: the programs of the library's README and its
 		quick tests have run with exactly these versions, on Linux, on that day. *not run*: the machine of that day did not
-		have them, so nothing is known. \`clients/versions\` has the list.
+		have them, so nothing is known. \`clients/versions\` has the list. Go takes no older pgx or client-go than the
+		modules' go.mod names.
 
 	EOF
 	table "$recorded"
