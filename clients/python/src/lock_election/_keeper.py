@@ -147,7 +147,10 @@ def tell(**values: object) -> None:
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is meant for the program, which then ends the pipe
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    request = json.loads(sys.stdin.readline())
+    line = sys.stdin.readline()
+    if not line:  # the program has found no PostgreSQL
+        return
+    request = json.loads(line)
     keeper = Keeper(request["bin"], request["settings"])
     try:
         keeper.start()
