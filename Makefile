@@ -156,7 +156,7 @@ test-versions-clients:
 test-clients:
 	@clients/test.sh
 
-# The portable edition, of its parts; Go and Rust embed what is in their own folders alone.
+# The portable edition, of its parts; Go embeds what is in the module's own folder alone.
 portable:
 	@sql/portable/assemble --write
 

@@ -110,7 +110,7 @@ build_rust()
 		return
 	fi
 	mkdir "$work/rust"
-	tar --exclude=target -C clients/rust -cf - . | tar -C "$work/rust" -xf -
+	tar --dereference --exclude=target -C clients/rust -cf - . | tar -C "$work/rust" -xf -
 	cp LICENSE "$work/rust"
 	"$cargo" package --quiet --allow-dirty --no-verify --locked --manifest-path "$work/rust/Cargo.toml" -p lock-election \
 		--target-dir "$work/target"

@@ -128,8 +128,8 @@ sub try_portable
 	my $broken = broken_contract($worker, $sql);
 	return $broken if $broken;
 
-	# with the copies that Go and Rust embed: a test compares them
-	my @files = map { "$_/lock_election.sql" } qw(sql/portable clients/go clients/rust/src);
+	# with the copy that Go embeds: a test compares the two
+	my @files = map { "$_/lock_election.sql" } qw(sql/portable clients/go);
 	my $original = slurp($files[0]);
 	my $seed = sub {
 		my ($is_mutant) = @_;
