@@ -157,6 +157,12 @@ fi
 
 # --- before: packages, builds, and what comes from the network ------------------------------------------------------
 
+# at_least VERSION WHAT: is WHAT that version, or a newer one?
+at_least()
+{
+	[ "$(printf '%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
+}
+
 . "$(dirname "$0")/../test/common.sh"
 . "$(dirname "$0")/python-packages.sh"
 cd "$LE_ROOT"
@@ -172,7 +178,7 @@ find_go()
 		return
 	fi
 	version=$(GOTOOLCHAIN=local go env GOVERSION)
-	[ "$(printf '%s\n' "$GO_NEEDS" "${version#go}" | sort -V | head -n 1)" = "$GO_NEEDS" ] ||
+	at_least "$GO_NEEDS" "${version#go}" ||
 		GO_REASON="go is ${version#go}, and $GO_NEEDS is needed"
 }
 
@@ -223,7 +229,7 @@ rust_bin()
 	for dir in "$(dirname "$(command -v cargo || echo /usr/bin/cargo)")" /usr/bin; do
 		version=$("${LE_AS[@]}" env HOME="$LE_TMP/home" "$dir/rustc" --version 2>/dev/null | cut -d' ' -f2)
 		[ -n "$version" ] && [ -x "$dir/cargo" ] || continue
-		[ "$(printf '%s\n' "$RUST_NEEDS" "$version" | sort -V | head -n 1)" = "$RUST_NEEDS" ] || continue
+		at_least "$RUST_NEEDS" "$version" || continue
 		echo "$dir"
 		return
 	done
@@ -328,7 +334,7 @@ ruby_packages()
 	le_extra_packages ruby ruby-pg
 	! has "$PARTS" ruby || le_extra_packages ruby-activerecord ruby-minitest rubocop
 	version=$(ruby -rpg -e 'print RUBY_VERSION' 2>/dev/null || true)
-	if [ "$(printf '%s\n' "$RUBY_NEEDS" "$version" | sort -V | head -n 1)" != "$RUBY_NEEDS" ]; then
+	if ! at_least "$RUBY_NEEDS" "$version"; then
 		le_say "Ruby is skipped: it needs $RUBY_NEEDS or later, and pg"
 		return
 	fi

@@ -251,11 +251,11 @@ le_boot_links()
 le_boot_undo()
 {
 	local new
-	new=$(comm -13 <(echo "$1") <(le_boot_links) |
-		grep -Ev '/(postgresql(@.*)?\.service|[KS][0-9]*postgresql)$' || true)
-	[ -n "$new" ] || return 0
-	le_say "not started at boot: $(sed 's,.*/,,' <<<"$new" | sort -u | paste -sd ' ')"
-	xargs -d '\n' rm -f <<<"$new"
+	mapfile -t new < <(comm -13 <(echo "$1") <(le_boot_links) |
+		grep -Ev '/(postgresql(@.*)?\.service|[KS][0-9]*postgresql)$')
+	[ ${#new[@]} -gt 0 ] || return 0
+	le_say "not started at boot: $(printf '%s\n' "${new[@]##*/}" | sort -u | paste -sd ' ')"
+	le_as_root rm -f "${new[@]}"
 }
 
 le_apt_install()
@@ -268,8 +268,7 @@ le_apt_install()
 		apt-get -o DPkg::Lock::Timeout=120 install -qq -y --no-install-recommends "$@" \
 		>"$LE_TMP/apt.log" 2>&1 </dev/null || rc=$?
 	le_apt_files_remove
-	le_as_root bash -c "$(declare -f le_say le_boot_links le_boot_undo); LE_ETC=\$1; le_boot_undo \"\$2\"" \
-		- "$LE_ETC" "$links"
+	le_boot_undo "$links"
 	return $rc
 }
 

@@ -38,6 +38,7 @@ my $etc = PostgreSQL::Test::Utils::tempdir();
 my $script = <<'SH';
 . test/common.sh
 trap - EXIT
+le_as_root() { "$@"; }
 LE_ETC=$1
 mkdir -p $1/systemd/system/multi-user.target.wants $1/rc2.d
 cd $1/systemd/system/multi-user.target.wants
