@@ -44,6 +44,9 @@ final class Jdbc implements Wire {
 	private final int networkTimeout;
 	private final int prepareThreshold;
 	private long limit = -1;
+	/** The latest statement, which is kept open because most calls repeat it, and its text; null after an error. */
+	private PreparedStatement latest;
+	private String latestText;
 
 	private Jdbc(Connection connection, long limitMillis) throws SQLException {
 		this.connection = connection;
@@ -174,22 +177,47 @@ final class Jdbc implements Wire {
 		if (limit != limitMillis)
 			connection.setNetworkTimeout(Runnable::run, (int) limitMillis);
 		limit = limitMillis;
-		try (PreparedStatement statement = connection.prepareStatement(sql.replace("%s", String.valueOf(schema)))) {
-			for (int i = 0; i < arguments.length; i++)
-				bind(statement, i + 1, arguments[i]);
-			List<Object[]> rows = new ArrayList<>();
-			if (statement.execute()) {
-				ResultSet result = statement.getResultSet();
-				int columns = result.getMetaData().getColumnCount();
-				while (result.next()) {
-					Object[] row = new Object[columns];
-					for (int i = 0; i < columns; i++)
-						row[i] = result.getObject(i + 1);
-					rows.add(row);
-				}
+		String text = sql.replace("%s", String.valueOf(schema));
+		try {
+			if (!text.equals(latestText)) {
+				forget();
+				latest = connection.prepareStatement(text);
+				latestText = text;
 			}
-			return rows;
+			for (int i = 0; i < arguments.length; i++)
+				bind(latest, i + 1, arguments[i]);
+			return latest.execute() ? rows(latest) : List.of();
+		} catch (SQLException | RuntimeException e) {
+			forget();
+			throw e;
 		}
+	}
+
+	/** Closes the statement that is kept open, so that the next call prepares one with the settings of that time. */
+	private void forget() {
+		PreparedStatement unused = latest;
+		latest = null;
+		latestText = null;
+		try {
+			if (unused != null)
+				unused.close();
+		} catch (SQLException | RuntimeException e) {
+			// the connection is broken, and the caller has the error that says so
+		}
+	}
+
+	private static List<Object[]> rows(PreparedStatement statement) throws SQLException {
+		List<Object[]> rows = new ArrayList<>();
+		try (ResultSet result = statement.getResultSet()) {
+			int columns = result.getMetaData().getColumnCount();
+			while (result.next()) {
+				Object[] row = new Object[columns];
+				for (int i = 0; i < columns; i++)
+					row[i] = result.getObject(i + 1);
+				rows.add(row);
+			}
+		}
+		return rows;
 	}
 
 	private void bind(PreparedStatement statement, int at, Object value) throws SQLException {
@@ -222,6 +250,7 @@ final class Jdbc implements Wire {
 
 	@Override
 	public void close() {
+		forget();
 		try {
 			connection.setAutoCommit(autoCommit);
 			connection.setNetworkTimeout(Runnable::run, networkTimeout);

@@ -47,6 +47,8 @@ final class Session {
 	 * after the pause, because the next call may come soon, and its reply has all news.
 	 */
 	private static final long HEAR = 10 * MILLISECOND;
+	/** The time for which a caller that still waits runs further turns, which have become due in its own turn. */
+	private static final long STAY = 10 * MILLISECOND;
 	/** The intervals of turns for waits and of reads for observers, if LISTEN works and if it does not. */
 	private static final long LOOK = 5 * SECOND;
 	private static final long DEAF_LOOK = 250 * MILLISECOND;
@@ -264,7 +266,7 @@ final class Session {
 			}
 			holds.forEach(this::enqueue);
 			if (!holds.isEmpty())
-				join(holds.get(0).lease);
+				join(holds.get(0).lease, holds.get(0));
 			return holds;
 		}
 	}
@@ -283,7 +285,7 @@ final class Session {
 			if (on.ended)
 				throw LockException.of(Status.LOST, "its lease has ended");
 			enqueue(asked);
-			join(on);
+			join(on, asked);
 		}
 		await(asked, Duration.ofMillis(callMillis()));
 	}
@@ -353,10 +355,10 @@ final class Session {
 					hold.releaseError = e;
 				}
 				hold.lease.finish(hold, LockException.of(Status.CANCELED, "it was released"));
-				join(hold.lease);
+				join(hold.lease, null);
 			} else if (hold.evicted) {
 				hold.lease.giveBack(hold);
-				join(hold.lease);
+				join(hold.lease, null);
 			}
 			return !hold.isLost();
 		}
@@ -665,21 +667,36 @@ final class Session {
 
 	/**
 	 * Locked, once, at entry and exit. Runs a turn in the calling thread if the connection is free and no other work
-	 * is due first; otherwise wakes up the worker. Virtual threads leave the turn to the worker, because an interrupt
-	 * of a virtual thread would close the socket.
+	 * is due first; otherwise wakes up the worker. A caller that still waits after its turn also runs the turns that
+	 * have become due meanwhile: a lock that the session's callers pass on then needs no wake-up of the worker.
+	 *
+	 * @param own the hold that the caller waits for, or null if it does not wait
 	 */
-	private void join(Lease l) {
-		Thread self = Thread.currentThread();
-		long now = now();
+	private void join(Lease l, Hold own) {
 		dirty = true;
 		if (busy)
 			return; // the thread that uses the connection checks for more work afterwards
-		if (wire == null || end != null || l.id == 0 || slow || self == worker || self.isInterrupted()
-				|| "VirtualThreads".equals(self.getThreadGroup().getName()) || !operations.isEmpty() || due(l) > now
-				|| leases.values().stream().anyMatch(other -> other != l && due(other) <= now))
+		if (!isForCaller(l)) {
 			wake();
-		else
+			return;
+		}
+		long until = now() + STAY;
+		do
 			turn(l, 1);
+		while (own != null && !own.decided.isDone() && now() < until && isForCaller(l));
+		rest();
+	}
+
+	/**
+	 * Locked. Returns whether a turn of the lease is the next piece of work, and the calling thread may run it. Virtual
+	 * threads leave it to the worker, because an interrupt of a virtual thread would close the socket.
+	 */
+	private boolean isForCaller(Lease l) {
+		Thread self = Thread.currentThread();
+		long now = now();
+		return wire != null && end == null && l.id != 0 && !slow && self != worker && !self.isInterrupted()
+				&& !"VirtualThreads".equals(self.getThreadGroup().getName()) && operations.isEmpty() && due(l) <= now
+				&& leases.values().stream().noneMatch(other -> other != l && due(other) <= now);
 	}
 
 	/**
@@ -723,6 +740,10 @@ final class Session {
 			busy = false;
 		}
 		hearAt = held == 0 && waits() > waited ? 0 : now() + HEAR;
+	}
+
+	/** Locked. Wakes up the worker if it has work before the time until which it rests. */
+	private void rest() {
 		if (next(now()) < restsUntil || channels.hopes() && hearAt < restsUntil)
 			wake();
 	}

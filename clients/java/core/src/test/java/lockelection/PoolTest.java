@@ -7,19 +7,23 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.zaxxer.hikari.HikariDataSource;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.sql.Connection;
+import java.sql.PreparedStatement;
 import java.sql.SQLException;
 import java.time.Duration;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import javax.sql.DataSource;
 import lockelection.LockException.Status;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.postgresql.PGConnection;
+import org.postgresql.PGStatement;
 
 /** Connections of pools, and of data sources that are no good. */
 @Timeout(120)
@@ -88,16 +92,7 @@ class PoolTest {
 
 	/** A connection whose close() does nothing, as of a pool that does not tidy up. */
 	private static Connection unclosable(Connection connection) {
-		return (Connection) Proxy.newProxyInstance(PoolTest.class.getClassLoader(), new Class<?>[] {Connection.class},
-				(proxy, method, arguments) -> {
-					if (method.getName().equals("close"))
-						return null;
-					try {
-						return method.invoke(connection, arguments);
-					} catch (InvocationTargetException e) {
-						throw e.getCause();
-					}
-				});
+		return through(Connection.class, connection, (method, call) -> method.getName().equals("close") ? null : call.call());
 	}
 
 	@Test
@@ -144,5 +139,50 @@ class PoolTest {
 		if (number == 2)
 			throw new IllegalStateException("the pool is being restarted");
 		return number == 1 ? closed : java.sql.DriverManager.getConnection(Db.URL + "&ApplicationName=good");
+	}
+
+	/** A pooler without prepared statements, which begins to work between two calls of the session. */
+	@Test
+	void aStatementThatTheServerHasForgottenIsSentUnprepared() throws Exception {
+		AtomicBoolean forgets = new AtomicBoolean();
+		AtomicInteger refused = new AtomicInteger();
+		try (Connection own = Db.connect()) {
+			Around perhapsForgotten = (method, call) -> {
+				Object result = call.call();
+				return !method.getName().equals("prepareStatement") ? result
+						: through(PreparedStatement.class, (PreparedStatement) result, (inner, run) -> {
+							if (inner.getName().equals("execute") && forgets.get()
+									&& ((PreparedStatement) result).unwrap(PGStatement.class).getPrepareThreshold() > 0) {
+								refused.incrementAndGet();
+								throw new SQLException("prepared statement does not exist", "26000");
+							}
+							return run.call();
+						});
+			};
+			Connection forgetful = through(Connection.class, own, perhapsForgotten);
+			try (LockElection locks = LockElection.connect(source(() -> forgetful), OPTIONS)) {
+				Hold held = locks.acquire(name);
+				forgets.set(true);
+				locks.acquire(name + "x").close();
+				assertTrue(held.isValid());
+				assertEquals(1, refused.get());
+			}
+		}
+	}
+
+	/** What happens instead of a call of a method. */
+	private interface Around {
+		Object of(Method method, Callable<Object> call) throws Exception;
+	}
+
+	private static <T> T through(Class<T> type, T object, Around around) {
+		return type.cast(Proxy.newProxyInstance(PoolTest.class.getClassLoader(), new Class<?>[] {type},
+				(proxy, method, arguments) -> around.of(method, () -> {
+					try {
+						return method.invoke(object, arguments);
+					} catch (InvocationTargetException e) {
+						throw (Exception) e.getCause();
+					}
+				})));
 	}
 }

@@ -483,18 +483,56 @@ class SessionTest {
 	@Test
 	void whatIsNotDurableYetIsToldByALaterCall() {
 		server.pending = sql -> sql.contains("enqueue_lock a");
-		Hold hold = submit("a");
-		assertEquals(View.WAITING, hold.view);
-		settle();
-		assertTrue(hold.isValid());
+		assertTrue(submit("a").isValid()); // the caller itself asks again
 		assertEquals(1, server.count("enqueue_lock a"));
 		server.pending = sql -> sql.contains("enqueue_lock b");
-		Hold lost = submit("b");
-		server.rows.values().removeIf(row -> row.name.equals("b"));
-		server.restart(); // before it was durable
-		settle();
-		assertTrue(lost.isValid());
+		server.during = () -> {
+			if (server.rows.values().removeIf(row -> row.name.equals("b"))) { // it was not durable
+				server.during = () -> { };
+				server.restart();
+			}
+		};
+		assertTrue(submit("b").isValid());
 		assertEquals(2, server.count("enqueue_lock b"));
+	}
+
+	/** Releases a hold while the next call is under way, so that the release cannot travel in that call. */
+	private void releaseDuringTheNextCall(Hold hold) {
+		server.during = () -> {
+			server.during = () -> { };
+			session.release(hold, null);
+		};
+	}
+
+	@Test
+	void aCallerThatWaitsRunsTheNextTurnToo() {
+		releaseDuringTheNextCall(held("a"));
+		assertTrue(submit("a").isValid());
+	}
+
+	@Test
+	void aCallerThatWaitsLeavesTurnsToTheWorkerAfterATime() {
+		releaseDuringTheNextCall(held("a"));
+		server.takesMillis = 10;
+		Hold next = submit("a");
+		assertEquals(View.WAITING, next.view);
+		settle();
+		assertTrue(next.isValid());
+	}
+
+	@Test
+	void anInterruptedCallerLeavesTheNextTurnToTheWorker() {
+		Hold hold = held("a");
+		server.during = () -> {
+			server.during = () -> { };
+			session.release(hold, null);
+			Thread.currentThread().interrupt();
+		};
+		Hold next = submit("a");
+		assertTrue(Thread.interrupted());
+		assertEquals(View.WAITING, next.view);
+		settle();
+		assertTrue(next.isValid());
 	}
 
 	@Test
