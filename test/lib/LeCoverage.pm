@@ -1,4 +1,4 @@
-# Which test files reach a line, by what test/mutants/coverage.sh has recorded.
+# Which test files reach a line, according to the records of test/mutants/coverage.sh.
 package LeCoverage;
 
 use strict;

@@ -1,20 +1,20 @@
 # Runs lockctl as a user would: real processes, with their own standard files.
 #
-#   ctl_node($node)                      the server that the following calls use
-#   my $node = ctl_network_node()        one with the extension that those of 10.97.0.0/24 reach, too, for them to use
-#   my ($rc, $out, $err) = ctl(@args)    runs it to its end; $rc as a shell has it
-#                                        it is $lockctl, built with sanitizers but where LE_LOCKCTL says another; a path below
-#                                        the working directory, as $plain_lockctl, the one that is installed
+#   ctl_node($node)                      the server for the following calls
+#   my $node = ctl_network_node()        creates one that clients in 10.97.0.0/24 can also reach, and uses it
+#   my ($rc, $out, $err) = ctl(@args)    runs lockctl to its end; $rc is a shell's exit code
+#                                        runs $lockctl, which is built with sanitizers unless LE_LOCKCTL names another;
+#                                        a path relative to the working directory like $plain_lockctl, the installed one
 #   my $c = start_ctl(@args)             in the background, in a process group of its own
-#     $c->pid, $c->kill('TERM'), $c->out, $c->err, $c->wait ($rc), $c->ended, $c->signal (that it has died of, or 0)
+#     $c->pid, $c->kill('TERM'), $c->out, $c->err, $c->wait ($rc), $c->ended, $c->signal (that killed it, or 0)
 #   { env => {..}, in => file, stdout => file, wrap => [command that starts it], cgroup => 'ours', plain => 1 }    may
-#                                        come first; plain: it is not watched by sanitizers
+#                                        be the first argument; plain: without sanitizers
 #
 # stamps('a', 'file') is a command that appends "a SECONDS PID", by CLOCK_BOOTTIME, to a file every few milliseconds for
-# minutes, whatever signal it gets; ran('file', 'a') is the first and the last time, and the process.
+# minutes, and ignores signals; ran('file', 'a') returns the first and the last time, and the process.
 #
-#   my ($file, $first, $second) = two()     the one has lock "$contended" with a TTL of $short_ttl seconds, the other waits
-#   one_after_the_other($file, $second)     the first command was dead before the second one has begun
+#   my ($file, $first, $second) = two()     one holds lock "$contended" with a TTL of $short_ttl seconds, one waits
+#   one_after_the_other($file, $second)     checks that the first command was dead before the second one started
 
 package LeCtl;
 

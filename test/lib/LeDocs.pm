@@ -1,19 +1,19 @@
-# The blocks of a document, and how one of psql is run and compared.  Everything is exported.
+# Reads the blocks of a document, and runs and compares psql blocks.  Everything is exported.
 #
-# A block is fenced, and its word after the fence says what it is, and how the site colours it:
+# A block is fenced. The word after the fence is its kind, and selects the site's colours:
 #
-#   psql     sessions of psql.  A prompt begins a statement: "=> " in the session that a section begins with, "other=> " in
-#            a second one, and so on; lines without a prompt go on with it, up to its ";".  What follows is its output, as
-#            psql prints it without a row count.  A statement with the comment "-- waits" is not answered at once: its
-#            output stands behind the next prompt of that session, which has no more than a comment.
-#   sql      statements without output, for the session that a section begins with
+#   psql     sessions of psql.  A prompt begins a statement: "=> " in the first session of a section, "other=> " in
+#            a second one, and so on. Lines without a prompt continue the statement, up to its ";".  The output follows,
+#            as psql prints it without a row count.  A statement with the comment "-- waits" gets no immediate reply:
+#            its output follows the next prompt of that session, which has at most a comment.
+#   sql      statements without output, for the first session of a section
 #   sh, c, python, ini, cron    see 082_documents.t
 #   bash, console, plpgsql, py, ruby, go, java, js, systemd, yaml, text    not run here, or not at all
 #
 # The sessions of a section are closed at its end, which is the next heading of the first three levels.
 #
-# In outputs these are equal to each other: tokens, if the same stands for the same; moments, durations with fractions of a
-# second, numbers of processes.  A token of the text that is used in a statement becomes the one that was shown in its place.
+# The comparison of outputs accepts different tokens, if equal ones stay equal, and different times, durations with
+# fractions of a second, and process numbers.  If a statement uses a token of the text, the actual token replaces it.
 
 package LeDocs;
 

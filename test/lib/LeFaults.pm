@@ -1,15 +1,14 @@
-# For the tests of fault points: clients that live through errors, ended connections and crashes of the server, and a
-# workload that can be run again and again while something goes wrong in the middle of it.
+# For the tests of fault points: clients that survive errors, ended connections and crashes of the server, and a
+# workload that can be repeated while a fault occurs in the middle of it.
 #
 #   LeFaults::points()            all points: name => whether it can fail
 #   my $w = LeFaults->new($node); $w->keep;
-#     $w->run($point, $action)    sets the fault, runs the workload, checks; returns what is wrong, '' if nothing
+#     $w->run($point, $action)    sets the fault, runs the workload, checks; returns the violations, or ''
 #   LeFaults::every_action(qr/^batch/)     all of that, as tests
 #
-# What is checked, by the guarantees: a lock has one holder (M), by what the clients know; tokens of a lock go upward, also
-# across crashes (T); waiters are granted in their order, and none is forgotten (Q, W); what was answered is there
-# afterwards (D); and nothing is left behind (G). Where the server itself went down, a call without an answer may have
-# taken effect; nowhere else.
+# Guarantees checked: a lock has one holder (M), according to the clients; tokens of a lock grow, even after a crash
+# (T); waiters are granted in order, and none is forgotten (Q, W); acknowledged changes are kept (D); and nothing is
+# left behind (G). A call without a reply may have taken effect only if the server itself went down.
 
 package LeFaults;
 

@@ -1,16 +1,16 @@
-# A cluster of three nodes under Patroni, on this machine: etcd, Patroni with its PostgreSQL three times, HAProxy and
-# PgBouncer in front, and between the nodes connections that can be cut. Everything listens on 127.0.0.1, and its data are
-# in the test's temporary folder; what this module has started it ends, by process id.
+# A cluster of three nodes under Patroni on this machine: etcd, Patroni with PostgreSQL three times, HAProxy and
+# PgBouncer in front, and connections between the nodes that can be cut. Everything listens on 127.0.0.1, and keeps its
+# data in the test's temporary folder. This module ends the processes that it has started, by process id.
 #
 #   plan skip_all => .. if defined LeHa::missing();
-#   my $ha = LeHa->new(dcs => { ttl => 20 });     started, with database "app" and the extension in it; bare => 1: without
+#   my $ha = LeHa->new(dcs => { ttl => 20 });     starts it, with database "app" and the extension; bare => 1: without
 #                                                 the library and the extension
 #   $ha->set_mode('async' | 'sync' | 'strict' | 'remote')      remote: sync, with lock_election.min_durability = remote
-#   $ha->leader                                   number of the node that Patroni says is the primary
+#   $ha->leader                                   number of the primary node, according to Patroni
 #   $ha->run_fault($name)                         see %FAULTS
 #
-# Node i's PostgreSQL and REST API are reached by the other nodes, and etcd by node i, through an HAProxy of its own each:
-# stopped (SIGSTOP), it is a network that swallows everything and says nothing.
+# The other nodes reach node i's PostgreSQL and REST API, and node i reaches etcd, each through an HAProxy of its own. A
+# stopped HAProxy (SIGSTOP) acts as a network that silently drops everything.
 
 package LeHa;
 

@@ -1,11 +1,11 @@
-# One fault in a cluster of LeHa, while clients of the torture test take and hand on locks, and what the checker of the
-# torture test has to say of it.
+# Causes one fault in a cluster of LeHa, while clients of the torture test acquire and hand over locks, and returns the
+# findings of the torture test's checker.
 #
 #   my $result = trial($ha, 'kill -9 node');      { violations => 0, back => { haproxy => 4.2, .. }, .. }
 #
-# Clients reach the cluster in four ways: by HAProxy, by PgBouncer (pooling transactions) and HAProxy, with all hosts in
-# their connection string, and pinned: with the address of the node that is the primary when the trial begins. They have
-# a timer of their own of 4 s for each call.
+# Clients connect in four ways: through HAProxy, through PgBouncer (in transaction mode) and HAProxy, with all hosts in
+# their connection string, and pinned, to the address of the node that is the primary when the trial begins. They have
+# their own timeout of 4 s for each call.
 
 package LeHaTrial;
 

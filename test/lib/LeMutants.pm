@@ -1,4 +1,4 @@
-# The list of mutants: test/mutants/list, which says at its top how it is to be read.
+# Reads the list of mutants, test/mutants/list, whose format is explained at its top.
 package LeMutants;
 
 use strict;

@@ -1,5 +1,5 @@
-# Faults that a machine makes: the places of a C file where an operator of this list applies, found in its tokens.  What
-# does not compile, or compiles to the same object, LeObjects finds out.
+# Faults that a machine chooses: the places of a C file to which an operator of this list applies, found in its tokens.
+# LeObjects detects mutants that do not compile, or compile to the same object.
 #
 #   relational   < to <= and >=, == to !=, and so on       logical   && to || and back, ! left out
 #   arithmetic   + to -, * to /, << to >>, ++ to --, & to |, += to -= and back          constant  a number +-1, true to false
@@ -7,7 +7,7 @@
 #   call         its value is 0                            return    at a statement, with 0
 #   swap         two neighbouring arguments of one type    condition negated, of if and while
 #
-# Never in comments, texts, preprocessor lines, declarations without a value, assertions, fault points, messages to a log.
+# Never in comments, texts, preprocessor lines, declarations without a value, assertions, fault points, log messages.
 package LeMutate;
 
 use strict;

@@ -1,5 +1,5 @@
-# Faults that a machine makes in SQL and PL/pgSQL, as LeMutate does in C: the places of a file where an operator of this list
-# applies.  What cannot be installed does not count.
+# Faults that a machine chooses in SQL and PL/pgSQL, like LeMutate for C: the places of a file to which an operator of
+# this list applies. Mutants that cannot be installed do not count.
 #
 #   statement    left out                               condition   of IF, ELSIF, WHEN, WHILE, CASE, negated
 #   logical      AND to OR and back, NOT left out        conjunct    an "AND .." left out
@@ -9,7 +9,7 @@
 #   order        ORDER BY, DESC, LIMIT, DISTINCT left out
 #   extreme      greatest to least, max to min, and back
 #
-# Never in comments, texts, and messages to a log.
+# Never in comments, texts, and log messages.
 package LeMutateSql;
 
 use strict;

@@ -1,6 +1,6 @@
-# What the compiler makes of a mutated file, to tell which mutants count: those that compile, to another object than the
-# sources and than the mutants before them.  Compared are objects without assertions and debugging information, so that a
-# mutant is a change of what production runs; line numbers, which errors quote, do not change.
+# Compiles a mutated file to decide whether the mutant counts: it must compile, to an object that differs from those of
+# the sources and of earlier mutants.  Objects are compared without assertions and debugging information, so that a
+# mutant changes the production code; line numbers, which errors quote, do not change.
 package LeObjects;
 
 use strict;

@@ -1,12 +1,12 @@
-# Stops processes at fault points, see shared/fault.c, and lets them go on. Nothing here asks a manager, so nothing waits
-# for one that is stopped.
+# Stops processes at fault points, see shared/fault.c, and continues them. No function here sends a request to a
+# manager, so none waits for a stopped one.
 #
-#   points_by(\$session)     by whom all of this is done: a session of LeTest.pm or LeWire.pm, or what is there in its place
-#   fault("clear()")         any of the controls
-#   stop_at($point, $pid)    whoever comes to the point, or this process, is to stop there
-#   stopped($point)          waits until somebody has
-#   go_on($point)            lets them go on
-#   asking($session)         waits until that session has posted a request and waits for its answer
+#   points_by(\$session)     the session for all following calls, of LeTest.pm or LeWire.pm; read at each call
+#   fault("clear()")         calls a control function
+#   stop_at($point, $pid)    stops any process, or this one, at the point
+#   stopped($point)          waits until a process has stopped there
+#   go_on($point)            continues the stopped processes
+#   asking($session)         waits until that session has posted a request and waits for the reply
 
 package LePoints;
 

@@ -1,4 +1,4 @@
-# A PgBouncer before a server.
+# A PgBouncer in front of a server.
 package LePooler;
 use strict;
 use warnings;

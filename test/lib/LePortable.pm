@@ -1,5 +1,5 @@
-# The checks of the C edition's contract that hold in the portable edition as well: pgTAP scripts, and regression tests with
-# their expected files, each in a fresh database of a running server.  What one edition alone has is left out.
+# Runs the checks of the C edition's contract on the portable edition: pgTAP scripts, and regression tests with their
+# expected files, each in a fresh database of a running server.  Parts for one edition only are left out.
 package LePortable;
 
 use strict;

@@ -1,8 +1,8 @@
-# Random statements for 064_portable_differs.t, as texts in which T0, T1, ... stand for tokens.  What is drawn depends on
-# srand() alone, and on what has been drawn before.
+# Random statements for 064_portable_differs.t, as texts in which T0, T1, ... stand for tokens.  The choice depends only
+# on srand() and on earlier calls.
 #   my $p = LePrograms->new(number, limited => 0 or 1, tokens => sub { how many T there are })
-#     $p->statement            one that may stand anywhere
-#     $p->in_transaction(released)     one that both editions carry out alike in a transaction block, before or after a release
+#     $p->statement            a statement that may stand anywhere
+#     $p->in_transaction(released)     one that both editions execute alike in a transaction, before or after a release
 #     $p->lease(i)             remembers a lease by its T
 
 package LePrograms;

@@ -1,6 +1,6 @@
-# What `psql -XAtq -f -` does with plain statements, without its process: that takes forty milliseconds of a processor to
-# begin, and the tests ask some thousands of times. LeTest.pm puts this before PostgreSQL::Test::Cluster->psql. What is not
-# so plain (backslashes, COPY, LISTEN, other arguments, a server that does not let us in) is still for psql.
+# Does for plain statements what `psql -XAtq -f -` does, without its process: psql takes 40 ms of processor time to
+# start, and the tests run some thousands of queries. LeTest.pm puts this before PostgreSQL::Test::Cluster->psql.
+# Anything else (backslashes, COPY, LISTEN, other arguments, a server that rejects the connection) is left to psql.
 
 package LePsql;
 

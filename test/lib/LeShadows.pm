@@ -1,9 +1,10 @@
-# What a role that may create objects in a schema can put in the way of a script that runs there: functions, operators,
-# types, collations and tables with the names of PostgreSQL's own. Whatever of that runs says so in the server's log.
+# Objects with which a role that may create objects in a schema can attack a script that runs there: functions,
+# operators, types, collations and tables with the names of PostgreSQL's own. Each reports to the server log when it
+# runs.
 #
-#   make_shadows($node, 'app', 'public', used_types($node))     as role mallory, which it creates if need be
-#   shadows_that_ran($node, $from)     what the log says of them from this position on; '': none has run
-#   depends_on_shadows($node, 'app')   objects of others that refer to one; '': none
+#   make_shadows($node, 'app', 'public', used_types($node))     as role mallory, which it creates if necessary
+#   shadows_that_ran($node, $from)     the reports in the log from this position on; '' if none has run
+#   depends_on_shadows($node, 'app')   objects of others that refer to one; '' if there are none
 #   plain_scripts('sql', 'public')     the extension's scripts in a folder, as statements for psql: the first one, then
 #                                      the updates
 

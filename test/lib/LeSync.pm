@@ -1,4 +1,4 @@
-# A client that calls lease_sync(): it numbers its calls, remembers what it has seen, and shortens the rows that it gets.
+# A client that calls lease_sync(): it numbers its calls, remembers what it has seen, and abbreviates the rows.
 package LeSync;
 
 use strict;

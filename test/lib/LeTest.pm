@@ -1,11 +1,11 @@
-# Helpers for the tests: a cluster with the extension, sessions that run in the background, and a check that nothing is
-# left behind. Everything is exported.
+# Helpers for the tests: a cluster with the extension, background sessions, and a check that nothing is left behind.
+# Everything is exported.
 #
 #   my $node = new_node('main', conf => "max_locks_per_transaction = 10");
 #   my $s = session($node);
-#     $s->query('SELECT 1')         waits and returns the output; $s->error is what went to stderr (VERBOSITY verbose:
-#                                   "ERROR:  55P03: ..." carries the SQLSTATE)
-#     $s->async('SELECT ...')       starts it; several may be queued, they run one after the other
+#     $s->query('SELECT 1')         waits, and returns the output; $s->error is the standard error (VERBOSITY verbose:
+#                                   "ERROR:  55P03: ..." contains the SQLSTATE)
+#     $s->async('SELECT ...')       starts a query; several may be queued, and run one after the other
 #     $s->ready                     true when the oldest one has ended
 #     $s->wait([seconds])           the output of the oldest one
 #     $s->pid, $s->kill('KILL'), $s->quit

@@ -1,5 +1,5 @@
-# Runs tests on a mutant in a tree of its own, which has the sources, already built, and a PostgreSQL.  The runners of
-# test/mutants have such a tree for each of their workers, $LE_RUN/w1 and so on.
+# Runs tests on a mutant in a separate tree, which has the sources, already built, and a PostgreSQL.  The runners of
+# test/mutants have such a tree for each worker, $LE_RUN/w1 and so on.
 package LeTrial;
 
 use strict;

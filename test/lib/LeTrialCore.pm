@@ -1,7 +1,8 @@
-# Tries a mutant of src/core on the unit tests and the simulator: first at full speed, then under sanitizers, until one fails.
+# Runs the unit tests and the simulator on a mutant of src/core: first at full speed, then under sanitizers, until one
+# fails.
 #
-# What a program may take is counted in processor time, by the kernel: then whatever else the machine does makes nothing
-# slow, and a mutant that loops forever is caught.  The limit is ten times what the program takes without a mutant.
+# The kernel limits the processor time of each program, so that other processes of the machine have no influence, and a
+# mutant that loops forever is caught.  The limit is ten times what the program takes without a mutant.
 package LeTrialCore;
 
 use strict;

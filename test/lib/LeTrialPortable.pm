@@ -1,4 +1,5 @@
-# Trials of a mutant of the portable edition: the contract in a fresh database of one running server, then its own tests.
+# Runs tests on a mutant of the portable edition: the contract in a fresh database of a running server, then its own
+# tests.
 package LeTrialPortable;
 
 use strict;

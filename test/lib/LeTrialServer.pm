@@ -1,9 +1,9 @@
-# Tries a mutant of src/server, src/client or src/lockctl on the test files that could notice it: those that have reached
-# its line, by LeCoverage.pm, the quickest first.  Of the client then on two more kinds of tests: those of the library
-# under ThreadSanitizer, if it touches a mutex or an atomic variable; and the clients' conformance suite.
+# Runs, on a mutant of src/server, src/client or src/lockctl, the test files that could catch it: those that have
+# reached its line, by LeCoverage.pm, the quickest first. For the client, it also runs the tests of the library under
+# ThreadSanitizer, if the mutant changes a mutex or an atomic variable, and the clients' conformance suite.
 #
-# A test that fails has caught it only if it passes, in the same time, in a tree without the mutant: beside it if it has
-# waited too long, has died or has no record, else when it was recorded, with the same patience.
+# A test that fails has caught the mutant only if it passes, in the same time, in a tree without the mutant. It is run
+# there at the same time if it has waited too long, has died or has no record; otherwise the record counts.
 package LeTrialServer;
 
 use strict;

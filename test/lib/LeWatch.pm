@@ -1,4 +1,4 @@
-# Debian's prometheus and prometheus-postgres-exporter, watching a server.
+# Debian's prometheus and prometheus-postgres-exporter, monitoring a server.
 package LeWatch;
 use strict;
 use warnings;

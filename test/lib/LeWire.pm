@@ -1,23 +1,23 @@
-# A client that speaks PostgreSQL's protocol message by message: what psql cannot send (the extended protocol with types
-# of our choice, a portal that is suspended, a pipeline).
+# A client that speaks PostgreSQL's protocol message by message, for what psql cannot send: the extended protocol with
+# chosen types, a suspended portal, a pipeline.
 #
 #   my $w = LeWire->new($node);
 #     $w->parse($name, $sql, type OIDs), $w->bind($portal, $name, values), $w->execute($portal, max_rows), $w->sync
 #     $w->query($sql)               simple protocol
-#     $w->together(sub { ... })     what the code sends goes in one packet
+#     $w->together(sub { ... })     sends all messages of the code in one packet
 #     $w->pipeline(@statements)     Parse, Bind and Execute of each, and Sync, in one packet
-#     $w->call($function OID, values)     the fast path, the arguments as texts
-#     $w->cancel                    a cancel request for what runs now
-#     $w->cut                       closes the socket without a word
+#     $w->call($function OID, values)     the fast path, with text arguments
+#     $w->cancel                    sends a cancel request
+#     $w->cut                       closes the socket without a message
 #     $w->wait($types)              reads up to a message of one of these types ('Z': ready, 's': portal suspended,
 #                                   'C': command complete) and returns the rows as "a|b", joined by newlines
 #     $w->rows($types)              the same, as a list
-#     $w->error                     errors and warnings that came meanwhile, as "ERROR 22023 text"
+#     $w->error                     errors and warnings that arrived meanwhile, as "ERROR 22023 text"
 #     $w->messages                  the same, each with all its fields by their letters
 #     $w->pid, $w->quit
 #   LeWire->new($node, tcp => 1, receive_buffer => bytes)     over TCP
 #   LeWire->new($node, user => .., settings => { statement_timeout => .. })
-#   LeWire->new($node, patience => 'endless')      waits for an answer for as long as it takes
+#   LeWire->new($node, patience => 'endless')      waits for a reply without a limit
 
 package LeWire;
 

@@ -1,11 +1,11 @@
 /*
  * clock.c
- *		A library for LD_PRELOAD: the time of day is off by as many seconds as
- *		the file LE_CLOCK says, an int64, from one call to the next.  Other clocks
- *		are left alone.
+ *		A library for LD_PRELOAD that shifts the time of day by the number of
+ *		seconds in the file LE_CLOCK, an int64, which is read at each call.  Other
+ *		clocks do not change.
  *
- * libfaketime does the same, but not in a process that was forked in a signal
- * handler, as the managers of PostgreSQL 15 are.
+ * libfaketime does not work in a process that was forked in a signal handler,
+ * as are the managers of PostgreSQL 15.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

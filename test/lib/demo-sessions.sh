@@ -1,6 +1,6 @@
 #!/bin/bash
-# The demo itself: psql sessions A, B and C side by side. Each line carries the seconds since the start; "<-" is what
-# was sent to a session, "->" what it answered.
+# The demo itself: psql sessions A, B and C side by side. Each line begins with the seconds since the start; "<-" marks
+# statements sent to a session, "->" its replies.
 set -eu
 . test/lib/server.sh
 

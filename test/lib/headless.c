@@ -1,7 +1,7 @@
 /*
  * headless.c
- *		A process whose first thread has ended: /proc calls it a zombie.  Another
- *		thread writes down that it runs, as stamps() of LeCtl.pm does.
+ *		A process whose first thread has ended, so that /proc shows it as a
+ *		zombie.  Another thread writes stamps, like stamps() of LeCtl.pm.
  *
  *		headless NAME FILE
  */

@@ -1,6 +1,6 @@
 /*
  * ipv4.c
- *		For LD_PRELOAD: a kernel without IPv6.
+ *		A library for LD_PRELOAD that imitates a kernel without IPv6.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-# Runs one pgTAP script in a cluster of its own and passes its TAP on.
+# Runs one pgTAP script in a cluster of its own, and prints its TAP.
 use strict;
 use warnings;
 use LeTest;

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The server of test/play.sh, which finds it by the file "settings". Java knows no sockets: for it the server listens on
-# 127.0.0.1 as well, with a password, because any account of this machine can connect there.
+# The server of test/play.sh, which finds it by the file "settings". Java cannot use Unix sockets, so the server also
+# listens on 127.0.0.1, with a password, because any account of this machine can connect there.
 set -eu
 . test/lib/server.sh
 

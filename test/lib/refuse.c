@@ -1,8 +1,8 @@
 /*
  * refuse.c
- *		For LD_PRELOAD: a system that refuses a call.  LE_REFUSE is "PROCESS CALL N":
- *		of a process of this name lockctl's own N-th call of it, and all that follow,
- *		fail with ENOSYS.  Calls by libraries and by other programs go through.
+ *		A library for LD_PRELOAD that makes a call fail.  LE_REFUSE is "PROCESS CALL N":
+ *		in a process of this name, the N-th call by lockctl itself, and all later ones,
+ *		fail with ENOSYS.  Calls by libraries and by other programs succeed.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,9 +1,10 @@
 # A throw-away cluster for the demo and the benchmark, stopped by the clean-up of the script that called le_run.
-# It listens on a socket in a directory of its own, so any port is free; one that is free elsewhere too reads better.
+# It listens only on a socket in its own directory, so any port is free; prefer one that is also free elsewhere, for
+# readability.
 #
 #   server_start NAME 'more lines of postgresql.conf'    afterwards psql and pgbench connect to it
 #
-# ENGINE=portable: with the portable edition, which an ordinary role has installed, and without the library.
+# ENGINE=portable: with the portable edition, installed by an ordinary role, and without the library.
 
 server_start()
 {

@@ -1,7 +1,7 @@
 /*
  * stall.c
- *		For LD_PRELOAD: a disk that stops.  While the file that LE_STALL names exists, no flush of a file
- *		ends.
+ *		A library for LD_PRELOAD that imitates a stalled disk: while the file that LE_STALL names exists, no
+ *		flush of a file ends.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Records which lines of src/ each test file reaches, for test/mutants/random.sh.  build/mutants-coverage has a record
-# for each test file (LeCoverage.pm reads them), and in src the sources that the records refer to.
-#   TESTS        default: all that have no record, or have changed since; with other sources all
+# Records which lines of src/ each test file reaches, for test/mutants/random.sh. build/mutants-coverage contains a
+# record for each test file (LeCoverage.pm reads them), and in src the sources that the records refer to.
+#   TESTS        default: all without a current record; all if the sources have changed
 #   ALL=1        all
 #   PG_MAJOR     as for test/run.sh
 . "$(dirname "$0")/../common.sh"

@@ -1,19 +1,19 @@
 #!/bin/bash
 # Seeds faults that a machine chooses (LeMutate.pm has the operators), one at a time, into a copy of the sources, and
-# runs the tests that could notice: for the core its unit tests and the simulator; for the rest the test files that
-# have reached the line (coverage.sh has recorded that), the quickest first, until one fails; for the client then the
-# clients' conformance suite.  For the portable edition (LeMutateSql.pm has its operators) that is the contract of the C
-# edition in SQL, then its own tests.
+# runs the tests that could catch it: for the core its unit tests and the simulator; for the rest the test files that
+# have reached the line (recorded by coverage.sh), the quickest first, until one fails; for the client then the clients'
+# conformance suite; for the portable edition (LeMutateSql.pm has its operators) the contract of the C edition in SQL,
+# then its own tests.
 #   WHERE        core, server, client, lockctl or portable
-#   N, SEED      so many mutants that count, by that seed: the same for the same sources
-#   JOBS         so many at a time
-#   AGAIN=1      tries those that have survived once more, on tests that are new, have changed, or were beyond MOST
-#   REPORT=1     tries none, and prints the report of what is known
-#   MOST         of the seconds of tests, as they were recorded, that one mutant is tried on; default: 900
-#   FIRST        test files that are tried first, whatever they take
+#   N, SEED      number of mutants that count, and the seed: the same seed chooses the same mutants of the same sources
+#   JOBS         number of mutants at a time
+#   AGAIN=1      tries the survivors once more, on tests that are new, have changed, or were beyond MOST
+#   REPORT=1     tries none, and prints the report of earlier runs
+#   MOST         maximum seconds of tests, as recorded, for one mutant; default: 900
+#   FIRST        test files to run first, however long they take
 #   PG_MAJOR     as for test/run.sh
-#   TMPDIR       on a file system in memory: the tests make and remove very many small files
-# build/mutants-random has for each WHERE and seed what is known (.state), so that a run that was stopped goes on, and
+#   TMPDIR       should be on a file system in memory: the tests create and remove very many small files
+# For each WHERE and seed, build/mutants-random contains the state (.state), so that a stopped run continues, and
 # the report (.report).
 set -eu
 cd "$(dirname "$0")/../.."

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Seeds one fault at a time into a copy of the sources (test/mutants/list) and runs the tests that ought to catch it.
+# Seeds one fault at a time into a copy of the sources (test/mutants/list), and runs the tests that should catch it.
 #   ONLY         names of mutants; default: all
 #   PG_MAJOR     as for test/run.sh
 . "$(dirname "$0")/../common.sh"

@@ -1,6 +1,6 @@
-# For run.sh and random.sh: a tree for each of the runner's workers, $LE_TMP/w1 and so on, with the sources, what has
-# been built as the beginning of each mutant's build, and a PostgreSQL, or two, for the account to install into.  The
-# tests build in the first tree as well.
+# For run.sh and random.sh: creates a tree for each worker, $LE_TMP/w1 and so on, with the sources, a build from which
+# the build of each mutant starts, and one or two PostgreSQL installations that the account can write to.  The tests
+# also build in the first tree.
 
 # mutants_trees N      after le_prepare and, where a test needs the build with fault points, le_faults_tree
 mutants_trees()

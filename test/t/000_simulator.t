@@ -1,6 +1,6 @@
-# The simulator of the core: fixed seeds, then fresh ones, a part of all interleavings of tiny worlds, and the proof that
-# it notices what goes wrong. SIM_SECONDS says how long, else a minute in all. What fails is shown as short as it gets, with the command that
-# shows it again.
+# Runs the simulator of the core: fixed seeds, new seeds, some of the interleavings of tiny worlds, and seeded faults
+# that it must find. SIM_SECONDS is the duration; default: a minute in all. A failure is shown with the shortest history
+# that was found, and the command that reproduces it.
 # Promises: M, T, Q, R, W, D, E, L, G
 # Needs: simulator
 use strict;

@@ -1,5 +1,5 @@
-# The pg_regress and isolation tests: what `make installcheck` runs against an existing server, here in one of our own.
-# All of them, or those that are given, after the one that prepares the database (0_).
+# The pg_regress and isolation tests, in a server of our own; `make installcheck` runs them on an existing one. Runs all
+# tests or the given ones, after the one that prepares the database (0_).
 # Promises: -
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# The list of mutants keeps up with the code: each can still be seeded, and names tests that are there.
-# Whether they are caught is seen by `make mutants`.  Those that a machine draws as well are not in it.
+# The list of mutants matches the code: each mutant can still be seeded, and names tests that exist. `make mutants`
+# checks whether tests catch them. The list contains no mutant that a machine could also choose.
 # Promises: -
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# What the other tests rest on.
+# The functions that the other tests rely on.
 # Promises: -
 use strict;
 use warnings;

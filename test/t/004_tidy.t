@@ -1,4 +1,4 @@
-# The rules of test/tidy hold in this project; and each of them finds the sample that breaks it.
+# The project follows the rules of test/tidy, and each rule finds the sample that breaks it.
 # Promises: -
 use strict;
 use warnings;

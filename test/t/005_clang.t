@@ -1,4 +1,4 @@
-# clang builds the extension, the library and the command without a warning.
+# clang builds the extension, the library and lockctl without warnings.
 # Promises: -
 use strict;
 use warnings;

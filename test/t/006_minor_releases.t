@@ -1,7 +1,7 @@
-# A package is built with the headers of one minor release and runs in another.  Between them the byte that says whether there
-# are synchronous standbys has changed from a bool to flags (15.13, 16.9, 17.5): the running server decides how it is read.
-# And new headers call functions that older servers do not have: so the library needs only what its own sources name, and
-# what is listed here.  Where Debian offers another minor release, it is run.
+# A package is built with the headers of one minor release and runs in another. In 15.13, 16.9 and 17.5 the byte that
+# tells whether there are synchronous standbys changed from a bool to flags: the running server decides how it is read.
+# New headers also call functions that older servers lack: the library may use only functions that its own sources name,
+# and those that are listed here. If Debian offers another minor release, the test runs it.
 # Promises: D
 # Needs: other-minor
 use strict;

@@ -1,5 +1,5 @@
-# The machine's mutants: each operator at its place in a small file, never in comments, texts, assertions, messages to a log;
-# the same seed draws the same; what does not compile, or changes nothing, does not count.
+# The machine's mutants: tests each operator at its place in a small file. Comments, texts, assertions and log messages
+# are never changed; a seed always gives the same mutants; mutants that do not compile or change nothing do not count.
 # Promises: -
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# The machine's mutants of SQL and PL/pgSQL: each operator at its place in a small file, never in comments, texts and messages
-# to a log.
+# The machine's mutants of SQL and PL/pgSQL: tests each operator at its place in a small file. Comments, texts and log
+# messages are never changed.
 # Promises: -
 use strict;
 use warnings;

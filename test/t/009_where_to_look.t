@@ -1,5 +1,5 @@
-# Whoever changes the code finds it: the questions of CONTRIBUTING.md have their answers in test/lib/answers, each file of
-# these is named on the map, and together they are few.
+# A contributor can find the code: test/lib/answers has the answers to the questions of CONTRIBUTING.md, the map names
+# each of their files, and there are few of these.
 # Promises: -
 use strict;
 use warnings;

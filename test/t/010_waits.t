@@ -1,5 +1,5 @@
-# Every way in which a wait for a lock ends, also when it meets the grant: who holds is always clear, and nothing is left
-# behind.
+# All ways in which a wait for a lock can end, also at the moment of the grant: the holder is always known, and nothing
+# is left behind.
 # Promises: G, A
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# What becomes of locks and waits whose client is gone: killed, on a host that fell silent, or replaced by the next user of
-# a pooled connection.
+# Locks and waits of a client that has gone: killed, on a silent host, or replaced by the next user of a pooled
+# connection.
 # Promises: G
 use strict;
 use warnings;

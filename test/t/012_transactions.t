@@ -1,4 +1,4 @@
-# Locks and transactions: an acquire is undone with its (sub)transaction, a release takes effect at the commit.
+# Locks and transactions: an acquire is undone with its (sub)transaction, and a release takes effect at the commit.
 # Promises: G, F
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# A manager that is stopped, or cannot write: every call ends within its own limits, no other database notices, and nothing
-# that ended meanwhile is lost.
+# A manager that is stopped or cannot write: every call ends within its own limits, other databases are not affected,
+# and nothing that ended meanwhile is lost.
 # Promises: A
 use strict;
 use warnings;

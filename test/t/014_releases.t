@@ -1,4 +1,4 @@
-# Releases at a commit: in a pipeline, without a manager that answers, without the extension, and very many of them.
+# Releases at a commit: in a pipeline, while the manager does not reply, without the extension, and in large numbers.
 # Promises: F
 use strict;
 use warnings;

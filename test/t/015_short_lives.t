@@ -1,5 +1,5 @@
-# Managers, and servers, that end again and again: what nobody renews ends all the same, what is renewed is kept, and a
-# renewal tells how much of it a crash would leave.
+# Managers and servers that end again and again: leases that are not renewed still end, renewed leases are kept, and a
+# renewal reports how much time a crash would leave.
 # Promises: L, D
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# Nothing can be written: because a table is locked, behind a reader or not, or a disk is full.  Renewals, looks and fences
-# are answered, requests that have to write get the error, health() tells why, and nothing is lost.
+# Nothing can be written, because a table is locked (behind a reader or not) or a disk is full. Renewals, reads and
+# fences succeed, requests that must write fail, health() reports the reason, and nothing is lost.
 # Promises: A, D, L
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# No transaction ids are left, so that PostgreSQL gives out none: renewals and looks are answered, whatever their sessions
-# have asked before, requests that have to write get the error, health() tells it, and all goes on after a VACUUM.
+# PostgreSQL assigns no transaction IDs: renewals and reads succeed, whatever their sessions requested before, requests
+# that must write fail, health() reports the reason, and everything continues after a VACUUM.
 # Promises: A, D, L
 # Needs: faults
 use strict;

@@ -1,4 +1,4 @@
-# The manager stops, is stopped, stalls and dies: no lock, no place in a queue and no token is lost, and no lease ends early.
+# The manager is stopped, suspended, delayed and killed: no lock, queue place or token is lost, and no lease ends early.
 # Promises: D, L
 use strict;
 use warnings;

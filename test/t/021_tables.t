@@ -1,5 +1,5 @@
-# The tables under the extension: locked, rewritten, indexed, changed by hand.  No lock is lost, and only what
-# cannot be done fails.
+# The extension's tables are locked, rewritten, indexed, and changed by hand. No lock is lost, and only requests that
+# are impossible fail.
 # Promises: D, L
 use strict;
 use warnings;

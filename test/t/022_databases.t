@@ -1,4 +1,4 @@
-# Databases and the extension in them come and go, under managers, holders and waiters.
+# Databases, and the extension in them, are created and dropped under managers, holders and waiters.
 # Promises: G, A
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# A standby shows the locks, takes over with them, and, if it is synchronous, is waited for by those who ask for it.
+# A standby shows the locks and keeps them when it is promoted. If it is synchronous, calls that require it wait for it.
 # Promises: D
 use strict;
 use warnings;

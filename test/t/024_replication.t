@@ -1,5 +1,5 @@
-# Logical replication of all tables takes those of the extension along.  Locks are not replicated, and do not keep
-# anything else from being so; keys with a version are.
+# Logical replication of all tables includes those of the extension. Locks are not replicated, and do not prevent the
+# replication of other rows; versioned keys are replicated.
 # Promises: -
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# Tokens only ever go upwards: whatever happens to the server, its database or its clock, and after advance_revision where
-# nothing else can know.
+# Tokens only grow, whatever happens to the server, its database or its clock; and after advance_revision, if the server
+# cannot know the last token.
 # Promises: T
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# A standby takes over: what was acknowledged is there, tokens go on upwards, and clients find their way. What one standby
-# shows and confirms before that is in 023_standby.t.
+# A standby is promoted: acknowledged changes are kept, tokens continue to grow, and clients reconnect. 023_standby.t
+# tests what a standby shows and confirms before that.
 # Promises: T, D
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# A primary that is cut off from its synchronous standby lives on, and confirms nothing: while the standby has taken over,
-# no two clients both have a lease that was confirmed and is valid by their own clocks.
+# A primary that is cut off from its synchronous standby continues to run, but confirms nothing: after the promotion of
+# the standby, two clients never both have a confirmed lease that is valid by their own clocks.
 # Promises: M, D
 use strict;
 use warnings;

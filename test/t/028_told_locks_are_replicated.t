@@ -1,5 +1,5 @@
-# Whoever learns that a lock is held waits until that is replicated, as the one who acquired it does: else a promotion would
-# take back what has been told.
+# A client that learns that a lock is held waits until the grant is replicated, like the client that acquired it.
+# Otherwise a promotion could revoke what was reported.
 # Promises: D
 use strict;
 use warnings;

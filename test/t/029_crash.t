@@ -1,6 +1,6 @@
-# What a crash leaves.  Of the time of a lease: a TTL of up to five minutes starts anew, because renewals are not written;
-# of a longer one the time left is that which was written last, so that restarts cannot keep a dead lease alive.  And no
-# token is given out twice.  A release may come back, a grant never goes.
+# The state after a crash. A lease with a TTL of up to five minutes starts its TTL again, because renewals are not
+# written; a longer lease keeps the time that was written last, so that restarts cannot keep a dead lease alive. Tokens
+# are never assigned twice. A release may be undone, a grant never.
 # Promises: T, D, L
 use strict;
 use warnings;

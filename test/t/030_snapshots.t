@@ -1,5 +1,5 @@
-# A statement that is nothing but a waiting call gives its snapshot up, so that VACUUM and CREATE INDEX CONCURRENTLY go on
-# beside it.  Every other statement keeps it: what reads on after the wait must miss no row.
+# A statement that consists only of a waiting call gives up its snapshot, so that VACUUM and CREATE INDEX CONCURRENTLY
+# can continue. All other statements keep it: a statement that reads after the wait must see all rows.
 # Promises: F
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# What the views show, to whom, and how they are filled: page by page, while grants go on.
+# The contents of the views, who may see them, and how they are filled page by page while grants continue.
 # Promises: -
 use strict;
 use warnings;

@@ -1,5 +1,6 @@
-# No answer before its flush and its standby: every call, for every kind of lease, granted at once, after a wait, and after the
-# manager has loaded its tables again.  But a release of what a crash brings back for five minutes at most waits for no flush.
+# No reply is sent before its flush and its standby's confirmation: for every call and kind of lease, granted
+# immediately, after a wait, or after the manager has reloaded its tables. A release that a crash undoes for at most
+# five minutes waits for no flush.
 # Promises: D
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# Tables that are mostly dead rows, because somebody keeps an old snapshot: a failed batch costs what its rows cost, not what
-# the table does; and the table becomes small again, while that snapshot is still there.
+# Tables that contain mostly dead rows, because of an old snapshot: the cost of a failed batch depends on its rows, not
+# on the table; and the table shrinks while that snapshot still exists.
 # Promises: -
 use strict;
 use warnings;

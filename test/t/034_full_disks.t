@@ -1,5 +1,5 @@
-# A disk that is full: that of the WAL alone, and that of the tables alone.  What was answered is there afterwards, and where the
-# server goes on, so does all that needs no more room.
+# A full disk, with the WAL or with the tables. Acknowledged changes are kept, and if the server continues, so do all
+# requests that need no space.
 # Promises: D
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# Who has acquired a lock: the connection that is kept with it, the notice where two share one owner, what an error says of
-# a lock that is lost, and what the log and pg_stat_activity say of those who wait.
+# Who has acquired a lock: the connection that is stored with it, the notice if two connections share an owner, the
+# error about a lost lock, and the log and pg_stat_activity of waiters.
 # Promises: -
 use strict;
 use warnings;

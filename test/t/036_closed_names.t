@@ -1,4 +1,4 @@
-# A name that is closed by hold_for or expiry_grace: what the views say, and who opens it again.
+# A name that is closed by hold_for or expiry_grace: what the views show, and who can open it.
 # Promises: C
 use strict;
 use warnings;

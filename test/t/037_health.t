@@ -1,5 +1,6 @@
-# health() answers whatever else does not: without the library, on a standby, while the manager loads, is stopped or gone,
-# and while no synchronous standby confirms; and lock_election.min_durability = remote, which grants nothing without one.
+# health() always replies: without the library, on a standby, while the manager is loading, stopped or missing, and
+# while no synchronous standby confirms. With lock_election.min_durability = remote, nothing is granted without a
+# standby.
 # Promises: D
 # Needs: faults
 use strict;

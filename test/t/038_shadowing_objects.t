@@ -1,6 +1,6 @@
-# A role that may create objects in the schema that CREATE EXTENSION is run in puts functions, operators and types of its
-# own there. None of them ever runs: not as the superuser who creates, updates or drops the extension, nor as those who
-# use its views and functions.
+# A role that may create objects in the schema of CREATE EXTENSION creates functions, operators and types there. None of
+# them ever runs: not as the superuser who creates, updates or drops the extension, and not as users of its views and
+# functions.
 # Promises: -
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# The unique key of the tables costs nothing where it does not change, and is right whatever happens.
+# The unique key of the tables costs nothing while it does not change, and is always correct.
 # Promises: -
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# The queue for clients that do not block a connection: places keep their order beside blocked calls, last as long as they
-# are asked for, survive a crash, and their grants are announced.
+# The queue for clients that do not block a connection: places keep their order next to blocked calls, last as long as
+# they are renewed, survive a crash, and their grants are announced.
 # Promises: Q, D
 use strict;
 use warnings;

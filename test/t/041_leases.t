@@ -1,4 +1,4 @@
-# Named leases and permits: what hangs on a lease lives and ends with it, and a name has as many holders as permits.
+# Named leases and permits: locks on a lease end with it, and a name has at most as many holders as permits.
 # Promises: M
 use strict;
 use warnings;

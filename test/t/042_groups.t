@@ -1,5 +1,5 @@
-# Several locks acquired at once: all or none under one token, in the queues' order, without deadlocks, through a restart of
-# the manager, a crash, a cancel and a rollback.
+# Several locks acquired together: all or none, with one token, in the order of the queues, without deadlocks, through a
+# restart of the manager, a crash, a cancel and a rollback.
 # Promises: Q, D, G
 use strict;
 use warnings;

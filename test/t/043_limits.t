@@ -1,5 +1,5 @@
-# What a role may have in a database: locks, permits, places and waits together, and named leases. Nobody else is
-# touched, nothing that is there ends, and a restart of the manager forgets nothing.
+# The limits of a role in a database: locks, permits, places and waits together, and named leases. Other roles are not
+# affected, existing locks are kept, and a restart of the manager keeps all counts.
 # Promises: -
 use strict;
 use warnings;

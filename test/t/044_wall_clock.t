@@ -1,5 +1,5 @@
-# Somebody sets the server's clock, a day forward, a day back: no lease ends early, and none late.  Nor do tokens go back
-# when the server is started with a clock that is wrong.
+# The server's clock is set a day forward and a day back: no lease ends early or late. Tokens do not go back when the
+# server is started with a wrong clock.
 # Promises: T, L
 use strict;
 use warnings;

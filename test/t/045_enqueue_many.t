@@ -1,5 +1,6 @@
-# Queue places for permits and for several locks: one connection waits for everything. They keep their order, are granted as
-# a whole, announced once, last through a crash, are undone with their transaction, and can be asked for again on a lease.
+# Queue places for permits and for several locks: one connection waits for everything. Places keep their order, are
+# granted as a whole, announced once, survive a crash, are undone with their transaction, and can be requested again on
+# a lease.
 # Promises: Q, D, G
 use strict;
 use warnings;

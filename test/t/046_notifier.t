@@ -1,4 +1,4 @@
-# The notifier: whatever becomes of it, no lock operation waits for it, and it comes back.
+# The notifier: whatever happens to it, no lock operation waits for it, and it is restarted.
 # Promises: A
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# Who has nothing to do sleeps: the manager, the launcher, the notifier, a session that waits, and whoever waits for what is stuck.  The processor time that they
-# use is looked at, in all states that the manager can be in without having anything to do.
+# Processes without work sleep: the manager, the launcher, the notifier, a waiting session, and callers that wait for a
+# stuck process. Measures their processor time in all states in which the manager has no work.
 # Promises: -
 # Needs: faults
 use strict;

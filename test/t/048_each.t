@@ -1,5 +1,5 @@
-# Many locks in one call, each for itself: what a limit or another role's token does to all of them, names that do not fit
-# into a mailbox, and what is held after a crash, an error or a cancel between any two of them.
+# Many independent locks in one call: limits and tokens of other roles, names that do not fit into a mailbox, and what
+# is held after a crash, an error or a cancel between any two of them.
 # Promises: M, D, L, G
 # Needs: faults
 use strict;

@@ -1,4 +1,4 @@
-# Who is woken goes on at once, and not when it would have looked by itself.
+# A process that is woken up continues immediately, not only at its next timeout.
 # Promises: -
 use strict;
 use warnings;

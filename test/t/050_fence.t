@@ -1,4 +1,4 @@
-# Fences: what a holder writes in a transaction that has fenced his lock is written by the holder, or not at all.
+# Fences: in a transaction that has fenced a lock, writes are either those of the holder or fail.
 # Promises: F
 use strict;
 use warnings;

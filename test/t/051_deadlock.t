@@ -1,5 +1,5 @@
-# Deadlocks among connections that wait for locks of lock_election and of PostgreSQL are found and broken, and nothing
-# else is taken for one.
+# Deadlocks between connections that wait for locks of lock_election and of PostgreSQL are found and broken, without
+# false positives.
 # Promises: A
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# A background worker that runs statements for nobody, as pg_cron does with cron.use_background_workers: all of them are one
-# transaction, of which the server knows nothing but the statement that runs.
+# A background worker without a client, such as that of pg_cron with cron.use_background_workers. All its statements are
+# one transaction, of which the server knows only the current statement.
 # Promises: F
 # Needs: faults
 use strict;

@@ -1,4 +1,4 @@
-# A search for deadlocks fails, meets the end of a wait, or has several parts.
+# A deadlock search fails, coincides with the end of a wait, or has several parts.
 # Promises: A
 # Needs: faults
 use strict;

@@ -1,5 +1,5 @@
-# Other extensions in shared_preload_libraries, before and after lock_election: their hooks and ours are chained, in either
-# order. The tests of the core run again beside them, in a process each; what they look at in particular comes here.
+# Other extensions in shared_preload_libraries, before and after lock_election: hooks are chained in either order. The
+# tests of the core run again, in a process each, next to the other extensions; further checks are here.
 # Promises: F, G
 # Needs: postgresql-15-pgaudit, postgresql-15-cron
 use strict;

@@ -1,4 +1,4 @@
-# evict_lock() and evict_leader(): nobody can keep what is evicted, and nobody else has it before its holder was to stop.
+# evict_lock() and evict_leader(): an evicted lock cannot be renewed, and is not granted before its holder had to stop.
 # Promises: M, D, L, G
 use strict;
 use warnings;

@@ -1,4 +1,5 @@
-# lease_sync(): one call renews a lease, does what its client asks for, and tells all that has become of the lease.
+# lease_sync(): one call renews a lease, makes the client's requests, and reports everything that has happened to the
+# lease.
 # Promises: M, D, L, G
 # Needs: faults
 use strict;

@@ -1,5 +1,5 @@
-# What the portable edition leaves in its tables: renewals are HOT updates, and the rows of given back locks make room for
-# others, so that the tables do not grow with the number of calls.
+# Dead rows of the portable edition: renewals are HOT updates, and rows of released locks are reused, so that the tables
+# do not grow with the number of calls.
 # Promises: G
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# The portable edition: calls that wait without a place stand in a line.  Their order among each other and among places, whom
-# they keep waiting, and what they leave when they end in another way.
+# The portable edition: calls that wait without a place form a line. Tests their order among each other and among
+# places, whom they delay, and what they leave if they end otherwise.
 # Promises: F, M
 use strict;
 use warnings;

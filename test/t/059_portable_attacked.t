@@ -1,5 +1,5 @@
-# The portable edition, attacked: an ordinary role that wants the rights of the one that has installed it, or what is another
-# role's; transactions that end a hold while another one renews it; rights, names and settings that nobody has thought of.
+# Attacks on the portable edition: an ordinary role that tries to get the rights of the installing role or the locks of
+# another; transactions that end a hold while another one renews it; unexpected rights, names and settings.
 # Promises: M, D, A
 # Needs: lockctl
 use strict;

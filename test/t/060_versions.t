@@ -1,5 +1,5 @@
-# Eight clients that increment one counter lose nothing, whatever the isolation level; without versions they do.  Keys are
-# data: a dump carries them, and a standby reads them.
+# Eight clients that increment one counter lose no update, at any isolation level; without versions they do. Keys are
+# data: a dump contains them, and a standby can read them.
 # Promises: -
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# Advisory locks by name: how a wait ends, what a prepared transaction keeps, a standby, no shared_preload_libraries.
+# Advisory locks by name: the ends of a wait, prepared transactions, a standby, and a server without the library.
 # Promises: -
 use strict;
 use warnings;

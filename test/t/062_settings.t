@@ -1,4 +1,4 @@
-# The settings that roles and databases have, by ALTER ROLE and ALTER DATABASE: what SQL functions and lockctl do under them.
+# Settings of roles and databases, by ALTER ROLE and ALTER DATABASE: how SQL functions and lockctl behave with them.
 # Promises: -
 # Needs: lockctl
 use strict;

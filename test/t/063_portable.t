@@ -1,5 +1,5 @@
-# The portable edition, sql/portable/lock_election.sql: installed by an ordinary role on a server without the library; who may
-# do what; and what transactions that stand still, crashes and fences do to locks.
+# The portable edition, sql/portable/lock_election.sql: installed by an ordinary role on a server without the library;
+# rights; and the effects of idle transactions, crashes and fences on locks.
 # Promises: M, T, D, L, G, F
 use strict;
 use warnings;

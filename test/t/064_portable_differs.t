@@ -1,5 +1,5 @@
-# The two editions beside each other: random programs of several sessions, of different roles, get the same answers from the C
-# extension and from the portable edition, times and the numbers of tokens apart.
+# Compares the two editions: random programs of several sessions of different roles get the same replies from the C
+# extension and from the portable edition, except for times and token numbers.
 #   LE_SEED=7 or LE_SEED=7-300    runs the programs of these seeds, and no others
 # Promises: M, Q, T, E, H
 use strict;

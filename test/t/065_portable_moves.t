@@ -1,5 +1,6 @@
-# Moves between the editions in place, sql/portable/to_extension.sql and from_extension.sql: what is held, queued, led, closed and
-# written stays, nobody is granted what is held, tokens rise, and a move that is refused or ended by a crash leaves all as it was.
+# Moves between the editions in place, with sql/portable/to_extension.sql and from_extension.sql: holds, places,
+# leaders, closed names and keys are kept, held locks are not granted, tokens grow, and a move that fails or crashes
+# changes nothing.
 # Promises: M, Q, T, D, L, F, C, H
 # Needs: lockctl
 use strict;

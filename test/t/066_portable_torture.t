@@ -1,6 +1,6 @@
-# The portable edition in bad weather: the clients of the torture test write down what they ask and are told, while clients,
-# backends and servers are killed and stopped, and standbys promoted; its checker judges what they have written, see
-# test/torture/check.c. 090_torture.t does this to the C edition.
+# The portable edition under faults: the clients of the torture test record requests and replies, while clients,
+# backends and servers are killed and stopped, and standbys promoted. The checker judges the records, see
+# test/torture/check.c. 090_torture.t does this with the C edition.
 #   TORTURE_SECONDS   how long the faults go on, about; default 60, or a fifth of it; every fault comes once
 #   TORTURE_CLIENTS   default 12
 #   TORTURE_KEEP      where the histories are copied to: an absolute path that the account "nobody" can write to

@@ -1,5 +1,5 @@
-# What the C edition promises in SQL, the portable edition does as well: the pgTAP scripts, the regression tests with their
-# expected files, and isolation tests, run on it.  What one edition alone has is marked there: test/lib/portable-part.
+# The portable edition keeps the SQL contract of the C edition: it passes the pgTAP scripts, the regression tests with
+# their expected files, and isolation tests. Parts of one edition only are marked there: test/lib/portable-part.
 # Promises: Q, F
 use strict;
 use warnings;

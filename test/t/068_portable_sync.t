@@ -1,5 +1,5 @@
-# The portable edition, for clients: lease_sync() item by item, what it tells and when; limits; what is announced; what reap()
-# removes; what views show.  Quick checks without sleeps: they are there to notice small faults.
+# The portable edition, for clients: lease_sync() item by item, its reports and their times; limits; announcements; what
+# reap() removes; the views. Quick checks without sleeps, to catch small faults.
 # Promises: M, Q, G
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# The portable edition: whose role counts, what a cancel leaves, what waits for the disk, which calls of lease_sync() renew,
-# where a NOTIFY is sent, and a standby that is promoted.
+# The portable edition: the role that counts, the effects of a cancel, waits for the disk, which calls of lease_sync()
+# renew, the target of a NOTIFY, and a promoted standby.
 # Promises: M, T, D, L, G
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# Leader election: candidates are elected in order, by every way in which a leader ends; what was shown or proclaimed stays.
+# Leader election: candidates are elected in order, however a leader ends; what was shown or proclaimed is kept.
 # Promises: Q
 use strict;
 use warnings;

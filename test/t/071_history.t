@@ -1,4 +1,5 @@
-# The history of elections: every change once and in order, whatever ends in between, and observers who catch up from it.
+# The history of elections: every change once and in order, whatever ends meanwhile, and observers that catch up from
+# it.
 # Promises: H
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# README fits on three screens, and shows what `make demo` prints; and the documents do not grow unnoticed.
+# README fits on three screens, and shows the output of `make demo`. README and docs stay within a number of words.
 # Promises: -
 use strict;
 use warnings;

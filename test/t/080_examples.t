@@ -1,5 +1,5 @@
-# The examples, as their README starts them: one of several workers leads and works, whatever becomes of it the next takes
-# over, and nobody ever writes without leading. All languages at a time, each in a database of its own.
+# Runs the examples as their README starts them: one of several workers leads and works, the next one takes over
+# whatever happens to it, and no worker writes without leading. All languages run at once, each in its own database.
 # Promises: M
 # Needs: lockctl, python3-psycopg, nodejs, node-pg
 use strict;

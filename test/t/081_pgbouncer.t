@@ -1,5 +1,5 @@
-# A real PgBouncer. All clients of a pool have one server connection: what holds a lock there is the token, not the
-# connection; and what belongs to the connection is shown to belong to nobody in particular.
+# A real PgBouncer. All clients of a pool share one server connection: locks there belong to a token, not to the
+# connection, and connection-bound locks are shown to belong to no particular client.
 # Promises: -
 # Needs: pgbouncer, python3-psycopg
 use strict;

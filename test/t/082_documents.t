@@ -1,5 +1,5 @@
-# Every block of README and of the pages for users, as it stands there: extracted from the text, run, and compared with the
-# output that the text shows.  LeDocs.pm says what a block may be.
+# Runs every code block of README and of the pages for users, and compares its output with the text. LeDocs.pm describes
+# the blocks.
 #
 # ENGINE=portable: README and what it is for, on the portable edition, which an ordinary role has installed; without what
 # installs the extension.  086_documents_portable.t does that.

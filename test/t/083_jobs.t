@@ -1,5 +1,5 @@
-# The queue of jobs of examples/: eight workers claim a hundred jobs at a time and are killed and stopped for longer than the
-# TTL, and the server crashes; no job is lost, and none is done twice. A connection that renews breaks: another one renews.
+# The job queue of examples/: eight workers claim a hundred jobs at a time, and are killed and stopped for longer than
+# the TTL; the server crashes. No job is lost or done twice. If a connection that renews breaks, another one renews.
 # Promises: M, F
 # Needs: python3-psycopg
 use strict;

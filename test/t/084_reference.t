@@ -1,4 +1,4 @@
-# The pages of docs/reference say what the server says: functions, views and settings as their generator prints them from the
+# The pages of docs/reference match the server: functions, views and settings as their generator prints them from the
 # catalog, and each error that the code can raise.
 # Promises: -
 use strict;

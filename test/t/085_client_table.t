@@ -1,5 +1,5 @@
-# The page on clients is what its generator makes of the recorded run; and the generator finds a scenario without a row, a
-# feature that nothing shows, and a test that is not there. All clients word a loss as the protocol does.
+# The page on clients is the output of its generator for the recorded run. The generator finds a scenario without a row,
+# a feature without a scenario, and a missing test. All clients word a loss as the protocol does.
 # Promises: -
 # Needs: python3
 use strict;

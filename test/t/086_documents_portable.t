@@ -1,5 +1,5 @@
-# The programs of README, and those of the pages that it leads to, on the portable edition, as an ordinary role has installed
-# it: the sessions of psql, lockctl and its crontab, C and Python.  The clients' tests run those of other languages, see
+# Runs the programs of README, and of the pages that it links to, on the portable edition, installed by an ordinary
+# role: psql sessions, lockctl and its crontab, C and Python. The clients' tests run those of other languages, see
 # clients/test.sh.
 # Promises: -
 # Needs: client, lockctl, pkg-config, python3-psycopg

@@ -1,6 +1,6 @@
-# The two walks of CONTRIBUTING.md, a changed message and a new SQL function, done as they stand there: their blocks are run
-# in a copy of the tree, and what they have built is installed and asked, in both editions.  A command with the comment
-# "# fails" has to fail, by its tests.
+# Follows the two guides of CONTRIBUTING.md, to change a message and to add an SQL function: runs their blocks in a copy
+# of the tree, installs the result, and queries it in both editions. A command with the comment "# fails" must fail, by
+# its tests.
 # Promises: -
 use strict;
 use warnings;

@@ -1,6 +1,7 @@
-# The checker of histories finds what breaks each rule, and nothing in what only looks like it.
-# A history here is a line for each call: client, sent, received (in ms; - for no answer), operation, names, arguments,
-# =, answer; "x+" is one more name of the call before it. "x 500" is the end of client x's connection; N and G are the nemesis's lines.
+# The checker of histories finds violations of each rule, and accepts similar histories that violate none. A history
+# here has a line for each call: client, sent, received (in ms; - without a reply), operation, names, arguments, =,
+# reply; "x+" adds a name to the previous call. "x 500" is the end of client x's connection; N and G are lines of the
+# nemesis.
 # Promises: -
 # Needs: torture
 use strict;

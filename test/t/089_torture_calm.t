@@ -1,5 +1,5 @@
-# The clients of the torture test for some seconds, with nobody who disturbs them: what the checker finds here is a fault of
-# the server's every day. 090_torture.t is the same in bad weather.
+# The clients of the torture test for some seconds, without faults: the checker's findings here are faults of normal
+# operation. 090_torture.t does the same with faults.
 #   TORTURE_SEED   of the clients
 # Promises: M, C, E, T, Q, R, W, D, F, H, G
 # Needs: torture

@@ -1,5 +1,5 @@
-# Clients that write down what they ask and are answered, on a primary with a standby, while a nemesis kills, stops,
-# fills, sets clocks and promotes; and a checker of what they have written. See test/torture/check.c for the rules.
+# Clients record requests and replies on a primary with a standby, while a nemesis kills and stops processes, fills
+# disks, sets clocks and promotes standbys; a checker judges the records. See test/torture/check.c for the rules.
 #   TORTURE_SECONDS   how long the whole test is to take, about; default 75; every fault comes once, which takes longer than a fifth of that
 #   TORTURE_CLIENTS   default 24
 #   TORTURE_P99       the longest hand-off but for one in a hundred, in ms; default 500: other tests run at the same time

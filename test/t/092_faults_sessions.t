@@ -1,4 +1,4 @@
-# The same as in 091_faults_processes.t at every other point: those that a session passes itself.  Points of shrinking tables are in
+# Like 091_faults_processes.t, at all other points, which sessions pass. Points of shrinking tables are in
 # 096_faults_shrinking_table.t.
 # Promises: M, T, Q, W, D, G
 # Needs: faults

@@ -1,4 +1,4 @@
-# Two things that meet: one of them is held at a named point of the server until the other has happened.
+# Races: a process is held at a fault point of the server until another event has happened.
 # Promises: L, G
 # Needs: faults
 use strict;

@@ -1,5 +1,5 @@
-# Moments that are short: a renewal arrives while its deadline passes; a batch is written; a process that flushes for all is
-# stopped; a server starts and does not know its standbys yet.
+# Short moments: a renewal arrives while its deadline passes; a batch is being written; a process that flushes for
+# others is stopped; a server starts and does not know its standbys yet.
 # Promises: D, L
 # Needs: faults
 use strict;

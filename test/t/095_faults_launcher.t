@@ -1,4 +1,5 @@
-# What the launcher starts, how soon again where it fails, and how many at a time; and a notifier that fails.
+# Which processes the launcher starts, when it retries a failed start, and how many it starts at a time; and a failing
+# notifier.
 # Promises: A
 # Needs: faults
 use strict;

@@ -1,5 +1,5 @@
-# A table that is written anew, and whatever may happen meanwhile: an error, the end of the manager, a crash.  No lock is lost, and
-# in the end the table is small.
+# A table is rewritten while faults occur: an error, the end of the manager, a crash. No lock is lost, and finally the
+# table is small.
 # Promises: D
 # Needs: faults
 use strict;

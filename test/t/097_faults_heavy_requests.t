@@ -1,5 +1,5 @@
-# Heavy requests are deferred, and the manager backs off after them. It is stopped in the middle of that; or each batch
-# takes 50 ms: so the rollback of very many locks takes some seconds, and what has to happen meanwhile, or must not, can be seen.
+# Heavy requests are deferred, and the manager backs off after them. It is stopped in the middle of one; or each batch
+# takes 50 ms, so that the rollback of very many locks takes some seconds, and other requests can be observed meanwhile.
 # Promises: G
 # Needs: faults
 use strict;

@@ -1,4 +1,4 @@
-# A session releases what it was granted without asking the manager: it tells that the lock was held, and mails the rest.
+# A session releases its lock without asking the manager: it returns that the lock was held, and mails the release.
 # Promises: E
 # Needs: faults
 use strict;

@@ -1,4 +1,5 @@
-# A release that its session has told by itself: whoever asks after that finds it made, whatever the manager does meanwhile.
+# A release that its session has already reported: every later request finds it done, whatever the manager does
+# meanwhile.
 # Promises: E
 # Needs: faults
 use strict;

@@ -1,4 +1,4 @@
-# The library in C, with a server that is well.
+# The C library with a healthy server.
 # Promises: -
 # Needs: client
 use strict;

@@ -1,4 +1,4 @@
-# What a session of the library sends, and when: deadlines, lost answers, limits of waits, pauses.
+# The messages of a session of the library: deadlines, lost replies, limits of waits, pauses.
 # Promises: -
 # Needs: client
 use strict;

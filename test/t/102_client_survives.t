@@ -1,4 +1,4 @@
-# What sessions of the library survive: restarts, killed backends, tables that are locked, a server that is stopped.
+# Events that sessions of the library survive: restarts, killed backends, locked tables, a stopped server.
 # Promises: -
 # Needs: client
 use strict;

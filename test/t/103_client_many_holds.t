@@ -1,4 +1,4 @@
-# Very many holds and waiters of one session of the library.
+# Very many holds and waiters in one session of the library.
 # Promises: -
 # Needs: client
 use strict;

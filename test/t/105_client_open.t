@@ -1,4 +1,4 @@
-# How sessions of the library are opened, and what they say when they cannot be.
+# How sessions of the library are opened, and their errors.
 # Promises: -
 # Needs: client
 use strict;

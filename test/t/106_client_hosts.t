@@ -1,4 +1,4 @@
-# A session of the library that has several hosts: the primary stops, or hangs, and its standby is promoted.
+# A session of the library with several hosts: the primary stops or hangs, and its standby is promoted.
 # Promises: -
 # Needs: client
 use strict;

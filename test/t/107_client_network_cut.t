@@ -1,4 +1,4 @@
-# The network of a session of the library is cut without a word.
+# The network of a session of the library is cut without a reset.
 # Promises: -
 # Needs: client
 use strict;

@@ -1,4 +1,4 @@
-# The library behind PgBouncer in transaction mode, where LISTEN is swallowed.
+# The library behind PgBouncer in transaction mode, which swallows LISTEN.
 # Promises: -
 # Needs: client, pgbouncer
 use strict;

@@ -1,4 +1,4 @@
-# Sessions of the library whose name resolution hangs: the program has a resolver of its own.
+# Sessions of the library whose name resolution hangs: the program has its own resolver.
 # Promises: -
 # Needs: client
 use strict;

@@ -1,4 +1,4 @@
-# The shard of a name: le_shard(), and PostgreSQL's own SHA-256 agrees with it.
+# The shard of a name: le_shard() agrees with PostgreSQL's own SHA-256.
 # Promises: -
 # Needs: client
 use strict;

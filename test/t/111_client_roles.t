@@ -1,4 +1,5 @@
-# What the page on shared servers grants to a role is what lockctl and programs with the library need, and no less.
+# The rights that the page on shared servers grants to a role are sufficient and necessary for lockctl and for programs
+# with the library.
 # Promises: -
 # Needs: client, lockctl
 use strict;

@@ -1,4 +1,4 @@
-# A thousand threads of one session of the library: what they ask for at one time travels in one statement.
+# A thousand threads of one session of the library: their simultaneous requests are sent in one statement.
 # Promises: M, Q
 # Needs: client
 use strict;

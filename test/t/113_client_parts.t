@@ -1,5 +1,5 @@
-# The parts of the library that need no session, and turns without a server: time, texts, structs, errors, deadlines; what
-# is sent, and what is made of replies.
+# Parts of the library that need no session, and turns without a server: time, texts, structs, errors, deadlines,
+# requests, and replies.
 # Promises: -
 # Needs: client
 use strict;

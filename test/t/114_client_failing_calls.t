@@ -1,5 +1,5 @@
-# Calls of the library to the C library, the kernel and libpq that fail, one at a time: each call of the program is
-# answered as the header says, nothing leaks, and the session goes on.
+# Calls of the library to the C library, the kernel and libpq that fail, one at a time: each call of the program returns
+# what the header says, nothing leaks, and the session continues.
 # Promises: -
 # Needs: client
 use strict;

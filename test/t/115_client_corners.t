@@ -1,5 +1,5 @@
-# What the library does in a child process, without a connection, and where the server refuses: arguments, failures,
-# what is due, messages of libpq, functions that are missing, a lease that was revoked.
+# The library in a child process, without a connection, and with a server that rejects requests: arguments, failures,
+# due work, messages of libpq, missing functions, a revoked lease.
 # Promises: -
 # Needs: client
 use strict;

@@ -1,4 +1,4 @@
-# How often a session of the library asks: pauses after errors, silence while there is nothing to do.
+# How often a session of the library sends: pauses after errors, and silence without work.
 # Promises: -
 # Needs: client
 use strict;

@@ -1,4 +1,4 @@
-# Sessions of the library go on while the extension gets another schema, and end as usual where it was made again.
+# Sessions of the library continue while the extension gets another schema, and end as usual if it was created again.
 # Promises: -
 # Needs: client
 use strict;

@@ -1,4 +1,5 @@
-# What a renewal promises is what the server returned to it, and a wait bounds the time in the queue, not the first answer.
+# The validity of a renewal is the one that the server returned, and a wait limits the time in the queue, not the first
+# reply.
 # Promises: L
 # Needs: client
 use strict;

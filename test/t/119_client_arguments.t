@@ -1,4 +1,4 @@
-# What the library says of arguments that are wrong, in which encodings it takes texts, and that no error shows a password.
+# The library's errors for invalid arguments, and its encodings; no error shows a password.
 # Promises: -
 # Needs: client
 use strict;

@@ -1,5 +1,5 @@
-# The command is dead before anybody else can have the lock, whatever becomes of lockctl, the guardian or the server.
-# The command and the next holder write the time, by a clock that both share, to one file.
+# The command is dead before another process can acquire the lock, whatever happens to lockctl, the guardian or the
+# server. The command and the next holder write times to one file, by a clock that both share.
 # Promises: M
 # Needs: lockctl
 use strict;

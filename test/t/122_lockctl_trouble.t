@@ -1,4 +1,4 @@
-# lockctl where something is wrong: no server, a wrong password, no library; a promoted standby; many processes.
+# lockctl with problems: no server, a wrong password, no library; a promoted standby; many processes.
 # Promises: -
 # Needs: lockctl
 use strict;

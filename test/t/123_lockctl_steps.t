@@ -1,4 +1,4 @@
-# lockctl's single steps and views, elections, HTTP, systemd, and the completion of bash.
+# lockctl's single steps and views, elections, HTTP, systemd, and bash completion.
 # Promises: -
 # Needs: lockctl, bash-completion
 use strict;

@@ -1,5 +1,5 @@
-# How long lockctl takes, how often it tells systemd that it waits, and that what waits sleeps. The bounds leave room for a
-# busy machine; what was measured is printed.
+# How long lockctl takes, how often it reports its wait to systemd, and that waiting processes sleep. The bounds allow
+# for a busy machine; the measurements are printed.
 # Promises: -
 # Needs: lockctl
 use strict;

@@ -1,6 +1,6 @@
-# Commands that lockctl runs write down from when to when they have lived, while a nemesis kills and stops lockctl, its
-# guardian, the commands and the server. The checker of the torture test judges what they have written: no two live at a
-# time that exclude each other, and tokens go upward.
+# Commands under lockctl record the times at which they run, while a nemesis kills and stops lockctl, its guardian, the
+# commands and the server. The checker of the torture test judges the records: commands that exclude each other never
+# run at the same time, and tokens grow.
 #   TORTURE_SECONDS   for how long; default 20
 #   TORTURE_CLIENTS   lockctl processes at a time; default 12
 #   TORTURE_SEED      of the random choices

@@ -1,4 +1,4 @@
-# lockctl with a file of servers: the name of a lock says which one is meant, and no lock spans two of them.
+# lockctl with a file of servers: the name of a lock selects the server, and no lock spans two servers.
 # Promises: -
 # Needs: lockctl
 use strict;

@@ -1,4 +1,4 @@
-# lockctl elect --http: on which addresses it listens, and that a probe is answered whatever other clients do.
+# lockctl elect --http: the addresses on which it listens, and that a probe gets its reply whatever other clients do.
 # Promises: -
 # Needs: lockctl
 use strict;

@@ -1,5 +1,5 @@
-# What make install and make install-client put somewhere, make uninstall and make uninstall-client take away, and nothing
-# else.  Without scdoc there are no man pages, which is said and is no error.
+# make uninstall and make uninstall-client remove exactly the files that make install and make install-client have
+# installed. Without scdoc there are no man pages; make reports this, but does not fail.
 # Promises: -
 # Needs: lockctl
 use strict;

@@ -1,4 +1,4 @@
-# How lockctl kills: in time, all of it, whatever it calls itself, and without a guardian that could do it.
+# How lockctl kills: in time, all descendants, whatever their names, and without a guardian.
 # Promises: -
 # Needs: lockctl
 use strict;

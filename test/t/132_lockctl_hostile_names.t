@@ -1,4 +1,4 @@
-# Names and other texts that could change a terminal, or be read as something else: in messages, tables, for systemd.
+# Names and other texts that could control a terminal, or be misread: in messages, tables, and for systemd.
 # Promises: -
 # Needs: lockctl, tmux
 use strict;

@@ -1,5 +1,5 @@
-# What lockctl shows, to the letter: doctor, top, watch and the tables, of a server that is made up. Tables stand for the
-# views of the extension and of the catalog, so that each state takes one statement.
+# The exact output of lockctl: doctor, top, watch and the tables, of an imitated server. Tables replace the views of the
+# extension and of the catalog, so that one statement sets each state.
 # Promises: -
 # Needs: lockctl, tmux
 use strict;

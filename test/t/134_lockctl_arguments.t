@@ -1,4 +1,4 @@
-# What each command of lockctl takes, and what it says of options, words and values that are wrong.
+# The arguments of each command of lockctl, and its errors for invalid options, words and values.
 # Promises: -
 # Needs: lockctl
 use strict;

@@ -1,4 +1,4 @@
-# lockctl where a call of the system fails, and where the server goes while it waits, renews or gives back.
+# lockctl when a system call fails, and when the server disappears while lockctl waits, renews or releases.
 # Promises: -
 # Needs: lockctl
 use strict;

@@ -1,5 +1,5 @@
-# lockctl of an operator: a role that only reads, a schema with another name, names that a command cannot be given, words
-# and connection strings with a password, and waits that are shorter than a round trip.
+# lockctl for operators: a role that can only read, a schema with another name, names that cannot be passed to a
+# command, words and connection strings with a password, and waits that are shorter than a round trip.
 # Promises: -
 # Needs: lockctl
 use strict;

@@ -1,5 +1,5 @@
-# In a database where nothing is for everybody, what the page on shared servers grants is enough for lockctl, the views,
-# health() and programs with the library; and doctor tells missing rights from what they keep it from seeing.
+# In a database without rights for everybody, the grants of the page on shared servers are sufficient for lockctl, the
+# views, health() and programs with the library; and doctor distinguishes missing rights from problems that they hide.
 # Promises: -
 # Needs: client, lockctl
 use strict;

@@ -1,5 +1,5 @@
-# lockctl install: the portable edition, installed by a role with CREATE on the database alone, again, two at once, and each
-# reason why it refuses; and liblockelection's le_install(), which it calls.
+# lockctl install: the portable edition is installed by a role with only CREATE on the database, repeatedly, and twice
+# at once; each reason for which it fails; and liblockelection's le_install(), which it calls.
 # Promises: -
 # Needs: lockctl
 use strict;

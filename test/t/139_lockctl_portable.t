@@ -1,5 +1,5 @@
-# lockctl on the portable edition: every command as an ordinary role has it, a crontab's line from two machines, what doctor
-# finds there, and what top and status show.
+# lockctl on the portable edition: every command, as an ordinary role; a crontab line on two machines; the findings of
+# doctor; and the output of top and status.
 # Promises: M
 # Needs: lockctl
 use strict;

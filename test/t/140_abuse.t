@@ -1,7 +1,7 @@
-# An ordinary role, even a hostile one, hurts nobody but itself. Each attack is measured by what another session, bob's,
-# notices: the processor time that the manager uses while bob waits for the answer to an acquire and a release. What else
-# the machine does may delay that work, but does not make it more. And how long these take, beside those of a session of a
-# second server, which nobody attacks, at the same time.
+# An ordinary role, even a hostile one, can harm only itself. The effect of each attack is measured on another session,
+# bob's: the processor time of the manager while bob acquires and releases, which other processes of the machine may
+# delay but do not increase; and the duration of these calls, compared with a session of a second server that is not
+# attacked.
 # Promises: -
 use strict;
 use warnings;

@@ -1,7 +1,7 @@
-# All functions with random arguments, by eight sessions of two ordinary roles, some of which are cancelled or lose their
-# socket. Nothing is promised about single answers; but no error is an internal one, nobody else's session ends, and when
-# it is over the tables are sound and a new manager knows what the old one did. FUZZ_SECONDS: how long; FUZZ_SEED: to see
-# a run's statements again, as far as they do not depend on the time.
+# Calls all functions with random arguments, from eight sessions of two ordinary roles, some of which are cancelled or
+# lose their socket. Single replies are not checked; but no error is internal, no other session ends, and afterwards the
+# tables are sound, and a new manager has the same state. FUZZ_SECONDS: duration; FUZZ_SEED: repeats the statements of a
+# run, unless they depend on the time.
 # Promises: D
 use strict;
 use warnings;

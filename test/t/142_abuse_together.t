@@ -1,10 +1,10 @@
-# A role with nothing but CONNECT and EXECUTE is left alone with all attacks that we know, at once, under the limits that
-# hold by default. The others must not notice more of it than of a role that uses as many connections for something
-# harmless: in turns of a few seconds the same connections attack, and count numbers. What one other session gets done in
-# both, and how long that takes, is compared; the same of a second server, which nobody attacks, tells how much busier the
-# machine was meanwhile. ABUSE_SECONDS: how long; ABUSE_FACTOR: how much may be lost. `make abuse` has ten minutes, and the
-# factor of two that is promised, which wants a machine that does nothing else. In a few seconds beside other tests only the
-# means are compared, and ten times is allowed: that notices an attack which stops the others, and nothing finer.
+# A role with only CONNECT and EXECUTE makes all known attacks at once, under the default limits. Other roles must not
+# notice more of it than of a role that uses as many connections for something harmless: in turns of a few seconds, the
+# same connections attack, and count numbers. The throughput and the latency of another session are compared between
+# both turns; a second server, which is not attacked, shows how busy the machine was. ABUSE_SECONDS: duration;
+# ABUSE_FACTOR: allowed loss. `make abuse` runs for ten minutes with the promised factor of two, and needs an idle
+# machine. In a few seconds next to other tests only the means are compared, with a factor of ten: that finds only
+# attacks that stop the others.
 # Promises: -
 use strict;
 use warnings;

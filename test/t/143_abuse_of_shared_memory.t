@@ -1,6 +1,6 @@
-# What an ordinary role can use up that belongs to the whole server: dynamic shared memory, the table of PostgreSQL's
-# locks, connections to a standby. What the others hold they keep, small requests go on, large ones get an error that says
-# why, and when there is room again all is as before.
+# Resources of the whole server that an ordinary role can exhaust: dynamic shared memory, the table of PostgreSQL's
+# locks, connections to a standby. Others keep their locks, small requests continue, large ones fail with the reason,
+# and everything works again when the resource is free.
 # Promises: -
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# The torture of lockctl on the portable edition: its locks hang on leases that lease_sync() renews without waiting for the disk,
-# while the server crashes.  See 127_lockctl_torture.t.
+# The torture test of lockctl on the portable edition: its locks are on leases that lease_sync() renews without waiting
+# for the disk, while the server crashes. See 127_lockctl_torture.t.
 # Promises: M, T
 # Needs: lockctl, torture
 use strict;

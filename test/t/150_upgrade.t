@@ -1,6 +1,6 @@
-# The library and the SQL are not of one version: a package was upgraded and the server not restarted; it was restarted and
-# ALTER EXTENSION UPDATE not run; the package was put back.  Locks go on, nothing is lost, and what does not work says which
-# command is missing.  The next version is made of this one, see test/upgrade.
+# The library and the SQL have different versions: after an upgrade of the package without a restart of the server,
+# after a restart without ALTER EXTENSION UPDATE, or after a downgrade. Locks continue, nothing is lost, and errors name
+# the missing command. The next version is made from this one, see test/upgrade.
 # Promises: D
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# One version in all places that tell it, and META.json as PGXN's specification asks for.
+# All places that state the version agree, and META.json follows PGXN's specification.
 # Promises: -
 use strict;
 use warnings;

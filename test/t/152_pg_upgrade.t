@@ -1,5 +1,6 @@
-# pg_upgrade to another major version, with locks, permits and groups held, leases, queue places, a leader, a closed name and
-# versions: all of it is there, and tokens rise.  From each older version of test/postgresql-versions that is installed here.
+# pg_upgrade to another major version, with locks, permits, groups, leases, queue places, a leader, a closed name and
+# versions: all of them are kept, and tokens grow. From each older version of test/postgresql-versions that is installed
+# here.
 # Promises: D, T
 # Needs: older-majors
 use strict;

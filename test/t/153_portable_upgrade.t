@@ -1,6 +1,6 @@
-# Upgrades of the portable edition: an older version with data is replaced in one transaction beside sessions that hold,
-# wait and acquire; a newer one is kept; two at once; one that is killed in the middle; and whom a run of the same version
-# waits for, and stops: nobody.
+# Upgrades of the portable edition: an older version with data is replaced in one transaction, next to sessions that
+# hold, wait and acquire; a newer version is kept; two upgrades at once; an upgrade that is killed; and a repeated
+# installation, which neither waits for sessions nor blocks them.
 # Promises: M, T, D
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# make home writes the project's address into every place that waits for one, or changes nothing.  TestHome of clients/go
-# builds the Go modules that result.
+# make home writes the project's address into every place that needs it, or changes nothing. TestHome of clients/go
+# builds the resulting Go modules.
 # Promises: -
 use strict;
 use warnings;

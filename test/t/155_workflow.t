@@ -1,5 +1,5 @@
-# What .github and .devcontainer run is there; the workflow's matrix has all versions of PostgreSQL.  Where actionlint is
-# installed, it has nothing to say about the workflow.
+# The commands that .github and .devcontainer run exist; the workflow's matrix has all versions of PostgreSQL. If
+# actionlint is installed, it accepts the workflow.
 # Promises: -
 use strict;
 use warnings;

@@ -1,5 +1,5 @@
-# From PostgreSQL 18 on the extension works from a folder of its own, as an image volume brings it under CloudNativePG:
-# found by extension_control_path and dynamic_library_path, read-only, beside a server that has none of its files.  So do
+# From PostgreSQL 18 on, the extension works from a folder of its own, as with an image volume of CloudNativePG: found
+# by extension_control_path and dynamic_library_path, read-only, with a server that has none of its files. This includes
 # a restart, workers of other databases, pg_dump and an upgrade of the extension.
 # Promises: -
 use strict;

@@ -1,4 +1,5 @@
-# A short form of "make test-ha": three nodes under Patroni, one of them synchronous; a switchover, and a primary that dies.
+# A short form of "make test-ha": three nodes under Patroni, one of them synchronous; a switchover, and a primary that
+# dies.
 # Promises: M, T, D
 # Needs: torture, python3-etcd, patroni, etcd-server, haproxy, pgbouncer
 use strict;

@@ -1,4 +1,4 @@
-# What docs/monitoring has for Prometheus and Grafana: Debian's prometheus and exporter, watching a server.
+# The files of docs/monitoring for Prometheus and Grafana: Debian's prometheus and exporter, monitoring a server.
 # Promises: -
 # Needs: prometheus, prometheus-postgres-exporter
 use strict;
