@@ -20,7 +20,7 @@ const (
 // checkContext rejects a nil context, with which a call could only panic.
 func checkContext(ctx context.Context) error {
 	if ctx == nil {
-		return invalid("the context is nil: pass context.Background() to a call without an end")
+		return invalid("the context is nil: pass context.Background() for a call without a limit")
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (o *options) checkLock(kind int, try bool) error {
 	case o.permit && o.shared:
 		return invalid("a permit is not Shared")
 	case o.permit && kind != kindLock:
-		return invalid("a Permit is of one name, and these are several")
+		return invalid("a Permit has only one name, and these are several")
 	case o.permit && (o.permits < 1 || o.permits > math.MaxInt32):
 		return invalid("there are %d permits: a name has 1 to %d", o.permits, math.MaxInt32)
 	case o.waits && try:

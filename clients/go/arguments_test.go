@@ -103,9 +103,9 @@ func TestUnitArgumentsOfLocks(t *testing.T) {
 			"a surrogate":      {lock("\xed\xa0\x80"), `the name "\xed\xa0\x80" | UTF-8`},
 			"no names":         {all(), "0 names | 1 to 1000"},
 			"many names":       {all(many...), "1001 names | 1 to 1000"},
-			"a name twice":     {all("x", "y", "x"), `the name "x" is there twice`},
+			"a name twice":     {all("x", "y", "x"), `the name "x" appears twice`},
 			"one of several":   {all("x", "\xff"), `the name "\xff" | UTF-8`},
-			"each twice":       {each("x", "x"), `the name "x" is there twice`},
+			"each twice":       {each("x", "x"), `the name "x" appears twice`},
 			"one of each":      {each("x", "a\x00"), "zero byte"},
 			"an option":        {lock("x", nil), "an option is nil"},
 			"an empty option":  {lock("x", TTLOption{}), "an option is nil"},
@@ -117,7 +117,7 @@ func TestUnitArgumentsOfLocks(t *testing.T) {
 			"many permits":     {lock("x", Permit(math.MaxInt32+1)), "2147483648 permits | 1 to 2147483647"},
 			"a shared permit":  {lock("x", Permit(1), Shared()), "a permit is not Shared"},
 			"several permits": {func() error { _, err := s.LockAll(ctx, []string{"x", "y"}, Permit(1)); return err },
-				"Permit is of one name"},
+				"Permit has only one name"},
 			"a try that waits": {func() error { _, err := s.TryLock(ctx, "x", WaitFor(1)); return err }, "does not wait"},
 		})
 		expect(t, "a very long wait", lock("x", WaitFor(tooLarge), WithTTL(time.Minute))() == nil, true)

@@ -45,7 +45,7 @@ func Install(ctx context.Context, conn *pgx.Conn, options InstallOptions) error 
 	} else if conn.IsClosed() {
 		return fmt.Errorf("%w: the connection is closed", ErrUnavailable)
 	} else if conn.PgConn().TxStatus() != 'I' {
-		return invalid("the connection has an open transaction: the installation is one of its own")
+		return invalid("the connection has an open transaction: the installation requires its own")
 	}
 	// The schema's comment names the installed version, which is current if the script contains the same comment.
 	var comment string

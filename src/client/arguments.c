@@ -178,7 +178,8 @@ le_check_how(const le_how *how, int n, le_error *error)
 		return le_invalid(error, "how.permits is %d, and how.shared is set: only one of them is allowed",
 						  how->permits);
 	if (how->permits > 0 && n != 1)
-		return le_invalid(error, "how.permits is %d, and n is %d: a permit is of one name", how->permits, n);
+		return le_invalid(error, "how.permits is %d, and n is %d: a permit has only one name", how->permits,
+						  n);
 	if (how->until < 0)
 		return le_invalid(error, "how.until is %lld: 0 (no limit), and points of le_now() are allowed",
 						  (long long) how->until);

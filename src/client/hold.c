@@ -137,7 +137,7 @@ le_proclaim(le_hold *hold, const char *candidate, le_error *error)
 
 	le_must(le_check_hold(hold, error));
 	if (hold->kind != LE_KIND_TERM)
-		return le_invalid(error, "hold is a lock: a term is allowed");
+		return le_invalid(error, "hold is a lock, but must be a term");
 	le_must(le_check_text("candidate", candidate, LE_CANDIDATE_MAX, error));
 	if (!le_valid(hold))
 		return le_error_set(error, LE_LOST, "LE001", "this term does not lead");
@@ -261,7 +261,7 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 	if (held && wait && hold->release_done)
 		status = le_error_copy(error, &hold->error);
 	else if (held && wait)
-		status = le_error_set(error, LE_UNKNOWN, "", "%s; the session goes on trying",
+		status = le_error_set(error, LE_UNKNOWN, "", "%s; the session keeps trying",
 							  hold->given > 0 || hold->again ? "the server has not answered"
 															 : "there is no connection to the server");
 	le_hold_unref(hold);

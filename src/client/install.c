@@ -71,7 +71,7 @@ le_install(PGconn *yours, const char *schema, const char *grantee, le_error *err
 
 	le_must(le_check_pointer(yours, "yours", error));
 	if (PQtransactionStatus(yours) == PQTRANS_INTRANS || PQtransactionStatus(yours) == PQTRANS_INERROR)
-		return le_invalid(error, "yours has an open transaction: the installation is one of its own");
+		return le_invalid(error, "yours has an open transaction: the installation requires its own");
 	if (is_installed(yours, &why) || why.status != LE_OK)
 		return le_error_copy(error, &why);
 	if (!run(yours, "BEGIN ISOLATION LEVEL READ COMMITTED", &why) || !set_options(yours, values, &why) ||

@@ -41,14 +41,14 @@ le_error_unparsed(le_error *error, const char *message)
 		const char *begins, *kind;
 	} kinds[] = {
 		{"missing \"=\"", ": an option has no \"=\""},
-		{"unterminated quoted string", ": a quoted value has no end"},
+		{"unterminated quoted string", ": a quoted value is not terminated"},
 		{"invalid connection option", ": there is no such option"},
 		{"invalid percent-encoded", ": a % is not followed by two hexadecimal digits"},
 		{"forbidden value %00", ": %00 is not allowed"},
 		{"unexpected spaces", ": it has a space, which is %20 in a URI"},
 		{"end of string reached", ": an IPv6 address has no \"]\""},
 		{"IPv6 host address", ": an IPv6 address is empty"},
-		{"unexpected character", ": something else than a port or a path follows the host"},
+		{"unexpected character", ": the host is followed by something other than a port or a path"},
 		{"extra key/value", ": a parameter of the URI has two \"=\""},
 		{"missing key/value", ": a parameter of the URI has no \"=\""},
 		{"invalid URI query parameter", ": there is no such parameter"},
@@ -119,7 +119,7 @@ static const char *
 misread_option(const char *keyword, const char *value)
 {
 	if (strncmp(keyword, "host", 4) == 0 && !all_are(value, is_host))
-		return "its host has characters that no host has";
+		return "its host has characters that a host cannot have";
 	if (strcmp(keyword, "port") == 0 && !all_are(value, is_port))
 		return "its port is not a number";
 	if (strcmp(keyword, "dbname") == 0 && (strpbrk(value, "@=;") != NULL || strstr(value, "//") != NULL))
@@ -238,7 +238,7 @@ le_connection_error(const PGconn *conn, le_error *error)
 	misread = le_misread(conn);
 	if (misread != NULL)
 		return le_error_set(error, code[0] != '\0' ? status : LE_INVALID, code,
-							"cannot connect, and the connection string is not what it was meant to be: %s"
+							"cannot connect, and the connection string may not mean what was intended: %s"
 							" (of a password in a URI, @ is written %%40, / %%2F, : %%3A and %% %%25)",
 							misread);
 	mask_options(conn, text);

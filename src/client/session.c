@@ -158,7 +158,7 @@ session_close(le_session *s, bool orphan, int64_t until, le_error *error)
 	if (revoked || orphan)
 		return LE_OK;
 	return le_error_set(error, LE_UNKNOWN, "",
-						"the server has not confirmed in time that the lease was revoked: it ends by itself");
+						"the server has not confirmed in time that the lease was revoked: it will expire");
 }
 
 le_status

@@ -264,7 +264,7 @@ release_refused(le_session *s, le_hold *hold, const le_error *error)
 	if (!passes)
 	{
 		/* A privilege may have been revoked, and may be granted again; le_release does not wait for that. */
-		le_error_set(&hold->error, LE_UNKNOWN, error->sqlstate, "%.400s; the session goes on trying",
+		le_error_set(&hold->error, LE_UNKNOWN, error->sqlstate, "%.400s; the session keeps trying",
 					 error->message);
 		hold->release_done = true;
 		le_hold_changed(hold);

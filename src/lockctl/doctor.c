@@ -89,13 +89,12 @@ check_preload(patient *p)
 		lc_find(p, GOOD, "preload", "", "shared_preload_libraries has lock_election");
 	else if (strstr(list, "lock_election") != NULL)
 		lc_find(p, BAD, "preload", "restart the server",
-				"lock_election is in shared_preload_libraries, and was not loaded");
+				"lock_election is in shared_preload_libraries, but was not loaded");
 	else
-		lc_find(
-			p, BAD, "preload",
-			"ALTER SYSTEM SET shared_preload_libraries = 'lock_election' (after what is there already), and "
-			"restart the server",
-			"lock_election is not in shared_preload_libraries%s%s", list[0] != '\0' ? ": " : "", list);
+		lc_find(p, BAD, "preload",
+				"ALTER SYSTEM SET shared_preload_libraries = 'lock_election' (after the existing entries), "
+				"and restart the server",
+				"lock_election is not in shared_preload_libraries%s%s", list[0] != '\0' ? ": " : "", list);
 }
 
 /* Checks that the extension is installed, and that its versions match; sets installed. */
@@ -233,8 +232,8 @@ check_health(patient *p)
 				"%s may not call lock_election.health(), which tells whether locks are granted",
 				PQuser(p->db));
 	else if (PQresultStatus(result) != PGRES_TUPLES_OK)
-		lc_find(p, ODD, "health", "ALTER EXTENSION lock_election UPDATE", "the extension cannot tell: %s",
-				PQresultErrorMessage(result));
+		lc_find(p, ODD, "health", "ALTER EXTENSION lock_election UPDATE",
+				"the extension cannot report it: %s", PQresultErrorMessage(result));
 	else if (PQgetvalue(result, 0, 0)[0] == 't')
 		lc_find(p, GOOD, "health", "", "locks are granted here");
 	else
@@ -260,7 +259,8 @@ check_rights(patient *p)
 	if (functions[0] != '\0')
 		lc_find(p, ODD, "rights",
 				"GRANT EXECUTE ON FUNCTION .. TO its role, see docs/operation/shared-server.md",
-				"lockctl and the clients cannot lock as %s, who may not call %s", PQuser(p->db), functions);
+				"lockctl and the clients cannot use locks as %s, which may not call %s", PQuser(p->db),
+				functions);
 	else
 		lc_find(p, GOOD, "rights", "", "%s may call what a lock needs", PQuser(p->db));
 }
@@ -317,14 +317,14 @@ check_waits(patient *p)
 		lc_find(
 			p, BAD, "waits",
 			"look at the manager's process, at the server's log, and at docs/operation/high-availability.md",
-			"the manager does not tell who waits: %s", PQresultErrorMessage(result));
+			"the manager does not return the waiters: %s", PQresultErrorMessage(result));
 	else if (PQntuples(result) > 0)
 		lc_find(p, ODD, "waits", PQgetvalue(result, 0, 1), "%s", PQgetvalue(result, 0, 0));
 	else
 		lc_find(p, GOOD, "waits", "", "nobody has waited for a lock for more than " LONG_WAIT "%s", more);
 	if (leader[0] != '\0')
-		lc_find(p, ODD, "leaders", "if it runs no more: lockctl release --force --now --election NAME", "%s",
-				leader);
+		lc_find(p, ODD, "leaders", "if it no longer runs: lockctl release --force --now --election NAME",
+				"%s", leader);
 }
 
 /* Checks the manager's counters that should be zero, and its memory. */
@@ -338,10 +338,10 @@ check_counters(patient *p)
 	} checks[] = {
 		{"SELECT pg_catalog.pg_size_pretty(memory) FROM lock_election.manager "
 		 "WHERE memory > pg_catalog.pg_size_bytes(pg_catalog.current_setting('lock_election.max_memory'))",
-		 "the locks take %s, more than lock_election.max_memory: no more are granted",
+		 "the locks take %s, more than lock_election.max_memory: no more locks are granted",
 		 "ALTER SYSTEM SET lock_election.max_memory higher, and pg_reload_conf()", BAD},
 		{"SELECT key_violations FROM lock_election.stat WHERE key_violations > 0",
-		 "a second holder was refused %s times: somebody has written into the tables",
+		 "a second holder was rejected %s times: another program has written to the tables",
 		 "look at the server's log, which has the tokens", BAD},
 		{"SELECT failed_batches FROM lock_election.stat WHERE failed_batches > 0",
 		 "%s batches could not be written", "look at the server's log", ODD},
@@ -392,7 +392,7 @@ check_settings(patient *p)
 				"synchronous_commit is off: a crash can lose the newest locks");
 	if (notify[0] != '\0' && (strcmp(notify, "none") == 0 || strcmp(notify, "elections") == 0))
 		lc_find(p, ODD, "settings", "ALTER SYSTEM SET lock_election.notify = 'all'",
-				"lock_election.notify is %s: waiters ask again and again instead of being told", notify);
+				"lock_election.notify is %s: waiters poll instead of being notified", notify);
 	if (strcmp(fsync, "on") == 0 && strcmp(commit, "off") != 0)
 		lc_find(p, GOOD, "settings", "", "fsync on, synchronous_commit %s%s%s", commit,
 				p->portable ? "" : ", notify ", p->portable || notify[0] != '\0' ? notify : "unknown");
@@ -416,7 +416,7 @@ check_replication(patient *p)
 				"%s standbys, none is synchronous: a failover can lose the newest locks", standbys);
 	else if (names[0] != '\0' && atoi(synchronous) == 0)
 		lc_find(p, BAD, "replication", "start the standby, or ALTER SYSTEM RESET synchronous_standby_names",
-				"synchronous_standby_names is set, and none is connected: nothing is granted");
+				"synchronous_standby_names is set, but no standby is connected: nothing is granted");
 	else
 		lc_find(p, GOOD, "replication", "", "%s standbys, %s synchronous", standbys, synchronous);
 }

@@ -32,7 +32,7 @@ parse(int argc, char **argv)
 	if ((o.schema != NULL && o.schema[0] == '\0') || (o.grantee != NULL && o.grantee[0] == '\0'))
 		lc_usage("the name of a schema or role is empty");
 	if (o.print && (o.schema != NULL || o.grantee != NULL))
-		lc_usage("--print does not go with --schema and --grant: psql sets them, see lockctl(1)");
+		lc_usage("--print cannot be used with --schema or --grant: set them in psql, see lockctl(1)");
 	return o;
 }
 

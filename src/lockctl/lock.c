@@ -228,7 +228,7 @@ ask_again(run *r, le_error *error)
 
 	if (status == LE_OK)
 	{
-		lc_notice("the queue place was lost, waits again for %s", what(r));
+		lc_notice("the queue place was lost; waiting again for %s", what(r));
 		le_drop(r->hold);
 		r->hold = NULL;
 		status = ask(r, error);
@@ -300,7 +300,7 @@ end_in_time(run *r)
 {
 	if (r->end_at == 0 || r->ended || r->guardian.exited || le_now() < r->end_at)
 		return;
-	lc_error("%s: the command has run for as long as --at-most allows: ending it", what(r));
+	lc_error("%s: ending the command, which has run for as long as --at-most allows", what(r));
 	r->ended = true;
 	lc_guardian_send(&r->guardian, LC_END, 0, 0, 0);
 }
@@ -388,7 +388,8 @@ give_back(run *r, int code)
 	r->hold = NULL;
 	if (status == LE_LOST && code != LOST)
 	{
-		lc_error("%s had been lost before it was released: the command may not have been alone", what(r));
+		lc_error("%s had been lost before it was released: the command may have run next to another holder",
+				 what(r));
 		code = LOST;
 	}
 	else if (status == LE_INVALID) /* refused by the server */
@@ -396,7 +397,7 @@ give_back(run *r, int code)
 	else if (status == LE_UNKNOWN)
 	{
 		/* Cut off the promise of retries, because this process ends. */
-		char *retries = strstr(error.message, "; the session goes on trying");
+		char *retries = strstr(error.message, "; the session keeps trying");
 
 		if (retries != NULL)
 			*retries = '\0';

@@ -30,8 +30,8 @@ refuse_option_of_flock(const char *word)
 	} options[] = {
 		{"-c", "write -- sh -c 'CMD'"},           {"--command", "write -- sh -c 'CMD'"},
 		{"-x", "a lock without -s is exclusive"}, {"--exclusive", "a lock without -s is exclusive"},
-		{"-e", "a lock without -s is exclusive"}, {"--nb", "it is -n or --try"},
-		{"--nonblock", "it is -n or --try"},      {"--timeout", "it is -w or --wait"},
+		{"-e", "a lock without -s is exclusive"}, {"--nb", "use -n or --try"},
+		{"--nonblock", "use -n or --try"},        {"--timeout", "use -w or --wait"},
 	};
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
@@ -141,7 +141,7 @@ check_times(run *r)
 	if (r->ttl < r->hold_for) /* the name stays closed even if this process is killed */
 		r->ttl = r->hold_for < LC_TTL_MAX ? r->hold_for : LC_TTL_MAX;
 	if (r->command != NULL && r->ttl < TTL_MIN)
-		lc_usage("--ttl is %d ms: to end a command in time takes at least %d ms", r->ttl, TTL_MIN);
+		lc_usage("--ttl is %d ms: to end a command in time, it must be at least %d ms", r->ttl, TTL_MIN);
 	most = r->ttl / 2 - lc_reserve(r->ttl);
 	if (r->grace < 0)
 		r->grace = r->ttl / 3 < 5000 ? r->ttl / 3 : 5000;
@@ -159,11 +159,11 @@ check(run *r)
 	if (r->elect && r->candidate == NULL)
 		lc_usage("the candidate is missing");
 	if (r->how.permits > 0 && (r->how.shared || r->n > 1))
-		lc_usage("--permits is for one name, and not with --shared");
+		lc_usage("--permits requires a single name, and cannot be used with --shared");
 	if (r->hold_for > 0 && (r->how.shared || r->how.permits > 0 || r->n > 1))
-		lc_usage("--hold-for is for one exclusive lock");
+		lc_usage("--hold-for requires a single exclusive lock");
 	if (r->at_most > 0 && r->command == NULL)
-		lc_usage("--at-most is for a command");
+		lc_usage("--at-most requires a command");
 	check_times(r);
 	if (r->wait > 0)
 		r->how.until = le_now() + r->wait;

@@ -51,7 +51,7 @@ duration(const char *option, const char *text, int min, int max)
 			lc_usage("%s: \"%s\" is not between %d ms and %.0f days", option, text, min, max / 86400000.0);
 		return (int) value;
 	}
-	lc_usage("%s: \"%s\" has no unit that is known: ms, s, min, h or d", option, text);
+	lc_usage("%s: \"%s\" has an unknown unit: use ms, s, min, h or d", option, text);
 }
 
 int64_t

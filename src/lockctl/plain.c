@@ -181,9 +181,9 @@ lc_acquire(int argc, char **argv)
 	a.words = lc_words(argc, argv, options, WORDS_MAX);
 	need(&a, 1, "NAME");
 	if (a.shared && a.permits > 0)
-		lc_usage("--permits is not with --shared");
+		lc_usage("--permits cannot be used with --shared");
 	if (a.ttl > 0 && a.lease != 0)
-		lc_usage("--ttl is not with --lease");
+		lc_usage("--ttl cannot be used with --lease");
 	connect(&a, a.words[0]);
 	/* acquire the lock, unless a signal arrives */
 	result = lc_query_signals(a.db, acquire_query(&a), &signo);
@@ -274,7 +274,7 @@ static int
 tell_nobody(const arguments *a)
 {
 	lc_notice(a->election ? "nobody leads election \"%s\""
-						  : "nobody holds lock \"%s\" (--election is for elections)",
+						  : "nobody holds lock \"%s\" (for an election, use --election)",
 			  a->words[0]);
 	return LC_EXIT_LOST;
 }
@@ -294,7 +294,8 @@ end_now(arguments *a)
 
 	print_value(a->db, "ended", "int8", ended);
 	if (strcmp(ended, "0") != 0)
-		lc_notice("ended at once: whoever was at work may go on beside the next one, until it notices");
+		lc_notice("ended immediately: a process that was working may continue next to the next holder until "
+				  "it notices");
 	else if (there == 0)
 		code = tell_nobody(a);
 	return code;
@@ -362,7 +363,7 @@ lc_release(int argc, char **argv)
 	if (a.force)
 		return force(&a);
 	if (a.election || a.now)
-		lc_usage("%s is for --force", a.election ? "--election" : "--now");
+		lc_usage("%s requires --force", a.election ? "--election" : "--now");
 	connect_to_lock(&a, "NAME and TOKEN, or --force NAME");
 	hold_for = a.hold_for > 0 ? lc_format(", hold_for => '%d ms'", a.hold_for) : "";
 	released = is_true(

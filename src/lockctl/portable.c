@@ -98,16 +98,15 @@ check_path(patient *p)
 
 	if (found[0] == '\0')
 		lc_find(p, ODD, "search_path", advice,
-				"schema %s is not on it: libraries and lockctl find it, calls in SQL do not", schema);
+				"schema %s is not on it: libraries and lockctl find it, but SQL calls do not", schema);
 	else
 		lc_find(p, GOOD, "search_path", "", "has schema %s", schema);
 	if (strcmp(level, "read committed") != 0)
-		lc_find(
-			p, ODD, "isolation",
-			"ALTER DATABASE .. RESET default_transaction_isolation, or BEGIN ISOLATION LEVEL READ "
-			"COMMITTED before a call",
-			"transactions are %s by default: most calls in SQL are refused there, those of libraries are not",
-			level);
+		lc_find(p, ODD, "isolation",
+				"ALTER DATABASE .. RESET default_transaction_isolation, or BEGIN ISOLATION LEVEL READ "
+				"COMMITTED before a call",
+				"transactions are %s by default: most SQL calls then fail, but not those of libraries",
+				level);
 }
 
 /* Checks for idle transactions that have written holds or places. */
@@ -115,9 +114,9 @@ static void
 check_transactions(patient *p)
 {
 	static const char query[] =
-		"SELECT a.pid, format('process %s of role %s has stood still for %s in a transaction that has "
-		"acquired or "
-		"enqueued: nobody else is granted these names', a.pid, quote_ident(a.usename), date_trunc('second', "
+		"SELECT a.pid, format('process %s of role %s has been idle for %s in a transaction that has acquired "
+		"or enqueued: no other session is granted these names', a.pid, quote_ident(a.usename), "
+		"date_trunc('second', "
 		"clock_timestamp() - a.state_change)) FROM pg_catalog.pg_stat_activity a WHERE a.datname = "
 		"current_database() "
 		"AND a.state LIKE 'idle in transaction%' AND a.state_change < clock_timestamp() - interval "
@@ -137,11 +136,10 @@ check_transactions(patient *p)
 				"%s", PQgetvalue(result, 0, 1));
 	/* report that there is none, or none that this role may see */
 	else if (all[0] == 't')
-		lc_find(p, GOOD, "transactions", "", "none with locks has stood still for more than " STANDS_STILL);
+		lc_find(p, GOOD, "transactions", "", "none with locks has been idle for more than " STANDS_STILL);
 	else
 		lc_find(p, GOOD, "transactions", "",
-				"none of %s has stood still with locks; others only members of "
-				"pg_read_all_stats may see",
+				"none of %s with locks has been idle; only members of pg_read_all_stats can see others",
 				PQuser(p->db));
 }
 
@@ -170,20 +168,17 @@ check_rows(patient *p)
 				"it is off: each renewal leaves a dead row, and calls become slower and slower");
 	if (dead[0] != '\0')
 		lc_find(p, ODD, "rows",
-				"end what keeps them: transactions that are open for long, unused replication slots, and "
-				"prepared transactions",
-				"%s", dead);
+				"end old transactions and prepared transactions, and drop unused replication slots", "%s",
+				dead);
 	/* ended holds and leases */
 	if (atol(over) > OVER_ROWS)
 		lc_find(p, ODD, "rows",
 				"SELECT lock_election.reap(), each minute by pg_cron or a job: docs/how-to/managed.md",
-				"%s holds and leases have been over for more than " OVER_FOR
-				", and nobody has come to their names",
-				over);
+				"%s holds and leases ended more than " OVER_FOR " ago, and no call has removed them", over);
 	else if (dead[0] == '\0')
 		lc_find(p, GOOD, "rows", "",
-				denied ? "few are dead; how many are over only their owner may see"
-					   : "few are dead, and few are over that nobody has removed");
+				denied ? "few are dead; only their owner can see how many have ended"
+					   : "few are dead, and few that have ended remain");
 }
 
 void

@@ -57,7 +57,7 @@ add_line(map *m, const char *file, int line, char *text)
 	for (int i = 0; i < m->n; i++)
 	{
 		if (strcmp(m->names[i], name) == 0)
-			lc_usage("%s, line %d: shard \"%s\" is there twice", file, line, name);
+			lc_usage("%s, line %d: shard \"%s\" appears twice", file, line, name);
 	}
 	/* store the shard */
 	m->names = realloc(m->names, sizeof(*m->names) * (size_t) (m->n + 1));
@@ -126,11 +126,11 @@ lc_choose_shard(const char *const *names, int n)
 
 	/* check the options */
 	if (g->shard != NULL && g->shards == NULL)
-		lc_usage("--shard is for --shards");
+		lc_usage("--shard requires --shards");
 	if (g->shards == NULL)
 		return;
 	if (g->host != NULL || g->port != NULL || g->database != NULL)
-		lc_usage("-h, -p and -d are not with --shards");
+		lc_usage("-h, -p and -d cannot be used with --shards");
 	m = the_map();
 	if (g->shard == NULL && n == 0)
 		lc_usage("with --shards, \"%s\" needs a name, or --shard", g->command);

@@ -131,7 +131,7 @@ lc_is_conninfo(const char *text)
 const char *
 lc_shown(const char *text)
 {
-	return lc_may_be_secret(text) ? "(not shown: it may have a password)" : text;
+	return lc_may_be_secret(text) ? "(not shown: it may contain a password)" : text;
 }
 
 char *

@@ -128,7 +128,7 @@ of_names(void)
 	refused(asked(one, 1, (le_how){.permits = 2, .shared = 1}, 0),
 			"how.permits is 2, and how.shared is set: only one of them is allowed");
 	refused(asked(pair, 2, (le_how){.permits = 2}, 0),
-			"how.permits is 2, and n is 2: a permit is of one name");
+			"how.permits is 2, and n is 2: a permit has only one name");
 	refused(asked(one, 1, (le_how){.until = -1}, 0),
 			"how.until is -1: 0 (no limit), and points of le_now() are allowed");
 	is_status(asked(one, 1, (le_how){.until = INT64_MAX}, INT32_MAX), LE_OK, "waits without end");
@@ -187,7 +187,7 @@ of_holds(void)
 	refused(le_fence(hold, NULL, &error), "yours is NULL");
 	refused(le_fence(hold, db, &error), "yours has no open transaction, or one that has failed");
 	refused(le_proclaim(NULL, "me", &error), "hold is NULL");
-	refused(le_proclaim(hold, "me", &error), "hold is a lock: a term is allowed");
+	refused(le_proclaim(hold, "me", &error), "hold is a lock, but must be a term");
 	refused(le_leader(NULL, "e", &info, &error), "session is NULL");
 	refused(le_leader(s, "e", NULL, &error), "leader is NULL");
 	refused(le_leader(s, "", &info, &error), "election is empty: 1 to 255 bytes are allowed");
@@ -298,7 +298,7 @@ keeps_secret(const char *string, const char *expected)
 static void
 secrets(void)
 {
-	static const char host[] = "its host has characters that no host has",
+	static const char host[] = "its host has characters that a host cannot have",
 					  port[] = "its port is not a number";
 	static const char database[] = "its database has one of the characters @ = ; or //";
 	char info[1000];
@@ -310,12 +310,13 @@ secrets(void)
 				 "cannot parse the connection string: %00 is not allowed");
 	keeps_secret("postgres://u:S3cr3t@[::1/db", "an IPv6 address has no \"]\"");
 	keeps_secret("postgres://u:S3cr3t@[]/db", "an IPv6 address is empty");
-	keeps_secret("postgres://u@[::1]S3cr3t/db", "something else than a port or a path follows the host");
+	keeps_secret("postgres://u@[::1]S3cr3t/db",
+				 "the host is followed by something other than a port or a path");
 	keeps_secret("postgres://127.0.0.1/db?S3cr3t", "a parameter of the URI has no \"=\"");
 	keeps_secret("postgres://127.0.0.1/db?password=S3cr3t=x", "a parameter of the URI has two \"=\"");
 	keeps_secret("postgres://127.0.0.1/db?S3cr3t=x", "there is no such parameter");
 	keeps_secret("host=127.0.0.1 password=my S3cr3t dbname=x", "an option has no \"=\"");
-	keeps_secret("host=127.0.0.1 password='S3cr3t", "a quoted value has no end");
+	keeps_secret("host=127.0.0.1 password='S3cr3t", "a quoted value is not terminated");
 	keeps_secret("host=127.0.0.1 password=my S3cr3t=x", "there is no such option");
 	keeps_secret("postgre://u:S3cr3t@127.0.0.1:1/db", "cannot parse the connection string");
 	keeps_secret("postgres//u:S3cr3t@127.0.0.1:1/db", database);

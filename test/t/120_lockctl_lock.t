@@ -320,7 +320,7 @@ subtest 'how it is held' => sub {
 subtest '--at-most' => sub {
 	($rc, $out, $err) = ctl('lock', 'x', '--at-most', '3s', sh('trap "echo ended; exit 5" TERM; while :; do sleep 0.05; done'));
 	is("$rc $out", "124 ended\n", 'SIGTERM');
-	like($err, qr/^lockctl: lock "x": the command has run for as long as --at-most allows: ending it$/m, 'which it tells');
+	like($err, qr/^lockctl: lock "x": ending the command, which has run for as long as --at-most allows$/m, 'which it tells');
 	($rc, $out, $err) = ctl('elect', 'boss', 'me', '--at-most', '3', '--grace', '100ms', sh('trap "" TERM; setsid sleep 1000 & echo $!; sleep 1000'));
 	is($rc, 124, 'SIGKILL after the grace, for a leader as well');
 	chomp $out;

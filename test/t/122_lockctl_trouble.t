@@ -158,7 +158,7 @@ subtest 'another role' => sub {
 	$node->safe_psql('postgres', 'REVOKE EXECUTE ON FUNCTION grant_lease, is_held FROM PUBLIC');
 	is(ctl('-U', 'nobody_special', 'lock', 'x', 'true'), 69, 'a role without all rights may not');
 	($rc, $out) = ctl('-U', 'nobody_special', 'doctor');
-	like("$rc $out", qr/^0 .*^note +rights +lockctl and the clients cannot lock as nobody_special, who may not call grant_lease, is_held\n +-> GRANT EXECUTE/ms, 'and is told why');
+	like("$rc $out", qr/^0 .*^note +rights +lockctl and the clients cannot use locks as nobody_special, which may not call grant_lease, is_held\n +-> GRANT EXECUTE/ms, 'and is told why');
 	$node->safe_psql('postgres', 'GRANT EXECUTE ON FUNCTION grant_lease, is_held TO PUBLIC');
 };
 
@@ -248,7 +248,7 @@ subtest 'the doctor does not wait for a manager that hangs' => sub {
 	my $rc = $doctor->wait(60);
 	kill 'CONT', $manager;
 	is($rc, 1, 'it ends');
-	like($doctor->out, qr/^WRONG +waits +the manager does not tell who waits: .*statement timeout/m, 'and says that nobody tells who waits');
+	like($doctor->out, qr/^WRONG +waits +the manager does not return the waiters: .*statement timeout/m, 'and says that nobody tells who waits');
 	like($doctor->out, qr/^ok +clock /m, 'and all the rest');
 };
 

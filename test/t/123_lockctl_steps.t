@@ -62,7 +62,7 @@ subtest 'acquire, renew, held, release' => sub {
 	is("$rc $out", "0 0\n", 'once');
 	like($err, qr/\Alockctl: $until\z/, 'and is told the same');
 	($rc, $out, $err) = ctl('release', '--force', '--now', 'p');
-	is("$rc $out$err", "0 2\nlockctl: ended at once: whoever was at work may go on beside the next one, until it notices\n", '--now');
+	is("$rc $out$err", "0 2\nlockctl: ended immediately: a process that was working may continue next to the next holder until it notices\n", '--now');
 	my $bound = session($node);
 	$bound->query(q{SELECT acquire_lock('bound', NULL)});
 	($rc, $out, $err) = ctl('release', '--force', 'bound');

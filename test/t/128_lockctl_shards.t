@@ -93,8 +93,8 @@ foreach my $case (
 	[ [ '-N', 'south', 'status' ], qr/has no shard "south"/ ],
 	(map { [ [ $_ ], qr/"$_" needs a name, or --shard/ ] } qw(locks waiters elections status watch top doctor)),
 	[ [ 'lease', 'grant' ], qr/"lease" needs a name, or --shard/ ],
-	[ [ '-h', 'localhost', 'locks', 'x' ], qr/-h, -p and -d are not with --shards/ ],
-	[ [ '-d', 'other', 'locks', 'x' ], qr/-h, -p and -d are not with --shards/ ])
+	[ [ '-h', 'localhost', 'locks', 'x' ], qr/-h, -p and -d cannot be used with --shards/ ],
+	[ [ '-d', 'other', 'locks', 'x' ], qr/-h, -p and -d cannot be used with --shards/ ])
 {
 	my ($args, $what) = @$case;
 
@@ -103,12 +103,12 @@ foreach my $case (
 	like($err, $what, 'and why');
 }
 ($rc, $out, $err) = ctl('-N', 'east', 'locks');
-like("$rc $err", qr/^64 .*--shard is for --shards/, 'a shard without shards');
+like("$rc $err", qr/^64 .*--shard requires --shards/, 'a shard without shards');
 is(ctl('shard', 'x'), 64, 'no file');
 like((ctl('-S', "$dir/none", 'shard'))[2], qr/cannot open ".*none": No such file/, 'a file that is not there');
 like((ctl('-S', $dir, 'shard'))[2], qr/cannot read ".*": Is a directory/, 'a folder');
 like((bad_map("a dbname=x\nb\n"))[2], qr/bad, line 2: shard "b" has no connection string/, 'a shard without a server');
-like((bad_map("a dbname=x\na dbname=y\n"))[2], qr/line 2: shard "a" is there twice/, 'two of one name');
+like((bad_map("a dbname=x\na dbname=y\n"))[2], qr/line 2: shard "a" appears twice/, 'two of one name');
 like((bad_map("# nothing\n"))[2], qr/has no shard/, 'an empty file');
 like((bad_map("a dbname=x"))[1], qr/^a$/, 'no line feed at the end');
 is((bad_map("\xef\xbb\xbfa dbname=x\r\nb dbname=y\r\n"))[1] . (ctl('-S', "$dir/bad", 'shard'))[1], "b\na\nb\n", 'a byte order mark is no part of a name');

@@ -158,8 +158,8 @@ subtest 'doctor' => sub {
 	my %nothing_more = map { $_ => undef } qw(health manager workers rights waits counters);
 	state(q{DELETE FROM setting WHERE name ~ 'max_databases'});
 	doctor_says(1, 'not loaded', %nothing_more,
-		preload => line('WRONG', 'preload', 'lock_election is in shared_preload_libraries, and was not loaded', 'restart the server'));
-	my $preload = q{ALTER SYSTEM SET shared_preload_libraries = 'lock_election' (after what is there already), and restart the server};
+		preload => line('WRONG', 'preload', 'lock_election is in shared_preload_libraries, but was not loaded', 'restart the server'));
+	my $preload = q{ALTER SYSTEM SET shared_preload_libraries = 'lock_election' (after the existing entries), and restart the server};
 	foreach my $list ('', 'other')
 	{
 		state(q{DELETE FROM setting WHERE name ~ 'max_databases'}, "UPDATE pg_settings SET setting = '$list'");
@@ -214,7 +214,7 @@ subtest 'doctor' => sub {
 		health => line('WRONG', 'health', 'process 42 has locked the tables', 'end the transaction of that process: SELECT pg_terminate_backend(42)'));
 	state(q{ALTER FUNCTION lock_election.health() RENAME TO hidden});
 	($rc, $out) = ctl('doctor');
-	my $cannot_tell = line('note', 'health', 'the extension cannot tell: ERROR:  function lock_election.health() does not exist; ');
+	my $cannot_tell = line('note', 'health', 'the extension cannot report it: ERROR:  function lock_election.health() does not exist; ');
 	like("$rc $out", qr/^0 .*^\Q$cannot_tell\E.*\n {20}-> ALTER EXTENSION lock_election UPDATE$/ms, 'no health()');
 	one('ALTER FUNCTION lock_election.hidden() RENAME TO health');
 
@@ -251,10 +251,10 @@ subtest 'doctor' => sub {
 	}
 	state(sprintf($leader, 'false'), sprintf($candidate, 'e', 35));
 	(undef, $out) = ctl('doctor');
-	like($out, qr/^note   leaders      candidates wait for 'e', whose leader is not connected, for another 00:59:59\n {20}-> if it runs no more: lockctl release --force --now --election NAME$/m, 'a leader that has gone');
+	like($out, qr/^note   leaders      candidates wait for 'e', whose leader is not connected, for another 00:59:59\n {20}-> if it no longer runs: lockctl release --force --now --election NAME$/m, 'a leader that has gone');
 	foreach my $case (
-		[ 1, 'WRONG', 'UPDATE manager SET memory = 1048577', 'the locks take 1024 kB, more than lock_election.max_memory: no more are granted', 'ALTER SYSTEM SET lock_election.max_memory higher, and pg_reload_conf()' ],
-		[ 1, 'WRONG', 'UPDATE stat SET key_violations = 1', 'a second holder was refused 1 times: somebody has written into the tables', q{look at the server's log, which has the tokens} ],
+		[ 1, 'WRONG', 'UPDATE manager SET memory = 1048577', 'the locks take 1024 kB, more than lock_election.max_memory: no more locks are granted', 'ALTER SYSTEM SET lock_election.max_memory higher, and pg_reload_conf()' ],
+		[ 1, 'WRONG', 'UPDATE stat SET key_violations = 1', 'a second holder was rejected 1 times: another program has written to the tables', q{look at the server's log, which has the tokens} ],
 		[ 0, 'note', 'UPDATE stat SET failed_batches = 2', '2 batches could not be written', q{look at the server's log} ],
 		[ 0, 'note', 'UPDATE stat SET stalls = 3', 'the manager did not run for more than a second, 3 times', q{look at the server's log, and at its disk and processors} ])
 	{
@@ -272,7 +272,7 @@ subtest 'doctor' => sub {
 		settings => line('note', 'settings', 'synchronous_commit is off: a crash can lose the newest locks', q{ALTER SYSTEM SET lock_election.min_durability = 'local'}));
 	foreach my $value ('none', 'elections')
 	{
-		my $told = line('note', 'settings', "lock_election.notify is $value: waiters ask again and again instead of being told", q{ALTER SYSTEM SET lock_election.notify = 'all'});
+		my $told = line('note', 'settings', "lock_election.notify is $value: waiters poll instead of being notified", q{ALTER SYSTEM SET lock_election.notify = 'all'});
 
 		state("UPDATE setting SET value = '$value' WHERE name ~ 'notify'");
 		doctor_says(0, "notify is $value", settings => "$told\n" . line('ok', 'settings', "fsync on, synchronous_commit local, notify $value"));
@@ -311,7 +311,7 @@ subtest 'doctor' => sub {
 	my $fsync = line('WRONG', 'settings', 'fsync is off: a crash can lose locks, and all other data', 'ALTER SYSTEM SET fsync = on');
 	state($streams);
 	doctor_says(1, 'no fsync, and the synchronous standby is not there', settings => $fsync,
-		replication => line('WRONG', 'replication', 'synchronous_standby_names is set, and none is connected: nothing is granted',
+		replication => line('WRONG', 'replication', 'synchronous_standby_names is set, but no standby is connected: nothing is granted',
 			'start the standby, or ALTER SYSTEM RESET synchronous_standby_names'));
 	foreach my $kind ('sync', 'quorum')
 	{

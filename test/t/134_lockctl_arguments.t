@@ -81,12 +81,12 @@ subtest 'options' => sub {
 	refused('option "-h" needs a value', 'locks', '-h');
 	refused('-o: "xml" is not table, json or csv', '-o', 'xml', 'locks');
 	foreach my $case (
-		[ '--election is for --force', 'release', '--election', 'x', 1 ], [ '--now is for --force', 'release', '--now', 'x', 1 ],
-		[ '--permits is not with --shared', 'acquire', 'x', '-s', '--permits', 2 ], [ '--ttl is not with --lease', 'acquire', 'x', '--ttl', '5s', '--lease', 7 ],
-		(map { [ '--permits is for one name, and not with --shared', 'lock', 'x', '--permits', 2, @$_ ] } ['-s'], [ '--and', 'y' ]),
-		(map { [ '--hold-for is for one exclusive lock', 'lock', 'x', '--hold-for', '1s', @$_ ] } ['-s'], [ '--permits', 2 ], [ '--and', 'y' ]),
-		[ '--at-most is for a command', 'lock', 'x', '--at-most', '1s' ],
-		[ '--ttl is 999 ms: to end a command in time takes at least 1000 ms', 'lock', 'x', '--ttl', '999ms', 'true' ],
+		[ '--election requires --force', 'release', '--election', 'x', 1 ], [ '--now requires --force', 'release', '--now', 'x', 1 ],
+		[ '--permits cannot be used with --shared', 'acquire', 'x', '-s', '--permits', 2 ], [ '--ttl cannot be used with --lease', 'acquire', 'x', '--ttl', '5s', '--lease', 7 ],
+		(map { [ '--permits requires a single name, and cannot be used with --shared', 'lock', 'x', '--permits', 2, @$_ ] } ['-s'], [ '--and', 'y' ]),
+		(map { [ '--hold-for requires a single exclusive lock', 'lock', 'x', '--hold-for', '1s', @$_ ] } ['-s'], [ '--permits', 2 ], [ '--and', 'y' ]),
+		[ '--at-most requires a command', 'lock', 'x', '--at-most', '1s' ],
+		[ '--ttl is 999 ms: to end a command in time, it must be at least 1000 ms', 'lock', 'x', '--ttl', '999ms', 'true' ],
 		[ '--grace is more than 350 ms, with --ttl 1000 ms', 'lock', 'x', '--ttl', '1s', '--grace', '351ms', 'true' ],
 		[ '--grace is more than 2000 ms, with --ttl 5000 ms', 'lock', 'x', '--ttl', '5s', '--grace', '2001ms', 'true' ],
 		[ '--grace is more than 14500 ms, with --ttl 30000 ms', 'lock', 'x', '--grace', '14501ms', 'true' ],
@@ -134,7 +134,7 @@ subtest 'durations' => sub {
 		is($ttl, one("SELECT interval '$interval'"), "--ttl '$text'");
 	}
 	refused(qq{--ttl: "$_" is not a duration such as 30, 500ms, 10s, 2min, 1h or 1d}, 'lock', 'x', '--ttl', $_) foreach 'soon', '', '0x10', '1e999', 'inf', 'nan';
-	refused(qq{--ttl: "$_" has no unit that is known: ms, s, min, h or d}, 'lock', 'x', '--ttl', $_) foreach '5 weeks', '1st', '1s ';
+	refused(qq{--ttl: "$_" has an unknown unit: use ms, s, min, h or d}, 'lock', 'x', '--ttl', $_) foreach '5 weeks', '1st', '1s ';
 	my @days = (' ms and 25 days', ' ms and 24 days');
 	foreach my $case (
 		(map { [ '--ttl', $_, "100$days[1]", 'acquire', 'x' ], [ '--ttl', $_, "100$days[1]", 'lock', 'x' ] } '99ms', '24.1d', '-1'),
@@ -199,8 +199,8 @@ subtest 'shared locks, and locks that stay closed' => sub {
 	is(one('SELECT evicted FROM lock_election.elections'), 't', 'and leads on');
 	is((ctl('release', '--force', '--now', '--election', 'x'))[1], "1\n", 'or ends');
 	is(join('', ctl('release', '--force', @$_, '--election', 'x')), qq{40\nlockctl: nobody leads election "x"\n}, 'once') foreach [], ['--now'];
-	is(join('', ctl('-o', 'csv', 'release', '--force', 'nothing')), qq{4evicted\n0\nlockctl: nobody holds lock "nothing" (--election is for elections)\n}, 'as CSV');
-	is(join('', ctl('-o', 'csv', 'release', '--force', '--now', 'nothing')), qq{4ended\n0\nlockctl: nobody holds lock "nothing" (--election is for elections)\n}, 'as CSV');
+	is(join('', ctl('-o', 'csv', 'release', '--force', 'nothing')), qq{4evicted\n0\nlockctl: nobody holds lock "nothing" (for an election, use --election)\n}, 'as CSV');
+	is(join('', ctl('-o', 'csv', 'release', '--force', '--now', 'nothing')), qq{4ended\n0\nlockctl: nobody holds lock "nothing" (for an election, use --election)\n}, 'as CSV');
 	nothing_left($node);
 };
 

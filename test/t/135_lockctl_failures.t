@@ -181,7 +181,7 @@ subtest 'a queue place is lost' => sub {
 	wait_waiting('x', 0);
 	$c->kill('CONT');
 	wait_waiting('x');
-	ok(wait_until(sub { $c->err =~ /^lockctl: the queue place was lost, waits again for lock "x"$/m }), 'it tells that it waits again');
+	ok(wait_until(sub { $c->err =~ /^lockctl: the queue place was lost; waiting again for lock "x"$/m }), 'it tells that it waits again');
 	one(q{SELECT force_release_lock('x')});
 	is($c->wait . $c->out, "0ran\n", 'and has its turn');
 	nothing_left($node);
@@ -197,7 +197,7 @@ subtest 'a lock cannot be given back' => sub {
 	like($waiter->err, qr/^lockctl: .*(?:terminat|closed the connection)/, 'and says why');
 	append_to_file("$dir/end", '');
 	is($c->wait(60), 7, 'the exit code is that of the command');
-	like($c->err, qr/^lockctl: lock "x" was not released: (?!.*goes on trying)\S.*; it expires after its TTL at the latest$/m, 'it tells what it cannot do');
+	like($c->err, qr/^lockctl: lock "x" was not released: (?!.*keeps trying)\S.*; it expires after its TTL at the latest$/m, 'it tells what it cannot do');
 	unlike($c->err, qr/\\n/, 'in lines of its own');
 	$node->start;
 	one(q{SELECT force_release_lock('x')});

@@ -178,7 +178,7 @@ subtest 'doctor' => sub {
 	$s->query(q{BEGIN; SELECT acquire_lock('still')});
 	like(checked('transactions'), qr/^ok /, 'a transaction that has just begun');
 	one(q{GRANT pg_read_all_stats TO installer});
-	my $long = sub { return checked('transactions', $installer) =~ /^note .*stood still.*\n.*pg_terminate_backend\(@{[$s->pid]}\)/; };
+	my $long = sub { return checked('transactions', $installer) =~ /^note .*been idle.*\n.*pg_terminate_backend\(@{[$s->pid]}\)/; };
 	ok(wait_until($long, undef, 2), 'one that stands still keeps others from the name');
 	$s->quit;
 };

@@ -45,7 +45,7 @@ export async function install (client: Queryable, options: InstallOptions = {}):
   const [found] = await query(client, 'SELECT (pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<>)' +
     ' pg_catalog.statement_timestamp())::pg_catalog.text AS open, pg_catalog.obj_description(' +
     "pg_catalog.to_regnamespace('_lock_election')::pg_catalog.oid, 'pg_namespace') AS comment")
-  if (found.open === 'true') throw invalid('the connection has an open transaction: the installation is one of its own')
+  if (found.open === 'true') throw invalid('the connection has an open transaction: the installation requires its own')
   if (typeof found.comment === 'string' && script.includes(found.comment)) return
   // One simple query is one transaction, which an error rolls back.
   await query(client, 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED;' +

@@ -133,7 +133,7 @@ impl<T> Acquire<T> {
         let tries = self.wait.is_some_and(|wait| wait.is_zero());
         let action = match (self.permits, self.shared, &self.candidate) {
             (Some(_), true, _) => return Err(Error::invalid("a permit is not shared")),
-            (Some(_), ..) if several => return Err(Error::invalid("a permit is of one name, and these are several")),
+            (Some(_), ..) if several => return Err(Error::invalid("a permit has only one name, and these are several")),
             (Some(_), ..) if tries => "try_permit",
             (Some(_), ..) => "enqueue_permit",
             (_, true, _) if tries => "try_shared",

@@ -43,7 +43,7 @@ async def install(connection: Any, schema: Optional[str], grant: Optional[str], 
     if connection.info.transaction_status == TransactionStatus.UNKNOWN:
         raise errors.Unavailable("the connection is closed")
     if connection.info.transaction_status != TransactionStatus.IDLE:
-        raise errors.InvalidRequest("the connection has an open transaction: the installation is one of its own")
+        raise errors.InvalidRequest("the connection has an open transaction: the installation requires its own")
     script = install_script()
     cursor = connection.cursor(row_factory=tuple_row)
     begin = "BEGIN" if connection.autocommit else "SET TRANSACTION"  # without autocommit psycopg sends BEGIN itself

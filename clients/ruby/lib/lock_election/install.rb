@@ -27,7 +27,7 @@ module LockElection
       raise InvalidRequest, "connection is of class #{connection.class}: it must be a PG::Connection"
     end
     if connection.transaction_status != PG::PQTRANS_IDLE
-      raise InvalidRequest, "the connection has an open transaction: the installation is one of its own"
+      raise InvalidRequest, "the connection has an open transaction: the installation requires its own"
     end
 
     begin

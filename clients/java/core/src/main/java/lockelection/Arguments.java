@@ -85,7 +85,7 @@ final class Arguments {
 		Set<String> seen = new HashSet<>();
 		for (String name : names) {
 			if (!seen.add(name(name)))
-				throw invalid("the name " + show(name) + " is there twice");
+				throw invalid("the name " + show(name) + " appears twice");
 		}
 		return List.of(names);
 	}

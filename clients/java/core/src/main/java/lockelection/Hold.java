@@ -179,7 +179,7 @@ public class Hold implements AutoCloseable {
 			Thread.currentThread().interrupt();
 			return true;
 		} catch (TimeoutException | ExecutionException e) {
-			error = LockException.of(Status.UNKNOWN, "the release of " + request + " is not answered; the session goes on trying");
+			error = LockException.of(Status.UNKNOWN, "the release of " + request + " is not answered; the session keeps trying");
 		}
 		if (error != null && error.status() != Status.LOST)
 			throw LockException.again(error);

@@ -348,7 +348,7 @@ final class Lease {
 			later.notBefore = session.now() + ttlNanos / 3;
 			queue.addLast(later);
 			if (hold != null) {
-				hold.releaseError = LockException.of(Status.UNKNOWN, error.getMessage() + "; the session goes on trying");
+				hold.releaseError = LockException.of(Status.UNKNOWN, error.getMessage() + "; the session keeps trying");
 				gaveBack(item, true);
 			}
 		}

@@ -118,7 +118,7 @@ class ArgumentsTest {
 		Arrays.setAll(many, i -> "name " + i);
 		refuses(() -> Request.exclusive(), "0 names", "1 to 1000");
 		refuses(() -> Request.shared(many), "1001 names", "1 to 1000");
-		refuses(() -> Request.exclusive("a", "b", "a"), "\"a\" is there twice");
+		refuses(() -> Request.exclusive("a", "b", "a"), "\"a\" appears twice");
 		refuses(() -> locks.tryAcquireEach(List.of("a", "a")), "there twice");
 		for (int permits : new int[] {0, -1, Integer.MIN_VALUE})
 			refuses(() -> Request.permit("a", permits), "permits is " + permits, "1 or more");
