@@ -1,2 +1,2 @@
--- In database POSTGRES_DB, when the image creates a cluster.
+-- Runs in database POSTGRES_DB when the image creates a cluster.
 CREATE EXTENSION lock_election;

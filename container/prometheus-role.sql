@@ -1,3 +1,3 @@
--- The exporter's role in compose.yaml. It needs no rights.
+-- Role of the exporter in compose.yaml. It needs no rights.
 \getenv password PROMETHEUS_PASSWORD
 CREATE ROLE prometheus LOGIN PASSWORD :'password';

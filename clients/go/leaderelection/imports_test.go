@@ -2,7 +2,7 @@
 
 package leaderelection_test
 
-// What client-go's own tests import, for go.mod. Other tests need not wait until it is compiled.
+// Imports of client-go's own tests, so that go.mod lists them. The tag keeps other tests from compiling them.
 import (
 	_ "github.com/google/go-cmp/cmp"
 	_ "github.com/stretchr/testify/assert"

@@ -1,8 +1,9 @@
-// Package leaderelection lets controllers elect their leader on PostgreSQL: a lock for client-go's leaderelection, on
-// compare_and_set of lock_election. A cluster of several, or none, of Kubernetes can share one election.
+// Package leaderelection lets controllers elect their leader on PostgreSQL. It is a lock for client-go's
+// leaderelection that uses compare_and_set of lock_election. Controllers in several Kubernetes clusters, or in none, can
+// share one election.
 //
-// client-go counts by the clocks of the candidates, and a leader that was stopped may write late. Where that matters
-// take [lock-election.invalid/lockelection.Election], whose terms can be fenced.
+// client-go uses the clocks of the candidates, and a leader that was stopped may write late. To exclude that, use
+// [lock-election.invalid/lockelection.Election], whose terms can be fenced.
 package leaderelection
 
 import (
@@ -23,13 +24,13 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// DB is a *pgxpool.Pool, of a primary.
+// DB is a *pgxpool.Pool that is connected to a primary.
 type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Lock is a resourcelock.Interface: the record of the election is the value of a key, and every change of it has a
-// version of its own.
+// Lock is a resourcelock.Interface. It stores the election record as the value of a key; each change of the record gets a
+// new version.
 type Lock struct {
 	db     DB
 	key    string
@@ -38,21 +39,21 @@ type Lock struct {
 	mu      sync.Mutex
 	read    string // the statements, with the extension's schema
 	set     string
-	version int64 // that was seen last; 0: there is no such key
+	version int64 // last version seen; 0 if the key does not exist
 	exists  bool
 }
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-// New asks nobody. The key has 1 to 255 bytes of UTF-8, and belongs to the role that uses it first; the calls say what is
-// wrong with an argument.
+// New does not connect. The key has 1 to 255 bytes of UTF-8, and belongs to the role that uses it first. Invalid arguments
+// are reported by the calls.
 func New(db DB, key string, config resourcelock.ResourceLockConfig) *Lock {
 	return &Lock{db: db, key: key, config: config}
 }
 
 var resource = schema.GroupResource{Group: "lock_election", Resource: "keys"}
 
-// check refuses what would be replaced in a text: two identities must not become the same.
+// check rejects texts in which invalid characters would be replaced, because two identities must not become the same.
 func (l *Lock) check(ctx context.Context) error {
 	for what, text := range map[string]string{"key": l.key, "identity": l.config.Identity} {
 		if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
@@ -61,7 +62,7 @@ func (l *Lock) check(ctx context.Context) error {
 	}
 	switch db := reflect.ValueOf(l.db); {
 	case ctx == nil:
-		return errors.New("the context is nil: pass context.Background() to a call without an end")
+		return errors.New("the context is nil: pass context.Background() for a call without a limit")
 	case l.key == "" || len(l.key) > 255:
 		return fmt.Errorf("the key has %d bytes: it has 1 to 255", len(l.key))
 	case !db.IsValid() || db.Kind() == reflect.Pointer && db.IsNil():
@@ -70,7 +71,7 @@ func (l *Lock) check(ctx context.Context) error {
 	return nil
 }
 
-// query asks for one row, by the extension's schema, which may get another name.
+// query returns one row. It finds the extension's schema again if that was renamed.
 func (l *Lock) query(ctx context.Context, sql *string, args []any, into ...any) error {
 	err := l.check(ctx)
 	for attempt := range 2 {
@@ -89,7 +90,7 @@ func (l *Lock) query(ctx context.Context, sql *string, args []any, into ...any) 
 	return err
 }
 
-// prepare finds the extension, whatever the search_path.
+// prepare finds the extension, independently of the search_path.
 func (l *Lock) prepare(ctx context.Context) error {
 	if l.read != "" {
 		return nil
@@ -133,7 +134,7 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return record, fmt.Appendf(nil, "%s#%d", *value, version), nil
 }
 
-// Create answers AlreadyExists if somebody else was earlier.
+// Create returns AlreadyExists if another candidate has created the record.
 func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +144,7 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 	return l.write(ctx, record, apierrors.NewAlreadyExists(resource, l.key))
 }
 
-// Update answers Conflict if somebody else has changed the record since it was read.
+// Update returns Conflict if the record has changed since it was read.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,7 +173,7 @@ func (l *Lock) write(ctx context.Context, record resourcelock.LeaderElectionReco
 	return nil
 }
 
-// RecordEvent tells the recorder of the configuration, if there is one.
+// RecordEvent passes the event to the configured recorder, if there is one.
 func (l *Lock) RecordEvent(event string) {
 	if l.config.EventRecorder != nil {
 		subject := &corev1.ObjectReference{Kind: "Key", APIVersion: "lock_election/v1", Name: l.key}
@@ -180,8 +181,8 @@ func (l *Lock) RecordEvent(event string) {
 	}
 }
 
-// Identity is that of the configuration.
+// Identity returns the configured identity.
 func (l *Lock) Identity() string { return l.config.Identity }
 
-// Describe is the key.
+// Describe returns the key.
 func (l *Lock) Describe() string { return l.key }

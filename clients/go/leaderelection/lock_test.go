@@ -57,7 +57,7 @@ func TestNotInstalled(t *testing.T) {
 	}
 }
 
-// What is wrong with an argument is said before the server is asked, so this needs none.
+// Invalid arguments are reported before any query, so this test needs no server.
 func TestArguments(t *testing.T) {
 	config := must(pgxpool.ParseConfig("host=127.0.0.1 port=1"))
 	pool := must(pgxpool.NewWithConfig(t.Context(), config))
@@ -82,7 +82,7 @@ func TestArguments(t *testing.T) {
 	if _, _, err := lock(pool, "x", "a").Get(none); err == nil || !strings.Contains(err.Error(), "context is nil") {
 		t.Errorf("no context: %v", err)
 	}
-	// JSON would have U+FFFD instead: two candidates would be one
+	// JSON would contain U+FFFD instead, and two candidates would become one
 	record := resourcelock.LeaderElectionRecord{HolderIdentity: "a\xff"}
 	if err := lock(pool, "x", "a").Create(t.Context(), record); err == nil || !strings.Contains(err.Error(), `"a\xff"`) {
 		t.Errorf("an identity: %v", err)
@@ -96,7 +96,7 @@ func must[T any](answer T, err error) T {
 	return answer
 }
 
-// The extension's schema gets another name between two calls. In a database of its own, for others use this one.
+// The extension's schema is renamed between two calls, in a separate database, because other tests use this one.
 func TestSchema(t *testing.T) {
 	pool, ctx := newPool(t), t.Context()
 	database := fmt.Sprintf("renamed_%d", time.Now().UnixNano())
@@ -169,7 +169,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestElectors: three of client-go's electors; the leader leaves, and one that dies is followed after its lease.
+// TestElectors runs three of client-go's electors. The leader resigns; a leader that dies is replaced after its lease.
 func TestElectors(t *testing.T) {
 	pool := newPool(t)
 	key := fmt.Sprint(t.Name(), " ", time.Now().UnixNano())
@@ -221,7 +221,7 @@ func TestClientGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A package of this module that is nowhere but in the overlay.
+	// A package of this module that exists only in the overlay.
 	const overlaid = "clientgo"
 	replaced, count := map[string]string{}, 0
 	replaced[filepath.Join(here, overlaid, "mirror_test.go")] = filepath.Join(here, "testdata", "mirror_test.go")
@@ -280,7 +280,7 @@ func patch(t *testing.T, from, to string) (count int) {
 		switch made := assign.Rhs[0].(type) {
 		case *ast.UnaryExpr:
 			if fields := made.X.(*ast.CompositeLit).Elts; len(fields) < 3 {
-				return true // without a client: nobody uses it
+				return true // has no client, so it is not used
 			}
 			assign.Rhs[0] = &ast.CallExpr{Fun: ast.NewIdent("mirrored"), Args: []ast.Expr{test, made}}
 			count++

@@ -1,4 +1,4 @@
-// node embedded/demo.mjs: a lock and a leader with workers that are killed, and a late write that a fence refuses.
+// node embedded/demo.mjs: a lock and an election whose workers are killed, and a late write that a fence rejects.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
@@ -9,9 +9,9 @@ import { LockElection } from 'lock-election'
 import { start } from './index.mjs'
 
 const TTL = 3_000
-const PATIENCE = 30_000 // milliseconds for what takes up to a TTL, on a busy machine
+const PATIENCE = 30_000 // milliseconds for steps that take up to a TTL, on a busy machine
 
-// A worker, in a process of its own. It works until the pipe to its standard input ends.
+// A worker in a separate process. It works until the pipe to its standard input is closed.
 async function worker (name, task) {
   const ended = once(process.stdin.resume(), 'end')
   const session = await LockElection.connect({ ttl: TTL, name })
@@ -98,7 +98,7 @@ async function demo () {
   line('', 'The server and its files are gone.')
 }
 
-// Two workers, the second of which waits for the first.
+// Two workers; the second one waits for the first.
 async function two (server, db, task, work) {
   const a = new Worker('A', task, server.environment)
   line('A', await a.line())

