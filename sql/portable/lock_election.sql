@@ -69,7 +69,7 @@ BEGIN
 	END IF;
 	IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) 130000
 		OR pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.>) 199999 THEN
-		RAISE EXCEPTION 'lock_election needs PostgreSQL 13 or newer, up to 19, and this is %', pg_catalog.current_setting('server_version') USING ERRCODE = '0A000';
+		RAISE EXCEPTION 'lock_election needs PostgreSQL 13 or newer, up to 19; this is %', pg_catalog.current_setting('server_version') USING ERRCODE = '0A000';
 	END IF;
 	IF pg_catalog.pg_is_in_recovery() THEN
 		RAISE EXCEPTION 'this server is a standby, where nothing can be installed' USING ERRCODE = '25006',
@@ -81,7 +81,7 @@ BEGIN
 	END IF;
 	IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed' THEN
 		RAISE EXCEPTION 'this file has to run in READ COMMITTED' USING ERRCODE = '0A000',
-			HINT = 'Two installations at once might not see each other otherwise.';
+			HINT = 'Otherwise, two concurrent installations might not see each other.';
 	END IF;
 	PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lock_election install', 4801));
 
@@ -104,7 +104,7 @@ BEGIN
 		EXECUTE 'SELECT version FROM _lock_election.edition' INTO found;
 		IF found OPERATOR(pg_catalog.>) version THEN
 			RAISE EXCEPTION 'version % of the portable edition is installed, and this is version %', found, version USING ERRCODE = '0A000',
-				HINT = 'Take the file of the newer release: it serves older clients, too.';
+				HINT = 'Use the file of the newer release: it works with older clients, too.';
 		END IF;
 		SELECT n.nspname INTO place FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
 			WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' AND pg_catalog.pg_get_userbyid(p.proowner) OPERATOR(pg_catalog.=) current_user LIMIT 1;
@@ -387,8 +387,8 @@ CREATE OR REPLACE FUNCTION _lock_election.check_role(k int2, n text, role oid) R
 BEGIN
 	IF role IS DISTINCT FROM _lock_election.who() THEN
 		PERFORM _lock_election.fail('42501', format('%s "%s" is held by another role', _lock_election.word(k), n), '',
-			CASE k WHEN 1 THEN 'A lock belongs to the role that acquired it: SET ROLE to that, or use force_release_lock().'
-				ELSE 'An election belongs to the role that acquired it: SET ROLE to that, or use force_resign().' END);
+			CASE k WHEN 1 THEN 'A lock belongs to the role that acquired it: SET ROLE to that role, or use force_release_lock().'
+				ELSE 'An election belongs to the role that acquired it: SET ROLE to that role, or use force_resign().' END);
 	END IF;
 END $$;
 
@@ -457,8 +457,8 @@ DECLARE
 	most interval;
 BEGIN
 	IF ttl IS NULL THEN
-		PERFORM _lock_election.fail('0A000', 'ttl => NULL needs the C edition of lock_election', 'A function in SQL does not notice the end of a connection.',
-			'Name a ttl, and renew the lock.');
+		PERFORM _lock_election.fail('0A000', 'ttl => NULL needs the C edition of lock_election', 'An SQL function cannot notice the end of a connection.',
+			'Pass a ttl, and renew the lock.');
 	END IF;
 	IF NOT ttl BETWEEN '100 ms' AND '24 days' THEN
 		PERFORM _lock_election.out_of_range('ttl', ttl, 'from 100 milliseconds to 24 days');
@@ -473,7 +473,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _lock_election.checked_wait(wait interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF wait < '0' OR date_part('epoch', wait) >= 9223372036854.775 AND wait > '106751991 days 04:00:54.775806' THEN
-		PERFORM _lock_election.out_of_range('wait', wait, 'from 0 on, or null to wait without limit');
+		PERFORM _lock_election.out_of_range('wait', wait, 'of 0 or more, or null to wait without limit');
 	END IF;
 	RETURN CASE WHEN wait > '1000 days' THEN NULL ELSE wait END;
 END $$;
@@ -499,9 +499,9 @@ END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.check_permits(permits int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	IF permits IS NULL THEN PERFORM _lock_election.fail('22023', 'permits must not be null', 'It is a number from 1 on.'); END IF;
+	IF permits IS NULL THEN PERFORM _lock_election.fail('22023', 'permits must not be null', 'It must be at least 1.'); END IF;
 	IF permits NOT BETWEEN 1 AND 2147483647 THEN
-		PERFORM _lock_election.fail('22023', 'permits is out of range: ' || permits, 'It is a number from 1 on.');
+		PERFORM _lock_election.fail('22023', 'permits is out of range: ' || permits, 'It must be at least 1.');
 	END IF;
 END $$;
 
@@ -589,7 +589,7 @@ BEGIN
 	number := _lock_election.begin_life('2 s');
 	IF number IS NULL THEN
 		PERFORM _lock_election.fail('57P03', 'the locks of this database are not ready after a crash of the server',
-			'Another transaction has begun to make them ready, and has not ended yet.');
+			'Another transaction is preparing them, and has not ended yet.');
 	END IF;
 	RETURN number;
 END $$;
@@ -1113,7 +1113,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.other_use(n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name is used for a lock or for permits, not for both at a time.');
+	PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name can be used for a lock or for permits, but not for both at the same time.');
 END $$;
 
 -- Raises an error for a request or a proclaim if the history of the role's elections is too long.  Checks the
@@ -1143,7 +1143,7 @@ BEGIN
 	END IF;
 	IF r.mode = 'permit' AND used.permits <> r.permits THEN
 		PERFORM _lock_election.fail('22023', format('"%s" is in use with %s permits, not %s', n, used.permits, r.permits), '',
-			'All users of a name state the same number; set_permits() changes it while the name is in use.');
+			'All users of a name must pass the same number; set_permits() changes it while the name is in use.');
 	END IF;
 END $$;
 
@@ -1163,8 +1163,8 @@ END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.other_lease(k int2, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	PERFORM _lock_election.fail('22023', format('%s "%s" lives on another kind of lease', _lock_election.word(k), n),
-		'It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.');
+	PERFORM _lock_election.fail('22023', format('%s "%s" has another kind of lease', _lock_election.word(k), n),
+		'It was acquired with a ttl, with a named lease, or with ttl => NULL (for as long as its connection lasts), and cannot change that until it is released.');
 END $$;
 
 -- Re-enters a hold.  Counts an additional hold, except on a named lease and for an election.  Never shortens the
@@ -1172,7 +1172,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF r.mode = 'exclusive' AND h.mode = 'shared' THEN
-		PERFORM _lock_election.fail('22023', format('lock "%s" is held in mode shared by the same owner, which asks for exclusive', h.name), '',
+		PERFORM _lock_election.fail('22023', format('lock "%s" is held in mode shared by the same owner, which now requests mode exclusive', h.name), '',
 			'Release it first, or acquire it in mode exclusive from the start.');
 	END IF;
 	IF r.lease IS DISTINCT FROM (SELECT l.id FROM _lock_election.lease l WHERE l.id = h.lease AND l.named) THEN
@@ -1280,8 +1280,8 @@ BEGIN
 		END LOOP;
 		IF own > 0 THEN
 			IF own < cardinality(r.names) THEN
-				PERFORM _lock_election.fail('22023', format('lock "%s" is held by the same owner already', again.name),
-					'Several locks are acquired at once under one token; this one has another.', 'Release it first, or acquire all of them together from the start.');
+				PERFORM _lock_election.fail('22023', format('lock "%s" is already held by the same owner', again.name),
+					'Locks that are acquired together share one token, and this lock already has another.', 'Release it first, or acquire all of them together from the start.');
 			END IF;
 			FOREACH n IN ARRAY r.names LOOP PERFORM _lock_election.hold_again(r, _lock_election.own_hold(r, n)); END LOOP;
 			token := again.token;
@@ -1404,8 +1404,8 @@ DECLARE
 		AND h.ended IS NULL AND NOT h.evicted ORDER BY array_position(names, h.name) LIMIT 1);
 BEGIN
 	IF n IS NOT NULL THEN
-		RAISE NOTICE '% "%" was acquired by owner "%" on another connection before, and is held by both calls together', _lock_election.word(r.kind), n, r.owner
-			USING HINT = 'An owner is an identity, not a label: use another one in each worker.';
+		RAISE NOTICE '% "%" was acquired by owner "%" on another connection, and both calls now hold it', _lock_election.word(r.kind), n, r.owner
+			USING HINT = 'An owner is an identity, not a label: use a different one in each worker.';
 	END IF;
 END $$;
 
@@ -1491,7 +1491,7 @@ BEGIN
 		FROM _lock_election.attempt(r, least(coalesce(_lock_election.lock_timeout(), '2 s'), '2 s')) a;
 	IF token IS NULL THEN
 		PERFORM _lock_election.fail('55P03', format('could not enter the queue of %s "%s"', _lock_election.word(r.kind), r.names[1]),
-			'Another transaction that has come to this name has not ended yet.', 'Acquire and release outside of long transactions.');
+			'Another transaction that entered this queue has not ended yet.', 'Acquire and release outside of long transactions.');
 	END IF;
 	channel := _lock_election.channel(r.kind, r.names[1]);
 END $$;
@@ -1632,7 +1632,7 @@ BEGIN
 	IF cardinality(names) = 0 THEN RETURN; END IF;
 	IF r.lease IS NOT NULL THEN PERFORM _lock_election.check_lease(r.lease, r.role); END IF;
 	IF r.place AND NOT _lock_election.enter(r.kind, names, '2 s') THEN
-		PERFORM _lock_election.fail('55P03', 'could not enter the queues of these names', 'Another transaction that has come to one of them has not ended yet.');
+		PERFORM _lock_election.fail('55P03', 'could not enter the queues of these names', 'Another transaction that entered one of them has not ended yet.');
 	END IF;
 	FOREACH n IN ARRAY names LOOP
 		r.names := ARRAY[n];
@@ -1767,7 +1767,7 @@ BEGIN
 			-- the place is being granted; the ttl of the hold has begun, and this call could not renew it
 			IF clock_timestamp() >= until THEN
 				PERFORM _lock_election.fail('55P03', format('could not keep the place in the queue of %s "%s"', _lock_election.word(k), names[1]),
-					'Another transaction grants or ends it, and has not ended yet.');
+					'Another transaction is granting or ending it, and has not ended yet.');
 			END IF;
 			PERFORM pg_sleep(0.002);
 		END LOOP;
@@ -1833,7 +1833,7 @@ BEGIN
 	IF FOUND AND _lock_election.lease_lives(p.lease) THEN
 		PERFORM _lock_election.check_role(k, n, p.role);
 		PERFORM _lock_election.fail('55000', format('%s %s is still in the queue of "%s"', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok, n), '',
-			format('Each call of %s() renews its place, and tells when it is granted.', CASE k WHEN 1 THEN 'await_lock' ELSE 'await_leadership' END));
+			format('Each call of %s() renews its place, and returns true once it is granted.', CASE k WHEN 1 THEN 'await_lock' ELSE 'await_leadership' END));
 	END IF;
 END $$;
 
@@ -1928,7 +1928,7 @@ BEGIN
 		-- 3. retry if another transaction has locked the row, such as a renewal that is being flushed, or an
 		--    idle transaction
 		IF clock_timestamp() >= until THEN
-			PERFORM _lock_election.fail('55P03', format('could not release %s "%s"', _lock_election.word(k), n), 'Another transaction changes it, and has not ended yet.');
+			PERFORM _lock_election.fail('55P03', format('could not release %s "%s"', _lock_election.word(k), n), 'Another transaction is changing it, and has not ended yet.');
 		END IF;
 		PERFORM pg_sleep(0.002);
 	END LOOP;
@@ -2023,7 +2023,7 @@ BEGIN
 	IF tokens IS NULL THEN PERFORM _lock_election.fail('22023', 'tokens must not be null'); END IF;
 	IF array_ndims(tokens) > 1 THEN PERFORM _lock_election.fail('22023', 'tokens must have one dimension only'); END IF;
 	IF cardinality(names) <> cardinality(tokens) THEN
-		PERFORM _lock_election.fail('22023', format('there are %s names and %s tokens', cardinality(names), cardinality(tokens)), 'Each name has a token, which may be null.');
+		PERFORM _lock_election.fail('22023', format('there are %s names and %s tokens', cardinality(names), cardinality(tokens)), 'Each name needs a token, which may be null.');
 	END IF;
 	PERFORM _lock_election.check_transaction();
 	names := names[:];
@@ -2080,7 +2080,7 @@ BEGIN
 	PERFORM _lock_election.settle(1::int2, ARRAY[name COLLATE "C"]);
 	IF EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.ended IS NULL AND NOT _lock_election.is_mine(h.role, 'pg_signal_backend')) THEN
 		PERFORM _lock_election.fail('42501', format('permission denied to change the permits of "%s"', name), '',
-			'Only members of all holders'' roles, or of pg_signal_backend, may.');
+			'Only members of all holders'' roles, or of pg_signal_backend, may do this.');
 	END IF;
 	SELECT x.mode, x.permits INTO used FROM (
 		(SELECT h.mode, h.permits FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.mode IS NOT NULL LIMIT 1)
@@ -2329,7 +2329,7 @@ BEGIN
 		END IF;
 		IF last.item = i.item THEN
 			IF last.action <> i.action OR i.action NOT IN ('try_lock', 'try_shared', 'enqueue_lock', 'enqueue_shared') THEN
-				PERFORM _lock_election.fail('22023', 'items cannot be read', format('Item %s is there twice.', i.item));
+				PERFORM _lock_election.fail('22023', 'items cannot be read', format('Item %s appears twice.', i.item));
 			END IF;
 			last.names := last.names || i.names;
 			items[cardinality(items)] := last;
@@ -2351,7 +2351,7 @@ DECLARE
 BEGIN
 	PERFORM FROM pg_proc p WHERE p.proname = f AND p.pronargs > 1 AND EXISTS (SELECT FROM pg_namespace d WHERE d.nspname = '_lock_election' AND d.nspowner = p.proowner AND d.oid <> p.pronamespace)
 		AND NOT has_function_privilege(me, p.oid, 'EXECUTE');
-	IF FOUND THEN PERFORM _lock_election.fail('42501', 'permission denied for function ' || f, 'lease_sync() does for a role what the role may have done by itself.'); END IF;
+	IF FOUND THEN PERFORM _lock_election.fail('42501', 'permission denied for function ' || f, 'lease_sync() requires the right to call the function of each action.'); END IF;
 END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.item_number(number text, what text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2432,7 +2432,7 @@ BEGIN
 	IF k = 1 THEN r.value := NULL; END IF;
 	IF NOT _lock_election.enter(k, r.names, '200 ms') THEN
 		IF r.place THEN
-			PERFORM _lock_election.fail('55P03', format('could not enter the queue of %s "%s"', t.kind, t.name), 'Another transaction that has come to this name has not ended yet.');
+			PERFORM _lock_election.fail('55P03', format('could not enter the queue of %s "%s"', t.kind, t.name), 'Another transaction that entered this queue has not ended yet.');
 		END IF;
 		t.event := 'not_granted';
 		RETURN t;
@@ -2528,7 +2528,7 @@ BEGIN
 				bool_and(i.action = 'release' AND i.value IS NULL) AND $6 IS NULL INTO asks, lasting, mailed FROM unnest(asked) i;
 	END IF;
 	IF $6 IS NULL AND EXISTS (SELECT FROM unnest(asked) i WHERE i.action NOT IN ('release', 'resign')) THEN
-		PERFORM _lock_election.fail('22023', 'wait must not be null', 'Only releases need not be waited for.');
+		PERFORM _lock_election.fail('22023', 'wait must not be null', 'It may be null only if all items are releases.');
 	END IF;
 	IF $6 NOT BETWEEN '0' AND '1000 days' THEN PERFORM _lock_election.checked_wait($6); END IF;
 
@@ -2556,7 +2556,7 @@ BEGIN
 			EXIT WHEN told OR clock_timestamp() > statement_timestamp() + least(coalesce($6, '1 s'), '1 s');
 			PERFORM pg_sleep(0.001);
 		END LOOP;
-		IF NOT told THEN PERFORM _lock_election.fail('55P03', format('another call of lease %s is under way', $1)); END IF;
+		IF NOT told THEN PERFORM _lock_election.fail('55P03', format('another call of lease %s is in progress', $1)); END IF;
 		SELECT x.* INTO l FROM _lock_election.lease x WHERE x.id = $1 FOR KEY SHARE;
 		IF NOT FOUND THEN
 			RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL, 'revoked', NULL, NULL, NULL, NULL, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL;
@@ -2765,7 +2765,7 @@ BEGIN
 		PERFORM _lock_election.check_role(k, n, h.role);
 	ELSE
 		IF current_setting('transaction_isolation') <> 'read committed' AND h.token IS NOT NULL THEN
-			PERFORM _lock_election.fail('40001', 'could not serialize access due to concurrent update', 'The time of the lock may have been renewed since this transaction began.');
+			PERFORM _lock_election.fail('40001', 'could not serialize access due to concurrent update', 'The lock may have been renewed since this transaction began.');
 		END IF;
 		IF h.token IS NULL THEN PERFORM _lock_election.refuse_place(k, n, tok); END IF;
 		PERFORM _lock_election.fail('LE001', format('%s "%s" is not held by %s %s', _lock_election.word(k), n, CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok));
@@ -2914,9 +2914,9 @@ BEGIN
 	END IF;
 	IF was <> now THEN
 		PERFORM _lock_election.fail('40001', format('row of table "%s" was changed since it was read', TG_TABLE_NAME),
-			format('It has version %s, the update was made for %s.', was, now),
+			format('It has version %s, but the update expects %s.', was, now),
 			CASE WHEN now < was THEN 'Read the row again, and repeat the transaction.'
-				ELSE 'An update carries the version that was read; the trigger makes the next one of it.' END);
+				ELSE 'An update must contain the version that was read; the trigger increments it.' END);
 	END IF;
 	IF now >= (CASE a.atttypid WHEN 'int2'::regtype THEN 32767 WHEN 'int4'::regtype THEN 2147483647 ELSE 9223372036854775807 END) THEN
 		PERFORM _lock_election.fail('22003', format('version "%s" is out of range', col));
@@ -2942,7 +2942,7 @@ BEGIN
 	shared := coalesce(shared, false);
 	wait := _lock_election.checked_wait(wait);
 	IF pg_is_in_recovery() THEN
-		PERFORM _lock_election.fail('25006', 'cannot use advisory locks during recovery', 'A lock of this standby would exclude nobody on the primary.', 'Connect to the primary.');
+		PERFORM _lock_election.fail('25006', 'cannot use advisory locks during recovery', 'A lock on this standby would not exclude sessions on the primary.', 'Connect to the primary.');
 	END IF;
 	section := hashtextextended(name COLLATE "C", 4805);
 	standing := scope = 'session';
@@ -2987,7 +2987,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _lock_election.deny(k int2, n text, what text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.fail('42501', format('permission denied to %s the holder of %s "%s"', what, _lock_election.word(k), n), '',
-		'Only members of the holder''s role, or of pg_signal_backend, may.');
+		'Only members of the holder''s role, or of pg_signal_backend, may do this.');
 END $$;
 
 -- Evicts the holders of a name.  Each evicted hold gets its own fixed deadline, copied from its lease if it is
@@ -3064,7 +3064,7 @@ BEGIN
 				SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL;
 				EXIT WHEN NOT FOUND;
 				IF clock_timestamp() >= until THEN
-					PERFORM _lock_election.fail('55P03', format('could not end the holder of %s "%s"', _lock_election.word(k), n), 'Another transaction changes it, and has not ended yet.');
+					PERFORM _lock_election.fail('55P03', format('could not end the holder of %s "%s"', _lock_election.word(k), n), 'Another transaction is changing it, and has not ended yet.');
 				END IF;
 				PERFORM pg_sleep(0.002);
 			END LOOP;
@@ -3105,10 +3105,10 @@ DECLARE
 	counted int8 := 0;
 BEGIN
 	IF role IS NULL THEN PERFORM _lock_election.fail('22023', 'role must not be null'); END IF;
-	IF role = 0::oid THEN PERFORM _lock_election.fail('22023', 'role is not a role: -'); END IF;
+	IF role = 0::oid THEN PERFORM _lock_election.fail('22023', 'invalid role: -'); END IF;
 	PERFORM _lock_election.check_transaction();
 	IF NOT _lock_election.is_mine(role, 'pg_signal_backend') THEN
-		PERFORM _lock_election.fail('42501', format('permission denied to end what role %s has', role), '', 'Only members of that role, or of pg_signal_backend, may.');
+		PERFORM _lock_election.fail('42501', format('permission denied to end the locks and leases of role %s', role), '', 'Only members of that role, or of pg_signal_backend, may do this.');
 	END IF;
 	PERFORM _lock_election.current_life();
 	-- 1. enter the sections, and end the places first, so that they are not granted the names that are released
@@ -3205,8 +3205,8 @@ BEGIN
 		WHEN 'max_history_per_role' THEN UPDATE _lock_election.config SET max_history_per_role = pg_size_bytes(value) WHERE one;
 		ELSE PERFORM _lock_election.fail('0A000', format('the portable edition has no setting "%s"', setting),
 			'It has notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role, max_keys_per_role and max_history_per_role.', CASE setting
-			WHEN 'fence_timeout' THEN 'A function in SQL ends nobody''s connection: bound the transactions that fence, by statement_timeout and idle_in_transaction_session_timeout.'
-			WHEN 'expiry_grace' THEN 'Name a longer ttl.'
+			WHEN 'fence_timeout' THEN 'An SQL function cannot end a connection: limit the transactions that fence with statement_timeout and idle_in_transaction_session_timeout.'
+			WHEN 'expiry_grace' THEN 'Use a longer ttl.'
 			WHEN 'durable_release' THEN 'A release is as durable as its commit.'
 			WHEN 'min_durability' THEN 'Locks are as durable as synchronous_commit makes their commit.'
 			ELSE '' END);

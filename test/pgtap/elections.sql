@@ -115,7 +115,7 @@ SELECT is((elected, queue_position)::text, '(t,0)', 'a vacant election: elected'
 SELECT is(campaign('bound', 'node 1', NULL) > 0, true, 'ttl => NULL');
 SELECT is(valid_for, NULL, 'valid as long as the connection') FROM current_leader('bound');
 SELECT is(renew_leadership('bound', term), '24 days', 'renewing it says so') FROM current_leader('bound');
-SELECT throws_ok($$SELECT campaign('bound', 'node 1', '1 min')$$, '22023', 'election "bound" lives on another kind of lease');
+SELECT throws_ok($$SELECT campaign('bound', 'node 1', '1 min')$$, '22023', 'election "bound" has another kind of lease');
 -- }
 
 -- --- other roles ---

@@ -132,9 +132,9 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN concat_ws(' ', nullif(detail, ''), hint);
 END $$;
 SELECT is(advice('UPDATE t SET version = 3'),
-	'It has version 4, the update was made for 3. Read the row again, and repeat the transaction.', 'advice for an old version');
+	'It has version 4, but the update expects 3. Read the row again, and repeat the transaction.', 'advice for an old version');
 SELECT is(advice('UPDATE t SET version = 5'),
-	'It has version 4, the update was made for 5. An update carries the version that was read; the trigger makes the next one of it.',
+	'It has version 4, but the update expects 5. An update must contain the version that was read; the trigger increments it.',
 	'for a version that is still to come');
 SELECT is(advice('UPDATE t SET version = NULL'), 'Set it to the version that was read.', 'for no version');
 CREATE TABLE unversioned (version int);

@@ -96,7 +96,7 @@ sub alive
 	is($pooled->query("SELECT acquire_lock('first', wait => '0')"), '', "nor with wait => '0'");
 	is($pooled->error, '', 'which needs no notice');
 	is($pooled->query("SELECT acquire_lock('first', wait => '500 ms')"), '', 'a second worker waits');
-	like($pooled->error, qr/NOTICE:  00000: lock "first" is held by this very connection/, 'with a notice that says why');
+	like($pooled->error, qr/NOTICE:  00000: lock "first" is already held by this connection/, 'with a notice that says why');
 	is($pooled->query("BEGIN; SELECT try_acquire_lock('first'); COMMIT"), '', 'nor in a transaction');
 	is($pooled->query("SELECT try_acquire_lock('first', mode => 'shared')"), '', 'nor in mode shared');
 	$pooled->async("SELECT acquire_lock('first')");

@@ -155,7 +155,7 @@ $a->query('CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 
 	$w->pipeline("SELECT fence_lock('r', $token)", 'UPDATE t SET v = v + 1');
 	is($answer->(), '', 'a fence and a write in a pipeline: no warning');
 	$w->pipeline("SELECT fence_lock('r', $token)");
-	like($answer->(), qr/^ WARNING 25P01 a fence ends with its transaction/, 'a fence alone: a warning');
+	like($answer->(), qr/^ WARNING 25P01 the fence ends with this statement/, 'a fence alone: a warning');
 	$a->query("SELECT release_lock('r', $token)");
 	$w->quit;
 	nothing_left($node);
@@ -290,10 +290,10 @@ foreach my $how ('at once', 'after a wait')
 	$a->query("SELECT count(acquire_lock('n' || i, '5 min')) FROM generate_series(1, 4000) i");
 	$a->query('BEGIN');
 	$release->(1, 4000);
-	my ($max) = $a->error =~ /until its end: (\d+) at most/;
+	my ($max) = $a->error =~ /until the transaction ends: (\d+) at most/;
 	$a->query('ROLLBACK');
 	ok($max == 30 * ($backends + 1) / 2 || $max == 30 * ($backends + 2) / 2, 'half of the room in the lock table') or diag("$max of $backends");
-	my $too_many = qr/ERROR:  53400: this transaction fences or releases too many locks\nDETAIL:  .* until its end: $max at most, .*max_locks_per_transaction \(30\)/s;
+	my $too_many = qr/ERROR:  53400: this transaction fences or releases too many locks\nDETAIL:  .* until the transaction ends: $max at most, .*max_locks_per_transaction \(30\)/s;
 
 	# what a rollback to a savepoint takes back does not count, nor does a second fence of a token
 	$a->query('BEGIN');
@@ -329,7 +329,7 @@ foreach my $how ('at once', 'after a wait')
 
 	# all transactions that have more than their share of the table have half of it together
 	my $of = sub { my ($s, $from, $to) = @_; return $s->query("WITH l AS MATERIALIZED (SELECT name, token FROM lock_election.locks WHERE name IN (SELECT 'n' || i FROM generate_series($from, $to) i)) SELECT count(*) FROM l WHERE release_lock(name, token)"); };
-	my $too_many_at_a_time = qr/ERROR:  53400: the transactions of this server fence or release too many locks at a time\nDETAIL:  .* until its end: $max at most, .*max_locks_per_transaction \(30\)/s;
+	my $too_many_at_a_time = qr/ERROR:  53400: the transactions of this server fence or release too many locks at a time\nDETAIL:  .* until the transaction ends: $max at most, .*max_locks_per_transaction \(30\)/s;
 	$_->query('BEGIN') foreach $a, $b, $c;
 	is($of->($a, 401, 400 + $max - 20), $max - 20, 'one transaction has nearly half of the lock table');
 	is($of->($b, 1201, 1230), '30', 'others have their share, which is max_locks_per_transaction');

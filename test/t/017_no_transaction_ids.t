@@ -12,7 +12,7 @@ use Time::HiRes qw(time);
 
 my $node = new_node('main', faults => 1, conf => "autovacuum = off\nwal_level = logical\n");
 my ($holder, $other, $free);
-my $problem = q{SELECT problem LIKE 'nothing can be written: the database does not give out transaction ids%', cannot_write_since IS NOT NULL
+my $problem = q{SELECT problem LIKE 'nothing can be written: the database assigns no transaction IDs%', cannot_write_since IS NOT NULL
 	FROM lock_election.health()};
 
 # Ids for a few hundred transactions; the slot keeps VACUUM from making more.

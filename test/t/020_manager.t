@@ -358,7 +358,7 @@ subtest 'stopped for some seconds' => sub {
 	my @told;
 	ok( wait_until(
 			sub {
-				@told = slurp_file($node->logfile, $log) =~ /LOG:  the lock_election manager did not run for (\d+ ms; all leases go on by \d+) ms\n/g;
+				@told = slurp_file($node->logfile, $log) =~ /LOG:  the lock_election manager did not run for (\d+ ms; all leases are extended by \d+) ms\n/g;
 				return @told == one('SELECT stalls FROM lock_election.stat') - $before;
 			}),
 		'the log tells of each');

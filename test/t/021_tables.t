@@ -185,7 +185,7 @@ subtest 'locked by somebody' => sub {
 	$open->query('ROLLBACK');
 	$open->query('BEGIN');
 	$releasing->query('COMMIT');
-	like($releasing->error, qr/WARNING:  01000: the transaction is committed, but .*\nDETAIL:  the tables of .* are locked.*\nHINT:  The manager releases them as soon as it can, also after the end of this session\./, 'a commit with a release');
+	like($releasing->error, qr/WARNING:  01000: the transaction is committed, but .*\nDETAIL:  the tables of .* are locked.*\nHINT:  The manager releases them as soon as it can, even after this session has ended\./, 'a commit with a release');
 	$admin->query('COMMIT');
 	is(one(q{SELECT release_lock('released', acquire_lock('released', '1 h', wait => '20 s'))}), 't', 'a release meanwhile is not lost');
 	is(one(q{SELECT release_lock('open', acquire_lock('open', '1 h', wait => '20 s'))}), 't', 'a rollback meanwhile is not lost');
@@ -629,7 +629,7 @@ subtest 'rows put in by hand' => sub {
 	is(one(q{SELECT string_agg(name, ',' ORDER BY name) FROM _lock_election.slot WHERE mode <> 0}), 'by hand,newer by hand,older by hand,shared by hand', 'a row each');
 	is(() = slurp_file($node->logfile, $log) =~ /WARNING:  "(?:older|newer|shared) by hand" has two holders/g, 3, 'the log says so');
 	$admin->query('INSERT INTO _lock_election.slot SELECT * FROM _lock_election.slot');
-	like($admin->error, qr/55000: table "slot" is written by lock_election alone/, 'the table is closed');
+	like($admin->error, qr/55000: table "slot" is written only by lock_election/, 'the table is closed');
 	one(q{SELECT force_release_lock(name) FROM lock_election.locks});
 	$_->quit foreach @clients;
 	nothing_left($node);
@@ -736,7 +736,7 @@ subtest 'a row deleted by hand' => sub {
 		my $log = -s $node->logfile;
 		$holder->query("SELECT release_lock('gone', $token)");
 		like($holder->error, qr/^$|ERROR:  55000: /, 'release: done, or a clear error');
-		like(slurp_file($node->logfile, $log), qr/ERROR:  row of lock "gone" was changed by somebody else\n/, 'the log has its name');
+		like(slurp_file($node->logfile, $log), qr/ERROR:  row of lock "gone" was changed by another program\n/, 'the log has its name');
 		ok($waiter->wait, 'the waiter gets the lock');
 		is(one("SELECT is_held('stays', $stays) AND is_held('new', $new)"), 't', 'others are not disturbed');
 		is(one(q{SELECT count(*) FROM _lock_election.slot WHERE mode <> 0 AND name IN ('new', 'stays', 'gone')}), 3, 'and stay in the table');
@@ -793,8 +793,8 @@ subtest 'rows of leases and places deleted by hand' => sub {
 	$delete->('queue', "token = $place");
 	is($holder->query("SELECT release_lock('in front', $place)") . $holder->error, 'f', 'nor is the place');
 	my $text = slurp_file($node->logfile, $log);
-	like($text, qr/ERROR:  row of lease $lease was changed by somebody else\n.*DETAIL:  Table "_lock_election\.lease" is written by lock_election alone\./, 'the log has the lease');
-	like($text, qr/ERROR:  row of queue place $place was changed by somebody else\n.*DETAIL:  Table "_lock_election\.queue" is written by lock_election alone\./, 'and the place');
+	like($text, qr/ERROR:  row of lease $lease was changed by another program\n.*DETAIL:  Table "_lock_election\.lease" is written only by lock_election\./, 'the log has the lease');
+	like($text, qr/ERROR:  row of queue place $place was changed by another program\n.*DETAIL:  Table "_lock_election\.queue" is written only by lock_election\./, 'and the place');
 	is($holder->query("SELECT revoke_lease($kept), release_lock('in front', $stays), release_lock('in front', $held)"), 't|t|t',
 		'nothing else is lost');
 	nothing_left($node);
@@ -877,7 +877,7 @@ subtest 'SQL of another version' => sub {
 		$admin->query("UPDATE pg_extension SET extversion = '$version' WHERE extname = 'lock_election'");
 		kill 'TERM', $pid;
 		wait_for_sql($node, "SELECT pid <> $pid FROM lock_election.manager");
-		return slurp_file($node->logfile, $log) =~ /LOG:  the library and the SQL of lock_election are of different versions\n.*HINT:  (.*)\n/ ? $1 : '';
+		return slurp_file($node->logfile, $log) =~ /LOG:  the library and the SQL of lock_election have different versions\n.*HINT:  (.*)\n/ ? $1 : '';
 	};
 	my $differ = sub { return "The SQL of extension lock_election is of version $_[0], the server's library of $this: "; };
 

@@ -557,8 +557,8 @@ subtest 'more databases than max_databases' => sub {
 	my $start = time;
 	my $error = error_of(q{SELECT acquire_lock('x')}, dbname => 'm4');
 	cmp_ok(time - $start, '<', 4, 'no entry will be free: nobody waits for one');
-	like($error, qr/ERROR:  53400: lock_election serves no more than 4 databases/, 'one too many');
-	like($error, qr/DETAIL:  Database "m4" would be one more\.\nHINT:  Raise lock_election\.max_databases and restart the server\.\n/, 'names the setting');
+	like($error, qr/ERROR:  53400: lock_election cannot serve more than 4 databases/, 'one too many');
+	like($error, qr/DETAIL:  Database "m4" would exceed this limit\.\nHINT:  Raise lock_election\.max_databases and restart the server\.\n/, 'names the setting');
 	is(one(q{SELECT try_acquire_lock('x') IS NULL}, 'm1'), 't', 'the others work');
 	one('DROP DATABASE m1');
 	like(one(q{SELECT acquire_lock('x', '1 h')}, 'm4'), qr/^\d+$/, 'there is room again');
@@ -593,7 +593,7 @@ subtest 'an entry that will be free' => sub {
 		cmp_ok(times_asleep($s->pid) - $asleep, '>', 8, 'a session looks for an entry again and again');
 	}
 	$s->wait;
-	like($s->error, qr/ERROR:  53400: lock_election serves no more than 4 databases/, 'it gets none');
+	like($s->error, qr/ERROR:  53400: lock_election cannot serve more than 4 databases/, 'it gets none');
 	cmp_ok(time - $start, '>=', 5, 'and has waited for one');
 
 	# less than the launcher waits until it tries again

@@ -96,9 +96,9 @@ sub xmin { return $control->query("SELECT backend_xmin FROM pg_stat_activity WHE
 
 sub forget { $control->query(q{SELECT force_release_lock('x')}); return; }
 
-my $warning = qr/WARNING:  01000: this (?:statement|transaction) goes on with a snapshot that is older than the grant of lock "x"
-DETAIL:  It may not see what the holder before has committed\.
-HINT:  Acquire it in a statement of its own, in READ COMMITTED or before the transaction begins\.$/m;
+my $warning = qr/WARNING:  01000: this (?:statement|transaction) continues with a snapshot that is older than the grant of lock "x"
+DETAIL:  It might not see the changes that the previous holder committed\.
+HINT:  Acquire it in a statement of its own, in READ COMMITTED, or before the transaction begins\.$/m;
 
 # A case: title, statements, options.  The last statement of the list waits.
 #   given_up    the snapshot is not kept
@@ -278,7 +278,7 @@ foreach my $case (
 	unlike($s->error, qr/WARNING/, "at once, $title: not of any kind") unless $warns;
 	is(scalar(() = $s->error =~ /WARNING/g), $warns, "at once, $title: not more") if $warns;
 	my $whose = $title =~ /REPEATABLE|SERIALIZABLE/ ? 'transaction' : 'statement';
-	like($s->error, qr/this $whose goes on/, "at once, $title: whose snapshot it is") if $warns;
+	like($s->error, qr/this $whose continues/, "at once, $title: whose snapshot it is") if $warns;
 	$s->query($after);
 	is($s->error, '', "at once, $title: its end");
 	$s->quit;
@@ -291,7 +291,7 @@ foreach my $waits (0, 1)
 	my $how = $waits ? 'after a wait' : 'at once';
 
 	foreach my $case (
-		[ 'bound before', 'SELECT count(*) FROM one', qr/^WARNING 01000 this transaction goes on with a snapshot/ ],
+		[ 'bound before', 'SELECT count(*) FROM one', qr/^WARNING 01000 this transaction continues with a snapshot/ ],
 		[ 'bound before, reads no table', 'SELECT 1', qr/^$/ ],
 		[ 'bound before and given up', undef, qr/^$/ ])
 	{
@@ -353,7 +353,7 @@ foreach my $waits (0, 1)
 				$w->sync;
 			});
 		$w->wait('Z');
-		like($w->error, $warns ? qr/^WARNING 01000 this transaction goes on with a snapshot/ : qr/^$/, "bound: $steps");
+		like($w->error, $warns ? qr/^WARNING 01000 this transaction continues with a snapshot/ : qr/^$/, "bound: $steps");
 		forget();
 	}
 	$w->quit;
@@ -696,7 +696,7 @@ let_go();
 	is(xmin($s->pid), '', 'a wait for oneself: the snapshot is given up');
 	$control->query(q{SELECT force_release_lock('own')});
 	like($s->wait, $token, 'a wait for oneself: granted by force');
-	like($s->error, qr/NOTICE:  00000: .*this very connection/, 'a wait for oneself: the notice');
+	like($s->error, qr/NOTICE:  00000: .*already held by this connection/, 'a wait for oneself: the notice');
 	$s->quit;
 	$control->query(q{SELECT force_release_lock('own')});
 }

@@ -397,9 +397,9 @@ subtest 'not confirmed' => sub {
 	my $term = $s->query(q{SELECT campaign('spare', 'c', '1 h')});
 	my $revoked = $s->query(q{SELECT grant_lease('1 h')});
 	$s->query(q{SELECT acquire_lock('forced', '1 h'), campaign('forced', 'c', '1 h'), acquire_permit('permits', 2, '1 h')});
-	my $granted = qr/It was granted locally, and may not be replicated; it is given back\./;
-	my $extended = qr/It is extended here, and that may not be replicated: do not count on it\./;
-	my $done = qr/The request has taken effect locally, and may not be replicated\./;
+	my $granted = qr/It was granted locally, but might not have been replicated; it will be released\./;
+	my $extended = qr/It was renewed locally, but the renewal might not have been replicated: do not rely on it\./;
+	my $done = qr/The request has taken effect locally, but might not have been replicated\./;
 	my @calls = (
 		[ "renew_lock('renewed', $token)", 'a lock', $extended ],
 		[ "renew_lock('renewed', $token, '10 min')", 'a lock', $extended ],
@@ -440,7 +440,7 @@ subtest 'not confirmed' => sub {
 		unlike($s->error, qr/WARNING|already committed/, 'and that is all that is said');
 	}
 	like($cancelled->($s, "SELECT await_lock('held', $place)"),
-		qr/^psql:\S+ ERROR:  57014: .*DETAIL:  What this server knows may not be replicated\./s, 'nor is a place confirmed');
+		qr/^psql:\S+ ERROR:  57014: .*DETAIL:  The state that this server reports might not have been replicated\./s, 'nor is a place confirmed');
 
 	# in a transaction
 	$s->query('BEGIN');
@@ -453,7 +453,7 @@ subtest 'not confirmed' => sub {
 	$s->query('RESET synchronous_commit');
 
 	# a grant
-	like($cancelled->($s, "SELECT acquire_lock('new', '1 h')"), qr/^psql:\S+ ERROR:  57014: .*it is given back/s, 'a grant is given back');
+	like($cancelled->($s, "SELECT acquire_lock('new', '1 h')"), qr/^psql:\S+ ERROR:  57014: .*it will be released/s, 'a grant is given back');
 	unlike($s->error, qr/committed/, 'and nothing else is said');
 
 	# nor to a session that ends, of which no error is said either; a COMMIT says what has happened

@@ -157,7 +157,7 @@ subtest 'the table becomes small' => sub {
 	$admin->query('COMMIT');
 	$client->query("SELECT revoke_lease($lease)");
 	my ($rows, $had, $has) = slurp_file($node->logfile, $log) =~
-	  /LOG:  table "_lock_election.slot" was mostly dead rows and is written anew\n.*DETAIL:  It has (\d+) rows, and had (\d+) pages; now it has (\d+)\./;
+	  /LOG:  table "_lock_election.slot" contained mostly dead rows and was rewritten\n.*DETAIL:  It has (\d+) rows, and had (\d+) pages; now it has (\d+)\./;
 	ok($rows, 'and logged');
 	is($rows, one('SELECT count(*) FROM _lock_election.slot'), 'with its rows') if $rows;
 	cmp_ok($had, '>', 8192, 'the pages that it had');

@@ -128,7 +128,7 @@ nothing_left($node);
 # --- two connections with one owner ---
 
 my ($a, $b) = map { session($node) } 1 .. 2;
-my $notice = qr/NOTICE:  00000: lock "job" was acquired by owner "w" on another connection before, and is held by both calls together\nHINT:  An owner is an identity, not a label/;
+my $notice = qr/NOTICE:  00000: lock "job" was acquired by owner "w" on another connection, and both calls now hold it\nHINT:  An owner is an identity, not a label/;
 
 $token = $a->query(q{SELECT acquire_lock('job', owner => 'w')});
 is($a->error, '', 'the first acquire of an owner');
@@ -143,7 +143,7 @@ $b->query("SELECT release_lock('job', $token, all_holds => true)");
 $a = session($node);
 $term = $a->query(q{SELECT campaign('e', 'a', owner => 'w')});
 is($b->query(q{SELECT campaign('e', 'b', owner => 'w')}), $term, 'two candidates with one owner');
-like($b->error, qr/NOTICE:  00000: election "e" was acquired by owner "w" on another connection before/, 'are told as well');
+like($b->error, qr/NOTICE:  00000: election "e" was acquired by owner "w" on another connection/, 'are told as well');
 $b->query(q{SELECT force_resign('e')});
 {
 	my $lease = $a->query(q{SELECT grant_lease()});
@@ -246,7 +246,7 @@ like($a->error, qr/DETAIL:  The connection that it was bound to ended $ago\. Nob
 	like($a->error, qr/ERROR:  LE001: lease $lease does not exist, or has ended\nDETAIL:  It was revoked $ago\.\n/, 'and of the lease');
 }
 $a->query(q{SELECT await_lock('never', 4711)});
-like($a->error, qr/DETAIL:  Nothing is known of it: it ended long ago, or was never granted\. Nobody holds it now\./, 'LE001: a token that nobody knows');
+like($a->error, qr/DETAIL:  Nothing is known about it: it ended long ago, or was never granted\. Nobody holds it now\./, 'LE001: a token that nobody knows');
 
 # --- those who wait ---
 

@@ -65,7 +65,7 @@ subtest 'a primary' => sub {
 	$asks->query('SELECT 1');
 	stop_asleep($pid);
 	$asks->async(q{SELECT is_held('a', 1)});
-	is_healthy($primary, 'the manager of this database does not answer', 'one of two managers is stopped');
+	is_healthy($primary, 'the manager of this database does not reply', 'one of two managers is stopped');
 	is(one($primary, q{SELECT ok, request_wait FROM lock_election.health()}, 'second'), 't|00:00:00', 'which is nothing to the other database');
 	kill 'CONT', $pid;
 	is($asks->wait, 'f', 'it goes on');
@@ -115,7 +115,7 @@ subtest 'the manager' => sub {
 	stop_asleep($pid);
 	is(health($primary, 'ok, manager'), 't|t', 'stopped: nobody can know before somebody asks');
 	$s->async(q{SELECT acquire_lock('a', '1 h')});
-	is_healthy($primary, 'the manager of this database does not answer', 'stopped, and somebody asks');
+	is_healthy($primary, 'the manager of this database does not reply', 'stopped, and somebody asks');
 	cmp_ok(health($primary, 'extract(epoch FROM request_wait)'), '>=', 2, 'how long that has waited');
 	kill 'CONT', $pid;
 	like($s->wait, qr/^\d+$/, 'goes on');
@@ -123,12 +123,12 @@ subtest 'the manager' => sub {
 
 	kill 'STOP', $pid;
 	$s->async(q{SELECT renew_lock('a', 1)});
-	is_healthy($primary, 'the manager of this database does not answer', 'stopped again');
+	is_healthy($primary, 'the manager of this database does not reply', 'stopped again');
 	one($primary, 'SELECT pg_cancel_backend(' . $s->pid . ')');
 	$s->wait;
 	like($s->error, qr/ERROR:  57014/, 'who waits gives up');
 	is(health($primary, 'request_wait'), '00:00:00', 'then nobody waits');
-	is_healthy($primary, 'the manager of this database does not answer', 'but somebody has waited too long');
+	is_healthy($primary, 'the manager of this database does not reply', 'but somebody has waited too long');
 	kill 'CONT', $pid;
 	is_healthy($primary, '', 'it goes on');
 
@@ -163,7 +163,7 @@ subtest 'tables that are locked' => sub {
 	wait_for_sql($primary, q{SELECT request_wait > '0' AND fault_waiting('manager-took') > 0 FROM lock_election.health()});
 	one($primary, 'SELECT pg_terminate_backend(' . $s->pid . ')');
 	wait_for_sql($primary, 'SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = ' . $s->pid);
-	is_healthy($primary, 'the manager of this database does not answer', 'the session has ended');
+	is_healthy($primary, 'the manager of this database does not reply', 'the session has ended');
 	is(health($primary, 'request_wait'), '00:00:00', 'so that nobody waits');
 	one($primary, q{SELECT fault_clear()});
 	my $locked = 'nothing can be written: process ' . $admin->pid . ' has locked the tables of lock_election, or waits to';

@@ -186,7 +186,7 @@ subtest 'transactions' => sub {
 	$s->query('ROLLBACK TO s');
 	wait_for_sql($node, q{SELECT count(*) = 2 FROM lock_election.locks});
 	$s->query(q{SELECT acquire_locks('{a,x}')});
-	like($s->error, qr/22023.*"a" is held by the same owner already/, 'a part of them, with another token, is refused');
+	like($s->error, qr/22023.*"a" is already held by the same owner/, 'a part of them, with another token, is refused');
 	$s->query('ROLLBACK');
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.locks});
 
@@ -251,9 +251,9 @@ subtest 'owners and leases' => sub {
 	my $bound = session($node);
 	$bound->query(q{SELECT acquire_locks('{f,g}', NULL)});
 	$bound->query(q{SELECT acquire_lock('f', wait => '100ms')});
-	like($bound->error, qr/NOTICE.*"f" is held by this very connection/, 'who waits for itself is told');
+	like($bound->error, qr/NOTICE.*"f" is already held by this connection/, 'who waits for itself is told');
 	$bound->query(q{SELECT acquire_locks('{h,g}', wait => '100ms')});
-	like($bound->error, qr/NOTICE.*"g" is held by this very connection/, 'and for which of several');
+	like($bound->error, qr/NOTICE.*"g" is already held by this connection/, 'and for which of several');
 	$bound->quit;
 	wait_for_sql($node, q{SELECT count(*) = 0 FROM lock_election.locks WHERE name IN ('f', 'g')});
 	end_all($s);

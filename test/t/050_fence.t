@@ -107,7 +107,7 @@ sub sleeper
 	my $token = acquire($a, 'x', '1 h');
 
 	$a->query("SELECT fence_lock('x', $token)");
-	like($a->error, qr/WARNING:  25P01: a fence ends with its transaction/, 'a fence of one statement protects nothing, and that is said');
+	like($a->error, qr/WARNING:  25P01: the fence ends with this statement/, 'a fence of one statement protects nothing, and that is said');
 	$a->query("DO \$\$ BEGIN PERFORM fence_lock('x', $token); END \$\$");
 	is($a->error, '', 'a function may go on to write');
 	$a->query("SELECT release_lock('x', $token)");
@@ -269,7 +269,7 @@ foreach my $how (
 	is($a->query(q{BEGIN; SELECT count(fence_lock(name, token)) FROM lock_election.locks WHERE name = 'many'}), '18', 'many fences');
 	is($c->query(q{SELECT force_release_lock('many')}), '18', 'all are ended');
 	is(scalar(() = $c->error =~ /fenced by the transaction of process $a->{pid}, and ends with it\n/g), 16, 'some are told');
-	is(scalar(() = $c->error =~ /HINT:  pg_terminate_backend\($a->{pid}\) would end that\.\n/g), 16, 'with advice');
+	is(scalar(() = $c->error =~ /HINT:  pg_terminate_backend\($a->{pid}\) would end that transaction\.\n/g), 16, 'with advice');
 	$a->query('COMMIT');
 
 	# READ ONLY, and a lock that another connection holds

@@ -59,7 +59,7 @@ sub is_victim
 	like($session->error, qr/40P01: deadlock detected/, "$test_name: deadlock detected");
 	is(detail($session), $detail, "$test_name: the cycle is told");
 	my $advice = $detail =~ /\n/ ? 'Acquire locks in the same order everywhere.'
-	  : 'Only a named owner, a named lease or the transaction that acquired can acquire again.';
+	  : 'Only a named owner, a named lease or the transaction that acquired it can acquire it again.';
 	like($session->error, qr/HINT:  \Q$advice\E\n(?!.*HINT)/s, "$test_name: and what to do");
 	ok((!grep { $_->ready; $_->{err} =~ /ERROR/ } @others), "$test_name: nobody else is told of it");
 	return;
@@ -130,7 +130,7 @@ clean();
 bound($a, 'x');
 wait_for_lock($a, 'x');
 is_victim($a, 'Process A waits for lock "x"; blocked by process A.', 'one');
-like($a->error, qr/NOTICE.*held by this very connection/s, 'after it was told that it waits for itself');
+like($a->error, qr/NOTICE.*already held by this connection/s, 'after it was told that it waits for itself');
 like($a->error, qr/HINT:  Only a named owner.*HINT:  Only a named owner/s, 'with a hint about that, not about an order');
 clean();
 

@@ -32,7 +32,7 @@ subtest 'given back' => sub {
 	is(held('x', $t), 't', 'held');
 	is($holder->query("SELECT renew_lock('x', $t) IS NULL"), 't', 'but not renewed');
 	$holder->query("SELECT await_lock('x', $t)");
-	like($holder->error, qr/LE001: token $t of lock "x" was evicted\nDETAIL:  evict_lock\(\) evicted it, so that it could not be renewed\. It is held until it is released, or until its time is over\./, 'nor awaited');
+	like($holder->error, qr/LE001: token $t of lock "x" was evicted\nDETAIL:  evict_lock\(\) evicted it, so it can no longer be renewed\. It remains held until it is released or expires\./, 'nor awaited');
 	is($holder->query(q{SELECT try_acquire_lock('x') IS NULL}), 't', 'nor acquired again');
 	is($dba->query('SELECT count(*) FROM lock_election.waiters'), 1, 'the next one waits');
 	$holder->query("BEGIN; SELECT fence_lock('x', $t); COMMIT");
@@ -83,7 +83,7 @@ subtest 'a leader' => sub {
 	is($dba->query(q{SELECT string_agg(how || ' ' || candidate, ', ' ORDER BY change) FROM election_history('e')}),
 		'elected me, proclaimed still me, evicted still me', 'the history tells how that ended');
 	$holder->query("SELECT await_leadership('e', $term)");
-	like($holder->error, qr/LE001: term $term of election "e" was evicted\nDETAIL:  evict_leader\(\) evicted it, so that it could not be renewed\. Nobody holds it now\./, 'so does an error');
+	like($holder->error, qr/LE001: term $term of election "e" was evicted\nDETAIL:  evict_leader\(\) evicted it, so it can no longer be renewed\. Nobody holds it now\./, 'so does an error');
 };
 
 subtest 'bound to a connection' => sub {

@@ -154,14 +154,14 @@ subtest 'the same owner, or lease, again' => sub {
 	$b->query(qq{SELECT campaign('e', 'no', '1 min', wait => '0')});
 	is(leader('e'), "still $term", 'without an owner or a lease it is another one, also in the same connection');
 	$b->query("SELECT renew_leadership('e', $term, '2 min')");
-	like($b->error, qr/22023: election "e" lives on another kind of lease/, 'the TTL is the lease\'s');
+	like($b->error, qr/22023: election "e" has another kind of lease/, 'the TTL is the lease\'s');
 	$b->query("SELECT resign('e', $term)");
 
 	# one that waits for itself
 	$term = campaign($b, 'e', 'me');
 	campaigning($b, 'e', 'me', q{, wait => '3 s'});
 	is($b->wait, '', 'a second campaign of an unnamed leader waits');
-	like($b->error, qr/NOTICE:  00000: election "e" is held by this very connection/, 'with a notice');
+	like($b->error, qr/NOTICE:  00000: election "e" is already held by this connection/, 'with a notice');
 	end_all($b, $c);
 };
 
@@ -299,7 +299,7 @@ subtest 'another role' => sub {
 	foreach my $call ("proclaim('e', $term, 'b')", "renew_leadership('e', $term)", "resign('e', $term)", "fence_leader('e', $term)")
 	{
 		$b->query("SELECT $call");
-		like($b->error, qr/42501: election "e" is held by another role\nHINT:  An election belongs to the role that acquired it: SET ROLE to that, or use force_resign\(\)/, $call);
+		like($b->error, qr/42501: election "e" is held by another role\nHINT:  An election belongs to the role that acquired it: SET ROLE to that role, or use force_resign\(\)/, $call);
 	}
 	$b->query(q{SELECT force_resign('e')});
 	like($b->error, qr/42501: permission denied to end the holder of election "e"/, 'force_resign');

@@ -32,7 +32,7 @@ subtest 'locks' => sub {
 	cmp_ok($token, '>', 0, 'the first has it');
 	is($two->query(q{SELECT try_acquire_lock('x')}), '', 'the second is not let in');
 	is($two->query(q{SELECT acquire_lock('x', wait => '50 ms')}), '', 'nor when it waits');
-	like($two->error, qr/NOTICE: .* "x" is held by this very connection/, 'and is told what the server sees');
+	like($two->error, qr/NOTICE: .* "x" is already held by this connection/, 'and is told what the server sees');
 	is($two->query(q{SELECT try_acquire_lock('x', mode => 'shared')}), '', 'nor to share it');
 	is($one->query("SELECT renew_lock('x', $token)"), '00:00:30', 'renewed');
 	is($two->query("SELECT is_held('x', $token)"), 't', 'seen');

@@ -831,7 +831,7 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 	my $token = acquire($a, 'slow', q{'1 h'});
 	my ($left, $log, $start) = (20, -s $node->logfile, time);
 	my $stalls = sub { return $free->query('SELECT stalls FROM lock_election.stat'); };
-	my $told = sub { return slurp_file($node->logfile, $log) =~ /the lock_election manager did not run for (\d+ ms; all leases go on by \d+) ms\n/g; };
+	my $told = sub { return slurp_file($node->logfile, $log) =~ /the lock_election manager did not run for (\d+ ms; all leases are extended by \d+) ms\n/g; };
 	my $stalled = $stalls->();
 
 	$b->async(q{SELECT acquire_lock('slow', '1 min')});
@@ -895,7 +895,7 @@ foreach my $point (qw(batch-applied batch-written batch-committed))
 		stopped('manager-start');
 		go_on('request-before-post');
 		$a->wait;
-		like($a->error, qr/ERROR:  LE001: .*\nDETAIL:  Nothing is known of it: it ended long ago, or was never granted\.\n/, "$call: lost, whatever becomes of the detail");
+		like($a->error, qr/ERROR:  LE001: .*\nDETAIL:  Nothing is known about it: it ended long ago, or was never granted\.\n/, "$call: lost, whatever becomes of the detail");
 		go_on('manager-start');
 	}
 	is($a->query(q{SELECT release_lock('x', acquire_lock('x'))}), 't', 'and the session goes on');

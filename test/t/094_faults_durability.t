@@ -195,7 +195,7 @@ subtest 'a grant that is over when its batch is committed' => sub {
 
 		# on a busy machine another batch may meet the fault, or this one is away for so long that deadlines move
 		for (my $try = 1; $try <= 10 && $error eq ''; $try++) { $error = $run->($waits); }
-		like($error, qr/ERROR:  LE001: lock "x" was lost while its durability was waited for\nDETAIL:  It expired before the flush, or the standbys, had confirmed it\./, $waits ? 'a waiter is told' : 'so is who did not wait');
+		like($error, qr/ERROR:  LE001: lock "x" was lost while waiting for durability\nDETAIL:  It expired before the flush completed or the standbys confirmed it\./, $waits ? 'a waiter is told' : 'so is who did not wait');
 	}
 	$next->quit;
 	nothing_left($node);
@@ -550,7 +550,7 @@ subtest 'a lease that changes while it is read' => sub {
 	}
 	fault('clear()');
 	$s->wait;
-	like($s->error, qr/ERROR:  40001: what hangs on lease $lease has changed too often while it was read\nDETAIL:  It was read from its beginning \d+ times\./, 'it is given up');
+	like($s->error, qr/ERROR:  40001: the holds of lease $lease have changed too often while they were read\nDETAIL:  Reading them was restarted \d+ times\./, 'it is given up');
 	cmp_ok($asked, '<', 1000, 'in the end');
 	is($s->query($look), '42|42|t', 'and can be asked again');
 

@@ -92,7 +92,7 @@ all_there('loaded after all');
 # What the core does not find where it was is no reason to copy the table at each look.  The first look may come with the
 # commit.
 my $log;
-my $errors = sub { return scalar(() = PostgreSQL::Test::Utils::slurp_file($node->logfile, $log) =~ /manager +ERROR: .* was changed by somebody else/g) };
+my $errors = sub { return scalar(() = PostgreSQL::Test::Utils::slurp_file($node->logfile, $log) =~ /manager +ERROR: .* was changed by another program/g) };
 my $beat = sub { one(q{SELECT release_lock('beat', acquire_lock('beat'))}); return; };
 foreach (1 .. 10)
 {

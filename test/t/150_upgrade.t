@@ -136,7 +136,7 @@ subtest 'the server is restarted, the SQL is older than the library' => sub {
 	is(one($node, 'SHOW lock_election.version'), $next, 'the new library');
 	check('old SQL');
 	like(substr(slurp_file($node->logfile), $from),
-		qr/of different versions\n.*HINT:  The SQL of extension lock_election is of version \Q$this\E, the server's library of \Q$next\E: run ALTER EXTENSION lock_election UPDATE\./,
+		qr/have different versions\n.*HINT:  The SQL of extension lock_election is of version \Q$this\E, the server's library of \Q$next\E: run ALTER EXTENSION lock_election UPDATE\./,
 		'the log says what is missing');
 };
 

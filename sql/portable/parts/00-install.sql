@@ -69,7 +69,7 @@ BEGIN
 	END IF;
 	IF pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) 130000
 		OR pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.>) 199999 THEN
-		RAISE EXCEPTION 'lock_election needs PostgreSQL 13 or newer, up to 19, and this is %', pg_catalog.current_setting('server_version') USING ERRCODE = '0A000';
+		RAISE EXCEPTION 'lock_election needs PostgreSQL 13 or newer, up to 19; this is %', pg_catalog.current_setting('server_version') USING ERRCODE = '0A000';
 	END IF;
 	IF pg_catalog.pg_is_in_recovery() THEN
 		RAISE EXCEPTION 'this server is a standby, where nothing can be installed' USING ERRCODE = '25006',
@@ -81,7 +81,7 @@ BEGIN
 	END IF;
 	IF pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.<>) 'read committed' THEN
 		RAISE EXCEPTION 'this file has to run in READ COMMITTED' USING ERRCODE = '0A000',
-			HINT = 'Two installations at once might not see each other otherwise.';
+			HINT = 'Otherwise, two concurrent installations might not see each other.';
 	END IF;
 	PERFORM pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lock_election install', 4801));
 
@@ -104,7 +104,7 @@ BEGIN
 		EXECUTE 'SELECT version FROM _lock_election.edition' INTO found;
 		IF found OPERATOR(pg_catalog.>) version THEN
 			RAISE EXCEPTION 'version % of the portable edition is installed, and this is version %', found, version USING ERRCODE = '0A000',
-				HINT = 'Take the file of the newer release: it serves older clients, too.';
+				HINT = 'Use the file of the newer release: it works with older clients, too.';
 		END IF;
 		SELECT n.nspname INTO place FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
 			WHERE p.proname OPERATOR(pg_catalog.=) 'lease_sync' AND pg_catalog.pg_get_userbyid(p.proowner) OPERATOR(pg_catalog.=) current_user LIMIT 1;

@@ -48,8 +48,8 @@ CREATE OR REPLACE FUNCTION _lock_election.check_role(k int2, n text, role oid) R
 BEGIN
 	IF role IS DISTINCT FROM _lock_election.who() THEN
 		PERFORM _lock_election.fail('42501', format('%s "%s" is held by another role', _lock_election.word(k), n), '',
-			CASE k WHEN 1 THEN 'A lock belongs to the role that acquired it: SET ROLE to that, or use force_release_lock().'
-				ELSE 'An election belongs to the role that acquired it: SET ROLE to that, or use force_resign().' END);
+			CASE k WHEN 1 THEN 'A lock belongs to the role that acquired it: SET ROLE to that role, or use force_release_lock().'
+				ELSE 'An election belongs to the role that acquired it: SET ROLE to that role, or use force_resign().' END);
 	END IF;
 END $$;
 
@@ -118,8 +118,8 @@ DECLARE
 	most interval;
 BEGIN
 	IF ttl IS NULL THEN
-		PERFORM _lock_election.fail('0A000', 'ttl => NULL needs the C edition of lock_election', 'A function in SQL does not notice the end of a connection.',
-			'Name a ttl, and renew the lock.');
+		PERFORM _lock_election.fail('0A000', 'ttl => NULL needs the C edition of lock_election', 'An SQL function cannot notice the end of a connection.',
+			'Pass a ttl, and renew the lock.');
 	END IF;
 	IF NOT ttl BETWEEN '100 ms' AND '24 days' THEN
 		PERFORM _lock_election.out_of_range('ttl', ttl, 'from 100 milliseconds to 24 days');
@@ -134,7 +134,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _lock_election.checked_wait(wait interval) RETURNS interval LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF wait < '0' OR date_part('epoch', wait) >= 9223372036854.775 AND wait > '106751991 days 04:00:54.775806' THEN
-		PERFORM _lock_election.out_of_range('wait', wait, 'from 0 on, or null to wait without limit');
+		PERFORM _lock_election.out_of_range('wait', wait, 'of 0 or more, or null to wait without limit');
 	END IF;
 	RETURN CASE WHEN wait > '1000 days' THEN NULL ELSE wait END;
 END $$;
@@ -160,9 +160,9 @@ END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.check_permits(permits int8) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	IF permits IS NULL THEN PERFORM _lock_election.fail('22023', 'permits must not be null', 'It is a number from 1 on.'); END IF;
+	IF permits IS NULL THEN PERFORM _lock_election.fail('22023', 'permits must not be null', 'It must be at least 1.'); END IF;
 	IF permits NOT BETWEEN 1 AND 2147483647 THEN
-		PERFORM _lock_election.fail('22023', 'permits is out of range: ' || permits, 'It is a number from 1 on.');
+		PERFORM _lock_election.fail('22023', 'permits is out of range: ' || permits, 'It must be at least 1.');
 	END IF;
 END $$;
 

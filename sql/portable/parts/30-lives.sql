@@ -68,7 +68,7 @@ BEGIN
 	number := _lock_election.begin_life('2 s');
 	IF number IS NULL THEN
 		PERFORM _lock_election.fail('57P03', 'the locks of this database are not ready after a crash of the server',
-			'Another transaction has begun to make them ready, and has not ended yet.');
+			'Another transaction is preparing them, and has not ended yet.');
 	END IF;
 	RETURN number;
 END $$;

@@ -33,7 +33,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.other_use(n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name is used for a lock or for permits, not for both at a time.');
+	PERFORM _lock_election.fail('22023', format('"%s" is in use in another way', n), 'A name can be used for a lock or for permits, but not for both at the same time.');
 END $$;
 
 -- Raises an error for a request or a proclaim if the history of the role's elections is too long.  Checks the
@@ -63,7 +63,7 @@ BEGIN
 	END IF;
 	IF r.mode = 'permit' AND used.permits <> r.permits THEN
 		PERFORM _lock_election.fail('22023', format('"%s" is in use with %s permits, not %s', n, used.permits, r.permits), '',
-			'All users of a name state the same number; set_permits() changes it while the name is in use.');
+			'All users of a name must pass the same number; set_permits() changes it while the name is in use.');
 	END IF;
 END $$;
 
@@ -83,8 +83,8 @@ END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.other_lease(k int2, n text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-	PERFORM _lock_election.fail('22023', format('%s "%s" lives on another kind of lease', _lock_election.word(k), n),
-		'It was acquired with a ttl, with a named lease, or with ttl => NULL (as long as its connection), and stays so until it is released.');
+	PERFORM _lock_election.fail('22023', format('%s "%s" has another kind of lease', _lock_election.word(k), n),
+		'It was acquired with a ttl, with a named lease, or with ttl => NULL (for as long as its connection lasts), and cannot change that until it is released.');
 END $$;
 
 -- Re-enters a hold.  Counts an additional hold, except on a named lease and for an election.  Never shortens the
@@ -92,7 +92,7 @@ END $$;
 CREATE OR REPLACE FUNCTION _lock_election.hold_again(r _lock_election.request, h _lock_election.hold) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	IF r.mode = 'exclusive' AND h.mode = 'shared' THEN
-		PERFORM _lock_election.fail('22023', format('lock "%s" is held in mode shared by the same owner, which asks for exclusive', h.name), '',
+		PERFORM _lock_election.fail('22023', format('lock "%s" is held in mode shared by the same owner, which now requests mode exclusive', h.name), '',
 			'Release it first, or acquire it in mode exclusive from the start.');
 	END IF;
 	IF r.lease IS DISTINCT FROM (SELECT l.id FROM _lock_election.lease l WHERE l.id = h.lease AND l.named) THEN
@@ -200,8 +200,8 @@ BEGIN
 		END LOOP;
 		IF own > 0 THEN
 			IF own < cardinality(r.names) THEN
-				PERFORM _lock_election.fail('22023', format('lock "%s" is held by the same owner already', again.name),
-					'Several locks are acquired at once under one token; this one has another.', 'Release it first, or acquire all of them together from the start.');
+				PERFORM _lock_election.fail('22023', format('lock "%s" is already held by the same owner', again.name),
+					'Locks that are acquired together share one token, and this lock already has another.', 'Release it first, or acquire all of them together from the start.');
 			END IF;
 			FOREACH n IN ARRAY r.names LOOP PERFORM _lock_election.hold_again(r, _lock_election.own_hold(r, n)); END LOOP;
 			token := again.token;
@@ -324,8 +324,8 @@ DECLARE
 		AND h.ended IS NULL AND NOT h.evicted ORDER BY array_position(names, h.name) LIMIT 1);
 BEGIN
 	IF n IS NOT NULL THEN
-		RAISE NOTICE '% "%" was acquired by owner "%" on another connection before, and is held by both calls together', _lock_election.word(r.kind), n, r.owner
-			USING HINT = 'An owner is an identity, not a label: use another one in each worker.';
+		RAISE NOTICE '% "%" was acquired by owner "%" on another connection, and both calls now hold it', _lock_election.word(r.kind), n, r.owner
+			USING HINT = 'An owner is an identity, not a label: use a different one in each worker.';
 	END IF;
 END $$;
 
@@ -411,7 +411,7 @@ BEGIN
 		FROM _lock_election.attempt(r, least(coalesce(_lock_election.lock_timeout(), '2 s'), '2 s')) a;
 	IF token IS NULL THEN
 		PERFORM _lock_election.fail('55P03', format('could not enter the queue of %s "%s"', _lock_election.word(r.kind), r.names[1]),
-			'Another transaction that has come to this name has not ended yet.', 'Acquire and release outside of long transactions.');
+			'Another transaction that entered this queue has not ended yet.', 'Acquire and release outside of long transactions.');
 	END IF;
 	channel := _lock_election.channel(r.kind, r.names[1]);
 END $$;

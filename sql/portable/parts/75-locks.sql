@@ -134,7 +134,7 @@ BEGIN
 	IF cardinality(names) = 0 THEN RETURN; END IF;
 	IF r.lease IS NOT NULL THEN PERFORM _lock_election.check_lease(r.lease, r.role); END IF;
 	IF r.place AND NOT _lock_election.enter(r.kind, names, '2 s') THEN
-		PERFORM _lock_election.fail('55P03', 'could not enter the queues of these names', 'Another transaction that has come to one of them has not ended yet.');
+		PERFORM _lock_election.fail('55P03', 'could not enter the queues of these names', 'Another transaction that entered one of them has not ended yet.');
 	END IF;
 	FOREACH n IN ARRAY names LOOP
 		r.names := ARRAY[n];
@@ -269,7 +269,7 @@ BEGIN
 			-- the place is being granted; the ttl of the hold has begun, and this call could not renew it
 			IF clock_timestamp() >= until THEN
 				PERFORM _lock_election.fail('55P03', format('could not keep the place in the queue of %s "%s"', _lock_election.word(k), names[1]),
-					'Another transaction grants or ends it, and has not ended yet.');
+					'Another transaction is granting or ending it, and has not ended yet.');
 			END IF;
 			PERFORM pg_sleep(0.002);
 		END LOOP;
@@ -335,7 +335,7 @@ BEGIN
 	IF FOUND AND _lock_election.lease_lives(p.lease) THEN
 		PERFORM _lock_election.check_role(k, n, p.role);
 		PERFORM _lock_election.fail('55000', format('%s %s is still in the queue of "%s"', CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok, n), '',
-			format('Each call of %s() renews its place, and tells when it is granted.', CASE k WHEN 1 THEN 'await_lock' ELSE 'await_leadership' END));
+			format('Each call of %s() renews its place, and returns true once it is granted.', CASE k WHEN 1 THEN 'await_lock' ELSE 'await_leadership' END));
 	END IF;
 END $$;
 
@@ -430,7 +430,7 @@ BEGIN
 		-- 3. retry if another transaction has locked the row, such as a renewal that is being flushed, or an
 		--    idle transaction
 		IF clock_timestamp() >= until THEN
-			PERFORM _lock_election.fail('55P03', format('could not release %s "%s"', _lock_election.word(k), n), 'Another transaction changes it, and has not ended yet.');
+			PERFORM _lock_election.fail('55P03', format('could not release %s "%s"', _lock_election.word(k), n), 'Another transaction is changing it, and has not ended yet.');
 		END IF;
 		PERFORM pg_sleep(0.002);
 	END LOOP;
@@ -525,7 +525,7 @@ BEGIN
 	IF tokens IS NULL THEN PERFORM _lock_election.fail('22023', 'tokens must not be null'); END IF;
 	IF array_ndims(tokens) > 1 THEN PERFORM _lock_election.fail('22023', 'tokens must have one dimension only'); END IF;
 	IF cardinality(names) <> cardinality(tokens) THEN
-		PERFORM _lock_election.fail('22023', format('there are %s names and %s tokens', cardinality(names), cardinality(tokens)), 'Each name has a token, which may be null.');
+		PERFORM _lock_election.fail('22023', format('there are %s names and %s tokens', cardinality(names), cardinality(tokens)), 'Each name needs a token, which may be null.');
 	END IF;
 	PERFORM _lock_election.check_transaction();
 	names := names[:];
@@ -582,7 +582,7 @@ BEGIN
 	PERFORM _lock_election.settle(1::int2, ARRAY[name COLLATE "C"]);
 	IF EXISTS (SELECT FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.ended IS NULL AND NOT _lock_election.is_mine(h.role, 'pg_signal_backend')) THEN
 		PERFORM _lock_election.fail('42501', format('permission denied to change the permits of "%s"', name), '',
-			'Only members of all holders'' roles, or of pg_signal_backend, may.');
+			'Only members of all holders'' roles, or of pg_signal_backend, may do this.');
 	END IF;
 	SELECT x.mode, x.permits INTO used FROM (
 		(SELECT h.mode, h.permits FROM _lock_election.hold h WHERE h.kind = 1 AND h.name = $1 COLLATE "C" AND h.mode IS NOT NULL LIMIT 1)

@@ -46,7 +46,7 @@ BEGIN
 		END IF;
 		IF last.item = i.item THEN
 			IF last.action <> i.action OR i.action NOT IN ('try_lock', 'try_shared', 'enqueue_lock', 'enqueue_shared') THEN
-				PERFORM _lock_election.fail('22023', 'items cannot be read', format('Item %s is there twice.', i.item));
+				PERFORM _lock_election.fail('22023', 'items cannot be read', format('Item %s appears twice.', i.item));
 			END IF;
 			last.names := last.names || i.names;
 			items[cardinality(items)] := last;
@@ -68,7 +68,7 @@ DECLARE
 BEGIN
 	PERFORM FROM pg_proc p WHERE p.proname = f AND p.pronargs > 1 AND EXISTS (SELECT FROM pg_namespace d WHERE d.nspname = '_lock_election' AND d.nspowner = p.proowner AND d.oid <> p.pronamespace)
 		AND NOT has_function_privilege(me, p.oid, 'EXECUTE');
-	IF FOUND THEN PERFORM _lock_election.fail('42501', 'permission denied for function ' || f, 'lease_sync() does for a role what the role may have done by itself.'); END IF;
+	IF FOUND THEN PERFORM _lock_election.fail('42501', 'permission denied for function ' || f, 'lease_sync() requires the right to call the function of each action.'); END IF;
 END $$;
 
 CREATE OR REPLACE FUNCTION _lock_election.item_number(number text, what text) RETURNS int8 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -149,7 +149,7 @@ BEGIN
 	IF k = 1 THEN r.value := NULL; END IF;
 	IF NOT _lock_election.enter(k, r.names, '200 ms') THEN
 		IF r.place THEN
-			PERFORM _lock_election.fail('55P03', format('could not enter the queue of %s "%s"', t.kind, t.name), 'Another transaction that has come to this name has not ended yet.');
+			PERFORM _lock_election.fail('55P03', format('could not enter the queue of %s "%s"', t.kind, t.name), 'Another transaction that entered this queue has not ended yet.');
 		END IF;
 		t.event := 'not_granted';
 		RETURN t;
@@ -245,7 +245,7 @@ BEGIN
 				bool_and(i.action = 'release' AND i.value IS NULL) AND $6 IS NULL INTO asks, lasting, mailed FROM unnest(asked) i;
 	END IF;
 	IF $6 IS NULL AND EXISTS (SELECT FROM unnest(asked) i WHERE i.action NOT IN ('release', 'resign')) THEN
-		PERFORM _lock_election.fail('22023', 'wait must not be null', 'Only releases need not be waited for.');
+		PERFORM _lock_election.fail('22023', 'wait must not be null', 'It may be null only if all items are releases.');
 	END IF;
 	IF $6 NOT BETWEEN '0' AND '1000 days' THEN PERFORM _lock_election.checked_wait($6); END IF;
 
@@ -273,7 +273,7 @@ BEGIN
 			EXIT WHEN told OR clock_timestamp() > statement_timestamp() + least(coalesce($6, '1 s'), '1 s');
 			PERFORM pg_sleep(0.001);
 		END LOOP;
-		IF NOT told THEN PERFORM _lock_election.fail('55P03', format('another call of lease %s is under way', $1)); END IF;
+		IF NOT told THEN PERFORM _lock_election.fail('55P03', format('another call of lease %s is in progress', $1)); END IF;
 		SELECT x.* INTO l FROM _lock_election.lease x WHERE x.id = $1 FOR KEY SHARE;
 		IF NOT FOUND THEN
 			RETURN QUERY SELECT NULL::int4, 'gone', NULL, NULL, NULL::int8, NULL::int8, NULL, 'revoked', NULL, NULL, NULL, NULL, NULL::interval, NULL::int8, NULL::int8, NULL::boolean, NULL;

@@ -23,7 +23,7 @@ BEGIN
 		PERFORM _lock_election.check_role(k, n, h.role);
 	ELSE
 		IF current_setting('transaction_isolation') <> 'read committed' AND h.token IS NOT NULL THEN
-			PERFORM _lock_election.fail('40001', 'could not serialize access due to concurrent update', 'The time of the lock may have been renewed since this transaction began.');
+			PERFORM _lock_election.fail('40001', 'could not serialize access due to concurrent update', 'The lock may have been renewed since this transaction began.');
 		END IF;
 		IF h.token IS NULL THEN PERFORM _lock_election.refuse_place(k, n, tok); END IF;
 		PERFORM _lock_election.fail('LE001', format('%s "%s" is not held by %s %s', _lock_election.word(k), n, CASE k WHEN 1 THEN 'token' ELSE 'term' END, tok));
@@ -172,9 +172,9 @@ BEGIN
 	END IF;
 	IF was <> now THEN
 		PERFORM _lock_election.fail('40001', format('row of table "%s" was changed since it was read', TG_TABLE_NAME),
-			format('It has version %s, the update was made for %s.', was, now),
+			format('It has version %s, but the update expects %s.', was, now),
 			CASE WHEN now < was THEN 'Read the row again, and repeat the transaction.'
-				ELSE 'An update carries the version that was read; the trigger makes the next one of it.' END);
+				ELSE 'An update must contain the version that was read; the trigger increments it.' END);
 	END IF;
 	IF now >= (CASE a.atttypid WHEN 'int2'::regtype THEN 32767 WHEN 'int4'::regtype THEN 2147483647 ELSE 9223372036854775807 END) THEN
 		PERFORM _lock_election.fail('22003', format('version "%s" is out of range', col));
@@ -200,7 +200,7 @@ BEGIN
 	shared := coalesce(shared, false);
 	wait := _lock_election.checked_wait(wait);
 	IF pg_is_in_recovery() THEN
-		PERFORM _lock_election.fail('25006', 'cannot use advisory locks during recovery', 'A lock of this standby would exclude nobody on the primary.', 'Connect to the primary.');
+		PERFORM _lock_election.fail('25006', 'cannot use advisory locks during recovery', 'A lock on this standby would not exclude sessions on the primary.', 'Connect to the primary.');
 	END IF;
 	section := hashtextextended(name COLLATE "C", 4805);
 	standing := scope = 'session';

@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION _lock_election.deny(k int2, n text, what text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	PERFORM _lock_election.fail('42501', format('permission denied to %s the holder of %s "%s"', what, _lock_election.word(k), n), '',
-		'Only members of the holder''s role, or of pg_signal_backend, may.');
+		'Only members of the holder''s role, or of pg_signal_backend, may do this.');
 END $$;
 
 -- Evicts the holders of a name.  Each evicted hold gets its own fixed deadline, copied from its lease if it is
@@ -81,7 +81,7 @@ BEGIN
 				SELECT x.* INTO h FROM _lock_election.hold x WHERE x.kind = k AND x.name = n AND x.slot = h.slot AND x.token = h.token AND x.ended IS NULL;
 				EXIT WHEN NOT FOUND;
 				IF clock_timestamp() >= until THEN
-					PERFORM _lock_election.fail('55P03', format('could not end the holder of %s "%s"', _lock_election.word(k), n), 'Another transaction changes it, and has not ended yet.');
+					PERFORM _lock_election.fail('55P03', format('could not end the holder of %s "%s"', _lock_election.word(k), n), 'Another transaction is changing it, and has not ended yet.');
 				END IF;
 				PERFORM pg_sleep(0.002);
 			END LOOP;
@@ -122,10 +122,10 @@ DECLARE
 	counted int8 := 0;
 BEGIN
 	IF role IS NULL THEN PERFORM _lock_election.fail('22023', 'role must not be null'); END IF;
-	IF role = 0::oid THEN PERFORM _lock_election.fail('22023', 'role is not a role: -'); END IF;
+	IF role = 0::oid THEN PERFORM _lock_election.fail('22023', 'invalid role: -'); END IF;
 	PERFORM _lock_election.check_transaction();
 	IF NOT _lock_election.is_mine(role, 'pg_signal_backend') THEN
-		PERFORM _lock_election.fail('42501', format('permission denied to end what role %s has', role), '', 'Only members of that role, or of pg_signal_backend, may.');
+		PERFORM _lock_election.fail('42501', format('permission denied to end the locks and leases of role %s', role), '', 'Only members of that role, or of pg_signal_backend, may do this.');
 	END IF;
 	PERFORM _lock_election.current_life();
 	-- 1. enter the sections, and end the places first, so that they are not granted the names that are released
@@ -222,8 +222,8 @@ BEGIN
 		WHEN 'max_history_per_role' THEN UPDATE _lock_election.config SET max_history_per_role = pg_size_bytes(value) WHERE one;
 		ELSE PERFORM _lock_election.fail('0A000', format('the portable edition has no setting "%s"', setting),
 			'It has notify, max_ttl, max_hold_for, history_retention, max_locks_per_role, max_waiters_per_lock, max_leases_per_role, max_keys_per_role and max_history_per_role.', CASE setting
-			WHEN 'fence_timeout' THEN 'A function in SQL ends nobody''s connection: bound the transactions that fence, by statement_timeout and idle_in_transaction_session_timeout.'
-			WHEN 'expiry_grace' THEN 'Name a longer ttl.'
+			WHEN 'fence_timeout' THEN 'An SQL function cannot end a connection: limit the transactions that fence with statement_timeout and idle_in_transaction_session_timeout.'
+			WHEN 'expiry_grace' THEN 'Use a longer ttl.'
 			WHEN 'durable_release' THEN 'A release is as durable as its commit.'
 			WHEN 'min_durability' THEN 'Locks are as durable as synchronous_commit makes their commit.'
 			ELSE '' END);

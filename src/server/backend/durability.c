@@ -46,11 +46,10 @@ le_release_waits(void)
 static void
 raise_no_standby(void)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_CANNOT_CONNECT_NOW), errmsg("no synchronous standby is defined"),
-			 errdetail("Setting lock_election.min_durability is remote: nothing is granted or confirmed "
-					   "without one."),
-			 errhint("Set synchronous_standby_names, or let the cluster manager do it.")));
+	ereport(ERROR, (errcode(ERRCODE_CANNOT_CONNECT_NOW), errmsg("no synchronous standby is defined"),
+					errdetail("lock_election.min_durability is set to remote, so nothing can be granted or "
+							  "confirmed without one."),
+					errhint("Set synchronous_standby_names, or have the cluster manager set it.")));
 }
 
 /*
@@ -213,10 +212,12 @@ unconfirmed_detail(void)
 	switch (le_my_mailbox->command.type)
 	{
 		case LE_CMD_ACQUIRE:
-			return errdetail("It was granted locally, and may not be replicated; it is given back.");
+			return errdetail(
+				"It was granted locally, but might not have been replicated; it will be released.");
 		case LE_CMD_RENEW:
 		case LE_CMD_KEEP_ALIVE:
-			return errdetail("It is extended here, and that may not be replicated: do not count on it.");
+			return errdetail(
+				"It was renewed locally, but the renewal might not have been replicated: do not rely on it.");
 		case LE_CMD_RELEASE:
 		case LE_CMD_FORCE:
 		case LE_CMD_EVICT:
@@ -225,9 +226,9 @@ unconfirmed_detail(void)
 		case LE_CMD_GRANT_LEASE:
 		case LE_CMD_REVOKE_LEASE:
 		case LE_CMD_ADVANCE:
-			return errdetail("The request has taken effect locally, and may not be replicated.");
+			return errdetail("The request has taken effect locally, but might not have been replicated.");
 		default:
-			return errdetail("What this server knows may not be replicated.");
+			return errdetail("The state that this server reports might not have been replicated.");
 	}
 }
 
@@ -331,10 +332,10 @@ void
 le_wait_durable(const LeReply *reply, const char *what, LeText name)
 {
 	if (!le_durable_in_time(reply))
-		ereport(ERROR, (errcode(MAKE_SQLSTATE('L', 'E', '0', '0', '1')),
-						errmsg("%s \"%.*s\" was lost while its durability was waited for", what,
-							   (int) name.len, name.data),
-						errdetail("It expired before the flush, or the standbys, had confirmed it.")));
+		ereport(ERROR,
+				(errcode(MAKE_SQLSTATE('L', 'E', '0', '0', '1')),
+				 errmsg("%s \"%.*s\" was lost while waiting for durability", what, (int) name.len, name.data),
+				 errdetail("It expired before the flush completed or the standbys confirmed it.")));
 }
 
 /* --- called at a commit --- */

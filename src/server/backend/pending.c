@@ -416,11 +416,11 @@ warn_gone(void)
 static void
 warn_late(const char *detail)
 {
-	le_warn_committed(
-		ERRCODE_WARNING, "the transaction is committed, but the locks that it releases may still be held",
-		detail,
-		"The manager releases them as soon as it can, also after the end of this session.  If the "
-		"server stops before, they are held until their TTL ends.");
+	le_warn_committed(ERRCODE_WARNING,
+					  "the transaction is committed, but the locks that it releases may still be held",
+					  detail,
+					  "The manager releases them as soon as it can, even after this session has ended.  If "
+					  "the server stops before that, they are held until their TTL expires.");
 }
 
 /*

@@ -111,11 +111,11 @@ check_room(int count)
 		 count > max_fences()
 			 ? errmsg("this transaction fences or releases too many locks")
 			 : errmsg("the transactions of this server fence or release too many locks at a time"),
-		 errdetail("Each token that a transaction fences or releases is fenced until its end: " INT64_FORMAT
-				   " at most, half of the lock table.",
+		 errdetail("Each token that a transaction fences or releases stays fenced until the transaction "
+				   "ends: " INT64_FORMAT " at most, half of the lock table.",
 				   max_fences()),
-		 errhint("Release in several transactions, or acquire together what is released together: "
-				 "acquire_locks() gives one token, revoke_lease() ends all that is on a lease.  "
+		 errhint("Release in several transactions, or acquire locks that are released together with "
+				 "acquire_locks(), which gives them one token, or on one lease, which revoke_lease() ends.  "
 				 "See max_locks_per_transaction (%d).",
 				 max_locks_per_xact)));
 }

@@ -97,7 +97,7 @@ le_check_can_attach(void)
 	if (RecoveryInProgress())
 		ereport(ERROR,
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION), errmsg("cannot use locks during recovery"),
-				 errhint("Locks live on the primary server; the views can be read on a standby.")));
+				 errhint("Connect to the primary server. On a standby only the views can be read.")));
 
 	/* a parallel worker commits its transaction independently of the leader's */
 	PreventCommandIfParallelMode("lock functions");
@@ -111,8 +111,8 @@ static void
 raise_no_entry(void)
 {
 	ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					errmsg("lock_election serves no more than %d databases", le_max_databases),
-					errdetail("Database \"%s\" would be one more.", get_database_name(MyDatabaseId)),
+					errmsg("lock_election cannot serve more than %d databases", le_max_databases),
+					errdetail("Database \"%s\" would exceed this limit.", get_database_name(MyDatabaseId)),
 					errhint("Raise lock_election.max_databases and restart the server.")));
 }
 

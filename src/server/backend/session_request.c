@@ -161,12 +161,10 @@ read_notes(const LeCommand *cmd)
 	{
 		LeText name = le_command_name(cmd, le_my_mailbox->reply.which);
 
-		ereport(
-			NOTICE,
-			(errmsg("%s is held by this very connection, which now waits for itself",
-					le_named(cmd->kind, name)),
-			 errhint(
-				 "Only a named owner, a named lease or the transaction that acquired can acquire again.")));
+		ereport(NOTICE, (errmsg("%s is already held by this connection, which now waits for itself",
+								le_named(cmd->kind, name)),
+						 errhint("Only a named owner, a named lease or the transaction that acquired it can "
+								 "acquire it again.")));
 	}
 }
 
@@ -175,7 +173,7 @@ log_kept_snapshot(const LeCommand *cmd)
 {
 	ereport(LOG, (errmsg("a wait for %s has held a snapshot for %d seconds", le_named(cmd->kind, cmd->name),
 						 (int) (SNAPSHOT_LOG_AFTER / LE_SECOND)),
-				  errdetail("VACUUM cannot remove rows that died since."),
+				  errdetail("VACUUM cannot remove rows that were deleted since then."),
 				  errhint("Call it as SELECT %s(...) alone, in READ COMMITTED.",
 						  cmd->kind == LE_KIND_ELECTION ? "campaign" : "acquire_lock")));
 }
@@ -332,8 +330,8 @@ raise_answer(void)
 				(errcode(le_my_mailbox->sqlstate), errmsg("%s", message), errdetail_internal("%s", detail),
 				 strchr(detail, '\n') != NULL
 					 ? errhint("Acquire locks in the same order everywhere.")
-					 : errhint("Only a named owner, a named lease or the transaction that acquired can "
-							   "acquire again.")));
+					 : errhint("Only a named owner, a named lease or the transaction that acquired it can "
+							   "acquire it again.")));
 	}
 	le_raise_answer(le_my_mailbox->sqlstate, message);
 }
@@ -373,8 +371,8 @@ le_mailbox_await_quiet(void)
 	le_wait_begin(&wait, LE_RELEASE_TIMEOUT, false);
 	if (wait_until_quiet(&wait, RELEASES_TAKEN) == LE_WAIT_OVER)
 		ereport(ERROR, (errcode(ERRCODE_CANNOT_CONNECT_NOW),
-						errmsg("an earlier release of this session has not been made yet"),
-						errdetail("The lock_election manager does not run, or cannot write.")));
+						errmsg("an earlier release of this session is still pending"),
+						errdetail("The lock_election manager is not running, or cannot write.")));
 }
 
 /* A renewal waits for the flush of its row for at most RAISE_PATIENCE and 1 / RAISE_PART of its validity. */

@@ -770,8 +770,8 @@ check_worker_processes(void)
 					  errmsg("max_worker_processes (%d) has room for lock_election in %d databases, and "
 							 "lock_election.max_databases is %d",
 							 max_worker_processes, room, le_max_databases),
-					  errhint("Raise max_worker_processes to %d or more, beside what parallel queries and "
-							  "other extensions need.",
+					  errhint("Raise max_worker_processes to %d or more, in addition to what parallel "
+							  "queries and other extensions need.",
 							  le_max_databases + others)));
 }
 

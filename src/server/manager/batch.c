@@ -136,8 +136,9 @@ tell_pause(LeTime paused, LeTime moved)
 	if (moved == 0)
 		return;
 	pg_atomic_fetch_add_u64(&le_mgr.db->counters.stalls, 1);
-	ereport(LOG, (errmsg("the lock_election manager did not run for %ld ms; all leases go on by %ld ms",
-						 (long) (paused / LE_MS), (long) (moved / LE_MS))));
+	ereport(LOG,
+			(errmsg("the lock_election manager did not run for %ld ms; all leases are extended by %ld ms",
+					(long) (paused / LE_MS), (long) (moved / LE_MS))));
 }
 
 /*

@@ -163,7 +163,7 @@ complain(LeTime now)
 		LOG,
 		(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 		 errmsg("could not register the lock_election notifier"),
-		 errdetail("Grants to queue places are not announced; those who ask find out."),
+		 errdetail("Grants to queue places are not announced; only clients that poll will see them."),
 		 errhint("Raise max_worker_processes and restart the server, or set lock_election.notify to none.")));
 }
 

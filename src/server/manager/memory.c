@@ -104,7 +104,7 @@ le_memory_warn(void)
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("the locks of this database take %zu MB, more than lock_election.max_memory (%d MB)",
 					is_used / (Size) LE_MB, le_max_memory_mb),
-			 errdetail("No more are granted until it is less."),
-			 errhint("Raise it and reload the configuration, or end with force_release_role() what "
-					 "takes the memory.")));
+			 errdetail("No more locks are granted until they take less."),
+			 errhint("Raise it and reload the configuration, or release the locks of a role with "
+					 "force_release_role().")));
 }

@@ -293,7 +293,7 @@ le_load_first(void)
 	/* locks work nevertheless */
 	advice = le_version_advice();
 	if (advice != NULL)
-		ereport(LOG, (errmsg("the library and the SQL of lock_election are of different versions"),
+		ereport(LOG, (errmsg("the library and the SQL of lock_election have different versions"),
 					  errhint("%s", advice)));
 
 	/* keep other sessions from writing the tables; then take a new incarnation, and load */

@@ -251,13 +251,14 @@ locked_entry(FunctionCallInfo fcinfo)
 	LeFaultEntry *entry;
 
 	if (!superuser())
-		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("fault points are for superusers")));
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("must be superuser to use fault points")));
 	if (table == NULL)
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 						errmsg("lock_election is not in shared_preload_libraries")));
 	if (strlen(name) >= MAX_NAME || name[0] == '\0')
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("no name of a fault point: \"%s\"", name)));
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("invalid name of a fault point: \"%s\"", name)));
 	SpinLockAcquire(&table->lock);
 	entry = find_entry(name);
 	if (entry == NULL)

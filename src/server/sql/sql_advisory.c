@@ -128,7 +128,7 @@ check_server(void)
 	if (RecoveryInProgress() && !le_advisory_on_standby)
 		ereport(ERROR, (errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
 						errmsg("cannot use advisory locks during recovery"),
-						errdetail("A lock of this standby would exclude nobody on the primary."),
+						errdetail("A lock on this standby would not exclude sessions on the primary."),
 						errhint("Connect to the primary, or set lock_election.advisory_on_standby.")));
 }
 

@@ -173,7 +173,7 @@ le_arg_tokens(FunctionCallInfo fcinfo, int number, uint32 n)
 	if (length != (int) n)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("there are %u names and %d tokens", n, length),
-						errdetail("Each name has a token, which may be null.")));
+						errdetail("Each name needs a token, which may be null.")));
 	deconstruct_array(array, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &elements, &nulls,
 					  &length);
 	tokens = palloc_array(int64, n);
@@ -217,7 +217,7 @@ le_check_permits(int64 permits)
 	if (permits < 1 || permits > PG_INT32_MAX)
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 						errmsg("permits is out of range: " INT64_FORMAT, permits),
-						errdetail("It is a number from 1 on.")));
+						errdetail("It must be at least 1.")));
 	return (int32) permits;
 }
 
@@ -226,7 +226,7 @@ le_arg_permits(FunctionCallInfo fcinfo, int number)
 {
 	if (PG_ARGISNULL(number))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("permits must not be null"),
-						errdetail("It is a number from 1 on.")));
+						errdetail("It must be at least 1.")));
 	return le_check_permits(PG_GETARG_INT32(number));
 }
 
@@ -337,7 +337,7 @@ le_arg_wait(FunctionCallInfo fcinfo, int number)
 	if (PG_ARGISNULL(number))
 		return LE_WAIT_FOREVER;
 	return duration(PG_GETARG_INTERVAL_P(number), "wait", 0, LE_NEVER - 1,
-					"from 0 on, or null to wait without limit");
+					"of 0 or more, or null to wait without limit");
 }
 
 static LeTime

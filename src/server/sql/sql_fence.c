@@ -52,7 +52,7 @@ le_fence(FunctionCallInfo fcinfo, LeKind kind)
 
 	if (le_call_is_alone(fcinfo))
 		ereport(WARNING, (errcode(ERRCODE_NO_ACTIVE_SQL_TRANSACTION),
-						  errmsg("a fence ends with its transaction, which is this statement alone"),
+						  errmsg("the fence ends with this statement, which is not in a transaction block"),
 						  errhint("Fence and write in one transaction block.")));
 
 	/* the TTL may have expired since the fence was taken; that does not affect this transaction's fence */

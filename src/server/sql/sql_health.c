@@ -196,17 +196,14 @@ outage_problem(const Health *health)
 	switch (health->outage_sqlstate)
 	{
 		case ERRCODE_LOCK_NOT_AVAILABLE:
-			return health->outage_pid != 0
-					   ? psprintf(
-							 "nothing can be written: process %u has locked the tables of lock_election, "
-							 "or waits to",
-							 health->outage_pid)
-					   : "nothing can be written: the tables of lock_election are locked";
+			return health->outage_pid != 0 ? psprintf("nothing can be written: process %u has locked the "
+													  "tables of lock_election, or waits to",
+													  health->outage_pid)
+										   : "nothing can be written: the tables of lock_election are locked";
 		case ERRCODE_DISK_FULL:
 			return "nothing can be written: the disk is full";
 		case ERRCODE_PROGRAM_LIMIT_EXCEEDED:
-			return "nothing can be written: the database does not give out transaction ids, to avoid "
-				   "wraparound";
+			return "nothing can be written: the database assigns no transaction IDs, to avoid wraparound";
 		default:
 			return psprintf("nothing can be written: error %s, see the server log",
 							unpack_sql_state((int) health->outage_sqlstate));
@@ -226,7 +223,7 @@ problem(const Health *health)
 	if (!health->manager)
 		return "no manager runs for this database";
 	if (health->untaken_us >= TOO_LONG)
-		return "the manager of this database does not answer";
+		return "the manager of this database does not reply";
 	if (health->outage_since != 0)
 		return outage_problem(health);
 	if (health->standby_defined && !health->standby_confirms)

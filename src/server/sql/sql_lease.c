@@ -178,9 +178,9 @@ le_lease_holds(PG_FUNCTION_ARGS)
 		if (++restarts > MAX_RESTARTS)
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("what hangs on lease " INT64_FORMAT " has changed too often while it was read",
+					 errmsg("the holds of lease " INT64_FORMAT " have changed too often while they were read",
 							cmd.lease),
-					 errdetail("It was read from its beginning %d times.", restarts)));
+					 errdetail("Reading them was restarted %d times.", restarts)));
 		tuplestore_clear(rsinfo->setResult);
 	} while (reply.status != LE_OK || cmd.from != 0);
 	return (Datum) 0;
@@ -204,10 +204,11 @@ le_set_permits(PG_FUNCTION_ARGS)
 	{
 		/* 1. check the rights: once, and again if another role has acquired the name meanwhile */
 		if (look && !le_may_manage(&cmd))
-			ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-							errmsg("permission denied to change the permits of \"%.*s\"", (int) cmd.name.len,
-								   cmd.name.data),
-							errhint("Only members of all holders' roles, or of pg_signal_backend, may.")));
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("permission denied to change the permits of \"%.*s\"", (int) cmd.name.len,
+							cmd.name.data),
+					 errhint("Only members of all holders' roles, or of pg_signal_backend, may do this.")));
 
 		/* 2. change the number of permits */
 		le_request(&cmd, &reply, false);

@@ -79,7 +79,7 @@ raise_other_role(const LeCommand *cmd)
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("%s is held by another role", le_named(cmd->kind, cmd->name)),
-			 errhint("%s belongs to the role that acquired it: SET ROLE to that, or use %s().",
+			 errhint("%s belongs to the role that acquired it: SET ROLE to that role, or use %s().",
 					 election ? "An election" : "A lock", election ? "force_resign" : "force_release_lock")));
 }
 
@@ -112,7 +112,7 @@ raise_bound(const LeCommand *cmd, const LeReply *reply)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("%s cannot be evicted: it is bound to a connection", le_named(cmd->kind, cmd->name)),
-			 errdetail("%s " INT64_FORMAT " has no ttl, and so no time at which it would end.",
+			 errdetail("%s " INT64_FORMAT " has no ttl, so it never expires.",
 					   cmd->kind == LE_KIND_ELECTION ? "Term" : "Token", reply->token),
 			 sought.pid != 0
 				 ? errhint("pg_terminate_backend(%d) ends the connection, and the hold with it.", sought.pid)
@@ -131,41 +131,46 @@ raise_bad_use(const LeCommand *cmd, const LeReply *reply)
 	switch (reply->status)
 	{
 		case LE_BAD_MODE:
-			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-							errmsg("\"%.*s\" is in use in another way", len, cmd->name.data),
-							errdetail("A name is used for a lock or for permits, not for both at a time.")));
-			break;
-		case LE_BAD_PERMITS:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("\"%.*s\" is in use with %d permits, not %d", len, cmd->name.data, reply->permits,
-							cmd->permits),
-					 errhint("All users of a name state the same number; set_permits() changes it while the "
-							 "name is in use.")));
-			break;
-		case LE_BAD_UPGRADE:
 			ereport(
 				ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("lock \"%.*s\" is held in mode shared by the same owner, which asks for exclusive",
-						len, cmd->name.data),
-				 errhint("Release it first, or acquire it in mode exclusive from the start.")));
+				 errmsg("\"%.*s\" is in use in another way", len, cmd->name.data),
+				 errdetail(
+					 "A name can be used for a lock or for permits, but not for both at the same time.")));
+			break;
+		case LE_BAD_PERMITS:
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("\"%.*s\" is in use with %d permits, not %d", len, cmd->name.data,
+								   reply->permits, cmd->permits),
+							errhint("All users of a name must pass the same number; set_permits() changes it "
+									"while the name is in use.")));
+			break;
+		case LE_BAD_UPGRADE:
+			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+							errmsg("lock \"%.*s\" is held in mode shared by the same owner, which now "
+								   "requests mode exclusive",
+								   len, cmd->name.data),
+							errhint("Release it first, or acquire it in mode exclusive from the start.")));
 			break;
 		case LE_BAD_GROUP:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("lock \"%.*s\" is held by the same owner already", len, cmd->name.data),
-					 errdetail("Several locks are acquired at once under one token; this one has another."),
-					 errhint("Release it first, or acquire all of them together from the start.")));
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("lock \"%.*s\" is already held by the same owner", len, cmd->name.data),
+				 errdetail(
+					 "Locks that are acquired together share one token, and this lock already has another."),
+				 errhint("Release it first, or acquire all of them together from the start.")));
 			break;
 		case LE_BAD_TTL:
-			ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-							errmsg("%s lives on another kind of lease", le_named(cmd->kind, cmd->name)),
-							errdetail("It was acquired with a ttl, with a named lease, or with ttl => NULL "
-									  "(as long as its connection), and stays so until it is released.")));
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s has another kind of lease", le_named(cmd->kind, cmd->name)),
+				 errdetail("It was acquired with a ttl, with a named lease, or with ttl => NULL (for as long "
+						   "as its connection lasts), and cannot change that until it is released.")));
 			break;
 		default:
-			elog(ERROR, "unexpected answer %d of the lock_election manager", (int) reply->status);
+			elog(ERROR, "unexpected reply %d from the lock_election manager", (int) reply->status);
 	}
 }
 
@@ -193,7 +198,7 @@ raise_limit(const LeCommand *cmd, const LeReply *reply)
 		case LE_LIMIT_HOLDS:
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("%s is held %d times already", le_named(cmd->kind, cmd->name), LE_MAX_HOLDS)));
+					 errmsg("%s is already held %d times", le_named(cmd->kind, cmd->name), LE_MAX_HOLDS)));
 			break;
 		case LE_LIMIT_LOCKS:
 			raise_role_limit(cmd, "locks", "max_locks_per_role", le_max_locks_per_role);
@@ -221,7 +226,7 @@ raise_limit(const LeCommand *cmd, const LeReply *reply)
 					 errhint("See lock_election.max_history_per_role (%d MB).", le_max_history_per_role_mb)));
 			break;
 		default:
-			elog(ERROR, "unexpected answer %d of the lock_election manager", (int) reply->status);
+			elog(ERROR, "unexpected reply %d from the lock_election manager", (int) reply->status);
 	}
 }
 
@@ -241,11 +246,12 @@ le_check_reply(const LeCommand *cmd, const LeReply *reply)
 			raise_lost(cmd, reply);
 			return;
 		case LE_QUEUED:
-			ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-							errmsg("%s " INT64_FORMAT " is still in the queue of \"%.*s\"",
-								   le_token_word(cmd->kind), cmd->token, (int) cmd->name.len, cmd->name.data),
-							errhint("Each call of %s() renews its place, and tells when it is granted.",
-									cmd->kind == LE_KIND_ELECTION ? "await_leadership" : "await_lock")));
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("%s " INT64_FORMAT " is still in the queue of \"%.*s\"", le_token_word(cmd->kind),
+							cmd->token, (int) cmd->name.len, cmd->name.data),
+					 errhint("Each call of %s() renews its place, and returns true once it is granted.",
+							 cmd->kind == LE_KIND_ELECTION ? "await_leadership" : "await_lock")));
 			return;
 		case LE_DENIED:
 			if (cmd->type == LE_CMD_ACQUIRE || cmd->type == LE_CMD_LEASE_HOLDS)
@@ -287,12 +293,12 @@ le_warn_old_snapshot(FunctionCallInfo fcinfo, const LeCommand *cmd, const LeRepl
 	le_statement_warned = true;
 	ereport(
 		WARNING,
-		(errmsg("this %s goes on with a snapshot that is older than the grant of %s",
+		(errmsg("this %s continues with a snapshot that is older than the grant of %s",
 				IsolationUsesXactSnapshot() || le_bound_statement_reads() ? "transaction" : "statement",
 				le_named(cmd->kind, cmd->name)),
-		 errdetail("It may not see what the holder before has committed."),
+		 errdetail("It might not see the changes that the previous holder committed."),
 		 errhint(
-			 "Acquire it in a statement of its own, in READ COMMITTED or before the transaction begins.")));
+			 "Acquire it in a statement of its own, in READ COMMITTED, or before the transaction begins.")));
 }
 
 /*
@@ -303,10 +309,9 @@ void
 le_notice_shared_owner(const LeCommand *cmd)
 {
 	ereport(NOTICE,
-			(errmsg("%s was acquired by owner \"%.*s\" on another connection before, and is held by both "
-					"calls together",
+			(errmsg("%s was acquired by owner \"%.*s\" on another connection, and both calls now hold it",
 					le_named(cmd->kind, cmd->name), (int) cmd->owner.len, cmd->owner.data),
-			 errhint("An owner is an identity, not a label: use another one in each worker.")));
+			 errhint("An owner is an identity, not a label: use a different one in each worker.")));
 }
 
 /*
@@ -696,9 +701,10 @@ report_fenced(const LeCommand *cmd, const Holders *holders)
 		ListCell *lc;
 
 		foreach (lc, pids)
-			ereport(NOTICE, (errmsg("%s is fenced by the transaction of process %d, and ends with it",
-									le_named(cmd->kind, cmd->name), lfirst_int(lc)),
-							 errhint("pg_terminate_backend(%d) would end that.", lfirst_int(lc))));
+			ereport(NOTICE,
+					(errmsg("%s is fenced by the transaction of process %d, and ends with it",
+							le_named(cmd->kind, cmd->name), lfirst_int(lc)),
+					 errhint("pg_terminate_backend(%d) would end that transaction.", lfirst_int(lc))));
 	}
 }
 
@@ -722,7 +728,7 @@ le_force(FunctionCallInfo fcinfo, LeKind kind)
 	if (ended == 0 && !reopened && holders.denied)
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						errmsg("permission denied to end the holder of %s", le_named(kind, cmd.name)),
-						errhint("Only members of the holder's role, or of pg_signal_backend, may.")));
+						errhint("Only members of the holder's role, or of pg_signal_backend, may do this.")));
 	report_fenced(&cmd, &holders);
 	PG_RETURN_INT64(ended);
 }
@@ -742,7 +748,7 @@ le_evict(FunctionCallInfo fcinfo, LeKind kind)
 	if (evicted == 0 && holders.denied && !holders.managed)
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						errmsg("permission denied to evict the holder of %s", le_named(kind, cmd.name)),
-						errhint("Only members of the holder's role, or of pg_signal_backend, may.")));
+						errhint("Only members of the holder's role, or of pg_signal_backend, may do this.")));
 	if (evicted > 0)
 		ereport(LOG, (errmsg("role \"%s\" has evicted " INT64_FORMAT " holder(s) of %s in database \"%s\"",
 							 GetUserNameFromId(GetUserId(), true), evicted, le_named(kind, cmd.name),
@@ -761,13 +767,13 @@ le_force_release_role(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(0) || !OidIsValid(PG_GETARG_OID(0)))
 		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						PG_ARGISNULL(0) ? errmsg("role must not be null") : errmsg("role is not a role: -")));
+						PG_ARGISNULL(0) ? errmsg("role must not be null") : errmsg("invalid role: -")));
 	cmd.role = PG_GETARG_OID(0);
 	if (!has_privs_of_role(GetUserId(), cmd.role) && !has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND))
 		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-						errmsg("permission denied to end what role %s has",
+						errmsg("permission denied to end the locks and leases of role %s",
 							   DatumGetCString(DirectFunctionCall1(regroleout, ObjectIdGetDatum(cmd.role)))),
-						errhint("Only members of that role, or of pg_signal_backend, may.")));
+						errhint("Only members of that role, or of pg_signal_backend, may do this.")));
 	role.data = DatumGetCString(DirectFunctionCall1(regroleout, ObjectIdGetDatum(cmd.role)));
 	role.len = strlen(role.data);
 	ended = end_all(&cmd, "role", role, &reopened);

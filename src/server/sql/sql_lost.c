@@ -70,7 +70,7 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 							 cmd->kind == LE_KIND_ELECTION ? "force_resign()" : "force_release_lock()", ago);
 			break;
 		case LE_END_EVICTED:
-			appendStringInfo(detail, _("%s evicted it, so that it could not be renewed."),
+			appendStringInfo(detail, _("%s evicted it, so it can no longer be renewed."),
 							 cmd->kind == LE_KIND_ELECTION ? "evict_leader()" : "evict_lock()");
 			break;
 		case LE_END_UNDONE:
@@ -81,7 +81,7 @@ put_ending(StringInfo detail, const LeCommand *cmd, const LeReply *reply)
 			break;
 		default:
 			appendStringInfoString(detail,
-								   _("Nothing is known of it: it ended long ago, or was never granted."));
+								   _("Nothing is known about it: it ended long ago, or was never granted."));
 			break;
 	}
 }
@@ -93,7 +93,7 @@ put_holder(StringInfo detail, LeKind kind, const Holder *holder)
 	if (holder->holders == 0)
 		appendStringInfoString(detail, _(" Nobody holds it now."));
 	else if (holder->still_held)
-		appendStringInfoString(detail, _(" It is held until it is released, or until its time is over."));
+		appendStringInfoString(detail, _(" It remains held until it is released or expires."));
 	else if (holder->token == 0)
 		appendStringInfoString(detail, _(" It is held by another role now."));
 	else

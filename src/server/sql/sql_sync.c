@@ -159,7 +159,7 @@ check_right(Oid lease_sync, LeSyncAction action, bool several)
 		return;
 	ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					errmsg("permission denied for function %s", single->name),
-					errdetail("lease_sync() does for a role what the role may have done by itself.")));
+					errdetail("lease_sync() requires the right to call the function of each action.")));
 }
 
 /* Converts a text of an item with a type's input function.  Raises an error if it is null. */
@@ -345,7 +345,7 @@ read_items(FunctionCallInfo fcinfo, int argument, Call *call)
 			/* overwrite the spec, which may contain texts of an earlier item that had an error */
 			specs[next - i] = (LeSyncSpec){.action = read_action(other[TEXT_ACTION])};
 			if (next > i && (specs[next - i].action != specs[0].action || !takes_several(specs[0].action)))
-				bad_items(psprintf("Item %d is there twice.", item->number));
+				bad_items(psprintf("Item %d appears twice.", item->number));
 		}
 		item->error = try_read(fcinfo->flinfo->fn_oid, first, specs, (uint32) (next - i));
 		if (item->error == NULL)
@@ -664,7 +664,7 @@ le_lease_sync(PG_FUNCTION_ARGS)
 		{
 			if (!le_sync_releases(call.specs[i].action))
 				ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("wait must not be null"),
-								errdetail("Only releases need not be waited for.")));
+								errdetail("It may be null only if all items are releases.")));
 		}
 		if (may_be_mailed(fcinfo, &call) && mail_releases(&call))
 		{

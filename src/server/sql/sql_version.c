@@ -230,15 +230,16 @@ le_version_guard(PG_FUNCTION_ARGS)
 	old_version = row_version(trigger, trigger->tg_trigtuple, column);
 	new_version = row_version(trigger, trigger->tg_newtuple, column);
 	if (new_version != old_version)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("row of table \"%s\" was changed since it was read",
-						RelationGetRelationName(trigger->tg_relation)),
-				 errdetail("It has version " INT64_FORMAT ", the update was made for " INT64_FORMAT ".",
-						   old_version, new_version),
-				 new_version < old_version ? errhint("Read the row again, and repeat the transaction.")
-										   : errhint("An update carries the version that was read; the "
-													 "trigger makes the next one of it.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("row of table \"%s\" was changed since it was read",
+					RelationGetRelationName(trigger->tg_relation)),
+			 errdetail("It has version " INT64_FORMAT ", but the update expects " INT64_FORMAT ".",
+					   old_version, new_version),
+			 new_version < old_version
+				 ? errhint("Read the row again, and repeat the transaction.")
+				 : errhint("An update must contain the version that was read; the trigger increments it.")));
 
 	/* 2. set the next version */
 	number = column->attnum;

@@ -107,9 +107,9 @@ rewrite(LeCore *core, int i, Relation rel)
 	table_close(copy, NoLock);
 	table_close(rel, NoLock);
 	le_finish_heap_swap(table->oid, copy_oid, RecentXmin, ReadNextMultiXactId(), persistence);
-	ereport(LOG,
-			(errmsg("table \"%s.%s\" was mostly dead rows and is written anew", STORE_SCHEMA, table->name),
-			 errdetail("It has %d rows, and had %u pages; now it has %u.", rows, old_pages, pages)));
+	ereport(LOG, (errmsg("table \"%s.%s\" contained mostly dead rows and was rewritten", STORE_SCHEMA,
+						 table->name),
+				  errdetail("It has %d rows, and had %u pages; now it has %u.", rows, old_pages, pages)));
 	return pages;
 }
 

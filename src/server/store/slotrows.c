@@ -128,8 +128,8 @@ le_store_load_slots(LeCore *core, LeCore *failed)
 			ereport(WARNING, (errcode(ERRCODE_DATA_CORRUPTED),
 							  errmsg("\"%.*s\" has two holders in table \"_lock_election.slot\"",
 									 (int) row.name.len, row.name.data),
-							  errdetail("The newer one stays, " INT64_FORMAT ".", newest),
-							  errhint("The table is written by lock_election alone.")));
+							  errdetail("The newer one is kept, " INT64_FORMAT ".", newest),
+							  errhint("The table is written only by lock_election.")));
 		le_rows_taken(&rows, status);
 	}
 	return le_rows_end(&rows);

@@ -394,7 +394,7 @@ le_refuse_write(PG_FUNCTION_ARGS)
 		return PointerGetDatum(NULL);
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("table \"%s\" is written by lock_election alone",
+			 errmsg("table \"%s\" is written only by lock_election",
 					RelationGetRelationName(trigger->tg_relation)),
 			 errhint("Use the functions of the extension, such as release_lock() or force_release_lock().")));
 	PG_RETURN_NULL();

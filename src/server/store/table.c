@@ -392,8 +392,8 @@ le_store_row_changed(StoreTable *table, const char *whose)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("row of %s was changed by somebody else", whose),
-			 errdetail("Table \"%s.%s\" is written by lock_election alone.", STORE_SCHEMA, table->name)));
+			 errmsg("row of %s was changed by another program", whose),
+			 errdetail("Table \"%s.%s\" is written only by lock_election.", STORE_SCHEMA, table->name)));
 }
 
 void
