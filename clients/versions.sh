@@ -246,10 +246,9 @@ cat "$results" >"$recorded"
 	cat <<-EOF
 		# Which versions the libraries run with
 
-		\`make test-versions-clients RECORD=1\` has written this page. *passed*: the programs of the library's README and its
-		quick tests have run with exactly these versions, on Linux, on that day. *not run*: the machine of that day did not
-		have them, so nothing is known. \`clients/versions\` has the list. Go takes no older pgx or client-go than the
-		modules' go.mod names.
+		\`make test-versions-clients RECORD=1\` generates this page. *passed*: the programs of the library's README and its quick
+		tests ran with exactly these versions, on Linux. *not run*: the machine did not have them. \`clients/versions\` has the
+		list. Go accepts no older pgx or client-go than the modules' go.mod names.
 
 	EOF
 	table "$recorded"

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Prints docs/reference/clients.md: what each client can do, as a recorded run of the suite has shown it.
+"""Prints docs/reference/clients.md, the abilities of each client, from a recorded run of the suite.
 
-table.py [DIRECTORY]        default: the root of the repository.  Exit 1, and lines on stderr: something is not shown.
+table.py [DIRECTORY]        default: the root of the repository.  Exit 1, with lines on stderr, if a proof is missing.
 """
 
 import json
@@ -11,20 +11,19 @@ from pathlib import Path
 
 CLIENTS = {"c": "C", "go": "Go", "java": "Java", "node": "Node.js", "python": "Python", "ruby": "Ruby", "rust": "Rust"}
 OTHERS = {"lockctl": "lockctl", "sql": "SQL"}
-# A recorded run of the suite for each edition of the server; the rows of features are of the first.
+# A recorded run of the suite for each edition of the server; the rows of features use the first one.
 EDITIONS = {"recorded.json": "C", "recorded-portable.json": "portable"}
 
 HEAD = """# What each client can do
 
-`make client-table` makes this page from a recorded run of the [conformance suite](../design/testing.md#clients).
-`clients/conformance/features.toml` names the scenarios and tests behind each row. *yes*: the client has passed all of
-them that the run had; *no*: it does not support them; a dash: no test shows it. lockctl is built on the library in C;
-*SQL* is a program that calls the functions itself.
+`make client-table` generates this page from a recorded run of the [conformance suite](../design/testing.md#clients);
+`clients/conformance/features.toml` maps its scenarios to rows. *yes*: the client has passed all of them; *no*: it does
+not support them; dash: not tested. lockctl uses the C library; *SQL* is a program that calls the functions itself.
 """
 
 
 class Suite:
-    """What the files say."""
+    """The contents of the files."""
 
     def __init__(self, root):
         here = root / "clients/conformance"
@@ -51,7 +50,7 @@ class Suite:
             frozenset(results), "in part")
 
     def problems(self):
-        """What is missing, or claimed and not shown."""
+        """Yields missing rows, and claims without a proof."""
         shown = {name for feature in self.features.values() for name in feature["scenarios"]}
         yield from (f"scenario {name} has no row in features.toml" for name in self.scenarios if name not in shown)
         yield from (f"features.toml: there is no scenario {name}" for name in sorted(shown - set(self.scenarios)))
@@ -79,18 +78,18 @@ class Suite:
         rows = [[feature["words"], *(self.cell(feature, column) for column in columns)]
                 for feature in self.features.values()]
         yield HEAD
-        yield "All of them can do this:\n"
+        yield "All clients support:\n"
         yield from (f"- {words}" for words, *cells in rows if set(cells) == {"yes"})
-        yield "\nThey differ in this:\n"
+        yield "\nDifferences:\n"
         yield from self.table(["", *columns.values()], (row for row in rows if set(row[1:]) != {"yes"}))
-        yield "\nScenarios that were passed, on each [edition](editions.md); the others are not supported:\n"
+        yield "\nPassed scenarios on each [edition](editions.md); the others are not supported:\n"
         tags = {tag: client for client in CLIENTS for tag in self.tags(client)}
         yield from self.table(["client", *(f"{edition} edition" for edition in EDITIONS.values())], (
             [f"{CLIENTS[client]}{tag[len(client):].replace('-', ', ')}", *(self.run(file, tag) for file in EDITIONS)]
             for tag, client in tags.items()))
 
     def run(self, file, tag):
-        """What a client has passed, and when."""
+        """The number of scenarios that a client has passed, and the date."""
         run = self.records[file]["runs"].get(tag)
         if not run:
             return "-"
