@@ -224,7 +224,7 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_lock';
 COMMENT ON FUNCTION @extschema@.acquire_lock(pg_catalog.text, interval, interval, pg_catalog.text, pg_catalog.text,
 	bigint) IS
-'Acquires a lock. Returns its token, or NULL if the lock was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until it is released or expires. It expires "ttl" after the last renewal. With ttl => NULL it ends when this connection ends. With "lease" it ends when the lease ends. If the same owner (or, if no owner is given, the same lease) acquires the lock again, it gets the same token. A rollback undoes the acquire. Errors: 55P03 if lock_timeout expires; LE001 if the request ended while it waited; 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached.';
+'Acquires a lock. Returns its token, or NULL if the lock was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until it is released, or expires "ttl" after the last renewal. With ttl => NULL it ends with this connection, with "lease" it ends with the lease. If the same owner (or, if no owner is given, the same lease) acquires the lock again, it gets the same token. A rollback undoes the acquire. Errors: 55P03 if lock_timeout expires; LE001 if the request ended while it waited; 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached.';
 
 CREATE FUNCTION @extschema@.try_acquire_lock(
 	name pg_catalog.text,
@@ -235,7 +235,7 @@ CREATE FUNCTION @extschema@.try_acquire_lock(
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_try_acquire_lock';
 COMMENT ON FUNCTION @extschema@.try_acquire_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires a lock without waiting, as acquire_lock does with wait => ''0''. Returns the token, or NULL if another holder has the lock or another request is ahead in its queue.';
+'Acquires a lock without waiting, as acquire_lock does with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
 
 CREATE FUNCTION @extschema@.acquire_locks(
 	names pg_catalog.text[],
@@ -248,13 +248,13 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_acquire_locks';
 COMMENT ON FUNCTION @extschema@.acquire_locks(pg_catalog.text[], interval, interval, pg_catalog.text,
 	pg_catalog.text, bigint) IS
-'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it in any of them. It therefore causes no deadlock, in whatever order the names are given. The locks share one TTL: renewing one of them renews all. At most 1000 names. Errors: 22023 for a bad argument, a name that is given twice, or a name that the same owner already holds; otherwise as acquire_lock.';
+'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it in any of them, so it causes no deadlock, in whatever order the names are given. The locks share one TTL: renewing one renews all. At most 1000 names. Errors: 22023 for a bad argument, a name that is given twice, or a name that the same owner already holds; otherwise as acquire_lock.';
 
 CREATE FUNCTION @extschema@.release_locks(names pg_catalog.text[], token bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_locks';
 COMMENT ON FUNCTION @extschema@.release_locks(pg_catalog.text[], bigint) IS
-'Releases those of the given locks that the token holds, as release_lock releases one. Returns true if the token held all of them. Returns false if it did not, or if the token is NULL.';
+'Releases those of the given locks that the token holds, as release_lock releases one. Returns true if the token held all of them, otherwise false.';
 
 CREATE FUNCTION @extschema@.try_acquire_each(
 	names pg_catalog.text[],
@@ -266,7 +266,7 @@ RETURNS TABLE (name pg_catalog.text, token bigint) LANGUAGE C VOLATILE PARALLEL 
 AS 'MODULE_PATHNAME', 'le_try_acquire_each';
 COMMENT ON FUNCTION @extschema@.try_acquire_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text,
 	bigint) IS
-'Calls try_acquire_lock for each of the names, in one request. Returns one row per name, in the given order. Each row has its own token, or NULL if the lock was not granted. Each lock has its own TTL; on a "lease", one keep_alive renews all of them. At most 1000 names. If one name causes an error, or all of them together do, nothing is acquired. A rollback undoes all acquires. Errors: 22023 for a bad argument or a name that is given twice; otherwise as acquire_lock.';
+'Calls try_acquire_lock for each of the names, in one request. Returns one row per name, in the given order, with its token, or NULL if the lock was not granted. Each lock has its own TTL; on a "lease", one keep_alive renews all of them. At most 1000 names. If one name causes an error, or all of them together do, nothing is acquired. A rollback undoes all acquires. Errors: 22023 for a bad argument or a name that is given twice; otherwise as acquire_lock.';
 
 CREATE FUNCTION @extschema@.release_each(names pg_catalog.text[], tokens bigint[])
 RETURNS TABLE (name pg_catalog.text, released boolean) LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 100
@@ -278,13 +278,13 @@ CREATE FUNCTION @extschema@.renew_lock(name pg_catalog.text, token bigint, ttl i
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_renew_lock';
 COMMENT ON FUNCTION @extschema@.renew_lock(pg_catalog.text, bigint, interval) IS
-'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from the moment when the call was sent. This time is the TTL, or less if a server crash would leave less. This is the case shortly after a restart, and while nothing can be written. For a lock that is bound to its connection, it is 24 days. Returns NULL if the lock is lost or evicted. A primary that was cut off and replaced can also return NULL while the new primary still has the lock. Errors: 55000 for a token that is still queued.';
+'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from when the call was sent: the TTL, or less if a server crash would leave less (shortly after a restart, and while nothing can be written), or 24 days for a lock that is bound to its connection. Returns NULL if the lock is lost or evicted. A primary that was cut off and replaced can also return NULL while the new primary still has the lock. Errors: 55000 for a token that is still queued.';
 
 CREATE FUNCTION @extschema@.release_lock(name pg_catalog.text)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(pg_catalog.text) IS
-'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. With a connection pool, another worker may use the connection next, so release by token instead. The release takes effect at the same time as a release by token.';
+'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. With a connection pool, release by token instead. Takes effect as a release by token.';
 
 CREATE FUNCTION @extschema@.release_lock(
 	name pg_catalog.text,
@@ -296,8 +296,8 @@ AS 'MODULE_PATHNAME', 'le_release_lock';
 COMMENT ON FUNCTION @extschema@.release_lock(pg_catalog.text, bigint, interval, boolean) IS
 'Releases a lock. Returns true, or false if this token does not hold the lock or is NULL.
 - The release takes effect immediately if this call is a statement of its own, outside of a transaction block and of a pipeline. Otherwise it takes effect at commit.
-- A server crash within the next moments may bring the lock back until its TTL ends. This cannot happen if the call waits for a flush. It waits if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby.
-- "hold_for" keeps the name closed until this time has passed since the lock was acquired. It is at most lock_election.max_hold_for. A closed name counts as a lock of the role.
+- A server crash within the next moments may bring the lock back until its TTL ends, unless the call waits for a flush: if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby.
+- "hold_for", at most lock_election.max_hold_for, keeps the name closed until this time has passed since the lock was acquired. A closed name counts as a lock of the role.
 - "all_holds" releases all holds of a named owner instead of one.
 Errors: 53400 if open transactions have too many releases, see max_locks_per_transaction.';
 
@@ -312,11 +312,10 @@ RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_evict_lock';
 COMMENT ON FUNCTION @extschema@.evict_lock(pg_catalog.text) IS
 'Evicts the holders of a lock: none of them can be renewed any more. Returns the number of holders that this call evicted.
-- An evicted holder may continue to work, and keeps the lock, until it releases the lock or until "expires_at" in view locks. The next holder therefore never works at the same time.
+- An evicted holder may continue to work, and keeps the lock, until it releases it or until "expires_at" in view locks.
 - renew_lock returns NULL for an evicted holder, and await_lock raises LE001.
-- keep_alive renews the lease of an evicted holder, but returns no more than the time that is left to this holder.
-- lease_holds does not list an evicted holder.
-- A new request from an evicted holder waits like any other request.
+- keep_alive renews the lease of an evicted holder, but returns at most the time that is left to this holder.
+- lease_holds does not list it, and its new requests wait like others.
 - If one acquire_locks call with a ttl acquired several names, all of them are evicted, but only one is counted.
 - An eviction survives crashes, as the lock does.
 Requires membership in the holder''s role or in pg_signal_backend. Each eviction is logged.
@@ -345,7 +344,7 @@ CREATE FUNCTION @extschema@.advance_revision(min bigint)
 RETURNS bigint LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advance_revision';
 COMMENT ON FUNCTION @extschema@.advance_revision(bigint) IS
-'Raises the tokens of this database: every later request gets a token of at least "min". Queued requests keep their tokens. Returns the lowest token that the next request can get. This is "min", or more if this database had already passed "min"; then nothing is changed. The change takes effect immediately, a rollback does not undo it, and it cannot be taken back. It is durable when the function returns, even with synchronous_commit = off. Only superusers may call the function, and roles to which they grant EXECUTE.
+'Raises the tokens of this database: every later request gets a token of at least "min". Queued requests keep their tokens. Returns the lowest token that the next request can get. This is "min", or more if this database had already passed "min"; then nothing is changed. The change takes effect immediately and cannot be undone, not even by a rollback. It is durable when the function returns, even with synchronous_commit = off. Only superusers may call the function, and roles to which they grant EXECUTE.
 Use it if the database may have forgotten tokens:
 - after the extension was dropped and created within a minute
 - after a volume was rolled back together with its clock
@@ -369,10 +368,9 @@ RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_lock';
 COMMENT ON FUNCTION @extschema@.enqueue_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Enters the queue of a lock and returns immediately. Returns the token, whether the lock is already granted, the position in the queue (from 1) if it is not, and the channel on which the grant is announced (use LISTEN).
-- The queue place lasts for "ttl", counted from this call and again from each await_lock. With "lease" it lasts as long as the lease. With ttl => NULL it lasts as long as this connection.
-- From the grant on, the lock lasts for "ttl".
+- The queue place lasts for "ttl" after this call and after each await_lock, with "lease" as long as the lease, and with ttl => NULL as long as this connection. From the grant on, the lock lasts for "ttl".
 - A rollback undoes the call.
-- Every call takes a new place. On a named lease, however, the same request (from the same owner, if it names one) returns the same token, so that you can send it again if its result was lost.
+- Every call takes a new place, except that on a named lease the same request (from the same owner, if it names one) returns the same token, so that you can repeat a lost call.
 Errors: 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached; LE001 if the lease does not exist.';
 
 CREATE FUNCTION @extschema@.enqueue_permit(
@@ -403,7 +401,7 @@ CREATE FUNCTION @extschema@.enqueue_locks(
 RETURNS pg_catalog.record LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_enqueue_locks';
 COMMENT ON FUNCTION @extschema@.enqueue_locks(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request can overtake it in any queue, so a free lock may stay idle until then. "queue_position" is the position in the longest queue. The grant is announced once, on "channel", the channel of the first name. Use the token with await_locks and release_locks. At most 1000 names. Errors: 22023 also if no name is given, or a name twice; otherwise as enqueue_lock.';
+'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is that in the longest queue. The grant is announced once, on the "channel" of the first name. Use the token with await_locks and release_locks. At most 1000 names. Errors: 22023 also if no name is given, or a name twice; otherwise as enqueue_lock.';
 
 CREATE FUNCTION @extschema@.enqueue_each(
 	names pg_catalog.text[],
@@ -441,7 +439,7 @@ CREATE FUNCTION @extschema@.fence_guard()
 RETURNS pg_catalog.trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_fence_guard';
 COMMENT ON FUNCTION @extschema@.fence_guard() IS
-'Allows only transactions that have fenced a lock, or a leader, to write to a table. Use the function in a trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE on your table. The trigger''s argument is the name of the lock. For a leader, its arguments are the name of the election and ''election''. Errors: 55000 if the transaction has not fenced the lock or leader; 39P01 if the function was not called by a BEFORE trigger.';
+'Allows only transactions that have fenced a lock, or a leader, to write to a table. Use it in a trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE. The trigger''s argument is the name of the lock; for a leader, its arguments are the name of the election and ''election''. Errors: 55000 if the transaction has not fenced the lock or leader; 39P01 if the function was not called by a BEFORE trigger.';
 
 -- --- permits ---
 
@@ -478,7 +476,7 @@ CREATE FUNCTION @extschema@.keep_alive(lease bigint)
 RETURNS interval LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_keep_alive';
 COMMENT ON FUNCTION @extschema@.keep_alive(bigint) IS
-'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, counted from the moment when the call was sent, as renew_lock does. This time is never more than the time that is left to an evicted holder on the lease. Returns NULL if the lease has ended.';
+'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, as renew_lock does, but at most the time that is left to an evicted holder on the lease. Returns NULL if the lease has ended.';
 
 CREATE FUNCTION @extschema@.lease_sync(
 	lease bigint,
@@ -508,7 +506,7 @@ RETURNS TABLE (
 LANGUAGE C VOLATILE PARALLEL UNSAFE ROWS 3
 AS 'MODULE_PATHNAME', 'le_lease_sync';
 COMMENT ON FUNCTION @extschema@.lease_sync(bigint, bigint, bigint, bigint, pg_catalog.text[], interval) IS
-'For client libraries: does everything that the client of a lease does with the server, in one call. The call renews the lease, then carries out the releases among "items", then the other requests. Returns the result of each item, and all changes to the locks and places on the lease since the news that the client has seen. The reference page lease_sync describes items, rows and rules. The call takes effect immediately, even if the transaction fails. Errors: 22023 for arguments that cannot be read; 25001 in a transaction block; 42501 for another role''s lease; any error that prevents the renewal of the lease. The error of a single item is returned as a row.';
+'For client libraries: renews the lease, then carries out the releases among "items", then the other requests. Returns the result of each item, and all changes to the locks and places on the lease since the news that the client has seen. The reference page lease_sync describes items, rows and rules. The call takes effect immediately, even if the transaction fails. Errors: 22023 for arguments that cannot be read; 25001 in a transaction block; 42501 for another role''s lease; any error that prevents the renewal of the lease. The error of a single item is returned as a row.';
 
 CREATE FUNCTION @extschema@.revoke_lease(lease bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
@@ -530,9 +528,9 @@ AS 'MODULE_PATHNAME', 'le_lease_holds';
 COMMENT ON FUNCTION @extschema@.lease_holds(bigint) IS
 'Lists everything on a lease, with one row per name.
 - "kind": lock (permits included) or election.
-- "queue_position": 0 for a held lock, permit or election. For a queue place or a candidacy, its position from 1.
+- "queue_position": 0 for a holder; for a queue place or candidacy, its position from 1.
 - "token": the same for all names of one acquire_locks or enqueue_locks.
-- "channel": where a grant to a place is announced. For several names, this is the channel of the first name.
+- "channel": where a grant to a place is announced; for several names, that of the first name.
 - "owner": NULL if no owner was named.
 The rows are as durable as the result of is_held. Each row was true at some moment during the call. Evicted holders are not listed, nor is anything that the transaction of another connection may still roll back.
 Errors: LE001 if the lease does not exist or has ended; 40001 if too many entries on the lease ended while it was read.';
@@ -593,7 +591,7 @@ CREATE FUNCTION @extschema@.version_guard()
 RETURNS pg_catalog.trigger LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_version_guard';
 COMMENT ON FUNCTION @extschema@.version_guard() IS
-'Adds optimistic locking to a table. Use the function in a trigger BEFORE UPDATE FOR EACH ROW on your table. The trigger''s argument is the name of a smallint, integer or bigint column (default: version). An UPDATE must supply the current version of the row, and the trigger then increments it. Errors: 40001 if the UPDATE supplies another version; 39P01 if the function was not called by such a trigger; 42703 if the column does not exist; 42804 if it has another type; 428C9 if it is generated; 22004 if a version is null; 22003 if there is no higher version.';
+'Adds optimistic locking to a table. Use it in a trigger BEFORE UPDATE FOR EACH ROW. The trigger''s argument is the name of a smallint, integer or bigint column (default: version). An UPDATE must supply the current version of the row, and the trigger then increments it. Errors: 40001 if the UPDATE supplies another version; 39P01 if the function was not called by such a trigger; 42703 if the column does not exist; 42804 if it has another type; 428C9 if it is generated; 22004 if a version is null; 22003 if there is no higher version.';
 
 -- --- advisory locks ---
 
@@ -606,8 +604,8 @@ RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_advisory_acquire';
 COMMENT ON FUNCTION @extschema@.advisory_acquire(pg_catalog.text, interval, boolean, pg_catalog.text) IS
 'Acquires an advisory lock of PostgreSQL by name. Returns true, or false if the lock was not granted within "wait".
-- "wait": NULL means no limit, and ''0'' means do not wait. The wait is measured in whole milliseconds. More than 24 days means no limit.
-- scope ''session'': the lock is held until advisory_release was called as often as the lock was acquired, or until the connection ends. The end of the transaction does not matter.
+- "wait": NULL or more than 24 days means no limit, ''0'' means do not wait. It is measured in whole milliseconds.
+- scope ''session'': the lock is held until advisory_release was called as often as the lock was acquired, or until the connection ends, independently of transactions.
 - scope ''transaction'': the lock is held to the end of the (sub)transaction.
 - The names have other keys than those of pg_advisory_lock. Two names with the same hash exclude each other.
 Errors: 25006 on a standby (see lock_election.advisory_on_standby); 55P03 if lock_timeout expires; 40P01 for a deadlock; 53200 if there is no room for the lock, see max_locks_per_transaction.';
@@ -671,7 +669,7 @@ CREATE FUNCTION @extschema@.resign(election pg_catalog.text, term bigint)
 RETURNS boolean LANGUAGE C VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'le_resign';
 COMMENT ON FUNCTION @extschema@.resign(pg_catalog.text, bigint) IS
-'Ends a leadership or a candidacy. Returns true, or false if this term is neither leader nor candidate, or is NULL. The call takes effect and waits as release_lock does. As with release_lock, a server crash may bring the term back. The leader then leads until its TTL ends, or the candidate is elected if its turn comes.';
+'Ends a leadership or a candidacy. Returns true, or false if this term is neither leader nor candidate, or is NULL. The call takes effect and waits as release_lock does, and a server crash may likewise bring the term back: the leader then leads until its TTL ends, or the candidate is elected if its turn comes.';
 
 CREATE FUNCTION @extschema@.current_leader(
 	election pg_catalog.text,
@@ -685,8 +683,8 @@ AS 'MODULE_PATHNAME', 'le_current_leader';
 COMMENT ON FUNCTION @extschema@.current_leader(pg_catalog.text) IS
 'Returns the leader of an election, or no row if there is none. Every role may call the function.
 - A leader that was returned does not vanish in a crash, unless its term is bound to its connection.
-- "expires_at" is the time when the term ends if it is not renewed. It is infinity if the term is bound to a connection.
-- "valid_for" is the time from now until "expires_at". It is NULL if the term is bound to a connection, and on a standby.
+- "expires_at" is the time when the term ends if it is not renewed; infinity if it is bound to a connection.
+- "valid_for" is the time from now until "expires_at"; NULL if the term is bound to a connection, and on a standby.
 - On a standby, the leader is the one that has been replayed. "expires_at" then ignores renewals since the election or the last proclaim. It is NULL for a term on a named lease.';
 
 CREATE FUNCTION @extschema@.is_leader(election pg_catalog.text, term bigint)
@@ -926,7 +924,7 @@ COMMENT ON COLUMN lock_election.locks.closed_until IS
 COMMENT ON COLUMN lock_election.locks.waiters IS
 'Number of requests that wait for the lock. NULL on a standby.';
 COMMENT ON COLUMN lock_election.locks.pid IS
-'Process ID of the connection that acquired the lock or term. It is kept after the connection has ended, so another process may have the same ID by now: see connected.';
+'Process ID of the connection that acquired the lock or term. Kept after its end, so another process may have this ID: see connected.';
 COMMENT ON COLUMN lock_election.locks.application_name IS
 'application_name of that connection at the time of the request.';
 COMMENT ON COLUMN lock_election.locks.client_addr IS
@@ -936,9 +934,9 @@ COMMENT ON COLUMN lock_election.locks.connected IS
 COMMENT ON COLUMN lock_election.locks.evicted IS
 'Whether evict_lock() or evict_leader() has evicted the holder, which then ends at expires_at or before. NULL: there is no holder.';
 COMMENT ON COLUMN lock_election.locks.fenced_by IS
-'Processes whose transactions have fenced the lock. The lock cannot be granted to another holder before these transactions end.';
+'Processes whose transactions have fenced the lock, which no other holder gets before they end.';
 COMMENT ON COLUMN lock_election.locks.replayed_at IS
-'On a standby, the commit time of the last replayed transaction. An old time means that the standby is behind, or that the primary has had nothing to commit. NULL on a primary.';
+'On a standby, the commit time of the last replayed transaction. An old time: the standby is behind, or the primary is idle. NULL on a primary.';
 
 COMMENT ON VIEW lock_election.elections IS
 'Every election that has a leader. Owner, connection and fenced_by are shown only to members of the leader''s role or of pg_read_all_stats.';
@@ -961,7 +959,7 @@ COMMENT ON COLUMN lock_election.elections.valid_for IS
 COMMENT ON COLUMN lock_election.elections.waiting IS
 'Number of candidates in the queue. NULL on a standby.';
 COMMENT ON COLUMN lock_election.elections.pid IS
-'Process ID of the connection that acquired the lock or term. It is kept after the connection has ended, so another process may have the same ID by now: see connected.';
+'Process ID of the connection that acquired the lock or term. Kept after its end, so another process may have this ID: see connected.';
 COMMENT ON COLUMN lock_election.elections.application_name IS
 'application_name of that connection at the time of the request.';
 COMMENT ON COLUMN lock_election.elections.client_addr IS
@@ -971,9 +969,9 @@ COMMENT ON COLUMN lock_election.elections.connected IS
 COMMENT ON COLUMN lock_election.elections.evicted IS
 'Whether evict_leader() has evicted the leader, whose term then ends at expires_at or before.';
 COMMENT ON COLUMN lock_election.elections.fenced_by IS
-'Processes whose transactions have fenced the term. No other candidate is elected before these transactions end.';
+'Processes whose transactions have fenced the term. No other candidate is elected before they end.';
 COMMENT ON COLUMN lock_election.elections.replayed_at IS
-'On a standby, the commit time of the last replayed transaction. An old time means that the standby is behind, or that the primary has had nothing to commit. NULL on a primary.';
+'On a standby, the commit time of the last replayed transaction. An old time: the standby is behind, or the primary is idle. NULL on a primary.';
 
 COMMENT ON VIEW lock_election.waiters IS
 'Every request that waits, in the order of the grants: blocked calls and queue places. Owner, token, lease, connection and client are shown only to members of the role or of pg_read_all_stats. Empty on a standby.';
@@ -996,7 +994,7 @@ COMMENT ON COLUMN lock_election.waiters.lease IS
 COMMENT ON COLUMN lock_election.waiters.waiting_since IS
 'Time when the request entered the queue.';
 COMMENT ON COLUMN lock_election.waiters.pid IS
-'Process ID of the connection that made the request. It is kept after the connection has ended, so another process may have the same ID by now: see connected.';
+'Process ID of the connection that made the request. Kept after its end, so another process may have this ID: see connected.';
 COMMENT ON COLUMN lock_election.waiters.application_name IS
 'application_name of that connection at the time of the request.';
 COMMENT ON COLUMN lock_election.waiters.client_addr IS
@@ -1004,7 +1002,7 @@ COMMENT ON COLUMN lock_election.waiters.client_addr IS
 COMMENT ON COLUMN lock_election.waiters.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
 COMMENT ON COLUMN lock_election.waiters.blocked_by IS
-'Processes that hold the lock. If there is no holder, the process of the first request in the queue. Processes that are not connected, and those that you may not see, are left out. 0: the name is closed, see closed_until.';
+'Processes that hold the lock. Without a holder, the process of the first request in the queue. Processes that are not connected, or that you may not see, are left out. 0: the name is closed, see closed_until.';
 COMMENT ON COLUMN lock_election.waiters.closed_until IS
 'No request is granted the name before this time. NULL: the name is open.';
 
@@ -1042,19 +1040,19 @@ COMMENT ON COLUMN lock_election.manager.revision IS
 COMMENT ON COLUMN lock_election.manager.locks IS
 'Number of names that the manager knows: held, waited for, closed, or just released.';
 COMMENT ON COLUMN lock_election.manager.held IS
-'Number of held locks, permits and leaderships. This is the number of rows of view locks that have a holder, without reading the view.';
+'Number of held locks, permits and leaderships. The rows of view locks with a holder, without reading them.';
 COMMENT ON COLUMN lock_election.manager.waiting IS
-'Number of queued requests, including election candidates. This is the number of rows of view waiters, without reading the view.';
+'Number of queued requests, including election candidates. The rows of view waiters, without reading them.';
 COMMENT ON COLUMN lock_election.manager.oldest_wait IS
-'Time when the oldest request that still waits for a lock or permit entered its queue. Election candidates do not count. NULL: no request waits.';
+'Time when the oldest waiting request for a lock or permit entered its queue. Election candidates do not count. NULL: none.';
 COMMENT ON COLUMN lock_election.manager.memory IS
 'Memory that the manager''s state takes, in bytes.';
 COMMENT ON COLUMN lock_election.manager.slot_bytes IS
-'Size of table slot on disk, in bytes, as of a few seconds ago. The manager reads the tables when it starts.';
+'Size of table slot on disk, in bytes, some seconds ago. The manager reads the tables when it starts.';
 COMMENT ON COLUMN lock_election.manager.lease_bytes IS
-'Size of table lease on disk, in bytes, as of a few seconds ago.';
+'Size of table lease on disk, in bytes, some seconds ago.';
 COMMENT ON COLUMN lock_election.manager.queue_bytes IS
-'Size of table queue on disk, in bytes, as of a few seconds ago.';
+'Size of table queue on disk, in bytes, some seconds ago.';
 
 COMMENT ON VIEW lock_election.stat IS
 'Counters of the manager of this database, since stats_reset.';
@@ -1089,7 +1087,7 @@ COMMENT ON COLUMN lock_election.stat.batches IS
 COMMENT ON COLUMN lock_election.stat.failed_batches IS
 'Batches that could not be written and were applied again one request at a time. The server log has the reason. Batches that met a table with a new file (VACUUM FULL, CLUSTER, SET TABLESPACE) do not count: the manager loads the table again, and no request fails.';
 COMMENT ON COLUMN lock_election.stat.key_violations IS
-'Failed batches that were rejected by the unique key of a table. This means that another program has written to the table.';
+'Failed batches that were rejected by the unique key of a table. Another program has written to it.';
 COMMENT ON COLUMN lock_election.stat.transaction_ids IS
 'Transaction IDs that the manager has used.';
 COMMENT ON COLUMN lock_election.stat.rows_written IS

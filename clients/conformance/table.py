@@ -82,19 +82,20 @@ class Suite:
         yield from (f"- {words}" for words, *cells in rows if set(cells) == {"yes"})
         yield "\nDifferences:\n"
         yield from self.table(["", *columns.values()], (row for row in rows if set(row[1:]) != {"yes"}))
-        yield "\nPassed scenarios on each [edition](editions.md); the others are not supported:\n"
+        yield (f"\nPassed scenarios, of {len(self.scenarios)}, on each [edition](editions.md), with the versions of the client and"
+               " of PostgreSQL; the others\nare not supported:\n")
         tags = {tag: client for client in CLIENTS for tag in self.tags(client)}
         yield from self.table(["client", *(f"{edition} edition" for edition in EDITIONS.values())], (
             [f"{CLIENTS[client]}{tag[len(client):].replace('-', ', ')}", *(self.run(file, tag) for file in EDITIONS)]
             for tag, client in tags.items()))
 
     def run(self, file, tag):
-        """The number of scenarios that a client has passed, and the date."""
+        """The number of scenarios that a client has passed, with which versions and when."""
         run = self.records[file]["runs"].get(tag)
         if not run:
             return "-"
         passed = sum(self.records[file]["scenarios"].get(name, {}).get(tag) == "passed" for name in self.scenarios)
-        return f"{passed} of {len(self.scenarios)} ({run['version']}, PostgreSQL {run['postgresql']}, {run['date']})"
+        return f"{passed} ({run['version']}, {run['postgresql']}, {run['date']})"
 
 
 def main():

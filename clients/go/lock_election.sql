@@ -3460,37 +3460,36 @@ END $$;
 -- --- comments: those of the C edition ---
 
 COMMENT ON FUNCTION acquire_lock(pg_catalog.text, interval, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires a lock. Returns its token, or NULL if the lock was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until it is released or expires. It expires "ttl" after the last renewal. With ttl => NULL it ends when this connection ends. With "lease" it ends when the lease ends. If the same owner (or, if no owner is given, the same lease) acquires the lock again, it gets the same token. A rollback undoes the acquire. Errors: 55P03 if lock_timeout expires; LE001 if the request ended while it waited; 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached.';
+'Acquires a lock. Returns its token, or NULL if the lock was not granted within "wait" (NULL: no limit, ''0'': do not wait). The lock is held until it is released, or expires "ttl" after the last renewal. With ttl => NULL it ends with this connection, with "lease" it ends with the lease. If the same owner (or, if no owner is given, the same lease) acquires the lock again, it gets the same token. A rollback undoes the acquire. Errors: 55P03 if lock_timeout expires; LE001 if the request ended while it waited; 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached.';
 COMMENT ON FUNCTION try_acquire_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires a lock without waiting, as acquire_lock does with wait => ''0''. Returns the token, or NULL if another holder has the lock or another request is ahead in its queue.';
+'Acquires a lock without waiting, as acquire_lock does with wait => ''0''. Returns the token, or NULL if others hold the lock or wait for it.';
 COMMENT ON FUNCTION acquire_locks(pg_catalog.text[], interval, interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it in any of them. It therefore causes no deadlock, in whatever order the names are given. The locks share one TTL: renewing one of them renews all. At most 1000 names. Errors: 22023 for a bad argument, a name that is given twice, or a name that the same owner already holds; otherwise as acquire_lock.';
+'Acquires several locks, all or none, as acquire_lock acquires one. Returns one token for all of them, or NULL if they were not granted within "wait". The request enters all queues at the same moment, and no later request overtakes it in any of them, so it causes no deadlock, in whatever order the names are given. The locks share one TTL: renewing one renews all. At most 1000 names. Errors: 22023 for a bad argument, a name that is given twice, or a name that the same owner already holds; otherwise as acquire_lock.';
 COMMENT ON FUNCTION release_locks(pg_catalog.text[], bigint) IS
-'Releases those of the given locks that the token holds, as release_lock releases one. Returns true if the token held all of them. Returns false if it did not, or if the token is NULL.';
+'Releases those of the given locks that the token holds, as release_lock releases one. Returns true if the token held all of them, otherwise false.';
 COMMENT ON FUNCTION try_acquire_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Calls try_acquire_lock for each of the names, in one request. Returns one row per name, in the given order. Each row has its own token, or NULL if the lock was not granted. Each lock has its own TTL; on a "lease", one keep_alive renews all of them. At most 1000 names. If one name causes an error, or all of them together do, nothing is acquired. A rollback undoes all acquires. Errors: 22023 for a bad argument or a name that is given twice; otherwise as acquire_lock.';
+'Calls try_acquire_lock for each of the names, in one request. Returns one row per name, in the given order, with its token, or NULL if the lock was not granted. Each lock has its own TTL; on a "lease", one keep_alive renews all of them. At most 1000 names. If one name causes an error, or all of them together do, nothing is acquired. A rollback undoes all acquires. Errors: 22023 for a bad argument or a name that is given twice; otherwise as acquire_lock.';
 COMMENT ON FUNCTION release_each(pg_catalog.text[], bigint[]) IS
 'Calls release_lock for each of the names, with the token at the same position in "tokens", in one request. Returns one row per name, in the given order: true if the lock was released, or false if that token does not hold it or is NULL. At most 1000 names. The releases take effect as with release_lock: immediately if the call is a statement of its own, also in the form SELECT * FROM release_each(...). Errors: 22023 for a bad argument, a name that is given twice, or a number of tokens that differs from the number of names; 42501 for another role''s lock, and then no lock is released; otherwise as release_lock.';
 COMMENT ON FUNCTION renew_lock(pg_catalog.text, bigint, interval) IS
-'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from the moment when the call was sent. This time is the TTL, or less if a server crash would leave less. This is the case shortly after a restart, and while nothing can be written. For a lock that is bound to its connection, it is 24 days. Returns NULL if the lock is lost or evicted. A primary that was cut off and replaced can also return NULL while the new primary still has the lock. Errors: 55000 for a token that is still queued.';
+'Restarts the TTL of a lock, with another length if "ttl" is given. Returns the time for which the lock is valid, counted from when the call was sent: the TTL, or less if a server crash would leave less (shortly after a restart, and while nothing can be written), or 24 days for a lock that is bound to its connection. Returns NULL if the lock is lost or evicted. A primary that was cut off and replaced can also return NULL while the new primary still has the lock. Errors: 55000 for a token that is still queued.';
 COMMENT ON FUNCTION release_lock(pg_catalog.text) IS
-'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. With a connection pool, another worker may use the connection next, so release by token instead. The release takes effect at the same time as a release by token.';
+'Releases the lock of this name that this connection acquired last. Returns true, or false if the connection holds no such lock. With a connection pool, release by token instead. Takes effect as a release by token.';
 COMMENT ON FUNCTION release_lock(pg_catalog.text, bigint, interval, boolean) IS
 'Releases a lock. Returns true, or false if this token does not hold the lock or is NULL.
 - The release takes effect immediately if this call is a statement of its own, outside of a transaction block and of a pipeline. Otherwise it takes effect at commit.
-- A server crash within the next moments may bring the lock back until its TTL ends. This cannot happen if the call waits for a flush. It waits if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby.
-- "hold_for" keeps the name closed until this time has passed since the lock was acquired. It is at most lock_election.max_hold_for. A closed name counts as a lock of the role.
+- A server crash within the next moments may bring the lock back until its TTL ends, unless the call waits for a flush: if the TTL exceeds 5 minutes, with "hold_for", with setting lock_election.durable_release, and with a synchronous standby.
+- "hold_for", at most lock_election.max_hold_for, keeps the name closed until this time has passed since the lock was acquired. A closed name counts as a lock of the role.
 - "all_holds" releases all holds of a named owner instead of one.
 Errors: 53400 if open transactions have too many releases, see max_locks_per_transaction.';
 COMMENT ON FUNCTION is_held(pg_catalog.text, bigint) IS
 'Returns whether this token holds the lock now. With synchronous standbys, true is confirmed by them, as synchronous_commit requires. False is not confirmed: a primary that was cut off and replaced does not know what is held on the new primary.';
 COMMENT ON FUNCTION evict_lock(pg_catalog.text) IS
 'Evicts the holders of a lock: none of them can be renewed any more. Returns the number of holders that this call evicted.
-- An evicted holder may continue to work, and keeps the lock, until it releases the lock or until "expires_at" in view locks. The next holder therefore never works at the same time.
+- An evicted holder may continue to work, and keeps the lock, until it releases it or until "expires_at" in view locks.
 - renew_lock returns NULL for an evicted holder, and await_lock raises LE001.
-- keep_alive renews the lease of an evicted holder, but returns no more than the time that is left to this holder.
-- lease_holds does not list an evicted holder.
-- A new request from an evicted holder waits like any other request.
+- keep_alive renews the lease of an evicted holder, but returns at most the time that is left to this holder.
+- lease_holds does not list it, and its new requests wait like others.
 - If one acquire_locks call with a ttl acquired several names, all of them are evicted, but only one is counted.
 - An eviction survives crashes, as the lock does.
 Requires membership in the holder''s role or in pg_signal_backend. Each eviction is logged.
@@ -3506,7 +3505,7 @@ COMMENT ON FUNCTION force_release_role(pg_catalog.regrole) IS
 Requires membership in the role or in pg_signal_backend. The call is logged.
 Errors: 22023 if the argument is not a role.';
 COMMENT ON FUNCTION advance_revision(bigint) IS
-'Raises the tokens of this database: every later request gets a token of at least "min". Queued requests keep their tokens. Returns the lowest token that the next request can get. This is "min", or more if this database had already passed "min"; then nothing is changed. The change takes effect immediately, a rollback does not undo it, and it cannot be taken back. It is durable when the function returns, even with synchronous_commit = off. Only superusers may call the function, and roles to which they grant EXECUTE.
+'Raises the tokens of this database: every later request gets a token of at least "min". Queued requests keep their tokens. Returns the lowest token that the next request can get. This is "min", or more if this database had already passed "min"; then nothing is changed. The change takes effect immediately and cannot be undone, not even by a rollback. It is durable when the function returns, even with synchronous_commit = off. Only superusers may call the function, and roles to which they grant EXECUTE.
 Use it if the database may have forgotten tokens:
 - after the extension was dropped and created within a minute
 - after a volume was rolled back together with its clock
@@ -3514,15 +3513,14 @@ Use it if the database may have forgotten tokens:
 - after pg_resetwal';
 COMMENT ON FUNCTION enqueue_lock(pg_catalog.text, interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Enters the queue of a lock and returns immediately. Returns the token, whether the lock is already granted, the position in the queue (from 1) if it is not, and the channel on which the grant is announced (use LISTEN).
-- The queue place lasts for "ttl", counted from this call and again from each await_lock. With "lease" it lasts as long as the lease. With ttl => NULL it lasts as long as this connection.
-- From the grant on, the lock lasts for "ttl".
+- The queue place lasts for "ttl" after this call and after each await_lock, with "lease" as long as the lease, and with ttl => NULL as long as this connection. From the grant on, the lock lasts for "ttl".
 - A rollback undoes the call.
-- Every call takes a new place. On a named lease, however, the same request (from the same owner, if it names one) returns the same token, so that you can send it again if its result was lost.
+- Every call takes a new place, except that on a named lease the same request (from the same owner, if it names one) returns the same token, so that you can repeat a lost call.
 Errors: 53400 if the limit lock_election.max_waiters_per_lock or max_locks_per_role is reached; LE001 if the lease does not exist.';
 COMMENT ON FUNCTION enqueue_permit(pg_catalog.text, integer, interval, pg_catalog.text, bigint) IS
 'Enters the queue for one of "permits" permits, as enqueue_lock does for a lock. Every call takes a new place, even on a named lease. Errors: 22023 also if the name is in use with another number of permits; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION enqueue_locks(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
-'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request can overtake it in any queue, so a free lock may stay idle until then. "queue_position" is the position in the longest queue. The grant is announced once, on "channel", the channel of the first name. Use the token with await_locks and release_locks. At most 1000 names. Errors: 22023 also if no name is given, or a name twice; otherwise as enqueue_lock.';
+'Enters the queues of several locks under one token, as enqueue_lock does for one lock. The locks are granted together when the request is first in every queue. No later request overtakes it, so a free lock may stay idle until then. "queue_position" is that in the longest queue. The grant is announced once, on the "channel" of the first name. Use the token with await_locks and release_locks. At most 1000 names. Errors: 22023 also if no name is given, or a name twice; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION enqueue_each(pg_catalog.text[], interval, pg_catalog.text, pg_catalog.text, bigint) IS
 'Calls enqueue_lock for each of the names, in one request. Returns one queue place per name, in the given order. Each place has its own token for await_lock and release_lock. At most 1000 names. If one name causes an error, or all of them together do, no place is taken. Errors: 22023 for a bad argument or a name that is given twice; otherwise as enqueue_lock.';
 COMMENT ON FUNCTION await_lock(pg_catalog.text, bigint, interval) IS
@@ -3532,7 +3530,7 @@ COMMENT ON FUNCTION await_locks(pg_catalog.text[], bigint, interval) IS
 COMMENT ON FUNCTION fence_lock(pg_catalog.text, bigint) IS
 'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. What the transaction writes after this call is written by the holder, or not at all. After the holder''s lease has ended, lock_election.fence_timeout limits how long the fence can last. Errors: LE001 if the token does not hold the lock, or no longer holds it; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
 COMMENT ON FUNCTION fence_guard() IS
-'Allows only transactions that have fenced a lock, or a leader, to write to a table. Use the function in a trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE on your table. The trigger''s argument is the name of the lock. For a leader, its arguments are the name of the election and ''election''. Errors: 55000 if the transaction has not fenced the lock or leader; 39P01 if the function was not called by a BEFORE trigger.';
+'Allows only transactions that have fenced a lock, or a leader, to write to a table. Use it in a trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE. The trigger''s argument is the name of the lock; for a leader, its arguments are the name of the election and ''election''. Errors: 55000 if the transaction has not fenced the lock or leader; 39P01 if the function was not called by a BEFORE trigger.';
 COMMENT ON FUNCTION acquire_permit(pg_catalog.text, integer, interval, interval, pg_catalog.text, bigint) IS
 'Acquires one of "permits" permits of this name, as acquire_lock acquires a lock. Returns its token, or NULL if no permit was granted within "wait". All users of the name at the same time must pass the same number of permits. A permit is renewed and released like a lock. Errors: 22023 for a bad argument, or if the name is in use with another number of permits; 55P03, LE001 and 53400 as acquire_lock.';
 COMMENT ON FUNCTION set_permits(pg_catalog.text, integer) IS
@@ -3540,9 +3538,9 @@ COMMENT ON FUNCTION set_permits(pg_catalog.text, integer) IS
 COMMENT ON FUNCTION grant_lease(interval, pg_catalog.text, interval) IS
 'Grants a lease and returns its number. Any number of locks and permits can be acquired on the lease (argument "lease"); they end when the lease ends. "wait" is for client libraries: the call waits for at most this time until the lease is durable (NULL: no limit). lease_sync returns no validity before the lease is durable. Errors: 53400 if the limit lock_election.max_leases_per_role is reached.';
 COMMENT ON FUNCTION keep_alive(bigint) IS
-'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, counted from the moment when the call was sent, as renew_lock does. This time is never more than the time that is left to an evicted holder on the lease. Returns NULL if the lease has ended.';
+'Restarts the TTL of a lease and of everything on it except evicted holders. Returns the time for which the lease is valid, as renew_lock does, but at most the time that is left to an evicted holder on the lease. Returns NULL if the lease has ended.';
 COMMENT ON FUNCTION lease_sync(bigint, bigint, bigint, bigint, pg_catalog.text[], interval) IS
-'For client libraries: does everything that the client of a lease does with the server, in one call. The call renews the lease, then carries out the releases among "items", then the other requests. Returns the result of each item, and all changes to the locks and places on the lease since the news that the client has seen. The reference page lease_sync describes items, rows and rules. The call takes effect immediately, even if the transaction fails. Errors: 22023 for arguments that cannot be read; 25001 in a transaction block; 42501 for another role''s lease; any error that prevents the renewal of the lease. The error of a single item is returned as a row.';
+'For client libraries: renews the lease, then carries out the releases among "items", then the other requests. Returns the result of each item, and all changes to the locks and places on the lease since the news that the client has seen. The reference page lease_sync describes items, rows and rules. The call takes effect immediately, even if the transaction fails. Errors: 22023 for arguments that cannot be read; 25001 in a transaction block; 42501 for another role''s lease; any error that prevents the renewal of the lease. The error of a single item is returned as a row.';
 COMMENT ON FUNCTION revoke_lease(bigint) IS
 'Ends the lease and everything on it, immediately, even in a transaction that rolls back. Returns true, or false if the lease had already ended.';
 COMMENT ON FUNCTION lease_time_to_live(bigint) IS
@@ -3550,9 +3548,9 @@ COMMENT ON FUNCTION lease_time_to_live(bigint) IS
 COMMENT ON FUNCTION lease_holds(bigint) IS
 'Lists everything on a lease, with one row per name.
 - "kind": lock (permits included) or election.
-- "queue_position": 0 for a held lock, permit or election. For a queue place or a candidacy, its position from 1.
+- "queue_position": 0 for a holder; for a queue place or candidacy, its position from 1.
 - "token": the same for all names of one acquire_locks or enqueue_locks.
-- "channel": where a grant to a place is announced. For several names, this is the channel of the first name.
+- "channel": where a grant to a place is announced; for several names, that of the first name.
 - "owner": NULL if no owner was named.
 The rows are as durable as the result of is_held. Each row was true at some moment during the call. Evicted holders are not listed, nor is anything that the transaction of another connection may still roll back.
 Errors: LE001 if the lease does not exist or has ended; 40001 if too many entries on the lease ended while it was read.';
@@ -3568,11 +3566,11 @@ Errors: 53400 if a key grows beyond that limit; 40001 for a concurrent change un
 COMMENT ON FUNCTION read_versioned(pg_catalog.text) IS
 'Returns the value of a key and its version. If the key does not exist, the value is NULL and the version is 0. Requires membership in the role that created the key or in pg_read_all_data.';
 COMMENT ON FUNCTION version_guard() IS
-'Adds optimistic locking to a table. Use the function in a trigger BEFORE UPDATE FOR EACH ROW on your table. The trigger''s argument is the name of a smallint, integer or bigint column (default: version). An UPDATE must supply the current version of the row, and the trigger then increments it. Errors: 40001 if the UPDATE supplies another version; 39P01 if the function was not called by such a trigger; 42703 if the column does not exist; 42804 if it has another type; 428C9 if it is generated; 22004 if a version is null; 22003 if there is no higher version.';
+'Adds optimistic locking to a table. Use it in a trigger BEFORE UPDATE FOR EACH ROW. The trigger''s argument is the name of a smallint, integer or bigint column (default: version). An UPDATE must supply the current version of the row, and the trigger then increments it. Errors: 40001 if the UPDATE supplies another version; 39P01 if the function was not called by such a trigger; 42703 if the column does not exist; 42804 if it has another type; 428C9 if it is generated; 22004 if a version is null; 22003 if there is no higher version.';
 COMMENT ON FUNCTION advisory_acquire(pg_catalog.text, interval, boolean, pg_catalog.text) IS
 'Acquires an advisory lock of PostgreSQL by name. Returns true, or false if the lock was not granted within "wait".
-- "wait": NULL means no limit, and ''0'' means do not wait. The wait is measured in whole milliseconds. More than 24 days means no limit.
-- scope ''session'': the lock is held until advisory_release was called as often as the lock was acquired, or until the connection ends. The end of the transaction does not matter.
+- "wait": NULL or more than 24 days means no limit, ''0'' means do not wait. It is measured in whole milliseconds.
+- scope ''session'': the lock is held until advisory_release was called as often as the lock was acquired, or until the connection ends, independently of transactions.
 - scope ''transaction'': the lock is held to the end of the (sub)transaction.
 - The names have other keys than those of pg_advisory_lock. Two names with the same hash exclude each other.
 Errors: 25006 on a standby (see lock_election.advisory_on_standby); 55P03 if lock_timeout expires; 40P01 for a deadlock; 53200 if there is no room for the lock, see max_locks_per_transaction.';
@@ -3589,12 +3587,12 @@ COMMENT ON FUNCTION proclaim(pg_catalog.text, bigint, pg_catalog.text) IS
 COMMENT ON FUNCTION renew_leadership(pg_catalog.text, bigint, interval) IS
 'Restarts the TTL of the leader, with another length if "ttl" is given. Returns the time for which the term is valid, or NULL if the term is lost, as renew_lock does. Errors: 55000 for a term that is still queued.';
 COMMENT ON FUNCTION resign(pg_catalog.text, bigint) IS
-'Ends a leadership or a candidacy. Returns true, or false if this term is neither leader nor candidate, or is NULL. The call takes effect and waits as release_lock does. As with release_lock, a server crash may bring the term back. The leader then leads until its TTL ends, or the candidate is elected if its turn comes.';
+'Ends a leadership or a candidacy. Returns true, or false if this term is neither leader nor candidate, or is NULL. The call takes effect and waits as release_lock does, and a server crash may likewise bring the term back: the leader then leads until its TTL ends, or the candidate is elected if its turn comes.';
 COMMENT ON FUNCTION current_leader(pg_catalog.text) IS
 'Returns the leader of an election, or no row if there is none. Every role may call the function.
 - A leader that was returned does not vanish in a crash, unless its term is bound to its connection.
-- "expires_at" is the time when the term ends if it is not renewed. It is infinity if the term is bound to a connection.
-- "valid_for" is the time from now until "expires_at". It is NULL if the term is bound to a connection, and on a standby.
+- "expires_at" is the time when the term ends if it is not renewed; infinity if it is bound to a connection.
+- "valid_for" is the time from now until "expires_at"; NULL if the term is bound to a connection, and on a standby.
 - On a standby, the leader is the one that has been replayed. "expires_at" then ignores renewals since the election or the last proclaim. It is NULL for a term on a named lease.';
 COMMENT ON FUNCTION is_leader(pg_catalog.text, bigint) IS
 'Returns whether this term leads now, as is_held does for a lock.';

@@ -50,7 +50,7 @@ foreach my $case (@wrong)
 
 # What the table says of a client is what the record says, and of another record it says something else.
 my $record = decode_json(slurp_file("$here/recorded.json"));
-foreach my $case ([ fork => 'A forked child' ], [ grant => 'A lock has one holder' ])
+foreach my $case ([ fork => 'A forked child' ], [ grant => 'Exclusive locks: one holder' ])
 {
 	my ($scenario, $words) = @$case;
 	my ($row) = $page =~ /^\| \Q$words\E.*?\| ((?:yes|no|in part|-) .*) \|$/m;
