@@ -139,7 +139,7 @@ subtest 'doctor' => sub {
 	one('ALTER ROLE app RESET ALL; GRANT installer TO app; REVOKE USAGE ON SCHEMA locks FROM PUBLIC');
 	like(checked('owner'), qr/^note .* may change all locks: app/, 'who is a member of its owner');
 	one('REVOKE installer FROM app');
-	like(checked('rights'), qr/^note .*cannot lock as app/, 'who may not use the schema');
+	like(checked('rights'), qr/^note .*cannot use locks as app/, 'who may not use the schema');
 	one('GRANT USAGE ON SCHEMA locks TO PUBLIC; ALTER ROLE installer SUPERUSER');
 	like(checked('owner'), qr/^note .*installer is a superuser/, 'an owner with too many rights');
 	one('ALTER ROLE installer NOSUPERUSER');
@@ -161,7 +161,7 @@ subtest 'doctor' => sub {
 	$node->reload;
 	wait_for_sql($node, 'SHOW autovacuum', 'off');
 	like(checked('autovacuum'), qr/^WRONG .*each renewal leaves/, 'autovacuum is off');
-	like(checked('replication'), qr/^WRONG .*none is connected/, 'a standby that is waited for is not there');
+	like(checked('replication'), qr/^WRONG .*no standby is connected/, 'a standby that is waited for is not there');
 	$node->append_conf('postgresql.conf', "autovacuum = on\nsynchronous_standby_names = ''\nsynchronous_commit = on\n");
 	$node->reload;
 	wait_for_sql($node, 'SHOW autovacuum', 'on');
