@@ -633,7 +633,7 @@ class SessionTest {
 		CountDownLatch ends = new CountDownLatch(1);
 		server.during = () -> {
 			begun.countDown();
-			while (ends.getCount() > 0) // reading from a socket does not end by an interrupt
+			while (ends.getCount() > 0) // an interrupt does not end a read from a socket
 				Thread.onSpinWait();
 		};
 		CompletableFuture<Throwable> result = new CompletableFuture<>();

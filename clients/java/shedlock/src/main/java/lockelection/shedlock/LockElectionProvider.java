@@ -73,7 +73,7 @@ public final class LockElectionProvider implements ExtensibleLockProvider {
 		}
 	}
 
-	/** Whether the server closes the name for a little longer than that. Throws LockException if not even for that. */
+	/** Whether the server accepts a slightly longer hold_for. Throws LockException if it rejects even this one. */
 	private boolean hasRoom(String name, Duration atLeast) throws InterruptedException {
 		try {
 			locks.checkHoldFor(name, atLeast.plus(ROOM));

@@ -57,7 +57,7 @@ class RestartTest {
 				throw new IllegalStateException(e);
 			} catch (LockException e) {
 				if (((lockelection.LockException) e.getCause()).status() == lockelection.LockException.Status.UNAVAILABLE)
-					return Optional.empty(); // a busy machine takes longer to restart than a call may take
+					return Optional.empty(); // on a busy machine, a restart may take longer than the limit of a call
 				throw e;
 			}
 		}
