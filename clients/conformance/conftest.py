@@ -1,4 +1,4 @@
-"""The conformance suite under pytest: all scenarios that were chosen begin together, and each test waits for its own."""
+"""The conformance suite under pytest: all selected scenarios start together, and each test waits for its own."""
 
 import os
 import random
@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from harness.agent import Failure  # noqa: E402
 from harness.arena import Arena, find_clients, missing, read_scenarios  # noqa: E402
 
-# Random runs take these; the first one also chooses which of so many scenarios is run.
+# Seeds of random runs; the first one also selects the scenarios, if only some are run.
 SEEDS = [int(seed) for seed in os.environ.get("SEEDS", "").split()] or [random.SystemRandom().randrange(10**6)]
 SHARE = int(os.environ.get("SHARE") or 1)
 
@@ -41,13 +41,13 @@ def clients_of(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Random runs come last: the scenarios all begin with the first test that needs the arena."""
+    """Puts random runs last, because all scenarios start with the first test that needs the arena."""
     items.sort(key=lambda item: "world" in getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session")
 def arena(request):
-    """The servers; and all scenarios, which have begun."""
+    """The servers, and all scenarios, already started."""
     with tempfile.TemporaryDirectory(prefix="conformance-") as directory:
         arena = Arena(directory)
         arena.runs = {}

@@ -1,4 +1,4 @@
-"""Would a test notice this fault?  Builds a client's agent with each fault of mutants-CLIENT.list, in a copy of the client.
+"""Checks that a test catches each fault of mutants-CLIENT.list, in a copy of the client.
 
 A fault names scenarios, of which one has to fail, and the agent's mode if that matters.  What no agent can show names tests
 of the client's own instead ("own").
@@ -16,13 +16,13 @@ from harness.agent import Failure
 from harness.arena import HERE, ROOT, absent, build, capabilities, read_agents, read_scenarios
 
 AGENTS = read_agents()
-PATIENCE = 900  # seconds: a test that waits in vain has noticed the fault
-# A test has failed; and not: it could not be built, or there is no such test.
+PATIENCE = 900  # seconds: a test that waits longer has caught the fault
+# A test has failed. Build errors and missing tests do not count.
 FAILED = re.compile(r"FAIL|not ok|Tests run:.*Failures: [1-9]|\n +\d+\) (?:Failure|Error):")
 
 
 def read_mutants(client):
-    """Those of a client's list, as test/lib/LeMutants.pm reads it."""
+    """Returns the mutants of a client's list, like test/lib/LeMutants.pm."""
     mutants, part = [], None
     path = HERE / f"mutants-{client}.list"
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []:
@@ -42,7 +42,7 @@ def read_mutants(client):
 
 
 def seed(mutant, root):
-    """A copy of all that the client's agent is built of, with this fault in it."""
+    """Copies the sources of the client's agent, and seeds this fault."""
     entry = AGENTS[mutant["client"]]
     for what in entry["copy"]:
         (root / what).parent.mkdir(parents=True, exist_ok=True)
@@ -58,13 +58,13 @@ def seed(mutant, root):
     path.write_text(text.replace(mutant["old"], mutant["new"]), encoding="utf-8")
     if "rebuild" in entry:
         build(entry["rebuild"], root)
-    if "build" in entry and mutant["scenarios"]:  # the agent, which the client's own tests do not need
+    if "build" in entry and mutant["scenarios"]:  # build the agent, which the client's own tests do not need
         build(entry["build"], root)
     return root
 
 
 class Trial:
-    """A fault that was seeded, and the scenarios that have begun with it."""
+    """A seeded fault, and the scenarios that run with it."""
 
     def __init__(self, mutant, arena, scenarios, root):
         self.mutant, self.root = mutant, seed(mutant, root)
@@ -74,7 +74,7 @@ class Trial:
         self.runs = [arena.start(name, scenarios[name], client, once=True) for name in names]
 
     def caught(self, server):
-        """What the tests say that fail."""
+        """Returns the output of the tests that fail."""
         said = []
         for run in self.runs:
             try:
@@ -105,7 +105,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(scope="session")
 def trials(arena, request, tmp_path_factory):
-    """The trials of all mutants that were chosen, which have begun."""
+    """The trials of all selected mutants, already started."""
     scenarios = read_scenarios()
     mutants = [item.callspec.params["mutant"] for item in request.session.items]
     return {id(mutant): Trial(mutant, arena, scenarios, tmp_path_factory.mktemp("mutant")) for mutant in mutants}

@@ -1,4 +1,4 @@
-"""A scenario that was too slow is run again only where the machine was late."""
+"""A scenario that was too slow is repeated only if the machine was busy."""
 
 import asyncio
 from types import SimpleNamespace
@@ -41,7 +41,7 @@ def test_again(monkeypatch, error, late, runs):
 
 
 def test_machine_is_late(monkeypatch):
-    """The thread notes what it sleeps too long."""
+    """The thread records how much longer it sleeps."""
     machine = under_test.Machine.__new__(under_test.Machine)
     machine.nap, machine.late = 0.02, []
     monkeypatch.setattr(under_test.time, "sleep", lambda seconds: None)

@@ -1,4 +1,4 @@
-"""Random runs of all clients together, and whether those who judge them would notice."""
+"""Random runs of all clients together, and tests of their judges."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def porcupine():
 
 @pytest.fixture(scope="session")
 def world(arena, seed, request):
-    """A run; what the stamps say has been judged."""
+    """Makes a run. Its stamps have already been judged."""
     clients = request.getfixturevalue("all_clients")
     world = chance.World(arena, clients, seed, SECONDS)
     try:
@@ -48,14 +48,14 @@ def world(arena, seed, request):
 
 
 def run_check(check, histories, directory):
-    """The last thing that it says, and all of it."""
+    """Returns the last line of the output, and all of it."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     files = []
     for who, text in chance.torture_files(histories).items():
         files.append(directory / who)
         files[-1].write_text(text, encoding="ascii")
-    # how soon somebody is told of a grant, through agents and proxies, is no promise
+    # the time until a grant is reported, through agents and proxies, is not promised
     done = subprocess.run([check, "--slack", "1000000", "--p99", "1000000", *files], capture_output=True, text=True,
                           check=False)
     return done.returncode, done.stdout + done.stderr
@@ -94,7 +94,7 @@ def test_porcupine(world, porcupine):
 
 
 def history(who, name, grants, released="ok"):
-    """A session that was granted and has released these: (token, sent, at, release sent, release at)."""
+    """A session with these grants and releases: (token, sent, at, release sent, release at)."""
     made = chance.History(who, lease=f"9{who}")
     made.entries.append(chance.Entry("grant_lease", 1, 2, "ok", lease=made.lease))
     made.entries.append(chance.Entry("keep_alive", 5, 6, "ok", lease=made.lease))

@@ -1,4 +1,4 @@
-"""Every client through every scenario."""
+"""Runs every scenario with every client."""
 
 import re
 
@@ -7,8 +7,8 @@ import pytest
 from harness.agent import Failure
 from harness.arena import ROOT, missing, read_scenarios
 
-# Rules that agents have no command for: reports of progress, callbacks that lead, and the goodbye of a process.  And
-# the words of a loss, for which test/t/085_client_table.t looks in the sources.
+# Rules without a command of agents: reports of progress, callbacks that lead, and the goodbye of a process.  And the
+# messages of a loss, which test/t/085_client_table.t checks in the sources.
 NOT_SHOWN = {"4.6", "10.4", "12.2", "12.4", "14.4"}
 
 
@@ -23,7 +23,7 @@ def test_scenario(arena, client, scenario, request):
 
 
 def test_rules():
-    """Every rule of the protocol is shown by a scenario, and there are no others."""
+    """Every rule of the protocol is verified by a scenario, and scenarios cite no other rules."""
     text = (ROOT / "docs/reference/client-protocol.md").read_text(encoding="utf-8")
     rules = set(re.findall(r"^- \*\*(\d+\.\d+)\*\*", text, re.M))
     shown = {rule for scenario in read_scenarios().values() for rule in scenario["rules"]}

@@ -1,4 +1,4 @@
-"""Every client under settings that roles and databases have: each alone by ALTER ROLE, many by ALTER DATABASE."""
+"""Runs every client with settings of roles and databases: each alone by ALTER ROLE, many by ALTER DATABASE."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from conftest import SEEDS, SHARE, clients_of
 from harness import edition
 from harness.agent import Failure
 
-# Names and values that not every encoding has.
+# Names and values that not every encoding contains.
 NAME = "naïve-名"
 
 # Open; acquire, and wait; renew beyond a TTL; fence; be notified of the grant; lead, and observe; close.
@@ -34,8 +34,8 @@ a close s
 b close s
 """
 
-# A schema before pg_catalog, which has a function for each of the extension's, and functions and operators for some of
-# PostgreSQL's.
+# A schema before pg_catalog that shadows each function of the extension, and some functions and operators of
+# PostgreSQL.
 OURS = (f"pronamespace = 'public'::regnamespace AND proowner = '{edition.INSTALLER}'::regrole" if edition.PORTABLE
         else "extname = 'lock_election'")
 HOSTILE_SQL = [
@@ -78,7 +78,7 @@ END $$
 ]
 HOSTILE = "\n" + "\n".join(f'sql "{" ".join(sql.replace("@OURS@", OURS).split())}"' for sql in HOSTILE_SQL)
 
-# By what follows ALTER ROLE .. SET, or steps of their own.
+# By the text after ALTER ROLE .. SET, or with their own steps.
 SETTINGS = {
     "none": "",
     "statement_timeout": "statement_timeout = '700ms'",
@@ -139,7 +139,7 @@ sql "ALTER ROLE {role:id} SET parallel_setup_cost = 0"
 """,
 }
 
-# Of a database, so of every role in it, the suite's own included.
+# Settings of a database apply to every role in it, including the suite's own.
 OF_DATABASE = {
     "database_formats": ["IntervalStyle = 'iso_8601'", "DateStyle = 'SQL, DMY'", "TimeZone = 'Asia/Kathmandu'",
                          "client_encoding = 'LATIN1'", "bytea_output = 'escape'",
@@ -153,7 +153,7 @@ OF_DATABASE = {
 
 
 def scenario_of(name):
-    """As it stands in a file of scenarios."""
+    """Returns the scenario in the format of a scenario file."""
     if name in OF_DATABASE:
         lines = [f'sql "ALTER DATABASE postgres SET {setting}"' for setting in OF_DATABASE[name]]
     elif name == "none" or SETTINGS[name].startswith("\n"):
@@ -166,7 +166,7 @@ def scenario_of(name):
 
 
 def pytest_generate_tests(metafunc):
-    """All; where a seed chooses, few of them."""
+    """Returns all settings, or a few that a seed selects."""
     if "setting" in metafunc.fixturenames:
         few = 1 if SHARE == 1 else 4 * SHARE
         cases = [(client, name) for client in clients_of(metafunc.config) for name in [*SETTINGS, *OF_DATABASE]]
@@ -176,7 +176,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(scope="session")
 def runs(arena, request):
-    """All of those that were chosen; they have begun."""
+    """All selected settings, already started."""
     begun = {}
     for item in request.session.items:
         params = getattr(getattr(item, "callspec", None), "params", {})
@@ -188,7 +188,7 @@ def runs(arena, request):
 
 
 def absent(arena, name):
-    """Has this server no such setting, or is it for ever the standard one?"""
+    """Returns whether this server lacks the setting, or cannot change it."""
     if name == "nonconforming_strings":
         return arena.do(arena.shared.sql("SELECT current_setting('server_version_num')::int >= 190000"))
     words = SETTINGS.get(name, "").split()

@@ -1,4 +1,4 @@
-"""Agents: the clients under test, as processes that are told what to do; see README.md for the protocol."""
+"""Agents: processes that run commands with the client under test; see README.md for the protocol."""
 
 import asyncio
 import contextlib
@@ -13,20 +13,20 @@ LINE_MAX = 1 << 22
 
 
 def now():
-    """Milliseconds of CLOCK_MONOTONIC, the clock of all stamps."""
+    """Returns milliseconds of CLOCK_MONOTONIC, the clock of all stamps."""
     return time.clock_gettime(time.CLOCK_MONOTONIC) * 1000
 
 
 class Failure(Exception):
-    """A scenario has not gone as it has to."""
+    """A scenario has failed."""
 
 
 class Violation(Failure):
-    """The client has broken a promise, by its own stamps: no slow machine is an excuse."""
+    """The client has broken a promise, according to its own stamps. A slow machine cannot cause this."""
 
 
 class Call:
-    """A command that was given, and its answer once it has come."""
+    """A command that was sent, with its reply when it has arrived."""
 
     def __init__(self, command):
         self.command = command
@@ -44,15 +44,15 @@ class Agent:
         self.name = name
         self.client = client
         self.log = log
-        self.secret = secret  # what it must not write
-        self.leaks = []  # the lines in which it has
+        self.secret = secret  # text that it must not write
+        self.leaks = []  # lines that contain the secret
         self.calls = {}
         self.events = []
         self.stderr = deque(maxlen=40)
         self.changed = asyncio.Event()
         self.process = None
         self.stopped = []  # [from, to] of each SIGSTOP; the last may be open (to None)
-        self.blocked = []  # [from, to] in which the agent was told to compute
+        self.blocked = []  # [from, to] of each command to compute
         self.dead_at = None
         self.number = 0
         self.expected_end = False
@@ -106,7 +106,7 @@ class Agent:
             self.leaks.append(line)
 
     def give(self, quiet=False, **command):
-        """Sends a command; the answer comes to the call."""
+        """Sends a command. The reply is stored in the returned call."""
         self.number += 1
         command = {"id": self.number, **command}
         call = Call(command)
@@ -121,7 +121,7 @@ class Agent:
         return call
 
     async def event(self, matches, limit):
-        """The first event for which matches(event) is true, also one that came before; None: not in time."""
+        """Returns the first event, even an earlier one, for which matches(event) is true; None if it is late."""
         end = now() + limit
         while True:
             for event in self.events:
@@ -147,7 +147,7 @@ class Agent:
         return bool(self.stopped) and self.stopped[-1][1] is None
 
     def was_stopped(self, start, end):
-        """Could the agent not run during some of this time?"""
+        """Returns whether the agent could not run during part of this time."""
         return any(s <= end and (e is None or e >= start) for s, e in self.stopped + self.blocked)
 
     def kill(self):
@@ -156,7 +156,7 @@ class Agent:
         self.process.kill()
 
     async def quit(self, limit=5000):
-        """Ends its input, after which it closes its sessions and exits with 0."""
+        """Closes its input, after which it closes its sessions and exits with 0."""
         self.expected_end = True
         self.process.stdin.close()
         try:
@@ -167,7 +167,7 @@ class Agent:
             raise Failure(f"{self.name} ended with {code}: " + " | ".join(self.stderr))
 
     async def reap(self):
-        """Whatever is left of it, and of its children: they have its pipes, too."""
+        """Kills the process and its children, which also have its pipes."""
         if self.process is None:
             return
         if self.process.returncode != 0:

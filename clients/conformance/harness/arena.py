@@ -1,4 +1,4 @@
-"""What all scenarios of a run have in common: clients, the server that most of them share, a loop that runs many at once."""
+"""Shared by all scenarios of a run: clients, the server that most of them use, and a loop that runs many at once."""
 
 import asyncio
 import json
@@ -17,10 +17,10 @@ from . import edition, language, record
 
 HERE = Path(__file__).resolve().parent.parent
 ROOT = HERE.parent.parent
-# Scenarios wait for most of their time.
+# Scenarios spend most of their time waiting.
 AT_ONCE = int(os.environ.get("LE_AT_ONCE", "12"))
 OWN_AT_ONCE = 4
-# Of the TTL: a machine that wakes a sleeping thread later than this may be why a scenario was too slow.
+# Fraction of the TTL: a machine that wakes a sleeping thread later than this may have made a scenario too slow.
 LATE = 0.05
 RESULTS = ROOT / "build/conformance"
 
@@ -30,7 +30,7 @@ class Client:
 
     def __init__(self, name, mode, command, features, version, root=ROOT):
         self.name = name
-        self.root = root  # where its command runs
+        self.root = root  # working directory of its command
         self.mode = mode
         self.tag = f"{name}-{mode}" if mode else name
         self.command = f"{command} --mode {mode}" if mode else command
@@ -43,7 +43,7 @@ def read_agents():
 
 
 def absent(name, entry):
-    """Why there is no agent of this client here; None: there is one."""
+    """Returns the reason why there is no agent of this client; None if there is one."""
     if not (ROOT / entry["needs"]).exists():
         return f"there is no {entry['needs']}"
     if name == "go" and not os.environ.get("LE_GO"):
@@ -58,7 +58,7 @@ def absent(name, entry):
 
 
 def find_clients(wanted, say):
-    """Builds the agents of these clients, and asks what they can do."""
+    """Builds the agents of these clients, and reads their features."""
     table = read_agents()
     found = []
     for name in wanted:
@@ -94,7 +94,7 @@ def capabilities(name, command, root=ROOT):
 
 
 def read_scenarios():
-    """All scenarios, by name; the files are by theme."""
+    """Returns all scenarios by name. Each file has one theme."""
     scenarios = {}
     for path in sorted((HERE / "scenarios").glob("*.toml")):
         for name, text in tomllib.loads(path.read_text(encoding="utf-8")).items():
@@ -105,7 +105,7 @@ def read_scenarios():
 
 
 def missing(scenario, client):
-    """Why this client cannot run the scenario; None: it can."""
+    """Returns the reason why this client cannot run the scenario; None if it can."""
     lacks = (scenario["uses"] | set(scenario.get("needs", []))) - client.features - {"pooler"}
     if lacks:
         return ", ".join(sorted(lacks))
@@ -117,11 +117,11 @@ def missing(scenario, client):
 
 
 class Machine:
-    """How late a thread is woken that does nothing but sleep: what is slow meanwhile may be the machine's fault."""
+    """Measures how late a sleeping thread is woken up: a slow machine may be the reason for a failure."""
 
     def __init__(self, nap=0.02):
         self.nap = nap
-        self.late = []  # (when, ms) of each time that it was worth noting
+        self.late = []  # (time, ms) of each notable delay
         threading.Thread(target=self.watch, daemon=True).start()
 
     def watch(self):
@@ -133,12 +133,12 @@ class Machine:
                 self.late.append((time.monotonic(), late))
 
     def worst(self, since):
-        """In milliseconds."""
+        """Returns the delay in milliseconds."""
         return max((late for when, late in self.late if when >= since), default=0)
 
 
 class Arena:
-    """Runs coroutines in a thread of its own, and has the servers."""
+    """Runs coroutines in a separate thread, and owns the servers."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -150,7 +150,7 @@ class Arena:
         self.shared = None
         self.results = []
         self.late = []
-        self.again = {}  # why a scenario was run twice
+        self.again = {}  # reasons for which scenarios were run twice
         self.machine = Machine()
         self.do(self.begin())
 
@@ -169,14 +169,14 @@ class Arena:
         await self.shared.start()
 
     async def watch(self):
-        """How late a task is woken says how busy the machine is."""
+        """Measures how late a task is woken up, which shows how busy the machine is."""
         while True:
             begin = time.monotonic()
             await asyncio.sleep(0.05)
             self.late = [*self.late[-100:], (time.monotonic() - begin - 0.05) * 1000]
 
     def ttl(self):
-        """Longer on a busy machine, where each step of an answer's way waits for a processor."""
+        """Returns a longer limit on a busy machine, where each step of a reply waits for a processor."""
         return round(TTL * min(4, 1 + max(self.late, default=0) / 100))
 
     def next_number(self):
@@ -184,11 +184,11 @@ class Arena:
         return self.number
 
     def start(self, name, text, client, once=False):
-        """A future of the scenario's run."""
+        """Returns a future of the scenario's run."""
         return asyncio.run_coroutine_threadsafe(self.run(name, text, client, once), self.loop)
 
     async def run(self, name, text, client, once):
-        """Once; and where it was too slow and the machine late, once more, with few beside it and more time."""
+        """Runs a scenario. If it was too slow on a busy machine, repeats it with fewer others and more time."""
         own = text.get("server", "shared") == "own"
         began = time.monotonic()
         for again in (False, True):
@@ -213,7 +213,7 @@ class Arena:
         })
 
     def random_result(self, clients, seed, what, why):
-        """A random run is of all clients together."""
+        """Returns a future of a random run, which uses all clients together."""
         for client in clients:
             self.result(f"random {seed}", client, what, why=why)
 
@@ -224,7 +224,7 @@ class Arena:
         return path.relative_to(ROOT)
 
     def write_record(self):
-        """Writes the recorded run anew, with the clients that have passed all they can."""
+        """Updates the recorded run with the clients that have passed all their scenarios."""
         name = "recorded-portable.json" if edition.PORTABLE else "recorded.json"
         old = json.loads((HERE / name).read_text(encoding="utf-8")) if (HERE / name).exists() else {}
         postgresql = self.do(self.shared.sql("SELECT split_part(current_setting('server_version'), ' ', 1)"))

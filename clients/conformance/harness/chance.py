@@ -20,13 +20,13 @@ SESSIONS = 2
 PATIENCE = 6 * TTL
 # A client's deadline is earlier than the end of its lease by this; rule 3.1.
 MARGIN = min(TTL / 20, 1000)
-# Deadlines are told in whole milliseconds.
+# Deadlines are reported in whole milliseconds.
 ROUNDING = 2
 
 
 @dataclass
 class Entry:
-    """A call of a session: what the judges are told."""
+    """A call of a session, for the judges."""
 
     op: str
     sent: float
@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass
 class History:
-    """Of one session."""
+    """The history of one session."""
 
     who: str
     entries: list = field(default_factory=list)
@@ -51,7 +51,7 @@ class History:
 
 
 class Session:
-    """One after the other: opens, acquires, holds for a while, releases; and opens again what was lost."""
+    """Opens a session, then acquires, holds for a while, and releases, in turn. Reopens a lost session."""
 
     def __init__(self, world, agent, name, dice):
         self.world = world
@@ -89,7 +89,7 @@ class Session:
         )
 
     async def turn(self):
-        """False: the session has come to its end."""
+        """Returns False if the session has ended."""
         name = self.dice.choice(NAMES)
         mode = "permit" if name == NAMES[-1] else self.dice.choice(("exclusive", "exclusive", "shared"))
         wait = self.dice.choice((0, 100, 500, 1500, None))
@@ -112,7 +112,7 @@ class Session:
         return held.lost is None and await self.release(held)
 
     async def hold(self, held):
-        """Asks from time to time whether it is still held, and until when."""
+        """Checks from time to time whether the lock is still held, and until when."""
         end = now() + self.dice.choice((0, 20, 100, 400, 0.8 * TTL, 1.5 * TTL))
         while True:
             answer = await self.ask(do="valid", hold=held.hold)
@@ -136,7 +136,7 @@ class Session:
 
 
 class World:
-    """A server, agents, and the machine that harms them."""
+    """A server, agents, and the faults."""
 
     def __init__(self, arena, clients, seed, seconds):
         self.arena = arena
@@ -205,7 +205,7 @@ class World:
         judge.check_kept(held)
 
     async def finish(self):
-        """All go on, and end what they do."""
+        """Continues all agents, and ends their work."""
         self.over = True
         for agent in self.agents:
             self.proxies[agent].heal()
@@ -226,7 +226,7 @@ class World:
 
     @staticmethod
     def quit(history, when):
-        """An agent whose input has ended gives all back, and revokes its leases."""
+        """Checks that an agent whose input was closed releases everything, and revokes its leases."""
         if when is None:
             return
         history.entries.append(Entry("revoke_lease", when, when, "unknown", lease=history.lease))
@@ -281,18 +281,18 @@ class World:
             proxy.heal()
 
 
-# --- the histories as others read them ---
+# --- the histories in the formats of other programs ---
 
 
 def torture_files(histories):
-    """A file a session, as test/torture/record.c writes them; times are nanoseconds."""
+    """Writes a file for each session, in the format of test/torture/record.c; times are nanoseconds."""
     return {history.who: torture_text(history) for history in histories}
 
 
 def torture_text(history):
     lines = [(0, f"P 0 1 {history.who}"), (0, "S 0 1 1")]
     entries = sorted(history.entries, key=lambda e: e.sent)
-    # each renewal is seen many times
+    # each renewal appears many times
     entries = [e for e, before in zip(entries, [None, *entries])
                if not (before and e.op == before.op == "keep_alive" and e.sent - before.sent < ROUNDING)]
     for number, e in enumerate(entries, 1):
@@ -307,7 +307,7 @@ def torture_text(history):
             "release": f"release {e.name} token={e.token}",
         }[e.op]
         lines.append((sent, f"C {sent} {number} 1 {what}"))
-        # the agent died in the middle of this call, which may have reached the server, or still does
+        # the agent died during this call, which may have reached the server, or may still reach it
         if e.status != "dead":
             lines.append((at, f"A {at} {number} {status} {value}"))
     lines.sort(key=lambda line: line[0])
@@ -315,7 +315,7 @@ def torture_text(history):
 
 
 def torture_answer(e):
-    """What the server has told, as far as a client's answer says that."""
+    """Returns the server's reply, as far as the client's reply shows it."""
     if e.status == "ok":
         return "ok", {"acquire": e.token, "grant_lease": e.lease}.get(e.op, "t")
     if e.op == "acquire" and e.status == "not_acquired" and e.wait == 0:

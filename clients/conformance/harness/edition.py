@@ -1,4 +1,4 @@
-"""Which edition of lock_election the suite runs on: the C extension, or, with ENGINE=portable, the one in SQL."""
+"""The edition that the suite runs on: the C extension or, with ENGINE=portable, the portable edition."""
 
 import os
 import re
@@ -6,20 +6,20 @@ from pathlib import Path
 
 PORTABLE = os.environ.get("ENGINE", "c") == "portable"
 SCRIPT = Path(__file__).resolve().parents[3] / "sql/portable/lock_election.sql"
-INSTALLER = "le_installer"  # an ordinary role; the portable edition's functions are its own
+INSTALLER = "le_installer"  # an ordinary role that owns the portable edition's functions
 
-# As a superuser, in the database; once for the cluster: the role.
+# Run as a superuser, in the database; creating the role, once for the cluster.
 _SCHEMA = "CREATE SCHEMA IF NOT EXISTS {schema}; GRANT CREATE, USAGE ON SCHEMA {schema} TO " + INSTALLER
 _DROP = f"DROP OWNED BY {INSTALLER} CASCADE; GRANT CREATE ON DATABASE postgres TO {INSTALLER}"
 
 
 def configuration(text):
-    """Lines of postgresql.conf: without the library."""
+    """Returns lines of postgresql.conf, which do not load the library for the portable edition."""
     return re.sub(r"^shared_preload_libraries.*\n", "", text, flags=re.M) if PORTABLE else text
 
 
 def install(schema="public"):
-    """SQL that installs, in one transaction."""
+    """Returns SQL that installs the edition, in one transaction."""
     if not PORTABLE:
         return "CREATE EXTENSION lock_election" + (f" SCHEMA {schema}" if schema != "public" else "")
     script = SCRIPT.read_text(encoding="utf-8")
@@ -28,18 +28,18 @@ def install(schema="public"):
 
 
 def prepare():
-    """SQL that makes the role."""
+    """Returns SQL that creates the role."""
     return [f"CREATE ROLE {INSTALLER}", f"GRANT CREATE ON DATABASE postgres TO {INSTALLER}"] if PORTABLE else []
 
 
 def setting(line):
-    """A line of a scenario's settings, as SQL to run once the server is there; None: one of postgresql.conf."""
+    """Converts a setting of a scenario to SQL for the running server; None if it belongs into postgresql.conf."""
     found = re.fullmatch(r"lock_election\.(\w+) = '?(\w+)'?", line)
     return f"SELECT lock_election.configure('{found[1]}', '{found[2]}')" if PORTABLE and found else None
 
 
 def translate(sql):
-    """A step's SQL, which speaks of the extension."""
+    """Adapts a step's SQL, which is written for the extension."""
     if not PORTABLE:
         return sql
     if sql == "DROP EXTENSION lock_election":

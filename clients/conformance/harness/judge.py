@@ -1,16 +1,16 @@
-"""Who believed to hold what, and when: by stamps of one clock, those beliefs must not meet."""
+"""Checks the times at which each client believed it held a lock, on one clock: holders must not overlap."""
 
 from .agent import Failure, Violation
 
-# Deadlines are told in whole milliseconds by some.
+# Some clients report deadlines in whole milliseconds.
 ROUNDING = 2
-# A loss is told by a thread or loop of its own, on a busy machine.
+# Time for the thread or loop that reports a loss, on a busy machine.
 TOLD_LATE = 400
 EARLY = 50
 
 
 class Hold:
-    """What an agent was granted, and what it has said of it since."""
+    """A grant of an agent, and its later reports about it."""
 
     def __init__(self, agent, name, names, mode, permits, answer):
         self.agent = agent
@@ -20,20 +20,20 @@ class Hold:
         self.permits = permits
         self.token = answer.get("token")
         self.granted = answer["at"]
-        self.promised = self.granted  # until then the agent has said that it holds
-        self.seen = self.granted  # and it was last seen to say so at this time
-        self.ended = None  # when it began to give it back
-        self.lost = None  # when it was told lost
+        self.promised = self.granted  # end of the validity that the agent has reported
+        self.seen = self.granted  # time of its last such report
+        self.ended = None  # time at which its release began
+        self.lost = None  # time at which it was reported as lost
         self.why = None
         self.forced = False
-        self.asked = None  # the question that is under way, whether it is valid
-        self.leaving = False  # it is about to be given back
+        self.asked = None  # the pending "valid" command
+        self.leaving = False  # its release is about to begin
 
     def __str__(self):
         return f"{self.agent.name}'s {self.hold} of {', '.join(self.names)}"
 
     def sample(self, answer):
-        """An answer to "valid"."""
+        """Handles a reply to "valid"."""
         if answer.get("status") != "ok" or (self.ended is not None and answer["at"] > self.ended):
             return
         if not answer["valid"]:
@@ -41,14 +41,14 @@ class Hold:
         if self.lost is not None and answer["sent"] > self.lost:
             raise Violation(f"{self} was told lost at {self.lost:.0f}, and is valid at {answer['at']:.0f}")
         self.seen = max(self.seen, answer["at"])
-        # counted from before the call: the agent may not have run for a while after the client had looked at the clock
+        # counted from before the call: the agent may have been stopped after the client read the clock
         self.promised = max(self.promised, answer["sent"] + answer["deadline"])
 
     def until(self):
-        """The end of what the agent believed."""
+        """Returns the end of the time in which the agent believed it held the lock."""
         end = self.promised if self.ended is None else min(self.ended, self.promised)
         if self.lost is not None and self.lost < end:
-            # the server has ended it before its time
+            # the server ended it early
             return min(self.seen, self.lost)
         return min(end, self.seen) if self.forced else end
 
@@ -58,7 +58,7 @@ def excludes(a, b):
 
 
 def check_exclusion(holds):
-    """No two that exclude each other, and no more permits than there are."""
+    """Checks that no exclusive holds overlap, and that the number of permits is not exceeded."""
     by_name = {}
     for hold in holds:
         for name in hold.names:
@@ -80,7 +80,7 @@ def check_exclusion(holds):
 
 
 def check_tokens(holds):
-    """Of exclusive holds of a name the later has the higher token."""
+    """Checks that a later exclusive hold of a name has a higher token."""
     by_name = {}
     for hold in sorted(holds, key=lambda h: h.granted):
         if hold.mode != "exclusive" or hold.token is None:
@@ -93,12 +93,12 @@ def check_tokens(holds):
 
 
 def check_told(holds, slow):
-    """A hold whose time is over is told lost, then and not much later, where its agent could run.
+    """Checks that an expired hold is reported as lost at its deadline, or soon after, if its agent could run.
 
     A busy machine can be an excuse for being late, as it is for all that is slow.
     """
     for hold in holds:
-        if hold.lost is None or hold.forced or hold.promised == hold.granted:  # nobody has asked for its deadline
+        if hold.lost is None or hold.forced or hold.promised == hold.granted:  # its deadline was never read
             continue
         late = hold.lost - hold.promised
         if late > TOLD_LATE * slow and not hold.agent.was_stopped(hold.promised, hold.lost):
@@ -106,14 +106,14 @@ def check_told(holds, slow):
 
 
 def check_kept(holds):
-    """What nobody has forced is not lost before the deadline that was told."""
+    """Checks that a hold that was not forced out is not lost before its reported deadline."""
     for hold in holds:
         if hold.lost is not None and not hold.forced and hold.ended is None and hold.lost < hold.promised - EARLY:
             raise Violation(f"{hold}: lost {hold.promised - hold.lost:.0f} ms before its deadline: {hold.why}")
 
 
 def check(holds, slow):
-    """Of one scenario; slow: how much longer than on an idle machine everything may take."""
+    """Judges one scenario. slow: factor by which everything may take longer than on an idle machine."""
     check_exclusion(holds)
     check_tokens(holds)
     check_told(holds, slow)

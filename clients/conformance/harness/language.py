@@ -29,7 +29,7 @@ class Step:
     verb: str = ""
     args: list = field(default_factory=list)
     options: dict = field(default_factory=dict)
-    statuses: list = None  # None: nothing was said
+    statuses: list = None  # None: not specified
     conditions: list = field(default_factory=list)
     within: str = ""
 
@@ -79,7 +79,7 @@ def parse_line(line, number):
 
 
 def duration(text, ttl):
-    """Milliseconds of "250", "1.5T"; None of "none"."""
+    """Converts "250" or "1.5T" to milliseconds, and "none" to None."""
     if text == "none":
         return None
     if text.endswith("T"):
@@ -88,7 +88,7 @@ def duration(text, ttl):
 
 
 def value(text, ttl):
-    """What a condition compares with."""
+    """Returns the value that a condition compares with."""
     constants = {"true": True, "false": False, "null": None}
     if text in constants:
         return constants[text]
@@ -99,7 +99,7 @@ def value(text, ttl):
 
 
 def holds(found, operator, wanted):
-    """Is it as the condition wants it?"""
+    """Returns whether the value meets the condition."""
     if operator == "=":
         return found == wanted or str(found) == str(wanted)
     if operator == "!=":

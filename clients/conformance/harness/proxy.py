@@ -1,4 +1,4 @@
-"""A proxy between a client and its server that can be told to fail.
+"""A proxy between a client and its server that can cause failures.
 
 Understands as much of PostgreSQL's protocol as is needed to know which statement is under way: a fault can wait for the
 statement of a kind, such as the renewal, and then hold, lose or delay the request or its answer.
@@ -9,8 +9,8 @@ import re
 import socket
 import struct
 
-# What clients send: the function that it calls, or an item of lease_sync().  A call without items only renews the lease,
-# and reads its news.
+# Kinds of statements: the function that it calls, or an item of lease_sync().  A call without items only renews the
+# lease, and reads its news.
 KINDS = {
     "open": r"grant_lease\(",
     "ask": r"item: (try|enqueue)_",
@@ -30,26 +30,26 @@ SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST = 80877103, 80877104, 80877102
 
 
 def with_items(sql, arguments):
-    """The text of a statement; of lease_sync() with the actions of its items."""
+    """Returns the text of a statement; for lease_sync(), with the actions of its items."""
     if sql is None or "lease_sync(" not in sql:
         return sql
     return " ".join([sql, *([f"item: {action}" for action in ITEM.findall(arguments)] or ["no items"])])
 
 
 class Fault:
-    """What is done to the next statements of a kind."""
+    """A fault for the next statements of a kind."""
 
     def __init__(self, kind, what, times=1, delay=0, code=""):
         self.pattern = re.compile(KINDS[kind])
         self.kind = kind
-        self.what = what  # "delay" or "lose answer"; "lose request"; "silence": no answer, and no end; "refuse": an error
+        self.what = what  # "delay" or "lose answer"; "lose request"; "silence": neither a reply nor an end; "refuse": an error
         self.times = times
         self.delay = delay
         self.code = code
         self.hits = 0
 
     def meets(self, sql, executes):
-        """An error can be the answer to what prepares a statement, too."""
+        """Returns whether the fault applies: an error can also be the reply to the preparation of a statement."""
         return (executes or self.what == "refuse") and self.hits < self.times and self.pattern.search(sql) is not None
 
     def error(self):
@@ -65,9 +65,9 @@ class Link:
         self.client = (client_reader, client_writer)
         self.server = None
         self.statements = {}
-        self.channels = set()  # that it listens to
-        self.fault = None  # that the statement under way has met
-        self.dropped = False  # nothing passes any more, ever
+        self.channels = set()  # channels that it listens to
+        self.fault = None  # fault of the current statement
+        self.dropped = False  # nothing passes any longer
         self.closed = False
 
     async def run(self):
@@ -83,7 +83,7 @@ class Link:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # the half that has ended ends the other, once the network lets anything through
+            # the half that has ended ends the other one, when the network transfers again
             if not self.dropped:
                 await self.proxy.passable("up")
                 await self.proxy.passable("down")
@@ -95,14 +95,14 @@ class Link:
             self.end()
 
     async def half(self, what):
-        """One direction, until one of the ends is gone."""
+        """Copies one direction, until one of the ends has closed."""
         try:
             await what
         except (OSError, EOFError):
             pass
 
     def end(self, reset=False):
-        """Ends both sides; reset: at once, by RST."""
+        """Ends both sides. reset: immediately, by RST."""
         if self.closed:
             return
         self.closed = True
@@ -149,7 +149,7 @@ class Link:
 
     async def requests(self):
         reader, server = self.client[0], self.server[1]
-        while True:  # the beginning, whose messages have no type
+        while True:  # first messages, which have no type
             size = await reader.readexactly(4)
             body = await reader.readexactly(struct.unpack("!I", size)[0] - 4)
             await self.send("up", server, size + body)
@@ -201,7 +201,7 @@ class Link:
             if fault is None:
                 await self.send("down", client, data)
                 continue
-            # the whole answer, up to the server's being ready again
+            # the whole reply, up to ReadyForQuery
             held += data
             if head[:1] != b"Z":
                 continue
@@ -218,7 +218,7 @@ class Link:
 
 
 class Proxy:
-    """Listens on a port of its own, and connects to the target for each client."""
+    """Listens on its own port, and connects to the target for each client."""
 
     def __init__(self, target):
         self.target = target
@@ -274,23 +274,23 @@ class Proxy:
     # --- faults ---
 
     def cut(self):
-        """Connections end, and new ones are refused."""
+        """Ends connections, and refuses new ones."""
         self.refusing = True
         self.reset()
 
     def reset(self):
-        """Connections end; new ones are welcome."""
+        """Ends connections, and accepts new ones."""
         for link in list(self.links):
             link.end(reset=True)
 
     def drop(self):
-        """A half-open network: connections are there, and carry nothing, for good; new ones are accepted and as dead."""
+        """A half-open network: connections stay open, but never transfer anything, nor do new ones."""
         self.silent = True
         for link in self.links:
             link.dropped = True
 
     def stall(self, direction=None):
-        """Nothing passes until heal(), and nothing is lost; one direction: up is to the server."""
+        """Holds everything back until heal(), and loses nothing. One direction: up is to the server."""
         for name in [direction] if direction else list(self.open):
             self.open[name].clear()
 

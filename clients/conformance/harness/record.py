@@ -1,11 +1,11 @@
-"""The recorded run, from which the table of clients is made: a line for each scenario, so that changes can be compared."""
+"""The recorded run, from which the table of clients is generated: a line for each scenario, for readable diffs."""
 
 import datetime
 import json
 
 
 def complete(results, scenarios):
-    """By client, with its mode: what each scenario came to.  Without clients that lack one, or have failed one."""
+    """Returns the result of each scenario by client and mode, without clients that lack or have failed one."""
     runs = {}
     for result in results:
         if result["scenario"] in scenarios:
@@ -17,7 +17,7 @@ def complete(results, scenarios):
 
 
 def merge(old, results, scenarios, postgresql, date=None):
-    """The record with these results: each client whole, from its last run that was complete."""
+    """Merges these results into the record: each client comes from its last complete run."""
     runs, came_to = dict(old.get("runs", {})), {}
     new = complete(results, scenarios)
     for tag, run in new.items():
@@ -30,7 +30,7 @@ def merge(old, results, scenarios, postgresql, date=None):
 
 
 def text_of(record):
-    """JSON with a line for each entry."""
+    """Returns JSON with a line for each entry."""
     parts = []
     for key in ("runs", "scenarios"):
         lines = [f"  {json.dumps(name)}: {json.dumps(entry, sort_keys=True)}"

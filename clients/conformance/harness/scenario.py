@@ -1,4 +1,4 @@
-"""Runs a scenario: its steps one after the other, with its agents, its server and its faults."""
+"""Runs the steps of a scenario, with its agents, its server and its faults."""
 
 import asyncio
 import fnmatch
@@ -19,7 +19,7 @@ LEFT_LIMIT = 4000  # and the TTL
 LIMIT = 120
 START_LIMIT = 60
 
-# The arguments of commands that stand in the line without a key.
+# Arguments of commands that are written without a key.
 ARGUMENTS = {
     "open": ["session"],
     "acquire": ["session", "hold", "names"],
@@ -44,7 +44,7 @@ ARGUMENTS = {
 }
 GIVE_BACK = ("release", "resign", "abandon", "close")
 TIMES = ("ttl", "wait", "hold_for", "limit", "ms")
-# What a command makes of an agent's features.
+# Features that a command requires of an agent.
 NEEDS = {
     "try_each": "each",
     "campaign": "election",
@@ -60,7 +60,7 @@ NEEDS = {
 
 
 def needs_of(steps):
-    """The features that these steps use."""
+    """Returns the features that these steps use."""
     needs = set()
     for step in steps:
         if step.verb in NEEDS:
@@ -89,7 +89,7 @@ class Scenario:
         self.run_id = f"{client.tag}/{name}"
         self.role = f"run_{arena.next_number()}"
         self.ttl = ttl
-        self.slow = ttl / TTL  # how much longer than on an idle machine everything may take
+        self.slow = ttl / TTL  # factor by which everything may take longer than on an idle machine
         self.lines = []
         self.agents = {}
         self.proxies = {}
@@ -100,7 +100,7 @@ class Scenario:
         self.marks = {}
         self.server = self.standby = self.pooler = None
         self.tasks = []
-        self.broken = None  # what the samples have shown
+        self.broken = None  # violation that the samples have found
         self.began = time.monotonic()
 
     def log(self, line):
@@ -132,7 +132,7 @@ class Scenario:
         return language.duration(text, self.ttl)
 
     def limit(self, step, default=language.ANSWER_LIMIT):
-        """How long a step waits at most: on a slow machine longer, as the TTL is."""
+        """Returns the limit of a step, which is longer on a slow machine, like the TTL."""
         if step.within.endswith("T"):
             return self.ms(step.within)
         return self.slow * (int(step.within) if step.within else default)
@@ -175,7 +175,7 @@ class Scenario:
             agent = self.agents[name] = Agent(name, self.client, self.log, self.text.get("secret"))
             agent.clock = Clock(f"{self.arena.directory}/clock-{self.role}-{name}") if self.text.get("agent_clock") else None
             await agent.start(agent.clock.env if agent.clock else {})
-            # how long a language takes to start is not what scenarios are about
+            # the start time of a language does not count
             await asyncio.wait_for(agent.give(do="threads").answer, START_LIMIT)
         return self.agents[name]
 
@@ -229,7 +229,7 @@ class Scenario:
         await self.finish()
 
     async def finish(self):
-        """All agents end in order, nothing is left, and no two beliefs have met."""
+        """Checks that all agents end normally, nothing is left, and no holders have overlapped."""
         for proxy in self.proxies.values():
             proxy.heal()
         await asyncio.sleep(0)
@@ -250,12 +250,12 @@ class Scenario:
             if unasked:
                 raise Violation(f"{agent.name} has answered what nobody asked, or twice: {unasked[0]}")
         for proxy in self.proxies.values():
-            proxy.reset()  # what was dropped is still there on the server's side
+            proxy.reset()  # dropped connections still exist on the server's side
         if self.text.get("left", True):
             await self.nothing_left()
 
     def check_secret(self):
-        """No agent has written it: neither in an answer nor elsewhere."""
+        """Checks that no agent has written the secret, in a reply or elsewhere."""
         for agent in self.agents.values():
             if agent.leaks:
                 raise Violation(f"{agent.name} has shown the secret: {agent.leaks[0]}")
@@ -298,7 +298,7 @@ class Scenario:
     # --- what agents believe ---
 
     async def sample(self):
-        """Asks again and again whether what is held is valid, and until when."""
+        """Repeatedly reads whether the holds are valid, and until when."""
         while self.text.get("sample", True):
             for hold in list(self.holds.values()):
                 agent = hold.agent
@@ -326,7 +326,7 @@ class Scenario:
                 if hold is None:
                     if any(h.agent is agent and h.hold == event["hold"] and h.ended and h.ended < event["at"]
                            for h in self.all_holds):
-                        continue  # while its release was under way
+                        continue  # during its release
                     raise Violation(f"{agent.name} was told lost what it did not hold: {event['hold']}")
                 if hold.lost is not None:
                     raise Violation(f"{hold} was told lost twice")
@@ -353,7 +353,7 @@ class Scenario:
         self.all_holds.append(new)
 
     def given_back(self, agent, command, answer):
-        """From the moment the library was called nothing is believed any more."""
+        """Ends the belief of the client when the release is called."""
         ends = answer.get("sent", answer["at"])
         for key, hold in list(self.holds.items()):
             mine = hold.agent is agent
@@ -434,7 +434,7 @@ class Scenario:
             await self.expect(call, task, step)
 
     async def leave(self, agent, command):
-        """What is about to be given back loses its name: nobody asks for it any more."""
+        """Forgets the name of a hold before its release, so that it is no longer checked."""
         asked = []
         for hold in self.holds.values():
             if hold.agent is agent and (command["do"] == "close" or hold.hold == command["hold"]):
@@ -472,7 +472,7 @@ class Scenario:
         return language.value(self.fill(text), self.ttl)
 
     def bound(self, field, operator, text):
-        """The value that a field is compared with; what is not to take longer may do so on a slow machine."""
+        """Returns the value that a field is compared with. Time limits are longer on a slow machine."""
         if field.startswith(("took", "since")) and operator.startswith("<") and text.isdigit():
             return int(text) * self.slow
         return self.fill_value(text)
@@ -499,7 +499,7 @@ class Scenario:
         for label in labels:
             await self.expect(self.calls[label], self.calls[label].taken, step)
 
-    # --- agents as processes, and what they tell ---
+    # --- agents as processes, and their events ---
 
     async def agent_stop(self, agent, _):
         agent.stop()
@@ -508,7 +508,7 @@ class Scenario:
         agent.go_on()
 
     async def agent_clock(self, agent, step):
-        """AGENT clock SECONDS: its time of day is off by so much"""
+        """AGENT clock SECONDS: shifts its time of day by this much"""
         agent.clock.set(int(step.args[0]))
 
     async def agent_kill(self, agent, _):
@@ -539,7 +539,7 @@ class Scenario:
                 raise Failure(f"{field} is {self.field(event, field)}, and not {operator} {text}")
 
     async def agent_keeps(self, agent, step):
-        """AGENT keeps HOLD TIME: it is not lost in this time, and valid at its end."""
+        """AGENT keeps HOLD TIME: the hold is not lost during this time, and valid at its end."""
         event = await agent.event(lambda e: e.get("event") == "lost" and e["hold"] == step.args[0], self.ms(step.args[1]))
         if event is not None:
             raise Failure(f"lost: {event}")
@@ -548,7 +548,7 @@ class Scenario:
             raise Failure(f"not valid: {answer}")
 
     async def agent_tells(self, agent, step):
-        """AGENT tells EVENT KEY=VALUE .. within TIME; "fresh": only those that no line has waited for before."""
+        """AGENT tells EVENT KEY=VALUE .. within TIME; "fresh": only events that no earlier line has waited for."""
         limit = self.limit(step)
         wanted = {key: language.value(text, self.ttl) for key, text in step.options.items()}
 
@@ -626,7 +626,7 @@ class Scenario:
             raise Failure("what is to become of the server?")
 
     async def step_standby(self, step):
-        """standby promote: it is the primary from here on; demote: and the old one follows it."""
+        """standby promote: the standby becomes the primary; demote: and the old primary follows it."""
         if step.verb == "promote":
             await self.standby.sql("SELECT pg_promote()")
             self.server, self.standby = self.standby, self.server
@@ -648,7 +648,7 @@ class Scenario:
             raise Failure(f"{found}")
 
     async def step_role(self, step):
-        """role TEXT: SQL as the role that the agents have"""
+        """role TEXT: runs SQL as the role of the agents"""
         async with await psycopg.AsyncConnection.connect(self.server.dsn(self.role), autocommit=True) as connection:
             await connection.execute(self.fill(step.verb))
 
@@ -665,11 +665,11 @@ class Scenario:
         self.marks[step.verb] = now()
 
     async def step_pass(self, step):
-        """Time is what the scenario is about."""
+        """Waits for a time that the scenario specifies."""
         await asyncio.sleep(self.ms(step.verb) / 1000)
 
     async def step_order(self, step):
-        """order LABEL ..: they have answered one after the other"""
+        """order LABEL ..: checks that the replies arrived in this order"""
         stamps = [self.calls[label].answer.result()["at"] for label in [step.verb, *step.args]]
         if stamps != sorted(stamps):
             raise Failure(f"the order is another: {stamps}")

@@ -1,4 +1,4 @@
-"""Servers for the scenarios: copies of one cluster that has the extension, on ports of their own."""
+"""Servers for the scenarios: copies of a cluster with the extension, each on its own port."""
 
 import asyncio
 import os
@@ -47,7 +47,7 @@ async def run(*command, check=True):
 
 
 class Clock:
-    """A time of day that can be set, for programs that start with its environment; by test/lib/clock.c."""
+    """A settable time of day for programs that start with its environment, by test/lib/clock.c."""
 
     def __init__(self, path):
         self.path = path
@@ -81,7 +81,7 @@ class Server:
             f.write(text + "\n")
 
     async def start(self):
-        """Also where processes of a postmaster that was killed have not ended yet: then again."""
+        """Starts the server. Retries if processes of a killed postmaster have not ended yet."""
         end = now() + START_LIMIT
         with open(f"{self.dir}/server.log", "ab") as log:
             while True:
@@ -114,7 +114,7 @@ class Server:
         )
 
     async def sql(self, text):
-        """The first column of the first row; None: there is no row."""
+        """Returns the first column of the first row; None if there is no row."""
         async with self.lock:
             for last in (False, True):
                 try:
@@ -140,17 +140,17 @@ class Server:
             raise Failure("the server does not stop") from None
 
     async def kill(self):
-        """The postmaster alone: its children notice."""
+        """Kills only the postmaster; its children notice."""
         self.process.kill()
         await self.process.wait()
 
     def processes(self):
-        """The postmaster and its children."""
+        """Kills the postmaster and its children."""
         children = open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii").read()
         return [self.process.pid, *map(int, children.split())]
 
     def freeze(self, number=signal.SIGSTOP):
-        """All processes of the server; twice, for those that were born meanwhile."""
+        """Signals all processes of the server, twice, because new ones may have started meanwhile."""
         for _ in range(2):
             for pid in self.processes():
                 try:
@@ -166,7 +166,7 @@ class Server:
         self.freeze(signal.SIGCONT)
 
     async def end(self):
-        """Whatever state it is in."""
+        """Stops the server, whatever its state."""
         if self.connection is not None:
             await self.connection.close()
         if self.process is not None and self.process.returncode is None:
@@ -176,7 +176,7 @@ class Server:
 
 
 class Template:
-    """A stopped cluster that is copied: initdb each time would take as long as many a scenario."""
+    """A stopped cluster to copy, because initdb takes as long as some scenarios."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -208,7 +208,7 @@ class Template:
         return Server(target)
 
     async def standby_of(self, primary):
-        """Synchronous: what the primary confirms is there."""
+        """A synchronous standby: it has everything that the primary confirms."""
         standby = await self.copy()
         standby.configure(f"primary_conninfo = 'host=127.0.0.1 port={primary.port} user=postgres'")
         open(f"{standby.dir}/standby.signal", "w", encoding="ascii").close()
@@ -228,7 +228,7 @@ def find_pooler():
 
 
 class Pooler:
-    """PgBouncer in transaction mode before a server, where all log in as one role."""
+    """PgBouncer in transaction mode in front of a server; all clients log in as one role."""
 
     def __init__(self, directory, server, role):
         self.dir = directory

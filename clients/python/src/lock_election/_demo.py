@@ -1,4 +1,4 @@
-"""The demo: a lock and a leader with workers that are killed, and a late write that a fence refuses."""
+"""The demo: a lock and an election whose workers are killed, and a late write that a fence rejects."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from . import embedded
 from ._sync import Term, connect
 
 _TTL = 3.0
-_PATIENCE = 30.0  # seconds for what takes up to a TTL, on a busy machine
+_PATIENCE = 30.0  # seconds for steps that take up to a TTL, on a busy machine
 _WORKER = "import sys; sys.path[:] = {!r}; from lock_election import _demo; _demo.worker(*sys.argv[1:])"
 
 
 def worker(name: str, task: str) -> None:
-    """A worker, in a process of its own. It works until the pipe to its standard input ends."""
+    """A worker in a separate process. It works until the pipe to its standard input is closed."""
 
     def work(what: str, token: int) -> None:
         print(f"{what} {token}", flush=True)
@@ -100,7 +100,7 @@ class Demo:
 
     @contextlib.contextmanager
     def two(self, task: str) -> Iterator[List[Worker]]:
-        """Two workers, the second of which waits for the first."""
+        """Two workers; the second one waits for the first."""
         self.say(
             f'Workers A and B want the lock "invoices". Its holder renews it; the TTL is {_TTL:.0f} s.'
             if task == "lock"
@@ -182,7 +182,7 @@ def demo() -> None:
 
 
 def serve() -> None:
-    """Runs a server until Ctrl-C or SIGTERM, also where a shell has started it with SIGINT ignored."""
+    """Runs a server until Ctrl-C or SIGTERM, even if a shell has started it with SIGINT ignored."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     with embedded.start() as server:

@@ -32,7 +32,7 @@ def is_root() -> bool:
 
 
 def temporary() -> str:
-    """Returns the folder for temporary files. For root, one in which the other account can remove what it owns."""
+    """Returns the folder for temporary files. For root: one in which the other account can remove its files."""
     folder = tempfile.gettempdir()
     return "/tmp" if is_root() and not os.stat(folder).st_mode & stat.S_IWOTH else folder
 
@@ -69,7 +69,7 @@ class Keeper:
             return int(probe.getsockname()[1])
 
     def start(self) -> None:
-        # Windows gives the mode 0700 to nobody but administrators, and the server drops the rights of those.
+        # On Windows only administrators could use a folder of mode 0700, and the server drops their rights.
         self.directory.mkdir(0o700 if os.name == "posix" else 0o777)
         if is_root():
             self.drop_root()
@@ -97,7 +97,7 @@ class Keeper:
                     raise Failed(f"{error}\n{text}") from error
 
     def drop_root(self) -> None:
-        """Goes on as an account that PostgreSQL accepts, with a copy of PostgreSQL if this account cannot reach it."""
+        """Switches to an account that PostgreSQL accepts. Copies PostgreSQL if this account cannot read it."""
         import pwd
 
         account = pwd.getpwnam(ACCOUNT)
@@ -123,7 +123,7 @@ class Keeper:
         os.setuid(account.pw_uid)
 
     def copied(self) -> pathlib.Path:
-        """Copies a Python package with PostgreSQL in it, and the folder of the libraries of this package."""
+        """Copies a Python package that contains PostgreSQL, and the folder with its libraries."""
         package = self.programs.parents[1]
         for path in (package, package.with_name(f"{package.name}.libs")):
             if path.is_dir():
@@ -139,13 +139,13 @@ class Keeper:
 
 
 def tell(**values: object) -> None:
-    # The program may be gone: the end of its pipe says so.
+    # The program may have ended; the end of its pipe reports that.
     with contextlib.suppress(OSError):
         print(json.dumps(values), flush=True)
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is meant for the program, which then ends the pipe
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the program, which then closes the pipe
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     line = sys.stdin.readline()
     if not line:  # the program has found no PostgreSQL
