@@ -159,7 +159,7 @@ const commands = {
     await new Promise(resolve => setTimeout(resolve, 0))
   },
 
-  // Nothing but sockets: what is there beside the agent's own pipes.
+  // Counts only sockets, in addition to the agent's own pipes.
   async threads () {
     return { threads: 0, connections: sockets() - own }
   }

@@ -51,7 +51,7 @@ def seconds(ms):
 
 
 def failure(error):
-    """The fields of an answer that tell an error."""
+    """Returns the fields of a reply that describe an error."""
     if isinstance(error, psycopg.Error):
         error = errors.of_server(error.sqlstate or "08006", str(error))
     status = next((status for kind, status in STATUS if isinstance(error, kind)), "failed")
@@ -74,14 +74,14 @@ class Agent:
         with self.mutex:
             self.stdout.write(json.dumps(fields) + "\n")
 
-    # --- holds: each is told lost once, and not after its release -----------------------------------------------------
+    # --- holds: each is reported as lost once, and not after its release -----------------------------------------
 
     def keep(self, name, hold):
         with self.mutex:
             self.holds.setdefault(name, {"told": False})["hold"] = hold
 
     def new_hold(self, name):
-        """What to call when it is lost."""
+        """Returns the callback for its loss."""
         entry = {"told": False, "hold": None}
         with self.mutex:
             self.holds[name] = entry
@@ -94,7 +94,7 @@ class Agent:
                 self.say(event="lost", hold=name, why=why, at=now())
 
     def hold(self, name):
-        """A hold, told lost before anything else if it is."""
+        """Returns a hold. First reports its loss, if it is lost."""
         entry = self.holds[name]
         if not entry["hold"].valid:
             self.tell_lost(name, entry, "the local test")
@@ -257,7 +257,7 @@ class Agent:
 
     @staticmethod
     def at_once(function):
-        """Calls it, in a child: nothing there may wait."""
+        """Calls the method in a child, where nothing may wait."""
         work = function()
         if inspect.iscoroutine(work):
             try:
@@ -287,7 +287,7 @@ class Agent:
         if running is None:
             return
         if self.mode == "asyncio":
-            # after its first step: a task that has not begun would end without an answer
+            # after its first step, because a task that has not started would end without a reply
             asyncio.get_running_loop().call_soon(running["task"].cancel)
             return
 
@@ -315,7 +315,7 @@ class Agent:
         self.say(id=c["id"], sent=sent, at=at, **fields)
 
     def run(self, c):
-        """In a thread: mode sync."""
+        """Runs a command in a thread, for mode sync."""
         sent = now()
         steps, value, result, failed = getattr(self, "do_" + c["do"])(c), None, None, None
         try:
@@ -328,7 +328,7 @@ class Agent:
         self.finish(c, sent, result, failed)
 
     async def run_task(self, c):
-        """In a task: mode asyncio."""
+        """Runs a command in a task, for mode asyncio."""
         sent = now()
         steps, value, result, failed = getattr(self, "do_" + c["do"])(c), None, None, None
         try:

@@ -18,7 +18,7 @@ STATUS = {
   LockElection::OutcomeUnknown => "unknown"
 }.freeze
 
-# What the command "cancel" raises in the thread of a call that waits, as Timeout does.
+# Raised by command "cancel" in the thread of a waiting call, like the error of Timeout.
 class Interruption < StandardError; end
 
 class Agent
@@ -36,7 +36,7 @@ class Agent
 
   def say(fields) = @mutex.synchronize { $stdout.write("#{JSON.generate(fields)}\n") }
 
-  # --- holds: each is told lost once, and not after its release -------------------------------------------------------
+  # --- holds: each is reported as lost once, and not after its release ------------------------------------------------
 
   def new_hold(name)
     entry = { told: false }
@@ -53,7 +53,7 @@ class Agent
     end
   end
 
-  # A hold, told lost before anything else if it is.
+  # Returns a hold. First reports its loss, if it is lost.
   def hold(name)
     entry = @holds.fetch(name)
     tell_lost(name, entry, "the local test") if entry[:hold].lost?
@@ -97,7 +97,7 @@ class Agent
     { token: hold.token.to_s }
   end
 
-  # Only while it waits, so that no interruption meets a hold that is on its way back here.
+  # Only during the wait, so that no interruption occurs while a hold is being returned.
   def interruptible(&block) = Thread.handle_interrupt(Interruption => :on_blocking, &block)
 
   def do_try_each(c)
@@ -233,7 +233,7 @@ class Agent
 
   # --- running them ---------------------------------------------------------------------------------------------------
 
-  # The fields of an answer that tell an error.
+  # The fields of a reply that describe an error.
   def failure(error)
     if error.is_a?(PG::Error)
       state = error.result&.error_field(PG::PG_DIAG_SQLSTATE) || "08006"

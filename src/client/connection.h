@@ -1,6 +1,6 @@
 /*
  * connection.h
- *		The connection.  All functions are busy.
+ *		The connection.  All functions are "busy", see types.h.
  */
 #ifndef LE_CLIENT_CONNECTION_H
 #define LE_CLIENT_CONNECTION_H

@@ -1,6 +1,6 @@
 /*
  * due.h
- *		When work is due.  All functions are locked.
+ *		When work is due.  All functions are "locked", see types.h.
  */
 #ifndef LE_CLIENT_DUE_H
 #define LE_CLIENT_DUE_H

@@ -1,7 +1,7 @@
 /*
  * state.c
  *		Changes the states of a session and of its holds, and reports them to
- *		the application.  All functions are locked.
+ *		the application.  All functions are "locked", see types.h.
  */
 #include "state.h"
 

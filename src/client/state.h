@@ -1,6 +1,6 @@
 /*
  * state.h
- *		The states of a session and of its holds.  All functions are locked.
+ *		The states of a session and of its holds.  All functions are "locked", see types.h.
  */
 #ifndef LE_CLIENT_STATE_H
 #define LE_CLIENT_STATE_H

@@ -50,10 +50,10 @@ type command struct {
 	Of       json.RawMessage `json:"of"`
 }
 
-// fields of an answer.
+// fields of a reply.
 type fields map[string]any
 
-// held is a hold by the suite's name; of a term it has the election.
+// held is a hold with the suite's name for it, and for a term its election.
 type held struct {
 	*lockelection.Hold
 	election *lockelection.Election
@@ -110,7 +110,7 @@ func status(err error) string {
 	return "failed"
 }
 
-// tellLost tells of every hold that is over, once, before anything else is told.
+// tellLost reports each lost hold once, before any other event.
 func tellLost() {
 	mu.Lock()
 	defer mu.Unlock()
@@ -159,7 +159,7 @@ func lookUp(c *command) (*lockelection.Session, *held) {
 	return sessions[c.Session], holds[c.Hold]
 }
 
-// limit of a wait: null is none.
+// limit returns the limit of a wait; null means no limit.
 func (c *command) limit(opts []lockelection.LockOption) []lockelection.LockOption {
 	if c.Wait == nil || *c.Wait == 0 {
 		return opts
@@ -195,7 +195,8 @@ func open(ctx context.Context, c *command) (fields, error) {
 	return fields{"lease": strconv.FormatInt(s.Lease(), 10)}, nil
 }
 
-// shown is all that a log can have of an error: its text, and those, the fields and JSON of the errors that it wraps.
+// shown returns everything that a log could contain of an error: its text, and the texts, fields and JSON of the errors
+// that it wraps.
 func shown(err error) (text string) {
 	if err == nil {
 		return ""
@@ -269,7 +270,7 @@ func campaign(ctx context.Context, c *command) (fields, error) {
 	return fields{"token": token(term)}, nil
 }
 
-// fence is what an application does, with a connection of its own.
+// fence does what an application does, on its own connection.
 func fence(ctx context.Context, c *command) (fields, error) {
 	_, h := lookUp(c)
 	conn, err := pgx.Connect(ctx, c.DSN)

@@ -52,7 +52,7 @@ struct Agent {
     tasks: Arc<AtomicUsize>, // of the agent itself
 }
 
-/// An answer, or the status and message of an error.
+/// A reply, or the status and message of an error.
 type Answer = Result<Map<String, Value>, Failure>;
 
 enum Failure {
@@ -74,7 +74,7 @@ impl From<tokio_postgres::Error> for Failure {
 }
 
 impl Kept {
-    /// Tells that it is lost, once.
+    /// Reports its loss, once.
     fn tell(&mut self, name: &str) {
         if self.told || !self.ended.is_cancelled() {
             return;
@@ -127,7 +127,7 @@ fn texts(command: &Value, key: &str) -> Vec<String> {
     list.iter().map(|text| text.as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// A number of milliseconds; None if it is null or not there.
+/// A number of milliseconds; None if it is null or missing.
 fn ms(command: &Value, key: &str) -> Option<Duration> {
     command[key].as_f64().map(|ms| Duration::from_secs_f64(ms / 1e3))
 }
@@ -162,7 +162,7 @@ impl Agent {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A task of the agent's own, which does not count as one of the library's.
+    /// Starts a task of the agent, which does not count as one of the library's.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let tasks = self.tasks.clone();
         tasks.fetch_add(1, Ordering::SeqCst);
@@ -182,7 +182,7 @@ impl Agent {
         self.world().holds.get(name).map(|kept| kept.held.clone()).ok_or_else(|| no_such("hold", name))
     }
 
-    /// Tells of every hold that is over, once, before anything else is told.
+    /// Reports each lost hold once, before any other event.
     fn tell_lost(&self) {
         let mut world = self.world();
         for session in world.sessions.values() {
@@ -268,7 +268,7 @@ impl Agent {
         fields(json!({"token": token}))
     }
 
-    /// What an application does, with a connection of its own.
+    /// Fences as an application does, on its own connection.
     async fn fence(&self, command: &Value) -> Answer {
         let held = self.hold(command)?;
         let (mut client, connection) = tokio_postgres::connect(text(command, "dsn"), NoTls).await?;
@@ -315,7 +315,7 @@ impl Agent {
         fields(json!({}))
     }
 
-    /// The library's tasks that live, and the sockets of this process. Tasks that have ended need a moment to be gone.
+    /// Counts the library's live tasks, and the sockets of this process. Ended tasks take a moment to disappear.
     async fn count(&self) -> Answer {
         let mut threads = 0;
         for _ in 0..50 {

@@ -12,7 +12,7 @@ import java.util.concurrent.TimeUnit;
 
 /** An example as a process. */
 final class Program implements AutoCloseable {
-	/** What it has written. */
+	/** The lines of its output. */
 	final List<String> lines = new CopyOnWriteArrayList<>();
 	private final Process process;
 
@@ -20,7 +20,7 @@ final class Program implements AutoCloseable {
 		this(Path.of("."), name, arguments);
 	}
 
-	/** Of a class in a directory. */
+	/** Runs a class from a directory. */
 	Program(Path directory, String name, String... arguments) throws IOException {
 		List<String> command = new ArrayList<>(List.of(System.getProperty("java.home") + "/bin/java", "-XX:+UseSerialGC",
 				"-XX:TieredStopAtLevel=1", "-Xmx64m", "-cp",
