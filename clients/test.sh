@@ -92,7 +92,7 @@ if [ -n "${LE_RUN:-}" ]; then
 	python_tests=(clients/python/tests)
 	node_tests=(npm test --silent --prefix clients/node)
 	if [ "${ENGINE:-c}" = portable ]; then
-		python_tests=(clients/python/tests/test_{readme,examples}.py)
+		python_tests=(clients/python/tests/test_{readme,examples,frameworks}.py)
 		node_tests=(env -C clients/node node --test ${NODE_FLAGS:-} test/programs.test.mjs)
 		GO_FLAGS="-run Readme|Example ${GO_FLAGS:-}"
 		CARGO_FLAGS="--doc ${CARGO_FLAGS:-}"
@@ -372,7 +372,11 @@ le_python_packages "${files[@]}" || {
 	[ -z "${OPTIONAL:-}" ] || { le_say "the clients are skipped"; exit 0; }
 	exit 1
 }
-! has "$PARTS" python || le_python_optional clients/python/tests/embedded.txt
+if has "$PARTS" python; then
+	le_python_optional clients/python/tests/embedded.txt
+	# for the recipes of Celery
+	le_extra_packages redis-server
+fi
 LE_ENV+=(LE_BIN="$LE_BIN")
 if has "$PARTS" go || has "$CLIENTS" go || has "$PARTS" conformance; then go_packages; fi
 suite=

@@ -1,23 +1,29 @@
-"""APScheduler in every replica: each job runs in one of them."""
+"""APScheduler in every replica, and each job runs in one of them: apscheduler_once.py [SECONDS]"""
 
-import apscheduler.schedulers.background
+import sys
+import time
+
+from apscheduler.schedulers.blocking import BlockingScheduler
 
 import lock_election
 
 
-def start(session, job, seconds):
-    """A scheduler that calls the job every so many seconds, unless another replica does."""
-    scheduler = apscheduler.schedulers.background.BackgroundScheduler()
-    once = session.once(f"job {job.__name__}", hold_for=seconds * 0.8)
-    scheduler.add_job(once(job), "interval", seconds=seconds)
-    scheduler.start()
-    return scheduler
+def add_once(session, scheduler, job, hold_for, trigger, **how):
+    """Adds a job that no replica runs again until hold_for seconds after its start; the rest is add_job's.
+
+    Give hold_for somewhat less than the period, and more than the clocks of the replicas differ. A job store cannot
+    keep such a job, nor need it: each replica adds the job when it starts.
+    """
+    return scheduler.add_job(session.once(f"job {job.__name__}", hold_for=hold_for)(job), trigger, **how)
+
+
+def report():
+    print(f"run {time.time():.1f}", flush=True)
 
 
 if __name__ == "__main__":
-    import time
-
-    with lock_election.connect() as session:
-        start(session, lambda: print("run", flush=True), 60)
-        while True:
-            time.sleep(60)
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
+    with lock_election.connect(ttl=min(30, seconds / 2)) as session:
+        scheduler = BlockingScheduler()
+        add_once(session, scheduler, report, seconds * 0.8, "interval", seconds=seconds)
+        scheduler.start()

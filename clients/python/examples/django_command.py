@@ -1,4 +1,6 @@
-"""A management command that one machine runs at a time: put it into management/commands of an application."""
+"""A management command that every replica starts, and one runs: put it into management/commands of an application."""
+
+import contextlib
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection, transaction
@@ -7,20 +9,46 @@ from psycopg.conninfo import make_conninfo
 import lock_election
 
 
-class Command(BaseCommand):
-    help = "Closes the books. Only one machine does it at a time."
+class LockedCommand(BaseCommand):
+    """Runs on one machine at a time. If that dies, a machine that waits takes over when the TTL is over."""
 
-    def handle(self, *args, **options):
+    lock = "command"
+
+    def add_arguments(self, parser):
+        parser.add_argument("--wait", type=float, default=10, help="seconds until it gives up (%(default)s)")
+        parser.add_argument("--ttl", type=float, default=30, help="seconds after which a dead holder is replaced")
+
+    def handle(self, *args, wait, ttl, **options):
         try:
-            session = lock_election.connect(conninfo())
-            with session, session.lock("books", wait=10) as hold, transaction.atomic():
-                hold.fence(connection)  # what follows is written by the holder, or not at all
-                self.close_books(hold)
+            with lock_election.connect(conninfo(), ttl=ttl) as session, session.lock(self.lock, wait=wait) as hold:
+                self.run(hold, **options)
         except lock_election.NotAcquired as error:
-            raise CommandError("another machine closes the books") from error
+            raise CommandError("another machine runs it") from error
+        except lock_election.LockLost as error:
+            raise CommandError(f"another machine goes on: {error}") from error
 
-    def close_books(self, hold):
-        self.stdout.write(f"closed under token {hold.token}")
+    @contextlib.contextmanager
+    def written_by(self, hold):
+        """A transaction whose writes are the holder's, or are not committed."""
+        with transaction.atomic():
+            hold.fence(connection)
+            yield
+
+
+class Command(LockedCommand):
+    help = "Closes the months that are over."
+    lock = "books"
+
+    def run(self, hold, **options):
+        with connection.cursor() as cursor:
+            while True:
+                with self.written_by(hold):
+                    cursor.execute("SELECT id FROM month WHERE closed_by IS NULL ORDER BY id LIMIT 1")
+                    month = cursor.fetchone()
+                    if month is None:
+                        break
+                    cursor.execute("UPDATE month SET closed_by = %s WHERE id = %s", (hold.token, *month))
+                self.stdout.write(f"closed {month[0]}")
 
 
 def conninfo():

@@ -1,72 +1,12 @@
 """The programs of examples/: with processes that are killed, stopped past the TTL, and cut off."""
 
-import contextlib
-import importlib.util
-import os
 import pathlib
 import re
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
-from conftest import connections, cut, until
-
-import lock_election
-
-EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
-SOURCES = EXAMPLES.parent / "src"
-
-
-class Program:
-    """One that runs; `lines` is what it has said."""
-
-    def __init__(self, file, *arguments):
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCES), os.environ.get("PYTHONPATH", "")])}
-        self.output = os.fdopen(os.memfd_create(file), "w+b", buffering=0)
-        command = [sys.executable, str(EXAMPLES / file), *map(str, arguments)]
-        self.process = subprocess.Popen(command, env=environment, stdout=self.output, stderr=sys.stderr)
-
-    @property
-    def lines(self):
-        size = os.fstat(self.output.fileno()).st_size
-        return os.pread(self.output.fileno(), size, 0).decode().splitlines()
-
-    def signal(self, number):
-        self.process.send_signal(number)
-
-    def end(self):
-        self.process.send_signal(signal.SIGCONT)
-        self.process.kill()
-        self.process.wait()
-        self.output.close()
-
-
-@contextlib.contextmanager
-def programs(db, *commands):
-    """They have sessions when this begins."""
-    running = []
-    until(lambda: connections(db) == 0)
-    try:
-        for command in commands:
-            running.append(Program(*command))
-        until(lambda: connections(db) == len(commands), 60)
-        yield running
-    finally:
-        for program in running:
-            program.end()
-
-
-def load(file):
-    spec = importlib.util.spec_from_file_location(file, EXAMPLES / f"{file}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def free(db):
-    db.execute("SELECT force_release_role(current_user::regrole)")
+from conftest import cut, until
+from programs import EXAMPLES, free, programs
 
 
 @pytest.fixture(autouse=True)
@@ -109,11 +49,9 @@ def test_one_of_three_leads(db):
     with programs(db, *[("leader.py", name, 1) for name in "abc"]) as replicas:
         until(lambda: len(leaders(replicas)) == 1)
         (first,) = leaders(replicas)
-        first.signal(signal.SIGKILL)
-        first.process.wait()
+        first.kill()
         replicas.remove(first)
         until(lambda: len(leaders(replicas)) == 1)
-        first.output.close()
         # stopped past its TTL: the other one leads, and this one says that it has lost
         (second,) = leaders(replicas)
         second.signal(signal.SIGSTOP)
@@ -187,60 +125,7 @@ def test_jobs_are_done_once(db):
     db.execute("DROP TABLE job, done")
 
 
-def test_celery(name):
-    pytest.importorskip("celery")
-    example = load("celery_once")
-    example.open_session()
-    try:
-        assert example.report.apply(args=[name]).get() == f"the report of {name}"
-        assert example.report.apply(args=[name]).get() is None
-        assert example.report.apply(args=[name + "b"]).get() == f"the report of {name}b"
-    finally:
-        example.close_session()
-
-
-def test_apscheduler():
-    pytest.importorskip("apscheduler")
-    example, runs = load("apscheduler_once"), []
-
-    def job():
-        runs.append(time.monotonic())
-
-    with lock_election.connect() as a, lock_election.connect() as b:
-        schedulers = [example.start(session, job, 1) for session in (a, b)]
-        until(lambda: len(runs) >= 3)
-        for scheduler in schedulers:
-            scheduler.shutdown()
-    assert all(later - run > 0.7 for run, later in zip(runs, runs[1:]))
-
-
-def test_django(db):
-    django = pytest.importorskip("django")
-    from django.conf import settings
-
-    if not settings.configured:
-        settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.postgresql"}})
-    django.setup()
-    from django.core.management import CommandError, call_command
-    from django.db import connection
-
-    variables = {"NAME": "PGDATABASE", "HOST": "PGHOST", "PORT": "PGPORT", "USER": "PGUSER"}
-    connection.settings_dict.update({key: os.environ.get(variable, "") for key, variable in variables.items()})
-    example = load("django_command")
-    try:
-        with pytest.MonkeyPatch.context() as patch, open(os.devnull, "w") as out:
-            call_command(example.Command(), stdout=out)
-            token = db.execute("SELECT acquire_lock('books')").fetchone()[0]
-            real = lock_election.Session.lock
-            patch.setattr(lock_election.Session, "lock", lambda self, name, wait: real(self, name, wait=wait / 50))
-            with pytest.raises(CommandError, match="another machine"):
-                call_command(example.Command(), stdout=out)
-            db.execute("SELECT release_lock('books', %s)", (token,))
-    finally:
-        connection.close()
-
-
 def test_every_example_is_here():
-    text = pathlib.Path(__file__).read_text()
+    text = "".join(file.read_text() for file in pathlib.Path(__file__).parent.glob("test_*.py"))
     for file in EXAMPLES.glob("*.py"):
-        assert re.search(rf'"{file.stem}(\.py)?"', text), file
+        assert re.search(rf"\b{file.stem}\.\w", text), file
