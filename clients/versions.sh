@@ -11,7 +11,7 @@
 # Python is looked for in PATH and in pyenv, Java in /usr/lib/jvm; Node.js is a package of npm; Go is a toolchain of its
 # proxy for modules.
 set -eu
-LIBRARIES=${LIBRARIES:-python node go leaderelection java shedlock boot3 boot4}
+LIBRARIES=${LIBRARIES:-python node go leaderelection schedulers java shedlock boot3 boot4}
 
 . "$(dirname "$0")/../test/common.sh"
 cd "$LE_ROOT"
@@ -96,6 +96,9 @@ go_prepare()
 	if [ "$library" = leaderelection ]; then
 		module+=/leaderelection
 		what=(k8s.io/{client-go,api,apimachinery}@"$version")
+	elif [ "$library" = schedulers ]; then
+		module+=/schedulers
+		what=(github.com/go-co-op/gocron/v2@"$version")
 	fi
 	mkdir -p "$LE_TMP/go"
 	[ -e "$LE_TMP/go/mod" ] || [ ! -d "$cache/go" ] || cp -a "$cache/go/." "$LE_TMP/go"
@@ -127,10 +130,20 @@ go_run()
 		go test -count=1 .'
 }
 
+schedulers_prepare()
+{
+	go_prepare
+}
+
 leaderelection_run()
 {
-	le_run env -C clients/go/leaderelection "${go_env[@]}" GOPROXY="file://$LE_TMP/go/mod/cache/download" GOSUMDB=off \
+	le_run env -C "clients/go/$library" "${go_env[@]}" GOPROXY="file://$LE_TMP/go/mod/cache/download" GOSUMDB=off \
 		sh -ec 'go vet ./...; go test -count=1 ./...'
+}
+
+schedulers_run()
+{
+	leaderelection_run
 }
 
 # Sets $maven, the command with this line's versions. The default JDK builds; that of the line runs the tests.
@@ -170,10 +183,10 @@ boot4_run() { java_run; }
 
 # --- the lines ------------------------------------------------------------------------------------------------------
 
-declare -A titles=([python]=Python [node]=Node.js [go]=Go [leaderelection]="Go, leaderelection" [java]=Java
-	[shedlock]="Java, for ShedLock" [boot3]="Java, for Spring" [boot4]="Java, for Spring")
-declare -A languages=([python]=Python [node]=Node.js [go]=Go [leaderelection]=Go [java]=Java [shedlock]=Java [boot3]=Java
-	[boot4]=Java)
+declare -A titles=([python]=Python [node]=Node.js [go]=Go [leaderelection]="Go, leaderelection"
+	[schedulers]="Go, schedulers" [java]=Java [shedlock]="Java, for ShedLock" [boot3]="Java, for Spring" [boot4]="Java, for Spring")
+declare -A languages=([python]=Python [node]=Node.js [go]=Go [leaderelection]=Go [schedulers]=Go [java]=Java [shedlock]=Java
+	[boot3]=Java [boot4]=Java)
 # What was run: library, thing, version, runtime, the exact version of the language, result, day; with tabs.
 failed=0 skipped=0 passed=0
 

@@ -42,11 +42,12 @@ class Command(LockedCommand):
     def run(self, hold, **options):
         with connection.cursor() as cursor:
             while True:
+                cursor.execute("SELECT id FROM month WHERE closed_by IS NULL ORDER BY id LIMIT 1")
+                month = cursor.fetchone()
+                if month is None:
+                    break
+                # what takes long comes here, where no transaction is open
                 with self.written_by(hold):
-                    cursor.execute("SELECT id FROM month WHERE closed_by IS NULL ORDER BY id LIMIT 1")
-                    month = cursor.fetchone()
-                    if month is None:
-                        break
                     cursor.execute("UPDATE month SET closed_by = %s WHERE id = %s", (hold.token, *month))
                 self.stdout.write(f"closed {month[0]}")
 
