@@ -40,7 +40,7 @@
 #   make dist [DIST_TAG=v1.0.0]    the archives of a release, the same bytes each time
 #   make fuzz-sql [SECONDS=600]    all functions with random arguments, on a live server
 #   make clients [CLIENTS="python go java node ruby rust"]      the packages of the clients, into build/clients
-#   make test-clients [PARTS="conformance python go java node ruby rust"] [CLIENTS="c python go java node ruby rust"]
+#   make test-clients [PARTS="conformance python go java node ruby rust php"] [CLIENTS="c python go"]
 #                                   the clients, all by the same scenarios; and each client's own tests
 #   make site, make test-site      the documents as a site, in build/site; and what a browser shows of it
 #   make abuse [SECONDS=600]       a hostile role with all attacks at once, and what the others notice of it

@@ -2,12 +2,12 @@
 # Builds the server, liblockelection and the clients' environments, and tests the clients; installs what is missing,
 # leaves nothing behind but build/.
 #
-#   PARTS="conformance python go java node ruby rust kubernetes"    the conformance suite, the clients' own tests, and
-#                                   the pods of examples/kubernetes; "mutants": are faults noticed that are seeded into a
-#                                   client?
+#   PARTS="conformance python go java node ruby rust php kubernetes"    the conformance suite, the clients' own tests,
+#                                   and the pods of examples/kubernetes; "mutants": are faults noticed that are seeded
+#                                   into a client?
 #   ENGINE=portable                 on the portable edition (sql/portable), not on the C extension; of the clients' own
-#                                   tests those alone that run the programs of READMEs and examples, Spring's, and
-#                                   Ruby's
+#                                   tests those alone that run the programs of READMEs and examples, Spring's, Ruby's
+#                                   and PHP's
 #   CLIENTS="c python go java node ruby rust"    whom the conformance suite tests, and the mutants are of
 #   SCENARIOS="cut or each"         which scenarios, as pytest's -k
 #   SEEDS="1 2"                     of the random runs; default: one new seed
@@ -25,7 +25,7 @@
 # requirements files, Go modules of the go.mod files, what Maven needs for clients/java, and the crates of
 # clients/rust/Cargo.lock, without a network.
 set -eu
-PARTS=${PARTS:-conformance python go java node ruby rust kubernetes}
+PARTS=${PARTS:-conformance python go java node ruby rust php kubernetes}
 CLIENTS=${CLIENTS:-c python go java node ruby rust}
 # Go's modules ask for it.
 GO_NEEDS=1.25
@@ -111,7 +111,7 @@ if [ -n "${LE_RUN:-}" ]; then
 		part mutants pytest -p no:cacheprovider -p no:asyncio -q -ra ${PYTEST_FLAGS:-} clients/conformance/mutants.py
 	fi
 	[ "${ENGINE:-c}" = c ] || PARTS=${PARTS/kubernetes/}
-	if [[ $PARTS =~ python|go|java|node|ruby|rust|kubernetes ]]; then
+	if [[ $PARTS =~ python|go|java|node|ruby|rust|php|kubernetes ]]; then
 		. test/lib/server.sh
 		server_start clients "
 			listen_addresses = '127.0.0.1'
@@ -143,6 +143,9 @@ if [ -n "${LE_RUN:-}" ]; then
 	fi
 	if has "$PARTS" rust && [ -n "${LE_RUST:-}" ]; then
 		part rust rust_tests
+	fi
+	if has "$PARTS" php && [ -n "${SYMFONY_LOCK:-}" ]; then
+		part php php clients/php/tests/run.php
 	fi
 	if has "$PARTS" kubernetes; then
 		if unshare --user --map-root-user --net --mount --pid --fork --mount-proc true 2>/dev/null; then
@@ -341,6 +344,18 @@ ruby_packages()
 	LE_ENV+=(LE_RUBY=1)
 }
 
+# All of Debian's packages.
+php_packages()
+{
+	local component=/usr/share/php/Symfony/Component/Lock
+	le_extra_packages php-cli php-pgsql php-symfony-lock
+	if ! php -r 'exit((int) !extension_loaded("pdo_pgsql"));' 2>/dev/null || [ ! -e $component/autoload.php ]; then
+		le_say "PHP is skipped: it needs pdo_pgsql and Symfony's Lock component"
+		return
+	fi
+	LE_ENV+=(SYMFONY_LOCK=$component)
+}
+
 # As root, whom PostgreSQL refuses: the demos go on as another account. All other tests run without root.
 demos_as_root()
 {
@@ -385,6 +400,7 @@ if has "$PARTS" java || { [ -n "$suite" ] && has "$CLIENTS" java; }; then java_p
 if has "$PARTS" node || { [ -n "$suite" ] && has "$CLIENTS" node; }; then node_packages; fi
 if has "$PARTS" ruby || { [ -n "$suite" ] && has "$CLIENTS" ruby; }; then ruby_packages; fi
 if has "$PARTS" rust || { [ -n "$suite" ] && has "$CLIENTS" rust; }; then rust_packages; fi
+! has "$PARTS" php || php_packages
 LE_ENV+=(PARTS="$PARTS" CLIENTS="$CLIENTS" SCENARIOS="${SCENARIOS:-}" SEEDS="${SEEDS:-}" SHARE="${SHARE:-1}" ENGINE="${ENGINE:-c}" RECORD="${RECORD:-}"
 	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" MAVEN_FLAGS="${MAVEN_FLAGS:-}" RUBY_FLAGS="${RUBY_FLAGS:-}"
 	CARGO_FLAGS="${CARGO_FLAGS:-}" TMPDIR="$LE_TMP/work")

@@ -1,0 +1,124 @@
+<?php
+
+namespace LockElection\Symfony;
+
+use Symfony\Component\Lock\BlockingStoreInterface;
+use Symfony\Component\Lock\Exception\LockConflictedException;
+use Symfony\Component\Lock\Exception\LockExpiredException;
+use Symfony\Component\Lock\Key;
+
+/**
+ * A store for Symfony's Lock component in a PostgreSQL with lock_election. Waiting locks are granted in order of
+ * arrival, without polling. A key can be serialized, and used by another process.
+ */
+final class LockElectionStore implements BlockingStoreInterface
+{
+    /**
+     * @param \PDO  $connection a connection of its own: a rollback of the application would undo an acquire
+     * @param float $initialTtl seconds until save() expires; a Lock with a TTL renews at once with its own
+     */
+    public function __construct(private \PDO $connection, private float $initialTtl = 30.0)
+    {
+        if ('pgsql' !== $connection->getAttribute(\PDO::ATTR_DRIVER_NAME)) {
+            throw new \InvalidArgumentException('The connection is not one to PostgreSQL.');
+        }
+        $connection->setAttribute(\PDO::ATTR_ERRMODE, \PDO::ERRMODE_EXCEPTION);
+    }
+
+    public function save(Key $key): void
+    {
+        $this->acquire($key, '0');
+    }
+
+    public function waitAndSave(Key $key): void
+    {
+        $this->acquire($key, null);
+    }
+
+    /** @throws LockConflictedException if the lock was lost */
+    public function putOffExpiration(Key $key, float $ttl): void
+    {
+        $sent = microtime(true);
+        $valid = $this->query('SELECT extract(epoch FROM renew_lock(?, ?, make_interval(secs => ?)))',
+            [self::name($key), self::token($key), $ttl]);
+        if (null === $valid) {
+            throw new LockConflictedException();
+        }
+        $this->expires($key, $sent + min($ttl, (float) $valid));
+    }
+
+    public function delete(Key $key): void
+    {
+        if ($key->hasState(__CLASS__)) {
+            $this->query('SELECT release_lock(?, ?, all_holds => true)', [self::name($key), self::token($key)]);
+            $key->removeState(__CLASS__);
+        }
+    }
+
+    public function exists(Key $key): bool
+    {
+        return $key->hasState(__CLASS__) && $this->query('SELECT is_held(?, ?)', [self::name($key), self::token($key)]);
+    }
+
+    /**
+     * Until the open transaction of this connection ends, nobody else gets the lock: its writes are the holder's.
+     *
+     * @throws LockConflictedException if the lock was lost; roll back then
+     */
+    public function fence(Key $key, \PDO $application): void
+    {
+        try {
+            $application->prepare('SELECT fence_lock(?, ?)')->execute([self::name($key), self::token($key)]);
+        } catch (\PDOException $e) {
+            throw 'LE001' === $e->getCode() ? new LockConflictedException($e->getMessage(), 0, $e) : $e;
+        }
+    }
+
+    private function acquire(Key $key, ?string $wait): void
+    {
+        $sent = microtime(true);
+        [$owner, $token] = $key->hasState(__CLASS__) ? $key->getState(__CLASS__) : [bin2hex(random_bytes(16)), null];
+        $token = $this->query('SELECT acquire_lock(?, make_interval(secs => ?), ?, owner => ?)',
+            [self::name($key), $this->initialTtl, $wait, $owner]);
+        if (null === $token) {
+            throw new LockConflictedException();
+        }
+        $key->setState(__CLASS__, [$owner, $token]);
+        if (null === $wait) {
+            $this->putOffExpiration($key, $this->initialTtl); // after a wait the reply does not tell when the TTL began
+        } else {
+            $this->expires($key, $sent + $this->initialTtl);
+        }
+    }
+
+    private function expires(Key $key, float $at): void
+    {
+        $key->reduceLifetime($at - microtime(true));
+        if ($key->isExpired()) {
+            $this->delete($key);
+            throw new LockExpiredException(sprintf('The lock "%s" has expired before it could be used.', $key));
+        }
+    }
+
+    /** One value, of a statement that commits by itself. */
+    private function query(string $sql, array $arguments): mixed
+    {
+        if ($this->connection->inTransaction()) {
+            throw new \LogicException('The connection of the store has an open transaction.');
+        }
+        $statement = $this->connection->prepare($sql);
+        $statement->execute($arguments);
+
+        return $statement->fetchColumn();
+    }
+
+    private static function name(Key $key): string
+    {
+        return \strlen($key) <= 255 ? (string) $key : 'sha256 '.hash('sha256', $key);
+    }
+
+    private static function token(Key $key): int
+    {
+        return $key->hasState(__CLASS__) ? $key->getState(__CLASS__)[1] : throw new LockConflictedException();
+    }
+}
