@@ -19,11 +19,14 @@ fi
 # The pages lie beside each other as they do here, so that their links are right there and in a repository's view.
 pages=$LE_TMP/pages
 mkdir -p "$pages"
+linked=$(grep -oE '\]\(\.\./\.\./[^)#]+' docs/how-to/frameworks.md | cut -c9- | sort -u)
 git ls-files -z --cached --others --exclude-standard -- '*.md' LICENSE docs examples bench/results 'clients/*/examples/*' \
-	clients/conformance test/torture |
+	clients/conformance test/torture $linked |
 	grep -zv '^docs/site/' | xargs -0 cp --parents -t "$pages"
 # A folder that is linked to shows its files in a repository's view; here a page does.
-for folder in clients/*/examples clients/conformance/{porcupine,scenarios} docs/monitoring; do
+for folder in clients/*/examples clients/conformance/{porcupine,scenarios} clients/go/{leaderelection,schedulers} \
+	examples/kubernetes/* docs/monitoring; do
+	[ -d "$folder" ] || continue
 	[ ! -e "$folder/README.md" ] || continue
 	{
 		echo "# $folder"

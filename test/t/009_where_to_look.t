@@ -1,5 +1,5 @@
 # A contributor can find the code: test/lib/answers has the answers to the questions of CONTRIBUTING.md, the map names
-# each of their files, and there are few of these.
+# each of their files, and there are few of these. docs/how-to/frameworks.md links examples that exist, and tests that run them.
 # Promises: -
 use strict;
 use warnings;
@@ -40,4 +40,33 @@ foreach my $question (@questions)
 	}
 }
 cmp_ok(@map + keys(%opened), '<=', 20, 'files to open for all of them');
+
+# The page for users of a scheduler, framework or ORM: the test that a row links runs, or names, each program or module of
+# the row; and no example of a framework is without a row.
+my $page = 'docs/how-to/frameworks.md';
+my (%shown, $rows);
+
+foreach my $row (grep { /^\| / && !/^\| I use \|/ } split /\n/, slurp_file($page))
+{
+	my ($what, $how, $test) = $row =~ /^\| (.*?) \| (.*) \| (.*) \|$/;
+	my ($by) = $test =~ /\]\(\.\.\/\.\.\/(\S+)\)$/;
+	my @files = $how =~ /\]\(\.\.\/\.\.\/([^)#]+)(?:#[^)]*)?\)/g;
+
+	$rows++;
+	next if $test eq 'not run';
+	ok($by && -f $by, "$page, $what: $test");
+	foreach my $file (@files)
+	{
+		my ($name) = $file =~ m{([^/]+?)(?:/main\.go|\.\w+)?$};
+
+		$shown{$file} = 1;
+		ok(-e $file, "$file is there");
+		# those of READMEs are run as blocks, and named by their first word
+		$name = lc($what =~ /^(\w+)/ && $1) if $name eq 'README';
+		ok(slurp_file($by) =~ /(?<![\w-])\Q$name\E(?![a-z])/, "$by names $name") if $by && -f $by;
+	}
+}
+cmp_ok($rows, '>', 20, "$page has rows");
+my $basic = qr{/(?:leader|minutely|fenced|worker|queue)\.(?:py|mjs)$};
+ok($shown{$_}, "$page shows $_") foreach grep { !/$basic/ } glob('clients/{python,node}/examples/*.{py,mjs}'), 'clients/php/src/LockElectionStore.php';
 done_testing();

@@ -4,13 +4,9 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.io.BufferedReader;
 import java.io.IOException;
-import java.io.InputStreamReader;
-import java.io.UncheckedIOException;
-import java.util.List;
-import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import lockelection.Db;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -22,41 +18,10 @@ import org.springframework.integration.support.locks.LockRegistry;
 class BootApplicationTest {
 	private final String key = Db.name();
 
-	private final class Application implements AutoCloseable {
-		final List<String> lines = new CopyOnWriteArrayList<>();
-		final Process process;
-
-		Application(String... properties) throws IOException {
-			ProcessBuilder builder = new ProcessBuilder(System.getProperty("java.home") + "/bin/java", "-XX:+UseSerialGC",
-					"-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", System.getProperty("java.class.path"), "boot.Application", key,
-					"--spring.main.banner-mode=off", "--spring.datasource.url=" + Db.URL, "--lock-election.ttl=3s",
-					"--lock-election.name=" + key);
-			builder.command().addAll(List.of(properties));
-			process = builder.redirectErrorStream(true).start();
-			Thread reader = new Thread(() -> {
-				try (BufferedReader in = new BufferedReader(new InputStreamReader(process.getInputStream()))) {
-					in.lines().forEach(lines::add);
-				} catch (IOException | UncheckedIOException e) {
-					lines.add(e.toString());
-				}
-			});
-			reader.setDaemon(true);
-			reader.start();
-		}
-
-		/** Waits for a line. Fails at once if the process has ended without it. */
-		void awaitLine(String line) throws Exception {
-			Db.until(() -> {
-				if (!process.isAlive() && !lines.contains(line))
-					throw new AssertionError(String.join("\n", lines));
-				return lines.contains(line);
-			});
-		}
-
-		@Override
-		public void close() {
-			process.destroyForcibly();
-		}
+	private Program application(String... properties) throws IOException {
+		return new Program("boot.Application", Stream.concat(
+				Stream.of(key, "--spring.datasource.url=" + Db.URL, "--lock-election.ttl=3s", "--lock-election.name=" + key),
+				Stream.of(properties)).toArray(String[]::new));
 	}
 
 	private long leases() throws Exception {
@@ -66,9 +31,9 @@ class BootApplicationTest {
 	@Test
 	void theLockOfAKilledApplicationPassesToTheOther() throws Exception {
 		String locked = "locked by LockElectionRegistry";
-		try (Application first = new Application("--lock-election.url=" + Db.URL)) {
+		try (Program first = application("--lock-election.url=" + Db.URL)) {
 			first.awaitLine(locked);
-			try (Application second = new Application()) { // by the data source
+			try (Program second = application()) { // by the data source
 				Db.until(() -> Db.waiters(key) == 1);
 				assertFalse(second.lines.contains(locked));
 				first.process.destroyForcibly().waitFor(); // kill -9
