@@ -263,18 +263,18 @@ test_extension_image()
 
 metric()
 {
-	[[ $(curl -fsS http://127.0.0.1:9187/metrics) == *$'\n'"$1"* ]]
+	[[ $(curl -fsS "http://127.0.0.1:${EXPORTER_PORT:-9187}/metrics") == *$'\n'"$1"* ]]
 }
 
 # prometheus_has PATH REGEX [PARAMETER]: does its reply match?
 prometheus_has()
 {
-	[[ $(curl -fsSG "http://127.0.0.1:9090/api/v1/$1" ${3:+--data-urlencode "$3"}) =~ $2 ]]
+	[[ $(curl -fsSG "http://127.0.0.1:${PROMETHEUS_PORT:-9090}/api/v1/$1" ${3:+--data-urlencode "$3"}) =~ $2 ]]
 }
 
 test_compose()
 {
-	local token compose=(env PYTHONPATH="$RUN/python" python3 -m podman_compose)
+	local token before compose=(env PYTHONPATH="$RUN/python" python3 -m podman_compose)
 	cd "$ROOT"
 	say "compose: up"
 	"${compose[@]}" up --detach >"$RUN/compose.log" 2>&1 ||
@@ -291,12 +291,40 @@ test_compose()
 		die "Prometheus has no metrics"
 	prometheus_has rules LockElectionDown || die "Prometheus has no rules"
 
-	say "compose: down, and up again"
+	say "compose: down, and up again with other ports"
 	"${compose[@]}" down >>"$RUN/compose.log" 2>&1
 	expect "containers" "" "$(podman ps --all --quiet)"
+	export PGPORT=15432 EXPORTER_PORT=19187 PROMETHEUS_PORT=19090
 	"${compose[@]}" up --detach >>"$RUN/compose.log" 2>&1
 	healthy "$container"
 	expect "the lock" t "$(sql "SELECT is_held('kept', $token)")"
+	until_true 60 metric 'lock_election_healthy{datname="app"' || die "the exporter's port does not change"
+	until_true 60 prometheus_has rules LockElectionDown || die "the port of Prometheus does not change"
+
+	say "compose: another image"
+	before=$(podman inspect --format '{{.Id}}' "$container")
+	"${compose[@]}" up --detach --force-recreate >>"$RUN/compose.log" 2>&1
+	[ "$(podman inspect --format '{{.Id}}' "$container")" != "$before" ] || die "the container is not replaced"
+	healthy "$container"
+	"${compose[@]}" exec -T db psql -U postgres -d app -c 'ALTER EXTENSION lock_election UPDATE' >>"$RUN/compose.log" 2>&1
+	expect "the lock" t "$(sql "SELECT is_held('kept', $token)")"
+
+	say "compose: another volume"
+	sql "CREATE ROLE app LOGIN" && sql "CREATE TABLE kept AS SELECT 1 AS x"
+	sql "SELECT compare_and_set('key', 0, 'value')" >/dev/null
+	"${compose[@]}" exec -T db pg_dumpall -U postgres >"$RUN/all.sql" 2>>"$RUN/compose.log"
+	"${compose[@]}" down >>"$RUN/compose.log" 2>&1
+	compose+=(-p lock_election18)
+	"${compose[@]}" up --detach >>"$RUN/compose.log" 2>&1
+	container=$(podman ps --format '{{.Names}}' | grep 'db_1\|db-1')
+	healthy "$container"
+	"${compose[@]}" exec -T db dropdb -U postgres --force app >>"$RUN/compose.log" 2>&1
+	"${compose[@]}" exec -T db psql -qX -U postgres -d postgres <"$RUN/all.sql" >>"$RUN/compose.log" 2>&1
+	healthy "$container"
+	expect "the role and the table" "1|1" "$(sql "SELECT (SELECT count(*) FROM pg_roles WHERE rolname = 'app'), x FROM kept")"
+	expect "the version of the key" 2 "$(sql "SELECT compare_and_set('key', 1, 'new')")"
+	[ "$(sql "SELECT acquire_lock('kept')")" -gt "$token" ] || die "the tokens do not continue"
+	until_true 60 metric 'lock_election_healthy{datname="app"' || die "the exporter has no metrics of the copy"
 	"${compose[@]}" down --volumes >>"$RUN/compose.log" 2>&1
 }
 
