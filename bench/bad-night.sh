@@ -1,6 +1,7 @@
 #!/bin/bash
 # Records a bad night in three throw-away clusters, with the queries of docs/monitoring once a second, and plots it for
-# docs/operation/watching.md: a holder that hangs, a herd, a failover. 4 minutes. What was recorded is left in build/bad-night.
+# docs/operation/watching.md: a holder that hangs, a herd, a failover. 4 minutes. What was recorded is in
+# bench/results/bad-night.
 #
 #   ONLY="hung-holder herd failover"    which
 #   PG_MAJOR                            PostgreSQL's version
@@ -8,12 +9,12 @@ set -eu
 if [ -z "${LE_RUN:-}" ]; then
 	. "$(dirname "$0")/../test/common.sh"
 	le_prepare
-	le_extra_packages gnuplot-nox
-	command -v gnuplot >/dev/null || le_die "gnuplot is needed for the plots"
+	le_extra_packages python3-matplotlib
+	/usr/bin/python3 -c 'import matplotlib' || le_die "python3-matplotlib is needed for the plots"
 	le_run bench/bad-night.sh
 	cp "$LE_TMP"/work/*.svg "$LE_ROOT/docs/monitoring/"
-	mkdir -p "$LE_ROOT/build/bad-night"
-	cp "$LE_TMP"/work/*.tsv "$LE_ROOT/build/bad-night/"
+	cp "$LE_TMP"/work/*.tsv "$LE_ROOT/bench/results/bad-night/"
+	chmod 644 "$LE_ROOT"/docs/monitoring/*.svg "$LE_ROOT"/bench/results/bad-night/*
 	exit
 fi
 
@@ -74,7 +75,7 @@ end()
 	pg_ctl -D "$1" -m immediate -s stop
 	wait
 	[ -s "$dir/$name.tsv" ]
-	gnuplot -e "data='$dir/$name.tsv'; out='$dir/$name.svg'; what='$name'" bench/bad-night.gp
+	/usr/bin/python3 bench/plot.py night "$dir/$name.tsv" "$dir/$name.svg" "$name"
 }
 
 # From second 15 on a worker has the lock and does nothing; at 45 somebody ends it.

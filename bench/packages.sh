@@ -8,7 +8,7 @@ bench_peer_packages()
 	command -v javac >/dev/null || java=(default-jdk-headless)
 	command -v mvn >/dev/null || java+=(maven)
 	command -v go >/dev/null || echo golang-go
-	echo redis-server libhiredis-dev gnuplot-nox python3-venv ${FLUSH_US:+strace} "${java[@]}"
+	echo redis-server libhiredis-dev python3-matplotlib python3-venv ${FLUSH_US:+strace} "${java[@]}"
 }
 
 # The go command that builds etcd. From 1.21 on it gets by itself the version that go.mod names; older ones get that as

@@ -80,10 +80,10 @@ round=1
 describe >"$dir/about"
 stop_servers
 perl bench/report.pl "$results" "$dir/about"
-if command -v gnuplot >/dev/null; then
-	gnuplot -e "data='$results/plots'; out='$results'; before='$BEFORE_SECONDS'" bench/plots.gp
+if /usr/bin/python3 -c 'import matplotlib' 2>/dev/null; then
+	/usr/bin/python3 bench/plot.py bench "$results/plots" "$results" "$BEFORE_SECONDS"
 else
-	echo "-- no plots: gnuplot is not installed here" >&2
+	echo "-- no plots: python3-matplotlib is not installed here" >&2
 fi
 rm -r "$results/plots"
 [ ! -s "$results/failures" ] || { echo "failures:" >&2; cat "$results/failures" >&2; exit 1; }

@@ -12,7 +12,7 @@ set -eu
 if [ -z "${LE_RUN:-}" ]; then
 	. "$(dirname "$0")/../test/common.sh"
 	le_prepare
-	le_extra_packages gnuplot-nox
+	le_extra_packages python3-matplotlib
 	rc=0
 	le_run bench/scaling.sh || rc=$?
 	if [ $rc = 0 ]; then
@@ -290,24 +290,6 @@ tables()
 		END { flush_table() }' "$results/medians"
 }
 
-plot()
-{
-	local name=$1 xlabel=$2 ylabel=$3 scale=$4
-	awk -F'\t' -v s="$name" '$1 == s { if ($2 != last) { printf "%s\"%s\"\n", last == "" ? "" : "\n\n", $2; last = $2 }; print $3, $4, $5, $6 }' \
-		"$results/medians" >"$dir/plot"
-	[ -s "$dir/plot" ] || return 0
-	gnuplot <<-PLOT
-		load 'bench/style.gp'
-		set output '$results/scaling-$name.svg'
-		set xlabel '$xlabel'
-		set ylabel '$ylabel'
-		set yrange [0:*]
-		$scale
-		plot for [i = 0 : $(grep -c '^"' "$dir/plot") - 1] '$dir/plot' index i using 1:2:3:4 with yerrorlines \\
-			lw 3 lc rgb colour_of('', i) title columnheader(1)
-	PLOT
-}
-
 case " $SECTIONS " in
 	*" clients "* | *" names "* | *" holders "* | *" shared "* | *" databases "*) server_start scaling "$server_conf" ;;
 esac
@@ -323,11 +305,6 @@ medians >"$results/medians"
 	echo
 	tables
 } >"$results/scaling.md"
-plot clients 'clients' 'a second' 'set logscale x 2'
-plot names 'names' 'pairs a second' 'set logscale x'
-plot holders 'locks that are held' '' 'set logscale xy; set yrange [*:*]'
-plot shared 'shared holders of the name' 'pairs a second' 'set logscale x'
-plot databases 'databases' 'pairs a second' ''
-plot clusters 'clusters' 'pairs a second' ''
+/usr/bin/python3 bench/plot.py scaling "$results/scaling.tsv" "$results"
 rm "$results/medians"
 cat "$results/scaling.md"

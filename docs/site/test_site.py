@@ -122,7 +122,7 @@ def test_pictures_can_be_read(page, address):
             if not source.endswith(".svg"):
                 continue
             text = (SITE / urlsplit(source).path.lstrip("/")).read_text(encoding="utf-8")
-            sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)', text)]
+            sizes = [float(size) for size in re.findall(r'(?:font-size="|font: )([\d.]+)', text)]
             # The unit of the sizes is that of the view box.
             width = float(re.search(r'viewBox="[\d.]+ [\d.]+ ([\d.]+)', text)[1])
             if min(sizes) * shown / width < 9:
