@@ -37,7 +37,7 @@ $node->init;
 $node->append_conf('postgresql.conf', node_conf() =~ s/^shared_preload_libraries.*\n//mr . "log_statement = all\n");
 
 my $portable = ($ENV{ENGINE} // 'c') eq 'portable';
-my @documents = $portable ? ('README.md', 'docs/quick-start.md', map { "docs/how-to/$_.md" } qw(cron leader jobs migrations)) : ('README.md', 'docs/quick-start.md', 'docs/start.md', 'docs/guide.md', glob('docs/how-to/*.md'),
+my @documents = $portable ? ('README.md', 'docs/quick-start.md', map { "docs/how-to/$_.md" } qw(coordination cron leader jobs migrations)) : ('README.md', 'docs/quick-start.md', 'docs/start.md', 'docs/guide.md', glob('docs/how-to/*.md'),
 	map({ "docs/operation/$_.md" } qw(before-production failover monitoring shared-server)),
 	'docs/reference/lease-sync.md');
 

@@ -1,0 +1,278 @@
+# The recipes of docs/how-to/coordination.md, with its own statements, by processes that have nothing but psql: members of a
+# double barrier, workers of a latch, and takers of a limited rate. Some are killed, some are stopped past their TTL, and
+# the server crashes twice.
+# Promises: M, D, L, F
+use strict;
+use warnings;
+use LeDocs;
+use LeTest;
+use List::Util qw(min);
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep);
+
+# TTL of members and workers, and period of the rate, in seconds; permits of a period.
+use constant { TTL => 6, PERIOD => 4, PERMITS => 5 };
+
+my $page = slurp_file('docs/how-to/coordination.md');
+my $node = new_node('main');
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my $errors = "${PostgreSQL::Test::Utils::log_path}/072_coordination_processes.log";
+my %alive;    # leaders of process groups
+
+END
+{
+	my $rc = $?;
+	kill 'KILL', map { -$_ } keys %alive;
+	$? = $rc;
+}
+
+# --- the statements of the page ---
+
+my @of_page = map { $_->{sql} } map { statements_of($_->{text}) } grep { $_->{word} eq 'psql' } blocks_of($page);
+
+# The first statement of the page that matches, with these texts in place of its own.
+sub statement
+{
+	my ($pattern, @replaced) = @_;
+	my ($sql) = map { s/\s*--.*//r } grep { $_ =~ $pattern } @of_page;
+
+	while (my ($from, $to) = splice @replaced, 0, 2)
+	{
+		$sql =~ s/\Q$from\E/$to/g or die "'$from' is not in: $sql";
+	}
+	return $sql;
+}
+
+my %sql = (
+	ENTER => statement(qr/owner => 'alice'/, 'build 7' => '$RUN', "'alice'" => q{'$NAME', ttl => '$TTL s'}),
+	OPEN => statement(qr/compare_and_set/, 'build 7' => '$RUN', '>= 2' => '>= $MEMBERS'),
+	IS_OPEN => statement(qr/read_versioned/, 'build 7' => '$RUN'),
+	RELEASE => statement(qr/all_holds/, 'build 7' => '$RUN', 266422190080003 => '$token'),
+	LEAVE => statement(qr/acquire_lock\('build 7', ttl/, 'build 7' => '$RUN'),
+	LEFT => statement(qr/release_lock\('build 7', \d+\)/, 'build 7' => '$RUN', 266422190080005 => '$token'),
+	CLAIM => statement(qr/acquire_lock\('import 7/, 'import 7, part 3' => '$RUN, part $part', "'0'" => q{'0', ttl => '$TTL s'}),
+	IS_DONE => statement(qr/part = 3/, 'import 7' => '$RUN', 3 => '$part'),
+	FENCE => statement(qr/fence_lock/, 'import 7, part 3' => '$RUN, part $part', 266422190080006 => '$token'),
+	COUNT => statement(qr/INSERT/, 'import 7' => '$RUN', 3 => '$part'),
+	DROP => statement(qr/release_lock\('import/, 'import 7, part 3' => '$RUN, part $part', 266422190080006 => '$token'),
+	COMPLETE => statement(qr/AS open FROM part_done/, 'import 7' => '$RUN'),
+	PERMIT => statement(qr/acquire_permit.*'0'/, 'mail' => '$RUN', ', 2,' => ', $MEMBERS,', '1 min' => '$TTL s'),
+);
+
+# --- the processes ---
+
+# What they have in common. ask() repeats its statements until the server has done them all.
+my $common = <<'SH' . join '', map { "$_() { echo \"$sql{$_}\"; }\n" } sort keys %sql;
+say() { echo "$(date +%s.%N) $*" >>"$DIR/$RUN.$NAME"; }
+try() { psql -XAtq -v ON_ERROR_STOP=1 "$@"; }
+ask() { until try "$@"; do sleep 0.2; done; }
+SH
+
+my %script = (
+	# Enters, works until it may go, and leaves; stops its work if it has lost its membership.
+	member => <<'SH',
+token=$(ask -c "$(ENTER)")
+say holds $token
+while sleep 0.5; do
+	left=$(try -c "SELECT renew_lock('$RUN', $token)") && [ -z "$left" ] && touch "$DIR/$RUN.$NAME.lost" && exit
+done &
+renewals=$!
+open=f
+until [ "$open" = t ]; do
+	ask -c "$(OPEN)" >/dev/null
+	open=$(ask -c "$(IS_OPEN)")
+	say looks $open
+	sleep 0.2
+done
+say begins
+until [ -e "$DIR/$RUN.$NAME.go" ]; do
+	[ ! -e "$DIR/$RUN.$NAME.lost" ] || { say lost; exit; }
+	sleep 0.1
+done
+say releases
+kill $renewals
+ask -c "$(RELEASE)" >/dev/null
+token=
+while [ -z "$token" ]; do token=$(ask -c "$(LEAVE)"); done
+say left
+ask -c "$(LEFT)" >/dev/null
+SH
+	# Does parts until all are done. Stays in its part while it is held up.
+	worker => <<'SH',
+until [ "$(ask -c "$(COMPLETE)")" = t ]; do
+	for part in 1 2 3 4; do
+		token=$(ask -c "$(CLAIM)")
+		[ -n "$token" ] || continue
+		if [ "$(ask -c "$(IS_DONE)")" = 0 ]; then
+			say works $part
+			while [ -e "$DIR/$RUN.$NAME.held" ]; do sleep 0.1; done
+			if try -c BEGIN -c "$(FENCE)" -c "INSERT INTO result VALUES ($part, '$NAME')" -c "$(COUNT)" -c COMMIT >/dev/null; then
+				say counts $part
+			else
+				say refused $part
+			fi
+		fi
+		ask -c "$(DROP)" >/dev/null
+	done
+	sleep 0.1
+done
+say complete
+SH
+	# Tries without waiting, so that each grant lies between two times that are near to each other.
+	taker => <<'SH',
+while sleep 0.1; do
+	sent=$(date +%s.%N)
+	token=$(ask -c "$(PERMIT)")
+	[ -z "$token" ] || say granted $sent
+done
+SH
+);
+
+# Starts a process in a group of its own.
+sub start
+{
+	my ($kind, $run, $name, $ttl, $members) = @_;
+	my $pid = fork // die "fork: $!";
+
+	$alive{$pid} = 1 if $pid;
+	return $pid if $pid;
+	setpgrp;
+	open STDOUT, '>>', $errors or die "$errors: $!";
+	open STDERR, '>&', \*STDOUT or die "dup: $!";
+	@ENV{qw(PGHOST PGPORT PGDATABASE)} = ($node->host, $node->port, 'postgres');
+	@ENV{qw(DIR RUN NAME TTL MEMBERS)} = ($dir, $run, $name, $ttl, $members // '');
+	exec 'bash', '-c', $common . $script{$kind} or die "exec: $!";
+}
+
+sub send_signal
+{
+	my ($signal, @pids) = @_;
+
+	foreach my $pid (@pids)
+	{
+		kill $signal, -$pid or die "kill: $!";
+		next if $signal ne 'KILL';
+		waitpid $pid, 0;
+		delete $alive{$pid};
+	}
+	return;
+}
+
+# What a process has said: [ time, word, argument ] of each line with this word.
+sub said
+{
+	my ($run, $name, $word) = @_;
+	my $file = "$dir/$run.$name";
+
+	return grep { $_->[1] eq $word } map { [ split / / ] } -e $file ? split(/\n/, slurp_file($file)) : ();
+}
+
+sub when_said
+{
+	my ($line) = said(@_);
+
+	return $line ? $line->[0] : undef;
+}
+
+sub wait_for
+{
+	my ($run, $word, @names) = @_;
+
+	return ok(wait_until(sub { return @names == grep { said($run, $_, $word) } @names }), "$run: @names: $word");
+}
+
+# Waits until each of them has looked several times more.
+sub looks_again
+{
+	my ($run, @names) = @_;
+	my %before = map { $_ => scalar(my @looks = said($run, $_, 'looks')) } @names;
+
+	return ok(wait_until(sub { return @names == grep { (my @looks = said($run, $_, 'looks')) > $before{$_} + 3 } @names }), "$run: @names: look again");
+}
+
+sub touch { PostgreSQL::Test::Utils::append_to_file("$dir/$_", '') foreach @_; return; }
+sub crash { $node->stop('immediate'); $node->start; return; }
+
+# --- what happens ---
+
+$node->safe_psql('postgres', $_->{text}) foreach grep { $_->{word} eq 'sql' } blocks_of($page);
+$node->safe_psql('postgres', 'CREATE TABLE result (part int, worker text)');
+
+my @takers = map { start('taker', 'rate', $_, PERIOD, PERMITS) } 'a' .. 'c';
+my %member = map { $_ => start('member', 'run 1', $_, TTL, 4) } 'a' .. 'c';
+touch('import.a.held', 'import.b.held');
+my %worker = map { $_ => start('worker', 'import', $_, TTL) } 'a', 'b';
+
+wait_for('run 1', 'holds', 'a' .. 'c');
+wait_for('import', 'works', 'a', 'b');
+looks_again('run 1', 'a' .. 'c');
+crash();
+looks_again('run 1', 'a' .. 'c');
+is(join(' ', grep { said('run 1', $_, 'begins') } 'a' .. 'c'), '', 'three of four members do not begin, though the server crashes');
+$member{d} = start('member', 'run 1', 'd', TTL, 4);
+wait_for('run 1', 'begins', 'a' .. 'd');
+cmp_ok(min(map { when_said('run 1', $_, 'begins') } 'a' .. 'd'), '>=', when_said('run 1', 'd', 'holds'), 'nobody begins before the fourth is there');
+
+# b dies at work, c is stopped, d works on, and a wants to leave.
+send_signal('KILL', $member{b}, $worker{a}, $takers[0]);
+send_signal('STOP', $member{c}, $worker{b}, $takers[1]);
+touch('run 1.a.go');
+wait_for('run 1', 'releases', 'a');
+wait_for_sql($node, q{SELECT count(*) > 0 FROM lock_election.waiters WHERE name = 'run 1'});
+crash();
+wait_for_sql($node, q{SELECT string_agg(owner, ' ') FROM lock_election.locks WHERE name = 'run 1'}, 'd');
+sleep(TTL + 1);
+is(one(q{SELECT string_agg(owner, ' ') FROM lock_election.locks WHERE name = 'run 1'}), 'd', 'a member works for longer than its TTL');
+ok(!said('run 1', 'a', 'left'), 'who leaves waits for it');
+touch('run 1.d.go');
+wait_for('run 1', 'left', 'a', 'd');
+cmp_ok(when_said('run 1', 'a', 'left'), '>=', when_said('run 1', 'd', 'releases'), 'and leaves after it');
+ok(!-e "$dir/run 1.c.lost", 'but not because the stopped one has noticed anything');
+send_signal('CONT', $member{c}, $takers[1]);
+wait_for('run 1', 'lost', 'c');
+
+start('member', 'run 1', 'e', TTL, 4);
+touch('run 1.e.go');
+wait_for('run 1', 'left', 'e');
+
+# A member that restarts before its TTL has ended
+my $alice = start('member', 'run 2', 'alice', 60, 2);
+wait_for('run 2', 'looks', 'alice');
+send_signal('KILL', $alice);
+start('member', 'run 2', 'alice', 60, 2);
+ok(wait_until(sub { (my @holds = said('run 2', 'alice', 'holds')) == 2 }), 'alice restarts');
+looks_again('run 2', 'alice');
+my ($first, $second) = map { $_->[2] } said('run 2', 'alice', 'holds');
+is($second, $first, 'and takes up its membership');
+ok(!said('run 2', 'alice', 'begins'), 'and does not count twice');
+start('member', 'run 2', 'bob', 60, 2);
+touch('run 2.alice.go', 'run 2.bob.go');
+wait_for('run 2', 'left', 'alice', 'bob');
+
+# The latch: of the two parts that were begun, one worker is dead, and one is stopped.
+is(one(q{SELECT count(*) FROM result}), '0', 'nothing counts yet');
+start('worker', 'import', 'c', TTL);
+wait_for('import', 'complete', 'c');
+unlink "$dir/import.b.held";
+send_signal('CONT', $worker{b});
+wait_for('import', 'refused', 'b');
+wait_for('import', 'complete', 'b');
+is(one(q{SELECT string_agg(part::text, ' ' ORDER BY part) FROM result}), '1 2 3 4', 'each part has one result');
+is(one(q{SELECT count(*) FROM part_done WHERE run = 'import'}), '4', 'and counts once');
+
+# The rate: the permits of the one that was killed count, too.
+my $granted = sub { return map { said('rate', $_, 'granted') } 'a' .. 'c' };
+ok(wait_until(sub { return scalar(my @all = $granted->()) >= 5 * PERMITS }), 'permits are granted all the time');
+send_signal('KILL', @takers[ 1, 2 ]);
+my @grants = map { { sent => $_->[2], received => $_->[0] } } $granted->();
+my $shortest = min(map {
+	my $sent = $_->{sent};
+	my @received = sort { $a <=> $b } map { $_->{received} } grep { $_->{sent} >= $sent } @grants;
+
+	@received > PERMITS ? $received[PERMITS] - $sent : ();
+} @grants);
+cmp_ok($shortest, '>=', PERIOD, 'no period has more grants than permits') or diag(join "\n", map { "$_->{sent} $_->{received}" } @grants);
+nothing_left($node);
+$node->stop;
+done_testing();
