@@ -1,7 +1,7 @@
 # The recipes of docs/how-to/coordination.md, with its own statements, by processes that have nothing but psql: members of a
 # double barrier, workers of a latch, and takers of a limited rate. Some are killed, some are stopped past their TTL, and
 # the server crashes twice.
-# Promises: M, D, L, F
+# Promises: M, D, L
 use strict;
 use warnings;
 use LeDocs;
@@ -9,10 +9,9 @@ use LeTest;
 use List::Util qw(min);
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(sleep);
 
-# TTL of members and workers, and period of the rate, in seconds; permits of a period.
-use constant { TTL => 6, PERIOD => 4, PERMITS => 5 };
+# The rate.  TTLs are those of the page, and become short when everything else is in its place.
+use constant { PERIOD => 4, PERMITS => 5 };
 
 my $page = slurp_file('docs/how-to/coordination.md');
 my $node = new_node('main');
@@ -45,19 +44,18 @@ sub statement
 }
 
 my %sql = (
-	ENTER => statement(qr/owner => 'alice'/, 'build 7' => '$RUN', "'alice'" => q{'$NAME', ttl => '$TTL s'}),
+	ENTER => statement(qr/owner => 'alice'/, 'build 7' => '$RUN', "'alice'" => q{'$NAME'}),
 	OPEN => statement(qr/compare_and_set/, 'build 7' => '$RUN', '>= 2' => '>= $MEMBERS'),
 	IS_OPEN => statement(qr/read_versioned/, 'build 7' => '$RUN'),
 	RELEASE => statement(qr/all_holds/, 'build 7' => '$RUN', 266422190080003 => '$token'),
 	LEAVE => statement(qr/acquire_lock\('build 7', ttl/, 'build 7' => '$RUN'),
 	LEFT => statement(qr/release_lock\('build 7', \d+\)/, 'build 7' => '$RUN', 266422190080005 => '$token'),
-	CLAIM => statement(qr/acquire_lock\('import 7/, 'import 7, part 3' => '$RUN, part $part', "'0'" => q{'0', ttl => '$TTL s'}),
+	CLAIM => statement(qr/acquire_lock\('import 7/, 'import 7, part 3' => '$RUN, part $part'),
 	IS_DONE => statement(qr/part = 3/, 'import 7' => '$RUN', 3 => '$part'),
-	FENCE => statement(qr/fence_lock/, 'import 7, part 3' => '$RUN, part $part', 266422190080006 => '$token'),
 	COUNT => statement(qr/INSERT/, 'import 7' => '$RUN', 3 => '$part'),
 	DROP => statement(qr/release_lock\('import/, 'import 7, part 3' => '$RUN, part $part', 266422190080006 => '$token'),
 	COMPLETE => statement(qr/AS open FROM part_done/, 'import 7' => '$RUN'),
-	PERMIT => statement(qr/acquire_permit.*'0'/, 'mail' => '$RUN', ', 2,' => ', $MEMBERS,', '1 min' => '$TTL s'),
+	PERMIT => statement(qr/acquire_permit.*'0'/, 'mail' => '$RUN', ', 2,' => ', $MEMBERS,', '1 min' => '$PERIOD s'),
 );
 
 # --- the processes ---
@@ -74,7 +72,7 @@ my %script = (
 	member => <<'SH',
 token=$(ask -c "$(ENTER)")
 say holds $token
-while sleep 0.5; do
+while sleep 1; do
 	left=$(try -c "SELECT renew_lock('$RUN', $token)") && [ -z "$left" ] && touch "$DIR/$RUN.$NAME.lost" && exit
 done &
 renewals=$!
@@ -83,7 +81,7 @@ until [ "$open" = t ]; do
 	ask -c "$(OPEN)" >/dev/null
 	open=$(ask -c "$(IS_OPEN)")
 	say looks $open
-	sleep 0.2
+	sleep 0.3
 done
 say begins
 until [ -e "$DIR/$RUN.$NAME.go" ]; do
@@ -94,7 +92,10 @@ say releases
 kill $renewals
 ask -c "$(RELEASE)" >/dev/null
 token=
-while [ -z "$token" ]; do token=$(ask -c "$(LEAVE)"); done
+while [ -z "$token" ]; do
+	say tries
+	token=$(ask -c "$(LEAVE)")
+done
 say left
 ask -c "$(LEFT)" >/dev/null
 SH
@@ -105,9 +106,9 @@ until [ "$(ask -c "$(COMPLETE)")" = t ]; do
 		token=$(ask -c "$(CLAIM)")
 		[ -n "$token" ] || continue
 		if [ "$(ask -c "$(IS_DONE)")" = 0 ]; then
-			say works $part
+			say works $part $token
 			while [ -e "$DIR/$RUN.$NAME.held" ]; do sleep 0.1; done
-			if try -c BEGIN -c "$(FENCE)" -c "INSERT INTO result VALUES ($part, '$NAME')" -c "$(COUNT)" -c COMMIT >/dev/null; then
+			if try -c BEGIN -c "INSERT INTO result VALUES ($part, '$NAME')" -c "$(COUNT)" -c COMMIT >/dev/null; then
 				say counts $part
 			else
 				say refused $part
@@ -121,7 +122,7 @@ say complete
 SH
 	# Tries without waiting, so that each grant lies between two times that are near to each other.
 	taker => <<'SH',
-while sleep 0.1; do
+while sleep 0.2; do
 	sent=$(date +%s.%N)
 	token=$(ask -c "$(PERMIT)")
 	[ -z "$token" ] || say granted $sent
@@ -132,7 +133,7 @@ SH
 # Starts a process in a group of its own.
 sub start
 {
-	my ($kind, $run, $name, $ttl, $members) = @_;
+	my ($kind, $run, $name, $members) = @_;
 	my $pid = fork // die "fork: $!";
 
 	$alive{$pid} = 1 if $pid;
@@ -141,7 +142,7 @@ sub start
 	open STDOUT, '>>', $errors or die "$errors: $!";
 	open STDERR, '>&', \*STDOUT or die "dup: $!";
 	@ENV{qw(PGHOST PGPORT PGDATABASE)} = ($node->host, $node->port, 'postgres');
-	@ENV{qw(DIR RUN NAME TTL MEMBERS)} = ($dir, $run, $name, $ttl, $members // '');
+	@ENV{qw(DIR RUN NAME MEMBERS PERIOD)} = ($dir, $run, $name, $members // '', PERIOD);
 	exec 'bash', '-c', $common . $script{$kind} or die "exec: $!";
 }
 
@@ -159,7 +160,7 @@ sub send_signal
 	return;
 }
 
-# What a process has said: [ time, word, argument ] of each line with this word.
+# What a process has said: [ time, word, arguments ] of each line with this word.
 sub said
 {
 	my ($run, $name, $word) = @_;
@@ -182,14 +183,18 @@ sub wait_for
 	return ok(wait_until(sub { return @names == grep { said($run, $_, $word) } @names }), "$run: @names: $word");
 }
 
-# Waits until each of them has looked several times more.
-sub looks_again
+# Waits until each of them has said it several times more.
+sub goes_on
 {
-	my ($run, @names) = @_;
-	my %before = map { $_ => scalar(my @looks = said($run, $_, 'looks')) } @names;
+	my ($run, $word, @names) = @_;
+	my %before = map { $_ => scalar(my @lines = said($run, $_, $word)) } @names;
+	my $slow = sub { return grep { (my @lines = said($run, $_, $word)) < $before{$_} + 3 } @names };
 
-	return ok(wait_until(sub { return @names == grep { (my @looks = said($run, $_, 'looks')) > $before{$_} + 3 } @names }), "$run: @names: look again");
+	return ok(wait_until(sub { return !$slow->() }), "$run: @names: $word again and again");
 }
+
+# Who has the lock of a run, by the names that it gave.
+sub holders { return one("SELECT string_agg(owner, ' ' ORDER BY owner) FROM lock_election.locks WHERE name = '$_[0]'"); }
 
 sub touch { PostgreSQL::Test::Utils::append_to_file("$dir/$_", '') foreach @_; return; }
 sub crash { $node->stop('immediate'); $node->start; return; }
@@ -199,18 +204,18 @@ sub crash { $node->stop('immediate'); $node->start; return; }
 $node->safe_psql('postgres', $_->{text}) foreach grep { $_->{word} eq 'sql' } blocks_of($page);
 $node->safe_psql('postgres', 'CREATE TABLE result (part int, worker text)');
 
-my @takers = map { start('taker', 'rate', $_, PERIOD, PERMITS) } 'a' .. 'c';
-my %member = map { $_ => start('member', 'run 1', $_, TTL, 4) } 'a' .. 'c';
+my @takers = map { start('taker', 'rate', $_, PERMITS) } 'a' .. 'c';
+my %member = map { $_ => start('member', 'run 1', $_, 4) } 'a' .. 'c';
 touch('import.a.held', 'import.b.held');
-my %worker = map { $_ => start('worker', 'import', $_, TTL) } 'a', 'b';
+my %worker = map { $_ => start('worker', 'import', $_) } 'a', 'b';
 
 wait_for('run 1', 'holds', 'a' .. 'c');
 wait_for('import', 'works', 'a', 'b');
-looks_again('run 1', 'a' .. 'c');
+goes_on('run 1', 'looks', 'a' .. 'c');
 crash();
-looks_again('run 1', 'a' .. 'c');
+goes_on('run 1', 'looks', 'a' .. 'c');
 is(join(' ', grep { said('run 1', $_, 'begins') } 'a' .. 'c'), '', 'three of four members do not begin, though the server crashes');
-$member{d} = start('member', 'run 1', 'd', TTL, 4);
+$member{d} = start('member', 'run 1', 'd', 4);
 wait_for('run 1', 'begins', 'a' .. 'd');
 cmp_ok(min(map { when_said('run 1', $_, 'begins') } 'a' .. 'd'), '>=', when_said('run 1', 'd', 'holds'), 'nobody begins before the fourth is there');
 
@@ -219,40 +224,49 @@ send_signal('KILL', $member{b}, $worker{a}, $takers[0]);
 send_signal('STOP', $member{c}, $worker{b}, $takers[1]);
 touch('run 1.a.go');
 wait_for('run 1', 'releases', 'a');
-wait_for_sql($node, q{SELECT count(*) > 0 FROM lock_election.waiters WHERE name = 'run 1'});
+goes_on('run 1', 'tries', 'a');
 crash();
-wait_for_sql($node, q{SELECT string_agg(owner, ' ') FROM lock_election.locks WHERE name = 'run 1'}, 'd');
-sleep(TTL + 1);
-is(one(q{SELECT string_agg(owner, ' ') FROM lock_election.locks WHERE name = 'run 1'}), 'd', 'a member works for longer than its TTL');
+goes_on('run 1', 'tries', 'a');
+is(holders('run 1'), 'b c d', 'the crash ends no membership');
+foreach my $name ('b', 'c')
+{
+	my ($holds) = said('run 1', $name, 'holds');
+	my ($works) = said('import', $name eq 'b' ? 'a' : 'b', 'works');
+
+	one("SELECT renew_lock('run 1', $holds->[2], '1 s'), renew_lock('import, part $works->[2]', $works->[3], '1 s')");
+}
+ok(wait_until(sub { return holders('run 1') eq 'd' }), 'the dead one and the stopped one are left behind');
+goes_on('run 1', 'tries', 'a');
+is(holders('run 1'), 'd', 'the one that works is not');
 ok(!said('run 1', 'a', 'left'), 'who leaves waits for it');
 touch('run 1.d.go');
 wait_for('run 1', 'left', 'a', 'd');
 cmp_ok(when_said('run 1', 'a', 'left'), '>=', when_said('run 1', 'd', 'releases'), 'and leaves after it');
-ok(!-e "$dir/run 1.c.lost", 'but not because the stopped one has noticed anything');
+ok(!-e "$dir/run 1.c.lost", 'while the stopped one has not noticed anything');
 send_signal('CONT', $member{c}, $takers[1]);
 wait_for('run 1', 'lost', 'c');
 
-start('member', 'run 1', 'e', TTL, 4);
+start('member', 'run 1', 'e', 4);
 touch('run 1.e.go');
 wait_for('run 1', 'left', 'e');
 
 # A member that restarts before its TTL has ended
-my $alice = start('member', 'run 2', 'alice', 60, 2);
+my $alice = start('member', 'run 2', 'alice', 2);
 wait_for('run 2', 'looks', 'alice');
 send_signal('KILL', $alice);
-start('member', 'run 2', 'alice', 60, 2);
+start('member', 'run 2', 'alice', 2);
 ok(wait_until(sub { (my @holds = said('run 2', 'alice', 'holds')) == 2 }), 'alice restarts');
-looks_again('run 2', 'alice');
+goes_on('run 2', 'looks', 'alice');
 my ($first, $second) = map { $_->[2] } said('run 2', 'alice', 'holds');
 is($second, $first, 'and takes up its membership');
 ok(!said('run 2', 'alice', 'begins'), 'and does not count twice');
-start('member', 'run 2', 'bob', 60, 2);
+start('member', 'run 2', 'bob', 2);
 touch('run 2.alice.go', 'run 2.bob.go');
 wait_for('run 2', 'left', 'alice', 'bob');
 
 # The latch: of the two parts that were begun, one worker is dead, and one is stopped.
 is(one(q{SELECT count(*) FROM result}), '0', 'nothing counts yet');
-start('worker', 'import', 'c', TTL);
+start('worker', 'import', 'c');
 wait_for('import', 'complete', 'c');
 unlink "$dir/import.b.held";
 send_signal('CONT', $worker{b});

@@ -1,5 +1,5 @@
 # The recipes of docs/how-to/coordination.md on the portable edition: 072_coordination.t.
-# Promises: M, D, L, F
+# Promises: M, D, L
 use strict;
 use warnings;
 
