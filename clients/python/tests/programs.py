@@ -25,6 +25,7 @@ class Program:
             [sys.executable, *map(str, command)],
             env=environment,
             cwd=cwd,
+            stdin=subprocess.PIPE,
             stdout=self.output,
             stderr=sys.stderr if command[0] != "-m" else self.output,
             start_new_session=True,
@@ -47,6 +48,7 @@ class Program:
     def end(self):
         self.kill()
         print(f"--- {self.process.args}", *self.lines, sep="\n")  # shown with a test that fails
+        self.process.stdin.close()
         self.output.close()
 
 

@@ -5,8 +5,8 @@ import re
 import signal
 
 import pytest
-from conftest import cut, until
-from programs import EXAMPLES, free, programs
+from conftest import connections, cut, until, waiters
+from programs import EXAMPLES, free, programs, running
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +123,44 @@ def test_jobs_are_done_once(db):
             assert worker.process.wait(20) == 0
     assert db.execute("SELECT count(*), count(DISTINCT id) FROM done").fetchone() == (300, 300)
     db.execute("DROP TABLE job, done")
+
+
+def holders(db, name):
+    return db.execute("SELECT count(slot) FROM lock_election.locks WHERE name = %s", (name,)).fetchone()[0]
+
+
+def test_a_barrier_waits_for_living_members_alone(db, name):
+    """One of four members is killed in the run, and one is stopped past its TTL; all are cut off once."""
+    with running() as run:
+
+        def start(member):
+            return run(EXAMPLES / "barrier.py", name, member, 4, 5)
+
+        until(lambda: connections(db) == 0)
+        a, b, killed = [start(member) for member in "abc"]
+        until(lambda: holders(db, name) == 3)
+        cut(db)
+        killed.kill()
+        c, d = [start(member) for member in "cd"]
+        # the new c waits until the old one has left, and does not count twice
+        until(lambda: all(member.lines == ["begins"] for member in (a, b, c, d)), 60)
+        b.signal(signal.SIGKILL)
+        c.signal(signal.SIGSTOP)
+        a.process.stdin.close()
+        until(lambda: holders(db, name) == 1 and waiters(db, name) == 1)
+        d.process.stdin.write(b"a step\n")
+        d.process.stdin.flush()
+        until(lambda: d.lines == ["begins", "did a step"])
+        assert a.lines == ["begins"]
+        d.process.stdin.close()
+        until(lambda: a.lines[-1] == "left" and d.lines[-1] == "left")
+        c.signal(signal.SIGCONT)
+        c.process.stdin.close()
+        assert c.process.wait(20) == 1
+        assert killed.lines == [] and c.lines == ["begins"]
+        late = start("e")
+        late.process.stdin.close()
+        until(lambda: late.lines == ["begins", "left"])
 
 
 def test_every_example_is_here():

@@ -1,0 +1,71 @@
+"""A run that begins when all members are there, and ends when all have left: barrier.py RUN MEMBER MEMBERS [TTL].
+
+Each line of the input is a step of the work. A member that dies has left when its TTL ends.
+"""
+
+import sys
+
+import psycopg
+
+import lock_election
+
+
+class DoubleBarrier:
+    """The barrier of a run, whose name was never used before. A member that is killed can enter again.
+
+    session: an open session, of which no other thread enters.
+    members: number of members that must have entered before the run begins.
+    conninfo: as for psycopg; a connection of its own to the session's database, while the member waits to begin.
+    """
+
+    def __init__(self, session, run, members, conninfo=""):
+        self.session, self.run, self.members, self.conninfo = session, run, members, conninfo
+        self.connection = None
+
+    def enter(self, member):
+        """Returns a hold when enough members are there. The hold is lost if the others have given up this member."""
+        self.identity = self.session.lock(f"{self.run}, member {member}").acquire()  # waits for an earlier one's TTL
+        self.hold = self.session.lock(self.run, shared=True).acquire()
+        while not self._is_open():
+            if self.hold.lost.wait(0.5):
+                raise lock_election.LockLost(f"{member} was lost before {self.run} began")
+        self.connection.close()
+        return self.hold
+
+    def leave(self):
+        """Returns when all members have left."""
+        self.hold.release()
+        self.identity.release()
+        self.session.lock(self.run).acquire().release()  # granted when nobody holds it
+
+    def _is_open(self):
+        try:
+            if self.connection is None or self.connection.closed:
+                self.connection = psycopg.connect(self.conninfo, autocommit=True)
+            self.connection.execute(
+                "SELECT compare_and_set(%(run)s, 0, 'open') FROM lock_election.locks"
+                " WHERE kind = 'lock' AND name = %(run)s HAVING count(slot) >= %(members)s",
+                {"run": self.run, "members": self.members},
+            )
+            return self.connection.execute("SELECT version > 0 FROM read_versioned(%s)", (self.run,)).fetchone()[0]
+        except psycopg.OperationalError:  # the server is away
+            return False
+
+
+def main(run, member, members, ttl=30):
+    with lock_election.connect(ttl=float(ttl)) as session:
+        barrier = DoubleBarrier(session, run, int(members))
+        hold = barrier.enter(member)
+        print("begins", flush=True)
+        for step in sys.stdin:
+            if hold.lost.is_set():
+                break
+            print("did", step.strip(), flush=True)
+        if hold.lost.is_set():
+            sys.exit("lost: the others may have left")
+        barrier.leave()
+        print("left", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
