@@ -34,6 +34,7 @@ WRONG = {
     ("connect", "conninfo"): [None, 5, b"dbname=x", {"dbname": "x"}, ["dbname=x"], "a\0b", "a\udc80b"],
     ("connect", "ttl"): [None, 0, 0.05, *ENDLESS, *SECONDS],
     ("connect", "name"): TEXTS[1:],
+    ("connect", "on_event"): CALLBACKS,
     ("lock", "names"): [
         *TEXTS[:5],
         *TEXTS[6:],

@@ -23,6 +23,7 @@ from ._errors import OutcomeUnknown as OutcomeUnknown
 from ._errors import ServerError as ServerError
 from ._errors import Unavailable as Unavailable
 from ._install import install_script as install_script
+from ._protocol import Event as Event
 from ._protocol import Leader as Leader
 from ._sync import Election as Election
 from ._sync import Hold as Hold

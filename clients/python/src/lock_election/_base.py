@@ -7,6 +7,7 @@ that time has come. Each kind of session runs the generator in its own way.
 from __future__ import annotations
 
 import collections.abc
+import contextvars
 import datetime
 import inspect
 import logging
@@ -19,7 +20,7 @@ from typing import Any, Callable, Generator, Generic, Iterable, List, Optional, 
 
 from . import _errors as errors
 from ._clock import clock
-from ._protocol import HELD, LOST, QUEUED, WAITING, Claim, Leader, Protocol, Request, Rows, jitter, ms
+from ._protocol import HELD, LOST, QUEUED, WAITING, Claim, Event, Leader, Protocol, Request, Rows, jitter, ms
 from ._wire import PgWire
 
 log = logging.getLogger("lock_election")
@@ -35,6 +36,7 @@ DEFAULT: Any = object()
 
 T = TypeVar("T")
 H = TypeVar("H")
+OnEvent = Optional[Callable[[Event], object]]
 Steps = Generator[Tuple[Request, float], None, T]
 
 
@@ -214,9 +216,10 @@ class ByClock:
 class SessionBase:
     """The calls of a session, as generators of steps."""
 
-    def __init__(self, conninfo: str, ttl: Duration, name: Optional[str]) -> None:
+    def __init__(self, conninfo: str, ttl: Duration, name: Optional[str], on_event: OnEvent = None) -> None:
         name = None if name is None else check_text("name", name)
         self._arguments = (conninfo, check_seconds("ttl", ttl, *TTL), name)
+        self._on_event = on_event
         self._machine: Optional[Protocol] = None
 
     def _start(self, wake: Callable[[], object], before_close: Callable[[], object] = lambda: None) -> None:
@@ -224,6 +227,7 @@ class SessionBase:
         protocol = Protocol(ttl, name or f"{socket.gethostname()}:{os.getpid()}", clock())
         protocol.wire = wire = PgWire(conninfo, protocol, wake)
         wire.before_close = before_close
+        protocol.report = None if self._on_event is None else self._report
         self._machine = protocol
 
     @property
@@ -244,6 +248,10 @@ class SessionBase:
 
     def _post(self, function: Callable[..., object], *arguments: Any) -> None:
         """Calls the function and then starts the next job. Does nothing in a forked child."""
+        raise NotImplementedError
+
+    def _report(self, event: Event, context: contextvars.Context) -> None:
+        """Has on_event called with the event, later and in order, in this context."""
         raise NotImplementedError
 
     def _is_over(self) -> bool:

@@ -7,11 +7,13 @@ session's clock.
 
 from __future__ import annotations
 
+import contextvars
 import hashlib
 import itertools
 import logging
 import os
 import random
+import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any, Callable, Deque, Dict, Generator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
@@ -174,6 +176,8 @@ class Claim(Request):
     left: List[str] = field(default_factory=list)  # names that are not released yet
     sent: int = 0  # number of times that the release was sent
     released: Optional[bool] = None
+    since: float = 0.0  # time of the request, then of the grant
+    context: Optional[contextvars.Context] = None  # of the caller, for on_event
     ended: Callable[[], None] = lambda: None
 
     def __str__(self) -> str:
@@ -208,6 +212,27 @@ class Leader(NamedTuple):
 
     value: str
     term: int
+
+
+class Event(NamedTuple):
+    """A change, for on_event.
+
+    kind: acquired, not_acquired, released or lost; of the session: suspended, resumed, or ended if its lease is lost.
+    mode: lock, shared, permit, election or session.
+    names: the names of the locks, or of the election. None for a session.
+    token: the hold's token; 0 = none.
+    time: seconds since the epoch, as of time.time().
+    seconds: how long the caller has waited, the lock was held, or the session was suspended.
+    error: why it was not acquired, was lost, is suspended or has ended.
+    """
+
+    kind: str
+    mode: str
+    names: Tuple[str, ...]
+    token: int
+    time: float
+    seconds: float
+    error: Optional[Error]
 
 
 END: Any = object()  # tells an observer that no more leaders will follow
@@ -300,6 +325,8 @@ class Protocol(Request):
         self.end_error: Optional[Error] = None  # the reason why the session has ended
         self.trouble: Optional[Error] = None  # last error of the connection
         self.close_until: Optional[float] = None
+        self.suspended_at: Optional[float] = None  # as reported to on_event
+        self.report: Optional[Callable[[Event, contextvars.Context], object]] = None  # calls on_event later
 
     # --- the application's side ------------------------------------------------------------------------------------
 
@@ -341,6 +368,7 @@ class Protocol(Request):
         self.check_open()
         lease = self.leases.setdefault(ttl or self.ttl, Lease(ttl or self.ttl))
         claim = Claim(kind, tuple(names), lease, attempt, last, f"{self.marker}-{next(self.numbers)}")
+        claim.since, claim.context = self.clock(), contextvars.copy_context() if self.report else None
         lease.claims[claim.owner] = claim
         lease.asks[claim] = None
         return claim
@@ -363,6 +391,7 @@ class Protocol(Request):
             self._give_back(claim)
         if held:
             claim.ended()
+        self._report("released" if held else "not_acquired", claim, None if held else error)
         claim.wake()
 
     def release(self, claim: Claim, hold_for: float = 0.0) -> None:
@@ -383,6 +412,7 @@ class Protocol(Request):
             claim.state, claim.error, claim.evicted, claim.released = LOST, error, True, False
             log.warning("lost %s: %s", claim, error)
             claim.ended()
+            self._report("lost", claim, error)
         elif claim.token == 0:
             self.over(claim, error)  # the hold was evicted before its grant was known
             self._placed(claim, token, True)
@@ -396,6 +426,7 @@ class Protocol(Request):
         held = claim.state is HELD
         if claim.state in (WAITING, HELD):
             claim.state, claim.error = LOST, error
+            self._report("lost" if held else "not_acquired", claim, error)
         if held:
             log.warning("lost %s: %s", claim, error)
             claim.ended()
@@ -436,6 +467,7 @@ class Protocol(Request):
                 if other is not lease:
                     self.end_lease(other, error)
             self.end_error = error
+            self._report("ended", None, error)
             lease.wake()
 
     def reopen(self) -> None:
@@ -505,6 +537,20 @@ class Protocol(Request):
     def _answer(request: Any, answer: object) -> None:
         request.answer = answer
         request.wake()
+
+    def _report(self, kind: str, claim: Optional[Claim] = None, error: Optional[Error] = None) -> None:
+        """Reports a change of the claim, or of the session, to on_event."""
+        now = self.clock()
+        of: Tuple[str, Tuple[str, ...], int] = "session", (), 0
+        if claim is None:
+            since = now if self.suspended_at is None else self.suspended_at
+            self.suspended_at = now if kind == "suspended" else None
+        else:
+            of = "election" if claim.kind == "candidate" else claim.kind, claim.names, claim.token
+            since, claim.since = claim.since, now
+        if self.report is not None:
+            event = Event(kind, *of, time.time(), now - since, error)
+            self.report(event, (claim and claim.context) or contextvars.Context())
 
     def why(self) -> str:
         return f": {self.trouble}" if self.trouble is not None and not self.connected else ""
@@ -650,7 +696,14 @@ class Protocol(Request):
         """
         delay = min(RETRY_FIRST * 2.0 ** min(self.failures - 1, 10), self.main.longest_pause)
         self.failures += 1
+        if self.suspended_at is None and self.state == "suspended":
+            self._report("suspended", error=self.trouble)
         return self.clock() + (jitter(delay) if self.failures > 1 else 0.0)
+
+    def _answering(self) -> None:
+        self.failures = 0
+        if self.suspended_at is not None:
+            self._report("resumed")
 
     def _pause(self) -> None:
         self.pause_until = self.clock() + jitter(PAUSE)
@@ -727,7 +780,7 @@ class Protocol(Request):
                 self._not_granted(lease, error)
             return
         lease.id, lease.state = str(rows[0][0]), LIVE
-        self.failures = 0
+        self._answering()
         lease.renewed(sent, lease.ttl)
         self.opened = True
         lease.wake()
@@ -859,7 +912,7 @@ class Protocol(Request):
             return
         if validity is not None:
             lease.certain = True
-            self.failures = 0
+            self._answering()
             lease.renewed(sent, int(validity) / 1000)
         elif waited:
             lease.renew_at = self.clock() + jitter(lease.longest_pause)
@@ -970,6 +1023,7 @@ class Protocol(Request):
         claim.lease.queued.pop(claim, None)
         if claim.state is WAITING:
             claim.state = HELD
+            self._report("acquired", claim)
             claim.wake()
 
     @staticmethod

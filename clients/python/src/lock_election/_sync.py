@@ -7,6 +7,7 @@ session's own thread does everything else: it connects, renews, listens, and tak
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import logging
 import math
@@ -31,6 +32,7 @@ from ._base import (
     ElectionBase,
     LockBase,
     Names,
+    OnEvent,
     Seconds,
     SessionBase,
     Steps,
@@ -45,7 +47,7 @@ from ._base import (
     once_ttl,
 )
 from ._fence import fence
-from ._protocol import END, LOST, MAX_SLICE, NEVER, Broken, Claim, Job, Leader, Observer
+from ._protocol import END, LOST, MAX_SLICE, NEVER, Broken, Claim, Event, Job, Leader, Observer
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
@@ -269,8 +271,12 @@ class Election(ElectionBase["Session"]):
 class Session(SessionBase):
     """One connection and one lease, for all threads of a process. A context manager, created by connect()."""
 
-    def __init__(self, conninfo: str, ttl: Duration, name: Optional[str]) -> None:
-        super().__init__(conninfo, ttl, name)
+    def __init__(self, conninfo: str, ttl: Duration, name: Optional[str], on_event: OnEvent = None) -> None:
+        if on_event is not None:
+            check_callable("on_event", on_event, of_threads=True)
+        super().__init__(conninfo, ttl, name, on_event)
+        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._reporter = _goodbye.Thread(target=self._call_on_event, name="lock_election-events", daemon=True)
         self._mutex: Any = Mutex()  # protects all fields below and the protocol; never held across a wait
         self._job: Optional[Job] = None  # the current job
         self._driver = 0  # the thread that runs the job; 0 = the session's own
@@ -288,6 +294,8 @@ class Session(SessionBase):
             self._start(self._wake)
             self._thread = _goodbye.Thread(target=self._main, name="lock_election", daemon=True)
             self._thread.start()
+            if on_event is not None:
+                self._reporter.start()
         except BaseException:
             self._free()
             raise
@@ -399,7 +407,9 @@ class Session(SessionBase):
         patience = (self._protocol.call if seconds is None else seconds) + 1.0
         self._run(self._closed(seconds), nested=True)
         if not self._mutex._is_owned():  # a signal handler that interrupts a call must not wait
-            self._thread.join(patience)
+            for thread in (self._thread, self._reporter):
+                if thread.is_alive() and thread is not threading.current_thread():
+                    thread.join(patience)
 
     def __enter__(self) -> Session:
         return self
@@ -411,6 +421,16 @@ class Session(SessionBase):
 
     def _say_goodbye(self, limit: float) -> None:
         self.close(limit)
+
+    def _report(self, event: Event, context: contextvars.Context) -> None:
+        self._events.put((event, context))
+
+    def _call_on_event(self) -> None:
+        for event, context in iter(self._events.get, END):
+            try:
+                context.run(self._on_event, event)
+            except Exception:
+                log.exception("on_event of %r", event)
 
     def _post(self, function: Callable[..., object], *arguments: Any) -> None:
         if self._protocol.forked:
@@ -638,6 +658,7 @@ class Session(SessionBase):
     def _free(self) -> None:
         with self._mutex:
             self._disarm()
+            self._events.put(END)
             self._selector.close()
             for end in (self._poke, self._poked, self._alarm, self._alarmed):
                 end.close()
@@ -694,16 +715,19 @@ def _wait(fd: int, read: bool, write: bool, seconds: float, poked: socket.socket
     return any(found == fd for found, _ in poll.poll(math.ceil(seconds * 1000)))
 
 
-def connect(conninfo: str = "", *, ttl: Duration = 30.0, name: Optional[str] = None) -> Session:
+def connect(
+    conninfo: str = "", *, ttl: Duration = 30.0, name: Optional[str] = None, on_event: OnEvent = None
+) -> Session:
     """Opens a session with its own connection, and a lease that expires `ttl` seconds after its last renewal.
 
     conninfo: same as for psycopg.connect(), with one or several hosts. If empty, PGHOST, PGDATABASE, ... apply.
     ttl: seconds, from 0.1 to 2073600 (24 days).
     name: the name that operators see for this process; None = host:pid.
+    on_event: function that is called with each Event, one after the other, in a thread of its own.
 
     Raises Unavailable, NotInstalled, AccessDenied, LimitExceeded or InvalidRequest.
     """
-    return Session(conninfo, ttl, name)
+    return Session(conninfo, ttl, name, on_event)
 
 
 def install(connection: psycopg.Connection[Any], schema: Optional[str] = None, *, grant: Optional[str] = None) -> None:

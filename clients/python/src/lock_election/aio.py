@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import inspect
 import logging
@@ -44,6 +45,7 @@ from ._base import (
     ElectionBase,
     LockBase,
     Names,
+    OnEvent,
     Seconds,
     SessionBase,
     Steps,
@@ -57,7 +59,7 @@ from ._base import (
     once_ttl,
 )
 from ._fence import fence
-from ._protocol import END, LOST, NEVER, Broken, Claim, Job, Leader, Observer
+from ._protocol import END, LOST, NEVER, Broken, Claim, Event, Job, Leader, Observer
 from ._wire import PgWire
 
 if TYPE_CHECKING:
@@ -528,15 +530,19 @@ class Session(SessionBase):
         finally:
             wire.close()
 
-    def _tell(self, on_lost: Callable[[Hold], object], hold: Hold) -> None:
+    def _report(self, event: Event, context: contextvars.Context) -> None:
+        on_event: Any = self._on_event
+        self._loop.call_soon(functools.partial(self._tell, on_event, event), context=context)
+
+    def _tell(self, function: Callable[[T], object], about: T) -> None:
         try:
-            result = on_lost(hold)
+            result = function(about)
             if inspect.iscoroutine(result):
                 task = self._loop.create_task(result)
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
         except Exception:
-            log.exception("on_lost of %r", hold)
+            log.exception("on_lost or on_event of %r", about)
 
 
 def _settle(changed: asyncio.Future[None]) -> None:
@@ -548,9 +554,16 @@ def _left(until: float, now: float) -> Optional[float]:
     return None if until == NEVER else min(max(until - now, 0.0), 1e6)
 
 
-def connect(conninfo: str = "", *, ttl: Duration = 30.0, name: Optional[str] = None) -> Session:
-    """Like lock_election.connect(): `session = await connect()`, or `async with connect() as session`."""
-    return Session(conninfo, ttl, name)
+def connect(
+    conninfo: str = "", *, ttl: Duration = 30.0, name: Optional[str] = None, on_event: OnEvent = None
+) -> Session:
+    """Like lock_election.connect(): `session = await connect()`, or `async with connect() as session`.
+
+    on_event: function that is called by the loop with each Event, or awaited in a task.
+    """
+    if on_event is not None:
+        check_callable("on_event", on_event)
+    return Session(conninfo, ttl, name, on_event)
 
 
 async def install(
