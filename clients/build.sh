@@ -43,10 +43,10 @@ build_go()
 		return
 	fi
 	cp -r clients/go "$work/go"
-	for dir in "$work/go"{,/leaderelection,/schedulers}; do
+	for dir in "$work/go"{,/leaderelection,/lockotel,/schedulers}; do
 		cp LICENSE "$dir"
 	done
-	go run -C clients/go/modzip . "$out/goproxy" v1.0.0 "$work/go"{,/leaderelection,/schedulers}
+	go run -C clients/go/modzip . "$out/goproxy" v1.0.0 "$work/go"{,/leaderelection,/lockotel,/schedulers}
 }
 
 # A repository of Maven's, with jars of classes, sources and Javadoc; and the jars beside it.

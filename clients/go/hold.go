@@ -52,8 +52,9 @@ type Hold struct {
 	done       bool  // whether released is closed
 	err        error // the reason why the hold has ended
 	holdFor    time.Duration
-	evicted    bool // whether it was evicted and the application has not released it yet
-	giving     int  // number of names that are being released
+	since      time.Duration // time of the request, then of the grant
+	evicted    bool          // whether it was evicted and the application has not released it yet
+	giving     int           // number of names that are being released
 	releaseErr error
 }
 
@@ -183,6 +184,7 @@ func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 	s.expire()
 	for _, h := range holds {
 		s.number++
+		h.since = s.set.now()
 		h.lease, h.ask.owner = s.leaseOf(h.lease.ttl), s.owner+itoa(s.number)
 		if h.lease.queue = append(h.lease.queue, h.ask); s.err != nil {
 			s.settle(h, s.err)
@@ -255,6 +257,7 @@ func (s *Session) granted(h *Hold) {
 		l.end.Store(int64(s.deadline(l)))
 	}
 	h.state.Store(stateHeld)
+	s.holdEvent(h, "acquired", nil)
 	close(h.ready)
 	s.told++
 }
@@ -273,10 +276,16 @@ func (s *Session) finish(h *Hold, err error) {
 		return
 	}
 	h.err = err
+	kind := "released"
+	if errors.Is(err, ErrLost) {
+		kind = "lost"
+	}
 	if h.state.Swap(stateOver) == stateWaiting {
+		kind = "not_acquired"
 		close(h.ready)
 		s.told++
 	}
+	s.holdEvent(h, kind, err)
 	h.cancel(err)
 	s.leaveQueue(h)
 	if h.lease.byToken[h.token.Load()] == h && !h.evicted {

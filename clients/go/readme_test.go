@@ -58,7 +58,7 @@ func TestReadme(t *testing.T) {
 	if programs != 2 {
 		t.Errorf("there are %d whole programs", programs)
 	}
-	main := "package main\n\nimport (\n\"context\"\n\"errors\"\n\"fmt\"\n\"log\"\n\"time\"\n" +
+	main := "package main\n\nimport (\n\"context\"\n\"errors\"\n\"fmt\"\n\"log\"\n\"log/slog\"\n\"time\"\n" +
 		"\"github.com/jackc/pgx/v5\"\n\"github.com/jackc/pgx/v5/pgxpool\"\n\"lock-election.invalid/lockelection\"\n)\n" +
 		"var _, _ = errors.Join, pgx.BeginFunc\nvar _ = time.Second\nfunc work(context.Context) {}\n" +
 		"func must[T any](answer T, err error) T {\nif err != nil {\nlog.Fatal(err)\n}\nreturn answer\n}\n\n" + body.String()

@@ -54,6 +54,7 @@ type options struct {
 	wait    time.Duration
 	err     error
 	now     func() time.Duration
+	onEvent func(context.Context, Event)
 }
 
 type (
@@ -173,6 +174,10 @@ type Session struct {
 	number    int64                    // number of the last request
 	asking    int                      // number of statements that wait for the wire
 	revoked   bool
+
+	suspendedAt time.Duration // 0 = not suspended
+	events      []func()      // calls of onEvent, the current one first
+	reported    chan struct{} // closed when there are none left; nil if there never were any
 }
 
 // NewSession connects and gets a lease. It uses the pool's configuration, but none of its connections. If the
@@ -338,6 +343,15 @@ func (s *Session) Close(ctx context.Context) error {
 		s.mu.Unlock()
 		<-s.stopped
 	}
+	s.mu.Lock()
+	reported := s.reported
+	s.mu.Unlock()
+	if reported != nil {
+		select {
+		case <-reported:
+		case <-ctx.Done():
+		}
+	}
 	if errors.Is(s.err, ErrClosed) && !s.revoked {
 		return fmt.Errorf("%w: the server has not confirmed the end of the lease", ErrUnknown)
 	}
@@ -420,6 +434,9 @@ func (s *Session) stop(err error) {
 	s.err = err
 	for _, l := range s.leases {
 		s.drop(l, err)
+	}
+	if errors.Is(err, ErrLost) {
+		s.sessionEvent("ended", err)
 	}
 	close(s.done)
 	s.free.Broadcast()

@@ -31,7 +31,9 @@ func (s *Session) failed(err error) (retryAt time.Duration) {
 	if retryAt = s.set.now(); s.failures > 0 {
 		retryAt += jitter(min(firstRetry<<min(s.failures-1, 10), longestPause(s.set.ttl)))
 	}
-	s.failures++
+	if s.failures++; s.suspendedAt == 0 && s.err == nil {
+		s.sessionEvent("suspended", err)
+	}
 	return retryAt
 }
 
@@ -41,7 +43,9 @@ func (s *Session) failed(err error) (retryAt time.Duration) {
 func (s *Session) renewed(l *lease, sent, validity time.Duration) {
 	l.end.Store(max(l.end.Load(), int64(sent+min(validity, l.ttl)-margin(l.ttl))))
 	l.renewAt = sent + jitter(min(l.ttl/3, max(validity/3, longestPause(l.ttl))))
-	s.failures = 0
+	if s.failures = 0; s.suspendedAt != 0 {
+		s.sessionEvent("resumed", nil)
+	}
 }
 
 // run is the session's goroutine. It renews the lease if no caller has done so, reconnects, and listens while a hold

@@ -1,0 +1,105 @@
+package lockelection
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+)
+
+// Event is a change of a hold, of a wait or of the session. [WithOnEvent] sets the function that is called with it.
+type Event struct {
+	// Kind is acquired, not_acquired, released or lost; of the session, suspended, resumed, or ended if its lease is lost.
+	Kind  string
+	Mode  string   // lock, shared, permit, election or session
+	Names []string // of the locks, or of the election
+	Token int64    // of the hold; 0 = none
+	Time  time.Time
+	// Duration is the time for which the caller has waited, the lock was held, or the session was suspended.
+	Duration time.Duration
+	Err      error // why it was not acquired, was lost, is suspended or has ended
+}
+
+// LogValue returns the event as a group of attributes.
+func (e Event) LogValue() slog.Value {
+	attrs := []slog.Attr{slog.String("kind", e.Kind), slog.String("mode", e.Mode), slog.Duration("duration", e.Duration)}
+	if e.Names != nil {
+		attrs = append(attrs, slog.Any("names", e.Names), slog.Int64("token", e.Token))
+	}
+	if e.Err != nil {
+		attrs = append(attrs, slog.String("error", e.Err.Error()))
+	}
+	return slog.GroupValue(attrs...)
+}
+
+// WithOnEvent sets a function that is called with each event, one after the other, in a goroutine of its own. A panic in
+// it is only logged. Its context has the values of the context with which the lock was requested, and never ends. Close
+// waits for its calls, so it must not call Close.
+func WithOnEvent(f func(context.Context, Event)) SessionOption {
+	return sessionOption(func(o *options) { o.onEvent = f })
+}
+
+// --- with s.mu locked ---
+
+// holdEvent reports a change of a hold or a wait.
+func (s *Session) holdEvent(h *Hold, kind string, err error) {
+	_, mode, asks := strings.Cut(h.ask.action, "_")
+	if !asks {
+		return // a proclaim
+	} else if mode == "candidate" {
+		mode = "election"
+	}
+	if kind == "released" {
+		err = nil
+	}
+	now := s.set.now()
+	s.event(context.WithoutCancel(h.ctx), Event{Kind: kind, Mode: mode, Names: h.names, Token: h.token.Load(),
+		Duration: now - h.since, Err: err})
+	h.since = now
+}
+
+// sessionEvent reports a change of the session, if it was opened.
+func (s *Session) sessionEvent(kind string, err error) {
+	if s.lease.id == 0 {
+		return
+	}
+	e := Event{Kind: kind, Mode: "session", Err: err}
+	if s.suspendedAt != 0 {
+		e.Duration = s.set.now() - s.suspendedAt
+	}
+	if s.suspendedAt = 0; kind == "suspended" {
+		s.suspendedAt = s.set.now()
+	}
+	s.event(context.Background(), e)
+}
+
+// event queues an event. A goroutine calls the function with it, and ends when the queue is empty.
+func (s *Session) event(ctx context.Context, e Event) {
+	if s.set.onEvent == nil {
+		return
+	}
+	e.Time = time.Now()
+	if s.events = append(s.events, func() { s.set.onEvent(ctx, e) }); len(s.events) == 1 {
+		s.reported = make(chan struct{})
+		go s.report()
+	}
+}
+
+func (s *Session) report() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ; len(s.events) > 0; s.events = s.events[1:] {
+		call := s.events[0]
+		s.mu.Unlock()
+		func() {
+			defer func() {
+				if p := recover(); p != nil {
+					slog.Error("lockelection: the function for events has panicked", "panic", p)
+				}
+			}()
+			call()
+		}()
+		s.mu.Lock()
+	}
+	close(s.reported)
+}
