@@ -13,6 +13,7 @@ import {
   LockElectionError, LockLostError, isMoved, notInstalled, passes, reactionTo, serverError, unavailable, type ErrorCode
 } from './errors.js'
 import { Lease, backoff, interval, type Call, type Claim, type Host, type Item, type Outcome } from './lease.js'
+import type { Reporter } from './events.js'
 import type { Dial, Rows, Wire } from './wire.js'
 
 const CONNECT_LIMIT = 5000
@@ -67,6 +68,7 @@ export class Engine implements Host {
   main: Lease
   closed = false
   onState: (state: State) => void = () => {}
+  reporter: Reporter | undefined
   readonly time: Time
   readonly owner: string
   number = 0
@@ -204,6 +206,7 @@ export class Engine implements Host {
   ask (claim: Claim, wait: number): void {
     const { lease } = claim
     const first = this.callLimit()
+    this.reporter?.asks(claim)
     lease.add(claim)
     this.wake()
     if (claim.tries) {
@@ -225,6 +228,7 @@ export class Engine implements Host {
 
   /** Releases a hold, and reports the outcome by its `released`. */
   release (claim: Claim, holdFor: number | undefined): void {
+    if (claim.state === 'held') claim.report?.('released')
     claim.state = 'over'
     claim.holdFor = holdFor
     claim.unlimit = limitOf(this.time, this.callLimit(), () => { claim.end(undefined, claim.outcome) })
@@ -281,7 +285,11 @@ export class Engine implements Host {
       for (const lease of this.#leases.values()) {
         for (const claim of [...lease.claims.values()]) {
           if (claim.state === 'waiting') lease.refuse(claim, closedError())
-          else if (claim.state === 'held') claim.end(new LockLostError('the session was closed'))
+          else if (claim.state === 'held') {
+            claim.report?.('released')
+            claim.report = undefined
+            claim.end(new LockLostError('the session was closed'))
+          }
         }
         for (const item of lease.queue) item.settle?.('', closedError())
       }
@@ -503,9 +511,15 @@ export class Engine implements Host {
 
   // --- leases ---
 
-  #become (state: State): void {
-    if (this.state === state) return
+  #become (state: State, error?: LockElectionError): void {
+    const before = this.state
+    if (before === state) return
     this.state = state
+    if (!this.closed && before !== 'ended') {
+      if (state === 'suspended') this.reporter?.session(state, new LockElectionError('unavailable', this.#trouble))
+      else if (state === 'connected') this.reporter?.session('resumed')
+      else this.reporter?.session(state, error)
+    }
     try {
       this.onState(state)
     } catch (error) {
@@ -604,7 +618,7 @@ export class Engine implements Host {
     lease.end(error, outcome)
     if (lease !== this.main) return
     for (const other of [...this.#leases.values()]) this.end(other, error, outcome)
-    this.#become('ended')
+    this.#become('ended', error)
     this.wake()
   }
 

@@ -104,6 +104,8 @@ export class Claim {
   /** Whether code of the application waits for the loss. */
   watched: (() => boolean) | undefined
   released: ((outcome: Outcome, error?: LockElectionError) => void) | undefined
+  /** Reports an event of the claim to the application. */
+  report: ((kind: 'acquired' | 'not_acquired' | 'released' | 'lost', error?: unknown) => void) | undefined
 
   constructor (readonly lease: Lease, readonly kind: Kind, readonly ask: Item) { ask.claim = this }
 
@@ -116,9 +118,13 @@ export class Claim {
     this.state = 'over'
     this.released = undefined
     this.unlimit()
-    if (state === 'waiting') this.refused(error)
-    else if (state === 'held') this.lost?.(error)
-    else released?.(outcome, refusal)
+    if (state === 'waiting') {
+      this.report?.('not_acquired', error)
+      this.refused(error)
+    } else if (state === 'held') {
+      this.report?.('lost', error)
+      this.lost?.(error)
+    } else released?.(outcome, refusal)
   }
 
   /** Describes the claim for messages: `lock "invoices"`. */
@@ -474,6 +480,7 @@ export class Lease {
   #granted (claim: Claim): void {
     this.#unqueue(claim)
     claim.state = 'held'
+    claim.report?.('acquired')
     claim.unlimit()
     claim.granted()
   }

@@ -6,6 +6,7 @@ import { systemTime } from './clock.js'
 import { Election, observe, type ElectOptions, type Leader } from './election.js'
 import { Engine, type State } from './engine.js'
 import { LockElectionError, LockLostError, NotAcquiredError } from './errors.js'
+import { Reporter, type LockEvent } from './events.js'
 import { closeAtTheEnd } from './goodbye.js'
 import { Hold, Term, asyncDispose } from './hold.js'
 import type { ServerOptions } from './hosts.js'
@@ -22,6 +23,8 @@ export interface ConnectOptions extends ServerOptions {
   name?: string
   /** Called after the state has changed; for `ended`, after the losses of all holds were reported. */
   onState?: (state: State) => void
+  /** Called with each event, in order, in the async context of the caller. An error is reported as a warning. */
+  onEvent?: (event: LockEvent) => unknown
   /** Ends the attempt to connect: `connect` throws the signal's reason. */
   signal?: AbortSignal
   /** Any other field of node-postgres. */
@@ -66,7 +69,7 @@ export class LockElection {
    */
   static async connect (options: ConnectOptions = {}): Promise<LockElection> {
     checkOptions(options, ...Object.keys(options ?? {}))
-    const { ttl, name, onState, signal: given, ...server } = options
+    const { ttl, name, onState, onEvent, signal: given, ...server } = options
     const signal = signalOf(given)
     const engine = new Engine({
       ttl: ttlOf(ttl) ?? DEFAULT_TTL,
@@ -77,6 +80,7 @@ export class LockElection {
       dials: dialsOf(server)
     })
     if (onState !== undefined && onState !== null) functionOf('onState', onState)
+    if (onEvent !== undefined && onEvent !== null) functionOf('onEvent', onEvent)
     signal?.throwIfAborted()
     const done = onAbort(signal, () => { engine.abandon(signal?.reason as Error) })
     try {
@@ -86,6 +90,7 @@ export class LockElection {
       signal?.throwIfAborted()
     }
     engine.onState = onState ?? engine.onState
+    engine.reporter = onEvent == null ? undefined : new Reporter(onEvent, systemTime)
     return new LockElection(engine, closeAtTheEnd(engine))
   }
 

@@ -25,9 +25,9 @@ before(async () => {
     archive = `${project}/${(await readdir(project)).find(name => name.endsWith('.tgz'))}`
   }
   run('npm', 'install', '--silent', '--offline', '--no-audit', '--no-fund', '--legacy-peer-deps', archive)
-  await mkdir(`${project}/node_modules/@types`)
+  for (const scope of ['@types', '@opentelemetry']) await mkdir(`${project}/node_modules/${scope}`)
   // What the user has beside it.
-  for (const name of ['pg', '@types/node', '@types/pg', 'typescript']) await symlink(`${root}node_modules/${name}`, `${project}/node_modules/${name}`)
+  for (const name of ['pg', '@opentelemetry/api', '@types/node', '@types/pg', 'typescript']) await symlink(`${root}node_modules/${name}`, `${project}/node_modules/${name}`)
 })
 
 after(async () => { await rm(project, { recursive: true }) })
@@ -38,12 +38,12 @@ test('what is in it', async () => {
 })
 
 test('ES modules and CommonJS', async () => {
-  const body = `LockElection.connect().then(async session => {
+  const body = `LockElection.connect({ onEvent: spans() }).then(async session => {
     console.log(await session.using('package', (signal, hold) => typeof hold.token))
     await session.close()
   })`
-  await writeFile(`${project}/esm.mjs`, `import { LockElection } from 'lock-election'\n${body}`)
-  await writeFile(`${project}/cjs.cjs`, `const { LockElection } = require('lock-election')\n${body}`)
+  await writeFile(`${project}/esm.mjs`, `import { LockElection } from 'lock-election'\nimport { spans } from 'lock-election/opentelemetry'\n${body}`)
+  await writeFile(`${project}/cjs.cjs`, `const { LockElection } = require('lock-election')\nconst { spans } = require('lock-election/opentelemetry')\n${body}`)
   assert.equal(run('node', 'esm.mjs'), 'bigint\n')
   assert.equal(run('node', 'cjs.cjs'), 'bigint\n')
 })
@@ -51,10 +51,11 @@ test('ES modules and CommonJS', async () => {
 test('TypeScript', async () => {
   const program = `
     import { LockElection, LockElectionError, type Hold, type Leader } from 'lock-election'
+    import { spans } from 'lock-election/opentelemetry'
     import { Client, Pool } from 'pg'
 
     export async function main (client: Client, pool: Pool): Promise<bigint> {
-      await using session = await LockElection.connect({ connectionString: 'postgresql://a,b/app', ttl: 10_000 })
+      await using session = await LockElection.connect({ connectionString: 'postgresql://a,b/app', ttl: 10_000, onEvent: spans() })
       await using hold: Hold = await session.acquire('invoices', { wait: 5_000, signal: AbortSignal.timeout(1000) })
       const poolClient = await pool.connect()
       await hold.fence(client)
