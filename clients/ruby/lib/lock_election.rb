@@ -22,10 +22,11 @@ module LockElection
     #            etc. apply
     # ttl::      seconds, from 0.1 to 24 days
     # name::     the name that operators see for this process; nil = host:pid
+    # on_event:: called with each Event, one after the other, in a thread of its own
     #
     # Raises Unavailable, NotInstalled, AccessDenied, LimitExceeded or InvalidRequest.
-    def connect(conninfo = "", ttl: 30, name: nil)
-      session = Session.new(conninfo, ttl, name)
+    def connect(conninfo = "", ttl: 30, name: nil, on_event: nil)
+      session = Session.new(conninfo, ttl, name, on_event)
       return session unless block_given?
 
       begin
@@ -43,6 +44,7 @@ require_relative "lock_election/arguments"
 require_relative "lock_election/wire"
 require_relative "lock_election/lease"
 require_relative "lock_election/engine"
+require_relative "lock_election/events"
 require_relative "lock_election/callers"
 require_relative "lock_election/turn"
 require_relative "lock_election/hold"

@@ -59,6 +59,7 @@ module LockElection
       check_open
       claim.lease = (@leases[ttl || @ttl] ||= Lease.new(ttl || @ttl))
       claim.owner = "#{@marker}-#{@numbers += 1}"
+      claim.since = now
       claim.lease.claims[claim.owner] = claim
       claim.lease.asks[claim] = true
       alarm
@@ -72,6 +73,7 @@ module LockElection
       end
       return unless claim.lease && claim.open?
 
+      claim.state == :held ? report(:released, claim) : report(:not_acquired, claim, error)
       claim.state = :over
       claim.error = error
       claim.lease.queued.delete(claim)

@@ -37,7 +37,7 @@ module LockElection
 
     attr_reader :ttl, :main, :schema, :own_name, :end_error, :close_until, :finished, :thread
 
-    def initialize(conninfo, ttl, name)
+    def initialize(conninfo, ttl, name, on_event = nil)
       super()
       @pid = Process.pid
       @ttl = ttl
@@ -65,11 +65,13 @@ module LockElection
       # the session
       @turned = false # whether the last job was a turn
       @opened = @ending = @finished = false
+      @suspended_at = nil # as reported to on_event
       @mutex = Mutex.new
       @alarmed = false
       @wire = Wire.new(conninfo, self)
       @bell, @ringer = IO.pipe
       ENGINES[self] = true
+      report_to(on_event) if on_event
       @thread = LockElection.thread("lock_election") { run }
     end
 
@@ -243,6 +245,7 @@ module LockElection
     def failed
       delay = [Lease::RETRY_FIRST * 2.0**(@failures - 1).clamp(0, 10), @main.longest_pause].min
       @failures += 1
+      report(:suspended, nil, @trouble) if @suspended_at.nil? && state == :suspended
       now + (@failures > 1 ? LockElection.jitter(delay) : 0.0)
     end
 
@@ -321,7 +324,7 @@ module LockElection
       end
       lease.id = rows[0][0]
       lease.state = :live
-      @failures = 0
+      answering
       lease.renewed(sent, lease.ttl)
       @opened = true
       lease.wake
@@ -466,6 +469,7 @@ module LockElection
       @wire.close
       all_claims.each { |claim| done(claim) }
       @observers.each { |observer| observer.queue.close }
+      @events&.close
       [*@calls, *@leases.each_value.flat_map { |lease| lease.ops.keys }].each do |request|
         request.answered(Canceled.new("the session was closed"))
       end

@@ -115,7 +115,7 @@ module LockElection
   class Claim < Request # :nodoc:
     attr_reader :kind, :names, :attempt, :last, :on_lost
     attr_accessor :lease, :owner, :state, :phase, :token, :alone, :overdue, :error, :evicted, :hold_for, :left, :sent,
-                  :released
+                  :released, :since
 
     # kind: lock, shared, permit, candidate. last: number of permits, or the candidate's text.
     def initialize(kind, names, attempt, last, on_lost)
@@ -134,6 +134,7 @@ module LockElection
       @hold_for = 0.0
       @left = [] # names that are not released yet
       @sent = 0 # number of times that the release was sent
+      @since = 0.0 # time of the request, then of the grant
     end
 
     def open? = @state == :waiting || @state == :held

@@ -4,9 +4,10 @@ module LockElection
   # One connection and one lease, for all threads of a process. Made by LockElection.connect.
   class Session
     # :nodoc:
-    def initialize(conninfo, ttl, name)
+    def initialize(conninfo, ttl, name, on_event = nil)
       name = name.nil? ? "#{Socket.gethostname}:#{Process.pid}" : Arguments.text("name", name)
-      @engine = Engine.new(conninfo, Arguments.seconds("ttl", ttl, Arguments::TTL), name)
+      Arguments.callable("on_event", on_event)
+      @engine = Engine.new(conninfo, Arguments.seconds("ttl", ttl, Arguments::TTL), name, on_event)
       open = false
       opened(NEVER)
       open = true
@@ -160,7 +161,7 @@ module LockElection
 
       @engine.sync { @engine.close(seconds) }
       @engine.await(@engine, @engine.close_until + 1) { @engine.finished }
-      @engine.thread.join(1) unless @engine.thread == Thread.current
+      @engine.threads.each { |thread| thread.join(1) unless thread == Thread.current }
       nil
     end
 

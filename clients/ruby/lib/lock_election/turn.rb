@@ -158,7 +158,7 @@ module LockElection
     def take_validity(lease, sent, head, waited)
       if head.validity
         lease.certain = true
-        @failures = 0
+        answering
         lease.renewed(sent, head.validity.to_i / 1000.0)
       elsif waited
         lease.renew_at = now + LockElection.jitter(lease.longest_pause)
@@ -255,6 +255,7 @@ module LockElection
       return if claim.state != :waiting
 
       claim.state = :held
+      report(:acquired, claim)
       claim.wake
     end
 
@@ -327,6 +328,7 @@ module LockElection
         claim.error = error
         claim.evicted = true
         claim.released = false
+        report(:lost, claim, error)
         tell_lost(claim)
       else
         unknown = claim.token.zero?
@@ -341,6 +343,7 @@ module LockElection
       return if claim.evicted && several # the other names stay held until the application has left the hold
 
       held = claim.state == :held
+      report(held ? :lost : :not_acquired, claim, error) if claim.open?
       claim.error = error if claim.open?
       claim.state = :lost if claim.open?
       tell_lost(claim) if held
@@ -365,6 +368,7 @@ module LockElection
 
       @leases.values.each { |other| end_lease(other, error) if other != lease }
       @end_error = error
+      report(:ended, nil, error)
       lease.wake
     end
 
