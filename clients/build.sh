@@ -60,7 +60,7 @@ build_java()
 	tar --exclude=target -cf - clients/java sql/portable/lock_election.sql | tar -C "$work/sources" -xf -
 	rm -rf "$out/maven"
 	mvn -B -q -T1 -Dstyle.color=never ${LE_MAVEN:+-o -Dmaven.repo.local="$LE_MAVEN"} -f "$work/sources/clients/java" -DskipTests \
-		-pl .,core,shedlock,spring,junit -DaltDeploymentRepository="build::file://$out/maven" \
+		-pl .,core,shedlock,spring,junit,observability -DaltDeploymentRepository="build::file://$out/maven" \
 		package javadoc:jar deploy:deploy >"$work/log" || { cat "$work/log" >&2; exit 1; }
 	find "$out/maven" -name 'lock-election*.jar' ! -name '*-tests.jar' -exec cp {} "$out" \;
 }

@@ -36,6 +36,10 @@ public class Hold implements AutoCloseable {
 
 	// protected by the session's lock
 	private final List<Runnable> onLost = new ArrayList<>();
+	/** The listeners for its events; empty if they need none. */
+	List<Listener> listeners = List.of();
+	/** The time of the request, then of the grant, in ns of the session's clock. */
+	private long since;
 	/** The item that requests it. */
 	Item ask;
 	LockException failure;
@@ -56,6 +60,7 @@ public class Hold implements AutoCloseable {
 		this.lease = lease;
 		this.request = request;
 		this.attempt = attempt;
+		since = session.now();
 		ask = new Item((attempt ? "try_" : "enqueue_") + request.kind, request.names, request.permits, request.value, this);
 	}
 
@@ -206,6 +211,14 @@ public class Hold implements AutoCloseable {
 
 	final LockLostException lost() {
 		return new LockLostException(null, request + " is not held any more", failure);
+	}
+
+	/** Reports an event to the listeners. The caller holds the session's lock. */
+	final void event(Event.Kind kind, LockException error) {
+		long now = session.now();
+		if (!listeners.isEmpty())
+			session.tell(listeners, new Event(kind, request.kind, request.names, token, now - since, error));
+		since = now;
 	}
 
 	/** Notifies the listeners. The caller holds the session's lock. */

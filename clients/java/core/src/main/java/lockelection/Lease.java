@@ -452,6 +452,7 @@ final class Lease {
 		if (deadline == null)
 			deadline = born;
 		hold.view = View.HELD;
+		hold.event(Event.Kind.ACQUIRED, null);
 		session.held++;
 		session.answered++;
 		hold.decided.complete(null);
@@ -476,6 +477,10 @@ final class Lease {
 			return;
 		hold.failure = failure;
 		hold.view = View.OVER;
+		if (held && !hold.isLost())
+			hold.event(Event.Kind.RELEASED, null);
+		else
+			hold.event(held ? Event.Kind.LOST : Event.Kind.NOT_ACQUIRED, failure);
 		leaveQueue(hold);
 		if (held)
 			session.held--;

@@ -2,6 +2,8 @@ package lockelection;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.Executor;
 import java.util.function.Consumer;
 
@@ -13,17 +15,20 @@ public final class Options {
 	final String name;
 	final Executor executor;
 	final Consumer<State> onState;
+	final List<Listener> listeners;
 
 	/** The defaults. */
 	public Options() {
-		this(Duration.ofSeconds(30), "java " + ProcessHandle.current().pid(), null, state -> { });
+		this(Duration.ofSeconds(30), "java " + ProcessHandle.current().pid(), null, state -> { }, List.of());
 	}
 
-	private Options(Duration ttl, String name, Executor executor, Consumer<State> onState) {
+	private Options(Duration ttl, String name, Executor executor, Consumer<State> onState,
+			List<Listener> listeners) {
 		this.ttl = ttl;
 		this.name = name;
 		this.executor = executor;
 		this.onState = onState;
+		this.listeners = listeners;
 	}
 
 	/**
@@ -34,7 +39,7 @@ public final class Options {
 	 * @throws LockException with status INVALID
 	 */
 	public Options ttl(Duration ttl) {
-		return new Options(Arguments.ttl(ttl), name, executor, onState);
+		return new Options(Arguments.ttl(ttl), name, executor, onState, listeners);
 	}
 
 	/**
@@ -45,7 +50,7 @@ public final class Options {
 	 * @throws LockException with status INVALID if the name has a NUL or half of a surrogate pair
 	 */
 	public Options name(String name) {
-		return new Options(ttl, Arguments.encodable(name, "the name of the session"), executor, onState);
+		return new Options(ttl, Arguments.encodable(name, "the name of the session"), executor, onState, listeners);
 	}
 
 	/**
@@ -56,7 +61,7 @@ public final class Options {
 	 * @return the changed options
 	 */
 	public Options executor(Executor executor) {
-		return new Options(ttl, name, executor, onState);
+		return new Options(ttl, name, executor, onState, listeners);
 	}
 
 	/**
@@ -66,7 +71,19 @@ public final class Options {
 	 * @return the changed options
 	 */
 	public Options onState(Consumer<State> onState) {
-		return new Options(ttl, name, executor, Arguments.given(onState, "the listener"));
+		return new Options(ttl, name, executor, Arguments.given(onState, "the listener"), listeners);
+	}
+
+	/**
+	 * Adds a listener for the events of holds, waits and the session.
+	 *
+	 * @param listener runs in the executor
+	 * @return the changed options
+	 */
+	public Options listener(Listener listener) {
+		List<Listener> more = new ArrayList<>(listeners);
+		more.add(Arguments.given(listener, "the listener"));
+		return new Options(ttl, name, executor, onState, more);
 	}
 
 	String ownerName() {

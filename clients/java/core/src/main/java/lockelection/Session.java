@@ -75,9 +75,12 @@ final class Session {
 	private final Thread worker;
 	private final Thread watcher;
 	private volatile State state = State.SUSPENDED;
+	private long suspendedAt;
 	private volatile Wire wire;
 	private volatile String schema;
 	private List<Runnable> told = new ArrayList<>();
+	/** The calls of listeners, the current one first. */
+	private final Deque<Runnable> events = new ArrayDeque<>();
 	/** Whether there is new work for the worker, so that it must not rest. */
 	private boolean dirty;
 	/** The time until which the worker rests unless it is woken up. */
@@ -187,6 +190,46 @@ final class Session {
 		});
 	}
 
+	/** Locked. Reports an event to the listeners. One callback makes all calls of listeners, so that they are in order. */
+	void tell(List<Listener> listeners, Event event) {
+		boolean idle = events.isEmpty();
+		listeners.forEach(listener -> events.add(() -> listener.on(event)));
+		if (idle && !events.isEmpty())
+			tell(this::callListeners);
+	}
+
+	private void callListeners() {
+		for (Runnable call = nextEvent(false); call != null; call = nextEvent(true)) {
+			try {
+				call.run();
+			} catch (Throwable e) {
+				report(e);
+			}
+		}
+	}
+
+	/** Returns the next call of a listener, or null. The current call stays in the queue until it is done. */
+	private Runnable nextEvent(boolean done) {
+		try (Locked locked = lock()) {
+			if (done)
+				events.remove();
+			return events.peek();
+		}
+	}
+
+	/** Returns the listeners for a request of this thread. */
+	private List<Listener> listeners() {
+		List<Listener> listeners = new ArrayList<>();
+		for (Listener listener : options.listeners) {
+			try {
+				listeners.add(Arguments.given(listener.ofCaller(), "the caller's listener"));
+			} catch (RuntimeException e) {
+				report(e);
+			}
+		}
+		return listeners;
+	}
+
 	/** Reports an exception of the application's code as uncaught. */
 	static void report(Throwable error) {
 		Thread thread = Thread.currentThread();
@@ -257,6 +300,7 @@ final class Session {
 
 	/** Queues requests, which travel in one call if possible. */
 	List<Hold> submit(List<Request> requests, boolean attempt) {
+		List<Listener> listeners = listeners();
 		try (Locked locked = lock()) {
 			checkOpen();
 			List<Hold> holds = new ArrayList<>();
@@ -264,6 +308,8 @@ final class Session {
 				Lease on = leases.computeIfAbsent(request.ttl == null ? lease.ttl : request.ttl, ttl -> new Lease(this, ttl));
 				holds.add(request.isTerm() ? new Term(this, on, request, attempt) : new Hold(this, on, request, attempt));
 			}
+			for (Hold hold : holds)
+				hold.listeners = listeners;
 			holds.forEach(this::enqueue);
 			if (!holds.isEmpty())
 				join(holds.get(0).lease, holds.get(0));
@@ -506,9 +552,22 @@ final class Session {
 	private void set(State next) {
 		if (state == next)
 			return;
+		if (state != State.ENDED && !closing)
+			tell(options.listeners, event(next));
 		state = next;
 		tell(() -> options.onState.accept(next));
 		tick.signal();
+	}
+
+	/** Locked. Returns the event for the change to this state. */
+	private Event event(State next) {
+		long since = state == State.SUSPENDED ? suspendedAt : now();
+		suspendedAt = now();
+		Event.Kind kind = next == State.CONNECTED ? Event.Kind.RESUMED
+				: next == State.SUSPENDED ? Event.Kind.SUSPENDED : Event.Kind.ENDED;
+		LockException error = next == State.ENDED ? end
+				: next == State.SUSPENDED ? LockException.of(Status.UNAVAILABLE, String.valueOf(trouble)) : null;
+		return new Event(kind, "session", List.of(), 0, suspendedAt - since, error);
 	}
 
 	// --- threads ---

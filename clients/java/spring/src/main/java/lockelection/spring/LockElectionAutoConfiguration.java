@@ -1,6 +1,7 @@
 package lockelection.spring;
 
 import javax.sql.DataSource;
+import lockelection.Listener;
 import lockelection.LockElection;
 import lockelection.Options;
 import org.springframework.beans.factory.ObjectProvider;
@@ -28,14 +29,18 @@ public class LockElectionAutoConfiguration {
 	 *
 	 * @param properties lock-election.*
 	 * @param source the data source, if there is no URL
+	 * @param listeners the listeners for the events of the session
 	 * @return the session, which is closed with the application
 	 */
 	@Bean(destroyMethod = "close")
 	@ConditionalOnMissingBean
-	public LockElection lockElection(LockElectionProperties properties, ObjectProvider<DataSource> source) {
+	public LockElection lockElection(LockElectionProperties properties, ObjectProvider<DataSource> source,
+			ObjectProvider<Listener> listeners) {
 		Options options = new Options().ttl(properties.getTtl());
 		if (properties.getName() != null)
 			options = options.name(properties.getName());
+		for (Listener listener : listeners)
+			options = options.listener(listener);
 		return properties.getUrl() != null ? LockElection.connect(properties.getUrl(), options)
 				: LockElection.connect(source.getObject(), options);
 	}

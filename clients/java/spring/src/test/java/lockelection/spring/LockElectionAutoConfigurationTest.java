@@ -3,8 +3,11 @@ package lockelection.spring;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import javax.sql.DataSource;
 import lockelection.Db;
+import lockelection.Listener;
 import lockelection.LockElection;
 import org.junit.jupiter.api.Test;
 import org.postgresql.ds.PGSimpleDataSource;
@@ -48,6 +51,15 @@ class LockElectionAutoConfigurationTest {
 		source.setUrl(Db.URL);
 		runner.withBean(DataSource.class, () -> source)
 				.run(context -> assertThat(context.getBean(LockElectionRegistry.class).obtain(Db.name()).tryLock()).isTrue());
+	}
+
+	@Test
+	void withTheApplicationsListeners() {
+		List<String> kinds = new CopyOnWriteArrayList<>();
+		runner.withPropertyValues("lock-election.url=" + Db.URL)
+				.withBean(Listener.class, () -> event -> kinds.add(event.kind().toString()))
+				.run(context -> context.getBean(LockElection.class).acquire(Db.name()).close());
+		assertThat(kinds).containsExactly("acquired", "released");
 	}
 
 	@Test
