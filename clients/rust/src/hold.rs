@@ -350,6 +350,11 @@ impl Hold {
         self.give_back(hold_for).await
     }
 
+    /// Makes a release, also by dropping the hold, keep the name closed until this time after it was acquired.
+    pub(crate) fn keep_closed(&self, hold_for: Duration) {
+        self.asked.read(|request| request.hold_for = hold_for);
+    }
+
     pub(crate) async fn give_back(&self, hold_for: Duration) -> Result<(), Error> {
         let (inner, checked) = (&self.asked.handle.0, check_hold_for(hold_for));
         let limit = {

@@ -34,6 +34,7 @@ mod election;
 mod error;
 mod hold;
 mod install;
+mod once;
 mod session;
 mod state;
 mod wire;

@@ -64,6 +64,24 @@ fn a_dropped_hold_is_released() -> Outcome {
 }
 
 #[test]
+fn a_job_that_was_dropped_keeps_its_name_closed() -> Outcome {
+    on_server(async |url| {
+        let (a, b) = (open(&url).await?, open(&url).await?);
+        let closed = Duration::from_secs(2); // less than the TTL
+        assert!(timeout(Duration::from_millis(300), a.once("job", closed, std::future::pending::<()>())).await.is_err());
+        assert_eq!(b.once("job", closed, async { 7 }).await?, None);
+        tokio::time::sleep(Duration::from_millis(1000)).await;
+        assert_eq!(b.once("job", closed, async { 7 }).await?, None);
+        is_free(&b, "job").await?.release().await?;
+        assert_eq!(b.once("job", Duration::ZERO, async { 7 }).await?, Some(7));
+        assert_eq!(kind(b.once("", closed, async { 7 }).await), Some(Kind::Invalid));
+        a.close().await?;
+        b.close().await?;
+        Ok(())
+    })
+}
+
+#[test]
 fn a_dropped_request_leaves_no_place() -> Outcome {
     on_server(async |url| {
         let (a, b, c) = (open(&url).await?, open(&url).await?, open(&url).await?);

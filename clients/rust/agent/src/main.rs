@@ -13,9 +13,9 @@ use tokio::runtime::Handle;
 use tokio_postgres::NoTls;
 use tokio_util::sync::CancellationToken;
 
-const FEATURES: [&str; 13] = [
-    "shared", "permits", "several", "each", "election", "observe", "fence", "cancel", "hold_for", "own_ttl", "abandon",
-    "block", "threads",
+const FEATURES: [&str; 14] = [
+    "shared", "permits", "several", "each", "election", "observe", "fence", "cancel", "hold_for", "own_ttl", "once",
+    "abandon", "block", "threads",
 ];
 
 enum Held {
@@ -260,6 +260,13 @@ impl Agent {
         fields(json!({"tokens": tokens}))
     }
 
+    async fn once(&self, command: &Value) -> Answer {
+        let job = tokio::time::sleep(ms(command, "ms").unwrap_or_default());
+        let hold_for = ms(command, "hold_for").unwrap_or_default();
+        let ran = self.session(command)?.once(texts(command, "names").concat(), hold_for, job).await?;
+        fields(json!({"ran": ran.is_some()}))
+    }
+
     async fn campaign(&self, command: &Value) -> Answer {
         let election = self.session(command)?.election(text(command, "election"));
         let term = limited(election.campaign(text(command, "value")), command).await?;
@@ -336,6 +343,7 @@ impl Agent {
             "open" => self.open(command).await,
             "acquire" => self.acquire(command).await,
             "try_each" => self.try_each(command).await,
+            "once" => self.once(command).await,
             "campaign" => self.campaign(command).await,
             "cancel" => {
                 if let Some(cancel) = self.world().calls.get(&command["of"].to_string()) {
