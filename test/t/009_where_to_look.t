@@ -67,6 +67,6 @@ foreach my $row (grep { /^\| / && !/^\| I use \|/ } split /\n/, slurp_file($page
 	}
 }
 cmp_ok($rows, '>', 20, "$page has rows");
-my $basic = qr{/(?:leader|minutely|fenced|worker|queue)\.(?:py|mjs)$};
+my $basic = qr{/(?:barrier|leader|minutely|fenced|worker|queue)\.(?:py|mjs)$};
 ok($shown{$_}, "$page shows $_") foreach grep { !/$basic/ } glob('clients/{python,node}/examples/*.{py,mjs}'), 'clients/php/src/LockElectionStore.php';
 done_testing();
