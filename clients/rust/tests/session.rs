@@ -68,7 +68,8 @@ fn a_job_that_was_dropped_keeps_its_name_closed() -> Outcome {
     on_server(async |url| {
         let (a, b) = (open(&url).await?, open(&url).await?);
         let closed = Duration::from_secs(2); // less than the TTL
-        assert!(timeout(Duration::from_millis(300), a.once("job", closed, std::future::pending::<()>())).await.is_err());
+        let endless = a.once("job", closed, std::future::pending::<()>());
+        assert!(timeout(Duration::from_millis(300), endless).await.is_err());
         assert_eq!(b.once("job", closed, async { 7 }).await?, None);
         tokio::time::sleep(Duration::from_millis(1000)).await;
         assert_eq!(b.once("job", closed, async { 7 }).await?, None);
