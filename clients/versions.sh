@@ -11,7 +11,7 @@
 # Python is looked for in PATH and in pyenv, Java in /usr/lib/jvm; Node.js is a package of npm; Go is a toolchain of its
 # proxy for modules.
 set -eu
-LIBRARIES=${LIBRARIES:-python node go leaderelection schedulers java shedlock boot3 boot4}
+LIBRARIES=${LIBRARIES:-python apscheduler node go leaderelection schedulers java shedlock boot3 boot4}
 
 . "$(dirname "$0")/../test/common.sh"
 cd "$LE_ROOT"
@@ -36,7 +36,8 @@ ours()
 # A copy of an interpreter, because the account may not read its own place.
 python_prepare()
 {
-	local from to=$LE_TMP/python/$runtime
+	local from to=$LE_TMP/python/$runtime what=("$thing[binary]==$version")
+	[ "$library" = python ] || what=(psycopg\[binary\] psycopg2-binary "SQLAlchemy<2" "$thing==$version")
 	from=$(ls -d "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$runtime"{,.*} 2>/dev/null | tail -n 1)
 	if [ -z "$from" ]; then
 		from=$(command -v "python$runtime") || { reason="there is no Python $runtime"; return; }
@@ -47,7 +48,7 @@ python_prepare()
 	fi
 	venv=$LE_TMP/venvs/$runtime-$version library_path=${to:+$to/lib}
 	quietly "${to:+$to/bin/}python$runtime" -m venv --copies "$venv" &&
-		quietly "$venv/bin/pip" install -q pytest pytest-asyncio "$thing[binary]==$version" ||
+		quietly "$venv/bin/pip" install -q pytest pytest-asyncio "${what[@]}" ||
 		{ reason="pip cannot install it: $(grep -m 1 ERROR "$log")"; return; }
 	on=$("$venv/bin/python" -c 'import platform; print(platform.python_version())')
 	chmod -R a+rX "$LE_TMP/python" "$LE_TMP/venvs"
@@ -56,10 +57,15 @@ python_prepare()
 # The pytest-asyncio that Python 3.9 gets leaves event loops open: that is no error here.
 python_run()
 {
+	local tests=(clients/python/tests/test_{readme,arguments,protocol}.py)
+	[ "$library" = python ] || tests=(-k "$library" clients/python/tests/test_frameworks.py)
 	le_run env LD_LIBRARY_PATH="$library_path" PYTHONPATH="$LE_TMP/src/clients/python/src" PYTHONDONTWRITEBYTECODE=1 \
 		"$venv/bin/pytest" -p no:cacheprovider -q -W default::pytest.PytestUnraisableExceptionWarning \
-		-W default::ResourceWarning clients/python/tests/test_{readme,arguments,protocol}.py
+		-W default::ResourceWarning "${tests[@]}"
 }
+
+apscheduler_prepare() { python_prepare; }
+apscheduler_run() { python_run; }
 
 node_prepare()
 {
@@ -130,21 +136,14 @@ go_run()
 		go test -count=1 .'
 }
 
-schedulers_prepare()
-{
-	go_prepare
-}
-
 leaderelection_run()
 {
 	le_run env -C "clients/go/$library" "${go_env[@]}" GOPROXY="file://$LE_TMP/go/mod/cache/download" GOSUMDB=off \
 		sh -ec 'go vet ./...; go test -count=1 ./...'
 }
 
-schedulers_run()
-{
-	leaderelection_run
-}
+schedulers_prepare() { go_prepare; }
+schedulers_run() { leaderelection_run; }
 
 # Sets $maven, the command with this line's versions. The default JDK builds; that of the line runs the tests.
 java_prepare()
@@ -183,10 +182,11 @@ boot4_run() { java_run; }
 
 # --- the lines ------------------------------------------------------------------------------------------------------
 
-declare -A titles=([python]=Python [node]=Node.js [go]=Go [leaderelection]="Go, leaderelection"
-	[schedulers]="Go, schedulers" [java]=Java [shedlock]="Java, for ShedLock" [boot3]="Java, for Spring" [boot4]="Java, for Spring")
-declare -A languages=([python]=Python [node]=Node.js [go]=Go [leaderelection]=Go [schedulers]=Go [java]=Java [shedlock]=Java
-	[boot3]=Java [boot4]=Java)
+declare -A titles=([python]=Python [apscheduler]="Python, for APScheduler" [node]=Node.js [go]=Go
+	[leaderelection]="Go, leaderelection" [schedulers]="Go, schedulers" [java]=Java [shedlock]="Java, for ShedLock"
+	[boot3]="Java, for Spring" [boot4]="Java, for Spring")
+declare -A languages=([python]=Python [apscheduler]=Python [node]=Node.js [go]=Go [leaderelection]=Go [schedulers]=Go
+	[java]=Java [shedlock]=Java [boot3]=Java [boot4]=Java)
 # What was run: library, thing, version, runtime, the exact version of the language, result, day; with tabs.
 failed=0 skipped=0 passed=0
 

@@ -4,9 +4,9 @@ import { Queue, Worker } from 'bullmq'
 import { Redis } from 'ioredis'
 import { LockElection } from 'lock-election'
 
-const [every = 60_000, port = 6379] = process.argv.slice(2).map(Number)
+const [every = 60_000, port = 6379, ttl = 60_000] = process.argv.slice(2).map(Number)
 const connection = new Redis({ port, maxRetriesPerRequest: null })
-const session = await LockElection.connect({ ttl: 60_000 })
+const session = await LockElection.connect({ ttl })
 
 const queue = new Queue('reports', { connection })
 await queue.upsertJobScheduler(`report of ${process.pid}`, { every }, { name: 'report' }) // each replica adds it

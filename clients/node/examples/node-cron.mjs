@@ -2,8 +2,8 @@
 import { LockElection } from 'lock-election'
 import cron from 'node-cron'
 
-const [pattern = '0 * * * * *', closed = 50_000] = process.argv.slice(2)
-const session = await LockElection.connect({ ttl: 60_000 })
+const [pattern = '0 * * * * *', closed = 50_000, ttl = 60_000] = process.argv.slice(2)
+const session = await LockElection.connect({ ttl: Number(ttl) })
 
 cron.schedule(pattern, async () => {
   try {

@@ -156,9 +156,11 @@ async function goesOnAlone (replicas, holdFor) {
 }
 
 test('node-cron', async () => {
-  const replicas = start(3, 'node-cron.mjs', '* * * * * *', 700)
+  const replicas = start(3, 'node-cron.mjs', '* * * * * *', 700, TTL)
   await goesOnAlone(replicas, 700)
-  assert.deepEqual(replicas.flatMap(replica => replica.lines).filter(line => line !== 'runs'), [])
+  // what node-cron says of a second in which the process was stopped
+  const others = line => line !== 'runs' && !/missed execution/.test(line)
+  assert.deepEqual(replicas.flatMap(replica => replica.lines).filter(others), [])
 })
 
 test('Express: one of the replicas leads', async () => {
@@ -204,7 +206,7 @@ test('BullMQ', { skip: hasRedis() ? false : 'there is no redis-server' }, async 
       socket.on('connect', () => { socket.destroy(); resolve(true) })
       socket.on('error', () => { resolve(false) })
     }))
-    const replicas = start(3, 'bullmq.mjs', 1000, port)
+    const replicas = start(3, 'bullmq.mjs', 1000, port, TTL)
     const lines = () => replicas.flatMap(replica => replica.lines)
     await goesOnAlone(replicas, 1000 * 5 / 6)
     await until(() => lines().filter(line => line === 'skipped').length >= 3)
