@@ -176,17 +176,18 @@ $tests = [
         $store->save($key);
         $pid = pcntl_fork();
         if (0 === $pid) {
-            $own = new LockElectionStore(connection(), 10);
-            $own->waitAndSave($waiting = new Key((string) $key));
-            $left = $waiting->getRemainingLifetime();
-            $own->delete($waiting);
-            // without the destructors of the parent's connections
-            posix_kill(getmypid(), $left > 8 && $left <= 10 ? SIGUSR1 : SIGUSR2);
+            $left = 0;
+            try {
+                $own = new LockElectionStore(connection(), 10);
+                $own->waitAndSave($waiting = new Key((string) $key));
+                $left = $waiting->getRemainingLifetime();
+                $own->delete($waiting);
+            } finally { // without the destructors of the parent's connections
+                posix_kill(getmypid(), $left > 8 && $left <= 10 ? SIGUSR1 : SIGUSR2);
+            }
         }
         until(fn () => sql("SELECT count(*) FROM lock_election.waiters WHERE name = '$key'"), 'it waits');
-        // longer than a TTL that would have begun with the wait
-        $store->putOffExpiration($key, 60);
-        usleep(1_500_000);
+        usleep(3_000_000);
         $store->delete($key);
         pcntl_waitpid($pid, $status);
         is(SIGUSR1, pcntl_wtermsig($status), 'its lifetime begins after the wait');
