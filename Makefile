@@ -36,6 +36,7 @@
 #   make test-packages [SUITES="bookworm sid"]      builds, checks, installs, upgrades and removes them in fresh
 #                                   systems; as root
 #   make test-containers [SUITE=bookworm]    the image of container/Dockerfile, and compose.yaml, under Podman; as root
+#   make test-platforms [PARTS="arm64 s390x musl"]      on other processors, under QEMU, and with musl; as root
 #   make home URL=https://.. MAIL=.. [GO=..]     replaces the placeholders for the project's address
 #   make dist [DIST_TAG=v1.0.0]    the archives of a release, the same bytes each time
 #   make fuzz-sql [SECONDS=600]    all functions with random arguments, on a live server
@@ -90,7 +91,7 @@ ALONE := help check-fast test soak demo play reference client-table test-version
          sim-exhaustive fuzz fuzz-sql abuse core-tests torture torture-lockctl torture-programs test-ha format \
          format-check client install-client uninstall-client client-tests client-tests-address client-tests-thread \
          test-clients test-versions-clients portable clients lockctl lockctl-address man-pages deb test-packages \
-         test-containers home dist site test-site
+         test-containers test-platforms home dist site test-site
 .PHONY: $(ALONE)
 
 help:
@@ -206,6 +207,9 @@ test-packages:
 
 test-containers:
 	@test/containers.sh
+
+test-platforms:
+	@test/platforms.sh
 
 home:
 	@test/lib/home "$(URL)" "$(MAIL)" "$(GO)"

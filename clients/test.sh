@@ -278,6 +278,21 @@ rust_packages()
 		CARGO_NET_OFFLINE=true)
 }
 
+# The tests run on Linux alone, but the library has to build elsewhere, for which rustup has the standard libraries.
+rust_elsewhere()
+{
+	local target cargo=(env -C "$LE_ROOT/clients/rust" CARGO_HOME="$cache/rust/home" CARGO_TARGET_DIR="$cache/rust/target")
+	for target in x86_64-pc-windows-gnu x86_64-apple-darwin; do
+		if ! rustup target add "$target" >"$LE_TMP/rust.log" 2>&1; then
+			le_say "Rust is not checked for $target: there is no rustup that has it"
+			continue
+		fi
+		le_say "Rust: checking $target"
+		le_wait "${cargo[@]}" cargo check --quiet --locked --target "$target" >"$LE_TMP/rust.log" 2>&1 ||
+			{ tail -n 20 "$LE_TMP/rust.log" >&2; le_die "the crate cannot be built for $target"; }
+	done
+}
+
 # All that Maven takes from the network for clients/java, kept in build/cache while the poms stay the same.
 java_packages()
 {
@@ -401,6 +416,7 @@ if has "$PARTS" node || { [ -n "$suite" ] && has "$CLIENTS" node; }; then node_p
 if has "$PARTS" ruby || { [ -n "$suite" ] && has "$CLIENTS" ruby; }; then ruby_packages; fi
 if has "$PARTS" rust || { [ -n "$suite" ] && has "$CLIENTS" rust; }; then rust_packages; fi
 ! has "$PARTS" php || php_packages
+if has "$PARTS" rust && command -v rustup >/dev/null; then rust_elsewhere; fi
 LE_ENV+=(PARTS="$PARTS" CLIENTS="$CLIENTS" SCENARIOS="${SCENARIOS:-}" SEEDS="${SEEDS:-}" SHARE="${SHARE:-1}" ENGINE="${ENGINE:-c}" RECORD="${RECORD:-}"
 	PYTEST_FLAGS="${PYTEST_FLAGS:-}" GO_FLAGS="${GO_FLAGS:-}" MAVEN_FLAGS="${MAVEN_FLAGS:-}" RUBY_FLAGS="${RUBY_FLAGS:-}"
 	CARGO_FLAGS="${CARGO_FLAGS:-}" TMPDIR="$LE_TMP/work")

@@ -48,6 +48,19 @@ test('ES modules and CommonJS', async () => {
   assert.equal(run('node', 'cjs.cjs'), 'bigint\n')
 })
 
+test('nothing that Windows lacks is used', async () => {
+  const lacks = ['getuid', 'geteuid', 'getgid', 'getegid', 'getgroups', 'setuid', 'setgid', 'initgroups']
+  await writeFile(`${project}/windows.mjs`, `
+    Object.defineProperty(process, 'platform', { value: 'win32' })
+    for (const name of ${JSON.stringify(lacks)}) delete process[name]
+    const { LockElection } = await import('lock-election')
+    const session = await LockElection.connect()
+    console.log(await session.using('package', (signal, hold) => typeof hold.token))
+    await session.close()
+    console.log(process.platform, typeof process.getuid)`)
+  assert.equal(run('node', 'windows.mjs'), 'bigint\nwin32 undefined\n')
+})
+
 test('TypeScript', async () => {
   const program = `
     import { LockElection, LockElectionError, type Hold, type Leader } from 'lock-election'
