@@ -1,12 +1,14 @@
 //go:build unix
 
-// Package examples runs the four programs, kills some with SIGKILL, and stops others for longer than their TTL.
+// Package examples runs the five programs, kills some with SIGKILL, and stops others for longer than their TTL.
 package examples
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +25,7 @@ const patience = 90 * time.Second
 
 type program struct {
 	*exec.Cmd
+	in  io.Closer
 	out bytes.Buffer
 }
 
@@ -46,9 +49,11 @@ func setUp(t *testing.T, name, sql string) (pool *pgxpool.Pool, start func(args 
 	return pool, func(args ...string) *program {
 		p := &program{Cmd: exec.CommandContext(t.Context(), binary, args...)}
 		p.Stdout, p.Stderr = &p.out, &p.out
-		if err := p.Start(); err != nil {
+		in, err := p.StdinPipe()
+		if err := errors.Join(err, p.Start()); err != nil {
 			t.Fatal(err)
 		}
+		p.in = in
 		t.Cleanup(func() {
 			p.Process.Kill()
 			p.Wait()
@@ -212,5 +217,48 @@ func TestWorker(t *testing.T) {
 	group.Wait()
 	if n := count(t, pool, "SELECT count(*) FROM job WHERE done <> 1"); n != 0 {
 		t.Fatalf("%d jobs were lost or done twice", n)
+	}
+}
+
+func TestBarrier(t *testing.T) {
+	pool, start := setUp(t, "barrier", "")
+	run := fmt.Sprint("build ", time.Now().UnixNano())
+	until := func(expected string) {
+		t.Helper()
+		for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+			var now string
+			if err := pool.QueryRow(t.Context(), `SELECT concat_ws(' ', (SELECT count(slot) FROM lock_election.locks WHERE name = $1),
+				(SELECT count(*) FROM lock_election.waiters WHERE name = $1), (SELECT version FROM read_versioned($1)))`,
+				run).Scan(&now); err != nil {
+				t.Fatal(err)
+			} else if now == expected {
+				return
+			} else if time.Now().After(end) {
+				t.Fatalf("%s members, waiters and versions instead of %s", now, expected)
+			}
+		}
+	}
+	programs := several(t, 3, start, run, "4")
+	until("3 0 0")
+	if _, err := pool.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"+
+		" WHERE backend_type = 'client backend' AND application_name LIKE 'example %'"); err != nil {
+		t.Fatal(err)
+	}
+	programs = append(programs, start(run, "4", "3"))
+	until("4 0 1")
+	programs[1].Process.Kill()
+	programs[2].Process.Signal(syscall.SIGSTOP)
+	programs[0].in.Close()
+	until("1 1 1") // the first one waits for the last one alone
+	programs[3].in.Close()
+	for _, p := range []*program{programs[0], programs[3]} {
+		if err := p.Wait(); err != nil || !strings.HasSuffix(p.out.String(), "begins\nleft\n") {
+			t.Fatalf("%v: %s", err, &p.out)
+		}
+	}
+	programs[2].Process.Signal(syscall.SIGCONT)
+	programs[2].in.Close()
+	if err := programs[2].Wait(); err == nil || !strings.Contains(programs[2].out.String(), "begins\n") {
+		t.Fatalf("%v: %s", err, &programs[2].out)
 	}
 }

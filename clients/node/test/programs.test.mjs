@@ -36,7 +36,7 @@ test('examples have at most 15 lines', async () => {
     const text = await readFile(`${root}examples/${name}.mjs`, 'utf8')
     assert.ok(text.trimEnd().split('\n').length <= 15, name)
   }
-  assert.equal((await readdir(`${root}examples`)).length, 7)
+  assert.equal((await readdir(`${root}examples`)).length, 8)
 })
 
 test('a job each minute by four workers', async () => {
@@ -134,6 +134,34 @@ test('a worker of a queue', async () => {
   assert.equal(new Set(done).size, done.length)
   assert.deepEqual(await sql('SELECT * FROM job WHERE done <> 1'), [])
   await sql('DROP TABLE job')
+})
+
+test('a double barrier', async () => {
+  const run = `build ${Date.now()}`
+  const state = async (expected) => await until(async () => {
+    const [{ now }] = await sql(`SELECT concat_ws(' ', (SELECT count(slot) FROM lock_election.locks WHERE name = $1),
+      (SELECT count(*) FROM lock_election.waiters WHERE name = $1), (SELECT version FROM read_versioned($1))) AS now`, [run]).catch(() => [{}])
+    return now === expected
+  }, `members, waiters and versions are ${expected}`, 90_000)
+  const member = name => start(1, 'barrier.mjs', run, 4, name, 5000)[0]
+  const [a, b, c] = ['a', 'b', 'c'].map(member)
+  await state('3 0 0')
+  if (own) await restart()
+  const d = member('d')
+  await state('4 0 1')
+  await Promise.all([a, b, c, d].map(one => one.prints(/^begins$/)))
+  b.child.kill('SIGKILL')
+  c.child.kill('SIGSTOP')
+  a.child.stdin.end()
+  await state('1 1 1') // a waits for d alone
+  d.child.stdin.end('a step\n')
+  await Promise.all([a, d].map(one => one.exits()))
+  assert.deepEqual([a, d].map(one => [one.code, one.lines.at(-1)]), [[0, 'left'], [0, 'left']])
+  assert.ok(d.lines.includes('did a step'))
+  c.child.kill('SIGCONT')
+  c.child.stdin.end()
+  await c.exits()
+  assert.deepEqual([c.code, c.lines.includes('left')], [1, false])
 })
 
 // One replica is killed, another one stopped; the job goes on, and no run follows another one within its holdFor.

@@ -28,7 +28,7 @@ class ExamplesTest {
 		for (String name : List.of("Minutely", "Leader", "FencedWrite", "QueueWorker"))
 			assertTrue(Files.readAllLines(Path.of(name + ".java")).size() <= 20, name);
 		try (Stream<Path> files = Files.list(Path.of("."))) {
-			assertEquals(4, files.filter(path -> path.toString().endsWith(".java")).count());
+			assertEquals(5, files.filter(path -> path.toString().endsWith(".java")).count());
 		}
 	}
 
@@ -145,5 +145,39 @@ class ExamplesTest {
 		assertEquals(200L, Db.sql("SELECT count(*) FROM job_done"));
 		assertEquals(200L, Db.sql("SELECT count(DISTINCT name) FROM job_done"));
 		assertFalse(workers.get(2).says("Exception"), workers.get(2).lines.toString());
+	}
+
+	@Test
+	void aBarrierWaitsForLivingMembersAlone() throws Exception {
+		String run = "build " + System.nanoTime();
+		List<Program> members = new ArrayList<>();
+		for (int i = 0; i < 3; i++)
+			members.add(new Program("Barrier", Db.URL, run, "4", "m" + i));
+		Db.until(() -> holders(run) == 3);
+		Db.restart();
+		assertFalse(members.stream().anyMatch(member -> member.says("begins")));
+		members.add(new Program("Barrier", Db.URL, run, "4", "m3"));
+		Db.until(() -> members.stream().allMatch(member -> member.says("begins")));
+
+		members.get(1).close(); // kill -9
+		members.get(2).signal("STOP");
+		for (int i = 1; i <= 2; i++) // as if their TTLs were over
+			Db.sql("SELECT revoke_lease(lease) FROM lock_election.locks WHERE name = '" + run + ", member m" + i + "'");
+		members.get(0).endInput();
+		Db.until(() -> holders(run) == 1 && Db.waiters(run) == 1);
+		assertFalse(members.get(0).says("left"));
+		members.get(3).endInput();
+		for (int i = 0; i <= 3; i += 3) {
+			assertEquals(0, members.get(i).await());
+			assertTrue(members.get(i).says("left"));
+		}
+		members.get(2).signal("CONT");
+		members.get(2).endInput();
+		assertNotEquals(0, members.get(2).await());
+		assertFalse(members.get(2).lines.contains("left"), members.get(2).lines.toString());
+	}
+
+	private static long holders(String name) throws Exception {
+		return (Long) Db.sql("SELECT count(slot) FROM lock_election.locks WHERE name = '" + name + "'");
 	}
 }

@@ -57,6 +57,10 @@ final class Program implements AutoCloseable {
 		process.getOutputStream().flush();
 	}
 
+	void endInput() throws IOException {
+		process.getOutputStream().close();
+	}
+
 	/** Its exit code. */
 	int await() throws InterruptedException {
 		if (!process.waitFor(40, TimeUnit.SECONDS))

@@ -1,0 +1,96 @@
+// Command barrier is a member of a run that begins when all members are there, and ends when all have left: barrier RUN
+// MEMBERS MEMBER. Each line of its input is a step of the work. A member that dies has left when its TTL ends.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"lock-election.invalid/lockelection"
+)
+
+// DoubleBarrier is the barrier of a run, whose name was never used before. A member that was killed can enter again.
+type DoubleBarrier struct {
+	Session          *lockelection.Session
+	Pool             *pgxpool.Pool // of the same database
+	Run              string
+	Members          int // that must have entered before the run begins
+	identity, member *lockelection.Hold
+}
+
+// Enter returns when enough members are there. The member's context ends when the others may have given it up.
+func (b *DoubleBarrier) Enter(ctx context.Context, name string) (member context.Context, err error) {
+	b.identity, err = b.Session.Lock(ctx, b.Run+", member "+name) // waits for the TTL of an earlier one
+	if err != nil {
+		return nil, err
+	}
+	b.member, err = b.Session.Lock(ctx, b.Run, lockelection.Shared())
+	if err != nil {
+		return nil, err
+	}
+	for member = b.member.Context(); !b.isOpen(ctx); {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-member.Done():
+			return nil, context.Cause(member)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+	return member, nil
+}
+
+// Leave returns when all members have left.
+func (b *DoubleBarrier) Leave(ctx context.Context) error {
+	if err := errors.Join(b.member.Unlock(ctx), b.identity.Unlock(ctx)); err != nil {
+		return err
+	}
+	last, err := b.Session.Lock(ctx, b.Run) // granted when nobody holds it
+	if err != nil {
+		return err
+	}
+	return last.Unlock(ctx)
+}
+
+func (b *DoubleBarrier) isOpen(ctx context.Context) (open bool) {
+	_, err := b.Pool.Exec(ctx, `SELECT compare_and_set($1, 0, 'open') FROM lock_election.locks
+		WHERE kind = 'lock' AND name = $1 HAVING count(slot) >= $2`, b.Run, b.Members)
+	if err == nil {
+		err = b.Pool.QueryRow(ctx, "SELECT version > 0 FROM read_versioned($1)", b.Run).Scan(&open)
+	}
+	if err != nil {
+		log.Print(err) // the server may be away: Enter tries again
+	}
+	return open && err == nil
+}
+
+func main() {
+	ctx := context.Background()
+	pool := must(pgxpool.New(ctx, ""))
+	s := must(lockelection.NewSession(ctx, pool, lockelection.WithTTL(5*time.Second)))
+	defer s.Close(ctx)
+	b := DoubleBarrier{Session: s, Pool: pool, Run: os.Args[1], Members: must(strconv.Atoi(os.Args[2]))}
+	member := must(b.Enter(ctx, os.Args[3]))
+	fmt.Println("begins")
+	for steps := bufio.NewScanner(os.Stdin); steps.Scan() && member.Err() == nil; {
+		fmt.Println("did", steps.Text())
+	}
+	must(0, context.Cause(member))
+	must(0, b.Leave(ctx))
+	fmt.Println("left")
+}
+
+func must[T any](answer T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return answer
+}

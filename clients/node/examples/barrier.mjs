@@ -1,0 +1,69 @@
+// A member of a run that begins when all members are there, and ends when all have left: barrier.mjs RUN MEMBERS MEMBER.
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { LockElection } from 'lock-election'
+import pg from 'pg'
+
+// Of a run whose name was never used before. A member that was killed can enter again; one that dies has left after its TTL.
+class DoubleBarrier {
+  #session
+  #pool
+  #run
+  #members
+  #identity
+  #member
+
+  // members: how many must have entered before the run begins
+  constructor (session, pool, run, members) {
+    this.#session = session
+    this.#pool = pool
+    this.#run = run
+    this.#members = members
+  }
+
+  // Returns when enough members are there. The others may have given up a member whose hold is not valid.
+  async enter (name) {
+    this.#identity = await this.#session.acquire(`${this.#run}, member ${name}`) // waits for the TTL of an earlier one
+    this.#member = await this.#session.acquire(this.#run, { shared: true })
+    while (!await this.#isOpen()) {
+      this.#member.signal.throwIfAborted()
+      await sleep(500)
+    }
+    return this.#member
+  }
+
+  // Returns when all members have left.
+  async leave () {
+    await this.#member.release()
+    await this.#identity.release()
+    await (await this.#session.acquire(this.#run)).release() // granted when nobody holds it
+  }
+
+  async #isOpen () {
+    try {
+      await this.#pool.query(`SELECT compare_and_set($1, 0, 'open') FROM lock_election.locks
+        WHERE kind = 'lock' AND name = $1 HAVING count(slot) >= $2`, [this.#run, this.#members])
+      const { rows } = await this.#pool.query('SELECT version > 0 AS open FROM read_versioned($1)', [this.#run])
+      return rows[0].open
+    } catch (error) {
+      console.error(error.message) // the server may be away: enter tries again
+      return false
+    }
+  }
+}
+
+const [run, members, name, ttl = '30000'] = process.argv.slice(2)
+const session = await LockElection.connect({ ttl: Number(ttl) })
+const pool = new pg.Pool().on('error', error => console.error(error.message))
+const barrier = new DoubleBarrier(session, pool, run, Number(members))
+const member = await barrier.enter(name)
+console.log('begins')
+for await (const step of createInterface({ input: process.stdin })) {
+  if (!member.valid) break
+  console.log(`did ${step}`)
+}
+member.signal.throwIfAborted()
+await barrier.leave()
+console.log('left')
+await session.close()
+await pool.end()
