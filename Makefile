@@ -14,14 +14,14 @@
 #                                   make bench-instructions: counted by callgrind; make bench-lockctl: the command
 #                                   beside etcdctl and flock;
 #                                   make bench-libraries [PEERS=install]: libraries beside others, to build/bench
-#   make bad-night         records what docs/operation/watching.md shows, and plots it
-#   make LE_FAULTS=1       a build for tests: with points where the server can be made to fail, and with assertions
-#   make LE_ASSERTS=1      the same with assertions alone
-#   make torture [DURATION=60]     clients, faults and a checker of what the clients have seen
+#   make bad-night         records and plots the failures of docs/operation/watching.md
+#   make LE_FAULTS=1       a build for tests, with fault points and assertions
+#   make LE_ASSERTS=1      a build with assertions only
+#   make torture [DURATION=60]     clients and faults, and a checker of the clients' records
 #   make torture-lockctl [DURATION=60]      the same with commands that lockctl runs
-#   make test-ha           three nodes under Patroni, and what can happen to them: half an hour
-#   make reference         writes the pages of docs/reference that are made from the catalog; make client-table: the one
-#                          that is made from clients/conformance/recorded.json
+#   make test-ha           three nodes under Patroni, with failures: half an hour
+#   make reference         generates the pages of docs/reference from the catalog; make client-table: the one from
+#                          clients/conformance/recorded.json
 #   make mutants [ONLY="name ..."]      seeds faults, each of which a test has to catch
 #   make mutants-random [N=100] [SEED=1] [WHERE=core|server|client|lockctl|portable]      faults that a machine chooses;
 #                                   how many survive.  make mutants-coverage: records which tests reach which line, for
@@ -29,8 +29,8 @@
 #   make unit, make sim [SEED=1] [STEPS=100000]      the core alone, no PostgreSQL needed
 #   make sim-exhaustive        every interleaving of tiny worlds: an hour
 #   make client, make lockctl, make install-client [PREFIX=/usr/local] [DESTDIR=]      the C library, needs libpq;
-#                                   and the command, needs ncurses as well; man pages where there is scdoc
-#   make uninstall, make uninstall-client [PREFIX=..]       what was installed, each with the same variables
+#                                   and the command, also needs ncurses; man pages if scdoc is installed
+#   make uninstall, make uninstall-client [PREFIX=..]       remove what was installed with the same variables
 #   make fuzz [SECONDS=60]     the same simulator, driven by libFuzzer
 #   make deb               Debian packages, for each major version whose postgresql-server-dev-NN is installed
 #   make test-packages [SUITES="bookworm sid"]      builds, checks, installs, upgrades and removes them in fresh
@@ -38,13 +38,13 @@
 #   make test-containers [SUITE=bookworm]    the image of container/Dockerfile, and compose.yaml, under Podman; as root
 #   make test-platforms [PARTS="arm64 s390x musl"]      on other processors, under QEMU, and with musl; as root
 #   make home URL=https://.. MAIL=.. [GO=..]     replaces the placeholders for the project's address
-#   make dist [DIST_TAG=v1.0.0]    the archives of a release, the same bytes each time
+#   make dist [DIST_TAG=v1.0.0]    the archives of a release, reproducible
 #   make fuzz-sql [SECONDS=600]    all functions with random arguments, on a live server
 #   make clients [CLIENTS="python go java node ruby rust"]      the packages of the clients, into build/clients
 #   make test-clients [PARTS="conformance python go java node ruby rust php"] [CLIENTS="c python go"]
-#                                   the clients, all by the same scenarios; and each client's own tests
-#   make site, make test-site      the documents as a site, in build/site; and what a browser shows of it
-#   make abuse [SECONDS=600]       a hostile role with all attacks at once, and what the others notice of it
+#                                   all clients with the same scenarios; and each client's own tests
+#   make site, make test-site      the documents as a site, in build/site; checks it in a browser
+#   make abuse [SECONDS=600]       a hostile role with all attacks at once, and its effect on others
 
 EXTENSION  = lock_election
 MODULE_big = lock_election

@@ -74,7 +74,7 @@ def run(db, lease):
     if not jobs:
         time.sleep(0.1)  # all that was chosen is somebody else's
     for id, token in jobs.items():
-        # what was done before it was claimed is not done again
+        # skip jobs that were done before they were claimed
         if ask(db, "SELECT done_at IS NULL FROM job WHERE id = %s", id):
             work(id)
             finish(db, id, token)

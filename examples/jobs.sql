@@ -1,4 +1,4 @@
--- The table of jobs.py, with a thousand jobs, and each time that it is run a thousand more: psql -f examples/jobs.sql
+-- The table of jobs.py. Each run adds a thousand jobs: psql -f examples/jobs.sql
 CREATE TABLE IF NOT EXISTS job (
 	id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, payload text, done_at timestamptz, token bigint);
 CREATE INDEX IF NOT EXISTS job_to_do ON job (id) WHERE done_at IS NULL;

@@ -25,7 +25,7 @@ run(PGconn *db, const char *query, int n, const char *const *args)
 	return ok;
 }
 
-/* The fence first: what follows it in the transaction is written by the leader, or not at all. */
+/* The fence comes first: all later writes of the transaction are the leader's, or fail. */
 static bool
 work(PGconn *db, le_hold *term)
 {
@@ -44,7 +44,7 @@ work(PGconn *db, le_hold *term)
 	return false;
 }
 
-/* Runs in a thread of its own. Only when it has returned the term is resigned, and the next worker leads. */
+/* Runs in a separate thread. The term is resigned, and the next worker leads, only when it has returned. */
 static int
 on_elected(le_hold *term, void *arg)
 {
@@ -100,7 +100,7 @@ main(int argc, char **argv)
 	sigwait(&signals, &signo);
 	if (le_stop(runner, &error) != LE_OK) /* waits for on_elected */
 		printf("%s: %s\n", name, error.message);
-	le_close(session, -1, NULL); /* the next one leads at once, not when the TTL ends */
+	le_close(session, -1, NULL); /* the next one leads immediately, not when the TTL ends */
 	printf("%s: resigned\n", name);
 	return 0;
 }

@@ -6,7 +6,7 @@ const { randomUUID } = require('crypto')
 const { setTimeout: sleep } = require('timers/promises')
 
 const [name, ...servers] = process.argv.slice(2)
-const owner = randomUUID() // new for each process: a worker that is started again is another one
+const owner = randomUUID() // new for each process: a restarted worker is a different owner
 let stopping = false
 for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => { stopping = true })
 
@@ -17,7 +17,7 @@ async function ask (db, query, ...args) {
   return Object.values((await db.query(query, args)).rows[0])[0]
 }
 
-// The fence first: what follows it in the transaction is written by the leader, or not at all.
+// The fence comes first: all later writes of the transaction are the leader's, or fail.
 async function work (db, term) {
   await db.query('BEGIN')
   try {
@@ -32,7 +32,7 @@ async function work (db, term) {
 
 // Works until told to stop, or until the leadership is lost.
 async function lead (db, term) {
-  let renewed = -Infinity // nobody knows when it was elected during the wait: the first renewal comes at once
+  let renewed = -Infinity // the time of the election during the wait is unknown, so renew immediately
   while (!stopping) {
     if (performance.now() - renewed > 1000) { // a third of the TTL
       renewed = performance.now()
@@ -41,7 +41,7 @@ async function lead (db, term) {
     await work(db, term)
     await sleep(200)
   }
-  await ask(db, "SELECT resign('pool', $1)", term) // the next leads at once, not when the TTL ends
+  await ask(db, "SELECT resign('pool', $1)", term) // the next one leads immediately, not when the TTL ends
   say('resigned')
 }
 
@@ -49,14 +49,14 @@ async function run (db) {
   await db.connect()
   while (!stopping) {
     try {
-      // Waits a few seconds at a time, so that it can be stopped. Who still leads gets the same term again.
+      // Waits a few seconds at a time, so that it can be stopped. A current leader gets the same term again.
       const term = await ask(db, "SELECT campaign('pool', $1, ttl => '3 s', wait => '3 s', owner => $2)", name, owner)
       if (term === null) continue
       say(`leads, term ${term}`)
       await lead(db, term)
     } catch (error) {
       if (error.code !== 'LE001') throw error
-      say(`lost: ${error.message}`) // and nothing was written: it campaigns again
+      say(`lost: ${error.message}`) // nothing was written; campaign again
     }
   }
 }
@@ -66,10 +66,10 @@ async function main () {
     const db = new Client({
       connectionString: servers[i % servers.length],
       connectionTimeoutMillis: 2000,
-      query_timeout: 10000, // a server that has fallen silent; longer than any wait
+      query_timeout: 10000, // for a silent server; longer than any wait
       idle_in_transaction_session_timeout: 5000
     })
-    db.on('error', () => {}) // the next query fails and says why
+    db.on('error', () => {}) // the next query fails with the reason
     try {
       await run(db)
     } catch (error) {

@@ -37,11 +37,11 @@ def lead(db, term):
                 say("lost: the renewal came too late")
                 return
         with db.transaction():
-            # The fence first: what follows it in the transaction is written by the leader, or not at all.
+            # The fence comes first: all later writes of the transaction are the leader's, or fail.
             db.execute("SELECT fence_leader('pool', %s)", (term,))
             db.execute("UPDATE work SET done = done + 1, term = %s, worker = %s WHERE id = 1", (term, name))
         time.sleep(0.2)
-    ask(db, "SELECT resign('pool', %s)", term)  # the next leads at once, not when the TTL ends
+    ask(db, "SELECT resign('pool', %s)", term)  # the next one leads immediately, not when the TTL ends
     say("resigned")
 
 
@@ -49,7 +49,7 @@ def run(db):
     db.execute("SET idle_in_transaction_session_timeout = '5 s'")
     while not stopping:
         try:
-            # Waits a few seconds at a time, so that it can be stopped. Who still leads gets the same term again.
+            # Waits a few seconds at a time, so that it can be stopped. A current leader gets the same term again.
             term = ask(db, "SELECT campaign('pool', %s, ttl => '3 s', wait => '3 s', owner => %s)", name, owner)
             if term is not None:
                 say(f"leads, term {term}")
@@ -64,7 +64,7 @@ signal.signal(signal.SIGTERM, stop)
 signal.signal(signal.SIGINT, stop)
 while not stopping:
     try:
-        # autocommit: else all of this were one transaction, and the election undone with it
+        # autocommit: otherwise all of this would be one transaction, whose rollback undoes the election
         with psycopg.connect(conninfo, autocommit=True) as db:
             run(db)
     except psycopg.Error as error:

@@ -3,7 +3,7 @@
 set -u
 name=$1 connection=${2:-}
 
-# The fence first: what follows it in the transaction is written by the leader, or not at all.
+# The fence comes first: all later writes of the transaction are the leader's, or fail.
 work()
 {
 	psql -XqAt -v ON_ERROR_STOP=1 -v VERBOSITY=verbose -v name="$name" ${connection:+-d "$connection"} <<-'SQL'
@@ -16,7 +16,7 @@ work()
 	SQL
 }
 
-# lockctl has started us, as the leader. It ends us when the term is over, so here is no renewal and no clock.
+# lockctl has started this script as the leader, and ends it when the term ends, so it needs no renewal and no clock.
 if [ "${LOCK_NAME-}" = pool ]; then
 	echo "$name: leads, term $LOCK_TOKEN"
 	while :; do
@@ -28,7 +28,7 @@ fi
 stopping= child=
 trap 'stopping=1; [ ! "$child" ] || kill "$child"' TERM INT
 
-# In the background, because bash does not hear a signal while a command in the foreground runs.
+# In the background, because bash does not handle a signal while a foreground command runs.
 while [ ! "$stopping" ]; do
 	lockctl ${connection:+-d "$connection"} elect pool "$name" --ttl 3s -- "$0" "$@" &
 	child=$!

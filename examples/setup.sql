@@ -1,4 +1,4 @@
--- What the pool works on: one row, and a guard that lets only the leader of the election 'pool' write to it.
+-- The data of the pool: one row, and a guard that lets only the leader of the election 'pool' write to it.
 CREATE TABLE work (id int PRIMARY KEY, done bigint NOT NULL, term bigint, worker text);
 INSERT INTO work VALUES (1, 0);
 

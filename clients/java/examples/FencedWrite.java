@@ -1,7 +1,7 @@
 import java.sql.*;
 import lockelection.*;
 
-/** URL and text: what it writes is written by the holder of the lock, or not at all. */
+/** Arguments: URL and text. Its writes are those of the holder of the lock, or fail. */
 public class FencedWrite {
 	public static void main(String[] args) throws Exception {
 		try (LockElection locks = LockElection.connect(args[0]);
@@ -10,7 +10,7 @@ public class FencedWrite {
 				Hold hold = locks.acquire("ledger")) {
 			connection.setAutoCommit(false);
 			System.out.println("holds " + hold.token());
-			System.in.read(); // work that takes long
+			System.in.read(); // long work
 			hold.fence(connection);
 			statement.execute("INSERT INTO ledger VALUES ('" + args[1] + "')");
 			connection.commit();

@@ -2,14 +2,14 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import lockelection.LockElection;
 
-/** Runs on every machine: URL and name. One of them leads; the next one takes over. */
+/** Arguments: URL and name. Runs on every machine. One of them leads; the next one takes over. */
 public class Leader {
 	public static void main(String[] args) throws Exception {
 		try (LockElection locks = LockElection.connect(args[0])) {
 			locks.elect("scheduler", args[1], (term, stop) -> {
 				for (System.out.println("leads " + term.token()); term.isValid() && !stop.isDone();) {
 					try {
-						stop.get(100, TimeUnit.MILLISECONDS); // a step of the work; returns at once when it has to stop
+						stop.get(100, TimeUnit.MILLISECONDS); // a step of the work; returns immediately when it must stop
 					} catch (TimeoutException e) {
 						System.out.println("works " + term.token());
 					}

@@ -1,4 +1,4 @@
-// Replicas of a web application, of which one leads: it does what one has to do, and GET /leader tells who it is. A load
+// Replicas of a web application, one of which leads and does a single task; GET /leader shows the leader. A load
 // balancer that asks GET /leads finds it.
 import { setTimeout as sleep } from 'node:timers/promises'
 import express from 'express'
@@ -16,13 +16,13 @@ app.get('/leader', async (request, response) => {
 const server = app.listen(port, () => console.log(`port ${server.address().port}`))
 const election = session.elect('web', `http://${process.env.HOSTNAME}:${port}`)
 election.on('elected', async (term, signal) => {
-  while (!signal.aborted) await sleep(1000, null, { signal }).catch(() => {}) // such as to tidy up once a second
+  while (!signal.aborted) await sleep(1000, null, { signal }).catch(() => {}) // for example, clean up once a second
 })
 election.on('lost', why => console.log(`lost: ${why.message}`))
 election.on('error', error => { throw error })
 
 process.once('SIGTERM', async () => {
   server.close()
-  await election.stop() // the next one leads at once
+  await election.stop() // the next one leads immediately
   await session.close()
 })

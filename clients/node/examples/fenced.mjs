@@ -4,12 +4,12 @@ import pg from 'pg'
 const session = await LockElection.connect({ ttl: Number(process.argv[2] ?? 30_000) })
 const pool = new pg.Pool().on('error', () => {})
 async function write (signal, hold) {
-  const client = (await pool.connect()).on('error', () => {}) // it may be cut off between two queries
+  const client = (await pool.connect()).on('error', () => {}) // it may break between two queries
   try {
     await client.query('BEGIN')
     await hold.fence(client)
     await client.query('UPDATE counter SET value = value + 1')
     await client.query('COMMIT')
-  } finally { client.release(true) } // closing it rolls back what was not committed
+  } finally { client.release(true) } // closing it rolls back uncommitted changes
 }
 for (;; await new Promise(r => setTimeout(r, 10))) await session.reopen().then(() => session.using('counter', write)).catch(console.log)

@@ -10,6 +10,6 @@ for (;;) {
   try {
     await session.once('minutely', { holdFor: period * 5 / 6 }, () => console.log('runs'))
   } catch (error) {
-    console.log(error.message) // no server, or lost: the next minute comes
+    console.log(error.message) // no server, or lost: try again in the next minute
   }
 }

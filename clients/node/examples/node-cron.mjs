@@ -8,7 +8,7 @@ const session = await LockElection.connect({ ttl: Number(ttl) })
 cron.schedule(pattern, async () => {
   try {
     await session.once('tidy', { holdFor: Number(closed) }, async signal => {
-      console.log('runs') // pass the signal on to what can be aborted
+      console.log('runs') // pass the signal to calls that can be aborted
     })
   } catch (error) {
     console.log(error.message)

@@ -1,4 +1,4 @@
-// A worker of a queue: start as many as you like. A job of a worker that dies is free when its TTL is over.
+// A worker of a queue: start as many as you like. The job of a dead worker is free when its TTL ends.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LockElection } from 'lock-election'
 import pg from 'pg'

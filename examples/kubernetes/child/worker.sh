@@ -1,11 +1,11 @@
 #!/bin/bash
-# What the leader does. lockctl has started it, and ends it before somebody else can lead: no renewal here, and no clock.
+# The work of the leader. lockctl starts it, and ends it before another pod can lead: no renewal here, and no clock.
 stopping=
 trap 'stopping=1' TERM INT
 
 while [ ! "$stopping" ]; do
 	touch /run/pool/step # for the liveness probe
-	# The fence first: what follows it in the transaction is written by the leader, or not at all.
+	# The fence comes first: all later writes of the transaction are the leader's, or fail.
 	psql -Xq -v ON_ERROR_STOP=1 -v worker="$POD_NAME" <<-'SQL'
 		\getenv term LOCK_TOKEN
 		BEGIN;

@@ -26,7 +26,7 @@ class Probe(http.server.BaseHTTPRequestHandler):
 
 
 def step(db, term):
-    """The fence first: what follows it in the transaction is written by the leader, or not at all."""
+    """The fence comes first: all later writes of the transaction are the leader's, or fail."""
     with db.transaction():
         db.execute("SET LOCAL idle_in_transaction_session_timeout = '5 s'")
         term.fence(db)
@@ -48,7 +48,7 @@ def lead(term, lost):
             began = None
 
 
-# Process 1 of a container gets no SIGTERM without a handler. This one ends the blocks below: the term is resigned.
+# Process 1 of a container gets no SIGTERM without a handler. This one ends the blocks below, which resign the term.
 signal.signal(signal.SIGTERM, lambda *unused: sys.exit())
 threading.Thread(target=http.server.ThreadingHTTPServer(("", 8080), Probe).serve_forever, daemon=True).start()
 with lock_election.connect(ttl=TTL, name=NAME) as session:

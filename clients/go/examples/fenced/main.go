@@ -1,4 +1,4 @@
-// Command fenced adds to a balance that it has read before. However late it is, it never overwrites somebody else's.
+// Command fenced adds to a balance that it has read before. However late it is, it never overwrites a newer value.
 package main
 
 import (
@@ -20,7 +20,7 @@ func main() {
 	h := must(s.Lock(ctx, "wallet 7"))
 	balance := 0
 	must(0, pool.QueryRow(ctx, "SELECT balance FROM wallet WHERE id = 7").Scan(&balance))
-	time.Sleep(50 * time.Millisecond) // long work, or a process that is stopped
+	time.Sleep(50 * time.Millisecond) // long work, or a stopped process
 	must(0, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if err := h.Fence(ctx, tx); err != nil { // lost: nothing is written
 			return err

@@ -15,11 +15,11 @@ import (
 
 func main() {
 	ctx, every, pool := context.Background(), must(time.ParseDuration(os.Args[1])), must(pgxpool.New(context.Background(), ""))
-	for ; ; time.Sleep(time.Second) { // a session that was lost is followed by another one
+	for ; ; time.Sleep(time.Second) { // a lost session is followed by a new one
 		s, err := lockelection.NewSession(ctx, pool, lockelection.WithTTL(3*time.Second))
 		for err == nil {
 			var h *lockelection.Hold
-			// a TTL of at least that: it stays closed even if this process dies
+			// a TTL of at least this, so that the name stays closed even if this process dies
 			if h, err = s.Lock(ctx, "minutely", lockelection.WithTTL(max(every, 3*time.Second))); err == nil {
 				err = pgx.BeginFunc(h.Context(), pool, func(tx pgx.Tx) error { return job(ctx, h, tx) })
 				h.Unlock(ctx, lockelection.HoldFor(every)) // closed from the grant on

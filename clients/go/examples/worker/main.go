@@ -20,7 +20,7 @@ func main() {
 	for open := 1; open > 0; must(0, pool.QueryRow(ctx, "SELECT count(*) FROM job WHERE done = 0").Scan(&open)) {
 		rows := must(pool.Query(ctx, "SELECT 'job ' || id FROM job WHERE done = 0 ORDER BY random() LIMIT 10"))
 		for _, h := range must(s.TryLockEach(ctx, must(pgx.CollectRows(rows, pgx.RowTo[string])))) {
-			if h != nil { // nil: another worker has it
+			if h != nil { // nil: another worker holds it
 				must(0, work(ctx, pool, h))
 				h.Unlock(ctx)
 			}
@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// work does a job, unless somebody else has done it before the lock was acquired.
+// work does a job, unless another worker did it before the lock was acquired.
 func work(ctx context.Context, pool *pgxpool.Pool, h *lockelection.Hold) error {
 	var id int
 	fmt.Sscanf(h.Names()[0], "job %d", &id)
