@@ -1,4 +1,4 @@
-/* What is kept of those who acquire, and what is told of tokens that have ended. */
+/* The connections that are stored for acquirers, and the information about ended tokens. */
 /* Promises: - */
 #include "fixture.h"
 

@@ -1,4 +1,4 @@
-/* A name that its holder has left closed: who may open it again, and what the rows say. */
+/* A name that its holder has left closed: who can open it, and the contents of its rows. */
 /* Promises: C */
 #include "fixture.h"
 

@@ -1,4 +1,4 @@
-/* How long waits, holds and terms have taken; who waits, and since when. */
+/* Durations of waits, holds and terms; the waiters, and the start of their waits. */
 /* Promises: - */
 #include "fixture.h"
 

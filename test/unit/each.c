@@ -1,4 +1,4 @@
-/* Several names in one command, each for itself: as one after the other, or an error that changes nothing. */
+/* Several independent names in one command: like several commands, or an error that changes nothing. */
 /* Promises: - */
 #include "fixture.h"
 

@@ -1,4 +1,4 @@
-/* What becomes of elections: one change each, in order, with the value and the term that it is about. */
+/* Changes of elections: one each, in order, with the correct value and term. */
 /* Promises: H */
 #include "fixture.h"
 

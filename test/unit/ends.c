@@ -1,4 +1,4 @@
-/* Each way in which a holder, a place or a waiting call ends: what is counted, and what is told of it later. */
+/* All ways in which a holder, place or waiting call ends: the counters, and later information about it. */
 /* Promises: - */
 #include "fixture.h"
 

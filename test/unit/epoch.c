@@ -1,4 +1,4 @@
-/* Whoever was granted a lock sees by its epoch that it is held no more. */
+/* A session detects by the epoch that its lock is no longer held. */
 /* Promises: E */
 #include "fixture.h"
 

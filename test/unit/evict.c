@@ -1,4 +1,4 @@
-/* Eviction: a holder keeps the time that it was told, and not a moment more. */
+/* Eviction: a holder keeps the time that it was promised, and no more. */
 /* Promises: D, L, M */
 #include "fixture.h"
 

@@ -1,4 +1,4 @@
-/* Deadlines: when a holder ends, and when the next one is granted. */
+/* Deadlines: the end of a holder, and the grant to the next one. */
 /* Promises: L */
 #include "fixture.h"
 

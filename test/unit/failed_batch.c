@@ -1,4 +1,4 @@
-/* A batch that fails: what was stored before is loaded again, and goes on where it was. */
+/* A failed batch: the stored state is loaded again, and work continues from there. */
 /* Promises: D */
 #include "fixture.h"
 

@@ -1,4 +1,4 @@
-/* Who is granted, and in which order. */
+/* Which requests are granted, and in which order. */
 /* Promises: M, Q, W */
 #include "fixture.h"
 

@@ -1,4 +1,4 @@
-/* Several locks acquired at once: one token, all or none. */
+/* Several locks acquired together: one token, all or none. */
 /* Promises: M, Q */
 #include "fixture.h"
 

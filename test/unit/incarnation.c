@@ -1,4 +1,4 @@
-/* Where a start begins to count: tokens go on upward whatever was lost, or put back. */
+/* The first token after a start: tokens grow whatever was lost or restored. */
 /* Promises: T */
 #include "fixture.h"
 

@@ -1,4 +1,4 @@
-/* Named leases and what hangs on them. */
+/* Named leases and the locks on them. */
 /* Promises: G */
 #include "fixture.h"
 

@@ -1,4 +1,4 @@
-/* How long managers have run, and what that takes off leases. */
+/* The recorded run times of managers, and their effect on leases. */
 /* Promises: L */
 #include <string.h>
 

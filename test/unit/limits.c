@@ -1,4 +1,4 @@
-/* What one role may have is limited; nobody else notices. */
+/* The limits of one role, which do not affect others. */
 /* Promises: - */
 #include "fixture.h"
 #include "core/role.h"

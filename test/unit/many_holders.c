@@ -1,6 +1,6 @@
 /*
- * A lock with very many holders: who asks for it, has it or leaves it must not
- * keep the manager from everybody else's requests while it looks at each.
+ * A lock with very many holders: a request for it, or a release, must not delay
+ * the manager's other requests while all holders are examined.
  */
 /* Promises: - */
 #include <time.h>

@@ -1,6 +1,6 @@
 /*
- * A transaction with very many holds: its end must not keep the manager from
- * everybody else's requests for longer than it takes to look at each once.
+ * A transaction with very many holds: its end must not delay the manager's other
+ * requests for longer than it takes to look at each hold once.
  */
 /* Promises: - */
 #include <time.h>

@@ -1,4 +1,4 @@
-/* Memory that runs out at any point: the command fails, and nothing else. */
+/* Memory is exhausted at any point: only the command fails. */
 /* Promises: - */
 #include "fixture.h"
 

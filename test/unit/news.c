@@ -1,4 +1,4 @@
-/* News of a lease: a client that follows them knows what hangs on its lease, whatever it has missed. */
+/* News of a lease: a client that reads them knows everything on its lease, whatever it has missed. */
 /* Promises: G */
 #include "fixture.h"
 

@@ -1,4 +1,4 @@
-/* How much of the time that passes counts against leases. */
+/* How much of the elapsed time counts against leases. */
 /* Promises: L */
 #include "core/pause.h"
 #include "tap.h"

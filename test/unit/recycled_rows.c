@@ -1,4 +1,4 @@
-/* The row of a lock that nobody uses serves another one. */
+/* The row of an unused lock is reused for another one. */
 /* Promises: D */
 #include "fixture.h"
 #include "core/state.h"

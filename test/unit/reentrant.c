@@ -1,4 +1,4 @@
-/* One more hold of a lock that is held already. */
+/* Additional holds of a lock that is already held. */
 /* Promises: - */
 #include "fixture.h"
 

@@ -1,4 +1,4 @@
-/* What replies and counters tell besides the status, and what a core says of its sessions. */
+/* Replies and counters beyond the status, and the core's information about its sessions. */
 /* Promises: - */
 #include "fixture.h"
 #include "core/state.h"

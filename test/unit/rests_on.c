@@ -1,7 +1,7 @@
 /*
- * Which write an answer rests on: whoever is told of a grant waits until that
- * is replicated, also who asks in a later batch.  And on which release nothing
- * rests.
+ * The write on which a reply depends: a client that learns of a grant waits until
+ * that is replicated, even if it asks in a later batch.  No reply depends on a
+ * release that may be written later.
  */
 /* Promises: D */
 #include "fixture.h"

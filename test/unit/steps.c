@@ -1,4 +1,4 @@
-/* What is very much goes in steps, and nothing of it is anybody's in between. */
+/* Large operations are done in steps, during which no other client gets the locks. */
 /* Promises: G */
 #include "fixture.h"
 

@@ -1,4 +1,4 @@
-/* Single rows: how the store finds them, and what it may read from them. */
+/* Single rows: how the store finds them, and which values it may read. */
 /* Promises: - */
 #include "fixture.h"
 #include "core/state.h"

@@ -1,4 +1,4 @@
-/* The heap of deadlines, the hashes, and walking by place. */
+/* The heap of deadlines, the hashes, and iteration by place. */
 /* Promises: - */
 #include "fixture.h"
 #include "core/containers.h"

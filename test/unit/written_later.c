@@ -1,4 +1,4 @@
-/* A release that may return after a crash is written with a later batch: one write instead of two. */
+/* A release that a crash may undo is written with a later batch: one write instead of two. */
 /* Promises: D, G */
 #include "fixture.h"
 #include "core/state.h"
