@@ -1,7 +1,7 @@
 /*
  * apart.c
- *		Runs something in a process of its own, so that whatever kills it is an
- *		outcome like others.
+ *		Runs a function in a separate process, so that a crash is an outcome like
+ *		others.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /*
  * batch.c
- *		The manager's part: stores batches, gives answers; fails to store,
- *		crashes, and builds everything again.
+ *		The manager's part: stores batches and replies; fails to store, crashes,
+ *		and rebuilds its state.
  */
 #include <stdio.h>
 #include <stdlib.h>

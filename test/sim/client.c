@@ -1,6 +1,6 @@
 /*
  * client.c
- *		What sessions do: one random deed a step.
+ *		The actions of sessions: one random action per step.
  */
 #include <string.h>
 

@@ -4,11 +4,11 @@
  *
  * Three clients, two locks, four operations each: a program is a word of four
  * letters from the table below, a triple gives each client one of the
- * programs, an order says whose turn it is.  A triple has 12! / (4!)^3 =
- * 34,650 orders, and each is run from an empty world to an empty world, once
- * in each of the ways below.  After every turn the core is compared with the
- * model, and the invariants are checked; where runs begin alike, in the first
- * of them.
+ * programs, and an order determines the turns.  A triple has 12! / (4!)^3 =
+ * 34,650 orders, each of which is run from an empty world to an empty world,
+ * once in each of the ways below.  After every turn the core is compared with
+ * the model, and the invariants are checked; if several runs begin in the same
+ * way, only in the first of them.
  *
  *	patient		A client that waits and whose turn it is makes time pass, from
  *				deadline to deadline, until it has its answer.  Every turn is a

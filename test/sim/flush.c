@@ -1,16 +1,16 @@
 /*
  * flush.c
- *		How far the log of the server is flushed: a crash takes back what is
- *		stored behind that.
+ *		The flush position of the server's log: a crash undoes everything that
+ *		was stored after it.
  *
- * A batch is stored and not flushed.  A session flushes the log before it
- * passes an answer on, as far as the core's reply says that the answer rests on
- * it; one with synchronous_commit off does not.  The model remembers what
- * clients were told, whatever the replies say, and looks for it after a crash.
- * Where a session has found nothing to flush, a crash is likely.
+ * A batch is stored, but not flushed.  Before a session returns a reply, it
+ * flushes the log as far as the core's reply requires, unless its
+ * synchronous_commit is off.  The model remembers what clients were told,
+ * whatever the replies require, and checks it after a crash.  If a session had
+ * nothing to flush, a crash is likely.
  *
- * The state that would be left by a crash is kept as a disk of its own.  A flush
- * goes to the end of the log, also where less was asked for.
+ * The state that a crash would leave is kept as a separate disk.  A flush always
+ * extends to the end of the log.
  */
 #include "sim.h"
 

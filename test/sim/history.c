@@ -1,6 +1,6 @@
 /*
  * history.c
- *		What is stored of elections, read as one who observes would read it.
+ *		Reads the stored history of elections as an observer would.
  */
 #include "sim.h"
 

@@ -1,15 +1,15 @@
 /*
  * invariants.c
- *		What has to be true of the core's locks at the end of every batch,
- *		whatever has happened: looked at from outside, without the model.
+ *		Invariants of the core's locks at the end of every batch, checked from
+ *		outside, without the model.
  *
  * Where each promise of the contract is checked:
  *
  *	M	at most N holders of N slots, no writer beside another holder:
  *		le_core_check() and check_admitted() here; the model where it grants.
  *		Intervals by the clocks of clients are not judged here.
- *	T	tokens go on upward, over restarts and promotions too: check_tokens() in
- *		batch.c, against all that clients were ever told; history.c.
+ *	T	tokens grow, even over restarts and promotions: check_tokens() in
+ *		batch.c, against all tokens that clients have ever seen; history.c.
  *	Q	grants in the order of revisions: le_core_check() sees queues in order
  *		and their heads; who is granted past somebody, only the model sees.
  *	R	earlier calls have lower revisions: only the model, whose counter has to

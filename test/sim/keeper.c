@@ -2,9 +2,9 @@
  * keeper.c
  *		A client that does nothing but keep a lease alive, as often as it can.
  *
- * It must never lose it, whatever the manager's pauses and failures are: while
- * nothing can be renewed, no time counts.  It lives by the clock on its own
- * wall, not by the core's.
+ * It must never lose the lease, whatever the manager's pauses and failures:
+ * time in which nothing can be renewed does not count.  It uses its own clock,
+ * not the core's.
  */
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /*
  * lives.c
- *		How long managers have run, as core/life.h has it; and the lease of a client
- *		that is dead.
+ *		The recorded run times of managers (core/life.h), and the lease of a dead
+ *		client.
  *
- * Nobody renews that lease, and nothing else keeps it: it must end after at most twice its
- * TTL of time in which a manager ran, however often managers and servers end.
+ * That lease is not renewed: it must end after at most twice its TTL of time in which a
+ * manager ran, however often managers and servers end.
  */
 #include <string.h>
 

@@ -2,8 +2,8 @@
  * main.c
  *		The command line: sim --help.
  *
- * Runs random worlds and compares every step with the model.  What fails is
- * made as short as possible, shown, and ends the program with 1.
+ * Runs random worlds and compares every step with the model.  A failed run is
+ * minimised and shown, and the program exits with 1.
  */
 #include <stdlib.h>
 #include <string.h>

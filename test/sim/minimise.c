@@ -1,7 +1,6 @@
 /*
  * minimise.c
- *		Leaves steps out of a run that fails for as long as it fails: what
- *		remains is worth reading.
+ *		Minimises a failed run: leaves out steps as long as it still fails.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

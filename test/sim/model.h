@@ -1,7 +1,7 @@
 /*
  * model.h
- *		The naive model: arrays, searched from end to end, and the rules of
- *		the contract written down once more.
+ *		The naive model: arrays with linear searches, and a second
+ *		implementation of the rules of the contract.
  */
 #ifndef MODEL_H
 #define MODEL_H

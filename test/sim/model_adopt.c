@@ -1,7 +1,7 @@
 /*
  * model_adopt.c
- *		Several things were due at one moment.  In which order they are dealt
- *		with is open, so the outcome is judged, and taken over.
+ *		Several events were due at the same moment.  Their order is not defined,
+ *		so the model checks the core's outcome, and adopts it.
  */
 #include <stdlib.h>
 #include <string.h>

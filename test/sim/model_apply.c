@@ -1,6 +1,6 @@
 /*
  * model_apply.c
- *		What each command means, by the contract.
+ *		The meaning of each command, by the contract.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * model_force.c
- *		An administrator's means, by the contract: what is ended is all that a
- *		name, or a role, has; what waited for it is granted.
+ *		The commands of administrators, by the contract: everything of a name or
+ *		a role is ended, and its waiters are granted.
  */
 #include "model.h"
 

@@ -1,9 +1,9 @@
 /*
  * model_group.c
- *		What several names in one command mean, by the contract.  The model
- *		knows of no group but this: entries with one token, in several locks.
- *		Where they have a lease of their own it is not there as a thing;
- *		whoever changes the time of one of them changes that of all.
+ *		The meaning of several names in one command, by the contract.  In the
+ *		model a group is only a set of entries with one token, in several locks.
+ *		Their own lease is not an object: a change of the deadline of one of them
+ *		changes that of all.
  */
 #include "model.h"
 

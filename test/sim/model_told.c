@@ -1,6 +1,6 @@
 /*
  * model_told.c
- *		What clients were told, and count on: a crash must not take it back.
+ *		The facts that clients were told: a crash must not undo them.
  */
 #include "model.h"
 

@@ -1,7 +1,7 @@
 /*
  * post.c
- *		The manager's part: applies commands, for a batch, and has each reply
- *		checked.
+ *		The manager's part: applies the commands of a batch, and checks each
+ *		reply.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
  * report.c
- *		What has happened, in lines, and the end of a run that has failed.
+ *		Prints events as lines, and ends a failed run.
  */
 #include <signal.h>
 #include <stdarg.h>

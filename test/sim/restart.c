@@ -1,14 +1,13 @@
 /*
  * restart.c
- *		The whole server goes: it is stopped, crashes, or another disk than its
- *		own is used from then on, that of a standby or an older copy.
+ *		The whole server ends: it is stopped, crashes, or continues from another
+ *		disk, that of a standby or an older copy.
  *
- * All connections end with it, and with them what is bound to one; whoever
- * waits gets no answer.  What has been stored is there (on another disk: what
- * that had).  Tokens go on upward, past those of all that is lost: clients have
- * seen them.  The world remembers how far any history has counted; where a start
- * begins is the core's rule, le_next_incarnation().  What that needs to be right
- * is
+ * All connections end, with everything that is bound to them; waiters get no
+ * reply.  Everything stored on the disk that is used remains.  Tokens grow beyond
+ * all lost ones, because clients have seen them.  The world remembers the highest
+ * token of any history; the core's rule for the first one after a start is
+ * le_next_incarnation().  It requires
  *
  *	-	that a standby has missed no more than LOST_STARTS starts, and that its
  *		clock and its primary's agree to a quarter of an hour;

@@ -1,6 +1,6 @@
 /*
  * schedule.c
- *		The steps of a run: where they come from, and running them.
+ *		The steps of a run: their sources, and their execution.
  */
 #include <stdlib.h>
 #include <string.h>

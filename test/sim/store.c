@@ -1,7 +1,7 @@
 /*
  * store.c
- *		Stable storage: keeps the rows that a batch has left dirty, and yields
- *		them again, as the server's store does.
+ *		Stable storage: stores the dirty rows of a batch, and returns them, as the
+ *		server's store does.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * world.c
- *		A world from its birth to its end: what a seed chooses, what one step
- *		does, and what has to be left when all have gone.
+ *		A world from its creation to its end: the choices of a seed, one step, and
+ *		the state that must remain when all clients have left.
  */
 #include <stdlib.h>
 #include <string.h>

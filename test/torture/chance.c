@@ -1,7 +1,6 @@
 /*
  * chance.c
- *		What chance decides for a client of the torture test, and how it is said
- *		in SQL.
+ *		Random choices of a client of the torture test, and their SQL.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

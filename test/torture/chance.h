@@ -1,6 +1,6 @@
 /*
  * chance.h
- *		What chance decides for a client of the torture test.
+ *		Random choices of a client of the torture test.
  */
 #ifndef TORTURE_CHANCE_H
 #define TORTURE_CHANCE_H

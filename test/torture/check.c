@@ -1,14 +1,14 @@
 /*
  * check.c
- *		Checks a history that clients have written (see record.c) against the
- *		promises of the extension.
+ *		Checks a history of clients (see record.c) against the promises of the
+ *		extension.
  *
  *		check [--unfenced] [--slack MS] [--p99 MS] FILE...
  *
- * What a client may claim is derived from its own clock, and never from what
- * the server's columns say; see claims.c. The order of two things is known only
- * if one had ended before the other began, and never from tokens. A call whose
- * outcome is unknown may have been carried out or not.
+ * The claims of a client are derived from its own clock, never from the server's
+ * columns; see claims.c. The order of two events is known only if one had ended
+ * before the other began, and never from tokens. A call whose outcome is unknown
+ * may have been carried out or not.
  *
  *	M	At most N hold N permits, and nobody beside a writer: claims do not
  *		overlap. Nobody else is said to lead while a leader may claim to. Where

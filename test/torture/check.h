@@ -1,7 +1,7 @@
 /*
  * check.h
- *		The checker of histories: what is read, what follows from it, and the
- *		rules.  What the rules are stands in check.c.
+ *		The checker of histories: the records, the claims derived from them, and
+ *		the rules, which are explained in check.c.
  */
 #ifndef TORTURE_CHECK_H
 #define TORTURE_CHECK_H

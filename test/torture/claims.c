@@ -1,16 +1,16 @@
 /*
  * claims.c
- *		What each client may claim: when it held what for certain, and until
- *		when it may have held or waited for something at most.
+ *		The claims of each client: when it certainly held a lock, and the latest
+ *		time until which it may have held it or waited for it.
  *
- * Time is the client's.  A grant is claimed from the receipt of its answer, to
- * the sending of what has renewed it last plus the TTL, or to the sending of
- * the release.  What is bound to the connection, or acquired in a transaction
- * that is still open, can be gone without the client's knowing: it is claimed
- * to the sending of the last call in that connection that was answered.  So is
- * what is fenced, or released in a transaction, whatever its TTL.  A call that
- * forces the holders out ends all claims, unless something shows later that it
- * has not met this one.
+ * Times are the client's.  A grant is claimed from the receipt of its reply to
+ * the sending of the last renewal plus the TTL, or to the sending of the
+ * release.  A lock that is bound to the connection, or acquired in a transaction
+ * that is still open, can end without the client's knowledge: it is claimed to
+ * the sending of the last call in that connection that got a reply.  The same
+ * applies to locks that are fenced, or released in a transaction, whatever their
+ * TTL.  A call that forces the holders out ends all claims, unless a later event
+ * shows that it did not affect this one.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
  * client.c
- *		A client of the torture test: takes, renews, loses and hands on locks
- *		of all kinds at random until SIGTERM, and writes a history of it.
+ *		A client of the torture test: acquires, renews, loses and hands over
+ *		locks of all kinds at random until SIGTERM, and writes a history.
  *
  *		client MODE NAME DIRECTORY SEED CONNINFO
  *

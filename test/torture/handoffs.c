@@ -1,12 +1,12 @@
 /*
  * handoffs.c
- *		W and L: whoever can be granted is, and soon.
+ *		W and L: every waiter that can be granted is granted soon.
  *
- * A waiter can be granted when all that were in front of it, or may have been,
- * have ended for certain. That is known of what was released or refused; what
- * died ends by its TTL after its last sign of life was answered at most. What
- * the nemesis does hold things up until it is over; after a restart every
- * lease has its TTL again.
+ * A waiter can be granted when all requests that were, or may have been, ahead
+ * of it have certainly ended. This is known of released and rejected ones; a
+ * dead one ends at most its TTL after the reply to its last sign of life. Faults
+ * of the nemesis delay everything until they end; after a restart every lease
+ * has its TTL again.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

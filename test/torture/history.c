@@ -1,6 +1,6 @@
 /*
  * history.c
- *		Reads histories: see record.c for what clients write.  The nemesis
+ *		Reads histories: see record.c for the lines of clients.  The nemesis
  *		writes
  *
  *		N <from> <to> <kind> [process id of a client]

@@ -1,7 +1,7 @@
 /*
  * record.c
  *		The client's side of a history: a connection, and calls on it, each
- *		written down before it is sent and after its answer has come.
+ *		recorded before it is sent and after its reply has arrived.
  *
  * A file of lines for each process; every line is one write(2), so that a kill
  * loses at most the last one.  Times are nanoseconds of CLOCK_MONOTONIC.

@@ -1,6 +1,6 @@
 /*
  * record.h
- *		Calls that are written down; see record.c.
+ *		Recorded calls; see record.c.
  */
 #ifndef TORTURE_RECORD_H
 #define TORTURE_RECORD_H

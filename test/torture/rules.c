@@ -1,6 +1,6 @@
 /*
  * rules.c
- *		The rules that look at who held what, and in which order; see check.c.
+ *		The rules about holders and their order; see check.c.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

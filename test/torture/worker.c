@@ -1,13 +1,13 @@
 /*
  * worker.c
- *		What lockctl runs in its torture test: for as long as it lives it claims
- *		the lock, and writes that down for the checker.
+ *		The command that lockctl runs in its torture test: as long as it lives, it
+ *		claims the lock, and records that for the checker.
  *
  *		lockctl lock NAME -- worker DIRECTORY ASKED MODE RUN [deaf] [apart]
  *
- * ASKED: when lockctl was started, in ns of CLOCK_BOOTTIME; MODE: as in a
- * history; RUN: how long it works, in ms.  deaf: SIGTERM does not end it.
- * apart: the work is done by a child in a session of its own.
+ * ASKED: start time of lockctl, in ns of CLOCK_BOOTTIME; MODE: as in a history;
+ * RUN: duration of the work, in ms.  deaf: SIGTERM does not end it.  apart: a
+ * child in a separate session does the work.
  *
  * The history is that of a client whose lock is bound to its connection: held
  * from the start of the process to its last sign of life.  The last two lines
