@@ -202,7 +202,7 @@ final class Session {
 		for (Runnable call = nextEvent(false); call != null; call = nextEvent(true)) {
 			try {
 				call.run();
-			} catch (Throwable e) {
+			} catch (RuntimeException | Error e) {
 				report(e);
 			}
 		}
