@@ -25,6 +25,7 @@ type events struct {
 }
 
 func (e *events) add(ctx context.Context, event lockelection.Event) {
+	time.Sleep(20 * time.Millisecond) // Close waits for it
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.all, e.of = append(e.all, event), append(e.of, ctx.Value(caller{}))

@@ -57,10 +57,11 @@ def test_acquire_and_hold(events, name, db):
     assert [caller for _, caller in events[:4]] == ["request 1", "request 2", "request 1", ""]
 
 
-def test_loss(events, name, db):
+@pytest.mark.parametrize("loses", ["force_release_lock", "evict_lock"])
+def test_loss(events, name, db, loses):
     with lock_election.connect(ttl=10, on_event=events.append) as session:
         hold = session.lock(name).acquire()
-        db.execute("SELECT force_release_lock(%s)", (name,))
+        db.execute(f"SELECT {loses}(%s)", (name,))
         until(lambda: len(events) == 2)
         hold.release()
     assert told(events, "kind", "token") == [("acquired", hold.token), ("lost", hold.token)]
@@ -68,7 +69,11 @@ def test_loss(events, name, db):
 
 
 def test_end_of_the_session(events, name, db):
-    with lock_election.connect(ttl=10, on_event=events.append) as session:
+    def slow(event):  # close() waits for it
+        time.sleep(0.05)
+        events.append(event)
+
+    with lock_election.connect(ttl=10, on_event=slow) as session:
         hold = session.lock(name).acquire()
         db.execute("SELECT revoke_lease(%s)", (session.lease,))
         until(lambda: len(events) == 3)

@@ -20,7 +20,11 @@ class EventsTest < ServerTest
   end
 
   def test_waits_and_holds
-    session = connect(ttl: 10, on_event: ->(event) { @events << event })
+    slow = lambda { |event| # close waits for it
+      sleep 0.05
+      @events << event
+    }
+    session = connect(ttl: 10, on_event: slow)
     hold = session.lock(@name)
     waiter = waiting { session.lock(@name, shared: true) {} }
     assert_nil session.try_lock(@name, "#{@name}'")
@@ -57,6 +61,17 @@ class EventsTest < ServerTest
                   "lock released"], kinds
     all.values_at(1, 3, 4).each { |event| assert_instance_of LockElection::LockLost, event.error }
     assert_equal second.token, all[3].token
+  end
+
+  def test_eviction
+    session = connect(ttl: 10, on_event: ->(event) { @events << event })
+    session.lock(@name) do
+      db.exec_params("SELECT evict_lock($1)", [@name])
+      wait_until { kinds.size == 2 }
+    end
+    session.close
+    assert_equal ["lock acquired", "lock lost"], kinds
+    assert_instance_of LockElection::LockLost, all[1].error
   end
 
   def test_suspension
