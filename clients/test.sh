@@ -66,13 +66,13 @@ rust_tests()
 (
 	cd clients/rust || exit
 	if "$CARGO" clippy --version >/dev/null 2>&1; then
-		"$CARGO" clippy --quiet --locked --workspace --all-targets -- ${CI:+-D warnings} || exit
+		"$CARGO" clippy --quiet --locked --workspace --all-targets --features tracing -- ${CI:+-D warnings} || exit
 	fi
 	if "$CARGO" fmt --version >/dev/null 2>&1; then
 		"$CARGO" fmt --all --check || exit
 	fi
 	DATABASE_URL="host=$PGHOST port=$PGPORT user=$PGUSER dbname=$PGDATABASE" RUSTDOCFLAGS="--cfg lock_election_server" \
-		"$CARGO" test --quiet --locked ${CARGO_FLAGS:-}
+		"$CARGO" test --quiet --locked --features tracing ${CARGO_FLAGS:-}
 )
 
 maven()

@@ -60,8 +60,8 @@ impl Session {
         let requests: Vec<Hold> = names.iter().map(|name| self.try_lock(name).send()).collect::<Result<_, _>>()?;
         let mut holds = Vec::with_capacity(requests.len());
         for hold in requests {
-            holds.push(match hold.asked.attend(start, Some(Duration::ZERO)).await {
-                Ok(()) => Some(hold.granted()),
+            holds.push(match hold.attend(start, Some(Duration::ZERO)).await {
+                Ok(hold) => Some(hold),
                 Err(error) if error.kind() == Kind::NotAcquired => None,
                 Err(error) => return Err(error),
             });
@@ -145,14 +145,18 @@ impl<T> Acquire<T> {
         };
         let number = self.permits.map(|permits| permits.to_string());
         let item = Item::new(action, self.names.0.clone(), number, self.candidate);
-        Ok(Hold { asked: Asked::new(self.handle, item, ttl), names: self.names, token: 0 })
+        Ok(Hold {
+            #[cfg(feature = "tracing")]
+            acquiring: Some(crate::spans::Acquiring::new(action, &item.names)),
+            asked: Asked::new(self.handle, item, ttl),
+            names: self.names,
+            token: 0,
+        })
     }
 
     async fn acquire(self) -> Result<Hold, Error> {
         let (start, wait) = (Instant::now(), self.wait);
-        let hold = self.send()?;
-        hold.asked.attend(start, wait).await?;
-        Ok(hold.granted())
+        self.send()?.attend(start, wait).await
     }
 }
 
@@ -245,6 +249,8 @@ pub struct Fence {
 /// A lock, a permit, or several locks that were acquired together. When it is dropped, the session releases it, without
 /// waiting.
 pub struct Hold {
+    #[cfg(feature = "tracing")]
+    acquiring: Option<crate::spans::Acquiring>,
     asked: Asked,
     names: Names,
     token: i64,
@@ -257,9 +263,21 @@ impl fmt::Debug for Hold {
 }
 
 impl Hold {
-    fn granted(mut self) -> Self {
+    /// Waits for the grant.
+    async fn attend(mut self, start: Instant, wait: Option<Duration>) -> Result<Self, Error> {
+        let result = self.asked.attend(start, wait).await;
         self.token = self.asked.read(|request| request.token).unwrap_or(0);
-        self
+        #[cfg(feature = "tracing")]
+        if let Some(acquiring) = self.acquiring.take() {
+            match &result {
+                Ok(()) => {
+                    let reason = self.asked.read(|request| request.reason.clone()).unwrap_or_default();
+                    acquiring.granted(self.token, self.asked.ended.clone(), reason);
+                }
+                Err(error) => acquiring.refused(error),
+            }
+        }
+        result.map(|()| self)
     }
 
     pub(crate) fn session(&self) -> Session {

@@ -36,6 +36,8 @@ mod hold;
 mod install;
 mod once;
 mod session;
+#[cfg(feature = "tracing")]
+mod spans;
 mod state;
 mod wire;
 mod worker;

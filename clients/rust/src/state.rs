@@ -85,6 +85,8 @@ pub(crate) struct Request {
     pub(crate) token: i64,
     pub(crate) changed: Arc<Notify>, // told when the phase changes, and when it is done
     pub(crate) ended: CancellationToken, // cancelled when the hold is over
+    #[cfg(feature = "tracing")]
+    pub(crate) reason: Arc<std::sync::OnceLock<Error>>, // why it is over
     pub(crate) queued: bool,         // whether it has a place and no grant
     pub(crate) impatient: bool,      // whether its time limit has passed, so that it must not enter the queue
     pub(crate) done: bool,           // whether the server has neither a grant nor a place of it
@@ -239,6 +241,8 @@ impl State {
             token: 0,
             changed: Arc::default(),
             ended: CancellationToken::new(),
+            #[cfg(feature = "tracing")]
+            reason: Arc::default(),
             queued: false,
             impatient: false,
             done: false,
@@ -769,6 +773,8 @@ impl State {
     /// application instead, and a hold whose reply has not arrived yet is released when the reply arrives.
     pub(crate) fn finish(&mut self, number: u64, result: Result<(), Error>) {
         let Some(request) = self.requests.get_mut(&number).filter(|request| !request.over()) else { return };
+        #[cfg(feature = "tracing")]
+        result.as_ref().err().map(|error| request.reason.set(error.clone()));
         request.phase = Phase::Over(result);
         request.changed.notify_one();
         request.ended.cancel();

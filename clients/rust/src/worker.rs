@@ -71,9 +71,13 @@ pub(crate) async fn run(inner: Arc<Inner>, opened: oneshot::Sender<Result<(), Er
         worker.inner.lock().stop(error);
     }
     _ = opened.send(result);
+    #[cfg(feature = "tracing")]
+    let mut reported = crate::spans::Reported::default();
     while worker.inner.lock().error.is_none() {
         worker.step().await;
         worker.inner.lock().expire();
+        #[cfg(feature = "tracing")]
+        reported.look(&worker.inner);
     }
     worker.shut_down().await;
 }
