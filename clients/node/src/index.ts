@@ -5,7 +5,7 @@
  */
 export { LockElection, type AcquireOptions, type ConnectOptions, type UsingFunction } from './session.js'
 export { Election, type ElectOptions, type Leader } from './election.js'
-export { Hold, Term, type Queryable } from './hold.js'
+export { Hold, Term, type Fenceable, type Queryable } from './hold.js'
 export { install, installScript, type InstallOptions } from './install.js'
 export { LockElectionError, LockLostError, NotAcquiredError, type ErrorCode } from './errors.js'
 export type { State } from './engine.js'

@@ -73,11 +73,13 @@ test('TypeScript', async () => {
       const poolClient = await pool.connect()
       await hold.fence(client)
       await hold.fence(poolClient)
+      await hold.fence({ query: async text => await client.query(text) })
+      const text: string = hold.fenceSql()
       const each: Array<Hold | null> = await session.tryAcquireEach(['a', 'b'])
       const length: number = await session.using('x', signal => each.length + (signal.aborted ? 1 : 0))
       const ran: boolean = await session.once('x', { holdFor: 1000 }, async signal => { signal.throwIfAborted() })
       const election = session.elect('scheduler', 'me', { ttl: 5000 })
-      election.on('elected', async (term: bigint, signal: AbortSignal) => { console.log(term, signal, length, ran) })
+      election.on('elected', async (term: bigint, signal: AbortSignal) => { console.log(term, signal, length, ran, text) })
       election.on('lost', why => { console.log(why.code === 'lost', why instanceof LockElectionError) })
       for await (const leader of session.observe('scheduler')) {
         const seen: Leader | null = leader

@@ -131,6 +131,29 @@ test('a fence needs a transaction, and refuses a hold that is lost', async () =>
   await client.end()
 })
 
+test('the SQL of a fence, for names that an ORM could misread, several of them, and a term', async () => {
+  const session = await open()
+  const client = await connected()
+  const name = fresh(`it's ?, :x, $1, %s, \\, é`)
+  for (const [hold, late] of [
+    [await session.acquire(name), 'force_release_lock'],
+    [await session.acquire([fresh('plain'), name + 2]), 'force_release_lock'],
+    [await session.campaign(name, 'me'), 'force_resign']
+  ]) {
+    const text = hold.fenceSql()
+    assert.doesNotMatch(text, /[?:$%\\]/)
+    await client.query('BEGIN')
+    assert.deepEqual((await client.query(text)).rows, [{ fenced: String(hold.names.length) }])
+    await client.query('COMMIT')
+    await sql(`SELECT ${late}($1)`, [hold.names.at(-1)])
+    await client.query('BEGIN')
+    await assert.rejects(client.query(text), code('LE001'))
+    await client.query('ROLLBACK')
+    await hold.release()
+    assert.throws(() => hold.fenceSql(), LockLostError)
+  }
+})
+
 test('using and once', async () => {
   const [a, b] = [await open(), await open({ ttl: 600 })]
   const name = fresh()

@@ -1,0 +1,18 @@
+// Adds each number that it reads to a balance. What it writes after its lock is lost is refused.
+import { createInterface } from 'node:readline'
+import { PrismaPg } from '@prisma/adapter-pg'
+import { PrismaClient } from '@prisma/client' // made from schema.prisma by "npx prisma generate"
+import { LockElection } from 'lock-election'
+
+const prisma = new PrismaClient({ adapter: new PrismaPg({}) }) // PGHOST and the like
+const session = await LockElection.connect({ ttl: 60_000 })
+const hold = await session.acquire(process.argv[2] ?? 'balance')
+console.log('ready')
+for await (const line of createInterface(process.stdin)) {
+  await prisma.$transaction(async tx => {
+    await hold.fence(tx)
+    await tx.balance.update({ where: { id: 1 }, data: { amount: { increment: Number(line) } } })
+  }).then(() => console.log('added'), error => console.log(`${error.name}: ${error.message}`))
+}
+await prisma.$disconnect()
+await session.close()
