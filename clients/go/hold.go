@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -404,10 +405,51 @@ func (h *Hold) Unlock(ctx context.Context, opts ...UnlockOption) error {
 	return cmp.Or(err, h.releaseErr)
 }
 
+// FenceSQL returns the statement of a fence as a text without parameters, for any ORM. Run it in an open transaction,
+// before its writes. If it fails, with SQLSTATE LE001 if the hold is lost, roll back. FenceSQL returns ErrLost if the
+// hold is no longer held.
+func (h *Hold) FenceSQL() (string, error) {
+	if !h.Valid() {
+		return "", fmt.Errorf("%w: %s is not held any more", ErrLost, h)
+	}
+	names := make([]string, len(h.names))
+	for i, name := range h.names {
+		names[i] = literal(name)
+	}
+	return h.fenceSQL(h.schema(), "ARRAY["+strings.Join(names, ", ")+"]", itoa(h.Token())), nil
+}
+
+func (h *Hold) schema() string {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	return h.s.schema
+}
+
+// fenceSQL returns the statement of a fence, of names and a token that are SQL expressions.
+func (h *Hold) fenceSQL(schema, names, token string) string {
+	function := ".fence_lock("
+	if h.kind == kindTerm {
+		function = ".fence_leader("
+	}
+	return "SELECT pg_catalog.count(" + schema + function + "n, " + token + ")) AS fenced" +
+		" FROM pg_catalog.unnest(" + names + ") AS n"
+}
+
+// literal returns a text as an SQL expression without any character that an ORM could take for a parameter.
+func literal(text string) string {
+	if plain.MatchString(text) {
+		return "'" + text + "'"
+	}
+	return fmt.Sprintf("pg_catalog.convert_from(pg_catalog.decode('%x', 'hex'), 'UTF8')", text)
+}
+
+var plain = regexp.MustCompile(`^[A-Za-z0-9_ .,/-]*$`)
+
 // Fence binds the application's transaction, in the same database, to the hold: until the transaction ends, the lock is
 // granted to no other client, and no other candidate is elected. So the transaction's later writes are the holder's, or
-// are not committed at all. tx is a [pgx.Tx], or a [*sql.Tx] of any driver, or a type that embeds one of them. Fence
-// returns ErrLost if the hold is lost; roll back then. It returns ErrInvalid if tx is not an open transaction.
+// are not committed at all. tx is a [pgx.Tx], or a [*sql.Tx] of any driver, or a type that embeds one of them,
+// such as *sqlx.Tx; for a transaction of gorm, pass its Statement.ConnPool. Fence returns ErrLost if the hold is lost;
+// roll back then. It returns ErrInvalid if tx is not an open transaction.
 func (h *Hold) Fence(ctx context.Context, tx any) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -417,16 +459,9 @@ func (h *Hold) Fence(ctx context.Context, tx any) error {
 	if v := reflect.ValueOf(tx); v.Kind() == reflect.Pointer && v.IsNil() {
 		return invalid("%T is nil", tx)
 	}
-	query := "SELECT %s.fence_lock(u.n, $2) FROM pg_catalog.unnest($1::pg_catalog.text::pg_catalog.text[]) AS u(n)"
-	names := array(h.names)
-	if h.kind == kindTerm {
-		query, names = "SELECT %s.fence_leader($1, $2)", h.names[0]
-	}
-	h.s.mu.Lock()
-	schema := h.s.schema
-	h.s.mu.Unlock()
-	query = qualify(query, schema)
-	var err error
+	schema := h.schema()
+	query := h.fenceSQL(schema, "$1::pg_catalog.text::pg_catalog.text[]", "$2")
+	names, err := array(h.names), error(nil)
 	switch t := tx.(type) {
 	case interface {
 		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)

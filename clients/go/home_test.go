@@ -23,7 +23,7 @@ func TestHome(t *testing.T) {
 	run(root, "tar", "--exclude=./build", "--exclude=./.git", "--exclude=node_modules", "-cf", filepath.Join(dir, "tar"), ".")
 	run(dir, "tar", "-xf", "tar")
 	run(dir, "test/lib/home", "https://git.example.org/locks/lock_election", "locks@example.org")
-	for _, module := range []string{".", "leaderelection", "modzip", "schedulers"} {
+	for _, module := range []string{".", "leaderelection", "lockotel", "modzip", "schedulers", "examples/orm"} {
 		module = filepath.Join(dir, "clients", "go", module)
 		run(module, "go", "list", "-deps", "-test", "./...")
 		if path := strings.TrimSpace(run(module, "go", "list", "-m")); !strings.HasPrefix(path, "git.example.org/locks/lock_election/clients/go") {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"lock-election.invalid/lockelection"
@@ -240,6 +241,45 @@ func TestFence(t *testing.T) {
 		tx = must(pool.Begin(ctx))
 		defer tx.Rollback(ctx)
 		wants(t, h.Fence(ctx, tx), lockelection.ErrLost)
+	}
+}
+
+// FenceSQL is for names that an ORM could misread, several of them, and terms.
+func TestFenceSQL(t *testing.T) {
+	pool, ctx := newPool(t), within(t)
+	a, n := newSession(t, pool), name(t, `it's ?, :x, @x, $1, %s, \, é`)
+	e := a.Election(n)
+	if err := e.Campaign(ctx, "me"); err != nil {
+		t.Fatal(err)
+	}
+	several := []string{"plain " + n[len(n)-9:], n + "2"}
+	for _, h := range []*lockelection.Hold{must(a.Lock(ctx, n)), must(a.LockAll(ctx, several)), e.Term()} {
+		text := must(h.FenceSQL())
+		if strings.ContainsAny(text, `?:@$%\`) {
+			t.Error(text)
+		}
+		tx := must(pool.Begin(ctx))
+		var fenced int
+		if err := tx.QueryRow(ctx, text).Scan(&fenced); err != nil || fenced != len(h.Names()) {
+			t.Error(fenced, err)
+		}
+		if err := tx.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		forced := "SELECT force_release_lock($1)::int"
+		if h == e.Term() {
+			forced = "SELECT force_resign($1)::int"
+		}
+		query[int](t, pool, forced, h.Names()[len(h.Names())-1])
+		tx = must(pool.Begin(ctx))
+		_, err := tx.Exec(ctx, text)
+		if failed := (*pgconn.PgError)(nil); !errors.As(err, &failed) || failed.Code != "LE001" {
+			t.Error(err)
+		}
+		tx.Rollback(ctx)
+		h.Unlock(ctx)
+		_, err = h.FenceSQL()
+		wants(t, err, lockelection.ErrLost)
 	}
 }
 
