@@ -96,7 +96,7 @@ if [ -n "${LE_RUN:-}" ]; then
 		node_tests=(env -C clients/node node --test ${NODE_FLAGS:-} test/{programs,orm}.test.mjs)
 		GO_FLAGS="-run Readme|Example ${GO_FLAGS:-}"
 		CARGO_FLAGS="--doc ${CARGO_FLAGS:-}"
-		MAVEN_FLAGS="-Dtest=ReadmeTest,ExamplesTest,*RegistryTest,*AutoConfigurationTest
+		MAVEN_FLAGS="-Dtest=ReadmeTest,ExamplesTest,LateWriteTest,*RegistryTest,*AutoConfigurationTest
 			-Dsurefire.failIfNoSpecifiedTests=false ${MAVEN_FLAGS:-}"
 	fi
 	if [ -n "${LE_NODE:-}" ]; then

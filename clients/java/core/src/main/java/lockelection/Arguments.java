@@ -143,4 +143,14 @@ final class Arguments {
 		}
 		return shown.append(text.length() > SHOWN ? "...\"" : "\"").toString();
 	}
+
+	/** Returns a text as an SQL expression without any character that a framework could take for a parameter. */
+	static String literal(String text) {
+		if (text.matches("[A-Za-z0-9_ .,/-]*"))
+			return "'" + text + "'";
+		StringBuilder hex = new StringBuilder();
+		for (byte b : text.getBytes(StandardCharsets.UTF_8))
+			hex.append(String.format("%02x", b));
+		return "pg_catalog.convert_from(pg_catalog.decode('" + hex + "', 'hex'), 'UTF8')";
+	}
 }

@@ -10,6 +10,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.stream.Collectors;
 import lockelection.LockException.Status;
 
 /**
@@ -133,9 +134,8 @@ public class Hold implements AutoCloseable {
 			throw lost();
 		if (connection.getAutoCommit())
 			throw LockException.of(Status.INVALID, "a fence needs a transaction: setAutoCommit(false)");
-		String function = request.isTerm() ? ".fence_leader(?, ?)" : ".fence_lock(?, ?)";
 		String schema = session.schema();
-		try (PreparedStatement fence = connection.prepareStatement("SELECT " + schema + function)) {
+		try (PreparedStatement fence = connection.prepareStatement("SELECT " + schema + fenceFunction() + "(?, ?)")) {
 			for (String name : request.names) {
 				fence.setString(1, name);
 				fence.setLong(2, token);
@@ -151,6 +151,25 @@ public class Hold implements AutoCloseable {
 			session.lost(this, lost);
 			throw lost;
 		}
+	}
+
+	private String fenceFunction() {
+		return request.isTerm() ? ".fence_leader" : ".fence_lock";
+	}
+
+	/**
+	 * The statement of a fence as a text without parameters, for what gives no {@link Connection}. Run it in an open
+	 * transaction, before its writes. If it fails, with SQLSTATE LE001 if the hold is lost, roll back.
+	 *
+	 * @return a SELECT of one row
+	 * @throws LockLostException if the hold is no longer held
+	 */
+	public final String fenceSql() {
+		if (!isValid())
+			throw lost();
+		String names = request.names.stream().map(Arguments::literal).collect(Collectors.joining(", "));
+		return "SELECT pg_catalog.count(" + session.schema() + fenceFunction() + "(n, " + token + ")) AS fenced"
+				+ " FROM pg_catalog.unnest(ARRAY[" + names + "]) AS n";
 	}
 
 	/**

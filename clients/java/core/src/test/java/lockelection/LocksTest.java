@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.sql.Connection;
+import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Statement;
 import java.time.Duration;
@@ -250,6 +251,31 @@ class LocksTest {
 		assertEquals(State.CONNECTED, locks.state());
 		assertTrue(locks.lease() != lease);
 		locks.acquire(name).close();
+	}
+
+	@Test
+	void theSqlOfAFenceHasNoParameters() throws Exception {
+		String odd = name + " it's ?, :x, {0}, $1, %s, \\, é";
+		List<Hold> holds = List.of(locks.acquire(odd), locks.acquire(Request.exclusive(name, odd + 2), NOW),
+				locks.campaign(odd, "me", NOW));
+		try (Connection connection = Db.connect(); Statement statement = connection.createStatement()) {
+			connection.setAutoCommit(false);
+			for (Hold hold : holds) {
+				String sql = hold.fenceSql();
+				assertFalse(sql.matches("(?s).*[?:{$%\\\\].*"), sql);
+				try (ResultSet fenced = statement.executeQuery(sql)) {
+					assertTrue(fenced.next());
+					assertEquals(hold.names().size(), fenced.getInt(1));
+				}
+				connection.commit();
+				String last = hold.names().get(hold.names().size() - 1).replace("'", "''");
+				Db.sql("SELECT force_" + (hold instanceof Term ? "resign" : "release_lock") + "('" + last + "')");
+				assertEquals("LE001", assertThrows(SQLException.class, () -> statement.executeQuery(sql)).getSQLState());
+				connection.rollback();
+				hold.close();
+				assertThrows(LockLostException.class, hold::fenceSql);
+			}
+		}
 	}
 
 	@Test
