@@ -1,6 +1,7 @@
 """fence() on the connections of other drivers: within a transaction, outside of one, and after a loss."""
 
 import contextlib
+import functools
 import os
 
 import psycopg
@@ -8,7 +9,7 @@ import pytest
 
 import lock_election
 from lock_election import aio
-from lock_election._fence import literal
+from lock_election._fence import literal, sqlstate_of
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -168,6 +169,110 @@ def test_fence_of_threads(session, name, db, driver):
                 hold.fence(connection)
         with session.election(name).campaign() as term, transaction():
             term.fence(connection)
+
+
+def test_fence_sql(session, name, db):
+    """For names that an ORM could misread, several of them, and a term."""
+    odd = name + " it's ?, :x, $1, %s, \\, é"
+    term = session.election(odd).campaign()
+    for hold in (session.lock(odd).acquire(), session.lock([name, odd + "2"]).acquire(), term):
+        sql = hold.fence_sql()
+        assert not set(sql) & set("?:$%\\")
+        with db.transaction():
+            assert db.execute(sql).fetchone() == (len(hold.names),)
+        db.execute(f"SELECT force_{'resign' if hold is term else 'release_lock'}(%s)", (hold.names[-1],))
+        with pytest.raises(psycopg.Error) as late, db.transaction():
+            db.execute(sql)
+        assert late.value.sqlstate == "LE001"
+        hold.release()
+        with pytest.raises(lock_election.LockLost):
+            hold.fence_sql()
+
+
+# Each yields a context manager for a transaction, a function that fences a hold in it, one that runs SQL, and one that
+# adds to the balance with a model.
+@contextlib.contextmanager
+def models_of_sqlalchemy():
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    orm = pytest.importorskip("sqlalchemy.orm")
+    base = orm.declarative_base()
+
+    class Balance(base):
+        __tablename__ = "balance"
+        id = sqlalchemy.Column(sqlalchemy.Integer, primary_key=True)
+        amount = sqlalchemy.Column(sqlalchemy.Integer)
+
+    engine = sqlalchemy.create_engine(url("postgresql+psycopg"))
+    with orm.Session(engine) as session:
+
+        def add(more):
+            session.get(Balance, 1).amount += more
+
+        yield session.begin, session, lambda sql: session.execute(sqlalchemy.text(sql)), add
+    engine.dispose()
+
+
+@functools.lru_cache  # Django knows a model once
+def balance_of_django():
+    from django.db import models
+
+    class Balance(models.Model):
+        amount = models.IntegerField()
+
+        class Meta:
+            app_label = "example"
+            db_table = "balance"
+            managed = False
+
+    return Balance
+
+
+@contextlib.contextmanager
+def models_of_django():
+    with django() as (connection, transaction):
+
+        def run(sql):
+            with connection.cursor() as cursor:
+                cursor.execute(sql)
+
+        def add(more):
+            balance = balance_of_django().objects.get(pk=1)
+            balance.amount += more
+            balance.save()
+
+        yield transaction, connection, run, add
+
+
+@pytest.mark.parametrize("by", ["fence", "fence_sql"])
+@pytest.mark.parametrize("models", [models_of_sqlalchemy, models_of_django], ids=lambda models: models.__name__)
+def test_late_writes_of_models(session, name, db, models, by):
+    """What is written in time is written, what is written late is refused and rolled back."""
+    name += " it's :late? %s"
+    db.execute("DROP TABLE IF EXISTS balance")
+    db.execute("CREATE TABLE balance (id int PRIMARY KEY, amount int)")
+    db.execute("INSERT INTO balance VALUES (1, 0)")
+    # Refuses an update whose transaction has no fence, such as one on another connection than the fence.
+    guard = psycopg.sql.SQL("CREATE TRIGGER guard BEFORE UPDATE ON balance EXECUTE FUNCTION fence_guard({})")
+    db.execute(guard.format(psycopg.sql.Literal(name)))
+    with models() as (transaction, connection, run, add), session.lock(name) as hold:
+
+        def write(more):
+            with transaction():
+                if by == "fence":
+                    hold.fence(connection)
+                else:
+                    run(sql)
+                add(more)
+
+        sql = hold.fence_sql()
+        write(5)
+        db.execute("SELECT force_release_lock(%s)", (name,))
+        with pytest.raises(Exception) as late:
+            write(7)
+        assert sqlstate_of(late.value) == "LE001"
+        assert isinstance(late.value, lock_election.LockLost) is (by == "fence")
+    assert db.execute("SELECT amount FROM balance").fetchone() == (5,)
+    db.execute("DROP TABLE balance")
 
 
 def test_a_fence_in_a_database_without_the_extension(session, name):

@@ -20,6 +20,7 @@ from typing import Any, Callable, Generator, Generic, Iterable, List, Optional, 
 
 from . import _errors as errors
 from ._clock import clock
+from ._fence import statement
 from ._protocol import HELD, LOST, QUEUED, WAITING, Claim, Event, Leader, Protocol, Request, Rows, jitter, ms
 from ._wire import PgWire
 
@@ -190,6 +191,15 @@ class Told:
     def valid(self) -> bool:
         """Whether the lock is held. If so, no other client can get it before the local deadline. Does no I/O."""
         return self.time_left > 0
+
+    def fence_sql(self) -> str:
+        """Returns the statement of a fence as a text without parameters, for any ORM.
+
+        Run it in an open transaction, before its writes. If it fails, with SQLSTATE LE001 if the hold is lost, roll
+        back. Raises LockLost if the hold is no longer held.
+        """
+        self._protocol.check_process()
+        return statement(self._protocol, self._claim)
 
     def __repr__(self) -> str:
         names = ", ".join(map(repr, self.names))

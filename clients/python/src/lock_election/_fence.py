@@ -70,21 +70,27 @@ async def _ask(connection: Any, sql: str, settled: Settled) -> Any:
     return next(iter(row.values())) if isinstance(row, dict) else row[0]
 
 
+def statement(protocol: Protocol, claim: Claim) -> str:
+    """Returns the statement of a fence, without parameters. Raises LockLost if the hold is lost."""
+    if protocol.time_left(claim) <= 0:
+        raise errors.LockLost(f"{claim.names[0]!r} is not held any more", "LE001") from claim.error
+    function = "fence_leader" if claim.kind == "candidate" else "fence_lock"
+    call = f"pg_catalog.count({protocol.schema}.{function}(n, {claim.token}))"
+    return f"SELECT {call} AS fenced FROM pg_catalog.unnest(ARRAY[{', '.join(map(literal, claim.names))}]) AS n"
+
+
 async def fence(protocol: Protocol, claim: Claim, connection: Any, settled: Settled) -> None:
     """Fences a hold in the open transaction of a connection.
 
     Raises LockLost if the hold is lost, NotInstalled if the connection's database has no lock_election, InvalidRequest
     if no transaction is open, and the driver's own errors otherwise.
     """
-    if protocol.time_left(claim) <= 0:
-        raise errors.LockLost(f"{claim.names[0]!r} is not held any more", "LE001") from claim.error
+    sql = statement(protocol, claim)
     if not hasattr(connection, "exec_driver_sql") and callable(getattr(connection, "connection", None)):
         connection = await settled(connection.connection())  # a Session of SQLAlchemy
-    function = "fence_leader" if claim.kind == "candidate" else "fence_lock"
-    fences = ", ".join(f"{protocol.schema}.{function}({literal(name)}, {claim.token})" for name in claim.names)
     try:
         setting = f"pg_catalog.set_config('{_SETTING}', '{claim.token}', true)"
-        await _ask(connection, f"SELECT {setting}, {fences}", settled)
+        await _ask(connection, f"SELECT {setting}, ({sql})", settled)
     except Exception as error:
         sqlstate = sqlstate_of(error)
         if sqlstate in ("42883", "3F000"):
