@@ -156,15 +156,31 @@ class ActiveRecordTest < ServerTest
     assert_equal 1, @other.lock(@name, wait: 5) { 1 }
   end
 
-  def test_fence
-    Note.transaction do
-      Note.with_advisory_lock(@name) do |hold|
-        hold.fence(Note.connection)
-        sql, params = hold.fence_sql
-        Note.connection.exec_query(sql, "Fence", params)
+  # What is written in time is written, what is written late is refused and rolled back.
+  def test_late_writes
+    lock = "#{@name} it's :late? $1"
+    Note.connection.execute("DROP TRIGGER IF EXISTS guard ON notes")
+    # Refuses an insert whose transaction has no fence, such as one on another connection than the fence.
+    Note.connection.execute("CREATE TRIGGER guard BEFORE INSERT ON notes " \
+                            "EXECUTE FUNCTION fence_guard(#{Note.connection.quote(lock)})")
+    fences = [->(hold) { hold.fence(Note.connection) }, ->(hold) { Note.connection.execute(hold.fence_sql) }]
+    [LockElection::LockLost, ::ActiveRecord::StatementInvalid].zip(fences) do |error, fence|
+      @other.lock(lock) do |hold|
+        write = lambda do |text|
+          Note.transaction do
+            fence.call(hold)
+            Note.create!(text: text)
+          end
+        end
+        Note.cache { 2.times { write.call("#{@name} in time") } }
+        db.exec_params("SELECT force_release_lock($1)", [lock])
+        assert_match(/not held by token/, assert_raises(error) { write.call("#{@name} late") }.message)
       end
-      assert_nil @other.try_lock(@name)
     end
+    assert_equal 4, Note.where(text: "#{@name} in time").count
+    assert_equal 0, Note.where(text: "#{@name} late").count
+  ensure
+    Note.connection.execute("DROP TRIGGER IF EXISTS guard ON notes")
   end
 
   def test_session_of_the_configuration

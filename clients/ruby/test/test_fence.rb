@@ -34,11 +34,20 @@ class FenceTest < ServerTest
     assert_raises(LockElection::LockLost) { hold.fence_sql }
   end
 
+  # For names that an ORM could misread, several of them, and a term.
   def test_sql
-    connect.lock("#{@name} a", "#{@name} 'b'") do |hold|
-      sql, params = hold.fence_sql
-      assert_match(/\ASELECT \w+\.fence_lock\(\$1, \$2\)\S+, \w+\.fence_lock\(\$3, \$4\)\S+\z/, sql)
-      db.transaction { assert_equal 1, db.exec_params(sql, params).ntuples }
+    session = connect
+    odd = "#{@name} it's ?, :x, $1, %s, \\, é"
+    [session.lock(odd), session.lock(@name, "#{odd}2"), session.campaign(odd, "me")].each do |hold|
+      sql = hold.fence_sql
+      refute_match(/[?:$%\\]/, sql)
+      db.transaction { assert_equal hold.names.size.to_s, db.exec(sql).getvalue(0, 0) }
+      forced = hold.is_a?(LockElection::Term) ? "force_resign" : "force_release_lock"
+      PG.connect { |other| other.exec_params("SELECT #{forced}($1)", [hold.names.last]) }
+      late = assert_raises(PG::Error) { db.transaction { db.exec(sql) } }
+      assert_equal "LE001", late.result.error_field(PG::PG_DIAG_SQLSTATE)
+      hold.release
+      assert_raises(LockElection::LockLost) { hold.fence_sql }
     end
   end
 

@@ -21,7 +21,7 @@ class InstallTest < ServerTest
     assert_equal "6", @target.exec("SELECT 6").getvalue(0, 0)
     LockElection.install(@target, schema: "locks")
     LockElection.connect({ dbname: @database }, ttl: TTL) do |session|
-      assert_equal 1, session.lock("a") { |hold| hold.fence_sql[0].include?("locks.fence_lock") ? 1 : 0 }
+      assert_equal 1, session.lock("a") { |hold| hold.fence_sql.include?("locks.fence_lock") ? 1 : 0 }
     end
   end
 

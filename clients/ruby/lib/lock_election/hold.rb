@@ -71,7 +71,7 @@ module LockElection
     # Raises LockLost if the hold is lost: roll back then. Raises InvalidRequest if no transaction is open, NotInstalled
     # if the connection's database has no lock_election, and PG::Error otherwise.
     def fence(connection)
-      sql, params = fence_sql
+      sql = fence_sql
       connection = connection.raw_connection if connection.respond_to?(:raw_connection)
       unless connection.is_a?(PG::Connection)
         raise InvalidRequest, "connection is of class #{connection.class}: it must be a PG::Connection"
@@ -80,7 +80,7 @@ module LockElection
         raise InvalidRequest, "a fence needs an open transaction: outside of one it ends at once"
       end
 
-      connection.exec_params(sql, params)
+      connection.exec(sql)
       nil
     rescue PG::Error => e
       state = e.result&.error_field(PG::PG_DIAG_SQLSTATE)
@@ -90,19 +90,28 @@ module LockElection
       raise LockElection.error_of(state, e.result.error_field(PG::PG_DIAG_MESSAGE_PRIMARY))
     end
 
-    # Returns the statement of fence() and its parameters, for other drivers. Raises LockLost if the hold is lost. Run
-    # it in the open transaction, before its writes, and never through a query cache. An error with SQLSTATE LE001 says
-    # that the hold is lost.
+    # Returns the statement of fence() as a text without parameters, for any ORM. Run it in an open transaction, before
+    # its writes, and never through a query cache. If it fails, with SQLSTATE LE001 if the hold is lost, roll back.
+    # Raises LockLost if the hold is no longer held.
     def fence_sql
       @engine.check_process
       check!
       function = "#{@engine.schema}.#{@claim.election? ? "fence_leader" : "fence_lock"}"
-      calls = names.each_index.map { |i| "#{function}($#{2 * i + 1}, $#{2 * i + 2})::pg_catalog.text" }
-      ["SELECT #{calls.join(", ")}", names.flat_map { |name| [name, token.to_s] }]
+      list = names.map { |name| literal(name) }.join(", ")
+      "SELECT pg_catalog.count(#{function}(n, #{token})) AS fenced FROM pg_catalog.unnest(ARRAY[#{list}]) AS n"
     end
 
     def inspect
       format("#<%s %s token %d, %.1f s left>", self.class, names.map(&:inspect).join(", "), token, time_left)
+    end
+
+    private
+
+    # Returns a text as an SQL expression without any character that an ORM could take for a parameter.
+    def literal(text)
+      return "'#{text}'" if text.match?(%r{\A[A-Za-z0-9_ .,/-]*\z})
+
+      "pg_catalog.convert_from(pg_catalog.decode('#{text.unpack1("H*")}', 'hex'), 'UTF8')"
     end
   end
 
