@@ -17,8 +17,9 @@ EDITIONS = {"recorded.json": "C", "recorded-portable.json": "portable"}
 HEAD = """# What each client can do
 
 `make client-table` generates this page from a recorded run of the [conformance suite](../design/testing.md#clients);
-`clients/conformance/features.toml` maps its scenarios to rows. *yes*: the client has passed all of them; *no*: it does
-not support them; dash: not tested. lockctl uses the C library; *SQL* is a program that calls the functions itself.
+`clients/conformance/features.toml` maps its scenarios, and other tests, to rows. *yes*: the client has passed them;
+*no*: it does not support them; dash: not tested. lockctl uses the C library; *SQL* is a program that calls the
+functions itself.
 """
 
 
@@ -40,10 +41,10 @@ class Suite:
 
     def results(self, feature, client):
         return [self.record["scenarios"].get(name, {}).get(tag)
-                for name in feature["scenarios"] for tag in self.tags(client)]
+                for name in feature.get("scenarios", []) for tag in self.tags(client)]
 
     def cell(self, feature, column):
-        if column in OTHERS:
+        if column in OTHERS or "scenarios" not in feature:
             return "yes" if column in feature else "-"
         results = {result for result in self.results(feature, column) if result}
         return {frozenset(): "-", frozenset(["passed"]): "yes", frozenset(["not supported"]): "no"}.get(
@@ -51,7 +52,7 @@ class Suite:
 
     def problems(self):
         """Yields missing rows, and claims without a proof."""
-        shown = {name for feature in self.features.values() for name in feature["scenarios"]}
+        shown = {name for feature in self.features.values() for name in feature.get("scenarios", [])}
         yield from (f"scenario {name} has no row in features.toml" for name in self.scenarios if name not in shown)
         yield from (f"features.toml: there is no scenario {name}" for name in sorted(shown - set(self.scenarios)))
         for file, record in self.records.items():
@@ -59,12 +60,13 @@ class Suite:
             yield from (f"{file}: {tag} has {result} {name}" for name, entry in record["scenarios"].items()
                         for tag, result in entry.items() if result not in ("passed", "not supported"))
         for name, feature in self.features.items():
-            if set(feature) - {"words", "scenarios", *OTHERS}:
-                yield f"features.toml, {name}: what is {sorted(set(feature) - {'words', 'scenarios', *OTHERS})}?"
-            for column in set(feature) & set(OTHERS):
-                if not feature[column].startswith("test/t/") or not (self.root / feature[column]).is_file():
+            tests = {**dict.fromkeys({} if "scenarios" in feature else CLIENTS, "clients/"), **dict.fromkeys(OTHERS, "test/t/")}
+            if unknown := sorted(set(feature) - {"words", "scenarios", *tests}):
+                yield f"features.toml, {name}: what is {unknown}?"
+            for column in set(feature) & set(tests):
+                if not feature[column].startswith(tests[column]) or not (self.root / feature[column]).is_file():
                     yield f"features.toml, {name}, {column}: there is no test {feature[column]}"
-            if not any(self.cell(feature, client) == "yes" for client in CLIENTS):
+            if "scenarios" in feature and not any(self.cell(feature, client) == "yes" for client in CLIENTS):
                 yield f"features.toml, {name}: no client has passed its scenarios"
 
     def table(self, titles, lines):

@@ -23,6 +23,7 @@ my @wrong = (
 	[ 'a scenario without a row', 'scenarios/more.toml', sub { "[more]\n" }, 'scenario more has no row in features.toml' ],
 	[ 'a row of a scenario that is not there', 'features.toml', sub { $_[0] =~ s/"grant", /"grant", "gone", /r }, 'features.toml: there is no scenario gone' ],
 	[ 'a test that is not there', 'features.toml', sub { $_[0] =~ s/010_waits/010_gone/r }, 'features.toml, lock, sql: there is no test test/t/010_gone.t' ],
+	[ 'a test of a client that is not there', 'features.toml', sub { $_[0] =~ s/orm_test/orm_gone/r }, 'features.toml, orm, go: there is no test clients/go/examples/orm/orm_gone.go' ],
 	[ 'a word that is wrong', 'features.toml', sub { $_[0] =~ s/^lockctl =/lockclt =/mr }, q{features.toml, lock: what is ['lockclt']?} ],
 	[ 'a client without a run', 'recorded.json', sub { $_[0] =~ s/^ +"go": .*\n//mr }, 'recorded.json has no run of go' ],
 	[ 'a client without a run on the portable edition', 'recorded-portable.json', sub { $_[0] =~ s/^ +"go": .*\n//mr }, 'recorded-portable.json has no run of go' ],
@@ -36,7 +37,7 @@ foreach my $case (@wrong)
 	my $dir = PostgreSQL::Test::Utils::tempdir();
 
 	make_path("$dir/$here");
-	symlink(getcwd() . '/test', "$dir/test") or die $!;
+	symlink(getcwd() . "/$_", "$dir/$_") or die $! foreach 'test', grep { $_ ne $here } glob 'clients/*';
 	system_or_bail('cp', '-r', "$suite/$_", "$dir/$here") foreach qw(features.toml recorded.json recorded-portable.json scenarios);
 	my $old = -e "$dir/$here/$file" ? slurp_file("$dir/$here/$file") : '';
 	my $new = $change->($old);
