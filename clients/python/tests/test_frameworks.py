@@ -98,7 +98,7 @@ def test_apscheduler_runs_in_the_leader_alone(db):
     pytest.importorskip("apscheduler")
     pytest.importorskip("sqlalchemy")
     url = "postgresql+psycopg2://"  # PGHOST and the like
-    with programs(db, *[("apscheduler_leader.py", url, 1)] * 3) as replicas:
+    with programs(db, *[("apscheduler_leader.py", url, 3)] * 3) as replicas:
         first = leader(db, "apscheduler", replicas)
         until(lambda: len(runs([first])) >= 2, 30)
         assert runs(replicas) == runs([first])
@@ -126,7 +126,7 @@ APP = """
     import celery_beat, celery_once
     from celery_once import app
 
-    celery_beat.TTL = celery_once.TTL = 2
+    celery_beat.TTL = celery_once.TTL = 4
     app.conf.worker_prefetch_multiplier = 1
     app.conf.broker_connection_retry_on_startup = True
     # the broker gives the task of a dead worker to the next one after 2 s
@@ -307,7 +307,7 @@ def test_django_command_runs_on_one_machine(db, tmp_path):
         return run("-m", "django", "close_books", *options, cwd=tmp_path, DJANGO_SETTINGS_MODULE="settings")
 
     with running() as run:
-        replicas = [start(run, "--ttl", 2, "--wait", 60) for _ in range(3)]
+        replicas = [start(run, "--ttl", 3, "--wait", 60) for _ in range(3)]
         until(lambda: closed() >= 10 and holder(), 60)
         first = holder()
         first.kill()
