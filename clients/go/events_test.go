@@ -49,7 +49,7 @@ func (e *events) kinds() string {
 func TestEvents(t *testing.T) {
 	pool, ctx, n := newPool(t), within(t), name(t, "x")
 	var seen events
-	s := newSession(t, pool, lockelection.WithOnEvent(seen.add))
+	s := newSession(t, pool, lockelection.WithTTL(10*time.Second), lockelection.WithOnEvent(seen.add))
 	h := must(s.Lock(context.WithValue(ctx, caller{}, 1), n))
 	var later sync.WaitGroup
 	later.Go(func() {
@@ -101,7 +101,7 @@ func TestEvents(t *testing.T) {
 func TestEventsOfLosses(t *testing.T) {
 	pool, ctx, n := newPool(t), within(t), name(t, "x")
 	var seen events
-	s := newSession(t, pool, lockelection.WithOnEvent(seen.add))
+	s := newSession(t, pool, lockelection.WithTTL(10*time.Second), lockelection.WithOnEvent(seen.add))
 	h := must(s.Lock(ctx, n))
 	query[any](t, pool, "SELECT force_release_lock($1)", n)
 	<-h.Context().Done()
@@ -128,7 +128,7 @@ func TestEventsOfSuspension(t *testing.T) {
 	var seen events
 	config := pool.Config().ConnConfig.Copy()
 	config.RuntimeParams["application_name"] = "events"
-	s := must(lockelection.Open(ctx, config, lockelection.WithOnEvent(seen.add)))
+	s := must(lockelection.Open(ctx, config, lockelection.WithTTL(10*time.Second), lockelection.WithOnEvent(seen.add)))
 	must(s.Lock(ctx, n))
 	query[any](t, pool, "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"+
 		" WHERE application_name = 'events'")

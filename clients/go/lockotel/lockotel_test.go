@@ -68,7 +68,8 @@ func TestSpans(t *testing.T) {
 
 	config := pool.Config().ConnConfig.Copy()
 	config.RuntimeParams["application_name"] = "spans"
-	s, err := lockelection.Open(ctx, config, lockelection.WithOnEvent(lockotel.Spans(nil)))
+	s, err := lockelection.Open(ctx, config, lockelection.WithTTL(10*time.Second),
+		lockelection.WithOnEvent(lockotel.Spans(nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
