@@ -1,6 +1,6 @@
 #!/bin/bash
 # make test-containers: builds the image of container/Dockerfile, and runs it and compose.yaml under podman: health,
-# locks from outside, restarts and crashes, the programs of README, metrics. The images that these files name are not
+# locks from outside, crashes, the programs of docs/quick-start.md, metrics, upgrades. These images themselves are not
 # downloaded: test/containers has replacements. Needs root, and Debian 12 or newer. Leaves no container, image,
 # network or volume behind.
 #   SUITE      of Debian, for the replacements; default: bookworm. test/postgresql-versions states its PostgreSQL
@@ -141,23 +141,23 @@ sql()
 	psql -XAtqw -c "$1" 2>&1
 }
 
-# readme WORD REGEX: the block of README with this word whose text matches.
-readme()
+# quick_start WORD REGEX: the block of docs/quick-start.md with this word whose text matches.
+quick_start()
 {
 	perl -I"$ROOT/test/lib" -MLeDocs -e '
 		my ($file, $word, $like) = @ARGV;
 		open my $in, "<", $file or die "$file: $!\n";
 		my @found = grep { $_->{word} eq $word && $_->{text} =~ /$like/ } blocks_of(join "", <$in>);
-		die "README has " . @found . " blocks with $like\n" if @found != 1;
-		print $found[0]{text}' "$ROOT/README.md" "$@"
+		die "$file has " . @found . " blocks with $like\n" if @found != 1;
+		print $found[0]{text}' "$ROOT/docs/quick-start.md" "$@"
 }
 
-readme_programs()
+quick_start_programs()
 {
-	readme sh '^lockctl lock import' >"$RUN/program.sh"
-	expect "README's shell" "alone, with token [0-9]*" "$(PATH=$RUN/bin:$PATH bash -e "$RUN/program.sh" 2>&1)"
-	readme python '^import lock_election' >"$RUN/program.py"
-	expect "README's Python" "alone, with token [0-9]*" \
+	quick_start sh '^lockctl lock import' >"$RUN/program.sh"
+	expect "the page's shell" "alone, with token [0-9]*" "$(PATH=$RUN/bin:$PATH bash -e "$RUN/program.sh" 2>&1)"
+	quick_start python '^import lock_election' >"$RUN/program.py"
+	expect "the page's Python" "alone, with token [0-9]*" \
 		"$(PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$RUN/python:$ROOT/clients/python/src python3 "$RUN/program.py" 2>&1)"
 }
 
@@ -183,7 +183,7 @@ test_image()
 	token=$(sql "SELECT acquire_lock('kept', '1 h')")
 	expect "the lock" t "$(sql "SELECT is_held('kept', $token)")"
 	podman cp one:/usr/local/bin/lockctl "$RUN/bin/lockctl"
-	readme_programs
+	quick_start_programs
 	expect "lockctl in the container" "*kept*" "$(podman exec one lockctl -U postgres -d app locks)"
 
 	say "a container: stop and start, SIGKILL"
@@ -281,7 +281,7 @@ test_compose()
 		{ cat "$RUN/compose.log" >&2; die "compose.yaml: up failed"; }
 	container=$(podman ps --format '{{.Names}}' | grep 'db_1\|db-1')
 	healthy "$container"
-	readme_programs
+	quick_start_programs
 	token=$(sql "SELECT acquire_lock('kept', '1 h')")
 	expect "the exporter's role" f "$(sql "SELECT rolsuper FROM pg_roles WHERE rolname = 'prometheus'")"
 
