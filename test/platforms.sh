@@ -90,8 +90,8 @@ program()
 	END
 }
 
-# foreign MACHINE TRIPLET [TEST]: everything but this isolation test, in a system whose server and libraries are those of
-# the architecture $part
+# foreign MACHINE TRIPLET [TEST]: everything but this isolation test, in a system whose server and libraries are those
+# of the architecture $part
 foreign()
 {
 	local cc=$2-gcc isolation
