@@ -696,9 +696,10 @@ BEGIN
 	RETURN CASE WHEN pg_try_advisory_lock_shared(gate) THEN NOT pg_advisory_unlock_shared(gate) ELSE true END;
 END $$;
 
--- Returns whether the first call in the line of this name arrived before this token.  A call publishes its
--- arrival twice, and the later number counts.  A call that has not published an arrival may still wait in the
--- line of another name, and comes after all places that exist now.
+-- Returns whether the place with this token is behind the first call in the line of this name: whether the
+-- arrival of that call is lower than the token.  A call publishes its arrival twice, and the higher number counts.
+-- Returns false if the call has not published an arrival yet: it may still wait in the line of another name, and its
+-- arrival will be higher than the tokens of all places that exist now.
 CREATE OR REPLACE FUNCTION _lock_election.is_behind_line(k int2, n text, token int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN _lock_election.has_line(k, n)
@@ -3530,7 +3531,7 @@ COMMENT ON FUNCTION await_locks(pg_catalog.text[], bigint, interval) IS
 COMMENT ON FUNCTION fence_lock(pg_catalog.text, bigint) IS
 'Fences a lock: from this call to the end of the (sub)transaction, no other holder is granted the lock, whatever ends the current hold. What the transaction writes after this call is written by the holder, or not at all. After the holder''s lease has ended, lock_election.fence_timeout limits how long the fence can last. Errors: LE001 if the token does not hold the lock, or no longer holds it; 53400 if open transactions have too many fences, see max_locks_per_transaction.';
 COMMENT ON FUNCTION fence_guard() IS
-'Allows only transactions that have fenced a lock, or a leader, to write to a table. Use it in a trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE. The trigger''s argument is the name of the lock; for a leader, its arguments are the name of the election and ''election''. Errors: 55000 if the transaction has not fenced the lock or leader; 39P01 if the function was not called by a BEFORE trigger.';
+'Rejects writes to a table by transactions that have not fenced a lock, or the leadership of an election. Use it in a trigger BEFORE INSERT, UPDATE, DELETE or TRUNCATE. The trigger''s argument is the name of the lock; for an election, the arguments are its name and ''election''. Errors: 55000 if the transaction has not fenced the lock or leader; 39P01 if the function was not called by a BEFORE trigger.';
 COMMENT ON FUNCTION acquire_permit(pg_catalog.text, integer, interval, interval, pg_catalog.text, bigint) IS
 'Acquires one of "permits" permits of this name, as acquire_lock acquires a lock. Returns its token, or NULL if no permit was granted within "wait". All users of the name at the same time must pass the same number of permits. A permit is renewed and released like a lock. Errors: 22023 for a bad argument, or if the name is in use with another number of permits; 55P03, LE001 and 53400 as acquire_lock.';
 COMMENT ON FUNCTION set_permits(pg_catalog.text, integer) IS
@@ -3657,7 +3658,7 @@ COMMENT ON COLUMN lock_election.locks.closed_until IS
 COMMENT ON COLUMN lock_election.locks.waiters IS
 'Number of requests that wait for the lock. NULL on a standby.';
 COMMENT ON COLUMN lock_election.locks.pid IS
-'Process ID of the connection that acquired the lock or term. It is kept after the connection has ended, so another process may have the same ID by now: see connected.';
+'Process ID of the connection that acquired the lock or term. Kept after its end, so another process may have this ID: see connected.';
 COMMENT ON COLUMN lock_election.locks.application_name IS
 'application_name of that connection at the time of the request.';
 COMMENT ON COLUMN lock_election.locks.client_addr IS
@@ -3667,9 +3668,9 @@ COMMENT ON COLUMN lock_election.locks.connected IS
 COMMENT ON COLUMN lock_election.locks.evicted IS
 'Whether evict_lock() or evict_leader() has evicted the holder, which then ends at expires_at or before. NULL: there is no holder.';
 COMMENT ON COLUMN lock_election.locks.fenced_by IS
-'Processes whose transactions have fenced the lock. The lock cannot be granted to another holder before these transactions end.';
+'Processes whose transactions have fenced the lock, which no other holder gets before they end.';
 COMMENT ON COLUMN lock_election.locks.replayed_at IS
-'On a standby, the commit time of the last replayed transaction. An old time means that the standby is behind, or that the primary has had nothing to commit. NULL on a primary.';
+'On a standby, the commit time of the last replayed transaction. An old time: the standby is behind, or the primary is idle. NULL on a primary.';
 COMMENT ON VIEW lock_election.elections IS
 'Every election that has a leader. Owner, connection and fenced_by are shown only to members of the leader''s role or of pg_read_all_stats.';
 COMMENT ON COLUMN lock_election.elections.election IS
@@ -3691,7 +3692,7 @@ COMMENT ON COLUMN lock_election.elections.valid_for IS
 COMMENT ON COLUMN lock_election.elections.waiting IS
 'Number of candidates in the queue. NULL on a standby.';
 COMMENT ON COLUMN lock_election.elections.pid IS
-'Process ID of the connection that acquired the lock or term. It is kept after the connection has ended, so another process may have the same ID by now: see connected.';
+'Process ID of the connection that acquired the lock or term. Kept after its end, so another process may have this ID: see connected.';
 COMMENT ON COLUMN lock_election.elections.application_name IS
 'application_name of that connection at the time of the request.';
 COMMENT ON COLUMN lock_election.elections.client_addr IS
@@ -3701,9 +3702,9 @@ COMMENT ON COLUMN lock_election.elections.connected IS
 COMMENT ON COLUMN lock_election.elections.evicted IS
 'Whether evict_leader() has evicted the leader, whose term then ends at expires_at or before.';
 COMMENT ON COLUMN lock_election.elections.fenced_by IS
-'Processes whose transactions have fenced the term. No other candidate is elected before these transactions end.';
+'Processes whose transactions have fenced the term. No other candidate is elected before they end.';
 COMMENT ON COLUMN lock_election.elections.replayed_at IS
-'On a standby, the commit time of the last replayed transaction. An old time means that the standby is behind, or that the primary has had nothing to commit. NULL on a primary.';
+'On a standby, the commit time of the last replayed transaction. An old time: the standby is behind, or the primary is idle. NULL on a primary.';
 COMMENT ON VIEW lock_election.waiters IS
 'Every request that waits, in the order of the grants: blocked calls and queue places. Owner, token, lease, connection and client are shown only to members of the role or of pg_read_all_stats. Empty on a standby.';
 COMMENT ON COLUMN lock_election.waiters.kind IS
@@ -3725,7 +3726,7 @@ COMMENT ON COLUMN lock_election.waiters.lease IS
 COMMENT ON COLUMN lock_election.waiters.waiting_since IS
 'Time when the request entered the queue.';
 COMMENT ON COLUMN lock_election.waiters.pid IS
-'Process ID of the connection that made the request. It is kept after the connection has ended, so another process may have the same ID by now: see connected.';
+'Process ID of the connection that made the request. Kept after its end, so another process may have this ID: see connected.';
 COMMENT ON COLUMN lock_election.waiters.application_name IS
 'application_name of that connection at the time of the request.';
 COMMENT ON COLUMN lock_election.waiters.client_addr IS
@@ -3733,7 +3734,7 @@ COMMENT ON COLUMN lock_election.waiters.client_addr IS
 COMMENT ON COLUMN lock_election.waiters.connected IS
 'Whether that connection is still open. NULL: not known, as on a standby.';
 COMMENT ON COLUMN lock_election.waiters.blocked_by IS
-'Processes that hold the lock. If there is no holder, the process of the first request in the queue. Processes that are not connected, and those that you may not see, are left out. 0: the name is closed, see closed_until.';
+'Processes that hold the lock. Without a holder, the process of the first request in the queue. Processes that are not connected, or that you may not see, are left out. 0: the name is closed, see closed_until.';
 COMMENT ON COLUMN lock_election.waiters.closed_until IS
 'No request is granted the name before this time. NULL: the name is open.';
 COMMENT ON VIEW lock_election.leases IS

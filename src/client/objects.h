@@ -16,7 +16,7 @@ extern void le_session_unref(le_session *s); /* not locked */
 /* Returns whether this process is a child that was forked after le_open. */
 extern bool le_in_child(const le_session *s);
 /*
- * Returns whether the session has a lease that it does not know to have ended.
+ * Returns whether the session has a lease that, as far as the session knows, has not ended.
  * May be called without the mutex.
  */
 extern bool le_is_alive(const le_session *s);

@@ -170,9 +170,9 @@ le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease, cons
 }
 
 /*
- * Replies to a request for a place that was sent again, with the position of the place.  While an
- * earlier copy is uncommitted, this copy gets a hold of its own, so that a rollback of the earlier
- * one does not end the place.
+ * Replies to a repeated request for a place with the position of the place.  While the earlier copy
+ * of the request is uncommitted, the repeated one gets a hold of its own, so that a rollback of the
+ * earlier copy does not end the place.
  */
 void
 le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)

@@ -60,9 +60,9 @@ le_lock_open(LeCore *core, LeLock *lock)
 }
 
 /*
- * Closes a lock.  If several holders close it until the same moment, the closed name counts for the
- * lowest role, so that their order does not matter.  The role has usage now, so no memory has to be
- * allocated for it.
+ * Closes a lock until this time, unless it is already closed for longer.  If several holders close it
+ * until the same time, the closed name is charged to the role with the lowest OID, so that the result
+ * does not depend on their order.  The role still has other usage, so charging it allocates no memory.
  */
 void
 le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role)

@@ -50,8 +50,8 @@ typedef struct LeStoredEntry
 
 	/* set for holders and places */
 	int32_t holds;
-	LeTime time_left; /* time left of its own lease, or of an evicted holder, see LeSaved; the table stores
-					   * -end here for a lapsed holder */
+	LeTime time_left; /* time left of the entry's own lease, or until the end of an evicted holder, see
+					   * LeSaved; for a lapsed holder, the table has the negated value of "end" here */
 	uint32_t life;    /* LeLife.number of the life in which time_left was written */
 
 	/* set for holders only */

@@ -626,7 +626,7 @@ class Scenario:
             raise Failure("what is to become of the server?")
 
     async def step_standby(self, step):
-        """standby promote: the standby becomes the primary; demote: and the old primary follows it."""
+        """standby promote: promotes the standby; standby follow: the old primary restarts as a standby of the new one."""
         if step.verb == "promote":
             await self.standby.sql("SELECT pg_promote()")
             self.server, self.standby = self.standby, self.server

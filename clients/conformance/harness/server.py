@@ -47,7 +47,7 @@ async def run(*command, check=True):
 
 
 class Clock:
-    """A settable time of day for programs that start with its environment, by test/lib/clock.c."""
+    """Shifts the time of day of the programs that start with `env`: see test/lib/clock.c."""
 
     def __init__(self, path):
         self.path = path

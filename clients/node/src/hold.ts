@@ -156,8 +156,8 @@ export class Hold {
    * @param options.holdFor milliseconds, counted from the grant, for which the name stays closed
    * @returns `released`; `lost` if it had been lost before, so that another holder may have worked at the same time;
    * `unknown` if there is no reply in time
-   * @throws LockElectionError `invalid` or `limit` if `holdFor` is not allowed, `invalid` if there is no such option;
-   * the hold is released without it
+   * @throws LockElectionError `invalid` or `limit` if `holdFor` is not allowed, `invalid` for an unknown option; the
+   * hold is released nevertheless, and the rejected option is ignored
    */
   async release (options?: { holdFor?: number | undefined } | null): Promise<Outcome> {
     this.engine.check()

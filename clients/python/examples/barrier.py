@@ -23,7 +23,7 @@ class DoubleBarrier:
         self.connection = None
 
     def enter(self, member):
-        """Returns a hold when enough members are there. The hold is lost if the others have given up this member."""
+        """Returns a hold when enough members have entered. If the hold is lost, the others no longer wait for this member."""
         self.identity = self.session.lock(f"{self.run}, member {member}").acquire()  # waits for an earlier one's TTL
         self.hold = self.session.lock(self.run, shared=True).acquire()
         while not self._is_open():

@@ -428,8 +428,8 @@ impl State {
         let (time, limit) = (now(), self.limit(self.leases.get(&key)?.ttl));
         let lease = self.leases.get_mut(&key)?;
         let mut silent = time < lease.renew_at && lease.waiting == 0 && !lease.look;
-        // A call with requests waits for the disk, so its releases would wait, too. So send the releases alone; the
-        // callers that release can still join the next call with their next requests.
+        // A call with requests waits for the disk, and so would its releases. So send the releases alone; the requests
+        // follow in the next call, together with the next requests of the callers that release.
         lease.apart = !lease.apart && !lease.bare && lease.queue.iter().any(|item| item.gives() && item.at <= time);
         let mut most = MOST_ITEMS;
         if lease.bare {

@@ -64,9 +64,10 @@ BEGIN
 	RETURN CASE WHEN pg_try_advisory_lock_shared(gate) THEN NOT pg_advisory_unlock_shared(gate) ELSE true END;
 END $$;
 
--- Returns whether the first call in the line of this name arrived before this token.  A call publishes its
--- arrival twice, and the later number counts.  A call that has not published an arrival may still wait in the
--- line of another name, and comes after all places that exist now.
+-- Returns whether the place with this token is behind the first call in the line of this name: whether the
+-- arrival of that call is lower than the token.  A call publishes its arrival twice, and the higher number counts.
+-- Returns false if the call has not published an arrival yet: it may still wait in the line of another name, and its
+-- arrival will be higher than the tokens of all places that exist now.
 CREATE OR REPLACE FUNCTION _lock_election.is_behind_line(k int2, n text, token int8) RETURNS boolean LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
 	RETURN _lock_election.has_line(k, n)

@@ -34,7 +34,7 @@ extern int64 le_pending_count(int64 token, LeText name);
 extern int64 le_pending_own(LeKind kind, LeText name);
 /* Withdraws the pending releases of this token and name, because the lock was acquired again. */
 extern void le_pending_cancel(int64 token, LeText name);
-/* Withdraws the pending releases of this token for all names of a command whose reply had this token. */
+/* Withdraws the pending releases of a token, which was the reply to this command, for all names of the command. */
 extern void le_pending_cancel_all(const LeCommand *cmd, int64 token);
 
 /* --- called by backend/xact.c at the end of (sub)transactions --- */

@@ -305,7 +305,7 @@ le_outage_end_calls(void)
 		if (box->command.type == LE_CMD_AWAIT)
 			reply = (LeReply){.status = LE_QUEUED, .token = box->command.token};
 
-		/* the standby must have received the place */
+		/* wait for the standby to receive a record logged now: it then also has the row of the place */
 		if (le_answer_needs_standby(box, &reply))
 			reply.lsn = confirmed = confirmed != 0 ? confirmed : le_txn_log_nothing();
 		le_answer_request(i, pg_atomic_read_u32(&box->posted), &reply, now);

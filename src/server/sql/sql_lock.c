@@ -411,7 +411,7 @@ le_acquire(FunctionCallInfo fcinfo, LeAsk ask)
 	if (reply.shared_owner)
 		le_notice_shared_owner(&cmd);
 
-	/* 3. an acquire on a lease or in an election adds no hold, so withdraw pending releases */
+	/* 3. on a lease or in an election, acquiring again adds no hold: a pending release would end it */
 	if (cmd.lease != 0 || cmd.kind == LE_KIND_ELECTION)
 		le_pending_cancel_all(&cmd, reply.token);
 

@@ -85,7 +85,8 @@ module LockElection
       lease.flight.each_value.any? { |request, _| request.is_a?(Op) }
     end
 
-    # Several names are consecutive items with the same number.
+    # Adds requests to the call until it is full; returns whether some are left. A request for several names becomes
+    # consecutive items with the same number.
     def gather_asks(lease, texts, add)
       names = lease.flight.size
       lease.asks.each_key do |claim|

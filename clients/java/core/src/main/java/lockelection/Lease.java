@@ -173,8 +173,8 @@ final class Lease {
 		int most = bare ? 0 : alone > 0 ? 1 : MOST_ITEMS;
 		int names = 0;
 		boolean blocked = false;
-		// A call with requests waits for the disk, so its releases would wait, too. So send the releases alone; the
-		// callers that release can still join the next call with their next requests.
+		// A call with requests waits for the disk, and so would its releases. So send the releases alone; the requests
+		// follow in the next call, together with the next requests of the callers that release.
 		apart = !apart && !bare && queue.stream().anyMatch(item -> !item.asks() && item.notBefore <= lastAt);
 		for (Iterator<Item> i = queue.iterator(); i.hasNext() && turn.items.size() < most;) {
 			Item item = i.next();
