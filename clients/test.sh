@@ -58,13 +58,14 @@ go_tests()
 	for os in $([ "$dir" != clients/go ] || echo windows darwin); do
 		(cd "$dir" && GOOS=$os go vet ./...) || return 1
 	done
-	(cd "$dir" && go vet ./... && go test -race -count=1 ${GO_FLAGS:-} ./...)
+	(cd "$dir" && go vet ./... && go test -race -count=1 -timeout 30m ${GO_FLAGS:-} ./...)
 }
 
 # Where there is no clippy or rustfmt, the code is not checked. Newer ones have more warnings, which are errors in CI.
 rust_tests()
 (
-	cd clients/rust || exit
+	export CARGO_TARGET_DIR=$PWD/clients/rust/target
+	cd "$1" || exit
 	if "$CARGO" clippy --version >/dev/null 2>&1; then
 		"$CARGO" clippy --quiet --locked --workspace --all-targets --features tracing -- ${CI:+-D warnings} || exit
 	fi
@@ -142,7 +143,8 @@ if [ -n "${LE_RUN:-}" ]; then
 		part ruby ruby_tests
 	fi
 	if has "$PARTS" rust && [ -n "${LE_RUST:-}" ]; then
-		part rust rust_tests
+		part rust rust_tests clients/rust
+		[ "${ENGINE:-c}" = portable ] || part "rust: orm" rust_tests clients/rust/orm
 	fi
 	if has "$PARTS" php && [ -n "${SYMFONY_LOCK:-}" ]; then
 		part php php clients/php/tests/run.php
@@ -238,11 +240,11 @@ rust_bin()
 	done
 }
 
-# The crates of Cargo.lock, and the suite's agent. The agent is built in build/cache, because Cargo compiles every crate
-# again whose path has changed.
+# The crates of the Cargo.lock files, and the suite's agent. The agent is built in build/cache, because Cargo compiles
+# every crate again whose path has changed.
 rust_packages()
 {
-	local bin cargo
+	local bin cargo dir
 	bin=$(rust_bin)
 	if [ -z "$bin" ]; then
 		# Debian 12 has a newer one than its own, under another name.
@@ -259,12 +261,14 @@ rust_packages()
 	fi
 	mkdir -p "$cache/rust" "$LE_TMP/rust" "$LE_TMP/src/build/conformance"
 	cargo=(CARGO="$bin/cargo" RUSTC="$bin/rustc" RUSTDOC="$bin/rustdoc" CARGO_INCREMENTAL=0)
-	if ! le_wait env "${cargo[@]}" CARGO_HOME="$cache/rust/home" "$bin/cargo" fetch --quiet --locked \
-		--target "$("$bin/rustc" -vV | sed -n 's/^host: //p')" \
-		--manifest-path "$LE_ROOT/clients/rust/Cargo.toml" >"$LE_TMP/rust.log" 2>&1; then
-		le_say "Rust is skipped: its crates cannot be downloaded: $(tail -n 1 "$LE_TMP/rust.log")"
-		return
-	fi
+	for dir in clients/rust $(! has "$PARTS" rust || echo clients/rust/orm); do
+		if ! le_wait env "${cargo[@]}" CARGO_HOME="$cache/rust/home" "$bin/cargo" fetch --quiet --locked \
+			--target "$("$bin/rustc" -vV | sed -n 's/^host: //p')" \
+			--manifest-path "$LE_ROOT/$dir/Cargo.toml" >"$LE_TMP/rust.log" 2>&1; then
+			le_say "Rust is skipped: the crates of $dir cannot be downloaded: $(tail -n 1 "$LE_TMP/rust.log")"
+			return
+		fi
+	done
 	if [ -n "$suite" ]; then
 		le_say "building the agent in Rust"
 		rm -f "$LE_TMP/src/build/conformance/agent_rust"

@@ -9,7 +9,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::Transaction;
-use tokio_postgres::types::Type;
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments::{
@@ -233,17 +232,13 @@ impl Asked {
     }
 }
 
-/// The text and the parameters of a fence, for other drivers:
-/// `sqlx::query(&fence.sql).bind(&fence.names).bind(fence.token)`, or diesel's
-/// `sql_query(fence.sql).bind::<Array<Text>, _>(fence.names).bind::<BigInt, _>(fence.token)`.
-#[derive(Clone, Debug)]
-pub struct Fence {
-    /// The statement, with the parameters $1 and $2.
-    pub sql: String,
-    /// $1, an array of texts.
-    pub names: Vec<String>,
-    /// $2, a bigint.
-    pub token: i64,
+/// A text as an SQL expression without any character that an ORM could take for a parameter.
+fn literal(text: &str) -> String {
+    if text.bytes().all(|c| c.is_ascii_alphanumeric() || b"_ .,/-".contains(&c)) {
+        return format!("'{text}'");
+    }
+    let hex: Vec<_> = text.bytes().map(|c| format!("{c:02x}")).collect();
+    format!("pg_catalog.convert_from(pg_catalog.decode('{}', 'hex'), 'UTF8')", hex.concat())
 }
 
 /// A lock, a permit, or several locks that were acquired together. When it is dropped, the session releases it, without
@@ -404,20 +399,22 @@ impl Hold {
         }
     }
 
-    /// The statement that binds a transaction to the hold: see [`fence`](Hold::fence). Execute it in an open
-    /// transaction, before its writes; if it fails, roll back.
+    /// The statement of a [`fence`](Hold::fence) as a text without parameters, for any other driver, such as sqlx and
+    /// diesel. Execute it in an open transaction, before its writes; if it fails, with SQLSTATE LE001 if the hold is
+    /// lost, roll back.
     ///
     /// # Errors
     /// `Lost` if the hold has ended.
-    pub fn fence_sql(&self) -> Result<Fence, Error> {
+    pub fn fence_sql(&self) -> Result<String, Error> {
         if !self.is_valid() {
             return Err(self.error().unwrap_or_else(|| Error::lost("the server has ended it")).of_kind(Kind::Lost));
         }
         let term = self.asked.read(|request| request.is_term()).unwrap_or(false);
         let function = if term { "fence_leader" } else { "fence_lock" };
         let schema = self.asked.handle.0.lock().schema.clone();
-        let sql = format!("SELECT {schema}.{function}(u.n, $2) FROM pg_catalog.unnest($1::pg_catalog.text[]) AS u(n)");
-        Ok(Fence { sql, names: self.names.0.to_vec(), token: self.token })
+        let names = self.names.0.iter().map(|name| literal(name)).collect::<Vec<_>>().join(", ");
+        let call = format!("pg_catalog.count({schema}.{function}(n, {}))", self.token);
+        Ok(format!("SELECT {call} AS fenced FROM pg_catalog.unnest(ARRAY[{names}]) AS n"))
     }
 
     /// Binds the application's transaction, in the same database, to the hold: until the transaction ends, the lock is
@@ -440,15 +437,13 @@ impl Hold {
     /// `Lost` if the hold is lost, or any error of the transaction: roll back.
     pub async fn fence(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
         let fence = self.fence_sql()?;
-        let args: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
-            [(&fence.names, Type::TEXT_ARRAY), (&fence.token, Type::INT8)];
-        let Err(error) = transaction.query_typed(&fence.sql, &args).await else { return Ok(()) };
+        let Err(error) = transaction.batch_execute(&fence).await else { return Ok(()) };
         let error = Error::from(error);
         if error.is_no_function() {
             // makes the session read the schema
             let sql = "SELECT {schema}.is_held($1, $2::pg_catalog.int8)::pg_catalog.text";
             _ = self.asked.handle.0.ask(sql, vec![self.names.0[0].clone(), self.token.to_string()]).await;
-            if self.fence_sql()?.sql != fence.sql {
+            if self.fence_sql()? != fence {
                 let what = "the extension's schema has another name: roll back, and repeat the transaction";
                 return Err(Error::new(Kind::Unavailable, what));
             }

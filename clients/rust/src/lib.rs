@@ -45,7 +45,7 @@ mod worker;
 pub use arguments::Names;
 pub use election::{Election, Leader, Observer, Term};
 pub use error::{Error, Kind};
-pub use hold::{Acquire, Fence, Hold};
+pub use hold::{Acquire, Hold};
 pub use install::{INSTALL_SCRIPT, InstallOptions, install};
 pub use session::{Options, Session, SessionState};
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use lock_election::{Hold, InstallOptions, Kind, Options, Session, SessionState, install};
 use tokio::time::timeout;
-use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Config, NoTls};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -197,12 +196,8 @@ fn fences() -> Outcome {
         hold.fence(&transaction).await?;
         transaction.commit().await?;
         let term = session.election("fence").campaign("x").await?;
-        let fence = term.fence_sql()?;
         let transaction = client.transaction().await?;
-        let rows = transaction
-            .query_typed(&fence.sql, &[(&fence.names, Type::TEXT_ARRAY), (&fence.token, Type::INT8)])
-            .await?;
-        assert_eq!(rows.len(), 1);
+        term.fence(&transaction).await?;
         transaction.batch_execute("SELECT force_release_lock('fence 2')").await?;
         transaction.commit().await?;
         let transaction = client.transaction().await?;
@@ -211,6 +206,40 @@ fn fences() -> Outcome {
         session.close().await?;
         Ok(())
     })
+}
+
+/// For names that an ORM could misread, several of them, and a term.
+#[test]
+fn fences_as_sql() -> Outcome {
+    on_server(async |url| {
+        let (session, mut client) = (open(&url).await?, connect(&url).await?);
+        let odd = r"it's ?, :x, $1, %s, \, é";
+        for hold in [session.lock(odd).await?, session.lock(["plain", &format!("{odd} 2")]).await?] {
+            late(&mut client, &hold, "SELECT force_release_lock($1)").await?;
+        }
+        let term = session.election(odd).campaign("me").await?;
+        late(&mut client, &term, "SELECT force_resign($1)").await?;
+        session.close().await?;
+        Ok(())
+    })
+}
+
+/// A fence by SQL: in time, late, and after the session knows of the loss.
+async fn late(client: &mut Client, hold: &Hold, force: &str) -> Outcome {
+    let sql = hold.fence_sql()?;
+    assert!(!sql.contains(['?', ':', '$', '%', '\\']), "{sql}");
+    let transaction = client.transaction().await?;
+    let fenced: i64 = transaction.query_one(&sql, &[]).await?.get(0);
+    assert_eq!(fenced, i64::try_from(hold.names().len())?);
+    transaction.commit().await?;
+    client.execute(force, &[&hold.names().last()]).await?;
+    let transaction = client.transaction().await?;
+    let error = transaction.batch_execute(&sql).await.err();
+    assert_eq!(error.and_then(|error| error.code().map(|code| code.code().to_owned())).as_deref(), Some("LE001"));
+    transaction.rollback().await?;
+    hold.ended().cancelled().await;
+    assert_eq!(kind(hold.fence_sql()), Some(Kind::Lost));
+    Ok(())
 }
 
 #[test]
