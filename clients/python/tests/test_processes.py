@@ -87,6 +87,11 @@ ENDS = {
     "a thread that ends": ("threading.Thread(target=time.sleep, args=(0.5,)).start()", 0, ""),
     "a child that has ended": ("subprocess.run([sys.executable, '-c', ''])", 0, ""),
     "two sessions": ("other = lock_election.connect(ttl=60).lock('another').acquire()", 0, ""),
+    "a session that reports events": (
+        "other = lock_election.connect(ttl=60, on_event=print).lock('another').acquire()",
+        0,
+        "",
+    ),
     "closed by itself": ("session.close()", 0, ""),
     "a function of the program's": ("atexit.register(lambda: hold.valid or print('lost', file=sys.stderr))", 0, ""),
 }

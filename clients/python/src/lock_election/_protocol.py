@@ -491,6 +491,7 @@ class Protocol(Request):
     def forget(self, limit: float) -> None:
         """Ends all holds and requests without waking up any caller: the loop of the callers no longer runs."""
         self.close_until, self.finished, self.connected = self.clock() + limit, True, False
+        self.report = None
         for claim in self._claims():
             if claim.state in (WAITING, HELD):
                 claim.state, claim.error = OVER, errors.Canceled("the process ends")
