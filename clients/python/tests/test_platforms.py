@@ -47,7 +47,7 @@ with lock_election.connect() as session:
         print("election", term.valid)
 print("asyncio", asyncio.run(asynchronous()))
 session = lock_election.connect()
-session.lock(sys.argv[1], wait=0).acquire()
+left = session.lock(sys.argv[1], wait=0).acquire()
 print("left at the end")
 """
 
