@@ -111,7 +111,7 @@ foreign()
 		runuser -u postgres -- $PG_BIN/pg_ctl -D /data -l /data/log -w start
 		runuser -u postgres -- make PG_CONFIG=$PG_BIN/pg_config PGHOST=/var/run/postgresql \
 			ISOLATION='$isolation' installcheck"
-	ran+=("$part: server: $(grep -c '\.\.\. ok' "$RUN/log") regression and isolation tests")
+	ran+=("$part: server: $(grep -c '^test .*\.\.\. ok' "$RUN/log") regression and isolation tests")
 	say "$part: C library and lockctl"
 	step "PKG_CONFIG_LIBDIR=/usr/lib/$2/pkgconfig make CC=$cc AR=$2-ar client lockctl"
 	program >"$dir/src/build/program.c"
