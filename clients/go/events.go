@@ -32,7 +32,7 @@ func (e Event) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// WithOnEvent sets a function that is called with each event, one after the other, in a goroutine of its own. A panic in
+// WithOnEvent sets a function that is called with each event, one after the other, in goroutines of its own. A panic in
 // it is only logged. Its context has the values of the context with which the lock was requested, and never ends. Close
 // waits for its calls, so it must not call Close.
 func WithOnEvent(f func(context.Context, Event)) SessionOption {
@@ -73,7 +73,7 @@ func (s *Session) sessionEvent(kind string, err error) {
 	s.event(context.Background(), e)
 }
 
-// event queues an event. A goroutine calls the function with it, and ends when the queue is empty.
+// event queues an event. A goroutine calls the function with the first one.
 func (s *Session) event(ctx context.Context, e Event) {
 	if s.set.onEvent == nil {
 		return
@@ -81,25 +81,24 @@ func (s *Session) event(ctx context.Context, e Event) {
 	e.Time = time.Now()
 	if s.events = append(s.events, func() { s.set.onEvent(ctx, e) }); len(s.events) == 1 {
 		s.reported = make(chan struct{})
-		go s.report()
+		go s.report(s.events[0])
 	}
 }
 
-func (s *Session) report() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for ; len(s.events) > 0; s.events = s.events[1:] {
-		call := s.events[0]
-		s.mu.Unlock()
-		func() {
-			defer func() {
-				if p := recover(); p != nil {
-					slog.Error("lockelection: the function for events has panicked", "panic", p)
-				}
-			}()
-			call()
-		}()
+// report calls the function with the first event, and leaves the next one to another goroutine, because the function may
+// end its own with runtime.Goexit.
+func (s *Session) report(call func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			slog.Error("lockelection: the function for events has panicked", "panic", p)
+		}
 		s.mu.Lock()
-	}
-	close(s.reported)
+		defer s.mu.Unlock()
+		if s.events = s.events[1:]; len(s.events) > 0 {
+			go s.report(s.events[0])
+		} else {
+			close(s.reported)
+		}
+	}()
+	call()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -181,6 +182,22 @@ func TestEventsOfBadFunctions(t *testing.T) {
 		if strings.Count(logged.String(), kind+"\n") != 2 {
 			t.Errorf("logged: %s", logged.String())
 		}
+	}
+}
+
+// A function that ends its goroutine gets the next events.
+func TestEventsAfterGoexit(t *testing.T) {
+	pool, ctx, n := newPool(t), within(t), name(t, "x")
+	kinds := make(chan string, 10)
+	s := newSession(t, pool, lockelection.WithOnEvent(func(_ context.Context, e lockelection.Event) {
+		kinds <- e.Kind
+		runtime.Goexit()
+	}))
+	if err := must(s.Lock(ctx, n)).Unlock(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(ctx); err != nil || len(kinds) != 2 {
+		t.Fatalf("%d events, %v", len(kinds), err)
 	}
 }
 

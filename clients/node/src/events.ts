@@ -1,4 +1,5 @@
 import { AsyncResource } from 'node:async_hooks'
+import { inspect } from 'node:util'
 import { Stamp, type Time } from './clock.js'
 import type { Claim } from './lease.js'
 
@@ -48,7 +49,7 @@ export class Reporter {
     try {
       await this.onEvent(event)
     } catch (error) {
-      process.emitWarning(error as Error)
+      process.emitWarning(error instanceof Error ? error : `onEvent has thrown ${inspect(error)}`)
     }
   }
 }

@@ -92,6 +92,7 @@ test('functions that throw, reject or hang', async () => {
   for (const onEvent of [
     ({ kind }) => { throw new Error(`thrown: ${kind}`) },
     async ({ kind }) => { throw new Error(`rejected: ${kind}`) },
+    async () => { throw undefined }, // eslint-disable-line no-throw-literal
     async () => await new Promise(() => {})
   ]) {
     const session = await open({ onEvent })
@@ -100,9 +101,10 @@ test('functions that throw, reject or hang', async () => {
     assert.equal(await hold.release(), 'released')
     await session.close()
   }
-  await until(() => warnings.length >= 4)
+  await until(() => warnings.length >= 6)
   process.off('warning', warned)
-  assert.deepEqual(warnings, ['thrown: acquired', 'thrown: released', 'rejected: acquired', 'rejected: released'])
+  assert.deepEqual(warnings, ['thrown: acquired', 'thrown: released', 'rejected: acquired', 'rejected: released',
+    'onEvent has thrown undefined', 'onEvent has thrown undefined'])
   await assert.rejects(open({ onEvent: 'print' }), code('invalid'))
 })
 

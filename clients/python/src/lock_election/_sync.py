@@ -429,7 +429,7 @@ class Session(SessionBase):
         for event, context in iter(self._events.get, END):
             try:
                 context.run(self._on_event, event)
-            except Exception:
+            except BaseException:  # SystemExit and the like would end this thread alone
                 log.exception("on_event of %r", event)
 
     def _post(self, function: Callable[..., object], *arguments: Any) -> None:

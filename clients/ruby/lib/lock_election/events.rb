@@ -26,7 +26,7 @@ module LockElection
         while (event = events.pop)
           begin
             on_event.call(event)
-          rescue StandardError => e
+          rescue StandardError, ScriptError, SystemStackError => e
             log(:error, "on_event of #{event.kind}: #{e.full_message(highlight: false)}")
           end
         end
