@@ -8,7 +8,9 @@ require (getenv('SYMFONY_LOCK') ?: __DIR__.'/../vendor').'/autoload.php';
 require_once __DIR__.'/../src/LockElectionStore.php';
 
 use LockElection\Symfony\LockElectionStore;
+use Symfony\Component\Lock\Exception\LockAcquiringException;
 use Symfony\Component\Lock\Exception\LockConflictedException;
+use Symfony\Component\Lock\Exception\LockExpiredException;
 use Symfony\Component\Lock\Key;
 use Symfony\Component\Lock\LockFactory;
 
@@ -29,7 +31,10 @@ while (true) {
             $application->exec('INSERT INTO step (pid) VALUES ('.getmypid().')');
             $application->commit();
         }
-    } catch (LockConflictedException $e) { // another worker may have it: to the end of the queue
+    } catch (LockConflictedException | LockAcquiringException $e) { // another worker may have it: queue up again
+        if ($e instanceof LockAcquiringException && !$e->getPrevious() instanceof LockExpiredException) {
+            throw $e; // not a process that was stopped while it renewed
+        }
         echo "lost\n";
         if ($application->inTransaction()) {
             $application->rollBack();

@@ -67,6 +67,9 @@ final class LockElectionStore implements BlockingStoreInterface
      */
     public function fence(Key $key, \PDO $application): void
     {
+        if (!$application->inTransaction()) {
+            throw new \LogicException('A fence needs an open transaction: outside of one it ends at once.');
+        }
         try {
             $application->prepare('SELECT fence_lock(?, ?)')->execute([self::name($key), self::token($key)]);
         } catch (\PDOException $e) {
@@ -114,7 +117,10 @@ final class LockElectionStore implements BlockingStoreInterface
 
     private static function name(Key $key): string
     {
-        return \strlen($key) <= 255 ? (string) $key : 'sha256 '.hash('sha256', $key);
+        // libpq would end the name at a NUL
+        $fits = preg_match('/^[^\0]{0,255}$/D', $key) && preg_match('//u', $key);
+
+        return $fits ? (string) $key : 'sha256 '.hash('sha256', $key);
     }
 
     private static function token(Key $key): int

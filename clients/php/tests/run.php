@@ -158,6 +158,13 @@ $tests = [
         raises(LockConflictedException::class, fn () => $store->save(new Key((string) $key)), 'one resource');
         $store->save(new Key("$key!"));
     },
+    'a resource may have any bytes' => function (LockElectionStore $store) {
+        $resource = resource();
+        foreach (['', "\0a", "\0b", "\xff", "'"] as $suffix) {
+            $store->save(new Key($resource.$suffix));
+            raises(LockConflictedException::class, fn () => $store->save(new Key($resource.$suffix)), $suffix);
+        }
+    },
     'a Lock of the component' => function (LockElectionStore $store, LockElectionStore $other) {
         $resource = resource();
         $lock = (new LockFactory($store))->createLock($resource, 5);
@@ -214,6 +221,7 @@ $tests = [
         $key = new Key(resource());
         $application = connection();
         $store->save($key);
+        raises(\LogicException::class, fn () => $store->fence($key, $application), 'no transaction');
         $application->beginTransaction();
         $store->fence($key, $application);
         $application->commit();
