@@ -202,7 +202,7 @@ final class Session {
 		for (Runnable call = nextEvent(false); call != null; call = nextEvent(true)) {
 			try {
 				call.run();
-			} catch (RuntimeException | Error e) {
+			} catch (Throwable e) { // Kotlin and others also throw checked exceptions
 				report(e);
 			}
 		}
@@ -223,17 +223,21 @@ final class Session {
 		for (Listener listener : options.listeners) {
 			try {
 				listeners.add(Arguments.given(listener.ofCaller(), "the caller's listener"));
-			} catch (RuntimeException e) {
+			} catch (Throwable e) {
 				report(e);
 			}
 		}
 		return listeners;
 	}
 
-	/** Reports an exception of the application's code as uncaught. */
+	/** Reports an exception of the application's code as uncaught. Ignores exceptions of the handler, as the JVM does. */
 	static void report(Throwable error) {
 		Thread thread = Thread.currentThread();
-		thread.getUncaughtExceptionHandler().uncaughtException(thread, error);
+		try {
+			thread.getUncaughtExceptionHandler().uncaughtException(thread, error);
+		} catch (Throwable e) {
+			// there is nobody left to tell
+		}
 	}
 
 	/** Locked. Wakes up the worker. */

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -172,5 +173,42 @@ class ListenerTest {
 				reported);
 		assertEquals(4, seen.events.size());
 		assertThrows(NullPointerException.class, () -> new Options().listener(null));
+	}
+
+	@SuppressWarnings("unchecked")
+	private static <E extends Throwable> void sneak(Throwable error) throws E {
+		throw (E) error;
+	}
+
+	/** A listener in Kotlin, for example, throws checked exceptions; and the handler of uncaught ones may throw, too. */
+	@Test
+	void checkedExceptionsEndNoEvents() throws Exception {
+		List<String> reported = Collections.synchronizedList(new ArrayList<>());
+		Thread.UncaughtExceptionHandler before = Thread.getDefaultUncaughtExceptionHandler();
+		Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
+			reported.add(error.getMessage());
+			throw new IllegalStateException("in the handler");
+		});
+		Listener sneaks = new Listener() {
+			@Override
+			public void on(Event event) {
+				ListenerTest.<RuntimeException>sneak(new IOException("on " + event.kind()));
+			}
+
+			@Override
+			public Listener ofCaller() {
+				if (reported.isEmpty())
+					ListenerTest.<RuntimeException>sneak(new IOException("of the caller"));
+				return this;
+			}
+		};
+		try (LockElection locks = LockElection.connect(Db.URL, new Options().listener(sneaks).listener(seen))) {
+			locks.acquire(name).close();
+			locks.acquire(name).close();
+			Db.until(() -> seen.events.size() == 4 && reported.size() == 3);
+		} finally {
+			Thread.setDefaultUncaughtExceptionHandler(before);
+		}
+		assertEquals(List.of("of the caller", "on acquired", "on released"), reported);
 	}
 }
