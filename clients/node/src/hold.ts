@@ -108,16 +108,25 @@ export class Hold {
    */
   async fence (transaction: Fenceable): Promise<void> {
     const { schema } = this.engine
-    // Outside of a transaction, the two timestamps of this single query are the same.
-    const sql = `SELECT (${this.fenceSql()}) AS fenced, CAST(pg_catalog.transaction_timestamp()` +
+    const token = this.token.toString()
+    const local = `pg_catalog.set_config('lock_election_client.fence', '${token}', true)`
+    const sql = `SELECT (${this.fenceSql()}) AS fenced, ${local} AS local, CAST(pg_catalog.transaction_timestamp()` +
       ' OPERATOR(pg_catalog.<>) pg_catalog.statement_timestamp() AS pg_catalog.text) AS open'
     const client = transaction as Record<string, (text: string) => unknown>
     const way = ways.find(way => typeof client?.[way] === 'function')
     if (way === undefined) throw invalid('the transaction has to be a client of node-postgres, or a transaction of an ORM')
-    let open: unknown
+    const row = async (text: string): Promise<any> => {
+      const result: any = await client[way]!(text)
+      return [result.rows ?? result].flat(2)[0]
+    }
+    let open: boolean
     try {
-      const result: any = await client[way]!(sql)
-      open = [result.rows ?? result].flat(2)[0]?.open
+      open = (await row(sql))?.open === 'true'
+      // Outside of a transaction, the two timestamps are the same if the query is a single message, as from a client of
+      // node-postgres, which has this method. Others may send several messages; then the local setting is gone.
+      if (open && typeof client.escapeLiteral !== 'function') {
+        open = (await row("SELECT pg_catalog.current_setting('lock_election_client.fence', true) AS local"))?.local === token
+      }
     } catch (error) {
       const inner = unwrapped(error)
       const told = serverError(inner)
@@ -125,7 +134,7 @@ export class Hold {
       if (isMoved(told)) throw await this.#moved(schema, told)
       throw told ?? new LockElectionError('unavailable', (inner as Error).message)
     }
-    if (open !== 'true') throw invalid('the connection has no open transaction: BEGIN first')
+    if (!open) throw invalid('the connection has no open transaction: BEGIN first')
     this.checkHeld()
   }
 

@@ -623,6 +623,7 @@ test('8.1, 11.1 a fence that does not find the schema says what to do, and the n
   const hold = await session.acquire('x')
   const asked = []
   const client = {
+    escapeLiteral: String, // as of node-postgres
     query: async text => {
       asked.push(/\ble\d*\b/.exec(text)[0])
       if (asked.at(-1) !== server.schema) throw fail('3F000', 'schema "le" does not exist')

@@ -112,8 +112,11 @@ test('a fence needs a transaction, and refuses a hold that is lost', async () =>
   const name = fresh(`O'Neill \\`)
   const hold = await session.acquire(name)
   const client = await connected()
-  await assert.rejects(hold.fence(client), code('invalid'))
+  // as of an ORM that sends Parse, Bind and Execute
+  const extended = { query: async text => await client.query({ text, queryMode: 'extended' }) }
+  for (const one of [client, extended]) await assert.rejects(hold.fence(one), code('invalid'))
   await client.query('BEGIN')
+  await hold.fence(extended)
   await hold.fence(client)
   await sql('SELECT force_release_lock($1)', [name])
   let granted = false
