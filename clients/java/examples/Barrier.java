@@ -19,7 +19,10 @@ public class Barrier {
 			this.members = members;
 		}
 
-		/** Returns when enough members are there. The others may have given up a member whose hold is not valid. */
+		/**
+		 * Returns when enough members are there. The others may have given up a member whose hold is not valid. After an
+		 * exception, close the session: until then the member counts.
+		 */
 		Hold enter(String name) throws InterruptedException {
 			identity = locks.acquire(run + ", member " + name); // waits for the TTL of an earlier one
 			member = locks.acquire(Request.shared(run), null);

@@ -21,7 +21,8 @@ class DoubleBarrier {
     this.#members = members
   }
 
-  // Returns when enough members are there. The others may have given up a member whose hold is not valid.
+  // Returns when enough members are there. The others may have given up a member whose hold is not valid. After an error,
+  // close the session: until then the member counts.
   async enter (name) {
     this.#identity = await this.#session.acquire(`${this.#run}, member ${name}`) // waits for the TTL of an earlier one
     this.#member = await this.#session.acquire(this.#run, { shared: true })

@@ -3,6 +3,7 @@
 Each line of the input is a step of the work. A member that dies has left when its TTL ends.
 """
 
+import contextlib
 import sys
 
 import psycopg
@@ -23,13 +24,22 @@ class DoubleBarrier:
         self.connection = None
 
     def enter(self, member):
-        """Returns a hold when enough members have entered. If the hold is lost, the others no longer wait for this member."""
-        self.identity = self.session.lock(f"{self.run}, member {member}").acquire()  # waits for an earlier one's TTL
-        self.hold = self.session.lock(self.run, shared=True).acquire()
-        while not self._is_open():
-            if self.hold.lost.wait(0.5):
-                raise lock_election.LockLost(f"{member} was lost before {self.run} began")
-        self.connection.close()
+        """Returns a hold when enough members have entered. If the hold is lost, the others no longer wait for this member.
+
+        After an error, the member does not count.
+        """
+        with contextlib.ExitStack() as locks:
+            # waits for an earlier one's TTL
+            self.identity = locks.enter_context(self.session.lock(f"{self.run}, member {member}"))
+            self.hold = locks.enter_context(self.session.lock(self.run, shared=True))
+            try:
+                while not self._is_open():
+                    if self.hold.lost.wait(0.5):
+                        raise lock_election.LockLost(f"{member} was lost before {self.run} began")
+            finally:
+                if self.connection is not None:
+                    self.connection.close()
+            locks.pop_all()
         return self.hold
 
     def leave(self):

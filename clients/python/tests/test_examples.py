@@ -4,9 +4,12 @@ import pathlib
 import re
 import signal
 
+import psycopg
 import pytest
 from conftest import connections, cut, until, waiters
-from programs import EXAMPLES, free, programs, running
+from programs import EXAMPLES, free, load, programs, running
+
+import lock_election
 
 
 @pytest.fixture(autouse=True)
@@ -161,6 +164,16 @@ def test_a_barrier_waits_for_living_members_alone(db, name):
         late = start("e")
         late.process.stdin.close()
         until(lambda: late.lines == ["begins", "left"])
+
+
+def test_a_member_that_fails_to_enter_a_barrier_does_not_count(db, name):
+    barrier = load("barrier")
+    with lock_election.connect(ttl=10) as session:
+        failing = barrier.DoubleBarrier(session, name, 2, "options='-c search_path=pg_catalog'")
+        with pytest.raises(psycopg.Error):
+            failing.enter("a")
+        assert holders(db, name) == 0
+        assert holders(db, f"{name}, member a") == 0
 
 
 def test_every_example_is_here():

@@ -26,7 +26,8 @@ type DoubleBarrier struct {
 	identity, member *lockelection.Hold
 }
 
-// Enter returns when enough members are there. The member's context ends when the others may have given it up.
+// Enter returns when enough members are there. The member's context ends when the others may have given it up. After an
+// error, close the session: until then the member counts.
 func (b *DoubleBarrier) Enter(ctx context.Context, name string) (member context.Context, err error) {
 	b.identity, err = b.Session.Lock(ctx, b.Run+", member "+name) // waits for the TTL of an earlier one
 	if err != nil {
