@@ -24,9 +24,9 @@ class DoubleBarrier:
         self.connection = None
 
     def enter(self, member):
-        """Returns a hold when enough members have entered. If the hold is lost, the others no longer wait for this member.
+        """Returns a hold when enough members have entered.
 
-        After an error, the member does not count.
+        If the hold is lost, the others no longer wait for this member. After an error, the member does not count.
         """
         with contextlib.ExitStack() as locks:
             # waits for an earlier one's TTL
