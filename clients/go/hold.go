@@ -406,8 +406,8 @@ func (h *Hold) Unlock(ctx context.Context, opts ...UnlockOption) error {
 }
 
 // FenceSQL returns the statement of a fence as a text without parameters, for any ORM. Run it in an open transaction,
-// before its writes. If it fails, with SQLSTATE LE001 if the hold is lost, roll back. FenceSQL returns ErrLost if the
-// hold is no longer held.
+// before its writes. If it fails, with SQLSTATE LE001 if the hold is lost, roll back. Outside of a transaction it protects
+// nothing, without an error. FenceSQL returns ErrLost if the hold is no longer held.
 func (h *Hold) FenceSQL() (string, error) {
 	if !h.Valid() {
 		return "", fmt.Errorf("%w: %s is not held any more", ErrLost, h)

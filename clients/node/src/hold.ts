@@ -140,7 +140,8 @@ export class Hold {
 
   /**
    * Returns the statement of a fence as a text without parameters, for any ORM. Run it in an open transaction, before
-   * its writes. If it fails (with SQLSTATE LE001 if the hold is lost), roll back.
+   * its writes. If it fails (with SQLSTATE LE001 if the hold is lost), roll back. Outside of a transaction it protects
+   * nothing, without an error.
    *
    * @throws LockElectionError `lost` (`LockLostError`) if the hold is no longer held
    */

@@ -401,7 +401,7 @@ impl Hold {
 
     /// The statement of a [`fence`](Hold::fence) as a text without parameters, for any other driver, such as sqlx and
     /// diesel. Execute it in an open transaction, before its writes; if it fails, with SQLSTATE LE001 if the hold is
-    /// lost, roll back.
+    /// lost, roll back. Outside of a transaction it protects nothing, without an error.
     ///
     /// # Errors
     /// `Lost` if the hold has ended.

@@ -196,7 +196,8 @@ class Told:
         """Returns the statement of a fence as a text without parameters, for any ORM.
 
         Run it in an open transaction, before its writes. If it fails, with SQLSTATE LE001 if the hold is lost, roll
-        back. Raises LockLost if the hold is no longer held.
+        back. Outside of a transaction it protects nothing, without an error. Raises LockLost if the hold is no longer
+        held.
         """
         self._protocol.check_process()
         return statement(self._protocol, self._claim)

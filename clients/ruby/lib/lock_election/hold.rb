@@ -92,7 +92,7 @@ module LockElection
 
     # Returns the statement of fence() as a text without parameters, for any ORM. Run it in an open transaction, before
     # its writes, and never through a query cache. If it fails, with SQLSTATE LE001 if the hold is lost, roll back.
-    # Raises LockLost if the hold is no longer held.
+    # Outside of a transaction it protects nothing, without an error. Raises LockLost if the hold is no longer held.
     def fence_sql
       @engine.check_process
       check!

@@ -159,7 +159,8 @@ public class Hold implements AutoCloseable {
 
 	/**
 	 * The statement of a fence as a text without parameters, for what gives no {@link Connection}. Run it in an open
-	 * transaction, before its writes. If it fails, with SQLSTATE LE001 if the hold is lost, roll back.
+	 * transaction, before its writes. If it fails, with SQLSTATE LE001 if the hold is lost, roll back. Outside of a
+	 * transaction it protects nothing, without an error.
 	 *
 	 * @return a SELECT of one row
 	 * @throws LockLostException if the hold is no longer held

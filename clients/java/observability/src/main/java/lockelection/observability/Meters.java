@@ -19,6 +19,8 @@ import lockelection.Listener;
  * <li>{@code lock_election.suspension}, a timer of the session's suspensions;
  * <li>{@code lock_election.ended}, a counter of the sessions that have lost their lease.
  * </ul>
+ *
+ * <p>Several sessions share one object, because a registry has only one gauge of a name.
  */
 public final class Meters implements Listener {
 	private final MeterRegistry registry;
