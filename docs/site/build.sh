@@ -19,7 +19,7 @@ fi
 # The pages lie beside each other as they do here, so that their links are right there and in a repository's view.
 pages=$LE_TMP/pages
 mkdir -p "$pages"
-linked=$(grep -oE '\]\(\.\./\.\./[^)#]+' docs/how-to/frameworks.md | cut -c9- | sort -u)
+linked=$(test/lib/links --targets docs/how-to/frameworks.md)
 git ls-files -z --cached --others --exclude-standard -- '*.md' LICENSE docs examples bench/results 'clients/*/examples/*' \
 	clients/conformance test/torture $linked |
 	grep -zv '^docs/site/' | xargs -0 cp --parents -t "$pages"

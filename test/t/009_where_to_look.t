@@ -63,7 +63,7 @@ foreach my $row (grep { /^\| / && !/^\| I use \|/ } split /\n/, slurp_file($page
 		ok(-e $file, "$file is there");
 		# those of READMEs are run as blocks, and named by their first word
 		$name = lc($what =~ /^(\w+)/ && $1) if $name eq 'README';
-		ok(slurp_file($by) =~ /(?<![\w-])\Q$name\E(?![a-z])/, "$by names $name") if $by && -f $by;
+		ok(slurp_file($by) =~ /(?<![A-Za-z\d-])\Q$name\E(?![a-z])/, "$by names $name") if $by && -f $by;
 	}
 }
 cmp_ok($rows, '>', 20, "$page has rows");

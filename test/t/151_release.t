@@ -77,7 +77,9 @@ is_deeply(\@missing, [], 'all of them are in the library');
 # The documents lie in the package as here, so that their links lead somewhere.
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my ($documents) = slurp_file('debian/rules') =~ /^DOCUMENTS = (.*) \$\(CLIENT_DOCUMENTS\)$/m;
-$documents .= ' ' . join ' ', grep { !m{/conformance/} } glob('clients/*/README.md clients/*/examples clients/python/LICENSE');
+my @readmes = grep { !m{/conformance/} } glob('clients/*/README.md');
+$documents = join ' ', $documents, @readmes, glob('clients/*/examples clients/python/LICENSE'),
+  split(' ', `test/lib/links --targets docs/how-to/frameworks.md @readmes`);
 is(system("cp -r --parents $documents $dir"), 0, 'the documents');
 is(`test/lib/links $dir`, '', 'their links');
 append_to_file("$dir/broken.md", "[a](docs/nothing.md) [b](docs/guide.md#nothing) [c](#here) [d](docs/guide.md#leases)\n# Here\n");
