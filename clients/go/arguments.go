@@ -62,7 +62,7 @@ func checkNames(names []string) error {
 		if err := checkName(name); err != nil {
 			return err
 		} else if seen[name] {
-			return invalid("the name %.100q is there twice", name)
+			return invalid("the name %.100q appears twice", name)
 		}
 		seen[name] = true
 	}

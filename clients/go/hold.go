@@ -96,7 +96,7 @@ func (s *Session) TryLockEach(ctx context.Context, names []string, opts ...LockO
 	for i, name := range names {
 		h, err := s.newHold(ctx, kindLock, names[i:i+1], "", true, opts)
 		if err == nil && seen[name] {
-			err = invalid("the name %q is there twice", name)
+			err = invalid("the name %q appears twice", name)
 		}
 		if err != nil {
 			return nil, err

@@ -88,7 +88,7 @@ pub(crate) fn check_distinct(names: &[String]) -> Result<(), Error> {
     for name in names {
         check_text("name", name, MAX_NAME)?;
         if !seen.insert(name) {
-            return Err(Error::invalid(format!("the name {name:.100?} is there twice")));
+            return Err(Error::invalid(format!("the name {name:.100?} appears twice")));
         }
     }
     Ok(())

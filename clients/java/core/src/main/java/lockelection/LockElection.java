@@ -268,7 +268,7 @@ public final class LockElection implements AutoCloseable {
 		Session on = session;
 		Arguments.given(names, "the collection of names");
 		if (new HashSet<>(names).size() != names.size())
-			throw LockException.of(Status.INVALID, "a name is there twice among " + names.size() + " names");
+			throw LockException.of(Status.INVALID, "a name appears twice among " + names.size() + " names");
 		List<Hold> asked = on.submit(names.stream().map(name -> shared ? Request.shared(name) : Request.exclusive(name))
 				.collect(Collectors.toList()), true);
 		Map<String, Hold> held = new LinkedHashMap<>();

@@ -119,7 +119,7 @@ class ArgumentsTest {
 		refuses(() -> Request.exclusive(), "0 names", "1 to 1000");
 		refuses(() -> Request.shared(many), "1001 names", "1 to 1000");
 		refuses(() -> Request.exclusive("a", "b", "a"), "\"a\" appears twice");
-		refuses(() -> locks.tryAcquireEach(List.of("a", "a")), "there twice");
+		refuses(() -> locks.tryAcquireEach(List.of("a", "a")), "appears twice");
 		for (int permits : new int[] {0, -1, Integer.MIN_VALUE})
 			refuses(() -> Request.permit("a", permits), "permits is " + permits, "1 or more");
 	}
