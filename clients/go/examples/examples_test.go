@@ -258,7 +258,7 @@ func TestBarrier(t *testing.T) {
 	}
 	programs[2].Process.Signal(syscall.SIGCONT)
 	programs[2].in.Close()
-	if err := programs[2].Wait(); err == nil || !strings.Contains(programs[2].out.String(), "begins\n") {
+	if err := programs[2].Wait(); err == nil || !strings.Contains(programs[2].out.String(), "lost") {
 		t.Fatalf("%v: %s", err, &programs[2].out)
 	}
 }
