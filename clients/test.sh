@@ -66,14 +66,15 @@ rust_tests()
 (
 	export CARGO_TARGET_DIR=$PWD/clients/rust/target
 	cd "$1" || exit
+	features=$(grep -q '^tracing = \[' Cargo.toml && echo '--features tracing' || true)
 	if "$CARGO" clippy --version >/dev/null 2>&1; then
-		"$CARGO" clippy --quiet --locked --workspace --all-targets --features tracing -- ${CI:+-D warnings} || exit
+		"$CARGO" clippy --quiet --locked --workspace --all-targets $features -- ${CI:+-D warnings} || exit
 	fi
 	if "$CARGO" fmt --version >/dev/null 2>&1; then
 		"$CARGO" fmt --all --check || exit
 	fi
 	DATABASE_URL="host=$PGHOST port=$PGPORT user=$PGUSER dbname=$PGDATABASE" RUSTDOCFLAGS="--cfg lock_election_server" \
-		"$CARGO" test --quiet --locked --features tracing ${CARGO_FLAGS:-}
+		"$CARGO" test --quiet --locked $features ${CARGO_FLAGS:-}
 )
 
 maven()

@@ -219,7 +219,7 @@ class Event(NamedTuple):
 
     kind: acquired, not_acquired, released or lost; of the session: suspended, resumed, or ended if its lease is lost.
     mode: lock, shared, permit, election or session.
-    names: the names of the locks, or of the election. None for a session.
+    names: the names of the locks, or of the election; empty for a session.
     token: the hold's token; 0 = none.
     time: seconds since the epoch, as of time.time().
     seconds: how long the caller has waited, the lock was held, or the session was suspended.
