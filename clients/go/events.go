@@ -44,8 +44,8 @@ func WithOnEvent(f func(context.Context, Event)) SessionOption {
 // holdEvent reports a change of a hold or a wait.
 func (s *Session) holdEvent(h *Hold, kind string, err error) {
 	_, mode, asks := strings.Cut(h.ask.action, "_")
-	if !asks {
-		return // a proclaim
+	if s.set.onEvent == nil || !asks {
+		return // nobody listens, or a proclaim
 	} else if mode == "candidate" {
 		mode = "election"
 	}
@@ -60,7 +60,7 @@ func (s *Session) holdEvent(h *Hold, kind string, err error) {
 
 // sessionEvent reports a change of the session, if it was opened.
 func (s *Session) sessionEvent(kind string, err error) {
-	if s.lease.id == 0 {
+	if s.set.onEvent == nil || s.lease.id == 0 {
 		return
 	}
 	e := Event{Kind: kind, Mode: "session", Err: err}
@@ -75,9 +75,6 @@ func (s *Session) sessionEvent(kind string, err error) {
 
 // event queues an event. A goroutine calls the function with the first one.
 func (s *Session) event(ctx context.Context, e Event) {
-	if s.set.onEvent == nil {
-		return
-	}
 	e.Time = time.Now()
 	if s.events = append(s.events, func() { s.set.onEvent(ctx, e) }); len(s.events) == 1 {
 		s.reported = make(chan struct{})

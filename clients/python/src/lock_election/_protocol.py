@@ -541,6 +541,8 @@ class Protocol(Request):
 
     def _report(self, kind: str, claim: Optional[Claim] = None, error: Optional[Error] = None) -> None:
         """Reports a change of the claim, or of the session, to on_event."""
+        if self.report is None:
+            return
         now = self.clock()
         of: Tuple[str, Tuple[str, ...], int] = "session", (), 0
         if claim is None:
@@ -549,9 +551,8 @@ class Protocol(Request):
         else:
             of = "election" if claim.kind == "candidate" else claim.kind, claim.names, claim.token
             since, claim.since = claim.since, now
-        if self.report is not None:
-            event = Event(kind, *of, time.time(), now - since, error)
-            self.report(event, (claim and claim.context) or contextvars.Context())
+        event = Event(kind, *of, time.time(), now - since, error)
+        self.report(event, (claim and claim.context) or contextvars.Context())
 
     def why(self) -> str:
         return f": {self.trouble}" if self.trouble is not None and not self.connected else ""
