@@ -133,7 +133,7 @@ $tests = [
         $store->putOffExpiration($key, 60);
         is(true, $key->getRemainingLifetime() > 30 && $key->getRemainingLifetime() <= 60, 'the new one');
     },
-    'a key whose time is over before it is saved is not held' => function (LockElectionStore $store) {
+    'a key that expires before it is saved is not held' => function (LockElectionStore $store) {
         $resource = resource();
         [$a, $b] = [new Key($resource), new Key($resource)];
         $a->reduceLifetime(0);
@@ -266,7 +266,7 @@ $tests = [
             is($steps([$first]), $steps(array_keys($workers)), 'and no other');
             posix_kill($first, SIGKILL);
             $rest = array_values(array_diff(array_keys($workers), [$first]));
-            $second = $works($rest, 'the next one works when the TTL of the killed one is over');
+            $second = $works($rest, 'the next one works once the TTL of the killed one has expired');
             posix_kill($second, SIGSTOP);
             $third = $works(array_diff($rest, [$second]), 'and the next one when it is stopped');
             $before = $steps([$second]);
@@ -285,7 +285,7 @@ $tests = [
     },
 ];
 
-// One that is stopped in a fenced transaction is in the way no longer than that.
+// A process that is stopped in a fenced transaction blocks the others no longer than that.
 sql("ALTER ROLE CURRENT_USER SET idle_in_transaction_session_timeout = '3 s'");
 $failed = 0;
 foreach ($tests as $name => $test) {

@@ -10,7 +10,7 @@ import lock_election
 
 
 class LockedCommand(BaseCommand):
-    """Runs on one machine at a time. If that dies, a machine that waits takes over when the TTL is over."""
+    """Runs on one machine at a time. If that machine dies, a waiting one takes over when the TTL expires."""
 
     lock = "command"
 
@@ -36,7 +36,7 @@ class LockedCommand(BaseCommand):
 
 
 class Command(LockedCommand):
-    help = "Closes the months that are over."
+    help = "Closes past months."
     lock = "books"
 
     def run(self, hold, **options):

@@ -18,7 +18,7 @@ LEADER = "SELECT owner FROM lock_election.elections WHERE election = %s"
 @pytest.fixture(autouse=True)
 def nothing_held(db, database):
     free(db)
-    # A program that is stopped in a fenced transaction is in the way no longer than that.
+    # A program that is stopped in a fenced transaction blocks the others no longer than that.
     db.execute(f"ALTER DATABASE {database} SET idle_in_transaction_session_timeout = '3 s'")
     yield
     db.execute(f"ALTER DATABASE {database} RESET idle_in_transaction_session_timeout")

@@ -86,7 +86,7 @@ pub(crate) struct Request {
     pub(crate) changed: Arc<Notify>, // told when the phase changes, and when it is done
     pub(crate) ended: CancellationToken, // cancelled when the hold is over
     #[cfg(feature = "tracing")]
-    pub(crate) reason: Arc<std::sync::OnceLock<Error>>, // why it is over
+    pub(crate) reason: Arc<std::sync::OnceLock<Error>>, // the reason for its end
     pub(crate) queued: bool,         // whether it has a place and no grant
     pub(crate) impatient: bool,      // whether its time limit has passed, so that it must not enter the queue
     pub(crate) done: bool,           // whether the server has neither a grant nor a place of it
