@@ -235,9 +235,10 @@ public class Hold implements AutoCloseable {
 
 	/** Reports an event to the listeners. The caller holds the session's lock. */
 	final void event(Event.Kind kind, LockException error) {
+		if (listeners.isEmpty())
+			return;
 		long now = session.now();
-		if (!listeners.isEmpty())
-			session.tell(listeners, new Event(kind, request.kind, request.names, token, now - since, error));
+		session.tell(listeners, new Event(kind, request.kind, request.names, token, now - since, error));
 		since = now;
 	}
 

@@ -181,13 +181,16 @@ final class Session {
 
 	/** Locked. Runs a callback in the executor once the lock is free. Its exceptions do not affect the session. */
 	void tell(Runnable call) {
-		told.add(() -> {
-			try {
-				call.run();
-			} catch (Throwable e) {
-				report(e);
-			}
-		});
+		told.add(() -> callBack(call));
+	}
+
+	/** Runs code of the application. Reports what it throws; Kotlin and others also throw checked exceptions. */
+	private static void callBack(Runnable call) {
+		try {
+			call.run();
+		} catch (Throwable e) {
+			report(e);
+		}
 	}
 
 	/** Locked. Reports an event to the listeners. One callback makes all calls of listeners, so that they are in order. */
@@ -199,13 +202,8 @@ final class Session {
 	}
 
 	private void callListeners() {
-		for (Runnable call = nextEvent(false); call != null; call = nextEvent(true)) {
-			try {
-				call.run();
-			} catch (Throwable e) { // Kotlin and others also throw checked exceptions
-				report(e);
-			}
-		}
+		for (Runnable call = nextEvent(false); call != null; call = nextEvent(true))
+			callBack(call);
 	}
 
 	/** Returns the next call of a listener, or null. The current call stays in the queue until it is done. */
