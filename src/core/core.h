@@ -2,36 +2,37 @@
  * core/core.h
  *		The lock state machine: decides who holds a lock, who waits, and in which order.
  *
- * Plain C11.  No PostgreSQL header, no clock, no I/O: time is an input.  The core leaves
- * rows to write and replies to give in lists, and its environment (the manager process,
- * the unit tests or the simulator) carries them out.
+ * Plain C11.  No PostgreSQL header, no clock, no I/O: time is an input.  The core puts rows
+ * to write and replies to send into lists, and its environment (the manager process, the
+ * unit tests or the simulator) processes them.
  *
  * One command is handled in two steps:
  *
  *	1.	le_core_reserve() allocates everything that the command may need.  If it fails,
  *		nothing has changed.
- *	2.	le_core_apply() carries the command out.  It cannot run out of memory; every
- *		outcome is a reply.
+ *	2.	le_core_apply() applies the command.  It cannot run out of memory; every outcome is
+ *		a reply.
  *
- * Commands and expiries are collected into a batch.  At the end of the batch
- * the environment writes all dirty slots, leases and places, and the changes, in
- * one transaction, gives the replies, and calls le_core_batch_done().  If the
- * write fails, the whole core is thrown away and loaded again.
+ * Commands and expiries are collected into a batch.  At the end of the batch the
+ * environment writes all dirty slots, leases and places, and the changes, in one
+ * transaction, sends the replies, and calls le_core_batch_done().  If the write fails, the
+ * whole core is discarded, and a new one is loaded.
  *
- * This header declares what core/core.c does, and includes the rest of the interface:
+ * This header declares the functions of core/core.c, and includes the rest of the
+ * interface:
  *
- *	core/command.h	commands and replies, which sessions fill and read
+ *	core/command.h	commands and replies, which sessions fill in and read
  *	core/env.h		the environment
  *	core/objects.h	the objects of a core; core/view.h finds them
- *	core/effects.h	rows to write, replies to give and changes to announce after a batch
+ *	core/effects.h	rows to write, replies to send and changes to announce after a batch
  *
- * and a few single functions of other files. core/load.h builds a core from stored rows
- * (core/stored.h), core/life.h says how long leases last across restarts, and
- * core/pause.h which time does not count against leases.
+ * and some functions of other files. core/load.h builds a core from stored rows
+ * (core/stored.h), core/life.h defines how long leases last across restarts, and
+ * core/pause.h measures time that does not count against leases.
  *
- * Only the environment includes this header.  Inside the core, a file includes the
- * headers of the files that it calls, and core/state.h, which has the state that all of
- * them share.
+ * Only the environment includes this header.  Inside the core, a file includes the headers
+ * of the files that it calls, and core/state.h, which declares the state that all of them
+ * share.
  */
 #ifndef LE_CORE_H
 #define LE_CORE_H
@@ -56,7 +57,7 @@
 
 /*
  * Returns an empty core, or NULL if out of memory.  The sessno of each session must be below
- * max_sessions. next_revision is the first revision that the core gives out.
+ * max_sessions. next_revision is the first revision that the core assigns.
  */
 extern LeCore *le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision);
 extern void le_core_destroy(LeCore *core);
@@ -67,20 +68,23 @@ extern int64_t le_core_next_revision(const LeCore *core);
 
 /* --- commands --- */
 
-/* The second step of a command, after le_core_reserve().  Must not fail: that has allocated all that it needs. */
+/*
+ * Applies a command: the second step, after le_core_reserve() has allocated all memory that it needs.
+ * Must not fail.
+ */
 extern void le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 /*
  * Sets the horizon.  A lease expires only if its deadline is at or before the horizon, even if the
- * commands, or le_core_expire(), have a later time, because a renewal posted in time may not have
- * been applied yet.
+ * commands or le_core_expire() get a later time, because a renewal posted in time may not have been
+ * applied yet.
  */
 extern void le_core_set_horizon(LeCore *core, LeTime horizon);
 
 /*
- * Sets how long this life of a manager has lasted, at least as much as is recorded of it.  The time
- * in which nothing could be written does not count.  A value smaller than before is ignored: a pause
- * has set back the clock of the environment.
+ * Sets how long this life of the manager has lasted: at least the time that is recorded for it, without
+ * the time in which nothing could be written.  Ignores a value that is smaller than before, because a
+ * pause sets back the clock.
  */
 extern void le_core_set_uptime(LeCore *core, LeTime uptime);
 
@@ -91,10 +95,10 @@ extern void le_core_set_uptime(LeCore *core, LeTime uptime);
 extern void le_core_set_writable(LeCore *core, bool writable);
 
 /*
- * Handles at most max timers that are due at the horizon. now is the time of the batch's commands:
- * if an end leads to a grant, the new hold begins at that time.  Returns the number of timers
- * handled; while it returns max, call it again after writing.  Must not fail: an end needs no
- * memory, and memory for a grant is reserved.
+ * Handles at most max timers that are due at the horizon. now is the time of the batch's commands: if
+ * an end leads to a grant, the new hold begins at that time.  Returns the number of timers handled; if
+ * it returns max, write the batch and call it again.  Must not fail: an end needs no memory, and memory
+ * for a grant is reserved.
  */
 extern int le_core_expire(LeCore *core, LeTime now, int max);
 
@@ -102,8 +106,8 @@ extern int le_core_expire(LeCore *core, LeTime now, int max);
 extern LeTime le_core_next_deadline(const LeCore *core);
 
 /*
- * Returns a holder that ended at least this long ago and is still fenced, or NULL. Returns the same
- * holder again only after the timeout has passed once more.
+ * Returns a lapsed holder that ended at least "timeout" ago, or NULL.  Returns the same holder again
+ * only after another "timeout".
  */
 extern LeEntry *le_core_overdue(LeCore *core, LeTime timeout, LeTime now);
 

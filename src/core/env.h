@@ -1,6 +1,6 @@
 /*
  * core/env.h
- *		What the environment gives to a core: services and limits.
+ *		The services and limits that the environment provides to a core.
  */
 #ifndef LE_ENV_H
 #define LE_ENV_H
@@ -40,9 +40,10 @@ typedef struct LeLimits
 	int64_t waiters_per_lock; /* 0 = no limit */
 	int64_t locks_per_role;   /* counts holders, waiters, places and closed names; 0 = no limit */
 	int64_t leases_per_role;  /* 0 = no limit */
-	int64_t bytes_per_role;   /* memory of all of these and of leases; 0 = no limit */
-	int64_t work;             /* maximum number of entries granted or ended in one batch, where work can be
-							   * cut into steps; 0 = no limit */
+	int64_t bytes_per_role;   /* memory of a role's holders, waiters, places, closed names and leases; 0 = no
+							   * limit */
+	int64_t work;             /* maximum number of entries granted or ended in one batch; commands that work
+							   * in steps continue in the next batch; 0 = no limit */
 	LeTime expiry_grace;      /* time from an expiry, or from the end of a connection, to the next grant; 0 =
 							   * none */
 } LeLimits;

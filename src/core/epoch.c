@@ -1,7 +1,6 @@
 /*
  * core/epoch.c
- *		Counters by which sessions can tell that a lock is no longer held: see
- *		core/epoch.h.
+ *		Counters by which a session can check that its lock is still held: see core/epoch.h.
  */
 #include "epoch.h"
 #include "state.h"

@@ -1,19 +1,19 @@
 /*
  * core/epoch.h
- *		Counters by which sessions can tell, without a request, that a lock is
- *		no longer held.
+ *		Counters by which a session can check, without a request, that its lock is still
+ *		held.
  *
  * LeEnv.epochs has LE_EPOCHS counters.  Each name belongs to one of them, by its hash.  A
- * counter is raised when a holder of one of its names ends, lapses, or gets another TTL. All
- * counters are raised when a core is created.  No counter is ever 0.  The reply about a grant
- * contains its epoch.  If a session later finds that epoch unchanged, then nothing that the
- * core has applied so far has ended the hold.
+ * counter is incremented when a holder of one of its names ends, lapses, or gets another
+ * TTL.  All counters are incremented when a core is created.  No counter is ever 0.  The
+ * reply about a grant contains its epoch.  If a session later finds that epoch unchanged,
+ * then nothing that the core has applied so far has ended the hold.
  *
- * Several names share an epoch, so it may be raised because of another name.
+ * Several names share an epoch, so it may be incremented because of another name.
  *
- * One more counter, LE_EPOCH_LOSSES, is raised when anything on a lease ends without a
- * request from its client.  If a client finds this counter unchanged since it read the news of
- * its lease, nothing on the lease has been lost since then.
+ * One more counter, LE_EPOCH_LOSSES, is incremented when an entry on a lease ends without a
+ * request from its client.  If a client finds this counter unchanged since it read the news
+ * of its lease, nothing on the lease has been lost since then.
  */
 #ifndef LE_EPOCH_H
 #define LE_EPOCH_H
@@ -26,13 +26,13 @@
 
 /* --- for the core alone --- */
 
-/* Raises the epoch of this hash, so that sessions no longer trust what they remember of its holders. */
+/* Increments the epoch of this hash, so that sessions no longer rely on remembered grants of its names. */
 extern void le_epoch_raise(LeCore *core, uint32_t hash);
-/* Raises the epoch of losses, because something on a lease has ended without a request from its client. */
+/* Increments the epoch of losses, because an entry on a lease has ended without a request from its client. */
 extern void le_epoch_raise_losses(LeCore *core);
-/* Raises the epochs of all names, and that of losses. */
+/* Increments the epochs of all names, and that of losses. */
 extern void le_epoch_raise_all(LeCore *core);
-/* Puts the epoch of the entry's name into the reply if the entry is HELD. */
+/* Sets the epoch of the entry's name in the reply if the entry is HELD. */
 extern void le_epoch_reply(const LeCore *core, LeReply *reply, const LeEntry *entry);
 
 #endif /* LE_EPOCH_H */

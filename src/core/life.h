@@ -23,11 +23,11 @@
  *	5.	The next manager subtracts from each lease the recorded time of the lives that
  *		began after that of its row.
  *
- * So a lease that is not renewed expires after managers have run for at most twice its
- * TTL: less than one TTL in the life of its last renewal, and one TTL in later lives.
- * Up to LE_LIFE_LEAST of each life may not count, because it may not have been
- * recorded.  A lease that is renewed keeps its TTL. After each renewal, le_crash_left()
- * returns how much time the lease would have left if the server crashed at that moment.
+ * Therefore a lease that is not renewed expires after managers have run for at most twice
+ * its TTL: less than one TTL in the life of its last renewal, and one TTL in later lives.
+ * Up to LE_LIFE_LEAST of each life may be missing, because it may not have been recorded.
+ * A lease that is renewed keeps its TTL.  After each renewal, le_crash_left() returns how
+ * much time the lease would have left if the server crashed at that moment.
  *
  * Plain C11, like all of the core.
  */
@@ -61,8 +61,8 @@ typedef struct LeLife
 } LeLife;
 
 /*
- * Begins the life of a manager that starts, given the record of the last life; all zeroes = there
- * was none.
+ * Begins the life of a starting manager.  On entry, *life is the record of the previous life; all
+ * zeroes = there was none.
  */
 extern void le_life_begin(LeLife *life);
 

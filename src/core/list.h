@@ -1,7 +1,7 @@
 /*
  * core/list.h
- *		Links that are members of the objects they join: lists, and the chains of
- *		hash tables.
+ *		Links that are members of the linked objects: for lists, and for the chains of hash
+ *		tables.
  */
 #ifndef LE_LIST_H
 #define LE_LIST_H
@@ -13,7 +13,7 @@
 /* Returns the object that has this link as a member. */
 #define le_container(ptr, type, member) ((type *) ((char *) (ptr) -offsetof(type, member)))
 
-/* A link in a list, or its head.  A list is a ring. */
+/* A link in a list, or the head of a list.  A list is circular. */
 typedef struct LeLink
 {
 	struct LeLink *prev, *next;

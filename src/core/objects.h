@@ -30,29 +30,29 @@ typedef enum LeState
 	LE_STATE_ENDED    /* freed by le_core_batch_done() */
 } LeState;
 
-/* State of the row of a slot, a lease or a queue place.  The store sets the locator. */
+/* State of the table row of a slot, a lease or a queue place.  The store sets the locator. */
 typedef struct LeRow
 {
 	uint64_t locator : 56; /* the row's TID */
-	uint64_t stale : 1;    /* slot: still to be written, because the lock's number of permits has changed */
-	uint64_t later : 1;    /* slot: released, and to be written later, see core/later.c */
+	uint64_t stale : 1;    /* slot: must still be written, because the lock's number of permits has changed */
+	uint64_t later : 1;    /* slot: its release is written in a later batch, see core/later.c */
 	uint64_t listed : 1;   /* slot: in the ring of idle rows, see core/recycle.c */
-	uint64_t reused : 1;   /* ... and became idle once more after it was listed */
-	uint64_t kept : 1;     /* slot: its name had lost its row before, so this row is not given to another lock
-						    * at once */
-	uint64_t recycled : 1; /* slot: taken from another lock in this batch, so its key is new */
+	uint64_t reused : 1;   /* slot: was used and became idle again while it was in that ring */
+	uint64_t kept : 1;     /* slot: another lock has taken the previous row of this name, so this row is not
+							* recycled at once */
+	uint64_t recycled : 1; /* slot: taken from another lock in this batch, so its key has changed */
 	uint64_t on_disk : 1;
 	uint64_t dirty : 1;
 } LeRow;
 
 /*
- * The time left that the row of a lease, own or named, records.  A raise is a row that a renewal
- * wrote with the full TTL and the number of this life.  Until the raise is flushed, the other fields
- * are what a crash would leave.
+ * The time left that is recorded in the row of a lease, own or named.  A raise is a write of this row
+ * by a renewal, with the full TTL and the number of this life.  Until the raise is flushed, the other
+ * fields describe the row that a crash would leave.
  */
 typedef struct LeSaved
 {
-	LeTime left;   /* time left when the row was written; it counts from the end of that life */
+	LeTime left;   /* time left when the row was written, counted from the end of that life */
 	uint32_t life; /* LeLife.number of the life in which the row was written */
 	bool raised;   /* a raise was written, or will be written with this batch */
 } LeSaved;
@@ -87,7 +87,8 @@ typedef struct LeCore LeCore; /* core/state.h */
  */
 struct LeGroup
 {
-	LeEntry *members; /* linked by group_next; the first one carries the wait, and its grant is announced */
+	LeEntry *members; /* linked by group_next; the blocked call waits for the first one, whose grant is
+					   * announced */
 	LeEntry *blocked; /* the member that was not ready at the last check; NULL = none */
 	LeGroup *settle_next;
 };
@@ -114,9 +115,9 @@ struct LeSlot
 		LeSlot *free_next; /* in lock->free_slots */
 	};
 	LeRow row;
-	int32_t number; /* from 0 */
+	int32_t number; /* number within the lock, from 0 */
 	bool free;      /* in lock->free_slots */
-	bool drop;      /* delete the row */
+	bool drop;      /* the row must be deleted */
 };
 
 struct LeLock
@@ -127,9 +128,9 @@ struct LeLock
 	uint16_t name_len;
 	uint8_t kind;       /* LeKind */
 	uint8_t mode : 4;   /* LeMode of the holders; 0 = no holder */
-	uint8_t doomed : 1; /* to be freed with the batch */
+	uint8_t doomed : 1; /* to be freed at the end of the batch */
 	uint8_t doom_listed : 1;
-	uint8_t unsettled : 1; /* more can be granted in the next batch */
+	uint8_t unsettled : 1; /* more waiters can be granted in the next batch */
 	LeSlot *slots;
 	LeSlot *free_slots;
 	int32_t next_number; /* number of the next new slot */
@@ -139,8 +140,9 @@ struct LeLock
 	LeLink queue;        /* list of LeWaiter.queue_link, in order of revisions */
 	LeTime closed_until; /* no grant before this moment; 0 = open */
 	uint32_t closed_by;  /* role of the holder that closed it; the closed name counts against its limits */
-	uint32_t mark;       /* used by the environment's search for deadlocks; 0 at first */
-	LeTimer timer;       /* fires at closed_until, when a linger ends, or while unsettled */
+	uint32_t mark;       /* used by the environment's deadlock search; initially 0 */
+	LeTimer timer;       /* fires at closed_until, when the rows of an unused lock have lingered, or while
+						  * unsettled */
 	union
 	{
 		LeLock *doomed_next; /* while doom_listed: in core->doomed */
@@ -149,8 +151,8 @@ struct LeLock
 };
 
 /*
- * A request that waits for a lock or holds it.  The comments of fields that only some states use
- * name these states.  An ENDED entry keeps its old values.
+ * A request that waits for a lock or holds it.  If only some states use a field, its comment names
+ * these states.  An ENDED entry keeps its old values.
  */
 struct LeEntry
 {
@@ -171,7 +173,7 @@ struct LeEntry
 	char *value;
 	LeAcquirer *acquirer; /* NULL = not known */
 	int64_t token;
-	LeTime ttl;      /* LE_TTL_BOUND = as long as its session */
+	LeTime ttl;      /* LE_TTL_BOUND = the entry ends with its session */
 	LeTime deadline; /* end of the entry's own lease, or of an evicted holder; LE_NEVER = none */
 	LeSlot *slot;    /* HELD and LAPSED only, like acquired_at */
 	LeTime acquired_at;
@@ -180,12 +182,13 @@ struct LeEntry
 		struct /* QUEUED and HELD */
 		{
 			LeHashBackLink owner_link; /* HELD: in the hash of named owners */
-			LeSaved saved;             /* the row's record of its own lease, or of an evicted holder */
+			LeSaved saved;             /* time left of its own lease, or of an evicted holder, as recorded in
+										* the row */
 		};
 		struct /* LAPSED */
 		{
 			LeLink lapsed_link;  /* in core->lapsed */
-			LeTime closed_until; /* the name stays closed until then; 0 = it does not stay closed */
+			LeTime closed_until; /* time until which the name stays closed; 0 = not closed */
 			LeTime lapsed_at;    /* when it lapsed, or was last returned by le_core_overdue() */
 		};
 	};
@@ -196,7 +199,7 @@ struct LeEntry
 	uint32_t role;
 	uint32_t hold_count : 31; /* number of holds, up to LE_MAX_HOLDS */
 	uint32_t evicted : 1;     /* HELD: the holder is not renewed any more, and has a deadline of its own */
-	uint32_t value_len : 13;  /* LE_MAX_VALUE */
+	uint32_t value_len : 13;  /* bytes, up to LE_MAX_VALUE */
 	uint32_t mode : 2;
 	uint32_t state : 3;   /* LeState */
 	uint32_t end : 4;     /* LeEnd: why it lapsed or ended */
@@ -244,7 +247,7 @@ struct LeWaiter
 	int64_t answer_token;
 	uint8_t answer; /* LeStatus */
 	bool answering; /* in core->answers, the list of replies */
-	bool joined;    /* becomes LeReply.shared_owner */
+	bool joined;    /* value for LeReply.shared_owner */
 
 	uint16_t member; /* grouped: position of the name in the command, from 1; otherwise 0 */
 	uint8_t tells;   /* LeTells */
@@ -263,8 +266,8 @@ struct LeUncommitted
 };
 
 /*
- * Reports that a holder or place on a lease has ended without a request from the client.  It is
- * delivered to that client as news.
+ * A report that a holder or place on a lease has ended without a request from the lease's client.  The
+ * client receives it as news.
  */
 typedef struct LeLoss
 {
@@ -287,8 +290,8 @@ struct LeLease
 	uint64_t forgotten;       /* number of the newest loss that was dropped from the ring; 0 = none */
 	uint64_t newest;          /* number of the newest news item; 0 = none */
 	int64_t last_call;        /* highest number of a call so far, see le_core_take_call() */
-	int64_t call_before;      /* value of last_call before the batch of that call */
-	uint64_t call_batch;      /* number of the batch of that call */
+	int64_t call_before;      /* last_call before the batch in which that call was made */
+	uint64_t call_batch;      /* number of the batch in which the call last_call was made */
 	bool granted_here;        /* the lease was granted by this manager, which therefore knows all its calls */
 	int64_t id;
 	LeTime ttl;
@@ -313,7 +316,7 @@ typedef struct LeChange
 {
 	struct LeChange *next;
 	LeLock *lock;
-	const char *value; /* the leader's value from this change on, or up to the end of the term */
+	const char *value; /* the leader's value after this change, or at the end of its term */
 	char *dropped;     /* a value that is freed with the batch; NULL = none */
 	int64_t number;    /* number of the change, which is a revision */
 	int64_t previous;  /* number of the election's previous change; 0 = not known */
@@ -360,7 +363,7 @@ typedef struct LeStats
 	LeDurations durations[LE_DURATION_TYPES];
 } LeStats;
 
-/* --- simple questions about an object --- */
+/* --- simple functions of one object --- */
 
 /* Returns whether the entry has a slot of its lock: it is HELD or LAPSED. */
 static inline bool
@@ -415,8 +418,8 @@ le_queued(const LeLink *link)
 }
 
 /*
- * Returns whether the entry's lease is draining.  Commands that name the entry's token then no
- * longer find it.
+ * Returns whether the entry's lease is draining.  If so, commands with the entry's token do not find
+ * the entry.
  */
 static inline bool
 le_entry_is_draining(const LeEntry *entry)
@@ -431,7 +434,7 @@ le_entry_is_bound(const LeEntry *entry)
 	return entry->ttl == LE_TTL_BOUND;
 }
 
-/* Returns how an entry ends at its deadline. */
+/* Returns the LeEnd of an entry that ends because its deadline has passed. */
 static inline LeEnd
 le_end_by_time(const LeEntry *entry)
 {

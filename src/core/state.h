@@ -77,10 +77,10 @@ typedef struct LeRole
 	uint32_t id;
 	uint32_t entries; /* number of entries, including closed names */
 	uint32_t leases;
-	uint64_t bytes; /* approximate memory of everything that the role has */
+	uint64_t bytes; /* approximate memory of the role's entries and leases */
 } LeRole;
 
-/* How a holder, a place or a lease ended, and when. */
+/* A record of how and when a holder, a place or a lease ended. */
 typedef struct LeEnding
 {
 	int64_t token;
@@ -125,7 +125,7 @@ typedef struct LeLater
 {
 	LeReleased items[LE_MAX_LATER];
 	uint32_t n;
-	uint32_t answered; /* number of items whose replies were given with earlier batches */
+	uint32_t answered; /* number of items whose replies were sent with earlier batches */
 	LeTime since;      /* time of the oldest release */
 } LeLater;
 
@@ -148,8 +148,8 @@ struct LeCore
 	LeGroup *loaded_group; /* group of the queue place that the load has read last */
 	LeLoadEnv load;        /* environment of the load */
 
-	const LeLife *life; /* life of this manager */
-	LeTime uptime;      /* set by le_core_set_uptime() */
+	const LeLife *life; /* this manager's life, see core/life.h */
+	LeTime uptime;      /* how long this life has lasted so far; set by le_core_set_uptime() */
 	uint32_t unmarked;  /* number of leases, own and named, whose rows were written in an earlier life */
 	bool unwritable;    /* rows cannot be written now */
 	bool wanted_to_write;
@@ -171,7 +171,7 @@ struct LeCore
 	int64_t releaser;         /* lease of the client whose RELEASE is being applied; 0 = none */
 
 	LeEnding endings[LE_ENDINGS]; /* ring buffer, see nendings */
-	uint64_t nendings;            /* number of endings noted so far */
+	uint64_t nendings;            /* number of endings recorded so far */
 
 	LeIdleRows idle;
 	LeLater later;
@@ -189,7 +189,7 @@ struct LeCore
 	LeLock *doomed; /* unused locks, which are freed with the batch unless they are used again */
 	LeLink lapsed;  /* LAPSED entries, in order of lapsed_at */
 
-	LeGroup *to_settle; /* groups that have left their queues, so that their locks must be settled */
+	LeGroup *to_settle; /* groups that have left their queues, so their locks must be settled */
 };
 
 /* The properties of a new entry, from a command or from a row. */
@@ -197,7 +197,7 @@ typedef struct LeEntrySpec
 {
 	LeMode mode;
 	bool place; /* a queue place, not a blocked call */
-	LeTime ttl; /* microseconds; ignored if there is a lease */
+	LeTime ttl; /* microseconds; ignored if lease is set */
 	int64_t token;
 	LeLease *lease; /* NULL = the entry has a lease of its own */
 	LeText owner, value, acquirer;

@@ -1,6 +1,7 @@
 /*
  * core/stored.h
- *		Rows as they are stored, and what a load needs to judge them.
+ *		Rows as they are stored, and the environment that decides which of them are still
+ *		valid.
  */
 #ifndef LE_STORED_H
 #define LE_STORED_H
@@ -28,7 +29,7 @@ typedef struct LeStoredEntry
 {
 	LeKind kind;
 	LeText name;
-	LeMode mode; /* 0 = a free slot: all fields are 0 except those of "every slot" and the name */
+	LeMode mode; /* 0 = a free slot: all fields are 0 except the name and those that are set for every slot */
 	LeText owner;
 	LeText value;
 	uint64_t session; /* 0 = the session has ended */
@@ -36,7 +37,7 @@ typedef struct LeStoredEntry
 	int64_t lease;
 	int32_t permits;
 	LeTime ttl;
-	int64_t since; /* wall time of the acquisition; for a place, of its entering the queue */
+	int64_t since; /* wall time at which the lock was acquired or, for a place, the queue was entered */
 	LeText acquirer;
 	LeText uncommitted; /* array of LeStoredHold, which may be unaligned */
 	uint64_t locator;
@@ -46,12 +47,12 @@ typedef struct LeStoredEntry
 	/* set for every slot */
 	int32_t slot;         /* number of the slot */
 	int64_t closed_until; /* wall time; 0 = open */
-	uint32_t role;        /* free slot: role of the holder that left it closed */
+	uint32_t role;        /* free slot: role of the holder whose end closed the name */
 
 	/* set for holders and places */
 	int32_t holds;
 	LeTime time_left; /* time left of the entry's own lease, or until the end of an evicted holder, see
-					   * LeSaved; for a lapsed holder, the table has the negated value of "end" here */
+					   * LeSaved; for a lapsed holder, the table stores the negated "end" in this column */
 	uint32_t life;    /* LeLife.number of the life in which time_left was written */
 
 	/* set for holders only */
@@ -79,18 +80,18 @@ typedef struct LeLoadEnv
 	/* When the load began.  The time left of each row counts from this moment. */
 	LeClock clock;
 
-	/* Every row counts as written at this LSN. */
+	/* LSN at which every row is assumed to have been written. */
 	uint64_t lsn;
 
-	/* The life of this manager.  The core keeps the pointer.  NULL = the first life of all. */
+	/* The life of this manager.  The core keeps the pointer.  NULL = this is the first life. */
 	const LeLife *life;
 
 	/* Whether this database is a copy, whose locks are held in the original only. */
 	bool copied;
 
 	/*
-	 * The core whose batch could not be written; the load takes deadlines from it, on the same
-	 * clock.  NULL = a manager is starting, so all leases begin again.
+	 * The core whose batch could not be written; the load copies deadlines from it, on the same clock.
+	 * NULL = a manager is starting, so all leases begin again.
 	 */
 	LeCore *failed;
 
