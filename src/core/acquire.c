@@ -19,7 +19,10 @@
 
 /* --- rules --- */
 
-/* Checks that the request and the holders and waiters use the name in the same way, as to permits. */
+/*
+ * Checks that the request agrees with the holders and waiters of the lock: all of them use permits,
+ * with the same number, or none of them does.
+ */
 LeStatus
 le_acquire_use(const LeLock *lock, const LeCommand *cmd)
 {
@@ -28,18 +31,18 @@ le_acquire_use(const LeLock *lock, const LeCommand *cmd)
 	if ((lock->permits > 0) != (cmd->mode == LE_MODE_PERMIT))
 		return LE_BAD_MODE;
 
-	/* a repeated request may have an old number, which was changed while it was queued */
+	/* a repeated request may have an old number, because the number was changed while it was queued */
 	if (cmd->mode == LE_MODE_PERMIT && lock->permits != cmd->permits && cmd->revision == 0)
 		return LE_BAD_PERMITS;
 	return LE_OK;
 }
 
 /*
- * Finds the named lease of a request; NULL if it names none.
+ * Finds the named lease of a request.  Sets *lease to NULL if the request has none.
  *
- * For a new request, returns NO_LEASE if the lease is gone, or has expired and ends with this
- * batch.  For a request that is repeated after a reload, returns LOST if the lease is gone; a lease
- * that has expired ends the request later.  Returns DENIED if the lease belongs to another role.
+ * For a new request, returns NO_LEASE if the lease is gone, or has expired and ends with this batch.
+ * For a request that is repeated after a reload, returns LOST if the lease is gone; if the lease has
+ * expired, its end will end the request, too.  Returns DENIED if the lease belongs to another role.
  */
 LeStatus
 le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease)
@@ -57,7 +60,10 @@ le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease *
 	return (*lease)->role != cmd->role ? LE_DENIED : LE_OK;
 }
 
-/* Returns whether a new request can be granted now; never while any entry waits, to keep the order. */
+/*
+ * Returns whether a new request can be granted now.  Returns false while any entry waits, to keep the
+ * order.
+ */
 bool
 le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now)
 {
@@ -72,7 +78,10 @@ le_acquire_admitted(const LeLock *lock, const LeCommand *cmd, LeTime now)
 
 /* --- a new entry --- */
 
-/* Returns the properties of a command's entry.  A repeated request keeps its old revision as its token. */
+/*
+ * Returns the properties of the entry that a command creates.  A repeated request keeps its old
+ * revision as its token.
+ */
 LeEntrySpec
 le_acquire_spec(LeCore *core, const LeCommand *cmd, LeLease *lease)
 {
@@ -89,7 +98,7 @@ le_acquire_spec(LeCore *core, const LeCommand *cmd, LeLease *lease)
 						 .sessno = cmd->sessno};
 }
 
-/* Creates the request's entry, NEW, with an uncommitted hold.  Creates the lock if there is none. */
+/* Creates the entry of a request, NEW and with an uncommitted hold.  Creates the lock if there is none. */
 static LeEntry *
 new_request(LeCore *core, const LeCommand *cmd, LeLease *lease, LeReply *reply)
 {
@@ -104,7 +113,10 @@ new_request(LeCore *core, const LeCommand *cmd, LeLease *lease, LeReply *reply)
 	return entry;
 }
 
-/* Makes the request wait: as a place, which is written and replied to at once, or in its session's call. */
+/*
+ * Enqueues a request: as a place, whose reply is sent with this batch, or as a blocked call of its
+ * session.
+ */
 static void
 enqueue(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *entry, LeTime now, LeReply *reply)
 {
@@ -135,9 +147,9 @@ enqueue(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *entry, 
 	assert(!cmd->enqueue || reply->position > 0);
 }
 
-/* --- a request for a place, sent again --- */
+/* --- a repeated request for a place --- */
 
-/* Returns whether this entry is the place that the command asks for.  Each owner has a place of its own. */
+/* Returns whether this entry is the place that the command requests.  Each owner has its own place. */
 static bool
 is_same_place(const LeCore *core, const LeEntry *entry, const LeLock *lock, const LeLease *lease,
 			  const LeCommand *cmd)
@@ -149,13 +161,13 @@ is_same_place(const LeCore *core, const LeEntry *entry, const LeLock *lock, cons
 		   (cmd->nnames == 0 || le_group_has_names(core, entry, cmd));
 }
 
-/* Returns the place that an earlier copy of this request took on its named lease; NULL = none. */
+/* Returns the place that an earlier copy of this request got on its named lease; NULL = none. */
 LeEntry *
 le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease, const LeCommand *cmd)
 {
 	const LeLink *link = lock->queue.next, *other = lease->entries.next;
 
-	/* walk both lists to the end of the shorter one, because both may be very long */
+	/* walk both lists in parallel until the shorter one ends, because each of them may be very long */
 	for (; link != &lock->queue && other != &lease->entries; link = link->next, other = other->next)
 	{
 		LeEntry *queued = le_queued(link);
@@ -170,9 +182,9 @@ le_same_place(const LeCore *core, const LeLock *lock, const LeLease *lease, cons
 }
 
 /*
- * Replies to a repeated request for a place with the position of the place.  While the earlier copy
- * of the request is uncommitted, the repeated one gets a hold of its own, so that a rollback of the
- * earlier copy does not end the place.
+ * Replies to a repeated request for a place with the position of the place.  While the earlier copy of
+ * the request is uncommitted, the repeated one gets its own hold, so that a rollback of the earlier
+ * copy does not end the place.
  */
 void
 le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -221,9 +233,9 @@ le_requeue_stored(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now
  * The first of these rules that applies:
  *
  *	1.	Its named lease is gone or belongs to another role: LOST, DENIED.
- *	2.	Its entry is stored: it gets the reply that was missing.
- *	3.	The name is used in another way: BAD_MODE.
- *	4.	It must not wait: NOT_GRANTED, LOST.
+ *	2.	Its entry is stored: the missing reply is sent.
+ *	3.	Only one of the lock and the request uses permits: BAD_MODE.
+ *	4.	It is not allowed to wait: NOT_GRANTED, LOST.
  *	5.	It returns to its position in the queue and keeps the time at which it began to wait:
  *		QUEUED, WAITING.  Limits do not apply.  It is granted from the queue.
  */
@@ -234,12 +246,12 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 	LeEntry *entry = le_core_find_entry(core, cmd->kind, cmd->name, cmd->revision);
 	LeLease *lease;
 
-	/* 1. the lease */
+	/* 1. find the named lease */
 	reply->status = le_acquire_lease(core, cmd, now, &lease);
 	if (reply->status != LE_OK)
 		return;
 
-	/* 2. an entry that is stored */
+	/* 2. reply to a request whose entry is stored */
 	if (entry == NULL && lock != NULL && !cmd->enqueue)
 		entry = le_reentry_joined(core, lock, cmd, lease);
 	if (entry != NULL)
@@ -248,7 +260,7 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 		return;
 	}
 
-	/* 3. the use of the name */
+	/* 3. check that the lock is used in the same way */
 	if (lock != NULL)
 	{
 		reply->status = le_acquire_use(lock, cmd);
@@ -256,7 +268,7 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 			return;
 	}
 
-	/* 4. no wait */
+	/* 4. fail if the request is not allowed to wait */
 	if (!cmd->enqueue)
 	{
 		reply->own_session = lock != NULL && le_held_by_session(core, lock, cmd);
@@ -266,7 +278,7 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 			return;
 		}
 	}
-	/* 5. back to the queue */
+	/* 5. enqueue the request again */
 	entry = new_request(core, cmd, lease, reply);
 	enqueue(core, session, cmd, entry, now, reply);
 	le_lock_settle(core, entry->lock, now);
@@ -278,18 +290,18 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
  * Decides the outcome of a new request for one name, without changing anything.  The
  * first of these rules that applies:
  *
- *	1.	The name is used in another way: BAD_MODE, BAD_PERMITS.
- *	2.	The client sent the same request for a place before, on the same named lease,
- *		but did not get the reply: it keeps that place, or, if the lock was granted
- *		since, the holder.
+ *	1.	Only one of the lock and the request uses permits, or their numbers of permits differ: BAD_MODE,
+ *		BAD_PERMITS.
+ *	2.	An earlier copy of this request got a place on the same named lease, but its reply was lost: the
+ *		request gets that place or, if it has been granted since, the holder.
  *	3.	The owner, the lease or the transaction already holds the lock: one more hold,
  *		or BAD_UPGRADE, BAD_TTL or a limit of the role.
- *	4.	It is not admitted, and must not wait: NOT_GRANTED; LOST if it was to re-enter
- *		a holder that is gone.
- *	5.	The queue is full, or the role has reached a limit: a LIMIT.
+ *	4.	It is not admitted, and not allowed to wait: NOT_GRANTED; LOST if the holder that it re-enters
+ *		is gone.
+ *	5.	The queue is full, or the role has reached a limit: a LIMIT status.
  *	6.	It is admitted, or it waits at the end of the queue.
  *
- * taken: usage that the same command adds to the role before this request.
+ * taken: usage that earlier names of the same command add to the role.
  */
 LeDecision
 le_acquire_decide(const LeCore *core, const LeSession *session, const LeLock *lock, const LeCommand *cmd,
@@ -299,12 +311,12 @@ le_acquire_decide(const LeCore *core, const LeSession *session, const LeLock *lo
 
 	if (lock != NULL)
 	{
-		/* 1. the use of the name */
+		/* 1. check that the lock is used in the same way */
 		d.status = le_acquire_use(lock, cmd);
 		if (d.status != LE_OK)
 			return d;
 
-		/* 2. the same request, sent before */
+		/* 2. find what an earlier copy of this request got */
 		if (cmd->enqueue && lease != NULL && cmd->mode != LE_MODE_PERMIT)
 		{
 			LeEntry *entry = le_lock_owned(core, lock, cmd->role, cmd->owner, lease, cmd->session);
@@ -320,7 +332,7 @@ le_acquire_decide(const LeCore *core, const LeSession *session, const LeLock *lo
 			}
 		}
 
-		/* 3. one more hold */
+		/* 3. find a holder that the request re-enters */
 		if (d.entry == NULL)
 			d.entry = le_reentry_find(core, lock, session, cmd, lease);
 		if (d.entry != NULL)
@@ -331,7 +343,7 @@ le_acquire_decide(const LeCore *core, const LeSession *session, const LeLock *lo
 		}
 	}
 
-	/* 4. no wait */
+	/* 4. fail if the request is not allowed to wait */
 	d.blocked = !le_acquire_admitted(lock, cmd, now);
 	assert(!d.blocked || lock != NULL);
 	if (d.blocked && !cmd->enqueue && (cmd->wait == 0 || cmd->reenter != 0))
@@ -340,20 +352,20 @@ le_acquire_decide(const LeCore *core, const LeSession *session, const LeLock *lo
 		return d;
 	}
 
-	/* 5. limits */
+	/* 5. check the limits */
 	if (d.blocked && core->limits.waiters_per_lock > 0 && lock->waiting >= core->limits.waiters_per_lock)
 		d.status = LE_LIMIT_WAITERS;
 	else
 		d.status = le_role_admits(core, cmd->role, le_usage_sum(le_usage_of_command(cmd), taken));
 
-	/* 6. an entry that holds or waits */
+	/* 6. grant the lock, or wait */
 	if (d.status == LE_OK)
 		d.way = d.blocked ? LE_WAY_WAITS : LE_WAY_GRANTED;
 	return d;
 }
 
 /*
- * ACQUIRE of one name, by a call that may wait or for a place in the queue ("enqueue").
+ * Applies ACQUIRE of one name: a call that may wait, or a request for a place ("enqueue").
  *
  * NO_LEASE, DENIED: the named lease is gone or belongs to another role.  Otherwise the reply is that
  * of le_acquire_decide(). own_session is set if a call was not admitted and its session itself has

@@ -13,7 +13,7 @@ typedef enum LeWay
 {
 	LE_WAY_REFUSED,  /* an error, or not admitted and not allowed to wait */
 	LE_WAY_REENTERS, /* one more hold of a holder */
-	LE_WAY_PLACE,    /* the request already has this queue place */
+	LE_WAY_PLACE,    /* the queue place that an earlier copy of the request got */
 	LE_WAY_GRANTED,
 	LE_WAY_WAITS
 } LeWay;
@@ -29,7 +29,7 @@ typedef struct LeDecision
 extern LeDecision le_acquire_decide(const LeCore *core, const LeSession *session, const LeLock *lock,
 									const LeCommand *cmd, const LeLease *lease, LeUsage taken, LeTime now);
 
-/* The parts of an acquire. */
+/* Parts of ACQUIRE, which core/group.c uses, too. */
 extern LeStatus le_acquire_lease(const LeCore *core, const LeCommand *cmd, LeTime now, LeLease **lease);
 extern LeStatus le_acquire_use(const LeLock *lock, const LeCommand *cmd);
 extern LeEntrySpec le_acquire_spec(LeCore *core, const LeCommand *cmd, LeLease *lease);
@@ -39,7 +39,7 @@ extern LeEntry *le_same_place(const LeCore *core, const LeLock *lock, const LeLe
 							  const LeCommand *cmd);
 extern void le_place_again(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeTime now, LeReply *reply);
 
-/* The command. */
+/* Applies the command. */
 extern void le_apply_acquire(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 #endif /* LE_ACQUIRE_H */

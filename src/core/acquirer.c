@@ -1,6 +1,6 @@
 /*
  * core/acquirer.c
- *		Texts that describe acquirers, kept with entries for views.
+ *		The texts that describe the acquirers of entries, for views.
  *
  * Entries with the same text share one record, so that a session with very many
  * locks has only one.
@@ -9,7 +9,10 @@
 #include "containers.h"
 #include "state.h"
 
-/* Returns the seeded hash of a text: callers choose application names, and must not create collisions. */
+/*
+ * Returns the hash of a text.  It is seeded, because callers choose application names and could create
+ * collisions.
+ */
 static uint32_t
 hash_of(const LeCore *core, LeText text)
 {

@@ -3,17 +3,17 @@
  *		Changes of elections, which are written to the history and announced to
  *		observers with the batch.
  *
- * The number of each change is a revision, so all changes of a database have one
- * order.  Values are not copied: a value belongs to the leader, or to the change
- * that replaced it, and exists until the batch is done.
+ * The number of each change is a revision, so all changes of a database are in one order.
+ * Values are not copied: a value belongs to the leader, or to the change that replaced it,
+ * and exists until the batch is done.
  */
 #include "changes.h"
 #include "containers.h"
 #include "state.h"
 
 /*
- * Reserves changes.  Each candidate may be elected and end before the batch is done, and this
- * command may add a candidate and a proclaim.
+ * Reserves changes for the batch: each candidate may be elected and end, and this command may add a
+ * candidate and a proclaim.
  */
 bool
 le_changes_reserve(LeCore *core)
@@ -42,7 +42,7 @@ change_new(LeCore *core, LeLock *lock, LeHow how, LeTime now)
 	return change;
 }
 
-/* Adds a change of the leader. dropped: the former value, to be freed with the batch; NULL = none. */
+/* Adds a change about this leader. dropped: the previous value, to be freed with the batch; NULL = none. */
 void
 le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTime now)
 {
@@ -64,7 +64,7 @@ le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTi
 	change->place = entry->place;
 }
 
-/* Returns the name that the history uses for this end of a term. */
+/* Returns the type of change that records this end of a term in the history. */
 static LeHow
 how_ended(LeEnd end)
 {
@@ -93,7 +93,7 @@ le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTime now)
 	le_change_add(core, entry, how_ended(how), NULL, now);
 }
 
-/* Adds the end of a leader whose row was loaded but who does not continue. */
+/* Adds the end of a leader whose row was loaded but who is not a holder any more. */
 void
 le_change_lost(LeCore *core, LeLock *lock, const LeStoredEntry *row, LeEnd how, LeTime elected_at, LeTime now)
 {

@@ -38,8 +38,8 @@ check_timer(const LeCore *core, const LeTimer *timer)
 }
 
 /*
- * Checks that the timer is armed for the earlier of these moments or before; not armed if both are
- * LE_NEVER.
+ * Checks that the timer fires at the earlier of these two moments or before, and that it is not armed
+ * if both are LE_NEVER.
  */
 static void
 check_rings(const LeTimer *timer, LeTime at, LeTime or_at)
@@ -65,7 +65,7 @@ check_lease(const LeCore *core, const LeEntry *entry)
 	CHECK(!lease->for_group || lease->id == entry->token);
 	check_timer(core, &lease->timer);
 	if (lease->draining)
-		CHECK(lease->timer.pos != 0); /* fires for the next step */
+		CHECK(lease->timer.pos != 0); /* the timer fires to end the remaining entries */
 	else
 		check_rings(&lease->timer, lease->deadline, le_save_at(lease->ttl, lease->deadline, &lease->saved));
 	CHECK(!entry->evicted || lease->evicted > 0);
@@ -93,7 +93,7 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 		CHECK(core->sessions[entry->sessno].id != 0 || hold->session != entry->session);
 	}
 
-	/* sessions and timers */
+	/* its session and its timer */
 	CHECK(entry->waiter == NULL || entry->waiter->session == 0 || entry->waiter->answering);
 	CHECK(entry->session == 0 || core->sessions[entry->sessno].id == entry->session);
 	check_timer(core, &entry->timer);
@@ -103,7 +103,7 @@ check_holder(const LeCore *core, const LeLock *lock, const LeSlot *slot)
 		return;
 	}
 
-	/* HELD: owner and lease */
+	/* HELD: its owner, lease and deadline */
 	CHECK(entry->lease == NULL || entry->evicted == (entry->deadline != LE_NEVER));
 	if (entry->evicted)
 		CHECK(!le_entry_is_bound(entry) && entry->deadline != LE_NEVER &&
@@ -150,7 +150,7 @@ check_group(const LeEntry *entry)
 	CHECK(found && (!ready || unsettled));
 }
 
-/* Checks that a queue is in the order of tokens, and that each of its entries waits for something. */
+/* Checks that a queue is in the order of tokens, and that each entry in it has a reason to wait. */
 static void
 check_queue(const LeCore *core, const LeLock *lock)
 {
@@ -243,7 +243,7 @@ check_roles(const LeCore *core)
 	}
 	CHECK(roles == core->roles.used);
 
-	/* entries, leases, closed names */
+	/* add up the usage of entries, leases and closed names */
 	le_hash_foreach_all(link, next, core, LE_HASH_TOKENS)
 	{
 		const LeEntry *entry = le_container(link, LeEntry, token_link);
@@ -270,7 +270,7 @@ check_roles(const LeCore *core)
 	CHECK(counted.entries == there.entries && counted.leases == there.leases && counted.bytes == there.bytes);
 }
 
-/* Checks that the news of a lease has all its entries except lapsed ones, each with its own number. */
+/* Checks that the news of each lease lists all its entries except lapsed ones, in order of their numbers. */
 static void
 check_news(const LeCore *core)
 {
@@ -350,7 +350,7 @@ le_core_check(const LeCore *core)
 {
 	uint32_t locks = 0, tokens = 0, left = 0, candidates = 0, changes = 0, waits = 0, slots = 0;
 
-	/* locks, and their totals */
+	/* check each lock, and add up their numbers of entries */
 	le_hash_foreach_all(link, next, core, LE_HASH_LOCKS)
 	{
 		const LeLock *lock = le_container(link, LeLock, hash_link);
@@ -385,7 +385,7 @@ le_core_check(const LeCore *core)
 	check_roles(core);
 	check_pools(core);
 
-	/* the heap, with room for the timer of each lock, entry and lease */
+	/* the heap has room for the timer of each lock, entry and lease */
 	CHECK(core->heap.cap >= core->locks.used + core->entries.used + core->leases.used);
 	for (uint32_t i = 0; i < core->heap.len; i++)
 	{
@@ -425,7 +425,7 @@ has_done(const LeReply *reply)
 	return reply->status == LE_OK || reply->status == LE_QUEUED || reply->status == LE_WAITING;
 }
 
-/* Returns whether the command names the token of an entry or a group. */
+/* Returns whether the command refers to an entry or a group by its token. */
 static bool
 is_on_token(const LeCommand *cmd)
 {
@@ -468,7 +468,7 @@ check_absent_parts(const LeCommand *cmd, const LeReply *reply)
 	CHECK(type != LE_CMD_ACQUIRE || acquired || cmd->revision != 0 || reply->token == 0);
 }
 
-/* Returns whether one more hold shares this holder by a named owner, not by a connection or a named lease. */
+/* Returns whether another session acquired this holder for a named owner, without a named lease. */
 static bool
 shares_owner(const LeEntry *holder, uint64_t session)
 {
@@ -476,7 +476,7 @@ shares_owner(const LeEntry *holder, uint64_t session)
 		   (holder->lease == NULL || holder->lease->for_group);
 }
 
-/* Checks that only the reply to a new grant has the epoch of its name. */
+/* Checks that only a reply to a new grant contains the epoch of its name. */
 static void
 check_epoch(const LeCore *core, const LeLock *lock, bool told, const LeReply *reply)
 {
@@ -496,7 +496,10 @@ check_validity(const LeCore *core, const LeReply *reply, const LeLease *lease, L
 	CHECK(reply->valid_least >= 0 && reply->valid_least <= reply->valid_for);
 }
 
-/* Checks what the reply says about one of its entries. */
+/*
+ * Checks the fields of a reply that depend on one of its entries. first: it is the entry of the first
+ * name.
+ */
 static void
 check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, bool first,
 			   const LeReply *reply, LeTime now)
@@ -514,13 +517,13 @@ check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, b
 		CHECK(reply->valid_for == (timed ? le_entry_time_left(entry, now) : 0));
 	CHECK(reply->bound == (timed && reply->valid_for == LE_NEVER));
 
-	/* writes: the entries of a group were granted or queued in one batch, and AWAIT uses the first */
+	/* lsn and wrote; for several names, AWAIT reports only those of the first entry */
 	if (is_on_token(cmd))
 		CHECK(!first || (reply->lsn == le_entry_lsn(entry) && reply->wrote == dirty));
 	else if (reply->status != LE_WAITING)
 		CHECK(reply->wrote || (reply->lsn >= le_entry_lsn(entry) && (!dirty || cmd->revision != 0)));
 
-	/* holds, and their owners */
+	/* the number of holds, and the owner */
 	if (cmd->type == LE_CMD_CHECK)
 		CHECK(reply->holds == le_entry_holds(entry));
 	CHECK(reply->shared_owner == (reply->reentrant && shares_owner(entry, cmd->session)));
@@ -529,7 +532,7 @@ check_reply_of(const LeCore *core, const LeCommand *cmd, const LeEntry *entry, b
 	check_epoch(core, entry->lock, granted && cmd->nnames == 0, reply);
 }
 
-/* Checks what the reply says about a lease. */
+/* Checks the fields of a reply that depend on a lease. */
 static void
 check_reply_of_lease(const LeCore *core, const LeCommand *cmd, const LeReply *reply, LeTime now)
 {
@@ -613,13 +616,13 @@ le_core_check_answer(const LeCore *core, const LeEntry *entry, LeTime now, const
 	{
 		LeTime left = le_entry_time_left(holder, now);
 
-		/* 0 would mean that the reply has no time */
+		/* a valid_for of 0 would mean that the reply contains no time */
 		CHECK(reply->valid_for == (left > 0 ? left : 1));
 	}
 	else
 		CHECK(reply->valid_for == (le_entry_is_bound(entry) ? LE_NEVER : entry->ttl));
 
-	/* an entry of its own, or one more hold of another */
+	/* the request has its own entry, or became one more hold of another entry */
 	CHECK((entry->end == LE_END_REPLACED) == (reply->token != entry->token));
 	CHECK(reply->counted == (entry->hold_count > 0));
 	if (holder != NULL && le_entry_has_slot(holder))

@@ -9,10 +9,7 @@
 
 /* Checks every internal invariant, for tests.  A violation aborts with a message. */
 extern void le_core_check(const LeCore *core);
-/*
- * Check a reply of le_core_apply() or of le_entry_answer() against the core.  They must be called
- * before the core changes again.
- */
+/* Check a reply of le_core_apply() or of le_entry_answer().  Must be called before the core changes again. */
 extern void le_core_check_reply(const LeCore *core, const LeCommand *cmd, LeTime now, const LeReply *reply);
 extern void le_core_check_answer(const LeCore *core, const LeEntry *entry, LeTime now, const LeReply *reply);
 

@@ -59,14 +59,14 @@ pool_add_chunk(LeCore *core, LePool *pool)
 		pool->max_chunks = max;
 	}
 
-	/* the objects of the chunk, zeroed */
+	/* allocate the chunk, and zero its objects */
 	chunk = core->env.alloc(core->env.arg, pool->size * CHUNK_OBJECTS);
 	if (chunk == NULL)
 		return false;
 	memset(chunk, 0, pool->size * CHUNK_OBJECTS);
 	pool->chunks[pool->nchunks++] = chunk;
 
-	/* so that the object with the lowest index is used first */
+	/* link the objects in reverse, so that the one with the lowest index is used first */
 	for (int i = CHUNK_OBJECTS - 1; i >= 0; i--)
 	{
 		void **object = (void **) (chunk + pool->size * (size_t) i);
@@ -183,7 +183,7 @@ heap_up(LeHeap *heap, uint32_t i, LeTimer *timer)
 	heap_put(heap, i, timer);
 }
 
-/* Puts a timer at this index, or further down if a child is due before it. */
+/* Puts a timer at this index of the heap, or below if a child fires before it. */
 static void
 heap_down(LeHeap *heap, uint32_t i, LeTimer *timer)
 {
@@ -203,7 +203,7 @@ heap_down(LeHeap *heap, uint32_t i, LeTimer *timer)
 	heap_put(heap, i, timer);
 }
 
-/* Arms a timer, or moves it; LE_NEVER clears it. */
+/* Arms a timer, or changes its time; LE_NEVER disarms it. */
 void
 le_timer_set(LeCore *core, LeTimer *timer, LeTime at)
 {
@@ -311,7 +311,7 @@ le_hash_name(const LeCore *core, LeKind kind, LeText name)
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* A simple hash is enough, because the core assigns ids in sequence and callers cannot choose them. */
+/* Returns a simple hash of an id.  It is enough, because callers cannot choose ids. */
 uint32_t
 le_hash_id(int64_t id)
 {

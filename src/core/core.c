@@ -23,7 +23,7 @@
 
 /* --- life --- */
 
-/* The first life of all, until a load sets another one. */
+/* The life of a new core, until a load sets another one. */
 static const LeLife first_life = {.nstarts = 1};
 
 LeCore *
@@ -41,7 +41,7 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 	core->horizon = LE_NEVER;
 	core->life = &first_life;
 
-	/* sessions */
+	/* create the sessions */
 	core->sessions = env->alloc(env->arg, max_sessions * sizeof(LeSession));
 	if (core->sessions == NULL)
 	{
@@ -55,7 +55,7 @@ le_core_create(const LeEnv *env, uint32_t max_sessions, int64_t next_revision)
 		le_link_init(&core->sessions[i].uncommitted);
 	}
 
-	/* pools, lists, epochs */
+	/* initialize pools, lists and epochs */
 	le_pool_init(&core->locks, sizeof(LeLock));
 	le_pool_init(&core->slots, sizeof(LeSlot));
 	le_pool_init(&core->entries, sizeof(LeEntry));
@@ -78,7 +78,7 @@ le_core_destroy(LeCore *core)
 {
 	LeEnv env = core->env;
 
-	/* texts, which are not in pools */
+	/* free the texts, which are not in pools */
 	for (LeChange *change = core->changes; change != NULL; change = change->next)
 		le_free_text(core, &change->dropped);
 	le_hash_foreach_all(link, next, core, LE_HASH_TOKENS)
@@ -103,7 +103,7 @@ le_core_destroy(LeCore *core)
 			le_free_text(core, &lease->owner);
 	}
 
-	/* everything else */
+	/* free everything else */
 	le_prealloc_free(core);
 	le_acquirers_destroy(core);
 	le_hashes_destroy(core);
@@ -156,7 +156,7 @@ le_core_next_revision(const LeCore *core)
 
 /* --- dispatch of commands --- */
 
-/* Applies a command.  Must not fail: le_core_reserve() has allocated what it needs. */
+/* Applies a command.  Must not fail: le_core_reserve() has allocated the memory that it needs. */
 typedef void LeApply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 static void
@@ -208,8 +208,8 @@ static LeApply *const apply_one[] = {
 };
 
 /*
- * Carries out any command, except those with "each".  Must not fail: le_core_reserve() has allocated
- * the memory that it needs.  Frees the reserved memory that is left.
+ * Applies any command, except those with "each".  Must not fail: le_core_reserve() has allocated the
+ * memory that it needs.  Frees reserved memory that was not used.
  */
 void
 le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -235,16 +235,16 @@ le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 /* Reasons why an entry's timer fires. */
 typedef enum Due
 {
-	DUE_NOTHING, /* the deadline for which the timer was set has moved */
+	DUE_NOTHING, /* the deadline has moved since the timer was set */
 	DUE_FENCE,   /* LAPSED: check the fence again */
 	DUE_TIMEOUT, /* the wait of a call has timed out */
 	DUE_ANSWER,  /* the wait of a call for a place has timed out; the place stays */
 	DUE_EXPIRY,  /* its lease has expired */
-	DUE_KEEP,    /* its lease has expired, but a call waits for the place and keeps it alive */
+	DUE_KEEP,    /* its lease has expired, but a call that waits for the place keeps it alive */
 	DUE_SAVE     /* the time left must be saved */
 } Due;
 
-/* Returns the first reason that applies to an entry. */
+/* Returns the first reason why an entry's timer fires now. */
 static Due
 what_is_due(const LeCore *core, const LeEntry *entry, LeTime now)
 {
@@ -298,7 +298,7 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 	le_entry_arm(core, entry);
 }
 
-/* Has the rows of an unused lock deleted.  Returns false if some rows are left for the next batch. */
+/* Marks the rows of an unused lock for deletion.  Returns false if some rows are left for the next batch. */
 static bool
 drop_rows(LeCore *core, LeLock *lock)
 {
@@ -322,7 +322,7 @@ lock_due(LeCore *core, LeLock *lock, LeTime now)
 	le_timer_clear(core, &lock->timer);
 	if (lock->held == 0 && lock->waiting == 0 && lock->closed_until == 0)
 	{
-		/* its rows have lingered long enough */
+		/* the rows of the unused lock have lingered long enough */
 		if (!drop_rows(core, lock))
 		{
 			le_timer_set(core, &lock->timer, now);
@@ -342,7 +342,7 @@ le_core_expire(LeCore *core, LeTime now, int max)
 	LeTime due = core->horizon < now ? core->horizon : now;
 	int n = 0;
 
-	core->work = 0; /* the work of the requests does not count here */
+	core->work = 0; /* the work of the batch's requests does not count here */
 	while (n < max && !le_core_is_full(core) && core->heap.len > 0 && core->heap.items[0]->at <= due)
 	{
 		LeTimer *timer = core->heap.items[0];

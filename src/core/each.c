@@ -1,15 +1,15 @@
 /*
  * core/each.c
- *		Commands that apply to each of several names on its own: ACQUIRE without wait,
+ *		Commands that apply to each of several names separately: ACQUIRE without wait,
  *		RELEASE and CHECK.
  *
  * An error for one name is an error for the whole command.  Each name is examined before
- * anything changes, counting what the names before it would add to the role's usage.  If
+ * anything changes, and the usage that earlier names would add to the role is counted.  If
  * there is an error, the command changes nothing, and its reply says which name was the
- * first with an error.  Otherwise each name gets the reply of a separate command, in this
- * order.  The names are different locks, so none affects the reply of another, with one
- * exception: a queue place of several names ends as a whole, and each of its names counts as
- * released.
+ * first with an error.  Otherwise each name gets the reply that a separate command would
+ * get, in the order of the names.  The names are different locks, so none affects the reply
+ * of another, with one exception: a queue place of several names ends as a whole, and each
+ * of its names counts as released.
  */
 #include "acquire.h"
 #include "each.h"
@@ -24,10 +24,10 @@
 /* --- examine --- */
 
 /*
- * Returns the error that le_apply_acquire() would return for this name after the names before it;
- * LE_OK = no error.  Adds to *taken the usage that the role would have in addition: an entry and its
- * uncommitted hold.  If a grant opens a closed name whose time has passed but whose timer has not
- * fired yet, its usage is subtracted.
+ * Returns the error that le_apply_acquire() would return for this name if the earlier names were
+ * acquired; LE_OK = no error.  Adds to *taken the usage that this name would add to the role: an entry
+ * and its uncommitted hold.  If a grant opens a closed name whose time has passed but whose timer has
+ * not fired yet, subtracts the usage of the closed name.
  */
 static LeStatus
 examine_acquire(const LeCore *core, const LeSession *session, const LeCommand *one, const LeLease *lease,
@@ -50,8 +50,8 @@ examine_acquire(const LeCore *core, const LeSession *session, const LeCommand *o
 }
 
 /*
- * Returns the error of this command, and the index of the name in *which; LE_OK = no error. found:
- * for each name, the result of a CHECK, if the command is a RELEASE or CHECK.
+ * Returns the error of this command, and the index of the name in *which; LE_OK = no error. found: for
+ * a RELEASE or CHECK, receives the result of a CHECK of each name.
  */
 static LeStatus
 examine(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *found, uint32_t *which)
@@ -79,7 +79,7 @@ examine(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *found, uint32_t
 			status = examine_acquire(core, session, &one, lease, now, &taken);
 		else
 		{
-			/* only the token of another role is an error; a token that holds nothing is not */
+			/* the token of another role is an error, but a token that holds nothing is not */
 			le_apply_check(core, &one, now, &found[i]);
 			status = found[i].status == LE_DENIED ? LE_DENIED : LE_OK;
 		}
@@ -110,10 +110,10 @@ release(LeCore *core, const LeCommand *one, LeTime now, LeReply *found)
 /*
  * Merges the reply for one name into that for the whole command.
  *
- *	valid_for	the shortest: a caller that waits for a standby may lose that name first
- *	bound		everything granted is bound, so that nothing has to be durable
- *	reentrant	nothing was granted that was not held before
- *	may_return	everything that was ended may be held again after a crash
+ *	valid_for	the shortest time, because a caller that waits for a standby may lose that name first
+ *	bound		all entries are bound, so that nothing has to be durable
+ *	reentrant	all granted names were held before
+ *	may_return	all released names may be held again after a crash
  */
 static void
 merge(LeReply *all, const LeReply *one)
@@ -139,7 +139,7 @@ le_core_apply_each(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *repl
 		   (cmd->type == LE_CMD_ACQUIRE && cmd->wait == 0 && cmd->revision == 0 &&
 			cmd->mode != LE_MODE_PERMIT && cmd->kind == LE_KIND_LOCK));
 
-	/* 1. find errors before anything is changed */
+	/* 1. find errors before anything changes */
 	memset(all, 0, sizeof(*all));
 	all->status = examine(core, cmd, now, replies, &all->which);
 	if (all->status != LE_OK)

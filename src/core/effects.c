@@ -1,6 +1,6 @@
 /*
  * core/effects.c
- *		The lists of rows to write and replies to give, and the end of a batch.
+ *		The lists of rows to write and replies to send, and the end of a batch.
  */
 #include "containers.h"
 #include "effects.h"
@@ -49,9 +49,9 @@ le_next_answer(const LeCore *core, const LeEntry *after)
 }
 
 /*
- * Returns how long a granted waiter holds the lock.  If it joined another holder, that holder may be
- * on a lease that expires before the waiter's TTL.  If the holder has ended in this very batch,
- * returns the full TTL.  If the batch took longer than the time left, returns one microsecond,
+ * Returns how long a granted waiter holds the lock.  If the waiter became one more hold of another
+ * holder, that holder's lease may expire before the waiter's TTL.  If the holder has ended in this
+ * batch, returns the full TTL.  If the batch took longer than the time left, returns one microsecond,
  * because 0 means that the reply has no time.
  */
 static LeTime
@@ -128,7 +128,7 @@ waiters_done(LeCore *core, uint64_t lsn)
 	}
 	core->dirty_places = NULL;
 
-	/* replies */
+	/* clear the list of replies */
 	for (LeEntry *entry = core->answers, *next; entry != NULL; entry = next)
 	{
 		next = entry->waiter->answer_next;
@@ -140,7 +140,7 @@ waiters_done(LeCore *core, uint64_t lsn)
 	core->answers = NULL;
 	core->answers_tail = &core->answers;
 
-	/* waiters */
+	/* free the waiters that left their queues */
 	for (LeWaiter *waiter = core->left, *next; waiter != NULL; waiter = next)
 	{
 		next = waiter->left_next;
@@ -181,7 +181,7 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 	core->dirty_slots = later;
 	le_later_batch_done(core, later != NULL);
 
-	/* leases */
+	/* finish the dirty leases, and free those that have ended */
 	for (LeLease *lease = core->dirty_leases, *next; lease != NULL; lease = next)
 	{
 		next = lease->dirty_next;
@@ -202,7 +202,7 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 
 	waiters_done(core, lsn);
 
-	/* changes of elections */
+	/* free the changes of elections */
 	for (LeChange *change = core->changes, *next; change != NULL; change = next)
 	{
 		next = change->next;
@@ -215,7 +215,7 @@ le_core_batch_done(LeCore *core, uint64_t lsn)
 	core->work = 0;
 	assert(core->to_settle == NULL);
 
-	/* ended entries, and unused locks */
+	/* free ended entries and unused locks */
 	for (LeEntry *entry = core->ended, *next; entry != NULL; entry = next)
 	{
 		next = entry->ended_next;
@@ -250,7 +250,10 @@ le_core_row_indexes(const LeCore *core, LeRowType type)
 	return le_pool_indexes(row_pool((LeCore *) core, type));
 }
 
-/* Returns NULL for a free object, too: it is zeroed, so on_disk is false. */
+/*
+ * Returns the row at this index, or NULL if it is not on disk.  A free object is zeroed, so its on_disk
+ * is false.
+ */
 LeRow *
 le_core_row_at(LeCore *core, LeRowType type, uint32_t index)
 {

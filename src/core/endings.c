@@ -1,6 +1,7 @@
 /*
  * core/endings.c
- *		How the newest tokens and leases ended, for requests that refer to them later.
+ *		Records how the newest tokens and leases ended, for later requests that refer to
+ *		them.
  */
 #include "endings.h"
 #include "state.h"
@@ -18,7 +19,7 @@ le_reply_ending(const LeCore *core, const LeCommand *cmd, LeTime now, LeReply *r
 	uint64_t kept = core->nendings < LE_ENDINGS ? core->nendings : LE_ENDINGS;
 
 	if (reply->ending != LE_END_NONE)
-		return; /* set for an evicted holder, which has not ended yet */
+		return; /* already set, for an evicted holder that has not ended yet */
 	for (uint64_t i = 1; i <= kept && token > 0; i++)
 	{
 		const LeEnding *ending = &core->endings[(core->nendings - i) % LE_ENDINGS];

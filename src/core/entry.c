@@ -36,7 +36,7 @@ le_place_dirty(LeCore *core, LeEntry *entry)
 	core->dirty_places = entry;
 }
 
-/* Gives this reply to the call that waits for the entry, if there is one.  It is sent with the batch. */
+/* Sets the reply of the call that waits for the entry, if there is one.  It is sent with the batch. */
 void
 le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token)
 {
@@ -75,7 +75,7 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 	bool counted = !le_entry_counts_once(holder) || holder->uncommitted != NULL;
 
 	assert(holder->state == LE_STATE_HELD && !holder->evicted && !le_entry_is_draining(holder));
-	/* count the hold */
+	/* add the hold */
 	if (!counted && le_entry_named_lease(holder) != NULL)
 		return false;
 	if (counted)
@@ -93,7 +93,7 @@ le_entry_reenter(LeCore *core, LeEntry *holder, LeTime ttl, LeTime now)
 	return counted;
 }
 
-/* Called when the entry ends or lapses, so that its lease no longer counts it as evicted. */
+/* Clears the evicted flag of an entry that ends or lapses, so that its lease no longer counts it. */
 static void
 not_evicted(LeEntry *entry)
 {
@@ -149,9 +149,9 @@ leave_queue(LeCore *core, LeEntry *entry)
 }
 
 /*
- * Ends an entry that no fence keeps.  It leaves its queue or slot, and all lists and indexes.
- * Afterwards it is ENDED, and is freed with the batch; the caller must settle its lock.  Must not
- * fail: only a change needs memory, and one is reserved for each candidate.
+ * Ends an entry that is not fenced.  Removes it from its queue or slot, and from all lists and indexes.
+ * Afterwards the entry is ENDED, and is freed with the batch; the caller must settle its lock.  Must
+ * not fail: only a change of an election needs memory, which is reserved for each candidate.
  */
 void
 le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime now)
@@ -181,7 +181,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 		entry_leave_slot(core, entry, closed_until, now);
 	}
 
-	/* the state, and how it ended */
+	/* set the state, and record how the entry ended */
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates--;
 	if (entry->state != LE_STATE_LAPSED && how != LE_END_REPLACED)
@@ -189,7 +189,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	le_entry_set_state(entry, entry->state, LE_STATE_ENDED);
 	entry->end = (uint8_t) how;
 
-	/* lease, session, timer, indexes */
+	/* remove it from its lease, session, timer and indexes */
 	not_evicted(entry);
 	le_unlink(&entry->lease_link);
 	if (lease != NULL && lease->for_group && !lease->draining && le_link_empty(&lease->entries))
@@ -202,7 +202,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 	le_role_remove(core, entry->role, usage_of(entry));
 	core->work++;
 
-	/* reply and statistics */
+	/* reply to its waiter, and count its end */
 	le_answer(core, entry, lost ? LE_LOST : LE_NOT_GRANTED, 0);
 	assert(entry->timer.pos == 0 && entry->slot == NULL && !le_linked(&entry->session_link));
 	entry->ended_next = core->ended;
@@ -216,7 +216,7 @@ le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, Le
 		core->stats.undone++;
 }
 
-/* Changes an entry's state.  The entry must have left the old state's list, since links share memory. */
+/* Changes an entry's state.  The entry must not be in a list of the old state, because links share memory. */
 void
 le_entry_set_state(LeEntry *entry, LeState from, LeState to)
 {
@@ -250,7 +250,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
 	entry->hold_count = 1;
 	entry->timer.type = LE_TIMER_ENTRY;
 
-	/* texts */
+	/* take the copies of its texts */
 	if (spec->owner.data != NULL)
 	{
 		entry->owner = le_prealloc_take(&core->prealloc_owners);
@@ -265,7 +265,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
 	if (spec->acquirer.data != NULL)
 		entry->acquirer = le_acquirer_get(core, spec->acquirer);
 
-	/* indexes, usage, lease, session */
+	/* add it to indexes, usage, lease and session */
 	le_hash_add(core, LE_HASH_TOKENS, &entry->token_link);
 	if (lock->kind == LE_KIND_ELECTION)
 		core->candidates++;
@@ -301,9 +301,9 @@ le_waiter_new(LeCore *core, LeEntry *entry, LeTime since)
 }
 
 /*
- * Arms the entry's timer for the next moment at which something is due.  If that moment is later
- * than before, the timer stays unchanged and is set again when it fires, so that a renewal does not
- * have to walk through the heap.
+ * Arms the entry's timer for the next moment at which something is due.  If that moment is later than
+ * before, the timer stays unchanged and is set again when it fires, so that a renewal does not have to
+ * move the timer in the heap.
  */
 void
 le_entry_arm(LeCore *core, LeEntry *entry)
@@ -350,7 +350,7 @@ le_entry_renew(LeCore *core, LeEntry *entry, LeTime now)
 
 /*
  * Adds a NEW entry to the queue in the order of revisions.  A new request goes to the end; a request
- * that is repeated after a reload may go before others.
+ * that is repeated after a reload may be inserted before others.
  */
 void
 le_entry_queue(LeCore *core, LeEntry *entry, LeTime now)
@@ -411,7 +411,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	if (entry->waiter != NULL)
 		leave_queue(core, entry);
 
-	/* the entry */
+	/* change the entry */
 	le_entry_set_state(entry, entry->state, LE_STATE_HELD);
 	le_news_add(core, entry);
 	entry->slot = slot;
@@ -420,7 +420,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	entry->deadline =
 		(entry->lease != NULL || entry->ttl == LE_TTL_BOUND) ? LE_NEVER : le_add(now, entry->ttl);
 
-	/* the lock, and the effects */
+	/* change the lock, and record the effects */
 	slot->holder = entry;
 	lock->held++;
 	lock->mode = entry->mode;
@@ -439,7 +439,10 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	assert(le_slot_holder(entry->slot) == entry && slot->row.dirty && lock->closed_until == 0);
 }
 
-/* HELD -> LAPSED: the holder has ended, but keeps its slot while it is fenced.  Must not fail. */
+/*
+ * Changes a fenced holder from HELD to LAPSED: it has ended, but keeps its slot until the fence ends.
+ * Must not fail.
+ */
 void
 le_entry_lapse(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, LeTime since)
 {

@@ -7,7 +7,7 @@
 
 #include "state.h"
 
-/* None of these functions can fail: what they need is reserved. */
+/* None of these functions can fail: the memory that they need is reserved. */
 extern LeEntry *le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec);
 extern void le_waiter_new(LeCore *core, LeEntry *entry, LeTime since);
 extern void le_entry_set_state(LeEntry *entry, LeState from, LeState to);
@@ -21,13 +21,10 @@ extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime clos
 /* Frees the entry, its owner and its value, and drops its acquirer. */
 extern void le_entry_free(LeCore *core, LeEntry *entry);
 
-/*
- * Gives this reply to the call that waits for the entry, if there is one.  The reply is sent with
- * the batch.
- */
+/* Sets the reply of the call that waits for the entry, if there is one.  The reply is sent with the batch. */
 extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token);
 
-/* Have the row of a place, or that of a holder or a place, written with the batch. */
+/* Mark the row of a place, or of a holder or a place, to be written with the batch. */
 extern void le_place_dirty(LeCore *core, LeEntry *entry);
 extern void le_entry_row_dirty(LeCore *core, LeEntry *entry);
 

@@ -3,7 +3,7 @@
  *		Commands of an administrator: end or evict the holders of a name, change its
  *		number of permits, or end everything that a role has.
  *
- * Each command may have very much to do, so it works in steps: its reply says where to
+ * Each command may affect very many objects, so it works in steps: its reply says where to
  * continue.
  */
 #include "containers.h"
@@ -32,7 +32,7 @@ manages(const LeCommand *cmd, uint32_t role)
 	return false;
 }
 
-/* Returns whether this command applies to holders, and closed names, of this role. */
+/* Returns whether this command applies to holders and closed names of this role. */
 static bool
 forces(const LeCommand *cmd, uint32_t role)
 {
@@ -97,7 +97,7 @@ le_apply_force(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		reply->ended++;
 	}
 
-	/* the name, and its waiters */
+	/* open the name, and grant the lock to waiters */
 	reopen(core, lock, cmd, now, reply);
 	le_settle_ended(core, before, now);
 	if (reply->reopened)
@@ -134,9 +134,9 @@ evict_entry(LeCore *core, LeEntry *holder, LeTime now)
 }
 
 /*
- * Evicts a holder, and its group with it.  A holder on a named lease stays in the list of the lease,
- * so that it also ends with the lease.  The names of a group with a lease of its own are evicted
- * together, because the client renews all of them by renewing any.
+ * Evicts a holder and, if it has a lease of a group, the whole group.  A holder on a named lease stays
+ * in the list of the lease, so that it also ends with the lease.  The names of a group with a lease of
+ * its own are evicted together, because the client renews all of them by renewing any one.
  */
 static void
 evict(LeCore *core, LeEntry *holder, LeTime now)
@@ -168,8 +168,8 @@ evict(LeCore *core, LeEntry *holder, LeTime now)
 
 /*
  * EVICT: stops the renewals of a name's holders.  Each holder stays until its client releases it, or
- * until the deadline that its client was told; then the next waiter is granted the lock as after
- * any other end.  Works in steps, like FORCE.
+ * until the deadline that the client last received; then the lock is granted to the next waiter.  Works
+ * in steps, like FORCE.
  *
  * Replies HELD_BOUND, and evicts no holder, if one of them has no deadline.  No holder becomes bound
  * between two steps.
@@ -232,8 +232,8 @@ may_set_permits(const LeLock *lock, const LeCommand *cmd, LeTime now)
 }
 
 /*
- * SET_PERMITS of a name in use.  Additional permits are granted at once; if there are fewer permits
- * now, holders stay until they end.  The rows of holders are written in steps (LeReply.next).
+ * SET_PERMITS of a name in use.  Additional permits are granted at once; if the number is lowered, the
+ * current holders stay until they end.  The rows of holders are written in steps (LeReply.next).
  * Returns DENIED if another role has acquired the name since the caller checked its rights.
  */
 void
@@ -254,7 +254,7 @@ le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 	reply->permits = lock->permits;
 	lock->permits = cmd->permits;
 
-	/* mark the rows in the first step, because the slots are in no order */
+	/* mark the rows in the first step, so that later steps find those that are left */
 	for (LeSlot *slot = lock->slots; slot != NULL && cmd->from == 0; slot = slot->next)
 		slot->row.stale = le_slot_holder(slot) != NULL;
 	for (LeSlot *slot = lock->slots; slot != NULL; slot = slot->next)
@@ -276,8 +276,8 @@ le_apply_set_permits(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *re
 /* --- a role --- */
 
 /*
- * The phases of FORCE_ROLE, one for each kind of object.  Waits are ended first.  Otherwise the end
- * of a holder would grant the lock to the next waiter of the same role.
+ * The phases of FORCE_ROLE, one for each kind of object.  Waits are ended first, because otherwise the
+ * end of a holder would grant the lock to the next waiter of the same role.
  */
 typedef enum ForcePhase
 {
@@ -312,7 +312,7 @@ force_at(LeCore *core, const LeCommand *cmd, ForcePhase phase, uint32_t index, L
 			}
 			else if (phase == FORCE_HOLDERS && entry->state == LE_STATE_LAPSED && entry->closed_until > now)
 			{
-				/* otherwise the name would be closed when the fence ends */
+				/* the name must not be closed when the fence ends */
 				entry->closed_until = 0;
 				le_slot_dirty(core, entry->slot);
 				core->work++;
@@ -358,7 +358,7 @@ core_number(const LeCore *core)
 	return (int64_t) (le_hash_name(core, LE_KIND_LOCK, le_text(NULL, 0)) & ((UINT64_C(1) << CORE_BITS) - 1));
 }
 
-/* FORCE_ROLE: ends everything that a role has, in steps. */
+/* FORCE_ROLE: ends all waits, leases, holders and closed names of a role, in steps. */
 void
 le_apply_force_role(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

@@ -1,16 +1,16 @@
 /*
  * core/group.c
- *		Several locks acquired at once: all of them or none.
+ *		Acquires several locks at once: all of them or none.
  *
  * A request for several names has one entry in each of its locks, all with the same
- * revision.  It enters all queues at the same moment, so two such requests are in the
- * same order in every queue that they share, and cannot block each other.  The request
- * is granted when it is the first in all its queues.  Until then some of its locks may
- * stay free, because waiters are not overtaken.
+ * revision.  It enters all queues in one step, so two such requests are in the same order
+ * in every queue that they share, and cannot block each other.  The request is granted when
+ * it is the first in all its queues.  Until then some of its locks may stay free, because
+ * waiters are not overtaken.
  *
- * Once granted, the names are held like any other lock.  The entries share their
- * token and, unless they are bound to a connection or on a named lease, a lease of
- * their own, so that renewing one of them renews all.
+ * Once granted, the names are held like any other lock.  The entries share a token.  Unless
+ * they are bound to a connection or on a named lease, they also share a lease that belongs
+ * to the group, so that renewing one of them renews all.
  *
  * core/together.c has the functions for waiting groups.
  */
@@ -33,8 +33,8 @@
 /* --- acquire --- */
 
 /*
- * Replies to a repeated request if its grant is stored, as in core/acquire.c.  The reply is LOST if
- * some of its names have been ended since, for example by an administrator.  Returns whether any of
+ * Replies to a request that is repeated after a reload, if its grant is stored.  The reply is LOST if
+ * the holders of some names have ended since, for example by an administrator.  Returns whether any of
  * the entries was found.
  */
 static bool
@@ -65,17 +65,18 @@ typedef struct Survey
 } Survey;
 
 /*
- * Examines all names before anything changes.  BAD_MODE: a name is used in another way.  BAD_GROUP:
- * the request would be one more hold of only some names, or of holders with different tokens.
+ * Examines all names before anything changes.  BAD_MODE: a name is used with permits.  BAD_GROUP: the
+ * request would be one more hold of only some names, or of holders with different tokens.
  *
- * token: of an earlier copy of this request; 0 = there is none.  If there is one, the use of the
- * names is not checked, because this request gets the reply for that copy.
+ * token: the token of an earlier copy of this request; 0 = none.  If there is one, modes are not
+ * checked, because this request gets the reply for that copy.
  */
 static void
 survey_names(const LeCore *core, const LeSession *session, const LeCommand *cmd, const LeLease *lease,
 			 int64_t token, Survey *survey)
 {
-	uint32_t first = 0, other = 0; /* index of the first entry found, and of the first with another token */
+	uint32_t first = 0, other = 0; /* name indexes: of the first entry found, and of the first entry with a
+									* different token */
 
 	survey->status = LE_OK;
 	survey->found = 0;
@@ -102,13 +103,13 @@ survey_names(const LeCore *core, const LeSession *session, const LeCommand *cmd,
 			other = i;
 	}
 
-	/* all names with the same token, or none */
+	/* fail unless all names, or none, were found, with one token */
 	survey->which = survey->found < cmd->nnames ? first : other;
 	if (survey->found > 0 && (survey->found < cmd->nnames || other != 0))
 		survey->status = LE_BAD_GROUP;
 }
 
-/* Adds one more hold of each name, or, if any check fails, of none. */
+/* Adds one more hold to the entry of each name, or to none if any check fails. */
 static void
 enter_again(LeCore *core, LeEntry **entries, const LeCommand *cmd, const LeLease *lease, LeTime now,
 			LeReply *reply)
@@ -140,8 +141,8 @@ enter_again(LeCore *core, LeEntry **entries, const LeCommand *cmd, const LeLease
 }
 
 /*
- * Returns whether the request is admitted in all its locks at once.  Never for a repeated request,
- * which is granted from its queues.
+ * Returns whether the request is admitted in all its locks at once.  Returns false for a request that
+ * is repeated after a reload, because it is granted from its queues.
  */
 static bool
 all_admitted(const LeCore *core, const LeCommand *cmd, LeTime now)
@@ -217,7 +218,7 @@ enter_all(LeCore *core, const LeCommand *cmd, LeLease *lease, LeTime now, LeRepl
 	return first;
 }
 
-/* Puts all entries into their queues, as places or with a call that waits. */
+/* Adds all entries to their queues, as places or for a blocked call. */
 static void
 queue_all(LeCore *core, LeSession *session, const LeCommand *cmd, LeEntry *first, LeTime now, LeReply *reply)
 {
@@ -264,8 +265,7 @@ holds_names(const LeCore *core, const LeEntry *first, const LeCommand *cmd, cons
 
 /*
  * Returns the token that an earlier copy of this request has on its named lease, as a place or as
- * holders.  One lease may have several holders in a lock; the oldest ones count.  Returns 0 if there
- * is none.
+ * holders.  If the lease has several such holders in a lock, returns the oldest token; 0 = none.
  */
 static int64_t
 entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease)
@@ -278,7 +278,7 @@ entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease)
 	if (lock == NULL || place != NULL)
 		return place != NULL ? place->token : 0;
 
-	/* walk both lists to the end of the shorter one, because both may be very long */
+	/* walk both lists in parallel until the shorter one ends, because each of them may be very long */
 	for (LeSlot *slot = lock->slots; slot != NULL && link != &lease->entries;
 		 slot = slot->next, link = link->next)
 	{
@@ -300,10 +300,10 @@ entered_on_lease(const LeCore *core, const LeCommand *cmd, const LeLease *lease)
 /*
  * ACQUIRE of several names: all of them or none.
  *
- * The rules are those of le_apply_acquire().  Each rule is applied to all names before the next
- * rule. reply->which is the name that the reply is about.  Nothing changes until the limits have
- * been checked.  Then there is an entry for each name, all with one token: either all hold, or all
- * wait as a group.
+ * The rules are those of le_apply_acquire().  Each rule is applied to all names before the next rule.
+ * reply->which is the index of the name that determined the reply.  Nothing changes until the limits
+ * have been checked.  Then an entry is created for each name, all with one token: either all hold, or
+ * all wait as a group.
  *
  * Must not fail: le_core_reserve() has allocated the memory for each name, for the group and for
  * its lease.
@@ -320,14 +320,14 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 
 	assert(cmd->mode != LE_MODE_PERMIT && reply->status == LE_OK);
 
-	/* the lease, and an earlier copy of the request */
+	/* find the lease, and an earlier copy of the request */
 	reply->status = le_acquire_lease(core, cmd, now, &lease);
 	if (reply->status != LE_OK || (cmd->revision != 0 && already_granted(core, cmd, now, reply)))
 		return;
 	if (cmd->enqueue && lease != NULL && cmd->revision == 0)
 		token = entered_on_lease(core, cmd, lease);
 
-	/* the use of the names, and re-entry */
+	/* check the modes of the names, and re-enter if the owner holds them */
 	survey_names(core, session, cmd, lease, token, &survey);
 	reply->status = survey.status;
 	reply->which = survey.which;
@@ -336,7 +336,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 	if (survey.status != LE_OK || survey.found > 0)
 		return;
 
-	/* wait and limits */
+	/* check whether the request may wait, and the limits */
 	all = all_admitted(core, cmd, now);
 	if (!all)
 		reply->status = check_wait(core, cmd, reply);
@@ -345,7 +345,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 	if (reply->status != LE_OK)
 		return;
 
-	/* the entries hold or wait */
+	/* create the entries, and grant or enqueue them */
 	first = enter_all(core, cmd, lease, now, reply);
 	reply->token = first->token;
 	if (!all)
@@ -363,7 +363,7 @@ le_apply_acquire_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *
 
 /* --- await --- */
 
-/* AWAIT of several names: all must be held or wait with this token.  There is one reply for all. */
+/* AWAIT of several names: each must be held, or be a place, with this token.  There is one reply for all. */
 void
 le_apply_await_group(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

@@ -1,23 +1,23 @@
 /*
  * core/incarnation.c
- *		Chooses the incarnation and the first revision of a start, so that tokens keep
- *		growing.
+ *		Chooses the incarnation and the first revision at each start of a manager, so that
+ *		tokens keep growing.
  *
  * The stored state may be older than the newest tokens, because a copy was put back,
  * a standby was promoted, or a backup was recovered.  Therefore each start skips all
  * incarnations that other histories may have used.  It estimates them from the stored
  * incarnation, the clock and the timeline:
  *
- *	-	A copy of the files is put back: the discarded history used at most the
- *		incarnation of the minute of its last start, unless it was started more than
- *		once a minute.  The clock is past that minute now.
- *	-	A standby is promoted: the old primary may have been started after the last
- *		change that the standby received.  Each start used the next incarnation or that
- *		of the minute.  TIMELINE_STEP leaves room for that many starts.
- *	-	A recovery to before a failover, or a second one to the same point: the archive
- *		shows which timelines there were, and each of them adds TIMELINE_STEP.  If a
- *		recovery does not know about the other one, it is ahead by the minutes between
- *		them.
+ *	-	An older copy of the files is restored: the discarded history used at most the
+ *		incarnation of the minute of its last start, unless it was started more than once a
+ *		minute.  The clock is past that minute now.
+ *	-	A standby is promoted: the old primary may have been started after the last change
+ *		that the standby received.  Each of these starts used the next incarnation or that
+ *		of its minute.  TIMELINE_STEP leaves room for that many starts.
+ *	-	The server is recovered to a point before a failover, or again to the same point:
+ *		the archive shows which timelines existed, and each of them adds TIMELINE_STEP.  If
+ *		two recoveries do not know of each other, the later one is ahead by the minutes
+ *		between them.
  *	-	A dump is restored: the incarnation is at least one more than that in the dump.
  */
 #include "command.h"
@@ -44,10 +44,9 @@ minutes_of(LeTime time)
 
 /*
  * Returns an incarnation after those of other histories that continue from the same stored state.  A
- * later history is ahead of an earlier one by the minutes between them, even if the stored
- * incarnation is ahead of the clock.  It is also ahead by TIMELINE_STEP for each timeline that it
- * knows of, because each timeline may have got as far, with as many starts as the step leaves room
- * for.
+ * later history is ahead of an earlier one by the minutes between them, even if the stored incarnation
+ * is ahead of the clock.  It is also ahead by TIMELINE_STEP for each timeline that it knows of, because
+ * each timeline may have used as many incarnations as the step leaves room for.
  */
 static int64_t
 past_other_timelines(const LeStart *start)
@@ -78,12 +77,13 @@ le_next_incarnation(const LeStart *start)
 }
 
 /*
- * Histories that continue from the same stored state may begin with the same incarnation, within
- * its minute, or before it if the incarnation is ahead of the clock.  The later history begins with
- * a higher counter, because the first counter value grows faster than tokens are given out.  Far
- * ahead of the clock, as after a promotion, it grows by a million a second and starts again each
- * minute.  Less far ahead, it grows by 14,000 a second, and within the minute of the incarnation by
- * 500,000.  An eighth of the counter is left for tokens.
+ * Histories that continue from the same stored state may begin with the same incarnation, within its
+ * minute, or before it if the incarnation is ahead of the clock.  The later history begins with a
+ * higher counter, because the first counter value grows faster than tokens are assigned.  If the
+ * incarnation is ahead of the clock by MAX_AHEAD or more, as after a promotion, the first value grows
+ * by a million per second and starts again each minute.  If it is less far ahead, the value grows by
+ * 14,000 per second, and within the minute of the incarnation by 500,000.  An eighth of the counter is
+ * left for tokens.
  */
 int64_t
 le_first_revision(int64_t incarnation, LeTime time)

@@ -2,22 +2,20 @@
  * core/later.c
  *		Releases whose rows are written later.
  *
- * A release that a crash may undo need not be written with its batch.  If
- * another lock needs a row soon, it gets the row of the released lock first
- * (core/recycle.c), or the row is written for the lock's next holder.  Where
- * locks come and go, there is then one write instead of two.  The environment
- * has the remaining rows written after a few milliseconds
+ * A release that a crash may undo need not be written with its batch.  If another lock soon
+ * needs a row, it gets the row of the released lock (core/recycle.c); if the same lock is
+ * acquired again, its row is written for the next holder.  In both cases there is one write
+ * instead of two.  The environment has the remaining rows written after a few milliseconds
  * (le_core_later_since()).
  *
- * Until then the row says that the lock is held.  After a crash the lock is
- * therefore held again.  After a failed batch, whose core is thrown away, it
- * must not be held again, because the client got the reply to its release.
- * Therefore such releases are kept here, by token and name, and a load treats
- * their rows as free.  Tokens are not used twice, so it does no harm to keep a
- * release whose row has been written meanwhile.
+ * Until then the row shows the lock as held, so after a crash the lock is held again.
+ * After a failed batch, the core is discarded, but the lock must not be held again, because
+ * the client got the reply to its release.  Therefore such releases are recorded here, by
+ * token and name, and a load treats their rows as free.  Tokens are not used twice, so a
+ * release may stay recorded after its row has been written.
  *
- * Only the release of a lock with a single slot is written later, because a
- * second holder would be written next to the old row.
+ * Only the release of a lock with a single slot is written later, because the row of a new
+ * holder could otherwise be written beside the old row.
  */
 #include <stdlib.h>
 

@@ -8,8 +8,8 @@
 #include "stored.h"
 
 /*
- * le_core_later_since() returns the time of the oldest release that is not written yet; LE_NEVER = none.
- * le_core_write_now() has all of them written with this batch.
+ * le_core_later_since() returns the time of the oldest release that is not written yet; LE_NEVER =
+ * none. le_core_write_now() marks all of them to be written with this batch.
  */
 extern LeTime le_core_later_since(const LeCore *core);
 extern void le_core_write_now(LeCore *core);
@@ -23,9 +23,9 @@ extern void le_core_write_now(LeCore *core);
 extern void le_write_later(LeCore *core, LeSlot *slot, int64_t token, LeTime now);
 
 /*
- * Functions for a core whose batch has failed. le_later_sort() sorts its releases; it is called
- * once. le_was_released() returns whether the holder in this row was released in an earlier batch,
- * even if the release has not been written.
+ * Functions for a core whose batch has failed. le_later_sort() sorts its releases; it must be called
+ * once, before le_was_released(). le_was_released() returns whether the holder in this row was released
+ * in an earlier batch, even if the release has not been written.
  */
 extern void le_later_sort(LeCore *core);
 extern bool le_was_released(const LeCore *failed, const LeStoredEntry *row);

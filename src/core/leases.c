@@ -49,7 +49,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	LeTime closed_until = 0;
 	LeEntry *before = core->ended;
 
-	/* all its entries end for the reason for which the draining began */
+	/* if the lease is already draining, the rest of its entries end for the original reason */
 	assert(!lease->ended);
 	if (lease->draining)
 		how = (LeEnd) lease->how;
@@ -63,7 +63,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	{
 		LeEntry *entry = le_container(lease->entries.next, LeEntry, lease_link);
 
-		/* an entry that lapses instead of ending stays without its lease */
+		/* detach the entry from the lease, because it may lapse and then remains */
 		le_unlink(&entry->lease_link);
 		le_unlink(&entry->news_link);
 		entry->lease = NULL;
@@ -113,8 +113,8 @@ le_lease_due(LeCore *core, LeLease *lease, LeTime now)
 }
 
 /*
- * KEEP_ALIVE, REVOKE_LEASE, LEASE_TTL, LEASE_HOLDS.  Limits do not apply to KEEP_ALIVE, as in
- * le_apply_renew().
+ * Applies KEEP_ALIVE, REVOKE_LEASE, LEASE_TTL and LEASE_HOLDS.  Limits do not apply to KEEP_ALIVE, as
+ * in le_apply_renew().
  */
 void
 le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -127,7 +127,10 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		if (cmd->type != LE_CMD_REVOKE_LEASE || cmd->from == 0)
 			return;
 
-		/* the lease ended between two steps, in this batch or in an earlier one; the reply depends on that */
+		/*
+		 * the lease ended between two steps; the reply depends on the batch that ended it, this or an
+		 * earlier one
+		 */
 		reply->lsn = core->lease_ended_lsn;
 		for (lease = core->dirty_leases; lease != NULL; lease = lease->dirty_next)
 			reply->wrote |= lease->ended && lease->id == cmd->lease;
@@ -148,7 +151,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	}
 
-	/* the other commands */
+	/* KEEP_ALIVE, LEASE_TTL, LEASE_HOLDS */
 	reply->valid_for = lease->deadline > now ? lease->deadline - now : 0;
 	if (cmd->type == LE_CMD_KEEP_ALIVE)
 	{

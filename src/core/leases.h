@@ -11,7 +11,7 @@
 extern void le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now);
 extern void le_lease_due(LeCore *core, LeLease *lease, LeTime now);
 
-/* Commands. */
+/* Apply the commands. */
 extern void le_apply_grant_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 

@@ -1,6 +1,7 @@
 /*
  * core/leasetime.c
- *		A lease by itself: its start, renewals, changes of the TTL, and its end.
+ *		A single lease without its entries: its start, renewals, changes of the TTL, and its
+ *		end.
  *
  * core/leases.c ends the entries of a lease.
  */

@@ -1,6 +1,6 @@
 /*
  * core/leasetime.h
- *		A lease by itself.  For the core alone.
+ *		A single lease without its entries.  For the core alone.
  */
 #ifndef LE_LEASETIME_H
 #define LE_LEASETIME_H
@@ -17,7 +17,7 @@ extern void le_lease_dirty(LeCore *core, LeLease *lease);
 extern void le_lease_arm(LeCore *core, LeLease *lease);
 extern void le_lease_close(LeCore *core, LeLease *lease, LeEnd how);
 
-/* Only for the lease of a single group. */
+/* Change the TTL of a lease that belongs to a single group; le_lease_extend() never shortens it. */
 extern void le_lease_set_ttl(LeCore *core, LeLease *lease, LeTime ttl);
 extern void le_lease_extend(LeCore *core, LeLease *lease, LeTime ttl, LeTime now);
 

@@ -25,7 +25,7 @@ le_life_begin(LeLife *life)
 			memmove(life->starts, life->starts + 1, (LE_LIFE_STARTS - 1) * sizeof(life->starts[0]));
 	}
 
-	/* replaces the previous life if that does not count */
+	/* overwrites the previous life if that was too short to be kept */
 	life->starts[life->nstarts - 1] = life->number;
 	life->uptime = 0;
 }
@@ -35,7 +35,7 @@ le_life_since(const LeLife *life, uint32_t number)
 {
 	uint32_t low = 0, high = life->nstarts;
 
-	/* find the first life that began after the one with this number had ended */
+	/* find the first life that began after the life with this number */
 	while (low < high)
 	{
 		uint32_t mid = (low + high) / 2;

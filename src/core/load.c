@@ -1,7 +1,7 @@
 /*
  * core/load.c
- *		Builds the state from stored rows.  Decides which holders continue and for
- *		how long, and which of two rival holders stays.
+ *		Builds the state of a core from stored rows.  Decides which holders continue and for
+ *		how long, and which of two conflicting holders stays.
  */
 #include "changes.h"
 #include "containers.h"
@@ -24,7 +24,7 @@
 #include "uncommitted.h"
 #include "view.h"
 
-/* What becomes of a row's holder or queue place. */
+/* The decision about the holder or queue place in a row. */
 typedef struct Verdict
 {
 	bool stays; /* it stays in its lock, as a holder or lapsed */
@@ -43,12 +43,12 @@ typedef struct Times
 	LeSaved saved;
 } Times;
 
-/* What the failed core knows about a lease. */
+/* The times of a lease in the failed core. */
 typedef struct Known
 {
 	LeTime ttl; /* 0 = the failed core has no such lease */
 	LeTime deadline;
-	const LeSaved *saved; /* NULL = not known any more */
+	const LeSaved *saved; /* NULL = no longer known */
 } Known;
 
 /* --- rows --- */
@@ -63,10 +63,7 @@ from_wall(const LeClock *clock, int64_t wall)
 	return clock->now + (wall - clock->wall);
 }
 
-/*
- * Returns when a row's holder acquired the lock.  That is at most now, even if the wall clock was
- * set back.
- */
+/* Returns when a row's holder acquired the lock: at most now, even if the wall clock was set back. */
 static LeTime
 held_since(const LeCore *core, const LeStoredEntry *row)
 {
@@ -104,10 +101,10 @@ le_stored_slot_valid(const LeStoredEntry *row)
 /* --- time --- */
 
 /*
- * Returns the deadline of a lease by its row: the time left at the end of the life in which the row
- * was written, minus the lives since then.  After a failed batch the lease keeps the deadline of the
- * failed core, unless that batch had changed its TTL, because the new TTL was not written.  A raise
- * that was written but is not flushed yet remains a raise.
+ * Computes the deadline of a lease from its row: the time left at the end of the life in which the row
+ * was written, minus the duration of the lives since then.  After a failed batch the lease keeps the
+ * deadline of the failed core, unless that batch changed its TTL, which was not written.  A raise
+ * (LeSaved) that was written but is not flushed yet remains a raise.
  */
 static Times
 times_of(const LeCore *core, LeTime ttl, LeTime left, uint32_t life, Known failed)
@@ -149,14 +146,15 @@ load_times(LeCore *core, LeEntry *entry, const LeStoredEntry *row, const LeEntry
 	times = times_of(core, row->ttl, row->time_left, row->life, known);
 	entry->deadline = times.deadline;
 	if (entry->lease != NULL && entry->lease->deadline < entry->deadline)
-		entry->deadline = entry->lease->deadline; /* evicted: the row of the shared lease may be older */
+		entry->deadline = entry->lease->deadline; /* an evicted holder on a named lease, whose row may be
+												   * older, must not outlive that lease */
 	le_saved_load(core, &entry->saved, times.saved);
 }
 
 /*
- * Puts entries and leases that ended in the failed batch back into the hashes of the failed core,
- * so that lookups find them: they have not ended, because their ends were not written.  Afterwards
- * the failed core can be used only for lookups.
+ * Puts entries and leases that ended in the failed batch back into the hashes of the failed core, so
+ * that lookups find them: their ends were not written and therefore do not count.  Afterwards the
+ * failed core can be used only for lookups.
  */
 static void
 find_ended_again(LeCore *failed)
@@ -219,7 +217,7 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 		known = (Known){failed->ttl, failed->deadline, &failed->saved};
 	times = times_of(core, row->ttl, row->time_left, row->life, known);
 
-	/* the lease */
+	/* create the lease */
 	lease = le_lease_new(core, row->id, row->ttl, row->role);
 	le_role_add(core, row->role, le_usage_of_lease(row->owner.len));
 	if (row->owner.data != NULL)
@@ -232,7 +230,7 @@ le_core_load_lease(LeCore *core, const LeStoredLease *row)
 	lease->lsn = core->load.lsn;
 	le_news_load_lease(core, lease, failed);
 
-	/* its deadline, and its saved time */
+	/* set its deadline and its saved time */
 	lease->deadline = times.deadline;
 	le_saved_load(core, &lease->saved, times.saved);
 	le_core_raise_revision(core, row->id + 1);
@@ -277,7 +275,7 @@ judge_holder(const LeCore *core, const LeStoredEntry *row)
 	Verdict verdict = {0};
 	LeTime now = core->load.clock.now;
 
-	/* its token was not fenced at the release, and a fence taken since finds that it was released */
+	/* its token was not fenced when it was released, and cannot be fenced afterwards */
 	if (le_was_released(core->load.failed, row))
 		return (Verdict){.ended = true, .how = LE_END_RELEASED};
 	look_at_life(core, row, &verdict);
@@ -289,9 +287,9 @@ judge_holder(const LeCore *core, const LeStoredEntry *row)
 }
 
 /*
- * Decides between two holders where only one is possible, because another program has written into
- * the table.  The newer holder stays, unless the older one is fenced.  Returns the token of the
- * holder that stays.
+ * Decides between two holders of which only one is possible; another program has written into the
+ * table.  The newer holder stays, unless the older one is fenced.  Returns the token of the holder that
+ * stays.
  */
 static int64_t
 settle_rivals(LeCore *core, LeLock *lock, const LeStoredEntry *row, Verdict *verdict)
@@ -353,8 +351,8 @@ load_slot(LeCore *core, LeLock *lock, const LeStoredEntry *row)
 }
 
 /*
- * Notes that a session is connected.  Its transaction is not known, because no command of it has
- * arrived yet.
+ * Records that a session is connected.  Its transaction is not known, because no command of the session
+ * has arrived yet.
  */
 static void
 session_is_there(LeCore *core, uint64_t id, uint32_t sessno)
@@ -386,7 +384,7 @@ load_holds(LeCore *core, LeEntry *entry, LeText uncommitted)
 	return true;
 }
 
-/* Marks the lease as a group's, so that it is not counted against the role's limits. */
+/* Marks the lease as belonging to a group, so that it does not count against the role's limits. */
 static void
 lease_is_of_group(LeCore *core, LeLease *lease, int64_t token)
 {
@@ -396,7 +394,10 @@ lease_is_of_group(LeCore *core, LeLease *lease, int64_t token)
 	le_role_remove(core, lease->role, le_usage_of_lease(lease->owner_len));
 }
 
-/* Returns when a holder lapsed: as the failed core knows, even if the holder has ended there, else now. */
+/*
+ * Returns when a holder lapsed: the time in the failed core, even if the holder has ended there,
+ * otherwise now.
+ */
 static LeTime
 lapsed_since(const LeCore *core, const LeStoredEntry *row, const LeEntry *failed)
 {
@@ -426,14 +427,14 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	entry->acquired_at = held_since(core, row);
 	entry->lsn = core->load.lsn;
 
-	/* the lock */
+	/* change the lock */
 	slot->holder = entry;
 	lock->held++;
 	lock->mode = entry->mode;
 	if (row->mode == LE_MODE_PERMIT && row->permits > lock->permits)
 		lock->permits = row->permits;
 
-	/* its deadline, and its uncommitted holds */
+	/* set its deadline, or let it lapse, and load its uncommitted holds */
 	load_times(core, entry, row, failed);
 	if (verdict->ended)
 	{
@@ -458,8 +459,9 @@ load_free(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *v
 }
 
 /*
- * Returns until when a row closes its lock, or will close it after the end of a lapsed holder.  If
- * the wall clock was set back, returns at most the time that was left when the row was written.
+ * Returns the later of "otherwise" and the time until which a row closes its name, or will close it
+ * after the end of a lapsed holder.  If the wall clock was set back, returns at most the time that was
+ * left when the row was written.
  */
 static LeTime
 closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)
@@ -583,7 +585,7 @@ le_core_load_place(LeCore *core, const LeStoredEntry *row)
 	load_times(core, entry, row, find_failed(core, row));
 	if (verdict.ended)
 	{
-		/* the entries of all its names have ended, so they can be ended one by one */
+		/* if the place has several names, all its entries have ended, so each can be ended separately */
 		le_entry_queue(core, entry, now);
 		le_entry_end(core, entry, LE_END_SESSION, 0, now);
 		return LE_LOADED;
@@ -604,7 +606,7 @@ le_core_load_done(LeCore *core, LeTime now)
 	core->loading = false;
 	core->loaded_group = NULL;
 
-	/* ends leases of groups whose last lapsed holders are not fenced any more */
+	/* end leases of groups whose last lapsed holders are not fenced any more */
 	for (uint32_t i = 0; i < le_core_lease_indexes(core); i++)
 	{
 		LeLease *lease = le_pool_at(&core->leases, i);

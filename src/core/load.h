@@ -1,7 +1,7 @@
 /*
  * core/load.h
- *		The meaning of stored rows.  The store passes the rows of its tables
- *		unchanged, and the core decides which of them are still valid.
+ *		Builds a core from stored rows.  The store passes the rows of its tables unchanged,
+ *		and the core decides which of them are still valid.
  *
  * A load is a sequence of calls:
  *
@@ -25,7 +25,7 @@
 typedef enum LeLoadStatus
 {
 	LE_LOADED,
-	LE_LOADED_RIVAL, /* there were two holders where only one is possible */
+	LE_LOADED_RIVAL, /* two rows had holders of which only one is possible */
 	LE_LOAD_INVALID, /* no core can have written this row */
 	LE_LOAD_NO_MEMORY
 } LeLoadStatus;

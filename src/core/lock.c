@@ -61,8 +61,9 @@ le_lock_open(LeCore *core, LeLock *lock)
 
 /*
  * Closes a lock until this time, unless it is already closed for longer.  If several holders close it
- * until the same time, the closed name is charged to the role with the lowest OID, so that the result
- * does not depend on their order.  The role still has other usage, so charging it allocates no memory.
+ * until the same time, the closed name counts against the role with the lowest OID, so that the result
+ * does not depend on their order.  Allocates no memory, because the role has a record of its usage
+ * already.
  */
 void
 le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role)
@@ -104,7 +105,7 @@ le_lock_admits(const LeLock *lock, LeMode mode, LeTime now)
 	return lock->held == 0 || le_modes_compatible[lock->mode][mode];
 }
 
-/* States of a lock; each arms the lock's timer in its own way. */
+/* The states of a lock, which determine how its timer is armed. */
 typedef enum LockState
 {
 	LOCK_UNSETTLED, /* more can be granted in the next batch */
@@ -145,7 +146,7 @@ le_lock_arm(LeCore *core, LeLock *lock, LeTime now)
 			at = now;
 			break;
 		case LOCK_CLOSED:
-			/* may be in the past: the timer then fires at once, and waiters are granted the lock */
+			/* if this is in the past, the timer fires at once, and waiters are granted the lock */
 			at = lock->closed_until;
 			break;
 		case LOCK_IN_USE:

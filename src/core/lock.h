@@ -23,7 +23,7 @@ extern void le_lock_open(LeCore *core, LeLock *lock);
 
 /* Makes a slot free. */
 extern void le_slot_add_free(LeLock *lock, LeSlot *slot);
-/* Has the row of a slot written with the batch. */
+/* Marks the row of a slot to be written with the batch. */
 extern void le_slot_dirty(LeCore *core, LeSlot *slot);
 
 #endif /* LE_LOCK_H */

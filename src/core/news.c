@@ -3,16 +3,16 @@
  *		News of a lease: what has happened to its entries, for the client that keeps it
  *		alive.
  *
- * A client asks for the news of its lease after the number of the newest item that it has
- * seen.  It may need several calls.  In this way it misses nothing, even if replies are lost:
+ * A client requests the news of its lease that is newer than the newest item that it has
+ * seen, in one or several calls.  So it misses nothing, even if replies are lost:
  *
  *	entries		each entry is in lease->news once, with the number of its last event: it was
  *				created, granted, or evicted
  *	losses		ends without a request from the client; the newest LE_LOSSES are kept
  *
- * If a client has missed more losses than that, or if the core was loaded since the client
- * last asked, the reply lists all entries of the lease.  Any entry that is not in the list is
- * lost.
+ * If a client has missed more losses than are kept, or if the core was loaded since the
+ * client last asked, the reply lists all entries of the lease.  Any entry that is not in
+ * the list is lost.
  *
  * News is not stored.  A load gives new numbers to all entries.  After a failed batch, the new
  * numbers are higher than the old ones.

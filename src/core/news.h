@@ -8,8 +8,8 @@
 #include "objects.h"
 
 /*
- * Notes a numbered call of the client that keeps a lease alive.  Returns false if a call with this
- * number or a higher one was noted before: this call is then old, or a copy, and must not be
+ * Records a numbered call of the client that keeps a lease alive.  Returns false if a call with this
+ * number or a higher one was recorded before: this call is then old or a duplicate, and must not be
  * carried out.  A load after a failed batch forgets only the calls of that batch.
  */
 extern bool le_core_take_call(LeCore *core, LeLease *lease, int64_t number);

@@ -1,9 +1,9 @@
 /*
  * core/owner.c
- *		The holders with a named owner, by lock, role and owner: a lock may have
- *		very many of them, and each acquire searches for one to re-enter.
+ *		A hash table of the holders with a named owner, by lock, role and owner.  A lock may
+ *		have very many of them, and each acquire searches for one to re-enter.
  *
- * A lapsed entry has no owner any more, so it is not in this hash.
+ * A lapsed entry has no owner any more, so it is not in this table.
  */
 #include "containers.h"
 #include "owner.h"
@@ -28,14 +28,17 @@ le_owner_remove(LeCore *core, LeEntry *entry)
 		le_hash_remove(core, LE_HASH_OWNERS, &entry->owner_link.link);
 }
 
-/* Returns whether this holder belongs to the lease itself, which it does only if it names no owner. */
+/* Returns whether the lease itself owns this holder: the holder is on the lease and has no named owner. */
 static bool
 is_of_lease(const LeEntry *entry, const LeLease *lease)
 {
 	return entry->state == LE_STATE_HELD && !entry->evicted && entry->lease == lease && entry->owner == NULL;
 }
 
-/* Returns the owner's holder on this lease (NULL = without one), else any other holder of the owner. */
+/*
+ * Returns the owner's holder on this named lease (NULL = on none), otherwise any other holder of the
+ * owner.
+ */
 static LeEntry *
 find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner, const LeLease *lease,
 			  uint64_t session)
@@ -46,7 +49,10 @@ find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	{
 		LeEntry *holder = le_container(link, LeEntry, owner_link.link);
 
-		/* must not be re-entered, because it would end with that other connection */
+		/*
+		 * a holder bound to another connection must not be re-entered, because it ends with that
+		 * connection
+		 */
 		if (holder->ttl == LE_TTL_BOUND && holder->lease == NULL && holder->session != session)
 			continue;
 		if (holder->lock != lock || holder->role != role || holder->evicted || le_entry_is_draining(holder) ||
@@ -84,7 +90,7 @@ le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	if (lease == NULL)
 		return NULL;
 
-	/* walk both lists to the end of the shorter one, because both may be very long */
+	/* walk both lists in parallel until the shorter one ends, because each of them may be very long */
 	link = lease->entries.next;
 	for (LeSlot *slot = lock->slots; slot != NULL && link != &lease->entries;
 		 slot = slot->next, link = link->next)

@@ -18,7 +18,7 @@ le_pause_since(const LePause *pause, LeTime slept_until, LeTime rang_at, LeTime 
 {
 	LeTime since = slept_until == 0 ? pause->seen_at : slept_until < clock ? slept_until : clock;
 
-	/* a request tried to wake up the process at that time, but it did not run */
+	/* a request tried to wake up the process at rang_at, but the process did not run */
 	if (rang_at > pause->seen_at && rang_at < since)
 		since = rang_at;
 	return since;

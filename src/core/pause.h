@@ -28,7 +28,7 @@ typedef struct LePause
 	LeTime ended_at;  /* when the last pause ended */
 	int in_row;       /* number of pauses in a row, up to and including the last one */
 	LeTime broken_at; /* when writing began to fail; 0 = batches can be written */
-	bool refused;     /* requests were refused after that */
+	bool refused;     /* requests were refused since broken_at */
 } LePause;
 
 extern void le_pause_init(LePause *pause, LeTime clock);
@@ -41,23 +41,23 @@ le_pause_time(const LePause *pause, LeTime clock)
 }
 
 /*
- * Returns from when on a process that wakes up has not run.  It intended to sleep until slept_until;
- * 0 = it did not sleep. rang_at is the time of the first request that tried to wake it up after
- * seen_at; LE_NEVER = there was none.
+ * Returns the time since which a process that wakes up has not run.  The process intended to sleep
+ * until slept_until; 0 = it did not sleep. rang_at is the time of the first request that tried to wake
+ * it up after seen_at; LE_NEVER = there was none.
  */
 extern LeTime le_pause_since(const LePause *pause, LeTime slept_until, LeTime rang_at, LeTime clock);
 
 /*
- * Notes that the process runs again after it had not run since this moment.  Returns by how much all
- * deadlines move.
+ * Records that the process runs again after it has not run since this moment.  Returns the duration by
+ * which all deadlines move.
  */
 extern LeTime le_pause_seen(LePause *pause, LeTime since, LeTime clock);
 
-/* Notes that the batch that began at seen_at could not be written. */
+/* Records that the batch that began at seen_at could not be written. */
 extern void le_pause_broken(LePause *pause);
-/* Notes that the tables cannot be read, either, so that requests are refused. */
+/* Records that the tables cannot be read, either, so that requests are refused. */
 extern void le_pause_refused(LePause *pause);
-/* Notes that all tables have been read again.  Returns by how much all deadlines move. */
+/* Records that all tables have been read again.  Returns the duration by which all deadlines move. */
 extern LeTime le_pause_mended(LePause *pause, LeTime clock);
 
 #endif /* LE_PAUSE_H */

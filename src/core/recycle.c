@@ -2,22 +2,20 @@
  * core/recycle.c
  *		Recycling of rows: the row of an unused lock is used for another lock.
  *
- * If very many names come and go, it is less work to update an idle row for the
- * next name than to insert one row and delete another, and the table stays small.
- * If a few names are used again and again, each of them should keep its row: then
- * the key does not change, and updates are HOT.
+ * If very many names are each used only once, it is less work to update an idle row for the
+ * next name than to insert one row and delete another, and the table stays small.  If a few
+ * names are used again and again, each of them should keep its row: then the key does not
+ * change, and updates are HOT.
  *
- * Therefore the row that has been idle longest is recycled, and only after it was
- * idle for a while.  The rows are in a ring, in the order in which they became
- * idle.  When a row reaches the front of the ring while it is in use, it is
- * removed; if it was used and is idle again (LeRow.reused), it goes back to the
- * end.  If the slot was freed meanwhile and its memory is used for another slot,
- * the state of that slot decides.
+ * Therefore the row that has been idle longest is recycled, and only after it was idle for
+ * a while.  The rows are in a ring, in the order in which they became idle.  When a row
+ * reaches the front of the ring while it is in use, it is removed; if it was used and is
+ * idle again (LeRow.reused), it is moved to the end.  If the slot was freed meanwhile and
+ * its memory is used for another slot, the state of the new slot decides.
  *
- * A row that becomes idle in the same batch is recycled at once, which takes one
- * write instead of two.  The names that lost their rows in this way are
- * remembered.  If such a name is soon used again, it keeps its next row
- * (LeRow.kept).
+ * A row that becomes idle in the batch that needs a row is recycled at once, which takes
+ * one write instead of two.  The names that lost their rows in this way are remembered.  If
+ * such a name is soon used again, it keeps its next row (LeRow.kept).
  */
 #include "lock.h"
 #include "recycle.h"

@@ -8,8 +8,8 @@
 #include "objects.h"
 
 /*
- * Gives rows of idle locks to slots that have no row.  Must be called before the
- * lists are walked.
+ * Gives rows of idle locks to slots that have no row.  Must be called at the end of a batch, before its
+ * rows are written.
  */
 extern void le_core_recycle_rows(LeCore *core, LeTime now);
 

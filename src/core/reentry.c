@@ -1,6 +1,6 @@
 /*
  * core/reentry.c
- *		Re-entry: finds the holder that a request re-enters, checks whether it may,
+ *		Re-entry: finds the holder that a request re-enters, checks whether this is allowed,
  *		and adds one more hold.
  */
 #include "changes.h"
@@ -50,7 +50,7 @@ le_holder_admits_value(const LeCore *core, const LeEntry *holder, LeText value)
 
 /*
  * Returns whether the entry may have one more hold.  While another hold may still roll back, the new
- * one needs a record of its own, which, together with "taken", counts against the role's limit.
+ * one needs a record of its own, which, in addition to "taken", counts against the role's limit.
  */
 LeStatus
 le_hold_check(const LeCore *core, const LeEntry *entry, LeUsage taken)
@@ -100,7 +100,10 @@ is_unnamed_holder(const LeEntry *holder, const LeLock *lock, const LeCommand *cm
 		   holder->owner == NULL && holder->role == cmd->role && !le_entry_is_draining(holder);
 }
 
-/* Returns the holder that this very transaction acquired; walks like le_held_by_session(); NULL = none. */
+/*
+ * Returns the holder without a named owner that this transaction acquired; NULL = none.  Walks two
+ * lists in parallel, like le_held_by_session().
+ */
 static LeEntry *
 held_by_transaction(const LeLock *lock, const LeSession *session, const LeCommand *cmd)
 {
@@ -121,10 +124,10 @@ held_by_transaction(const LeLock *lock, const LeSession *session, const LeComman
 }
 
 /*
- * Returns the holder that this request re-enters; NULL = none.  A request with a named owner re-enters only a
- * holder of that owner.  Any other request re-enters a holder of its named lease; if there is none, the
- * holder whose token it gives (cmd->reenter), or else a holder of this very transaction.  A permit is never
- * re-entered.
+ * Returns the holder that this request re-enters; NULL = none.  A request with a named owner re-enters
+ * only a holder of that owner.  Any other request re-enters a holder of its named lease; if there is
+ * none, the holder whose token it specifies (cmd->reenter), or else a holder that this transaction
+ * acquired.  A permit is never re-entered.
  */
 LeEntry *
 le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session, const LeCommand *cmd,

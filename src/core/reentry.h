@@ -1,6 +1,6 @@
 /*
  * core/reentry.h
- *		One more hold of a holder.  For the core alone.
+ *		Re-entry: one more hold of a holder.  For the core alone.
  */
 #ifndef LE_REENTRY_H
 #define LE_REENTRY_H

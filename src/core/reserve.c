@@ -2,8 +2,8 @@
  * core/reserve.c
  *		Reserves memory before a command is applied.
  *
- * le_core_reserve() may fail, and then has changed nothing.  le_core_apply() uses
- * only memory that was reserved, so it cannot fail.
+ * le_core_reserve() may fail, and then changes nothing. le_core_apply() uses only memory
+ * that was reserved, so it cannot fail.
  */
 #include "acquirer.h"
 #include "changes.h"
@@ -49,7 +49,7 @@ prealloc_text(LeCore *core, char **copy, LeText text)
 	return *copy != NULL;
 }
 
-/* Makes room for n copies of texts.  Returns false if out of memory. */
+/* Allocates an array for n copies of texts.  Returns false if out of memory. */
 static bool
 prealloc_room(LeCore *core, LePrealloc *texts, uint32_t n)
 {

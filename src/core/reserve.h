@@ -7,7 +7,7 @@
 
 #include "objects.h"
 
-/* The first step of a command, see core/core.h.  Returns false if out of memory. */
+/* Reserves memory for a command: the first step, see core/core.h.  Returns false if out of memory. */
 extern bool le_core_reserve(LeCore *core, const LeCommand *cmd);
 
 /* --- for the core alone --- */

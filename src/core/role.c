@@ -2,7 +2,7 @@
  * core/role.c
  *		The usage of each role, which counts against its limits.
  *
- * There is a record of a role only while it has any usage.
+ * A role has a record only while it has any usage.
  */
 #include "containers.h"
 #include "role.h"
@@ -23,8 +23,8 @@ find_role(const LeCore *core, uint32_t id)
 }
 
 /*
- * The bytes of a usage are roughly what is allocated: an entry with a lock and a slot of its own,
- * and its share of the hashes and of the heap of timers.
+ * Approximate memory of an object's links in the hash tables and in the heap of timers.  The bytes of a
+ * usage approximate the allocated memory; each entry is counted with a lock and a slot of its own.
  */
 #define BYTES_IN_INDEXES 64
 

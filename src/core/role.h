@@ -7,7 +7,7 @@
 
 #include "objects.h"
 
-/* A role's usage, counted as its limits count it. */
+/* The usage that counts against a role's limits (LeLimits). */
 typedef struct LeUsage
 {
 	uint32_t entries;
@@ -17,7 +17,7 @@ typedef struct LeUsage
 
 extern void le_role_add(LeCore *core, uint32_t id, LeUsage usage);
 extern void le_role_remove(LeCore *core, uint32_t id, LeUsage usage);
-/* Returns LE_OK if the role may have this much more, else the status of the limit that would be exceeded. */
+/* Returns LE_OK if the role's limits admit this additional usage, else the status of the exceeded limit. */
 extern LeStatus le_role_admits(const LeCore *core, uint32_t id, LeUsage usage);
 
 /*

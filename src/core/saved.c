@@ -9,7 +9,7 @@
 
 /* --- the row --- */
 
-/* Notes that the row belongs to this life from now on, so that it no longer counts as unmarked. */
+/* Records that the row is written in this life, so that it no longer counts as unmarked. */
 static void
 mark(LeCore *core, LeSaved *saved)
 {
@@ -72,9 +72,9 @@ is_flushed(const LeCore *core, uint64_t lsn)
 }
 
 /*
- * Step 3 of core/life.h.  The row of a long lease may have a saved time left, so a renewal must
- * restore the full TTL in it, too.  While a raise is not flushed, no other one is written, because
- * it would be the same.
+ * Implements step 3 of core/life.h.  The row of a lease with a long TTL may contain a reduced time
+ * left, so a renewal must restore the full TTL in it, too.  While a raise (LeSaved) is not flushed, no
+ * other raise is written, because it would be identical.
  */
 bool
 le_saved_renew(LeCore *core, LeSaved *saved, LeTime ttl, bool dirty, uint64_t lsn)
@@ -163,7 +163,7 @@ le_extend(LeCore *core, LeTime ttl, LeTime now, LeTime *own_ttl, LeTime *deadlin
 	if (le_add(now, ttl) > *deadline)
 		*deadline = le_add(now, ttl);
 
-	/* the row of a short lease always has the full TTL */
+	/* the row of a lease with a short TTL always contains the full TTL */
 	if (*own_ttl <= LE_SAVE_INTERVAL || *deadline - now >= *own_ttl)
 		saved->raised = true;
 	else

@@ -12,7 +12,7 @@
  * uptime must be recorded.
  */
 extern uint32_t le_core_unmarked(const LeCore *core);
-/* Returns what a row of a lease records if it is written now. */
+/* Returns the time left and the life that the row of a lease records if it is written now. */
 extern LeSaved le_core_saved(const LeCore *core, const LeSaved *saved, LeTime ttl);
 
 /* Returns whether any renewal since the last call would have written a row if the core had been writable. */
@@ -20,13 +20,16 @@ extern bool le_core_wanted_to_write(LeCore *core);
 
 /* --- for the core alone --- */
 
-/* Records this time left and the number of this life.  The caller must have the row written. */
+/* Records this time left and the number of this life.  The caller must mark the row as dirty. */
 extern void le_saved_set(LeCore *core, LeSaved *saved, LeTime left);
-/* Does the same for an entry that is no longer renewed.  Keeps a raise, because it may not be flushed yet. */
+/*
+ * Like le_saved_set(), for an entry that is no longer renewed.  Does nothing while a raise may not be
+ * flushed yet.
+ */
 extern void le_saved_fix(LeCore *core, LeSaved *saved, LeTime left);
-/* Records what a load has read from the row. */
+/* Records the time left and the life that a load has read from the row. */
 extern void le_saved_load(LeCore *core, LeSaved *saved, LeSaved as);
-/* Notes that the lease no longer has a row, so that it no longer counts as unmarked. */
+/* Records that the lease no longer has a row, so that it no longer counts as unmarked. */
 extern void le_saved_forget(LeCore *core, LeSaved *saved);
 /*
  * Records a renewal of a lease whose row was last written at this LSN. Returns whether the row must
@@ -36,20 +39,20 @@ extern bool le_saved_renew(LeCore *core, LeSaved *saved, LeTime ttl, bool dirty,
 /* Returns how much time a lease with this row would have left if the server crashed now. */
 extern LeTime le_crash_left(const LeCore *core, const LeSaved *saved);
 
-/* Fills in how long a renewed lease is valid after its row is flushed, and before. */
+/* Sets in the reply how long a renewed lease is valid, before and after its row is flushed. */
 extern void le_reply_validity(const LeCore *core, LeReply *reply, const LeSaved *saved, LeTime ttl);
 
 /*
- * le_reply_lease_validity() does the same for a lease that entries share.  Its client applies the
- * reply to all of them, so the reply gives no more time than the evicted holder that ends first has
- * left. le_lease_evicted_left() returns that time; LE_NEVER = no holder is evicted.
+ * le_reply_lease_validity() does this for a lease that entries share.  Its client applies the reply to
+ * all of them, so the reply contains at most the time that is left until the first of its evicted
+ * holders ends. le_lease_evicted_left() returns that time; LE_NEVER = no holder is evicted.
  */
 extern void le_reply_lease_validity(const LeCore *core, LeReply *reply, const LeLease *lease, LeTime now);
 extern LeTime le_lease_evicted_left(const LeLease *lease, LeTime now);
 
 /*
  * Extends a lease so that it lasts at least this TTL from now on, and from each later renewal.  The
- * caller must have its row written.  Returns whether the TTL has changed.
+ * caller must mark its row as dirty.  Returns whether the TTL has changed.
  */
 extern bool le_extend(LeCore *core, LeTime ttl, LeTime now, LeTime *own_ttl, LeTime *deadline,
 					  LeSaved *saved);

@@ -69,8 +69,8 @@ le_core_stop_waiting(LeCore *core, uint64_t id, uint32_t sessno, LeTime now)
 }
 
 /*
- * Ends a session, with its wait and its bound entries.  Its uncommitted holds count as committed,
- * and its other entries stay without a session.  Returns false if some entries are left for the next
+ * Ends a session, with its wait and its bound entries.  Its uncommitted holds count as committed, and
+ * its other entries continue without a session.  Returns false if some entries are left for the next
  * batch; if "all" is set, none are.
  */
 static bool
@@ -102,7 +102,7 @@ session_end(LeCore *core, LeSession *session, bool all, LeTime now)
 }
 
 /*
- * Notes a request of this session in this transaction.  Holds from earlier transactions of the
+ * Records a request of this session in this transaction.  Holds from earlier transactions of the
  * session are committed, because an UNDO of such a transaction would have come before this request.
  */
 LeSession *
@@ -177,7 +177,7 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		session->waiting_on->waiter->subxact >= cmd->subxact)
 		session_stop_waiting(core, session, LE_END_UNDONE, now);
 
-	/* undo its holds: an entry ends with its last hold */
+	/* undo the transaction's holds; an entry ends with its last hold */
 	for (LeLink *link = session->uncommitted.next; link != &session->uncommitted;)
 	{
 		LeUncommitted *hold = le_container(link, LeUncommitted, session_link);
@@ -204,7 +204,7 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 			continue;
 		}
 
-		/* its end removes all its holds, so continue with a hold of another entry */
+		/* the end of the entry removes all its holds, so continue with a hold of another entry */
 		while (link != &session->uncommitted &&
 			   le_group_lead(le_container(link, LeUncommitted, session_link)->entry) == le_group_lead(entry))
 			link = link->next;
@@ -224,8 +224,8 @@ is_held_by(const LeEntry *entry, const LeLock *lock, uint64_t session)
 }
 
 /*
- * A lock may have very many holders, and a session very many locks.  Therefore both lists are walked
- * at the same time, to the end of the shorter one.
+ * A lock may have very many holders, and a session very many locks.  Therefore both lists are walked in
+ * parallel until the shorter one ends.
  */
 bool
 le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd)
@@ -261,7 +261,7 @@ le_newest_of_session(const LeCore *core, const LeCommand *cmd)
 	if (lock == NULL || cmd->session == 0)
 		return NULL;
 
-	/* walk both lists at the same time, as in le_held_by_session() */
+	/* walk both lists in parallel, as in le_held_by_session() */
 	for (LeSlot *slot = lock->slots; slot != NULL && link != entries; slot = slot->next, link = link->next)
 	{
 		newest = newer_of_session(newest, le_slot_holder(slot), lock, cmd);

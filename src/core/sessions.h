@@ -18,7 +18,7 @@ extern uint32_t le_core_bound_to(const LeCore *core, uint64_t session, uint32_t 
  */
 extern void le_core_stop_waiting(LeCore *core, uint64_t session, uint32_t sessno, LeTime now);
 
-/* Returns whether the end of this session would end no wait and no bound entry. */
+/* Returns whether this session has no wait and no bound entry, so that its end would change no lock. */
 extern bool le_core_end_is_quiet(const LeCore *core, uint64_t session, uint32_t sessno);
 
 /* Returns whether this UNDO would end a hold or a place, rather than only a wait. */
@@ -35,8 +35,8 @@ extern bool le_core_end_is_heavy(const LeCore *core, uint64_t session, uint32_t 
 typedef struct LeSession LeSession; /* core/state.h */
 
 /*
- * Notes a request of this session and transaction.  An older session with this number, and an older
- * transaction of this session, have ended.  Returns the session.
+ * Records a request of this session and transaction, so an older session with this sessno, and older
+ * transactions of this session, have ended.  Returns the session.
  */
 extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,
 								   LeTime now);
@@ -49,7 +49,7 @@ extern void le_session_wait(LeSession *session, LeEntry *entry, const LeCommand 
 extern bool le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd);
 extern LeEntry *le_newest_of_session(const LeCore *core, const LeCommand *cmd);
 
-/* Commands. */
+/* Apply the commands. */
 extern void le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 extern void le_apply_session_end(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 

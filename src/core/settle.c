@@ -34,8 +34,8 @@ join_value(LeCore *core, LeEntry *holder, LeEntry *head, LeTime now)
 }
 
 /*
- * If the first waiter has the same owner or lease as a holder, makes it one more hold of that
- * holder, or gives it the reason why not as a reply.  Returns whether the waiter left the queue.
+ * If the first waiter has the same owner or lease as a holder, makes it one more hold of that holder,
+ * or replies with the error that prevents this.  Returns whether the waiter left the queue.
  */
 static bool
 queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
@@ -60,14 +60,14 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 		if (le_entry_reenter(core, holder, head->ttl, now))
 			le_uncommitted_move(holder, head);
 		else
-			head->hold_count = 0; /* le_entry_answer() checks this */
+			head->hold_count = 0; /* le_entry_answer() then sets "counted" to false */
 		if (head->value != NULL)
 			join_value(core, holder, head, now);
 		core->stats.grants++;
 		head->waiter->joined = le_owner_is_shared(holder, head->session);
 	}
 
-	/* give the waiter its reply, and end it */
+	/* reply to the waiter, and end it */
 	if (le_entry_lsn(holder) > head->lsn)
 		head->lsn = le_entry_lsn(holder);
 	le_answer(core, head, status, status == LE_OK ? holder->token : 0);
@@ -77,8 +77,8 @@ queue_head_joins(LeCore *core, LeLock *lock, LeEntry *head, LeTime now)
 }
 
 /*
- * Returns how the named lease of a waiting entry ends the entry; LE_END_NONE = the lease is valid.
- * A lease that has expired is itself ended after the requests of this batch.
+ * Returns the reason if the named lease of a waiting entry has ended or expired; LE_END_NONE = it is
+ * valid.  An expired lease itself is ended after the requests of this batch.
  */
 static LeEnd
 end_by_lease(const LeCore *core, const LeEntry *entry, LeTime now)
@@ -138,8 +138,9 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
  * Grants all waiters that the order of the queue allows.  Every change to a lock ends with this
  * call.  Must not fail: each waiter has a slot reserved.
  *
- * A group that leaves its queues makes room in other locks, whose grants may do the same.  These
- * groups are kept in a list, because recursion could become as deep as there are sessions.
+ * When a group leaves its queues, waiters behind it in other locks may be granted, among them other
+ * groups.  Such groups are kept in a list, because recursion could become as deep as the number of
+ * sessions.
  */
 void
 le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
@@ -160,8 +161,8 @@ le_lock_settle(LeCore *core, LeLock *lock, LeTime now)
 }
 
 /*
- * Ends one of several entries; the caller must call le_settle_ended() afterwards.  Must not fail.  A
- * holder that a transaction has fenced lapses and keeps its slot.  Once the fence has ended,
+ * Ends an entry without settling its lock; the caller must call le_settle_ended() afterwards.  Must not
+ * fail.  A holder that a transaction has fenced lapses and keeps its slot.  Once the fence has ended,
  * LE_CMD_FENCE_ENDED or the entry's timer ends it.
  */
 void
@@ -172,7 +173,7 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, 
 		closed_until = entry->closed_until;
 	if (le_entry_has_slot(entry) && core->env.fenced != NULL && core->env.fenced(core->env.arg, entry->token))
 	{
-		/* without this write, a reload would bring the holder back */
+		/* without this write, a reload would restore the holder as HELD */
 		if (entry->state == LE_STATE_HELD)
 		{
 			le_entry_lapse(core, entry, how, closed_until, now);

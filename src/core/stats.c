@@ -28,8 +28,8 @@ const LeTime le_duration_bounds[LE_DURATION_BOUNDS] = {
 };
 
 /*
- * Counts a duration.  Does nothing during a load, because the core before it has counted those ends,
- * if at all.  A duration may be slightly negative after a long load: see le_pause_mended().
+ * Counts a duration.  Does nothing during a load, because the previous core may have counted those
+ * ends.  A duration may be slightly negative after a long load: see le_pause_mended().
  */
 static void
 count(LeCore *core, LeDurationType type, LeTime length)

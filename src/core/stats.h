@@ -13,9 +13,9 @@ extern const LeTime le_duration_bounds[LE_DURATION_BOUNDS];
 extern uint64_t le_core_held(const LeCore *core);
 extern uint64_t le_core_queued(const LeCore *core);
 /*
- * le_core_oldest_wait() returns when the entry that has waited longest for a lock entered its
- * queue; LE_NEVER = no entry waits.  Elections do not count.  After a load, places come before
- * blocked calls, whatever their times. le_core_stats() returns the counters.
+ * le_core_oldest_wait() returns when the entry that has waited longest for a lock entered its queue;
+ * LE_NEVER = no entry waits.  Elections do not count.  After a load, places count as older than blocked
+ * calls, regardless of their times. le_core_stats() returns the counters.
  */
 extern LeTime le_core_oldest_wait(const LeCore *core);
 extern const LeStats *le_core_stats(const LeCore *core);

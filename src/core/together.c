@@ -13,7 +13,7 @@
 #include "together.h"
 #include "view.h"
 
-/* Returns the first entry of a waiting group.  Returns any other entry itself. */
+/* Returns the first entry of the group in which an entry waits; returns any other entry unchanged. */
 LeEntry *
 le_group_lead(LeEntry *entry)
 {
@@ -49,7 +49,7 @@ le_group_ready(LeGroup *group, LeTime now)
 	return true;
 }
 
-/* Has le_lock_settle() settle the locks of a group whose members have left their queues. */
+/* Adds a group whose members have left their queues to the groups whose locks le_lock_settle() settles. */
 static void
 group_settle_later(LeCore *core, LeGroup *group)
 {
@@ -94,8 +94,8 @@ le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now)
 }
 
 /*
- * Adds a loaded entry to its group.  The entries of a place of several names are read one after the
- * other, in any order.  Must not fail: a group is reserved.
+ * Adds a loaded entry to its group.  The entries of one place with several names are loaded directly
+ * one after the other, in any order.  Must not fail: a group is reserved.
  */
 void
 le_group_load(LeCore *core, LeEntry *entry)

@@ -53,8 +53,8 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 }
 
 /*
- * Returns true, and sets the reply, if the holder is evicted.  The client is told that the lock is
- * lost, although the evicted holder still has it.
+ * Returns true, and sets the reply, if the holder is evicted.  The client gets the reply that the lock
+ * is lost, although the evicted holder still has it.
  */
 static bool
 refuse_evicted(const LeEntry *entry, LeReply *reply, LeStatus status)
@@ -87,7 +87,7 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	}
 
-	/* another TTL is possible only for a lease of the holder's own or of its group */
+	/* only the holder's own lease, or that of its group, can get another TTL */
 	if (cmd->ttl != 0 && (le_entry_named_lease(entry) != NULL || entry->ttl == LE_TTL_BOUND))
 	{
 		reply->status = LE_BAD_TTL;
@@ -114,9 +114,9 @@ le_apply_renew(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 }
 
 /*
- * RELEASE by token, or without a token of the session's newest holder of the name.  Gives back some
- * holds or all of them.  The release of the last hold ends the entry; hold_for then keeps the name
- * closed.  A place leaves its queue.
+ * RELEASE: releases some or all holds of the entry with this token or, without a token, of the
+ * session's newest holder of the name.  The release of the last hold ends the entry; hold_for then
+ * keeps the name closed.  A place leaves its queue.
  */
 void
 le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -145,7 +145,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		return;
 	reply->bound = le_entry_time_left(entry, now) == LE_NEVER;
 	reply->wrote = true;
-	/* if a crash brings the holder back, it expires soon */
+	/* if a crash undoes the release, the holder expires soon */
 	reply->may_return = (entry->lease != NULL ? entry->lease->ttl : entry->ttl) <= LE_SAVE_INTERVAL;
 	if (entry->state == LE_STATE_HELD && le_entry_holds(entry) > holds && !cmd->all_holds)
 	{
@@ -160,7 +160,7 @@ le_apply_release(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		closed_until = 0;
 	else
 	{
-		/* the name stays closed, even if its holder was bound to a connection */
+		/* the closed name must be durable, even if its holder was bound to a connection */
 		reply->bound = false;
 		reply->may_return = false;
 	}
@@ -190,8 +190,9 @@ displace_waiter(LeCore *core, LeEntry *entry, LeReply *reply)
 }
 
 /*
- * AWAIT: waits until a place is granted, and keeps it alive meanwhile.  Returns OK if it already
- * holds the lock; WAITING, or QUEUED if the command does not wait; LOST if it is gone or evicted.
+ * AWAIT: waits until a place is granted, and keeps it alive meanwhile.  Returns OK if the token already
+ * holds the lock; WAITING, or QUEUED if the command does not wait; LOST if the token is gone or
+ * evicted.
  */
 void
 le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
@@ -225,7 +226,10 @@ le_apply_await(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	le_entry_arm(core, entry);
 }
 
-/* CHECK: returns OK if this token, or without one the session's newest, is a holder; QUEUED for a place. */
+/*
+ * CHECK: returns OK if this token is a holder, QUEUED if it is a place.  Token 0 = the session's newest
+ * holder.
+ */
 void
 le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {
@@ -250,7 +254,7 @@ le_apply_check(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply_row(reply, entry);
 }
 
-/* PROCLAIM: gives a holder another value.  The role's limit applies only if the value grows. */
+/* PROCLAIM: replaces the value of a holder.  The role's limit applies only if the value grows. */
 void
 le_apply_proclaim(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

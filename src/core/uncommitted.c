@@ -10,8 +10,8 @@
 #include "uncommitted.h"
 
 /*
- * Link a hold to its entry, and unlink it again.  Neither walks through the list, because an entry
- * may have very many holds.
+ * Link a hold to its entry, and unlink it.  Neither function walks the list, because an entry may have
+ * very many holds.
  */
 static void
 uncommitted_link(LeEntry *entry, LeUncommitted *hold)

@@ -46,7 +46,10 @@ le_entry_counts_once(const LeEntry *entry)
 	return le_entry_named_lease(entry) != NULL || entry->lock->kind == LE_KIND_ELECTION;
 }
 
-/* An entry that counts once may have more holds only while one of them may roll back. */
+/*
+ * Returns 1 for an entry that counts once, although it may have more holds while one of them may roll
+ * back.
+ */
 uint32_t
 le_entry_holds(const LeEntry *entry)
 {

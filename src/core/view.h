@@ -1,6 +1,6 @@
 /*
  * core/view.h
- *		How to find the objects of a core, and simple questions about its state.
+ *		Finds the objects of a core, and returns simple facts about its state.
  */
 #ifndef LE_VIEW_H
 #define LE_VIEW_H
@@ -19,7 +19,7 @@ extern LeLock *le_core_find_lock(const LeCore *core, LeKind kind, LeText name);
 extern uint32_t le_core_lock_indexes(const LeCore *core);
 extern LeLock *le_core_lock_at(const LeCore *core, uint32_t index);
 
-/* The same for named leases. */
+/* Named leases by index, in the same way as locks. */
 extern uint32_t le_core_lease_indexes(const LeCore *core);
 extern LeLease *le_core_lease_at(const LeCore *core, uint32_t index);
 
