@@ -444,6 +444,7 @@ check_absent_parts(const LeCommand *cmd, const LeReply *reply)
 	bool steps = forces || type == LE_CMD_SET_PERMITS || type == LE_CMD_REVOKE_LEASE || type == LE_CMD_UNDO ||
 				 type == LE_CMD_SESSION_END;
 
+	/* each line names the replies that may set a field */
 	CHECK((reply->lease != 0) == (type == LE_CMD_GRANT_LEASE && status == LE_OK));
 	CHECK((reply->revision != 0) == (type == LE_CMD_ADVANCE));
 	CHECK(forces || reply->ended == 0);
@@ -561,6 +562,7 @@ le_core_check_reply(const LeCore *core, const LeCommand *cmd, LeTime now, const 
 		check_reply_of_lease(core, cmd, reply, now);
 		return;
 	}
+	/* commands that leave no entry to check, and commands on entries */
 	if (cmd->type == LE_CMD_RELEASE)
 		CHECK(reply->token != 0 && reply->wrote && reply->valid_for == 0 && reply->epoch_is == 0);
 	else if (cmd->type != LE_CMD_ACQUIRE && !is_on_token(cmd))

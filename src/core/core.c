@@ -294,6 +294,7 @@ entry_due(LeCore *core, LeEntry *entry, LeTime now)
 			le_entry_row_dirty(core, entry);
 			break;
 	}
+	/* arm the timer for the next event */
 	le_timer_clear(core, &entry->timer);
 	le_entry_arm(core, entry);
 }

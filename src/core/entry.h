@@ -21,7 +21,6 @@ extern void le_entry_finish(LeCore *core, LeEntry *entry, LeEnd how, LeTime clos
 /* Frees the entry, its owner and its value, and drops its acquirer. */
 extern void le_entry_free(LeCore *core, LeEntry *entry);
 
-/* Sets the reply of the call that waits for the entry, if there is one.  The reply is sent with the batch. */
 extern void le_answer(LeCore *core, LeEntry *entry, LeStatus status, int64_t token);
 
 /* Mark the row of a place, or of a holder or a place, to be written with the batch. */

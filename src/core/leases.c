@@ -49,7 +49,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	LeTime closed_until = 0;
 	LeEntry *before = core->ended;
 
-	/* if the lease is already draining, the rest of its entries end for the original reason */
+	/* if the lease is already draining, its remaining entries end for the original reason */
 	assert(!lease->ended);
 	if (lease->draining)
 		how = (LeEnd) lease->how;
@@ -63,7 +63,7 @@ le_lease_end(LeCore *core, LeLease *lease, LeEnd how, LeTime now)
 	{
 		LeEntry *entry = le_container(lease->entries.next, LeEntry, lease_link);
 
-		/* detach the entry from the lease, because it may lapse and then remains */
+		/* detach the entry from the lease, because it outlives the lease if it lapses */
 		le_unlink(&entry->lease_link);
 		le_unlink(&entry->news_link);
 		entry->lease = NULL;
@@ -127,10 +127,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		if (cmd->type != LE_CMD_REVOKE_LEASE || cmd->from == 0)
 			return;
 
-		/*
-		 * the lease ended between two steps; the reply depends on the batch that ended it, this or an
-		 * earlier one
-		 */
+		/* the lease ended between two steps, and the reply depends on that write */
 		reply->lsn = core->lease_ended_lsn;
 		for (lease = core->dirty_leases; lease != NULL; lease = lease->dirty_next)
 			reply->wrote |= lease->ended && lease->id == cmd->lease;

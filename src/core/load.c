@@ -146,8 +146,8 @@ load_times(LeCore *core, LeEntry *entry, const LeStoredEntry *row, const LeEntry
 	times = times_of(core, row->ttl, row->time_left, row->life, known);
 	entry->deadline = times.deadline;
 	if (entry->lease != NULL && entry->lease->deadline < entry->deadline)
-		entry->deadline = entry->lease->deadline; /* an evicted holder on a named lease, whose row may be
-												   * older, must not outlive that lease */
+		entry->deadline = entry->lease->deadline; /* an evicted holder must not outlive its named lease, whose
+												   * row may be older */
 	le_saved_load(core, &entry->saved, times.saved);
 }
 
@@ -460,8 +460,8 @@ load_free(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict *v
 
 /*
  * Returns the later of "otherwise" and the time until which a row closes its name, or will close it
- * after the end of a lapsed holder.  If the wall clock was set back, returns at most the time that was
- * left when the row was written.
+ * after the end of a lapsed holder.  If the wall clock was set back, limits the row's time to the
+ * duration that was left when the row was written.
  */
 static LeTime
 closed_until(const LeCore *core, const LeStoredEntry *row, LeTime otherwise)

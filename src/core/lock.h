@@ -7,7 +7,6 @@
 
 #include "objects.h"
 
-/* Returns the lock of this name.  Creates the lock if there is none. */
 extern LeLock *le_lock_get(LeCore *core, LeKind kind, LeText name);
 
 extern const bool le_modes_compatible[LE_MODE_PERMIT + 1][LE_MODE_PERMIT + 1];

@@ -49,10 +49,7 @@ find_of_owner(const LeCore *core, const LeLock *lock, uint32_t role, LeText owne
 	{
 		LeEntry *holder = le_container(link, LeEntry, owner_link.link);
 
-		/*
-		 * a holder bound to another connection must not be re-entered, because it ends with that
-		 * connection
-		 */
+		/* skip a holder that is bound to another connection, because it ends with that connection */
 		if (holder->ttl == LE_TTL_BOUND && holder->lease == NULL && holder->session != session)
 			continue;
 		if (holder->lock != lock || holder->role != role || holder->evicted || le_entry_is_draining(holder) ||

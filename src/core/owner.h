@@ -14,10 +14,6 @@ extern bool le_owner_is_shared(const LeEntry *holder, uint64_t session);
 extern LeEntry *le_lock_owned(const LeCore *core, const LeLock *lock, uint32_t role, LeText owner,
 							  const LeLease *lease, uint64_t session);
 
-/*
- * Returns LE_OK if a request of this mode, lease and TTL may be one more hold of this holder, else
- * an error.
- */
 extern LeStatus le_reentry_status(const LeEntry *holder, LeMode mode, const LeLease *lease, LeTime ttl);
 
 #endif /* LE_OWNER_H */

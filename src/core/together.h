@@ -7,13 +7,9 @@
 
 #include "objects.h"
 
-/*
- * Returns whether each member of a waiting group is the first of its queue and admitted.  If so, the
- * group can be granted as a whole.
- */
+/* Return whether a waiting group can be granted, grant it, and end it. */
 extern bool le_group_ready(LeGroup *group, LeTime now);
 extern void le_group_grant(LeCore *core, LeGroup *group, LeTime now);
-/* Grants the group led by this entry.  Returns the number of new holders. */
 extern uint32_t le_group_grant_members(LeCore *core, LeEntry *first, LeTime now);
 extern void le_group_end(LeCore *core, LeGroup *group, LeEnd how, LeTime now);
 extern LeEntry *le_group_lead(LeEntry *entry);

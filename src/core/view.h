@@ -52,7 +52,6 @@ extern void le_core_worked(LeCore *core, uint32_t work);
 
 extern void le_reply_time(LeReply *reply, const LeEntry *entry, LeTime now);
 
-/* Returns the LSN of the newest write that the entry depends on. */
 extern uint64_t le_entry_lsn(const LeEntry *entry);
 
 #endif /* LE_VIEW_H */
