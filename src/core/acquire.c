@@ -260,7 +260,7 @@ requeue(LeCore *core, LeSession *session, const LeCommand *cmd, LeTime now, LeRe
 		return;
 	}
 
-	/* 3. check that the lock is used in the same way */
+	/* 3. check that the lock and the request agree about permits */
 	if (lock != NULL)
 	{
 		reply->status = le_acquire_use(lock, cmd);
@@ -311,12 +311,12 @@ le_acquire_decide(const LeCore *core, const LeSession *session, const LeLock *lo
 
 	if (lock != NULL)
 	{
-		/* 1. check that the lock is used in the same way */
+		/* 1. check that the lock and the request agree about permits */
 		d.status = le_acquire_use(lock, cmd);
 		if (d.status != LE_OK)
 			return d;
 
-		/* 2. find what an earlier copy of this request got */
+		/* 2. find the place or holder of an earlier copy of this request */
 		if (cmd->enqueue && lease != NULL && cmd->mode != LE_MODE_PERMIT)
 		{
 			LeEntry *entry = le_lock_owned(core, lock, cmd->role, cmd->owner, lease, cmd->session);

@@ -12,8 +12,8 @@
 typedef enum LeWay
 {
 	LE_WAY_REFUSED,  /* an error, or not admitted and not allowed to wait */
-	LE_WAY_REENTERS, /* one more hold of a holder */
-	LE_WAY_PLACE,    /* the queue place that an earlier copy of the request got */
+	LE_WAY_REENTERS, /* the request becomes one more hold of a holder */
+	LE_WAY_PLACE,    /* the request gets the queue place of an earlier copy of it */
 	LE_WAY_GRANTED,
 	LE_WAY_WAITS
 } LeWay;

@@ -1,6 +1,6 @@
 /*
  * core/acquirer.h
- *		Records of acquirers, by text.  For the core alone.
+ *		The texts that describe acquirers.  For the core alone.
  */
 #ifndef LE_ACQUIRER_H
 #define LE_ACQUIRER_H

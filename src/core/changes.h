@@ -7,7 +7,7 @@
 
 #include "stored.h"
 
-/* Add changes to the list that is written to the history with the batch. */
+/* Reserve changes, and add them to the list that is written to the history with the batch. */
 extern bool le_changes_reserve(LeCore *core);
 extern void le_change_add(LeCore *core, const LeEntry *entry, LeHow how, char *dropped, LeTime now);
 extern void le_change_ended(LeCore *core, const LeEntry *entry, LeEnd how, LeTime now);

@@ -562,7 +562,7 @@ le_core_check_reply(const LeCore *core, const LeCommand *cmd, LeTime now, const 
 		check_reply_of_lease(core, cmd, reply, now);
 		return;
 	}
-	/* commands that leave no entry to check, and commands on entries */
+	/* first the commands after which there is no entry to check */
 	if (cmd->type == LE_CMD_RELEASE)
 		CHECK(reply->token != 0 && reply->wrote && reply->valid_for == 0 && reply->epoch_is == 0);
 	else if (cmd->type != LE_CMD_ACQUIRE && !is_on_token(cmd))

@@ -112,9 +112,9 @@ typedef enum LeStatus
 	LE_WAITING,       /* no result yet; the reply is sent with a later batch */
 	LE_NOT_GRANTED,   /* not granted before the wait ended: SQL NULL */
 	LE_NOT_HELD,      /* no such holder or place: SQL false */
-	LE_LOST,          /* ended while the caller waited for the grant: LE001 */
+	LE_LOST,          /* the entry ended while the caller waited for the grant: LE001 */
 	LE_QUEUED,        /* has a place in the queue, not granted yet */
-	LE_DENIED,        /* belongs to another role: 42501 */
+	LE_DENIED,        /* the token or lease belongs to another role: 42501 */
 	LE_BAD_MODE,      /* either the request or the lock uses permits, but not both: 22023 */
 	LE_BAD_PERMITS,   /* the name is in use with another number of permits: 22023 */
 	LE_BAD_UPGRADE,   /* the holder of a shared lock requests an exclusive one: 22023 */

@@ -23,7 +23,7 @@
 
 /* --- life --- */
 
-/* The life of a new core, until a load sets another one. */
+/* The LeLife of a new core, until a load sets another one. */
 static const LeLife first_life = {.nstarts = 1};
 
 LeCore *
@@ -208,8 +208,8 @@ static LeApply *const apply_one[] = {
 };
 
 /*
- * Applies any command, except those with "each".  Must not fail: le_core_reserve() has allocated the
- * memory that it needs.  Frees reserved memory that was not used.
+ * Applies any command, except those with "each", and frees reserved memory that was not used.  Must not
+ * fail.
  */
 void
 le_core_apply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)

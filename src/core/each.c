@@ -112,7 +112,7 @@ release(LeCore *core, const LeCommand *one, LeTime now, LeReply *found)
  *
  *	valid_for	the shortest time, because a caller that waits for a standby may lose that name first
  *	bound		all entries are bound, so that nothing has to be durable
- *	reentrant	all granted names were held before
+ *	reentrant	all granted names were already held
  *	may_return	all released names may be held again after a crash
  */
 static void

@@ -151,10 +151,6 @@ waiters_done(LeCore *core, uint64_t lsn)
 	core->left = NULL;
 }
 
-/*
- * Finishes a batch that is written and replied to: empties its lists, and frees everything that
- * ended in it.  Must not fail: it only frees memory.
- */
 void
 le_core_batch_done(LeCore *core, uint64_t lsn)
 {

@@ -32,13 +32,13 @@ typedef struct LeEnv
 	/* Returns whether the WAL is flushed up to this LSN.  NULL = always. */
 	bool (*flushed)(void *arg, uint64_t lsn);
 	uint64_t seed[2]; /* secret seed of the hash of names, so that callers cannot create collisions */
-	uint32_t *epochs; /* see core/epoch.h; NULL = not used */
+	uint32_t *epochs; /* counters, see core/epoch.h; NULL = not used */
 } LeEnv;
 
 typedef struct LeLimits
 {
 	int64_t waiters_per_lock; /* 0 = no limit */
-	int64_t locks_per_role;   /* counts holders, waiters, places and closed names; 0 = no limit */
+	int64_t locks_per_role;   /* number of a role's holders, waiters, places and closed names; 0 = no limit */
 	int64_t leases_per_role;  /* 0 = no limit */
 	int64_t bytes_per_role;   /* memory of a role's holders, waiters, places, closed names and leases; 0 = no
 							   * limit */

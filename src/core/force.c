@@ -134,9 +134,9 @@ evict_entry(LeCore *core, LeEntry *holder, LeTime now)
 }
 
 /*
- * Evicts a holder and, if it has a lease of a group, the whole group.  A holder on a named lease stays
- * in the list of the lease, so that it also ends with the lease.  The names of a group with a lease of
- * its own are evicted together, because the client renews all of them by renewing any one.
+ * Evicts a holder and, if its lease belongs to a group, the whole group.  A holder on a named lease
+ * stays in the list of the lease, so that it also ends with the lease.  The names of a group with a
+ * lease of its own are evicted together, because the client renews all of them by renewing any one.
  */
 static void
 evict(LeCore *core, LeEntry *holder, LeTime now)

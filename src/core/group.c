@@ -103,7 +103,7 @@ survey_names(const LeCore *core, const LeSession *session, const LeCommand *cmd,
 			other = i;
 	}
 
-	/* fail unless all names, or none, were found, with one token */
+	/* fail unless no names, or all names with one token, were found */
 	survey->which = survey->found < cmd->nnames ? first : other;
 	if (survey->found > 0 && (survey->found < cmd->nnames || other != 0))
 		survey->status = LE_BAD_GROUP;

@@ -3,10 +3,10 @@
  *		Chooses the incarnation and the first revision at each start of a manager, so that
  *		tokens keep growing.
  *
- * The stored state may be older than the newest tokens, because a copy was put back,
+ * The stored state may be older than the newest tokens, because older files were restored,
  * a standby was promoted, or a backup was recovered.  Therefore each start skips all
- * incarnations that other histories may have used.  It estimates them from the stored
- * incarnation, the clock and the timeline:
+ * incarnations that other histories of this database may have used.  It estimates them from
+ * the stored incarnation, the clock and the timeline:
  *
  *	-	An older copy of the files is restored: the discarded history used at most the
  *		incarnation of the minute of its last start, unless it was started more than once a

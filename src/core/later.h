@@ -31,14 +31,14 @@ extern void le_later_sort(LeCore *core);
 extern bool le_was_released(const LeCore *failed, const LeStoredEntry *row);
 
 /*
- * Called during a load: records the release of a row that le_was_released() has found, so that
- * another load finds it, too, if no batch has succeeded by then.
+ * Records, during a load, the release of a row that le_was_released() has found, so that another load
+ * finds it, too, if no batch has succeeded by then.
  */
 extern void le_later_go_on(LeCore *core, const LeStoredEntry *row);
 
 /*
- * Called at the end of a batch, after its replies. any_left: whether some released rows are still
- * to be written.
+ * Finishes a batch, after its replies: forgets all releases, unless some released rows are still to be
+ * written (any_left).
  */
 extern void le_later_batch_done(LeCore *core, bool any_left);
 

@@ -11,7 +11,7 @@
 extern LeLease *le_lease_new(LeCore *core, int64_t id, LeTime ttl, uint32_t role);
 extern void le_lease_start(LeCore *core, LeLease *lease, LeTime now);
 
-/* Renew a lease, have its row written, arm its timer, and end it when it has no entries. */
+/* Renew a lease, mark its row as dirty, arm its timer, and end it when it has no entries. */
 extern void le_lease_renew(LeCore *core, LeLease *lease, LeTime now);
 extern void le_lease_dirty(LeCore *core, LeLease *lease);
 extern void le_lease_arm(LeCore *core, LeLease *lease);

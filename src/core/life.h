@@ -42,7 +42,10 @@
 #define LE_LIFE_TICK (1 * LE_MS)
 /* Interval at which the uptime is recorded while any lease needs that. */
 #define LE_LIFE_RECORD (500 * LE_MS)
-/* A life with less recorded time is not kept in LeLife.starts, so that it shortens no lease by itself. */
+/*
+ * A life with less recorded time is not kept in LeLife.starts, so that it alone does not shorten any
+ * lease.
+ */
 #define LE_LIFE_LEAST (1 * LE_SECOND)
 
 /*

@@ -287,9 +287,8 @@ judge_holder(const LeCore *core, const LeStoredEntry *row)
 }
 
 /*
- * Decides between two holders of which only one is possible; another program has written into the
- * table.  The newer holder stays, unless the older one is fenced.  Returns the token of the holder that
- * stays.
+ * Decides between two incompatible holders; another program must have written one of their rows.  The
+ * newer holder stays, unless the older one is fenced.  Returns the token of the holder that stays.
  */
 static int64_t
 settle_rivals(LeCore *core, LeLock *lock, const LeStoredEntry *row, Verdict *verdict)

@@ -25,7 +25,7 @@
 typedef enum LeLoadStatus
 {
 	LE_LOADED,
-	LE_LOADED_RIVAL, /* two rows had holders of which only one is possible */
+	LE_LOADED_RIVAL, /* two rows have incompatible holders */
 	LE_LOAD_INVALID, /* no core can have written this row */
 	LE_LOAD_NO_MEMORY
 } LeLoadStatus;

@@ -108,7 +108,7 @@ le_lock_admits(const LeLock *lock, LeMode mode, LeTime now)
 /* The states of a lock, which determine how its timer is armed. */
 typedef enum LockState
 {
-	LOCK_UNSETTLED, /* more can be granted in the next batch */
+	LOCK_UNSETTLED, /* more waiters can be granted in the next batch */
 	LOCK_CLOSED,    /* no grant before closed_until */
 	LOCK_IN_USE,    /* it has holders or waiters */
 	LOCK_LINGERING, /* it is unused, and its rows stay for a while */

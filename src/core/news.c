@@ -34,8 +34,8 @@ le_news_add(LeCore *core, LeEntry *entry)
 }
 
 /*
- * Returns whether this end is a loss.  The end of a blocked call is not, because the call gets its
- * own reply.  The ends of several names with one token are one loss.
+ * Returns whether this end is a loss.  The end of a blocked call is not a loss, because the call gets
+ * its own reply.  The ends of several names with one token are one loss.
  */
 static bool
 is_loss(const LeCore *core, const LeEntry *entry, LeEnd how)

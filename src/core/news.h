@@ -33,8 +33,8 @@ extern bool le_news_kept(const LeLease *lease, uint64_t seen);
 /* Adds a news item if the entry is on a lease: the entry was created, granted or evicted.  Must not fail. */
 extern void le_news_add(LeCore *core, LeEntry *entry);
 /*
- * Called by a load after a failed batch: copy the calls of a lease, and the number of the newest
- * news, from the failed core.
+ * Copy the calls of a lease, and the number of the newest news item, from the failed core.  Called by a
+ * load after a failed batch.
  */
 extern void le_news_load_lease(LeCore *core, LeLease *lease, const LeLease *failed);
 extern void le_news_load_begin(LeCore *core);

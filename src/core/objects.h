@@ -25,9 +25,9 @@ typedef enum LeState
 {
 	LE_STATE_NEW = 0, /* just allocated */
 	LE_STATE_QUEUED,  /* in its lock's queue */
-	LE_STATE_HELD,    /* has a slot */
+	LE_STATE_HELD,    /* holds a slot of its lock */
 	LE_STATE_LAPSED,  /* has ended, but is fenced and keeps its slot */
-	LE_STATE_ENDED    /* freed by le_core_batch_done() */
+	LE_STATE_ENDED    /* has ended; freed by le_core_batch_done() */
 } LeState;
 
 /* State of the table row of a slot, a lease or a queue place.  The store sets the locator. */
@@ -37,7 +37,7 @@ typedef struct LeRow
 	uint64_t stale : 1;    /* slot: must still be written, because the lock's number of permits has changed */
 	uint64_t later : 1;    /* slot: its release is written in a later batch, see core/later.c */
 	uint64_t listed : 1;   /* slot: in the ring of idle rows, see core/recycle.c */
-	uint64_t reused : 1;   /* slot: was used and became idle again while it was in that ring */
+	uint64_t reused : 1;   /* slot: was used and became idle again while it was in the ring of idle rows */
 	uint64_t kept : 1;     /* slot: another lock has taken the previous row of this name, so this row is not
 							* recycled at once */
 	uint64_t recycled : 1; /* slot: taken from another lock in this batch, so its key has changed */
@@ -109,7 +109,7 @@ struct LeSlot
 	LeLock *lock;
 	LeSlot *next; /* in lock->slots */
 	LeSlot *dirty_next;
-	union /* le_slot_holder() tells which one is valid */
+	union /* "free" determines which member is valid */
 	{
 		LeEntry *holder;
 		LeSlot *free_next; /* in lock->free_slots */
@@ -158,7 +158,7 @@ struct LeEntry
 {
 	LeLink lease_link;   /* in lease->entries while the entry is on a lease */
 	LeLink news_link;    /* in lease->news while the entry is on a lease and not LAPSED */
-	uint64_t news;       /* number of the entry in lease->news */
+	uint64_t news;       /* number of the entry's newest news item */
 	LeLink session_link; /* in the entries of the session */
 	union
 	{
@@ -258,7 +258,7 @@ struct LeUncommitted
 {
 	LeEntry *entry;
 	LeUncommitted *next;  /* in entry->uncommitted */
-	LeUncommitted **link; /* the pointer to this hold in that list */
+	LeUncommitted **link; /* the pointer to this hold: entry->uncommitted, or next of another hold */
 	LeLink session_link;  /* in the session's uncommitted holds */
 	uint64_t session;
 	uint32_t xact;

@@ -43,7 +43,7 @@ add_idle(LeIdleRows *idle, LeSlot *slot, LeTime now)
 
 /*
  * Returns whether this row can be given to another lock.  The row of an election cannot, because it
- * has the number of the last change.
+ * contains the number of the last change.
  */
 static bool
 may_recycle(const LeSlot *slot)

@@ -95,8 +95,7 @@ le_reserve_lease(LeCore *core, LeText owner)
 
 /*
  * Reserves memory for n entries of this kind, one for each name: a lock, an entry with its texts, a
- * waiter and a hold.  Also reserves a slot for each waiting entry, so that it can be granted without
- * another reserve.
+ * waiter and a hold.  Also reserves a slot for each waiting entry, so that a grant allocates no memory.
  */
 bool
 le_reserve_entries(LeCore *core, LeKind kind, const LeText *names, uint32_t n, const LeEntrySpec *spec)

@@ -1,6 +1,6 @@
 /*
  * core/saved.h
- *		The time left, as the rows of leases record it: see core/life.h.
+ *		The time left that is recorded in the rows of leases: see core/life.h.
  */
 #ifndef LE_SAVED_H
 #define LE_SAVED_H
@@ -43,9 +43,10 @@ extern LeTime le_crash_left(const LeCore *core, const LeSaved *saved);
 extern void le_reply_validity(const LeCore *core, LeReply *reply, const LeSaved *saved, LeTime ttl);
 
 /*
- * le_reply_lease_validity() does this for a lease that entries share.  Its client applies the reply to
- * all of them, so the reply contains at most the time that is left until the first of its evicted
- * holders ends. le_lease_evicted_left() returns that time; LE_NEVER = no holder is evicted.
+ * le_reply_lease_validity() does the same as le_reply_validity() for a lease that entries share.  Its
+ * client applies the reply to all of them, so the reply contains at most the time that is left until
+ * the first of its evicted holders ends. le_lease_evicted_left() returns that time; LE_NEVER = no
+ * holder is evicted.
  */
 extern void le_reply_lease_validity(const LeCore *core, LeReply *reply, const LeLease *lease, LeTime now);
 extern LeTime le_lease_evicted_left(const LeLease *lease, LeTime now);

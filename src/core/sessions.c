@@ -103,7 +103,7 @@ session_end(LeCore *core, LeSession *session, bool all, LeTime now)
 
 /*
  * Records a request of this session in this transaction.  Holds from earlier transactions of the
- * session are committed, because an UNDO of such a transaction would have come before this request.
+ * session are committed, because an UNDO of such a transaction would have preceded this request.
  */
 LeSession *
 le_session_touch(LeCore *core, uint64_t id, uint32_t sessno, uint32_t xact, LeTime now)
@@ -224,8 +224,8 @@ is_held_by(const LeEntry *entry, const LeLock *lock, uint64_t session)
 }
 
 /*
- * A lock may have very many holders, and a session very many locks.  Therefore both lists are walked in
- * parallel until the shorter one ends.
+ * Returns whether the session has a slot of this lock.  A lock may have very many holders, and a
+ * session very many locks.  Therefore both lists are walked in parallel until the shorter one ends.
  */
 bool
 le_held_by_session(const LeCore *core, const LeLock *lock, const LeCommand *cmd)
@@ -250,7 +250,6 @@ newer_of_session(LeEntry *newest, LeEntry *entry, const LeLock *lock, const LeCo
 	return newest == NULL || entry->token > newest->token ? entry : newest;
 }
 
-/* Returns the newest holder of this lock that this connection acquired; NULL = none. */
 LeEntry *
 le_newest_of_session(const LeCore *core, const LeCommand *cmd)
 {

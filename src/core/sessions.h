@@ -35,8 +35,8 @@ extern bool le_core_end_is_heavy(const LeCore *core, uint64_t session, uint32_t 
 typedef struct LeSession LeSession; /* core/state.h */
 
 /*
- * Records a request of this session and transaction, so an older session with this sessno, and older
- * transactions of this session, have ended.  Returns the session.
+ * Records a request of this session and transaction, which implies that older ones, with the same
+ * sessno or session, have ended.  Returns the session.
  */
 extern LeSession *le_session_touch(LeCore *core, uint64_t session, uint32_t sessno, uint32_t xact,
 								   LeTime now);

@@ -2,8 +2,8 @@
  * core/settle.c
  *		Grants a lock to its waiters, and ends entries, with the effects on other entries.
  *
- * core/entry.c changes a single entry; an end here also ends the rest of a waiting group, or lets a fenced
- * holder lapse, and is followed by the grants that it makes possible.
+ * core/entry.c changes a single entry.  The functions in this file also end the rest of a
+ * waiting group, let a fenced holder lapse, and then grant the lock to waiters.
  */
 #include "changes.h"
 #include "containers.h"

@@ -37,7 +37,8 @@ typedef enum LeHashId
 	LE_HASH_LOCKS,
 	LE_HASH_TOKENS,
 	LE_HASH_LEASES,
-	LE_HASH_OWNERS, /* has back links, because an owner may have very many holders in one lock */
+	LE_HASH_OWNERS, /* with back links, so that removal does not walk the chain: an owner may have very many
+					 * holders in one lock */
 	LE_HASH_ROLES,
 	LE_HASH_ACQUIRERS,
 	LE_HASHES

@@ -1,7 +1,6 @@
 /*
  * core/stored.h
- *		Rows as they are stored, and the environment that decides which of them are still
- *		valid.
+ *		Stored rows, and the environment of a load.
  */
 #ifndef LE_STORED_H
 #define LE_STORED_H

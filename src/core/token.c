@@ -17,8 +17,8 @@
 #include "view.h"
 
 /*
- * Fills in the writes on which a reply about this entry depends: those of its row and of its
- * lease's row.  Either row may still have to be written with this batch.
+ * Sets the writes on which a reply about this entry depends: those of its row and of its lease's row.
+ * Either row may still have to be written with this batch.
  */
 static void
 reply_row(LeReply *reply, const LeEntry *entry)
@@ -53,8 +53,8 @@ find_own(LeCore *core, const LeCommand *cmd, LeReply *reply)
 }
 
 /*
- * Returns true, and sets the reply, if the holder is evicted.  The client gets the reply that the lock
- * is lost, although the evicted holder still has it.
+ * Returns true, and sets the reply, if the holder is evicted.  The reply is that the lock is lost,
+ * although the evicted holder still has it.
  */
 static bool
 refuse_evicted(const LeEntry *entry, LeReply *reply, LeStatus status)
@@ -66,8 +66,8 @@ refuse_evicted(const LeEntry *entry, LeReply *reply, LeStatus status)
 }
 
 /*
- * RENEW by token: the lease of a holder begins again, with another TTL if one is given.  Returns
- * QUEUED for a place, which is renewed by AWAIT or with its named lease.
+ * RENEW by token: restarts the lease of a holder, with another TTL if one is given.  Returns QUEUED for
+ * a place, which is renewed by AWAIT or with its named lease.
  *
  * Limits do not apply to renewals, so that a holder keeps its lock after the limits were lowered.
  * The reply gives the time that would be left after a crash.  If the TTL has changed, the reply
