@@ -1,7 +1,6 @@
 /*
  * core/check.c
- *		Checks every internal invariant of a core, for tests.  A violation aborts
- *		with a message.
+ *		Checks of a core, for tests: see core/check.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -320,7 +319,7 @@ check_unmarked(const LeCore *core)
 	CHECK(unmarked == core->unmarked);
 }
 
-/* Checks that each object that a pool has given out is in one of the core's lists. */
+/* Checks that each object that is in use in a pool is in one of the core's lists. */
 static void
 check_pools(const LeCore *core)
 {

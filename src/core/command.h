@@ -60,7 +60,7 @@ le_add(LeTime a, LeTime b)
 
 typedef struct LeText
 {
-	const char *data; /* not terminated; NULL = absent */
+	const char *data; /* not null-terminated; NULL = absent */
 	uint32_t len;
 } LeText;
 
@@ -182,7 +182,7 @@ typedef struct LeCommand
 	int32_t permits;  /* number of permits, for LE_MODE_PERMIT and SET_PERMITS */
 	LeTime ttl;       /* LE_TTL_BOUND, or > 0; RENEW: 0 = keep the TTL */
 	LeTime wait;      /* ACQUIRE, AWAIT: maximum time to wait; 0 = do not wait; or LE_WAIT_FOREVER */
-	bool enqueue;     /* ACQUIRE: take a place in the queue, and reply at once */
+	bool enqueue;     /* ACQUIRE: enter the queue as a place, and reply at once */
 	bool tells_lease; /* with enqueue: announce the grant only on the channel of the lease */
 	bool all_holds;   /* RELEASE: release all holds */
 	bool later;       /* RELEASE: the row may be written in a later batch if the reply sets may_return */
@@ -279,7 +279,7 @@ typedef struct LeReply
 	bool reentrant;    /* the request became one more hold of a lock already held */
 	bool shared_owner; /* the request became one more hold of a named owner's lock that another connection
 					    * acquired */
-	bool waited;       /* set by the manager: the reply was given with a later batch */
+	bool waited;       /* set by the manager: the reply was sent with a later batch */
 	bool counted;      /* the request added an uncommitted hold, which UNDO removes; the row records the hold
 					    * for a reload */
 	bool bound;        /* all entries of the reply end with the connection, and therefore with the server, so

@@ -156,7 +156,7 @@ le_core_next_revision(const LeCore *core)
 
 /* --- dispatch of commands --- */
 
-/* Applies a command.  Must not fail: le_core_reserve() has allocated the memory that it needs. */
+/* Applies a command.  Must not fail. */
 typedef void LeApply(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply);
 
 static void

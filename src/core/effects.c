@@ -93,7 +93,7 @@ le_entry_answer(const LeCore *core, const LeEntry *entry, LeTime now, LeReply *r
 		reply->ending = entry->end;
 }
 
-/* Frees a doomed lock that was not used again in the batch. */
+/* Frees a lock that was doomed and was not used again in the batch. */
 static void
 lock_free(LeCore *core, LeLock *lock)
 {

@@ -250,7 +250,7 @@ le_entry_new(LeCore *core, LeLock *lock, const LeEntrySpec *spec)
 	entry->hold_count = 1;
 	entry->timer.type = LE_TIMER_ENTRY;
 
-	/* take the copies of its texts */
+	/* move the preallocated texts into the entry */
 	if (spec->owner.data != NULL)
 	{
 		entry->owner = le_prealloc_take(&core->prealloc_owners);
@@ -411,7 +411,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	if (entry->waiter != NULL)
 		leave_queue(core, entry);
 
-	/* change the entry */
+	/* make the entry a holder */
 	le_entry_set_state(entry, entry->state, LE_STATE_HELD);
 	le_news_add(core, entry);
 	entry->slot = slot;
@@ -420,7 +420,7 @@ le_entry_grant(LeCore *core, LeEntry *entry, LeTime now)
 	entry->deadline =
 		(entry->lease != NULL || entry->ttl == LE_TTL_BOUND) ? LE_NEVER : le_add(now, entry->ttl);
 
-	/* change the lock, and record the effects */
+	/* fill the slot, and record the effects */
 	slot->holder = entry;
 	lock->held++;
 	lock->mode = entry->mode;

@@ -6,8 +6,8 @@
  * LeEnv.epochs has LE_EPOCHS counters.  Each name belongs to one of them, by its hash.  A
  * counter is incremented when a holder of one of its names ends, lapses, or gets another
  * TTL.  All counters are incremented when a core is created.  No counter is ever 0.  The
- * reply about a grant contains its epoch.  If a session later finds that epoch unchanged,
- * then nothing that the core has applied so far has ended the hold.
+ * reply about a grant contains the value of the counter.  If a session later finds the
+ * counter unchanged, nothing that the core has applied so far has ended the hold.
  *
  * Several names share an epoch, so it may be incremented because of another name.
  *

@@ -43,7 +43,7 @@ minutes_of(LeTime time)
 }
 
 /*
- * Returns an incarnation after those of other histories that continue from the same stored state.  A
+ * Returns an incarnation above those of other histories that continue from the same stored state.  A
  * later history is ahead of an earlier one by the minutes between them, even if the stored incarnation
  * is ahead of the clock.  It is also ahead by TIMELINE_STEP for each timeline that it knows of, because
  * each timeline may have used as many incarnations as the step leaves room for.

@@ -8,9 +8,9 @@
 #include "command.h"
 
 /*
- * What a starting manager knows about earlier managers.  Incarnations follow the number of minutes
- * since 2025-01-01, so that the server does not assign tokens again after an older state was restored.
- * Times are microseconds since 2025-01-01.
+ * The data from which a starting manager chooses its incarnation.  Incarnations follow the number of
+ * minutes since 2025-01-01, so that the server does not assign tokens again after an older state was
+ * restored.  Times are microseconds since 2025-01-01.
  */
 typedef struct LeStart
 {

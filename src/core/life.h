@@ -28,8 +28,6 @@
  * Up to LE_LIFE_LEAST of each life may be missing, because it may not have been recorded.
  * A lease that is renewed keeps its TTL.  After each renewal, le_crash_left() returns how
  * much time the lease would have left if the server crashed at that moment.
- *
- * Plain C11, like all of the core.
  */
 #ifndef LE_LIFE_H
 #define LE_LIFE_H

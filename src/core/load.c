@@ -32,7 +32,7 @@ typedef struct Verdict
 	LeEnd how;  /* how it ended; LE_END_NONE = not known */
 	LeTime closed_until;
 	LeLease *lease;
-	uint64_t session; /* session of the request; 0 = not connected */
+	uint64_t session; /* session that made the request; 0 = not connected */
 	uint32_t sessno;
 } Verdict;
 
@@ -48,7 +48,7 @@ typedef struct Known
 {
 	LeTime ttl; /* 0 = the failed core has no such lease */
 	LeTime deadline;
-	const LeSaved *saved; /* NULL = no longer known */
+	const LeSaved *saved; /* time left in its row; NULL = no longer known */
 } Known;
 
 /* --- rows --- */
@@ -426,7 +426,7 @@ load_holder(LeCore *core, LeSlot *slot, const LeStoredEntry *row, const Verdict 
 	entry->acquired_at = held_since(core, row);
 	entry->lsn = core->load.lsn;
 
-	/* change the lock */
+	/* fill the slot, and update the lock */
 	slot->holder = entry;
 	lock->held++;
 	lock->mode = entry->mode;

@@ -133,7 +133,10 @@ lock_state(const LeLock *lock)
 	return LOCK_DOOMED;
 }
 
-/* Arms a lock's timer, or dooms the lock, by its state.  Must not fail: the timer is reserved. */
+/*
+ * Arms a lock's timer according to its state, or marks the lock to be freed with the batch (doomed).
+ * Must not fail.
+ */
 void
 le_lock_arm(LeCore *core, LeLock *lock, LeTime now)
 {

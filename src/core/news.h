@@ -39,8 +39,8 @@ extern void le_news_add(LeCore *core, LeEntry *entry);
 extern void le_news_load_lease(LeCore *core, LeLease *lease, const LeLease *failed);
 extern void le_news_load_begin(LeCore *core);
 /*
- * Removes an entry that ends or lapses from its lease's news.  Adds a loss, unless the client asked
- * for that end.  Must not fail.
+ * Removes an entry that ends or lapses from its lease's news.  Adds a loss, unless the client requested
+ * that end.  Must not fail.
  */
 extern void le_news_end(LeCore *core, LeEntry *entry, LeEnd how);
 

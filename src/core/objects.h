@@ -100,7 +100,7 @@ struct LeAcquirer
 	uint32_t hash;
 	uint32_t entries; /* number of entries that refer to it */
 	uint8_t len;
-	char text[]; /* not terminated */
+	char text[]; /* not null-terminated */
 };
 
 /* Room for one holder of a lock.  Each slot has a row. */
@@ -123,7 +123,7 @@ struct LeSlot
 struct LeLock
 {
 	LeHashLink hash_link;
-	char *name; /* not terminated */
+	char *name; /* not null-terminated */
 	uint32_t hash;
 	uint16_t name_len;
 	uint8_t kind;       /* LeKind */
@@ -171,7 +171,7 @@ struct LeEntry
 	LeUncommitted *uncommitted; /* list of uncommitted holds; NULL = all holds are committed */
 	char *owner;                /* named owner; NULL = the session is the owner */
 	char *value;
-	LeAcquirer *acquirer; /* NULL = not known */
+	LeAcquirer *acquirer; /* NULL = unknown */
 	int64_t token;
 	LeTime ttl;      /* LE_TTL_BOUND = the entry ends with its session */
 	LeTime deadline; /* end of the entry's own lease, or of an evicted holder; LE_NEVER = none */
@@ -194,7 +194,7 @@ struct LeEntry
 	};
 	LeTimer timer;
 	uint64_t lsn;     /* LSN of the row's newest version */
-	uint64_t session; /* session of the request; 0 = it has ended */
+	uint64_t session; /* session that made the request; 0 = the session has ended */
 	uint32_t sessno;
 	uint32_t role;
 	uint32_t hold_count : 31; /* number of holds, up to LE_MAX_HOLDS */

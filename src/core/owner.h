@@ -7,7 +7,6 @@
 
 #include "objects.h"
 
-/* The holders by lock and named owner or lease, used to find the holder that a request re-enters. */
 extern void le_owner_add(LeCore *core, LeEntry *entry);
 extern void le_owner_remove(LeCore *core, LeEntry *entry);
 extern bool le_owner_is_shared(const LeEntry *holder, uint64_t session);

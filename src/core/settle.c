@@ -17,7 +17,7 @@
 #include "uncommitted.h"
 #include "view.h"
 
-/* Gives the waiter's value to the holder, like a proclaim.  The old value is freed with the waiter. */
+/* Replaces the holder's value by the waiter's, like a proclaim.  The old value is freed with the waiter. */
 static void
 join_value(LeCore *core, LeEntry *holder, LeEntry *head, LeTime now)
 {
@@ -196,8 +196,8 @@ le_entry_end_only(LeCore *core, LeEntry *entry, LeEnd how, LeTime closed_until, 
 }
 
 /*
- * Settles the locks of all entries added to core->ended since "before".  Called after the last end,
- * so that no entry that is about to end is granted.  Must not fail.
+ * Settles the locks of all entries added to core->ended since "before".  Must be called after the last
+ * end, so that no entry that is about to end is granted.  Must not fail.
  */
 void
 le_settle_ended(LeCore *core, const LeEntry *before, LeTime now)

@@ -7,7 +7,6 @@
 
 #include "objects.h"
 
-/* Holds of transactions that may still roll back. */
 extern void le_uncommitted_add(LeCore *core, LeEntry *entry, uint64_t session, uint32_t sessno, uint32_t xact,
 							   uint32_t subxact);
 extern void le_uncommitted_take(LeCore *core, LeEntry *entry, const LeCommand *cmd, LeReply *reply);

@@ -31,8 +31,9 @@ extern LeTime le_entry_time_left(const LeEntry *entry, LeTime now);
 /* Returns the entry's named lease; NULL = none. */
 extern LeLease *le_entry_named_lease(const LeEntry *entry);
 /*
- * le_entry_counts_once() returns whether the entry counts as one hold however often it is acquired,
- * as entries on a named lease and of elections do. le_entry_holds() returns the number of holds.
+ * le_entry_counts_once() returns whether the entry counts as one hold no matter how often it is
+ * acquired, as entries on a named lease and of elections do. le_entry_holds() returns the number of
+ * holds.
  */
 extern bool le_entry_counts_once(const LeEntry *entry);
 extern uint32_t le_entry_holds(const LeEntry *entry);
