@@ -168,7 +168,7 @@ apply_advance(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 	reply->wrote = true;
 }
 
-/* FENCE_ENDED: ends all lapsed holders.  Those that are still fenced stay. */
+/* FENCE_ENDED: ends all lapsed holders that are no longer fenced. */
 static void
 apply_fence_ended(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 {

@@ -127,7 +127,7 @@ le_apply_lease(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 		if (cmd->type != LE_CMD_REVOKE_LEASE || cmd->from == 0)
 			return;
 
-		/* the lease ended between two steps, and the reply depends on that write */
+		/* the lease ended between two steps; the reply depends on the write of its end */
 		reply->lsn = core->lease_ended_lsn;
 		for (lease = core->dirty_leases; lease != NULL; lease = lease->dirty_next)
 			reply->wrote |= lease->ended && lease->id == cmd->lease;

@@ -38,7 +38,7 @@
 
 /* The unit of recorded time.  Each life counts for at least one tick. */
 #define LE_LIFE_TICK (1 * LE_MS)
-/* Interval at which the uptime is recorded while any lease needs that. */
+/* Interval at which the uptime is recorded while any lease has a row from an earlier life. */
 #define LE_LIFE_RECORD (500 * LE_MS)
 /*
  * A life with less recorded time is not kept in LeLife.starts, so that it alone does not shorten any

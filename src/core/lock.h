@@ -13,10 +13,7 @@ extern const bool le_modes_compatible[LE_MODE_PERMIT + 1][LE_MODE_PERMIT + 1];
 extern bool le_lock_admits(const LeLock *lock, LeMode mode, LeTime now);
 extern void le_lock_arm(LeCore *core, LeLock *lock, LeTime now);
 
-/*
- * Closes the lock until this moment; 0 = does nothing.  The closed name counts against the limits of this
- * role, which is that of the holder that has ended.
- */
+/* Closes the lock until this moment; 0 = does nothing. role: the role of the holder that has ended. */
 extern void le_lock_close(LeCore *core, LeLock *lock, LeTime until, uint32_t role);
 extern void le_lock_open(LeCore *core, LeLock *lock);
 

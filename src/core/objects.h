@@ -54,7 +54,7 @@ typedef struct LeSaved
 {
 	LeTime left;   /* time left when the row was written, counted from the end of that life */
 	uint32_t life; /* LeLife.number of the life in which the row was written */
-	bool raised;   /* a raise was written, or will be written with this batch */
+	bool raised;   /* a renewal wrote a raise, or writes it with this batch */
 } LeSaved;
 
 typedef enum LeTimerType
@@ -335,7 +335,7 @@ typedef struct LeChange
 typedef enum LeDurationType
 {
 	LE_DURATION_WAIT,           /* from entering a queue to the grant */
-	LE_DURATION_FRUITLESS_WAIT, /* from entering a queue to any other end */
+	LE_DURATION_FRUITLESS_WAIT, /* from entering a queue to leaving it without a grant */
 	LE_DURATION_HOLD,           /* how long locks and permits were held, from grant to end */
 	LE_DURATION_TERM,           /* how long leaders led, from election to end */
 	LE_DURATION_TYPES

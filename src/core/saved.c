@@ -9,7 +9,7 @@
 
 /* --- the row --- */
 
-/* Records that the row is written in this life, so that it no longer counts as unmarked. */
+/* Records that the row is written in this life, so that core->unmarked does not count it. */
 static void
 mark(LeCore *core, LeSaved *saved)
 {

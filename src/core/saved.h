@@ -23,13 +23,13 @@ extern bool le_core_wanted_to_write(LeCore *core);
 /* Records this time left and the number of this life.  The caller must mark the row as dirty. */
 extern void le_saved_set(LeCore *core, LeSaved *saved, LeTime left);
 /*
- * Like le_saved_set(), for an entry that is no longer renewed.  Does nothing while a raise may not be
- * flushed yet.
+ * Like le_saved_set(), for an entry that is no longer renewed.  Does nothing while a raise (LeSaved)
+ * may not be flushed yet.
  */
 extern void le_saved_fix(LeCore *core, LeSaved *saved, LeTime left);
 /* Records the time left and the life that a load has read from the row. */
 extern void le_saved_load(LeCore *core, LeSaved *saved, LeSaved as);
-/* Records that the lease no longer has a row, so that it no longer counts as unmarked. */
+/* Records that the lease no longer has a row, so that le_core_unmarked() does not count it. */
 extern void le_saved_forget(LeCore *core, LeSaved *saved);
 /*
  * Records a renewal of a lease whose row was last written at this LSN. Returns whether the row must

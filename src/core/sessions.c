@@ -214,8 +214,8 @@ le_apply_undo(LeCore *core, const LeCommand *cmd, LeTime now, LeReply *reply)
 }
 
 /*
- * Returns whether this entry is a holder of the session.  A LAPSED entry counts, because it still
- * blocks the lock, perhaps by a fence of the session itself.
+ * Returns whether this entry is a holder of the session.  A LAPSED entry counts, because it still has a
+ * slot, perhaps because the session itself fences it.
  */
 static bool
 is_held_by(const LeEntry *entry, const LeLock *lock, uint64_t session)
