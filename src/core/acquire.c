@@ -31,7 +31,7 @@ le_acquire_use(const LeLock *lock, const LeCommand *cmd)
 	if ((lock->permits > 0) != (cmd->mode == LE_MODE_PERMIT))
 		return LE_BAD_MODE;
 
-	/* a repeated request may have an old number, because the number was changed while it was queued */
+	/* a repeated request may have an old number of permits, which changed while it was queued */
 	if (cmd->mode == LE_MODE_PERMIT && lock->permits != cmd->permits && cmd->revision == 0)
 		return LE_BAD_PERMITS;
 	return LE_OK;

@@ -1,6 +1,6 @@
 /*
  * core/incarnation.h
- *		The incarnation and the first revision of a start.
+ *		The incarnation and the first revision of a manager's start.
  */
 #ifndef LE_INCARNATION_H
 #define LE_INCARNATION_H

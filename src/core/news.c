@@ -135,9 +135,9 @@ le_news_load_begin(LeCore *core)
 }
 
 /*
- * Copies the state of the lease's calls from the failed core, except those of the failed batch,
- * which clients repeat.  A client that has seen the failed core's news gets all entries next time,
- * because entries that the load has ended are in no list of losses.
+ * Copies the number of the lease's last call from the failed core, without the calls of the failed
+ * batch, which clients repeat.  A client that has seen the failed core's news gets all entries next
+ * time, because entries that the load has ended are in no list of losses.
  */
 void
 le_news_load_lease(LeCore *core, LeLease *lease, const LeLease *failed)

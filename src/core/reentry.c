@@ -150,8 +150,8 @@ le_reentry_find(const LeCore *core, const LeLock *lock, const LeSession *session
 
 /*
  * Returns the holder that a waiter joined before a reload: it was granted as one more hold of its
- * owner's holder, and only the reply was missing.  NULL = none.  While it waited, its session had no
- * hold of that holder, unless the holder had been a queue place of the same session, which has one
+ * owner's holder, and only the reply was missing.  NULL = none.  A hold of the waiter's session shows
+ * this: before, it had none, unless the holder was a queue place of the same session, which has one
  * hold from the beginning.
  */
 LeEntry *
