@@ -443,7 +443,7 @@ check_absent_parts(const LeCommand *cmd, const LeReply *reply)
 	bool steps = forces || type == LE_CMD_SET_PERMITS || type == LE_CMD_REVOKE_LEASE || type == LE_CMD_UNDO ||
 				 type == LE_CMD_SESSION_END;
 
-	/* each line names the replies that may set a field */
+	/* the replies that may set each field */
 	CHECK((reply->lease != 0) == (type == LE_CMD_GRANT_LEASE && status == LE_OK));
 	CHECK((reply->revision != 0) == (type == LE_CMD_ADVANCE));
 	CHECK(forces || reply->ended == 0);

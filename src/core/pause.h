@@ -33,7 +33,7 @@ typedef struct LePause
 
 extern void le_pause_init(LePause *pause, LeTime clock);
 
-/* Returns the core's time. */
+/* Returns the time on the core's clock. */
 static inline LeTime
 le_pause_time(const LePause *pause, LeTime clock)
 {

@@ -13,7 +13,7 @@
 #include "uncommitted.h"
 #include "view.h"
 
-/* Fills in the token, the time left and the LSN of a holder. */
+/* Sets the token, the time left and the LSN of a holder in the reply. */
 void
 le_reply_holder(LeReply *reply, const LeEntry *holder, LeTime now)
 {

@@ -135,8 +135,8 @@ lock_settle(LeCore *core, LeLock *lock, LeTime now)
 }
 
 /*
- * Grants all waiters that the order of the queue allows.  Every change to a lock ends with this
- * call.  Must not fail: each waiter has a slot reserved.
+ * Grants all waiters that the order of the queue allows.  Must be called after every change to a lock.
+ * Must not fail: each waiter has a slot reserved.
  *
  * When a group leaves its queues, waiters behind it in other locks may be granted, among them other
  * groups.  Such groups are kept in a list, because recursion could become as deep as the number of
