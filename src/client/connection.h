@@ -1,6 +1,7 @@
 /*
  * connection.h
- *		The connection.  All functions are "busy", see types.h.
+ *		The connection to the server.  The calling thread must own the
+ *		connection (see types.h), and must not hold the session's mutex.
  */
 #ifndef LE_CLIENT_CONNECTION_H
 #define LE_CLIENT_CONNECTION_H
@@ -14,7 +15,7 @@
 extern bool le_connect(le_session *s);
 extern void le_disconnect(le_session *s);
 /*
- * Runs a statement with n arguments; n < 0 means several statements without
+ * Runs a statement with n arguments, or, if n < 0, several statements without
  * arguments.  Replaces "@extschema@" with the extension's schema.  If that
  * schema was renamed, reads its new name from the server and repeats the
  * statement.  Returns NULL if the connection was lost.  In that case, and after
@@ -22,7 +23,7 @@ extern void le_disconnect(le_session *s);
  */
 extern PGresult *le_exec(le_session *s, const char *sql, int n, const char *const *values);
 
-/* Columns of a reply to le_sync(), in the order of its statement; the validity is in microseconds */
+/* Columns of the result of le_sync(), in the order of its statement; the validity is in microseconds */
 typedef enum LeColumn
 {
 	LE_COLUMN_ITEM,
@@ -43,9 +44,12 @@ typedef enum LeColumn
 	LE_COLUMN_CHANNEL
 } LeColumn;
 
-/* Runs a turn's call, with the items in binary format.  Returns the same as le_exec. */
+/*
+ * Calls lease_sync() with its six arguments; the items are a binary array of
+ * items_length bytes.  Returns the same as le_exec.
+ */
 extern PGresult *le_sync(le_session *s, const char *const *values, int items_length);
-/* Reads the data that the server has sent, and handles notifications. */
+/* Reads the data that the server has sent, and handles the notifications in it. */
 extern void le_receive(le_session *s);
 
 #endif /* LE_CLIENT_CONNECTION_H */

@@ -1,6 +1,7 @@
 /*
  * due.h
- *		When work is due.  All functions are "locked", see types.h.
+ *		Computes when work is due, and makes work due.  The caller holds the
+ *		session's mutex.
  */
 #ifndef LE_CLIENT_DUE_H
 #define LE_CLIENT_DUE_H
@@ -13,20 +14,21 @@ extern int64_t le_due(le_session *s);
 extern bool le_is_curious(const le_session *s);
 /* Returns whether the session should listen to its lease's channel. */
 extern bool le_wants_channel(const le_session *s);
-/* Returns the time at which LISTEN or UNLISTEN must be sent; LE_NEVER if neither is needed. */
+/* Returns the time at which LISTEN or UNLISTEN must be sent, in ns; LE_NEVER if neither is needed. */
 extern int64_t le_listen_due(const le_session *s);
 /*
- * Returns the time at which waits end because LISTEN does not work; LE_NEVER if
- * they do not.  Such waits end only with option listen = 1.
+ * Returns the time at which waits for queue places fail because LISTEN does not
+ * work, in ns; LE_NEVER if they do not fail.  They fail only with option listen
+ * = 1.
  */
 extern int64_t le_patience(const le_session *s);
-/* Returns the time at which the session thread has work; 0 = now. */
+/* Returns the time at which the session thread has work next, in ns; 0 = now. */
 extern int64_t le_next_work(le_session *s);
-/* Wakes up the session thread if it has work before the end of its rest. */
+/* Wakes up the session thread if it has work before the time until which it sleeps. */
 extern void le_wake_net(le_session *s);
-/* Handles a notification. */
+/* Handles a notification on a channel. */
 extern void le_hear(le_session *s, const char *channel);
-/* Makes the observers of a channel due at once; NULL = all observers. */
+/* Makes the observers of a channel read changes at once; NULL = all observers. */
 extern void le_observers_due(le_session *s, const char *channel);
 
 #endif /* LE_CLIENT_DUE_H */

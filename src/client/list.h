@@ -8,7 +8,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A circular list.  A head or link that is in no list points to itself. */
+/*
+ * The head or a link of a circular list.  The head of an empty list, and a link
+ * in no list, point to themselves.
+ */
 typedef struct le_link
 {
 	struct le_link *next, *prev;
@@ -36,7 +39,7 @@ le_link_remove(le_link *link)
 	le_link_init(link);
 }
 
-/* Moves a link from the list that it is in to the end of a list. */
+/* Moves a link from its list, if it is in one, to the end of a list. */
 static inline void
 le_link_append(le_link *head, le_link *link)
 {
@@ -47,7 +50,7 @@ le_link_append(le_link *head, le_link *link)
 	head->prev = link;
 }
 
-/* Moves a link from the list that it is in to the front of a list. */
+/* Moves a link from its list, if it is in one, to the front of a list. */
 static inline void
 le_link_prepend(le_link *head, le_link *link)
 {
@@ -55,7 +58,7 @@ le_link_prepend(le_link *head, le_link *link)
 	le_link_append(head->next, link);
 }
 
-/* Loops over the items of a list.  The body may remove the current item. */
+/* Loops over the items of a list.  The loop's body may remove the current item from the list. */
 #define le_foreach(type, item, head)                                                                         \
 	for (type *item = le_container((head)->next, type, link), *item##_next;                                  \
 		 item##_next = le_container(item->link.next, type, link), &item->link != (head); item = item##_next)

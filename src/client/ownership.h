@@ -1,27 +1,31 @@
 /*
  * ownership.h
- *		The ownership of the connection.
+ *		Lets one thread at a time own the connection.  The caller holds the
+ *		session's mutex, which is unlocked during waits and statements.
  */
 #ifndef LE_CLIENT_OWNERSHIP_H
 #define LE_CLIENT_OWNERSHIP_H
 
 #include "types.h"
 
-/* Locked at entry and exit.  Waits for session.changed until a point of le_now_ns() at the latest. */
+/* Waits for session.changed, at most until the given time (ns of le_now_ns()). */
 extern void le_wait_changed(le_session *s, int64_t until);
-/* Locked.  Returns whether the connection can be taken.  It cannot while a renewal is due, which goes first. */
+/*
+ * Returns whether a thread can take the connection now.  While a renewal is
+ * due, none can, because the renewal has priority.
+ */
 extern bool le_is_free(const le_session *s);
-/* Locked.  Gives up the ownership of the connection (session.busy). */
+/* Ends the calling thread's ownership of the connection (session.busy). */
 extern void le_give(le_session *s);
 /*
- * Locked at entry and exit.  Waits until the connection is free, at most until
- * a point of le_now_ns(), and takes it.
+ * Waits until the connection is free, at most until the given time (ns of
+ * le_now_ns()), and makes the calling thread its owner.
  */
 extern le_status le_take(le_session *s, int64_t until, le_error *error);
 /*
- * Locked at entry and exit.  Runs a statement like le_exec, and retries it
- * after temporary errors and reconnects, for at most call_ms.  Returns NULL
- * after an error.
+ * Takes the connection and runs a statement like le_exec, and retries this
+ * after temporary errors, for at most call_ms.  Returns NULL and sets the error
+ * if no attempt succeeded.
  */
 extern PGresult *le_ask(le_session *s, const char *sql, int n, const char *const *values, le_error *error);
 

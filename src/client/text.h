@@ -8,7 +8,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A text that grows.  failed is set if memory ran out, so that the text is incomplete. */
+/*
+ * A text to which more can be appended; failed is set after memory has run out,
+ * and the text is then incomplete
+ */
 typedef struct le_text
 {
 	char *data;
@@ -16,9 +19,9 @@ typedef struct le_text
 	bool failed;
 } le_text;
 
-/* Append to a text.  Once failed, a text stays failed. */
+/* Append to a text, or set failed.  Do nothing if failed is set. */
 extern void le_text_add(le_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 extern void le_text_add_bytes(le_text *text, const void *data, size_t len);
-extern char *le_copy(const char *text); /* NULL if out of memory */
+extern char *le_copy(const char *text); /* returns NULL if out of memory */
 
 #endif /* LE_CLIENT_TEXT_H */

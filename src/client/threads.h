@@ -1,6 +1,6 @@
 /*
  * threads.h
- *		The session's threads and their work.
+ *		Functions of the session's threads.
  */
 #ifndef LE_CLIENT_THREADS_H
 #define LE_CLIENT_THREADS_H
@@ -11,7 +11,10 @@
 
 /* Main function of the session thread */
 extern void *le_net_main(void *session);
-/* Busy.  Requests a lease for the session.  Returns false and sets net.error if none was granted. */
+/*
+ * Requests a lease for the session.  The calling thread owns the connection.
+ * Returns false and sets net.error if no lease was granted.
+ */
 extern bool le_grant(le_session *s);
 
 /* --- dispatch.c --- */
@@ -22,10 +25,10 @@ extern void *le_dispatch_main(void *session);
 /* --- observe.c --- */
 
 /*
- * Locked at entry and exit; called by the callback thread.  Reads and reports
- * changes for one observer that is due, and returns true.  If no observer is
- * due, returns false, and sets *next to the time at which the first one will
- * be, if that is earlier.
+ * Reads and reports changes for one observer that is due, and returns true.  If
+ * no observer is due, returns false, and sets *next to the time at which the
+ * first observer will be due, if that is earlier than *next.  Called by the
+ * callback thread, which holds the mutex at entry and exit.
  */
 extern bool le_observe_work(le_session *s, int64_t *next);
 

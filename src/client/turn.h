@@ -1,6 +1,7 @@
 /*
  * turn.h
- *		Turns.  Locked at entry and exit, not in between.
+ *		Runs turns.  The session's mutex is held at entry and exit, but not
+ *		during the call of the server.
  */
 #ifndef LE_CLIENT_TURN_H
 #define LE_CLIENT_TURN_H
@@ -11,7 +12,7 @@
 extern void le_turn(le_session *s);
 /*
  * Called after something was queued.  Runs a turn if the connection is free;
- * otherwise another thread will do so.
+ * otherwise the session thread will run one.
  */
 extern void le_turn_join(le_session *s);
 

@@ -1,40 +1,41 @@
 /*
  * types.h
- *		Types and shared state of liblockelection.  The functions of each file are
- *		declared in a header of its name; those of the threads in threads.h, and
- *		those of secret.c in error.h.
+ *		Types and shared state of liblockelection.  The functions of a file are
+ *		declared in the header of the same name, except that threads.h declares
+ *		those of the session's threads, and error.h also those of secret.c.
  *
- * A session talks to the server in *turns*: a turn is one call of lease_sync()
- * with everything that is queued (docs/reference/lease-sync.md).  A thread that
- * finds the connection free runs the turn itself; the other threads wait for
- * their results.  There are three kinds of threads:
+ * A session communicates with the server in *turns*: a turn is one call of
+ * lease_sync() that sends the queued requests and releases
+ * (docs/reference/lease-sync.md).  A thread that finds the connection free runs
+ * the turn itself; the other threads wait for their results.  There are three
+ * kinds of threads:
  *
- *	1.	The application's.  A thread that requests something queues it, runs a
- *		turn if the connection is free, and then waits (le_turn_join).
+ *	1.	The application's threads.  A thread queues its request, runs a turn if the
+ *		connection is free (le_turn_join), and then waits for the result.
  *	2.	The session thread (engine.c).  It runs all other turns: renewals, reads
  *		of news, and requests that were queued during a turn.  Only this thread
  *		connects.  It listens for notifications while a hold waits.
  *	3.	The callback thread (dispatch.c).  It calls the application.  It also
- *		watches the local deadline, so that neither a hanging name resolution nor
- *		a slow server delays the end of the session.
+ *		watches the local deadline, so that the session ends in time even if the
+ *		session thread hangs in name resolution or waits for a slow server.
  *
- * One mutex per session protects everything that is not atomic.  It is never
- * held during I/O or a callback.  The connection, session.net, belongs to the
- * thread that has set session.busy.  Functions whose comment says "locked" are
- * called with the mutex held.  Functions whose comment says "busy" are called
- * without the mutex, by the thread that owns the connection.
+ * Each session has one mutex, session.lock, which protects all members that are
+ * neither atomic nor constant.  It is never held during I/O or a callback.  The
+ * connection, session.net, is *owned* by the thread that has set session.busy,
+ * and only that thread uses it.
  *
- * The phase of a hold on the server determines the list that the hold is in:
+ * The phase of a hold describes its request, grant or place on the server.  It
+ * determines in which of the session's lists the hold can be:
  *
- *		NEW       ASKS                to be requested
- *		SENT      ASKS, OPEN          requested, and without a reply
+ *		NEW       ASKS                not requested yet
+ *		SENT      ASKS, OPEN          requested; no reply yet
  *		QUEUED    HELD, GIVES, LATER  has a place
  *		GRANTED   HELD, GIVES, LATER  is granted
- *		DONE      none                the server has nothing of it
+ *		DONE      none                neither granted nor waiting
  *
- * The state that the application sees is separate: WAITING, HELD or OVER.  A
- * hold that is OVER and has a token is to be released: it is in GIVES, or in
- * LATER after an error.
+ * The application sees another state: WAITING, HELD or OVER.  A hold that is
+ * OVER but still has a token on the server must be released: it is in GIVES, or
+ * in LATER after an error.
  */
 #ifndef LE_CLIENT_TYPES_H
 #define LE_CLIENT_TYPES_H
@@ -49,12 +50,12 @@
 #include "list.h"
 #include "lock_election.h"
 
-/* First pause between two retries, in ns; each further pause is twice as long as the one before. */
+/* Pause before the first retry, in ns; doubled for each further retry */
 #define LE_RETRY_FIRST (50 * LE_MS_NS)
 /* Pause after a temporary server error, in ns */
 #define LE_PAUSE (100 * LE_MS_NS)
 
-/* Maximum number of items in a call */
+/* Maximum number of items in a call of lease_sync() */
 #define LE_ITEMS_MAX  128
 #define LE_STATES_MAX 16
 
@@ -62,9 +63,12 @@
 #define LE_NAMES_MAX     1000
 #define LE_CANDIDATE_MAX 4096
 #define LE_OWNER_MAX     200
-/* Size of a channel name: "le_" and 32 hexadecimal digits, with some room */
+/* Buffer size in bytes for a channel name, which is "le_" and 32 hexadecimal digits */
 #define LE_CHANNEL_SIZE 64
-/* Size of the end of an owner text: "#", 16 digits, "-", number of the request */
+/*
+ * Buffer size in bytes for the end of an owner text: "#", 16 hexadecimal
+ * digits, "-", number of the request
+ */
 #define LE_MARKER_SIZE 64
 
 typedef enum le_phase
@@ -81,19 +85,19 @@ typedef enum le_kind
 	LE_KIND_LOCK,
 	LE_KIND_PERMIT,
 	LE_KIND_TERM,
-	LE_KIND_PROCLAIM /* a request for a new candidate text of the term server_token; not a hold */
+	LE_KIND_PROCLAIM /* not a hold, but a request to change the candidate text of term server_token */
 } le_kind;
 
 struct le_hold
 {
 	le_session *session;
-	le_link link;       /* link in one of the session's lists, see above */
-	le_link event_link; /* link in session->events while the hold has an event */
-	int refs;           /* references held by the application, the session's list, and turns */
+	le_link link;       /* link in one of session->lists */
+	le_link event_link; /* link in session->events while the hold has an unread event */
+	int refs;           /* number of references held by the application, the session's list, and turns */
 	int waiters;        /* number of threads that wait for hold->changed */
 	pthread_cond_t changed;
 
-	/* never change */
+	/* constant once the hold is queued */
 	le_kind kind;
 	int n;
 	char **names;
@@ -104,23 +108,23 @@ struct le_hold
 	int64_t asked;     /* number of the request; part of its owner text */
 	char *candidate;
 
-	_Atomic int state;      /* le_hold_state */
-	_Atomic int stop_asked; /* set by le_stop */
-	_Atomic int64_t token;  /* 0 = never granted */
+	_Atomic int state;      /* le_hold_state, as the application sees it */
+	_Atomic int stop_asked; /* 1 = le_stop was called for this term */
+	_Atomic int64_t token;  /* token for the application; 0 = never granted */
 	_Atomic int64_t position;
 	_Atomic(void *) user;
 
-	/* under the session's mutex */
+	/* protected by the session's mutex */
 	le_phase phase;
-	int64_t server_token; /* token of the place or the hold; 0 = not known */
-	bool pending;         /* requested, but not durable yet */
-	int given, left;      /* given: names whose release was sent; left: those without a result yet */
-	bool again, lost;     /* again: a release was sent before; lost: the reply to it was lost */
-	int hold_for_ms;      /* hold_for of the release; 0 = none */
-	bool dropped;         /* the application has released it */
-	int64_t seen_call;    /* number of the last call whose reply named this hold */
+	int64_t server_token; /* token of the place or grant on the server; 0 = not known */
+	bool pending;         /* the request was carried out, but is not durable yet */
+	int given, left;      /* numbers of names whose release was sent, and whose release has no result yet */
+	bool again, lost;     /* the release was sent before; the reply to it was lost */
+	int hold_for_ms;      /* hold_for of the release, in ms; 0 = none */
+	bool dropped;         /* the application has released the hold */
+	int64_t seen_call;    /* number of the last call whose reply contained this hold */
 	int seen_names;       /* number of the hold's names in that reply */
-	bool release_done;    /* le_release can stop waiting */
+	bool release_done;    /* le_release need not wait any longer */
 	le_error error;       /* reason why the hold is OVER, or the result of its release */
 };
 
@@ -132,114 +136,114 @@ struct le_observer
 	void (*on_change)(const le_change *change, void *arg);
 	void *arg;
 
-	/* under the session's mutex */
-	int64_t after;      /* number of the last change that was read; 0 = none, -1 = see start_now */
+	/* protected by the session's mutex */
+	int64_t after;      /* number of the last change that was reported; 0 = none; -1 while start_now is set */
 	int64_t due_at;     /* time of the next read, in ns */
 	bool calling;       /* the callback thread is reading changes or calling on_change */
 	bool gone;          /* le_unobserve was called */
-	bool start_now;     /* le_observe was called with after = -1, and nothing has been read yet */
+	bool start_now;     /* nothing was read yet, and the first read starts at the current leader */
 	bool own_end;       /* le_unobserve was called in on_change: the callback thread frees the observer */
-	int64_t start_term; /* term that was reported from current_leader(); 0 = none */
+	int64_t start_term; /* term that was reported because it was current at the start; 0 = none */
 	char channel[LE_CHANNEL_SIZE];
 	pthread_cond_t changed;
 };
 
-/* The connection.  Only the thread that has set session.busy uses it. */
+/* The connection.  Used only by the thread that has set session.busy. */
 typedef struct le_net
 {
 	PGconn *conn;    /* NULL = not connected */
 	bool pooled;     /* a pooler is between the client and the server */
-	bool prepared;   /* lease_sync() is prepared */
-	bool plain;      /* lease_sync() must not be prepared (any more) */
-	char *places[3]; /* host, hostaddr and port as libpq returns them; lists if there are several hosts */
+	bool prepared;   /* the statement that calls lease_sync() is prepared */
+	bool plain;      /* that statement must not be prepared */
+	char *places[3]; /* host, hostaddr and port as libpq returns them; comma-separated for several hosts */
 	int nhosts;
 	int host;           /* index of the host to try next */
 	int64_t connect_ns; /* time limit for connecting to one address, in ns; 0 = options not read yet */
-	int64_t until;      /* time by which a statement must end, in ns, if earlier than call; LE_NEVER = none */
-	le_error error;     /* the last failure */
+	int64_t until;      /* time by which a statement must end, in ns; LE_NEVER = only call_ms limits it */
+	le_error error;     /* last failure */
 } le_net;
 
-/* The lists of holds, see above */
+/* Indexes of session.lists, the lists of holds */
 enum
 {
-	LE_ASKS,
-	LE_OPEN,
-	LE_HELD,
-	LE_GIVES,
-	LE_LATER,
+	LE_ASKS,  /* requests to send */
+	LE_OPEN,  /* requests that were sent and have no reply yet */
+	LE_HELD,  /* places and grants */
+	LE_GIVES, /* places and grants to release */
+	LE_LATER, /* failed releases, which are retried after a pause */
 	LE_LISTS
 };
 
 struct le_session
 {
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* the session was opened or closed, or the connection has become free */
-	int watchers;           /* number of threads that wait for session->changed */
-	pthread_cond_t to_tell; /* the callback thread has work */
-	int refs;               /* references held by the application, both threads, holds, and calls */
+	pthread_cond_t changed; /* signaled when the session opens or closes, or the connection becomes free */
+	int watchers;           /* number of threads that wait for changed */
+	pthread_cond_t to_tell; /* signaled when the callback thread has work */
+	int refs;               /* number of references held by the application, both threads, holds, and calls */
 	pid_t process;          /* pid of the process that opened the session, not of a forked child */
 	pthread_t net_thread, dispatch_thread;
 	bool net_started, dispatch_started, net_done, dispatch_done;
-	int wake_net[2], wake_user[2]; /* pipes to the session thread and to le_fd() */
+	int wake_net[2], wake_user[2]; /* pipes that wake up the session thread, and the poller of le_fd() */
 
-	/* never change */
+	/* constant */
 	le_options options;
 	char *conninfo, *name;
-	int64_t ttl, margin, call, connect, progress, poll; /* ns */
+	int64_t ttl, margin, call, connect, progress, poll; /* options of these names, in ns */
 	char marker[24]; /* "#" and 16 random hexadecimal digits; part of the owner text of each request */
 
 	_Atomic int state;        /* le_state */
 	_Atomic int64_t deadline; /* local deadline of the current lease, in ns */
 	_Atomic int64_t lease;
-	_Atomic int64_t progress_at; /* ns */
+	_Atomic int64_t progress_at; /* time of the last le_progress(), in ns */
 	_Atomic int withheld;        /* renewals are withheld until le_progress() is called */
 
-	/* under the mutex */
-	bool opened; /* the first connection has succeeded or failed */
-	bool closing, orphan;
-	int64_t close_until; /* time by which closing must end, in ns */
-	bool revoked;        /* the session has revoked its lease, when it was closed */
-	bool lease_gone;     /* the server has reported that the lease has ended */
+	/* protected by the mutex */
+	bool opened;          /* the first attempt to obtain a lease has succeeded or failed */
+	bool closing, orphan; /* le_close or le_orphan was called; le_orphan was called */
+	int64_t close_until;  /* time by which closing must end, in ns */
+	bool revoked;         /* closing has revoked the lease, or need not revoke it */
+	bool lease_gone;      /* the server has reported that the lease has ended */
 	bool connected;
 	bool busy;           /* a thread owns the connection */
-	int asking;          /* number of threads that wait for the connection to run their own statement */
-	int64_t rests_until; /* end of the session thread's rest, in ns; 0 = it does not rest */
-	bool rests_deaf;     /* the session thread rests without waiting for notifications */
+	int asking;          /* number of threads that wait in le_take() to own the connection */
+	int64_t rests_until; /* time until which the session thread sleeps, in ns; 0 = it does not sleep */
+	bool rests_deaf;     /* the session thread sleeps, and no notification wakes it up */
 	int64_t renew_at;    /* time of the next renewal, in ns */
 	int failures;        /* number of consecutive failures to renew or connect */
 	int64_t retry_at;    /* earliest time of the next attempt to connect, in ns */
-	le_error error;      /* reason why the session has ended or could not be opened */
-	le_error trouble;    /* the last failure to connect or to renew */
+	le_error error;      /* reason why the session ended or could not be opened */
+	le_error trouble;    /* last failure to connect or to renew, shown in later errors */
 	le_link lists[LE_LISTS], observers, events;
 	int64_t requests;   /* number of the last request */
-	int64_t next_until; /* time at which the first wait ends, or an earlier time, in ns */
+	int64_t next_until; /* time of the next check for waits that have timed out, in ns */
 	char *schema;       /* the extension's schema, quoted; only the connection's owner changes it */
-	bool state_event, renewed_event, user_woken;
-	le_state states[LE_STATES_MAX]; /* states not yet reported to on_state, oldest first */
+	bool state_event, renewed_event, user_woken; /* unread events; le_fd() is readable */
+	le_state states[LE_STATES_MAX];              /* states not yet reported to on_state, oldest first */
 	int nstates;
 	bool renewed_told; /* false = on_renewed must be called */
 
 	/* turns of the current lease */
-	int64_t calls;    /* number of the last call */
+	int64_t calls;    /* number of the last call of lease_sync() */
 	int64_t last_at;  /* time at which the last call was sent, in ns */
 	char seen[2][24]; /* incarnation and number of the news in the latest reply; "" = none */
-	bool look;        /* there may be news, so a turn is due */
+	bool look;        /* the server may have news, so a turn is due */
 	bool bare;        /* the next call only reads news, see turn.c */
-	bool apart;       /* the last call had releases, and left requests to the next call */
-	int alone;        /* number of items to send one by one, to find the item for which the call fails */
-	int64_t ask_at, later_at; /* earliest times of the next requests and of the releases in LATER, in ns */
-	int waiting;              /* number of queue places with a waiting hold */
-	int64_t waited_at;        /* time at which the last such wait ended, in ns */
-	int woken;                /* how often waiting threads were woken up */
+	bool apart;       /* the last call sent only releases, and left the requests to the next call */
+	int alone;        /* number of items to send one by one, to find the item that makes the call fail */
+	int64_t ask_at, later_at; /* earliest time, in ns, to send requests, and to send the releases in LATER */
+	int waiting;              /* number of queue places that the application waits for */
+	int64_t waited_at;        /* time at which the last wait in a queue ended, in ns; 0 = none */
+	int woken;                /* counter of wake-ups of threads that wait for a hold */
 
-	/* LISTEN on the current connection */
-	char channel[LE_CHANNEL_SIZE]; /* the lease's channel; "" = not known */
-	bool listens;                  /* LISTEN was sent for that channel */
-	bool relisten;                 /* the observers' channels have changed */
+	/* state of LISTEN on the current connection */
+	char channel[LE_CHANNEL_SIZE]; /* channel of the lease; "" = not known */
+	bool listens;                  /* LISTEN was sent for the lease's channel */
+	bool relisten;                 /* the observers' channels have changed, so LISTEN must be sent again */
 	int64_t listen_at;             /* earliest time of the next LISTEN, in ns */
-	bool deaf;                     /* LISTEN does not work */
+	bool deaf;                     /* LISTEN does not work or is not wanted */
 	bool heard;                    /* LISTEN works: a notification was received */
-	int64_t tested_at; /* time of the session's test notification to itself, in ns; 0 = none yet */
+	int64_t tested_at; /* time at which the session sent itself a test notification, in ns; 0 = none yet */
 
 	le_net net;
 };
