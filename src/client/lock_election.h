@@ -5,10 +5,10 @@
  *
  * A session has one connection, one lease on the server, and threads of its own
  * that keep the lease alive.  Everything that the session holds or waits for
- * belongs to that lease.  A process needs only one session, however many locks
- * it uses: a thousand waiters share its connection, and requests and releases
- * that many threads make at the same time are sent in one statement.  A calling
- * thread that finds the connection free runs that statement itself.
+ * belongs to that lease.  A process needs only one session for all its locks: a
+ * thousand waiters share its connection, and simultaneous requests and releases
+ * of many threads are sent in one statement.  A calling thread that finds the
+ * connection free runs that statement itself.
  *
  *		le_options options = {.size = sizeof(options), .ttl_ms = 10000};
  *		const char *name = "invoices";
@@ -26,20 +26,20 @@
  *		}
  *		le_close(session, 1000, NULL);
  *
- * THE DEADLINE.  A lease lasts for its TTL.  The session renews it after a third
- * of the TTL, and retries until it succeeds.  A renewal moves the local deadline
- * to the time at which the renewal was *sent*, plus the validity that the server
- * returned, minus a margin.  The validity is the TTL, or less if the server has
- * restarted repeatedly or could not write.  A shorter validity never moves the
- * deadline back.  Until the deadline no other client can get what the session
- * holds, whatever happens to the network.  After the deadline the session has
- * ended, even if the network still works.  The clock is CLOCK_BOOTTIME, which
- * keeps running while the machine is suspended.  A failed renewal or a broken
- * connection loses nothing: the session reconnects, perhaps to another host of
- * the connection string, and renews the same lease.
+ * THE DEADLINE.  A lease lasts for its TTL.  The session renews it after a
+ * third of the TTL, and retries until it succeeds.  A renewal moves the local
+ * deadline to the time at which the renewal was *sent*, plus the validity that
+ * the server returned, minus a margin.  The validity is the TTL, or less if the
+ * server has restarted repeatedly or could not write.  A shorter validity never
+ * moves the deadline back.  Until the deadline no other client can get the
+ * session's locks, even if the network fails.  After the deadline the session
+ * has ended, even if the network still works.  The clock is CLOCK_BOOTTIME,
+ * which keeps running while the machine is suspended.  A failed renewal or a
+ * broken connection does not end the lease: the session reconnects, perhaps to
+ * another host of the connection string, and renews the same lease.
  *
- * A process that is stopped between le_valid() and its write can still write
- * late.  Only a fence, le_fence(), prevents that.
+ * A process that pauses between le_valid() and its write can still write after
+ * the deadline.  Only a fence, le_fence(), prevents that.
  *
  * THREADS.  Every function may be called from any thread at any time, with two
  * exceptions: no other thread may use an object during or after the call that
@@ -61,12 +61,12 @@
  * says what happened to the lock or the lease; do not repeat the call.  No other
  * call frees anything.
  *
- * FORK.  A session and its threads stay in the parent.  In a child nothing is
- * held: le_valid returns false.  Functions that give something back (le_close,
- * le_orphan, le_release, le_resign, le_drop, le_cancel, le_unobserve, le_stop)
- * do nothing in a child, free nothing, and return LE_OK.  Functions that request
- * something return LE_INVALID.  All descriptors of the library are closed by
- * exec.
+ * FORK.  A session and its threads stay in the parent.  A child process holds
+ * nothing: le_valid returns false.  Functions that end or free something
+ * (le_close, le_orphan, le_release, le_resign, le_drop, le_cancel,
+ * le_unobserve, le_stop) do nothing in a child, free nothing, and return LE_OK.
+ * Functions that request something return LE_INVALID.  All descriptors of the
+ * library are closed by exec.
  *
  * TEXTS are in UTF-8, whatever encoding the environment, the database and the
  * program's own connections use.  Texts that are not valid UTF-8 are rejected
@@ -76,15 +76,15 @@
  * are rejected with LE_INVALID.  Points in time are milliseconds of
  * CLOCK_BOOTTIME, see le_now().
  *
- * STRUCTS that begin with a size can grow at their end.  Set the size, and leave
- * members that you do not need at zero.  A program works with libraries that are
- * older or newer than the header that it was built with.  The library takes
- * members that the program's struct does not have yet as zero, which is the
- * default.  It rejects a struct with LE_INVALID if a member that it does not
- * know is not zero.  In a struct that the library fills, it sets such members to
- * zero.  Structs without a size do not grow, except le_change, which only the
- * library creates.  New statuses, states and kinds of events may be added, so
- * programs must expect unknown values.
+ * STRUCTS that begin with a size can grow at their end.  Set the size, and
+ * leave members that you do not need at zero.  A program works with libraries
+ * that are older or newer than the header that it was built with.  The library
+ * treats members that the program's struct does not have yet as zero, which is
+ * the default.  It rejects a struct with LE_INVALID if a member that the
+ * library does not know is not zero.  In a struct that the library fills, it
+ * sets such members to zero.  Structs without a size do not grow, except
+ * le_change, which only the library creates.  New statuses, states and kinds of
+ * events may be added, so programs must expect unknown values.
  */
 #ifndef LOCK_ELECTION_H
 #define LOCK_ELECTION_H
@@ -115,8 +115,8 @@ typedef enum le_status
 {
 	LE_OK = 0,
 	LE_WAITING,     /* le_await: not granted yet; the hold keeps waiting */
-	LE_TIMEOUT,     /* not granted within the limit; the hold neither holds nor waits */
-	LE_CANCELED,    /* canceled by le_cancel: nothing is held */
+	LE_TIMEOUT,     /* not granted in time; the hold does not wait any more */
+	LE_CANCELED,    /* the wait was canceled by le_cancel; nothing is held */
 	LE_LOST,        /* LE001: the lease or this hold has ended, or the local deadline has passed */
 	LE_DEADLOCK,    /* 40P01: roll the transaction back and repeat it */
 	LE_LIMIT,       /* 53200, 53400: a server limit was reached; the message names its setting */
@@ -137,10 +137,10 @@ typedef struct le_error
 } le_error;
 
 /*
- * Describes why one of the application's own connections could not be made, for
- * errors and logs that others read.  The description leaves out every part of
- * the connection string that may be a password; libpq's own message would quote
- * what it cannot parse.  Returns the status.  Does no I/O.
+ * Stores the reason why a connection of the application failed in *error, in a
+ * form that is safe to log: without any part of the connection string that may
+ * be a password.  libpq's own message may quote a password.  Returns the
+ * status.  Does no I/O.
  */
 LE_API le_status le_connection_error(const PGconn *conn, le_error *error);
 
@@ -178,7 +178,7 @@ typedef struct le_options
 	 */
 	const char *conninfo;
 
-	/* The beginning of "owner" in the server's views; cut to 200 bytes.  NULL = none. */
+	/* Beginning of the "owner" in the server's views, cut to 200 bytes.  NULL = none. */
 	const char *name;
 
 	/* The TTL of the lease in milliseconds, 100 to 2073600000 (24 days).  0 = default (30000). */
@@ -204,9 +204,9 @@ typedef struct le_options
 	int call_ms;
 
 	/*
-	 * Longest interval in milliseconds between calls of le_progress().  The
-	 * session does not renew the lease while that is exceeded, so that a hung
-	 * process loses its lease.  0 = renew always.
+	 * Maximum interval in milliseconds between calls of le_progress().  If it
+	 * is exceeded, the session stops renewing the lease until the next call, so
+	 * that a hung process loses its lease.  0 = renew always.
 	 */
 	int progress_ms;
 
@@ -230,8 +230,8 @@ typedef struct le_options
 	void (*on_state)(le_session *session, le_state state, void *arg);
 
 	/*
-	 * Called after each renewal, with the local deadline.  While a callback is
-	 * slow, some calls are skipped.
+	 * Called after each renewal, with the new local deadline.  While a callback
+	 * is slow, some calls are skipped.
 	 */
 	void (*on_renewed)(le_session *session, int64_t deadline, void *arg);
 
@@ -267,10 +267,10 @@ LE_API le_status le_open(const le_options *options, le_session **session, le_err
 LE_API le_status le_close(le_session *session, int wait_ms, le_error *error);
 
 /*
- * Like le_close, but does not revoke the lease.  What the session holds stays
- * held until the lease expires; another client can keep the lease alive with
- * keep_alive(lease).  Queue places stay, too, so cancel them first if they are
- * not wanted.
+ * Like le_close, but does not revoke the lease.  The session's locks, terms and
+ * queue places remain until the lease expires; another client can keep the
+ * lease alive with keep_alive(lease).  Before this call, cancel the queue
+ * places that must not remain.
  */
 LE_API void le_orphan(le_session *session);
 
@@ -286,14 +286,14 @@ LE_API le_status le_reopen(le_session *session, le_error *error);
 /* Returns the session's state, which is LE_ENDED as soon as the local deadline has passed.  Does no I/O. */
 LE_API le_state le_get_state(const le_session *session);
 
-/* Returns the lease's number on the server, as keep_alive() takes it after le_orphan.  Does no I/O. */
+/* Returns the lease's number on the server, for keep_alive() after le_orphan.  Does no I/O. */
 LE_API int64_t le_lease(const le_session *session);
 
 /*
  * Return the local deadline as a point of le_now(), and the milliseconds left
- * until it.  When 0 or less are left, all work under the session's holds must
- * have stopped.  Both functions refer to the current lease; after le_reopen,
- * use le_hold_time_left for an old hold.  Do no I/O.
+ * until it.  When the time left is 0 or less, all work under the session's
+ * holds must have stopped.  Both functions refer to the current lease; after
+ * le_reopen, use le_hold_time_left for an old hold.  Do no I/O.
  */
 LE_API int64_t le_deadline(const le_session *session);
 LE_API int64_t le_time_left(const le_session *session);
@@ -315,7 +315,7 @@ typedef struct le_event
 	le_event_kind kind;
 	le_state state;   /* STATE: the current state; intermediate states may be missing */
 	int64_t deadline; /* RENEWED, STATE: the current local deadline */
-	le_hold *hold;    /* HOLD: the hold that has changed */
+	le_hold *hold;    /* HOLD: the hold whose state has changed */
 } le_event;
 
 /*
@@ -345,7 +345,7 @@ typedef enum le_hold_state
 typedef struct le_how
 {
 	size_t size;
-	int shared;    /* not 0 = admits other shared holders */
+	int shared;    /* not 0 = shared: allows other shared holders */
 	int permits;   /* not 0 = requests one of this many permits; for one name only, and not with shared */
 	int64_t until; /* not 0 = end the wait at this point of le_now() even if wait_ms is longer */
 } le_how;
@@ -376,9 +376,9 @@ LE_API le_status le_acquire(le_session *session, const char *const *names, int n
 
 /*
  * Like le_acquire, but does not wait: the session takes a queue place in the
- * background, as soon as it can.  *hold is waiting, and must be released in any
- * case.  Use le_await or le_fd to learn of the grant.  At how->until the wait
- * ends with LE_TIMEOUT.  Does no I/O, but allocates memory.
+ * background, as soon as it can.  The new *hold is waiting, and must be
+ * released in any case.  Use le_await or le_fd to learn of the grant.  At
+ * how->until the wait ends with LE_TIMEOUT.  Does no I/O, but allocates memory.
  *
  * Returns LE_OK; LE_INVALID; LE_LOST if the session has ended; LE_NO_MEMORY.
  */
@@ -416,9 +416,9 @@ LE_API le_hold_state le_get_hold_state(const le_hold *hold);
 LE_API int64_t le_token(const le_hold *hold);
 
 /*
- * Returns the position that the hold had in the queue when it took its place,
- * counted from 1.  Returns 1 if that reply was lost, and 0 if the hold was not
- * queued.  Does no I/O.
+ * Returns the position that the hold had in the queue when it entered it,
+ * counted from 1.  Returns 1 if the server's reply was lost, and 0 if the hold
+ * was not queued.  Does no I/O.
  */
 LE_API int64_t le_position(const le_hold *hold);
 
@@ -439,17 +439,17 @@ LE_API void le_set_user(le_hold *hold, void *user);
 LE_API void *le_user(const le_hold *hold);
 
 /*
- * Fences all locks of the hold, or the term, in the open transaction of yours,
- * which is one of the application's own connections to the same database.
- * Until that transaction ends, no other client is granted the lock, or elected.
- * So whatever the transaction writes after this call is written by the holder,
- * or not at all.
+ * Fences all locks of the hold, or the term, in the open transaction of
+ * "yours", a connection of the application to the same database.  Until that
+ * transaction ends, no other client is granted the lock, or elected.  So
+ * everything that the transaction writes after this call is written while the
+ * hold is held, or not at all.
  *
  * Uses only that connection, and waits for its server like PQexec.  Returns
- * LE_LOST if the hold is no longer held; roll back then.  Returns LE_INVALID if
+ * LE_LOST if the hold is no longer held; then roll back.  Returns LE_INVALID if
  * there is no open transaction; LE_DEADLOCK, LE_LIMIT, LE_DENIED.  Returns
  * LE_UNAVAILABLE if the connection broke, or the extension was moved to another
- * schema; the transaction writes nothing then, so repeat it.
+ * schema; then the transaction writes nothing, so repeat it.
  */
 LE_API le_status le_fence(le_hold *hold, PGconn *yours, le_error *error);
 
@@ -457,9 +457,10 @@ LE_API le_status le_fence(le_hold *hold, PGconn *yours, le_error *error);
  * Releases the hold, gives its queue place back, or resigns its term, and frees
  * the hold whatever the status is.  If hold_for_ms is not 0, ownership ends
  * now, but the lock is not granted again until hold_for_ms milliseconds after
- * it was acquired; this is not allowed for a term.  If the process dies first,
- * the lock is free after the session's TTL, so make ttl_ms at least as long for
- * work that must not be repeated.  Waits for the server, at most call_ms.
+ * it was acquired; this is not allowed for a term.  If the process dies before
+ * the release, the lock is free after the session's TTL, so for work that must
+ * not be repeated, make ttl_ms at least as long as hold_for_ms.  Waits for the
+ * server, at most call_ms.
  *
  * Returns LE_OK if the hold was released or was not held.  Returns LE_LOST if
  * it had been lost before, so that another holder may have worked at the same
@@ -504,7 +505,7 @@ typedef struct le_leader_info
 	size_t size;
 	int64_t term;       /* 0 = there is no leader */
 	int64_t elected_at; /* microseconds since 1970, the server's clock */
-	int64_t valid_ms;   /* time left by the server's clock, in milliseconds; -1 = unknown */
+	int64_t valid_ms;   /* time until the leader's lease ends, by the server's clock; -1 = unknown */
 	char candidate[4097];
 } le_leader_info;
 
@@ -521,7 +522,7 @@ typedef struct le_change
 	int64_t change; /* number of the change; later changes have higher numbers */
 	int64_t term;
 	const char *
-		how; /* elected, proclaimed; the term ended: resigned, expired, revoked, forced, undone, disconnected */
+		how; /* elected, proclaimed; at the term's end: resigned, expired, revoked, forced, undone, disconnected */
 	const char *candidate;
 	int64_t elected_at; /* microseconds since 1970, the server's clock */
 	int64_t changed_at;
@@ -558,8 +559,8 @@ typedef struct le_callbacks
 	size_t size;
 
 	/*
-	 * Called in a thread of its own when this process has been elected.  Runs
-	 * for as long as the application wants to lead, and should return when
+	 * Called in a separate thread when this process has been elected.  Runs for
+	 * as long as the application wants to lead, and should return when
 	 * le_must_stop() is true.  The runner resigns the term only after this
 	 * callback has returned, so that this leader's work never overlaps with the
 	 * next leader's, and never runs the callback twice at the same time.
@@ -569,10 +570,11 @@ typedef struct le_callbacks
 	int (*on_elected)(le_hold *term, void *arg);
 
 	/*
-	 * Called when the term is lost while on_elected runs, whose work must end
-	 * now.  Called at most once per term, and never before on_elected.  Runs in
-	 * the runner's thread, so it may overlap with the return of on_elected.
-	 * Optional, because le_must_stop() returns the same information.
+	 * Called when the term is lost while on_elected runs, which must stop its
+	 * work now.  Called at most once per term, and never before on_elected.
+	 * Runs in the runner's thread, so it may overlap with the return of
+	 * on_elected.  Optional, because le_must_stop() returns the same
+	 * information.
 	 */
 	void (*on_lost)(le_hold *term, void *arg);
 
@@ -625,9 +627,9 @@ LE_API le_status le_stop(le_runner *runner, le_error *error);
  * shards has the shards' names, not their connection strings.  The result is
  * the shard with the highest SHA-256 of its name, a zero byte and the lock's
  * name.  It depends on the names alone, not on their order, and is the same in
- * every version and on every machine.  An additional shard takes over its part
- * of the names from all other shards, and leaves every other name where it is.
- * A change of the shards needs preparation, see docs/operation/scaling.md.
+ * every version and on every machine.  A new shard takes over some names from
+ * each other shard; all other names stay on their shard.  A change of the
+ * shards needs preparation, see docs/operation/scaling.md.
  *
  * Names on different shards cannot be acquired together or fenced in one
  * transaction.  Does no I/O.
@@ -638,7 +640,7 @@ LE_API int le_shard(const char *name, const char *const *shards, int n);
 
 /*
  * Installs the portable edition of lock_election, which is written in SQL only,
- * or upgrades an older version of it, in one transaction.  yours is a
+ * or upgrades an older version of it, in one transaction.  "yours" is a
  * connection of the application to the database.  If this version is already
  * installed, does nothing and needs no privilege.  Otherwise the role of the
  * connection needs CREATE on the database.  This role becomes the owner of all
