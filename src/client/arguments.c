@@ -52,9 +52,9 @@ le_struct_check(const void *to, size_t least, const char *name, le_error *error)
 }
 
 /*
- * Structs grow only at their end.  So a smaller struct is the beginning of the library's, and a larger
- * struct begins with the library's.  The rest of a larger struct must be zero, because the library must not
- * silently ignore a member that it does not know.
+ * Structs grow only at their end, so the smaller of the program's and the library's struct is the
+ * beginning of the larger one.  Members that only the program's struct has must be zero, because the
+ * library must not silently ignore them.
  */
 le_status
 le_struct_read(void *to, size_t size, const void *from, const char *name, le_error *error)
@@ -76,7 +76,10 @@ le_struct_read(void *to, size_t size, const void *from, const char *name, le_err
 	return LE_OK;
 }
 
-/* Fills the members of the caller's struct that the library knows, and sets all others to zero. */
+/*
+ * Fills the members that both the library's and the program's struct have, and sets the program's other
+ * members to zero.
+ */
 void
 le_struct_write(void *to, const void *from, size_t size)
 {
@@ -90,7 +93,7 @@ le_struct_write(void *to, const void *from, size_t size)
 
 /* --- texts and numbers --- */
 
-/* Returns the number of bytes in the first character; 0 if it is not UTF-8. */
+/* Returns the number of bytes of the first character; 0 if it is not valid UTF-8. */
 static size_t
 utf8_length(const unsigned char *c)
 {
@@ -106,7 +109,7 @@ utf8_length(const unsigned char *c)
 		if ((c[i] & 0xc0) != 0x80)
 			return 0;
 	}
-	/* an overlong form, a surrogate, or beyond U+10FFFF */
+	/* reject overlong forms, surrogates, and characters beyond U+10FFFF */
 	if ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf0 && c[1] < 0x90) ||
 		(c[0] == 0xf4 && c[1] > 0x8f))
 		return 0;

@@ -1,7 +1,8 @@
 /*
  * clock.c
  *		Reads a clock in nanoseconds that keeps running while the machine is
- *		suspended, waits by that clock, and has the pipes that end a wait.
+ *		suspended, waits by that clock, and wakes up waiting threads through
+ *		pipes.
  */
 #include "clock.h"
 
@@ -14,14 +15,14 @@
 
 #include "lock_election.h"
 
-/* Without CLOCK_BOOTTIME, use the monotonic clock, which on some systems keeps running during suspend. */
+/* Without CLOCK_BOOTTIME, use the monotonic clock, which on some systems keeps running while suspended. */
 #ifndef CLOCK_BOOTTIME
 #define CLOCK_BOOTTIME CLOCK_MONOTONIC
 #endif
 
 /*
- * Longest wait in ns before the time is checked again, because the clock of
- * poll() and of conditions stops during suspend
+ * Longest wait in ns before the time is checked again.  The clock by which poll() and conditions wait
+ * stops while the machine is suspended.
  */
 #define WAIT_MAX LE_SEC_NS
 
@@ -40,7 +41,7 @@ le_now(void)
 	return le_now_ns() / LE_MS_NS;
 }
 
-/* Rounds up, because otherwise a wait could end slightly too early many times in a row. */
+/* Rounds up, because a wait that is rounded down ends too early, and would be repeated many times. */
 int64_t
 le_ms_up(int64_t ns)
 {
@@ -119,7 +120,7 @@ le_random(void)
 	return random;
 }
 
-/* Spreads the renewals of sessions that were opened at the same time. */
+/* Spreads over time the renewals and retries of sessions that were opened at the same time. */
 int64_t
 le_jitter(int64_t ns)
 {
@@ -140,7 +141,7 @@ le_pipe(int fds[2])
 #endif
 }
 
-/* Ignores a full pipe, which wakes up the thread just as well. */
+/* Ignores that the pipe is full, because a full pipe also wakes up the thread. */
 void
 le_wake(int fds[2])
 {

@@ -1,16 +1,15 @@
 /*
  * connection.c
- *		Makes, uses and ends the connection, always with the library's own time
- *		limits.
+ *		Opens, uses and closes the connection, with a time limit for each wait.
  *
- * libpq's asynchronous connect has no time limit, and the kernel still
- * acknowledges data for a server process that is stopped.  So every wait here
- * has a time limit.  If there is no reply by then, the connection is closed,
- * because there is no other way to find out that no reply will arrive.
+ * libpq's asynchronous connect has no time limit, and TCP does not detect a
+ * server process that is stopped, because the kernel still acknowledges its
+ * data.  So every wait here has a time limit, after which the connection is
+ * closed.
  *
  * Several hosts are tried one by one, beginning after the last one that failed.
- * libpq blocks while it resolves a host name; meanwhile the callback thread
- * watches the deadline.
+ * libpq blocks while it resolves a host name, so the callback thread watches
+ * the session's deadline.
  */
 #include "connection.h"
 
@@ -26,19 +25,19 @@
 #include "state.h"
 #include "text.h"
 
-/* Interval in ns at which a wait checks whether the session has ended or is being closed */
+/* Interval in ns at which a waiting thread checks whether the session has ended or is being closed */
 #define SLICE (100 * LE_MS_NS)
 
 /*
- * Maximum length of a statement: the longest one has 900 bytes, plus three
- * times the quoted name of the schema.
+ * Buffer size in bytes for a statement: the longest one has 900 bytes, plus three times the quoted name
+ * of the schema.
  */
 #define SQL_MAX 2048
 #define SCHEMA  "@extschema@"
 
 static void broken(le_session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Closes the connection, and sets net.error to the first line of the message. */
+/* Closes the connection after a failure, and sets net.error to the first line of the message. */
 static void
 broken(le_session *s, const char *format, ...)
 {
@@ -60,8 +59,8 @@ le_disconnect(le_session *s)
 }
 
 /*
- * Waits until the socket is ready.  Returns false at the time limit, when the time for closing the session
- * has passed, or when a session that was alive has ended.
+ * Waits until the socket is ready.  Returns false if the time limit or the time for closing the session
+ * has passed, or if alive is set and the session has ended.
  */
 static bool
 wait_socket(le_session *s, PGconn *conn, short events, int64_t until, bool alive)
@@ -91,7 +90,7 @@ wait_socket(le_session *s, PGconn *conn, short events, int64_t until, bool alive
 
 /* --- connecting --- */
 
-/* Returns the number of items in a comma-separated list; 0 if it is empty. */
+/* Returns the number of items in a comma-separated list; 0 if the list is empty. */
 static int
 count_items(const char *list)
 {
@@ -113,13 +112,12 @@ ignore_notice(void *arg, const PGresult *result)
 /*
  * Starts to connect to the next host.  Returns NULL if out of memory.
  *
- * Keys before dbname are defaults that the connection string overrides.  learn_server() checks later
- * whether the server is a standby; target_session_attrs would also reject a primary if the role has
- * default_transaction_read_only.  Texts are in UTF-8, whatever encoding the environment, the role and the
- * database use, because otherwise one name could stand for two locks.
+ * Keys before dbname are defaults that the connection string overrides.  learn_server() rejects standbys
+ * later; target_session_attrs would also reject a primary if the role has default_transaction_read_only.
+ * client_encoding is always UTF-8, because the same bytes are different names in different encodings.
  *
- * With options_only, the connection has an invalid option so that libpq does not connect.  It only serves
- * to read the options of the connection string, the environment and the service file.
+ * If options_only is true, an invalid option prevents libpq from connecting; the result serves only to
+ * read the options of the connection string, the environment and the service file.
  */
 static PGconn *
 start(le_session *s, bool options_only)
@@ -132,7 +130,7 @@ start(le_session *s, bool options_only)
 	PGconn *conn;
 
 	snprintf(timeout, sizeof(timeout), "%lld", (long long) le_ms_up(s->call));
-	/* with several hosts, name the host to try */
+	/* with several hosts, set the host, address and port to try */
 	for (int i = 0; i < 3 && s->net.nhosts > 1; i++)
 	{
 		/* a list with one item applies to all hosts */
@@ -150,7 +148,7 @@ start(le_session *s, bool options_only)
 		values[n++] = "none of them";
 	}
 	keys[n] = values[n] = NULL;
-	/* verbose errors contain the SQLSTATE, see secret.c */
+	/* verbose errors contain the SQLSTATE, which take_code() in secret.c reads */
 	conn = PQconnectStartParams(keys, values, 1);
 	if (conn != NULL)
 	{
@@ -174,7 +172,7 @@ learn_options(le_session *s)
 	PQconninfoOption *options = PQconninfo(conn);
 	bool ok = options != NULL;
 
-	/* find the options that matter here */
+	/* find the options that are needed */
 	for (const PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
 	{
 		for (int i = 0; i < 4; i++)
@@ -200,9 +198,9 @@ learn_options(le_session *s)
 }
 
 /*
- * Waits until the connection is made.  Returns false if that fails.  Each address of the host has its own
- * time limit.  The limit is shorter while the session has a lease to save, so that other hosts can be tried
- * before the lease ends.
+ * Waits until the connection is established.  Returns false if that fails.  The time limit applies to
+ * each address of the host.  It is shorter while the session has a lease, so that other hosts can be
+ * tried before the lease ends.
  */
 static bool
 wait_connected(le_session *s, PGconn *conn)
@@ -232,10 +230,10 @@ wait_connected(le_session *s, PGconn *conn)
 }
 
 /*
- * Selects the extension's schema (NULL if there is none), whether the server is a standby, and the pid of
- * the server process.  Behind a pooler, that pid differs from the pid that libpq reports.  The portable
- * edition needs READ COMMITTED and writable transactions, so the query makes both the default of the
- * connection, unless the connection belongs to a pooler.
+ * Selects the extension's schema (NULL = not installed), whether the server is a standby, and the pid of
+ * the server process.  Behind a pooler, that pid differs from the pid that libpq reports (%d).  The
+ * portable edition needs READ COMMITTED and writable transactions, so for that edition the query makes
+ * both the connection's default, unless a pooler shares the connection with other clients.
  */
 static const char info_sql[] =
 	"SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid()"
@@ -266,7 +264,7 @@ learn_server(le_session *s)
 	/* run the query */
 	snprintf(query, sizeof(query), info_sql, PQbackendPID(net->conn));
 	result = le_exec(s, query, 0, NULL);
-	/* refuse a standby, and a database without the extension */
+	/* reject a standby, and a database without the extension */
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 		;
 	else if (PQgetvalue(result, 0, 1)[0] == 't')
@@ -282,7 +280,7 @@ learn_server(le_session *s)
 	else
 	{
 		net->pooled = atoi(PQgetvalue(result, 0, 2)) != PQbackendPID(net->conn);
-		le_lock(s); /* le_fence reads the schema in other threads */
+		le_lock(s); /* le_fence() reads the schema in other threads */
 		free(s->schema);
 		s->schema = schema;
 		le_unlock(s);
@@ -357,7 +355,7 @@ le_receive(le_session *s)
 	}
 }
 
-/* Sends the pending data, and reads until a result is complete.  Returns false if the connection is lost. */
+/* Sends the pending data, and reads until a result is complete.  Returns false if the connection was lost. */
 static bool
 exchange(le_session *s, int64_t until, bool alive)
 {
@@ -377,11 +375,11 @@ exchange(le_session *s, int64_t until, bool alive)
 }
 
 /*
- * Reads all results of the statement that was sent.  Returns the last result or the first error, or NULL
- * if the connection is lost.
+ * Reads all results of the statement that was sent.  Returns the first error, or else the last result,
+ * or NULL if the connection was lost.
  *
- * If the connection ends before the reply is complete, the outcome is unknown even after an error, because
- * the server may have been terminated after the statement took effect.
+ * If the connection ends before the reply is complete, the outcome is unknown even if an error was
+ * received, because the server process may have been terminated after the statement took effect.
  */
 static PGresult *
 results(le_session *s, int sent)
@@ -390,7 +388,7 @@ results(le_session *s, int sent)
 	int64_t until = le_add(le_now_ns(), s->call);
 	bool alive = le_is_alive(s);
 
-	/* time by which the reply must be complete */
+	/* compute the time by which the reply must be complete */
 	le_sooner(&until, s->net.until);
 	if (!sent)
 		broken(s, "could not send: %.150s", PQerrorMessage(s->net.conn));
@@ -405,7 +403,7 @@ results(le_session *s, int sent)
 			last = result;
 		}
 	}
-	if (s->net.conn != NULL && last == NULL) /* probably out of memory */
+	if (s->net.conn != NULL && last == NULL) /* no result: probably out of memory */
 		broken(s, "no answer to a statement");
 	if (s->net.conn == NULL)
 	{
@@ -419,8 +417,8 @@ results(le_session *s, int sent)
 }
 
 /*
- * Replaces @extschema@ in a statement with the schema.  Allocates no memory, so that a lease is revoked
- * even if memory has run out.
+ * Replaces @extschema@ in a statement with the schema.  Allocates no memory, so that a lease can be
+ * revoked even if memory has run out.
  */
 static void
 qualify(const le_session *s, const char *sql, char text[SQL_MAX])
@@ -432,15 +430,15 @@ qualify(const le_session *s, const char *sql, char text[SQL_MAX])
 	snprintf(text + len, SQL_MAX - len, "%s", sql);
 }
 
-/* The statement of a turn; its columns are those of LeColumn */
+/* The statement of a turn; it returns the columns of LeColumn */
 static const char sync_sql[] =
 	"SELECT item, event, kind, name, token, queue_position, owner, reason, sqlstate, message, hint,"
 	" (pg_catalog.date_part('epoch', validity) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8 AS validity,"
 	" incarnation, news, complete, channel FROM @extschema@.lease_sync($1, $2, $3, $4, $5, $6)";
 
 /*
- * Runs a statement, see le_exec.  A call of lease_sync() is prepared once per connection.  It is not
- * prepared behind a pooler, or after an error which says that preparing does not work or that the function
+ * Runs a statement, see le_exec().  A call of lease_sync() is prepared once per connection, but not
+ * behind a pooler, and not after an error that says that preparing does not work or that the function
  * has changed.
  *
  * If the schema does not exist, the extension may have been moved or created again in another schema since

@@ -1,8 +1,8 @@
 /*
  * dispatch.c
  *		The callback thread: calls the application's callbacks one at a time,
- *		reads changes for observers, and watches the deadline, because the session
- *		thread may hang in name resolution.
+ *		reads changes for observers, and ends the session at its deadline,
+ *		because the session thread may hang in name resolution.
  */
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "state.h"
 #include "threads.h"
 
-/* Calls one callback of the session.  Returns false if none is due.  Locked at entry and exit. */
+/* Calls on_state or on_renewed.  Returns false if neither is due.  The mutex is held at entry and exit. */
 static bool
 tell(le_session *s)
 {

@@ -1,7 +1,7 @@
 /*
  * due.c
- *		Computes when the session thread has work, wakes it up for that, and
- *		makes work due after a notification.
+ *		Computes when the session thread has work, wakes it up, and makes work
+ *		due after a notification.
  */
 #include "due.h"
 
@@ -9,17 +9,17 @@
 
 #include "objects.h"
 
-/* How long the session keeps listening after the last wait has ended, in ns */
+/* Time for which the session keeps listening after the last wait in a queue has ended, in ns */
 #define LINGER LE_SEC_NS
-/* Time limit for the session's test notification to itself, in ns; normally it arrives with the reply. */
+/* Time limit for the session's test notification to itself, in ns; normally that arrives with the reply */
 #define TEST_PATIENCE (300 * LE_MS_NS)
 
 /* --- work --- */
 
 /*
- * Returns whether the lease may be renewed.  If progress_ms is set, that requires a recent call of
- * le_progress().  The flag is set before the time is read, so that a concurrent le_progress()
- * either sees the flag or is seen here.
+ * Returns whether the lease may be renewed.  With progress_ms, that requires a recent call of
+ * le_progress().  Sets withheld before it reads progress_at: if it misses a concurrent le_progress(),
+ * that call sees withheld, and wakes up the session thread.
  */
 static bool
 has_progress(le_session *s)
@@ -123,8 +123,8 @@ le_hear(le_session *s, const char *channel)
 
 	s->heard |= own;
 	/*
-	 * check for news also because of requests in the current turn: a
-	 * notification may arrive before its reply was read
+	 * Read the news also if a request has no reply yet: the notification of its grant may arrive before
+	 * the reply was read.
 	 */
 	s->look |= own && (s->waiting > 0 || !le_link_empty(&s->lists[LE_OPEN]));
 	le_observers_due(s, channel);

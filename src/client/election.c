@@ -10,7 +10,7 @@
 #include "objects.h"
 #include "ownership.h"
 
-/* Size of the struct in the library's first version, which ended with the candidate */
+/* Size of le_leader_info in the library's first version, whose last member was candidate */
 #define LEADER_LEAST (offsetof(le_leader_info, candidate) + LE_CANDIDATE_MAX + 1)
 
 le_status
@@ -29,7 +29,7 @@ le_leader(le_session *session, const char *election, le_leader_info *leader, le_
 	le_must(le_struct_check(leader, LEADER_LEAST, "le_leader_info", error));
 	le_must(le_check_text("election", election, LE_NAME_MAX, error));
 	le_lock(session);
-	session->refs++; /* keep the session: le_close() does not wait for this call */
+	session->refs++; /* keeps the session in memory, because le_close() does not wait for this call */
 	result = le_ask(session, sql, 1, &election, &why);
 	le_unlock(session);
 	le_session_unref(session);

@@ -3,10 +3,11 @@
  *		The session thread.
  *
  * The session thread runs the turns that no other thread runs, reconnects, and
- * listens while a hold waits.  Otherwise it rests until the connection ends,
- * another thread wakes it up, or work is due.  While a hold waits, a
- * notification ends the rest, too.  The session thread does not own the
- * connection while it rests, so that a caller can take the connection at once.
+ * listens for notifications while a hold waits.  Otherwise it sleeps until the
+ * connection ends, another thread wakes it up, or work is due.  While a hold
+ * waits, a notification wakes it up, too.  The session thread does not own the
+ * connection while it sleeps, so that other threads can take the connection at
+ * once.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -22,12 +23,12 @@
 #include "threads.h"
 #include "turn.h"
 
-/* Pause before LISTEN is retried after an error, in ns; the error may have been temporary */
+/* Pause before LISTEN is retried after an error, which may be temporary, in ns */
 #define LISTEN_AGAIN (5 * LE_SEC_NS)
 
 /*
- * The poll() event for a connection that the other end has closed.  Without
- * POLLRDHUP, any input is taken for it.
+ * The poll() event for a connection that the other end has closed.  Where POLLRDHUP does not exist, any
+ * input wakes up the session thread.
  */
 #ifdef POLLRDHUP
 #define HUNG_UP POLLRDHUP
@@ -76,12 +77,12 @@ le_grant(le_session *s)
 	return ok;
 }
 
-/* --- LISTEN (all functions below are locked at entry and exit) --- */
+/* --- LISTEN (below, the mutex is held at entry and exit of each function) --- */
 
 /*
- * Listens to the channels that are needed, and no others.  The first time on a connection, the
- * session also notifies itself to test whether LISTEN works.  If memory runs out, retries after
- * a pause.
+ * Sends LISTEN for the channels that are needed, and UNLISTEN for all others.  The first time on a
+ * connection, also sends a notification to the session itself, to test whether LISTEN works.  If memory
+ * runs out, retries after a pause.
  */
 static void
 listen(le_session *s)
@@ -119,7 +120,7 @@ listen(le_session *s)
 	if (s->deaf)
 	{
 		/*
-		 * It is not known which channels it listens to now, so send all of them
+		 * It is not known to which channels the connection listens now, so send LISTEN for all of them
 		 * again later, with a new test.
 		 */
 		s->listens = s->heard = false;
@@ -127,7 +128,7 @@ listen(le_session *s)
 		s->tested_at = 0;
 		s->listen_at = le_add(le_now_ns(), LISTEN_AGAIN);
 	}
-	s->look |= s->waiting > 0; /* read grants that happened before this LISTEN */
+	s->look |= s->waiting > 0; /* read grants whose notification was sent before this LISTEN */
 	le_observers_due(s, NULL);
 	PQclear(result);
 	free(sql.data);
@@ -164,8 +165,8 @@ connect_session(le_session *s)
 }
 
 /*
- * Waits until a point in time, until another thread wakes it up, or until the connection
- * ends.  While notifications are needed, input on the connection also ends the wait, and is
+ * Sleeps until a point in time, until another thread wakes up the session thread, or until the
+ * connection ends.  While notifications are needed, input on the connection also ends the sleep, and is
  * then read.
  */
 static void
@@ -176,7 +177,7 @@ rest(le_session *s, int64_t until)
 		{.fd = conn != NULL ? PQsocket(conn) : -1, .events = HUNG_UP | (le_is_curious(s) ? POLLIN : 0)},
 		{.fd = s->wake_net[0], .events = POLLIN}};
 
-	/* wait, without the lock and without owning the connection */
+	/* sleep, without the mutex and without owning the connection */
 	s->rests_until = until;
 	s->rests_deaf = !le_is_curious(s);
 	le_unlock(s);
@@ -196,7 +197,7 @@ rest(le_session *s, int64_t until)
 	le_give(s);
 }
 
-/* Ends waits whose time limit has passed, and all waits that need LISTEN if LISTEN does not work. */
+/* Ends waits whose time limit has passed.  If LISTEN does not work, also ends all waits that need it. */
 static void
 expire(le_session *s)
 {
@@ -228,7 +229,7 @@ expire(le_session *s)
 }
 
 /*
- * Does the most urgent work, or rests.  A thread that waits for the connection goes first, unless a
+ * Does the most urgent work, or sleeps.  Lets a thread that waits for the connection run first, unless a
  * renewal becomes due before that thread runs.
  */
 static void
@@ -252,10 +253,7 @@ step(le_session *s)
 	}
 }
 
-/*
- * Revokes the lease.  Returns false if the server refuses it for good.  Locked
- * at entry and exit, not in between.
- */
+/* Revokes the lease.  Returns false if the server has rejected that permanently. */
 static bool
 revoke_lease(le_session *s)
 {
@@ -276,8 +274,8 @@ revoke_lease(le_session *s)
 }
 
 /*
- * Sends the remaining releases, then revokes the lease, unless le_orphan() leaves it on the
- * server.  Retries after failures, until close_until.
+ * Sends the remaining releases, then revokes the lease, unless le_orphan() was called.  Retries after
+ * failures, until close_until.
  */
 static void
 wind_up(le_session *s)
@@ -308,8 +306,8 @@ wind_up(le_session *s)
 }
 
 /*
- * Ends the session on the server and disconnects.  A release is sent only if the lease stays on the
- * server, or if the release has a hold_for; all other holds end with the lease.
+ * Ends the session on the server and disconnects.  Sends a release only if it has a hold_for, or if the
+ * lease is not revoked; all other holds end with the lease.
  */
 static void
 shut_down(le_session *s)
@@ -330,7 +328,7 @@ shut_down(le_session *s)
 	le_unlock(s);
 	le_disconnect(s);
 	le_lock(s);
-	/* from now on only the application has references to the remaining holds */
+	/* drop the session's references to the remaining holds; the application may still have references */
 	for (int i = 0; i < LE_LISTS; i++)
 	{
 		le_foreach (le_hold, hold, &s->lists[i])
@@ -338,7 +336,7 @@ shut_down(le_session *s)
 	}
 }
 
-/* Connects and grants the lease, works until the session is closed, then shuts it down. */
+/* Connects, obtains the lease, works until the session is closed, then shuts it down. */
 void *
 le_net_main(void *session)
 {

@@ -1,7 +1,7 @@
 /*
  * error.c
  *		Converts errors of the server and of libpq into statuses and errors of
- *		calls.
+ *		the library.
  */
 #include "error.h"
 
@@ -57,8 +57,8 @@ le_error_copy(le_error *to, const le_error *from)
 }
 
 /*
- * Returns the status for an SQLSTATE.  In the table, specific codes come before shorter prefixes.  55P03
- * and 58 mean that the manager cannot write now, because its tables are locked or a disk fails.
+ * Returns the status for an SQLSTATE.  In the table, complete codes must precede their prefixes.  55P03
+ * and 58xxx mean that the manager cannot write now, because its tables are locked or a disk fails.
  */
 le_status
 le_status_of(const char *sqlstate)

@@ -1,6 +1,6 @@
 /*
  * fence.c
- *		Fences a hold in a transaction of the application's own connection.
+ *		Fences a hold in a transaction on the application's own connection.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "objects.h"
 #include "text.h"
 
-/* Adds the names as an array of bytea, because the application's connection may have any encoding. */
+/* Adds the hold's names as an array of bytea, because the application's connection may have any encoding. */
 static void
 add_names(const le_hold *hold, le_text *names)
 {
@@ -57,12 +57,12 @@ le_fence(le_hold *hold, PGconn *yours, le_error *error)
 	}
 	free(sql.data);
 	free(names.data);
-	/* after any error the transaction writes nothing, so the outcome is never unknown */
+	/* an error aborts the transaction, which then writes nothing, so the outcome is never unknown */
 	if (why.status == LE_UNKNOWN)
 		why.status = LE_UNAVAILABLE;
 	if (le_error_is_absent(&why))
 	{
-		/* let the session read the new schema with a renewal, for the next transaction */
+		/* make a renewal due, by which the session learns the new schema for the next transaction */
 		le_lock(hold->session);
 		hold->session->renew_at = 0;
 		le_wake_net(hold->session);

@@ -1,6 +1,6 @@
 /*
  * hold.c
- *		Requests holds, waits for them, and releases them for the application.
+ *		Requests holds, waits for them, and releases them.
  */
 #include "hold.h"
 
@@ -14,9 +14,9 @@
 /* --- requests --- */
 
 /*
- * Queues a new hold.  until is the end of its wait, in ns; if that has passed, the request takes no queue
- * place.  With now, runs a turn if possible.  Returns LE_NO_MEMORY if hold is NULL.  Frees the hold and
- * returns LE_LOST if the session has ended.
+ * Queues a new hold.  Its wait ends at the time "until" (in ns); if that has passed, the request takes
+ * no queue place.  If now is true, runs a turn if possible.  Returns LE_NO_MEMORY if hold is NULL.
+ * Frees the hold and returns LE_LOST if the session has ended.
  */
 static le_status
 queue(le_hold *hold, int64_t until, bool now, le_error *error)
@@ -27,7 +27,7 @@ queue(le_hold *hold, int64_t until, bool now, le_error *error)
 	if (hold == NULL)
 		return le_no_memory(error);
 	s = hold->session;
-	/* time limits; a request that must not wait is a try */
+	/* set the time limits; a request that must not wait is sent as try_lock or the like */
 	hold->until = until;
 	hold->answer_by = le_add(le_now_ns(), s->call);
 	hold->try = until <= le_now_ns();
@@ -38,7 +38,7 @@ queue(le_hold *hold, int64_t until, bool now, le_error *error)
 		le_error_copy(error, &s->error);
 	else
 	{
-		hold->refs = 2; /* the application's reference, and the session's until the hold is done */
+		hold->refs = 2; /* one reference of the application, and one of the session until phase DONE */
 		s->refs++;
 		hold->asked = ++s->requests;
 		le_link_append(&s->lists[LE_ASKS], &hold->link);
@@ -49,7 +49,7 @@ queue(le_hold *hold, int64_t until, bool now, le_error *error)
 			le_wake_net(s);
 	}
 	le_unlock(s);
-	/* a hold of a session that has ended was not queued */
+	/* the session has ended, so the hold was not queued */
 	if (!ended)
 		return LE_OK;
 	le_hold_free(hold);
@@ -57,8 +57,8 @@ queue(le_hold *hold, int64_t until, bool now, le_error *error)
 }
 
 /*
- * Requests a lock, a permit or a term.  With now, waits for it, and gives it back unless it was
- * granted.  candidate is the public text of a term; NULL for a lock or permit.
+ * Requests a lock, a permit or a term.  If now is true, waits for it, and drops the hold if it was not
+ * granted.  "candidate" is the public text of a term; NULL for a lock or permit.
  */
 static le_status
 ask(le_session *s, const char *const *names, int n, const le_how *given, const char *candidate, bool term,
@@ -92,7 +92,7 @@ ask(le_session *s, const char *const *names, int n, const le_how *given, const c
 	if (how.until != 0)
 		le_sooner(&until, le_until_point(how.until));
 	le_must(queue(own, until, now, error));
-	/* wait, unless the caller will do that later */
+	/* wait, unless the application will do that later */
 	status = now ? le_hold_wait(own, LE_NEVER, error) : LE_OK;
 	if (status == LE_OK)
 		*hold = own;
@@ -176,7 +176,7 @@ le_hold_wait(le_hold *hold, int64_t until, le_error *error)
 		status = le_error_copy(error, &hold->error);
 	else if (atomic_load(&hold->state) == LE_HOLD_WAITING)
 		status = le_error_set(error, LE_WAITING, "", "not granted yet");
-	le_wake_net(s); /* the session may have a place to give back */
+	le_wake_net(s); /* the session may have a place to release */
 	le_unlock(s);
 	return status;
 }
@@ -214,8 +214,8 @@ le_cancel(le_hold *hold)
 /* --- release --- */
 
 /*
- * Releases a hold or gives its place back, and drops the application's reference.  With wait, waits for the
- * result, at most call_ms.  Returns the same as le_release.
+ * Releases a grant or place, and drops the application's reference to the hold.  If wait is true, waits
+ * for the result, at most call_ms.  Returns the same as le_release.
  */
 static le_status
 give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
@@ -229,7 +229,7 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 	le_lock(s);
 	s->refs++;
 	le_check_deadline(s);
-	/* set the hold to OVER, which queues its release */
+	/* set the hold to OVER, and thereby queue its release */
 	hold->dropped = true;
 	le_link_remove(&hold->event_link);
 	held = atomic_load(&hold->state) == LE_HOLD_HELD;
@@ -238,7 +238,7 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 	else if (hold->error.status == LE_LOST && atomic_load(&hold->token) != 0)
 	{
 		status = le_error_copy(error, &hold->error);
-		if (hold->phase == LE_PHASE_GRANTED) /* an evicted hold ends on the server only now */
+		if (hold->phase == LE_PHASE_GRANTED) /* an evicted hold is released only now */
 			le_link_append(&s->lists[LE_GIVES], &hold->link);
 	}
 	if (held)
@@ -320,8 +320,8 @@ le_position(const le_hold *hold)
 }
 
 /*
- * Reads the deadline before the state.  If the deadline belongs to a later lease, the hold had ended before
- * that lease was granted, so the state read here is no longer HELD.
+ * Reads the deadline before the state.  If a new lease has changed the deadline, the hold ended before
+ * that lease was granted, so the state that is read afterwards is no longer HELD.
  */
 int64_t
 le_hold_time_left(const le_hold *hold)

@@ -1,6 +1,6 @@
 /*
  * install.c
- *		Installs the portable edition, whose script is part of the library.
+ *		Installs the portable edition from a script that is part of the library.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +45,8 @@ set_options(PGconn *conn, const char *const *values, le_error *why)
 }
 
 /*
- * Returns whether this version is installed.  Each version has a comment of its own on its schema, which the
- * script contains as well.
+ * Returns whether this version is installed.  The SQL comment on the schema differs from version to
+ * version, and the script contains this version's comment.
  */
 static bool
 is_installed(PGconn *conn, le_error *why)

@@ -1,7 +1,7 @@
 /*
  * objects.c
- *		Creates and frees sessions and holds.  Has the session's mutex, and the
- *		reference counts.
+ *		Creates and frees sessions and holds, counts their references, and locks
+ *		the session's mutex.
  */
 #include "objects.h"
 
@@ -43,7 +43,7 @@ le_session_new(const le_options *o)
 	le_session *s = calloc(1, sizeof(*s));
 	size_t size = LE_OWNER_MAX;
 
-	/* the mutex and the conditions, without which session_free() must not be called */
+	/* create the mutex and the conditions, which session_free() requires */
 	if (s == NULL || pthread_mutex_init(&s->lock, NULL) != 0 || le_cond_init(&s->changed) != 0 ||
 		le_cond_init(&s->to_tell) != 0)
 	{
@@ -52,7 +52,7 @@ le_session_new(const le_options *o)
 	}
 	for (int i = 0; i < 2; i++)
 		s->wake_net[i] = s->wake_user[i] = -1;
-	/* lists, which are empty, and members that are not 0 at first */
+	/* initialize the lists, and members whose initial value is not 0 */
 	for (int i = 0; i < LE_LISTS; i++)
 		le_link_init(&s->lists[i]);
 	le_link_init(&s->observers);
@@ -63,16 +63,16 @@ le_session_new(const le_options *o)
 	s->options.conninfo = s->options.name = NULL;
 	s->next_until = s->later_at = s->net.until = LE_NEVER;
 	s->renewed_told = true;
-	s->busy = true; /* the session thread owns the connection at first */
+	s->busy = true; /* the session thread owns the connection until it has connected */
 	atomic_store(&s->progress_at, le_now_ns());
-	/* defaults of the times */
+	/* convert the times to ns, and apply their defaults */
 	s->ttl = o->ttl_ms * LE_MS_NS;
 	s->margin = o->margin_ms != 0 ? o->margin_ms * LE_MS_NS : le_clamp(s->ttl / 20, 0, LE_SEC_NS);
 	s->connect = o->connect_ms != 0 ? o->connect_ms * LE_MS_NS : 5 * LE_SEC_NS;
 	s->call = o->call_ms != 0 ? o->call_ms * LE_MS_NS : le_clamp(s->ttl / 4, 200 * LE_MS_NS, 10 * LE_SEC_NS);
 	s->progress = o->progress_ms * LE_MS_NS;
 	s->poll = o->poll_ms != 0 ? o->poll_ms * LE_MS_NS : 250 * LE_MS_NS;
-	/* distinguishes the requests of this session from those of all others */
+	/* the marker distinguishes the requests of this session from those of all others */
 	snprintf(s->marker, sizeof(s->marker), "#%016llx", (unsigned long long) le_random());
 	s->conninfo = le_copy(o->conninfo != NULL ? o->conninfo : "");
 	s->name = le_copy(o->name != NULL ? o->name : "");
@@ -83,7 +83,7 @@ le_session_new(const le_options *o)
 	}
 	if (strlen(s->name) > size)
 	{
-		/* cut the name between two characters */
+		/* cut the name before a character that does not fit */
 		while (size > 0 && ((unsigned char) s->name[size] & 0xC0) == 0x80)
 			size--;
 		s->name[size] = '\0';
@@ -129,7 +129,7 @@ le_is_alive(const le_session *s)
 	return state == LE_CONNECTED || state == LE_SUSPENDED;
 }
 
-/* The new thread inherits a mask that blocks all signals. */
+/* Blocks all signals while it creates the thread, because the new thread inherits the signal mask. */
 bool
 le_start_thread(pthread_t *thread, void *(*run)(void *), void *arg)
 {
@@ -187,7 +187,7 @@ le_hold_alloc(le_session *s, le_kind kind, const char *const *names, int n, cons
 	return hold;
 }
 
-/* The caller must have a reference to the session. */
+/* The caller must have its own reference to the session, because this may drop another one. */
 void
 le_hold_unref(le_hold *hold)
 {

@@ -1,12 +1,12 @@
 /*
  * observe.c
- *		Observers of elections.
+ *		Reads the changes of elections, and reports them to observers.
  *
  * election_history() returns all changes, in order and without gaps; a
- * notification only signals that a read is due.  The callback thread reads a
- * page of changes after the last change that was reported, and reports them.
- * So no change is missed or reported twice across a reconnect, and a slow
- * callback costs no memory.
+ * notification only makes a read due.  The callback thread reads up to
+ * CHANGES_MAX changes after the last one that was reported, and reports them.
+ * So no change is missed or reported twice after a reconnect, and a slow
+ * callback needs no buffer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +20,9 @@
 #include "text.h"
 #include "threads.h"
 
-/* Maximum number of changes that an observer reads at once */
+/* Maximum number of changes that are read for an observer at once */
 #define CHANGES_MAX 64
-/* Interval of reads without a notification, where notifications work, in ns */
+/* Interval of reads without a notification, on a connection where notifications work, in ns */
 #define READ_INTERVAL (5 * LE_SEC_NS)
 
 #define COLUMNS                                                                                              \
@@ -65,7 +65,7 @@ le_observe(le_session *session, const char *election, int64_t after,
 	o->on_change = on_change;
 	o->arg = arg;
 	le_link_init(&o->link);
-	/* add it to the session; if the lease's channel is not known, a turn is needed to read it */
+	/* add it to the session; if the lease's channel is not known, make a turn due, which reads it */
 	le_lock(session);
 	session->refs++;
 	le_link_append(&session->observers, &o->link);
@@ -77,7 +77,7 @@ le_observe(le_session *session, const char *election, int64_t after,
 	return LE_OK;
 }
 
-/* Removes an observer from its session, and frees it.  Locked. */
+/* Removes an observer from its session, and frees it.  The caller holds the mutex. */
 static void
 observer_free(le_observer *o)
 {
@@ -113,12 +113,12 @@ le_unobserve(le_observer *observer)
 	le_session_unref(s);
 }
 
-/* --- reading and reporting: locked at entry and exit --- */
+/* --- reading and reporting: the mutex is held at entry and exit --- */
 
 /*
- * Reads the changes after the last change that was reported; with start_now, reads only the latest change.
- * The changes of the current term have higher numbers than the term itself.  If the history no longer has
- * any of them, the result is the current leader, as a change with number 0.  Returns NULL if the statement
+ * Reads the changes after the last reported one.  If start_now is set, reads only the latest change of
+ * the current term; a term's changes have higher numbers than the term itself.  If the history has none
+ * of them any more, returns the current leader as a change with number 0.  Returns NULL if the statement
  * failed.
  */
 static PGresult *
@@ -141,7 +141,7 @@ read_changes(le_observer *o)
 	return le_ask(o->session, o->start_now ? last_sql : next_sql, o->start_now ? 1 : 3, values, NULL);
 }
 
-/* Returns a row of COLUMNS as an le_change. */
+/* Converts a row with the columns COLUMNS to an le_change. */
 static le_change
 change_of(const PGresult *rows, int row)
 {
@@ -159,8 +159,8 @@ change_of(const PGresult *rows, int row)
 }
 
 /*
- * Reports changes to the application.  With start_now, reports a change only if a term leads after
- * it.  The election of a term that was reported as the current leader is not reported again later.
+ * Reports changes to the application.  If start_now is set, reports the change only if the election has
+ * a leader after it.  If a term was reported as change 0, does not report its election again.
  */
 static void
 tell(le_observer *o, const PGresult *rows)
@@ -185,7 +185,7 @@ tell(le_observer *o, const PGresult *rows)
 	}
 }
 
-/* Reads the next changes of an observer, reports them, and sets when it is due again. */
+/* Reads the next changes of an observer, reports them, and sets the time of the next read. */
 static void
 work_for(le_observer *o)
 {
@@ -193,10 +193,7 @@ work_for(le_observer *o)
 	bool start_now = o->start_now;
 	PGresult *rows;
 
-	/*
-	 * set this before reading, so that a notification that arrives during the
-	 * read makes the observer due again
-	 */
+	/* set due_at before the read, so that a notification during the read can make the observer due again */
 	o->due_at = le_add(le_now_ns(), o->channel[0] != '\0' && s->heard ? READ_INTERVAL : 4 * s->poll);
 	/* read the channel of the observer's notifications */
 	if (o->channel[0] == '\0' && !s->deaf)
@@ -208,14 +205,14 @@ work_for(le_observer *o)
 		s->relisten |= o->channel[0] != '\0';
 		PQclear(rows);
 	}
-	/* read and report; after a full page, read again at once */
+	/* read and report changes; after the maximum number, read again at once */
 	rows = read_changes(o);
 	if (rows == NULL)
 		o->due_at = le_add(le_now_ns(), LE_PAUSE);
 	else if (PQntuples(rows) == CHANGES_MAX)
 		o->due_at = 0;
 	tell(o, rows);
-	/* there is no leader and no change yet, so continue with the first change */
+	/* there is neither a leader nor a change yet, so read from the first change on */
 	if (rows != NULL && start_now && PQntuples(rows) == 0)
 	{
 		o->start_now = false;
@@ -240,7 +237,7 @@ le_observe_work(le_session *s, int64_t *next)
 		o->calling = true;
 		work_for(o);
 		o->calling = false;
-		le_link_append(&s->observers, &o->link); /* next time, the other observers go first */
+		le_link_append(&s->observers, &o->link); /* serve the other observers before this one the next time */
 		pthread_cond_broadcast(&o->changed);
 		if (o->own_end)
 			observer_free(o);

@@ -1,7 +1,7 @@
 /*
  * ownership.c
- *		Gives the connection to one thread at a time.  A renewal that is due goes
- *		first.
+ *		Lets one thread at a time own the connection.  A renewal that is due has
+ *		priority.
  */
 #include "ownership.h"
 
@@ -55,7 +55,7 @@ le_take(le_session *s, int64_t until, le_error *error)
 	s->asking--;
 	taken &= !s->closing && le_now_ns() < until;
 	if (!taken && s->watchers > 0)
-		pthread_cond_broadcast(&s->changed); /* the session thread may have waited for this thread */
+		pthread_cond_broadcast(&s->changed); /* the session thread may have let this thread run first */
 	if (s->closing)
 		return le_error_copy(error, &s->error);
 	if (!taken)
@@ -65,10 +65,7 @@ le_take(le_session *s, int64_t until, le_error *error)
 	return LE_OK;
 }
 
-/*
- * Spends at most half of call_ms on taking the connection, so that the other
- * half is left for the statement.
- */
+/* Waits at most half of call_ms for the connection, so that the other half remains for the statement. */
 PGresult *
 le_ask(le_session *s, const char *sql, int n, const char *const *values, le_error *error)
 {

@@ -1,6 +1,6 @@
 /*
  * runner.c
- *		The runner: campaigns repeatedly, in a thread of its own.
+ *		The runner: campaigns repeatedly, in its thread.
  *
  *		follower -> candidate -> leader -> follower ... -> stopping
  *
@@ -21,7 +21,7 @@
 #define RETRY_FIRST (100 * LE_MS_NS)
 #define RETRY_MOST  (5 * LE_SEC_NS)
 
-/* Protected by the session's mutex, except members that never change */
+/* A runner.  Members that change are protected by the session's mutex. */
 struct le_runner
 {
 	le_session *session;
@@ -33,15 +33,15 @@ struct le_runner
 	le_observer *observer;
 	le_hold *hold; /* the candidacy or the term; NULL = none */
 	bool stopping;
-	bool entered, returned; /* on_elected was called; on_elected has returned */
-	int answer;             /* result of on_elected */
+	bool entered, returned; /* on_elected was called for this term; it has returned */
+	int answer;             /* result of on_elected; not 0 = stop the runner */
 	int failures;
 	le_error error; /* the permanent error that has ended the runner */
 };
 
 /* --- leading --- */
 
-/* The thread of one term: calls on_elected, and hands its result to the runner. */
+/* Main function of the thread of one term: calls on_elected, and passes its result to the runner. */
 static void *
 elected_main(void *arg)
 {
@@ -62,8 +62,8 @@ elected_main(void *arg)
 }
 
 /*
- * Leads until on_elected has returned.  Calls on_lost if the term is lost before that.  Returns false if no
- * thread could be started.  Locked at entry and exit.
+ * Leads until on_elected has returned.  Calls on_lost if the term is lost before that.  Returns false if
+ * no thread could be started.  The mutex is held at entry and exit.
  */
 static bool
 lead(le_runner *r)
@@ -76,7 +76,7 @@ lead(le_runner *r)
 	r->entered = r->returned = false;
 	if (!le_start_thread(&thread, elected_main, r))
 		return false;
-	/* wait for its end, or for the loss of the term */
+	/* wait until on_elected has returned, and report a loss of the term */
 	while (!r->returned)
 	{
 		int64_t soon = le_add(le_now_ns(), 10 * LE_MS_NS);
@@ -102,9 +102,9 @@ lead(le_runner *r)
 /* --- campaigning --- */
 
 /*
- * Runs one candidacy from its beginning to its end.  Returns LE_OK, or an error after which the caller
- * retries or ends the runner.  Obtains a new lease for the session if the old one was lost.  Not
- * locked.
+ * Runs one candidacy and its term.  Returns LE_OK, or an error after which the caller retries or ends
+ * the runner.  Obtains a new lease for the session if the old one was lost.  The caller does not hold
+ * the mutex.
  */
 static le_status
 stand(le_runner *r, le_error *error)
@@ -134,8 +134,8 @@ stand(le_runner *r, le_error *error)
 		le_lock(s);
 	}
 	/*
-	 * Other threads run turns, so the candidacy may have ended before the first
-	 * wait or after the last one.
+	 * Other threads run turns, so the candidacy or the term may have ended before the first wait or
+	 * after the last one.
 	 */
 	le_check_deadline(s);
 	if (atomic_load(&hold->state) == LE_HOLD_OVER)
@@ -156,8 +156,8 @@ stand(le_runner *r, le_error *error)
 }
 
 /*
- * Main function of the runner's thread: campaigns until the runner is stopped.  After a temporary
- * error it pauses, with a growing delay that le_stop interrupts.  A permanent error ends the runner.
+ * Main function of the runner's thread: campaigns until the runner is stopped.  After a temporary error,
+ * pauses before a retry, each time longer; le_stop() ends the pause.  A permanent error ends the runner.
  */
 static void *
 runner_main(void *arg)
@@ -179,7 +179,7 @@ runner_main(void *arg)
 		if (s->closing || status == LE_INVALID || status == LE_DENIED ||
 			le_error_is(&error, LE_NOT_INSTALLED))
 		{
-			/* A retry would not help.  The last condition means that lock_election is not installed. */
+			/* a retry would not help; the last condition means that lock_election is not installed */
 			r->error = error;
 			r->stopping = true;
 		}
@@ -315,7 +315,7 @@ le_stop(le_runner *runner, le_error *error)
 	if (runner == NULL || le_in_child(runner->session))
 		return LE_OK;
 	s = runner->session;
-	/* wake up the runner and on_elected, and end a candidacy */
+	/* wake up the runner and on_elected, and end the wait of a candidacy */
 	le_lock(s);
 	s->refs++;
 	runner->stopping = true;
@@ -329,7 +329,7 @@ le_stop(le_runner *runner, le_error *error)
 		le_wake_net(s);
 	}
 	le_unlock(s);
-	/* wait for the runner's end, and return its error */
+	/* wait until the runner has ended, and return its error */
 	pthread_join(runner->thread, NULL);
 	status = runner->error.status;
 	if (status != LE_OK)

@@ -1,17 +1,18 @@
 /*
  * secret.c
- *		Describes why a connection could not be made, without any part of the
- *		connection string that may be a password.
+ *		Describes why a connection failed, without any part of the connection
+ *		string that may be a password.
  *
- * libpq's messages quote what libpq cannot parse.  libpq may also parse a
- * string differently than its author meant: in "postgres://u:pass/word@host" it
- * takes "pass" for the port.  Then the name of a host or a database contains a
- * part of the password, and libpq and the server show that name.
+ * libpq's messages quote the parts of a string that libpq cannot parse.  libpq
+ * may also parse a string differently than its author meant: in
+ * "postgres://u:pass/word@host" it takes "pass" for the port.  Then the name of
+ * a host or a database contains a part of the password, and messages of libpq
+ * and the server contain that name.
  *
- * So an error shows nothing of a string that libpq cannot parse, and nothing if
- * an option has characters that do not belong there.  In all other errors the
- * values of options are masked, except those that name the server and the
- * database, such as host and dbname.
+ * So an error contains no part of a string that libpq cannot parse, or of one
+ * whose options have impossible characters.  In all other errors the values of
+ * options are masked, except those that name the server and the database, such
+ * as host and dbname.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -20,22 +21,22 @@
 #include "error.h"
 
 /*
- * Length in bytes of the shortest value that is masked.  Shorter values are words such as "on", which
- * messages often contain anyway.
+ * Length in bytes of the shortest value that is masked.  Shorter values, such as "on", are no secrets,
+ * and occur in many messages by chance.
  */
 #define LEAST_MASKED 3
 
 /* --- strings that libpq cannot parse --- */
 
 /*
- * Describes the kind of mistake in the library's own words, or not at all if the message is not in English.
- * Messages about the service file are shown, because they contain only names of files and services, and
- * line numbers.
+ * Describes the kind of mistake in the library's own words, if the message is in English.  Shows
+ * messages about the service file, because they contain only names of files and services, and line
+ * numbers.
  */
 le_status
 le_error_unparsed(le_error *error, const char *message)
 {
-	/* beginnings of messages; kind NULL = show the message */
+	/* beginnings of libpq's messages, and descriptions; kind NULL = show libpq's message */
 	static const struct
 	{
 		const char *begins, *kind;
@@ -85,7 +86,7 @@ is_host(const char *item, size_t len)
 
 		if (path ? i > 0 && strchr("@=;", c) != NULL : c < 0x80 && !isalnum(c) && strchr("-._:%", c) == NULL)
 			return false;
-		/* an IPv6 address ends at its zone */
+		/* an IPv6 address ends with its zone, in which all characters are allowed */
 		if (!path && c == '%')
 			return colon;
 		if (!path && colon && !isxdigit(c) && c != ':' && c != '.')
@@ -94,14 +95,14 @@ is_host(const char *item, size_t len)
 	return true;
 }
 
-/* Returns whether an item can be a port or is empty. */
+/* Returns whether an item is empty or can be a port. */
 static bool
 is_port(const char *item, size_t len)
 {
 	return len <= 5 && strspn(item, "0123456789") >= len;
 }
 
-/* Returns whether each item of a comma-separated list fulfils a condition. */
+/* Returns whether the condition is_one is true for each item of a comma-separated list. */
 static bool
 all_are(const char *list, bool (*is_one)(const char *item, size_t len))
 {
@@ -135,7 +136,7 @@ misread_option(const char *keyword, const char *value)
 	return NULL;
 }
 
-/* The cast is safe, because PQconninfo() does not change the connection. */
+/* The cast from const is safe, because PQconninfo() does not change the connection. */
 const char *
 le_misread(const PGconn *conn)
 {
@@ -153,7 +154,7 @@ le_misread(const PGconn *conn)
 
 /* --- all other errors --- */
 
-/* Masks a value wherever it occurs in a text, unless it is part of a longer word. */
+/* Replaces a value by dots wherever it occurs in a text, unless it is part of a longer word. */
 static void
 mask(char *text, const char *value)
 {
@@ -182,7 +183,7 @@ mask_options(const PGconn *conn, char *text)
 	for (const PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
 	{
 		snprintf(keyword, sizeof(keyword), " %s ", o->keyword);
-		/* file names of certificates and keys are shown */
+		/* show absolute file names, for example of certificates and keys */
 		if (o->val != NULL && strstr(shown, keyword) == NULL && o->val[0] != '/')
 			mask(text, o->val);
 	}
@@ -190,9 +191,9 @@ mask_options(const PGconn *conn, char *text)
 }
 
 /*
- * Splits libpq's verbose message for a failed connection into a text and the SQLSTATE, which libpq returns
- * only in this way (":  28P01: ").  The last SQLSTATE counts, because it belongs to the last host.  The
- * text contains neither the SQLSTATE nor the location in the server's source.
+ * Splits libpq's verbose message for a failed connection into a text, without the location in the
+ * server's source, and the SQLSTATE, which libpq returns in no other way (":  28P01: ").  Returns the
+ * last SQLSTATE, which belongs to the last host.
  */
 static void
 take_code(const char *from, char *text, size_t size, char code[6])
@@ -228,7 +229,7 @@ le_connection_error(const PGconn *conn, le_error *error)
 
 	if (conn == NULL)
 		return le_no_memory(error);
-	/* a connection without a user and a database means that libpq could not parse the string */
+	/* without a user and a database, libpq could not parse the connection string */
 	if (PQstatus(conn) == CONNECTION_BAD && PQuser(conn) == NULL && PQdb(conn) == NULL)
 		return le_error_unparsed(error, PQerrorMessage(conn));
 	take_code(PQerrorMessage(conn), text, sizeof(text), code);

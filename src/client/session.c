@@ -1,6 +1,6 @@
 /*
  * session.c
- *		Opens, closes and reopens sessions, and reads their state without
+ *		Opens, closes and reopens sessions, and returns their state without
  *		waiting.
  */
 #include "types.h"
@@ -22,8 +22,8 @@
 /* --- open --- */
 
 /*
- * Checks the options, in which ttl_ms is set.  Returns LE_INVALID, with an
- * error for the first invalid option.
+ * Checks the options, in which ttl_ms is already set.  Returns LE_INVALID, with an error for the first
+ * invalid option.
  */
 static le_status
 check_options(const le_options *o, le_error *error)
@@ -39,7 +39,7 @@ check_options(const le_options *o, le_error *error)
 	PQconninfoOption *parsed;
 	char *message = NULL;
 
-	/* times */
+	/* check the times */
 	if (o->ttl_ms < TTL_MIN || o->ttl_ms > TTL_MAX)
 		return le_invalid(error, "ttl_ms is %d: 0 (%d) and %d to %d are allowed", o->ttl_ms, TTL_DEFAULT,
 						  TTL_MIN, TTL_MAX);
@@ -57,7 +57,7 @@ check_options(const le_options *o, le_error *error)
 		return le_invalid(error, "listen is %d: -1, 0 and 1 are allowed", o->listen);
 	if (o->name != NULL)
 		le_must(le_check_utf8("name", o->name, error));
-	/* conninfo is a connection string; without "=" it is the name of a database */
+	/* check conninfo, unless it is only the name of a database, without "=" or "://" */
 	if (o->conninfo == NULL || (strchr(o->conninfo, '=') == NULL && strstr(o->conninfo, "://") == NULL))
 		return LE_OK;
 	parsed = PQconninfoParse(o->conninfo, &message);
@@ -90,14 +90,14 @@ le_open(const le_options *options, le_session **session, le_error *error)
 	le_lock(s);
 	s->net_started = le_start_thread(&s->net_thread, le_net_main, s);
 	s->dispatch_started = s->net_started && le_start_thread(&s->dispatch_thread, le_dispatch_main, s);
-	/* wait until the session thread has connected, or failed */
+	/* wait until the session thread has obtained a lease, or failed */
 	s->refs += s->net_started + s->dispatch_started;
 	if (!s->dispatch_started)
 		le_error_set(&s->error, LE_NO_MEMORY, "", "could not start a thread");
 	while (s->dispatch_started && !s->opened)
 		le_cond_wait(&s->changed, &s->lock, LE_NEVER);
 	why = s->error;
-	/* check the lease, because the connection may have broken again since then */
+	/* check the lease, because it may have ended since then */
 	if (s->dispatch_started && le_is_alive(s))
 		*session = s;
 	le_unlock(s);
@@ -123,7 +123,7 @@ is_callback(const le_session *s)
 
 /*
  * Closes the session: makes the session thread shut down, and joins both threads.  Detaches a thread
- * that has not ended by until, which then cleans up in the background.
+ * that has not ended at the time "until" (in ns); it cleans up in the background.
  */
 static le_status
 session_close(le_session *s, bool orphan, int64_t until, le_error *error)
@@ -136,7 +136,7 @@ session_close(le_session *s, bool orphan, int64_t until, le_error *error)
 	s->orphan = orphan;
 	s->close_until = until;
 	until = le_add(until, 10 * LE_MS_NS);
-	s->revoked = !s->connected && !le_is_alive(s); /* do not reconnect; the lease will expire */
+	s->revoked = !s->connected && !le_is_alive(s); /* do not reconnect: the lease expires anyway */
 	le_end(s, "", "the session was closed");
 	pthread_cond_broadcast(&s->changed);
 	pthread_cond_broadcast(&s->to_tell);
@@ -145,7 +145,7 @@ session_close(le_session *s, bool orphan, int64_t until, le_error *error)
 	while (((s->net_started && !s->net_done) || (s->dispatch_started && !s->dispatch_done)) &&
 		   le_now_ns() < until)
 		le_cond_wait(&s->changed, &s->lock, until);
-	/* find out whether the lease was revoked */
+	/* read whether the threads and the lease have ended */
 	net_done = s->net_done;
 	dispatch_done = s->dispatch_done;
 	revoked |= s->revoked || s->lease_gone || atomic_load(&s->lease) == 0;
@@ -204,7 +204,7 @@ le_reopen(le_session *session, le_error *error)
 		le_unlock(s);
 		again = !le_grant(s);
 		le_lock(s);
-		/* retry if the connection broke, because the session thread reconnects */
+		/* if the connection broke, retry, because the session thread reconnects */
 		if (again && s->net.conn != NULL)
 			status = le_error_copy(error, &s->net.error);
 		le_give(s);
@@ -280,7 +280,7 @@ le_next_event(le_session *session, le_event *event)
 	le_lock(session);
 	event->state = (le_state) atomic_load(&session->state);
 	event->deadline = le_deadline(session);
-	/* states go first, then holds, then renewals */
+	/* events of the state have priority, then those of holds, then renewals */
 	if (session->state_event)
 	{
 		session->state_event = false;
@@ -299,7 +299,7 @@ le_next_event(le_session *session, le_event *event)
 	}
 	else
 	{
-		/* no event is left, so the descriptor must not be readable any more */
+		/* no event is left, so make the descriptor unreadable */
 		found = 0;
 		session->user_woken = false;
 		le_drain(session->wake_user);

@@ -1,6 +1,6 @@
 /*
  * shard.c
- *		Determines to which of several servers a name belongs, by rendezvous
+ *		Computes to which of several servers a name belongs, by rendezvous
  *		hashing.
  *
  * Each shard gets a score for the name: the SHA-256 of the shard's name, a zero
@@ -40,7 +40,7 @@ rotate(uint32_t x, int n)
 	return x >> n | x << (32 - n);
 }
 
-/* Adds a full block to the state (the compression function of SHA-256). */
+/* Adds the full block to the state (the compression function of SHA-256). */
 static void
 mix_block(le_sha256 *sha)
 {
@@ -79,7 +79,7 @@ sha256_add(le_sha256 *sha, const char *data, size_t len)
 	}
 }
 
-/* Pads the data, and returns the digest. */
+/* Pads the data, and stores the digest. */
 static void
 sha256_end(le_sha256 *sha, unsigned char *digest)
 {

@@ -1,7 +1,7 @@
 /*
  * state.c
  *		Changes the states of a session and of its holds, and reports them to
- *		the application.  All functions are "locked", see types.h.
+ *		the application.  The caller of each function holds the session's mutex.
  */
 #include "state.h"
 
@@ -12,12 +12,12 @@
 #include "error.h"
 #include "objects.h"
 
-/* Pause between attempts to connect while the session has no lease to save, in ns */
+/* Longest pause between attempts to connect while the session has no lease, in ns */
 #define RETRY_ENDED (5 * LE_SEC_NS)
 
 /* --- of a session --- */
 
-/* Makes the application's descriptor readable, see le_fd(). */
+/* Makes the descriptor of le_fd() readable for the application. */
 static void
 wake_user(le_session *s)
 {
@@ -34,7 +34,7 @@ le_set_state(le_session *s, le_state state)
 	atomic_store(&s->state, state);
 	if (s->nstates < LE_STATES_MAX)
 		s->nstates++;
-	else if (s->states[LE_STATES_MAX - 1] == LE_ENDED) /* keep LE_ENDED, before the new last state */
+	else if (s->states[LE_STATES_MAX - 1] == LE_ENDED) /* no room: keep LE_ENDED, before the new state */
 		s->states[LE_STATES_MAX - 2] = LE_ENDED;
 	s->states[s->nstates - 1] = state;
 	s->state_event = true;
@@ -43,9 +43,9 @@ le_set_state(le_session *s, le_state state)
 }
 
 /*
- * Ends the holds before the session, so that a later lease's deadline cannot make le_valid() true for an
- * old hold.  Grants and places on the server end with the lease.  If the session is being closed, releases
- * are still sent, even those of requests whose reply has not arrived yet.
+ * Ends the holds before the session, so that the deadline of a later lease cannot make le_valid() true
+ * for an old hold.  Grants and places on the server end with the lease.  While the session is being
+ * closed, releases are still sent, even those of requests that have no reply yet.
  */
 void
 le_end(le_session *s, const char *sqlstate, const char *format, ...)
@@ -58,7 +58,7 @@ le_end(le_session *s, const char *sqlstate, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	/* the reason why the session has ended */
+	/* store the reason why the session has ended */
 	le_error_set(&s->error, LE_LOST, sqlstate, "%s", text);
 	for (int i = 0; i < LE_LISTS; i++)
 	{
@@ -67,14 +67,14 @@ le_end(le_session *s, const char *sqlstate, const char *format, ...)
 			bool was_over = atomic_load(&hold->state) == LE_HOLD_OVER;
 
 			hold->refs++;
-			/* report the hold as lost, or report the outcome of its pending release */
+			/* report the hold as lost; if its release is pending, set the result of the release */
 			if (!was_over)
 				le_hold_over(hold, &s->error);
 			else if (!s->closing && hold->error.status == LE_OK && (hold->given > 0 || hold->again))
 				le_error_set(&hold->error, LE_UNKNOWN, "", "the answer was lost");
 			else if (!s->closing && hold->error.status == LE_OK)
 				le_error_set(&hold->error, LE_LOST, "LE001", "it had been lost before it was released");
-			/* forget the hold, unless a release may have to be sent */
+			/* drop the hold, unless a release may still have to be sent */
 			if (!s->closing || (!was_over && hold->phase != LE_PHASE_SENT))
 				le_hold_done(hold);
 			le_hold_unref(hold);
@@ -107,9 +107,8 @@ longest_pause(const le_session *s)
 
 /*
  * Applies the validity that the server has returned for a renewal.  The validity is normally the TTL.  A
- * shorter validity does not move back the deadline that an earlier renewal has set, but makes the next
- * renewal due sooner.  A reply that arrives after the deadline is too late, even if the server has renewed
- * the lease.
+ * shorter validity never moves the deadline back, but makes the next renewal due sooner.  A reply that
+ * arrives after the deadline is ignored, even if the server has renewed the lease.
  */
 void
 le_renewed(le_session *s, int64_t sent_at, int64_t validity)
@@ -175,8 +174,8 @@ leave(le_hold *hold, le_hold_state state)
 }
 
 /*
- * The next turn releases the hold's grant or place on the server.  If the reply
- * to its request has not arrived yet, a turn after that reply does so.
+ * Queues the release of the hold's grant or place on the server.  If its request has no reply yet, that
+ * reply queues the release.
  */
 void
 le_hold_over(le_hold *hold, const le_error *error)
@@ -212,9 +211,8 @@ le_hold_done(le_hold *hold)
 }
 
 /*
- * The time limit of a wait applies to the time in the queue.  The first reply may take as long as
- * the reply to any statement, because otherwise a wait shorter than a round trip could never acquire
- * a free lock.
+ * The time limit of a wait applies to the time in the queue.  The first reply may take call_ms in any
+ * case, because otherwise a wait that is shorter than a round trip could never acquire a free lock.
  */
 int64_t
 le_hold_ends(const le_hold *hold)

@@ -29,7 +29,7 @@ le_text_add_bytes(le_text *text, const void *data, size_t len)
 	text->data[text->len] = '\0';
 }
 
-/* Adds at most 511 bytes per call, which is enough for a name and some words. */
+/* Adds at most 511 bytes, which is enough for a name and some words; a longer text sets failed. */
 void
 le_text_add(le_text *text, const char *format, ...)
 {
