@@ -299,7 +299,7 @@ le_resign(le_hold *hold, le_error *error)
 	return le_release(hold, 0, error);
 }
 
-/* --- local functions --- */
+/* --- functions that do no I/O --- */
 
 le_hold_state
 le_get_hold_state(const le_hold *hold)

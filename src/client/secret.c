@@ -152,7 +152,7 @@ le_misread(const PGconn *conn)
 	return why;
 }
 
-/* --- all other errors --- */
+/* --- other connection errors --- */
 
 /* Replaces a value by dots wherever it occurs in a text, unless it is part of a longer word. */
 static void

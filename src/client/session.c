@@ -214,7 +214,7 @@ le_reopen(le_session *session, le_error *error)
 	return status;
 }
 
-/* --- local functions --- */
+/* --- functions that do no I/O --- */
 
 le_state
 le_get_state(const le_session *session)

@@ -15,7 +15,7 @@
 /* Longest pause between attempts to connect while the session has no lease, in ns */
 #define RETRY_ENDED (5 * LE_SEC_NS)
 
-/* --- of a session --- */
+/* --- state of a session --- */
 
 /* Makes the descriptor of le_fd() readable for the application. */
 static void
@@ -144,7 +144,7 @@ le_failed(le_session *s, const le_error *why)
 	return le_add(le_now_ns(), le_jitter(delay));
 }
 
-/* --- of a hold --- */
+/* --- state of a hold --- */
 
 void
 le_hold_changed(le_hold *hold)

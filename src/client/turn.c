@@ -3,12 +3,11 @@
  *		Runs a turn: makes one call of lease_sync() and handles its reply.
  *		docs/reference/lease-sync.md has the rules.
  *
- * The queue consists of holds to be released, followed by holds to be
- * requested.  If no reply to a call arrives, the call may or may not have been
- * carried out.  The next call is therefore *bare*: it sends no items and only
- * reads the news, which contains everything that the lost reply would have
- * reported.  A request that does not appear in the news was not carried out and
- * is sent again.
+ * A call sends queued releases first, then queued requests.  If its reply is
+ * lost, the call may or may not have been carried out.  The next call is
+ * therefore *bare*: it sends no items and only reads the news, which contains
+ * everything that the lost reply would have reported.  A request that is not in
+ * the news was not carried out, and is sent again.
  */
 #include "turn.h"
 
@@ -26,13 +25,13 @@
 #include "state.h"
 #include "text.h"
 
-/* A call.  A request is one item; a release is one item for each name. */
+/* A call of lease_sync().  A request is one item; a release is one item for each name. */
 typedef struct Turn
 {
 	int n;
-	le_hold *holds[LE_ITEMS_MAX]; /* with a reference to each; NULL = the item's row was handled */
-	int names[LE_ITEMS_MAX];      /* index of the hold's name to release; -1 = the item is a request */
-	bool silent;                  /* the call has releases only, so its reply does not renew the lease */
+	le_hold *holds[LE_ITEMS_MAX]; /* hold of each item, with a reference; NULL = the item's row was handled */
+	int names[LE_ITEMS_MAX];      /* index of the name that the item releases; -1 = the item is a request */
+	bool silent;                  /* the call has only releases, and its reply does not renew the lease */
 	int64_t call, sent_at;
 	le_text texts;
 } Turn;
@@ -44,7 +43,7 @@ typedef struct Row
 	int row;
 } Row;
 
-/* Returns the text of a column, or NULL if it is NULL in SQL. */
+/* Returns the text of a column, or NULL for an SQL NULL. */
 static const char *
 value(Row row, LeColumn column)
 {
@@ -84,11 +83,11 @@ le_turn_join(le_session *s)
 
 /* --- sending a call --- */
 
-/* Adds a text, which may be NULL, to a binary array. */
+/* Adds a text, or an SQL NULL if text is NULL, to a binary array. */
 static void
 add_text(le_text *texts, const char *text)
 {
-	uint32_t len = htonl(text != NULL ? (uint32_t) strlen(text) : UINT32_MAX); /* NULL */
+	uint32_t len = htonl(text != NULL ? (uint32_t) strlen(text) : UINT32_MAX); /* UINT32_MAX = SQL NULL */
 
 	le_text_add_bytes(texts, &len, sizeof(len));
 	if (text != NULL)
@@ -96,8 +95,8 @@ add_text(le_text *texts, const char *text)
 }
 
 /*
- * Adds an item, with six texts for each of its names.  The item releases one
- * name, or is a request if name is -1.
+ * Adds an item to the call, with six texts for each of its names.  The item releases the hold's name
+ * with index "name", or requests the hold if name is -1.
  */
 static void
 add_item(Turn *t, le_hold *hold, int name)
@@ -130,18 +129,18 @@ add_item(Turn *t, le_hold *hold, int name)
 	t->holds[t->n++] = hold;
 }
 
-/* Moves holds from the queue into the call: first releases, then requests, each in the order of the queue. */
+/* Adds items to the call: first queued releases, then queued requests, each in the order of their list. */
 static void
 take_items(le_session *s, Turn *t)
 {
 	int most = s->bare ? 0 : s->alone > 0 ? 1 : LE_ITEMS_MAX, names;
 
-	/* releases whose pause has ended */
+	/* queue the releases whose pause has ended */
 	while (!le_link_empty(&s->lists[LE_LATER]) && t->sent_at >= s->later_at)
 		le_link_append(&s->lists[LE_GIVES], s->lists[LE_LATER].next);
 	if (le_link_empty(&s->lists[LE_LATER]))
 		s->later_at = LE_NEVER;
-	/* releases; a hold with many names may need several calls */
+	/* add the releases; a hold with many names may need several calls */
 	le_foreach (le_hold, hold, &s->lists[LE_GIVES])
 	{
 		while (hold->given < hold->n && t->n < most)
@@ -152,11 +151,11 @@ take_items(le_session *s, Turn *t)
 		le_link_append(&s->lists[LE_HELD], &hold->link);
 	}
 	/*
-	 * Requests wait for a flush, so releases in the same call would have to wait, too.  A call
-	 * with releases therefore leaves the requests to the next call, which sends both.
+	 * A call with requests returns after a flush, and would delay the releases in it.  So a call with
+	 * releases sends no requests, but the next call sends both.
 	 */
 	s->apart = !s->apart && t->n > 0;
-	/* requests that the application still waits for */
+	/* add the requests that the application still waits for */
 	names = t->n;
 	le_foreach (le_hold, hold, &s->lists[LE_ASKS])
 	{
@@ -176,7 +175,10 @@ take_items(le_session *s, Turn *t)
 	s->alone -= s->alone > 0 && t->n > 0;
 }
 
-/* Makes the call.  Returns its result, or NULL and sets net.error.  Locked at entry, not locked at exit. */
+/*
+ * Calls lease_sync().  Returns its result, or NULL and sets net.error.  The mutex is held at entry, but
+ * not at exit.
+ */
 static PGresult *
 make_call(le_session *s, Turn *t)
 {
@@ -187,7 +189,7 @@ make_call(le_session *s, Turn *t)
 	PGresult *result = NULL;
 	uint32_t n = 0;
 
-	/* with the mutex: collect the items, and number the call */
+	/* with the mutex: collect the items and the other arguments */
 	*t = (Turn){.sent_at = le_now_ns()};
 	t->silent = t->sent_at < s->renew_at && s->waiting == 0 && !s->look && le_link_empty(&s->lists[LE_OPEN]);
 	le_text_add_bytes(&t->texts, head, sizeof(head));
@@ -222,7 +224,7 @@ make_call(le_session *s, Turn *t)
 
 /* --- results of items --- */
 
-/* Puts an item back to the front of the queue.  lost is set if the call may have been carried out. */
+/* Moves an item back to the front of its list.  If lost is true, the call may have been carried out. */
 static void
 send_again(le_session *s, Turn *t, int i, bool lost)
 {
@@ -240,8 +242,8 @@ send_again(le_session *s, Turn *t, int i, bool lost)
 }
 
 /*
- * Handles a failed release.  Sends it again: at once without hold_for if that was rejected,
- * otherwise after a pause.
+ * Handles a release that the server has rejected.  If hold_for is the reason, queues a release without
+ * it; otherwise queues the release after a pause.
  */
 static void
 release_refused(le_session *s, le_hold *hold, const le_error *error)
@@ -253,7 +255,7 @@ release_refused(le_session *s, le_hold *hold, const le_error *error)
 	hold->again = true;
 	if (hold->hold_for_ms != 0 && (error->status == LE_INVALID || le_error_is(error, "53400")))
 	{
-		/* hold_for exceeds lock_election.max_hold_for or is out of range: release without it */
+		/* hold_for exceeds lock_election.max_hold_for or is out of range, so release without it */
 		hold->hold_for_ms = 0;
 		hold->again = hold->lost = false;
 		le_error_copy(&hold->error, error);
@@ -263,7 +265,7 @@ release_refused(le_session *s, le_hold *hold, const le_error *error)
 	}
 	if (!passes)
 	{
-		/* A privilege may have been revoked, and may be granted again; le_release does not wait for that. */
+		/* retry, because a missing privilege may be granted later, but let le_release() return */
 		le_error_set(&hold->error, LE_UNKNOWN, error->sqlstate, "%.400s; the session keeps trying",
 					 error->message);
 		hold->release_done = true;
@@ -273,7 +275,7 @@ release_refused(le_session *s, le_hold *hold, const le_error *error)
 	le_sooner(&s->later_at, le_add(le_now_ns(), passes ? LE_PAUSE : s->ttl / 3));
 }
 
-/* Ends a request for which the server has neither a grant nor a place. */
+/* Ends a request that has neither a grant nor a place on the server. */
 static void
 settle(le_hold *hold, const le_error *error)
 {
@@ -283,8 +285,8 @@ settle(le_hold *hold, const le_error *error)
 }
 
 /*
- * Handles a failed item.  Sends a release again.  Also sends a waiting request again if the error
- * is temporary.  Ends any other request with the error.
+ * Handles an item with an error.  Queues it again if it is a release, or a request that may wait and the
+ * error is temporary.  Ends any other request with the error.
  */
 static void
 refused(le_session *s, Turn *t, int i, const le_error *error)
@@ -306,8 +308,8 @@ refused(le_session *s, Turn *t, int i, const le_error *error)
 }
 
 /*
- * Records the grant or place that the server has for a request, and releases it if the application no
- * longer waits for it.
+ * Records the grant or place that a request has on the server, and queues its release if the application
+ * no longer waits for it.
  */
 static void
 adopt(le_session *s, le_hold *hold, Row row)
@@ -319,7 +321,7 @@ adopt(le_session *s, le_hold *hold, Row row)
 	hold->pending = false;
 	le_link_append(&s->lists[is_wanted(hold) ? LE_HELD : LE_GIVES], &hold->link);
 	atomic_store(&hold->position,
-				 number(row, LE_COLUMN_QUEUE_POSITION, granted ? 0 : 1)); /* a row of news has no position */
+				 number(row, LE_COLUMN_QUEUE_POSITION, granted ? 0 : 1)); /* news has no position */
 	s->waiting += !granted && is_wanted(hold);
 	if (granted && is_wanted(hold))
 		le_hold_held(hold);
@@ -327,7 +329,7 @@ adopt(le_session *s, le_hold *hold, Row row)
 	le_hold_check_until(hold, le_now_ns());
 }
 
-/* Handles the row of an item, which reports an error, a grant, a place or another result. */
+/* Handles the row of an item: an error, a grant, a place or another result. */
 static void
 take_result(le_session *s, Turn *t, int i, Row row)
 {
@@ -335,7 +337,7 @@ take_result(le_session *s, Turn *t, int i, Row row)
 	bool gives = t->names[i] >= 0;
 	le_error error = {.status = LE_OK};
 
-	/* the session has ended, or this release will be sent again anyway */
+	/* ignore the row if the session has ended, or this release will be sent again */
 	if (hold->phase == LE_PHASE_DONE || (gives && t->names[i] >= hold->given))
 		return;
 	hold->seen_call = t->call;
@@ -356,8 +358,8 @@ take_result(le_session *s, Turn *t, int i, Row row)
 	else if (gives)
 	{
 		/*
-		 * A repeated release that finds nothing held counts as done by the earlier one.  But if
-		 * the reply to the earlier one was lost, it is not known whether hold_for took effect.
+		 * If a repeated release finds nothing held, the earlier one has succeeded.  But if the reply to
+		 * that one was lost, it is not known whether hold_for took effect.
 		 */
 		if (is_event(row, "not_held") && !hold->again && hold->error.status == LE_OK)
 			le_error_set(&hold->error, LE_LOST, "LE001", "it had been lost before it was released");
@@ -381,8 +383,8 @@ take_result(le_session *s, Turn *t, int i, Row row)
 /* --- news --- */
 
 /*
- * Returns the hold with this token, or the request with this number that has no reply yet, or
- * NULL if there is neither.
+ * Returns the hold with this token, or the unanswered request with number asked, or NULL if there is
+ * neither.
  */
 static le_hold *
 find_hold(le_session *s, int64_t token, int64_t asked)
@@ -400,10 +402,9 @@ find_hold(le_session *s, int64_t token, int64_t asked)
 }
 
 /*
- * Ends a hold or a place that the server has ended or evicted.  An evicted hold keeps its lock
- * until the application releases it, provided that the application knows of the grant.  If a hold
- * with several names was ended, the server may still hold the other names, so the session
- * releases them now.  The names of an evicted hold are released by the application.
+ * Reports a hold or a place that the server has ended or evicted as lost.  If a hold with several names
+ * has ended, the server may still hold its other names, so queues their release.  An evicted hold that
+ * the application has seen as HELD stays on the server until the application releases it.
  */
 static void
 lose(le_hold *hold, const char *reason, bool evicted)
@@ -424,8 +425,8 @@ lose(le_hold *hold, const char *reason, bool evicted)
 }
 
 /*
- * Releases a grant or place that belongs to no hold.  If there is no memory for that, schedules a
- * turn that reads the news again soon, because other clients may be waiting for the lock.
+ * Queues the release of a grant or place that belongs to no hold.  If out of memory, makes a turn that
+ * reads the news again due soon, because other clients may be waiting for the lock.
  */
 static void
 give_ghost_back(le_session *s, Row row)
@@ -449,8 +450,8 @@ give_ghost_back(le_session *s, Row row)
 }
 
 /*
- * Handles a row of news: finds the hold by its token or owner text, and updates it.  Releases a
- * grant or place that belongs to no hold.
+ * Handles a row of news: finds the hold by its token or owner text, and updates it.  Queues the release
+ * of a grant or place that belongs to no hold.
  */
 static void
 take_news(le_session *s, const Turn *t, Row row)
@@ -464,7 +465,7 @@ take_news(le_session *s, const Turn *t, Row row)
 
 	if (hold == NULL)
 	{
-		/* le_orphan() has forgotten the holds that it leaves on the server, so they must not be released */
+		/* le_orphan() leaves holds on the server that this process no longer knows: do not release them */
 		if (asked != 0 && !s->orphan && (is_event(row, "granted") || is_event(row, "queued")))
 			give_ghost_back(s, row);
 		return;
@@ -477,7 +478,7 @@ take_news(le_session *s, const Turn *t, Row row)
 		lose(hold, NULL, true);
 	else if (hold->server_token == 0)
 	{
-		if (is_event(row, "evicted")) /* evicted before the grant was known: release it at once */
+		if (is_event(row, "evicted")) /* evicted before the reply with its grant was read: release it */
 			lose(hold, NULL, true);
 		adopt(s, hold, row);
 	}
@@ -485,7 +486,7 @@ take_news(le_session *s, const Turn *t, Row row)
 		le_hold_held(hold);
 }
 
-/* Handles a complete reply: ends each hold that does not appear in it as lost. */
+/* Handles a complete reply: reports each hold as lost that is not in the reply. */
 static void
 compare(le_session *s, const Turn *t)
 {
@@ -499,8 +500,8 @@ compare(le_session *s, const Turn *t)
 }
 
 /*
- * Handles a reply with news: queues each pending request again that does not appear in the news,
- * because it was not carried out or has ended.
+ * Handles a reply with news: queues each pending request again that is not in the news, because that
+ * request was not carried out or has ended.
  */
 static void
 ask_pending_again(le_session *s, const Turn *t)
@@ -519,8 +520,8 @@ ask_pending_again(le_session *s, const Turn *t)
 /* --- handling the reply --- */
 
 /*
- * Handles a reply: first the row of the lease, then the rows of items and news, and finally the
- * items and holds that do not appear in it.  Ends the session if the lease has ended.
+ * Handles a reply: first the row of the lease, then the rows of items and news, and finally the items
+ * and holds without a row.  Ends the session if the lease has ended.
  */
 static void
 take_reply(le_session *s, Turn *t, const PGresult *result)
@@ -542,14 +543,14 @@ take_reply(le_session *s, Turn *t, const PGresult *result)
 		s->listens &= channel != NULL && strcmp(channel, s->channel) == 0;
 		snprintf(s->channel, sizeof(s->channel), "%s", channel != NULL ? channel : "");
 	}
-	/* complete is NULL if a change is not durable yet; then the reply has no news */
+	/* complete is NULL if a result is not durable yet; then the reply has no news */
 	s->bare &= complete == NULL;
 	s->look |= complete == NULL && !t->silent;
 	if (value(head, LE_COLUMN_VALIDITY) != NULL)
 		le_renewed(s, t->sent_at, number(head, LE_COLUMN_VALIDITY, 0) * LE_US_NS);
 	else if (!t->silent && s->renew_at <= le_now_ns())
 		s->renew_at = le_failed(s, &late);
-	/* rows of items and news */
+	/* handle the rows of items and news */
 	for (int n = 1; n < PQntuples(result); n++)
 	{
 		Row row = {result, n};
@@ -564,7 +565,7 @@ take_reply(le_session *s, Turn *t, const PGresult *result)
 			t->holds[i] = NULL;
 		}
 	}
-	/* an item without a row was not carried out, because the call was too old (rule 2 in lease-sync.md) */
+	/* an item without a row was not carried out, because the call was old (rule 2 in lease-sync.md) */
 	for (int i = t->n - 1; i >= 0; i--)
 	{
 		if (t->holds[i] != NULL)
@@ -577,9 +578,9 @@ take_reply(le_session *s, Turn *t, const PGresult *result)
 }
 
 /*
- * Handles a call that failed with an error or lost its connection.  If the call had a single item,
- * and the error is permanent, the item is refused.  Otherwise all items are sent again after the
- * news was read.
+ * Handles a call that has failed or lost its connection.  If the error is permanent and the call had a
+ * single item, the item has failed.  Otherwise queues all items again, to be sent after a bare call has
+ * read the news.
  */
 static void
 take_error(le_session *s, Turn *t)
@@ -590,12 +591,12 @@ take_error(le_session *s, Turn *t)
 
 	if (connected && t->n == 1 && !passes)
 	{
-		/* the call has read no news, and may have been carried out even though it failed */
+		/* read the news, because the call may have been carried out even though it failed */
 		s->look = true;
 		refused(s, t, 0, &error);
 		return;
 	}
-	/* the next call finds out whether this one was carried out */
+	/* the news of a bare call will show whether this call was carried out */
 	s->bare = true;
 	again_at = le_failed(s, &error);
 	if (connected)
@@ -605,7 +606,7 @@ take_error(le_session *s, Turn *t)
 		s->alone = passes ? 0 : t->n;
 	}
 	else
-		s->retry_at = s->failures > 1 ? again_at : 0; /* reconnect at once, then after pauses */
+		s->retry_at = s->failures > 1 ? again_at : 0; /* reconnect at once; retries have a pause */
 	for (int i = t->n - 1; i >= 0; i--)
 		send_again(s, t, i, true);
 }
@@ -635,7 +636,7 @@ le_turn(le_session *s)
 		if (t.holds[i] != NULL)
 			le_hold_unref(t.holds[i]);
 	}
-	/* give the threads that were woken up time to queue their next requests for the next turn */
+	/* let the threads that were woken up run first, so that the next turn sends their next requests */
 	if (s->woken != woken)
 	{
 		le_unlock(s);
