@@ -15,7 +15,7 @@
 
 #include "lock_election.h"
 
-/* Without CLOCK_BOOTTIME, use the monotonic clock, which on some systems keeps running while suspended. */
+/* Without CLOCK_BOOTTIME, use the monotonic clock, which on some systems does not stop during suspend. */
 #ifndef CLOCK_BOOTTIME
 #define CLOCK_BOOTTIME CLOCK_MONOTONIC
 #endif

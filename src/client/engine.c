@@ -5,9 +5,8 @@
  * The session thread runs the turns that no other thread runs, reconnects, and
  * listens for notifications while a hold waits.  Otherwise it sleeps until the
  * connection ends, another thread wakes it up, or work is due.  While a hold
- * waits, a notification wakes it up, too.  The session thread does not own the
- * connection while it sleeps, so that other threads can take the connection at
- * once.
+ * waits, a notification wakes it up, too.  It does not own the connection while
+ * it sleeps, so that other threads can take it at once.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -213,7 +212,7 @@ expire(le_session *s)
 				le_hold_over(hold, &error);
 		}
 	}
-	/* waits whose time limit has passed */
+	/* end waits whose time limit has passed */
 	if (now < s->next_until)
 		return;
 	s->next_until = LE_NEVER;

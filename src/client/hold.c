@@ -27,7 +27,7 @@ queue(le_hold *hold, int64_t until, bool now, le_error *error)
 	if (hold == NULL)
 		return le_no_memory(error);
 	s = hold->session;
-	/* set the time limits; a request that must not wait is sent as try_lock or the like */
+	/* set the time limits; a request that must not wait is sent as try_.. */
 	hold->until = until;
 	hold->answer_by = le_add(le_now_ns(), s->call);
 	hold->try = until <= le_now_ns();

@@ -8,10 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/*
- * The head or a link of a circular list.  The head of an empty list, and a link
- * in no list, point to themselves.
- */
+/* Head or link of a circular list.  A link in no list, and the head of an empty list, points to itself. */
 typedef struct le_link
 {
 	struct le_link *next, *prev;

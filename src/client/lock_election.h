@@ -485,7 +485,7 @@ LE_API void le_drop(le_hold *hold);
 LE_API le_status le_campaign(le_session *session, const char *election, const char *candidate, int wait_ms,
 							 le_hold **hold, le_error *error);
 
-/* Like le_enqueue, for a candidacy. */
+/* Like le_campaign, but does not wait; see le_enqueue. */
 LE_API le_status le_enqueue_candidate(le_session *session, const char *election, const char *candidate,
 									  le_hold **hold, le_error *error);
 

@@ -187,7 +187,7 @@ le_hold_alloc(le_session *s, le_kind kind, const char *const *names, int n, cons
 	return hold;
 }
 
-/* The caller must have its own reference to the session, because this may drop another one. */
+/* The caller must have another reference to the session, because freeing the hold drops one. */
 void
 le_hold_unref(le_hold *hold)
 {

@@ -86,7 +86,7 @@ is_host(const char *item, size_t len)
 
 		if (path ? i > 0 && strchr("@=;", c) != NULL : c < 0x80 && !isalnum(c) && strchr("-._:%", c) == NULL)
 			return false;
-		/* an IPv6 address ends with its zone, in which all characters are allowed */
+		/* all characters are allowed in the zone of an IPv6 address */
 		if (!path && c == '%')
 			return colon;
 		if (!path && colon && !isxdigit(c) && c != ':' && c != '.')

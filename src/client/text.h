@@ -8,10 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/*
- * A text to which more can be appended; failed is set after memory has run out,
- * and the text is then incomplete
- */
+/* A text that can be appended to; failed means that memory ran out and the text is incomplete */
 typedef struct le_text
 {
 	char *data;

@@ -95,8 +95,8 @@ add_text(le_text *texts, const char *text)
 }
 
 /*
- * Adds an item to the call, with six texts for each of its names.  The item releases the hold's name
- * with index "name", or requests the hold if name is -1.
+ * Adds an item to the call, with six texts for each name.  The item releases the name with index "name",
+ * or requests the hold if name is -1.
  */
 static void
 add_item(Turn *t, le_hold *hold, int name)
@@ -382,10 +382,7 @@ take_result(le_session *s, Turn *t, int i, Row row)
 
 /* --- news --- */
 
-/*
- * Returns the hold with this token, or the unanswered request with number asked, or NULL if there is
- * neither.
- */
+/* Returns the hold with this token, or else the unanswered request with this number, or else NULL. */
 static le_hold *
 find_hold(le_session *s, int64_t token, int64_t asked)
 {

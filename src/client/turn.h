@@ -8,7 +8,7 @@
 
 #include "types.h"
 
-/* Runs a turn. */
+/* Runs a turn: one call of lease_sync(). */
 extern void le_turn(le_session *s);
 /*
  * Called after something was queued.  Runs a turn if the connection is free;

@@ -154,7 +154,7 @@ typedef struct le_net
 	PGconn *conn;    /* NULL = not connected */
 	bool pooled;     /* a pooler is between the client and the server */
 	bool prepared;   /* the statement that calls lease_sync() is prepared */
-	bool plain;      /* that statement must not be prepared */
+	bool plain;      /* the statement that calls lease_sync() must not be prepared */
 	char *places[3]; /* host, hostaddr and port as libpq returns them; comma-separated for several hosts */
 	int nhosts;
 	int host;           /* index of the host to try next */
