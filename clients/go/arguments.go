@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of the server
+// The server's limits
 const (
 	minTTL       = 100 * time.Millisecond
-	maxTTL       = 24 * 24 * time.Hour // also of HoldFor
-	maxName      = 255                 // bytes of a name
-	maxCandidate = 4096                // bytes of a candidate's text
-	maxNames     = 1000                // names of one hold
+	maxTTL       = 24 * 24 * time.Hour // also the maximum of HoldFor
+	maxName      = 255                 // in bytes
+	maxCandidate = 4096                // of a candidate's text, in bytes
+	maxNames     = 1000                // per hold
 )
 
-// checkContext rejects a nil context, with which a call could only panic.
+// checkContext rejects a nil context, which would make the call panic.
 func checkContext(ctx context.Context) error {
 	if ctx == nil {
 		return invalid("the context is nil: pass context.Background() for a call without a limit")
@@ -25,9 +25,9 @@ func checkContext(ctx context.Context) error {
 	return nil
 }
 
-// checkText rejects texts that are empty, much too long or badly encoded. The server counts the bytes in its own
-// encoding, in which a text has at least a quarter of its bytes in UTF-8; it rejects the remaining texts that are too
-// long.
+// checkText rejects texts that are empty, have more than four times the allowed bytes, or are badly encoded. The
+// server rejects the other texts that are too long: it counts the bytes in its own encoding, in which a text can be up
+// to four times shorter than in UTF-8.
 func checkText(what, text string, most int) error {
 	switch {
 	case text == "":
@@ -38,8 +38,8 @@ func checkText(what, text string, most int) error {
 	return checkEncoding(what, text)
 }
 
-// checkEncoding rejects texts that would have to be changed or cut, because two different texts must not become the
-// same.
+// checkEncoding rejects texts that are not valid UTF-8 or contain a zero byte. They are not changed or cut instead,
+// because two different texts must not become the same.
 func checkEncoding(what, text string) error {
 	if !utf8.ValidString(text) {
 		return invalid("the %s %.100q is not valid UTF-8", what, text)
@@ -83,7 +83,7 @@ func checkHoldFor(d time.Duration) error {
 	return invalid("HoldFor is %v: it is from 0 to 24 days%s", d, unit(d, "HoldFor"))
 }
 
-// unit returns a hint for a caller that has passed a plain number, which counts as nanoseconds.
+// unit returns a hint for a caller that has passed a plain number, which Go takes as nanoseconds.
 func unit(d time.Duration, option string) string {
 	if d > 0 && d < time.Millisecond {
 		return "; 30 seconds are " + option + "(30*time.Second), for a plain number counts nanoseconds"

@@ -8,7 +8,7 @@ import (
 
 const clockBoottime = 7
 
-// bootTime reads CLOCK_BOOTTIME, which keeps running while the machine is suspended, like the leases.
+// bootTime returns the time of CLOCK_BOOTTIME, which keeps running while the machine is suspended, as leases do.
 func bootTime() time.Duration {
 	var ts syscall.Timespec
 	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0)

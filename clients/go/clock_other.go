@@ -6,7 +6,7 @@ import "time"
 
 var clockStart = time.Now()
 
-// bootTime returns the larger of the times by which the monotonic clock and the wall clock have advanced, because only
+// bootTime returns the time since the start by the monotonic clock or the wall clock, whichever is later, because only
 // the wall clock runs while the machine is suspended. If the wall clock is set forward, locks are lost early, which is
 // safe.
 func bootTime() time.Duration {

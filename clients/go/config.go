@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A connection string may contain a password, and if the string is wrong, it is not known which part is the password.
-// So no error shows any part of the string: neither pgx's error for a string that it cannot parse, nor the error of a
-// server or a resolver for a part that was taken for a name.
+// A connection string may contain a password, and in a wrong string, any part may be the password. So no error
+// contains a part of the string, also if pgx cannot parse the string, or if the server or the resolver rejects a part
+// as a name.
 
-// kindsOfMistakes are the words in errors of pgx that are safe to show.
+// kindsOfMistakes are words in pgx's errors that are safe to show.
 var kindsOfMistakes = []string{"invalid port", "sslmode", "sslcertmode", "target_session_attrs", "connect_timeout", "TLS",
 	"service", "protocol_version", "channel_binding", "require_auth", "port numbers", "keyword/value", "URL"}
 
@@ -24,7 +24,7 @@ func parse(connString string) (*pgx.ConnConfig, error) {
 	}
 	text := err.Error()
 	if at := strings.LastIndex(text, "`: "); at >= 0 {
-		text = text[at:] // the quoted part may contain the same words
+		text = text[at:] // skip the quoted string, which may contain the same words
 	}
 	for _, kind := range kindsOfMistakes {
 		if strings.Contains(text, kind) {
@@ -36,12 +36,12 @@ func parse(connString string) (*pgx.ConnConfig, error) {
 
 var (
 	word = regexp.MustCompile(`^[A-Za-z_][\w.]*$`)
-	// stray matches a part into which an unquoted password has moved
+	// stray matches a host, user or database that seems to contain a part of a password
 	stray = regexp.MustCompile(`(?i)passw(or)?d\s*=|@.*/|[/?#].*@`)
 )
 
-// checkConfig rejects strings that were parsed, but not as they were meant, because a password contains an @, / or
-// space.
+// checkConfig rejects a configuration if pgx has split the connection string in a wrong place, because the password
+// contains an @, a / or a space.
 func checkConfig(c *pgconn.Config) error {
 	hosts := []string{c.Host}
 	for _, other := range c.Fallbacks {
@@ -74,8 +74,8 @@ func misread(what string) error {
 		" values quote the value", what)
 }
 
-// withoutConfig returns the error without the configuration that pgconn adds to it, which has the password, and without
-// the name of a parameter that the server does not know, which may be a part of a password.
+// withoutConfig removes from an error the configuration that pgconn adds, which contains the password, and the name of
+// a parameter that the server does not know, which may be a part of a password.
 func withoutConfig(err error) error {
 	var failed *pgconn.ConnectError
 	if errors.As(err, &failed) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Election is one session's side of an election.
+// Election is an election in which a session campaigns, or which it observes.
 type Election struct {
 	s    *Session
 	name string
@@ -23,12 +23,12 @@ type Leader struct {
 	Term      int64
 }
 
-// Election returns the election with this name, without a call to the server. The name has 1 to 255 bytes of UTF-8. If
-// the name is not valid, the methods of the election return ErrInvalid.
+// Election returns the election with this name, without a request to the server. The name has 1 to 255 bytes of UTF-8.
+// If the name is not valid, the methods of the election return ErrInvalid.
 func (s *Session) Election(name string) *Election { return &Election{s: s, name: name} }
 
 // Campaign waits to be elected, in order of arrival, until ctx ends. candidate is the public text of the candidate, 1
-// to 4096 bytes of UTF-8. If this candidate leads already, Campaign acts as Proclaim. The options are WaitFor and
+// to 4096 bytes of UTF-8. If this candidate already leads, Campaign acts like Proclaim. The options are WaitFor and
 // WithTTL. The errors are the same as those of [Session.Lock].
 func (e *Election) Campaign(ctx context.Context, candidate string, opts ...LockOption) error {
 	if e.Term() != nil {
@@ -47,7 +47,7 @@ func (e *Election) stand(ctx context.Context, candidate string, try bool, opts [
 	before := e.term
 	e.mu.Unlock()
 	if before != nil && !before.Valid() {
-		_ = before.Unlock(ctx) // release an evicted term, which a caller that campaigns again has left
+		_ = before.Unlock(ctx) // release an evicted term: a caller that campaigns again no longer leads
 	}
 	h, err := e.s.acquire(ctx, kindTerm, []string{e.name}, candidate, try, opts)
 	if err == nil {
@@ -58,7 +58,8 @@ func (e *Election) stand(ctx context.Context, candidate string, try bool, opts [
 	return err
 }
 
-// Term returns the hold of the current term, for its Context, Token and Fence, or nil if this candidate does not lead.
+// Term returns the hold of the current term, with its Context, Token and Fence, or nil if this candidate does not
+// lead.
 func (e *Election) Term() *Hold {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -86,7 +87,7 @@ func (e *Election) Proclaim(ctx context.Context, candidate string) error {
 	return err
 }
 
-// Resign ends the term. It returns nil if there is no term, and otherwise the same as [Hold.Unlock].
+// Resign ends the term. It returns nil if there is no term, otherwise the result of [Hold.Unlock].
 func (e *Election) Resign(ctx context.Context) error {
 	e.mu.Lock()
 	h := e.term
@@ -113,9 +114,9 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{r[0][0], number(r[0][1])}, nil
 }
 
-// Observe returns a channel that receives the current leader and then each change in order, without gaps. A zero Leader
-// means that there is no leader. The channel is closed when ctx or the session ends. It is closed at once if the name
-// or ctx is not valid; Leader then returns the error.
+// Observe returns a channel that receives the current leader, and then all changes in order, without gaps. A zero
+// Leader means that there is no leader. The channel is closed when ctx or the session ends. It is closed at once if
+// the name or ctx is not valid; to get the error, call Leader.
 func (e *Election) Observe(ctx context.Context) <-chan Leader {
 	changes := make(chan Leader)
 	if cmp.Or(checkContext(ctx), checkElection(e.name)) != nil {
@@ -140,8 +141,8 @@ const (
 		" LEFT JOIN %s.current_leader($1) ON true ORDER BY 1 DESC LIMIT 1"
 )
 
-// observe sends the current leader, and then reads the history after the last change that it has sent. A notification
-// only signals that a read is due.
+// observe sends the current leader, and then repeatedly reads and sends the changes after the last one that it has
+// sent. A notification only makes it read earlier.
 func (e *Election) observe(ctx context.Context, changes chan<- Leader) {
 	s, hint, interval := e.s, make(chan struct{}, 1), 4*lookEvery
 	if r, err := s.ask(ctx, "SELECT %s.observe_election($1)", e.name); err == nil {
@@ -178,10 +179,10 @@ func (e *Election) observe(ctx context.Context, changes chan<- Leader) {
 	}
 }
 
-// Run campaigns repeatedly, until ctx ends or a permanent error occurs, and returns the cause or the error. Each time
-// it is elected it calls lead, with a context that is canceled when the term is lost or ctx ends. It resigns only after
-// lead has returned, so lead never runs twice at the same time. If the session is lost, Run continues with a new
-// session of its own.
+// Run campaigns repeatedly until ctx ends or a permanent error occurs, and returns the cause of ctx or the error. Each
+// time it is elected, it calls lead with a context that is canceled when the term is lost or ctx ends. It resigns only
+// after lead has returned, so lead never runs twice at the same time. If the session is lost, Run continues with a new
+// session.
 func (e *Election) Run(ctx context.Context, candidate string, lead func(ctx context.Context, term *Hold)) error {
 	err := cmp.Or(checkContext(ctx), checkElection(e.name), checkCandidate(candidate))
 	if err == nil && lead == nil {

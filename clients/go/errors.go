@@ -11,14 +11,15 @@ import (
 
 var errEvicted = fmt.Errorf("%w: it was evicted", ErrLost)
 
-// Errors that calls return, for errors.Is. A server error is wrapped as well, as a *pgconn.PgError for errors.As.
+// Errors that calls return; test them with errors.Is. They also wrap a server error, which errors.As finds as a
+// *pgconn.PgError.
 var (
-	// ErrHeld means that others hold the lock or are queued for it. The caller holds nothing and has no place.
+	// ErrHeld means that others hold the lock or are queued for it. The caller neither holds it nor waits for it.
 	ErrHeld = errors.New("held by somebody else")
 	// ErrLost means that the lease or the hold has ended. The server reports this (LE001), or the local deadline has
 	// passed.
 	ErrLost = errors.New("lost")
-	// ErrReleased is the cause with which Unlock or Resign cancels a hold's context.
+	// ErrReleased is the cause of a hold's context that Unlock or Resign has canceled.
 	ErrReleased = errors.New("released")
 	// ErrClosed means that the session was closed.
 	ErrClosed = errors.New("the session was closed")
@@ -33,18 +34,18 @@ var (
 	// ErrInvalid means that an argument is invalid (also 22xxx).
 	ErrInvalid = errors.New("invalid")
 	// ErrUnavailable means that there is no server, no such database, or no reply in time. The call has no lasting
-	// effect; the session releases anything that was granted.
+	// effect: if a lock was granted, the session releases it.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrUnknown means that there was no reply, so that the statement may have taken effect. Its effect ends with the
-	// lease at the latest.
+	// ErrUnknown means that there was no reply, so the statement may have taken effect. Its effect ends with the lease
+	// at the latest.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrNotInstalled means that the extension is not in this database, or not in shared_preload_libraries. The message
 	// names the command to run.
 	ErrNotInstalled = errors.New("lock_election is not installed")
 )
 
-// kinds maps SQLSTATEs or their prefixes to errors. The first match counts. 55P03 and 58 mean that the server cannot
-// write now.
+// kinds maps SQLSTATEs or their prefixes to errors; the first match is used. 55P03 and 58xxx mean that the server
+// cannot write now.
 var kinds = []struct {
 	kind  error
 	codes string
@@ -72,14 +73,14 @@ func sqlState(err error) string {
 	return ""
 }
 
-// noSuchFunction reports whether the extension is missing from the schema where the client looked for it.
+// noSuchFunction reports whether the extension's schema or function was not found.
 func noSuchFunction(err error) bool {
 	code := sqlState(err)
 	return code == "3F000" || code == "42883"
 }
 
-// endsConnection reports whether an error with this SQLSTATE makes a new connection necessary, because the error does
-// not come from the server, or another server is needed.
+// endsConnection reports whether the session must reconnect after an error with this SQLSTATE. "" means that the error
+// does not come from the server.
 func endsConnection(state string) bool {
 	switch state {
 	case "", "57P01", "57P02", "57P03", "57P04", "57P05", "53300", "25006":
@@ -131,7 +132,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// ended returns the error of a call whose context has ended.
+// ended returns the error of a call whose context has ended; what is the call's purpose.
 func ended(ctx context.Context, what string) error {
 	return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 }

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Event is a change of a hold, of a wait or of the session. [WithOnEvent] sets the function that is called with it.
+// Event reports a change of a hold, a wait or the session to the function of [WithOnEvent].
 type Event struct {
 	// Kind is acquired, not_acquired, released or lost; of the session, suspended, resumed, or ended if its lease is lost.
 	Kind  string
 	Mode  string   // lock, shared, permit, election or session
-	Names []string // of the locks, or of the election
+	Names []string // of the locks or the election; nil for the session
 	Token int64    // of the hold; 0 = none
 	Time  time.Time
-	// Duration is the time for which the caller has waited, the lock was held, or the session was suspended.
+	// Duration is the time for which the caller waited, the lock was held, or the session was suspended.
 	Duration time.Duration
-	Err      error // why it was not acquired, was lost, is suspended or has ended
+	Err      error // reason why the lock was not acquired or was lost, or the session is suspended or has ended
 }
 
 // LogValue returns the event as a group of attributes.
@@ -32,9 +32,9 @@ func (e Event) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// WithOnEvent sets a function that is called with each event, one after the other, in goroutines of its own. A panic in
-// it is only logged. Its context has the values of the context with which the lock was requested, and never ends. Close
-// waits for its calls, so it must not call Close.
+// WithOnEvent sets a function that is called for each event, one event at a time, in a separate goroutine. A panic in
+// the function is only logged. Its context has the values of the context with which the lock was requested, and never
+// ends. The function must not call Close, because Close waits for it.
 func WithOnEvent(f func(context.Context, Event)) SessionOption {
 	return sessionOption(func(o *options) { o.onEvent = f })
 }
@@ -45,7 +45,7 @@ func WithOnEvent(f func(context.Context, Event)) SessionOption {
 func (s *Session) holdEvent(h *Hold, kind string, err error) {
 	_, mode, asks := strings.Cut(h.ask.action, "_")
 	if s.set.onEvent == nil || !asks {
-		return // nobody listens, or a proclaim
+		return // there is no function, or the request is a proclaim
 	} else if mode == "candidate" {
 		mode = "election"
 	}
@@ -73,7 +73,7 @@ func (s *Session) sessionEvent(kind string, err error) {
 	s.event(context.Background(), e)
 }
 
-// event queues an event. A goroutine calls the function with the first one.
+// event queues an event. If the queue was empty, it starts a goroutine that reports the event.
 func (s *Session) event(ctx context.Context, e Event) {
 	e.Time = time.Now()
 	if s.events = append(s.events, func() { s.set.onEvent(ctx, e) }); len(s.events) == 1 {
@@ -82,8 +82,8 @@ func (s *Session) event(ctx context.Context, e Event) {
 	}
 }
 
-// report calls the function with the first event, and leaves the next one to another goroutine, because the function may
-// end its own with runtime.Goexit.
+// report calls the function with the first event, and starts another goroutine for the next event, because the
+// function may end this goroutine with runtime.Goexit.
 func (s *Session) report(call func()) {
 	defer func() {
 		if p := recover(); p != nil {

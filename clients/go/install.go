@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// InstallScript is the SQL that [Install] runs, for tools such as migrations, which must run it in one
-// transaction. It is the file sql/portable/lock_election.sql.
+// InstallScript is the SQL script that [Install] runs, sql/portable/lock_election.sql. Migration tools must run it in
+// one transaction.
 //
 //go:embed lock_election.sql
 var InstallScript string
@@ -27,15 +27,15 @@ type InstallOptions struct {
 }
 
 // Install installs the portable edition of lock_election, which has no C code, in the connection's database, or
-// upgrades an older version, in one transaction. If this version is already installed, it does nothing and needs no
-// privilege. Otherwise the role needs CREATE on the database. It becomes the owner of all locks, so it should not be
-// the application's role. With a pool:
+// upgrades an older version, in one transaction. If this version is already installed, Install does nothing and needs
+// no privilege. Otherwise the role needs CREATE on the database. That role becomes the owner of all locks, so it
+// should not be the application's role. With a pool:
 //
 //	pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return lockelection.Install(ctx, c.Conn(), options) })
 //
 // It returns ErrDenied if the role lacks CREATE or another role has installed the edition, ErrInvalid if a transaction
 // is open or there is no schema, and ErrUnavailable on a standby or in a read-only session. It returns ErrUnknown if
-// the outcome is not known; the call can be repeated. It returns a server error if a newer version or the extension is
+// the outcome is not known; then repeat the call. It returns a server error if a newer version or the extension is
 // installed, or the server cannot run the edition.
 func Install(ctx context.Context, conn *pgx.Conn, options InstallOptions) error {
 	if err := checkContext(ctx); err != nil {
@@ -66,7 +66,7 @@ func Install(ctx context.Context, conn *pgx.Conn, options InstallOptions) error 
 	}))
 }
 
-// installed returns the error of an installation. If there is no reply, the COMMIT may have been carried out.
+// installed converts the error of an installation. Without a reply, the COMMIT may have been carried out.
 func installed(err error) error {
 	if err == nil {
 		return nil

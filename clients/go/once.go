@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Once runs a job that all replicas start and only one should run, and reports whether it was run here. Once does not
-// wait: it does not run the job if another replica is running it, or has run it within its holdFor. The name stays
-// closed until holdFor after the start of the job, even if the job fails or its process dies, because the TTL of the
-// lock is at least holdFor.
+// Once runs a job that all replicas call and only one should run, and reports whether this call has run it. Once does
+// not wait: it does not run the job if another replica is running it, or started it less than holdFor ago. The name
+// stays closed until holdFor after the start of the job, even if the job fails or its process dies, because the TTL of
+// the lock is at least holdFor.
 //
-// The job's context ends with ctx, and when the lock is lost. Once returns the error of the job, and ErrLost if the lock
-// had been lost before the job's end, so that another replica may have run it, too. If the job was not run, the error is
-// nil, or one of [Session.TryLock]; it is ErrLimit if holdFor exceeds a setting of the server,
+// The job's context ends with ctx, and when the lock is lost. Once returns the error of the job, and ErrLost if the
+// lock was lost before the job ended, so that another replica may have run the job, too. If the job was not run, the
+// error is nil or an error of [Session.TryLock]; it is ErrLimit if holdFor exceeds the server's setting
 // lock_election.max_hold_for or lock_election.max_ttl.
 func (s *Session) Once(ctx context.Context, name string, holdFor time.Duration, job func(context.Context) error) (
 	ran bool, err error) {
