@@ -30,8 +30,7 @@ const (
 	stateOver
 )
 
-// Hold is a lock, a permit, several locks that were acquired together, or a term. It is safe for use by many
-// goroutines.
+// Hold is a lock, a permit, several locks that were acquired together, or a term. It is safe for concurrent use.
 type Hold struct {
 	s     *Session
 	lease *lease
@@ -42,26 +41,26 @@ type Hold struct {
 	state    atomic.Int32
 	token    atomic.Int64
 	ready    chan struct{} // closed when the hold no longer waits
-	released chan struct{} // closed when the server has neither a grant nor a place of the hold
+	released chan struct{} // closed when the hold has neither a grant nor a place on the server
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
 	// Protected by s.mu.
 	ask        *item // the request
-	queued     bool  // whether it has a place and no grant
-	impatient  bool  // whether its time limit has passed, so that it must not enter the queue
+	queued     bool  // whether the hold has a place, but no grant
+	impatient  bool  // whether the time limit has passed, so that a place must be given back
 	done       bool  // whether released is closed
 	err        error // the reason why the hold has ended
 	holdFor    time.Duration
-	since      time.Duration // time of the request, then of the grant
-	evicted    bool          // whether it was evicted and the application has not released it yet
+	since      time.Duration // time of the request; after the grant, time of the grant
+	evicted    bool          // whether the hold was evicted, and not released by the application yet
 	giving     int           // number of names that are being released
 	releaseErr error
 }
 
 // Lock acquires a lock, waiting in order of arrival until ctx ends; see also [WaitFor]. Two holds of one session
-// exclude each other, like the holds of two processes. A broken connection does not end the wait, and loses no place. A
-// name has 1 to 255 bytes of UTF-8.
+// exclude each other, like the holds of two processes. A broken connection ends neither the wait nor the place in the
+// queue. A name has 1 to 255 bytes of UTF-8.
 //
 // Lock returns the cause of ctx if ctx ends, ErrLost if the session has ended, ErrClosed, ErrInvalid, ErrLimit or
 // ErrDenied. With WaitFor, it can also return ErrHeld or ErrUnavailable.
@@ -75,8 +74,8 @@ func (s *Session) TryLock(ctx context.Context, name string, opts ...LockOption) 
 	return s.acquire(ctx, kindLock, []string{name}, "", true, opts)
 }
 
-// LockAll acquires 1 to 1,000 locks together or not at all, with one token. Two such calls never deadlock, whatever the
-// order of their names.
+// LockAll acquires 1 to 1,000 locks together or not at all, with one token. Two such calls never deadlock, even if
+// their names are in different orders.
 func (s *Session) LockAll(ctx context.Context, names []string, opts ...LockOption) (*Hold, error) {
 	return s.acquire(ctx, kindLocks, names, "", false, opts)
 }
@@ -86,8 +85,9 @@ func (s *Session) TryLockAll(ctx context.Context, names []string, opts ...LockOp
 	return s.acquire(ctx, kindLocks, names, "", true, opts)
 }
 
-// TryLockEach tries to acquire each of these locks independently, with one call to the server per 128 locks. It returns
-// a hold for each name in order, or nil if others hold that lock. If it returns an error, none of the locks is held.
+// TryLockEach tries to acquire each of these locks independently, with one request to the server per 128 locks. It
+// returns a hold for each name in order, or nil if others hold that lock. If it returns an error, none of the locks is
+// held.
 func (s *Session) TryLockEach(ctx context.Context, names []string, opts ...LockOption) ([]*Hold, error) {
 	holds, seen := make([]*Hold, len(names)), map[string]bool{}
 	if err := checkContext(ctx); err != nil {
@@ -162,7 +162,7 @@ func (s *Session) newHold(ctx context.Context, kind int, names []string, last st
 	return s.request(ctx, kind, ask, set.ttl, set.wait), nil
 }
 
-// request returns a hold that waits for the result of an item.
+// request returns a new hold that waits for the result of item ask.
 func (s *Session) request(ctx context.Context, kind int, ask *item, ttl, wait time.Duration) *Hold {
 	h := &Hold{s: s, kind: kind, names: ask.names, wait: wait, lease: &lease{ttl: ttl}, ask: ask,
 		ready: make(chan struct{}), released: make(chan struct{})}
@@ -171,8 +171,8 @@ func (s *Session) request(ctx context.Context, kind int, ask *item, ttl, wait ti
 	return h
 }
 
-// await requests holds and waits for all of them. It sets a hold to nil if others hold the lock. After any other error
-// it releases all of them.
+// await requests the holds and waits for all of them. It sets a hold in holds to nil if others hold its lock. After
+// any other error it releases all holds.
 func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 	start := time.Now()
 	if !strings.HasPrefix(holds[0].ask.action, "enqueue") {
@@ -210,9 +210,9 @@ func (s *Session) await(ctx context.Context, holds []*Hold) (failed error) {
 	return failed
 }
 
-// attend waits until a hold no longer waits, and ends its wait when ctx ends or at its time limit. If the first reply
-// has not arrived by that limit, attend waits for it up to the time limit of a call, and then no longer accepts a
-// place.
+// attend waits until a hold is granted or has ended, and ends its wait when ctx ends or at its time limit. If the
+// first reply has not arrived by that limit, attend waits for it up to the time limit of a call, but only for a grant,
+// not for a place.
 func (s *Session) attend(ctx context.Context, h *Hold, start time.Time) {
 	limit := h.wait
 	for h.state.Load() == stateWaiting {
@@ -240,7 +240,7 @@ func (s *Session) attend(ctx context.Context, h *Hold, start time.Time) {
 			h.impatient, limit = true, callLimit(h.lease.ttl)
 		}
 		if h.over() {
-			s.wake() // to release its place
+			s.wake() // release its place
 		}
 	}
 }
@@ -254,7 +254,7 @@ func (s *Session) granted(h *Hold) {
 		return
 	}
 	s.leaveQueue(h)
-	if l := h.lease; l.end.Load() == 0 { // a grant is reported after it is durable, and then its lease is durable, too
+	if l := h.lease; l.end.Load() == 0 { // the grant was reported, so it is durable, and so is its lease
 		l.end.Store(int64(s.deadline(l)))
 	}
 	h.state.Store(stateHeld)
@@ -270,8 +270,8 @@ func (s *Session) leaveQueue(h *Hold) {
 	}
 }
 
-// finish ends a hold, granted or not, and releases its grant or place on the server. An evicted hold is released by
-// Unlock instead, and a hold whose reply has not arrived yet is released when the reply arrives.
+// finish ends a hold, granted or not, and queues the release of its grant or place on the server. For an evicted hold,
+// Unlock does that; for a hold whose reply has not arrived yet, the reply does.
 func (s *Session) finish(h *Hold, err error) {
 	if h.over() {
 		return
@@ -305,7 +305,7 @@ func (s *Session) forget(h *Hold) {
 	s.told++
 }
 
-// --- what is held ---
+// --- functions of a hold ---
 
 // Context returns a context that is canceled when the hold is lost or released, at the latest at the local deadline. It
 // carries the values of the context with which the hold was acquired. [context.Cause] returns an error that is ErrLost,
@@ -317,8 +317,7 @@ type holdContext struct {
 	h *Hold
 }
 
-// Err checks the clock first, because timers may not have fired yet after the machine was suspended or the process was
-// stopped.
+// Err checks the deadline first, because after a suspend or a pause of the process, timers may not have fired yet.
 func (c holdContext) Err() error {
 	c.h.Valid()
 	return c.Context.Err()
@@ -348,14 +347,13 @@ func (h *Hold) String() string  { return fmt.Sprintf("%.100q", strings.Join(h.na
 // UnlockOption is an option of [Hold.Unlock].
 type UnlockOption func(*Hold)
 
-// HoldFor keeps the name closed until d after it was acquired, so that it is not granted before then. d may be from 0,
-// which does nothing, to 24 days, and at most the server's setting lock_election.max_hold_for. HoldFor is not allowed
-// for a term.
+// HoldFor keeps the name closed until d after it was acquired: until then it is not granted again. d is from 0 (no
+// effect) to 24 days, and at most the server's setting lock_election.max_hold_for. HoldFor is not allowed for a term.
 func HoldFor(d time.Duration) UnlockOption { return func(h *Hold) { h.holdFor = d } }
 
-// Unlock releases the hold, whatever it returns and even if ctx has ended. It waits for the server for at most a
-// quarter of the TTL, or until ctx ends. It returns nil if the hold is released, including by an earlier call; ErrLost
-// if the hold had been lost before; and ErrUnknown if the server has not confirmed the release. In that case the
+// Unlock releases the hold in any case, even if it returns an error or ctx has ended. It waits for the server for at
+// most a quarter of the TTL, or until ctx ends. It returns nil if the hold is released, also by an earlier call;
+// ErrLost if the hold was lost before; and ErrUnknown if the server has not confirmed the release. In that case the
 // session keeps retrying, and the hold ends with the lease at the latest.
 func (h *Hold) Unlock(ctx context.Context, opts ...UnlockOption) error {
 	s, bad := h.s, checkContext(ctx)
@@ -405,9 +403,10 @@ func (h *Hold) Unlock(ctx context.Context, opts ...UnlockOption) error {
 	return cmp.Or(err, h.releaseErr)
 }
 
-// FenceSQL returns the statement of a fence as a text without parameters, for any ORM. Run it in an open transaction,
-// before its writes. If it fails, with SQLSTATE LE001 if the hold is lost, roll back. Outside of a transaction it protects
-// nothing, without an error. FenceSQL returns ErrLost if the hold is no longer held.
+// FenceSQL returns the SQL statement of a fence without parameters, for any ORM. Run it in an open transaction, before
+// the transaction's writes. If it fails, roll back; the SQLSTATE is LE001 if the hold is lost. Outside of a
+// transaction the statement protects nothing, but does not fail. FenceSQL returns ErrLost if the hold is no longer
+// held.
 func (h *Hold) FenceSQL() (string, error) {
 	if !h.Valid() {
 		return "", fmt.Errorf("%w: %s is not held any more", ErrLost, h)
@@ -425,7 +424,7 @@ func (h *Hold) schema() string {
 	return h.s.schema
 }
 
-// fenceSQL returns the statement of a fence, of names and a token that are SQL expressions.
+// fenceSQL returns the statement of a fence. schema, names and token are SQL expressions.
 func (h *Hold) fenceSQL(schema, names, token string) string {
 	function := ".fence_lock("
 	if h.kind == kindTerm {
@@ -435,7 +434,7 @@ func (h *Hold) fenceSQL(schema, names, token string) string {
 		" FROM pg_catalog.unnest(" + names + ") AS n"
 }
 
-// literal returns a text as an SQL expression without any character that an ORM could take for a parameter.
+// literal returns a text as an SQL expression without characters that an ORM could take for a parameter.
 func literal(text string) string {
 	if plain.MatchString(text) {
 		return "'" + text + "'"
@@ -445,11 +444,11 @@ func literal(text string) string {
 
 var plain = regexp.MustCompile(`^[A-Za-z0-9_ .,/-]*$`)
 
-// Fence binds the application's transaction, in the same database, to the hold: until the transaction ends, the lock is
-// granted to no other client, and no other candidate is elected. So the transaction's later writes are the holder's, or
-// are not committed at all. tx is a [pgx.Tx], or a [*sql.Tx] of any driver, or a type that embeds one of them,
-// such as *sqlx.Tx; for a transaction of gorm, pass its Statement.ConnPool. Fence returns ErrLost if the hold is lost;
-// roll back then. It returns ErrInvalid if tx is not an open transaction.
+// Fence binds the application's transaction, in the same database, to the hold: until the transaction ends, the lock
+// is granted to no other client, and no other candidate is elected. So everything that the transaction writes after
+// Fence is written while the hold is held, or not at all. tx is a [pgx.Tx], or a [*sql.Tx] of any driver, or a type
+// that embeds one of them, such as *sqlx.Tx; for a transaction of gorm, pass its Statement.ConnPool. Fence returns
+// ErrLost if the hold is lost; then roll back. It returns ErrInvalid if tx is not an open transaction.
 func (h *Hold) Fence(ctx context.Context, tx any) error {
 	if err := checkContext(ctx); err != nil {
 		return err
@@ -483,7 +482,7 @@ func (h *Hold) Fence(ctx context.Context, tx any) error {
 	if errors.Is(err, pgx.ErrTxClosed) || errors.Is(err, sql.ErrTxDone) {
 		return invalid("the transaction is not open")
 	} else if noSuchFunction(err) {
-		h.s.ask(ctx, "SELECT %s.is_held($1, $2)", h.names[0], itoa(h.Token())) // makes the session read the schema
+		h.s.ask(ctx, "SELECT %s.is_held($1, $2)", h.names[0], itoa(h.Token())) // this makes the session read the new schema
 		h.s.mu.Lock()
 		defer h.s.mu.Unlock()
 		if h.s.schema != schema {

@@ -1,22 +1,23 @@
 // Package lockelection is a client of lock_election: distributed locks and leader election inside PostgreSQL.
 //
-// A [Session] has its own connection and one lease, which it keeps alive. All its holds and waits depend on that lease,
-// so one renewal keeps a thousand locks, and one connection waits for all of them. The session reconnects by itself,
-// and a broken connection loses nothing.
+// A [Session] has its own connection and one lease, which it keeps alive. All its holds and waits belong to that
+// lease, so one renewal keeps a thousand locks alive, and one connection waits for all of them. The session reconnects
+// automatically, and a broken connection does not end the lease.
 //
 // # Deadline
 //
 // The holds of a session are safe until a local deadline: the time at which the last confirmed renewal was sent, plus
-// the validity that the server returned, minus a margin (a twentieth of the TTL, at most 1 s). The validity is the TTL,
-// or less if the server has restarted repeatedly, or if the TTL is above 5 minutes. The clock keeps running while the
-// machine is suspended. At the deadline the context of every hold is canceled, whatever the network does, and
+// the validity that the server returned, minus a margin (a twentieth of the TTL, at most 1 s). The validity is the
+// TTL, or less if the server has restarted repeatedly, or if the TTL is above 5 minutes. The clock keeps running while
+// the machine is suspended. At the deadline the context of every hold is canceled, even if the network fails, and
 // [context.Cause] returns the reason. [Hold.Valid] and the Err method of that context check the clock, so that even a
-// process that was stopped notices the loss before its next step. Writes that must not come late need [Hold.Fence].
+// process that was stopped notices the loss before its next step. Only [Hold.Fence] prevents a write after the
+// deadline.
 //
 // # Cancel
 //
-// When a context ends, the call to which it was passed ends, too. The call then holds nothing and waits for nothing; a
-// grant that arrives at the same moment is released in the background.
+// When the context of a call ends, the call ends, too. It then neither holds nor waits for anything; a grant that
+// arrives at the same moment is released in the background.
 package lockelection
 
 import (
@@ -40,7 +41,7 @@ type State int
 
 const (
 	Connected State = 1 + iota // the lease is kept alive
-	Suspended                  // the server does not reply; all holds stay held until the deadline
+	Suspended                  // the server does not reply; all holds stay valid until the deadline
 	Ended                      // the lease and all its holds are lost or were released
 )
 
@@ -50,7 +51,7 @@ type options struct {
 	shared  bool
 	permit  bool
 	permits int
-	waits   bool // whether wait limits the wait
+	waits   bool // whether WaitFor was passed, with time limit wait
 	wait    time.Duration
 	err     error
 	now     func() time.Duration
@@ -83,29 +84,29 @@ func (set sessionOption) session(o *options) {
 
 func (set lockOption) lock(o *options) { sessionOption(set).session(o) }
 
-// WithTTL sets the time for which holds outlive the last renewal, from 100 ms to 24 days; the default is 30 s. For a
-// session, this is the TTL of its lease. For a lock with a different TTL, the session keeps a second lease on the same
-// connection, which all holds with this TTL share.
+// WithTTL sets the time for which holds last without a renewal, from 100 ms to 24 days; the default is 30 s. As an
+// option of a session, it sets the TTL of its lease. For locks with another TTL, the session has another lease on the
+// same connection, which all holds with that TTL share.
 func WithTTL(ttl time.Duration) TTLOption {
 	set := func(o *options) { o.ttl, o.err = ttl.Truncate(time.Millisecond), cmp.Or(o.err, checkTTL(ttl)) }
 	return TTLOption{set, set}
 }
 
-// WithName sets the beginning of "owner" in the server's views. It is cut to 200 bytes.
+// WithName sets the beginning of "owner" in the server's views, cut to 200 bytes.
 func WithName(name string) SessionOption {
 	return sessionOption(func(o *options) {
 		o.name, o.err = name, cmp.Or(o.err, checkEncoding("name of the session", name))
 	})
 }
 
-// Shared requests a shared lock, which other shared holders may hold at the same time.
+// Shared requests a shared lock, which several shared holders may hold at the same time.
 func Shared() LockOption { return lockOption(func(o *options) { o.shared = true }) }
 
-// Permit requests one of the n permits of a name. It cannot be combined with Shared, and is for one name only.
+// Permit requests one of the n permits of a name. It is allowed only for one name, and not with Shared.
 func Permit(n int) LockOption { return lockOption(func(o *options) { o.permit, o.permits = true, n }) }
 
-// WaitFor limits the time that a call waits in the queue. At the limit the call returns ErrHeld. The time for the
-// server's first reply does not count, so a free lock is acquired even if d is shorter than a round trip. If that reply
+// WaitFor limits the time that a call waits in the queue. At the limit the call returns ErrHeld. The limit does not
+// apply to the server's first reply, so a free lock is acquired even if d is shorter than a round trip. If that reply
 // arrives neither within d nor within a quarter of the TTL, the call returns ErrUnavailable, which is also
 // [context.DeadlineExceeded]. With d = 0 the call does not wait, like TryLock. A deadline of the context, in contrast,
 // ends the call at any stage.
@@ -113,15 +114,15 @@ func WaitFor(d time.Duration) LockOption {
 	return lockOption(func(o *options) { o.waits, o.wait = true, d })
 }
 
-// lease is the session's own lease, or one for the holds with another TTL. Times are those of the session's clock.
+// lease is the session's own lease, or a lease for holds with another TTL. Its times are those of the session's clock.
 type lease struct {
 	ttl      time.Duration
 	id       int64        // 0 = not granted yet
-	end      atomic.Int64 // the local deadline in ns; 0 = no reply had a validity yet
+	end      atomic.Int64 // the local deadline in ns; 0 = not known, because no reply had a validity yet
 	bornAt   time.Duration
 	renewAt  time.Duration
 	lastAt   time.Duration // time of the last call
-	waitedAt time.Duration // time at which the last wait ended
+	waitedAt time.Duration // time at which the last wait for a place ended
 	over     bool
 
 	call              int64  // number of the last call
@@ -130,34 +131,34 @@ type lease struct {
 	queue             []*item
 	open              map[string]*Hold // requests that were sent and have no result yet, by owner
 	byToken           map[int64]*Hold  // places and holds by token, including those that are being released
-	waiting           int              // number of places
-	look              bool             // whether there may be news
+	waiting           int              // number of holds that wait with a place
+	look              bool             // whether the server may have news
 	bare              bool             // whether the next call has no items
-	alone             int              // number of items to send one by one, to find the one that the server rejects
-	apart             bool             // whether the last call had releases and left the requests to the next call
+	alone             int              // number of items to send one by one, to find the item that makes the call fail
+	apart             bool             // whether the last call sent only releases, and left the requests to the next call
 }
 
 func newLease(ttl time.Duration) *lease {
 	return &lease{ttl: ttl, open: map[string]*Hold{}, byToken: map[int64]*Hold{}}
 }
 
-// Session is a connection and a lease, with all their holds and waits. It is safe for concurrent use; a process needs
+// Session is a connection and a lease, with all their holds and waits. It is safe for concurrent use. A process needs
 // only one session.
 type Session struct {
 	set     options
-	owner   string // start of the owner texts of all requests, before their number
+	owner   string // start of the owner text of each request, before the request's number
 	dial    func(ctx context.Context, limit time.Duration) (*wire, error)
 	done    chan struct{} // closed when the session has ended
 	stopped chan struct{} // closed when the session's goroutine has ended
 	woken   chan struct{}
-	ctx     context.Context // for connecting
+	ctx     context.Context // context for connecting
 	cancel  context.CancelFunc
 
 	mu        sync.Mutex
 	err       error         // the reason why the session has ended
-	trouble   error         // the last error of a connection or a renewal
-	failures  int           // failed renewals and connections since the last successful renewal
-	retryAt   time.Duration // earliest time for the next connection
+	trouble   error         // the last error of connecting or renewing
+	failures  int           // number of failures to connect or renew since the last successful renewal
+	retryAt   time.Duration // earliest time of the next attempt to connect
 	closeAt   time.Duration
 	watchdog  *time.Timer
 	wire      *wire
@@ -165,23 +166,23 @@ type Session struct {
 	busy      bool   // whether a goroutine uses the wire
 	idling    bool   // whether the wire only waits for notifications
 	turn      *turn  // the current turn
-	half      *turn  // a turn whose caller has left before the whole reply was read
-	told      int    // number of callers that were woken up
+	half      *turn  // a turn whose caller stopped reading its reply, which the session's goroutine must read
+	told      int    // counter of callers that were woken up
 	lease     *lease
 	leases    []*lease                 // the session's own lease first
-	observers map[chan struct{}]string // hints of observers, with the channels of their elections
-	free      *sync.Cond               // signals that the wire is free or the session has ended
+	observers map[chan struct{}]string // channel of each observer's election, by the observer's hint
+	free      *sync.Cond               // signaled when the wire becomes free or the session ends
 	number    int64                    // number of the last request
-	asking    int                      // number of statements that wait for the wire
+	asking    int                      // number of goroutines that wait to run a statement on the wire
 	revoked   bool
 
 	suspendedAt time.Duration // 0 = not suspended
-	events      []func()      // calls of onEvent, the current one first
-	reported    chan struct{} // closed when there are none left; nil if there never were any
+	events      []func()      // queued calls of onEvent; the first one is running
+	reported    chan struct{} // closed when events is empty; nil if there was no event yet
 }
 
-// NewSession connects and gets a lease. It uses the pool's configuration, but none of its connections. If the
-// configuration has several hosts and no target_session_attrs, the session uses the primary among them.
+// NewSession connects and obtains a lease. It uses the pool's configuration, but none of its connections. If the
+// configuration has several hosts and no target_session_attrs, the session uses the host that is the primary.
 func NewSession(ctx context.Context, pool *pgxpool.Pool, opts ...SessionOption) (*Session, error) {
 	if pool == nil {
 		return nil, invalid("the pool is nil")
@@ -199,8 +200,8 @@ func NewSession(ctx context.Context, pool *pgxpool.Pool, opts ...SessionOption) 
 }
 
 // Connect is like NewSession, with a connection string instead of a pool. The string is a URL, keywords and values, or
-// "" for the PG.. environment variables. An error never shows a string that cannot be parsed, because it may contain a
-// password.
+// "" for the PG.. environment variables. An error never contains a string that cannot be parsed, because it may
+// contain a password.
 func Connect(ctx context.Context, connString string, opts ...SessionOption) (*Session, error) {
 	config, err := parse(connString)
 	if err != nil {
@@ -209,7 +210,7 @@ func Connect(ctx context.Context, connString string, opts ...SessionOption) (*Se
 	return Open(ctx, config, opts...)
 }
 
-// Open is like NewSession, with a configuration of [pgx.ParseConfig] instead of a pool.
+// Open is like NewSession, but with a configuration from [pgx.ParseConfig] instead of a pool.
 func Open(ctx context.Context, config *pgx.ConnConfig, opts ...SessionOption) (*Session, error) {
 	if config == nil || config.DialFunc == nil {
 		return nil, invalid("the configuration is not that of pgx.ParseConfig")
@@ -219,7 +220,7 @@ func Open(ctx context.Context, config *pgx.ConnConfig, opts ...SessionOption) (*
 	}, opts)
 }
 
-// Reopen opens a new session with the options of this one, which has ended.
+// Reopen opens a new session with the options of this session, which has ended.
 func (s *Session) Reopen(ctx context.Context) (*Session, error) {
 	return open(ctx, s.dial, []SessionOption{sessionOption(func(o *options) { *o = s.set })})
 }
@@ -262,7 +263,7 @@ func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire,
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil {
-		s.cancel() // the session's goroutine revokes the lease, also if it is granted only now
+		s.cancel() // the session's goroutine revokes the lease, even if it is granted later
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.closeAt = s.set.now() + s.limit(s.lease)
@@ -278,8 +279,7 @@ func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire,
 // Done returns a channel that is closed when the lease is lost, or revoked by Close.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Err returns the reason why the session has ended, as an error that is ErrLost or ErrClosed, or nil if it has not
-// ended.
+// Err returns the reason why the session has ended (ErrLost or ErrClosed), or nil if it has not ended.
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -302,7 +302,7 @@ func (s *Session) State() State {
 // Lease returns the lease's number on the server. It does no I/O.
 func (s *Session) Lease() int64 { return s.lease.id }
 
-// TimeLeft returns the time left until the local deadline, which a renewal moves. It does no I/O.
+// TimeLeft returns the time until the local deadline, which each renewal moves. It does no I/O.
 func (s *Session) TimeLeft() time.Duration { return s.left(s.lease) }
 
 func (s *Session) left(l *lease) time.Duration {
@@ -311,8 +311,8 @@ func (s *Session) left(l *lease) time.Duration {
 
 // Close revokes the lease, which ends all holds and waits of the session at once, and closes the connection. Waiting
 // calls return ErrClosed. Close waits for the server for at most a quarter of the TTL, or until ctx ends; it ignores a
-// ctx that has already ended. It returns ErrUnknown if the server has not confirmed the end; the lease then expires.
-// Call Close only after all work under the session's holds has stopped.
+// ctx that has already ended. It returns ErrUnknown if the server has not confirmed the end of the lease, which then
+// expires. Call Close only after all work under the session's holds has stopped.
 func (s *Session) Close(ctx context.Context) error {
 	bad := checkContext(ctx)
 	if bad != nil {
@@ -358,8 +358,8 @@ func (s *Session) Close(ctx context.Context) error {
 	return bad
 }
 
-// watch checks the deadlines in its own goroutine, which neither the network nor name resolution can block. It runs at
-// least once a second, because timers stop during a suspend.
+// watch checks the deadlines in a separate goroutine, which the network and name resolution cannot block. It runs at
+// least once a second, because timers stop while the machine is suspended.
 func (s *Session) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -374,9 +374,10 @@ func (s *Session) watch() {
 	}
 }
 
-// --- the end, with s.mu locked as in all that follows ---
+// --- the end, with s.mu locked, as in all functions below ---
 
-// deadline returns a lease's local deadline. If no reply had a validity yet, that is one TTL after the grant.
+// deadline returns a lease's local deadline. If no reply had a validity yet, that is one TTL, minus the margin, after
+// the request of the lease.
 func (s *Session) deadline(l *lease) time.Duration {
 	if end := l.end.Load(); end != 0 {
 		return time.Duration(end)
@@ -389,7 +390,7 @@ func (s *Session) expire() {
 	for now, n := s.set.now(), len(s.leases)-1; n >= 0 && s.err == nil; n-- {
 		if l := s.leases[n]; l.id != 0 && now >= s.deadline(l) {
 			err := fmt.Errorf("%w: the lease could not be renewed in time", ErrLost)
-			if s.trouble != nil && s.failures > 0 { // a failure since the last renewal
+			if s.trouble != nil && s.failures > 0 { // there was a failure since the last renewal
 				err = fmt.Errorf("%w: %w", err, s.trouble)
 			}
 			s.lose(l, err)
@@ -407,7 +408,8 @@ func (s *Session) lose(l *lease, err error) {
 	s.drop(l, err)
 }
 
-// drop ends all holds and waits of a lease. It keeps releases with HoldFor, which Close will send.
+// drop ends all holds and waits of a lease. While the session is being closed, it keeps queued releases with HoldFor,
+// to send them.
 func (s *Session) drop(l *lease, err error) {
 	l.over = l.over || s.closeAt == 0
 	queue := l.queue
@@ -462,7 +464,7 @@ func callLimit(ttl time.Duration) time.Duration {
 	return min(max(ttl/4, 200*time.Millisecond), 10*time.Second)
 }
 
-// limit returns the time limit for the server's reply to a statement.
+// limit returns the time limit for the server's reply to a statement; Close may shorten it.
 func (s *Session) limit(l *lease) time.Duration {
 	limit := callLimit(l.ttl)
 	if s.closeAt != 0 {
@@ -471,7 +473,8 @@ func (s *Session) limit(l *lease) time.Duration {
 	return limit
 }
 
-// leaseOf returns the lease for holds with this TTL. A new lease is granted for the first of them.
+// leaseOf returns the lease for holds with this TTL. For the first such hold, it adds a lease, which is requested
+// later.
 func (s *Session) leaseOf(ttl time.Duration) *lease {
 	for _, l := range s.leases {
 		if l.ttl == ttl {
