@@ -25,9 +25,8 @@ func checkContext(ctx context.Context) error {
 	return nil
 }
 
-// checkText rejects texts that are empty, have more than four times the allowed bytes, or are badly encoded. The
-// server rejects the other texts that are too long: it counts the bytes in its own encoding, in which a text can be up
-// to four times shorter than in UTF-8.
+// checkText rejects texts that are empty, badly encoded, or have more than four times the allowed bytes. The server
+// rejects other texts that are too long: in its encoding, a text can be up to four times shorter than in UTF-8.
 func checkText(what, text string, most int) error {
 	switch {
 	case text == "":
@@ -38,8 +37,8 @@ func checkText(what, text string, most int) error {
 	return checkEncoding(what, text)
 }
 
-// checkEncoding rejects texts that are not valid UTF-8 or contain a zero byte. They are not changed or cut instead,
-// because two different texts must not become the same.
+// checkEncoding rejects invalid UTF-8 and zero bytes. Texts are not changed or cut, because two different texts must
+// not become the same.
 func checkEncoding(what, text string) error {
 	if !utf8.ValidString(text) {
 		return invalid("the %s %.100q is not valid UTF-8", what, text)

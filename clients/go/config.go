@@ -10,8 +10,7 @@ import (
 )
 
 // A connection string may contain a password, and in a wrong string, any part may be the password. So no error
-// contains a part of the string, also if pgx cannot parse the string, or if the server or the resolver rejects a part
-// as a name.
+// contains a part of the string, whether pgx cannot parse it, or the server or the resolver rejects a part as a name.
 
 // kindsOfMistakes are words in pgx's errors that are safe to show.
 var kindsOfMistakes = []string{"invalid port", "sslmode", "sslcertmode", "target_session_attrs", "connect_timeout", "TLS",

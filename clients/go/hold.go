@@ -48,7 +48,7 @@ type Hold struct {
 	// Protected by s.mu.
 	ask        *item // the request
 	queued     bool  // whether the hold has a place, but no grant
-	impatient  bool  // whether the time limit has passed, so that a place must be given back
+	impatient  bool  // whether the time limit has passed, so that a place must be released
 	done       bool  // whether released is closed
 	err        error // the reason why the hold has ended
 	holdFor    time.Duration
@@ -271,7 +271,7 @@ func (s *Session) leaveQueue(h *Hold) {
 }
 
 // finish ends a hold, granted or not, and queues the release of its grant or place on the server. For an evicted hold,
-// Unlock does that; for a hold whose reply has not arrived yet, the reply does.
+// Unlock queues it; if the request has no reply yet, adopt queues it when the reply arrives.
 func (s *Session) finish(h *Hold, err error) {
 	if h.over() {
 		return

@@ -358,8 +358,8 @@ func (s *Session) Close(ctx context.Context) error {
 	return bad
 }
 
-// watch checks the deadlines in a separate goroutine, which the network and name resolution cannot block. It runs at
-// least once a second, because timers stop while the machine is suspended.
+// watch checks the deadlines in a separate goroutine, which the network cannot block. It runs at least once a second,
+// because timers stop while the machine is suspended.
 func (s *Session) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,31 +15,31 @@ import (
 )
 
 const (
-	mostItems = 128                    // maximum of items in a call
-	lookEvery = 250 * time.Millisecond // interval of turns while a hold waits and LISTEN does not work
-	pause     = 100 * time.Millisecond // delay before an item that the server cannot carry out now is sent again
+	mostItems = 128                    // maximum number of items in a call of lease_sync
+	lookEvery = 250 * time.Millisecond // interval of turns while a hold waits but LISTEN does not work
+	pause     = 100 * time.Millisecond // delay before an item is sent again after a temporary error
 )
 
-// item is a request or a release, which is sent by one or more calls of lease_sync.
+// item is a request or a release, sent as an item of one or more calls of lease_sync.
 type item struct {
 	action        string
 	names         []string
-	number, value string        // as in lease_sync, like owner
-	owner         string        // of requests only
-	h             *Hold         // nil for the release of a ghost
+	number, value string        // as in lease_sync
+	owner         string        // as in lease_sync; only requests have it
+	h             *Hold         // nil for the release of a ghost, see news
 	at            time.Duration // earliest time to send it
-	again         bool          // whether it may have been carried out already
-	lost          bool          // whether the reply to such a call was lost
-	pending       bool          // whether it was carried out and is not durable yet
+	again         bool          // whether an earlier call may have carried it out
+	lost          bool          // whether the reply to an earlier call with the item was lost
+	pending       bool          // whether the item was carried out, but is not durable yet
 }
 
 func (i *item) gives() bool { return i.action == "release" || i.action == "resign" }
 
-// turn is one call of lease_sync, with the part of its reply that was read.
+// turn is one call of lease_sync, with the part of its reply that was read so far.
 type turn struct {
 	lease  *lease
 	items  []*item
-	silent bool // whether it has only releases, so that the reply does not renew the lease
+	silent bool // whether the call has only releases, so that its reply does not renew the lease
 	sent   time.Duration
 	limit  time.Time
 	args   [][]byte
@@ -47,7 +47,7 @@ type turn struct {
 	err    error
 }
 
-// --- with s.mu locked, like all functions below ---
+// --- with s.mu locked, as in all functions below ---
 
 // join runs a turn in the caller's goroutine if the connection is free. Otherwise it wakes up the session's goroutine.
 func (s *Session) join(ctx context.Context, l *lease) {
@@ -64,14 +64,15 @@ func (s *Session) join(ctx context.Context, l *lease) {
 	s.make(t, (*wire).sync, 1)
 }
 
-// reserved reports whether the session's goroutine needs the connection first, for work that only it can do.
+// reserved reports whether other work has priority: the grant of this lease, a waiting statement, or another lease's
+// turn.
 func (s *Session) reserved(l *lease) bool {
 	return l.id == 0 || s.asking > 0 || slices.ContainsFunc(s.leases, func(other *lease) bool {
 		return other != l && s.due(other) <= s.set.now()
 	})
 }
 
-// leave makes the caller that runs a turn stop reading the reply. The session's goroutine reads the rest.
+// leave makes the caller that runs turn t stop reading the reply. The session's goroutine reads the rest.
 func (s *Session) leave(t *turn) {
 	if t != nil && s.turn == t && s.half == nil && s.wire != nil {
 		s.wire.interrupt()
@@ -89,7 +90,7 @@ func (s *Session) due(l *lease) time.Duration {
 	if l.waiting > 0 && s.wire != nil && !(s.wire.hears && s.wire.listens[l.channel]) {
 		sooner(&due, l.lastAt+lookEvery)
 	}
-	blocked := false // whether an earlier request must be sent first, as in begin
+	blocked := false // whether an earlier request must be sent before the later ones, as in begin
 	for _, i := range l.queue {
 		if i.gives() || !blocked {
 			sooner(&due, i.at)
@@ -101,14 +102,14 @@ func (s *Session) due(l *lease) time.Duration {
 	return due
 }
 
-// begin makes a turn from the queued items. After a failure the first call only renews and reads the news, because the
-// items of the failed call may have been carried out.
+// begin returns a new turn with queued items. After a failed call (bare), the turn has no items: it only renews the
+// lease and reads the news, which shows what the failed call has carried out.
 func (s *Session) begin(l *lease) *turn {
 	now, limit := s.set.now(), s.limit(l)
 	t := &turn{lease: l, sent: now, limit: time.Now().Add(limit), silent: now < l.renewAt && l.waiting == 0 && !l.look}
 	names, blocked, most := 0, false, mostItems
-	// A call with requests waits for the disk, so its releases would wait, too. So send the releases alone; the callers
-	// that release can still join the next call with their next requests.
+	// A call with requests waits for a flush, which would delay releases in it. So send releases alone, and requests
+	// with the next call.
 	l.apart = !l.apart && !l.bare && slices.ContainsFunc(l.queue, func(i *item) bool { return i.gives() && i.at <= now })
 	if l.bare {
 		most = 0
@@ -123,7 +124,7 @@ func (s *Session) begin(l *lease) *turn {
 		switch {
 		case !i.gives() && i.h.over():
 			if !l.bare {
-				s.forget(i.h) // no caller waits for the result any more
+				s.forget(i.h) // no caller waits for the request any more
 			}
 			return !l.bare
 		case i.at > now || len(t.items) >= most || names > maxNames || (blocked || l.apart) && !i.gives():
@@ -146,7 +147,7 @@ func (s *Session) begin(l *lease) *turn {
 	return t
 }
 
-// texts returns the items as an array in the binary format, because the text format depends on array_nulls.
+// texts returns the items as an array in binary format, because the text format depends on the setting array_nulls.
 func (t *turn) texts() (array []byte) {
 	const dimensions, nulls, textOID = 1, 1, 25
 	var texts []string
@@ -171,8 +172,9 @@ func (t *turn) texts() (array []byte) {
 	return array
 }
 
-// make sends a turn's call, or reads the rest of its reply, and handles the results. If it has woken up other callers,
-// it lets them queue their next requests before the next turn begins.
+// make runs step, which sends a turn's call or reads the rest of its reply, and handles the results. If it has woken
+// up other callers, it lets them queue their next requests before the next turn. itself is 1 if a caller runs make,
+// else 0.
 func (s *Session) make(t *turn, step func(*wire, *turn) error, itself int) {
 	wire, told := s.wire, s.told
 	s.mu.Unlock()
@@ -207,7 +209,7 @@ func (s *Session) make(t *turn, step func(*wire, *turn) error, itself int) {
 	}
 }
 
-// ended handles the reply of a turn, or the error of its call.
+// ended handles the reply to a turn's call, or its error.
 func (s *Session) ended(t *turn, wire *wire, err error) {
 	l, code := t.lease, sqlState(err)
 	s.hear(wire, err)
@@ -241,7 +243,7 @@ func (s *Session) ended(t *turn, wire *wire, err error) {
 	s.requeue(l, t.items)
 }
 
-// requeue puts items in front of all others. It forgets the items of a lease that has ended.
+// requeue puts items in front of the queue. If the lease has ended, it forgets their holds instead.
 func (s *Session) requeue(l *lease, items []*item) {
 	if !l.over {
 		l.queue = append(slices.Clone(items), l.queue...)
@@ -267,7 +269,7 @@ func (s *Session) reply(t *turn) {
 	}
 	if head[colIncarnation] != "" {
 		l.incarnation, l.news, l.channel = []byte(head[colIncarnation]), []byte(head[colNews]), head[colChannel]
-		held := head[colComplete] == "" // the server holds the news back until it is durable
+		held := head[colComplete] == "" // the reply has no news, because something is not durable yet
 		l.bare, l.look = l.bare && held, l.look || held
 	}
 	if head[colValidity] != "" {
@@ -275,7 +277,7 @@ func (s *Session) reply(t *turn) {
 	} else if !t.silent && l.renewAt <= s.set.now() {
 		l.renewAt = s.failed(fmt.Errorf("%w: the lease is not durable yet", ErrUnavailable))
 	}
-	there := map[int64]int{} // number of names in the reply, by token
+	there := map[int64]int{} // number of the token's names in the reply
 	var again []*item
 	for _, row := range t.rows[1:] {
 		token := number(row[colToken])
@@ -294,7 +296,7 @@ func (s *Session) reply(t *turn) {
 		there[token] += len(i.names)
 	}
 	for _, i := range t.items {
-		if i != nil { // it has no row, because the server took this call for an old one
+		if i != nil { // it has no row, because the call was old (rule 2 in lease-sync.md)
 			again = append(again, i)
 		}
 	}
@@ -332,7 +334,7 @@ func (s *Session) result(l *lease, i *item, row []string, token int64) bool {
 	return true
 }
 
-// refused handles the error of one item.
+// refused handles an item that the server has rejected.
 func (s *Session) refused(i *item, l *lease, err error) {
 	h := i.h
 	switch tooLong := i.value != "" && sqlState(err) == "53400"; { // HoldFor exceeds lock_election.max_hold_for
@@ -342,7 +344,7 @@ func (s *Session) refused(i *item, l *lease, err error) {
 	case i.gives() && i.value != "":
 		h.releaseErr, i.value, i.again = err, "", false // release it without HoldFor
 		s.requeue(l, []*item{i})
-	case i.gives(): // keep retrying, because a privilege may have been revoked, and may be granted again
+	case i.gives(): // keep retrying, because a missing privilege may be granted later
 		if h != nil {
 			h.releaseErr = fmt.Errorf("%w: %w", ErrUnknown, err)
 			s.gaveBack(i, true)
@@ -353,7 +355,7 @@ func (s *Session) refused(i *item, l *lease, err error) {
 	}
 }
 
-// gaveBack handles the result of a release. A repeated release that finds nothing counts as done by the first one.
+// gaveBack handles the result of a release. If a repeated release finds nothing held, the first one has succeeded.
 func (s *Session) gaveBack(i *item, done bool) {
 	h := i.h
 	if h == nil {
@@ -369,7 +371,7 @@ func (s *Session) gaveBack(i *item, done bool) {
 }
 
 // news handles a row that is not the result of an item: a request whose reply was lost or pending, a place that was
-// granted, the end of a hold, or a ghost, which is a grant or place without a hold.
+// granted, the end of a hold, or a ghost: a grant or place that belongs to no hold, and is released.
 func (s *Session) news(l *lease, row []string, token int64) {
 	h, granted := l.byToken[token], row[colEvent] == "granted"
 	switch {
@@ -377,7 +379,7 @@ func (s *Session) news(l *lease, row []string, token int64) {
 		s.finish(h, fmt.Errorf("%w: the server has ended it: %s", ErrLost, row[colReason]))
 	case row[colEvent] == "lost":
 	case row[colEvent] == "evicted" && h != nil:
-		h.evicted = h.evicted || h.state.Load() == stateHeld // the row may be repeated, or follow for another name
+		h.evicted = h.evicted || h.state.Load() == stateHeld // the row may be repeated, or there may be one for each name
 		s.finish(h, errEvicted)
 	case h != nil && granted && h.queued:
 		s.granted(h)
@@ -385,7 +387,7 @@ func (s *Session) news(l *lease, row []string, token int64) {
 	case l.open[row[colOwner]] != nil:
 		h = l.open[row[colOwner]]
 		l.queue = slices.DeleteFunc(l.queue, func(i *item) bool { return i == h.ask })
-		if row[colEvent] == "evicted" { // it was evicted before its grant was known
+		if row[colEvent] == "evicted" { // it was evicted before the reply with its grant was read
 			s.finish(h, errEvicted)
 		}
 		s.adopt(h, token, granted)
@@ -398,7 +400,7 @@ func (s *Session) news(l *lease, row []string, token int64) {
 	}
 }
 
-// compare handles a complete reply: it ends the holds and places that do not appear in it.
+// compare handles a complete reply: it ends the holds and places that are not in the reply.
 func (s *Session) compare(l *lease, there map[int64]int) {
 	for token, h := range l.byToken {
 		if there[token] < len(h.names) && !h.over() {
@@ -407,7 +409,7 @@ func (s *Session) compare(l *lease, there map[int64]int) {
 	}
 }
 
-// askAgain handles a reply with all news: it repeats the pending requests that do not appear in it, because they were
+// askAgain handles a reply with news: it sends the pending requests again that are not in the reply, because they were
 // not carried out, or have ended.
 func (s *Session) askAgain(l *lease) {
 	var again []*item
@@ -417,13 +419,13 @@ func (s *Session) askAgain(l *lease) {
 			again = append(again, h.ask)
 		}
 	}
-	slices.SortFunc(again, func(a, b *item) int { // by the numbers in their owners
+	slices.SortFunc(again, func(a, b *item) int { // by the request numbers at the end of the owners
 		return cmp.Or(len(a.owner)-len(b.owner), strings.Compare(a.owner, b.owner))
 	})
 	s.requeue(l, again)
 }
 
-// adopt handles the grant or the place of a request. It releases it if the application no longer waits for it.
+// adopt records the grant or place of a request, and queues its release if the application no longer waits for it.
 func (s *Session) adopt(h *Hold, token int64, granted bool) {
 	h.token.Store(token)
 	delete(h.lease.open, h.ask.owner)
@@ -441,7 +443,7 @@ func (s *Session) adopt(h *Hold, token int64, granted bool) {
 	}
 }
 
-// settle ends a hold of which the server has neither a grant nor a place.
+// settle ends a hold that has neither a grant nor a place on the server.
 func (s *Session) settle(h *Hold, err error) {
 	s.finish(h, err)
 	s.forget(h)

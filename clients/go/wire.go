@@ -16,21 +16,21 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// wire is a connection. Only the goroutine that has set the session's busy may use it.
+// wire is a connection to the server. Only the goroutine that has set Session.busy uses it.
 type wire struct {
 	conn     *pgconn.PgConn
 	schema   string // the extension's schema, quoted; empty = not installed
 	plain    bool   // whether lease_sync is sent without a prepared statement
 	prepared bool
-	pooled   bool     // whether there is a pooler: the backend's pid is not the pid from BackendKeyData
+	pooled   bool     // whether the session is behind a pooler: the backend's pid differs from that in BackendKeyData
 	deaf     bool     // whether LISTEN does not work
-	hears    bool     // whether a notification has ever arrived
-	heard    []string // channels of the notifications that were not handled yet
+	hears    bool     // whether LISTEN works: a notification has arrived
+	heard    []string // channels of notifications that were not handled yet
 	listens  map[string]bool
-	tested   bool // whether the connection has notified itself
+	tested   bool // whether the connection has sent a test notification to itself
 }
 
-// rows are the texts of a result; NULL is an empty text.
+// rows are the rows of a result, as texts; NULL is an empty text.
 type rows [][]string
 
 func number(text string) int64 {
@@ -45,7 +45,7 @@ func sooner(next *time.Duration, at time.Duration) { *next = min(*next, at) }
 
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// array returns the text of an array.
+// array returns the items as an SQL array in text format.
 func array(items []string) string {
 	quoted := make([]string, len(items))
 	for i, item := range items {
@@ -59,9 +59,9 @@ func isTimeout(err error) bool {
 	return errors.As(err, &failed) && failed.Timeout()
 }
 
-// learnSQL is the first statement of a connection. Its argument is the process id from BackendKeyData. The portable
-// edition works only in READ COMMITTED, so the statement makes that the default if the backend is the session's own,
-// and not one of a pooler.
+// learnSQL is the first statement of a connection. %d is the process id from BackendKeyData. The portable edition
+// works only in READ COMMITTED, so the statement makes that the default, unless a pooler shares the backend with other
+// clients.
 const learnSQL = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid()" +
 	" FROM (VALUES (0)) AS v(v) LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) COALESCE(" +
 	"(SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'lock_election')," +
@@ -73,14 +73,14 @@ const learnSQL = "SELECT pg_catalog.quote_ident(n.nspname), pg_catalog.pg_is_in_
 
 var errNoCancel = errors.New("no cancel request")
 
-// connect makes a connection to the first suitable host, with a time limit for each. Unless the configuration has
-// target_session_attrs, a host is suitable if it is not a standby, even if its transactions are read-only.
+// connect connects to the first suitable host, with a time limit for each host. Without target_session_attrs in the
+// configuration, every host that is not a standby is suitable, even if its transactions are read-only by default.
 func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (*wire, error) {
 	w, c := &wire{}, config.Config.Copy()
 	if err := checkConfig(c); err != nil {
 		return nil, err
 	}
-	c.RuntimeParams["client_encoding"] = "UTF8" // overrides the setting of the role
+	c.RuntimeParams["client_encoding"] = "UTF8" // overrides the role's setting
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > limit {
 		c.ConnectTimeout = limit
 	}
@@ -89,7 +89,7 @@ func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (
 	dial, validate, up := c.DialFunc, c.ValidateConnect, atomic.Bool{}
 	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if up.Load() {
-			return nil, errNoCancel // pgconn would try to send a cancel request for up to 15 s
+			return nil, errNoCancel // otherwise pgconn would try to send a cancel request for up to 15 s
 		}
 		return dial(ctx, network, address)
 	}
@@ -108,7 +108,7 @@ func connect(ctx context.Context, config *pgx.ConnConfig, limit time.Duration) (
 		}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(2+len(c.Fallbacks))*c.ConnectTimeout) // 1 to resolve names
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(2+len(c.Fallbacks))*c.ConnectTimeout) // 1 for name resolution
 	defer cancel()
 	var err error
 	w.conn, err = pgconn.ConnectConfig(ctx, c)
@@ -126,13 +126,13 @@ const syncSQL = "SELECT item, event, kind, name, token, owner, reason, sqlstate,
 	" pg_catalog.floor(pg_catalog.date_part('epoch', validity) * 1000)::bigint, incarnation, news, complete, channel" +
 	" FROM %s.lease_sync($1, $2, $3, $4, $5, $6)"
 
-// The columns of syncSQL. colValidity is in milliseconds.
+// Columns of syncSQL; colValidity is in milliseconds
 const colItem, colEvent, colKind, colName, colToken, colOwner, colReason, colState = 0, 1, 2, 3, 4, 5, 6, 7
 const colMessage, colDetail, colHint, colValidity, colIncarnation, colNews, colComplete, colChannel = 8, 9, 10, 11, 12, 13, 14, 15
 
-var formats = []int16{0, 0, 0, 0, 1, 0} // formats of the parameters; the items are binary
+var formats = []int16{0, 0, 0, 0, 1, 0} // formats of the parameters: 1 = binary, for the items
 
-// sync sends a call and reads its reply.
+// sync sends the call of a turn and reads its reply.
 func (w *wire) sync(t *turn) error {
 	w.conn.Conn().SetDeadline(t.limit)
 	f, name := w.conn.Frontend(), "lease_sync"
@@ -151,7 +151,7 @@ func (w *wire) sync(t *turn) error {
 	return w.read(t)
 }
 
-// read reads the reply of a turn, or the rest of it after a timeout.
+// read reads the reply to a turn's call, or the rest of it after a timeout.
 func (w *wire) read(t *turn) error {
 	for {
 		message, err := w.conn.ReceiveMessage(context.Background())
@@ -184,7 +184,7 @@ func texts(values [][]byte) []string {
 
 // --- other statements ---
 
-// learn reads the schema again. It reports whether the extension is installed.
+// learn reads the extension's schema again, and reports whether the extension is installed.
 func (w *wire) learn(limit time.Duration) bool {
 	r, err := w.exec(limit, fmt.Sprintf(learnSQL, w.conn.PID()), []string{})
 	if err == nil && r[0][0] != "" {
@@ -193,8 +193,8 @@ func (w *wire) learn(limit time.Duration) bool {
 	return err == nil && r[0][0] != ""
 }
 
-// call runs a statement, in which %s is the schema. If the schema was renamed (ALTER SCHEMA .. RENAME) or the extension
-// was created again, the statement had no effect and is sent once more.
+// call runs a statement, in which %s stands for the schema. If the schema was renamed (ALTER SCHEMA .. RENAME) or the
+// extension was created again, the statement had no effect and is sent once more.
 func (w *wire) call(limit time.Duration, sql string, args []string) (rows, error) {
 	r, err := w.exec(limit, qualify(sql, w.schema), args)
 	if noSuchFunction(err) && w.learn(limit) {
@@ -203,8 +203,8 @@ func (w *wire) call(limit time.Duration, sql string, args []string) (rows, error
 	return r, err
 }
 
-// exec runs one statement. If args is nil, it may run several statements, and returns no rows. It closes the connection
-// after an error that does not come from the server, or that reports that the server is shutting down or not ready.
+// exec runs a statement. If args is nil, sql may have several statements, and exec returns no rows. It closes the
+// connection after an error that makes it useless, see check.
 func (w *wire) exec(limit time.Duration, sql string, args []string) (r rows, err error) {
 	w.conn.Conn().SetDeadline(time.Now().Add(limit))
 	if args == nil {
@@ -224,7 +224,7 @@ func (w *wire) exec(limit time.Duration, sql string, args []string) (r rows, err
 	return r, err
 }
 
-// check closes the connection if the error makes it useless.
+// check closes the connection if the error makes it useless, see endsConnection.
 func (w *wire) check(err error) {
 	if err != nil && endsConnection(sqlState(err)) || w.conn.IsClosed() {
 		w.close()
@@ -236,7 +236,7 @@ func (w *wire) interrupt() { w.conn.Conn().SetReadDeadline(time.Unix(1, 0)) }
 
 func (w *wire) cut() { w.conn.Conn().Close() }
 
-// close closes the connection and waits until all goroutines of pgconn have ended.
+// close closes the connection, and waits until all goroutines of pgconn have ended.
 func (w *wire) close() {
 	if !w.conn.IsClosed() {
 		w.conn.Conn().SetDeadline(time.Now().Add(100 * time.Millisecond))

@@ -14,18 +14,18 @@ import (
 
 const (
 	firstRetry = 50 * time.Millisecond
-	lingersFor = time.Second // time for which a session keeps listening after its last wait
+	lingersFor = time.Second // time for which a session keeps listening after its last wait for a place
 )
 
-// jitter returns the duration, changed at random by up to a tenth.
+// jitter returns the duration, changed at random by up to 10 %.
 func jitter(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
 }
 
 func longestPause(ttl time.Duration) time.Duration { return min(max(ttl/20, firstRetry), time.Second) }
 
-// failed counts a failure and returns the time of the next attempt: at once after the first failure, then after 50 ms,
-// which doubles each time up to a twentieth of the TTL, at most 1 s.
+// failed records a failure and returns the time of the next attempt: now after the first failure, then after 50 ms,
+// doubled each time up to a twentieth of the TTL, at most 1 s.
 func (s *Session) failed(err error) (retryAt time.Duration) {
 	s.trouble = err
 	if retryAt = s.set.now(); s.failures > 0 {
@@ -37,9 +37,9 @@ func (s *Session) failed(err error) (retryAt time.Duration) {
 	return retryAt
 }
 
-// renewed sets the deadline, counted from the time at which the call was sent, by the validity that the server has
-// returned: the time that the lease would keep if the server crashed now. A shorter validity does not shorten the
-// deadline.
+// renewed moves the deadline to the time at which the call was sent, plus the validity that the server has returned
+// (the time for which the lease lasts even if the server crashes), minus the margin. A shorter validity never moves
+// the deadline back.
 func (s *Session) renewed(l *lease, sent, validity time.Duration) {
 	l.end.Store(max(l.end.Load(), int64(sent+min(validity, l.ttl)-margin(l.ttl))))
 	l.renewAt = sent + jitter(min(l.ttl/3, max(validity/3, longestPause(l.ttl))))
@@ -48,8 +48,8 @@ func (s *Session) renewed(l *lease, sent, validity time.Duration) {
 	}
 }
 
-// run is the session's goroutine. It renews the lease if no caller has done so, reconnects, and listens while a hold
-// waits.
+// run is the session's goroutine. It renews the lease if no caller has done so, reconnects, and listens for
+// notifications while a hold waits.
 func (s *Session) run(opened chan<- error) {
 	defer close(s.stopped)
 	s.mu.Lock()
@@ -74,7 +74,7 @@ func (s *Session) run(opened chan<- error) {
 	s.shutDown()
 }
 
-// step does the most urgent piece of work, or rests if there is none.
+// step does the most urgent work, or sleeps if there is none.
 func (s *Session) step() {
 	now := s.set.now()
 	next := now + time.Minute
@@ -94,8 +94,8 @@ func (s *Session) step() {
 	}
 }
 
-// renew runs the turn that is due first. It requests a lease before the lease's first turn, and revokes a lease that is
-// no longer used.
+// renew runs the turn that is due first, and returns false if none is due. It requests a lease before the lease's
+// first turn, and revokes a lease that is no longer used.
 func (s *Session) renew(now time.Duration, next *time.Duration) bool {
 	first := slices.MinFunc(s.leases, func(a, b *lease) int {
 		return cmp.Or(cmp.Compare(s.due(a), s.due(b)), cmp.Compare(b.releases(), a.releases()), cmp.Compare(a.lastAt, b.lastAt))
@@ -117,7 +117,7 @@ func (s *Session) renew(now time.Duration, next *time.Duration) bool {
 		s.lose(first, ErrReleased)
 		s.exec(first, "SELECT %s.revoke_lease($1)", itoa(first.id))
 	default:
-		if now < first.renewAt { // let a caller run this turn, if there is a caller
+		if now < first.renewAt { // let a caller run this turn, if one has requested something
 			s.mu.Unlock()
 			runtime.Gosched()
 			s.mu.Lock()
@@ -129,8 +129,8 @@ func (s *Session) renew(now time.Duration, next *time.Duration) bool {
 	return true
 }
 
-// releases returns the number of queued releases. Leases with releases go first, because others may be waiting for
-// these locks.
+// releases returns the number of queued releases. Leases with releases have priority, because others may be waiting
+// for their locks.
 func (l *lease) releases() (n int) {
 	for _, i := range l.queue {
 		if i.gives() {
@@ -140,14 +140,14 @@ func (l *lease) releases() (n int) {
 	return n
 }
 
-// resume reads the rest of a reply after its caller has left.
+// resume reads the rest of a reply after the caller that ran the turn has stopped reading it.
 func (s *Session) resume() {
 	s.wire.conn.Conn().SetReadDeadline(s.half.limit)
 	s.make(s.half, (*wire).read, 0)
 }
 
-// rest waits until another goroutine wakes it up or the limit passes. While a hold waits, a notification ends the rest,
-// too.
+// rest sleeps until another goroutine wakes it up, or for the time limit. While a hold waits, a notification also
+// wakes it up.
 func (s *Session) rest(limit time.Duration) {
 	wire := s.wire
 	if wire == nil || s.asking > 0 || !s.hopes() {
@@ -177,19 +177,19 @@ func (s *Session) rest(limit time.Duration) {
 	s.hear(wire, err)
 }
 
-// hopes reports whether a notification may arrive for which a hold or an observer waits.
+// hopes reports whether a hold or an observer waits for a notification.
 func (s *Session) hopes() bool {
 	waits := func(l *lease) bool { return l.waiting > 0 }
 	return len(s.wire.listens) > 0 && (len(s.observers) > 0 || slices.ContainsFunc(s.leases, waits))
 }
 
-// release lets others use the wire.
+// release lets other goroutines use the wire.
 func (s *Session) release() {
 	s.busy = false
 	s.free.Broadcast()
 }
 
-// exec runs one statement, in which %s stands for the schema.
+// exec runs a statement on the wire; %s in it stands for the schema.
 func (s *Session) exec(l *lease, sql string, args ...string) (rows, error) {
 	wire, limit := s.wire, s.limit(l)
 	s.busy = true
@@ -205,7 +205,8 @@ func (s *Session) exec(l *lease, sql string, args ...string) (rows, error) {
 	return r, explain(err)
 }
 
-// hear handles the notifications, each of which signals that there may be news. It closes a connection that has ended.
+// hear makes the turns and observers' reads due for which notifications have arrived. It removes a closed connection
+// from the session.
 func (s *Session) hear(wire *wire, err error) {
 	for _, channel := range wire.heard {
 		for _, l := range s.leases {
@@ -224,7 +225,7 @@ func (s *Session) hear(wire *wire, err error) {
 	}
 }
 
-// tell sends a hint without blocking, because an observer that has not taken the last hint needs no other hint.
+// tell sends a hint without blocking, because an observer that has not received the last hint yet needs no other.
 func tell(hint chan struct{}) {
 	select {
 	case hint <- struct{}{}:
@@ -232,7 +233,8 @@ func tell(hint chan struct{}) {
 	}
 }
 
-// connect makes a connection. Each host gets less time while the session has a lease to save.
+// connect connects to the server. While the session has a lease, the time limit for each host is shorter, so that
+// other hosts can be tried.
 func (s *Session) connect() error {
 	limit := 5 * time.Second
 	if s.lease.id != 0 {
@@ -252,7 +254,7 @@ func (s *Session) connect() error {
 	return nil
 }
 
-// troubled adds to "no answer in time" the error that prevented the answer.
+// troubled adds to the error "no answer in time" the error that is the reason.
 func (s *Session) troubled(err error) error {
 	if errors.Is(err, ErrUnavailable) && s.failures > 0 {
 		err = fmt.Errorf("%w (%w)", err, s.trouble)
@@ -260,7 +262,7 @@ func (s *Session) troubled(err error) error {
 	return err
 }
 
-// grant requests a lease. The lease may not be durable yet; the first call of lease_sync returns its validity.
+// grant requests a lease. The lease is durable when a call of lease_sync has returned its validity.
 func (s *Session) grant(l *lease) error {
 	sent, wait := s.set.now(), milliseconds(s.limit(l)/2)
 	r, err := s.exec(l, "SELECT %s.grant_lease($1, $2, $3)", milliseconds(l.ttl), s.owner, wait)
@@ -271,8 +273,8 @@ func (s *Session) grant(l *lease) error {
 	return err
 }
 
-// listen makes the connection listen on the channels of the observers and of the leases with places, until a while
-// after the last place. The first time it also notifies itself. If LISTEN is rejected or the notification does not
+// listen sends LISTEN for the channels of the observers, and of the leases with waiting holds until lingersFor after
+// the last wait. The first time it also sends the session a test notification. If LISTEN is rejected or that does not
 // arrive, the session polls.
 func (s *Session) listen(now time.Duration, next *time.Duration) bool {
 	var sql strings.Builder
@@ -312,7 +314,7 @@ func (s *Session) listen(now time.Duration, next *time.Duration) bool {
 		s.wire.deaf, s.wire.listens = true, nil
 	}
 	for _, l := range s.leases {
-		l.look = l.look || l.waiting > 0 // there may have been a grant before the LISTEN
+		l.look = l.look || l.waiting > 0 // read grants whose notification was sent before this LISTEN
 	}
 	for hint := range s.observers {
 		tell(hint)
@@ -320,7 +322,7 @@ func (s *Session) listen(now time.Duration, next *time.Duration) bool {
 	return true
 }
 
-// shutDown sends the releases with HoldFor, and revokes the leases.
+// shutDown sends the remaining releases with HoldFor, revokes the leases and closes the connection.
 func (s *Session) shutDown() {
 	for s.busy && s.half == nil {
 		s.free.Wait()
@@ -346,8 +348,8 @@ func (s *Session) shutDown() {
 	s.cancel()
 }
 
-// windUp sends a lease's last releases and revokes it. It retries, also over new connections, until the time limit of
-// Close. After a loss it makes no new connection, and the lease expires.
+// windUp sends a lease's last releases and revokes the lease. It retries, also on new connections, until the time
+// limit of Close. If the session was lost, it does not reconnect, and the lease expires.
 func (s *Session) windUp(l *lease) (revoked bool) {
 	for s.wire != nil || s.closeAt != 0 {
 		gives, failures := s.closeAt != 0 && len(l.queue) > 0, s.failures
@@ -377,13 +379,12 @@ func (s *Session) windUp(l *lease) (revoked bool) {
 
 var errNoAnswer = fmt.Errorf("%w: no answer in time", ErrUnavailable)
 
-// limited limits a call that waits only for the server.
+// limited adds a time limit to the context of a call that waits only for the server's reply.
 func limited(ctx context.Context, ttl time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, callLimit(ttl), errNoAnswer)
 }
 
-// ask runs one statement, in which %s stands for the schema. A separate goroutine repeats the statement after
-// reconnects.
+// ask runs a statement, in which %s stands for the schema. A separate goroutine repeats it after temporary errors.
 func (s *Session) ask(ctx context.Context, sql string, args ...string) (r rows, err error) {
 	if err := checkContext(ctx); err != nil {
 		return nil, err

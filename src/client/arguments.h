@@ -1,7 +1,6 @@
 /*
  * arguments.h
- *		Checks of arguments.  An error names the wrong argument, its value, and
- *		the allowed values.
+ *		Checks the arguments of calls.
  */
 #ifndef LE_CLIENT_ARGUMENTS_H
 #define LE_CLIENT_ARGUMENTS_H

@@ -41,7 +41,7 @@ le_now(void)
 	return le_now_ns() / LE_MS_NS;
 }
 
-/* Rounds up, because a wait that is rounded down ends too early, and would be repeated many times. */
+/* Rounds up, because a wait that is too short would be repeated many times. */
 int64_t
 le_ms_up(int64_t ns)
 {

@@ -1,7 +1,6 @@
 /*
  * clock.h
- *		Reads a clock, waits until a point in time, and wakes up waiting threads
- *		through pipes.
+ *		Reads a clock, waits, and wakes up waiting threads through pipes.
  */
 #ifndef LE_CLIENT_CLOCK_H
 #define LE_CLIENT_CLOCK_H

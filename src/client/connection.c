@@ -116,8 +116,8 @@ ignore_notice(void *arg, const PGresult *result)
  * later; target_session_attrs would also reject a primary if the role has default_transaction_read_only.
  * client_encoding is always UTF-8, because the same bytes are different names in different encodings.
  *
- * If options_only is true, an invalid option prevents libpq from connecting; the result serves only to
- * read the options of the connection string, the environment and the service file.
+ * If options_only is true, an invalid option prevents libpq from connecting; the result only serves to
+ * read the options, also those of the environment and the service file.
  */
 static PGconn *
 start(le_session *s, bool options_only)

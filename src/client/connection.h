@@ -1,7 +1,7 @@
 /*
  * connection.h
  *		The connection to the server.  The calling thread must own the
- *		connection (see types.h), and must not hold the session's mutex.
+ *		connection, and must not hold the session's mutex.
  */
 #ifndef LE_CLIENT_CONNECTION_H
 #define LE_CLIENT_CONNECTION_H

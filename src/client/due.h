@@ -14,12 +14,11 @@ extern int64_t le_due(le_session *s);
 extern bool le_is_curious(const le_session *s);
 /* Returns whether the session should listen to its lease's channel. */
 extern bool le_wants_channel(const le_session *s);
-/* Returns the time at which LISTEN or UNLISTEN must be sent, in ns; LE_NEVER if neither is needed. */
+/* Returns the time at which LISTEN or UNLISTEN must be sent, in ns; LE_NEVER = never. */
 extern int64_t le_listen_due(const le_session *s);
 /*
- * Returns the time at which waits for queue places fail because LISTEN does not
- * work, in ns; LE_NEVER if they do not fail.  They fail only with option listen
- * = 1.
+ * Returns the time at which waits fail because option listen is 1 and LISTEN
+ * does not work, in ns; LE_NEVER = never.
  */
 extern int64_t le_patience(const le_session *s);
 /* Returns the time at which the session thread has work next, in ns; 0 = now. */

@@ -52,9 +52,8 @@ extern bool le_error_ends_connection(const le_error *error);
 extern le_status le_error_unparsed(le_error *error, const char *message);
 /*
  * Returns the reason why this connection's error message must not be shown, or
- * NULL if it may be shown.  The reason is that the value of an option has
- * characters that it cannot contain, for example because libpq took a part of a
- * password for the host.
+ * NULL if it may be shown.  The reason is that an option has impossible
+ * characters, for example because libpq took a part of a password for the host.
  */
 extern const char *le_misread(const PGconn *conn);
 /*

@@ -55,7 +55,7 @@ le_link_prepend(le_link *head, le_link *link)
 	le_link_append(head->next, link);
 }
 
-/* Loops over the items of a list.  The loop's body may remove the current item from the list. */
+/* Loops over the items of a list.  The loop's body may remove the current item. */
 #define le_foreach(type, item, head)                                                                         \
 	for (type *item = le_container((head)->next, type, link), *item##_next;                                  \
 		 item##_next = le_container(item->link.next, type, link), &item->link != (head); item = item##_next)

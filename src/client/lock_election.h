@@ -7,8 +7,7 @@
  * that keep the lease alive.  Everything that the session holds or waits for
  * belongs to that lease.  A process needs only one session for all its locks: a
  * thousand waiters share its connection, and simultaneous requests and releases
- * of many threads are sent in one statement.  A calling thread that finds the
- * connection free runs that statement itself.
+ * of many threads are sent in one statement.
  *
  *		le_options options = {.size = sizeof(options), .ttl_ms = 10000};
  *		const char *name = "invoices";
@@ -58,8 +57,7 @@
  * Each object is freed by one call: a session by le_close or le_orphan, a hold
  * by le_release, le_resign or le_drop, an observer by le_unobserve, a runner by
  * le_stop.  That call frees the object whatever it returns.  The status only
- * says what happened to the lock or the lease; do not repeat the call.  No other
- * call frees anything.
+ * says what happened to the lock or the lease; do not repeat the call.
  *
  * FORK.  A session and its threads stay in the parent.  A child process holds
  * nothing: le_valid returns false.  Functions that end or free something
@@ -77,14 +75,13 @@
  * CLOCK_BOOTTIME, see le_now().
  *
  * STRUCTS that begin with a size can grow at their end.  Set the size, and
- * leave members that you do not need at zero.  A program works with libraries
- * that are older or newer than the header that it was built with.  The library
- * treats members that the program's struct does not have yet as zero, which is
- * the default.  It rejects a struct with LE_INVALID if a member that the
- * library does not know is not zero.  In a struct that the library fills, it
- * sets such members to zero.  Structs without a size do not grow, except
- * le_change, which only the library creates.  New statuses, states and kinds of
- * events may be added, so programs must expect unknown values.
+ * leave members that you do not need at zero.  So a program works with older
+ * and newer libraries than its header: the library treats members that the
+ * program's struct lacks as zero, which is the default; it rejects a struct
+ * with LE_INVALID if a member that it does not know is not zero; and when it
+ * fills a struct, it sets such members to zero.  Structs without a size do not
+ * grow, except le_change, which only the library creates.  Programs must expect
+ * unknown values, because statuses, states and kinds of events may be added.
  */
 #ifndef LOCK_ELECTION_H
 #define LOCK_ELECTION_H
@@ -137,10 +134,9 @@ typedef struct le_error
 } le_error;
 
 /*
- * Stores the reason why a connection of the application failed in *error, in a
- * form that is safe to log: without any part of the connection string that may
- * be a password.  libpq's own message may quote a password.  Returns the
- * status.  Does no I/O.
+ * Stores the reason why a connection of the application failed in *error,
+ * without any part of the connection string that may be a password, which
+ * libpq's own message may quote.  Returns the status.  Does no I/O.
  */
 LE_API le_status le_connection_error(const PGconn *conn, le_error *error);
 

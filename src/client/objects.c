@@ -72,7 +72,7 @@ le_session_new(const le_options *o)
 	s->call = o->call_ms != 0 ? o->call_ms * LE_MS_NS : le_clamp(s->ttl / 4, 200 * LE_MS_NS, 10 * LE_SEC_NS);
 	s->progress = o->progress_ms * LE_MS_NS;
 	s->poll = o->poll_ms != 0 ? o->poll_ms * LE_MS_NS : 250 * LE_MS_NS;
-	/* the marker distinguishes the requests of this session from those of all others */
+	/* distinguishes this session's requests from all others */
 	snprintf(s->marker, sizeof(s->marker), "#%016llx", (unsigned long long) le_random());
 	s->conninfo = le_copy(o->conninfo != NULL ? o->conninfo : "");
 	s->name = le_copy(o->name != NULL ? o->name : "");
@@ -129,7 +129,7 @@ le_is_alive(const le_session *s)
 	return state == LE_CONNECTED || state == LE_SUSPENDED;
 }
 
-/* Blocks all signals while it creates the thread, because the new thread inherits the signal mask. */
+/* Blocks all signals meanwhile, because the new thread inherits the signal mask. */
 bool
 le_start_thread(pthread_t *thread, void *(*run)(void *), void *arg)
 {
@@ -187,7 +187,7 @@ le_hold_alloc(le_session *s, le_kind kind, const char *const *names, int n, cons
 	return hold;
 }
 
-/* The caller must have another reference to the session, because freeing the hold drops one. */
+/* The caller must have another reference to the session; freeing the hold drops one. */
 void
 le_hold_unref(le_hold *hold)
 {

@@ -17,7 +17,7 @@ extern le_session *le_session_new(const le_options *options);
 extern void le_lock(const le_session *s);
 extern void le_unlock(const le_session *s);
 extern void le_session_unref(le_session *s); /* the caller must not hold the mutex */
-/* Returns whether this process is a child that was forked after the session was opened. */
+/* Returns whether this process was forked after the session was opened. */
 extern bool le_in_child(const le_session *s);
 /*
  * Returns whether the session has a lease that has not ended, as far as the

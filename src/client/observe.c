@@ -237,7 +237,7 @@ le_observe_work(le_session *s, int64_t *next)
 		o->calling = true;
 		work_for(o);
 		o->calling = false;
-		le_link_append(&s->observers, &o->link); /* serve the other observers before this one the next time */
+		le_link_append(&s->observers, &o->link); /* next time, serve the other observers first */
 		pthread_cond_broadcast(&o->changed);
 		if (o->own_end)
 			observer_free(o);

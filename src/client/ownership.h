@@ -10,10 +10,7 @@
 
 /* Waits for session.changed, at most until the given time (ns of le_now_ns()). */
 extern void le_wait_changed(le_session *s, int64_t until);
-/*
- * Returns whether a thread can take the connection now.  While a renewal is
- * due, none can, because the renewal has priority.
- */
+/* Returns whether a thread can take the connection now.  A renewal that is due has priority. */
 extern bool le_is_free(const le_session *s);
 /* Ends the calling thread's ownership of the connection (session.busy). */
 extern void le_give(le_session *s);
@@ -23,9 +20,9 @@ extern void le_give(le_session *s);
  */
 extern le_status le_take(le_session *s, int64_t until, le_error *error);
 /*
- * Takes the connection and runs a statement like le_exec, and retries this
- * after temporary errors, for at most call_ms.  Returns NULL and sets the error
- * if no attempt succeeded.
+ * Takes the connection and runs a statement like le_exec.  Retries after
+ * temporary errors, for at most call_ms.  Returns NULL and sets the error after
+ * a failure.
  */
 extern PGresult *le_ask(le_session *s, const char *sql, int n, const char *const *values, le_error *error);
 

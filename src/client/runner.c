@@ -133,10 +133,7 @@ stand(le_runner *r, le_error *error)
 		le_hold_wait(hold, LE_NEVER, NULL);
 		le_lock(s);
 	}
-	/*
-	 * Other threads run turns, so the candidacy or the term may have ended before the first wait or
-	 * after the last one.
-	 */
+	/* Other threads run turns, so the candidacy or the term may have ended since the last wait. */
 	le_check_deadline(s);
 	if (atomic_load(&hold->state) == LE_HOLD_OVER)
 		status = le_error_copy(error, &hold->error);

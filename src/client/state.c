@@ -98,7 +98,6 @@ le_check_deadline(le_session *s)
 	return true;
 }
 
-/* Returns the longest pause between retries, in ns. */
 static int64_t
 longest_pause(const le_session *s)
 {
@@ -117,7 +116,7 @@ le_renewed(le_session *s, int64_t sent_at, int64_t validity)
 
 	if (le_check_deadline(s) || atomic_load(&s->state) == LE_ENDED)
 		return;
-	/* the margin and the pauses between retries are computed from the TTL, even if the server returns more */
+	/* limit it to the TTL, from which the margin and the pauses between retries are computed */
 	validity = le_clamp(validity, 0, s->ttl);
 	deadline = le_add(sent_at, validity - s->margin);
 	if (deadline > atomic_load(&s->deadline))

@@ -151,8 +151,8 @@ take_items(le_session *s, Turn *t)
 		le_link_append(&s->lists[LE_HELD], &hold->link);
 	}
 	/*
-	 * A call with requests returns after a flush, and would delay the releases in it.  So a call with
-	 * releases sends no requests, but the next call sends both.
+	 * A call with requests waits for a flush, which would delay releases in it.  So a call with releases
+	 * sends no requests; the next call sends both.
 	 */
 	s->apart = !s->apart && t->n > 0;
 	/* add the requests that the application still waits for */
@@ -497,8 +497,8 @@ compare(le_session *s, const Turn *t)
 }
 
 /*
- * Handles a reply with news: queues each pending request again that is not in the news, because that
- * request was not carried out or has ended.
+ * Handles a reply with news: queues pending requests again that are not in the news, because they were
+ * not carried out or have ended.
  */
 static void
 ask_pending_again(le_session *s, const Turn *t)
@@ -576,8 +576,7 @@ take_reply(le_session *s, Turn *t, const PGresult *result)
 
 /*
  * Handles a call that has failed or lost its connection.  If the error is permanent and the call had a
- * single item, the item has failed.  Otherwise queues all items again, to be sent after a bare call has
- * read the news.
+ * single item, that item has failed.  Otherwise queues all items again, behind a bare call.
  */
 static void
 take_error(le_session *s, Turn *t)
