@@ -42,6 +42,7 @@ func (e *Election) TryCampaign(ctx context.Context, candidate string, opts ...Lo
 	return e.stand(ctx, candidate, true, opts)
 }
 
+// stand campaigns, and stores the term if it is elected.
 func (e *Election) stand(ctx context.Context, candidate string, try bool, opts []LockOption) error {
 	e.mu.Lock()
 	before := e.term

@@ -45,7 +45,7 @@ type Hold struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
-	// Protected by s.mu.
+	// The fields below are protected by s.mu.
 	ask        *item // the request
 	queued     bool  // whether the hold has a place, but no grant
 	impatient  bool  // whether the time limit has passed, so that a place must be released
@@ -111,6 +111,7 @@ func (s *Session) TryLockEach(ctx context.Context, names []string, opts ...LockO
 	return holds, nil
 }
 
+// acquire requests one hold and waits for it.
 func (s *Session) acquire(ctx context.Context, kind int, names []string, last string, try bool, opts []LockOption) (
 	*Hold, error) {
 	h, err := s.newHold(ctx, kind, names, last, try, opts)
@@ -128,6 +129,7 @@ func (s *Session) acquire(ctx context.Context, kind int, names []string, last st
 	return h, nil
 }
 
+// newHold checks the arguments and options of a request, and returns its hold, which is not queued yet.
 func (s *Session) newHold(ctx context.Context, kind int, names []string, last string, try bool, opts []LockOption) (
 	*Hold, error) {
 	set := options{ttl: s.set.ttl, err: checkContext(ctx)}
@@ -249,6 +251,7 @@ func (s *Session) attend(ctx context.Context, h *Hold, start time.Time) {
 
 func (h *Hold) over() bool { return h.state.Load() == stateOver }
 
+// granted handles the grant of a hold, unless the hold has ended.
 func (s *Session) granted(h *Hold) {
 	if s.expire(); h.over() {
 		return

@@ -169,7 +169,7 @@ type Session struct {
 	half      *turn  // a turn whose caller stopped reading its reply, which the session's goroutine must read
 	told      int    // counter of callers that were woken up
 	lease     *lease
-	leases    []*lease                 // the session's own lease first
+	leases    []*lease                 // all leases; the session's own lease is the first
 	observers map[chan struct{}]string // channel of each observer's election, by the observer's hint
 	free      *sync.Cond               // signaled when the wire becomes free or the session ends
 	number    int64                    // number of the last request
@@ -225,6 +225,7 @@ func (s *Session) Reopen(ctx context.Context) (*Session, error) {
 	return open(ctx, s.dial, []SessionOption{sessionOption(func(o *options) { *o = s.set })})
 }
 
+// open returns a session after its goroutine has connected and obtained a lease.
 func open(ctx context.Context, dial func(context.Context, time.Duration) (*wire, error), opts []SessionOption) (
 	*Session, error) {
 	if err := checkContext(ctx); err != nil {
@@ -429,6 +430,7 @@ func (s *Session) drop(l *lease, err error) {
 	}
 }
 
+// stop ends the session and all its holds.
 func (s *Session) stop(err error) {
 	if s.err != nil {
 		return

@@ -205,8 +205,8 @@ func (s *Session) exec(l *lease, sql string, args ...string) (rows, error) {
 	return r, explain(err)
 }
 
-// hear makes the turns and observers' reads due for which notifications have arrived. It removes a closed connection
-// from the session.
+// hear handles notifications, which make turns and reads of observers due. It removes a closed connection from the
+// session.
 func (s *Session) hear(wire *wire, err error) {
 	for _, channel := range wire.heard {
 		for _, l := range s.leases {

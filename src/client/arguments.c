@@ -52,9 +52,9 @@ le_struct_check(const void *to, size_t least, const char *name, le_error *error)
 }
 
 /*
- * Structs grow only at their end, so the smaller of the program's and the library's struct is the
- * beginning of the larger one.  Members that only the program's struct has must be zero, because the
- * library must not silently ignore them.
+ * Structs grow only at their end, so the program's and the library's struct begin with the same members.
+ * Members that only the program's struct has must be zero, because the library must not silently ignore
+ * them.
  */
 le_status
 le_struct_read(void *to, size_t size, const void *from, const char *name, le_error *error)

@@ -238,7 +238,7 @@ give_back(le_hold *hold, int hold_for_ms, bool wait, le_error *error)
 	else if (hold->error.status == LE_LOST && atomic_load(&hold->token) != 0)
 	{
 		status = le_error_copy(error, &hold->error);
-		if (hold->phase == LE_PHASE_GRANTED) /* an evicted hold is released only now */
+		if (hold->phase == LE_PHASE_GRANTED) /* an evicted hold was not released earlier */
 			le_link_append(&s->lists[LE_GIVES], &hold->link);
 	}
 	if (held)

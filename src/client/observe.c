@@ -4,9 +4,8 @@
  *
  * election_history() returns all changes, in order and without gaps; a
  * notification only makes a read due.  The callback thread reads up to
- * CHANGES_MAX changes after the last one that was reported, and reports them.
- * So no change is missed or reported twice after a reconnect, and a slow
- * callback needs no buffer.
+ * CHANGES_MAX changes after the last reported one, and reports them.  So no
+ * change is missed or reported twice, and a slow callback needs no buffer.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -21,8 +21,8 @@
 #include "error.h"
 
 /*
- * Length in bytes of the shortest value that is masked.  Shorter values, such as "on", are no secrets,
- * and occur in many messages by chance.
+ * Length in bytes of the shortest value that is masked.  Shorter values, such as "on", occur in many
+ * messages by chance.
  */
 #define LEAST_MASKED 3
 
@@ -30,8 +30,7 @@
 
 /*
  * Describes the kind of mistake in the library's own words, if the message is in English.  Shows
- * messages about the service file, because they contain only names of files and services, and line
- * numbers.
+ * messages about the service file, because they contain only file names, service names and line numbers.
  */
 le_status
 le_error_unparsed(le_error *error, const char *message)

@@ -382,7 +382,10 @@ take_result(le_session *s, Turn *t, int i, Row row)
 
 /* --- news --- */
 
-/* Returns the hold with this token, or else the unanswered request with this number, or else NULL. */
+/*
+ * Returns the hold with this token, or the unanswered request with this number, or NULL if there is
+ * neither.
+ */
 static le_hold *
 find_hold(le_session *s, int64_t token, int64_t asked)
 {

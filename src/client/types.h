@@ -93,7 +93,7 @@ struct le_hold
 	le_session *session;
 	le_link link;       /* link in one of session->lists */
 	le_link event_link; /* link in session->events while the hold has an unread event */
-	int refs;           /* number of references held by the application, the session's list, and turns */
+	int refs;           /* number of references: the application, the session's list, and turns */
 	int waiters;        /* number of threads that wait for hold->changed */
 	pthread_cond_t changed;
 
@@ -180,7 +180,7 @@ struct le_session
 	pthread_cond_t changed; /* signaled when the session opens or closes, or the connection becomes free */
 	int watchers;           /* number of threads that wait for changed */
 	pthread_cond_t to_tell; /* signaled when the callback thread has work */
-	int refs;               /* number of references held by the application, both threads, holds, and calls */
+	int refs;               /* number of references: the application, both threads, holds, and calls */
 	pid_t process;          /* pid of the process that opened the session, not of a forked child */
 	pthread_t net_thread, dispatch_thread;
 	bool net_started, dispatch_started, net_done, dispatch_done;
