@@ -1,13 +1,13 @@
 /*
  * coverage.h
- *		Writes the counters of a coverage build at a process's end.
+ *		In a coverage build, writes the coverage counters when a process ends.
  */
 #ifndef COVERAGE_H
 #define COVERAGE_H
 
 /*
- * The coverage counters are written only at exit().  The guardian does not end
- * by exit(), nor does lockctl when it dies by CMD's signal.
+ * Only exit() writes the coverage counters by itself.  The guardian ends by _exit(), and lockctl may end by
+ * CMD's signal, so these macros write the counters first.
  */
 #ifdef LE_COVERAGE
 #include <unistd.h>

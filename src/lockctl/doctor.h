@@ -12,7 +12,7 @@ typedef struct patient
 {
 	PGconn *db;
 	bool primary, installed, preloaded; /* server is a primary; extension is installed; library is loaded */
-	bool portable;                      /* the portable edition is installed */
+	bool portable;                      /* the portable edition is installed, instead of the extension */
 	bool denied;                        /* the last query failed because the role lacks a privilege */
 	int bad;                            /* number of BAD findings */
 	int rows;                           /* number of findings printed */
@@ -37,7 +37,7 @@ extern const char *lc_ask(patient *p, const char *query);
 
 /* --- portable.c --- */
 
-/* Checks the version, owner and tables of the portable edition, which only that edition has. */
+/* Runs the checks for the portable edition only: its version, owner, search_path and tables. */
 extern void lc_check_portable(patient *p);
 
 #endif /* DOCTOR_H */

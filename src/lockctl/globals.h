@@ -1,37 +1,40 @@
 /*
  * globals.h
- *		Exit codes and global options.  The functions of each file are declared in
- *		a header of its name; those of the commands in commands.h, of shards.c and
- *		conninfo.c in server.h, and of link.c, tree.c and cgroup.c in guardian.h.
+ *		Exit codes and global options.
+ *
+ * The functions of a file are declared in the header of the same name, with
+ * these exceptions: commands.h declares the commands, server.h declares shards.c
+ * and conninfo.c, and guardian.h declares link.c, tree.c and cgroup.c.
  *
  * lockctl runs a command (CMD) under a lock, or shows and changes locks from a
  * shell.  To run a command, it uses three processes:
  *
  *		lockctl --- has the session of liblockelection, which renews the lease
  *		   |
- *		guardian -- has the deadline and a timer; no thread, no connection
+ *		guardian -- has the deadline and a timer, but no thread or connection
  *		   |
- *		CMD ------- in a process group of its own
+ *		CMD ------- runs in its own process group
  *
  * A socket connects lockctl and the guardian.  lockctl sends each new deadline
- * to the guardian.  The guardian ends CMD before the deadline if no later
- * deadline arrives, because lockctl is stopped or cut off from the server, or
- * if the socket is closed, because lockctl has ended.
+ * to the guardian.  The guardian ends CMD shortly before the deadline if no
+ * later deadline has arrived, for example because lockctl is stopped or cut off
+ * from the server.  It ends CMD at once if the socket is closed, because lockctl
+ * has ended.
  */
 #ifndef GLOBALS_H
 #define GLOBALS_H
 
 /* --- exit codes --- */
 
-#define LC_EXIT_FAILED       1 /* doctor has found a problem, or no object has that name */
+#define LC_EXIT_FAILED       1 /* doctor found a problem, or an object does not exist */
 #define LC_EXIT_NOT_ACQUIRED 3
 #define LC_EXIT_LOST         4
 #define LC_EXIT_USAGE        64
 #define LC_EXIT_SERVER       69
-#define LC_EXIT_AT_MOST      124 /* same as timeout(1) */
+#define LC_EXIT_AT_MOST      124 /* --at-most ended CMD; same code as timeout(1) */
 #define LC_EXIT_CANNOT_RUN   126
 #define LC_EXIT_NOT_FOUND    127
-#define LC_EXIT_SIGNAL       128 /* plus the number of the signal */
+#define LC_EXIT_SIGNAL       128 /* add the number of the signal that ended CMD or lockctl */
 
 /* --- global options --- */
 
@@ -49,11 +52,11 @@ typedef enum lc_output
 	LC_CSV
 } lc_output;
 
-/* Global options, which may be before the command or among its options */
+/* Global options, given before the command or among its options */
 typedef struct lc_global
 {
 	const char *host, *port, *user, *database;
-	const char *shards, *shard; /* name of the shards file; name of the shard that was chosen */
+	const char *shards, *shard; /* path of the shards file; name of the selected shard */
 	lc_output output;
 	lc_level verbosity;
 	const char *command;

@@ -1,6 +1,6 @@
 /*
  * http.h
- *		Reports to a load balancer whether this process leads.
+ *		An HTTP server that reports whether this process leads.
  */
 #ifndef HTTP_H
 #define HTTP_H
@@ -15,18 +15,18 @@
 typedef struct lc_http_client
 {
 	int fd;        /* -1 = the slot is free */
-	int64_t until; /* point of le_now() by which the client must have sent its request */
+	int64_t until; /* time (le_now()) by which the client must have sent its request */
 	size_t length;
 	char request[1024];
 } lc_http_client;
 
 typedef struct lc_http
 {
-	int fd; /* -1 = none */
+	int fd; /* listening socket; -1 = none */
 	lc_http_client clients[LC_HTTP_CLIENTS];
 } lc_http;
 
-/* Information that a reply reports */
+/* State that every reply reports */
 typedef struct lc_http_state
 {
 	bool leads;
@@ -38,7 +38,7 @@ typedef struct lc_http_state
 extern void lc_http_open(lc_http *http, const char *address);
 /* Fills in the descriptors to poll.  Returns their number, at most 1 + LC_HTTP_CLIENTS. */
 extern int lc_http_poll(lc_http *http, struct pollfd *fds);
-/* Returns the point of le_now() at which the first client times out; INT64_MAX if there is no client. */
+/* Returns the time (le_now()) at which the first client times out; INT64_MAX if there is no client. */
 extern int64_t lc_http_until(const lc_http *http);
 /* Accepts clients, reads their requests, and sends replies. */
 extern void lc_http_work(lc_http *http, const lc_http_state *state);

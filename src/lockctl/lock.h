@@ -1,6 +1,6 @@
 /*
  * lock.h
- *		A run of lockctl lock or elect.
+ *		The state of one run of lockctl lock or elect.
  */
 #ifndef LOCK_H
 #define LOCK_H
@@ -29,12 +29,12 @@ typedef struct run
 	lc_guardian guardian;
 	lc_http http;
 	int signal_fd;
-	int signo; /* the last signal; 0 = none */
-	int died;  /* the signal to which the exit code refers; 0 = none */
+	int signo; /* last signal received; 0 = none */
+	int died;  /* signal that the exit code reports; 0 = none */
 	int64_t deadline, extend_at, answer_by;
 	bool killed;    /* the lock is lost, and CMD must be killed */
 	int64_t end_at; /* time at which --at-most ends CMD; 0 = never */
-	bool ended;     /* end_at has passed */
+	bool ended;     /* end_at has passed, and the guardian was told to end CMD */
 	bool told_place;
 } run;
 

@@ -1,10 +1,11 @@
 /*
  * memory.h
- *		Memory, copies of texts, and results, which nobody has to free one by one.
+ *		Memory, copies of texts, and query results, which callers do not free
+ *		one by one.
  *
- * They are kept until the program ends.  What runs for long marks where its
- * round begins, and then frees everything that the round has allocated.  With
- * elect --listen, only the thread of the callbacks allocates.
+ * Everything is kept until the program ends, except in long-running loops: each
+ * round of a loop begins with lc_mark(), and ends with lc_free_since().  Not
+ * thread-safe: with elect --listen, only the callbacks' thread allocates.
  */
 #ifndef MEMORY_H
 #define MEMORY_H
@@ -18,11 +19,11 @@ extern void *lc_alloc(size_t size); /* zeroed; never returns NULL */
 extern char *lc_copy(const char *text);
 extern char *lc_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 extern char *lc_vformat(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
-/* Keeps a result in the same way, and returns it. */
+/* Registers a result to be freed like other memory, and returns it. */
 extern PGresult *lc_keep(PGresult *result);
-/* Returns the result that was kept last, for a caller that frees it with PQclear(). */
+/* Unregisters the result that was registered last, and returns it; the caller frees it with PQclear(). */
 extern PGresult *lc_own(void);
-/* Returns a mark; frees everything that was allocated after a mark. */
+/* lc_mark() returns a mark; lc_free_since() frees everything that was allocated after it. */
 extern size_t lc_mark(void);
 extern void lc_free_since(size_t mark);
 

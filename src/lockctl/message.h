@@ -7,7 +7,7 @@
 
 #include "globals.h"
 
-/* Print messages to stderr, with the program's name.  Errors are never suppressed. */
+/* Print a message to stderr, after the program's name.  -q suppresses notices; only -v shows details. */
 #define lc_error(...)  lc_tell(LC_QUIET, __VA_ARGS__)
 #define lc_notice(...) lc_tell(LC_NORMAL, __VA_ARGS__)
 #define lc_detail(...) lc_tell(LC_VERBOSE, __VA_ARGS__)

@@ -1,6 +1,6 @@
 /*
  * options.h
- *		Options and words of the commands.
+ *		Parses the options and words of the commands.
  */
 #ifndef OPTIONS_H
 #define OPTIONS_H
@@ -19,12 +19,12 @@ typedef enum lc_type
 
 	/* with a value */
 	LC_TEXT,
-	LC_APPEND,   /* a text for the next place of an array, to which "to" points */
+	LC_APPEND,   /* appends a text to an array; "to" points to the pointer to its next element */
 	LC_DURATION, /* an int, in ms */
 	LC_INT,
 	LC_INT64,
 	LC_CODES,    /* int[max]: the exit codes of -E */
-	LC_DATABASE, /* a text; overwritten among the arguments if it has a password */
+	LC_DATABASE, /* a text; overwritten in argv if it may contain a password */
 	LC_FORMAT    /* lc_output */
 } lc_type;
 
@@ -33,7 +33,7 @@ typedef struct lc_option
 	const char *name; /* NULL = not an option of this command */
 	char letter;      /* 0 = none */
 	lc_type type;
-	void *to; /* place of the value */
+	void *to; /* address of the variable for the value */
 	int64_t min, max;
 } lc_option;
 
@@ -42,27 +42,30 @@ typedef struct lc_parser
 	int argc;
 	char **argv;
 	const lc_option *options;
-	void (*unknown)(const char *word); /* called with an unknown option; NULL = none */
-	bool dashes;                       /* the last word was followed by "--" */
+	void (*unknown)(const char *word); /* called for an unknown option; NULL = not called */
+	bool dashes;                       /* "--" has ended the parsing */
 } lc_parser;
 
-/* Options of every command, which may also be before the command */
+/* Options that every command accepts, before or after its name */
 extern const lc_option lc_global_options[];
 
-/* Begins to parse the arguments of a command, or with lc_global_options, what is before it. */
+/* Starts to parse the arguments of a command or, with lc_global_options, those before the command. */
 extern lc_parser lc_parse(int argc, char **argv, const lc_option *options);
 /*
- * Stores the options up to the next word, and returns the word, or NULL if there
- * is none before the end or "--".  Then optind is the index of what follows.
+ * Stores the options before the next word, and returns the word; NULL at "--" or at the end.  Sets optind to
+ * the index of the argument that follows.
  */
 extern const char *lc_next_word(lc_parser *p);
 /*
- * Stores the options of a command, which may have none (NULL).  Returns its
- * words, followed by NULLs.  Ends the program if there are more words than most.
+ * Stores the options of a command (options = NULL: it has none), and returns its words, followed by NULLs.
+ * Ends the program if there are more than "most" words.
  */
 extern const char **lc_words(int argc, char **argv, const lc_option *options, int most);
 
-/* Converts a number.  Ends the program if the number is not between min and max. */
+/*
+ * Converts a number.  Ends the program if the number is not between min and max; "what" names it in the
+ * message.
+ */
 extern int64_t lc_number(const char *what, const char *text, int64_t min, int64_t max);
 
 #define LC_TTL_MIN 100

@@ -17,9 +17,8 @@ extern void lc_choose_shard(const char *const *names, int n);
 /* --- conninfo.c --- */
 
 /*
- * Returns the connection string that the global options describe, or NULL if
- * they describe none and only the environment applies.  With --shards, a shard
- * must have been chosen.
+ * Returns the connection string for the global options; NULL if none of them is given, so that only the
+ * environment applies.  With --shards, a shard must have been chosen, or --shard given.
  */
 extern char *lc_conninfo(void);
 

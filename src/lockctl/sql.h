@@ -10,20 +10,17 @@
 
 #include "lock_election.h"
 
-/* Connects, or ends the program.  With primary, skips standbys. */
+/* Connects, or ends the program.  If primary is set, skips standbys. */
 extern PGconn *lc_connect(bool primary);
-/* Connects to any server, primary or standby; the caller checks the status. */
+/* Connects to a primary or standby, within this number of seconds; the caller checks the status. */
 extern PGconn *lc_connect_any(const char *application_name, const char *seconds);
-/*
- * Returns the reason why a connection failed, in one line and without a
- * password.
- */
+/* Returns in one line, without passwords, why a connection failed.  Sets *status. */
 extern char *lc_why_not(const PGconn *db, le_status *status);
-/* Returns the quoted schema of the extension's functions.  Ends the program if there is none. */
+/* Returns the quoted schema of the extension's functions.  Ends the program if it is not installed. */
 extern const char *lc_schema(PGconn *db);
 /*
- * The query for that schema, and a function that handles its result, for
- * commands that run for so long that the schema may be renamed
+ * Queries for the OID and the quoted name of that schema.  lc_take_schema() stores the name.  Long-running
+ * commands query it again, because the schema may be renamed.
  */
 #define LC_SCHEMA_OID_SQL                                                                                    \
 	"SELECT COALESCE((SELECT e.extnamespace FROM pg_catalog.pg_extension e WHERE e.extname "                 \
@@ -35,8 +32,8 @@ extern const char *lc_schema(PGconn *db);
 	"OPERATOR(pg_catalog.=) (" LC_SCHEMA_OID_SQL ")"
 extern bool lc_take_schema(const PGresult *result);
 /*
- * Query that returns a row if the portable edition is installed, which has a
- * table that the C edition lacks
+ * Query that returns a row if the portable edition is installed: it looks for a table that the C edition
+ * lacks.
  */
 #define LC_PORTABLE_SQL                                                                                      \
 	"SELECT true FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) " \
@@ -69,14 +66,13 @@ extern PGresult *lc_query(PGconn *db, const char *format, ...) __attribute__((fo
  */
 extern PGresult *lc_query_signals(PGconn *db, const char *query, int *signo);
 /*
- * Prints the rows of a query, and returns their number.  The server formats
- * JSON and CSV.  With one, prints the only row as a JSON object instead of an
- * array.
+ * Prints the rows of a query, and returns their number.  The server formats JSON and CSV.  If "one" is set,
+ * JSON output is a single object instead of an array.
  */
 extern int64_t lc_print(PGconn *db, bool one, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Returns the number of terminal columns that a text occupies. */
 extern int lc_width(const char *text);
-/* Returns the exit code for a status. */
+/* Returns the exit code for a status of the library. */
 extern int lc_exit_code(le_status status);
 
 #endif /* SQL_H */

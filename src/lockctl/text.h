@@ -7,9 +7,9 @@
 
 #include <stdbool.h>
 
-/* Replaces each character that a terminal would act upon by a question mark, for tables. */
+/* Returns a copy for tables, with a question mark for each character that a terminal would act upon. */
 extern char *lc_printable(const char *text);
-/* Escapes the same characters as in C, for messages. */
+/* Returns a copy for messages, with C escape sequences for characters that a terminal would act upon. */
 extern char *lc_escaped(const char *text);
 /* Joins the lines of a text, such as a libpq message, into one line. */
 extern char *lc_line(const char *text);
@@ -20,15 +20,9 @@ extern bool lc_may_be_secret(const char *text);
  * instead of a database name.
  */
 extern bool lc_is_conninfo(const char *text);
-/*
- * Returns the text that messages show for a word of the command line.  The text
- * hides a word that may contain a password.
- */
+/* Returns a word of the command line for messages, or a substitute if it may contain a password. */
 extern const char *lc_shown(const char *text);
-/*
- * Prints a text as a CSV field, always in quotes or only where it needs them,
- * and the separator that follows it.
- */
+/* Prints a text as a CSV field, followed by "end".  Quotes it if necessary, or if "always" is set. */
 extern void lc_csv(const char *text, bool always, const char *end);
 /* Returns the text as a JSON string, with its quotes. */
 extern char *lc_json(const char *text);
