@@ -35,9 +35,9 @@
 #define REMOVE_AGAIN_MS 5
 #define REMOVE_TIMES    100
 
-static char path[4096]; /* "" = none */
+static char path[4096]; /* path of CMD's group; "" = none */
 
-/* Returns whether lockctl may create groups below this group; top = it is the root of the namespace. */
+/* Returns whether lockctl may create groups below this group.  top is set for the root of the namespace. */
 static bool
 is_ours(const char *group, bool top)
 {
@@ -57,7 +57,7 @@ is_ours(const char *group, bool top)
 	return false;
 }
 
-/* Finds the path of lockctl's own group below the mount point of groups.  Returns false if there is none. */
+/* Finds the path of lockctl's own group, relative to the mount point.  Returns false if there is none. */
 static bool
 own_group(char *name, size_t size)
 {
@@ -72,7 +72,7 @@ own_group(char *name, size_t size)
 		return false;
 	name[strcspn(name, "\n")] = '\0';
 	memmove(name, name + 3, strlen(name + 3) + 1);
-	/* This path is a group outside of lockctl's namespace. */
+	/* A path that contains "/.." is outside of lockctl's namespace. */
 	return strstr(name, "/..") == NULL;
 }
 
@@ -95,7 +95,7 @@ lc_cgroup_find(void)
 	}
 }
 
-/* Creates the group.  Returns its descriptor, or -1 if it could not be created. */
+/* Creates CMD's group.  Returns its descriptor, or -1 if it could not be created. */
 static int
 create(void)
 {
@@ -163,8 +163,8 @@ lc_cgroup_remove(void)
 	if (path[0] == '\0')
 		return;
 	/*
-	 * Retry, because a process stays in its group for a moment after it was
-	 * reaped.  CMD may also have created groups below this one.
+	 * Retry, because a process stays in its group for a moment after it was reaped.  Groups that CMD has
+	 * created below this one are removed first.
 	 */
 	for (int i = 0; i < REMOVE_TIMES; i++)
 	{

@@ -36,7 +36,7 @@ static void __attribute__((noreturn)) refuse_conninfo(const char *text)
 	lc_usage("%s", error.message);
 }
 
-/* Builds the string from -d (a name, "key=value ..." or a URI), and -h, -p and -U, which override it. */
+/* Builds the string from -d (a name, "key=value ..." or a URI); -h, -p and -U override it. */
 char *
 lc_conninfo(void)
 {
@@ -47,7 +47,7 @@ lc_conninfo(void)
 	char *text = NULL;
 
 	lc_choose_shard(NULL, 0);
-	/* the database, which lc_choose_shard() may have set */
+	/* read -d only now, because lc_choose_shard() may have set it */
 	database = g->database;
 	is_string = database != NULL && lc_is_conninfo(database);
 	if (is_string)

@@ -17,18 +17,18 @@
 #include "options.h"
 #include "sql.h"
 
-/* Time limit for the manager to list the waiters; a manager that hangs would never reply */
+/* Time limit for a query that lists the waiters, because a manager that hangs would never reply */
 #define VIEW_TIMEOUT "5 s"
 
-/* Waits for a lock that are longer than this are reported; it is the default TTL. */
+/* Report waits for a lock that are longer than this, which is the default TTL. */
 #define LONG_WAIT "30 s"
 
-/* Pattern of names that are shown; other names could be harmful in a shell or a terminal */
+/* Pattern of names that are printed; other names could be harmful in a shell or a terminal */
 #define PLAIN_NAME "^[[:alnum:]_][[:alnum:] ._:/@-]*$"
 
 /*
- * Clock differences in seconds above this are reported; displayed times are
- * then misleading, but no lock depends on them.
+ * Report clock differences of more seconds than this: displayed times are then misleading, but no lock
+ * depends on them.
  */
 #define CLOCK_SECONDS 5.0
 
@@ -68,7 +68,7 @@ connect(patient *p)
 	return true;
 }
 
-/* Returns whether the server can be queried about locks. */
+/* Returns whether the server can reply to queries about locks. */
 static bool
 answers(const patient *p)
 {
@@ -162,7 +162,7 @@ check_manager(patient *p)
 						"pg_size_pretty(memory)) FROM lock_election.manager");
 	denied = p->denied;
 	workers = lc_ask(p, "SELECT current_setting('max_worker_processes')");
-	/* only members of pg_read_all_stats see the types of other roles' processes */
+	/* only members of pg_read_all_stats can see the types of other roles' processes */
 	used =
 		lc_ask(p, "SELECT CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE') THEN count(*)::text ELSE 'an "
 				  "unknown number' END FROM pg_stat_activity WHERE backend_type NOT IN ('client backend', "
@@ -198,7 +198,7 @@ is_zero(const char *interval)
 	return interval[0] == '\0' || strcmp(interval, "00:00:00") == 0;
 }
 
-/* Reports why this server does not grant locks, and how long requests have waited if that is known. */
+/* Reports why this server does not grant locks, and for how long requests have waited, if known. */
 static void
 tell_problem(patient *p, const PGresult *result)
 {
@@ -217,7 +217,7 @@ tell_problem(patient *p, const PGresult *result)
 			"%s%s", PQgetvalue(result, 0, 1), waits);
 }
 
-/* Checks health(), which old extensions do not have. */
+/* Reports the result of health(), a function that old versions of the extension lack. */
 static void
 check_health(patient *p)
 {
@@ -240,7 +240,7 @@ check_health(patient *p)
 		tell_problem(p, result);
 }
 
-/* Checks the privilege to call the functions that lockctl and the clients need for each lock. */
+/* Checks whether the role may call the functions that lockctl and the clients need. */
 static void
 check_rights(patient *p)
 {
@@ -267,7 +267,7 @@ check_rights(patient *p)
 
 /* --- activity --- */
 
-/* Reports the longest wait for a lock, and disconnected leaders for whose end candidates wait. */
+/* Reports the longest wait for a lock, and a disconnected leader that keeps candidates waiting. */
 static void
 check_waits(patient *p)
 {
@@ -287,7 +287,10 @@ check_waits(patient *p)
 		"' ORDER BY waiting_since LIMIT 1) w "
 		"LEFT JOIN LATERAL (SELECT * FROM lock_election.locks WHERE kind = 'lock' AND name = w.name "
 		"ORDER BY acquired_at LIMIT 1) l ON true";
-	/* a long wait of candidates is normal, but a leader without a connection leads until its TTL ends */
+	/*
+	 * candidates normally wait for long, but not for a leader without a connection, which leads until its TTL
+	 * ends
+	 */
 	static const char leaders[] =
 		"SELECT format('candidates wait for %s, whose leader is not connected, for another %s', CASE WHEN "
 		"l.name ~ '" PLAIN_NAME
@@ -296,7 +299,7 @@ check_waits(patient *p)
 		"FROM lock_election.waiters w WHERE w.kind = 'election' AND w.name = l.name AND w.waiting_since < "
 		"now() - "
 		"interval '" LONG_WAIT "') ORDER BY l.time_left DESC LIMIT 1";
-	/* in the portable edition, not every role can see how long the first SQL call has waited */
+	/* in the portable edition, waiting_since is NULL where this role may not see it */
 	static const char unknown[] =
 		"SELECT '; since when some wait only members of their role and of pg_read_all_stats may see' "
 		"FROM lock_election.waiters WHERE kind = 'lock' AND waiting_since IS NULL LIMIT 1";
@@ -305,7 +308,7 @@ check_waits(patient *p)
 
 	if (!answers(p) || !p->primary)
 		return;
-	/* use a transaction, so that behind a pooler the timeout applies only to this statement */
+	/* set the timeout for one transaction, because behind a pooler other clients use the same connection */
 	lc_ask(p, "BEGIN; SET LOCAL statement_timeout = '" VIEW_TIMEOUT "'");
 	result = lc_keep(PQexec(p->db, waits));
 	leader = lc_ask(p, leaders);
@@ -327,7 +330,7 @@ check_waits(patient *p)
 				"%s", leader);
 }
 
-/* Checks the manager's counters that should be zero, and its memory. */
+/* Checks the manager's memory, and the counters that should be zero. */
 static void
 check_counters(patient *p)
 {
@@ -353,7 +356,7 @@ check_counters(patient *p)
 
 	if (!p->installed || !p->preloaded || !p->primary)
 		return;
-	/* report each counter that is not zero, and missing privileges once */
+	/* report each counter that is not zero; report missing privileges only once */
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
 	{
 		const char *n = lc_ask(p, checks[i].query);
@@ -398,7 +401,7 @@ check_settings(patient *p)
 				p->portable ? "" : ", notify ", p->portable || notify[0] != '\0' ? notify : "unknown");
 }
 
-/* Checks that synchronous standbys are connected, if there are standbys. */
+/* Checks that there is a synchronous standby if there are standbys or a setting requires one. */
 static void
 check_replication(patient *p)
 {
@@ -451,7 +454,7 @@ lc_doctor(int argc, char **argv)
 	patient p = {0};
 
 	lc_words(argc, argv, NULL, 0);
-	/* run first the checks for one edition, then those for both */
+	/* run the checks for the edition, then those for both editions */
 	if (connect(&p))
 	{
 		if (p.portable)
@@ -470,7 +473,7 @@ lc_doctor(int argc, char **argv)
 		check_replication(&p);
 		check_clock(&p);
 	}
-	/* the end of the output */
+	/* end the JSON array that lc_find() has begun */
 	if (lc_globals.output == LC_JSON)
 		puts("]");
 	PQfinish(p.db);

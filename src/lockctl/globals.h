@@ -26,7 +26,7 @@
 
 /* --- exit codes --- */
 
-#define LC_EXIT_FAILED       1 /* doctor found a problem, or an object does not exist */
+#define LC_EXIT_FAILED       1 /* doctor found a problem, or the named object does not exist */
 #define LC_EXIT_NOT_ACQUIRED 3
 #define LC_EXIT_LOST         4
 #define LC_EXIT_USAGE        64

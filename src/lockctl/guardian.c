@@ -49,12 +49,12 @@ typedef struct guardian
 	const lc_command *command;
 	int fd, signal_fd, timer_fd;
 	state state;
-	pid_t child; /* pid of CMD; 0 = not started, or reaped */
+	pid_t child; /* pid of CMD; 0 = not started, or already reaped */
 	bool started;
 	int64_t deadline, ended_at, kill_again_at;
 } guardian;
 
-/* Leaves time for killing, which takes longer on a busy machine or with many processes. */
+/* Reserves time for the kill, which takes longer on a busy machine or with many processes. */
 int
 lc_reserve(int ttl)
 {
@@ -66,18 +66,15 @@ tell(guardian *g, lc_what what, int value)
 {
 	lc_message message = {.what = what, .value = value};
 
-	/*
-	 * Do not block.  lockctl may have ended, or may be stopped; then it reads
-	 * the message when it continues.
-	 */
+	/* Do not block: lockctl may have ended, or it may be stopped, and read the message when it continues. */
 	send(g->fd, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* --- CMD --- */
 
 /*
- * Returns whether a command exists in PATH.  execvp() fails with EACCES instead of ENOENT if a directory in
- * PATH cannot be searched.
+ * Returns whether a command exists in PATH.  Needed because execvp() fails with EACCES instead of ENOENT if a
+ * directory in PATH cannot be searched.
  */
 static bool
 is_in_path(const char *name)
@@ -100,15 +97,15 @@ is_in_path(const char *name)
 }
 
 /*
- * Runs CMD in the child process, in its own process group.  With foreground,
- * makes it the terminal's foreground group.
+ * Runs CMD in the child process, in its own process group.  If foreground is set, makes it the terminal's
+ * foreground group.
  */
 static void __attribute__((noreturn)) child_main(guardian *g, int64_t token, bool foreground, pid_t parent)
 {
 	char number[32];
 	int code;
 
-	/* If the guardian is killed, the kernel kills at least CMD itself. */
+	/* Make the kernel kill at least CMD itself if the guardian is killed. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(LC_EXIT_SIGNAL + SIGKILL);
@@ -136,9 +133,9 @@ start(guardian *g, const lc_message *message)
 	pid_t self = getpid(), pid;
 
 	g->deadline = message->deadline;
-	/* If no child is started, reap() ends the guardian. */
+	/* Set this even if no child is started: reap() then ends the guardian. */
 	g->started = true;
-	/* The guardian was stopped, and another holder may have the lock by now. */
+	/* Do not start CMD late: if the guardian was stopped, another holder may already have the lock. */
 	if (le_now() >= g->deadline - lc_reserve(g->command->ttl))
 	{
 		tell(g, LC_LATE, 0);
@@ -163,7 +160,7 @@ start(guardian *g, const lc_message *message)
 
 /* --- the end --- */
 
-/* Returns the time at which the state ends or SIGKILL is repeated; INT64_MAX = never. */
+/* Returns the time at which the current state ends or SIGKILL is repeated; INT64_MAX = never. */
 static int64_t
 next_time(const guardian *g)
 {
@@ -191,7 +188,7 @@ end_tree(guardian *g)
 		return;
 	g->state = ENDING;
 	g->ended_at = le_now();
-	/* Do not send SIGTERM if SIGKILL is due already. */
+	/* Skip SIGTERM if SIGKILL is already due. */
 	if (g->ended_at < next_time(g))
 		lc_tree_signal(getpid(), SIGTERM);
 }
@@ -233,18 +230,18 @@ reap(guardian *g)
 		tell(g, LC_GONE, 0);
 		_exit(0);
 	}
-	/* CMD has ended, but some of its descendants still run. */
+	/* If CMD has ended, end its descendants that still run. */
 	if (g->child == 0 && g->state == RUNNING)
 		end_tree(g);
 }
 
-/* Ends or kills CMD if that is due. */
+/* Ends or kills CMD if its time has come. */
 static void
 act(guardian *g)
 {
 	int64_t now = le_now();
 
-	/* If the guardian was stopped, both may be due. */
+	/* Both steps may be due, if the guardian was stopped. */
 	if (g->state == RUNNING && now >= next_time(g))
 	{
 		tell(g, LC_LATE, 0);
@@ -257,8 +254,8 @@ act(guardian *g)
 /* --- lockctl --- */
 
 /*
- * Sends a signal to CMD's process group.  If the signal asks CMD to end, also continues a stopped CMD, as
- * a shell's kill does.
+ * Sends a signal to CMD's process group.  If the signal requests the end of CMD, also continues a stopped
+ * CMD, as a shell's kill does.
  */
 static void
 pass_on(const guardian *g, int signo)
@@ -295,7 +292,9 @@ take(guardian *g, const lc_message *message)
 	}
 }
 
-/* Reads lockctl's messages.  Ends CMD if lockctl has ended. */
+/*
+ * Reads lockctl's messages.  Ends CMD if lockctl has closed the socket, which means that lockctl has ended.
+ */
 static void
 receive(guardian *g)
 {
@@ -306,7 +305,7 @@ receive(guardian *g)
 		take(g, &message);
 	if (length < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	/* lockctl has ended. */
+	/* The socket is closed. */
 	if (!g->started)
 		_exit(0);
 	close(g->fd);
@@ -348,7 +347,7 @@ lc_guardian_main(const lc_command *command, int fd)
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	prctl(PR_SET_NAME, "lockctl-guard");
-	/* wake up for children and the timer; adopt orphaned descendants */
+	/* create the descriptors that wake up the guardian, and let it adopt orphaned descendants of CMD */
 	g.signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
 	g.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (g.signal_fd < 0 || g.timer_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)

@@ -17,16 +17,19 @@
 #include "message.h"
 #include "text.h"
 
-/* Time limit in ms for a client to send its whole request; a trickle of bytes does not extend it */
+/* Time limit in ms for a client to send its whole request, even if it sends the bytes slowly */
 #define CLIENT_MS 1000
 /*
- * Bytes that are kept of a request longer than the buffer: its method, and its
- * end, where the empty line may begin
+ * Bytes that are kept of a request longer than the buffer: its first ones, with the method, and its last
+ * ones, because the empty line may begin there
  */
 #define HEAD 5
 #define TAIL 3
 
-/* Splits "127.0.0.1:8080", "[::1]:8080", "*:8080" or ":8080"; an empty host means all addresses. */
+/*
+ * Splits an address such as "127.0.0.1:8080", "[::1]:8080", "*:8080" or ":8080".  An empty host means all
+ * addresses.
+ */
 static void
 split(const char *address, char host[256], const char **port)
 {
@@ -48,8 +51,8 @@ split(const char *address, char host[256], const char **port)
 }
 
 /*
- * Returns a socket that listens on an address, or -1 and sets errno.  With all,
- * an IPv6 socket serves IPv4, too.
+ * Returns a socket that listens on an address, or -1 and sets errno.  If all is set, an IPv6 socket also
+ * serves IPv4.
  */
 static int
 listen_on(const struct addrinfo *a, bool all)
@@ -96,7 +99,7 @@ lc_http_open(lc_http *http, const char *address)
 	split(address, host, &port);
 	all = host[0] == '\0';
 	http->fd = listen_at(address, all ? "::" : host, port, all);
-	/* the kernel has no IPv6 */
+	/* use IPv4 if the kernel has no IPv6 */
 	if (http->fd < 0 && all && errno == EAFNOSUPPORT)
 		http->fd = listen_at(address, "0.0.0.0", port, all);
 	if (http->fd < 0)
@@ -155,7 +158,7 @@ answer(lc_http_client *client, const lc_http_state *state)
 	text = lc_format("HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
 					 "Cache-Control: no-store\r\nConnection: close\r\n\r\n%s",
 					 state->leads ? "200 OK" : "503 Service Unavailable", strlen(body), head ? "" : body);
-	/* Do not wait for the client, because the reply fits into the socket's buffer. */
+	/* Do not wait for the client: the reply fits into the socket's buffer. */
 	if (send(client->fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		lc_detail("an HTTP client is gone: %s", strerror(errno));
 	shutdown(client->fd, SHUT_WR);
@@ -163,8 +166,8 @@ answer(lc_http_client *client, const lc_http_state *state)
 }
 
 /*
- * Reads from a client, and replies when its request is complete.  The whole request must be read, because
- * closing a socket with unread bytes resets the connection, and the reply may be lost.
+ * Reads from a client, and replies when its request is complete.  The request must be read completely,
+ * because closing a socket with unread bytes resets the connection, and the reply may be lost.
  */
 static void
 read_request(lc_http_client *client, const lc_http_state *state)
@@ -228,7 +231,7 @@ lc_http_work(lc_http *http, const lc_http_state *state)
 		if (http->clients[i].fd >= 0)
 			read_request(&http->clients[i], state);
 	}
-	/* bounded by the number of slots: each client is read once before it can be dropped */
+	/* accept at most as many clients as there are slots, so that each one is read before it can be dropped */
 	for (int i = 0; i < LC_HTTP_CLIENTS; i++)
 	{
 		lc_http_client *client;

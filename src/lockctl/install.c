@@ -36,7 +36,7 @@ parse(int argc, char **argv)
 	return o;
 }
 
-/* Returns the version in the database, or "" if there is none. */
+/* Returns the version of the portable edition in the database, or "" if it is not installed. */
 static const char *
 version(PGconn *db)
 {
@@ -49,8 +49,8 @@ version(PGconn *db)
 }
 
 /*
- * Prints how to put the schema on search_path, unless it is there already.  Calls without a schema search
- * for the functions on search_path.
+ * Prints how to add the schema to search_path, unless it is there already.  SQL calls without a schema name
+ * find the functions only on search_path.
  */
 static void
 tell_path(PGconn *db, const char *schema)

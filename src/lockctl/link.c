@@ -48,7 +48,7 @@ lc_guardian_fork(lc_guardian *guardian, const lc_command *command)
 	terminal = open("/dev/tty", O_RDWR | O_CLOEXEC);
 	if (lc_tree_is_visible(guardian->pid))
 		return;
-	/* A guardian that has failed has reported the reason itself. */
+	/* If the guardian has failed, it has already reported the reason. */
 	if (waitpid(guardian->pid, NULL, WNOHANG) == guardian->pid)
 		exit(LC_EXIT_CANNOT_RUN);
 	/* Without /proc, lockctl could not find CMD's descendants. */
@@ -61,7 +61,7 @@ lc_guardian_send(lc_guardian *guardian, lc_what what, int value, int64_t token, 
 {
 	lc_message message = {.what = what, .value = value, .token = token, .deadline = deadline};
 
-	/* Do not block.  A guardian that does not read is stopped, and would read the deadline too late. */
+	/* Do not block: a guardian that does not read is stopped, and would read the deadline too late. */
 	if (guardian->fd >= 0)
 		send(guardian->fd, &message, sizeof(message), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -69,12 +69,15 @@ lc_guardian_send(lc_guardian *guardian, lc_what what, int value, int64_t token, 
 /* --- the terminal --- */
 
 /*
- * CMD has its own process group, but to the user both groups are one job.  A key that affects one group must
- * affect the other group, too, because lockctl's group may contain a shell that runs a script, and the
- * user's shell knows only lockctl's group.
+ * CMD has its own process group, but the user sees lockctl and CMD as one job.  So a key such as Ctrl-C or
+ * Ctrl-Z, which signals one of the groups, must affect both: lockctl's group may contain a shell that runs a
+ * script, and the user's shell controls only lockctl's group.
  */
 
-/* Returns false without a terminal, because tcgetpgrp() then returns -1, which is no group. */
+/*
+ * Returns whether lockctl's group is the foreground group; false without a terminal, because tcgetpgrp() then
+ * returns -1, which is no group.
+ */
 static bool
 is_foreground(void)
 {
@@ -82,9 +85,9 @@ is_foreground(void)
 }
 
 /*
- * Returns whether CMD's group becomes the foreground group.  It does if lockctl's group is the
- * foreground group, and lockctl's output does not go to a pipe.  With a pipe, lockctl's group has other
- * members that read the terminal, such as a pager.
+ * Returns whether CMD's group is to become the foreground group.  This requires that lockctl's group is the
+ * foreground group, and that lockctl's output is no pipe: with a pipe, lockctl's group has other members that
+ * read the terminal, such as a pager.
  */
 static bool
 gives_terminal(void)
@@ -117,8 +120,8 @@ take_terminal(void)
 }
 
 /*
- * Stops lockctl's group until the shell continues it.  Returns false if the kernel has not stopped the
- * group, because no shell could continue it (ssh -t, docker run -it).
+ * Stops lockctl's group until the shell continues it.  Returns false if the kernel has not stopped the group,
+ * as it does when no shell could continue it (ssh -t, docker run -it).
  */
 static bool
 stop_group(int signo)
@@ -130,17 +133,16 @@ stop_group(int signo)
 	pthread_sigmask(SIG_UNBLOCK, &set, &old);
 	kill(0, signo);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	/* A stop signal discards pending SIGCONTs, so a SIGCONT that is pending now was sent later. */
+	/* A stop signal discards pending SIGCONTs, so a SIGCONT that is pending now has ended the stop. */
 	sigpending(&set);
 	return sigismember(&set, SIGCONT) != 0;
 }
 
 /*
- * Handles a stop of CMD.  After Ctrl-Z, gives the terminal back to the shell and stops lockctl as
- * well.  Then nothing is renewed, and the deadline does not move.
- *
- * If CMD was stopped because it uses the terminal in the background, CMD waits for the shell's fg,
- * and renewals continue.
+ * Handles a stop of CMD.  After Ctrl-Z, gives the terminal back to the shell and stops lockctl as well.
+ * While lockctl is stopped, it renews nothing, and the deadline does not move.
+ * If CMD was stopped because it used the terminal in the background, CMD waits for the shell's fg, and
+ * lockctl continues to renew.
  */
 static void
 stopped(lc_guardian *guardian, int signo)
@@ -154,7 +156,7 @@ stopped(lc_guardian *guardian, int signo)
 		guardian->wants_terminal = true;
 		return;
 	}
-	/* A SIGSTOP that was sent to CMD alone does not concern lockctl. */
+	/* Do not stop lockctl after a SIGSTOP that was sent to CMD alone. */
 	if (!has_terminal && signo == SIGSTOP)
 		return;
 	take_terminal();
@@ -163,8 +165,8 @@ stopped(lc_guardian *guardian, int signo)
 }
 
 /*
- * Gives the terminal to CMD if CMD waits for it.  This must be polled, because the shell's fg sends no
- * signal to a job that it has not stopped.
+ * Gives the terminal to CMD if CMD waits for it and lockctl's group has it.  This must be polled, because the
+ * shell's fg sends no signal to a job that the shell has not stopped.
  */
 static void
 look_for_terminal(lc_guardian *guardian)
@@ -195,7 +197,10 @@ lc_guardian_start(lc_guardian *guardian, int64_t token, int64_t deadline)
 	lc_guardian_send(guardian, LC_START, has_terminal, token, deadline);
 }
 
-/* Handles the guardian's death: kills CMD and its descendants, which are lockctl's children now. */
+/*
+ * Handles the end of the guardian.  If CMD or its descendants, which are lockctl's children now, still run,
+ * kills them.
+ */
 static void
 lost_guardian(lc_guardian *guardian)
 {
@@ -276,12 +281,12 @@ lc_guardian_read(lc_guardian *guardian)
 void
 lc_guardian_kill(lc_guardian *guardian)
 {
-	/* pid 0 would signal lockctl's own group, and -1 all processes */
+	/* kill() of pid 0 would signal lockctl's own group, and of pid -1 all processes */
 	assert(guardian->pid > 0);
 	lc_cgroup_kill();
 	if (lc_tree_signal(guardian->pid, SIGKILL) > 0)
 		return;
-	/* Kill the guardian, too, because a stopped guardian would not report that nothing is left. */
+	/* No descendant is left.  Kill the guardian, because a stopped guardian would not report that. */
 	guardian->killed = true;
 	kill(guardian->pid, SIGKILL);
 }
@@ -293,7 +298,7 @@ lc_guardian_finish(lc_guardian *guardian)
 	if (guardian->fd >= 0)
 		close(guardian->fd);
 	guardian->fd = -1;
-	/* No process of CMD runs any more, but the guardian may be stopped. */
+	/* Kill the guardian, which may be stopped.  No process of CMD runs any more. */
 	if (guardian->pid > 0)
 	{
 		kill(guardian->pid, SIGKILL);
