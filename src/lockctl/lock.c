@@ -24,24 +24,27 @@
 #include "sql.h"
 #include "text.h"
 
-/* Interval in ms at which systemd is asked for more time to start, and the time that is asked for in ms */
+/* Every EXTEND_EVERY_MS, lockctl asks systemd for EXTEND_MS more time to start (in ms). */
 #define EXTEND_EVERY_MS 10000
 #define EXTEND_MS       40000
-/* Result of a run whose lock was lost; not the exit code of -E, because CMD may exit with the same code */
+/* Result of a run that lost its lock; not the exit code of -E, because CMD may exit with the same code */
 #define LOST (-1)
-/* Interval in ms of checks whether a stopped command can have the terminal after the shell's fg */
+/* Interval in ms of the checks whether a stopped CMD can have the terminal, after the shell's fg */
 #define TERMINAL_MS 200
 
 /* --- messages --- */
 
-/* Returns whether messages go to a terminal; cron would mail them. */
+/*
+ * Returns whether to print progress messages: on a terminal or with -v, but not for cron, which would mail
+ * them.
+ */
 static bool
 is_watched(void)
 {
 	return lc_globals.verbosity >= LC_VERBOSE || (lc_globals.verbosity == LC_NORMAL && isatty(STDERR_FILENO));
 }
 
-/* Returns the lock's name for messages, on one line, because systemd takes each line for another variable. */
+/* Returns the lock's name for messages, on one line, because systemd parses each line as another variable. */
 static const char *
 what(const run *r)
 {
@@ -52,7 +55,7 @@ what(const run *r)
 					 lc_escaped(r->names[0]), r->n > 1 ? " and others" : "");
 }
 
-/* --- one step of any wait --- */
+/* --- one step of a wait --- */
 
 static bool
 leads(const run *r)
@@ -69,14 +72,14 @@ extend(run *r)
 	r->extend_at = le_now() + EXTEND_EVERY_MS;
 }
 
-/* Returns the time at which the guardian and lockctl kill CMD. */
+/* Returns the time at which CMD is killed if its deadline does not move. */
 static int64_t
 kill_time(const run *r)
 {
 	return r->deadline - lc_reserve(r->ttl);
 }
 
-/* Returns the time by which the guardian has killed CMD after --at-most, unless the guardian is stopped. */
+/* Returns the time by which the guardian has killed CMD after --at-most; a stopped guardian misses it. */
 static int64_t
 overdue_at(const run *r)
 {
@@ -97,8 +100,8 @@ sooner(int64_t *first, int64_t at)
 }
 
 /*
- * Returns the time at which a wait for an election ends.  It ends no earlier than the first reply, for
- * which the library has its own timeout.  Waits for locks are timed out by the library, not here.
+ * Returns the time at which a wait for an election times out, but not before the first reply or its own
+ * timeout.  The library itself times out waits for locks.
  */
 static int64_t
 wait_ends_at(const run *r)
@@ -109,7 +112,7 @@ wait_ends_at(const run *r)
 																					   : r->how.until;
 }
 
-/* Returns the ms until the next action that no descriptor reports; -1 = none. */
+/* Returns the time in ms until the next action that no descriptor announces; -1 = none. */
 static int
 step_timeout(const run *r, bool waiting)
 {
@@ -150,7 +153,7 @@ step(run *r, bool waiting)
 	n += lc_http_poll(&r->http, fds + n);
 	poll(fds, (nfds_t) n, step_timeout(r, waiting));
 	while (le_next_event(r->session, &event))
-		; /* the event only ends the wait */
+		; /* events only end the poll */
 	while ((signo = lc_signals_next(r->signal_fd)) != 0)
 	{
 		if (signo == SIGCONT)
@@ -172,8 +175,8 @@ step(run *r, bool waiting)
 /* --- the wait --- */
 
 /*
- * Checks that the server accepts --hold-for, before CMD runs.  Otherwise the lock would be released without
- * it after CMD, and another machine would run CMD again.  A NULL token releases nothing.
+ * Checks that the server accepts --hold-for.  Without this check, an error after CMD would release the lock
+ * without --hold-for, and another machine would run CMD again.  A NULL token releases nothing.
  */
 static void
 check_hold_for(const run *r)
@@ -220,7 +223,7 @@ ask(run *r, le_error *error)
 	return le_enqueue(r->session, names, r->n, &r->how, &r->hold, error);
 }
 
-/* Requests the lock again, at the end of the queue, after the lease was lost during the wait. */
+/* Requests the lock again, at the end of the queue, because the lease was lost during the wait. */
 static le_status
 ask_again(run *r, le_error *error)
 {
@@ -274,7 +277,7 @@ wait_for_grant(run *r, le_error *error)
 
 /* --- while the lock is held --- */
 
-/* Returns the exit code that a shell uses for a signal; go() then ends the program by that signal. */
+/* Sets the signal by which go() ends the program, and returns the exit code that a shell uses for it. */
 static int
 signaled(run *r, int signo)
 {
@@ -294,7 +297,7 @@ send_deadline(run *r)
 	}
 }
 
-/* Ends CMD after --at-most, because a command that hangs would hold its lock forever. */
+/* Ends CMD after --at-most, so that a command that hangs does not hold its lock forever. */
 static void
 end_in_time(run *r)
 {
@@ -306,8 +309,8 @@ end_in_time(run *r)
 }
 
 /*
- * Runs CMD until CMD and all its descendants have ended.  The guardian only knows the deadline.  lockctl
- * also notices when the lock is lost before the deadline, and kills CMD even if the guardian is stopped.
+ * Runs CMD until CMD and all its descendants have ended.  The guardian only knows the deadline.  lockctl also
+ * kills CMD if the lock is lost before the deadline, or if the guardian is stopped.
  */
 static int
 run_command(run *r)
@@ -340,14 +343,14 @@ run_command(run *r)
 	return WEXITSTATUS(r->guardian.status);
 }
 
-/* Holds the lock until a signal if there is no CMD. Prints the token. */
+/* Prints the token, and holds the lock until a signal arrives.  Used if there is no CMD. */
 static int
 just_hold(run *r)
 {
 	if (is_watched() && r->signo == 0)
 		lc_notice("%s is held until a signal, such as Ctrl-C; \"-- CMD\" would run a command under it",
 				  what(r));
-	/* the lock is released if the token cannot be printed */
+	/* if the token cannot be printed, return, so that the lock is released */
 	if (printf("%lld\n", (long long) le_token(r->hold)) < 0 || fflush(stdout) != 0)
 	{
 		lc_error("cannot write the output: %s", strerror(errno));
@@ -383,7 +386,7 @@ give_back(run *r, int code)
 	if (r->notify)
 		lc_notify("STOPPING=1");
 	if (code == LOST)
-		tell_lost(r); /* before the hold is freed */
+		tell_lost(r); /* le_release() frees the hold that this reads */
 	status = le_release(r->hold, r->hold_for, &error);
 	r->hold = NULL;
 	if (status == LE_LOST && code != LOST)
@@ -392,11 +395,11 @@ give_back(run *r, int code)
 				 what(r));
 		code = LOST;
 	}
-	else if (status == LE_INVALID) /* refused by the server */
+	else if (status == LE_INVALID) /* the server has rejected --hold-for */
 		lc_error("%s was released without --hold-for: %s", what(r), error.message);
 	else if (status == LE_UNKNOWN)
 	{
-		/* Cut off the promise of retries, because this process ends. */
+		/* Remove the library's note about retries, because this process ends. */
 		char *retries = strstr(error.message, "; the session keeps trying");
 
 		if (retries != NULL)
@@ -451,7 +454,7 @@ go(run *r)
 		r->guarded = (lc_command){.argv = r->command, .ttl = r->ttl, .grace = r->grace, .notify = r->notify};
 		lc_guardian_fork(&r->guardian, &r->guarded);
 	}
-	/* after the fork, because the guardian must not keep the port open */
+	/* listen after the fork, so that the guardian does not keep the port open */
 	if (r->http_address != NULL)
 		lc_http_open(&r->http, r->http_address);
 	open_session(r);
@@ -459,10 +462,10 @@ go(run *r)
 	{
 		status = wait_for_grant(r, &error);
 		code = status == LE_OK ? granted(r) : not_granted(r, status, &error);
-		/* A candidate without a command campaigns again. */
+		/* A candidate without a command campaigns again after it has lost its term. */
 	} while (r->elect && r->command == NULL && code == LOST && r->signo == 0 &&
 			 le_reopen(r->session, &error) == LE_OK);
-	/* A second Ctrl-C ends the program even if the server does not reply. */
+	/* Let a second Ctrl-C end the program, even if the server does not reply. */
 	if (r->signo == SIGINT || r->died == SIGINT)
 		lc_signals_allow(SIGINT);
 	if (r->hold != NULL)
@@ -474,7 +477,10 @@ go(run *r)
 		return r->codes[1];
 	if (r->died == 0 || code != LC_EXIT_SIGNAL + r->died)
 		return code;
-	/* Only CMD's group has received the key's signal, but a script in lockctl's group needs it, too. */
+	/*
+	 * Only CMD's group has received the signal of the key; lockctl's group may contain a script that needs
+	 * it, too.
+	 */
 	if (r->guardian.interrupted && r->signo != r->died)
 		kill(0, r->died);
 	lc_signals_die(r->died);

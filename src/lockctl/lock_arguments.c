@@ -41,7 +41,7 @@ refuse_option_of_flock(const char *word)
 	}
 }
 
-/* Stores NAME, or the CANDIDATE of an election.  Returns false if no further such word is expected. */
+/* Stores NAME or, for an election, CANDIDATE.  Returns false if these are already stored. */
 static bool
 take_word(run *r, const char *word)
 {
@@ -54,7 +54,7 @@ take_word(run *r, const char *word)
 	return true;
 }
 
-/* Stores CMD, which is all words from here on. */
+/* Stores CMD, which consists of all remaining words. */
 static void
 take_command(run *r, char **words)
 {
@@ -65,7 +65,10 @@ take_command(run *r, char **words)
 	r->command = words;
 }
 
-/* Stores the words after "--": CMD, or NAME and CMD (perhaps with "--" between) if there is no NAME yet. */
+/*
+ * Stores the words after "--": CMD, or if NAME is missing so far, NAME and CMD, with or without another "--"
+ * between them.
+ */
 static void
 take_rest(run *r, char **words)
 {
@@ -77,7 +80,7 @@ take_rest(run *r, char **words)
 			words++;
 		if (*words == NULL)
 		{
-			/* the shell variable that should contain NAME may have been empty */
+			/* NAME may be missing because a shell variable was empty */
 			if (!r->elect && r->names[0] != NULL && r->names[0][0] != '-')
 				lc_usage("\"%s\" is the name or the command: the other one is missing",
 						 lc_shown(r->names[0]));
@@ -91,8 +94,8 @@ take_rest(run *r, char **words)
 }
 
 /*
- * Parses the arguments as flock and etcdctl do.  NAME (and CANDIDATE) may have options before and after
- * it.  The next word begins CMD, perhaps after "--".  All further words, including options and "--",
+ * Parses the arguments as flock and etcdctl do.  Options may precede and follow NAME (and CANDIDATE).  The
+ * next word begins CMD, with or without "--" before it.  All further words, including options and "--",
  * belong to CMD.
  */
 static void
@@ -119,7 +122,7 @@ parse(run *r, int argc, char **argv)
 	lc_parser p = lc_parse(argc, argv, options);
 	const char *word;
 
-	next++; /* NAME is the first one */
+	next++; /* the first element is for NAME */
 	p.unknown = lock ? refuse_option_of_flock : NULL;
 	while ((word = lc_next_word(&p)) != NULL && take_word(r, word))
 		;
@@ -130,7 +133,10 @@ parse(run *r, int argc, char **argv)
 	r->n = (int) (next - r->names);
 }
 
-/* Limits the grace.  A renewal is sent after a third of the TTL, and a second one must still fit in. */
+/*
+ * Sets the default TTL and grace, and limits the grace.  A renewal is sent after a third of the TTL, and
+ * there must be time for a second one.
+ */
 static void
 check_times(run *r)
 {
@@ -138,7 +144,7 @@ check_times(run *r)
 
 	if (r->ttl == 0)
 		r->ttl = r->elect ? TTL_ELECT : TTL_LOCK;
-	if (r->ttl < r->hold_for) /* the name stays closed even if this process is killed */
+	if (r->ttl < r->hold_for) /* so that the name stays closed even if this process is killed */
 		r->ttl = r->hold_for < LC_TTL_MAX ? r->hold_for : LC_TTL_MAX;
 	if (r->command != NULL && r->ttl < TTL_MIN)
 		lc_usage("--ttl is %d ms: to end a command in time, it must be at least %d ms", r->ttl, TTL_MIN);

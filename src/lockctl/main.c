@@ -41,8 +41,8 @@ static const struct
 				{"install", lc_install}};
 
 /*
- * Opens descriptors 0, 1 and 2 if they are closed, so that no connection gets one of these numbers.  They
- * are opened read-only.  So printing a token fails if nothing can read it, and the lock is released.
+ * Opens descriptors 0, 1 and 2 if they are closed, so that no connection gets one of these numbers.  Opens
+ * them read-only, so that printing a token fails if stdout was closed, and the lock is released.
  */
 static void
 open_standard_files(void)

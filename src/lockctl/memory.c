@@ -11,7 +11,7 @@
 
 #include "globals.h"
 
-/* Memory, or a result */
+/* Either memory or a query result */
 typedef struct block
 {
 	void *memory;
@@ -21,7 +21,7 @@ typedef struct block
 static block *blocks;
 static size_t nblocks, room;
 
-/* Ends the program.  Writes directly, because other messages need memory. */
+/* Ends the program.  Does not use lc_die(), which needs memory. */
 static void __attribute__((noreturn)) no_memory(void)
 {
 	fputs("lockctl: out of memory\n", stderr);

@@ -17,10 +17,10 @@
 
 #define NAME_MAX_BYTES 255
 
-/* Linux's maximum size in bytes of one environment string, and of all strings on a stack */
+/* Linux's maximum size in bytes of one environment string, and of all arguments and environment strings */
 #define STRING_MAX 131072
 #define ALL_MAX    (6 * 1024 * 1024)
-/* Room in bytes for LOCK_TOKEN, and for an interpreter's name and process data, which the system adds */
+/* Bytes reserved for LOCK_TOKEN, and for data that the kernel adds, such as an interpreter's name */
 #define SPARE 8192
 
 extern char **environ;
@@ -51,7 +51,7 @@ size_of(char *const *strings)
 	return size;
 }
 
-/* Checks that CMD can be run, because it would be too late to find that out when the lock is held. */
+/* Checks that CMD's arguments and environment are not too long, before the lock is acquired. */
 static void
 check_size(size_t list, int n, char *const *command)
 {
@@ -71,8 +71,8 @@ check_size(size_t list, int n, char *const *command)
 }
 
 /*
- * CMD inherits the environment from the guardian.  LOCK_NAMES is a JSON array, which can be parsed whatever
- * the names contain.  LOCK_NAME is set only for a single name, and may be any text.
+ * CMD inherits the environment from the guardian.  LOCK_NAMES is a JSON array, which can be parsed no matter
+ * what the names contain.  LOCK_NAME is set only for a single name, and may be any text.
  */
 void
 lc_set_environment(const char *const *names, int n, char *const *command)

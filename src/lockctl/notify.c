@@ -27,7 +27,7 @@ lc_notify(const char *format, ...)
 		return;
 	length = strlen(path);
 	memcpy(to.sun_path, path, length);
-	/* an abstract socket name, which is not in the file system */
+	/* "@" means an abstract socket, whose name begins with a zero byte */
 	if (path[0] == '@')
 		to.sun_path[0] = '\0';
 	va_start(args, format);

@@ -72,7 +72,7 @@ lc_number(const char *what, const char *text, int64_t min, int64_t max)
 	return value;
 }
 
-/* Stores the codes of -E, CODE[,CODE]; most is 1 if only one of them is allowed. */
+/* Stores the codes of -E, CODE[,CODE].  most is 1 if the command accepts only one code. */
 static void
 take_exit_codes(const char *text, int codes[2], int64_t most)
 {
@@ -98,7 +98,10 @@ output_of(const char *text)
 	lc_usage("-o: \"%s\" is not table, json or csv", text);
 }
 
-/* Asks libpq which options are secret.  A string that libpq cannot parse may contain a password, too. */
+/*
+ * Returns whether libpq treats an option in the string as secret.  A string that libpq cannot parse may
+ * contain a password, too.
+ */
 static bool
 has_password(const char *conninfo)
 {
@@ -112,8 +115,8 @@ has_password(const char *conninfo)
 }
 
 /*
- * Handles -d.  All users of the machine can see the arguments of a process, so a password is
- * overwritten in the arguments.
+ * Returns a copy of the value of -d.  Overwrites a password in the arguments, which all users of the machine
+ * can see.
  */
 static const char *
 take_database(char *value)
@@ -141,7 +144,9 @@ const lc_option lc_global_options[] = {
 	{0},
 };
 
-/* What getopt_long() returns for --help, and for the first long option of a command */
+/*
+ * Return values of getopt_long() for --help, and for the first option of a command; the next options follow
+ */
 #define CODE_HELP 256
 #define CODE_OWN  257
 
@@ -192,7 +197,7 @@ store(const lc_option *o, char *value)
 	}
 }
 
-/* Returns the option of a code that getopt_long() has returned, or NULL if there is none. */
+/* Returns the option for a code that getopt_long() has returned, or NULL if there is none. */
 static const lc_option *
 option_of(const lc_option *options, int code)
 {
@@ -204,7 +209,7 @@ option_of(const lc_option *options, int code)
 	return NULL;
 }
 
-/* Adds the letters of options to getopt_long()'s text. */
+/* Adds the letters of the options to the string for getopt_long(). */
 static void
 add_letters(char *letters, const lc_option *options)
 {
@@ -247,7 +252,7 @@ lc_next_word(lc_parser *p)
 	char letters[4 * LONGS_MAX];
 	int n = 1;
 
-	/* describe the options to getopt_long(); the first word ends those before the command */
+	/* describe the options to getopt_long(); "+" makes it stop at the first word, which is the command */
 	strcpy(letters, global ? "+:" : "-:");
 	add_letters(letters, p->options);
 	if (!global)

@@ -19,7 +19,7 @@
 #include "sql.h"
 #include "text.h"
 
-/* Maximum number of words; the commands need fewer, and name the first one that is too many. */
+/* Maximum number of words that are parsed.  Commands accept fewer; need() rejects the first extra word. */
 #define WORDS_MAX 4
 
 typedef struct arguments
@@ -38,7 +38,7 @@ typedef struct arguments
 		.ttl = -1, .wait = -1, .not_acquired = LC_EXIT_NOT_ACQUIRED                                          \
 	}
 
-/* Checks that there are n words. */
+/* Checks that there are exactly n words; "words" describes them. */
 static void
 need(const arguments *a, int n, const char *words)
 {
@@ -67,7 +67,7 @@ print_value(PGconn *db, const char *name, const char *type, const char *value)
 		lc_print(db, true, "SELECT %s::%s AS %s", lc_literal(db, value), type, name);
 }
 
-/* Returns the single value of a result, or NULL if it is null. */
+/* Returns the single value of a result, or NULL if it is null or there is no row. */
 static const char *
 value_of(const PGresult *result)
 {
@@ -122,7 +122,7 @@ give_back(void)
 		PQclear(PQexec(undo_db, undo_query));
 }
 
-/* Prints a value.  If that fails, lockctl exits, and runs query (unless it is NULL) to undo the action. */
+/* Prints a value.  If that fails, lockctl exits, and runs query to undo the action.  query may be NULL. */
 static void
 print_or_give_back(PGconn *db, const char *name, const char *value, const char *query)
 {
@@ -202,7 +202,7 @@ lc_acquire(int argc, char **argv)
 		code = a.not_acquired;
 	}
 	else
-		/* A lease may have held the lock before, and then gets the same token; do not release that hold. */
+		/* With --lease, do not undo: if the lease already held the lock, it gets the same token again. */
 		print_or_give_back(a.db, "token", PQgetvalue(result, 0, 0), a.lease == 0 ? release : NULL);
 	return finish(&a, code);
 }
@@ -222,7 +222,7 @@ is_held(const arguments *a)
 	return is_true(lc_query(a->db, "SELECT %s.is_held(%s, %s)", lc_schema(a->db), a->name, a->words[1]));
 }
 
-/* Reports why a renewal failed.  An evicted holder cannot renew, but keeps the lock until it releases it. */
+/* Reports why a renewal failed.  An evicted holder cannot renew its lock, but keeps it until its release. */
 static int
 not_renewed(const arguments *a)
 {
@@ -284,8 +284,8 @@ static int
 end_now(arguments *a)
 {
 	/*
-	 * A name without holders may be closed.  Then the function opens it, and it
-	 * must not be reported as absent.
+	 * Count the rows before the call.  A name without holders may be closed, and has a row then; the function
+	 * opens it, and it must not be reported as absent.
 	 */
 	int64_t there = rows_of(a);
 	const char *ended = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
@@ -301,7 +301,9 @@ end_now(arguments *a)
 	return code;
 }
 
-/* Evicts the holders, which keep the lock for the time that they were promised (release --force). */
+/*
+ * Evicts the holders (release --force).  They keep the lock until they release it, or until their deadline.
+ */
 static int
 evict(arguments *a)
 {
@@ -310,9 +312,9 @@ evict(arguments *a)
 											a->election ? "evict_leader" : "evict_lock", a->name));
 	int code = 0;
 
-	/* the number of holders evicted */
+	/* print the number of evicted holders */
 	print_value(a->db, "evicted", "int8", evicted);
-	/* the time until which they hold the lock, or until which it is closed */
+	/* report until when they hold the lock, or until when it is closed */
 	result = lc_query(a->db,
 					  "SELECT max(expires_at)::timestamptz(0), "
 					  "ceil(extract(epoch FROM max(time_left)))::int8, max(closed_until)::timestamptz(0) "
@@ -390,7 +392,7 @@ lease_ended(const char *lease)
 	return LC_EXIT_LOST;
 }
 
-/* Runs a statement.  Returns NULL if there is no reply by until. */
+/* Runs a statement.  Returns NULL if there is no reply before "until". */
 static PGresult *
 ask_until(PGconn *db, const char *query, int64_t until)
 {
@@ -400,7 +402,7 @@ ask_until(PGconn *db, const char *query, int64_t until)
 	{
 		struct pollfd fd = {.fd = PQsocket(db), .events = POLLIN};
 
-		/* A stopped server keeps the connection open without a reply. */
+		/* Limit the time, because a stopped server keeps the connection open without a reply. */
 		if (poll(&fd, 1, (int) (until - le_now())) > 0 && !PQconsumeInput(db))
 			break;
 	}
@@ -425,12 +427,12 @@ keep_alive(PGconn *db, const char *lease, int64_t until)
 		until);
 }
 
-#define NO_ANSWER (-1) /* no reply in time */
+#define NO_ANSWER (-1) /* no reply in time, or an error */
 #define GONE      (-2) /* the lease has ended */
 
 /*
- * Renews a lease, even if its schema was renamed.  Returns its validity from now on in ms, which is
- * normally the TTL, or NO_ANSWER or GONE.
+ * Renews a lease.  Finds its function again if the schema was renamed.  Returns the validity of the lease
+ * from now on in ms, which is normally the TTL, or NO_ANSWER or GONE.
  */
 static int64_t
 renew_lease(PGconn *db, const char *lease, int64_t until)
@@ -469,10 +471,10 @@ wait_until(int signal_fd, int64_t until)
 }
 
 /*
- * Renews a lease until it has ended or a signal arrives.  Renews after a third of the validity, but
- * not before a twentieth of the TTL.  After a failure, reconnects and retries for as long as the lease
- * may still be valid.  A shorter validity does not shorten the time that an earlier reply has
- * promised.
+ * Renews a lease until it has ended or a signal arrives.  Renews after a third of the validity, or after a
+ * twentieth of the TTL if that is later.  After a failure, reconnects and retries for as long as the lease
+ * may still be valid.  If a reply has a shorter validity, the time that an earlier reply granted still
+ * counts.
  */
 static int
 keep_alive_for_ever(PGconn *db, const char *lease)

@@ -11,15 +11,18 @@
 #include "sql.h"
 
 /*
- * Time for which a transaction that has acquired or enqueued may be idle.  Until its end, the name is
- * granted to no other transaction.
+ * Report a transaction that has acquired or enqueued, and is idle for longer than this.  Until it ends, no
+ * other transaction is granted the name.
  */
 #define STANDS_STILL "30 s"
 
-/* Number of dead rows in a table above which calls become slow, because each call reads some of them */
+/* Report tables with more dead rows than this: calls become slow, because each call reads some of them */
 #define DEAD_ROWS "20000"
 
-/* Age and number of ended holds and leases that are reported; they stay until their names are used again */
+/*
+ * Report more than OVER_ROWS holds and leases that ended OVER_FOR ago; they stay until their names are used
+ * again
+ */
 #define OVER_FOR  "10 min"
 #define OVER_ROWS 1000
 
@@ -83,7 +86,7 @@ check_owner(patient *p)
 		lc_find(p, GOOD, "owner", "", "an ordinary role, and no other one is a member of it");
 }
 
-/* Checks that SQL calls have the schema on search_path, and use READ COMMITTED. */
+/* Checks that SQL calls find the functions on search_path, and run in READ COMMITTED. */
 static void
 check_path(patient *p)
 {
@@ -109,7 +112,7 @@ check_path(patient *p)
 				level);
 }
 
-/* Checks for idle transactions that have written holds or places. */
+/* Reports the longest idle transaction that has written holds or places. */
 static void
 check_transactions(patient *p)
 {
@@ -134,7 +137,7 @@ check_transactions(patient *p)
 				lc_format("SELECT pg_terminate_backend(%s), and see idle_in_transaction_session_timeout",
 						  PQgetvalue(result, 0, 0)),
 				"%s", PQgetvalue(result, 0, 1));
-	/* report that there is none, or none that this role may see */
+	/* report that there is none, or that this role can see none */
 	else if (all[0] == 't')
 		lc_find(p, GOOD, "transactions", "", "none with locks has been idle for more than " STANDS_STILL);
 	else
@@ -143,10 +146,7 @@ check_transactions(patient *p)
 				PQuser(p->db));
 }
 
-/*
- * Checks for dead rows, of which each renewal leaves one, and for ended holds and leases that no call
- * has removed.
- */
+/* Checks for dead rows (each renewal leaves one), and for ended holds and leases that no call has removed. */
 static void
 check_rows(patient *p)
 {
