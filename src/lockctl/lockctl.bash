@@ -32,7 +32,7 @@ _lockctl_options()
 	echo --help
 }
 
-# Completes the command that lockctl runs, beginning at this word.
+# Completes the command that lockctl is to run, which begins at word $1.
 _lockctl_command()
 {
 	if declare -F _command_offset >/dev/null; then
@@ -45,7 +45,7 @@ _lockctl_command()
 _lockctl()
 {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev= command= i word
-	local -i words=0 names=-1 # words so far after the subcommand; words before the command to run (-1: it runs none)
+	local -i words=0 names=-1 # words so far after the subcommand; words that precede CMD (-1: there is no CMD)
 	local -a connection=()
 	COMPREPLY=()
 	[ "$COMP_CWORD" -lt 1 ] || prev=${COMP_WORDS[COMP_CWORD - 1]}

@@ -263,6 +263,7 @@ lc_next_word(lc_parser *p)
 			longs[n++] =
 				(struct option){o->name, o->type >= LC_TEXT, NULL, CODE_OWN + (int) (o - p->options)};
 	}
+	/* store options until a word, "--" or the end */
 	for (;;)
 	{
 		int at = optind != 0 ? optind : 1;

@@ -47,7 +47,7 @@ add_line(map *m, const char *file, int line, char *text)
 		return;
 	conninfo = name + len + strspn(name + len, BLANKS);
 	name[len] = '\0';
-	/* a line that lacks the name begins with the connection string, which must not be shown */
+	/* if the name is missing, the line begins with the connection string, which must not be shown */
 	if (lc_may_be_secret(name) || strchr(name, '=') != NULL)
 		lc_usage("%s, line %d: the name of the shard is missing, or has a = or ://", file, line);
 	if (*conninfo == '\0')
@@ -69,8 +69,8 @@ add_line(map *m, const char *file, int line, char *text)
 }
 
 /*
- * Reads the file.  Ends the program if it cannot be read completely, because
- * half a map would be a different map.
+ * Reads the file.  Ends the program if it cannot be read completely, because a partial list maps names to
+ * other shards.
  */
 static map
 read_map(const char *file)
@@ -84,7 +84,7 @@ read_map(const char *file)
 		lc_usage("--shards: cannot open \"%s\": %s", file, strerror(errno));
 	for (int line = 1; getline(&text, &size, in) >= 0; line++)
 		add_line(&m, file, line, text);
-	/* check feof() instead of ferror(), because memory for a line may have run out, too */
+	/* check feof() instead of ferror(), which does not report that memory for a line ran out */
 	if (!feof(in))
 		lc_usage("--shards: cannot read \"%s\": %s", file, strerror(errno));
 	fclose(in);
@@ -94,7 +94,7 @@ read_map(const char *file)
 	return m;
 }
 
-/* Returns the map, which the first call reads. */
+/* Returns the map; the first call reads it from the file. */
 static const map *
 the_map(void)
 {
@@ -105,7 +105,7 @@ the_map(void)
 	return &m;
 }
 
-/* Returns the position of a shard.  Ends the program if no shard has that name. */
+/* Returns the index of a shard.  Ends the program if no shard has that name. */
 static int
 shard_named(const map *m, const char *name)
 {
@@ -147,12 +147,12 @@ lc_choose_shard(const char *const *names, int n)
 			lc_usage("\"%s\" is on shard %s, not on %s", names[i], m->names[own], g->shard);
 	}
 	lc_detail("shard \"%s\"", m->names[chosen]);
-	/* continue as if -d had named the shard */
+	/* continue as if -d had given the shard's connection string */
 	g->database = m->conninfo[chosen];
 	g->shards = g->shard = NULL;
 }
 
-/* Without names, prints all shards. */
+/* Prints the shard of each name; without names, prints all shards. */
 int
 lc_shard(int argc, char **argv)
 {

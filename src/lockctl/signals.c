@@ -41,7 +41,7 @@ end(int signo)
 	sigemptyset(&set);
 	sigaddset(&set, signo);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-	/* A container's first process is not killed by the signal. */
+	/* This is reached only in a container's first process, which the signal does not kill. */
 	_exit(LC_EXIT_SIGNAL + signo);
 }
 
@@ -62,13 +62,13 @@ lc_signals_start(void)
 	}
 	sigprocmask(SIG_UNBLOCK, &unblock, &old_mask);
 	/*
-	 * Ignore SIGPIPE: if the server or the reader of the output goes away,
-	 * write() fails instead of killing the program.
+	 * Ignore SIGPIPE, so that write() fails instead of killing the program if the server or the reader of the
+	 * output is gone.
 	 */
 	sigaction(SIGPIPE, NULL, &old);
 	pipe_ignored = old.sa_handler == SIG_IGN;
 	signal(SIGPIPE, SIG_IGN);
-	/* Restore SIGCHLD: if it was ignored, children would leave no status. */
+	/* Restore SIGCHLD, because if it were ignored, children would leave no status. */
 	signal(SIGCHLD, SIG_DFL);
 }
 
@@ -130,7 +130,7 @@ lc_signals_die(int signo)
 	__lsan_do_leak_check();
 #endif
 	LC_DUMP_COVERAGE();
-	/* Do not dump core, because CMD may have dumped its own. */
+	/* Prevent a core dump, because CMD may have dumped its own core. */
 	prctl(PR_SET_DUMPABLE, 0);
 	end(signo);
 	_exit(LC_EXIT_SIGNAL + signo);

@@ -24,7 +24,7 @@
 /* Maximum length of a statement, in bytes */
 #define STATEMENT_MAX 8191
 
-/* First version of libpq that knows "primary" */
+/* First version of libpq that accepts target_session_attrs=primary */
 #define PRIMARY_SINCE 140000
 
 /* --- connect --- */
@@ -46,9 +46,8 @@ is_set(const char *conninfo, const char *key, const char *variable)
 }
 
 /*
- * Connects.  With primary, skips standbys, but accepts a server on which the role is read-only.  Texts
- * are in UTF-8, as in the library's sessions, unless the user has set another client encoding for the
- * terminal.
+ * Connects.  If primary is set, skips standbys, but accepts a primary on which the role is read-only.  Texts
+ * are in UTF-8, as in the library's sessions, unless the user has chosen another client encoding.
  */
 static PGconn *
 start(bool primary, const char *application_name, const char *seconds)
@@ -117,7 +116,7 @@ lc_take_schema(const PGresult *result)
 	if (PQresultStatus(result) != PGRES_TUPLES_OK || PQntuples(result) == 0)
 		return false;
 	free(schema);
-	schema = strdup(PQgetvalue(result, 0, 0)); /* for longer than a round */
+	schema = strdup(PQgetvalue(result, 0, 0)); /* not lc_copy(), whose memory is freed after each round */
 	return schema != NULL;
 }
 

@@ -29,8 +29,8 @@ length_of(const unsigned char *c)
 }
 
 /*
- * Returns the code of the first character, which has length bytes.  A byte that
- * is not UTF-8 is its own code.
+ * Returns the code of the first character, which has length bytes.  For a byte that is not UTF-8, returns the
+ * byte.
  */
 static unsigned
 code_of(const unsigned char *c, int length)
@@ -53,7 +53,7 @@ is_control(unsigned code)
 		   code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
-/* Writes a character as a C escape sequence, and returns the length of that sequence. */
+/* Writes a character as a C escape sequence, and returns the length of the sequence. */
 static int
 put_escape(char *to, unsigned code, int length)
 {
@@ -61,13 +61,13 @@ put_escape(char *to, unsigned code, int length)
 
 	if (letter != NULL)
 		return sprintf(to, "\\%c", letter[1]);
-	/* a byte that is not UTF-8, or a character of one byte */
+	/* \x for one byte, which may be no UTF-8, and \u for a character of several bytes */
 	return length == 1 ? sprintf(to, "\\x%02x", code) : sprintf(to, "\\u%04x", code);
 }
 
 /*
- * Returns a copy in which control characters are escaped as in C, or replaced
- * by question marks if escape is false.
+ * Returns a copy in which control characters are escaped as in C or, if escape is false, replaced by question
+ * marks.
  */
 static char *
 without_controls(const char *text, bool escape)

@@ -92,7 +92,7 @@ typedef struct top
 	int64_t rows; /* number of rows of the view when it was last read */
 	double last[NRATES], rate[NRATES], at;
 	bool has_rates, portable;
-	bool counted[NRATES]; /* rates that the server counts; the portable edition has only some */
+	bool counted[NRATES]; /* the server counts this rate; the portable edition counts only some */
 	int64_t locks, waiting, memory;
 	double oldest; /* age of the oldest wait for a lock, in seconds */
 	int manager;
@@ -130,7 +130,7 @@ wait_for(top *t, int fd, int64_t until)
 	}
 	while (t->screen && (c = getch()) != ERR)
 		key(t, c);
-	/* The terminal has disappeared. */
+	/* Stop if the terminal has disappeared. */
 	if (fds[2].revents & (POLLHUP | POLLERR))
 		t->stopped = true;
 	return !t->stopped;
@@ -268,7 +268,7 @@ look(top *t, int height)
 
 /* --- the screen --- */
 
-/* Writes a text, cut to width columns, without the characters that a terminal would act upon. */
+/* Writes a text, cut to width columns.  Replaces characters that a terminal would act upon. */
 static void
 put(int y, int x, int width, bool right, const char *anything)
 {
@@ -338,7 +338,7 @@ draw_row(int y, const char *const *field)
 		put(y, rest + i * 9, 9, true, field[3 + i]);
 }
 
-/* Draws the line of rates, with as many as fit. */
+/* Draws as many rates as fit on their line. */
 static void
 draw_rates(const top *t)
 {
@@ -401,7 +401,7 @@ draw(const top *t)
 	refresh();
 }
 
-static bool dirty; /* a key has made a new read from the server necessary */
+static bool dirty; /* a key was pressed, so the server must be read again */
 
 static void
 show_view(top *t, int number)
@@ -528,7 +528,7 @@ print_line(const top *t, int64_t line)
 	putchar('\n');
 }
 
-/* Prints a line after each interval.  The first read only provides counters for comparison. */
+/* Prints a line after each interval.  The first read only provides counters for the first comparison. */
 static void
 run_lines(top *t)
 {

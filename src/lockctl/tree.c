@@ -29,9 +29,8 @@ static process *known;
 static int nknown;
 
 /*
- * Returns the parent of a process, or 0 if the process does not exist or all its threads have ended.  If
- * only the first thread has ended, the process has the state of a zombie although other threads still
- * run.
+ * Returns the parent of a process, or 0 if the process does not exist or all its threads have ended.  If only
+ * the first thread has ended, /proc shows a zombie, although other threads still run.
  */
 static pid_t
 parent_of(pid_t pid)
@@ -47,7 +46,7 @@ parent_of(pid_t pid)
 	length = read(fd, line, sizeof(line) - 1);
 	close(fd);
 	line[length > 0 ? length : 0] = '\0';
-	/* The name, in parentheses, may contain any characters. */
+	/* Search for the last ")", because the name in parentheses may contain any characters. */
 	end = strrchr(line, ')');
 	if (end == NULL ||
 		sscanf(end + 1, " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d", &state,
@@ -93,7 +92,7 @@ read_processes(int *count)
 
 /*
  * Returns whether a pid still belongs to the process that was found: a new process would have a different
- * parent.  If the old parent has ended, the root is the parent.
+ * parent.  If the parent has ended, the root becomes the parent.
  */
 static bool
 is_same(const process *p, pid_t root)
@@ -146,13 +145,13 @@ lc_tree_signal(pid_t root, int signo)
 	process *list;
 
 	/*
-	 * First kill the processes that received SIGTERM.  On a busy machine,
-	 * reading /proc may take more time than is left.
+	 * First kill the processes that received SIGTERM, because on a busy machine, reading /proc may take more
+	 * time than is left.
 	 */
 	for (int i = 0; i < nknown && signo == SIGKILL; i++)
 		send_signal(&known[i], root, signo);
 	list = read_processes(&n);
-	/* The list begins with the descendants that were found so far; -1 stands for the root. */
+	/* Move the descendants of the root to the front of the list.  at = -1 stands for the root. */
 	for (int at = -1; at < found; at++)
 	{
 		pid_t parent = at < 0 ? root : list[at].pid;

@@ -109,7 +109,10 @@ tell_changes(const PGresult *old, const PGresult *new, const char *at)
 	lc_flush();
 }
 
-/* Reads the locks that the condition selects, and prints what has changed.  Returns the new list. */
+/*
+ * Reads the locks that the condition selects, prints the changes since the old list, and returns the new
+ * list.
+ */
 static PGresult *
 look(PGconn *db, const char *where, const PGresult *old)
 {
@@ -166,7 +169,7 @@ lc_watch(int argc, char **argv)
 	};
 	const char *name = lc_words(argc, argv, options, 1)[0];
 
-	/* this returns only with --count */
+	/* watch() returns only with --count */
 	watch(name, interval, count);
 	return 0;
 }
@@ -217,7 +220,9 @@ lc_elect_listen(const char *election)
 	lc_flush();
 	if (le_observe(session, election, -1, on_change, NULL, &observer, &error) != LE_OK)
 		lc_die(lc_exit_code(error.status), "%s", lc_line(error.message));
-	/* Wait for a signal.  The observer works even without the lease, while the server is reachable. */
+	/*
+	 * Wait for a signal.  As long as the server is reachable, the observer works even if the lease is lost.
+	 */
 	do
 	{
 		poll(&fd, 1, -1);
