@@ -19,11 +19,14 @@ PG_MODULE_MAGIC;
 
 extern PGDLLEXPORT void _PG_init(void);
 
-/* Called by PostgreSQL when it has loaded the library. */
+/* Called by PostgreSQL after it has loaded the library. */
 void
 _PG_init(void)
 {
-	/* otherwise every function that needs shared memory reports what to add to postgresql.conf */
+	/*
+	 * If the library is not preloaded, functions that need shared memory report what to add to
+	 * postgresql.conf.
+	 */
 	le_settings_define_everywhere();
 	if (!process_shared_preload_libraries_in_progress)
 		return;

@@ -31,13 +31,13 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* Longest time that a command waits for a manager to leave, and time between two checks */
+/* Longest time that a command waits for a manager to leave, and interval in ms of the checks */
 #define RESERVE_TIMEOUT (5 * LE_SECOND)
 #define RESERVE_POLL_MS 5
 
 static ProcessUtility_hook_type prev_utility = NULL;
 
-/* A database in which a (sub)transaction prevents managers from starting. */
+/* A database in which a (sub)transaction prevents managers from starting */
 typedef struct LeReservation
 {
 	struct LeReservation *older;
@@ -45,7 +45,7 @@ typedef struct LeReservation
 	SubTransactionId subxact; /* later subtransactions have higher numbers */
 } LeReservation;
 
-/* Work to do at the end of this transaction. */
+/* Work to do at the end of this transaction */
 static struct
 {
 	bool any;                    /* there is work to do, or pg_database may have changed */
@@ -57,7 +57,7 @@ static struct
 typedef struct LeDatabaseCommand
 {
 	const char *name; /* name of that database */
-	bool copy;        /* the command copies the database, so it only needs the right to copy it */
+	bool copy;        /* the command copies the database, which needs fewer privileges */
 	bool force;       /* the command terminates other sessions */
 	bool drop;
 	bool in_block; /* the command is allowed in a transaction block */
@@ -83,7 +83,7 @@ typedef struct LeDatabaseCommand
  * one has passed its check, or it waits like the later one.
  */
 
-/* Returns the option with this name, or NULL if it is not given. */
+/* Returns the option with this name, or NULL if the statement does not have it. */
 static DefElem *
 find_option(List *options, const char *name)
 {
@@ -172,10 +172,7 @@ find_reservation(Oid dboid)
 }
 
 #ifdef USE_ASSERT_CHECKING
-/*
- * Asserts that this process has reserved an entry only if the transaction has recorded the reservation, so
- * that step 4 follows.
- */
+/* Asserts that "pending" lists all entries that this process has reserved, so that step 4 clears them. */
 static void
 assert_reservations(void)
 {
@@ -192,7 +189,7 @@ assert_reservations(void)
 
 /*
  * Reserves the database's entry.  If "ask" is set, asks its worker to leave; its notifier leaves with it.
- * Returns true if neither of the two processes exists any more.
+ * Returns true when neither process exists any more.
  */
 static bool
 reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
@@ -204,7 +201,7 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	db = le_database_find(dboid, true);
-	if (db != NULL) /* otherwise there is no free entry for the launcher, either */
+	if (db != NULL) /* if NULL, the launcher gets no entry for a manager, either */
 	{
 		le_database_reserve(db, MyProcPid);
 		idle = db->state == LE_DB_IDLE;
@@ -220,13 +217,13 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 	assert_reservations();
 	LWLockRelease(le_shared->lock);
 
-	/* a worker announces its exit before its process has ended */
+	/* look for the processes, because a worker announces its exit before its process has ended */
 	return idle && (*worker_pid == 0 || BackendPidGetProc(*worker_pid) == NULL) &&
 		   (*notifier_pid == 0 || BackendPidGetProc(*notifier_pid) == NULL);
 }
 
 /*
- * Records a reservation, so that step 4 follows.  If the transaction reserves a database several times, the
+ * Records a reservation, so that step 4 clears it.  If the transaction reserves a database several times, the
  * outermost reservation counts.
  */
 static void
@@ -242,7 +239,7 @@ remember_reservation(Oid dboid)
 	pending.any = true;
 }
 
-/* Steps 1 to 3 of "reserving a database". */
+/* Reserves a database, and waits until its worker has left: steps 1 to 3 of "reserving a database". */
 static void
 reserve_database(Oid dboid, bool force)
 {
@@ -273,7 +270,7 @@ prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext
 {
 	Oid dboid;
 
-	/* such a command is going to fail */
+	/* ignore a command that is going to fail */
 	if (RecoveryInProgress() ||
 		(!command->in_block && (context != PROCESS_UTILITY_TOPLEVEL || IsInTransactionBlock(true))))
 		return;
@@ -291,8 +288,8 @@ prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext
 }
 
 /*
- * Step 4: gives up the reservations of this subtransaction and of those within it, and wakes up the
- * launcher.  Must not fail: the subtransaction has already ended.
+ * Clears the reservations of this subtransaction and its children (step 4), and wakes up the launcher.  Must
+ * not fail: the subtransaction has already ended.
  */
 static void
 release_reservations(SubTransactionId subxact, bool committed)
@@ -318,7 +315,7 @@ release_reservations(SubTransactionId subxact, bool committed)
 
 /* --- end of transaction --------------------------------------------------- */
 
-/* Gives up all reservations.  Must not fail: the transaction has already ended. */
+/* Clears all reservations.  Must not fail: the transaction has already ended. */
 static void
 at_transaction_end(XactEvent event, void *arg)
 {
@@ -335,7 +332,7 @@ at_transaction_end(XactEvent event, void *arg)
 	memset(&pending, 0, sizeof(pending));
 }
 
-/* Gives up the reservations of a failed command, even if the transaction continues.  Must not fail. */
+/* Clears the reservations of a subtransaction that has rolled back.  Must not fail. */
 static void
 at_subtransaction_end(SubXactEvent event, SubTransactionId subxact, SubTransactionId parent, void *arg)
 {
@@ -347,7 +344,8 @@ at_subtransaction_end(SubXactEvent event, SubTransactionId subxact, SubTransacti
 /* --- commands and queries --------------------------------------------------- */
 
 /*
- * Called before each utility command.  Reserves the database that the command needs without other sessions.
+ * Called for each utility command.  First reserves the database that the command needs without other
+ * sessions.
  */
 static void
 le_command_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context,

@@ -58,33 +58,32 @@
 #include "shared/sleep.h"
 #include "shared/worker.h"
 
-/* Seconds after which PostgreSQL restarts a failed launcher. */
+/* Seconds after which PostgreSQL restarts a launcher that has failed. */
 #define LE_LAUNCHER_RESTART 1
 
 /*
- * Maximum time between two scans of pg_database.  The launcher also scans whenever it is woken up, and the
- * commit of every command that changes pg_database wakes it up (launcher/commands.c).  The periodic scan is
- * only for the case that no launcher was running at that moment.  A scan of a hundred databases takes about
- * 50 microseconds, and a caller waits for a manager for at most 5 s, so the period should not be longer than
- * that.
+ * Maximum time between two scans of pg_database.  The launcher also scans when it is woken up, as it is by
+ * the commit of every command that changes pg_database (launcher/commands.c).  So the periodic scan only
+ * matters if no launcher was running at that commit.  A scan of a hundred databases takes about 50
+ * microseconds.  The period is not longer than 5 s, because a caller waits no longer for a manager.
  */
 #define LE_SCAN_PERIOD (5 * LE_SECOND)
 
-/* Minimum time between two scans, because there are many wake-ups while databases are probed. */
+/* Minimum time between two scans; while databases are probed, there are many wake-ups. */
 #define LE_SCAN_PERIOD_MIN (100 * LE_MS)
 
 /*
  * Databases are probed one at a time, so that the probes of a big cluster use only one of
- * max_worker_processes.  A probe that has taken longer than LE_PROBE_SLOW, because its database is locked or
- * the disk is slow, does not delay the others, but at most LE_PROBES_MAX workers may be starting.  A manager
- * that is wanted or has run before is started at once.
+ * max_worker_processes.  A probe that takes longer than LE_PROBE_SLOW, because its database is locked or the
+ * disk is slow, does not delay the next one, unless LE_PROBES_MAX workers are starting.  A manager that is
+ * wanted or has run before is started at once.
  */
 #define LE_PROBE_SLOW (1 * LE_SECOND)
 #define LE_PROBES_MAX 3
 
 /*
- * Back-off after an error.  It doubles after each error, and is reset when a worker has lived for
- * LE_BACKOFF_RESET.
+ * Delay of the next start after an error.  It doubles with each error, and is reset when a worker has lived
+ * for LE_BACKOFF_RESET.
  */
 #define LE_BACKOFF_MIN   (100 * LE_MS)
 #define LE_BACKOFF_MAX   (10 * LE_SECOND)
@@ -93,10 +92,13 @@
 /* Minimum time between two starts of a manager that left without an error. */
 #define LE_RESTART_PERIOD (100 * LE_MS)
 
-/* If a worker of an earlier launcher has not started within this time, it never will. */
+/*
+ * Time after which a worker that an earlier launcher has registered, and that has not started, counts as
+ * dead.
+ */
 #define LE_ADOPT_TIMEOUT (10 * LE_SECOND)
 
-/* Time between two checks of whether the last client has left a reserved database. */
+/* Interval at which the launcher checks whether the last client has left a reserved database. */
 #define LE_WATCH_PERIOD (20 * LE_MS)
 
 /* Minimum time between two log messages about max_worker_processes. */
@@ -114,22 +116,22 @@ typedef struct LeTarget
 	bool connectable;
 	bool seen; /* the current scan has found it */
 
-	bool due;           /* start a manager even if it is not wanted: not probed yet, or has a manager */
+	bool due;           /* probe the database, or replace its manager, even if no manager is wanted */
 	bool ran;           /* its manager has been RUNNING */
 	bool entry_missed;  /* the last attempt found no free entry, and logged that */
-	LeTime complain_at; /* no message about max_worker_processes before this time */
+	LeTime complain_at; /* earliest time of the next message about max_worker_processes */
 	bool tracked;       /* it had a worker at the last check */
-	BackgroundWorkerHandle *handle; /* handle of its worker; NULL: adopted worker, or none */
+	BackgroundWorkerHandle *handle; /* handle of its worker; NULL: it has none, or an adopted one */
 	LeTime started_at;
-	LeTime retry_at; /* no start before this time */
+	LeTime retry_at; /* earliest time of the next start */
 	LeTime backoff_us;
 } LeTarget;
 
 static HTAB *targets;
-static Oid *scratch; /* le_max_databases elements */
+static Oid *scratch; /* temporary OIDs, one for each entry */
 static LeTime scan_at;
 static LeTime scanned_at;
-static bool watching; /* some reserved database still has clients */
+static bool watching; /* a reserved database still has clients */
 
 static LeTarget *
 find_target(Oid dboid)
@@ -157,7 +159,7 @@ note_database(HeapTuple tuple)
 	target->seen = true;
 	target->name = form->datname;
 
-	/* Update this for a known row, too: an interrupted DROP changes the row in place. */
+	/* update this even for the same row version, because an interrupted DROP changes the row in place */
 	target->connectable = form->datallowconn && form->datconnlimit != LE_CONNLIMIT_INVALID;
 
 	/* a new row version: a new database, or one that may have become connectable */
@@ -170,8 +172,8 @@ note_database(HeapTuple tuple)
 }
 
 /*
- * Forgets the databases that the scan has not found.  Frees an entry only if it existed before the scan: a
- * newer entry may belong to a database that the scan's snapshot does not include yet.
+ * Forgets the databases that the scan has not found.  Frees an entry only if it existed before the scan: the
+ * scan's snapshot may lack the database of a newer entry.
  */
 static void
 sweep(const Oid *entries)
@@ -211,7 +213,7 @@ scan_databases(void)
 	TableScanDesc scan;
 	HeapTuple tuple;
 
-	/* 1. the entries and databases known so far */
+	/* 1. note the entries and databases known so far */
 	LWLockAcquire(le_shared->lock, LW_SHARED);
 	for (int i = 0; i < le_shared->max_databases; i++)
 		scratch[i] = le_shared->databases[i].dboid;
@@ -237,7 +239,7 @@ scan_databases(void)
 	pgstat_report_activity(STATE_IDLE, NULL);
 
 	/* 3. forget databases that no longer exist */
-	Assert(hash_get_num_entries(targets) > 0); /* a database with a session cannot be dropped */
+	Assert(hash_get_num_entries(targets) > 0); /* pg_database is never empty */
 	sweep(scratch);
 	scanned_at = le_clock();
 	scan_at = scanned_at + LE_SCAN_PERIOD;
@@ -255,13 +257,13 @@ worker_is_dead(const LeTarget *target, const LeDatabase *db, LeTime now)
 		return GetBackgroundWorkerPid(target->handle, &pid) == BGWH_STOPPED;
 
 	/*
-	 * The worker was started by an earlier launcher, so its handle is lost.  Once it has started, it reports
-	 * its exit itself.
+	 * The handle is lost, because an earlier launcher has started the worker.  Once the worker runs, it
+	 * reports its exit itself.
 	 */
 	return db->worker_pid == 0 && now - target->started_at > LE_ADOPT_TIMEOUT;
 }
 
-/* Delays the next start after an error.  The delay doubles each time. */
+/* Delays the next start after an error.  Doubles the delay each time. */
 static void
 back_off(LeTarget *target, LeTime now)
 {
@@ -272,9 +274,9 @@ back_off(LeTarget *target, LeTime now)
 }
 
 /*
- * CountDBConnections() cannot be used, because it counts autovacuum workers, which PostgreSQL terminates for
- * commands that need a database without other sessions.  A free PGPROC still has the data of its last
- * process, so the pid is looked up as well.
+ * Does not call CountDBConnections(), because that counts autovacuum workers, which PostgreSQL terminates for
+ * commands that need a database without other sessions.  Looks up the pid as well, because a free PGPROC
+ * still has the data of its last process.
  */
 bool
 le_client_connected(Oid dboid, int except_pid)
@@ -291,11 +293,14 @@ le_client_connected(Oid dboid, int except_pid)
 	return false;
 }
 
-/* Handles a reservation by a command that waits for the database to be empty, see launcher/commands.c. */
+/*
+ * Handles the reservation of a command that waits until the database has no sessions, see
+ * launcher/commands.c.
+ */
 static void
 review_reservation(LeDatabase *db)
 {
-	/* The process that made the reservation clears it at its end; check this nevertheless. */
+	/* Clear the reservation of a process that no longer exists.  It should have done so itself. */
 	if (BackendPidGetProc(db->reserved_by) == NULL)
 		le_database_reserve(db, 0);
 	else if (db->state == LE_DB_IDLE || db->leave)
@@ -324,7 +329,7 @@ note_exit(LeTarget *target, LeDbExit why, LeTime now)
 	switch (why)
 	{
 		case LE_EXIT_NO_EXTENSION:
-			/* CREATE EXTENSION may need the next one at once, but only once */
+			/* after a probe, CREATE EXTENSION may need a manager immediately; otherwise back off */
 			if (target->due)
 				target->retry_at = now;
 			else
@@ -354,7 +359,7 @@ may_start(const LeTarget *target, const LeDatabase *db, LeTime now)
 		   (db->wanted || (target->due && target->ran));
 }
 
-/* Reviews the state of an entry.  Returns true if the caller is to start a manager in it. */
+/* Reviews the state of an entry.  Returns true if the caller must start a manager in it. */
 static bool
 review_entry(LeDatabase *db, LeTime now)
 {
@@ -367,13 +372,13 @@ review_entry(LeDatabase *db, LeTime now)
 		review_reservation(db);
 
 	/*
-	 * 2. The database is too new for the last scan, or is being dropped.  The creator of the entry wakes up
-	 * the launcher, which leads to another scan.
+	 * 2. Ignore a database that the last scan has not found, because it is too new or is being dropped.  The
+	 * creator of a new entry wakes up the launcher, which then scans again.
 	 */
 	if (target == NULL)
 		return false;
 
-	/* 3. an entry is free now, so the database need not wait any longer */
+	/* 3. the database has an entry now, so it need not wait any longer */
 	if (target->entry_missed)
 		target->retry_at = now;
 
@@ -393,7 +398,7 @@ review_entry(LeDatabase *db, LeTime now)
 	if (target->tracked)
 		note_exit(target, db->exit, now);
 
-	/* ignore exits from before CREATE EXTENSION, or while its transaction had the tables locked */
+	/* ignore exits from before CREATE EXTENSION, and those while its transaction locked the tables */
 	if (db->created)
 	{
 		target->retry_at = now;
@@ -408,7 +413,7 @@ review_entry(LeDatabase *db, LeTime now)
 		return false;
 	if (target->connectable && db->exit != LE_EXIT_NO_EXTENSION && le_database_has_mail(db))
 	{
-		/* the mail is for a manager that this launcher has not seen running */
+		/* the mail needs a manager, and this launcher has not seen one running */
 		le_database_want(db);
 		return may_start(target, db, now);
 	}
@@ -419,9 +424,9 @@ review_entry(LeDatabase *db, LeTime now)
 /* --- starts of managers ------------------------------------------------- */
 
 /*
- * Reads the name of the database, which may have changed since the last scan.  From here on the name cannot
- * change until the worker leaves, because ALTER DATABASE waits for that.  The system cache cannot be used:
- * the session that renames the database wakes up the launcher before it invalidates the caches.
+ * Reads the current name of the database.  The name cannot change any more until the worker leaves, because
+ * ALTER DATABASE waits for that.  Does not use the system cache: the session that renames the database wakes
+ * up the launcher before it invalidates the caches.
  */
 static void
 read_name(LeTarget *target)
@@ -473,8 +478,8 @@ complain_no_worker(LeTarget *target, LeTime now)
 }
 
 /*
- * Takes the database's entry for a worker.  Returns NULL if that is not possible now; retry_at is then the
- * time of the next attempt.
+ * Takes the database's entry for a worker.  If that is not possible now, returns NULL, and sets retry_at to
+ * the time of the next attempt.
  */
 static LeDatabase *
 take_entry(LeTarget *target, LeTime now, bool *was_wanted)
@@ -504,8 +509,8 @@ take_entry(LeTarget *target, LeTime now, bool *was_wanted)
 }
 
 /*
- * Terminates a notifier to make room for a manager, which needs the worker more urgently.  The hints stay in
- * the ring.  A notifier is restarted after a second at the earliest, which is after the manager.
+ * Terminates a notifier, because a manager needs its worker slot more urgently.  The hints stay in the ring.
+ * A new notifier is started a second later at the earliest, which is after the manager.
  */
 static void
 send_notifier_away(void)
@@ -514,7 +519,7 @@ send_notifier_away(void)
 	{
 		int pid = le_shared->databases[i].notifier_pid;
 
-		/* The process still exists, because it clears its pid under the lock before it ends. */
+		/* the process still exists, because it clears this pid under the lock before it ends */
 		if (pid != 0)
 		{
 			(void) kill(pid, SIGTERM);
@@ -568,8 +573,8 @@ start_manager(LeTarget *target, LeTime now)
 }
 
 /*
- * Reviews all entries and starts the managers that are wanted or have run before.  Returns the number of
- * workers that are starting.
+ * Reviews all entries, and starts managers that are wanted or have run before.  Returns the number of workers
+ * that are starting.
  */
 static int
 serve_entries(LeTime now)
@@ -599,8 +604,8 @@ serve_entries(LeTime now)
 }
 
 /*
- * Returns the time of the next check if nothing wakes up the launcher.  Sets *probing if a probe that started
- * recently delays the next one.
+ * Returns the time at which the launcher must check again if nothing wakes it up.  Sets *probing if a probe
+ * that started recently delays the next one.
  */
 static LeTime
 next_look(LeTime now, bool *probing)
@@ -625,7 +630,7 @@ next_look(LeTime now, bool *probing)
 	return next;
 }
 
-/* Returns a database that is to be probed now, or NULL if there is none. */
+/* Returns a database that must be probed now, or NULL if there is none. */
 static LeTarget *
 next_due(LeTime now)
 {
@@ -644,8 +649,8 @@ next_due(LeTime now)
 }
 
 /*
- * Probes the next database that is due, unless a probe is under way or enough workers are starting.  If a
- * worker cannot be started, its database is not due for a while, and the next one is tried.
+ * Probes the next database that is due, unless a probe is running or enough workers are starting.  If its
+ * worker cannot be started, tries the next database.
  */
 static void
 probe(LeTime now, int starting)
@@ -703,7 +708,7 @@ le_launcher_main(Datum arg)
 	pqsignal(SIGINT, PG_SIG_IGN); /* ignore cancels, which are meant for queries */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-	le_sleep_reset(); /* as in le_attach() */
+	le_sleep_reset(); /* an earlier process with this proc number may have died asleep */
 	le_wait_events_init(LE_WAIT_LAUNCHER);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
@@ -717,7 +722,7 @@ le_launcher_main(Datum arg)
 	scratch = (Oid *) MemoryContextAllocZero(TopMemoryContext, sizeof(Oid) * le_shared->max_databases);
 	MemoryContextSwitchTo(TopMemoryContext);
 
-	/* 2. register the launcher: from here on others can wake it up */
+	/* 2. register the launcher, so that other processes can wake it up */
 	before_shmem_exit(launcher_exit, (Datum) 0);
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	Assert(le_shared->launcher_pid == 0 && le_shared->launcher_proc == -1);
@@ -732,8 +737,8 @@ le_launcher_main(Datum arg)
 		bool probing;
 
 		/*
-		 * Exit as PostgreSQL's own launcher does, without a FATAL in the log, so that the postmaster may
-		 * start another launcher.
+		 * Exit like PostgreSQL's own launcher, without a FATAL in the log, so that the postmaster may restart
+		 * it.
 		 */
 		if (ProcDiePending)
 			proc_exit(1);
@@ -756,8 +761,8 @@ le_launcher_main(Datum arg)
 }
 
 /*
- * Logs a message if there are too few workers for the launcher, one manager for each database, and a
- * notifier.  PostgreSQL's own launcher of logical replication takes another worker.
+ * Logs a message if there are too few workers for the launcher, a notifier, and a manager for each database.
+ * PostgreSQL's own launcher of logical replication needs another one.
  */
 static void
 check_worker_processes(void)

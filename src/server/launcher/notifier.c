@@ -37,9 +37,9 @@
 #include "shared/worker.h"
 #include "shared/words.h"
 
-/* Upper limit of notifications in a transaction */
+/* Maximum number of notifications in a transaction */
 #define HINTS_A_COMMIT 64
-/* A notifier that has had no hints for this time exits; the next hint starts another one */
+/* A notifier exits after this time without hints; the next hint starts another one */
 #define IDLE_US (20 * LE_SECOND)
 /* Pause after a failure, so that repeated failures do not use up transaction ids */
 #define PAUSE_MS 100
@@ -50,16 +50,16 @@
 
 static LeDatabase *my_db = NULL;
 
-/* Copies of the hints that are being sent, and the LSN on which they depend */
+/* Copies of the hints that are being sent, and the LSN that must be flushed first */
 static LeHint hints[HINTS_A_COMMIT];
 static XLogRecPtr hints_lsn;
 
 /*
- * Pins the settings that must not affect the notifier, whatever their source.  If a commit has written WAL,
- * as the first transaction id on a page of the commit log does, it would wait for the disk and for standbys
- * while it holds the lock that every NOTIFY needs.  A transaction_timeout would end the notifier.  Other
- * settings do not matter, because the notifier runs no statements, and ignores the cancels that other
- * timeouts send.
+ * Fixes the settings that could disturb the notifier, whatever their source.  A commit that has written WAL
+ * would wait for the disk and for standbys, while it holds the lock that every NOTIFY needs; the first
+ * transaction id on a page of the commit log writes WAL.  A transaction_timeout would end the notifier.  No
+ * other setting matters, because the notifier runs no statements, and ignores the cancels that other timeouts
+ * send.
  */
 static void
 pin_settings(void)
@@ -81,8 +81,8 @@ notifier_exit(int code, Datum arg)
 }
 
 /*
- * Registers this process as the notifier of the database.  Returns false if an earlier notifier still
- * exists.  Exits if the database no longer has an entry, and so has no manager.
+ * Registers this process as the notifier of the database.  Returns false if an earlier notifier still exists.
+ * Exits if the database has no entry any more, which means that it has no manager.
  */
 static bool
 try_attach(Oid dboid)
@@ -107,8 +107,8 @@ try_attach(Oid dboid)
 /* --- sending --- */
 
 /*
- * Copies the next hints of the ring.  Returns their number, which is 0 if the entry now belongs to another
- * database.
+ * Copies the next hints from the ring, and returns their number.  Returns 0 if the entry now belongs to
+ * another database.
  */
 static int
 take(void)
@@ -132,7 +132,7 @@ take(void)
 	return n;
 }
 
-/* Frees the space of the copied hints, which have been sent or given up. */
+/* Frees the ring's space of the copied hints, and counts them as sent or dropped. */
 static void
 done(int n, bool sent)
 {
@@ -142,7 +142,7 @@ done(int n, bool sent)
 	if (my_db->notifier_pid == MyProcPid)
 	{
 		Assert(n > 0 && pg_atomic_read_u64(&ring->sent) + n <= pg_atomic_read_u64(&ring->pushed));
-		pg_memory_barrier(); /* only after they were copied */
+		pg_memory_barrier(); /* the hints have been copied before their space is freed */
 		pg_atomic_fetch_add_u64(&ring->sent, n);
 		pg_atomic_fetch_add_u64(sent ? &my_db->counters.hints_sent : &my_db->counters.hints_dropped, n);
 	}
@@ -190,7 +190,7 @@ send_all(int n)
 	StartTransactionCommand();
 	pgstat_report_activity(STATE_RUNNING, "sending notifications");
 
-	/* a crash must not undo a grant that has been announced */
+	/* flush the announced grants, which a crash must not undo */
 	XLogFlush(hints_lsn);
 	Assert(hints_lsn <= GetFlushRecPtr(NULL));
 	LE_FAULT("notifier-before-notify");
@@ -235,7 +235,7 @@ try_send(int n)
 	}
 	PG_CATCH();
 	{
-		/* release these locks before logging, because other processes wait for them */
+		/* release LWLocks before logging, because other processes wait for them */
 		LWLockReleaseAll();
 		report_failure();
 		AbortCurrentTransaction();
@@ -247,11 +247,11 @@ try_send(int n)
 
 /* --- the worker --- */
 
-/* Exits or reloads the configuration if a signal has requested it. */
+/* If a signal has requested it, exits or reloads the configuration. */
 static void
 handle_signals(void)
 {
-	/* the process is idle, so there is no need for a FATAL in the log */
+	/* exit without a FATAL in the log, because the process is idle */
 	if (ProcDiePending)
 		proc_exit(0);
 	CHECK_FOR_INTERRUPTS();
@@ -270,7 +270,7 @@ pause_ms(long ms)
 }
 
 /*
- * Sends hints as they arrive, until there has been none for IDLE_US.  The manager checks the ring again when
+ * Sends hints as they arrive, and exits after IDLE_US without hints.  The manager checks the ring again when
  * this process has ended, so a hint that arrives during the exit starts another notifier.
  */
 static void
@@ -322,7 +322,7 @@ le_notifier_main(Datum arg)
 	pqsignal(SIGINT, PG_SIG_IGN); /* ignore cancels, which are meant for queries */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-	le_sleep_reset(); /* as in le_attach() */
+	le_sleep_reset(); /* an earlier process with this proc number may have died asleep */
 	le_wait_events_init(LE_WAIT_NOTIFIER);
 	le_worker_name_context();
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);

@@ -7,7 +7,7 @@
 
 #include "postgres.h"
 
-/* Entry point of the worker.  The argument is the database's OID. */
+/* Entry point of the notifier's process.  The argument is the database's OID. */
 extern PGDLLEXPORT void le_notifier_main(Datum arg);
 
 #endif /* LE_NOTIFIER_H */
