@@ -13,8 +13,8 @@
  *
  *		lockctl, before it forks the guardian    lc_cgroup_find()
  *		the guardian                             lc_cgroup_fork()
- *		both, as often as necessary              lc_cgroup_kill()
- *		both, when nothing is left in it         lc_cgroup_remove()
+ *		both, repeatedly                         lc_cgroup_kill()
+ *		both, when the group is empty            lc_cgroup_remove()
  */
 #include <errno.h>
 #include <fcntl.h>

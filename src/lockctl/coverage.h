@@ -6,8 +6,8 @@
 #define COVERAGE_H
 
 /*
- * Only exit() writes the coverage counters by itself.  The guardian ends by _exit(), and lockctl may end by
- * CMD's signal, so these macros write the counters first.
+ * Without these macros, only exit() writes the coverage counters.  But the guardian ends by _exit(), and
+ * lockctl may end by CMD's signal.
  */
 #ifdef LE_COVERAGE
 #include <unistd.h>

@@ -20,15 +20,15 @@
 /* Time limit for a query that lists the waiters, because a manager that hangs would never reply */
 #define VIEW_TIMEOUT "5 s"
 
-/* Report waits for a lock that are longer than this, which is the default TTL. */
+/* Minimum length of the waits for a lock that are reported; equal to the default TTL */
 #define LONG_WAIT "30 s"
 
 /* Pattern of names that are printed; other names could be harmful in a shell or a terminal */
 #define PLAIN_NAME "^[[:alnum:]_][[:alnum:] ._:/@-]*$"
 
 /*
- * Report clock differences of more seconds than this: displayed times are then misleading, but no lock
- * depends on them.
+ * Maximum clock difference in seconds that is not reported.  A larger one makes displayed times misleading,
+ * but no lock depends on it.
  */
 #define CLOCK_SECONDS 5.0
 
@@ -183,7 +183,7 @@ check_manager(patient *p)
 			"none runs for database \"%s\"; %s of %s worker processes are used", PQdb(p->db), used, workers);
 	else
 		lc_find(p, GOOD, "manager", "", "%s", manager);
-	/* worker processes */
+	/* check the worker processes */
 	if (atoi(workers) - atoi(used) < 1)
 		lc_find(p, ODD, "workers", "ALTER SYSTEM SET max_worker_processes = 16, and restart the server",
 				"%s of %s worker processes are used: none is left for one more database", used, workers);
@@ -370,7 +370,7 @@ check_counters(patient *p)
 			lc_find(p, checks[i].what, "counters", checks[i].advice, "%s", text);
 		found = found || n[0] != '\0' || p->denied;
 	}
-	/* nothing to report */
+	/* report that there is no problem */
 	if (!found)
 		lc_find(p, GOOD, "counters", "", "no failed batch, no stall since the counters were reset");
 }

@@ -16,10 +16,9 @@
  *		CMD ------- runs in its own process group
  *
  * A socket connects lockctl and the guardian.  lockctl sends each new deadline
- * to the guardian.  The guardian ends CMD shortly before the deadline if no
- * later deadline has arrived, for example because lockctl is stopped or cut off
- * from the server.  It ends CMD at once if the socket is closed, because lockctl
- * has ended.
+ * to the guardian.  The guardian ends CMD before the deadline if no later
+ * deadline arrives, because lockctl is stopped or cut off from the server.  It
+ * ends CMD at once if the socket is closed, because lockctl has ended.
  */
 #ifndef GLOBALS_H
 #define GLOBALS_H
@@ -34,7 +33,7 @@
 #define LC_EXIT_AT_MOST      124 /* --at-most ended CMD; same code as timeout(1) */
 #define LC_EXIT_CANNOT_RUN   126
 #define LC_EXIT_NOT_FOUND    127
-#define LC_EXIT_SIGNAL       128 /* add the number of the signal that ended CMD or lockctl */
+#define LC_EXIT_SIGNAL       128 /* plus the number of the signal that ended CMD or lockctl */
 
 /* --- global options --- */
 

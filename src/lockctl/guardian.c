@@ -1,15 +1,15 @@
 /*
  * guardian.c
- *		The guardian: CMD's parent process, which ends CMD in time.
+ *		The guardian: CMD's parent process, which ends CMD before the deadline.
  *
  * The guardian has no threads and no connection, and does not wait for lockctl.
- * It acts when the deadline is near, whatever has happened to lockctl.
+ * It acts when the deadline is near, even if lockctl is stopped or has ended.
  *
  *		IDLE     The guardian waits for LC_START.
  *		RUNNING  CMD runs, until CMD or lockctl ends, LC_END arrives, or
  *				 deadline - reserve - grace has passed.
- *		ENDING   SIGTERM was sent to all descendants.  The state lasts for the
- *				 grace, but not beyond deadline - reserve.
+ *		ENDING   SIGTERM was sent to all descendants.  The state ends after the
+ *				 grace, or at deadline - reserve if that is earlier.
  *		KILLING  The guardian sends SIGKILL repeatedly, until no descendant is left.
  *
  * The guardian blocks all signals, so that a signal that is meant for CMD (such
@@ -235,7 +235,7 @@ reap(guardian *g)
 		end_tree(g);
 }
 
-/* Ends or kills CMD if its time has come. */
+/* Ends or kills CMD if next_time() has passed. */
 static void
 act(guardian *g)
 {
@@ -292,9 +292,7 @@ take(guardian *g, const lc_message *message)
 	}
 }
 
-/*
- * Reads lockctl's messages.  Ends CMD if lockctl has closed the socket, which means that lockctl has ended.
- */
+/* Reads lockctl's messages.  Ends CMD if the socket is closed, because lockctl has ended. */
 static void
 receive(guardian *g)
 {
@@ -347,7 +345,7 @@ lc_guardian_main(const lc_command *command, int fd)
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	prctl(PR_SET_NAME, "lockctl-guard");
-	/* create the descriptors that wake up the guardian, and let it adopt orphaned descendants of CMD */
+	/* create the descriptors for SIGCHLD and the timer; adopt orphaned descendants of CMD */
 	g.signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
 	g.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (g.signal_fd < 0 || g.timer_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)

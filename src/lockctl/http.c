@@ -20,8 +20,8 @@
 /* Time limit in ms for a client to send its whole request, even if it sends the bytes slowly */
 #define CLIENT_MS 1000
 /*
- * Bytes that are kept of a request longer than the buffer: its first ones, with the method, and its last
- * ones, because the empty line may begin there
+ * Number of first bytes (the method) and last bytes (the empty line may begin there) that are kept of a
+ * request longer than the buffer
  */
 #define HEAD 5
 #define TAIL 3

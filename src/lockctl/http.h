@@ -14,7 +14,7 @@
 
 typedef struct lc_http_client
 {
-	int fd;        /* -1 = the slot is free */
+	int fd;        /* socket of the client; -1 = free slot */
 	int64_t until; /* time (le_now()) by which the client must have sent its request */
 	size_t length;
 	char request[1024];
@@ -26,7 +26,7 @@ typedef struct lc_http
 	lc_http_client clients[LC_HTTP_CLIENTS];
 } lc_http;
 
-/* State that every reply reports */
+/* Data for the reply */
 typedef struct lc_http_state
 {
 	bool leads;

@@ -69,14 +69,14 @@ lc_guardian_send(lc_guardian *guardian, lc_what what, int value, int64_t token, 
 /* --- the terminal --- */
 
 /*
- * CMD has its own process group, but the user sees lockctl and CMD as one job.  So a key such as Ctrl-C or
- * Ctrl-Z, which signals one of the groups, must affect both: lockctl's group may contain a shell that runs a
+ * CMD has its own process group, but the user sees lockctl and CMD as one job.  So a key such as Ctrl-C,
+ * which signals one group, must affect the other group, too: lockctl's group may contain a shell that runs a
  * script, and the user's shell controls only lockctl's group.
  */
 
 /*
  * Returns whether lockctl's group is the foreground group; false without a terminal, because tcgetpgrp() then
- * returns -1, which is no group.
+ * returns -1.
  */
 static bool
 is_foreground(void)
@@ -85,7 +85,7 @@ is_foreground(void)
 }
 
 /*
- * Returns whether CMD's group is to become the foreground group.  This requires that lockctl's group is the
+ * Returns whether CMD's group should become the foreground group.  This requires that lockctl's group is the
  * foreground group, and that lockctl's output is no pipe: with a pipe, lockctl's group has other members that
  * read the terminal, such as a pager.
  */
@@ -198,8 +198,8 @@ lc_guardian_start(lc_guardian *guardian, int64_t token, int64_t deadline)
 }
 
 /*
- * Handles the end of the guardian.  If CMD or its descendants, which are lockctl's children now, still run,
- * kills them.
+ * Handles the end of the guardian.  Kills CMD and its descendants, which are lockctl's children now, if any
+ * still run.
  */
 static void
 lost_guardian(lc_guardian *guardian)

@@ -24,20 +24,17 @@
 #include "sql.h"
 #include "text.h"
 
-/* Every EXTEND_EVERY_MS, lockctl asks systemd for EXTEND_MS more time to start (in ms). */
+/* Interval at which systemd is asked for more time to start, and the time that is requested, in ms */
 #define EXTEND_EVERY_MS 10000
 #define EXTEND_MS       40000
 /* Result of a run that lost its lock; not the exit code of -E, because CMD may exit with the same code */
 #define LOST (-1)
-/* Interval in ms of the checks whether a stopped CMD can have the terminal, after the shell's fg */
+/* Interval in ms at which lockctl checks whether a stopped CMD can have the terminal, after the shell's fg */
 #define TERMINAL_MS 200
 
 /* --- messages --- */
 
-/*
- * Returns whether to print progress messages: on a terminal or with -v, but not for cron, which would mail
- * them.
- */
+/* Returns whether to print progress messages: with -v, or on a terminal, because cron would mail them. */
 static bool
 is_watched(void)
 {
@@ -79,7 +76,9 @@ kill_time(const run *r)
 	return r->deadline - lc_reserve(r->ttl);
 }
 
-/* Returns the time by which the guardian has killed CMD after --at-most; a stopped guardian misses it. */
+/*
+ * Returns the time by which the guardian has killed CMD after --at-most; only a stopped guardian misses it.
+ */
 static int64_t
 overdue_at(const run *r)
 {
@@ -100,8 +99,8 @@ sooner(int64_t *first, int64_t at)
 }
 
 /*
- * Returns the time at which a wait for an election times out, but not before the first reply or its own
- * timeout.  The library itself times out waits for locks.
+ * Returns the time at which a wait for an election times out: not before the first reply, unless that is
+ * overdue (answer_by).  The library itself times out waits for locks.
  */
 static int64_t
 wait_ends_at(const run *r)
@@ -386,7 +385,7 @@ give_back(run *r, int code)
 	if (r->notify)
 		lc_notify("STOPPING=1");
 	if (code == LOST)
-		tell_lost(r); /* le_release() frees the hold that this reads */
+		tell_lost(r); /* reads the hold, which le_release() frees */
 	status = le_release(r->hold, r->hold_for, &error);
 	r->hold = NULL;
 	if (status == LE_LOST && code != LOST)

@@ -34,7 +34,7 @@ typedef struct run
 	int64_t deadline, extend_at, answer_by;
 	bool killed;    /* the lock is lost, and CMD must be killed */
 	int64_t end_at; /* time at which --at-most ends CMD; 0 = never */
-	bool ended;     /* end_at has passed, and the guardian was told to end CMD */
+	bool ended;     /* end_at has passed, so CMD is being ended */
 	bool told_place;
 } run;
 

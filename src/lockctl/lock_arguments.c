@@ -66,7 +66,7 @@ take_command(run *r, char **words)
 }
 
 /*
- * Stores the words after "--": CMD, or if NAME is missing so far, NAME and CMD, with or without another "--"
+ * Stores the words after "--": CMD, or if NAME is still missing, NAME and CMD, with or without another "--"
  * between them.
  */
 static void

@@ -60,17 +60,17 @@ main(int argc, char **argv)
 {
 	lc_parser p;
 
-	/* the environment */
+	/* prepare the environment */
 	open_standard_files();
 	setlocale(LC_ALL, "");
 	setlocale(LC_NUMERIC, "C");
 	lc_signals_start();
-	/* options before the command */
+	/* parse the options before the command */
 	p = lc_parse(argc, argv, lc_global_options);
 	lc_next_word(&p);
 	if (optind >= argc)
 		lc_usage("the command is missing");
-	/* the command */
+	/* run the command */
 	if (strcmp(argv[optind], "help") == 0)
 		lc_help(argv[optind + 1]);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)

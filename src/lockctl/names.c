@@ -72,7 +72,7 @@ check_size(size_t list, int n, char *const *command)
 
 /*
  * CMD inherits the environment from the guardian.  LOCK_NAMES is a JSON array, which can be parsed no matter
- * what the names contain.  LOCK_NAME is set only for a single name, and may be any text.
+ * what the names contain.  LOCK_NAME is set only for a single name.
  */
 void
 lc_set_environment(const char *const *names, int n, char *const *command)

@@ -10,7 +10,7 @@
 
 typedef enum lc_type
 {
-	LC_NO_OPTION, /* the end of a list of options */
+	LC_NO_OPTION, /* end of a list of options */
 
 	/* without a value */
 	LC_FLAG,    /* sets a bool */
@@ -30,8 +30,8 @@ typedef enum lc_type
 
 typedef struct lc_option
 {
-	const char *name; /* NULL = not an option of this command */
-	char letter;      /* 0 = none */
+	const char *name; /* NULL = this command does not have the option */
+	char letter;      /* short option; 0 = none */
 	lc_type type;
 	void *to; /* address of the variable for the value */
 	int64_t min, max;
@@ -62,10 +62,7 @@ extern const char *lc_next_word(lc_parser *p);
  */
 extern const char **lc_words(int argc, char **argv, const lc_option *options, int most);
 
-/*
- * Converts a number.  Ends the program if the number is not between min and max; "what" names it in the
- * message.
- */
+/* Converts a number.  Ends the program if the number is not between min and max. */
 extern int64_t lc_number(const char *what, const char *text, int64_t min, int64_t max);
 
 #define LC_TTL_MIN 100

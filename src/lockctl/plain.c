@@ -284,8 +284,8 @@ static int
 end_now(arguments *a)
 {
 	/*
-	 * Count the rows before the call.  A name without holders may be closed, and has a row then; the function
-	 * opens it, and it must not be reported as absent.
+	 * Count rows before the call.  A closed name has a row even without holders; the function opens it, and
+	 * must not report that nobody holds it.
 	 */
 	int64_t there = rows_of(a);
 	const char *ended = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
@@ -431,8 +431,8 @@ keep_alive(PGconn *db, const char *lease, int64_t until)
 #define GONE      (-2) /* the lease has ended */
 
 /*
- * Renews a lease.  Finds its function again if the schema was renamed.  Returns the validity of the lease
- * from now on in ms, which is normally the TTL, or NO_ANSWER or GONE.
+ * Renews a lease, even if its schema was renamed.  Returns the validity in ms from now on (normally the TTL),
+ * NO_ANSWER or GONE.
  */
 static int64_t
 renew_lease(PGconn *db, const char *lease, int64_t until)
@@ -473,8 +473,8 @@ wait_until(int signal_fd, int64_t until)
 /*
  * Renews a lease until it has ended or a signal arrives.  Renews after a third of the validity, or after a
  * twentieth of the TTL if that is later.  After a failure, reconnects and retries for as long as the lease
- * may still be valid.  If a reply has a shorter validity, the time that an earlier reply granted still
- * counts.
+ * may still be valid.  A reply with a shorter validity does not shorten the time that an earlier reply
+ * granted.
  */
 static int
 keep_alive_for_ever(PGconn *db, const char *lease)

@@ -1,7 +1,6 @@
 /*
  * portable.c
- *		The checks of doctor for the portable edition: its version, its owner,
- *		and the tables that its calls write, which no manager watches.
+ *		doctor's checks for the portable edition.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,17 +10,19 @@
 #include "sql.h"
 
 /*
- * Report a transaction that has acquired or enqueued, and is idle for longer than this.  Until it ends, no
- * other transaction is granted the name.
+ * Maximum idle time of a transaction that has acquired or enqueued.  Until it ends, no other transaction is
+ * granted the name.
  */
 #define STANDS_STILL "30 s"
 
-/* Report tables with more dead rows than this: calls become slow, because each call reads some of them */
+/*
+ * Maximum number of dead rows in a table; with more, calls become slow, because each call reads some of them
+ */
 #define DEAD_ROWS "20000"
 
 /*
- * Report more than OVER_ROWS holds and leases that ended OVER_FOR ago; they stay until their names are used
- * again
+ * Ended holds and leases are reported if more than OVER_ROWS ended OVER_FOR ago; they stay until their names
+ * are used again.
  */
 #define OVER_FOR  "10 min"
 #define OVER_ROWS 1000

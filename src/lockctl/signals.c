@@ -41,7 +41,7 @@ end(int signo)
 	sigemptyset(&set);
 	sigaddset(&set, signo);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-	/* This is reached only in a container's first process, which the signal does not kill. */
+	/* Reached only in a container's first process, which the signal does not kill. */
 	_exit(LC_EXIT_SIGNAL + signo);
 }
 

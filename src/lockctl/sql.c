@@ -1,7 +1,6 @@
 /*
  * sql.c
- *		The connection and the output of the plain commands.  The server formats
- *		JSON and CSV.
+ *		Connections, queries and their output.
  */
 #include "sql.h"
 

@@ -61,7 +61,7 @@ put_escape(char *to, unsigned code, int length)
 
 	if (letter != NULL)
 		return sprintf(to, "\\%c", letter[1]);
-	/* \x for one byte, which may be no UTF-8, and \u for a character of several bytes */
+	/* \x for one byte, which may not be UTF-8, and \u for a character of several bytes */
 	return length == 1 ? sprintf(to, "\\x%02x", code) : sprintf(to, "\\u%04x", code);
 }
 

@@ -384,7 +384,7 @@ draw(const top *t)
 	snprintf(text, sizeof(text), "%s by %s%s, %lld in all   q quit  l w e views  s sort  r reverse", v->title,
 			 sort_names[t->sort], t->reverse ? " (reversed)" : "", (long long) t->rows);
 	put(2, 0, COLS, false, t->message[0] != '\0' ? t->message : text);
-	/* the table */
+	/* draw the table */
 	attron(A_REVERSE);
 	mvhline(HEADER_ROWS - 1, 0, ' ', COLS);
 	draw_row(HEADER_ROWS - 1, v->heads);
@@ -505,7 +505,7 @@ print_line(const top *t, int64_t line)
 		puts("}");
 		return;
 	}
-	/* the heading: once for CSV, after every 20 lines for the table */
+	/* print the heading: once for CSV, every 20 lines for the table */
 	if (lc_globals.output == LC_CSV ? line == 0 : line % 20 == 0)
 	{
 		printf(lc_globals.output == LC_CSV ? "locks,waiters,oldest" : "%9s %9s %9s", "locks", "waiters",
@@ -517,7 +517,7 @@ print_line(const top *t, int64_t line)
 		}
 		putchar('\n');
 	}
-	/* the figures */
+	/* print the figures */
 	printf(lc_globals.output == LC_CSV ? "%lld,%lld,%.1f" : "%9lld %9lld %9.1f", (long long) t->locks,
 		   (long long) t->waiting, t->oldest);
 	for (int i = 0; i < NRATES; i++)
@@ -567,12 +567,12 @@ lc_top(int argc, char **argv)
 	};
 
 	lc_words(argc, argv, options, 0);
-	/* the server */
+	/* connect to the server */
 	t.db = lc_connect(false);
 	lc_schema(t.db);
 	t.portable = lc_is_portable(t.db);
 	t.signal_fd = lc_signals_fd();
-	/* screen or lines */
+	/* show the screen, or print lines */
 	t.screen = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && lc_globals.output == LC_TABLE &&
 			   newterm(NULL, stdout, stdin) != NULL;
 	if (t.screen)

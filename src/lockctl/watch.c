@@ -220,9 +220,7 @@ lc_elect_listen(const char *election)
 	lc_flush();
 	if (le_observe(session, election, -1, on_change, NULL, &observer, &error) != LE_OK)
 		lc_die(lc_exit_code(error.status), "%s", lc_line(error.message));
-	/*
-	 * Wait for a signal.  As long as the server is reachable, the observer works even if the lease is lost.
-	 */
+	/* Wait for a signal.  The observer works even if the lease is lost. */
 	do
 	{
 		poll(&fd, 1, -1);

@@ -1,6 +1,6 @@
 /*
  * module.c
- *		Loads the library: settings, shared memory, hooks, the launcher.
+ *		Initializes the library: settings, shared memory, hooks, the launcher.
  */
 #include "postgres.h"
 
@@ -24,8 +24,8 @@ void
 _PG_init(void)
 {
 	/*
-	 * If the library is not preloaded, functions that need shared memory report what to add to
-	 * postgresql.conf.
+	 * if the library is not preloaded, functions that need shared memory report what to add to
+	 * postgresql.conf
 	 */
 	le_settings_define_everywhere();
 	if (!process_shared_preload_libraries_in_progress)

@@ -72,15 +72,15 @@ typedef struct LeDatabaseCommand
  *		done even if the command is going to fail.
  *	2.	If no client is connected to the database, or if the command terminates the clients' sessions (FORCE),
  *		it sets "leave" and waits until the worker's process has ended.  Otherwise the command is likely to
- *		fail, so the locks of the connected clients are left alone.  But PostgreSQL waits 5 s for clients that
- *		are about to disconnect; during that time the launcher watches them, and makes the worker leave after
- *		the last client.
+ *		fail, so it does not disturb the connected clients.  But PostgreSQL waits 5 s for clients
+ *		that are about to disconnect; during that time the launcher watches them, and makes the worker leave
+ *		after the last client.
  *	3.	After RESERVE_TIMEOUT at the latest, the command runs.  PostgreSQL's own check decides whether it can
  *		proceed, and reports the reason if not.
  *	4.	At the end of the transaction, or when the subtransaction rolls back, reserved_by is cleared.
  *
- * If there are two commands for the same database, the later one takes over reserved_by.  By then the earlier
- * one has passed its check, or it waits like the later one.
+ * If there are two commands for the same database, the later one takes over reserved_by.  By then,
+ * PostgreSQL has checked the earlier command, or both commands wait.
  */
 
 /* Returns the option with this name, or NULL if the statement does not have it. */
@@ -172,7 +172,7 @@ find_reservation(Oid dboid)
 }
 
 #ifdef USE_ASSERT_CHECKING
-/* Asserts that "pending" lists all entries that this process has reserved, so that step 4 clears them. */
+/* Asserts that "pending" lists all entries that this process has reserved, so that they will be cleared. */
 static void
 assert_reservations(void)
 {
@@ -201,7 +201,7 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
 	db = le_database_find(dboid, true);
-	if (db != NULL) /* if NULL, the launcher gets no entry for a manager, either */
+	if (db != NULL) /* if NULL, there is no free entry for a manager, either */
 	{
 		le_database_reserve(db, MyProcPid);
 		idle = db->state == LE_DB_IDLE;
@@ -223,8 +223,8 @@ reserve_entry(Oid dboid, bool ask, int *worker_pid, int *notifier_pid)
 }
 
 /*
- * Records a reservation, so that step 4 clears it.  If the transaction reserves a database several times, the
- * outermost reservation counts.
+ * Records a reservation, so that the end of the (sub)transaction clears it.  If the transaction reserves a
+ * database several times, the outermost reservation counts.
  */
 static void
 remember_reservation(Oid dboid)
@@ -288,8 +288,8 @@ prepare_database_command(const LeDatabaseCommand *command, ProcessUtilityContext
 }
 
 /*
- * Clears the reservations of this subtransaction and its children (step 4), and wakes up the launcher.  Must
- * not fail: the subtransaction has already ended.
+ * Clears the reservations of this subtransaction and its children, and wakes up the launcher: step 4 of
+ * "reserving a database".  Must not fail: the subtransaction has already ended.
  */
 static void
 release_reservations(SubTransactionId subxact, bool committed)
@@ -343,10 +343,7 @@ at_subtransaction_end(SubXactEvent event, SubTransactionId subxact, SubTransacti
 
 /* --- commands and queries --------------------------------------------------- */
 
-/*
- * Called for each utility command.  First reserves the database that the command needs without other
- * sessions.
- */
+/* Runs a utility command.  First reserves the database that the command needs without other sessions. */
 static void
 le_command_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context,
 				   ParamListInfo params, QueryEnvironment *env, DestReceiver *dest, QueryCompletion *qc)

@@ -2,13 +2,13 @@
  * launcher/launcher.c
  *		The launcher: starts a manager for every database that has the extension.
  *
- * pg_extension is not a shared catalog, so the launcher cannot see which databases have the extension.  It
- * starts a manager to find out, which is called a probe.  If the extension is not there, the manager exits at
- * once.  The launcher remembers that, and starts another manager only when a backend needs one
- * (LeDatabase.wanted).
+ * pg_extension is not a shared catalog, so the launcher cannot see which databases have the extension.  To
+ * find out, it starts a manager in the database, which is called a probe.  If the extension is not installed,
+ * the manager exits at once.  The launcher remembers that, and starts another manager only when a backend
+ * needs one (LeDatabase.wanted).
  *
- * This file reads no database's own tables, and does not deal with locks.  Managers are described in
- * manager/manager.c.
+ * The launcher does not read the tables of databases, and does not deal with locks.  manager/manager.c
+ * describes the managers.
  *
  * Besides starting a worker in an entry (see shared/database.h), the launcher does the following:
  *
@@ -62,14 +62,14 @@
 #define LE_LAUNCHER_RESTART 1
 
 /*
- * Maximum time between two scans of pg_database.  The launcher also scans when it is woken up, as it is by
- * the commit of every command that changes pg_database (launcher/commands.c).  So the periodic scan only
- * matters if no launcher was running at that commit.  A scan of a hundred databases takes about 50
- * microseconds.  The period is not longer than 5 s, because a caller waits no longer for a manager.
+ * Maximum time between two scans of pg_database.  The commit of a command that changes pg_database also
+ * causes a scan, because it wakes up the launcher (launcher/commands.c).  So the periodic scan only matters
+ * if no launcher was running then.  A scan of a hundred databases takes about 50 microseconds.  The period is
+ * not longer than 5 s, because a caller waits that long for a manager.
  */
 #define LE_SCAN_PERIOD (5 * LE_SECOND)
 
-/* Minimum time between two scans; while databases are probed, there are many wake-ups. */
+/* Minimum time between two scans; probes cause many wake-ups. */
 #define LE_SCAN_PERIOD_MIN (100 * LE_MS)
 
 /*
@@ -93,8 +93,7 @@
 #define LE_RESTART_PERIOD (100 * LE_MS)
 
 /*
- * Time after which a worker that an earlier launcher has registered, and that has not started, counts as
- * dead.
+ * Time after which a worker that an earlier launcher has registered is considered dead if it has not started.
  */
 #define LE_ADOPT_TIMEOUT (10 * LE_SECOND)
 
@@ -116,11 +115,11 @@ typedef struct LeTarget
 	bool connectable;
 	bool seen; /* the current scan has found it */
 
-	bool due;           /* probe the database, or replace its manager, even if no manager is wanted */
-	bool ran;           /* its manager has been RUNNING */
-	bool entry_missed;  /* the last attempt found no free entry, and logged that */
-	LeTime complain_at; /* earliest time of the next message about max_worker_processes */
-	bool tracked;       /* it had a worker at the last check */
+	bool due;                       /* start a manager, as a probe or a replacement, even if none is wanted */
+	bool ran;                       /* its manager has been RUNNING */
+	bool entry_missed;              /* the last attempt found no free entry, and logged that */
+	LeTime complain_at;             /* earliest time of the next message about max_worker_processes */
+	bool tracked;                   /* it had a worker at the last check */
 	BackgroundWorkerHandle *handle; /* handle of its worker; NULL: it has none, or an adopted one */
 	LeTime started_at;
 	LeTime retry_at; /* earliest time of the next start */
@@ -128,7 +127,7 @@ typedef struct LeTarget
 } LeTarget;
 
 static HTAB *targets;
-static Oid *scratch; /* temporary OIDs, one for each entry */
+static Oid *scratch; /* temporary list of OIDs, le_max_databases elements */
 static LeTime scan_at;
 static LeTime scanned_at;
 static bool watching; /* a reserved database still has clients */
@@ -708,7 +707,7 @@ le_launcher_main(Datum arg)
 	pqsignal(SIGINT, PG_SIG_IGN); /* ignore cancels, which are meant for queries */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-	le_sleep_reset(); /* an earlier process with this proc number may have died asleep */
+	le_sleep_reset(); /* the previous process with this number may have died while sleeping */
 	le_wait_events_init(LE_WAIT_LAUNCHER);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 

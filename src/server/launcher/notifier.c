@@ -43,7 +43,7 @@
 #define IDLE_US (20 * LE_SECOND)
 /* Pause after a failure, so that repeated failures do not use up transaction ids */
 #define PAUSE_MS 100
-/* Time between two checks of whether the previous notifier has ended */
+/* Interval in ms at which a notifier checks whether its predecessor has ended */
 #define POLL_MS 50
 /* Minimum time between two messages about dropped hints */
 #define COMPLAINT_PERIOD (60 * LE_SECOND)
@@ -56,10 +56,10 @@ static XLogRecPtr hints_lsn;
 
 /*
  * Fixes the settings that could disturb the notifier, whatever their source.  A commit that has written WAL
- * would wait for the disk and for standbys, while it holds the lock that every NOTIFY needs; the first
- * transaction id on a page of the commit log writes WAL.  A transaction_timeout would end the notifier.  No
- * other setting matters, because the notifier runs no statements, and ignores the cancels that other timeouts
- * send.
+ * would wait for the disk and for standbys, while it holds the lock that every NOTIFY needs; assigning the
+ * first transaction id on a page of the commit log writes WAL.  A transaction_timeout would end the notifier.
+ * No other setting matters, because the notifier runs no statements, and ignores the cancels that other
+ * timeouts send.
  */
 static void
 pin_settings(void)
@@ -142,7 +142,7 @@ done(int n, bool sent)
 	if (my_db->notifier_pid == MyProcPid)
 	{
 		Assert(n > 0 && pg_atomic_read_u64(&ring->sent) + n <= pg_atomic_read_u64(&ring->pushed));
-		pg_memory_barrier(); /* the hints have been copied before their space is freed */
+		pg_memory_barrier(); /* free the space only after the hints were copied */
 		pg_atomic_fetch_add_u64(&ring->sent, n);
 		pg_atomic_fetch_add_u64(sent ? &my_db->counters.hints_sent : &my_db->counters.hints_dropped, n);
 	}
@@ -262,7 +262,7 @@ handle_signals(void)
 	}
 }
 
-/* Sleeps for the whole time. */
+/* Sleeps for this time, even if the latch is set. */
 static void
 pause_ms(long ms)
 {
@@ -322,7 +322,7 @@ le_notifier_main(Datum arg)
 	pqsignal(SIGINT, PG_SIG_IGN); /* ignore cancels, which are meant for queries */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-	le_sleep_reset(); /* an earlier process with this proc number may have died asleep */
+	le_sleep_reset(); /* the previous process with this number may have died while sleeping */
 	le_wait_events_init(LE_WAIT_NOTIFIER);
 	le_worker_name_context();
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
