@@ -1,6 +1,6 @@
 /*
  * commands.h
- *		The functions that run the commands.  Each returns the exit code.
+ *		The commands.  Each function returns the exit code.
  */
 #ifndef COMMANDS_H
 #define COMMANDS_H

@@ -141,6 +141,7 @@ stop_group(int signo)
 /*
  * Handles a stop of CMD.  After Ctrl-Z, gives the terminal back to the shell and stops lockctl as well.
  * While lockctl is stopped, it renews nothing, and the deadline does not move.
+ *
  * If CMD was stopped because it used the terminal in the background, CMD waits for the shell's fg, and
  * lockctl continues to renew.
  */

@@ -99,8 +99,8 @@ sooner(int64_t *first, int64_t at)
 }
 
 /*
- * Returns the time at which a wait for an election times out: not before the first reply, unless that is
- * overdue (answer_by).  The library itself times out waits for locks.
+ * Returns the time at which a wait for an election times out.  Without a first reply, this is answer_by at
+ * the earliest.  The library itself times out waits for locks.
  */
 static int64_t
 wait_ends_at(const run *r)
@@ -161,7 +161,7 @@ step(run *r, bool waiting)
 		{
 			if (signo != SIGTSTP)
 				r->signo = signo;
-			lc_guardian_send(&r->guardian, LC_SIGNAL, signo, 0, 0); /* forwards it to CMD */
+			lc_guardian_send(&r->guardian, LC_SIGNAL, signo, 0, 0); /* forwards the signal to CMD */
 		}
 	}
 	lc_guardian_read(&r->guardian);

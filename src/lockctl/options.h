@@ -14,7 +14,7 @@ typedef enum lc_type
 
 	/* without a value */
 	LC_FLAG,    /* sets a bool */
-	LC_SET,     /* sets an int to min */
+	LC_SET,     /* sets an int to the option's min */
 	LC_VERSION, /* prints the version, and ends the program */
 
 	/* with a value */

@@ -284,8 +284,8 @@ static int
 end_now(arguments *a)
 {
 	/*
-	 * Count rows before the call.  A closed name has a row even without holders; the function opens it, and
-	 * must not report that nobody holds it.
+	 * Count rows before the call.  A closed name has a row even without holders; the call opens it, so do not
+	 * report that nobody holds it.
 	 */
 	int64_t there = rows_of(a);
 	const char *ended = value_of(lc_query(a->db, "SELECT %s.%s(%s)", lc_schema(a->db),
@@ -431,8 +431,8 @@ keep_alive(PGconn *db, const char *lease, int64_t until)
 #define GONE      (-2) /* the lease has ended */
 
 /*
- * Renews a lease, even if its schema was renamed.  Returns the validity in ms from now on (normally the TTL),
- * NO_ANSWER or GONE.
+ * Renews a lease, even if the extension's schema was renamed.  Returns the validity in ms from now on
+ * (normally the TTL), NO_ANSWER or GONE.
  */
 static int64_t
 renew_lease(PGconn *db, const char *lease, int64_t until)

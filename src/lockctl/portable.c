@@ -21,8 +21,8 @@
 #define DEAD_ROWS "20000"
 
 /*
- * Ended holds and leases are reported if more than OVER_ROWS ended OVER_FOR ago; they stay until their names
- * are used again.
+ * Ended holds and leases are reported if more than OVER_ROWS of them ended more than OVER_FOR ago; they stay
+ * until their names are used again.
  */
 #define OVER_FOR  "10 min"
 #define OVER_ROWS 1000

@@ -43,8 +43,7 @@ code_of(const unsigned char *c, int length)
 }
 
 /*
- * Returns whether a character is a control character, a line separator, or a directional mark, embedding,
- * override or isolate.
+ * Returns whether a character is a control character, a line separator, or changes the direction of the text.
  */
 static bool
 is_control(unsigned code)

@@ -113,14 +113,14 @@ typedef struct LeTarget
 	TransactionId xmin; /* xmin of its pg_database row */
 	NameData name;
 	bool connectable;
-	bool seen; /* the current scan has found it */
+	bool seen; /* the current scan has found the database */
 
 	bool due;                       /* start a manager, as a probe or a replacement, even if none is wanted */
 	bool ran;                       /* its manager has been RUNNING */
 	bool entry_missed;              /* the last attempt found no free entry, and logged that */
 	LeTime complain_at;             /* earliest time of the next message about max_worker_processes */
 	bool tracked;                   /* it had a worker at the last check */
-	BackgroundWorkerHandle *handle; /* handle of its worker; NULL: it has none, or an adopted one */
+	BackgroundWorkerHandle *handle; /* handle of its worker; NULL: no worker, or an adopted one */
 	LeTime started_at;
 	LeTime retry_at; /* earliest time of the next start */
 	LeTime backoff_us;
@@ -273,9 +273,9 @@ back_off(LeTarget *target, LeTime now)
 }
 
 /*
- * Does not call CountDBConnections(), because that counts autovacuum workers, which PostgreSQL terminates for
- * commands that need a database without other sessions.  Looks up the pid as well, because a free PGPROC
- * still has the data of its last process.
+ * Searches all PGPROCs.  CountDBConnections() would also count autovacuum workers, which commands such as
+ * DROP DATABASE terminate.  Looks up the pid as well, because a free PGPROC still has the data of its last
+ * process.
  */
 bool
 le_client_connected(Oid dboid, int except_pid)
@@ -328,7 +328,7 @@ note_exit(LeTarget *target, LeDbExit why, LeTime now)
 	switch (why)
 	{
 		case LE_EXIT_NO_EXTENSION:
-			/* after a probe, CREATE EXTENSION may need a manager immediately; otherwise back off */
+			/* the first exit causes no delay, because CREATE EXTENSION may need a manager */
 			if (target->due)
 				target->retry_at = now;
 			else
@@ -377,7 +377,7 @@ review_entry(LeDatabase *db, LeTime now)
 	if (target == NULL)
 		return false;
 
-	/* 3. the database has an entry now, so it need not wait any longer */
+	/* 3. the database has an entry now, so it need not wait until retry_at */
 	if (target->entry_missed)
 		target->retry_at = now;
 
@@ -707,7 +707,7 @@ le_launcher_main(Datum arg)
 	pqsignal(SIGINT, PG_SIG_IGN); /* ignore cancels, which are meant for queries */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-	le_sleep_reset(); /* the previous process with this number may have died while sleeping */
+	le_sleep_reset(); /* the previous process with this proc number may have died while sleeping */
 	le_wait_events_init(LE_WAIT_LAUNCHER);
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 

@@ -322,7 +322,7 @@ le_notifier_main(Datum arg)
 	pqsignal(SIGINT, PG_SIG_IGN); /* ignore cancels, which are meant for queries */
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-	le_sleep_reset(); /* the previous process with this number may have died while sleeping */
+	le_sleep_reset(); /* the previous process with this proc number may have died while sleeping */
 	le_wait_events_init(LE_WAIT_NOTIFIER);
 	le_worker_name_context();
 	BackgroundWorkerInitializeConnectionByOid(dboid, InvalidOid, 0);
