@@ -16,7 +16,10 @@ extern PGconn *lc_connect(bool primary);
 extern PGconn *lc_connect_any(const char *application_name, const char *seconds);
 /* Returns in one line, without passwords, why a connection failed.  Sets *status. */
 extern char *lc_why_not(const PGconn *db, le_status *status);
-/* Returns the quoted schema of the extension's functions.  Ends the program if it is not installed. */
+/*
+ * Returns the quoted schema of the extension's functions.  Ends the program if the extension is not
+ * installed.
+ */
 extern const char *lc_schema(PGconn *db);
 /*
  * Queries for the OID and the quoted name of that schema.  lc_take_schema() stores the name.  Long-running

@@ -21,7 +21,7 @@
  *								in it, and no ended session has left mail in it;
  *								or its database was dropped
  *
- * All its other state is private and may be lost: a new launcher adopts the workers that it finds in shared
+ * Its other state is private and may be lost: a new launcher adopts the workers that it finds in shared
  * memory, and probes again.
  */
 #include "postgres.h"
@@ -558,7 +558,7 @@ start_manager(LeTarget *target, LeTime now)
 		return;
 
 	/*
-	 * 3. No worker is free: return the entry.  Keep its request for a manager, because the session that made
+	 * 3. No worker is free: return the entry.  Keep the request for a manager, because the session that made
 	 * it may have ended and left a release.
 	 */
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
