@@ -21,8 +21,8 @@
  *								in it, and no ended session has left mail in it;
  *								or its database was dropped
  *
- * Its other state is private and may be lost: a new launcher adopts the workers that it finds in shared
- * memory, and probes again.
+ * The launcher's other state is private and may be lost: a new launcher adopts the workers that it finds in
+ * shared memory, and probes again.
  */
 #include "postgres.h"
 
