@@ -2,15 +2,15 @@
  * backend/client.c
  *		Checks through the client's socket whether the client is still connected.
  *
- * If a client's process ends, its socket is closed.  If its host stops responding, the socket stays open; two
- * socket options detect that:
+ * If a client's process ends, its socket is closed.  If the client's host stops responding, the socket stays
+ * open; two socket options detect such a host:
  *
- *	-	Keepalive probes detect it while the connection is idle.  They are set while a call waits,
- *		and for as long as a lock is bound to the connection.
- *	-	No probe is sent while a packet is unacknowledged, such as the grant to a host that stopped responding
- *		during the wait.  In that case TCP_USER_TIMEOUT ends the connection.  It would also end the connection
- *		of a client that reads slowly, so it is set only while a call waits, and from the grant of a lock that
- *		is bound to the connection until the next statement.
+ *	-	Keepalive probes detect it while the connection is idle.  They are enabled while a call waits, and for
+ *		as long as a lock is bound to the connection.
+ *	-	The kernel sends no probes while a packet is unacknowledged, for example a grant to a host that
+ *		stopped responding during the wait.  In that case TCP_USER_TIMEOUT ends the connection.  It would also
+ *		end the connection of a client that reads slowly, so it is set only while a call waits, and from the
+ *		grant of a bound lock until the next statement.
  *
  * If tcp_keepalives_* or tcp_user_timeout are set, this file does not change them, because the administrator
  * knows the network better.
@@ -34,11 +34,13 @@ static bool in_wait = false;
 static bool holding = false;   /* a lock is bound to the connection */
 static bool answering = false; /* the client may not have read its grant yet */
 
-/* whether these options are currently set on the socket */
+/* whether keepalive probes and TCP_USER_TIMEOUT are currently set on the socket */
 static bool probes = false;
 static bool user_timeout = false;
 
-/* Switches keepalive probes on or off.  Does not switch them on if the server's settings configure them. */
+/*
+ * Switches keepalive probes on or off.  Does not switch them on if the server has its own keepalive settings.
+ */
 static void
 set_probes(bool on)
 {
@@ -52,7 +54,7 @@ set_probes(bool on)
 	(void) pq_setkeepalivescount(on ? KEEPALIVE_COUNT : tcp_keepalives_count, MyProcPort);
 }
 
-/* Switches TCP_USER_TIMEOUT on or off.  Does not switch it on if the server's settings configure it. */
+/* Switches TCP_USER_TIMEOUT on or off.  Does not switch it on if the server sets tcp_user_timeout. */
 static void
 set_user_timeout(bool on)
 {
@@ -76,7 +78,7 @@ apply(void)
 	set_user_timeout(in_wait || answering);
 }
 
-/* pq_check_connection() does not read from the socket, so no data is lost. */
+/* Uses pq_check_connection(), which does not read from the socket, so that no data is lost. */
 void
 le_client_look(void)
 {

@@ -11,21 +11,22 @@
 extern void le_client_look(void);
 
 /*
- * Makes the same check during a wait, and configures the socket so that a host that stops responding is
- * detected, too. le_client_wait_over() undoes that at the end of the wait, and must not fail.
+ * le_client_look_in_wait() checks the client during a wait, and sets socket options that also detect a host
+ * that stops responding.  le_client_wait_over() resets these options at the end of the wait; it must not
+ * fail.
  */
 extern void le_client_look_in_wait(void);
 extern void le_client_wait_over(void);
 
 /*
- * Called after each request.  "bound": a lock is bound to this connection.  "granted": the reply that is
- * about to be sent to the client grants such a lock.
+ * Adjusts the socket's options after a request.  bound: whether any lock is bound to this connection.
+ * granted: whether the reply, which the client has not received yet, grants such a lock.
  */
 extern void le_client_hold(bool bound, bool granted);
 
 /*
- * Called when a statement begins: the client has then read the result of the previous statement.  mailbox: that
- * of this backend; NULL = none.
+ * Adjusts the socket's options when a statement begins, because the client has then read the result of the
+ * previous statement.  mailbox: this backend's mailbox; NULL = none.
  */
 extern void le_client_statement(LeMailbox *mailbox);
 

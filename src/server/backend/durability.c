@@ -1,6 +1,6 @@
 /*
  * backend/durability.c
- *		Makes a session wait until a reply is as durable as synchronous_commit asks for.
+ *		Makes a session wait until a reply is as durable as synchronous_commit requires.
  */
 #include "postgres.h"
 
@@ -93,7 +93,7 @@ does_without_standby(void)
 		   !(le_my_mailbox->type == LE_REQUEST_COMMAND && must_have_standby(le_my_mailbox->command.type));
 }
 
-/* Returns synchronous_commit, or the higher level that lock_election.min_durability asks for. */
+/* Returns synchronous_commit, or the higher level that lock_election.min_durability requires. */
 static int
 commit_level(void)
 {
@@ -125,8 +125,8 @@ waits_for_none(int mode)
 }
 
 /*
- * Runs PostgreSQL's own wait at commit_level().  Records in the mailbox when the wait began, for health().
- * Must not fail, because COMMIT waits here, too.
+ * Waits for standbys with PostgreSQL's own function, at commit_level().  Records in the mailbox when the wait
+ * began, for health().  Must not fail, because COMMIT calls it, too.
  */
 static void
 wait_at_level(XLogRecPtr lsn)
@@ -145,7 +145,10 @@ wait_at_level(XLogRecPtr lsn)
 	pg_atomic_write_u64(&le_my_mailbox->confirming_since, 0);
 }
 
-/* Waits without PostgreSQL's warning about a cancelled wait, because the caller reports that itself. */
+/*
+ * Waits like wait_at_level(), but suppresses PostgreSQL's warning about a cancelled wait, because the caller
+ * reports the cancel itself.
+ */
 static void
 wait_in_silence(XLogRecPtr lsn)
 {
@@ -159,10 +162,10 @@ wait_in_silence(XLogRecPtr lsn)
 }
 
 /*
- * Records a wait that was given up.  Otherwise clients with timeouts shorter than that of health() would hide
- * from health() that the standbys confirm nothing.  Keeps the first record that is still unconfirmed, but
- * replaces it if it is a wait for replay and this one is not, because a slow replay matters little to most
- * users.
+ * Records, for health(), a wait for standbys that was given up.  health() reports only long waits, so without
+ * this record clients with short timeouts would hide from it that the standbys confirm nothing.  Keeps an
+ * older record that is still unconfirmed, unless that was a wait for replay and this one is not, because
+ * health() ignores waits for replay for most callers.
  */
 static void
 note_given_up(XLogRecPtr lsn, int mode, LeTime since)
@@ -205,7 +208,10 @@ wait_confirmed(XLogRecPtr lsn, int mode)
 	return confirmed;
 }
 
-/* Returns the error detail for a cancelled wait for standbys, which states what is true on this server. */
+/*
+ * Returns the error detail for a cancelled wait for standbys.  It states the effect of the request on this
+ * server.
+ */
 static int
 unconfirmed_detail(void)
 {
@@ -253,7 +259,7 @@ wait_for_standbys(XLogRecPtr lsn)
 	confirmed = wait_confirmed(lsn, mode);
 	RESUME_INTERRUPTS();
 
-	/* 2. check whether the wait was confirmed or cancelled */
+	/* 2. check whether the standbys have confirmed the LSN, or the wait was cancelled */
 	CHECK_FOR_INTERRUPTS();
 	if (confirmed)
 		return;
@@ -293,7 +299,9 @@ le_confirmed_by(uint64_t lsn, LeTime until)
 	confirmed = wait_confirmed((XLogRecPtr) lsn, mode);
 	disable_timeout(timeout, false);
 
-	/* PostgreSQL's wait has consumed the timeout's cancel, unless the wait ended at the same moment */
+	/*
+	 * the cancel from end_wait() is still pending if the wait ended just before the timeout fired: clear it
+	 */
 	if (wait_over)
 		QueryCancelPending = false;
 	RESUME_INTERRUPTS();
@@ -310,7 +318,7 @@ le_durable_in_time(const LeReply *reply)
 		LE_FAULT("durable-before");
 		if (le_renewal_is_raised(reply, le_needs_standby()))
 			return true;
-		Assert((XLogRecPtr) reply->lsn <= GetFlushRecPtr(NULL)); /* le_request() has waited for this flush */
+		Assert((XLogRecPtr) reply->lsn <= GetFlushRecPtr(NULL)); /* le_request() has waited for the flush */
 		wait_for_standbys((XLogRecPtr) reply->lsn);
 		LE_FAULT("durable-after");
 	}
@@ -355,7 +363,7 @@ le_warn_committed(int sqlstate, const char *message, const char *detail, const c
 	}
 	PG_CATCH();
 	{
-		/* undo what the error has already changed in order to end the transaction */
+		/* restore the state that the error has changed, because the transaction has committed */
 		InterruptHoldoffCount = interrupts;
 		MemoryContextSwitchTo(context);
 		FlushErrorState();
@@ -376,7 +384,7 @@ le_wait_durable_commit(uint64_t lsn)
 	Assert(lsn <= GetFlushRecPtr(NULL));
 	if (waits_for_none(mode))
 		return;
-	if (!wait_confirmed(lsn, mode)) /* interrupts are already held */
+	if (!wait_confirmed(lsn, mode)) /* the caller already holds off interrupts */
 		le_warn_committed(ProcDiePending ? ERRCODE_ADMIN_SHUTDOWN : ERRCODE_WARNING,
 						  ProcDiePending
 							  ? "canceling wait for synchronous replication and terminating connection"

@@ -1,6 +1,6 @@
 /*
  * backend/durability.h
- *		Makes a session wait until a reply is as durable as synchronous_commit asks for.
+ *		Makes a session wait until a reply is as durable as synchronous_commit requires.
  */
 #ifndef LE_DURABILITY_H
 #define LE_DURABILITY_H
@@ -9,7 +9,7 @@
 
 /* Returns whether this session's requests need a flush of the WAL before they return. */
 extern bool le_needs_flush(void);
-/* Returns whether they also need the confirmation of a standby, if there are synchronous standbys. */
+/* Returns whether this session's requests also wait for synchronous standbys, if there are any. */
 extern bool le_needs_standby(void);
 
 /* Returns whether a release needs a flush or a standby's confirmation before its call or commit returns. */
@@ -22,17 +22,17 @@ extern bool le_release_waits(void);
 extern void le_check_standby_defined(LeCommandType type);
 
 /*
- * Wait until this reply is as durable as synchronous_commit asks for, then check that the lease has not
- * expired meanwhile.  If it has, le_durable_in_time() returns false and le_wait_durable() raises LE001 for
- * this name.  A cancelled wait raises an error.  Even then a renewal remains in effect on this server, but
- * its caller must not rely on it.
+ * Wait until this reply is as durable as synchronous_commit requires, then check whether the lease has
+ * expired meanwhile.  If it has expired, le_durable_in_time() returns false and le_wait_durable() raises
+ * LE001 for this name.  If the wait is cancelled, both raise an error; a renewal then remains in effect on
+ * this server, but its caller must not rely on it.
  */
 extern bool le_durable_in_time(const LeReply *reply);
 extern void le_wait_durable(const LeReply *reply, const char *what, LeText name);
 
 /*
  * Waits until the synchronous standbys have confirmed this LSN at the level of synchronous_commit, or until
- * the given time of le_clock().  Returns whether they have confirmed it, or need not.
+ * the given time of le_clock().  Returns whether they have confirmed it, or no confirmation is required.
  */
 extern bool le_confirmed_by(uint64_t lsn, LeTime until);
 
@@ -40,16 +40,16 @@ extern bool le_confirmed_by(uint64_t lsn, LeTime until);
 extern LeTime le_valid_for(const LeReply *reply);
 
 /*
- * Waits until the releases of a commit are as durable as synchronous_commit asks for.  lsn: the LSN on which
- * they depend; 0 = none.  Must not fail, because the transaction has committed.  A cancelled wait ends with
- * PostgreSQL's warning.
+ * Waits until the releases of a commit are as durable as synchronous_commit requires.  lsn: the LSN that must
+ * become durable; 0 = none.  Must not fail, because the transaction has committed.  If the wait is cancelled,
+ * issues the same warning as PostgreSQL does at a commit.
  */
 extern void le_wait_durable_commit(uint64_t lsn);
 
 /*
- * Issues a warning after a commit, where an error would become a PANIC.  The warning cannot be sent if it
- * contains characters that do not exist in the client's encoding, for example in the name of the procedure
- * that commits.  Then it goes only to the log.
+ * Issues a warning after a commit, where an error would become a PANIC.  If the warning contains characters
+ * that do not exist in the client's encoding, for example in the name of the procedure that commits, it is
+ * only logged.
  */
 extern void le_warn_committed(int sqlstate, const char *message, const char *detail, const char *hint);
 

@@ -32,16 +32,17 @@ LE_FUNCTION(le_floor_written);
 
 static object_access_hook_type prev_object_access = NULL;
 
-/* Work to do at the end of this transaction. */
+/* Work to do at the end of this transaction; InvalidSubTransactionId = none. */
 static struct
 {
 	SubTransactionId created; /* first subtransaction that created the extension */
-	SubTransactionId dropped; /* first subtransaction that dropped it or raised its incarnation */
+	SubTransactionId dropped; /* first subtransaction that dropped the extension or raised its incarnation */
 } pending;
 
 /*
- * Asks for a manager if the extension was created.  Makes a running manager check again if the extension was
- * dropped or its incarnation was raised.  Must not fail, because the transaction has ended.
+ * Requests a manager if the transaction has created the extension.  Makes a running manager check the
+ * extension again if the transaction has dropped it or raised its incarnation.  Must not fail, except before
+ * PREPARE, because the transaction has ended.
  */
 static void
 at_transaction_end(XactEvent event, void *arg)
@@ -54,7 +55,7 @@ at_transaction_end(XactEvent event, void *arg)
 	if (!created && !dropped)
 		return;
 
-	/* the session that later commits the prepared transaction could not wake up any process */
+	/* reject PREPARE: the session that commits the transaction later would not wake up any process */
 	if (event == XACT_EVENT_PRE_PREPARE)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -82,8 +83,8 @@ at_transaction_end(XactEvent event, void *arg)
 }
 
 /*
- * Forgets what this subtransaction created or dropped, and the subtransactions within it, which have higher
- * numbers.  Must not fail, because an abort is under way.
+ * Forgets that this subtransaction or one nested in it, which has a higher number, has created or dropped the
+ * extension.  Must not fail, because an abort is under way.
  */
 static void
 at_subtransaction_end(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
@@ -112,7 +113,8 @@ note(SubTransactionId *first)
 }
 
 /*
- * Returns whether this extension is lock_election.  The current command has just created the extension's row.
+ * Returns whether this extension is lock_election.  Uses SnapshotSelf, because the current command has just
+ * created the extension's row.
  */
 static bool
 is_our_new_extension(Oid extension)
@@ -149,8 +151,8 @@ le_object_access(ObjectAccessType access, Oid class_id, Oid object, int sub, voi
 }
 
 /*
- * lock_election.floor_written(), a trigger function.  It runs when a restore has written the incarnation of
- * the dumped database: a manager that is already running must restart above that incarnation.
+ * Implements the trigger function lock_election.floor_written().  It runs when a restore has written the
+ * incarnation of the dumped database: a running manager must then restart with a higher incarnation.
  */
 PGDLLEXPORT Datum
 le_floor_written(PG_FUNCTION_ARGS)

@@ -1,16 +1,14 @@
 /*
  * backend/extension.h
- *		The backend's part in CREATE EXTENSION and DROP EXTENSION.
+ *		Tracks CREATE EXTENSION and DROP EXTENSION in a backend.
  */
 #ifndef LE_EXTENSION_H
 #define LE_EXTENSION_H
 
-/* Called from _PG_init, once per process. */
+/* Installs hooks and callbacks.  Called from _PG_init, once per process. */
 extern void le_extension_init(void);
 
-/*
- * Returns whether this transaction has created the extension.  Subtransactions that rolled back do not count.
- */
+/* Returns whether this transaction has created the extension.  Ignores subtransactions that rolled back. */
 extern bool le_created_in_this_transaction(void);
 
 #endif /* LE_EXTENSION_H */

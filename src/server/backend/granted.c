@@ -11,7 +11,7 @@
 #include "backend/xactstate.h"
 #include "shared/shmem.h"
 
-/* Number of grants to remember: most sessions hold one lock at a time, and some hold a few. */
+/* Number of grants that are remembered: most sessions hold one lock at a time, and some hold a few. */
 #define GRANTS 8
 
 typedef struct Grant
@@ -20,7 +20,7 @@ typedef struct Grant
 	int64 token;    /* 0 = none */
 	Oid role;
 	LeTime ends_at; /* time by le_clock() until which the grant is valid; not after the manager's deadline */
-	uint32 epoch, epoch_is; /* index of its epoch, and value of the epoch at the grant */
+	uint32 epoch, epoch_is; /* index of the name's epoch, and its value at the grant */
 	uint16 name_len;
 	char name[LE_MAX_NAME];
 } Grant;
@@ -29,9 +29,9 @@ static Grant grants[GRANTS];
 static int newest = 0;
 
 /*
- * Returns whether this is a grant of a single lock, with a lease of its own that expires by itself within a
- * few minutes.  The release of any other lock may have to wait, or works differently.  The TTL decides, as in
- * le_entry_ends_soon(), although after a wait less than the TTL is left.
+ * Returns whether this is a grant of a single lock with its own lease and a TTL of at most a few minutes.
+ * The release of any other lock may have to be durable, or works differently.  Checks the TTL, as
+ * le_entry_ends_soon() does, although less than the TTL may be left after a wait.
  */
 static bool
 is_plain(const LeCommand *cmd, const LeReply *reply)

@@ -1,13 +1,13 @@
 /*
  * backend/guard.c
- *		Rejects commands that add something to the extension's tables: indexes, triggers, rules,
- *		columns, constraints, and foreign keys that reference them.  Rejects making the tables
- *		unlogged, too, because a crash would empty them.
+ *		Rejects commands that add indexes, triggers, rules, columns or constraints to the extension's tables,
+ *		or foreign keys that reference these tables.  Also rejects making the tables unlogged, because a crash
+ *		would empty them.
  *
- * The store writes below the executor.  So it bypasses triggers and rules, and with them foreign keys, and
- * does not maintain indexes that it does not know.  For example, pg_repack relies on a trigger, so it would
- * lose all rows that are written while it runs.  An object that was created while the library was not loaded
- * may be dropped.
+ * The store writes below the executor.  So it bypasses triggers, rules and foreign keys, and does not
+ * maintain indexes that it does not know.  For example, pg_repack relies on a trigger, so it would lose all
+ * rows that are written while it runs.  Dropping such an object is allowed, because it may have been created
+ * while the library was not loaded.
  */
 #include "postgres.h"
 
@@ -34,7 +34,10 @@ our_table(const RangeVar *name)
 	return oid;
 }
 
-/* Raises an error if this is a table of the extension. */
+/*
+ * Raises an error if this is a table of the extension.  what: the objects that the command would add, in the
+ * plural.
+ */
 static void
 refuse(const RangeVar *name, const char *what)
 {
@@ -66,7 +69,7 @@ refuse_unlogged(const RangeVar *name)
 static void
 guard_constraint(const Node *node)
 {
-	/* only a foreign key has a pktable */
+	/* pktable, the referenced table, is set only for a foreign key */
 	if (IsA(node, Constraint))
 		refuse(((const Constraint *) node)->pktable, "references");
 }

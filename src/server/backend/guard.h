@@ -8,7 +8,7 @@
 #include "nodes/nodes.h"
 
 /*
- * Raises an error if this utility command would add something to a table of the extension or make it
+ * Raises an error if this utility command would add an object to a table of the extension or make the table
  * unlogged.
  */
 extern void le_guard_tables(const Node *command);

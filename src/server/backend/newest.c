@@ -9,13 +9,13 @@
 
 #include "backend/newest.h"
 
-/* Initial capacity of an index, which grows. */
+/* Initial capacity of an index, in items; it grows when needed. */
 #define FEW_ITEMS 8
 
 typedef struct Newest
 {
 	uint64 hash;
-	void *item; /* NULL: a rollback has removed all items */
+	void *item; /* newest item; NULL: a rollback has removed all items */
 	char status;
 } Newest;
 

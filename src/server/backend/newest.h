@@ -26,7 +26,7 @@ extern void *le_newest(LeNewest index, uint64_t hash);
 /* Reserves memory for items with this hash.  May fail; afterwards le_newest_set() cannot fail. */
 extern void le_newest_reserve(LeNewest *index, uint64_t hash);
 
-/* Makes this the newest item with its hash.  item NULL: no item is left. */
+/* Makes this item the newest one with its hash; NULL = no item is left. */
 extern void le_newest_set(LeNewest index, uint64_t hash, void *item);
 
 #endif /* LE_NEWEST_H */
