@@ -4,16 +4,16 @@
  *
  * A release takes these steps:
  *
- *	1.	le_pending_add() lists it.  The caller has already fenced the token, so that the lock stays with its
- *		holder even if the TTL expires.  (If a statement is alone in its transaction and releases a lock that
- *		is known to be held, it takes no fence, and its commit does not wait: see backend/granted.h.)
+ *	1.	le_pending_add() adds it to a list.  The caller has already fenced the token, so that the lock stays
+ *		with its holder even if the TTL expires.  (A statement that is alone in its transaction and releases a
+ *		lock that is known to be held takes no fence, and its commit does not wait: see backend/granted.h.)
  *	2.	A rollback to a savepoint removes the release from the list (le_pending_sub_aborted); acquiring the
  *		lock again withdraws it (le_pending_cancel).
- *	3.	le_pending_prepare(), before the commit, gets memory, and a mailbox without earlier releases.  An
- *		error here still causes a rollback.
- *	4.	le_pending_top_ended(), after the commit, mails the list to the manager, see shared/releases.h.  From
- *		then on the releases will take effect, whatever happens to this process and to the manager.  They are
- *		lost only if the server stops, and then each lock is held until its TTL expires.
+ *	3.	Before the commit, le_pending_prepare() allocates memory, and waits until the mailbox contains no
+ *		earlier releases.  An error at this point still causes a rollback.
+ *	4.	After the commit, le_pending_top_ended() mails the list to the manager, see shared/releases.h.  From
+ *		then on the releases will take effect even if this process or the manager ends.  They are lost only if
+ *		the server stops; then each lock is held until its TTL expires.
  */
 #include "postgres.h"
 
@@ -39,14 +39,14 @@
 #include "shared/shmem.h"
 #include "shared/sleep.h"
 
-/* Milliseconds between two checks by a waiting commit of whether a manager is running. */
+/* Period, in milliseconds, at which a waiting commit checks whether a manager is running. */
 #define LOOK_MS 100
 
 /* The two ways to find an item. */
 typedef enum Way
 {
 	BY_TOKEN, /* token and name: several locks that were acquired together have the same token */
-	BY_NAME   /* name and kind, whatever the token */
+	BY_NAME   /* name and kind, with any token */
 } Way;
 
 #define WAYS 2
@@ -58,8 +58,8 @@ typedef enum Way
 typedef struct LePending
 {
 	struct LePending *older;       /* next older item of the transaction */
-	struct LePending *alike[WAYS]; /* next older item with the same hash */
-	int64 total;                   /* number of holds of the token and name to be released, as of this item */
+	struct LePending *alike[WAYS]; /* next older item with the same hash, by way */
+	int64 total; /* number of holds of this token and name that this item and older ones release */
 	SubTransactionId subxact;
 	bool cancel;
 	bool cancelled; /* withdrawn by a newer item; set only in drop_cancelled() */
@@ -76,12 +76,12 @@ typedef struct LePending
 } LePending;
 
 static LePending *pending = NULL; /* newest item; allocated in TopTransactionContext */
-static bool any_cancel = false;   /* some item may have "cancel" set */
+static bool any_cancel = false;   /* whether any item may have "cancel" set */
 
-/* the newest items by the hash of each way */
+/* indexes of the newest items by their hashes, one for each way */
 static LeNewest newest[WAYS];
 
-/* Segment that le_pending_prepare() has created for releases that do not fit into the mailbox. */
+/* Segment that le_pending_prepare() has created for releases that do not fit into the mailbox, if any. */
 static dsm_handle prepared = DSM_HANDLE_INVALID;
 static bool is_closed = false; /* le_pending_prepare() was called: no item may be added */
 
@@ -105,7 +105,8 @@ find_token(int64 token, LeText name)
 }
 
 /*
- * Adds an item to the list, for the current subtransaction.  Raises an error if the commit has already begun.
+ * Adds a release or, if holds is 0, a withdrawal of older releases to the list, for the current
+ * subtransaction.  Raises an error if the commit has already begun.
  */
 static LePending *
 pending_new(LeKind kind, int64 token, LeText name, uint32 holds)
@@ -133,7 +134,7 @@ pending_new(LeKind kind, int64 token, LeText name, uint32 holds)
 	for (int way = 0; way < WAYS; way++)
 		le_newest_reserve(&newest[way], p->hash[way]);
 
-	/* 2. link it */
+	/* 2. link the item */
 	for (int way = 0; way < WAYS; way++)
 	{
 		p->alike[way] = le_newest(newest[way], p->hash[way]);
@@ -150,7 +151,7 @@ le_pending_add(int64 token, LeKind kind, LeText name, LeTime hold_for_us, uint32
 	LePending *p;
 	LOCKTAG tag PG_USED_FOR_ASSERTS_ONLY = le_fence_tag(token);
 
-	/* step 1 above: the lock cannot be taken away before the commit, or an asynchronous release has begun */
+	/* the caller has fenced the token until the commit (step 1 above), or the release is asynchronous */
 	Assert(le_lock_held_by_me(&tag, ShareLock) || pg_atomic_read_u32(&le_my_mailbox->releasing) != 0);
 	Assert(holds > 0 && hold_for_us >= 0);
 	p = pending_new(kind, token, name, holds);
@@ -165,10 +166,13 @@ le_pending_begin_async(void)
 {
 	Assert(le_pending_is_free());
 
-	/* le_pending_top_ended() resets "releasing", however the transaction ends */
+	/* a touched transaction calls le_pending_top_ended() at its end, which resets "releasing" */
 	le_xact.is_touched = true;
 
-	/* This is a full barrier: an exiting manager clears "running" before it reads "releasing". */
+	/*
+	 * The exchange is a full barrier, because an exiting manager clears "running" before it reads
+	 * "releasing".
+	 */
 	(void) pg_atomic_exchange_u32(&le_my_mailbox->releasing, 1);
 	is_async = pg_atomic_read_u32(&le_my_database()->running) != 0;
 	if (!is_async)
@@ -229,7 +233,7 @@ le_pending_own(LeKind kind, LeText name)
 {
 	const LePending *p = le_newest(newest[BY_NAME], le_newest_hash(name, (uint64) kind));
 
-	/* skip tokens whose releases were all withdrawn; a release that was listed after that is a newer item */
+	/* skip a token whose releases were all withdrawn; a later release of it is a newer item, already found */
 	for (; p != NULL; p = p->alike[BY_NAME])
 	{
 		if (!p->cancel && p->unnamed && p->kind == kind && is_named(p, name) &&
@@ -253,8 +257,8 @@ find_older(const LePending *p)
 }
 
 /*
- * Removes the releases that an acquire has withdrawn, and the items that withdrew them.  Goes from the newest
- * item to the oldest, and removes all items that are older than a cancel item and have its token and name.
+ * Removes the releases that an acquire has withdrawn, and the items that withdrew them.  Scans the list from
+ * the newest item to the oldest, and removes each cancel item with all older items of its token and name.
  */
 static void
 drop_cancelled(void)
@@ -336,7 +340,7 @@ le_pending_prepare(void)
 	if (size <= LE_RELEASES_SIZE)
 		return;
 
-	/* The segment outlives this process, and belongs to the process that has its handle. */
+	/* Pin the segment, so that it outlives this process.  It belongs to the process that has its handle. */
 	segment = dsm_create(size, 0);
 	fill(dsm_segment_address(segment));
 	prepared = dsm_segment_handle(segment);
@@ -347,8 +351,8 @@ le_pending_prepare(void)
 /* --- after the commit --- */
 
 /*
- * Puts the releases into the mailbox.  le_pending_prepare() has made sure that it contains no others.  Must
- * not fail.
+ * Puts the releases into the mailbox, which contains no other releases since le_pending_prepare().  Must not
+ * fail.
  */
 static void
 post(void)
@@ -383,8 +387,9 @@ post(void)
 }
 
 /*
- * Withdraws the releases if the last manager has exited because the extension no longer exists.  As long as
- * no manager is starting, no other process reads the mail.  Returns whether the releases were withdrawn.
+ * Withdraws the releases from the mailbox if the last manager has exited because the extension no longer
+ * exists, and no manager is starting, so that no other process reads the mail.  Returns whether it has
+ * withdrawn them.
  */
 static bool
 withdraw_if_gone(void)
@@ -426,7 +431,7 @@ warn_late(const char *detail)
 /*
  * Waits until the manager has applied the releases.  Must neither fail nor be interrupted, because the
  * transaction has committed.  So the wait for a manager that is not running or cannot write is limited; a
- * manager finds the mail later.  The wait ends when
+ * later manager finds the mail.  The wait ends when
  *
  *	1.	the releases have been applied: the commit then waits until they are durable;
  *	2.	the manager reports that it cannot write: a warning states the reason;
@@ -468,7 +473,7 @@ wait_for_manager(void)
 			break;
 		}
 
-		/* none of these: sleep */
+		/* otherwise sleep */
 		le_want_manager(le_my_database());
 		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH, LOOK_MS,
 					  le_wait_event(LE_WAIT_COMMIT)) &

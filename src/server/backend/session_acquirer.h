@@ -11,7 +11,9 @@
 /* Returns the text that describes this session now.  It is valid until the next call. */
 extern LeText le_acquirer_self(void);
 
-/* The parts of such a text, as copies.  pid is 0 if the text cannot be parsed; an absent part is NULL. */
+/*
+ * Copies of the parts of an acquirer's text.  pid is 0 if the text cannot be parsed; a missing part is NULL.
+ */
 typedef struct LeAcquirerParts
 {
 	int pid;

@@ -7,17 +7,18 @@
  * take that lock.  This is safe because of the following order:
  *
  *	1.	le_fence_take() takes the fence's lock.
- *	2.	Its caller then asks the manager whether the token holds the name.  If the manager checked for fences
- *		before step 1, it replies only after the batch of that check.
+ *	2.	The caller then asks the manager whether the token holds the name.  If the manager has checked for
+ *		fences before step 1 and ended the holder, its reply comes after that, and says that the token is not
+ *		held.
  *	3.	le_fence_note() records the name, for fence_guard().  The record exists as long as the lock.
  *
  * A fence uses an entry of PostgreSQL's lock table, which all sessions share.  A single entry for all fences
  * of a transaction would not be enough, because the manager looks for the fences of one particular token.  It
  * does so even after its own restart, when only that table shows which tokens are fenced.  An entry without a
- * token would also prevent all other holders from being replaced.  So the number of fences is limited:
+ * token would also prevent the replacement of all other holders.  So the number of fences is limited:
  *
- *	-	A transaction can always take max_locks_per_transaction fences, which is its own share of the table.
- *	-	The fences of all transactions that have more fences than that may use half of the table.
+ *	-	A transaction can always take max_locks_per_transaction fences, which is its share of the table.
+ *	-	All transactions that have more fences than that may together use half of the table.
  */
 #include "postgres.h"
 
@@ -54,12 +55,12 @@ typedef struct LeFenceCount
 	int count;
 } LeFenceCount;
 
-/* allocated in TopTransactionContext */
+/* the newest fence and the newest count of this transaction; allocated in TopTransactionContext */
 static LeFence *fences = NULL;
 static LeNewest newest = NULL; /* index of the fences by their hash */
 static LeFenceCount *counts = NULL;
 
-/* Number of fences that this transaction has added to many_fences: 0, or all that are in counts. */
+/* Number of fences that this transaction has added to LeShared.many_fences: 0, or the sum of counts. */
 static int my_many_fences = 0;
 
 /*
@@ -72,7 +73,7 @@ max_fences(void)
 	return (int64) max_locks_per_xact * MaxBackends / 2;
 }
 
-/* Updates what this transaction has added to many_fences; count is the number of its fences. */
+/* Updates the number that this transaction has added to many_fences.  count: number of its fences. */
 static void
 share_fences(int count)
 {
@@ -94,7 +95,7 @@ count_fences(void)
 	return count;
 }
 
-/* Raises an error if the limit does not allow this transaction to have this number of fences. */
+/* Raises an error if this transaction would exceed the limit with this number of fences. */
 static void
 check_room(int count)
 {
@@ -148,7 +149,7 @@ le_fence_take(int64 token)
 	if (!le_lock_held_by_me(&tag, ShareLock))
 		count_fence();
 
-	/* count the fence before it is taken: the manager checks for fences only if there are any */
+	/* count the fence before it is taken, because the manager checks for fences only if the count is not 0 */
 	le_xact_fencing();
 	(void) LockAcquire(&tag, ShareLock, false, false);
 	Assert(counts != NULL && counts->count > 0);

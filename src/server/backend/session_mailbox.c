@@ -1,6 +1,6 @@
 /*
  * backend/session_mailbox.c
- *		Takes a session's mailbox in shared memory, and returns it.
+ *		Attaches a session to its mailbox in shared memory, and detaches it.
  */
 #include "postgres.h"
 
@@ -24,8 +24,8 @@
 #define ENTRY_TIMEOUT (5 * LE_SECOND)
 
 /*
- * Time between two checks by an exiting session of whether its locks have ended.  The manager also wakes it
- * up.
+ * Period at which an exiting session checks whether its locks have ended.  The manager also wakes up the
+ * session.
  */
 #define END_PERIOD (10 * LE_MS)
 
@@ -42,9 +42,9 @@ le_my_database(void)
 }
 
 /*
- * Waits until the manager has ended the holders of this session if there are many, or if acquires are to be
- * undone.  Otherwise the next connection, which gets the same mailbox, would have to wait for that.  Must not
- * fail, because the process is exiting.
+ * If this session has many bound locks, or acquires to be undone, waits until the manager has ended them.
+ * Otherwise the next connection, which gets the same mailbox, would have to wait for that.  Must not fail,
+ * because the process is exiting.
  */
 static void
 wait_for_end(LeMailbox *box, uint64 session)
@@ -99,7 +99,7 @@ le_check_can_attach(void)
 				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION), errmsg("cannot use locks during recovery"),
 				 errhint("Connect to the primary server. On a standby only the views can be read.")));
 
-	/* a parallel worker commits its transaction independently of the leader's */
+	/* reject parallel workers, because a worker commits independently of the leader process */
 	PreventCommandIfParallelMode("lock functions");
 	if (le_created_in_this_transaction())
 		ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -117,8 +117,9 @@ raise_no_entry(void)
 }
 
 /*
- * Returns whether an entry will probably be free soon.  Entries are also used by the launcher, while it
- * checks whether a database has the extension, and by a command that needs a database without other sessions.
+ * Returns whether a database entry will probably be free soon.  The launcher occupies an entry while it
+ * checks whether a database has the extension, and so does a command that needs a database without other
+ * sessions.
  */
 static bool
 entry_will_be_free(void)
@@ -134,13 +135,13 @@ entry_will_be_free(void)
 }
 
 /*
- * Takes this backend's mailbox in its database's entry, if there is an entry and the mailbox is free.  It is
- * not free if the previous session with this database and proc number has left something in it that the
- * manager has not read.  Then this function links the mailbox and wakes up the manager, but only once
- * (*rung), and under the lock, so that the entry cannot be freed meanwhile.
+ * Takes this backend's mailbox in its database's entry, if there is an entry and the mailbox is free.  The
+ * mailbox is not free if the manager has not processed all mail of the previous session with this database
+ * and proc number.  In that case this function rings, but only once (*rung), and under the lock, so that the
+ * entry cannot be freed meanwhile.
  *
- * Returns the mailbox, or NULL.  Sets *db to the entry, or to NULL, and sets *passing if there is no entry,
- * but one will be free soon.
+ * Returns the mailbox, or NULL.  Sets *db to the entry; NULL = there is none.  Sets *passing to whether there
+ * is none, but one will probably be free soon.
  */
 static LeMailbox *
 try_attach(LeDatabase **db, bool *passing, bool *rung)
@@ -171,7 +172,7 @@ try_attach(LeDatabase **db, bool *passing, bool *rung)
 	return box;
 }
 
-/* Raises the manager's error if the manager cannot write now what the previous session has left. */
+/* Raises the manager's error if the manager cannot process the previous session's mail now. */
 static void
 check_predecessor(LeMailbox *box)
 {
@@ -224,11 +225,11 @@ le_attach(LeWait *wait)
 	/* 1. set up sleeping and flushing */
 	le_wait_events_init(LE_WAIT_LOCK);
 
-	/* the previous process with this proc number may have died while it was sleeping */
+	/* reset the sleep state, because the previous process with this proc number may have died in its sleep */
 	le_sleep_reset();
 	le_flush_attach();
 
-	/* 2. take the mailbox; it is empty, as its initialization or the manager has left it */
+	/* 2. take the mailbox, which its initialization or the manager has cleared */
 	box = wait_for_mailbox(wait);
 	if (box == NULL)
 		return LE_WAIT_OVER;
@@ -269,8 +270,8 @@ le_session_reset(void)
 /* --- mail from this session --- */
 
 /*
- * The new mail covers any unread one, because no acquire begins before that is read, and rollbacks proceed
- * from inner to outer subtransactions.
+ * Replaces an unread undo, which the new one includes: no acquire begins while an undo is unread, and
+ * rollbacks proceed from inner to outer subtransactions.
  */
 void
 le_mail_undo(uint32 xact, uint32 first)

@@ -15,26 +15,27 @@
 extern void le_check_can_attach(void);
 
 /*
- * Takes this backend's mailbox, unless it already has it.  Returns LE_WAIT_OVER if the caller's wait ended
- * before the manager had read what the previous session left in the mailbox.  Errors: 53400 if more than
- * lock_election.max_databases databases would be in use; 57P03 if no manager is running that could read it;
- * any error that prevents the manager from reading it.
+ * Takes this backend's mailbox, unless the backend already has it.  Returns LE_WAIT_OVER if the caller's wait
+ * ended before the manager had processed the mail of the mailbox's previous session.  Errors: 53400 if more
+ * than lock_election.max_databases databases would be in use; 57P03 if no manager is running to process that
+ * mail; the manager's own error if it cannot process the mail.
  */
 extern LeWaitEnd le_attach(LeWait *wait);
 
-/* This backend's mailbox; NULL if not attached. */
+/* This backend's mailbox; NULL = not attached. */
 extern LeMailbox *le_my_mailbox;
 /* Returns the entry of this backend's database.  The backend must be attached. */
 extern LeDatabase *le_my_database(void);
 
 /*
- * Called for DISCARD ALL: ends this connection's locks.  The connection's next request begins a new session.
+ * Ends this session for DISCARD ALL, and with it the locks that are bound to the connection.  The
+ * connection's next request begins a new session.
  */
 extern void le_session_reset(void);
 
 /*
- * Send mail to the manager.  They must not fail, because aborts call them.  le_mail_undo() undoes all
- * acquires of this transaction from number "first" on; le_mail() raises a flag, LE_MAIL_*.
+ * Send mail to the manager.  le_mail_undo() undoes all acquires of this transaction from number "first" on;
+ * le_mail() raises a flag, LE_MAIL_*.  Must not fail, because aborts call these functions.
  */
 extern void le_mail_undo(uint32 xact, uint32 first);
 extern void le_mail(uint32 flag);

@@ -11,8 +11,8 @@
 #include "shared/shmem.h"
 
 /*
- * Calls back for each item of a page.  Copies the page first, so that the callback may make requests of its
- * own.  Returns the last item, or NULL.
+ * Calls the callback for each item of a page.  Copies the page first, so that the callback may make requests.
+ * Returns the last item, or NULL.
  */
 static const LePageItem *
 each_item(LeText page, char *copy, LePageCallback callback, void *arg)
