@@ -38,7 +38,9 @@
 /* Time after which a wait that holds a snapshot is logged. */
 #define SNAPSHOT_LOG_AFTER (60 * LE_SECOND)
 
-/* Whether the manager must also have taken the releases of an earlier commit. */
+/*
+ * Whether a mailbox is quiet while it contains releases of an earlier commit that the manager has not taken.
+ */
 typedef enum Releases
 {
 	RELEASES_TAKEN,
@@ -46,8 +48,8 @@ typedef enum Releases
 } Releases;
 
 /*
- * Returns whether the last request has a reply and no rollback is unread: step 1 of the protocol in
- * shared/shmem.h.
+ * Returns whether the last request has a reply, no rollback is unread and, with RELEASES_TAKEN, no releases
+ * are left: step 1 of the protocol in shared/shmem.h.
  */
 static bool
 mailbox_is_quiet(Releases releases)
@@ -87,11 +89,14 @@ typedef struct Sent
 	LeEachAnswer *answers;     /* for commands with "each" only */
 	LeSync *sync;              /* for SYNC */
 	LeTime until;              /* end of the wait for durability; 0 = unlimited, not allowed for SYNC */
-	bool *durable;             /* set to whether the reply is durable at that time */
+	bool *durable;             /* output: whether the reply has become durable by "until" */
 	bool snapshot_kept;
 } Sent;
 
-/* Fills in a request with a command: writes its texts to the payload, and then its body, if that fits. */
+/*
+ * Fills in a request that has a core command: writes the command's texts to the payload, and then its body,
+ * which goes into a segment if it does not fit into the payload.
+ */
 static void
 put_command(const Sent *sent, uint32 number)
 {
@@ -119,8 +124,8 @@ put_command(const Sent *sent, uint32 number)
 }
 
 /*
- * Posts a request: steps 1 and 2 of the protocol.  The mailbox must be quiet, and the caller must have filled
- * in the members for this type of request.
+ * Posts a request: steps 1 and 2 of the protocol in shared/shmem.h.  The mailbox must be quiet, and the
+ * caller must have filled in the members for this type of request.
  */
 static void
 post(LeRequestType type, uint32 number)
@@ -129,7 +134,7 @@ post(LeRequestType type, uint32 number)
 
 	Assert(mailbox_is_quiet(RELEASES_MAY_WAIT) && type >= LE_REQUEST_COMMAND && type <= LE_REQUEST_SYNC);
 
-	/* otherwise an exiting manager would wait for this session to post a release */
+	/* if "releasing" were set, an exiting manager would wait for this session to post a release */
 	Assert(pg_atomic_read_u32(&box->releasing) == 0);
 	Assert(pg_atomic_read_u32(&le_shared->processes[le_my_proc()].present) != 0);
 	box->type = type;
@@ -178,7 +183,7 @@ log_kept_snapshot(const LeCommand *cmd)
 						  cmd->kind == LE_KIND_ELECTION ? "campaign" : "acquire_lock")));
 }
 
-/* Returns whether the caller specifies how long to wait, after which the call returns without the lock. */
+/* Returns whether the caller specifies a maximum wait, after which the call returns without the lock. */
 static bool
 has_own_wait(const LeCommand *cmd)
 {
@@ -201,11 +206,11 @@ log_wait(const LeCommand *cmd, LeTime started_at, bool over)
 /*
  * Returns whether the call should give up waiting for the reply.  When the caller's wait ends, a working
  * manager replies, but a stuck manager does not.  Called in each turn of the wait, at least once a second.
- * These times count from the end of that wait:
+ * The following times count from the end of the caller's wait:
  *
  *	1.	After RING_AFTER, wakes up the manager once more (*rung), so that a working manager takes the request.
- *	2.	After LE_TAKE_GRACE, gives up if the manager has not taken the request, so that the mailbox is still
- *		linked.
+ *	2.	After LE_TAKE_GRACE, gives up if the mailbox is still linked, because the manager has not taken the
+ *		request.
  *	3.	After LE_ANSWER_GRACE, gives up in any case.
  */
 static bool
@@ -311,7 +316,7 @@ le_raise_answer(int sqlstate, const char *message)
 	ereport(ERROR, (errcode(sqlstate), errmsg("%s", message), hint != NULL ? errhint("%s", hint) : 0));
 }
 
-/* Raises the error that the manager has replied with, or has noted in the mailbox, if any. */
+/* Raises the error that the manager has written to the mailbox, as its reply or with a note, if any. */
 static void
 raise_answer(void)
 {
@@ -322,7 +327,7 @@ raise_answer(void)
 	message = pstrdup(le_my_mailbox->message);
 	if (le_my_mailbox->sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED)
 	{
-		/* it has one line for each member of the cycle */
+		/* the detail has one line for each member of the cycle */
 		char *detail = pnstrdup(le_my_mailbox->payload + le_my_mailbox->answer_at, le_my_mailbox->answer_len);
 
 		pgstat_report_deadlock();
@@ -337,8 +342,8 @@ raise_answer(void)
 }
 
 /*
- * Waits until the manager has read everything that this session has sent before.  Raises the manager's error
- * if the manager cannot apply it.  Returns LE_WAIT_OVER if the caller's wait ended first.
+ * Waits until the mailbox is quiet.  Raises the manager's error if the manager cannot apply earlier mail of
+ * this session.  Returns LE_WAIT_OVER if the caller's wait ended first.
  */
 static LeWaitEnd
 wait_until_quiet(LeWait *wait, Releases releases)
@@ -375,14 +380,17 @@ le_mailbox_await_quiet(void)
 						errdetail("The lock_election manager is not running, or cannot write.")));
 }
 
-/* A renewal waits for the flush of its row for at most RAISE_PATIENCE and 1 / RAISE_PART of its validity. */
+/*
+ * A renewal waits for the flush of its row for at most RAISE_PATIENCE, and at most 1 / RAISE_PART of its
+ * validity.  It checks every RAISE_PERIOD.
+ */
 #define RAISE_PATIENCE (500 * LE_MS)
 #define RAISE_PART     10
 #define RAISE_PERIOD   (2 * LE_MS)
 
 /*
  * Waits until the row of a renewal is flushed.  If it is not flushed in time, reduces the validity in the
- * reply.
+ * reply to valid_least, which needs no flush.
  */
 static void
 wait_for_raise(LeWait *wait)
@@ -405,9 +413,9 @@ wait_for_raise(LeWait *wait)
 }
 
 /*
- * Step 5 of send_and_wait() for a lease_sync(): waits for the flush until the time that the caller has set.
- * Without the flush the lease is valid only for the time that its previous row guarantees, or not at all if
- * there is no previous row.  The wait for standbys comes later, as for all replies.
+ * Waits for the flush until sent->until, as step 5 of send_and_wait() for a lease_sync().  Without the flush
+ * the lease is valid only for the time that its previous row guarantees, or not at all if there is no
+ * previous row.  The wait for standbys comes later, as for all replies.
  */
 static void
 wait_for_sync(const Sent *sent, LeWait *wait)
@@ -433,13 +441,13 @@ wait_for_sync(const Sent *sent, LeWait *wait)
 }
 
 /*
- * Carries out the part of a request that can raise an error or wait:
+ * Carries out the steps of a request that can raise an error or wait:
  *
  *	1.	Take this session's mailbox, and wait until it is quiet.
  *	2.	Number the request, if a rollback can undo it.
  *	3.	Fill it in and post it.
- *	4.	Wait for the reply.  If there is none (LE_WAIT_OVER), tell the manager to undo whatever the request
- *		may still be granted.
+ *	4.	Wait for the reply.  If there is none (LE_WAIT_OVER), mail an undo, because the manager may still
+ *		grant the request.
  *	5.	Wait until the reply is flushed; for a renewal, only for a limited time.
  */
 static LeWaitEnd
@@ -452,7 +460,7 @@ send_and_wait(const Sent *sent, LeWait *wait)
 	Assert((sent->sync != NULL) == (sent->type == LE_REQUEST_SYNC));
 
 	/*
-	 * 1. An asynchronous release may still be in the mailbox, because the manager takes it before the
+	 * 1. Allow an asynchronous release to be still in the mailbox, because the manager takes it before the
 	 * request.
 	 */
 	if (le_attach(wait) == LE_WAIT_OVER ||
@@ -472,7 +480,7 @@ send_and_wait(const Sent *sent, LeWait *wait)
 	if (pg_atomic_read_u32(&le_my_database()->running) == 0)
 		le_want_manager(le_my_database());
 
-	/* 3. fill in and post the request; its number wraps around, in each mailbox */
+	/* 3. fill in and post the request, with the mailbox's next number, which wraps around */
 	number = pg_atomic_read_u32(&le_my_mailbox->posted) + 1;
 	LE_FAULT("request-before-post");
 	if (sent->page != NULL)
@@ -485,7 +493,9 @@ send_and_wait(const Sent *sent, LeWait *wait)
 	}
 	else
 		put_command(sent, number);
-	Assert(pg_atomic_read_u32(&le_shared->processes[le_my_proc()].present) == 0); /* since the last wait */
+
+	/* le_flush_leave() has cleared "present" at the end of the last wait */
+	Assert(pg_atomic_read_u32(&le_shared->processes[le_my_proc()].present) == 0);
 	le_flush_enter();
 	post(sent->type, number);
 	LE_FAULT("request-posted");
@@ -542,7 +552,7 @@ request(const Sent *sent)
 	{
 		end = send_and_wait(sent, &wait);
 
-		/* if the client died during the wait, exit now, which undoes the grant */
+		/* exit now if the client has died during the wait, which undoes the grant */
 		if (end == LE_WAIT_DONE && le_my_mailbox->reply.waited)
 		{
 			LE_FAULT("request-granted");
@@ -575,8 +585,8 @@ request(const Sent *sent)
 }
 
 /*
- * Sends a command for one name, for several names together, or for each of several names, with one result for
- * each name.
+ * Sends a command for one name, for several names together, or (answers not NULL) for each of several names
+ * separately, with one result for each.
  */
 static void
 request_command(LeCommand *cmd, LeReply *reply, LeEachAnswer *answers, bool snapshot_kept)

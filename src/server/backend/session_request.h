@@ -14,15 +14,15 @@
 
 /*
  * Sends a command and waits for the reply.  Fills in the command's session, transaction and request number.
- * Can be cancelled at any time; a grant that was under way is then undone with the (sub)transaction.  Raises
- * the error that the manager replies with, if any.  snapshot_kept: the wait holds a snapshot, and logs that
- * after a minute.  For a command with several names, sets cmd->name to the name that the reply is about.
+ * Can be cancelled at any time; the rollback of the (sub)transaction then undoes a grant.  Raises the error
+ * that the manager replies with, if any.  snapshot_kept: the wait holds a snapshot, which is logged after a
+ * minute.  For a command with several names, sets cmd->name to the name that the reply is about.
  */
 extern void le_request(LeCommand *cmd, LeReply *reply, bool snapshot_kept);
 
 /*
- * Sends a command that does not wait for a lock, but waits for its reply to become durable only until the
- * given time of le_clock().  Returns whether the reply is durable.
+ * Sends a command that does not wait for a lock.  Waits until its reply is durable, or until the given time
+ * of le_clock().  Returns whether the reply is durable.
  */
 extern bool le_request_until(LeCommand *cmd, LeReply *reply, LeTime until);
 
@@ -43,10 +43,10 @@ typedef struct LeLeader
 /* Sends a CHECK of the holder of the command's name.  The reply contains the term. */
 extern void le_request_leader(LeCommand *cmd, LeReply *reply, LeLeader *leader);
 
-/* Gets the LSN of the newest visible change of an election, which is in the reply. */
+/* Gets, in reply->lsn, the LSN of the newest visible change of any election. */
 extern void le_request_changes(LeReply *reply);
 
-/* A request for a page of the live state, from a cursor on; see shared/page_format.h. */
+/* A request for the page of the live state that begins at a cursor; see shared/page_format.h. */
 typedef struct LePageRequest
 {
 	LeKind kind;
@@ -62,7 +62,8 @@ extern LeText le_request_page(LePageRequest *page);
 
 /*
  * Sends one request of a lease_sync(), see backend/session_sync.c.  Waits for its reply to become durable
- * until the given time of le_clock().  Does not raise the error that the manager replies with.
+ * until the given time of le_clock().  Stores the error that the manager replies with in *sync, and does not
+ * raise it.
  */
 extern void le_request_sync(LeSync *sync, LeTime until);
 

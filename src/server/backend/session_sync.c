@@ -1,9 +1,9 @@
 /*
  * backend/session_sync.c
- *		The backend's side of lease_sync(); the manager's is in manager/sync.c.
+ *		Carries out lease_sync() in the backend; the manager's part is in manager/sync.c.
  *
- *	1.	One request renews the lease, carries out the items, and returns a page of news.  Requests without
- *		items get the further pages.
+ *	1.	One request renews the lease, carries out the items, and returns a page of news.  Further requests,
+ *		without items, get the other pages.
  *	2.	If the manager rejects the request because it cannot write, a second request without items renews the
  *		lease, and each item gets the error as its result.
  *	3.	The call waits for at most "wait" until everything that it returns is durable.  Results that are not
@@ -40,8 +40,8 @@ renew_alone(LeSync *sync, LeTime until)
 
 /*
  * Reads all pages of news after the first.  Leaves news that cannot be read now, or is not durable, to a
- * later call.  If losses keep occurring, the pages begin again and again until the time is up; then all news
- * is left to a later call.
+ * later call.  If losses keep occurring, the manager restarts the listing each time; when the time is up, all
+ * news is left to a later call.
  */
 static void
 read_more(LeSync *sync, LeTime until)
@@ -82,7 +82,7 @@ le_sync(LeSync *sync)
 	if (sync->renewal.status == LE_OK)
 		read_more(sync, until);
 
-	/* the client knows which of its holders are evicted, so it need not assume that all others are */
+	/* the news lists the evicted holders, so all other holders have the validity of the lease itself */
 	if (sync->durable && sync->validity > 0)
 		sync->validity = Max(sync->validity, sync->renewal.valid_lease);
 }

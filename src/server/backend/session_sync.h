@@ -1,6 +1,6 @@
 /*
  * backend/session_sync.h
- *		The backend's side of lease_sync().
+ *		Carries out lease_sync() in the backend.
  */
 #ifndef LE_SESSION_SYNC_H
 #define LE_SESSION_SYNC_H

@@ -39,12 +39,12 @@ typedef struct LeSync
 	/* results */
 	bool answered;
 	LeReply renewal;  /* status is LE_OK, LE_DENIED, or LE_NO_LEASE with the way in which the lease ended */
-	LeTime validity;  /* validity if the server crashes, in us from the sending of the call; 0 = unknown */
+	LeTime validity;  /* validity even after a crash, in us from the sending of the call; 0 = unknown */
 	LeReply *results; /* one result per item, valid if told.applied; the caller provides the memory */
 	LeSyncTold told;  /* incarnation and seen are from the last page of news */
 	StringInfoData news; /* LeNewsItem, in the order of their numbers */
 	bool durable;        /* results and news are durable */
-	int sqlstate;        /* if not 0, no item was carried out, and this is the reason */
+	int sqlstate;        /* SQLSTATE of the error, if no item was carried out; 0 = none */
 	char *message;
 } LeSync;
 
