@@ -6,7 +6,7 @@
  * whole database.  A statement that consists only of a call of this extension no longer needs its snapshot
  * once the arguments have been evaluated, which is the case when the call begins.
  *
- * The test is narrow on purpose.  A query around the call (through a function, a cursor, EXPLAIN or a
+ * The conditions are narrow on purpose.  A query around the call (through a function, a cursor, EXPLAIN or a
  * trigger) may continue to read with its snapshot after the wait, and would miss rows that VACUUM has removed
  * meanwhile.
  */
@@ -82,12 +82,12 @@ are_columns(const List *targets)
 	return true;
 }
 
-/* The parts that a statement may have besides the call. */
+/* Parts that a statement may have besides the call. */
 typedef enum Beside
 {
 	BESIDE_NOTHING,
-	BESIDE_FROM,    /* the call may be in FROM: its rows are sent after it has returned */
-	BESIDE_COMPUTED /* expressions may use these rows, too, and may fail after the call */
+	BESIDE_FROM,    /* the call may be in FROM, so that its rows are sent after it has returned */
+	BESIDE_COMPUTED /* the call may be in FROM, and expressions that use its rows may fail after the call */
 } Beside;
 
 /*
@@ -144,7 +144,7 @@ only_active_snapshot(Snapshot snapshot)
 	if (!ActiveSnapshotSet() || GetActiveSnapshot() != snapshot)
 		return false;
 
-	/* the query has registered the snapshot, so it outlives being popped */
+	/* popping does not free the snapshot, because the query has registered it */
 	PopActiveSnapshot();
 	only = !ActiveSnapshotSet();
 	PushActiveSnapshot(snapshot);
@@ -175,7 +175,7 @@ call_is_bare(FunctionCallInfo fcinfo, Beside beside)
 	if (!only_active_snapshot(query->snapshot))
 		return false;
 
-	/* also check for a deferred trigger, which runs outside of any other executor */
+	/* a deferred trigger runs outside of any other query, so check for it separately */
 	if (DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0)) != 0)
 		return false;
 	return only_target(query->plannedstmt, beside) == call;
@@ -230,9 +230,10 @@ le_snapshot_take(void)
 }
 
 /*
- * Returns whether the snapshot of the transaction is too old for the result of this call.  For REPEATABLE
- * READ and stricter levels, where the whole transaction reads with the snapshot of its first statement.  If
- * this is the first statement and the call did not wait, only changes made during the call can be missed.
+ * Returns whether the transaction's snapshot is older than the grant, at REPEATABLE READ and stricter levels,
+ * where the whole transaction reads with the snapshot of its first statement.  Returns false if this is the
+ * first statement and the call did not wait, because the transaction can then miss only changes made during
+ * the call.
  */
 static bool
 xact_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited)
@@ -243,7 +244,7 @@ xact_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited)
 bool
 le_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited)
 {
-	/* nothing is read after the call */
+	/* the transaction reads nothing after the call */
 	if (le_call_is_alone(fcinfo))
 		return false;
 	if (IsolationUsesXactSnapshot())

@@ -8,22 +8,22 @@
 #include "fmgr.h"
 
 /*
- * Returns whether this call is the only thing that its transaction does.  Returns false where more may
- * follow: in a transaction block, in a pipeline, and in a process without a client.
+ * Returns whether this call is the only action of its transaction.  Returns false where more may follow: in a
+ * transaction block, in a pipeline, and in a process without a client.
  */
 extern bool le_call_is_alone(FunctionCallInfo fcinfo);
 /*
- * Like le_call_is_alone(), but the rows that the call returns may also be passed to PostgreSQL's own
- * immutable functions.  These may fail after the call, so this is only for calls whose effects survive an
- * error.
+ * Returns the same as le_call_is_alone(), but also allows that the rows of the call are passed to
+ * PostgreSQL's own immutable functions.  These may fail after the call, so this test is only for calls whose
+ * effects survive an error.
  */
 extern bool le_call_is_computed_with(FunctionCallInfo fcinfo);
 
 /*
- * Gives up the statement's snapshot for a wait, if the statement consists only of this call and nothing else
- * needs the snapshot.  Returns whether it has done so.  The caller must then call le_snapshot_take() after
- * the wait, before any access to a catalog.  After an error that is not necessary, because the transaction is
- * aborted.
+ * le_snapshot_give_up() gives up the statement's snapshot for a wait, if the statement consists only of this
+ * call and nothing else needs the snapshot.  Returns whether it has given up the snapshot.  If so, the caller
+ * must call le_snapshot_take() after the wait, before any access to a catalog, except after an error, because
+ * the transaction is then aborted.
  */
 extern bool le_snapshot_give_up(FunctionCallInfo fcinfo);
 extern void le_snapshot_take(void);

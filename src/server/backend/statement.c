@@ -4,8 +4,8 @@
  *		are running, and whether the transaction has more statements.  Rejects some commands, and
  *		handles DISCARD ALL.
  *
- * backend/snapshot.c needs this to prove that a waiting statement can give up its snapshot, and
- * that nothing comes before or after a call in its transaction.
+ * backend/snapshot.c uses this to prove that a waiting statement can give up its snapshot, and that a call is
+ * the only action of its transaction.
  */
 #include "postgres.h"
 
@@ -52,7 +52,7 @@ static ExecutorEnd_hook_type prev_executor_end = NULL;
 /*
  * In the simple protocol, a message with one statement is a transaction, and a message with several
  * statements is a transaction block.  In the extended protocol the transaction lasts until Sync.  A client
- * that sends a single statement sends Sync in the same packet; in a pipeline another message comes first.
+ * that sends a single statement sends Sync in the same packet; in a pipeline, another message precedes Sync.
  */
 bool
 le_transaction_ends_here(void)
@@ -60,13 +60,13 @@ le_transaction_ends_here(void)
 	if (whereToSendOutput != DestRemote || MyProcPort == NULL || ActivePortal == NULL)
 		return false;
 
-	/* pg_cursors shows all portals except that of the simple protocol */
+	/* only a portal of the simple protocol is not visible in pg_cursors */
 	return !ActivePortal->visible || le_next_message() == MESSAGE_SYNC;
 }
 
 /*
- * Records the end of a client's statement.  A nested statement does not count.  Neither does the ROLLBACK of
- * a failed transaction, because transaction_ended() ran when the transaction failed, and does not run again.
+ * Records the end of a client's statement.  Ignores a nested statement, and also the ROLLBACK of a failed
+ * transaction, because transaction_ended() ran when the transaction failed, and does not run again.
  */
 static void
 statement_ended(bool has_snapshot)
@@ -100,7 +100,7 @@ le_bound_statement_reads(void)
 	return bound != NULL;
 }
 
-/* Removes a statement from the bound ones, because it runs or is dropped. */
+/* Removes a statement from the list of bound statements, because it runs or is dropped. */
 static void
 bound_remove(const QueryDesc *desc)
 {
@@ -126,7 +126,10 @@ le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	bool discard_all = IsA(node, DiscardStmt) && ((DiscardStmt *) node)->target == DISCARD_ALL;
 	bool has_snapshot = PlannedStmtRequiresSnapshot(pstmt);
 
-	/* 1. before the command */
+	/*
+	 * before the command: guard the tables and reject DISCARD ALL where it is not allowed; then run the
+	 * command
+	 */
 	le_guard_tables(node);
 	if (discard_all && (le_xact.is_open || le_xact.is_touched))
 		ereport(
@@ -150,14 +153,14 @@ le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	}
 	PG_END_TRY();
 
-	/* DISCARD ALL drops cached plans, so node may have been freed */
+	/* after the command: node may have been freed, because DISCARD ALL drops cached plans */
 	if (discard_all && le_shared != NULL)
 		le_session_reset();
 }
 
 /*
- * Records a statement that reads tables as bound.  The client has bound it or is about to run it; which of
- * the two is not known yet.
+ * Records a statement that reads tables as bound.  It is not known yet whether the statement will run at
+ * once.
  */
 static void
 le_executor_start(QueryDesc *queryDesc, int flags)

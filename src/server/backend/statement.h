@@ -8,13 +8,13 @@
 
 #include "executor/execdesc.h"
 
-/* Called from _PG_init, once per process. */
+/* Installs hooks and callbacks.  Called from _PG_init, once per process. */
 extern void le_statement_init(void);
 
 /* Nesting depth of the utility commands that are running; 0 = none. */
 extern int le_utility_nesting;
 
-/* A query that the executor is running, linked to the queries around it. */
+/* A query that the executor is running. */
 typedef struct LeRunningQuery
 {
 	QueryDesc *desc;
@@ -26,7 +26,7 @@ typedef struct LeRunningQuery
 extern LeRunningQuery *le_running_query;
 
 /*
- * whether an earlier statement of the client has run in this transaction, and whether such a statement used a
+ * whether an earlier statement of the client has run in this transaction, and whether any of them used a
  * snapshot
  */
 extern bool le_transaction_has_run;
@@ -45,9 +45,9 @@ extern bool le_statement_warned;
 extern bool le_statement_reads(const PlannedStmt *stmt);
 
 /*
- * Returns whether the transaction certainly ends with the client's current statement.  This is not certain
- * for the statement of a portal, unless the client's Sync has already arrived, or in a process without a
- * client.
+ * Returns whether the transaction certainly ends with the client's current statement.  Returns false for a
+ * statement of the extended protocol, unless the client's Sync has already arrived, and in a process without
+ * a client.
  */
 extern bool le_transaction_ends_here(void);
 

@@ -1,8 +1,8 @@
 /*
  * backend/wait.c
- *		Limits all waits of a call, whatever it waits for: its mailbox, its earlier requests, or a reply.
+ *		Limits all waits of a call: for its mailbox, for its earlier requests, or for a reply.
  *
- * Nothing here relies on a working manager.
+ * These functions do not rely on a working manager.
  */
 #include "postgres.h"
 
@@ -16,8 +16,8 @@
 #include "shared/sleep.h"
 
 /*
- * Maximum time to wait for a manager to start, unless the caller asks for a shorter wait.  Even a call that
- * is not to wait allows MIN_PATIENCE, because a manager that restarts is back sooner than that.
+ * Maximum time to wait for a manager to start, unless the caller specifies a shorter wait.  Even a call that
+ * must not wait allows MIN_PATIENCE, because a manager restarts in less time than that.
  */
 #define PATIENCE     (5 * LE_SECOND)
 #define MIN_PATIENCE (1 * LE_SECOND)
@@ -29,9 +29,9 @@
 #define ABSENT_PERIOD (10 * LE_MS)
 
 /*
- * Time between two checks that a wait makes by itself, although the manager wakes up nearly all waiters:
- * POLL_PERIOD at first, later 1 / POLL_PART of the time waited.  It grows because thousands of sessions may
- * wait for a manager that is stopped or loading.
+ * Period at which a wait checks its condition by itself, although the manager wakes up nearly all waiters:
+ * POLL_PERIOD at first, later 1 / POLL_PART of the time waited.  The period grows because thousands of
+ * sessions may wait for a manager that is stopped or loading.
  */
 #define POLL_PERIOD (10 * LE_MS)
 #define POLL_PART   8
@@ -54,7 +54,7 @@ le_wait_begin(LeWait *wait, LeTime at_most_us, bool for_lock)
 	wait->absent_us = 0;
 	wait->patience_us = at_most_us < 0 ? PATIENCE : Min(PATIENCE, Max(at_most_us, MIN_PATIENCE));
 
-	/* a call that does not wait for holders is allowed the time that a manager needs */
+	/* lock_timeout must leave a call that does not wait for holders the time that a manager needs */
 	if (!for_lock)
 		timeout_us = Max(timeout_us, LE_TAKE_GRACE);
 	Assert(wait->patience_us >= MIN_PATIENCE && wait->patience_us <= PATIENCE && wait->limit_at >= now);
@@ -80,7 +80,10 @@ le_want_manager(LeDatabase *db)
 	le_wake_launcher();
 }
 
-/* Raises error 57P03, with the cause that the database's entry shows. */
+/*
+ * Raises error 57P03, with the cause that the database entry shows.  patience_us: limit of the wait, for the
+ * message.
+ */
 static void
 raise_no_manager(LeTime patience_us)
 {
@@ -136,9 +139,9 @@ le_raise_if_no_manager(const LeWait *wait)
 }
 
 /*
- * Counts the time without a manager, and raises the error when the call's patience is exhausted.  The time
- * during which a manager loads does not count, because it may have very many locks, and all their waiters
- * wait for it.
+ * Counts the time without a manager, and raises 57P03 when it reaches wait->patience_us.  Time in which a
+ * manager loads does not count, because the database may have very many locks, and all their waiters need
+ * that manager.
  */
 static void
 check_manager(LeWait *wait, LeDatabase *db, LeTime now)
@@ -150,7 +153,7 @@ check_manager(LeWait *wait, LeDatabase *db, LeTime now)
 	}
 	if (pg_atomic_read_u32(&db->loading) != 0)
 	{
-		/* the turn in which loading ends does not count, either */
+		/* the turn in which loading ends will not count, either */
 		wait->absent_at = 0;
 		return;
 	}
@@ -168,10 +171,10 @@ le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until)
 {
 	LeTime now = le_clock();
 
-	/* it must be possible to cancel the wait */
+	/* the wait must be cancellable */
 	Assert(!LWLockHeldByMe(le_shared->lock) && InterruptHoldoffCount == 0 && CritSectionCount == 0);
 
-	/* 1. check lock_timeout, with the same error as ProcessInterrupts(); no signal is needed here */
+	/* 1. check lock_timeout without a signal, and raise the same error as ProcessInterrupts() */
 	if (now >= wait->lock_timeout_at)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE), errmsg("canceling statement due to lock timeout")));
@@ -207,6 +210,6 @@ le_wait_poll(LeWait *wait, LeDatabase *db)
 {
 	LeTime now = le_clock();
 
-	/* no process is woken up when an entry becomes free */
+	/* without a database entry, poll often, because no process is woken up when an entry becomes free */
 	le_wait_turn(wait, db, now + (db != NULL ? poll_period(wait, now) : POLL_PERIOD));
 }

@@ -1,6 +1,6 @@
 /*
  * backend/wait.h
- *		Limits all waits of a call, whatever it waits for.
+ *		Limits all waits of a call.
  */
 #ifndef LE_WAIT_H
 #define LE_WAIT_H
@@ -20,14 +20,14 @@ typedef struct LeWait
 	LeTime limit_at;        /* end of the caller's wait, or LE_NEVER */
 	LeTime lock_timeout_at; /* time at which lock_timeout expires, or LE_NEVER */
 	LeTime next_look_at;    /* time of the next check of the client's socket */
-	LeTime absent_at;       /* time of the last turn without a manager; 0 = there was a manager */
+	LeTime absent_at;       /* time of the last turn, if it found no manager; 0 = it found one */
 	LeTime absent_us;       /* time without a manager so far, in microseconds */
 	LeTime patience_us;     /* upper limit of absent_us */
 } LeWait;
 
 /*
- * Begins the waits of a call.  at_most_us: length of the caller's wait, which the call's arguments ask for;
- * LE_WAIT_FOREVER = no limit.  for_lock: the call waits for other holders of a lock.
+ * Begins the waits of a call.  at_most_us: maximum length of the caller's wait, from the call's arguments;
+ * LE_WAIT_FOREVER = no limit.  for_lock: whether the call may wait for holders of a lock.
  */
 extern void le_wait_begin(LeWait *wait, LeTime at_most_us, bool for_lock);
 
@@ -36,21 +36,21 @@ extern bool le_wait_is_over(const LeWait *wait, LeTime now, LeTime grace_us);
 
 /*
  * Runs one turn of the wait: sleeps until this process is woken up, but at most until "until".  Errors: 55P03
- * lock_timeout; 57P03 this database has had no manager for too long; all errors of interrupts, including the
- * loss of the client.  db NULL: does not check for a manager.
+ * because of lock_timeout; 57P03 if this database has had no manager for too long; all errors of interrupts,
+ * including the loss of the client.  db NULL: does not check for a manager.
  */
 extern void le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until);
 
 /*
- * Runs a turn that ends by itself after a while, which is shorter at the beginning of a wait.  Errors as
- * above.
+ * Runs a turn that sleeps for a limited time, which grows during the wait.  Raises the errors of
+ * le_wait_turn().
  */
 extern void le_wait_poll(LeWait *wait, LeDatabase *db);
 
-/* Raises error 57P03, with the cause as far as it is visible, if no manager is running now. */
+/* Raises error 57P03, with the known cause, if no manager is running now. */
 extern void le_raise_if_no_manager(const LeWait *wait);
 
-/* Asks for a manager if none is running.  Must not fail, because it is called at commit, too. */
+/* Requests a manager if none is running.  Must not fail, because it is called at commit, too. */
 extern void le_want_manager(LeDatabase *db);
 
 /*
