@@ -1,6 +1,6 @@
 /*
  * backend/xact.c
- *		How the end of a transaction affects locks.
+ *		Undoes acquires, posts releases and ends fences at the end of transactions.
  *
  * An acquire takes effect at once, and is undone if its (sub)transaction rolls back.  A release in a
  * transaction is queued by backend/pending.c and posted after the transaction's own PostgreSQL locks are
@@ -14,23 +14,24 @@
  *	2.	wait_cleanup() in backend/session_request.c runs, for ERROR and FATAL alike.  It records that no
  *		caller is waiting for the reply (given_up).  le_flush_leave() names another flusher,
  *		le_client_wait_over() stops the keepalive probes, and le_body_done() frees the body of the request.
- *	3.	PostgreSQL aborts the transaction, or a subtransaction, which sub_xact_event() records.  It releases
- *		the locks and calls resources_released(), which calls top_ended() or sub_aborted() below.
+ *	3.	PostgreSQL aborts the transaction, or a subtransaction, which sub_xact_event() records.  PostgreSQL
+ *		then releases its own locks and calls resources_released(), which calls top_ended() or sub_aborted()
+ *		below.
  *	4.	sub_aborted() asks le_xact_forget_acquires() in backend/xactstate.c for the number of the first
- *		acquire that is void; in top_ended() this is number 1.  le_mail_undo() in backend/session_mailbox.c
+ *		acquire to be undone; in top_ended() this is always 1.  le_mail_undo() in backend/session_mailbox.c
  *		mails the number and wakes up the manager.
  *	5.	The manager takes the mail before the request (manager/take.c).  le_apply_undo() in core/sessions.c
- *		ends the waiter, or the holder if the grant came first.  If a place was taken earlier, it stays, and
- *		only its wait ends.  A fenced holder lapses.  A void request that has not been taken yet gets a reply
- *		without being read.
+ *		ends the waiter, or the holder if the lock was already granted.  A place that existed before the
+ *		cancelled call stays, and only the wait for it ends.  A fenced holder lapses.  If the manager has not
+ *		taken the request yet, it replies without applying it.
  *	6.	Once its batch is committed, the manager clears the mail (manager/batch.c).  Until then
  *		mailbox_is_quiet() in backend/session_request.c keeps the next request of the session from
  *		being posted.
  *
  * Two other cases use some of these steps.  If the caller's wait has ended and a stuck manager has not
- * replied, the call mails the undo of its own acquire (send_and_wait(), step 4) and returns.  If a process
- * exits, it first aborts its transaction; session_exit() in backend/session_mailbox.c then mails the end of
- * the session, which also ends everything that is bound to the connection.
+ * replied, the call mails the undo of its acquire (send_and_wait(), step 4) and returns.  If a process exits,
+ * it first aborts its transaction; session_exit() in backend/session_mailbox.c then mails the end of the
+ * session, which also ends all holders and places that are bound to the connection.
  */
 #include "postgres.h"
 
@@ -52,18 +53,18 @@
 static SubTransactionId aborting = InvalidSubTransactionId;
 
 /*
- * Called when the transaction has ended and its PostgreSQL locks are released.  Must not fail, because the
+ * Handles the end of a transaction, once its PostgreSQL locks are released.  Must not fail, because the
  * transaction has committed, or its abort is under way.  The order matters:
  *
  *	1.	Forget the state of the transaction.  The callback runs once for each resource owner, and
  *		only the first call does anything.
  *	2.	After a rollback, mail the undo of its acquires.  This comes before open_xact is cleared, because a
  *		manager that starts meanwhile treats uncommitted holds as committed if their transaction is not open.
- *	3.	Stop counting its fence, before the manager is told to check for fences.
+ *	3.	Stop counting its fence, before step 5 makes the manager check for fences.
  *	4.	After a commit, post its releases and wait for them.  Its fences have ended with its PostgreSQL locks,
  *		so a holder may expire before its release is applied, which has the same effect.
- *	5.	Mail the end of the fence last, so that the manager finds the releases and fences as this transaction
- *		leaves them, and grants the locks that have become free.
+ *	5.	Mail the end of the fence last, so that the manager sees the final releases and fences of this
+ *		transaction, and grants the locks that have become free.
  *	6.	Wait for the standbys.  No other session waits for this one meanwhile.
  */
 static void
@@ -126,8 +127,8 @@ top_ended(bool is_commit)
 }
 
 /*
- * Forgets the releases and fences of a subtransaction that has rolled back and released its locks, and undoes
- * its acquires.  Must not fail, because an abort is under way.
+ * Forgets the releases and fences of a subtransaction that has rolled back and released its PostgreSQL locks,
+ * and undoes its acquires.  Must not fail, because an abort is under way.
  */
 static void
 sub_aborted(void)
@@ -150,8 +151,8 @@ sub_aborted(void)
 }
 
 /*
- * Called when PostgreSQL releases the resources of a resource owner.  Must not fail, because that happens
- * during commits and aborts.
+ * Calls top_ended() or sub_aborted() when PostgreSQL has released the locks of a resource owner.  Must not
+ * fail, because it runs during commits and aborts.
  */
 static void
 resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
@@ -167,13 +168,12 @@ resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level
 }
 
 /*
- * Records the subtransaction that aborts, because this event comes before its locks are released.  Must not
+ * Records the subtransaction that aborts; sub_aborted() handles it when its locks are released.  Must not
  * fail.
  *
- * The commit of a subtransaction changes nothing: its items keep its number.  Numbers only grow.  So among
- * the subtransactions that are open later, those that enclosed it have lower numbers, and all others have
- * higher numbers; and the items that were added since a subtransaction began are at the head of each list.  A
- * rollback of subtransaction S therefore undoes exactly the items with numbers from S on.
+ * The items of a committed subtransaction keep its number, and numbers only grow.  So the items that were
+ * added since the beginning of a subtransaction S are those with numbers from S on, and they are at the head
+ * of each list.  A rollback of S undoes exactly these items.
  */
 static void
 sub_xact_event(SubXactEvent event, SubTransactionId subxact, SubTransactionId parent, void *arg)
@@ -182,7 +182,7 @@ sub_xact_event(SubXactEvent event, SubTransactionId subxact, SubTransactionId pa
 		aborting = subxact;
 }
 
-/* Runs before a commit, while an error still causes a rollback. */
+/* Prepares the releases before a commit, while an error still causes a rollback.  Rejects PREPARE. */
 static void
 xact_event(XactEvent event, void *arg)
 {

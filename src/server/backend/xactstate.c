@@ -16,8 +16,8 @@ LeXactState le_xact = {.number = 1};
 /*
  * The acquires of a transaction are numbered, because a rollback to a savepoint undoes all acquires since the
  * savepoint, and a caller that gives up waiting for a reply undoes its last acquire.  This list contains the
- * subtransactions that have acquired and are open or committed.  Acquires of an open subtransaction may be
- * counted under a newer one that has committed.
+ * open and committed subtransactions that have sent acquires.  An acquire of an open subtransaction may be
+ * counted for a newer subtransaction that has committed.
  */
 typedef struct SubxactAcquires
 {
@@ -44,7 +44,7 @@ le_xact_open(void)
 	{
 		uint32 announced PG_USED_FOR_ASSERTS_ONLY = le_xact_number();
 
-		/* odd, so that it is never 0, which means that no transaction is open */
+		/* the number stays odd, so that it is never 0, which would mean that no transaction is open */
 		le_xact.number += 2;
 		Assert(le_xact.number == announced && le_xact.number % 2 == 1);
 		Assert(subxacts == NULL && pg_atomic_read_u32(&box->open_xact) == 0);

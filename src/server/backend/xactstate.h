@@ -8,8 +8,8 @@
 
 typedef struct LeXactState
 {
-	uint32 number;   /* number of the newest transaction that has acquired; odd */
-	bool is_open;    /* an acquire was sent */
+	uint32 number;   /* number of the session's newest transaction that has sent an acquire; odd */
+	bool is_open;    /* this transaction has sent an acquire */
 	bool is_touched; /* the transaction has acquired, released or fenced: PREPARE is rejected */
 	bool has_fence;  /* a fence is held or being taken */
 } LeXactState;
@@ -23,7 +23,7 @@ extern LeXactState le_xact;
 extern uint32 le_xact_open(void);
 extern uint32 le_xact_number(void);
 
-/* Returns the number of the transaction's next acquire. */
+/* Counts one more acquire of the transaction, and returns its number. */
 extern uint32 le_xact_acquire(void);
 
 /*
@@ -33,7 +33,7 @@ extern uint32 le_xact_acquire(void);
 extern void le_xact_fencing(void);
 
 /*
- * Forgets the acquires of a subtransaction that rolls back, and of those within it.  Returns the number of
+ * Forgets the acquires of a subtransaction that rolls back and of those nested in it.  Returns the number of
  * the first of these acquires, or 0.  Must not fail, because aborts call it.
  */
 extern uint32 le_xact_forget_acquires(SubTransactionId subxact);
