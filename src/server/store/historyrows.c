@@ -1,9 +1,9 @@
 /*
  * store/historyrows.c
- *		The history of elections: one row for each change.  The row is written in the batch that makes the
- *		change, is never updated, and is deleted when it is old.
+ *		Reads and writes the history of elections, which has one row for each change.  The row is written in
+ *		the batch that makes the change, is never updated, and is deleted when it is old.
  *
- * One process adds the rows, in the order of their numbers, and each batch is committed before the next one
+ * Only the manager adds rows, in the order of their numbers, and each batch is committed before the next one
  * begins.  So a reader that sees a change sees all earlier changes, too.
  */
 #include "postgres.h"
@@ -73,7 +73,7 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 	Assert(pages > 0 && *from % pages == 0);
 	le_make_visibility_map(rel);
 
-	/* the scan ends at the end of the table, even if max is beyond it */
+	/* max may be beyond the end of the table, where the scan ends in any case */
 	ItemPointerSet(&min, *from, FirstOffsetNumber);
 	ItemPointerSet(&max, *from + pages - 1, MaxOffsetNumber);
 	scan = le_beginscan_tidrange(rel, GetActiveSnapshot(), &min, &max);
@@ -82,7 +82,7 @@ le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistory
 		ItemPointerData tid = row->tts_tid;
 		LeStoredChange change = {0};
 
-		/* each pass reads a row once */
+		/* the scan reads no other pages, so that each pass over the table reads a row once */
 		Assert(ItemPointerGetBlockNumber(&tid) - *from < pages);
 		le_table_read(&le_history_table, row, &change);
 		seen(change.role, change.number, le_store_history_bytes(change.election.len, change.candidate.len),
@@ -114,7 +114,7 @@ le_store_scan_history(LeText election, int64 after, void (*callback)(void *arg, 
 	if (!le_store_find())
 		return;
 
-	/* the index of the key contains the changes of an election in order */
+	/* open the index of the key, which orders the changes of an election by number */
 	rel = le_table_open_to_read(&le_history_table, AccessShareLock);
 	index_oid = get_relname_relid("history_key", le_store_schema);
 	if (IndexGetRelation(index_oid, true) != RelationGetRelid(rel))

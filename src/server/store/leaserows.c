@@ -1,6 +1,6 @@
 /*
  * store/leaserows.c
- *		The rows of named leases.
+ *		Writes and loads the rows of named leases.
  */
 #include "postgres.h"
 

@@ -1,6 +1,6 @@
 /*
  * store/placerows.c
- *		The rows of queue places.
+ *		Writes and loads the rows of queue places.
  *
  * A place has a row from the time when it enters the queue until it ends or is granted.  If it is granted,
  * the same transaction writes the row of its slot.
@@ -39,7 +39,7 @@ le_store_write_places(LeCore *core, const LeClock *clock)
 
 		if (!queued && !entry->waiter->row.on_disk)
 			continue;
-		/* a place whose row exists already is written again because it got another hold */
+		/* a queued place that already has a row is written again because it got another hold */
 		if (!(queued ? put_place(core, entry, clock) : le_table_delete(&le_queue_table, &entry->waiter->row)))
 			le_store_row_changed(&le_queue_table, psprintf("queue place " INT64_FORMAT, entry->token));
 		rows++;
@@ -73,7 +73,7 @@ le_store_load_places(LeCore *core, LeCore *failed)
 	Place *places;
 	int n;
 
-	/* find their rows */
+	/* find the rows of all places */
 	initStringInfo(&found);
 	le_rows_begin(&rows, &le_queue_table, failed);
 	while (le_rows_next(&rows))
@@ -88,7 +88,7 @@ le_store_load_places(LeCore *core, LeCore *failed)
 	places = (Place *) found.data;
 	qsort(places, n, sizeof(Place), compare_token);
 
-	/* load them, unless a row was missing: then the caller reads all rows again */
+	/* load the places, unless a row was missing: the caller then reads all rows again */
 	for (int i = 0; i < n && !rows.lost; i++)
 	{
 		LeStoredEntry place = {0};

@@ -2,16 +2,16 @@
  * store/readback.c
  *		Reads the rows of a table: all rows, or only those whose TIDs are known.
  *
- * A table may contain very many dead versions, because nothing removes them while any session keeps an old
- * snapshot.  When a manager starts, it reads the whole table.  After a failed batch it need not do so,
- * because the rows are still where they were before.  These are
+ * A table may contain very many dead versions, because they cannot be removed while any session keeps an old
+ * snapshot.  When a manager starts, it reads the whole table.  After a failed batch it reads only the
+ * following rows, which are still where they were before the batch:
  *
- *	-	the rows that the core of that batch knows.  If such a row is dirty, the batch may have written it,
- *		and there may be no row at its TID;
+ *	-	the rows that the core of the failed batch knows.  If such a row is dirty, the batch may have written
+ *		it, so there may be no row at its TID;
  *	-	the rows that the batch has updated or deleted (StoreTable.left).
  *
- * If one of them is missing, another process has written to the table, and the whole table is read.  The same
- * applies if a row's key or TID has already shown that another process has written (StoreTable.known).
+ * If any other row is missing, another process has written to the table, and the whole table is read.  The
+ * same applies if such a write was detected before (StoreTable.known is then false).
  */
 #include "postgres.h"
 
@@ -34,7 +34,7 @@ le_store_begin_batch(void)
 
 /* --- positions of the rows --- */
 
-/* Orders by TID.  If two spots have the same TID, the one that must have a row comes first. */
+/* Compares two spots by TID.  If they have the same TID, the spot that must have a row comes first. */
 static int
 compare_spots(const void *a, const void *b)
 {
@@ -81,7 +81,7 @@ le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed)
 	rows->rel = le_table_open_to_load(table);
 
 	/*
-	 * if the table was rewritten during the wait for its lock, an older snapshot would see none of its rows
+	 * take a new snapshot: an older one sees no rows if the table was rewritten during the wait for its lock
 	 */
 	PopActiveSnapshot();
 	PushActiveSnapshot(GetTransactionSnapshot());
@@ -111,7 +111,7 @@ le_rows_next(LeRows *rows)
 		Assert(rows->next == 1 || spot[-1].locator <= spot->locator);
 		if (rows->next > 1 && spot->locator == spot[-1].locator)
 		{
-			Assert(spot[-1].sure); /* the batch has updated or deleted the row */
+			Assert(spot[-1].sure); /* skip the same row, which the batch has updated or deleted */
 			continue;
 		}
 		le_table_tid(spot->locator, &tid);

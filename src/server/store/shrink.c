@@ -3,13 +3,14 @@
  *		Rewrites a table that consists mostly of dead rows.
  *
  * While any session keeps an old snapshot, VACUUM cannot remove dead rows, and the tables grow with each
- * batch.  When VACUUM removes them later, the table stays as large as it was, because vacuum_truncate is off:
- * the manager would have to wait for a truncation.  A manager reads the whole table when it starts.
+ * batch.  When VACUUM removes the rows later, the table's file keeps its size, because vacuum_truncate is
+ * off: the manager would have to wait for a truncation.  A large file delays the start of a manager, which
+ * reads all of it.
  *
- * So the manager copies the visible rows to a new table.  PostgreSQL then swaps the files of the two tables
- * and builds the index of the key, as for REFRESH MATERIALIZED VIEW, which checks the key again.  All this is
+ * So the manager copies the visible rows to a new table.  PostgreSQL then swaps the files of the two tables,
+ * as for REFRESH MATERIALIZED VIEW, and builds the index of the key, which checks the key again.  All this is
  * done in one transaction, so that a crash or an error leaves the old file in place.  The manager does not
- * wait for the lock on the table: if the lock is not free, it tries again the next time.
+ * wait for the lock on the table: if the lock is not free, the manager tries again at the next check.
  *
  * Old snapshots do not prevent this, because no session needs old versions of these rows.  The new rows are
  * frozen, so that every snapshot sees them.  VACUUM FULL would copy all dead rows that an old snapshot may
@@ -38,7 +39,7 @@
 
 static StoreTable *const tables[LE_DB_TABLES] = {&le_slot_table, &le_lease_table, &le_queue_table};
 
-/* The new positions of the rows of each table, valid when the transaction has committed. */
+/* The new positions of the rows of each table, valid once the transaction has committed. */
 static struct
 {
 	LeRelFileNumber file; /* the new file; InvalidOid = the table was not rewritten */
@@ -49,9 +50,9 @@ static struct
 /* --- copying --- */
 
 /*
- * Copies all visible rows, in the order of their TIDs.  Uses no synchronized scan, because that may begin in
- * the middle of the table.  The core's rows are in the same order.  A row that the core does not know is
- * copied, too, so that the next load finds it.
+ * Copies all visible rows, and sets the new locators in spots, which are ordered by TID, as the rows are.  So
+ * it uses no synchronized scan, which may begin in the middle of the table.  A row that the core does not
+ * know is copied, too, so that the next load finds it.  Returns the number of rows.
  */
 static int
 copy_rows(StoreTable *table, Relation from, Relation to, LeSpot *spots, uint32 n)
@@ -75,13 +76,16 @@ copy_rows(StoreTable *table, Relation from, Relation to, LeSpot *spots, uint32 n
 	Assert(next <= n && next <= rows);
 	if (next < n)
 	{
-		table->known = false; /* otherwise each check would copy the table again, in vain */
+		table->known = false; /* prevents further attempts, which would fail in the same way */
 		le_store_row_changed(table, "an entry");
 	}
 	return rows;
 }
 
-/* Rewrites a table that only this process has locked, and closes it.  Returns the new number of pages. */
+/*
+ * Rewrites a table on which this process has an exclusive lock, and closes it.  Returns the new number of
+ * pages.
+ */
 static BlockNumber
 rewrite(LeCore *core, int i, Relation rel)
 {
@@ -103,7 +107,7 @@ rewrite(LeCore *core, int i, Relation rel)
 	Assert(moved[i].file != table->file);
 	LE_FAULT("shrink-copied");
 	pgstat_count_truncate(rel);
-	pgstat_force_next_flush(); /* otherwise the next commit would not report it */
+	pgstat_force_next_flush(); /* make the next commit report the truncation */
 	table_close(copy, NoLock);
 	table_close(rel, NoLock);
 	le_finish_heap_swap(table->oid, copy_oid, RecentXmin, ReadNextMultiXactId(), persistence);
@@ -115,7 +119,7 @@ rewrite(LeCore *core, int i, Relation rel)
 
 /* --- checking --- */
 
-/* Opens the table.  Returns NULL if another process has locked it. */
+/* Opens the table.  Returns NULL if another process has a conflicting lock. */
 static Relation
 open_if_free(const StoreTable *table)
 {
@@ -125,8 +129,8 @@ open_if_free(const StoreTable *table)
 }
 
 /*
- * Returns whether the table has few rows on many pages.  In addition, the rows must be where the core has
- * recorded them, in a table that no other process has rewritten.
+ * Returns whether the table has few rows on many pages.  Also requires that the rows are where the core has
+ * recorded them, and that no other process has rewritten the table.
  */
 static bool
 is_worth_it(LeCore *core, const StoreTable *table, Relation rel, BlockNumber pages)

@@ -1,10 +1,10 @@
 /*
  * store/slotrows.c
- *		The rows of _lock_election.slot, which are holders and closed names.
+ *		Writes and loads the rows of _lock_election.slot, which contain holders and closed names.
  *
  * The core records which slots are dirty, and where the row of each slot is.  A slot may have its own row,
  * take over the row of an idle lock (see core/recycle.c), or have no row yet.  The core ensures that no slot
- * has two holders, and PostgreSQL checks that with the unique key (kind, name, slot).
+ * has two holders; PostgreSQL also checks this, with the unique key (kind, name, slot).
  */
 #include "postgres.h"
 
@@ -19,14 +19,14 @@
 
 /* --- writing --- */
 
-/* Returns the time until which a name is closed, or 0 if it is open. */
+/* Returns the time of day until which a name is closed, or 0 if it is open. */
 static int64
 closed_until(LeTime until, const LeClock *clock)
 {
 	return until > clock->now ? le_store_to_wall(clock, until) : 0;
 }
 
-/* Returns the row of a slot.  The slot is free, held, or held only by a fence. */
+/* Returns the row of a slot, which is free, held, or kept by a fence after its holder has ended. */
 static LeStoredEntry
 row_of(const LeCore *core, const LeSlot *slot, const LeClock *clock)
 {
@@ -53,7 +53,7 @@ row_of(const LeCore *core, const LeSlot *slot, const LeClock *clock)
 		}
 		else if (le_entry_has_own_time(holder))
 		{
-			/* the current deadline, although renewals do not update it in the row */
+			/* the current deadline, although later renewals do not update the row */
 			row.expires_at = le_store_to_wall(clock, holder->deadline);
 		}
 	}
@@ -100,7 +100,10 @@ read_slot(TupleTableSlot *tuple)
 
 	le_table_read(&le_slot_table, tuple, &row);
 
-	/* a negative time left means that the holder has ended and is only fenced, and encodes how it ended */
+	/*
+	 * a negative time_left means that the holder has ended and is only fenced; it encodes how the holder
+	 * ended
+	 */
 	if (row.time_left < 0)
 	{
 		row.end = row.time_left < -(LeTime) LE_END_REPLACED ? LE_END_REPLACED : (LeEnd) -row.time_left;
@@ -123,7 +126,7 @@ le_store_load_slots(LeCore *core, LeCore *failed)
 		int64 newest;
 		LeLoadStatus status = le_core_load_slot(core, &row, &newest);
 
-		/* only a load notices rows that another process has written */
+		/* another process has written to the table, which only a load detects */
 		if (status == LE_LOADED_RIVAL)
 			ereport(WARNING, (errcode(ERRCODE_DATA_CORRUPTED),
 							  errmsg("\"%.*s\" has two holders in table \"_lock_election.slot\"",

@@ -1,13 +1,12 @@
 /*
  * store/store.c
- *		Defines the tables, reads and writes the small ones, and prevents other processes from writing.
+ *		Defines the tables, reads and writes the small tables, and prevents other processes from writing.
  *
- * The store is the durable record of the locks, and the only code that accesses the tables: store/table.c
- * writes one row, store/slotrows.c and its siblings write and read the rows of one table, and store/write.c
- * calls them for a batch.  The columns of all these tables are listed below.  The store makes no decisions:
- * it writes the rows that the core has marked as dirty.  It neither starts nor commits transactions, and
- * keeps no state that a rollback could make wrong, because after a rollback the caller discards the core with
- * all its locators and loads the tables again.
+ * store/table.c writes one row, store/slotrows.c and its siblings write and read the rows of one table, and
+ * store/write.c calls them for a batch.  The columns of all these tables are listed below.  The store makes
+ * no decisions: it writes the rows that the core has marked as dirty.  It neither starts nor commits
+ * transactions.  Its state stays correct after a rollback, because the caller then discards the core with all
+ * its locators and loads the tables again.
  */
 #include "postgres.h"
 
@@ -144,7 +143,7 @@ le_store_find(void)
 	le_store_schema = get_namespace_oid(STORE_SCHEMA, true);
 	for (int i = 0; i < lengthof(tables); i++)
 	{
-		/* there may be no such table, or one that does not belong to the extension */
+		/* the table may not exist, or may not belong to the extension */
 		tables[i]->oid = get_relname_relid(tables[i]->name, le_store_schema);
 		all = all && getExtensionOfObject(RelationRelationId, tables[i]->oid) == extension;
 	}
@@ -174,13 +173,13 @@ le_store_lock(void)
 		   ConditionalLockRelationOid(le_queue_table.oid, RowExclusiveLock);
 }
 
-/* OID of table "slot" when this process claimed the tables. */
+/* OID of table "slot" when this process claimed the tables; InvalidOid = not claimed. */
 static Oid claimed = InvalidOid;
 
 /*
- * Prevents a second manager from writing for as long as this process lives.  Without this lock, two managers
- * would undo each other's work row by row, until the unique key stopped them.  An abort does not release the
- * lock, because it uses the lock method of advisory locks.
+ * Takes a lock that prevents a second manager from writing for as long as this process lives.  Without this
+ * lock, two managers would undo each other's work row by row, until the unique key stopped them.  An abort
+ * does not release the lock, because it is a session-level lock of the advisory lock method.
  */
 void
 le_store_claim(void)
@@ -194,7 +193,7 @@ le_store_claim(void)
 	(void) LockAcquire(&tag, ExclusiveLock, true, false);
 	claimed = le_slot_table.oid;
 
-	/* include the rows that another manager has written during the wait */
+	/* take a new snapshot, to include the rows that another manager has written during the wait */
 	PopActiveSnapshot();
 	PushActiveSnapshot(GetTransactionSnapshot());
 }
@@ -233,7 +232,7 @@ small_open(SmallTable *small, StoreTable *table, LOCKMODE lockmode)
 	small->rel = le_table_open_to_read(table, lockmode);
 	if (lockmode != AccessShareLock)
 		le_make_visibility_map(small->rel);
-	if (RelationGetIndexList(small->rel) != NIL) /* relhasindex stays set after a DROP INDEX */
+	if (RelationGetIndexList(small->rel) != NIL) /* not relhasindex, which stays set after a DROP INDEX */
 		le_table_wrong(small->rel);
 	small->snapshot = RegisterSnapshot(GetLatestSnapshot());
 	small->tuple = table_slot_create(small->rel, NULL);
@@ -307,9 +306,8 @@ le_store_read_meta(LeMeta *meta)
 }
 
 /*
- * Writes the floor, which is for pg_dump: a single row with the current incarnation.  Keeps a higher floor,
- * because it was restored after the manager had read the floor, and the manager has been told to restart
- * above it.
+ * Writes the current incarnation to table incarnation_floor, for pg_dump.  Keeps a higher floor, which a
+ * restore has written since the manager read the floor; the manager will restart above it.
  */
 static void
 write_floor(int64 incarnation)
@@ -327,7 +325,7 @@ write_floor(int64 incarnation)
 }
 
 #ifdef USE_ASSERT_CHECKING
-/* Asserts that the next manager will read what was written. */
+/* Asserts that the next manager will read the values that were written. */
 static void
 assert_meta(const LeMeta *meta)
 {
@@ -375,12 +373,12 @@ le_store_write_life(const LeMeta *meta)
 	return true;
 }
 
-/* --- writes by others --- */
+/* --- writes by other processes --- */
 
 /*
- * lock_election.refuse_write(), the trigger of the tables above.  A publication FOR ALL TABLES includes these
- * tables.  Changes from a subscription are silently ignored, because an error would stop the replication of
- * all other tables.
+ * Implements the trigger function lock_election.refuse_write(), which rejects other writers of the tables
+ * above.  A publication FOR ALL TABLES includes these tables.  Changes from a subscription are silently
+ * ignored, because an error would stop the replication of all other tables.
  */
 PGDLLEXPORT Datum
 le_refuse_write(PG_FUNCTION_ARGS)

@@ -1,18 +1,18 @@
 /*
  * store/store.h
- *		The durable record: the only code that accesses the tables.
+ *		The durable record of the locks, and the only code that accesses the tables.
  *
  * Terms:
  *
  *	-	Table: a table of schema _lock_election.  slot, lease and queue contain the state, and history the
  *		changes of elections; meta and incarnation_floor have one row each.
- *	-	Row: the row of an object of the core: a slot, a lease or a queue place.  The core keeps the row's TID
- *		(LeRow.locator) and whether the row is dirty.  The store writes dirty rows and makes no decisions.
+ *	-	Row: the row of a slot, a lease or a queue place, which are objects of the core.  The core keeps the
+ *		row's TID (LeRow.locator) and whether the row is dirty.  The store writes dirty rows and makes no
+ *		decisions.
  *	-	Slot: room for one holder of a lock.  Most locks have one slot; locks with permits have several.  The
  *		slot's row exists as long as the lock, and can then be reused for another lock (core/recycle.c).  A
  *		PostgreSQL "tuple table slot" is called tuple here.
- *	-	Page: a block of a table, as in PostgreSQL.  (shared/page_format.h has pages of the live
- *		state.)
+ *	-	Page: a block of a table, as in PostgreSQL.  (For pages of the live state, see shared/page_format.h.)
  *
  * A batch is one transaction of the manager.  It writes slots, leases, places and changes of elections, in
  * this order (le_store_write()), and then the incarnation, if that is new (le_store_write_meta()).  The
@@ -33,7 +33,7 @@
 /* The row of _lock_election.meta. */
 typedef struct LeMeta
 {
-	Oid database; /* database in which the row was written; if it is not this one, this is a copy */
+	Oid database; /* OID of the database in which the row was written; another OID: this database is a copy */
 	int64 incarnation;
 	int64 taken_at; /* time at which the incarnation was taken, TimestampTz */
 	uint32 timeline;
@@ -43,12 +43,10 @@ typedef struct LeMeta
 	/* state of the last manager, see core/life.h */
 	uint32 life;   /* number of that manager's life */
 	uint32 uptime; /* in ticks */
-	LeText lives;  /* the manager runs ("lives") up to the stored one, as in LeLife.starts */
+	LeText lives;  /* numbers of the newest manager runs ("lives"), as in LeLife.starts */
 } LeMeta;
 
-/*
- * Looks up the tables.  Returns false if the extension is not, or is no longer, installed in this database.
- */
+/* Looks up the tables.  Returns false if the extension is not installed in this database. */
 extern bool le_store_find(void);
 
 /*
@@ -59,17 +57,17 @@ extern bool le_store_find(void);
 extern void le_store_claim(void);
 
 /*
- * Returns whether this process has claimed the tables that le_store_find() has found.  Returns false after
+ * Returns whether this process has claimed the tables that le_store_find() found last.  Returns false after
  * the extension was dropped and created again.
  */
 extern bool le_store_is_claimed(void);
 
 /*
- * Locks the tables that a load reads, for the rest of the transaction, because a batch may write any of
- * them.  Does not wait: returns false if another process has locked one of them, or waits for such a lock.
+ * Locks the tables that a load reads for the rest of the transaction, because a batch may write any of them.
+ * Does not wait: returns false if another process has a conflicting lock on one of them, or waits for one.
  */
 extern bool le_store_lock(void);
-/* Returns whether this is one of the tables. */
+/* Returns whether this is the OID of one of the store's tables. */
 extern bool le_store_has_table(Oid table);
 
 /*
@@ -84,22 +82,22 @@ extern void le_store_close(void);
 extern void le_store_read_meta(LeMeta *meta);
 extern void le_store_write_meta(const LeMeta *meta);
 /*
- * Writes meta without incarnation_floor, which is for pg_dump and has not changed.  Returns false if another
- * process has locked the table.
+ * Writes table meta only, because incarnation_floor, which is for pg_dump, has not changed.  Returns false if
+ * another process has locked table meta.
  */
 extern bool le_store_write_life(const LeMeta *meta);
 
 /*
  * Loads all rows into a core, in the order that core/load.h requires.  failed: the core of the batch that
- * failed, or NULL if a manager starts.  Returns false if the rows are not where that core has recorded them;
- * then all rows must be read again, into another core.  Raises an error for a row that the core rejects.
- * Renews the active snapshot, as le_store_claim() does.
+ * failed, or NULL if a manager starts.  Returns false if the rows are not where the failed core has recorded
+ * them; the caller must then load all rows, into another core.  Raises an error for a row that the core
+ * rejects.  Renews the active snapshot, as le_store_claim() does.
  */
 extern bool le_store_load(LeCore *core, LeCore *failed);
 
 /*
- * Called when a batch begins, after all earlier batches were committed.  Starts recording the rows that the
- * batch updates or deletes.
+ * Starts recording the rows that a batch updates or deletes.  Called when the batch begins, after all earlier
+ * batches were committed.
  */
 extern void le_store_begin_batch(void);
 
@@ -112,9 +110,9 @@ extern int le_store_write(LeCore *core, LeTime now);
 /*
  * Rewrites those of the tables slot, lease and queue that consist mostly of dead rows, see store/shrink.c,
  * and writes the size of each table to bytes.  Skips a table that another process has locked.  Called between
- * two batches; the core must match the tables.  The new locators are kept in "context" until
- * le_store_shrunk(), after the commit, passes them to the core.  le_store_shrunk() must not fail, because
- * rows would then be written to their old places; it only sets locators.
+ * two batches; the core must match the tables.  Keeps the new locators in "context" until the transaction has
+ * committed and le_store_shrunk() passes them to the core.  le_store_shrunk() must not fail, because the core
+ * would then have outdated locators.
  */
 extern void le_store_shrink(LeCore *core, MemoryContext context, uint64 *bytes);
 extern void le_store_shrunk(void);
@@ -131,7 +129,7 @@ typedef struct LeStoredChange
 	TimestampTz elected_at;
 	TimestampTz at;
 	LeHow how;
-	Oid role; /* role of the leader, against whose limit the row counts */
+	Oid role; /* role of the leader; the row counts against this role's limit */
 	LeText election;
 	LeText candidate;
 } LeStoredChange;
@@ -151,15 +149,15 @@ le_store_history_bytes(uint32 election_len, uint32 candidate_len)
 
 /*
  * Deletes expired rows from the given number of pages, beginning with page *from.  Sets *from to the page at
- * which to continue; 0 = that was the last page.  Calls back for each row on these pages with its role and
- * whether it was deleted.
+ * which to continue; 0 = that was the last page.  Calls the callback for each row on these pages, and passes
+ * whether the row was deleted.
  */
 typedef void (*LeHistorySeen)(Oid role, int64 change, int64 bytes, bool deleted);
 extern void le_store_prune_history(TimestampTz before, uint32 pages, uint32 *from, LeHistorySeen seen);
 
 /*
- * Calls back for every slot in the table that is held or closed, to show it on a standby.  Can be called in
- * any backend, and uses the active snapshot.
+ * Calls the callback for every slot in the table that is held or closed, to show it on a standby.  Can be
+ * called in any backend, and uses the active snapshot.
  */
 extern void le_store_scan(void (*callback)(void *arg, const LeStoredEntry *row), void *arg);
 

@@ -3,13 +3,13 @@
  *		Opens a table of the store, and writes its rows.
  *
  * This is the hot path, and works below the executor: without SQL text, without looking up operators by name,
- * and without triggers (the triggers reject all other writers).
+ * and without triggers (which only reject other writers).
  *
  *	-	PostgreSQL checks that the key is unique whenever a row gets a key: by an insert, or by an update of a
  *		row that had another key.  An update that keeps the key is HOT, or enters its new version in the index
  *		without a check, because a check would have to step over all dead versions with that key.
- *	-	During a scan, PostgreSQL also removes dead versions, but during an update by TID it does not.  So
- *		this file prunes a page without room, and a busy row stays on its page.
+ *	-	PostgreSQL prunes dead versions during a scan, but not during an update by TID.  So this file prunes a
+ *		page that has no room for the new version, and a row that is often updated stays on its page.
  *	-	A row always fits into a page, and no column can be toasted, so no table has a TOAST table.
  */
 #include "postgres.h"
@@ -46,14 +46,15 @@ le_table_wrong(Relation rel)
 
 /*
  * Raises an error unless the table has exactly the expected shape, because rows are written below the
- * executor.  With SQL of another version it may have fewer or more columns, see shared/library_version.h.
+ * executor.  A table from another version's SQL script may have fewer or more columns, see
+ * shared/library_version.h.
  */
 static void
 check_columns(const StoreTable *table, Relation rel)
 {
 	TupleDesc desc = RelationGetDescr(rel);
 
-	/* after a crash an unlogged table would be empty, and all locks free */
+	/* a crash would empty an unlogged table, so that all locks would be free */
 	if (rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
 		le_table_wrong(rel);
 
@@ -99,7 +100,10 @@ is_key(const StoreTable *table, Relation index)
 	return true;
 }
 
-/* Opens the indexes when the batch enters its first key, because many batches enter none. */
+/*
+ * Opens the indexes of the key.  Called when the batch inserts its first key, because many batches insert
+ * none.
+ */
 static void
 open_indexes(StoreTable *table)
 {
@@ -166,8 +170,8 @@ le_table_open(StoreTable *table)
 }
 
 /*
- * Raises 55P03 if another process keeps a conflicting lock: the lock manager itself applies the caller's
- * lock_timeout, to the table and also to a row that another process has locked.
+ * Raises 55P03 if another process keeps a conflicting lock: PostgreSQL applies the caller's lock_timeout to
+ * the wait for the table, and later also to a wait for a locked row.
  */
 bool
 le_table_open_loaded(StoreTable *table)
@@ -185,7 +189,7 @@ le_table_open_loaded(StoreTable *table)
 	return true;
 }
 
-/* Keeps the locks until the end of the transaction. */
+/* Closes the table and its indexes, but keeps their locks until the end of the transaction. */
 void
 le_table_close(StoreTable *table)
 {
@@ -201,8 +205,8 @@ le_table_close(StoreTable *table)
 /* --- the key --- */
 
 /*
- * Returns the bigint in the first column, such as a token, of the row that has this key, or 0 if there is no
- * such row.
+ * Returns the bigint in the first column, such as a token, of another row that has this key; 0 = there is
+ * none.
  */
 static int64
 find_key_row(StoreTable *table, Relation index, const Datum *keys)
@@ -221,7 +225,7 @@ find_key_row(StoreTable *table, Relation index, const Datum *keys)
 		ScanKeyInit(&scankeys[i], table->key[i], BTEqualStrategyNumber, get_opcode(equal), keys[i]);
 	}
 
-	/* find rows that are still being written, too, but not the row just written */
+	/* a dirty snapshot also shows rows of uncommitted transactions; skip the row that was just written */
 	InitDirtySnapshot(dirty);
 	scan = systable_beginscan(table->rel, RelationGetRelid(index), true, &dirty, table->nkey, scankeys);
 	while (first == 0 && HeapTupleIsValid(tuple = systable_getnext(scan)))
@@ -236,8 +240,8 @@ find_key_row(StoreTable *table, Relation index, const Datum *keys)
 }
 
 /*
- * Called if another row seems to have this key.  PostgreSQL waits for the writer of that row, checks again,
- * and raises the error.  That error does not include the tokens, so this function logs them.
+ * Checks again whether another row has this key: PostgreSQL waits for the writer of that row, and raises an
+ * error if the row still exists.  That error does not include the tokens, so this function logs them.
  */
 static void
 check_again(StoreTable *table, int i, Datum *keys, bool *nulls, Datum first)
@@ -252,7 +256,10 @@ check_again(StoreTable *table, int i, Datum *keys, bool *nulls, Datum first)
 						UNIQUE_CHECK_EXISTING, false, table->infos[i]);
 }
 
-/* Enters the row that was just written in the index. */
+/*
+ * Inserts the key of the row that was just written into the indexes.  takes_key: the row did not have this
+ * key before, so the indexes must check it.
+ */
 static void
 enter_key(StoreTable *table, const Datum *values, bool takes_key)
 {
@@ -277,14 +284,17 @@ enter_key(StoreTable *table, const Datum *values, bool takes_key)
 
 /* --- rows --- */
 
-/* Command id of a batch.  A batch is a single command, because it does not read the rows that it writes. */
+/*
+ * Command id of all writes of a batch.  A batch can be a single command, because it does not read the rows
+ * that it writes.
+ */
 #define BATCH_COMMAND FirstCommandId
 
 /*
  * Prepares a page for an update or delete by TID.  Returns whether the row exists, and prunes the page if
  * there is no room for a new version of this length.  Reads the page without a lock, as heap_page_prune_opt()
- * does.  This is safe because only the manager adds rows to the page, and the manager's own row does not
- * disappear.
+ * does.  This is safe because only the manager adds rows to the page, and no other process removes the
+ * manager's row.
  */
 static bool
 prepare_page(Relation rel, const ItemPointerData *tid, Size len)
@@ -344,6 +354,7 @@ le_table_put(StoreTable *table, LeRow *row, const void *fields)
 	Size len;
 	LeUpdateIndexes update_indexes;
 
+	/* 1. form the tuple */
 	Assert(table->columns <= MAX_COLUMNS);
 	le_table_form(table, fields, values, nulls);
 	wide = le_widen_row(desc->natts, table->columns, values, nulls);
@@ -351,6 +362,8 @@ le_table_put(StoreTable *table, LeRow *row, const void *fields)
 	len = tuple->t_len;
 	Assert(table->rel != NULL && (row->on_disk || !row->recycled));
 	ExecStoreHeapTuple(tuple, table->tuple, true);
+
+	/* 2. insert or update the row, and insert its key into the indexes if needed */
 	if (!row->on_disk)
 	{
 		table_tuple_insert(table->rel, table->tuple, BATCH_COMMAND, 0, NULL);
@@ -363,6 +376,8 @@ le_table_put(StoreTable *table, LeRow *row, const void *fields)
 		if (row->recycled || le_updates_keys(update_indexes))
 			enter_key(table, values, row->recycled);
 	}
+
+	/* 3. record the position of the row */
 	row->locator = le_table_locator(&table->tuple->tts_tid);
 	row->on_disk = true;
 	Assert(ItemPointerIsValid(&table->tuple->tts_tid));
@@ -407,10 +422,10 @@ le_store_invalid_row(Relation rel, const TupleTableSlot *tuple)
 
 /* --- the fields of a row --- */
 
-/* Maximum number of uncommitted holds that a row can store; a load treats further ones as committed. */
+/* Maximum number of uncommitted holds that a row can store; a load treats all further holds as committed. */
 #define MAX_UNCOMMITTED 64
 
-/* Returns a numeric field that has two, four or eight bytes. */
+/* Returns the value of a numeric field of two, four or eight bytes. */
 static int64
 get_number(const StoreColumn *column, const void *field)
 {
@@ -462,7 +477,7 @@ le_table_form(const StoreTable *table, const void *fields, Datum *values, bool *
 			case OIDOID:
 				values[i] = ObjectIdGetDatum((Oid) get_number(column, field));
 				break;
-			default:
+			default: /* bigint or timestamptz; a time of 0 means NULL */
 				values[i] = Int64GetDatum(get_number(column, field));
 				nulls[i] = column->type == TIMESTAMPTZOID && get_number(column, field) == 0;
 		}
@@ -501,7 +516,7 @@ le_table_read(const StoreTable *table, TupleTableSlot *tuple, void *fields)
 			case OIDOID:
 				set_number(column, field, DatumGetObjectId(value));
 				break;
-			default:
+			default: /* bigint or timestamptz */
 				set_number(column, field, DatumGetInt64(value));
 		}
 	}
@@ -518,6 +533,8 @@ le_store_entry(const LeCore *core, const LeEntry *entry)
 
 	if (entry->state != LE_STATE_LAPSED && le_entry_has_own_time(entry) && entry->ttl != LE_TTL_BOUND)
 		saved = le_core_saved(core, &entry->saved, entry->ttl);
+
+	/* list the uncommitted holds */
 	for (const LeUncommitted *hold = entry->uncommitted; hold != NULL && n < MAX_UNCOMMITTED;
 		 hold = hold->next)
 		uncommitted[n++] = (LeStoredHold){hold->session, hold->xact, hold->subxact};

@@ -1,6 +1,6 @@
 /*
  * store/table.h
- *		Declarations shared by the files of the store: tables, their columns, and their rows.
+ *		Declarations for the files of the store: tables, their columns, and their rows.
  *
  * A row is found by the TID that the core keeps for it (LeRow).  Only the manager writes, so a TID stays
  * valid until the table is rewritten.  le_table_open_loaded() detects a rewrite, because the table then has
@@ -39,8 +39,8 @@ typedef struct StoreColumn
 #define STORE_SCHEMA    "_lock_election" /* schema of the tables */
 
 /*
- * Upper limit of the number of indexes.  REINDEX CONCURRENTLY has two indexes for the key for a while, and
- * more after failures.
+ * Upper limit of the number of indexes of a table.  REINDEX CONCURRENTLY temporarily creates a second index
+ * of the key, and leaves it behind if it fails.
  */
 #define MAX_KEY_INDEXES 8
 #define MAX_KEY_COLUMNS 3
@@ -55,10 +55,10 @@ typedef struct StoreTable
 	const AttrNumber *key; /* columns of the unique key, counted from 1 */
 	int nkey;              /* number of these columns; 0 = the table has no key and no index at all */
 
-	Oid oid;              /* set by le_store_find() */
-	LeRowType type;       /* type of its rows in the core; unused for the history and the small tables */
+	Oid oid;        /* set by le_store_find() */
+	LeRowType type; /* type of the table's rows in the core; unused for the history and the small tables */
 	LeRelFileNumber file; /* the table's file when it was loaded */
-	bool known;           /* all its rows were loaded, and no other process has written it */
+	bool known;           /* all rows were loaded, and no write by another process was detected */
 	uint64 *left;         /* TIDs of the rows that the current batch has updated or deleted */
 	int nleft;
 	int max_left;
@@ -80,7 +80,7 @@ extern LE_NORETURN void le_table_wrong(Relation rel);
  */
 extern Relation le_table_open_to_read(const StoreTable *table, LOCKMODE lockmode);
 
-/* Opens a table for loading.  From now on the TIDs in its current file are valid. */
+/* Opens a table for loading.  Records the table's current file, for which the loaded TIDs are valid. */
 extern Relation le_table_open_to_load(StoreTable *table);
 
 /*
@@ -93,9 +93,9 @@ extern void le_table_open(StoreTable *table);
 extern void le_table_close(StoreTable *table);
 
 /*
- * Write or delete a row.  le_table_put() inserts the row, or updates it if it is on disk.  If the row is
- * inserted, or was taken over from another lock (LeRow.recycled), PostgreSQL checks that its key is unique.
- * Both functions return false if another process has changed the row.
+ * le_table_put() inserts the row, or updates it if it is on disk.  le_table_delete() deletes it.  If the row
+ * is inserted, or was taken over from another lock (LeRow.recycled), PostgreSQL checks that its key is
+ * unique.  Both functions return false if another process has changed the row.
  */
 extern bool le_table_put(StoreTable *table, LeRow *row, const void *fields);
 extern bool le_table_delete(StoreTable *table, LeRow *row);
@@ -139,21 +139,21 @@ extern LeStoredEntry le_store_entry(const LeCore *core, const LeEntry *entry);
 
 /* --- store/readback.c: reads the rows of a table --- */
 
-/* The position of a row, or a possible position. */
+/* The position at which a row is or may be. */
 typedef struct LeSpot
 {
 	uint64 locator : 63;
-	uint64 sure : 1; /* a row must be there */
+	uint64 sure : 1; /* there must be a row */
 	LeRow *row;      /* row in the core; NULL: the batch has updated or deleted it */
 } LeSpot;
 
 /*
- * Returns the positions of the rows that the core knows in a table, and of those that the batch has left
- * behind there, in the order of their TIDs.
+ * Returns the positions, in the order of TIDs, of the table's rows that the core knows, and of those that the
+ * batch has updated or deleted.  *n: their number.
  */
 extern LeSpot *le_known_spots(const StoreTable *table, LeCore *core, uint32 *n);
 
-/* State of reading the rows of a table one by one. */
+/* State of a pass over the rows of a table. */
 typedef struct LeRows
 {
 	StoreTable *table;
@@ -175,7 +175,7 @@ extern void le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed);
 extern bool le_rows_next(LeRows *rows);
 /* Checks the core's status for the row that was read.  Raises an error unless the row was loaded. */
 extern void le_rows_taken(const LeRows *rows, LeLoadStatus status);
-/* Ends reading.  Returns false if a row was not where it must be; then the caller must read all rows. */
+/* Ends reading.  Returns false if a row was missing; then the caller must read all rows. */
 extern bool le_rows_end(LeRows *rows);
 
 /* Raises an error, because the manager cannot have written this row. */
@@ -198,8 +198,8 @@ extern int le_store_write_places(LeCore *core, const LeClock *clock);
 extern int le_store_write_changes(LeCore *core, const LeClock *clock);
 
 /*
- * Load all rows into a core.  Return false if they are not where the core of the failed batch has recorded
- * them.
+ * Load the rows of one table into a core.  Return false if they are not where the core of the failed batch
+ * has recorded them.
  */
 extern bool le_store_load_slots(LeCore *core, LeCore *failed);
 extern bool le_store_load_leases(LeCore *core, LeCore *failed);

@@ -3,14 +3,14 @@
  *		Reads and writes _lock_election.versioned.
  *
  * Unlike the manager's tables, this table is read and written by the caller's transaction, and must behave
- * like any table at its isolation level: wait for the writer of a row, then check its newest version (READ
- * COMMITTED) or raise 40001, and take part in the checks of SERIALIZABLE.  The executor does all that, so
- * this file runs SQL statements through SPI.
+ * like any table at the transaction's isolation level: wait for the writer of a row, then check the row's
+ * newest version (READ COMMITTED) or raise 40001, and take part in the checks of SERIALIZABLE.  The executor
+ * does all this, so this file runs SQL statements through SPI.
  *
  * The statements run as the bootstrap superuser, as the manager does, because no other role may access the
- * table.  The callers of this file check the rights to a key.  All names in the statements are qualified, and
- * the types of the arguments are given as OIDs, so that no search_path, temporary table or operator of a
- * caller can change their meaning.
+ * table.  The callers of these functions check who may access a key.  All names in the statements are
+ * qualified, and the types of the arguments are given as OIDs, so that no search_path, temporary table or
+ * operator of a caller can change their meaning.
  */
 #include "postgres.h"
 
@@ -98,7 +98,7 @@ run(Statement *statement, Datum *values, const char *nulls)
 	SetUserIdAndSecContext(role, security);
 	if (result != statement->result)
 		elog(ERROR, "could not execute a statement: %s", SPI_result_code_string(result));
-	Assert(SPI_processed <= 1); /* a size, or the single row of a key */
+	Assert(SPI_processed <= 1); /* the result is a size, or the single row of a key */
 	return SPI_processed > 0;
 }
 
@@ -154,7 +154,7 @@ le_version_check_size(Oid role, int64 more)
 		return;
 	if (counted != role || room < more)
 	{
-		/* the keys of one role are not larger than the whole table */
+		/* compute the size of the role's keys only if the size of the whole table exceeds the limit */
 		used = one_number(&table_size, NULL);
 		if (used + more > limit)
 			used = one_number(&role_size, &value);

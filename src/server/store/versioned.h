@@ -1,6 +1,6 @@
 /*
  * store/versioned.h
- *		The rows of _lock_election.versioned.
+ *		Reads and writes _lock_election.versioned, the keys and values of compare_and_set().
  */
 #ifndef LE_STORE_VERSIONED_H
 #define LE_STORE_VERSIONED_H
@@ -10,14 +10,14 @@
 typedef struct LeVersioned
 {
 	int64 version; /* 0 = there is no such key */
-	Oid role;      /* role that owns the key; InvalidOid = that role no longer exists */
+	Oid role;      /* role that owns the key; InvalidOid = the role no longer exists */
 	bool value_is_null;
 	Datum value; /* a text */
 } LeVersioned;
 
 /*
- * Each of these functions runs a statement of the caller's transaction, with the snapshot that a statement
- * has at its isolation level.  "key" is a text.  le_version_read() reads the row of a key.
+ * Each of these functions runs a statement in the caller's transaction, with the snapshot that its isolation
+ * level requires.  key and value: of type text.  le_version_read() reads the row of a key.
  */
 extern void le_version_read(Datum key, LeVersioned *row);
 
@@ -28,7 +28,7 @@ extern void le_version_read(Datum key, LeVersioned *row);
  */
 extern void le_version_check_size(Oid role, int64 more);
 
-/* Return the new version, or 0 if another transaction was first. */
+/* Insert or update a key.  Return the new version, or 0 if another transaction has changed the key first. */
 extern int64 le_version_insert(Datum key, Datum value, bool value_is_null, Oid role);
 extern int64 le_version_update(Datum key, int64 expected, Datum value, bool value_is_null);
 

@@ -1,10 +1,9 @@
 /*
  * store/write.c
- *		Writes a batch to all tables of the state, and loads these tables.
+ *		Writes a batch to all tables, and loads the tables that contain the state.
  *
  * A batch writes slots, leases, places and changes of elections, in this order, in one transaction;
- * manager/batch.c writes meta in the same transaction.  The store only writes what the core has
- * marked as dirty.
+ * manager/batch.c writes meta in the same transaction.
  */
 #include "postgres.h"
 
@@ -84,7 +83,7 @@ le_store_load(LeCore *core, LeCore *failed)
 		!le_store_load_places(core, failed))
 		return false;
 
-	/* nothing can fail from here on */
+	/* all tables are loaded, and nothing can fail from here on */
 	le_lease_table.known = le_slot_table.known = le_queue_table.known = true;
 	return true;
 }
