@@ -11,9 +11,8 @@
 extern void le_client_look(void);
 
 /*
- * le_client_look_in_wait() checks the client during a wait, and sets socket options that also detect a host
- * that stops responding.  le_client_wait_over() resets these options at the end of the wait; it must not
- * fail.
+ * le_client_look_in_wait() checks the client during a wait, and sets socket options that detect a host that
+ * stops responding.  le_client_wait_over() resets these options after the wait; it must not fail.
  */
 extern void le_client_look_in_wait(void);
 extern void le_client_wait_over(void);

@@ -162,10 +162,9 @@ wait_in_silence(XLogRecPtr lsn)
 }
 
 /*
- * Records, for health(), a wait for standbys that was given up.  health() reports only long waits, so without
- * this record clients with short timeouts would hide from it that the standbys confirm nothing.  Keeps an
- * older record that is still unconfirmed, unless that was a wait for replay and this one is not, because
- * health() ignores waits for replay for most callers.
+ * Records a wait for standbys that was given up.  Without this record, clients with short timeouts would hide
+ * from health() that the standbys confirm nothing.  Keeps an older record that is still unconfirmed, unless
+ * that was a wait for replay and this one is not, because health() ignores waits for replay for most callers.
  */
 static void
 note_given_up(XLogRecPtr lsn, int mode, LeTime since)

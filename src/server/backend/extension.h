@@ -5,7 +5,7 @@
 #ifndef LE_EXTENSION_H
 #define LE_EXTENSION_H
 
-/* Installs hooks and callbacks.  Called from _PG_init, once per process. */
+/* Installs hooks and callbacks.  Called by _PG_init(). */
 extern void le_extension_init(void);
 
 /* Returns whether this transaction has created the extension.  Ignores subtransactions that rolled back. */

@@ -363,6 +363,8 @@ post(void)
 	Assert((prepared != DSM_HANDLE_INVALID) == (pending_size() > LE_RELEASES_SIZE));
 	Assert(is_async == (pg_atomic_read_u32(&le_my_mailbox->releasing) != 0));
 	Assert(!is_async || prepared == DSM_HANDLE_INVALID);
+
+	/* fill in the releases */
 	le_my_mailbox->released_lsn = 0;
 	releases->xact = le_xact_number();
 	releases->len = (uint32) pending_size();
@@ -376,6 +378,8 @@ post(void)
 		fill(releases->data);
 	prepared = DSM_HANDLE_INVALID;
 	pg_atomic_fetch_and_u32(&le_my_mailbox->note, ~(LE_NOTE_UNREAD | LE_NOTE_GONE));
+
+	/* raise the mail flag, and ring */
 	LE_FAULT_NOFAIL("release-before-post");
 	pg_write_barrier();
 	pg_atomic_fetch_or_u32(&le_my_mailbox->mail, LE_MAIL_RELEASED);

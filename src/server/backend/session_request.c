@@ -38,9 +38,7 @@
 /* Time after which a wait that holds a snapshot is logged. */
 #define SNAPSHOT_LOG_AFTER (60 * LE_SECOND)
 
-/*
- * Whether a mailbox is quiet while it contains releases of an earlier commit that the manager has not taken.
- */
+/* Whether a quiet mailbox may contain releases of an earlier commit that the manager has not taken. */
 typedef enum Releases
 {
 	RELEASES_TAKEN,
@@ -94,8 +92,8 @@ typedef struct Sent
 } Sent;
 
 /*
- * Fills in a request that has a core command: writes the command's texts to the payload, and then its body,
- * which goes into a segment if it does not fit into the payload.
+ * Fills in a request that has a core command: writes the command's texts to the payload, and its body there,
+ * too, or, if it does not fit, to a segment.
  */
 static void
 put_command(const Sent *sent, uint32 number)

@@ -8,7 +8,7 @@
 
 #include "executor/execdesc.h"
 
-/* Installs hooks and callbacks.  Called from _PG_init, once per process. */
+/* Installs hooks and callbacks.  Called by _PG_init(). */
 extern void le_statement_init(void);
 
 /* Nesting depth of the utility commands that are running; 0 = none. */

@@ -10,6 +10,7 @@
 
 /* --- the request --- */
 
+/* Returns the part of an item that precedes its texts in the body. */
 static LeSyncItem
 item_of(const LeSyncSpec *spec)
 {

@@ -54,7 +54,7 @@ le_wait_begin(LeWait *wait, LeTime at_most_us, bool for_lock)
 	wait->absent_us = 0;
 	wait->patience_us = at_most_us < 0 ? PATIENCE : Min(PATIENCE, Max(at_most_us, MIN_PATIENCE));
 
-	/* lock_timeout must leave a call that does not wait for holders the time that a manager needs */
+	/* a call that does not wait for holders must have the time that a manager needs for the reply */
 	if (!for_lock)
 		timeout_us = Max(timeout_us, LE_TAKE_GRACE);
 	Assert(wait->patience_us >= MIN_PATIENCE && wait->patience_us <= PATIENCE && wait->limit_at >= now);

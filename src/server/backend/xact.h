@@ -5,7 +5,7 @@
 #ifndef LE_XACT_H
 #define LE_XACT_H
 
-/* Registers the callbacks.  Called from _PG_init, once per process. */
+/* Registers the callbacks.  Called by _PG_init(). */
 extern void le_xact_init(void);
 
 #endif /* LE_XACT_H */
