@@ -8,9 +8,9 @@
  *	-	Keepalive probes detect it while the connection is idle.  They are enabled while a call waits, and for
  *		as long as a lock is bound to the connection.
  *	-	The kernel sends no probes while a packet is unacknowledged, for example a grant to a host that
- *		stopped responding during the wait.  In that case TCP_USER_TIMEOUT ends the connection.  It would also
- *		end the connection of a client that reads slowly, so it is set only while a call waits, and from the
- *		grant of a bound lock until the next statement.
+ *		stopped responding during the wait.  In that case TCP_USER_TIMEOUT ends the connection.  This timeout
+ *		would also end the connection of a client that reads slowly, so it is set only while a call waits, and
+ *		from the grant of a bound lock until the next statement.
  *
  * If tcp_keepalives_* or tcp_user_timeout are set, this file does not change them, because the administrator
  * knows the network better.

@@ -207,10 +207,7 @@ wait_confirmed(XLogRecPtr lsn, int mode)
 	return confirmed;
 }
 
-/*
- * Returns the error detail for a cancelled wait for standbys.  It states the effect of the request on this
- * server.
- */
+/* Returns the error detail for a cancelled wait for standbys: the effect of the request on this server. */
 static int
 unconfirmed_detail(void)
 {

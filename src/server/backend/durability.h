@@ -16,8 +16,8 @@ extern bool le_needs_standby(void);
 extern bool le_release_waits(void);
 
 /*
- * With lock_election.min_durability = remote, raises 57P03 if a command of this type needs a
- * synchronous standby and none is defined.
+ * Raises 57P03 if lock_election.min_durability = remote, a command of this type needs a synchronous standby,
+ * and none is defined.
  */
 extern void le_check_standby_defined(LeCommandType type);
 

@@ -135,7 +135,7 @@ is_our_new_extension(Oid extension)
 	return ours;
 }
 
-/* Records in "pending" that the extension is being created or dropped. */
+/* Object access hook.  Records in "pending" that the extension is created or dropped. */
 static void
 le_object_access(ObjectAccessType access, Oid class_id, Oid object, int sub, void *arg)
 {

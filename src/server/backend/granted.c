@@ -16,7 +16,7 @@
 
 typedef struct Grant
 {
-	uint64 session; /* session number, as in its mailbox; DISCARD ALL begins a new session */
+	uint64 session; /* session number, as in the mailbox; DISCARD ALL begins a new session */
 	int64 token;    /* 0 = none */
 	Oid role;
 	LeTime ends_at; /* time by le_clock() until which the grant is valid; not after the manager's deadline */

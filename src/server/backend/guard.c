@@ -6,8 +6,8 @@
  *
  * The store writes below the executor.  So it bypasses triggers, rules and foreign keys, and does not
  * maintain indexes that it does not know.  For example, pg_repack relies on a trigger, so it would lose all
- * rows that are written while it runs.  Dropping such an object is allowed, because it may have been created
- * while the library was not loaded.
+ * rows that are written while it runs.  Drops are allowed, for objects that were created while the library
+ * was not loaded.
  */
 #include "postgres.h"
 

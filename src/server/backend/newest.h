@@ -11,7 +11,7 @@
 
 #include "core/command.h"
 
-/* An index, allocated in TopTransactionContext; NULL until an item is listed. */
+/* An index, allocated in TopTransactionContext; NULL until the first item is added. */
 typedef struct newest_hash *LeNewest;
 
 /*

@@ -1,6 +1,6 @@
 /*
  * backend/pending.c
- *		Releases that wait for the commit of their transaction.
+ *		Keeps the releases of a transaction until its commit.
  *
  * A release takes these steps:
  *
@@ -58,7 +58,7 @@ typedef enum Way
 typedef struct LePending
 {
 	struct LePending *older;       /* next older item of the transaction */
-	struct LePending *alike[WAYS]; /* next older item with the same hash, by way */
+	struct LePending *alike[WAYS]; /* next older item with the same hash, for each way */
 	int64 total; /* number of holds of this token and name that this item and older ones release */
 	SubTransactionId subxact;
 	bool cancel;

@@ -1,21 +1,20 @@
 /*
  * backend/session_fence.c
- *		Fences, with which a transaction prevents a holder from being replaced.
+ *		Takes fences, with which a transaction prevents the replacement of a holder.
  *
  * A fence is a share lock in PostgreSQL's own lock manager, held until the end of the (sub)transaction.  The
  * manager does not end a holder that has a fence.  It checks whether the fence's lock is held, but does not
  * take that lock.  This is safe because of the following order:
  *
  *	1.	le_fence_take() takes the fence's lock.
- *	2.	The caller then asks the manager whether the token holds the name.  If the manager has checked for
- *		fences before step 1 and ended the holder, its reply comes after that, and says that the token is not
- *		held.
+ *	2.	The caller then asks the manager whether the token holds the name.  If the manager checked for fences
+ *		before step 1, its reply already reflects the result of that check.
  *	3.	le_fence_note() records the name, for fence_guard().  The record exists as long as the lock.
  *
  * A fence uses an entry of PostgreSQL's lock table, which all sessions share.  A single entry for all fences
- * of a transaction would not be enough, because the manager looks for the fences of one particular token.  It
- * does so even after its own restart, when only that table shows which tokens are fenced.  An entry without a
- * token would also prevent the replacement of all other holders.  So the number of fences is limited:
+ * of a transaction would not be enough, because the manager looks for the fences of one particular token.
+ * After a restart of the manager, only that table shows which tokens are fenced.  An entry without a token
+ * would also prevent the replacement of all other holders.  So the number of fences is limited:
  *
  *	-	A transaction can always take max_locks_per_transaction fences, which is its share of the table.
  *	-	All transactions that have more fences than that may together use half of the table.

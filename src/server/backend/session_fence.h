@@ -1,6 +1,6 @@
 /*
  * backend/session_fence.h
- *		Fences, with which a transaction prevents a holder from being replaced.
+ *		Takes fences, with which a transaction prevents the replacement of a holder.
  */
 #ifndef LE_SESSION_FENCE_H
 #define LE_SESSION_FENCE_H

@@ -83,9 +83,9 @@ typedef struct Sent
 {
 	LeRequestType type;
 	LeCommand *cmd;
-	const LePageRequest *page; /* for PAGE */
-	LeEachAnswer *answers;     /* for commands with "each" only */
-	LeSync *sync;              /* for SYNC */
+	const LePageRequest *page; /* only for LE_REQUEST_PAGE */
+	LeEachAnswer *answers;     /* only for commands with "each" */
+	LeSync *sync;              /* only for LE_REQUEST_SYNC */
 	LeTime until;              /* end of the wait for durability; 0 = unlimited, not allowed for SYNC */
 	bool *durable;             /* output: whether the reply has become durable by "until" */
 	bool snapshot_kept;
@@ -225,9 +225,9 @@ gave_no_answer(const LeWait *wait, LeTime now, bool *rung)
 }
 
 /*
- * Waits for the reply to this request.  Each turn of the wait gives up if the manager is stuck, asks for a
- * deadlock search, logs a long wait, reads notes, flushes for others if this session was named the flusher,
- * and sleeps.  Returns LE_WAIT_OVER if it gave up.
+ * Waits for the reply to this request.  Each turn of the loop gives up if the manager is stuck, requests a
+ * deadlock search, logs a long wait, reads notes, flushes the WAL if this session was named the flusher, and
+ * sleeps.  Returns LE_WAIT_OVER if it gave up.
  */
 static LeWaitEnd
 wait_for_answer(uint32 number, const Sent *sent, LeWait *wait)
@@ -247,7 +247,7 @@ wait_for_answer(uint32 number, const Sent *sent, LeWait *wait)
 		if (gave_no_answer(wait, now, &rung))
 			return LE_WAIT_OVER;
 
-		/* 2. ask for a deadlock search, and log a long wait */
+		/* 2. request a deadlock search, and log a long wait */
 		if (rung)
 			next_check_at = LE_NEVER;
 		else if (now >= next_check_at)
@@ -266,7 +266,7 @@ wait_for_answer(uint32 number, const Sent *sent, LeWait *wait)
 			log_kept_snapshot(cmd);
 		}
 
-		/* 3. report the manager's notes, and flush for others */
+		/* 3. report the manager's notes, and flush the WAL for all waiting sessions */
 		read_notes(cmd);
 		le_flush_turn(box, sent->until != 0 ? sent->until : LE_NEVER);
 		if (pg_atomic_read_u32(&box->answered) == number)
@@ -525,8 +525,8 @@ send_and_wait(const Sent *sent, LeWait *wait)
 }
 
 /*
- * Sends a request, waits for its reply, and resets everything that the wait has set up, however it ends.
- * Returns LE_WAIT_OVER if the manager did not reply within the caller's wait.
+ * Sends a request, waits for its reply, and always resets everything that the wait has set up.  Returns
+ * LE_WAIT_OVER if the manager did not reply within the caller's wait.
  */
 static LeWaitEnd
 request(const Sent *sent)

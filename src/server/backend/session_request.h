@@ -1,6 +1,6 @@
 /*
  * backend/session_request.h
- *		The backend's side of a request.
+ *		Sends requests to the manager, and waits for the replies.
  */
 #ifndef LE_SESSION_REQUEST_H
 #define LE_SESSION_REQUEST_H
@@ -55,8 +55,7 @@ typedef struct LePageRequest
 } LePageRequest;
 
 /*
- * Returns the page, which is valid until the next request, and moves the cursor to the beginning of the next
- * page.
+ * Returns the requested page, which is valid until the next request, and moves the cursor to the next page.
  */
 extern LeText le_request_page(LePageRequest *page);
 

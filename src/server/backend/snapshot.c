@@ -232,8 +232,7 @@ le_snapshot_take(void)
 /*
  * Returns whether the transaction's snapshot is older than the grant, at REPEATABLE READ and stricter levels,
  * where the whole transaction reads with the snapshot of its first statement.  Returns false if this is the
- * first statement and the call did not wait, because the transaction can then miss only changes made during
- * the call.
+ * first statement and the call did not wait, because only changes made during the call can then be missed.
  */
 static bool
 xact_snapshot_is_stale(FunctionCallInfo fcinfo, bool waited)

@@ -156,8 +156,8 @@ le_statement_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 }
 
 /*
- * Records a statement that reads tables as bound.  It is not known yet whether the statement will run at
- * once.
+ * Adds a statement that reads tables to the list of bound statements.  It is not known yet whether the
+ * statement will run at once.
  */
 static void
 le_executor_start(QueryDesc *queryDesc, int flags)

@@ -38,7 +38,7 @@ extern bool le_transaction_has_snapshot;
  */
 extern bool le_bound_statement_reads(void);
 
-/* whether this statement has already warned the client about an old snapshot */
+/* whether the client was already warned about an old snapshot in this statement */
 extern bool le_statement_warned;
 
 /* Returns whether the statement reads tables.  Tables that it only inserts into do not count. */

@@ -42,7 +42,7 @@ typedef struct LeSync
 	LeTime validity;  /* validity even after a crash, in us from the sending of the call; 0 = unknown */
 	LeReply *results; /* one result per item, valid if told.applied; the caller provides the memory */
 	LeSyncTold told;  /* incarnation and seen are from the last page of news */
-	StringInfoData news; /* LeNewsItem, in the order of their numbers */
+	StringInfoData news; /* LeNewsItem structs, ordered by number */
 	bool durable;        /* results and news are durable */
 	int sqlstate;        /* SQLSTATE of the error, if no item was carried out; 0 = none */
 	char *message;

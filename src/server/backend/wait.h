@@ -20,7 +20,7 @@ typedef struct LeWait
 	LeTime limit_at;        /* end of the caller's wait, or LE_NEVER */
 	LeTime lock_timeout_at; /* time at which lock_timeout expires, or LE_NEVER */
 	LeTime next_look_at;    /* time of the next check of the client's socket */
-	LeTime absent_at;       /* time of the last turn, if it found no manager; 0 = it found one */
+	LeTime absent_at;       /* time of the last turn, if it found no manager; otherwise 0 */
 	LeTime absent_us;       /* time without a manager so far, in microseconds */
 	LeTime patience_us;     /* upper limit of absent_us */
 } LeWait;
@@ -35,9 +35,9 @@ extern void le_wait_begin(LeWait *wait, LeTime at_most_us, bool for_lock);
 extern bool le_wait_is_over(const LeWait *wait, LeTime now, LeTime grace_us);
 
 /*
- * Runs one turn of the wait: sleeps until this process is woken up, but at most until "until".  Errors: 55P03
- * because of lock_timeout; 57P03 if this database has had no manager for too long; all errors of interrupts,
- * including the loss of the client.  db NULL: does not check for a manager.
+ * Runs one turn of a wait loop: sleeps until this process is woken up, but at most until "until".  Errors:
+ * 55P03 because of lock_timeout; 57P03 if this database has had no manager for too long; all errors of
+ * interrupts, including the loss of the client.  db NULL: does not check for a manager.
  */
 extern void le_wait_turn(LeWait *wait, LeDatabase *db, LeTime until);
 

@@ -172,8 +172,8 @@ resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level
  * fail.
  *
  * The items of a committed subtransaction keep its number, and numbers only grow.  So the items that were
- * added since the beginning of a subtransaction S are those with numbers from S on, and they are at the head
- * of each list.  A rollback of S undoes exactly these items.
+ * added since a subtransaction S began have numbers from S on, and are at the head of each list.  A rollback
+ * of S undoes exactly these items.
  */
 static void
 sub_xact_event(SubXactEvent event, SubTransactionId subxact, SubTransactionId parent, void *arg)

@@ -1,6 +1,6 @@
 /*
  * backend/xactstate.c
- *		Tracks what the current transaction has done to locks.
+ *		Tracks the acquires, releases and fences of the current transaction.
  */
 #include "postgres.h"
 

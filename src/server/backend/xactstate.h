@@ -1,7 +1,7 @@
 /*
  * backend/xactstate.h
- *		Tracks what the current transaction has done to locks.  backend/xact.c resets this state at the end of
- *		the transaction.
+ *		Tracks the acquires, releases and fences of the current transaction.  backend/xact.c resets this state
+ *		at the end of the transaction.
  */
 #ifndef LE_XACTSTATE_H
 #define LE_XACTSTATE_H

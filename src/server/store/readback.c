@@ -24,7 +24,7 @@
 #include "store/store.h"
 #include "store/table.h"
 
-/* --- rows that a batch leaves behind --- */
+/* --- rows that a batch updates or deletes --- */
 
 void
 le_store_begin_batch(void)

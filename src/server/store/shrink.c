@@ -12,9 +12,9 @@
  * done in one transaction, so that a crash or an error leaves the old file in place.  The manager does not
  * wait for the lock on the table: if the lock is not free, the manager tries again at the next check.
  *
- * Old snapshots do not prevent this, because no session needs old versions of these rows.  The new rows are
- * frozen, so that every snapshot sees them.  VACUUM FULL would copy all dead rows that an old snapshot may
- * see.  Logical decoding sees no changes, as with VACUUM FULL.
+ * Old snapshots do not prevent the rewrite, because no session needs old versions of these rows.  The new
+ * rows are frozen, so that every snapshot sees them.  VACUUM FULL would copy all dead rows that an old
+ * snapshot may see.  Logical decoding sees no changes, as with VACUUM FULL.
  */
 #include "postgres.h"
 

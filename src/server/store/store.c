@@ -208,8 +208,8 @@ le_store_is_claimed(void)
 /* --- the small tables --- */
 
 /*
- * A table without an index that is written only when a manager takes an incarnation.  It is scanned with its
- * own snapshot, so that the scan includes rows that this transaction has written.
+ * A small table, which has no index, and a scan of it.  The scan has its own snapshot, which includes rows
+ * that this transaction has written.
  */
 typedef struct SmallTable
 {

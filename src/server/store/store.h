@@ -41,8 +41,8 @@ typedef struct LeMeta
 	int64 floor; /* highest incarnation that was restored from a dump */
 
 	/* state of the last manager, see core/life.h */
-	uint32 life;   /* number of that manager's life */
-	uint32 uptime; /* in ticks */
+	uint32 life;   /* number of the last manager's life */
+	uint32 uptime; /* recorded run time of that life, in ticks */
 	LeText lives;  /* numbers of the newest manager runs ("lives"), as in LeLife.starts */
 } LeMeta;
 
@@ -63,8 +63,9 @@ extern void le_store_claim(void);
 extern bool le_store_is_claimed(void);
 
 /*
- * Locks the tables that a load reads for the rest of the transaction, because a batch may write any of them.
- * Does not wait: returns false if another process has a conflicting lock on one of them, or waits for one.
+ * Locks, until the end of the transaction, the tables that a load reads, because a batch may write any of
+ * them.  Does not wait: returns false if another process has a conflicting lock on one of them, or waits for
+ * one.
  */
 extern bool le_store_lock(void);
 /* Returns whether this is the OID of one of the store's tables. */

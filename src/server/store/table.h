@@ -53,7 +53,7 @@ typedef struct StoreTable
 	int columns;
 	int least;             /* number of columns in the oldest supported SQL version */
 	const AttrNumber *key; /* columns of the unique key, counted from 1 */
-	int nkey;              /* number of these columns; 0 = the table has no key and no index at all */
+	int nkey;              /* number of key columns; 0 = the table has neither a key nor an index */
 
 	Oid oid;        /* set by le_store_find() */
 	LeRowType type; /* type of the table's rows in the core; unused for the history and the small tables */
@@ -143,7 +143,7 @@ extern LeStoredEntry le_store_entry(const LeCore *core, const LeEntry *entry);
 typedef struct LeSpot
 {
 	uint64 locator : 63;
-	uint64 sure : 1; /* there must be a row */
+	uint64 sure : 1; /* a row must exist there */
 	LeRow *row;      /* row in the core; NULL: the batch has updated or deleted it */
 } LeSpot;
 
@@ -159,12 +159,12 @@ typedef struct LeRows
 	StoreTable *table;
 	Relation rel;
 	TupleTableSlot *tuple; /* the row that was read last */
-	TableScanDesc scan;    /* NULL: the rows in spots are read */
+	TableScanDesc scan;    /* NULL = only the rows in spots are read */
 	BlockNumber blocks;
 	LeSpot *spots;
 	uint32 nspots;
 	uint32 next;
-	bool lost; /* a row was not where it must be */
+	bool lost; /* a row that must exist was missing */
 } LeRows;
 
 /*
@@ -175,7 +175,7 @@ extern void le_rows_begin(LeRows *rows, StoreTable *table, LeCore *failed);
 extern bool le_rows_next(LeRows *rows);
 /* Checks the core's status for the row that was read.  Raises an error unless the row was loaded. */
 extern void le_rows_taken(const LeRows *rows, LeLoadStatus status);
-/* Ends reading.  Returns false if a row was missing; then the caller must read all rows. */
+/* Ends reading.  Returns false if a row was lost; then the caller must read all rows. */
 extern bool le_rows_end(LeRows *rows);
 
 /* Raises an error, because the manager cannot have written this row. */
