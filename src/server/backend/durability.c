@@ -255,7 +255,7 @@ wait_for_standbys(XLogRecPtr lsn)
 	confirmed = wait_confirmed(lsn, mode);
 	RESUME_INTERRUPTS();
 
-	/* 2. check whether the standbys have confirmed the LSN, or the wait was cancelled */
+	/* 2. check whether the wait was cancelled */
 	CHECK_FOR_INTERRUPTS();
 	if (confirmed)
 		return;

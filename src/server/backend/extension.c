@@ -41,8 +41,8 @@ static struct
 
 /*
  * Requests a manager if the transaction has created the extension.  Makes a running manager check the
- * extension again if the transaction has dropped it or raised its incarnation.  Must not fail, except before
- * PREPARE, because the transaction has ended.
+ * extension again if the transaction has dropped it or raised its incarnation.  Must not fail, because the
+ * transaction has ended; only before PREPARE it raises an error.
  */
 static void
 at_transaction_end(XactEvent event, void *arg)

@@ -81,7 +81,7 @@ static bool any_cancel = false;   /* whether any item may have "cancel" set */
 /* indexes of the newest items by their hashes, one for each way */
 static LeNewest newest[WAYS];
 
-/* Segment that le_pending_prepare() has created for releases that do not fit into the mailbox, if any. */
+/* Segment that le_pending_prepare() has created for releases that do not fit into the mailbox. */
 static dsm_handle prepared = DSM_HANDLE_INVALID;
 static bool is_closed = false; /* le_pending_prepare() was called: no item may be added */
 
@@ -442,7 +442,7 @@ warn_late(const char *detail)
  *	3.	the extension no longer exists: a warning says so;
  *	4.	LE_RELEASE_TIMEOUT has passed: a warning says so.
  *
- * Returns the LSN that the releases depend on, or 0.
+ * Returns the LSN that must become durable, or 0.
  */
 static uint64
 wait_for_manager(void)
