@@ -17,8 +17,8 @@
 /* --- work for the manager --- */
 
 /*
- * The order in which the mailboxes rang is unknown.  Those with mail come first, because the ends of sessions
- * make room for other requests.
+ * Puts the mailboxes with mail first, because the ends of sessions make room for other requests.  The order
+ * in which the mailboxes rang is unknown.
  */
 int
 le_mailboxes_with_work(uint32 *procs)
@@ -78,7 +78,8 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of
 	if (pg_atomic_read_u32(&box->posted) != number || pg_atomic_read_u32(&box->answered) == number)
 		return;
 	Assert(box->session != 0);
-	Assert(!reply->bound || reply->lsn == 0); /* a bound entry needs no durability */
+	Assert(!reply->bound || reply->lsn == 0); /* bound entries end with the server, so their replies wait for
+											   * no flush */
 	Assert(reply->lsn <= GetXLogInsertRecPtr() && as_of <= le_clock());
 	box->reply = *reply;
 	box->reply_as_of = as_of;
@@ -86,8 +87,9 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of
 	box->revision = 0;
 
 	/*
-	 * Once "answered" is set, the mailbox belongs to the session, which may be awake.  A renewal that is also
-	 * valid before its row is flushed, only for a shorter time, does not wait for another session's flush.
+	 * Compute this before "answered" is set: then the mailbox belongs to the session, which may be awake.  A
+	 * renewal does not wait for a flush by another session, because even before that flush it is valid, for a
+	 * shorter time.
 	 */
 	flush = reply->lsn != 0 && box->need_flush && !le_renewal_is_raised(reply, box->need_standby) &&
 			!le_flush_done((XLogRecPtr) reply->lsn);
@@ -122,8 +124,8 @@ put_error(LeMailbox *box, int sqlstate, const char *message)
 }
 
 /*
- * Returns the error text for a client.  The text of a lock timeout is replaced, because the manager's own
- * lock_timeout means nothing to clients.
+ * Returns the error text for a client.  The text of a lock timeout is replaced, because clients know nothing
+ * of the manager's lock_timeout.
  */
 static const char *
 error_text(const ErrorData *error)
@@ -159,7 +161,7 @@ le_answer_displaced(Batch *batch, const LeReply *by)
 	le_answer_at_commit(batch, by->displaced_sessno, by->displaced_request, &reply, false);
 }
 
-/* The newest waiter of a cycle gets the error.  Its session then rolls back, which undoes its request. */
+/* Sends the error and its detail.  The session then rolls back, which undoes its request. */
 void
 le_answer_deadlock(uint32 proc, const StringInfoData *detail)
 {
@@ -174,7 +176,7 @@ le_answer_deadlock(uint32 proc, const StringInfoData *detail)
 }
 
 #ifdef USE_ASSERT_CHECKING
-/* Asserts that each mailbox is listed only once, because its work must not be done twice. */
+/* Asserts that procs contains each mailbox at most once, because no work may be done twice. */
 void
 le_assert_procs(const uint32 *procs, int n)
 {
@@ -215,17 +217,17 @@ le_answer_failed_one(uint32 proc, uint32 number, const ErrorData *error)
 	bool waits = box->revision != 0;
 	bool mailed;
 
-	/* the session got a reply and has posted another request, for which it has rung or will ring */
+	/* the session has received a reply and posted a newer request, which another batch will serve */
 	if (pg_atomic_read_u32(&box->posted) != number)
 		return;
 
 	/*
-	 * an asynchronous release alone gets no error, because its session may be reading a reply in this
-	 * mailbox
+	 * do not report the failure of an asynchronous release, because its session may be reading a reply in
+	 * this mailbox
 	 */
 	if (le_mailbox_has_async(proc))
 		mail &= ~LE_MAIL_RELEASED;
-	/* if the extension was dropped, le_leave_dropped() reports it */
+	/* if the extension was dropped, le_leave_dropped() informs the session instead */
 	mailed = le_mgr.core_state != CORE_DROPPED && (mail != 0 || pg_atomic_read_u64(&box->undo) != 0);
 	if (pg_atomic_read_u32(&box->answered) != number && !waits)
 		le_answer_error(proc, error->sqlerrcode, error_text(error));
@@ -249,10 +251,10 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 }
 
 /*
- * Returns whether a standby must have received the records on which this reply depends, even if the request
- * wrote nothing.  If the session asks for that, it applies to every reply that says that something is held or
- * that a queue place exists.  If a request is done in steps, only the last reply waits, because its record
- * comes after those of the other steps.
+ * Returns whether the session must wait until a standby has received the records on which this reply depends,
+ * even if the request wrote nothing.  If the session's synchronous_commit requires a standby, this applies to
+ * every reply that reports a holder or a queue place.  If a request is carried out in several steps, only the
+ * last reply waits, because its record follows those of the other steps.
  */
 bool
 le_answer_needs_standby(const LeMailbox *box, const LeReply *reply)
@@ -262,8 +264,8 @@ le_answer_needs_standby(const LeMailbox *box, const LeReply *reply)
 }
 
 /*
- * Returns whether a release may return before its record is flushed.  If the session waits for a standby, it
- * must not, because the reply then confirms that the lock was held until now.
+ * Returns whether a session may return from a release before its record is flushed.  A session that waits for
+ * standbys must not, because its reply also confirms that the lock was held until now.
  */
 bool
 le_answer_may_return(const LeReply *reply, bool durable_release, bool need_standby)

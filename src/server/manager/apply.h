@@ -8,8 +8,9 @@
 #include "manager/state.h"
 
 /*
- * Applies a command that has at most one name.  A renewal may need a write although the batch has not locked
- * the tables: then they are locked now.  If that is not possible, the renewal is valid for a shorter time.
+ * Applies a command that has at most one name.  If a renewal needs a write and the batch has not locked the
+ * tables yet, locks them now.  If that is not possible, the renewal writes nothing and is valid for a shorter
+ * time.
  */
 extern void le_apply_one(Batch *batch, const LeCommand *cmd, LeReply *reply);
 

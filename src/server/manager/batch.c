@@ -4,9 +4,8 @@
  *
  * The core decides, and the store writes.  This file and manager/take.c connect
  * the mailboxes with both.  The order of service is described and decided in
- * manager/take.c.  A batch that fails before its commit leaves no trace.  A batch
- * that fails after its replies keeps everything that it has done, see
- * manager/replay.c.
+ * manager/take.c.  A batch that fails before its commit has no effect.  A batch
+ * that fails after its replies keeps all its effects, see manager/replay.c.
  */
 #include "postgres.h"
 
@@ -32,12 +31,14 @@
 #include "shared/releases.h"
 #include "shared/sleep.h"
 
-/* Maximum time between the reply to a release and its write, if a crash may bring the lock back. */
+/*
+ * Maximum time between the reply to a release and the write of its row, for releases that a crash may undo.
+ */
 #define LATER_AT_MOST (50 * LE_MS)
 
 /* --- writing --- */
 
-/* Returns the incarnation of the next token.  It is on disk before a token uses it. */
+/* Returns the incarnation of the next token.  It must be on disk before any token contains it. */
 static int64
 next_incarnation(void)
 {
@@ -53,8 +54,8 @@ anything_to_write(void)
 }
 
 /*
- * Returns whether releases that were replied to but not written must be written now.  They must when the
- * manager exits, because there is no later batch.
+ * Returns whether postponed writes of releases are due now.  When the manager exits, all of them are due,
+ * because there is no later batch.
  */
 static bool
 later_is_due(LeTime now)
@@ -99,7 +100,7 @@ write_batch(Batch *batch)
 	Assert(meta.incarnation >= le_mgr.meta.incarnation);
 	if (meta.incarnation != le_mgr.meta.incarnation)
 	{
-		/* the revision counter was exhausted or advanced */
+		/* the revision's counter has overflowed, or ADVANCE has raised the revision */
 		meta.taken_at = GetCurrentTimestamp();
 		le_store_write_meta(&meta);
 		flush = true;
@@ -121,15 +122,15 @@ write_batch(Batch *batch)
 	pg_atomic_fetch_add_u64(&counters->write_us, le_clock() - start);
 
 	/*
-	 * locks that were acquired and released within the batch have written nothing; lsn then belongs to an
-	 * older commit
+	 * if all locks of the batch were acquired and released within it, nothing was written, and lsn belongs to
+	 * an older commit
 	 */
 	return wrote ? lsn : InvalidXLogRecPtr;
 }
 
 /* --- pauses --- */
 
-/* Logs how long the manager did not run.  May fail, so it must not be called before all replies are given. */
+/* Logs how long the manager did not run.  May fail, so it must be called only after all replies are sent. */
 static void
 tell_pause(LeTime paused, LeTime moved)
 {
@@ -142,8 +143,8 @@ tell_pause(LeTime paused, LeTime moved)
 }
 
 /*
- * Notes that the manager runs now and has not run since "since". le_pause_seen() decides by how much
- * deadlines move.
+ * Records that the manager did not run from "since" until now. le_pause_seen() decides by how much deadlines
+ * move.
  */
 static void
 seen_running(LeTime since, LeTime now)
@@ -154,8 +155,9 @@ seen_running(LeTime since, LeTime now)
 /* --- after the commit --- */
 
 /*
- * Sets the LSN that the session must wait for before it returns this reply.  *confirmed is the end of a WAL
- * record of this batch.  If the batch wrote none, the first reply that needs one writes one.
+ * Sets the LSN that the session must wait for before it returns this reply. lsn: the batch's commit record;
+ * 0 = none.  *confirmed: the record of this batch that a standby must receive; if there is none yet, writes
+ * one when the first reply needs it.
  */
 static void
 set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
@@ -176,8 +178,8 @@ set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
 }
 
 /*
- * Clears the releases that were committed.  Must not fail.  It is called first after the commit, because
- * releases that are applied twice would release other holders.
+ * Removes the committed releases from the mailboxes.  Must not fail.  Must be called first after the commit,
+ * because a release that is applied twice would end another hold as well.
  */
 static void
 clear_releases(const Batch *batch, XLogRecPtr lsn)
@@ -206,8 +208,8 @@ clear_releases(const Batch *batch, XLogRecPtr lsn)
 
 /*
  * Replies to all requests that waited for the commit: requests of this batch, then requests of earlier
- * batches that this batch has granted or ended.  Must not fail: if a reply is not given now, it is lost,
- * because a replay finds the request done.
+ * batches that this batch has granted or ended.  Must not fail: a reply that is not sent now is lost, because
+ * a replay does not apply its request again.
  */
 static void
 give_answers(const Batch *batch, XLogRecPtr lsn)
@@ -247,7 +249,8 @@ give_answers(const Batch *batch, XLogRecPtr lsn)
 }
 
 /*
- * Clears the committed mail from the mailboxes, and wakes up the sessions that wait for that.  Must not fail.
+ * Removes the committed mail from the mailboxes, and wakes up the sessions that wait for that.  Must not
+ * fail.
  */
 static void
 empty_mailboxes(const Batch *batch)
@@ -258,7 +261,7 @@ empty_mailboxes(const Batch *batch)
 		LeMailbox *box = mailbox_of(mail->proc);
 		uint64 undo = mail->undo;
 
-		Assert((mail->flags & LE_MAIL_RELEASED) == 0); /* clear_releases() has done these */
+		Assert((mail->flags & LE_MAIL_RELEASED) == 0); /* clear_releases() has cleared this flag */
 		/* keep an undo that was posted meanwhile */
 		(void) pg_atomic_compare_exchange_u64(&box->undo, &undo, 0);
 		pg_atomic_fetch_and_u32(&box->mail, ~(mail->flags & ~LE_MAIL_FENCE_ENDED));
@@ -272,11 +275,11 @@ empty_mailboxes(const Batch *batch)
 			le_publish_bound(box);
 		if (!mail->async)
 			le_wake((int) mail->proc);
-		mail->flags &= ~LE_MAIL_FENCE_ENDED; /* otherwise untake() would put the flag back */
+		mail->flags &= ~LE_MAIL_FENCE_ENDED; /* otherwise untake() would set this flag again */
 	}
 }
 
-/* Searches for deadlocks if a session has waited for a long time. */
+/* Registers the sessions that ask for a deadlock search, and runs a search if it is due. */
 static void
 search_deadlocks(const Batch *batch)
 {
@@ -293,8 +296,9 @@ search_deadlocks(const Batch *batch)
 
 #ifdef USE_ASSERT_CHECKING
 /*
- * Asserts that after the replies, each request that was taken has a reply or waits, both in the core and in
- * its mailbox.  The victim of a deadlock has its reply, but waits in the core until its rollback arrives.
+ * Asserts, after the replies, that each request that was taken either has a reply or waits, both in the core
+ * and in its mailbox.  The victim of a deadlock has its reply, but waits in the core until its rollback
+ * arrives.
  */
 static void
 assert_waiting(void)
@@ -317,8 +321,9 @@ assert_waiting(void)
 #endif
 
 /*
- * Takes and applies all requests and mail, and expires everything that was due at the horizon.  Everything
- * that was posted by the horizon is in the batch, and "now" is not earlier than any of it.
+ * Takes and applies the requests and the mail of the batch, then expires everything that is due at the
+ * horizon.  The batch contains everything that was posted by the horizon, and "now" is not before any of
+ * these postings.
  */
 static void
 apply(Batch *batch)
@@ -378,8 +383,8 @@ may_write(const Batch *batch)
 }
 
 /*
- * Runs a batch in an outage: serves only requests that need not write.  Decisions of the core that are not
- * written yet stay unwritten.
+ * Runs a batch in an outage: serves only requests that need not write.  Earlier changes of the core that are
+ * not written yet stay unwritten.
  */
 static void
 run_looks(Batch *batch)
@@ -411,7 +416,7 @@ run(Batch *batch)
 	XLogRecPtr lsn = 0;
 	LeTime committed_at, moved;
 
-	/* 1. lock the tables, so that other sessions' locks cannot prevent the write of what is applied */
+	/* 1. lock the tables, so that locks of other sessions cannot prevent the write of step 3 */
 	begin(batch);
 	if (batch->looks_only)
 	{
@@ -442,7 +447,7 @@ run(Batch *batch)
 	if (le_next_change(le_mgr.core, NULL) != NULL)
 		le_mgr.changes_lsn = lsn;
 
-	/* 4. reply and announce; the duration of a slow commit is charged to no lease */
+	/* 4. reply, and send hints; the duration of a slow commit shortens no lease */
 	committed_at = le_clock();
 	moved = le_pause_seen(&le_mgr.pause, batch->began_at, committed_at);
 	give_answers(batch, lsn);
@@ -460,7 +465,7 @@ run(Batch *batch)
 	le_publish();
 	le_take_back_off(batch);
 
-	/* 6. steps that may fail; if one does, the state is loaded again, but nothing is lost */
+	/* 6. steps that may fail; if one does, the state is loaded again, but no reply or write is lost */
 	tell_pause(committed_at - batch->began_at, moved);
 	pgstat_report_stat(false);
 	LE_FAULT_CHECK(le_mgr.core);
@@ -471,8 +476,8 @@ run(Batch *batch)
 }
 
 /*
- * Gives back all requests and flags that the failed batch has taken, so that they are taken again.  Must not
- * fail, because an error is being handled.
+ * Marks the requests of the failed batch as not taken, and sets the flags that it has cleared, so that they
+ * are taken again.  Must not fail, because it is called in an error handler.
  */
 static void
 untake(const Batch *batch)
@@ -481,7 +486,7 @@ untake(const Batch *batch)
 	{
 		LeMailbox *box = mailbox_of(batch->fresh[i]);
 
-		/* a request that got its reply stays taken */
+		/* a request that got its reply is not taken again */
 		le_mgr.taken[batch->fresh[i]] = pg_atomic_read_u32(&box->answered);
 		box->revision = 0;
 	}
@@ -499,8 +504,8 @@ failed(const Batch *batch, const ErrorData *error)
 	le_outage_note(error);
 
 	/*
-	 * the outage was due to locked tables, which this batch could lock, so it failed because of one of its
-	 * requests
+	 * The outage was due to locked tables.  This batch could lock them, so the outage is over, and the batch
+	 * failed because of one of its requests.
 	 */
 	if (batch->locked && !le_mgr.outage.failed && !batch->explained)
 		le_outage_over();
@@ -528,7 +533,7 @@ le_batch_run(Batch *batch, ErrorData **error)
 	{
 		bool has_xid = IsTransactionState() && TransactionIdIsValid(GetTopTransactionIdIfAny());
 
-		/* if the tables were replaced, the batch has not failed: it runs again */
+		/* if the tables were replaced, log no error, because the batch runs again */
 		*error = le_txn_failed(!batch->files_differ);
 		batch->explained = le_outage_explains(*error, has_xid);
 		end = batch->applied || batch->looks_only ? failed(batch, *error) : BATCH_LOCKED;
@@ -549,7 +554,7 @@ le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n)
 	{
 		LeMailbox *box = mailbox_of(procs[i]);
 
-		/* everything that was posted before the process was last seen running has been handled */
+		/* requests posted before the manager was last seen running have been handled */
 		if (box->posted_at > le_mgr.pause.seen_at)
 			rang_at = Min(rang_at, box->posted_at);
 	}
@@ -579,7 +584,7 @@ le_batch_next_wakeup(void)
 	if (!core_is_loaded())
 		return wakeup;
 
-	/* now, or some time after a failed write */
+	/* run the next batch now or, after a failed write, at expire_after */
 	if (le_mgr.core_state == CORE_LOADED || anything_to_write() || le_next_answer(le_mgr.core, NULL) != NULL)
 		return (Wakeup){le_mgr.expire_after, "work that is left"};
 	wake_earlier(&wakeup, le_deadlock_next_search(), "a search for deadlocks");

@@ -1,6 +1,6 @@
 /*
  * manager/batch.h
- *		One batch.
+ *		Runs a batch, and decides when the next one is due.
  */
 #ifndef LE_MANAGER_BATCH_H
 #define LE_MANAGER_BATCH_H
@@ -8,8 +8,8 @@
 #include "manager/state.h"
 
 /*
- * Runs one batch: applies, writes, replies.  Unless the result is BATCH_DONE, *error is the cause; after
- * BATCH_LOCKED it may be NULL.
+ * Runs one batch: applies requests, writes the changed rows, and replies.  Unless the result is BATCH_DONE,
+ * sets *error to the cause; after BATCH_LOCKED, *error may be NULL.
  */
 extern BatchEnd le_batch_run(Batch *batch, ErrorData **error);
 
@@ -19,7 +19,7 @@ extern BatchEnd le_batch_run(Batch *batch, ErrorData **error);
  */
 extern void le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n);
 
-/* When the manager must wake up, by le_clock(), and for what. */
+/* The time, by le_clock(), at which the manager must wake up, and the reason, for the log. */
 typedef struct Wakeup
 {
 	LeTime at;
@@ -33,10 +33,10 @@ wake_earlier(Wakeup *wakeup, LeTime at, const char *why)
 		*wakeup = (Wakeup){at, why};
 }
 
-/* Returns whether there are releases that were replied to but not written yet. */
+/* Returns whether there are releases that got a reply but are not written yet. */
 extern bool le_batch_has_later(void);
 
-/* Returns when to run a batch even if no session wakes the manager up. */
+/* Returns when to run the next batch even if no session wakes up the manager. */
 extern Wakeup le_batch_next_wakeup(void);
 
 #endif /* LE_MANAGER_BATCH_H */

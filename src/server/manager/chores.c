@@ -2,9 +2,9 @@
  * manager/chores.c
  *		Chores: work that the manager does after and between its batches.
  *
- * The chores terminate connections whose fences last too long, delete old rows of the history of
- * elections, rewrite a table that consists mostly of dead rows, and record the uptime.  Each chore does
- * little at a time, so that no grant waits for long.
+ * The chores terminate connections whose fences last too long, delete old rows of the history of elections,
+ * rewrite a table that consists mostly of dead rows, and record the uptime.  Each chore does only a little
+ * work at a time, so that it does not delay grants.
  */
 #include "postgres.h"
 
@@ -53,7 +53,7 @@ le_fence_end_overdue(LeCore *core, LeTime now)
 
 /* --- the size of each role's history of elections --- */
 
-/* Number of pages per step, and the time between two steps of a pass over the table. */
+/* Number of pages per step, and the time between two steps of a pass over the history table. */
 #define PRUNE_PAGES 32
 #define PRUNE_STEP  (100 * LE_MS)
 /*
@@ -64,12 +64,12 @@ le_fence_end_overdue(LeCore *core, LeTime now)
 #define PRUNE_RETRY (60 * LE_SECOND)
 
 static LeTime prune_at = 0;
-static uint32 prune_from = 0; /* page; 0 = a new pass begins */
+static uint32 prune_from = 0; /* page at which the next step starts; 0 = a new pass */
 
 /*
  * Size of a role's history, for lock_election.max_history_per_role.  Rows that this manager writes are added,
  * and deleted rows are subtracted.  Older rows are counted by the first pass over the table, which deletes
- * nothing.  Until that pass is done, a role may write more.
+ * nothing.  Until that pass is done, a role may exceed its limit.
  */
 typedef struct RoleHistory
 {
@@ -81,13 +81,19 @@ typedef struct RoleHistory
 
 static HTAB *role_history = NULL;
 static int64 first_change = 0; /* number of this manager's first change, including those of its load */
-static bool counted = false;   /* the first pass is done */
+static bool counted = false;   /* the first pass over the table is done */
 
-/* Rows that a step has read.  They are counted after the commit of the step. */
+/*
+ * Sizes of the rows that a step has counted, or, as negative numbers, of those that it has deleted.  They are
+ * added to the totals after the commit of the step.
+ */
 static RoleHistory step[PRUNE_PAGES * MaxHeapTuplesPerPage];
 static int step_rows;
 
-/* Returns the total of a role.  A new total is 0, and needs memory, so this may fail. */
+/*
+ * Returns the size of a role's history.  If the role has no entry yet, creates one, which may fail for lack
+ * of memory.
+ */
 static RoleHistory *
 history_of(Oid role)
 {
@@ -99,7 +105,7 @@ history_of(Oid role)
 	return entry;
 }
 
-/* Adds to the size of a role's history; a negative number is subtracted. */
+/* Adds to the size of a role's history.  bytes may be negative. */
 static void
 add_bytes(Oid role, int64 bytes)
 {
@@ -201,8 +207,8 @@ le_history_tend(void)
 /* --- the size of the tables; store/shrink.c does the work --- */
 
 /*
- * Time between two measurements of the tables, and before the first one, because callers that wait for a
- * manager are more urgent.
+ * Time between two measurements of the tables, and between the first call and the first measurement, because
+ * requests that wait for a manager to start are more urgent.
  */
 #define LOOK_AFTER (5 * LE_SECOND)
 
@@ -238,8 +244,8 @@ le_shrink_tend(void)
 	uint64 written = pg_atomic_read_u64(&le_mgr.db->counters.batches);
 
 	/*
-	 * The positions of the core's rows are valid only while the core agrees with the tables.  If there was no
-	 * batch since the last measurement, no table has grown.
+	 * A rewrite needs the positions of the core's rows, which are valid only while the core agrees with the
+	 * tables.  If there was no batch since the last measurement, no table has grown.
 	 */
 	if (!core_is_loaded() || written == batches)
 		return LE_NEVER;
@@ -255,7 +261,10 @@ le_shrink_tend(void)
 
 /* --- the uptime of this manager --- */
 
-/* Time before a retry if the uptime could not be recorded, or another session has locked the table. */
+/*
+ * Time before the next try if the uptime could not be recorded, for example because another session has
+ * locked the table.
+ */
 #define RECORD_RETRY (2 * LE_SECOND)
 
 static LeTime record_at = 0;

@@ -2,21 +2,22 @@
  * manager/deadlock.c
  *		Finds cycles of connections that wait for each other.
  *
- * A connection that has waited for deadlock_timeout asks the manager to check whether it waits for itself,
- * and asks again every second.  The manager knows the waiters of each lock, and gets the other waits of
- * these processes from PostgreSQL.  Each wait is an edge:
+ * A connection that has waited for deadlock_timeout asks the manager to check whether it is part of a cycle,
+ * and asks again every second.  The manager knows the waiters of each lock, and gets the other waits of these
+ * processes from PostgreSQL.  Each wait is an edge:
  *
  *	-	A request waits for a holder that only one connection can end, because the holder is bound to its
- *		connection, was acquired in a transaction that is still open, or is fenced by one.  There is no edge
- *		to a named owner, who can release from any connection, nor to a holder with a TTL, which expires by
- *		itself, nor to holders of permits, because any of them may give one back.  A waiter ahead in the
- *		queue waits for the same holders.  If it also waits for other locks, it may delay this request, so
- *		there is an edge to it.
+ *		connection, was acquired in a transaction that is still open, or is fenced by a transaction.  There is
+ *		no edge to other holders: any connection can release the holder of a named owner, a holder with a TTL
+ *		expires by itself, and any holder of a permit may return it.  A waiter ahead in the queue waits for
+ *		the same holders.  If it also waits for other locks, it may delay this request, so there is an edge to
+ *		it.
  *	-	A backend that has waited for a lock of PostgreSQL for deadlock_timeout waits for the processes
  *		that pg_blocking_pids() returns.  PostgreSQL's own detector has run by then.
  *
- * A member of a cycle cannot leave it.  So a real cycle is still there when its edges are checked a second
- * time.  A false cycle, whose edges never existed at the same time, is not.
+ * A process that is part of a real cycle cannot leave it, so all edges of the cycle still exist when they are
+ * checked a second time.  In a false cycle, the edges never existed at the same time, so the second check
+ * finds that one is missing.
  *
  * A search is a depth-first search from all processes that have asked since the last search.  Its nodes are
  * the processes and the locks that they wait for, so that the holders of a lock are visited once for all its
@@ -25,9 +26,9 @@
  *
  * A search has a time budget.  It continues with the remaining processes in a later batch, after a pause of
  * nine times its duration, limited to a few seconds.  Nodes that led to no cycle earlier in the search are
- * still skipped, although their waits may have changed: a process that has closed a cycle since then asks
- * again within a second, for the next search.  If the search from one process takes the whole budget, its
- * budget is doubled, so that each search comes to an end.
+ * still skipped, although their waits may have changed: if a process has closed a cycle since then, it asks
+ * again within a second, and the next search finds that cycle.  If the search from one process takes the
+ * whole budget, its budget is doubled, so that every search ends.
  */
 #include "postgres.h"
 
@@ -62,14 +63,14 @@
 #define SEARCH_PAUSE (5 * LE_SECOND)
 /* Number of edges between two checks of the clock. */
 #define EDGES_A_LOOK 256
-/* A node: a process that waits, or a lock. */
+/* A node of the search: a process that waits, or a lock. */
 typedef struct WaitNode
 {
 	LeLock *lock; /* NULL = the node is a process */
 	uint32 proc;
 } WaitNode;
 
-/* An edge. via: the lock that the process waits for; NULL = a lock of PostgreSQL. */
+/* An edge of the search. via: the lock that the process waits for; NULL = a lock of PostgreSQL. */
 typedef struct WaitEdge
 {
 	WaitNode to;
@@ -83,7 +84,7 @@ typedef enum NodeState
 	CLEAR /* the node leads to no cycle */
 } NodeState;
 
-/* The processes that hold a token's fence. */
+/* The processes that hold a fence on this token. */
 typedef struct Fence
 {
 	int64 token; /* hash key */
@@ -94,8 +95,9 @@ typedef struct Fence
 typedef struct Step
 {
 	WaitNode node;
-	const LeLock *via; /* see WaitEdge; of the edge that leads to this node */
-	int first;         /* index of its first edge; its edges end where those of the next step begin */
+	const LeLock *via; /* WaitEdge.via of the edge that leads to this node */
+	int first;         /* index of the node's first edge in Search.edges; its edges end where those of the
+					    * next step begin */
 	int next;          /* index of the next edge to follow */
 } Step;
 
@@ -103,26 +105,27 @@ typedef struct Step
 typedef struct ProcState
 {
 	uint32 mark;
-	bool asks; /* it has asked, and no search has started from it since */
+	bool asks; /* the process has asked, and no search has started from it since then */
 } ProcState;
 
 /*
- * State of the search.  Everything except procs is in the memory context of a batch, for one part of the
- * search.
+ * State of the search.  All memory except procs is in the memory context of the batch, and is valid for one
+ * part of the search.
  */
 typedef struct Search
 {
 	const LeCore *core;
-	ProcState *procs; /* by proc number; NULL = no process has asked yet */
+	ProcState *procs; /* indexed by proc number; NULL = no process has asked yet */
 	int nasking;      /* number of processes that ask */
 	LeTime not_before;
-	uint32 base; /* the mark of a node is this plus its state; other marks are older and mean NEW */
+	uint32 base; /* mark of a node = base + its NodeState; all other marks are from older searches, and mean
+				  * NEW */
 	bool under_way;
-	uint32 next;      /* proc from which to start next */
-	LeTime budget_us; /* time budget for one part; grows if one start needs more */
+	uint32 next;      /* proc number at which to continue */
+	LeTime budget_us; /* time budget for one part; doubled if the search from one process needs more */
 	LeTime deadline;
 	uint32 edges_seen;
-	HTAB *fences; /* Fence by token; NULL = not read yet */
+	HTAB *fences; /* the fences (Fence) by token; NULL = not read yet */
 	Step *path;
 	int length, path_room;
 	WaitEdge *edges;
@@ -132,14 +135,14 @@ typedef struct Search
 } Search;
 
 /*
- * Must be a power of two, so that the mark 0 of a new node belongs to no search or means NEW, even after the
- * base has wrapped around.
+ * Difference between the bases of two searches.  A power of two, so that the base wraps around to exactly 0.
+ * Therefore the mark 0 of a new node means NEW with any base.
  */
 #define BASE_STEP 4
 
 /*
  * The base is a multiple of BASE_STEP.  It starts just below its maximum and wraps around after a few
- * searches, so that tests cover that.
+ * searches, so that tests cover the wrap-around.
  */
 static Search s = {.base = PG_UINT32_MAX - 15};
 
@@ -185,8 +188,8 @@ add_edge(WaitNode to, const LeLock *via)
 }
 
 /*
- * Adds an edge to a process, unless the last edge leads to it.  If a transaction acquires a lock a million
- * times, the lock has a million slots.
+ * Adds an edge to a process, unless the last edge leads to it.  This avoids a million equal edges if one
+ * transaction fills a million slots of a lock.
  */
 static void
 add_proc(uint32 proc, const LeLock *via)
@@ -203,7 +206,7 @@ waits_for(uint32 proc)
 {
 	LeMailbox *box = mailbox_of(proc);
 
-	/* the wait may have ended, although the mail about that is not applied yet */
+	/* the wait has ended if there is a reply, or mail that is not applied yet */
 	if (!is_unanswered(box) || mail_ends_wait(box))
 		return NULL;
 	return le_core_waiting_on(s.core, box->session, proc);
@@ -237,7 +240,7 @@ read_fences(void)
 	}
 }
 
-/* Adds an edge to each process that holds the fence of this token. */
+/* Adds an edge to each process that holds a fence on this token. */
 static void
 add_fences(int64 token)
 {
@@ -253,7 +256,10 @@ add_fences(int64 token)
 		add_proc((uint32) lfirst_int(lc), NULL);
 }
 
-/* Adds edges to the processes that alone can end this holder, see the top of this file. */
+/*
+ * Adds an edge to each process whose connection must act before this holder can end, see the top of this
+ * file.
+ */
 static void
 add_holder(const LeEntry *holder)
 {
@@ -280,9 +286,9 @@ somebody_waits(const LeEntry *entry)
 }
 
 /*
- * Returns the nearest request ahead of this one that belongs to a group with a waiting call; NULL = none.
- * That request waits for those ahead of it in turn.  If a waiting process is known to lead to no cycle, no
- * request ahead of it does either, so the search for one ends there.
+ * Returns the nearest entry ahead of this one in the queue that belongs to a group with a blocked call;
+ * NULL = none.  Entries farther ahead need no edge, because the returned entry waits for them.  Stops at a
+ * waiter that is known to lead to no cycle, because then no entry ahead of it leads to one.
  */
 static const LeEntry *
 grouped_ahead(const LeEntry *entry)
@@ -328,7 +334,7 @@ add_blockers(uint32 from)
 	{
 		PGPROC *proc = BackendPidGetProc(((int32 *) ARR_DATA_PTR(pids))[i]);
 
-		if (proc != NULL) /* otherwise it has ended, or is a prepared transaction */
+		if (proc != NULL) /* NULL = the process has ended, or is a prepared transaction */
 			add_proc((uint32) (proc - le_proc(0)), NULL);
 	}
 }
@@ -360,7 +366,7 @@ add_edges_of_proc(uint32 proc)
 
 /*
  * Adds all edges of a node: from a process to the locks and processes that it waits for, or from a lock to
- * the processes that alone can end its holders.  Leaves out nodes that are known to lead to no cycle.
+ * the processes that prevent the end of its holders.  Leaves out nodes that are known to lead to no cycle.
  */
 static void
 add_edges(const WaitNode *node)
@@ -445,8 +451,9 @@ step_back(NodeState state)
 }
 
 /*
- * Finds a path from this process into a cycle.  Returns the index of the step at which the cycle begins, and
- * its last edge in *back.  Returns -1 if there is no cycle, or if the budget is exhausted; then *late is set.
+ * Searches for a cycle that can be reached from this process.  Returns the index of the step at which the
+ * cycle begins, and sets *back to the edge that closes it.  Returns -1 if there is no cycle, or, with *late
+ * set, if the budget is exhausted.
  */
 static int
 find_cycle(uint32 start, WaitEdge *back, bool *late)
@@ -497,7 +504,7 @@ find_cycle(uint32 start, WaitEdge *back, bool *late)
 	return -1;
 }
 
-/* Checks whether each edge of the cycle still exists. */
+/* Returns whether each edge of the cycle that begins at step "first" still exists. */
 static bool
 is_still_there(int first)
 {
@@ -523,7 +530,7 @@ is_still_there(int first)
 
 /* --- the error message --- */
 
-/* Describes the lock of PostgreSQL for which this process waits. */
+/* Appends a description of the lock of PostgreSQL for which this process waits. */
 static void
 describe_lock(StringInfo buf, int pid)
 {
@@ -543,7 +550,10 @@ describe_lock(StringInfo buf, int pid)
 	appendStringInfoString(buf, "a lock");
 }
 
-/* Describes an edge. lock: the lock that process "from" waits for; NULL = a lock of PostgreSQL. */
+/*
+ * Appends a description of an edge. lock: the lock that process "from" waits for; NULL = a lock of
+ * PostgreSQL.
+ */
 static void
 describe_edge(StringInfo buf, uint32 from, const LeLock *lock, uint32 to)
 {
@@ -597,11 +607,13 @@ choose_victim(int first, const WaitEdge *back, StringInfo detail)
 	return (int) procs[newest];
 }
 
-/* Begins the part of a search that this batch runs.  Pointers are valid for this part only. */
+/*
+ * Begins the part of a search that this batch runs.  The pointers that it sets are valid for this part only.
+ */
 static void
 begin_part(const LeCore *core)
 {
-	/* an error ended the last part in the middle of a path, so begin a new search */
+	/* if an error has ended the last part in the middle of a path, begin a new search */
 	if (s.length > 0)
 		s.under_way = false;
 	if (!s.under_way)
