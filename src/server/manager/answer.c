@@ -176,7 +176,6 @@ le_answer_deadlock(uint32 proc, const StringInfoData *detail)
 }
 
 #ifdef USE_ASSERT_CHECKING
-/* Asserts that procs contains each mailbox at most once, because no work may be done twice. */
 void
 le_assert_procs(const uint32 *procs, int n)
 {

@@ -24,11 +24,11 @@
  * waiters.  Nodes that lead to no cycle are not visited again.  So the time of a search is proportional to
  * the number of waiters and holders.
  *
- * A search has a time budget.  It continues with the remaining processes in a later batch, after a pause of
- * nine times its duration, limited to a few seconds.  Nodes that led to no cycle earlier in the search are
- * still skipped, although their waits may have changed: if a process has closed a cycle since then, it asks
- * again within a second, and the next search finds that cycle.  If the search from one process takes the
- * whole budget, its budget is doubled, so that every search ends.
+ * A search has a time budget.  When the budget is exhausted, the search continues with the remaining
+ * processes in a later batch, after a pause of nine times its duration, limited to a few seconds.  Nodes that
+ * led to no cycle earlier in the search are still skipped, although their waits may have changed: if a
+ * process has closed a cycle since then, it asks again within a second, and the next search finds that cycle.
+ * If the search from one process takes the whole budget, its budget is doubled, so that every search ends.
  */
 #include "postgres.h"
 
@@ -318,7 +318,7 @@ waits_in_postgres(uint32 number)
 	TimestampTz since = (TimestampTz) pg_atomic_read_u64(&proc->waitStart);
 
 	if (since == 0)
-		return proc->lockGroupLeader == proc; /* one of its workers may wait */
+		return proc->lockGroupLeader == proc;
 	return GetCurrentTimestamp() - since >= DeadlockTimeout * INT64CONST(1000);
 }
 

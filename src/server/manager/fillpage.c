@@ -39,7 +39,7 @@ expires_at(const LeEntry *entry, LeTime now)
 	return wall_time(le_entry_deadline(entry), now);
 }
 
-/* Returns the wall-clock time; 0 = the name is open. */
+/* Returns the wall-clock time until which a name is closed; 0 = the name is open. */
 static TimestampTz
 closed_until(LeTime until, LeTime now)
 {
@@ -55,7 +55,10 @@ put_text(char *to, LeText text)
 	return to + text.len;
 }
 
-/* Adds an item of this name, with room for more texts.  Returns NULL if the page is full. */
+/*
+ * Adds an item with this name to the page, with room for "texts" more bytes.  Returns NULL if the page is
+ * full.
+ */
 static LePageItem *
 new_item(LivePage *page, LeText name, uint32 texts)
 {
@@ -73,7 +76,7 @@ new_item(LivePage *page, LeText name, uint32 texts)
 	return item;
 }
 
-/* Does the same, and sets the members that describe the lock. */
+/* Adds an item like new_item(), and sets the members that describe the lock. */
 static LePageItem *
 new_item_of(LivePage *page, const LeLock *lock, uint32 texts)
 {
@@ -87,7 +90,10 @@ new_item_of(LivePage *page, const LeLock *lock, uint32 texts)
 	return item;
 }
 
-/* Returns the name on whose channel the grant of a group is announced; NULL = the entry is not in a group. */
+/*
+ * Returns the name on whose channel the grant of the entry's group is announced; NULL = the entry is not in a
+ * group.
+ */
 static LeText
 announced_name(const LeEntry *entry)
 {
@@ -99,7 +105,7 @@ announced_name(const LeEntry *entry)
 	return (LeText){lock->name, lock->name_len};
 }
 
-/* Adds a holder (position 0) or a waiter.  Returns NULL if the page is full. */
+/* Adds a holder (position 0) or a waiter to the page.  Returns NULL if the page is full. */
 static LePageItem *
 put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 position)
 {
@@ -144,7 +150,8 @@ put_item(LivePage *page, const LeLock *lock, const LeEntry *entry, uint32 positi
 }
 
 /*
- * Returns the next slot to list.  A slot stays in the list as long as its lock exists; new slots come first.
+ * Returns the first slot that earlier pages have not listed; NULL = none.  A lock never removes a slot from
+ * its list, and inserts new slots at the front.
  */
 static const LeSlot *
 next_slot(const LeLock *lock, const LePageCursor *from, const LeEntry *last)
@@ -163,10 +170,16 @@ next_slot(const LeLock *lock, const LePageCursor *from, const LeEntry *last)
 	return slot != NULL ? slot->next : NULL;
 }
 
-/* Special value of LePageCursor.last after a closed name.  It is the number of a slot that no lock has. */
+/*
+ * Value of LePageCursor.last if the last item was a closed name.  It is different from the value of every
+ * slot.
+ */
 #define LAST_CLOSED (-(int64) PG_INT32_MAX - 1)
 
-/* Returns the next waiter to list.  Sets *position to the position of the waiter before it. */
+/*
+ * Returns the queue link of the first waiter that earlier pages have not listed; the head of the queue =
+ * none.  Sets *position to that of the waiter before it.
+ */
 static const LeLink *
 next_waiter(const LeLock *lock, const LePageCursor *from, const LeEntry *last, uint32 *position)
 {
@@ -188,9 +201,8 @@ next_waiter(const LeLock *lock, const LePageCursor *from, const LeEntry *last, u
 /*
  * Adds the items of a lock from the cursor on.  Returns false if the page is full.
  *
- * The last entry of the previous page is found by its token, because a lock may have so many holders or
- * waiters that walking past them for each page would take too long.  They are walked only if that entry has
- * ended since.
+ * The last entry of the previous page is found by its token, because counting thousands of holders or waiters
+ * again for each page would take too long.  They are walked only if that entry has ended since then.
  */
 static bool
 put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *from)
@@ -204,7 +216,7 @@ put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *f
 	int32 held PG_USED_FOR_ASSERTS_ONLY = 0;
 	bool whole PG_USED_FOR_ASSERTS_ONLY = from->last == 0;
 
-	/* a closed name without a holder, which cannot be granted */
+	/* the name itself, if it is closed and has no holder */
 	if (from->last == 0 && lock->held == 0 && lock->closed_until > page->now)
 	{
 		LePageItem *item = new_item_of(page, lock, 0);
@@ -258,7 +270,7 @@ put_locks(LivePage *page, const LeCore *core, LePageCursor *next)
 		next->index = -1;
 }
 
-/* Adds leases in the same way. */
+/* Adds named leases from the cursor on, until the page is full. */
 static void
 put_leases(LivePage *page, const LeCore *core, LePageCursor *next)
 {
@@ -289,7 +301,7 @@ put_leases(LivePage *page, const LeCore *core, LePageCursor *next)
 #ifdef USE_ASSERT_CHECKING
 /*
  * Asserts that a page consists of whole items.  For each lock, the holders come first, then the waiters in
- * order.  Unless the page is the last one, the cursor must have moved on, to the last item of the page or to
+ * order.  Unless the page is the last one, the cursor must have advanced to the last item of the page or to
  * the start of another lock.
  */
 static void
@@ -305,8 +317,8 @@ assert_page(const LivePage *page, const LePageCursor *from, const LePageCursor *
 			   (item->kind != LE_PAGE_LEASES && item->token != 0 && item->position == 0));
 		Assert(item->kind != LE_PAGE_LEASES || (item->token == 0 && item->lease != 0));
 		Assert(item->position <= 1 || last == NULL || item->position == last->position + 1);
-		Assert(item->position <= item->waiters || from->last > 0); /* some waiters may have left since the
-																    * previous page */
+		Assert(item->position <= item->waiters || from->last > 0); /* if earlier pages listed waiters, some of
+																    * those may have left */
 	}
 	if (next->index < 0)
 		return;
@@ -322,7 +334,7 @@ assert_page(const LivePage *page, const LePageCursor *from, const LePageCursor *
 #define assert_page(page, from, next) ((void) 0)
 #endif
 
-/* The page overwrites the request, which gets its reply at once. */
+/* Overwrites the request with the page.  The reply is given immediately, so the request is not read again. */
 void
 le_page_fill(const LeCore *core, LeMailbox *box, LeTime now)
 {
@@ -377,8 +389,9 @@ le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeT
 /* --- holders and places of a lease --- */
 
 /*
- * Returns the position of a waiter.  Walks to the front of its queue, or to a waiter whose position is known,
- * because thousands of places of a lease may be in one queue.
+ * Returns the position of a waiter in its queue.  Walks to the front of the queue, or to the waiter "known"
+ * with position "known_at", because thousands of places of one lease may be in one queue.  Adds the number of
+ * steps to *walked.
  */
 static uint32
 position_of(const LeEntry *entry, const LeLink *known, uint32 known_at, uint32 *walked)
@@ -395,8 +408,9 @@ position_of(const LeEntry *entry, const LeLink *known, uint32 known_at, uint32 *
 /*
  * Returns whether this session may see the entry.  A blocked call and a fenced holder that has ended are not
  * shown, because no token refers to them.  An evicted holder is not shown, because the lease does not keep it
- * alive, and its client must not rely on it.  An entry that transactions of other sessions may still roll
- * back is not shown, either.  An entry may have very many uncommitted holds, so they are counted in *walked.
+ * alive, and its client must not rely on it.  An entry whose holds may all still be rolled back by other
+ * sessions is not shown, either.  An entry may have thousands of uncommitted holds, so each one that is
+ * examined is added to *walked.
  */
 static bool
 is_shown(const LeEntry *entry, uint64 session, uint32 *walked)
@@ -418,10 +432,10 @@ is_shown(const LeEntry *entry, uint64 session, uint32 *walked)
 }
 
 /*
- * The cursor is the last entry of the previous page: its kind, name and token, and in "from" the load that
- * built the core.  New entries are added at the end of the lease's list, and no entry moves.  Replies
- * LE_NOT_HELD if that entry has ended, or another load has changed the order of the list; the caller then
- * begins again.
+ * The cursor in the command is the last entry of the previous page: its kind, name and token, and in "from"
+ * the load that built the core.  New entries are added at the end of the lease's list, and no entry moves.
+ * Replies LE_NOT_HELD if that entry has ended, or another load has changed the order of the list; the caller
+ * then starts with the first page again.
  *
  * The reply depends on the newest row of all entries on the page.
  */

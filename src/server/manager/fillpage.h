@@ -8,20 +8,20 @@
 #include "core/core.h"
 #include "shared/shmem.h"
 
-/* LE_REQUEST_PAGE: puts a page into the mailbox, and the position at which the next page begins. */
+/* Serves LE_REQUEST_PAGE: stores in the mailbox a page, and the position at which the next page begins. */
 extern void le_page_fill(const LeCore *core, LeMailbox *box, LeTime now);
 
 /*
- * LE_REQUEST_LEADER is a CHECK of the leader's term, so that its reply is given with the batch.
- * le_page_find_leader() sets the term in the command. le_page_put_leader() then puts the leader of that
- * moment into the mailbox, after the election's name, so that the request can be read again.
+ * Serve LE_REQUEST_LEADER, which the core applies as a CHECK of the current leader's term.
+ * le_page_find_leader() sets this term in the command.  After the CHECK, le_page_put_leader() stores the
+ * leader in the mailbox, behind the election's name, which is kept because the request may be read again.
  */
 extern void le_page_find_leader(const LeCore *core, LeCommand *cmd);
 extern void le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTime now);
 
 /*
- * LEASE_HOLDS, called after it was applied: puts a page into the mailbox, after the name of its cursor.  Adds
- * to the reply the LSN on which the page depends.
+ * Called after LEASE_HOLDS was applied: stores a page in the mailbox, behind the name of its cursor.  Adds to
+ * the reply the LSN on which the page depends.
  */
 extern void le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTime now,
 							  LeReply *reply);

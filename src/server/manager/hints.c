@@ -31,13 +31,13 @@
 #define COMPLAINT_PERIOD (60 * LE_SECOND)
 
 static BackgroundWorkerHandle *handle = NULL;
-static pid_t notifier_pid = 0; /* 0 = not known yet */
+static pid_t notifier_pid = 0; /* 0 = none, or not known yet */
 static LeTime started_at = 0;
 static LeTime retry_at = 0;
 
 /* --- the ring --- */
 
-/* Returns the next free hint of the ring.  If there is no room, drops the hint and returns NULL. */
+/* Returns the next free element of the ring.  If the ring is full, counts a dropped hint and returns NULL. */
 static LeHint *
 next_hint(void)
 {
@@ -66,7 +66,10 @@ push(void)
 	pg_atomic_fetch_add_u64(&le_mgr.db->ring.pushed, 1);
 }
 
-/* Adds a hint. change: NULL = a queue place was granted.  Returns false if there is no room. */
+/*
+ * Adds a hint for a change of an election or, if change is NULL, for a grant to a queue place.  Returns false
+ * if the ring is full.
+ */
 static bool
 push_event(int64 token, const LeLock *lock, const LeChange *change)
 {
@@ -103,7 +106,7 @@ push_lease(int64 lease)
 static bool
 push_granted(LeCore *core)
 {
-	int64 lease = 0; /* last lease with a hint, because often many places are on the same lease */
+	int64 lease = 0; /* last lease that got a hint, because consecutive places are often on the same lease */
 	bool any = false;
 
 	for (LeEntry *entry = NULL; (entry = le_next_dirty_place(core, entry)) != NULL;)
@@ -120,7 +123,7 @@ push_granted(LeCore *core)
 			any |= push_lease(lease);
 		}
 
-		/* for a group, only a hint for the first name */
+		/* for a group, add a hint only for its first name */
 		if (entry->lock->kind == LE_KIND_LOCK && waiter->member <= 1 && waiter->tells != LE_TELLS_LEASE)
 			any |= push_event(entry->token, entry->lock, NULL);
 	}
@@ -167,7 +170,7 @@ complain(LeTime now)
 		 errhint("Raise max_worker_processes and restart the server, or set lock_election.notify to none.")));
 }
 
-/* Registers a notifier.  If that fails, sets the time of the next try. */
+/* Registers a notifier with the postmaster.  If that fails, sets the time of the next try. */
 static void
 start_notifier(LeTime now)
 {
@@ -195,7 +198,9 @@ le_hints_tend(void)
 	bool hints = pg_atomic_read_u64(&le_mgr.db->ring.pushed) != pg_atomic_read_u64(&le_mgr.db->ring.sent);
 	LeTime now;
 
-	/* if it is running, do not ask PostgreSQL, which would lock the state of all workers */
+	/*
+	 * if the notifier is running, do not call GetBackgroundWorkerPid(), which locks the state of all workers
+	 */
 	if (!hints || (notifier_pid != 0 && le_mgr.db->notifier_pid == notifier_pid))
 		return LE_NEVER;
 	if (handle != NULL)

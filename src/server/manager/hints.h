@@ -10,8 +10,8 @@
 #include "core/core.h"
 
 /*
- * Adds hints for the grants and changes of a committed batch. lsn: the end of its commit record.  Must not
- * fail or wait, because a hint must not delay a reply.
+ * Adds hints to the ring for the grants and changes of a committed batch. lsn: end of its commit record.
+ * Must not fail or wait, because a hint must not delay a reply.
  */
 extern void le_hints_of_batch(LeCore *core, XLogRecPtr lsn);
 

@@ -1,7 +1,7 @@
 /*
  * manager/leave.c
- *		What a manager does before it exits, in an orderly way or because the
- *		extension was dropped.
+ *		Finishes the work of a manager before it exits, on request or because
+ *		the extension was dropped.
  */
 #include "postgres.h"
 
@@ -17,7 +17,7 @@
 /* Maximum time by which the exit is delayed, for example by a stopped session or a full disk. */
 #define LEAVING_AT_MOST (5 * LE_SECOND)
 
-/* Pauses before the next try, while a session is about to post, and after a failed batch. */
+/* Pauses before the next try: while a session is about to post a release, and after a failed batch. */
 #define POSTING_TICK (1 * LE_MS)
 #define FAILED_TICK  (100 * LE_MS)
 
@@ -33,7 +33,7 @@ any_releasing(void)
 	return false;
 }
 
-/* Returns whether there is a posted release that is not applied yet. */
+/* Returns whether any mailbox contains a release that is not applied yet. */
 static bool
 any_released(void)
 {
@@ -49,7 +49,8 @@ any_released(void)
  * If the server shuts down, no other manager applies the remaining asynchronous releases.  Therefore:
  *
  *	1.	Clear running: from then on, sessions begin no asynchronous releases, see backend/granted.c.
- *	2.	Wait for the sessions that have begun an asynchronous release (releasing) but have not posted it.
+ *	2.	Wait for the sessions that have begun an asynchronous release but have not posted it
+ *		(LeMailbox.releasing).
  *	3.	Run a batch of all mailboxes, which applies the posted releases and writes those whose write was
  *		postponed.  If the batch fails, for example because a session that also exits now has locked the
  *		tables, retry it.
@@ -73,7 +74,7 @@ le_leave_in_order(uint32 *procs, LeTime slept_until)
 		n = le_mailboxes_with_work(procs);
 		le_batch_check_stall(slept_until, procs, n);
 		slept_until = 0;
-		le_mgr.outage.try_at = 0; /* retry now, because this is the last chance */
+		le_mgr.outage.try_at = 0; /* retry now, because there will be no other batch */
 		if (n > 0 || le_batch_has_later())
 			le_serve(procs, n);
 		if (le_mgr.core_state == CORE_DROPPED || le_clock() >= give_up ||

@@ -13,12 +13,15 @@
  */
 extern void le_leave_dropped(void);
 
-/* Carries out all asynchronous releases before the manager exits. slept_until: see le_batch_check_stall(). */
+/*
+ * Applies and writes all asynchronous releases before the manager exits. slept_until: see
+ * le_batch_check_stall().
+ */
 extern void le_leave_in_order(uint32 *procs, LeTime slept_until);
 
 /*
- * Writes the releases that were replied to but not written.  Takes no more requests, because the tokens of
- * the next manager must be higher.  If the write fails, each of these locks stays held until its TTL ends.
+ * Writes the releases that got a reply but are not written yet.  Takes no more requests, because the tokens
+ * of the next manager must be higher.  If the write fails, each of these locks stays held until its TTL ends.
  */
 extern void le_leave_serving_nobody(uint32 *procs);
 

@@ -1,6 +1,6 @@
 /*
  * manager/looks.c
- *		Requests that need not write.  They are served even while nothing can be written.
+ *		Serves requests that need not write, even while nothing can be written.
  *
  * A batch in an outage (manager/outage.c) takes only these requests.  Their replies must not depend on
  * anything unwritten, and must not show a lock as held after an asynchronous release has returned, although
@@ -35,10 +35,7 @@ le_take_may_write(const Batch *batch)
 	return false;
 }
 
-/*
- * Returns whether the releases in this mailbox, which could not be written yet, include this token of this
- * name.
- */
+/* Returns whether this mailbox contains an unwritten release of the command's token and name. */
 static bool
 is_released(const LeMailbox *box, const LeCommand *cmd)
 {
@@ -62,8 +59,8 @@ is_released(const LeMailbox *box, const LeCommand *cmd)
 }
 
 /*
- * Returns whether any session has released this token asynchronously.  If so, no request may find the lock
- * held, although the core still has the holder.
+ * Returns whether any session has asynchronously released the token of the request in this mailbox.  If so,
+ * the request must not find the lock held, although the core still has the holder.
  */
 static bool
 is_released_by_any(const LeMailbox *box)
@@ -82,9 +79,8 @@ is_released_by_any(const LeMailbox *box)
 }
 
 /*
- * Renews the lease for a renewal with another TTL, or for a wait for a place.  The request itself waits for
- * the end of the outage, or gets an error.  Returns true if the request can be served now because nothing has
- * to be written for it.
+ * Returns whether a RENEW or an AWAIT can be served in an outage, because it need not write.  If it cannot,
+ * renews the lease of its entry; the request itself waits for the end of the outage, or gets an error.
  */
 static bool
 only_keeps(LeMailbox *box, LeTime now)
@@ -110,8 +106,8 @@ only_keeps(LeMailbox *box, LeTime now)
 }
 
 /*
- * Clears a rollback that undoes nothing written, because its request got an error or has only waited.
- * Otherwise the session could not even renew.
+ * Removes a rollback from the mailbox if it undoes nothing written, because its request got an error or has
+ * only waited.  Otherwise the session could post no request, not even a renewal.
  */
 static void
 clear_empty_undo(uint32 proc)
@@ -137,8 +133,8 @@ clear_empty_undo(uint32 proc)
 }
 
 /*
- * Applies the end of a session that has nothing to end and no other mail.  Otherwise no other session could
- * use the mailbox until something can be written.
+ * Applies the end of a session that has no entries to end and no other mail.  Otherwise no new session could
+ * use the mailbox until the outage ends.
  */
 static void
 take_quiet_end(uint32 proc, LeTime now)

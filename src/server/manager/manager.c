@@ -43,7 +43,7 @@ static LeDbExit leaving_with = LE_EXIT_ERROR;
 /*
  * Pins settings, so that ALTER DATABASE and ALTER ROLE do not change them for the manager. lock_timeout
  * limits how long an ACCESS EXCLUSIVE lock of another session can block all requests: after that time they
- * fail with 55P03.
+ * fail with SQLSTATE 55P03.
  */
 static void
 pin_settings(void)
@@ -67,8 +67,8 @@ pin_settings(void)
 }
 
 /*
- * Gives the database entry back when the process ends, for whatever reason.  Must not fail, because no other
- * process does this.
+ * Marks the database entry as having no manager, when the process exits for any reason.  Must not fail,
+ * because no other process does this.
  */
 static void
 manager_exit(int code, Datum arg)
@@ -76,14 +76,17 @@ manager_exit(int code, Datum arg)
 	LE_FAULT_NOFAIL("manager-exit");
 	le_hints_leave();
 	LWLockAcquire(le_shared->lock, LW_EXCLUSIVE);
-	/* a restarted launcher may have given up this worker */
+	/* a restarted launcher may have given the entry to another worker */
 	if (my_db->worker_pid == MyProcPid)
 		le_database_stopped(my_db, leaving_with);
 	LWLockRelease(le_shared->lock);
 	le_wake_launcher();
 }
 
-/* Takes the entry that the launcher has made for this worker. */
+/*
+ * Registers this process in the database entry that the launcher has prepared for it.  Exits if there is
+ * none.
+ */
 static void
 take_entry(Oid dboid)
 {
@@ -109,7 +112,10 @@ leave(LeDbExit how)
 	proc_exit(0);
 }
 
-/* Exits because the extension was dropped, so that no other manager takes over. */
+/*
+ * Exits because the extension was dropped, with a status that keeps the launcher from starting another
+ * manager.
+ */
 static void
 leave_for_good(void)
 {
@@ -118,8 +124,8 @@ leave_for_good(void)
 }
 
 /*
- * Sleeps until another process wakes up the manager, or takes a short nap, after which the manager checks
- * for work itself.
+ * Sleeps until the time of "wakeup", or until another process wakes up the manager. nap: sleep for at most
+ * LE_NAP, so that other processes need not wake up the manager, which then checks for work by itself.
  */
 static void
 sleep_until(Wakeup wakeup, bool nap)
@@ -142,7 +148,10 @@ sleep_until(Wakeup wakeup, bool nap)
 	pg_atomic_write_u32(&my_db->asleep, 0);
 }
 
-/* Waits for lock_election.min_batch_interval, which limits the rate of transaction ids. */
+/*
+ * Waits until lock_election.min_batch_interval has passed since the last batch.  This limits the rate of
+ * transaction ids.
+ */
 static void
 keep_interval(LeTime last_batch)
 {
@@ -154,8 +163,8 @@ keep_interval(LeTime last_batch)
 }
 
 /*
- * Ignores cancels, which are meant for queries and must not fail a batch.  But lock_timeout also sends
- * SIGINT.  Must not fail, because it is a signal handler.
+ * Handles SIGINT: cancels the statement if lock_timeout has sent the signal.  Ignores query cancels, which
+ * must not fail a batch.  Must not fail, because it is a signal handler.
  */
 static void
 handle_sigint(SIGNAL_ARGS)
@@ -184,8 +193,8 @@ handle_signals(uint32 *procs, LeTime slept_until)
 
 /*
  * Exits if the extension was dropped, and perhaps created again, or if a restore has raised its incarnation.
- * A new manager is started if needed.  This manager grants nothing more, but writes the releases that it has
- * replied to.
+ * A new manager is started if needed.  Before it exits, this manager grants nothing more, but writes the
+ * releases that got a reply.
  */
 static void
 recheck_extension(uint32 *procs)
@@ -215,7 +224,7 @@ serve(void)
 	/* not in the current memory context, because a batch resets that context when it begins */
 	uint32 *procs = MemoryContextAlloc(TopMemoryContext, le_shared->max_sessions * sizeof(uint32));
 	LeTime slept_until = 0, last_batch = 0;
-	bool all = true; /* at first, serve mailboxes that rang earlier, too */
+	bool all = true; /* in the first batch, also serve mailboxes that rang before the start */
 	bool nap = true; /* nap after a batch, because a mailbox may have rung softly meanwhile */
 
 	for (;;)
@@ -285,7 +294,7 @@ le_manager_main(Datum arg)
 
 	LE_FAULT("manager-start");
 	pg_atomic_write_u32(&my_db->recheck, 0);
-	pg_atomic_write_u32(&my_db->asleep, 0); /* the last manager may have failed in its sleep */
+	pg_atomic_write_u32(&my_db->asleep, 0); /* the previous manager may have failed while it slept */
 	le_state_init(my_db);
 	pg_atomic_write_u32(&my_db->loading, 1);
 	if (!le_load_first())

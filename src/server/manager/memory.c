@@ -15,9 +15,9 @@
 #include "shared/settings.h"
 
 /*
- * The state's memory context has small blocks.  Pieces of memory larger than this are given back when they
- * are freed, so that the size of the context is the memory in use.  Smaller pieces are texts, which belong to
- * larger pieces.
+ * The memory context of the core has small blocks of STATE_BLOCK bytes.  A piece of memory larger than
+ * SMALL_PIECE has its own block, which is freed with it, so that the size of the context is the memory in
+ * use.  Smaller pieces are texts that belong to larger pieces.
  */
 #define SMALL_PIECE 128
 #define STATE_BLOCK 1024
@@ -50,7 +50,7 @@ void *
 le_memory_alloc(void *arg, size_t size)
 {
 	Assert(le_mgr.core_context != NULL && size > 0);
-	/* count the headers of its block, and perhaps a block of smaller pieces */
+	/* add the headers of the piece's own block, and another block for smaller pieces */
 	if (refuse_beyond_limit && size > SMALL_PIECE && le_memory_used() + size + STATE_BLOCK > limit())
 		return NULL;
 	return MemoryContextAllocExtended(le_mgr.core_context, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
@@ -76,7 +76,7 @@ reserve_memory(const LeCommand *cmd)
 
 	Assert(!refuse_beyond_limit && core_is_loaded());
 
-	/* only a load can have exceeded the limit */
+	/* the state may exceed the limit already, because a load ignores it */
 	if (adds && le_memory_used() > limit())
 		return false;
 	refuse_beyond_limit = adds;

@@ -7,12 +7,15 @@
 
 #include "core/core.h"
 
-/* The memory of a core.  The last two functions are those of LeEnv. */
+/*
+ * Create the memory context of a core, and allocate and free memory in it.  The last two functions are
+ * callbacks of LeEnv.
+ */
 extern MemoryContext le_memory_new_context(void);
 extern void *le_memory_alloc(void *arg, size_t size);
 extern void le_memory_free(void *arg, void *p);
 
-/* Returns the memory of the state, in bytes. */
+/* Returns the memory used by the core's state, in bytes. */
 extern Size le_memory_used(void);
 
 /*

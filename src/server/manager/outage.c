@@ -3,11 +3,11 @@
  *		Outages: times in which nothing can be written, for whatever reason.
  *
  * A batch that writes first locks its tables, without waiting.  If another session has locked them, or waits
- * to, nothing of the batch is applied, and the core is unchanged.  If a batch gets no transaction id, the
- * core must be loaded again, after which it agrees with the tables.  In both cases the core can still be
- * read, and leases can be renewed. (A full disk is no outage, because writes that need no room succeed.  A
- * locked row is no outage, nor is a locked history table, which only changes of elections need: see
- * replay.c.) So in an outage
+ * for such a lock, nothing of the batch is applied, and the core is unchanged.  If a batch gets no
+ * transaction id, the core must be loaded again, after which it agrees with the tables.  In both cases the
+ * core can still be read, and leases can be renewed. (A full disk is no outage, because writes that need no
+ * room succeed.  A locked row is no outage, nor is a locked history table, which only changes of elections
+ * need: see replay.c.) So in an outage
  *
  *	1.	requests are served if they need not write, and if their replies depend on nothing unwritten
  *		(looks.c): renewals, checks, fences, pages of views;
@@ -39,8 +39,8 @@
 #define WRITE_LIMIT (200 * LE_MS)
 
 /*
- * Pause between two retries while tables are locked, and after a failed batch, where it doubles with each
- * failure.
+ * Pauses between two tries: while tables are locked (LOCKED_*), and after a failed batch (FAILED_*), where
+ * the pause doubles with each failure.
  */
 #define LOCKED_PAUSE (20 * LE_MS)
 #define LOCKED_LONG  (100 * LE_MS) /* used once the tables have been locked for a second */
@@ -61,7 +61,10 @@ static bool waits_ended; /* calls got replies during the outage, but still wait 
 
 /* --- reports for health() --- */
 
-/* Returns the pid of a process that has locked one of our tables against writes, or waits to; 0 = none. */
+/*
+ * Returns the pid of a process that has locked one of the extension's tables against writes, or waits for
+ * such a lock; 0 = none.
+ */
 static int
 find_blocker(void)
 {
@@ -158,8 +161,8 @@ le_outage_failed(const ErrorData *error)
 	LeTime now = le_clock();
 
 	/*
-	 * a small write may succeed and end the outage, although the next one fails; therefore the pause
-	 * outlasts the outage
+	 * The pause stays long when an outage ends, because a small write may succeed and end the outage,
+	 * although larger writes still fail.
 	 */
 	failed_pause = now - failed_at < 2 * FAILED_MOST ? Min(2 * failed_pause, FAILED_MOST) : FAILED_PAUSE;
 	failed_at = now;
@@ -175,7 +178,7 @@ le_outage_over(void)
 	if (le_mgr.outage.since == 0)
 		return;
 
-	/* charge this time to no lease, see core/life.h */
+	/* do not count the outage as run time, so that it shortens no lease, see core/life.h */
 	le_mgr.life_began += core_now() - le_mgr.outage.core_since;
 	memset(&le_mgr.outage, 0, sizeof(le_mgr.outage));
 	publish();
@@ -225,7 +228,7 @@ le_outage_note(const ErrorData *error)
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
 		publish_blocker();
 
-	/* a locked row blocks only the requests that need that row */
+	/* ignore a locked row, which blocks only the requests that need that row */
 	if (error->sqlerrcode != ERRCODE_DISK_FULL && error->sqlerrcode != ERRCODE_IO_ERROR &&
 		pg_atomic_read_u32(&le_mgr.db->outage_pid) == 0)
 		return;
@@ -270,7 +273,7 @@ le_outage_refuse(const Batch *batch)
 		LeMailbox *box = mailbox_of(proc);
 		LeTime waits_since = le_mgr.outage.since;
 
-		/* posted_at belongs to the request that the batch has seen, as long as that is unanswered */
+		/* posted_at belongs to the request that the batch has seen only while that request has no reply */
 		if (pg_atomic_read_u32(&box->answered) != number)
 			waits_since = Max(waits_since, box->posted_at);
 		if (le_mgr.outage.failed || now - waits_since >= WRITE_LIMIT)
@@ -305,7 +308,10 @@ le_outage_end_calls(void)
 		if (box->command.type == LE_CMD_AWAIT)
 			reply = (LeReply){.status = LE_QUEUED, .token = box->command.token};
 
-		/* wait for the standby to receive a record logged now: it then also has the row of the place */
+		/*
+		 * let the session wait until the standby has received a record that is logged now, and so also the
+		 * place's row
+		 */
 		if (le_answer_needs_standby(box, &reply))
 			reply.lsn = confirmed = confirmed != 0 ? confirmed : le_txn_log_nothing();
 		le_answer_request(i, pg_atomic_read_u32(&box->posted), &reply, now);
@@ -324,7 +330,7 @@ le_outage_end_waits(LeTime now)
 		LeMailbox *box = mailbox_of(i);
 		const LeEntry *entry = box->session != 0 ? le_core_waiting_on(le_mgr.core, box->session, i) : NULL;
 
-		/* its session waits no longer, or waits for another request */
+		/* the session of the entry has got its reply, or waits for another request */
 		if (entry != NULL &&
 			(!is_unanswered(box) || entry->waiter->request != pg_atomic_read_u32(&box->posted)))
 			le_core_stop_waiting(le_mgr.core, box->session, i, now);

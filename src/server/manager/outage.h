@@ -14,8 +14,8 @@
 extern void le_outage_locked(const ErrorData *error);
 extern void le_outage_failed(const ErrorData *error);
 /*
- * Ends the outage, if there is one, because a batch was written, or has locked its tables if locks were the
- * only reason.
+ * Ends the outage, if there is one.  Called when a write has succeeded or, if locked tables were the only
+ * reason, when a batch has locked the tables.
  */
 extern void le_outage_over(void);
 
@@ -32,8 +32,8 @@ extern bool le_outage_allows_batch(void);
 extern bool le_outage_explains(const ErrorData *error, bool has_xid);
 
 /*
- * Records the error of a failed batch for health() if the server is the cause, even if other batches may
- * succeed.
+ * Records the error of a failed batch for health() if its cause affects the whole server or a table, even if
+ * other batches may succeed.
  */
 extern void le_outage_note(const ErrorData *error);
 
@@ -47,14 +47,14 @@ extern bool le_request_looks(const LeMailbox *box);
 extern void le_outage_refuse(const Batch *batch);
 
 /*
- * Called in an outage. le_outage_end_calls() replies to the calls whose own wait has timed out,
+ * Called in an outage: le_outage_end_calls() replies to the calls whose own wait has timed out,
  * le_outage_withdraw() to one call that was withdrawn.
  */
 extern void le_outage_end_calls(void);
 extern void le_outage_withdraw(uint32 proc);
 /*
- * Called in the first batch that may write: ends the waits, in the core, of calls that got their reply during
- * the outage.
+ * Ends in the core the waits of calls that got their reply during the outage.  Called in a batch that may
+ * write.
  */
 extern void le_outage_end_waits(LeTime now);
 

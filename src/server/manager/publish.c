@@ -9,7 +9,7 @@
 #include "manager/publish.h"
 #include "manager/state.h"
 
-/* Adds the growth of one counter.  Skips it if it has not grown, because most batches change few counters. */
+/* Adds the growth of one counter to shared memory, if it has grown.  Most batches change few counters. */
 static void
 publish(pg_atomic_uint64 *counter, int64_t now, int64_t *seen)
 {
@@ -22,7 +22,10 @@ publish(pg_atomic_uint64 *counter, int64_t now, int64_t *seen)
 
 #define PUBLISH(counter) publish(&le_mgr.db->counters.counter, now->counter, &le_mgr.seen.counter)
 
-/* Adds the growth of one type of durations.  Most batches change at most one bucket of one type. */
+/*
+ * Adds the growth of one histogram to shared memory.  Most batches change at most one bucket of one
+ * histogram.
+ */
 static void
 publish_durations(LeDurationCounters *counters, const LeDurations *now, LeDurations *seen)
 {
