@@ -79,8 +79,8 @@ le_load_limits(LeCore *core, int work)
 }
 
 /*
- * Builds a core from the tables, in the open transaction.  It replaces le_mgr.core once the load has
- * succeeded.
+ * Builds a core from the tables, in the open transaction.  If that succeeds, the new core replaces
+ * le_mgr.core. copied: the tables are a copy of those of another database.
  */
 static void
 load_core(int64_t next_revision, bool copied)
@@ -101,7 +101,7 @@ load_core(int64_t next_revision, bool copied)
 	LeCore *volatile core = NULL;
 	bool complete;
 
-	/* the core's time if this load succeeds: the time since the failed batch does not count */
+	/* the core's time after this load, which does not include the time since the failed batch */
 	(void) le_pause_mended(&mended, clock);
 	now = le_pause_time(&mended, clock);
 	load.clock = (LeClock){now, le_wall(now)};
@@ -147,7 +147,7 @@ load_core(int64_t next_revision, bool copied)
 }
 
 /*
- * Replies to calls whose own wait has timed out, while there is no core to do so.  Must not fail, because it
+ * Replies to calls whose own wait has timed out, while there is no usable core.  Must not fail, because it
  * runs in an error handler.
  */
 static void
@@ -167,7 +167,7 @@ end_waits(void)
 	}
 }
 
-/* Loads the state again after a failed batch.  Leases keep the time that they had left. */
+/* Loads the state again.  Leases keep the time that they had left when the batch failed. */
 bool
 le_load_again(ErrorData **error)
 {
@@ -196,7 +196,7 @@ le_load_again(ErrorData **error)
 	{
 		*error = le_txn_failed(true);
 
-		/* retry later, but let no call wait longer than it asked for */
+		/* retry later, and end the calls whose own wait has timed out */
 		if (le_mgr.core_state != CORE_DROPPED)
 			set_core_state(CORE_STALE);
 		le_mailboxes_retry_later();
@@ -209,9 +209,9 @@ le_load_again(ErrorData **error)
 }
 
 /*
- * Returns the latest time known to this server, since the epoch.  If the clock of a standby is behind, it
- * knows a later time from the commits of its primary, or, if it was started after them, from its last
- * checkpoint.
+ * Returns the latest time known to this server, counted from INCARNATION_EPOCH.  If the clock of a standby is
+ * behind, the standby knows a later time from the commits of its primary or, if it was started after them,
+ * from its last checkpoint.
  */
 static LeTime
 latest_time(uint32 timelines)
@@ -223,13 +223,13 @@ latest_time(uint32 timelines)
 	return Max(GetCurrentTimestamp(), known) - INCARNATION_EPOCH;
 }
 
-/* Sets the incarnation of this start in meta. le_next_incarnation() has the rules. */
+/* Sets the incarnation of this start in meta. le_next_incarnation() implements the rules. */
 static void
 next_incarnation(LeMeta *meta, uint32 timeline)
 {
 	bool copy = meta->database != MyDatabaseId;
 
-	/* number of timelines since the stored state; pg_upgrade starts again with 1 */
+	/* number of timelines since the state was stored; pg_upgrade starts with timeline 1 again */
 	uint32 timelines = copy || meta->timeline == timeline ? 0
 					   : timeline > meta->timeline        ? timeline - meta->timeline
 														  : 1;
@@ -253,15 +253,17 @@ next_incarnation(LeMeta *meta, uint32 timeline)
 }
 
 /*
- * Begins the life of this manager after the last one, which meta describes.  Puts into meta what must be
- * recorded of the new life.
+ * Begins the life of this manager. meta describes the previous life, and is changed to describe the new one.
  */
 static void
 next_life(LeLife *life, LeMeta *meta)
 {
 	uint32 n = meta->lives.len / sizeof(life->starts[0]);
 
-	/* a copy needs no check, because its leases have ended; an edited table may contain any number */
+	/*
+	 * accept any number of starts, because the table may have been edited; a copy needs no check, because its
+	 * leases have ended
+	 */
 	life->number = meta->life;
 	life->uptime = meta->uptime;
 	life->nstarts = Min(n, LE_LIFE_STARTS);
@@ -290,7 +292,7 @@ le_load_first(void)
 		return false;
 	}
 
-	/* locks work nevertheless */
+	/* log a difference of versions; locks work nevertheless */
 	advice = le_version_advice();
 	if (advice != NULL)
 		ereport(LOG, (errmsg("the library and the SQL of lock_election have different versions"),
@@ -314,8 +316,8 @@ le_load_first(void)
 	LE_FAULT("load-before-meta");
 
 	/*
-	 * Write the ends of the copy's holders together with the meta row that makes the copy ours.  Otherwise
-	 * the next load would take these holders for our own.
+	 * Write the ends of the copied holders together with the row of table meta that assigns the tables to
+	 * this database.  Otherwise the next load would treat these holders as valid.
 	 */
 	if (copy)
 	{
@@ -327,7 +329,7 @@ le_load_first(void)
 		le_store_close();
 	}
 
-	/* make this durable before the first grant */
+	/* make the new incarnation durable before the first grant */
 	le_mgr.meta.database = MyDatabaseId;
 	le_mgr.meta.timeline = timeline;
 	le_mgr.meta.boot = le_shared->boot;

@@ -13,10 +13,13 @@
  */
 extern bool le_load_first(void);
 
-/* Returns whether this transaction of a session is still open, or was rolled back but that mail is unread. */
+/*
+ * Returns whether this transaction of a session is still open, or was rolled back by mail that is not applied
+ * yet.
+ */
 extern bool le_load_uncommitted(void *arg, uint64 session, uint32 xact);
 
-/* Sets the limits of a core from the current settings. */
+/* Sets the limits of a core from the current settings. work: LeLimits.work. */
 extern void le_load_limits(LeCore *core, int work);
 
 /* Loads the state again after a failed batch.  If that fails, returns false and sets *error. */

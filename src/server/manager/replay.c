@@ -2,20 +2,20 @@
  * manager/replay.c
  *		Runs batches, and repeats the work of a batch that has failed.
  *
- * After a failed batch, the core is discarded and loaded again, and waiting requests go back to their
- * places.  Then the mailboxes of the batch are served one by one, so that only a request that cannot be
- * written fails.  While the tables cannot even be read, every request gets that error as its reply.  The
- * comment of le_answer_failed_one() lists which session gets which error.
+ * After a failed batch, the core is discarded and loaded again, and waiting requests are enqueued again at
+ * their old positions.  Then the mailboxes of the batch are served one by one, so that only a request that
+ * cannot be written fails.  While the tables cannot even be read, every request gets the error of the load as
+ * its reply.  The comment of le_answer_failed_one() lists which session gets which error.
  *
- * When a batch fails, an asynchronous release in it, whose call has already returned, stays in the
- * mailbox, because its mail is cleared only after a commit (clear_releases() in batch.c).  The replay
- * applies all these releases before any new request, so no request finds a lock held that its session has
- * released.  Only requests that waited before the load are enqueued again first.  If a release fails again,
- * or cannot be retried because nothing can be read, no session gets an error.  The release stays in the
- * mailbox, and after RETRY_AFTER all mailboxes are checked again, with releases before new requests.  A
- * manager that is asked to exit applies the release first (leave.c); if a manager dies, the next one
- * applies it.  The release is lost only if the extension is dropped, if the server crashes, or if the
- * server stops and the manager cannot write it within LEAVING_AT_MOST (leave.c).
+ * When a batch fails, an asynchronous release in it, whose call has already returned, stays in the mailbox,
+ * because its mail is cleared only after a commit (clear_releases() in batch.c).  The replay applies all
+ * these releases before any new request, so no request finds a lock held that its session has released.  Only
+ * requests that waited before the load come first.  If a release fails again, or cannot be retried because
+ * nothing can be read, no session gets an error.  The release stays in the mailbox, and after RETRY_AFTER all
+ * mailboxes are checked again, with releases before new requests.  A manager that is asked to exit applies
+ * the release first (leave.c); if a manager dies, the next one applies it.  The release is lost only if the
+ * extension is dropped, if the server crashes, or if the server stops and the manager cannot write it within
+ * LEAVING_AT_MOST (leave.c).
  */
 #include "postgres.h"
 
@@ -36,8 +36,8 @@
 #define REPLAY_AT_MOST (1 * LE_SECOND)
 
 /*
- * Handles a batch that was not done: loads the core again if it is stale.  If the cause is an outage, begins
- * or continues it.  Returns false, and sets *error, if nothing can be read.
+ * Prepares for the next batch after one that was not done: loads the core again if it is stale.  If the cause
+ * is an outage, begins or continues it.  Returns false, and sets *error, if nothing can be read.
  */
 static bool
 reload(BatchEnd end, ErrorData **error)
@@ -53,7 +53,7 @@ reload(BatchEnd end, ErrorData **error)
 	if (le_load_again(error))
 		return true;
 
-	/* so the batch that found the tables replaced counts as failed */
+	/* the batch that found the tables replaced cannot run again, so count it as failed */
 	if (end == BATCH_FILES_DIFFER)
 		pg_atomic_fetch_add_u64(&le_mgr.db->counters.failed_batches, 1);
 	return false;
@@ -98,8 +98,9 @@ serve_looks(const Batch *all)
 }
 
 /*
- * Replies with an error to a request that cannot be written.  A renewal writes only to be valid for longer,
- * so it is served without the write.  Returns false, and sets *error, if nothing can be read.
+ * Handles a mailbox whose batch failed with "failure": if its request need not write, serves it, otherwise
+ * replies with that error.  A renewal writes only to be valid for longer, so it is served without the write.
+ * Returns false, and sets *error, if nothing can be read.
  */
 static bool
 refuse_but_looks(const Batch *batch, const ErrorData *failure, ErrorData **error)
@@ -114,8 +115,8 @@ refuse_but_looks(const Batch *batch, const ErrorData *failure, ErrorData **error
 }
 
 /*
- * Serves one mailbox of a failed batch.  Returns false if nothing can be read, and sets *error, or if nothing
- * can be written and an outage has begun.
+ * Serves one mailbox of a failed batch.  Returns false if nothing can be read (then *error is set), or if an
+ * outage has begun.
  */
 static bool
 replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
@@ -156,7 +157,9 @@ replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)
 	return true;
 }
 
-/* Replies to the mailboxes that have not been served, because the tables cannot be read or written. */
+/*
+ * Ends a replay because the tables cannot be read or written: replies to the mailboxes from index "from" on.
+ */
 static void
 give_up(const Batch *failed, int from, const ErrorData *error)
 {
@@ -187,7 +190,7 @@ replay_async_releases(const Batch *failed)
 	return true;
 }
 
-/* Runs all other steps.  Returns false if give_up() was called. */
+/* Runs the other steps of that order, one mailbox after the other.  Returns false if give_up() was called. */
 static bool
 replay_others(const Batch *failed)
 {
@@ -205,8 +208,8 @@ replay_others(const Batch *failed)
 }
 
 /*
- * Serves the mailboxes of a failed batch one by one, and then all mailboxes that have rung meanwhile
- * together.
+ * Serves the mailboxes of a failed batch one by one, and then, in one batch, all mailboxes that have rung
+ * meanwhile.
  */
 static void
 run_one_by_one(Batch *batch)
@@ -295,6 +298,6 @@ le_serve(uint32 *procs, int n)
 	run(&batch);
 	Assert(core_is_loaded() || le_mgr.retry_at != 0);
 
-	/* flushes also for the replies of a batch that failed after them */
+	/* this also starts the flush for a batch that failed after it had sent its replies */
 	le_flush_start();
 }

@@ -1,6 +1,6 @@
 /*
  * manager/state.h
- *		The state of the manager, and the questions about it that several files ask.
+ *		The state of the manager, and the queries of it that several files use.
  */
 #ifndef LE_MANAGER_STATE_H
 #define LE_MANAGER_STATE_H
@@ -13,7 +13,10 @@
 #include "shared/shmem.h"
 #include "store/store.h"
 
-/* Maximum number of entries granted or ended in one batch, where its work can be cut into steps. */
+/*
+ * Maximum number of entries granted or ended in one batch, where its work can be cut into steps: normally,
+ * and while the manager backs off from heavy work.
+ */
 #define WORK_A_BATCH     200
 #define WORK_BACKING_OFF 50
 /*
@@ -34,13 +37,13 @@ typedef struct CommitAnswer
 {
 	uint32 proc;
 	uint32 number;
-	bool confirm; /* a standby must have received it, even if the request wrote nothing */
+	bool confirm; /* the session must wait for a standby, even if the request wrote nothing */
 	LeReply reply;
 } CommitAnswer;
 
 /*
- * The mail of one mailbox, as this batch has read it.  Mail that the batch does not apply is removed from
- * here, and stays in the mailbox.
+ * The mail that this batch has read from one mailbox.  Mail that the batch leaves for later is removed from
+ * this struct, but stays in the mailbox.
  */
 typedef struct Mail
 {
@@ -63,7 +66,7 @@ typedef struct Batch
 	int n;             /* length of procs */
 	LeTime horizon;    /* by le_clock(); everything that was posted by then is in procs */
 	LeTime rung_until; /* by le_clock(); requests posted later must wait for the next batch */
-	bool expire;       /* at the end, expire everything that is due at the horizon */
+	bool expire;       /* expire, after the requests, everything that is due at the horizon */
 	bool async_only;   /* apply only asynchronous releases: the first part of a replay */
 	bool looks_only;   /* serve only requests that need not write, during an outage */
 
@@ -73,10 +76,10 @@ typedef struct Batch
 	bool backing_off;  /* heavy work is deferred, because the manager backs off */
 	bool heavy;        /* heavy work has been done */
 	bool files_differ; /* the tables were replaced since they were loaded, so nothing was written */
-	bool begun;        /* its transaction has begun */
-	bool locked;       /* it has locked the tables, so that other sessions cannot prevent its writes */
-	bool applied;      /* the core may be ahead of the tables */
-	bool explained;    /* it failed because nothing at all can be written now */
+	bool begun;        /* the transaction of the batch has begun */
+	bool locked;       /* the batch has locked the tables, so that other sessions cannot prevent its writes */
+	bool applied;      /* requests may have been applied, so the core may be ahead of the tables */
+	bool explained;    /* the batch failed because nothing at all can be written now */
 	CommitAnswer *answers;
 	int nanswers;
 	Mail *mails;
@@ -91,8 +94,9 @@ typedef enum BatchEnd
 	BATCH_DONE,
 	BATCH_LOCKED,      /* nothing was applied, because another session has locked the tables */
 	BATCH_FAILED,      /* rolled back, or failed after its replies; the core must be loaded again */
-	BATCH_UNWRITABLE,  /* the same, not because of a request but because nothing can be written */
-	BATCH_FILES_DIFFER /* as BATCH_FAILED, because the tables were replaced: run it again after a load */
+	BATCH_UNWRITABLE,  /* as BATCH_FAILED, but because nothing can be written, not because of a request */
+	BATCH_FILES_DIFFER /* as BATCH_FAILED, but because the tables were replaced: run the batch again after a
+					    * load */
 } BatchEnd;
 
 /* State of an outage, in which nothing can be written, see manager/outage.c.  Times are by le_clock(). */
@@ -102,13 +106,13 @@ typedef struct Outage
 	LeTime core_since; /* the same moment on the core's clock */
 	bool failed;       /* a batch has failed, so that a retry may cost a load; otherwise the tables are only
 					    * locked */
-	LeTime try_at;     /* when to retry, even if no session wakes the manager up */
+	LeTime try_at;     /* time of the next try, even if no session wakes up the manager */
 } Outage;
 
 /* State of the core in memory. */
 typedef enum CoreState
 {
-	CORE_STALE,   /* unusable until the next load, because a batch has failed or nothing was loaded yet */
+	CORE_STALE,   /* unusable until the next load: a batch has failed, or nothing was loaded yet */
 	CORE_LOADED,  /* agrees with the tables, but lacks the requests that wait in mailboxes */
 	CORE_SERVING, /* also has the requests that wait in mailboxes */
 	CORE_DROPPED  /* unusable, because the extension was dropped */
@@ -131,14 +135,14 @@ typedef struct Manager
 	LeLife life;            /* this manager's life and earlier ones: see core/life.h */
 	LeTime life_began;      /* start of this life, on the core's clock */
 
-	uint32 *taken;       /* by proc number: number of the request that was last taken */
-	uint32 *looked;      /* by proc number: number of the newest request that a looks_only batch has seen */
+	uint32 *taken;       /* number of the last request that was taken, by proc number */
+	uint32 *looked;      /* number of the newest request that a looks_only batch has seen, by proc number */
 	LeTime retry_at;     /* when to check all mailboxes again; 0 = not needed */
 	LeTime expire_after; /* nothing expires before this time, which is set after a failure that no request
 						  * caused */
 	Outage outage;
 
-	uint32 *deferred; /* mailboxes whose heavy work had to wait, in the order of their turns */
+	uint32 *deferred; /* mailboxes whose heavy work was deferred, in the order of their turns */
 	int ndeferred;
 	LeTime backoff_until;  /* heavy work is deferred until this time */
 	LeTime light_seen_at;  /* start of the last batch with light work */
@@ -206,8 +210,9 @@ is_unanswered(LeMailbox *box)
 }
 
 /*
- * Returns whether there is mail that ends the session, or all or part of its transaction.  While such mail is
- * unread, the session posts no request, so a request that is still there is not waited for.
+ * Returns whether there is mail that ends the session, or rolls back all or part of its transaction.  While
+ * such mail is unread, the session posts no request, so no call waits for a request that is still in the
+ * mailbox.
  */
 static inline bool
 mail_ends_wait(LeMailbox *box)

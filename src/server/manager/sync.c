@@ -8,8 +8,8 @@
  *	1.	The lease is renewed.  No other step can prevent that.  It was also renewed at the start of the batch,
  *		like all leases that are kept alive.
  *	2.	Old calls are detected; no item of an old call is carried out.  A call is old if its number is not
- *		higher than that of an earlier call: its sender has given it up.  A call whose sender has seen news of
- *		another manager may also be old, because the numbers of calls are not stored.
+ *		higher than that of an earlier call: the sender has given up waiting for it.  A call whose sender has
+ *		seen news of another manager may also be old, because the numbers of calls are not stored.
  *	3.	First the releases are carried out, then all other items, each on its own and in order.  If one fails,
  *		only its own result says so.
  *	4.	The news that the client has not seen yet is added, except news that is already in the results.
@@ -29,7 +29,7 @@
 #include "shared/settings.h"
 #include "shared/sync_format.h"
 
-/* Number of news items of a lease whose examination costs as much as ending one entry. */
+/* Number of news items of a lease that cost as much to examine as ending one entry. */
 #define WORK_LOOKS 20
 
 /* A call, as read from its mailbox. */
@@ -38,8 +38,8 @@ typedef struct Call
 	const LeSyncHead *head;
 	const LeSyncItem **items;
 	uint32 nitems;
-	LeReply *results; /* result of each item; for several names of one request, that of the first item
-					   * counts */
+	LeReply *results; /* result of each item; if several items are the names of one request, only the first
+					   * result is used */
 	LeLease *lease;
 } Call;
 
@@ -166,7 +166,7 @@ is_new(const Call *call)
 
 /*
  * Merges a result into the reply, which then depends on the same row.  A release that a crash may undo
- * depends on no row, but *commits is set, so that the reply is given at the commit.
+ * depends on no row: it only sets *commits, so that the reply is given after the commit.
  */
 static void
 merge(const LeMailbox *box, const LeReply *result, LeReply *reply, bool *commits)
@@ -203,8 +203,8 @@ apply_items(Batch *batch, const LeMailbox *box, Call *call, bool releases, LeRep
 /* --- 4. news --- */
 
 /*
- * Returns whether the result of an item of this call reports this token.  The result of a proclaim does not
- * describe its term, so it does not count.
+ * Returns whether the result of an item of this call reports this token.  The result of a proclaim is
+ * ignored, because it does not describe the term.
  */
 static bool
 is_result(const Call *call, int64 token)
@@ -217,7 +217,7 @@ is_result(const Call *call, int64 token)
 	return false;
 }
 
-/* The page of news, which is the rest of the payload. */
+/* The page of news, which uses the rest of the mailbox's payload. */
 typedef struct NewsPage
 {
 	char *data;
@@ -257,7 +257,7 @@ put_entry(NewsPage *page, const LeEntry *entry)
 					lock->name, entry->owner) != NULL;
 }
 
-/* Returns whether the entry is news for the client: it is not a waiting call, and not in the results. */
+/* Returns whether the entry is news for the client: it is not a blocked call, and no result reports it. */
 static bool
 is_news(const Call *call, const LeEntry *entry)
 {
@@ -276,8 +276,8 @@ announce_no_more(LeEntry *entry)
 }
 
 /*
- * Copies the news numbered above "since" into the page, entries and losses merged by number, until the page
- * is full.  Sets told->seen to the number of the last item copied, or of the newest news if all fits.
+ * Copies the news with numbers above "since" into the page, entries and losses merged by number, until the
+ * page is full.  Sets told->seen to the number of the last item copied, or of the newest news if all fits.
  */
 static void
 list_news(const Call *call, uint64 since, NewsPage *page, LeSyncTold *told, LeReply *reply, uint32 *walked)
@@ -291,6 +291,7 @@ list_news(const Call *call, uint64 since, NewsPage *page, LeSyncTold *told, LeRe
 	{
 		bool fits = true;
 
+		/* a loss is next */
 		if (loss != NULL && (entry == NULL || loss->number < entry->news))
 		{
 			fits =
@@ -376,7 +377,7 @@ le_sync_take(Batch *batch, uint32 proc)
 	LeReply reply, rest = {0};
 	bool commits = false, confirm;
 
-	/* first the step that may fail, then step 1 */
+	/* read the call, which may fail; then step 1 */
 	if (!read_call(box, &call))
 	{
 		le_answer_withdrawn(proc);
@@ -392,7 +393,7 @@ le_sync_take(Batch *batch, uint32 proc)
 	Assert(!batch->looks_only || call.nitems == 0);
 	call.lease = le_core_find_lease(le_mgr.core, renewal.lease);
 
-	/* if the renewal has written a raise, the reply says so, and the older row counts until the flush */
+	/* a raise needs no LSN: until it is flushed, the shorter validity in the reply counts */
 	box->sync.lease_lsn = reply.raised ? 0 : reply.wrote ? LE_LSN_OF_BATCH : reply.lsn;
 
 	/* steps 2 and 3 */
@@ -408,7 +409,7 @@ le_sync_take(Batch *batch, uint32 proc)
 	/* step 4 */
 	tell_news(box, &call, &rest);
 
-	/* a renewal alone needs no flush; if there are items or news, a flush is needed */
+	/* a renewal alone needs no flush, but a reply with items or news does */
 	confirm = le_answer_needs_standby(box, &reply);
 	if (rest.wrote || rest.lsn != 0)
 		reply.raised = false;
@@ -417,7 +418,8 @@ le_sync_take(Batch *batch, uint32 proc)
 	reply.wrote |= rest.wrote || commits;
 	if (batch->looks_only && reply.wrote)
 		le_mgr.taken[proc] =
-			pg_atomic_read_u32(&box->answered); /* in an outage, its rows cannot be written */
+			pg_atomic_read_u32(&box->answered); /* in an outage, the rows cannot be written, so leave the call
+												 * for later */
 	else if (reply.wrote || confirm)
 		le_answer_at_commit(batch, proc, renewal.request, &reply, confirm);
 	else

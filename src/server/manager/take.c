@@ -6,14 +6,14 @@
  * The order of a batch:
  *
  *	1.	After the core was loaded: requests that waited before the load, in the order of their revisions.
- *	2.	Requests that keep a lease alive.  They come before other requests, because these can end places and
- *		holders on a lease whose deadline has passed: a release ends a waiter on such a lease instead of
+ *	2.	Requests that keep a lease alive.  They come first, because other requests can end places and holders
+ *		on a lease whose deadline has passed: for example, a release ends a waiter on such a lease instead of
  *		granting it the lock.  All other deadlines are handled in step 6, so other renewals need not come
  *		first.
  *	3.	Asynchronous releases of all mailboxes.  Their calls have returned already, so every request that was
  *		posted later must find them applied.
- *	4.	Ends of calls that wait for many names.  If other releases came first, they would grant entries that
- *		are about to end, which is much more work.
+ *	4.	Ends of calls that wait for many names.  Otherwise other releases would first grant entries that are
+ *		about to end, which is much more work.
  *	5.	All other mailboxes: first those that an earlier batch has deferred, in the order of their turns, then
  *		the others, in the order in which they rang.  If that order is unknown (after a failure, and when the
  *		manager exits), mailboxes with mail come before the others.
@@ -27,8 +27,9 @@
  * is replayed mailbox by mailbox, each in this order, see replay.c.
  *
  * Heavy work takes turns.  It is deferred once the batch is full.  If only a part of a mailbox's mail was
- * applied, the mailbox goes behind those that have not been started.  After a batch with heavy work, the
- * manager backs off from heavy work for a while, so that light requests are served in between.
+ * applied, its next turn is after those of the mailboxes that have not been started.  After a batch with
+ * heavy work, the manager backs off from heavy work for a while, so that light requests are served in
+ * between.
  */
 #include "postgres.h"
 
@@ -49,7 +50,7 @@
 #include "shared/settings.h"
 #include "shared/sleep.h"
 
-/* Work of filling a page, in the unit of LeLimits.work: it costs as much as ending this many entries. */
+/* Work of filling a page, in the unit of LeLimits.work: a page costs as much as ending this many entries. */
 #define WORK_OF_PAGE 50
 
 /* Number of names whose lookup costs as much as ending one entry. */
@@ -79,7 +80,7 @@ new_mail(Batch *batch, const Mail *mail)
 }
 
 /*
- * Applies the releases of a mailbox, except those that earlier batches have applied.  Notes in the Mail how
+ * Applies the releases of a mailbox, except those that earlier batches have applied.  Records in the Mail how
  * far they are applied, and whether COMMIT must wait for an LSN.
  */
 static void
@@ -95,12 +96,15 @@ apply_releases(Mail *mail, LeTime now)
 	pg_read_barrier();
 	cmd.xact = releases->xact;
 
-	/* if a COMMIT waits for them, they are written now, because it gets an error if that is not possible */
+	/*
+	 * postpone the writes only if no COMMIT waits for them, because a COMMIT gets an error if they are
+	 * impossible
+	 */
 	cmd.later = mail->async && !releases->durable_release && !le_waits_for_standby(releases->need_standby);
 	items = le_releases_open(releases, &segment);
 	if (items == NULL)
 	{
-		/* the segment is pinned; if it is gone nevertheless, there is nothing to retry */
+		/* the segment is pinned; if it is gone nevertheless, a retry would not help */
 		elog(LOG, "the releases of a commit are gone");
 		at = releases->len;
 	}
@@ -220,7 +224,7 @@ take_mail(Batch *batch, uint32 proc, uint32 ignored)
 	if (((pg_atomic_read_u32(&box->mail) & ~ignored) == 0 && undo == 0) || !may_take(batch, box))
 		return MAIL_DONE;
 
-	/* clear this flag now, because another fence may end before the batch is done */
+	/* clear this flag before the batch is done, because another fence may end meanwhile */
 	flags = pg_atomic_fetch_and_u32(&box->mail, ~LE_MAIL_FENCE_ENDED) & ~ignored;
 	end = apply_mail(new_mail(batch, &(Mail){.proc = proc, .flags = flags, .undo = undo}), box, batch->now);
 	Assert(end == MAIL_DONE || le_core_is_full(le_mgr.core));
@@ -232,8 +236,8 @@ take_mail(Batch *batch, uint32 proc, uint32 ignored)
 
 /*
  * Reads the command of a mailbox, and points its texts at the payload.  A request that waited before the core
- * was loaded gets its old revision and the rest of its wait.  Returns false if the names are gone, because
- * the caller has stopped waiting.
+ * was loaded gets its old revision and the rest of its wait.  Returns false if the names no longer exist,
+ * because the caller has stopped waiting.
  */
 static bool
 read_command(LeMailbox *box, LeTime now, LeCommand *cmd)
@@ -278,7 +282,8 @@ relock(Batch *batch)
 /*
  * Reads the command of a mailbox.  If that is not possible, replies to the request and returns false.  If the
  * names cannot be read, only this request gets the error: nothing of it is applied yet, so the batch
- * continues.  This matters after a load, when waiting requests are read in the batch of another mailbox.
+ * continues.  This matters after a load, when the batch of one mailbox also reads the waiting requests of
+ * others.
  */
 static bool
 take_command(Batch *batch, uint32 proc, LeCommand *cmd)
@@ -328,9 +333,9 @@ apply_each(LeMailbox *box, const LeCommand *cmd, LeTime now, LeReply *all)
 }
 
 /*
- * Applies the command of a mailbox.  If nothing has to be written for it, the reply is given at once;
- * otherwise with the batch, or, if the request waits, with a later batch.  Once memory is reserved, the core
- * cannot fail, and never applies half of a command. apply_each() may fail, which fails the batch.
+ * Applies the command of a mailbox.  If nothing has to be written for it, replies immediately; otherwise the
+ * reply is given with the batch or, if the request waits, with a later batch.  Once memory is reserved, the
+ * core cannot fail, and never applies half of a command. apply_each() may fail, which fails the batch.
  */
 static void
 apply_command(Batch *batch, uint32 proc, LeMailbox *box)
@@ -412,7 +417,10 @@ apply_command(Batch *batch, uint32 proc, LeMailbox *box)
 		le_answer_request(proc, cmd.request, &reply, batch->began_at);
 }
 
-/* Counts a request by its command, only once even if it waits through a load.  Pages are not counted. */
+/*
+ * Counts a request by its command.  A request that is taken again after a load is not counted again.  Pages
+ * are not counted.
+ */
 static void
 count_request(const LeMailbox *box)
 {
@@ -422,10 +430,6 @@ count_request(const LeMailbox *box)
 	pg_atomic_fetch_add_u64(&le_mgr.db->counters.requests[box->command.type], 1);
 }
 
-/*
- * Takes the request of a mailbox, if it is new, and applies it or replies to it.  An error fails the batch,
- * and untake() in batch.c gives the request back.
- */
 void
 le_take_request(Batch *batch, uint32 proc)
 {
@@ -513,7 +517,7 @@ le_take_waiting(Batch *batch)
 		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&mailbox_of(procs[i])->answered);
 		le_take_request(batch, procs[i]);
 
-		/* not in "fresh", so that it keeps its revision if a later request fails the batch */
+		/* remove it from "fresh", so that it keeps its revision if a later request fails the batch */
 		Assert(batch->nfresh == 1 && batch->nmails == 0);
 		batch->nfresh = 0;
 	}
@@ -578,7 +582,7 @@ le_take_deferred(Batch *batch)
 
 /* --- light and heavy work --- */
 
-/* How much work the mail and the request of a mailbox are. */
+/* Amount of work in the mail and the request of a mailbox. */
 typedef enum Work
 {
 	WORK_LIGHT,
@@ -711,8 +715,8 @@ typedef struct Turn
 {
 	uint32 proc;
 	Work work;
-	bool async; /* it had an asynchronous release, which is applied already */
-	bool cut;   /* a part of its mail is applied, and the rest must wait, because the batch is full */
+	bool async; /* the mailbox had an asynchronous release, which is applied already */
+	bool cut;   /* only part of its mail is applied, because the batch is full; the rest must wait */
 } Turn;
 
 /* Serves a mailbox, or defers it if its work is heavy and the batch has no room for it. */
@@ -747,7 +751,7 @@ le_take(Batch *batch)
 
 	Assert(le_mgr.core_state == CORE_SERVING);
 
-	/* leases that are kept alive */
+	/* requests that keep a lease alive */
 	for (int i = 0; i < n; i++)
 	{
 		LeMailbox *box = mailbox_of(batch->procs[i]);
@@ -760,7 +764,7 @@ le_take(Batch *batch)
 			le_take_request(batch, batch->procs[i]);
 	}
 
-	/* asynchronous releases; how much work the rest is depends on the state after them */
+	/* asynchronous releases; the amount of the remaining work depends on the state after them */
 	for (int i = 0; i < batch->n; i++)
 	{
 		turns[i].proc = batch->procs[i];
@@ -781,7 +785,7 @@ le_take(Batch *batch)
 			take_turn(batch, &turns[i]);
 	}
 
-	/* mailboxes with a part of their mail applied go behind those that have not been started */
+	/* defer mailboxes whose mail is only partly applied, after those that have not been started */
 	for (int i = 0; i < n; i++)
 	{
 		if (turns[i].cut)

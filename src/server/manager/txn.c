@@ -82,8 +82,8 @@ le_txn_failed(bool log)
 	ErrorData *error;
 
 	/*
-	 * Must be first: outside of a transaction, an abort does not release LWLocks, nor would an error in this
-	 * function.
+	 * Must be first: outside of a transaction, neither an abort nor an error in this function would release
+	 * LWLocks.
 	 */
 	LWLockReleaseAll();
 	MemoryContextSwitchTo(le_mgr.batch_context);

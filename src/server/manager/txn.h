@@ -17,12 +17,12 @@ extern void le_txn_begin(void);
 extern XLogRecPtr le_txn_commit(bool flush);
 /*
  * Locks the tables, so that other sessions' locks cannot block or delay the writes of this batch.  Does not
- * wait: returns false if another session has locked one of the tables, or waits to.
+ * wait: returns false if another session has locked one of the tables, or waits for such a lock.
  */
 extern bool le_txn_lock_tables(Batch *batch);
 /*
- * Called in PG_CATCH, in a transaction or not: logs the error if "log" is set, and rolls back.  Returns a
- * copy of the error, in the batch's memory context.
+ * Logs the current error if "log" is set, and rolls back.  Called in PG_CATCH, in a transaction or not.
+ * Returns a copy of the error, in the batch's memory context.
  */
 extern ErrorData *le_txn_failed(bool log);
 /*
