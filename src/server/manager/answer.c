@@ -250,9 +250,8 @@ le_answer_failed(const uint32 *procs, int n, const ErrorData *error)
 }
 
 /*
- * Returns whether the session must wait until a standby has received the records on which this reply depends,
- * even if the request wrote nothing.  If the session's synchronous_commit requires a standby, this applies to
- * every reply that reports a holder or a queue place.  If a request is carried out in several steps, only the
+ * If the session's synchronous_commit requires a standby, every reply that reports a holder or a queue place
+ * waits for it, even if the request wrote nothing.  If a request is carried out in several steps, only the
  * last reply waits, because its record follows those of the other steps.
  */
 bool
@@ -263,8 +262,8 @@ le_answer_needs_standby(const LeMailbox *box, const LeReply *reply)
 }
 
 /*
- * Returns whether a session may return from a release before its record is flushed.  A session that waits for
- * standbys must not, because its reply also confirms that the lock was held until now.
+ * A session that waits for standbys must not return early, because its reply also confirms that the lock was
+ * held until now.
  */
 bool
 le_answer_may_return(const LeReply *reply, bool durable_release, bool need_standby)

@@ -83,17 +83,11 @@ static HTAB *role_history = NULL;
 static int64 first_change = 0; /* number of this manager's first change, including those of its load */
 static bool counted = false;   /* the first pass over the table is done */
 
-/*
- * Sizes of the rows that a step has counted, or, as negative numbers, of those that it has deleted.  They are
- * added to the totals after the commit of the step.
- */
+/* Changes of the roles' totals by one step, which are applied after its commit. */
 static RoleHistory step[PRUNE_PAGES * MaxHeapTuplesPerPage];
 static int step_rows;
 
-/*
- * Returns the size of a role's history.  If the role has no entry yet, creates one, which may fail for lack
- * of memory.
- */
+/* Returns the total of a role.  If the role has none yet, creates it, which may fail for lack of memory. */
 static RoleHistory *
 history_of(Oid role)
 {
@@ -207,8 +201,8 @@ le_history_tend(void)
 /* --- the size of the tables; store/shrink.c does the work --- */
 
 /*
- * Time between two measurements of the tables, and between the first call and the first measurement, because
- * requests that wait for a manager to start are more urgent.
+ * Time between two measurements of the tables, and before the first one, because requests that have waited
+ * for the manager to start are more urgent.
  */
 #define LOOK_AFTER (5 * LE_SECOND)
 
@@ -261,10 +255,7 @@ le_shrink_tend(void)
 
 /* --- the uptime of this manager --- */
 
-/*
- * Time before the next try if the uptime could not be recorded, for example because another session has
- * locked the table.
- */
+/* Time before the next try if the uptime could not be recorded. */
 #define RECORD_RETRY (2 * LE_SECOND)
 
 static LeTime record_at = 0;

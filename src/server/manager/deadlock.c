@@ -339,6 +339,10 @@ add_blockers(uint32 from)
 	}
 }
 
+/*
+ * Adds edges from a process to the locks of its blocked call and to groups ahead in their queues, or to the
+ * processes that block it in PostgreSQL.
+ */
 static void
 add_edges_of_proc(uint32 proc)
 {

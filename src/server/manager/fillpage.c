@@ -389,9 +389,9 @@ le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeT
 /* --- holders and places of a lease --- */
 
 /*
- * Returns the position of a waiter in its queue.  Walks to the front of the queue, or to the waiter "known"
- * with position "known_at", because thousands of places of one lease may be in one queue.  Adds the number of
- * steps to *walked.
+ * Returns the position of a waiter in its queue.  Counts only from the waiter "known" with position
+ * "known_at" if that is ahead, because thousands of places of one lease may be in one queue.  Adds the steps
+ * to *walked.
  */
 static uint32
 position_of(const LeEntry *entry, const LeLink *known, uint32 known_at, uint32 *walked)
@@ -449,11 +449,13 @@ le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTi
 	LivePage page = {
 		.data = box->payload + at, .size = sizeof(box->payload) - at, .now = now, .of_lease = true};
 
+	/* check the cursor */
 	if (cmd->from != 0 && (cmd->from != (int64) le_mgr.loaded_lsn || last == NULL || last->lease != lease))
 	{
 		reply->status = LE_NOT_HELD;
 		return;
 	}
+	/* add entries until the page is full */
 	link = cmd->from != 0 ? last->lease_link.next : lease->entries.next;
 	for (; link != &lease->entries && walked < INDEXES_A_PAGE; link = link->next)
 	{
@@ -474,6 +476,7 @@ le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTi
 		reply->lsn = Max(reply->lsn, entry->lsn);
 		reply->wrote |= le_entry_row(entry)->dirty;
 	}
+	/* set where to continue */
 	reply->next = link != &lease->entries ? (int64) le_mgr.loaded_lsn : 0;
 	Assert(page.len <= page.size && (reply->next == 0 || page.len > 0));
 	box->answer_at = at;

@@ -2,13 +2,13 @@
  * manager/hints.c
  *		Hints for clients that wait outside of the server: the manager's side.
  *
- * A hint reports that something has happened.  It decides nothing, and it may be lost.  The manager only
- * puts it into a ring in shared memory.  A separate process, the notifier (launcher/notifier.c), sends a
- * NOTIFY for it, because NOTIFY holds a cluster-wide lock until its commit has finished, and must not
- * delay the manager.
+ * A hint reports that something has happened.  It decides nothing, and it may be lost.  The manager only puts
+ * it into a ring in shared memory.  A separate process, the notifier (launcher/notifier.c), sends a NOTIFY
+ * for it, because the manager must not wait for the cluster-wide lock that NOTIFY holds until its commit has
+ * finished.
  *
- * The notifier is a worker.  The manager registers it when there are hints and no notifier runs.  The notifier
- * exits after a while without hints, so that a database uses a worker only while it has something to
+ * The notifier is a background worker.  The manager registers it when there are hints and no notifier runs.
+ * It exits after a while without hints, so that a database uses a worker only while it has something to
  * announce.  A manager terminates its notifier when it exits.  If that notifier is slow to exit, the notifier
  * of the next manager waits for it.
  */

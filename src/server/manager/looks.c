@@ -158,11 +158,14 @@ take_quiet_end(uint32 proc, LeTime now)
 void
 le_take_looks(Batch *batch)
 {
+	/* mail */
 	for (int i = 0; i < batch->n; i++)
 	{
 		clear_empty_undo(batch->procs[i]);
 		take_quiet_end(batch->procs[i], batch->now);
 	}
+
+	/* requests */
 	for (int i = 0; i < batch->n; i++)
 	{
 		uint32 proc = batch->procs[i];

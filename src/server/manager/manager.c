@@ -67,8 +67,8 @@ pin_settings(void)
 }
 
 /*
- * Marks the database entry as having no manager, when the process exits for any reason.  Must not fail,
- * because no other process does this.
+ * Marks the database entry as having no manager.  Must not fail, because no other process does this when the
+ * manager exits.
  */
 static void
 manager_exit(int code, Datum arg)
@@ -149,7 +149,7 @@ sleep_until(Wakeup wakeup, bool nap)
 }
 
 /*
- * Waits until lock_election.min_batch_interval has passed since the last batch.  This limits the rate of
+ * Waits until lock_election.min_batch_interval has passed since the last batch, to limit the rate of
  * transaction ids.
  */
 static void

@@ -7,18 +7,18 @@
  * transaction id, the core must be loaded again, after which it agrees with the tables.  In both cases the
  * core can still be read, and leases can be renewed. (A full disk is no outage, because writes that need no
  * room succeed.  A locked row is no outage, nor is a locked history table, which only changes of elections
- * need: see replay.c.) So in an outage
+ * need: see replay.c.)  During an outage:
  *
- *	1.	requests are served if they need not write, and if their replies depend on nothing unwritten
- *		(looks.c): renewals, checks, fences, pages of views;
- *	2.	all other requests wait in their mailboxes for WRITE_LIMIT, and then fail with the error.  Mail stays
- *		in the mailbox, and is never lost;
- *	3.	nothing expires, and nothing is granted;
- *	4.	batches are retried: very soon if a failure costs nothing, after a second or more if it costs a load.
- *		Before a retry that may cost a load, the row of table meta is written as a test, so that most
- *		failures cost nothing;
- *	5.	calls whose own wait has timed out get their replies.  The core is told about that in the next batch
- *		that can be written (le_outage_end_waits()).
+ *	1.	Requests that need not write (renewals, checks, fences, pages of views) are served, if their replies
+ *		depend on nothing unwritten (looks.c).
+ *	2.	All other requests wait in their mailboxes for WRITE_LIMIT, and then fail with the error.  Mail stays
+ *		in the mailbox, and is never lost.
+ *	3.	Nothing expires, and nothing is granted.
+ *	4.	Batches are retried: very soon if a failure costs nothing, after a second or more if it costs a load.
+ *		Before a retry that may cost a load, the row of table meta is written as a test, so that most failures
+ *		cost nothing.
+ *	5.	Calls whose own wait has timed out get their replies.  The next batch that can be written ends these
+ *		waits in the core (le_outage_end_waits()).
  *
  * Deadlines do not move, because clients can renew during the outage.  Everything that was due meanwhile
  * expires with the first batch that can be written, after all renewals that have arrived by then.
@@ -86,6 +86,7 @@ find_blocker(void)
 	return pid;
 }
 
+/* Publishes the pid of a process that has locked the tables.  Errors are logged. */
 static void
 publish_blocker(void)
 {
@@ -128,6 +129,7 @@ publish(void)
 
 /* --- beginning and end --- */
 
+/* Begins an outage, unless one has begun already, and sets its reason. */
 static void
 begin(int sqlstate, const char *message)
 {

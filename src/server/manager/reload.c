@@ -167,7 +167,7 @@ end_waits(void)
 	}
 }
 
-/* Loads the state again.  Leases keep the time that they had left when the batch failed. */
+/* Leases keep the time that they had left when the batch failed. */
 bool
 le_load_again(ErrorData **error)
 {

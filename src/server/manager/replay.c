@@ -7,15 +7,13 @@
  * cannot be written fails.  While the tables cannot even be read, every request gets the error of the load as
  * its reply.  The comment of le_answer_failed_one() lists which session gets which error.
  *
- * When a batch fails, an asynchronous release in it, whose call has already returned, stays in the mailbox,
- * because its mail is cleared only after a commit (clear_releases() in batch.c).  The replay applies all
- * these releases before any new request, so no request finds a lock held that its session has released.  Only
- * requests that waited before the load come first.  If a release fails again, or cannot be retried because
- * nothing can be read, no session gets an error.  The release stays in the mailbox, and after RETRY_AFTER all
- * mailboxes are checked again, with releases before new requests.  A manager that is asked to exit applies
- * the release first (leave.c); if a manager dies, the next one applies it.  The release is lost only if the
- * extension is dropped, if the server crashes, or if the server stops and the manager cannot write it within
- * LEAVING_AT_MOST (leave.c).
+ * If a batch fails, its asynchronous releases, whose calls have already returned, stay in their mailboxes.
+ * The replay applies them before any new request, so that no request finds a lock held that its session has
+ * released.  Only requests that waited before the load come first.  If a release fails again, or nothing can
+ * be read, no session gets an error: the release stays in its mailbox, and all mailboxes are checked again
+ * after RETRY_AFTER.  A manager that is asked to exit applies the release first; if a manager dies, the next
+ * one applies it.  The release is lost only if the extension is dropped, if the server crashes, or if the
+ * server stops and the manager cannot write it within LEAVING_AT_MOST (leave.c).
  */
 #include "postgres.h"
 
@@ -115,8 +113,8 @@ refuse_but_looks(const Batch *batch, const ErrorData *failure, ErrorData **error
 }
 
 /*
- * Serves one mailbox of a failed batch.  Returns false if nothing can be read (then *error is set), or if an
- * outage has begun.
+ * Serves one mailbox of a failed batch.  Returns false if an outage has begun, or, with *error set, if
+ * nothing can be read.
  */
 static bool
 replay_one(const Batch *failed, uint32 proc, bool async_only, ErrorData **error)

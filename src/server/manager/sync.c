@@ -77,6 +77,7 @@ name_of(const LeSyncItem *item)
 	return (LeText){(const char *) (item + 1), item->name_len};
 }
 
+/* Returns the mode of the lock that an item requests. */
 static LeMode
 mode_of(LeSyncAction action)
 {
@@ -241,6 +242,7 @@ put_news(NewsPage *page, LeNewsItem item, const char *name, const char *owner)
 	return to;
 }
 
+/* Adds news about an entry to the page.  Returns false if there is no room. */
 static bool
 put_entry(NewsPage *page, const LeEntry *entry)
 {

@@ -614,6 +614,7 @@ work_of_step(uint32 mail)
 	return mail == 0 ? WORK_STEP : WORK_HEAVY;
 }
 
+/* Classifies a command. mail: the mail flags of its mailbox. */
 static Work
 work_of_command(const LeCommand *cmd, uint32 mail)
 {

@@ -17,16 +17,16 @@ extern void le_take_rung(Batch *batch);
 
 /*
  * Takes the requests that waited before the core was loaded, in their old order.  Nothing is granted before
- * all of them have been taken.  Called in a batch.
+ * all of them have been taken.
  */
 extern void le_take_waiting(Batch *batch);
 
-/* Takes and applies the mail and the requests of the batch's mailboxes.  Called in a batch. */
+/* Takes and applies the mail and the requests of the batch's mailboxes. */
 extern void le_take(Batch *batch);
 
 /*
- * Takes the request of a mailbox, if it is new, and applies it or replies to it.  Called in a batch.  An
- * error fails the batch, and untake() in batch.c marks the request as not taken.
+ * Takes the request of a mailbox, if it is new, and applies it or replies to it.  An error fails the batch,
+ * and untake() in batch.c marks the request as not taken.
  */
 extern void le_take_request(Batch *batch, uint32 proc);
 
