@@ -87,9 +87,8 @@ le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of
 	box->revision = 0;
 
 	/*
-	 * Compute this before "answered" is set: then the mailbox belongs to the session, which may be awake.  A
-	 * renewal does not wait for a flush by another session, because even before that flush it is valid, for a
-	 * shorter time.
+	 * Computed before "answered" is set, because the mailbox then belongs to the session.  A renewal needs no
+	 * flush: it is valid even before its row is flushed, for a shorter time.
 	 */
 	flush = reply->lsn != 0 && box->need_flush && !le_renewal_is_raised(reply, box->need_standby) &&
 			!le_flush_done((XLogRecPtr) reply->lsn);
@@ -262,8 +261,8 @@ le_answer_needs_standby(const LeMailbox *box, const LeReply *reply)
 }
 
 /*
- * A session that waits for standbys must not return early, because its reply also confirms that the lock was
- * held until now.
+ * A session that waits for standbys must not return before the flush of its release, because its reply also
+ * confirms that the lock was held until now.
  */
 bool
 le_answer_may_return(const LeReply *reply, bool durable_release, bool need_standby)

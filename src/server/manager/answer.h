@@ -24,13 +24,13 @@ extern bool le_mailbox_has_async(uint32 proc);
 extern void le_mailboxes_retry_later(void);
 
 /*
- * The functions below send replies.  They are called after a commit and in error handlers, so none of them
- * allocates memory or raises an error.
+ * The functions below are called after a commit and in error handlers, so they allocate no memory and raise
+ * no error.
  */
 
 /*
- * Replies to the request with this number, if its session still waits for it. as_of: time, by le_clock(),
- * from which the durations in the reply count.  Must not fail.
+ * Replies to the request with this number, if its session still waits for it. as_of: time, by le_clock(), at
+ * which the durations in the reply begin.  Must not fail.
  */
 extern void le_answer_request(uint32 proc, uint32 number, const LeReply *reply, LeTime as_of);
 
@@ -62,10 +62,7 @@ extern void le_answer_error(uint32 proc, int sqlstate, const char *message);
  */
 extern void le_answer_deadlock(uint32 proc, const StringInfoData *detail);
 
-/*
- * Replies with this error to the mailboxes of a failed batch.  Must not fail, because it is called in error
- * handlers.
- */
+/* Replies with this error to the mailboxes of a failed batch.  Must not fail. */
 extern void le_answer_failed(const uint32 *procs, int n, const ErrorData *error);
 /* Like le_answer_failed(), for one mailbox.  Does nothing if its newest request has another number. */
 extern void le_answer_failed_one(uint32 proc, uint32 number, const ErrorData *error);

@@ -3,9 +3,9 @@
  *		One batch: requests are applied and written, and get their replies.
  *
  * The core decides, and the store writes.  This file and manager/take.c connect
- * the mailboxes with both.  The order of service is described and decided in
- * manager/take.c.  A batch that fails before its commit has no effect.  A batch
- * that fails after its replies keeps all its effects, see manager/replay.c.
+ * the mailboxes with both.  manager/take.c decides the order of service.  A
+ * batch that fails before its commit has no effect.  A batch that fails after
+ * its replies keeps all its effects, see manager/replay.c.
  */
 #include "postgres.h"
 
@@ -122,8 +122,8 @@ write_batch(Batch *batch)
 	pg_atomic_fetch_add_u64(&counters->write_us, le_clock() - start);
 
 	/*
-	 * if all locks of the batch were acquired and released within it, nothing was written, and lsn belongs to
-	 * an older commit
+	 * nothing was written if all locks of the batch were also released in it; lsn then belongs to an older
+	 * commit
 	 */
 	return wrote ? lsn : InvalidXLogRecPtr;
 }
@@ -156,8 +156,8 @@ seen_running(LeTime since, LeTime now)
 
 /*
  * Sets the LSN that the session must wait for before it returns this reply. lsn: the batch's commit record;
- * 0 = none.  *confirmed: the record of this batch that a standby must receive; if there is none yet, writes
- * one when the first reply needs it.
+ * 0 = none. confirm: a standby must receive a record of this batch; sets *confirmed to its LSN, and writes
+ * one if there is none yet.
  */
 static void
 set_lsn(LeReply *reply, XLogRecPtr lsn, bool confirm, XLogRecPtr *confirmed)
@@ -476,8 +476,8 @@ run(Batch *batch)
 }
 
 /*
- * Marks the requests of the failed batch as not taken, and sets the flags that it has cleared, so that they
- * are taken again.  Must not fail, because it is called in an error handler.
+ * Marks the requests of the failed batch as not taken, and sets the flags again that it has cleared, so that
+ * a later batch takes them.  Must not fail, because it is called in an error handler.
  */
 static void
 untake(const Batch *batch)

@@ -19,7 +19,7 @@ extern BatchEnd le_batch_run(Batch *batch, ErrorData **error);
  */
 extern void le_batch_check_stall(LeTime slept_until, const uint32 *procs, int n);
 
-/* The time, by le_clock(), at which the manager must wake up, and the reason, for the log. */
+/* Time, by le_clock(), at which the manager must wake up, and the reason for the log. */
 typedef struct Wakeup
 {
 	LeTime at;

@@ -1,6 +1,6 @@
 /*
  * manager/chores.c
- *		Chores: work that the manager does after and between its batches.
+ *		Work that the manager does after and between its batches.
  *
  * The chores terminate connections whose fences last too long, delete old rows of the history of elections,
  * rewrite a table that consists mostly of dead rows, and record the uptime.  Each chore does only a little
@@ -83,11 +83,11 @@ static HTAB *role_history = NULL;
 static int64 first_change = 0; /* number of this manager's first change, including those of its load */
 static bool counted = false;   /* the first pass over the table is done */
 
-/* Changes of the roles' totals by one step, which are applied after its commit. */
+/* Amounts by which one step changes the totals of roles.  They are added after its commit. */
 static RoleHistory step[PRUNE_PAGES * MaxHeapTuplesPerPage];
 static int step_rows;
 
-/* Returns the total of a role.  If the role has none yet, creates it, which may fail for lack of memory. */
+/* Returns the total of a role.  Creates it if there is none, which may fail for lack of memory. */
 static RoleHistory *
 history_of(Oid role)
 {

@@ -14,8 +14,8 @@
 extern void le_fence_end_overdue(LeCore *core, LeTime now);
 
 /*
- * Measures the tables, for views, and rewrites one that consists mostly of dead rows.  Must not fail or wait,
- * because locks are more urgent: an error is logged.  Returns when to call it again, by le_clock().
+ * Measures the tables, for views, and rewrites one that consists mostly of dead rows.  Must not fail or wait:
+ * an error is logged.  Returns when to call it again, by le_clock().
  */
 extern LeTime le_shrink_tend(void);
 
@@ -41,15 +41,14 @@ extern void le_history_written(LeCore *core);
 extern bool le_history_admits(const LeCommand *cmd);
 
 /*
- * Deletes some rows older than lock_election.history_retention, if a step is due.  Must not fail, because
- * locks are more urgent: an error is logged.  Returns when to call it again, by le_clock().
+ * Deletes some rows older than lock_election.history_retention, if a step is due.  Must not fail: an error is
+ * logged.  Returns when to call it again, by le_clock().
  */
 extern LeTime le_history_tend(void);
 
 /*
  * Records how long this manager has run, if the next manager would subtract that time from any lease
- * (core/life.h).  Must not fail, because locks are more urgent: an error is logged.  Returns when to call it
- * again, by le_clock().
+ * (core/life.h).  Must not fail: an error is logged.  Returns when to call it again, by le_clock().
  */
 extern LeTime le_life_tend(void);
 

@@ -118,7 +118,7 @@ typedef struct Search
 	ProcState *procs; /* indexed by proc number; NULL = no process has asked yet */
 	int nasking;      /* number of processes that ask */
 	LeTime not_before;
-	uint32 base; /* mark of a node = base + its NodeState; all other marks are from older searches, and mean
+	uint32 base; /* mark of a node = base + its NodeState; any other mark is from an older search, and means
 				  * NEW */
 	bool under_way;
 	uint32 next;      /* proc number at which to continue */
@@ -141,8 +141,7 @@ typedef struct Search
 #define BASE_STEP 4
 
 /*
- * The base is a multiple of BASE_STEP.  It starts just below its maximum and wraps around after a few
- * searches, so that tests cover the wrap-around.
+ * The base starts just below its maximum, so that it wraps around after a few searches, and tests cover that.
  */
 static Search s = {.base = PG_UINT32_MAX - 15};
 

@@ -202,7 +202,7 @@ next_waiter(const LeLock *lock, const LePageCursor *from, const LeEntry *last, u
  * Adds the items of a lock from the cursor on.  Returns false if the page is full.
  *
  * The last entry of the previous page is found by its token, because counting thousands of holders or waiters
- * again for each page would take too long.  They are walked only if that entry has ended since then.
+ * again for each page would take too long.  They are counted only if that entry has ended since then.
  */
 static bool
 put_lock(LivePage *page, const LeCore *core, const LeLock *lock, LePageCursor *from)
@@ -389,9 +389,9 @@ le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeT
 /* --- holders and places of a lease --- */
 
 /*
- * Returns the position of a waiter in its queue.  Counts only from the waiter "known" with position
- * "known_at" if that is ahead, because thousands of places of one lease may be in one queue.  Adds the steps
- * to *walked.
+ * Returns the position of a waiter in its queue.  Walks to the front of the queue, or to the waiter "known"
+ * with position "known_at", because thousands of places of one lease may be in one queue.  Adds the steps to
+ * *walked.
  */
 static uint32
 position_of(const LeEntry *entry, const LeLink *known, uint32 known_at, uint32 *walked)
@@ -406,11 +406,10 @@ position_of(const LeEntry *entry, const LeLink *known, uint32 known_at, uint32 *
 }
 
 /*
- * Returns whether this session may see the entry.  A blocked call and a fenced holder that has ended are not
- * shown, because no token refers to them.  An evicted holder is not shown, because the lease does not keep it
- * alive, and its client must not rely on it.  An entry whose holds may all still be rolled back by other
- * sessions is not shown, either.  An entry may have thousands of uncommitted holds, so each one that is
- * examined is added to *walked.
+ * Returns whether this session may see the entry.  These are not shown: blocked calls and lapsed holders, to
+ * which no token refers; evicted holders, because the lease does not keep them alive; entries whose holds may
+ * all still be rolled back by other sessions.  Adds the number of holds examined to *walked, because there
+ * may be thousands.
  */
 static bool
 is_shown(const LeEntry *entry, uint64 session, uint32 *walked)

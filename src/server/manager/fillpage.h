@@ -14,7 +14,7 @@ extern void le_page_fill(const LeCore *core, LeMailbox *box, LeTime now);
 /*
  * Serve LE_REQUEST_LEADER, which the core applies as a CHECK of the current leader's term.
  * le_page_find_leader() sets this term in the command.  After the CHECK, le_page_put_leader() stores the
- * leader in the mailbox, behind the election's name, which is kept because the request may be read again.
+ * leader in the mailbox, behind the election's name, which may be read again.
  */
 extern void le_page_find_leader(const LeCore *core, LeCommand *cmd);
 extern void le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTime now);

@@ -8,9 +8,8 @@
  * finished.
  *
  * The notifier is a background worker.  The manager registers it when there are hints and no notifier runs.
- * It exits after a while without hints, so that a database uses a worker only while it has something to
- * announce.  A manager terminates its notifier when it exits.  If that notifier is slow to exit, the notifier
- * of the next manager waits for it.
+ * It exits after a while without hints, so that an idle database uses no worker.  A manager terminates its
+ * notifier when it exits.  If that notifier is slow to exit, the notifier of the next manager waits for it.
  */
 #include "postgres.h"
 

@@ -52,8 +52,8 @@ any_released(void)
  *	2.	Wait for the sessions that have begun an asynchronous release but have not posted it
  *		(LeMailbox.releasing).
  *	3.	Run a batch of all mailboxes, which applies the posted releases and writes those whose write was
- *		postponed.  If the batch fails, for example because a session that also exits now has locked the
- *		tables, retry it.
+ *		postponed.  If the batch fails, for example because an exiting session has locked the tables, retry
+ *		it.
  */
 void
 le_leave_in_order(uint32 *procs, LeTime slept_until)

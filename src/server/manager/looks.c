@@ -4,7 +4,7 @@
  *
  * A batch in an outage (manager/outage.c) takes only these requests.  Their replies must not depend on
  * anything unwritten, and must not show a lock as held after an asynchronous release has returned, although
- * the release waits in its mailbox until it can be written.
+ * that release is still unwritten.
  */
 #include "postgres.h"
 

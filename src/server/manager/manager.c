@@ -125,7 +125,7 @@ leave_for_good(void)
 
 /*
  * Sleeps until the time of "wakeup", or until another process wakes up the manager. nap: sleep for at most
- * LE_NAP, so that other processes need not wake up the manager, which then checks for work by itself.
+ * LE_NAP, after which the manager checks for work without being woken up.
  */
 static void
 sleep_until(Wakeup wakeup, bool nap)

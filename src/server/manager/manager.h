@@ -2,7 +2,7 @@
  * manager/manager.h
  *		The manager of one database.
  *
- *	state.c		what all of its files share; state.h has the types
+ *	state.c		the shared state; state.h has the types
  *	manager.c	the process: start, main loop, sleep, exit
  *	replay.c	runs batches, and repeats a failed batch mailbox by mailbox
  *	batch.c		one batch: apply, write, reply

@@ -15,9 +15,9 @@
 #include "shared/settings.h"
 
 /*
- * The memory context of the core has small blocks of STATE_BLOCK bytes.  A piece of memory larger than
- * SMALL_PIECE has its own block, which is freed with it, so that the size of the context is the memory in
- * use.  Smaller pieces are texts that belong to larger pieces.
+ * The core's memory context has blocks of STATE_BLOCK bytes.  A piece larger than SMALL_PIECE has its own
+ * block, which is freed with it, so that the size of the context is the memory in use.  Smaller pieces are
+ * texts that belong to larger pieces.
  */
 #define SMALL_PIECE 128
 #define STATE_BLOCK 1024
@@ -50,7 +50,7 @@ void *
 le_memory_alloc(void *arg, size_t size)
 {
 	Assert(le_mgr.core_context != NULL && size > 0);
-	/* add the headers of the piece's own block, and another block for smaller pieces */
+	/* allow for the headers of a new block, and for another block for smaller pieces */
 	if (refuse_beyond_limit && size > SMALL_PIECE && le_memory_used() + size + STATE_BLOCK > limit())
 		return NULL;
 	return MemoryContextAllocExtended(le_mgr.core_context, size, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);

@@ -163,8 +163,8 @@ le_outage_failed(const ErrorData *error)
 	LeTime now = le_clock();
 
 	/*
-	 * The pause stays long when an outage ends, because a small write may succeed and end the outage,
-	 * although larger writes still fail.
+	 * A long pause stays long when an outage ends, because a small write may end it although larger writes
+	 * still fail.
 	 */
 	failed_pause = now - failed_at < 2 * FAILED_MOST ? Min(2 * failed_pause, FAILED_MOST) : FAILED_PAUSE;
 	failed_at = now;
@@ -310,10 +310,7 @@ le_outage_end_calls(void)
 		if (box->command.type == LE_CMD_AWAIT)
 			reply = (LeReply){.status = LE_QUEUED, .token = box->command.token};
 
-		/*
-		 * let the session wait until the standby has received a record that is logged now, and so also the
-		 * place's row
-		 */
+		/* let the session wait until the standby has received a new record, and so also the place's row */
 		if (le_answer_needs_standby(box, &reply))
 			reply.lsn = confirmed = confirmed != 0 ? confirmed : le_txn_log_nothing();
 		le_answer_request(i, pg_atomic_read_u32(&box->posted), &reply, now);

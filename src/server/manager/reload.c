@@ -167,7 +167,6 @@ end_waits(void)
 	}
 }
 
-/* Leases keep the time that they had left when the batch failed. */
 bool
 le_load_again(ErrorData **error)
 {
@@ -209,9 +208,9 @@ le_load_again(ErrorData **error)
 }
 
 /*
- * Returns the latest time known to this server, counted from INCARNATION_EPOCH.  If the clock of a standby is
- * behind, the standby knows a later time from the commits of its primary or, if it was started after them,
- * from its last checkpoint.
+ * Returns the latest time known to this server, counted from INCARNATION_EPOCH.  A standby whose clock is
+ * behind knows a later time from the commits of its primary or, if it was started after them, from its last
+ * checkpoint.
  */
 static LeTime
 latest_time(uint32 timelines)
@@ -261,8 +260,7 @@ next_life(LeLife *life, LeMeta *meta)
 	uint32 n = meta->lives.len / sizeof(life->starts[0]);
 
 	/*
-	 * accept any number of starts, because the table may have been edited; a copy needs no check, because its
-	 * leases have ended
+	 * an edited table may contain any number of starts; a copy needs no check, because its leases have ended
 	 */
 	life->number = meta->life;
 	life->uptime = meta->uptime;

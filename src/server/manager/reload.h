@@ -22,7 +22,10 @@ extern bool le_load_uncommitted(void *arg, uint64 session, uint32 xact);
 /* Sets the limits of a core from the current settings. work: LeLimits.work. */
 extern void le_load_limits(LeCore *core, int work);
 
-/* Loads the state again after a failed batch.  If that fails, returns false and sets *error. */
+/*
+ * Loads the state again after a failed batch.  Leases keep the time that they had left.  If the load fails,
+ * returns false and sets *error.
+ */
 extern bool le_load_again(ErrorData **error);
 
 #endif /* LE_MANAGER_RELOAD_H */

@@ -11,9 +11,9 @@
  * The replay applies them before any new request, so that no request finds a lock held that its session has
  * released.  Only requests that waited before the load come first.  If a release fails again, or nothing can
  * be read, no session gets an error: the release stays in its mailbox, and all mailboxes are checked again
- * after RETRY_AFTER.  A manager that is asked to exit applies the release first; if a manager dies, the next
- * one applies it.  The release is lost only if the extension is dropped, if the server crashes, or if the
- * server stops and the manager cannot write it within LEAVING_AT_MOST (leave.c).
+ * after RETRY_AFTER.  A manager applies it before it exits; if a manager dies, the next one applies it.  The
+ * release is lost only if the extension is dropped, if the server crashes, or if the server stops and the
+ * manager cannot write it within LEAVING_AT_MOST (leave.c).
  */
 #include "postgres.h"
 
@@ -58,8 +58,7 @@ reload(BatchEnd end, ErrorData **error)
 }
 
 /*
- * Serves the requests in these mailboxes that need not write.  Returns false, and sets *error, if even that
- * is not possible.
+ * Serves the requests in these mailboxes that need not write.  Returns false, and sets *error, if that fails.
  */
 static bool
 run_looks(const Batch *all, ErrorData **error)
@@ -188,7 +187,7 @@ replay_async_releases(const Batch *failed)
 	return true;
 }
 
-/* Runs the other steps of that order, one mailbox after the other.  Returns false if give_up() was called. */
+/* Runs the other steps of the order in take.c, mailbox by mailbox.  Returns false if give_up() was called. */
 static bool
 replay_others(const Batch *failed)
 {

@@ -1,6 +1,6 @@
 /*
  * manager/state.h
- *		The state of the manager, and the queries of it that several files use.
+ *		The state of the manager, and functions that query it.
  */
 #ifndef LE_MANAGER_STATE_H
 #define LE_MANAGER_STATE_H
@@ -56,8 +56,7 @@ typedef struct Mail
 } Mail;
 
 /*
- * One batch.  The caller of le_batch_run() sets the first part; le_batch_run() resets the rest, which take.c
- * and batch.c then fill in.
+ * One batch.  The caller of le_batch_run() sets the first part; le_batch_run() sets the rest.
  */
 typedef struct Batch
 {
@@ -103,7 +102,7 @@ typedef enum BatchEnd
 typedef struct Outage
 {
 	LeTime since;      /* 0 = no outage */
-	LeTime core_since; /* the same moment on the core's clock */
+	LeTime core_since; /* "since" on the core's clock */
 	bool failed;       /* a batch has failed, so that a retry may cost a load; otherwise the tables are only
 					    * locked */
 	LeTime try_at;     /* time of the next try, even if no session wakes up the manager */
@@ -114,7 +113,7 @@ typedef enum CoreState
 {
 	CORE_STALE,   /* unusable until the next load: a batch has failed, or nothing was loaded yet */
 	CORE_LOADED,  /* agrees with the tables, but lacks the requests that wait in mailboxes */
-	CORE_SERVING, /* also has the requests that wait in mailboxes */
+	CORE_SERVING, /* agrees with the tables, and has the requests that wait in mailboxes */
 	CORE_DROPPED  /* unusable, because the extension was dropped */
 } CoreState;
 
@@ -210,9 +209,8 @@ is_unanswered(LeMailbox *box)
 }
 
 /*
- * Returns whether there is mail that ends the session, or rolls back all or part of its transaction.  While
- * such mail is unread, the session posts no request, so no call waits for a request that is still in the
- * mailbox.
+ * Returns whether there is mail that ends the session, or rolls back all or part of its transaction.  No call
+ * waits for a request in a mailbox with such mail.
  */
 static inline bool
 mail_ends_wait(LeMailbox *box)

@@ -14,7 +14,7 @@
  *		only its own result says so.
  *	4.	The news that the client has not seen yet is added, except news that is already in the results.
  *
- * The reply has one LSN for everything that it says.  The session decides whether the client waits for it
+ * The reply has one LSN for all its contents.  The session decides whether the client waits for it
  * (backend/session_sync.h).
  */
 #include "postgres.h"

@@ -97,8 +97,8 @@ apply_releases(Mail *mail, LeTime now)
 	cmd.xact = releases->xact;
 
 	/*
-	 * postpone the writes only if no COMMIT waits for them, because a COMMIT gets an error if they are
-	 * impossible
+	 * if a COMMIT waits for the releases, do not postpone their writes, because it must get an error if they
+	 * fail
 	 */
 	cmd.later = mail->async && !releases->durable_release && !le_waits_for_standby(releases->need_standby);
 	items = le_releases_open(releases, &segment);
@@ -280,10 +280,9 @@ relock(Batch *batch)
 }
 
 /*
- * Reads the command of a mailbox.  If that is not possible, replies to the request and returns false.  If the
- * names cannot be read, only this request gets the error: nothing of it is applied yet, so the batch
- * continues.  This matters after a load, when the batch of one mailbox also reads the waiting requests of
- * others.
+ * Reads the command of a mailbox.  If that fails, replies to the request and returns false.  An error affects
+ * only this request: nothing of it is applied yet, so the batch continues.  This matters after a load, when
+ * the batch of one mailbox also reads the waiting requests of others.
  */
 static bool
 take_command(Batch *batch, uint32 proc, LeCommand *cmd)
@@ -717,7 +716,7 @@ typedef struct Turn
 	uint32 proc;
 	Work work;
 	bool async; /* the mailbox had an asynchronous release, which is applied already */
-	bool cut;   /* only part of its mail is applied, because the batch is full; the rest must wait */
+	bool cut;   /* only part of its mail is applied, because the batch is full */
 } Turn;
 
 /* Serves a mailbox, or defers it if its work is heavy and the batch has no room for it. */

@@ -38,13 +38,13 @@ le_txn_lock_tables(Batch *batch)
 }
 
 /*
- * The rule for flushes.  A batch is committed without a flush: when its replies are given, its commit record
- * is only in the WAL buffers.  If the reply to a session depends on that record (LeReply.lsn), the session
- * has the WAL flushed up to it before its statement returns, unless its synchronous_commit is off; see
- * shared/flush.h.  So no client sees a grant that a crash can undo, and one flush serves many batches.  The
- * manager itself flushes only the incarnation, for which no session waits, and which must be on disk before
- * a token uses it. test/t/029_crash.t fails if a reply does not wait for its flush, and 021_tables.t fails
- * if it does not wait for the commit.
+ * Commits the transaction.  A batch commits without a flush: when its replies are given, its commit record is
+ * only in the WAL buffers.  A session whose reply depends on that record (LeReply.lsn) has it flushed before
+ * its statement returns, unless its synchronous_commit is off, see shared/flush.h.  So no client sees a grant
+ * that a crash can undo, and one flush serves many batches.  The manager itself flushes only a new
+ * incarnation, for which no session waits, and which must be on disk before a token uses it.
+ * test/t/029_crash.t fails if a reply does not wait for its flush, and 021_tables.t fails if it does not wait
+ * for the commit.
  */
 XLogRecPtr
 le_txn_commit(bool flush)
