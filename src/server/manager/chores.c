@@ -87,7 +87,9 @@ static bool counted = false;   /* the first pass over the table is done */
 static RoleHistory step[PRUNE_PAGES * MaxHeapTuplesPerPage];
 static int step_rows;
 
-/* Returns the total of a role.  Creates it if there is none, which may fail for lack of memory. */
+/*
+ * Returns the history size of a role.  If there is none, creates one of 0, which may fail for lack of memory.
+ */
 static RoleHistory *
 history_of(Oid role)
 {

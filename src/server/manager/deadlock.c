@@ -105,7 +105,7 @@ typedef struct Step
 typedef struct ProcState
 {
 	uint32 mark;
-	bool asks; /* the process has asked, and no search has started from it since then */
+	bool asks; /* the process has asked for a search, and none has started from it since */
 } ProcState;
 
 /*

@@ -170,10 +170,7 @@ next_slot(const LeLock *lock, const LePageCursor *from, const LeEntry *last)
 	return slot != NULL ? slot->next : NULL;
 }
 
-/*
- * Value of LePageCursor.last if the last item was a closed name.  It is different from the value of every
- * slot.
- */
+/* Value of LePageCursor.last if the last item was a closed name.  No slot has this value. */
 #define LAST_CLOSED (-(int64) PG_INT32_MAX - 1)
 
 /*

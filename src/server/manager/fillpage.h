@@ -20,7 +20,7 @@ extern void le_page_find_leader(const LeCore *core, LeCommand *cmd);
 extern void le_page_put_leader(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTime now);
 
 /*
- * Called after LEASE_HOLDS was applied: stores a page in the mailbox, behind the name of its cursor.  Adds to
+ * Called after LEASE_HOLDS was applied: stores a page in the mailbox, behind the name of the cursor.  Adds to
  * the reply the LSN on which the page depends.
  */
 extern void le_page_put_holds(const LeCore *core, const LeCommand *cmd, LeMailbox *box, LeTime now,

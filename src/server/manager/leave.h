@@ -20,8 +20,9 @@ extern void le_leave_dropped(void);
 extern void le_leave_in_order(uint32 *procs, LeTime slept_until);
 
 /*
- * Writes the releases that got a reply but are not written yet.  Takes no more requests, because the tokens
- * of the next manager must be higher.  If the write fails, each of these locks stays held until its TTL ends.
+ * Writes the releases that got a reply but are not written yet.  Takes no more requests, because all tokens
+ * of the next manager must be higher than those of this one.  If the write fails, each of these locks stays
+ * held until its TTL ends.
  */
 extern void le_leave_serving_nobody(uint32 *procs);
 

@@ -106,8 +106,8 @@ only_keeps(LeMailbox *box, LeTime now)
 }
 
 /*
- * Removes a rollback from the mailbox if it undoes nothing written, because its request got an error or has
- * only waited.  Otherwise the session could post no request, not even a renewal.
+ * Removes a rollback that has no hold or place to undo, because its request got an error or has only waited.
+ * Otherwise the session could post no request, not even a renewal.
  */
 static void
 clear_empty_undo(uint32 proc)

@@ -8,8 +8,8 @@
 #include "manager/state.h"
 
 /*
- * Returns whether the requests or mail of a batch may have to write.  It does not notice renewals that have
- * to write, which become known only when they are applied.
+ * Returns whether the requests or mail of a batch may have to write.  Renewals that have to write become
+ * known only when they are applied.
  */
 extern bool le_take_may_write(const Batch *batch);
 

@@ -16,8 +16,8 @@
 
 /*
  * The core's memory context has blocks of STATE_BLOCK bytes.  A piece larger than SMALL_PIECE has its own
- * block, which is freed with it, so that the size of the context is the memory in use.  Smaller pieces are
- * texts that belong to larger pieces.
+ * block, which is freed with it, so the size of the context is the memory in use.  Smaller pieces are texts
+ * that belong to larger pieces.
  */
 #define SMALL_PIECE 128
 #define STATE_BLOCK 1024
@@ -64,8 +64,7 @@ le_memory_free(void *arg, void *p)
 }
 
 /*
- * Calls le_core_reserve(), within lock_election.max_memory if the command adds something.  Returns false if
- * there is no room.
+ * Calls le_core_reserve(), with the limit if the command adds something.  Returns false if there is no room.
  */
 static bool
 reserve_memory(const LeCommand *cmd)

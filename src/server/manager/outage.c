@@ -14,9 +14,9 @@
  *	2.	All other requests wait in their mailboxes for WRITE_LIMIT, and then fail with the error.  Mail stays
  *		in the mailbox, and is never lost.
  *	3.	Nothing expires, and nothing is granted.
- *	4.	Batches are retried: very soon if a failure costs nothing, after a second or more if it costs a load.
- *		Before a retry that may cost a load, the row of table meta is written as a test, so that most failures
- *		cost nothing.
+ *	4.	Batches are retried: very soon if a failure costs nothing, after a second or more if it requires a
+ *		load.  Before such a retry, the row of table meta is written as a test, so that most failures cost
+ *		nothing.
  *	5.	Calls whose own wait has timed out get their replies.  The next batch that can be written ends these
  *		waits in the core (le_outage_end_waits()).
  *

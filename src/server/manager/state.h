@@ -50,9 +50,9 @@ typedef struct Mail
 	uint32 proc;
 	uint32 flags;
 	uint64 undo;
-	bool async;         /* its releases are asynchronous, so no COMMIT waits for them */
-	bool released;      /* its COMMIT must wait for the flush of a release */
-	uint32 released_to; /* number of bytes of its releases that have been applied */
+	bool async;         /* the releases are asynchronous, so no COMMIT waits for them */
+	bool released;      /* COMMIT must wait for the flush of a release */
+	uint32 released_to; /* number of bytes of the releases that have been applied */
 } Mail;
 
 /*
@@ -103,7 +103,7 @@ typedef struct Outage
 {
 	LeTime since;      /* 0 = no outage */
 	LeTime core_since; /* "since" on the core's clock */
-	bool failed;       /* a batch has failed, so that a retry may cost a load; otherwise the tables are only
+	bool failed;       /* a batch has failed, so a failed retry requires a load; otherwise the tables are only
 					    * locked */
 	LeTime try_at;     /* time of the next try, even if no session wakes up the manager */
 } Outage;

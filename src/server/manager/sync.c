@@ -395,7 +395,7 @@ le_sync_take(Batch *batch, uint32 proc)
 	Assert(!batch->looks_only || call.nitems == 0);
 	call.lease = le_core_find_lease(le_mgr.core, renewal.lease);
 
-	/* a raise needs no LSN: until it is flushed, the shorter validity in the reply counts */
+	/* with "raised", no LSN is needed: until the flush, the shorter validity in the reply counts */
 	box->sync.lease_lsn = reply.raised ? 0 : reply.wrote ? LE_LSN_OF_BATCH : reply.lsn;
 
 	/* steps 2 and 3 */

@@ -516,7 +516,9 @@ le_take_waiting(Batch *batch)
 		le_mgr.taken[procs[i]] = pg_atomic_read_u32(&mailbox_of(procs[i])->answered);
 		le_take_request(batch, procs[i]);
 
-		/* remove it from "fresh", so that it keeps its revision if a later request fails the batch */
+		/*
+		 * remove the request from "fresh", so that it keeps its revision if a later request fails the batch
+		 */
 		Assert(batch->nfresh == 1 && batch->nmails == 0);
 		batch->nfresh = 0;
 	}
@@ -696,7 +698,7 @@ le_take_back_off(const Batch *batch)
 	le_mgr.heavy_began_at = batch->began_at;
 }
 
-/* Gives a mailbox the last turn. health() then shows its request as deferred, not as overlooked. */
+/* Appends a mailbox to the deferred ones.  health() then shows its request as deferred, not as overlooked. */
 static void
 defer(uint32 proc)
 {
@@ -729,7 +731,7 @@ take_turn(Batch *batch, Turn *turn)
 	if (heavy && (le_core_is_full(le_mgr.core) || (batch->backing_off && turn->work != WORK_STEP)))
 	{
 		if (turn->work == WORK_STEP)
-			le_ring(mailbox_of(turn->proc)); /* served in the next batch, without a turn */
+			le_ring(mailbox_of(turn->proc)); /* the next batch serves it without a turn */
 		else
 			defer(turn->proc);
 		return;

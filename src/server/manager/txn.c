@@ -63,8 +63,8 @@ le_txn_commit(bool flush)
 
 /*
  * Writes a record for callers whose request wrote nothing (a renewal, is_held(), a lock that is already
- * held), so that they can wait until a standby has it.  In this way, a primary that is cut off from its
- * synchronous standbys confirms nothing.
+ * held), so that they can wait until a standby has it.  So a primary that is cut off from its synchronous
+ * standbys confirms nothing.
  */
 XLogRecPtr
 le_txn_log_nothing(void)
