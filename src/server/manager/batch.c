@@ -1,6 +1,6 @@
 /*
  * manager/batch.c
- *		One batch: requests are applied and written, and get their replies.
+ *		Runs a batch: applies requests, writes the changed rows, and replies.
  *
  * The core decides, and the store writes.  This file and manager/take.c connect
  * the mailboxes with both.  manager/take.c decides the order of service.  A

@@ -87,9 +87,7 @@ static bool counted = false;   /* the first pass over the table is done */
 static RoleHistory step[PRUNE_PAGES * MaxHeapTuplesPerPage];
 static int step_rows;
 
-/*
- * Returns the history size of a role.  If there is none, creates one of 0, which may fail for lack of memory.
- */
+/* Returns the history size of a role; creates it if needed.  May fail for lack of memory. */
 static RoleHistory *
 history_of(Oid role)
 {

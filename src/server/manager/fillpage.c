@@ -1,6 +1,6 @@
 /*
  * manager/fillpage.c
- *		Pages of the live state, for views and current_leader().
+ *		Fills pages of the live state, for views and current_leader().
  *		backend/session_page.c has the backend's side.
  */
 #include "postgres.h"

@@ -1,6 +1,6 @@
 /*
  * manager/hints.c
- *		Hints for clients that wait outside of the server: the manager's side.
+ *		Adds hints for clients that wait outside of the server.
  *
  * A hint reports that something has happened.  It decides nothing, and it may be lost.  The manager only puts
  * it into a ring in shared memory.  A separate process, the notifier (launcher/notifier.c), sends a NOTIFY
@@ -8,8 +8,9 @@
  * finished.
  *
  * The notifier is a background worker.  The manager registers it when there are hints and no notifier runs.
- * It exits after a while without hints, so that an idle database uses no worker.  A manager terminates its
- * notifier when it exits.  If that notifier is slow to exit, the notifier of the next manager waits for it.
+ * The notifier exits after a while without hints, so that an idle database uses no worker.  A manager
+ * terminates its notifier when it exits.  If that notifier is slow to exit, the notifier of the next manager
+ * waits for it.
  */
 #include "postgres.h"
 

@@ -1,6 +1,6 @@
 /*
  * manager/manager.c
- *		The manager of one database: start, main loop, and exits.
+ *		Runs the manager of one database: start, main loop, and exits.
  *
  * manager/manager.h lists the other files and their purposes.
  */

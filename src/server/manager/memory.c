@@ -1,6 +1,6 @@
 /*
  * manager/memory.c
- *		The memory of the core, which is limited by lock_election.max_memory.
+ *		Limits the memory of the core to lock_election.max_memory.
  *
  * The limit applies only to commands that may add locks or leases.  State that was admitted earlier is always
  * loaded again, even beyond the limit.  Commands that end something or free memory are never refused.

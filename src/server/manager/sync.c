@@ -306,6 +306,7 @@ list_news(const Call *call, uint64 since, NewsPage *page, LeSyncTold *told, LeRe
 		}
 		else
 		{
+			/* an entry is next */
 			if (is_news(call, entry))
 			{
 				fits = put_entry(page, entry);
